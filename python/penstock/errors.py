@@ -1,0 +1,91 @@
+"""Errors, told apart by whose fault they are.
+
+```
+PenstockError
+├── ClosedError        (also ValueError)        you closed it
+├── BrokenStreamError  (also BrokenPipeError)   the peer went away
+├── StalledError       (also TimeoutError)      the peer is there and reads nothing
+└── EncoderError       (also RuntimeError)      FFmpeg failed
+```
+
+Every other failure of the operating system is an ``OSError`` with its ``errno``, on which a failed stream
+also sets ``bytes_delivered`` and ``bytes_lost``. Wrong arguments are ``TypeError`` or ``ValueError`` at the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class PenstockError(Exception):
+    """The base of all errors that Penstock defines."""
+
+
+class ClosedError(PenstockError, ValueError):
+    """The writer was used after its ``close`` or ``abort``."""
+
+
+class BrokenStreamError(PenstockError, BrokenPipeError):
+    """The reader of a stream went away before it had read everything.
+
+    Attributes:
+        errno: the system's error number, ``EPIPE`` or ``ECONNRESET`` as a rule.
+        bytes_delivered: bytes of this stream that reached the reader (pipe) or the kernel (socket).
+        bytes_lost: accepted bytes of this stream that did not.
+    """
+
+    bytes_delivered: int
+    bytes_lost: int
+
+    def __init__(self, errno: int, strerror: str, bytes_delivered: int = 0, bytes_lost: int = 0) -> None:
+        super().__init__(errno, strerror)
+        self.bytes_delivered = bytes_delivered
+        self.bytes_lost = bytes_lost
+
+
+class StalledError(PenstockError, TimeoutError):
+    """The reader is there, but did not read what was waited for in time. Nothing is lost yet.
+
+    Attributes:
+        seconds: how long the call waited.
+        bytes_pending: bytes that were still to be delivered when it gave up.
+    """
+
+    seconds: float
+    bytes_pending: int
+
+    def __init__(self, message: str, seconds: float = 0.0, bytes_pending: int = 0) -> None:
+        super().__init__(message)
+        self.seconds = seconds
+        self.bytes_pending = bytes_pending
+
+
+class EncoderError(PenstockError, RuntimeError):
+    """FFmpeg failed, or did not encode every frame that it was given.
+
+    Attributes:
+        returncode: FFmpeg's exit status; negative if a signal ended it; None if it never started.
+        command: the command line that was run.
+        stderr: the last lines that FFmpeg wrote to its standard error.
+        frames: frames that FFmpeg reported as encoded.
+    """
+
+    returncode: int | None
+    command: Sequence[str]
+    stderr: str
+    frames: int
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        returncode: int | None = None,
+        command: Sequence[str] = (),
+        stderr: str = "",
+        frames: int = 0,
+    ) -> None:
+        super().__init__(message)
+        self.returncode = returncode
+        self.command = command
+        self.stderr = stderr
+        self.frames = frames
