@@ -1,0 +1,148 @@
+//! Tickets: one queued write and what became of it. Checked with loom.
+
+use std::fmt;
+use std::mem;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::sync::{Arc, Condvar, Mutex, deadline_after, lock, passed, wait_until};
+
+/// Counts the forks that led to this process, so that a child recognises its parent's tickets.
+static FORK_GENERATION: AtomicU32 = AtomicU32::new(0);
+
+/// Says, in the child of a fork, that all tickets so far are the parent's.
+pub(crate) fn disown_tickets() {
+    // Relaxed: the child of a fork has one thread.
+    FORK_GENERATION.fetch_add(1, Ordering::Relaxed);
+}
+
+type Callback = Box<dyn FnOnce() + Send>;
+
+enum State {
+    Pending(Vec<Callback>),
+    Ended(Result<(), Error>),
+}
+
+struct Shared {
+    state: Mutex<State>,
+    ended: Condvar,
+    bytes: usize,
+    generation: u32,
+}
+
+/// The caller's end: asks what became of a write, and waits for it.
+#[derive(Clone)]
+pub struct Ticket(Arc<Shared>);
+
+/// The worker's end: says, exactly once, what became of the write.
+///
+/// Dropped without a word, it ends its ticket as aborted, so that no waiter is left behind.
+pub(crate) struct Completion(Option<Arc<Shared>>);
+
+/// Makes the two ends for a write of that many bytes.
+#[must_use]
+pub(crate) fn ticket(bytes: usize) -> (Completion, Ticket) {
+    let shared = Arc::new(Shared {
+        state: Mutex::new(State::Pending(Vec::new())),
+        ended: Condvar::new(),
+        bytes,
+        generation: FORK_GENERATION.load(Ordering::Relaxed),
+    });
+    (Completion(Some(Arc::clone(&shared))), Ticket(shared))
+}
+
+impl Ticket {
+    /// The size of the write in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.0.bytes
+    }
+
+    /// What became of the write; none while it is under way.
+    #[must_use]
+    pub fn outcome(&self) -> Option<Result<(), Error>> {
+        self.wait_for(Some(Duration::ZERO))
+    }
+
+    /// Waits until the write has ended: with `write` and `staged` when the kernel has all of its bytes, with
+    /// zero-copy when the reader has read them.
+    ///
+    /// # Errors
+    ///
+    /// What the stream failed of.
+    pub fn wait(&self) -> Result<(), Error> {
+        self.wait_for(None).expect("a wait without a limit ends with an outcome")
+    }
+
+    /// The same for a limited time: none if the write is still under way then.
+    #[must_use]
+    pub fn wait_for(&self, timeout: Option<Duration>) -> Option<Result<(), Error>> {
+        if self.is_inherited() {
+            return Some(Err(Error::Forked));
+        }
+        let deadline = deadline_after(timeout);
+        let mut state = lock(&self.0.state);
+        loop {
+            match &*state {
+                State::Ended(outcome) => return Some(outcome.clone()),
+                State::Pending(_) if passed(deadline) => return None,
+                State::Pending(_) => state = wait_until(&self.0.ended, state, deadline),
+            }
+        }
+    }
+
+    /// Calls back once when the write ends, on the thread that ends it, or at once if it has ended.
+    ///
+    /// The callback must be quick and must not block: it runs on the worker.
+    pub fn on_end(&self, callback: impl FnOnce() + Send + 'static) {
+        if !self.is_inherited() {
+            let mut state = lock(&self.0.state);
+            if let State::Pending(callbacks) = &mut *state {
+                callbacks.push(Box::new(callback));
+                return;
+            }
+        }
+        callback();
+    }
+
+    /// Whether a fork lies between the making of this ticket and now. Its lock may then be held by a thread
+    /// that this process never had, so nothing of it may be touched.
+    fn is_inherited(&self) -> bool {
+        self.0.generation != FORK_GENERATION.load(Ordering::Relaxed)
+    }
+}
+
+impl fmt::Debug for Ticket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ticket").field("bytes", &self.0.bytes).field("outcome", &self.outcome()).finish()
+    }
+}
+
+impl Completion {
+    /// Ends the ticket: wakes who waits, then calls back who asked for it.
+    pub(crate) fn end(mut self, outcome: Result<(), Error>) {
+        self.conclude(outcome);
+    }
+
+    /// Leaves the ticket unended, because its other end belongs to another process.
+    pub(crate) fn disown(mut self) {
+        mem::forget(self.0.take());
+    }
+
+    fn conclude(&mut self, outcome: Result<(), Error>) {
+        let Some(shared) = self.0.take() else { return };
+        let before = mem::replace(&mut *lock(&shared.state), State::Ended(outcome));
+        shared.ended.notify_all();
+        if let State::Pending(callbacks) = before {
+            callbacks.into_iter().for_each(|callback| callback());
+        }
+    }
+}
+
+impl Drop for Completion {
+    fn drop(&mut self) {
+        let bytes_lost = self.0.as_ref().map_or(0, |shared| shared.bytes as u64);
+        self.conclude(Err(Error::Aborted { bytes_lost }));
+    }
+}

@@ -1,0 +1,93 @@
+//! What can go wrong, told apart by whose fault it is.
+
+use std::fmt;
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+/// Why a write, a wait or a stream failed. Byte counts are those of the whole stream.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Error {
+    /// The handle was used after its `close` or `abort`.
+    Closed,
+    /// The write was given up by `abort` before all of it was in the stream.
+    Aborted {
+        /// Accepted bytes that will not arrive.
+        bytes_lost: u64,
+    },
+    /// The peer went away.
+    Broken {
+        /// The system's error number, `EPIPE` or `ECONNRESET` as a rule.
+        errno: Errno,
+        /// Bytes that the reader had taken (pipes) or the kernel had accepted (all else).
+        bytes_delivered: u64,
+        /// Accepted bytes that will not arrive.
+        bytes_lost: u64,
+    },
+    /// The peer is there and reads nothing; nothing is lost yet.
+    Stalled {
+        /// How long the call waited.
+        waited: Duration,
+        /// Bytes that were still to be delivered then.
+        bytes_pending: u64,
+    },
+    /// Any other failure of the operating system.
+    Io {
+        /// The system's error number.
+        errno: Errno,
+        /// Bytes that the kernel had accepted.
+        bytes_delivered: u64,
+        /// Accepted bytes that will not arrive.
+        bytes_lost: u64,
+    },
+    /// The ticket was made before a `fork`, by the parent process: only there can it end.
+    Forked,
+}
+
+impl Error {
+    /// A failure of the stream itself, classified by its error number.
+    pub(crate) fn of_stream(errno: Errno, bytes_delivered: u64, bytes_lost: u64) -> Self {
+        match errno {
+            Errno::PIPE | Errno::CONNRESET | Errno::CONNABORTED | Errno::NOTCONN => {
+                Self::Broken { errno, bytes_delivered, bytes_lost }
+            }
+            _ => Self::Io { errno, bytes_delivered, bytes_lost },
+        }
+    }
+
+    /// A failure before any byte was accepted, as from a bad descriptor.
+    pub(crate) fn at_call(errno: Errno) -> Self {
+        Self::Io { errno, bytes_delivered: 0, bytes_lost: 0 }
+    }
+}
+
+impl From<Errno> for Error {
+    fn from(errno: Errno) -> Self {
+        Self::at_call(errno)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Closed => f.write_str("the writer is closed"),
+            Self::Aborted { bytes_lost } => write!(f, "the write was aborted: {bytes_lost} bytes lost"),
+            Self::Broken { bytes_delivered, bytes_lost, .. } => {
+                write!(f, "the reader went away: {bytes_delivered} bytes delivered, {bytes_lost} lost")
+            }
+            Self::Stalled { waited, bytes_pending } => write!(
+                f,
+                "the stream took too long: {bytes_pending} bytes pending after {:.3} s",
+                waited.as_secs_f64()
+            ),
+            Self::Io { errno, bytes_delivered: 0, bytes_lost: 0 } => write!(f, "{errno}"),
+            Self::Io { errno, bytes_delivered, bytes_lost } => {
+                write!(f, "{errno}: {bytes_delivered} bytes delivered, {bytes_lost} lost")
+            }
+            Self::Forked => f.write_str("the ticket belongs to the parent process"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,62 @@
+//! A fork leaves the parent its streams, and gives the child none: see `pthread_atfork(3)`.
+//!
+//! Before the fork everything is held still, in the order in which locks are taken elsewhere, so that the child finds whole
+//! states. The child closes the descriptors of writes in flight, so that it keeps no reader from its end of file, and has
+//! its own workers when it writes.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::{MutexGuard, Once};
+
+use crate::capacity::{self, Share};
+use crate::completion::disown_tickets;
+use crate::pipes::{self, Entry};
+use crate::stream::HeldStreams;
+use crate::sys::fd::StreamId;
+
+struct Held {
+    streams: HeldStreams,
+    pipes: MutexGuard<'static, HashMap<StreamId, Entry>>,
+    share: MutexGuard<'static, Share>,
+}
+
+thread_local! {
+    /// Between the handlers, on the thread that forks.
+    static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
+}
+
+/// Sees to it, once, that this process's forks are prepared for.
+pub(crate) fn prepare() {
+    static REGISTERED: Once = Once::new();
+    REGISTERED.call_once(|| {
+        // SAFETY: the handlers are plain functions of this library, which is never unloaded.
+        unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
+    });
+}
+
+extern "C" fn before() {
+    let pipes = pipes::hold();
+    let share = capacity::hold();
+    let held = Held { pipes, share, streams: HeldStreams::hold() };
+    HELD.with(|slot| slot.replace(Some(held)));
+}
+
+fn take() -> Option<Held> {
+    HELD.with(|slot| slot.borrow_mut().take())
+}
+
+extern "C" fn in_parent() {
+    if let Some(Held { streams, pipes, share }) = take() {
+        drop((pipes, share));
+        streams.release();
+    }
+}
+
+extern "C" fn in_child() {
+    disown_tickets();
+    if let Some(Held { streams, mut pipes, share }) = take() {
+        pipes.clear();
+        drop((pipes, share));
+        streams.reset();
+    }
+}

@@ -1,0 +1,70 @@
+//! Moves raw bytes between memory and file descriptors as fast as the kernel allows, off the caller's thread, and loses or
+//! tears none of them.
+//!
+//! | to do | use |
+//! | --- | --- |
+//! | write memory to a descriptor, in order, from a native thread | [`Writer`] |
+//! | the same without keeping a writer | [`pipe`], [`sync`], [`close`] |
+//! | know what became of a write | [`Ticket`] |
+//! | hand in memory of any kind | [`Region`] |
+//! | choose how bytes enter a pipe | [`Mode`], [`Reader`] |
+//!
+//! From the front to the kernel: [`writer`](Writer) and `pipes` find the `stream` that a descriptor leads to and put a job into
+//! its `queue`; the stream's `worker` lets a `transport` put it into the destination; `sys` makes the system calls.
+//!
+//! ```
+//! use std::io::Read;
+//! let (mut reader, writer_end) = std::io::pipe()?;
+//! let writer = penstock_core::Writer::new(&writer_end, &Default::default())?;
+//! let ticket = writer.write(Box::new(b"frame".to_vec()), None)?;
+//! ticket.wait()?;
+//! writer.close(None)?;
+//! drop((writer, writer_end));
+//! let mut got = String::new();
+//! reader.read_to_string(&mut got)?;
+//! assert_eq!(got, "frame");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#![cfg_attr(loom, allow(dead_code))]
+
+mod completion;
+mod error;
+mod queue;
+mod sync;
+
+#[cfg(not(loom))]
+mod capacity;
+#[cfg(not(loom))]
+mod fork;
+#[cfg(not(loom))]
+mod meter;
+#[cfg(not(loom))]
+mod pipes;
+#[cfg(not(loom))]
+mod region;
+#[cfg(not(loom))]
+mod stream;
+#[cfg(not(loom))]
+mod sys;
+#[cfg(not(loom))]
+mod thread;
+#[cfg(not(loom))]
+mod transport;
+#[cfg(not(loom))]
+mod worker;
+#[cfg(not(loom))]
+mod writer;
+
+pub use completion::Ticket;
+pub use error::Error;
+pub use rustix::io::Errno;
+
+#[cfg(not(loom))]
+pub use {
+    pipes::{Outlet, close, drain_all, pipe, sync, tickets_of},
+    region::Region,
+    thread::{AppliedPolicy, ThreadPolicy},
+    transport::{Mode, Reader, Reason, STAGED_MIN_BYTES, Transport},
+    writer::{Options, Rejected, Stats, Writer},
+};

@@ -1,0 +1,76 @@
+//! Kernel pipes: their size, what is in them, and pages given to them.
+
+use std::collections::HashSet;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use rustix::fs::FileType;
+use rustix::io::{Errno, Result};
+use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
+
+use super::fd::answer;
+use crate::region::Span;
+
+/// A pipe's size in bytes.
+pub(crate) fn capacity(fd: BorrowedFd<'_>) -> Result<usize> {
+    fcntl_getpipe_size(fd)
+}
+
+/// Asks for that size; the answer is the size that the kernel rounded it up to.
+pub(crate) fn set_capacity(fd: BorrowedFd<'_>, bytes: usize) -> Result<usize> {
+    fcntl_setpipe_size(fd, bytes)?;
+    capacity(fd)
+}
+
+/// Bytes in the pipe that its reader has not taken. It counts whole reads: a page that a read(2) is copying
+/// is still in (the kernel takes the pipe's lock for both, fs/pipe.c).
+pub(crate) fn unread_bytes(fd: BorrowedFd<'_>) -> Result<u64> {
+    rustix::io::ioctl_fionread(fd)
+}
+
+/// Puts the pages of the span into the pipe without copying and without blocking: `EAGAIN` when it is full.
+///
+/// # Safety
+///
+/// The memory is readable now, and nobody writes to it before the pipe's readers are through with it.
+pub(crate) unsafe fn give_pages(fd: BorrowedFd<'_>, span: Span) -> Result<usize> {
+    let part = libc::iovec { iov_base: span.as_ptr().cast_mut().cast(), iov_len: span.len() };
+    // SAFETY: into a pipe, vmsplice only reads the memory, for which the caller vouches.
+    answer(unsafe { libc::vmsplice(fd.as_raw_fd(), &raw const part, 1, libc::SPLICE_F_NONBLOCK) })
+}
+
+/// The kernel's limits on pipes for a user without privileges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limits {
+    /// The largest size that may be asked for, in bytes.
+    pub(crate) max_bytes: usize,
+    /// What all pipes of a user may take before each new one gets two pages only; none without such a limit.
+    pub(crate) user_soft_bytes: Option<usize>,
+}
+
+/// Reads the limits (proc(5)); where they cannot be read, those that Linux starts with.
+pub(crate) fn limits() -> Limits {
+    let max_bytes = read_number("/proc/sys/fs/pipe-max-size").unwrap_or(1 << 20);
+    let soft_pages = read_number("/proc/sys/fs/pipe-user-pages-soft").unwrap_or(16384);
+    let user_soft_bytes = (soft_pages > 0).then(|| soft_pages.saturating_mul(super::memory::page_bytes()));
+    Limits { max_bytes, user_soft_bytes }
+}
+
+fn read_number(path: &str) -> Option<usize> {
+    std::fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+/// Inodes of the pipes that this process has open; none where /proc cannot be read.
+pub(crate) fn open_inodes() -> Option<HashSet<u64>> {
+    let entries = std::fs::read_dir("/proc/self/fd").ok()?;
+    let inodes = entries.filter_map(|entry| {
+        // Follows the link: FIFOs have a path there, so that only their inode tells.
+        let stat = rustix::fs::stat(entry.ok()?.path()).ok()?;
+        (FileType::from_raw_mode(stat.st_mode) == FileType::Fifo).then_some(stat.st_ino)
+    });
+    Some(inodes.collect())
+}
+
+/// Whether a failed attempt to give pages means that this memory cannot be given at all, only copied.
+pub(crate) fn cannot_be_given(errno: Errno) -> bool {
+    matches!(errno, Errno::FAULT | Errno::INVAL | Errno::NOMEM)
+}

@@ -1,0 +1,291 @@
+//! How bytes enter a stream: a closed set of transports behind one front.
+//!
+//! - [`write`]: the kernel copies. The portable way, and the way for files and sockets.
+//! - [`staged`]: we copy into pages that are then given to the pipe.
+//! - [`zero_copy`]: the caller's own pages are given to the pipe.
+
+pub(crate) mod staged;
+pub(crate) mod write;
+pub(crate) mod zero_copy;
+
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::io::{Errno, Result};
+
+use crate::meter::Meter;
+use crate::region::Span;
+use crate::sys::{fd, memory, pipe};
+use staged::Staging;
+
+/// Which transport a write asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// The fastest that is safe for this destination, its reader and this size.
+    #[default]
+    Auto,
+    /// Copied by the kernel.
+    Write,
+    /// Copied by us into pages that the pipe takes over. Pipes only; anything else is written.
+    Staged,
+    /// The caller's own pages. The ticket ends when the reader has read them; right only for readers that copy
+    /// (read(2)), as a reader that splices onward would see what the memory holds later. Pipes only.
+    ZeroCopy,
+}
+
+/// What is known of the process at the other end of a pipe.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reader {
+    /// Nothing: it may pass pages on without reading them.
+    #[default]
+    Unknown,
+    /// It takes bytes with read(2), as FFmpeg does, so that a page is free once the pipe has let go of it.
+    Reads,
+}
+
+/// A way in which bytes enter a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// See [`Mode::Write`].
+    Write,
+    /// See [`Mode::Staged`].
+    Staged,
+    /// See [`Mode::ZeroCopy`].
+    ZeroCopy,
+}
+
+impl Transport {
+    /// Its name in statistics.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Write => "write",
+            Self::Staged => "staged",
+            Self::ZeroCopy => "zero-copy",
+        }
+    }
+}
+
+/// Why a transport was used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Reason {
+    /// The mode named it.
+    Asked,
+    /// Nothing but a pipe takes pages.
+    NotAPipe,
+    /// `auto`: below [`STAGED_MIN_BYTES`] a system call costs more than a copy.
+    SmallPiece,
+    /// The pipe is too small for pages to be worth it.
+    SmallPipe,
+    /// The kernel gives no huge pages, without which fresh pages cost more than they save.
+    NoHugePages,
+    /// The staging memory could not be had.
+    NoMemory,
+    /// The kernel cannot pin the caller's memory.
+    CannotBeGiven,
+    /// `auto`: the reader is known to copy, so that pages may be the caller's own.
+    ReaderReads,
+    /// `auto`: the reader is not known, so that a page in flight must never be written again.
+    ReaderUnknown,
+}
+
+impl Reason {
+    const ALL: [Self; 9] = [
+        Self::Asked,
+        Self::NotAPipe,
+        Self::SmallPiece,
+        Self::SmallPipe,
+        Self::NoHugePages,
+        Self::NoMemory,
+        Self::CannotBeGiven,
+        Self::ReaderReads,
+        Self::ReaderUnknown,
+    ];
+
+    /// In words.
+    #[must_use]
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Asked => "asked for",
+            Self::NotAPipe => "the destination is not a pipe",
+            Self::SmallPiece => "auto: small pieces are cheaper to write",
+            Self::SmallPipe => "the pipe is too small for pages to pay",
+            Self::NoHugePages => "the system gives no transparent huge pages",
+            Self::NoMemory => "the system gave no memory for staging",
+            Self::CannotBeGiven => "the kernel cannot pin this memory (EFAULT)",
+            Self::ReaderReads => "auto: the reader is known to copy what it reads",
+            Self::ReaderUnknown => "auto: the reader is not known",
+        }
+    }
+
+    pub(crate) fn from_index(index: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(index)).copied()
+    }
+}
+
+/// Below this, `auto` writes. Guessed from the size of a default pipe, above which a write has to wait anyway.
+pub const STAGED_MIN_BYTES: usize = 64 << 10;
+
+/// Pipes below this are written: staging needs room for the reader to work on one piece while we fill the next.
+const STAGED_MIN_CAPACITY_BYTES: usize = 256 << 10;
+
+/// How long a worker waits for its reader before it looks whether it was told to stop.
+const STOP_CHECK: Duration = Duration::from_millis(50);
+
+/// Why a worker stopped in the middle of a write.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// The caller gave the write up.
+    Cut,
+    /// The system refused; this is what it did not take.
+    Failed { errno: Errno, rest: Span },
+}
+
+/// The destination of one write: handles what every transport meets (EINTR, EAGAIN, short writes), once.
+pub(crate) struct Sink<'a> {
+    pub(crate) fd: BorrowedFd<'a>,
+    pub(crate) kind: fd::Kind,
+    pub(crate) meter: &'a Meter,
+    /// The number of the write that is to be cut.
+    pub(crate) cut: &'a AtomicU64,
+    pub(crate) number: u64,
+    /// Called whenever the reader may have made progress.
+    pub(crate) on_progress: &'a dyn Fn(),
+}
+
+impl Sink<'_> {
+    /// Puts all of the span in, in pieces, by an attempt that may take less, be interrupted or find no room.
+    pub(crate) fn push_all(
+        &self,
+        mut span: Span,
+        piece_bytes: usize,
+        transport: Transport,
+        mut attempt: impl FnMut(Span) -> Result<usize>,
+    ) -> std::result::Result<(), Stop> {
+        while span.len() > 0 {
+            // Relaxed: the number is all there is to see, and seeing it a piece later is soon enough.
+            if self.cut.load(Ordering::Relaxed) == self.number {
+                return Err(Stop::Cut);
+            }
+            match attempt(span.first(piece_bytes)) {
+                // For a length above zero POSIX leaves 0 to odd devices; to go on would be to spin.
+                Ok(0) => return Err(Stop::Failed { errno: Errno::IO, rest: span }),
+                Ok(taken) => {
+                    self.meter.add_written(transport, taken);
+                    span = span.skip(taken);
+                    (self.on_progress)();
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => self.wait_for_room(),
+                Err(errno) => return Err(Stop::Failed { errno, rest: span }),
+            }
+        }
+        Ok(())
+    }
+
+    fn wait_for_room(&self) {
+        let start = Instant::now();
+        fd::wait_writable(self.fd, STOP_CHECK);
+        self.meter.add_worker_blocked(start.elapsed());
+        (self.on_progress)();
+    }
+
+    /// The pipe's size now; none if the system does not say.
+    fn capacity_bytes(&self) -> Option<usize> {
+        pipe::capacity(self.fd).ok()
+    }
+}
+
+/// One worker's transports, with the memory that they need.
+#[derive(Default)]
+pub(crate) struct Engine {
+    staging: Option<Staging>,
+    has_huge_pages: Option<bool>,
+}
+
+impl Engine {
+    /// Puts the span into the stream. Says by which transport its last byte went.
+    ///
+    /// # Safety
+    ///
+    /// The span's memory is readable until this returns, and with zero-copy unwritten until it has been read.
+    pub(crate) unsafe fn push(
+        &mut self,
+        sink: &Sink<'_>,
+        span: Span,
+        mode: Mode,
+        reader: Reader,
+    ) -> std::result::Result<Transport, (Stop, Transport)> {
+        let (mut transport, reason) = self.choose(sink, span.len(), mode, reader);
+        sink.meter.set_choice(transport, reason);
+        // SAFETY: this function's own contract.
+        let mut outcome = unsafe { self.push_by(transport, sink, span, reader) };
+        if let Err(Stop::Failed { errno, rest }) = outcome
+            && transport == Transport::ZeroCopy
+            && pipe::cannot_be_given(errno)
+        {
+            transport = if self.can_stage() { Transport::Staged } else { Transport::Write };
+            sink.meter.set_choice(transport, Reason::CannotBeGiven);
+            // SAFETY: as above; the rest is a part of the span.
+            outcome = unsafe { self.push_by(transport, sink, rest, reader) };
+            // What went before may still be in the pipe as the caller's pages.
+            return outcome.map(|()| Transport::ZeroCopy).map_err(|stop| (stop, Transport::ZeroCopy));
+        }
+        outcome.map(|()| transport).map_err(|stop| (stop, transport))
+    }
+
+    /// # Safety
+    ///
+    /// As for `push`.
+    unsafe fn push_by(
+        &mut self,
+        transport: Transport,
+        sink: &Sink<'_>,
+        span: Span,
+        reader: Reader,
+    ) -> std::result::Result<(), Stop> {
+        // SAFETY: the caller's promise covers what each transport asks for.
+        unsafe {
+            match (transport, &mut self.staging) {
+                (Transport::ZeroCopy, _) => zero_copy::push(sink, span),
+                (Transport::Staged, Some(staging)) => staging.push(sink, span, reader),
+                _ => write::push(sink, span),
+            }
+        }
+    }
+
+    fn choose(&mut self, sink: &Sink<'_>, bytes: usize, mode: Mode, reader: Reader) -> (Transport, Reason) {
+        let wish = match (mode, reader) {
+            (Mode::Write, _) => return (Transport::Write, Reason::Asked),
+            _ if sink.kind != fd::Kind::Pipe => return (Transport::Write, Reason::NotAPipe),
+            (Mode::Auto, _) if bytes < STAGED_MIN_BYTES => return (Transport::Write, Reason::SmallPiece),
+            (Mode::ZeroCopy, _) => return (Transport::ZeroCopy, Reason::Asked),
+            (Mode::Auto, Reader::Reads) => return (Transport::ZeroCopy, Reason::ReaderReads),
+            (Mode::Staged, _) => Reason::Asked,
+            (Mode::Auto, Reader::Unknown) => Reason::ReaderUnknown,
+        };
+        if sink.capacity_bytes().is_none_or(|bytes| bytes < STAGED_MIN_CAPACITY_BYTES) {
+            (Transport::Write, Reason::SmallPipe)
+        } else if reader == Reader::Unknown && !self.has_huge_pages() {
+            (Transport::Write, Reason::NoHugePages)
+        } else if self.can_stage() {
+            (Transport::Staged, wish)
+        } else {
+            (Transport::Write, Reason::NoMemory)
+        }
+    }
+
+    fn has_huge_pages(&mut self) -> bool {
+        *self.has_huge_pages.get_or_insert_with(memory::has_huge_pages)
+    }
+
+    /// Gets the staging memory, if it is not there yet.
+    fn can_stage(&mut self) -> bool {
+        if self.staging.is_none() {
+            self.staging = Staging::map().ok();
+        }
+        self.staging.is_some()
+    }
+}

@@ -1,0 +1,159 @@
+//! The native thread that serves one stream. It starts with the first write and leaves when there is nothing to do.
+
+use std::os::fd::BorrowedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+
+use crate::queue::Next;
+use crate::stream::{Stream, Work};
+use crate::sys::fd::{self, Kind};
+use crate::sys::{pipe, sched};
+use crate::transport::{Engine, Sink, Stop, Transport};
+
+/// How long an idle worker stays, in case more comes: longer than a frame at one a second lasts. Guessed; a new
+/// thread costs some 50 µs, an idle one no time but its staging memory.
+const LINGER: Duration = Duration::from_millis(1500);
+
+/// How often a worker looks whether a zero-copy write has been read, while nothing else is to do: the kernel tells
+/// nobody when a pipe runs empty. From the first to the last, doubling while the reader does nothing. The last bounds
+/// what is added to a `sync`, with the 50 µs by which Linux lets timers slip (prctl(2), `PR_SET_TIMERSLACK`).
+const FIRST_LOOK: Duration = Duration::from_micros(50);
+const LAST_LOOK: Duration = Duration::from_micros(800);
+
+/// Starts the worker of a stream that has signed one on.
+pub(crate) fn start(stream: &Arc<Stream>) {
+    let own = Arc::clone(stream);
+    let spawned = thread::Builder::new().name("penstock".into()).spawn(move || {
+        if catch_unwind(AssertUnwindSafe(|| serve(&own))).is_err() {
+            // A defect of ours; whoever waits shall learn of it rather than wait for ever.
+            own.fail(Errno::IO, 0);
+            own.queue.sign_off();
+        }
+    });
+    if let Err(error) = spawned {
+        stream.queue.sign_off();
+        stream.fail(Errno::from_io_error(&error).unwrap_or(Errno::AGAIN), 0);
+    }
+}
+
+fn serve(stream: &Stream) {
+    sched::block_signals();
+    stream.forget_applied_policy();
+    let mut engine = Engine::default();
+    let mut pace = Pace::new();
+    loop {
+        stream.apply_policy();
+        let patience = if stream.oldest_awaiting().is_some() { pace.next() } else { LINGER };
+        match stream.queue.next(Some(Instant::now() + patience), |job| job.work()) {
+            Next::Write(work) => write(stream, work, &mut engine),
+            Next::Reap => {}
+            Next::Leave => return,
+        }
+        look_at_reader(stream, &mut pace);
+    }
+}
+
+fn write(stream: &Stream, work: Work, engine: &mut Engine) {
+    // SAFETY: the job at the cursor holds the descriptor, and only this thread ends jobs that it has begun.
+    let fd = unsafe { BorrowedFd::borrow_raw(work.fd) };
+    let sink = Sink {
+        fd,
+        kind: stream.kind,
+        meter: &stream.meter,
+        cut: &stream.cut,
+        number: work.number,
+        on_progress: &|| reap_what_was_read(stream),
+    };
+    let written_before = stream.meter.written_bytes();
+    // SAFETY: the job at the cursor holds the region; after a zero-copy write it keeps it until the reader is through.
+    let outcome = unsafe { engine.push(&sink, work.span, work.manner.mode, work.manner.reader) };
+    match outcome {
+        Ok(transport) => stream.mark_written(transport == Transport::ZeroCopy),
+        Err((Stop::Cut, transport)) => {
+            stream.mark_cut(written_before, transport == Transport::ZeroCopy);
+        }
+        Err((Stop::Failed { errno, .. }, transport)) => {
+            wait_for_given_pages(stream, fd, transport);
+            fail(stream, fd, errno);
+        }
+    }
+    reap_what_was_read(stream);
+}
+
+/// Ends what the reader is through with, as it goes on.
+fn reap_what_was_read(stream: &Stream) {
+    match stream.oldest_awaiting() {
+        None => stream.reap(u64::MAX),
+        Some(fd) => {
+            // SAFETY: the job that waits holds the descriptor, and only this thread ends it.
+            let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+            if let Ok(unread) = pipe::unread_bytes(fd) {
+                stream.reap(stream.meter.written_bytes().saturating_sub(unread));
+            }
+        }
+    }
+}
+
+/// The same, and whether there is a reader at all.
+fn look_at_reader(stream: &Stream, pace: &mut Pace) {
+    let Some(fd) = stream.oldest_awaiting() else { return };
+    // SAFETY: the job that waits holds the descriptor, and only this thread ends it.
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    // First whether it is gone, then what it left: a reader that reads all and goes has read all.
+    let gone = fd::peer_is_gone(fd);
+    let unread = pipe::unread_bytes(fd).unwrap_or(0);
+    pace.note(unread);
+    if gone && unread > 0 {
+        stream.fail(Errno::PIPE, unread);
+    } else {
+        stream.reap(stream.meter.written_bytes().saturating_sub(unread));
+    }
+}
+
+/// Pages in the pipe stay the caller's until a living reader has read them, whatever else fails.
+fn wait_for_given_pages(stream: &Stream, fd: BorrowedFd<'_>, transport: Transport) {
+    let mut pace = Pace::new();
+    let own_pages = || transport == Transport::ZeroCopy && pipe::unread_bytes(fd).is_ok_and(|bytes| bytes > 0);
+    while (stream.oldest_awaiting().is_some() || own_pages()) && !fd::peer_is_gone(fd) {
+        thread::sleep(pace.next());
+        reap_what_was_read(stream);
+    }
+}
+
+/// Fails the stream. Of a pipe without a reader, what is in it is lost.
+fn fail(stream: &Stream, fd: BorrowedFd<'_>, errno: Errno) {
+    reap_what_was_read(stream);
+    let is_lost = stream.kind == Kind::Pipe && fd::peer_is_gone(fd);
+    let unread = if is_lost { pipe::unread_bytes(fd).unwrap_or(0) } else { 0 };
+    stream.fail(errno, unread);
+}
+
+/// When to look again whether the reader has read.
+struct Pace {
+    wait: Duration,
+    unread: u64,
+}
+
+impl Pace {
+    fn new() -> Self {
+        Self { wait: FIRST_LOOK, unread: 0 }
+    }
+
+    fn next(&mut self) -> Duration {
+        let wait = self.wait;
+        self.wait = (wait * 2).min(LAST_LOOK);
+        wait
+    }
+
+    /// A reader that reads is soon through.
+    fn note(&mut self, unread: u64) {
+        if unread != self.unread {
+            self.wait = FIRST_LOOK;
+        }
+        self.unread = unread;
+    }
+}

@@ -1,0 +1,264 @@
+//! A handle on a stream: memory goes in, a ticket comes out.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+
+use crate::capacity;
+use crate::completion::Ticket;
+use crate::error::Error;
+use crate::queue::Limits;
+use crate::region::Region;
+use crate::stream::{DEFAULT_LIMITS, Manner, Stream};
+use crate::sync::deadline_after;
+use crate::sys::fd::{self, Kind};
+use crate::sys::pipe;
+use crate::thread::{AppliedPolicy, ThreadPolicy};
+use crate::transport::{Mode, Reader, Reason, Transport};
+
+/// How a [`Writer`] is to write. The default suits a pipe of which nothing is known.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The transport.
+    pub mode: Mode,
+    /// What is known of the reader.
+    pub reader: Reader,
+    /// How many bytes the stream's queue holds before a write waits; 128 MiB unless told.
+    pub queue_bytes: Option<usize>,
+    /// How many writes the stream's queue holds before one more waits; 64 unless told.
+    pub queue_items: Option<usize>,
+    /// The pipe's size to ask for; unless told, a pipe is grown to 1 MiB where that is granted.
+    pub capacity_bytes: Option<usize>,
+    /// Priority and CPUs of the stream's worker.
+    pub policy: Option<ThreadPolicy>,
+}
+
+/// Writes memory to a descriptor from a native thread, in order and whole.
+///
+/// It owns a duplicate of the descriptor, so that whatever happens to the original number, every byte goes where the
+/// writer was opened. The reader has its end of file when the writer is closed and no other descriptor is left.
+/// Writers on the same pipe share one ordered stream, with its queue and its failure.
+///
+/// Dropped without a `close`, what is queued is still written, and its tickets tell.
+pub struct Writer {
+    stream: Arc<Stream>,
+    fd: Arc<OwnedFd>,
+    manner: Manner,
+    owner: u64,
+    closed: AtomicBool,
+}
+
+/// A write that was not taken: the memory and the reason.
+pub struct Rejected {
+    /// The memory, as it was handed in.
+    pub region: Box<dyn Region>,
+    /// Why it was not taken. After [`Error::Stalled`] the same write may be tried again.
+    pub error: Error,
+}
+
+impl std::fmt::Debug for Rejected {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Rejected").field("error", &self.error).finish_non_exhaustive()
+    }
+}
+
+impl From<Rejected> for Error {
+    fn from(rejected: Rejected) -> Self {
+        rejected.error
+    }
+}
+
+/// What a stream has done, and what it does it with.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Stats {
+    /// The transport of the last write, and why it was that one; none before the first.
+    pub choice: Option<(Transport, Reason)>,
+    /// The pipe's size in bytes; none if it is not a pipe.
+    pub capacity_bytes: Option<usize>,
+    /// Bytes taken into the queue since the stream began.
+    pub accepted_bytes: u64,
+    /// Bytes that the reader has taken (pipes) or the kernel has accepted (all else).
+    pub delivered_bytes: u64,
+    /// Accepted bytes that are neither delivered nor lost.
+    pub pending_bytes: u64,
+    /// Writes taken into the queue.
+    pub accepted_items: u64,
+    /// Writes that have not ended.
+    pub pending_items: u64,
+    /// Bytes that the destination has taken, by transport.
+    pub written_by: [(Transport, u64); 3],
+    /// Time that callers spent on putting writes into the queue, waiting for room included.
+    pub caller_blocked: Duration,
+    /// Time that the worker waited for the reader to make room.
+    pub worker_blocked: Duration,
+    /// What the worker runs with; none before it has started with a policy.
+    pub policy: Option<AppliedPolicy>,
+}
+
+/// Numbers the writers, so that each can give up its own writes. Relaxed: only uniqueness counts.
+static NEXT_OWNER: AtomicU64 = AtomicU64::new(1);
+
+impl Writer {
+    /// Opens a writer on what the descriptor leads to. The descriptor stays the caller's.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] with `EBADF` for one that is not open for writing, `EISDIR` for a directory, `EINVAL` for limits of
+    /// zero, or what the system says.
+    pub fn new(fd: impl AsFd, options: &Options) -> Result<Self, Error> {
+        let fd = fd.as_fd();
+        fd::check_writable(fd)?;
+        if [options.queue_bytes, options.queue_items, options.capacity_bytes].contains(&Some(0)) {
+            return Err(Errno::INVAL.into());
+        }
+        let stream = Stream::of(fd)?;
+        let own = fd::duplicate(fd)?;
+        if stream.kind == Kind::Pipe {
+            match options.capacity_bytes {
+                Some(bytes) => capacity::set(own.as_fd(), stream.id, bytes),
+                None => capacity::grow(own.as_fd(), stream.id, capacity::WANTED_BYTES),
+            }
+        }
+        if options.queue_bytes.is_some() || options.queue_items.is_some() {
+            stream.queue.set_limits(Limits {
+                bytes: options.queue_bytes.unwrap_or(DEFAULT_LIMITS.bytes),
+                items: options.queue_items.unwrap_or(DEFAULT_LIMITS.items),
+            });
+        }
+        if let Some(policy) = &options.policy {
+            stream.set_policy(policy.clone());
+        }
+        Ok(Self {
+            stream,
+            fd: Arc::new(own),
+            manner: Manner { mode: options.mode, reader: options.reader },
+            owner: NEXT_OWNER.fetch_add(1, Ordering::Relaxed),
+            closed: AtomicBool::new(false),
+        })
+    }
+
+    /// Queues the memory to be written, and returns at once unless the queue is full.
+    ///
+    /// # Errors
+    ///
+    /// The memory comes back with the reason: [`Error::Closed`], the stream's failure, or [`Error::Stalled`] if the queue
+    /// was full until the timeout.
+    pub fn write(&self, region: Box<dyn Region>, timeout: Option<Duration>) -> Result<Ticket, Rejected> {
+        if self.is_closed() {
+            return Err(Rejected { region, error: Error::Closed });
+        }
+        let deadline = deadline_after(timeout);
+        self.stream
+            .push(region, Arc::clone(&self.fd), self.manner, self.owner, deadline)
+            .map_err(|(region, error)| Rejected { region, error })
+    }
+
+    /// Waits until everything queued so far has ended.
+    ///
+    /// # Errors
+    ///
+    /// The stream's failure; [`Error::Stalled`] if it takes longer than the timeout; [`Error::Closed`].
+    pub fn flush(&self, timeout: Option<Duration>) -> Result<(), Error> {
+        if self.is_closed() {
+            return Err(Error::Closed);
+        }
+        self.drain(timeout)
+    }
+
+    /// Waits as `flush` does, then closes. Closing again does nothing.
+    ///
+    /// # Errors
+    ///
+    /// The stream's failure, closed all the same; [`Error::Stalled`] if it takes longer than the timeout, and then it is
+    /// still open.
+    pub fn close(&self, timeout: Option<Duration>) -> Result<(), Error> {
+        if self.is_closed() {
+            return Ok(());
+        }
+        let outcome = self.drain(timeout);
+        if !matches!(outcome, Err(Error::Stalled { .. })) {
+            self.retire();
+        }
+        outcome
+    }
+
+    /// Gives up what this writer has queued, and closes. Tickets end with [`Error::Aborted`].
+    ///
+    /// A write in the middle is cut short. Pages that zero-copy has put into the pipe cannot be called back: their memory
+    /// stays in use until the reader has read them or is gone.
+    pub fn abort(&self) {
+        if !self.is_closed() {
+            self.stream.abort(self.owner);
+            self.retire();
+        }
+    }
+
+    /// Whether `close` or `abort` has been called.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        // Relaxed: the flag publishes nothing.
+        self.closed.load(Ordering::Relaxed)
+    }
+
+    /// What the stream has done so far.
+    pub fn stats(&self) -> Stats {
+        let Self { stream, fd, .. } = self;
+        let load = stream.queue.load();
+        let written = stream.meter.written_bytes();
+        let is_pipe = stream.kind == Kind::Pipe;
+        let unread = if is_pipe { pipe::unread_bytes(fd.as_fd()).unwrap_or(0) } else { 0 };
+        let delivered = written.saturating_sub(unread);
+        let settled = delivered + stream.meter.lost_bytes();
+        Stats {
+            choice: stream.meter.choice(),
+            capacity_bytes: is_pipe.then(|| pipe::capacity(fd.as_fd()).ok()).flatten(),
+            accepted_bytes: load.accepted_bytes,
+            delivered_bytes: delivered,
+            pending_bytes: load.accepted_bytes.saturating_sub(settled),
+            accepted_items: load.accepted_items,
+            pending_items: load.pending_items,
+            written_by: stream.meter.written_by(),
+            caller_blocked: stream.meter.caller_blocked(),
+            worker_blocked: stream.meter.worker_blocked(),
+            policy: stream.applied_policy(),
+        }
+    }
+
+    fn drain(&self, timeout: Option<Duration>) -> Result<(), Error> {
+        flush_stream(&self.stream, timeout)?;
+        self.check_reader()
+    }
+
+    /// What is in a pipe without a reader arrives nowhere, though the kernel took it.
+    fn check_reader(&self) -> Result<(), Error> {
+        if self.stream.kind == Kind::Pipe && fd::peer_is_gone(self.fd.as_fd()) {
+            let unread = pipe::unread_bytes(self.fd.as_fd()).unwrap_or(0);
+            if unread > 0 {
+                self.stream.fail_at_rest(Errno::PIPE, unread);
+                return self.stream.queue.failure().map_or(Ok(()), Err);
+            }
+        }
+        Ok(())
+    }
+
+    fn retire(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+        let soon = Instant::now() + WORKER_LEAVES_WITHIN;
+        self.stream.queue.dismiss_worker(Some(soon));
+    }
+}
+
+/// How long `close` waits for an idle worker to leave, which takes it microseconds.
+const WORKER_LEAVES_WITHIN: Duration = Duration::from_millis(200);
+
+/// Waits until all that is queued on the stream has ended.
+pub(crate) fn flush_stream(stream: &Stream, timeout: Option<Duration>) -> Result<(), Error> {
+    let start = Instant::now();
+    stream.queue.flush(deadline_after(timeout)).unwrap_or_else(|load| {
+        Err(Error::Stalled { waited: start.elapsed(), bytes_pending: load.pending_bytes })
+    })
+}

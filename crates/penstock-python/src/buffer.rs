@@ -1,0 +1,236 @@
+//! Exports: our hold on the caller's memory, taken and released by Python threads only.
+
+use std::ffi::{c_char, c_int};
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use penstock_core::Region;
+use pyo3::exceptions::PyValueError;
+use pyo3::ffi;
+use pyo3::intern;
+use pyo3::prelude::*;
+
+/// A `Py_buffer`: while it lives, the memory can be neither freed nor resized.
+///
+/// A worker may drop it, and must not touch Python: so the drop only parks it, and the next Python thread that comes by
+/// releases it. See [`release_parked`].
+struct Export(Option<Box<ParkedView>>);
+
+struct ParkedView {
+    view: ffi::Py_buffer,
+    next: *mut ParkedView,
+}
+
+// SAFETY: the memory is pinned by the export, whatever thread reads it; the view itself is only handed around.
+unsafe impl Send for Export {}
+
+// SAFETY: `PyBUF_SIMPLE` gave one contiguous block, which the exporter keeps in place until the release.
+unsafe impl Region for Export {
+    fn as_ptr(&self) -> *const u8 {
+        self.view().buf.cast_const().cast()
+    }
+    fn len(&self) -> usize {
+        // Never negative: the protocol says so of every filled view.
+        self.view().len as usize
+    }
+}
+
+/// Views that nobody reads any more: a stack without locks, because a fork may come at any moment.
+static PARKED: AtomicPtr<ParkedView> = AtomicPtr::new(ptr::null_mut());
+
+impl Export {
+    fn view(&self) -> &ffi::Py_buffer {
+        &self.0.as_ref().expect("only the drop empties an export").view
+    }
+}
+
+impl Drop for Export {
+    fn drop(&mut self) {
+        let Some(parked) = self.0.take() else { return };
+        let parked = Box::into_raw(parked);
+        let mut head = PARKED.load(Ordering::Relaxed);
+        loop {
+            // SAFETY: until the exchange succeeds, the node is ours alone.
+            unsafe { (*parked).next = head };
+            // Release: hands the node to the Acquire of the swap in `release_parked`.
+            match PARKED.compare_exchange_weak(head, parked, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(now) => head = now,
+            }
+        }
+    }
+}
+
+/// Releases all exports that have ended. Called before any call that may have ended one returns to Python.
+pub(crate) fn release_parked(_py: Python<'_>) {
+    if PARKED.load(Ordering::Relaxed).is_null() {
+        return;
+    }
+    // Acquire: partner of the Release in the drop. Taking the whole stack at once leaves no room for an ABA.
+    let mut node = PARKED.swap(ptr::null_mut(), Ordering::Acquire);
+    while !node.is_null() {
+        // SAFETY: the nodes came from `Box::into_raw`, and the swap made them ours.
+        let mut parked = unsafe { Box::from_raw(node) };
+        node = parked.next;
+        // SAFETY: the view was filled by `PyObject_GetBuffer`, is released once, and we are attached.
+        unsafe { ffi::PyBuffer_Release(&raw mut parked.view) };
+    }
+}
+
+/// Takes hold of the bytes of anything with the buffer protocol that is C-contiguous.
+pub(crate) fn export(data: &Bound<'_, PyAny>) -> PyResult<Box<dyn Region>> {
+    let exporter = exporter_of(data)?;
+    let view = simple_view(&exporter)?;
+    let export = Export(Some(view));
+    if is_gl_mapping(&exporter)? {
+        let copy = Copied::of(&export);
+        drop(export);
+        release_parked(data.py()); // unmaps: while it is mapped, OpenGL ignores reads into it and writes
+        return Ok(Box::new(copy));
+    }
+    Ok(Box::new(export))
+}
+
+/// The object that has the buffer: `data` itself, a `moderngl.Buffer`'s `mglo`, or the array that a tensor's `numpy()`
+/// gives for the same memory.
+fn exporter_of<'py>(data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = data.py();
+    // SAFETY: a borrowed reference that lives for the call.
+    if unsafe { ffi::PyObject_CheckBuffer(data.as_ptr()) } == 1 {
+        return Ok(data.clone());
+    }
+    if let Some(mglo) = data.getattr_opt(intern!(py, "mglo"))? {
+        return Ok(mglo);
+    }
+    if data.hasattr(intern!(py, "numpy"))? {
+        let detached = match data.getattr_opt(intern!(py, "detach"))? {
+            Some(detach) => detach.call0()?,
+            None => data.clone(),
+        };
+        return detached.call_method0(intern!(py, "numpy"));
+    }
+    Ok(data.clone()) // and let the buffer protocol say what is wrong with it
+}
+
+fn simple_view(exporter: &Bound<'_, PyAny>) -> PyResult<Box<ParkedView>> {
+    match get_buffer(exporter, ffi::PyBUF_SIMPLE) {
+        Ok(view) => Ok(Box::new(ParkedView { view, next: ptr::null_mut() })),
+        Err(error) if is_strided(exporter) => {
+            let remedy = PyValueError::new_err(
+                "data is not C-contiguous (strided, flipped or in Fortran order): pass a contiguous copy of it, \
+                 as numpy.ascontiguousarray(data) makes",
+            );
+            remedy.set_cause(exporter.py(), Some(error));
+            Err(remedy)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn get_buffer(exporter: &Bound<'_, PyAny>, flags: c_int) -> PyResult<ffi::Py_buffer> {
+    let mut view = MaybeUninit::<ffi::Py_buffer>::zeroed();
+    // SAFETY: the view is large enough, and only taken for filled when the call says so.
+    unsafe {
+        if ffi::PyObject_GetBuffer(exporter.as_ptr(), view.as_mut_ptr(), flags) == -1 {
+            return Err(PyErr::fetch(exporter.py()));
+        }
+        Ok(view.assume_init())
+    }
+}
+
+fn is_strided(exporter: &Bound<'_, PyAny>) -> bool {
+    let Ok(mut view) = get_buffer(exporter, ffi::PyBUF_STRIDED_RO) else { return false };
+    // SAFETY: the view was filled, and is released once.
+    unsafe {
+        let contiguous = ffi::PyBuffer_IsContiguous(&raw const view, b'C' as c_char);
+        ffi::PyBuffer_Release(&raw mut view);
+        contiguous == 0
+    }
+}
+
+/// The first address and the length of the memory that an object looks at, gaps included; none if it has no buffer of
+/// its own to wait for.
+pub(crate) fn extent(data: &Bound<'_, PyAny>) -> PyResult<Option<(*const u8, usize)>> {
+    let exporter = exporter_of(data)?;
+    if is_gl_mapping(&exporter)? {
+        return Ok(None);
+    }
+    let mut view = get_buffer(&exporter, ffi::PyBUF_STRIDED_RO)?;
+    let extent = strided_extent(&view);
+    // SAFETY: the view was filled, and is released once.
+    unsafe { ffi::PyBuffer_Release(&raw mut view) };
+    Ok(Some(extent))
+}
+
+fn strided_extent(view: &ffi::Py_buffer) -> (*const u8, usize) {
+    let start: *const u8 = view.buf.cast_const().cast();
+    if view.len == 0 || view.shape.is_null() || view.strides.is_null() {
+        return (start, view.len as usize);
+    }
+    let (mut low, mut high) = (0isize, view.itemsize);
+    for axis in 0..view.ndim as usize {
+        // SAFETY: `PyBUF_STRIDED_RO` fills `ndim` entries of both, and neither is null.
+        let (length, stride) = unsafe { (*view.shape.add(axis), *view.strides.add(axis)) };
+        let reach = (length - 1) * stride;
+        low += reach.min(0);
+        high += reach.max(0);
+    }
+    (start.wrapping_offset(low), (high - low) as usize)
+}
+
+/// Whether the memory is a mapped OpenGL buffer, or a view of one.
+///
+/// Such memory goes away by `release()`, with its context, and when the buffer is mapped a second time, without Python
+/// being asked; and while it is mapped, reads into the buffer do nothing. So its bytes are taken at the call.
+fn is_gl_mapping(exporter: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = exporter.py();
+    let owner = match exporter.cast::<pyo3::types::PyMemoryView>() {
+        Ok(view) => view.getattr(intern!(py, "obj"))?,
+        Err(_) => exporter.clone(),
+    };
+    let kind = owner.get_type();
+    let module = kind.getattr(intern!(py, "__module__"))?;
+    let module: String = module.extract().unwrap_or_default();
+    Ok(matches!(module.split('.').next(), Some("mgl" | "moderngl")))
+}
+
+/// Bytes taken at the call, in memory that is used again, because fresh pages cost more than the copy.
+struct Copied(Vec<u8>);
+
+/// Enough for a program that renders while one frame is on its way.
+const SPARE_COPIES: usize = 3;
+
+static SPARE: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
+
+impl Copied {
+    fn of(export: &Export) -> Self {
+        // Never waits, here or below: a fork may have left the lock taken.
+        let mut bytes = SPARE.try_lock().ok().and_then(|mut spare| spare.pop()).unwrap_or_default();
+        bytes.clear();
+        // SAFETY: the export pins the memory, and we hold the interpreter while it is copied.
+        bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(export.as_ptr(), export.len()) });
+        Self(bytes)
+    }
+}
+
+// SAFETY: as for the vector that it is.
+unsafe impl Region for Copied {
+    fn as_ptr(&self) -> *const u8 {
+        Region::as_ptr(&self.0)
+    }
+    fn len(&self) -> usize {
+        Region::len(&self.0)
+    }
+}
+
+impl Drop for Copied {
+    fn drop(&mut self) {
+        if let Ok(mut spare) = SPARE.try_lock()
+            && spare.len() < SPARE_COPIES
+        {
+            spare.push(std::mem::take(&mut self.0));
+        }
+    }
+}

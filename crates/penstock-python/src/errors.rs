@@ -1,0 +1,52 @@
+//! Errors of the core to exceptions of `penstock.errors`.
+
+use penstock_core::{Errno, Error};
+use pyo3::exceptions::PyOSError;
+use pyo3::prelude::*;
+
+pub(crate) fn to_python(py: Python<'_>, error: &Error) -> PyErr {
+    build(py, error).unwrap_or_else(|failure| failure)
+}
+
+fn build(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
+    let errors = py.import("penstock.errors")?;
+    let exception = match error {
+        Error::Broken { errno, bytes_delivered, bytes_lost } => errors
+            .getattr("BrokenStreamError")?
+            .call1((errno.raw_os_error(), error.to_string(), bytes_delivered, bytes_lost))?,
+        Error::Stalled { waited, bytes_pending } => errors.getattr("StalledError")?.call1((
+            error.to_string(),
+            waited.as_secs_f64(),
+            bytes_pending,
+        ))?,
+        Error::Io { errno, bytes_delivered, bytes_lost } => {
+            return os_error(py, *errno, *bytes_delivered, *bytes_lost);
+        }
+        _ => errors.getattr("ClosedError")?.call1((error.to_string(),))?,
+    };
+    Ok(PyErr::from_value(exception))
+}
+
+/// `OSError` of the subclass that Python has for the number; with the bytes, if a stream failed.
+fn os_error(py: Python<'_>, errno: Errno, delivered: u64, lost: u64) -> PyResult<PyErr> {
+    let text = py.import("os")?.call_method1("strerror", (errno.raw_os_error(),))?;
+    let exception = py.get_type::<PyOSError>().call1((errno.raw_os_error(), text))?;
+    if lost > 0 {
+        exception.setattr("bytes_delivered", delivered)?;
+        exception.setattr("bytes_lost", lost)?;
+        exception.call_method1("add_note", (format!("{delivered} bytes delivered, {lost} lost"),))?;
+    }
+    Ok(PyErr::from_value(exception))
+}
+
+/// The first failure, with a note for each other one.
+pub(crate) fn first_of(py: Python<'_>, failures: &[Error]) -> PyErr {
+    let first = to_python(py, &failures[0]);
+    for other in &failures[1..] {
+        let note = (format!("another stream failed as well: {other}"),);
+        if let Err(failure) = first.value(py).call_method1("add_note", note) {
+            return failure;
+        }
+    }
+    first
+}

@@ -1,0 +1,29 @@
+//! The Python face of `penstock-core`: converts, detaches, delegates, maps errors.
+
+mod arguments;
+mod buffer;
+mod errors;
+mod pipes;
+mod policy;
+mod ticket;
+mod waiting;
+mod writer;
+
+use pyo3::prelude::*;
+
+/// Native core of Penstock: see the package `penstock`.
+#[pymodule(gil_used = false)]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<ticket::Ticket>()?;
+    module.add_class::<policy::ThreadPolicy>()?;
+    module.add_class::<policy::AppliedPolicy>()?;
+    module.add_class::<writer::Writer>()?;
+    module.add_class::<writer::WriterStats>()?;
+    module.add_function(wrap_pyfunction!(pipes::pipe, module)?)?;
+    module.add_function(wrap_pyfunction!(pipes::sync, module)?)?;
+    module.add_function(wrap_pyfunction!(pipes::close, module)?)?;
+    module.add_function(wrap_pyfunction!(pipes::_drain, module)?)?;
+    module.add_function(wrap_pyfunction!(pipes::_release_exports, module)?)?;
+    Ok(())
+}

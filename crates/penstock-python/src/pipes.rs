@@ -1,0 +1,153 @@
+//! `pipe`, `sync` and `close` in Python, and what must happen before an interpreter ends.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use penstock_core::{Error, Outlet};
+use pyo3::prelude::*;
+
+use crate::arguments;
+use crate::buffer;
+use crate::errors;
+use crate::ticket::Ticket;
+use crate::waiting::{Attempt, until};
+use crate::writer::hand_in;
+
+/// Queues a buffer to be written to a file descriptor by a native thread, in order, and returns its ticket.
+///
+/// It waits only while that stream's queue is full (128 MiB or 64 writes). The descriptor may be closed, and its number
+/// reused, as soon as this returns. Descriptors of the same pipe are one stream, with one order.
+///
+/// Args:
+///     data: anything with the buffer protocol that is C-contiguous, of any dtype, shape and size; also a CPU torch tensor,
+///         and a ``moderngl.Buffer``, whose bytes are copied at the call. Memory that is not copied at the call is in use, and
+///         must not be written to, until the ticket is done or ``sync(data)`` returns.
+///     fd: an int, or anything with ``fileno()``, open for writing.
+///     mode: ``"auto"``, ``"write"``, ``"staged"`` or ``"zero-copy"``. Zero-copy is right only for readers that copy (read(2)).
+///
+/// Raises:
+///     BrokenStreamError, OSError: an earlier write to this stream failed (nothing of ``data`` was taken), or ``fd`` is bad.
+///     ValueError: ``data`` is not C-contiguous, or another wrong argument.
+///     TypeError: ``data`` has no buffer, or ``fd`` is no descriptor.
+#[pyfunction]
+#[pyo3(signature = (data, fd, *, mode="auto"))]
+pub(crate) fn pipe(
+    py: Python<'_>,
+    data: &Bound<'_, PyAny>,
+    fd: &Bound<'_, PyAny>,
+    mode: &str,
+) -> PyResult<Ticket> {
+    let mode = arguments::mode(mode)?;
+    arm_exit(py)?;
+    let outlet = Outlet::open(arguments::descriptor(fd)?).map_err(|error| errors::to_python(py, &error))?;
+    let mut region = Some(buffer::export(data)?);
+    let pushed = until(py, None, |slice| {
+        let region = &mut region;
+        hand_in(region, |data| outlet.write(data, mode, Some(slice))).into()
+    });
+    drop(region);
+    buffer::release_parked(py);
+    pushed?.map(Ticket).map_err(|error| errors::to_python(py, &error))
+}
+
+/// Waits until buffers are free again: those that ``data`` looks at, or all that were piped.
+///
+/// Args:
+///     data: any object on the memory in question, such as the buffer itself, a memoryview or a slice of it; None for
+///         everything that ``pipe`` has queued.
+///     timeout: seconds; None waits for as long as it takes.
+///
+/// Raises:
+///     BrokenStreamError, OSError: a stream failed. Without ``data``, the failure is forgotten with this report, and further
+///         ones are notes on it; with ``data``, only writes of that memory in flight are reported, and nothing is forgotten.
+///     StalledError: it took longer than ``timeout``. Nothing is lost.
+#[pyfunction]
+#[pyo3(signature = (data=None, timeout=None))]
+pub(crate) fn sync(py: Python<'_>, data: Option<&Bound<'_, PyAny>>, timeout: Option<f64>) -> PyResult<()> {
+    let timeout = arguments::timeout(timeout)?;
+    match data {
+        None => report(py, timeout, penstock_core::sync),
+        Some(data) => sync_memory(py, data, timeout),
+    }
+}
+
+/// As ``sync()``, and lets idle worker threads go. ``pipe`` may be used again afterwards.
+///
+/// Raises:
+///     As ``sync``.
+#[pyfunction]
+#[pyo3(signature = (timeout=None))]
+pub(crate) fn close(py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
+    report(py, arguments::timeout(timeout)?, penstock_core::close)
+}
+
+fn report(
+    py: Python<'_>,
+    timeout: Option<Duration>,
+    drain: fn(Option<Duration>) -> Result<(), Vec<Error>>,
+) -> PyResult<()> {
+    let mut failures = Vec::new();
+    until(py, timeout, |slice| match drain(Some(slice)) {
+        Ok(()) => Attempt::Ended(Ok(())),
+        Err(errors) => match errors.as_slice() {
+            [Error::Stalled { bytes_pending, .. }] => Attempt::NotYet { bytes_pending: *bytes_pending },
+            _ => {
+                failures = errors;
+                Attempt::Ended(Ok(()))
+            }
+        },
+    })?
+    .map_err(|error| errors::to_python(py, &error))?;
+    if failures.is_empty() { Ok(()) } else { Err(errors::first_of(py, &failures)) }
+}
+
+fn sync_memory(py: Python<'_>, data: &Bound<'_, PyAny>, timeout: Option<Duration>) -> PyResult<()> {
+    let Some((start, len)) = buffer::extent(data)? else { return Ok(()) };
+    let began = Instant::now();
+    for ticket in penstock_core::tickets_of(start, len) {
+        let left = timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
+        let bytes_pending = ticket.bytes() as u64;
+        until(py, left, |slice| {
+            ticket.wait_for(Some(slice)).map_or(Attempt::NotYet { bytes_pending }, Attempt::Ended)
+        })?
+        .map_err(|error| errors::to_python(py, &error))?;
+    }
+    buffer::release_parked(py);
+    Ok(())
+}
+
+/// Sees to it, once in each process, that the interpreter delivers what is queued before it ends.
+pub(crate) fn arm_exit(py: Python<'_>) -> PyResult<()> {
+    static ARMED_FOR: AtomicU32 = AtomicU32::new(0);
+    let process = std::process::id();
+    // Relaxed: at worst two threads arm twice, and the second drain finds nothing to do.
+    if ARMED_FOR.swap(process, Ordering::Relaxed) != process {
+        py.import("penstock._exit")?.call_method0("arm")?;
+    }
+    Ok(())
+}
+
+/// Waits until all streams are drained, or none makes progress for so many seconds, or a signal raises. Gives the bytes that
+/// no destination has taken.
+#[pyfunction]
+pub(crate) fn _drain(py: Python<'_>, stall_s: f64) -> PyResult<u64> {
+    let mut raised = None;
+    let stall = Duration::from_secs_f64(stall_s);
+    let lost = py.detach(|| {
+        penstock_core::drain_all(stall, || {
+            raised = Python::attach(|py| py.check_signals().err());
+            raised.is_none()
+        })
+    });
+    buffer::release_parked(py);
+    match raised {
+        Some(raised) if lost == 0 => Err(raised),
+        _ => Ok(lost),
+    }
+}
+
+/// Releases exports that have ended, as any call would.
+#[pyfunction]
+pub(crate) fn _release_exports(py: Python<'_>) {
+    buffer::release_parked(py);
+}

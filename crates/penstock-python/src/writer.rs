@@ -1,0 +1,264 @@
+//! Writers in Python.
+
+use std::collections::HashMap;
+
+use penstock_core::{Options, Region};
+use pyo3::prelude::*;
+use pyo3::types::PyType;
+
+use crate::arguments;
+use crate::buffer;
+use crate::errors;
+use crate::pipes::arm_exit;
+use crate::policy::{AppliedPolicy, ThreadPolicy};
+use crate::ticket::Ticket;
+use crate::waiting::until;
+
+/// Writer(fd, *, mode="auto", queue_bytes=None, queue_items=None, capacity_bytes=None, policy=None, reader="unknown")
+/// --
+///
+/// Writes buffers to a file descriptor from a native thread, in order and whole.
+///
+/// The writer owns a duplicate of the descriptor: whatever happens to the number, every byte goes where the writer was
+/// opened, and the reader has its end of file when the writer is closed and nobody else has the pipe open. Writers on the
+/// same pipe share one ordered stream, with its queue and its failure.
+///
+/// Args:
+///     fd: an int, or anything with ``fileno()``, open for writing.
+///     mode: ``"auto"``, ``"write"``, ``"staged"`` or ``"zero-copy"``. With zero-copy a buffer is in use until the reader has
+///         read it, and the reader must be one that copies (read(2)), as FFmpeg does.
+///     queue_bytes: bytes that the queue holds before ``write`` waits; 128 MiB unless told. One write always fits.
+///     queue_items: writes that the queue holds before ``write`` waits; 64 unless told.
+///     capacity_bytes: size to ask for if it is a pipe; unless told, it is grown to 1 MiB where that is granted.
+///     policy: niceness and CPUs of the worker thread.
+///     reader: ``"reads"`` promises that the reader takes bytes with read(2) and does not splice them onward, which lets
+///         ``auto`` use zero-copy and ``staged`` use its pages again.
+///
+/// Raises:
+///     OSError: EBADF for a descriptor that is closed or not open for writing, or what the system says.
+///     ValueError, TypeError, OverflowError: a wrong argument.
+#[pyclass(frozen, module = "penstock")]
+pub(crate) struct Writer(penstock_core::Writer);
+
+#[pymethods]
+impl Writer {
+    #[new]
+    #[pyo3(signature = (fd, *, mode="auto", queue_bytes=None, queue_items=None, capacity_bytes=None, policy=None, reader="unknown"))]
+    #[allow(clippy::too_many_arguments)] // keyword-only options
+    fn new(
+        fd: &Bound<'_, PyAny>,
+        mode: &str,
+        queue_bytes: Option<usize>,
+        queue_items: Option<usize>,
+        capacity_bytes: Option<usize>,
+        policy: Option<ThreadPolicy>,
+        reader: &str,
+    ) -> PyResult<Self> {
+        let options = Options {
+            mode: arguments::mode(mode)?,
+            reader: arguments::reader(reader)?,
+            queue_bytes: arguments::positive("queue_bytes", queue_bytes)?,
+            queue_items: arguments::positive("queue_items", queue_items)?,
+            capacity_bytes: arguments::positive("capacity_bytes", capacity_bytes)?,
+            policy: policy.map(|policy| policy.0),
+        };
+        let py = fd.py();
+        arm_exit(py)?;
+        let writer = penstock_core::Writer::new(arguments::descriptor(fd)?, &options);
+        writer.map(Self).map_err(|error| errors::to_python(py, &error))
+    }
+
+    /// Queues a buffer and returns its ticket; waits only while the queue is full.
+    ///
+    /// Args:
+    ///     data: anything with the buffer protocol that is C-contiguous, of any dtype, shape and size. Its memory is in use,
+    ///         and must not be written to, until the ticket is done.
+    ///     timeout: seconds to wait for room in the queue; None waits for as long as it takes.
+    ///
+    /// Raises:
+    ///     BrokenStreamError, OSError: the stream has failed; nothing of ``data`` was taken.
+    ///     StalledError: the queue was full all the time; nothing of ``data`` was taken.
+    ///     ClosedError: the writer is closed.
+    ///     ValueError: ``data`` is not C-contiguous.
+    ///     TypeError: ``data`` has no buffer.
+    #[pyo3(signature = (data, *, timeout=None))]
+    fn write(&self, py: Python<'_>, data: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<Ticket> {
+        let timeout = arguments::timeout(timeout)?;
+        let mut region = Some(buffer::export(data)?);
+        let pushed = until(py, timeout, |slice| {
+            let region = &mut region;
+            hand_in(region, |data| self.0.write(data, Some(slice))).into()
+        });
+        drop(region);
+        buffer::release_parked(py);
+        pushed?.map(Ticket).map_err(|error| errors::to_python(py, &error))
+    }
+
+    /// Waits until everything queued so far has ended.
+    ///
+    /// Raises:
+    ///     BrokenStreamError, OSError: the stream failed, or the reader went away with bytes unread in the pipe.
+    ///     StalledError: it took longer than ``timeout`` seconds. Nothing is lost.
+    ///     ClosedError: the writer is closed.
+    #[pyo3(signature = (timeout=None))]
+    fn flush(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
+        let timeout = arguments::timeout(timeout)?;
+        until(py, timeout, |slice| self.0.flush(Some(slice)).into())?
+            .map_err(|error| errors::to_python(py, &error))
+    }
+
+    /// Waits as ``flush`` does, then closes. The descriptor that was passed in stays open; closing again does nothing.
+    ///
+    /// Raises:
+    ///     BrokenStreamError, OSError: the stream failed. The writer is closed all the same.
+    ///     StalledError: it took longer than ``timeout`` seconds. The writer is still open, and nothing is lost.
+    #[pyo3(signature = (timeout=None))]
+    fn close(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
+        let timeout = arguments::timeout(timeout)?;
+        until(py, timeout, |slice| self.0.close(Some(slice)).into())?
+            .map_err(|error| errors::to_python(py, &error))
+    }
+
+    /// Gives up what this writer has queued, and closes. The tickets of those writes end with ``ClosedError``.
+    ///
+    /// A write in the middle is cut short. Pages that zero-copy has put into the pipe stay in use until they are read.
+    fn abort(&self, py: Python<'_>) {
+        py.detach(|| self.0.abort());
+        buffer::release_parked(py);
+    }
+
+    /// Whether ``close`` or ``abort`` has ended the writer.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.0.is_closed()
+    }
+
+    /// What the stream has done so far, and what it does it with.
+    #[getter]
+    fn stats(&self) -> WriterStats {
+        WriterStats(self.0.stats())
+    }
+
+    fn __enter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    /// Closes. If the block raised, what was queued is still delivered, unless the reader stalls for 5 seconds.
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        exc_type: Option<&Bound<'_, PyType>>,
+        _exc: Option<&Bound<'_, PyAny>>,
+        _traceback: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        if exc_type.is_none() {
+            return self.close(py, None);
+        }
+        self.close(py, Some(EXIT_STALL_S)).inspect_err(|_| self.abort(py))
+    }
+}
+
+/// How long a block that raised may take to deliver what it had queued, in seconds: as long as a program's end may.
+const EXIT_STALL_S: f64 = 5.0;
+
+/// Hands the region in, and keeps it when it comes back.
+pub(crate) fn hand_in(
+    region: &mut Option<Box<dyn Region>>,
+    write: impl FnOnce(Box<dyn Region>) -> Result<penstock_core::Ticket, penstock_core::Rejected>,
+) -> Result<penstock_core::Ticket, penstock_core::Error> {
+    let data = region.take().expect("what was not taken came back");
+    write(data).map_err(|rejected| {
+        *region = Some(rejected.region);
+        rejected.error
+    })
+}
+
+/// What a stream has done so far, and what it does it with. A picture of one moment.
+#[pyclass(frozen, module = "penstock")]
+pub(crate) struct WriterStats(penstock_core::Stats);
+
+#[pymethods]
+impl WriterStats {
+    /// The transport of the last write: "write", "staged" or "zero-copy"; None before the first.
+    #[getter]
+    fn transport(&self) -> Option<&'static str> {
+        self.0.choice.map(|(transport, _)| transport.name())
+    }
+
+    /// Why it was that transport.
+    #[getter]
+    fn reason(&self) -> &'static str {
+        self.0.choice.map_or("nothing was written yet", |(_, reason)| reason.text())
+    }
+
+    /// The size of the pipe in bytes, as granted; None if it is not a pipe.
+    #[getter]
+    fn capacity_bytes(&self) -> Option<usize> {
+        self.0.capacity_bytes
+    }
+
+    /// Bytes taken into the queue since the stream began.
+    #[getter]
+    fn bytes_accepted(&self) -> u64 {
+        self.0.accepted_bytes
+    }
+
+    /// Bytes that the reader has taken (pipes) or the kernel has accepted (files, sockets).
+    #[getter]
+    fn bytes_delivered(&self) -> u64 {
+        self.0.delivered_bytes
+    }
+
+    /// Accepted bytes that are neither delivered nor lost.
+    #[getter]
+    fn bytes_pending(&self) -> u64 {
+        self.0.pending_bytes
+    }
+
+    /// Writes taken into the queue since the stream began.
+    #[getter]
+    fn items_accepted(&self) -> u64 {
+        self.0.accepted_items
+    }
+
+    /// Writes that have not ended.
+    #[getter]
+    fn items_pending(&self) -> u64 {
+        self.0.pending_items
+    }
+
+    /// Bytes that the destination has taken, by transport.
+    #[getter]
+    fn bytes_by_transport(&self) -> HashMap<&'static str, u64> {
+        self.0.written_by.iter().map(|(transport, bytes)| (transport.name(), *bytes)).collect()
+    }
+
+    /// Seconds that callers spent on putting writes into the queue, waiting for room included.
+    #[getter]
+    fn caller_blocked_s(&self) -> f64 {
+        self.0.caller_blocked.as_secs_f64()
+    }
+
+    /// Seconds that the worker waited for the reader to make room.
+    #[getter]
+    fn worker_blocked_s(&self) -> f64 {
+        self.0.worker_blocked.as_secs_f64()
+    }
+
+    /// What the worker runs with; None without a policy, and before it has started.
+    #[getter]
+    fn policy(&self) -> Option<AppliedPolicy> {
+        self.0.policy.clone().map(AppliedPolicy)
+    }
+
+    fn __repr__(&self) -> String {
+        format!(
+            "<WriterStats transport={} ({}), {} of {} bytes delivered, {} pending>",
+            self.transport().unwrap_or("None"),
+            self.reason(),
+            self.0.delivered_bytes,
+            self.0.accepted_bytes,
+            self.0.pending_bytes
+        )
+    }
+}

@@ -1,0 +1,37 @@
+"""What happens when the interpreter ends, and in the child of a fork."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+
+from penstock import _native
+
+STALL_S = 5.0
+"""Seconds without any progress after which an ending program stops waiting for its readers."""
+
+
+def arm() -> None:
+    """Have this process deliver what is queued before it ends. Called once in each process that writes."""
+    atexit.unregister(_drain)  # a forked child has inherited its parent's
+    atexit.register(_drain)
+    # A multiprocessing child ends without running atexit's functions, but runs its own finalizers.
+    util = sys.modules.get("multiprocessing.util")
+    if util is not None:
+        util.Finalize(None, _drain, exitpriority=0)
+
+
+def _drain() -> None:
+    lost = _native._drain(STALL_S)
+    if lost:
+        print(
+            f"penstock: {lost} bytes were lost: the program ended, and their reader read nothing for {STALL_S:g} s "
+            "or the wait was interrupted",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+# The parent's writes are not the child's; their memory is free here.
+os.register_at_fork(after_in_child=_native._release_exports)

@@ -1,0 +1,44 @@
+"""TurboPipe's functions, on Penstock: ``import penstock.turbopipe as turbopipe`` is all that changes.
+
+Both of its surfaces are here: that of 1.x (``pipe(buffer, fileno)``, ``sync(buffer=None)``, ``close()``) and that of 2.x
+(``pipe(data, file)``, ``sync(data)``, ``done(data)``). What differs: a reader that dies is an exception and not the end of
+the interpreter; a buffer may be a temporary; memoryviews may be passed and synced directly; and the descriptor may be
+closed as soon as ``pipe`` returns.
+
+The environment variable ``PENSTOCK_MODE`` sets the transport: ``auto`` (as without it), ``write``, ``staged`` or
+``zero-copy``.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, cast
+
+from penstock import _native
+
+__all__ = ["close", "done", "pipe", "sync"]
+
+
+def pipe(buffer: Any, fileno: int | _native.HasFileno) -> None:
+    """Queue a buffer to be written to a file descriptor; see ``penstock.pipe``.
+
+    Raises:
+        ValueError: ``PENSTOCK_MODE`` names no transport.
+    """
+    mode = cast(_native.Mode, os.environ.get("PENSTOCK_MODE", "auto"))
+    _native.pipe(buffer, fileno, mode=mode)
+
+
+def sync(buffer: Any = None) -> None:
+    """Wait until the buffer may be written to again, or with None until everything was written."""
+    _native.sync(buffer)
+
+
+def done(data: Any) -> None:
+    """Say that a buffer will not be used again. Nothing is kept of it, so this only waits for its writes."""
+    _native.sync(data)
+
+
+def close() -> None:
+    """Wait until everything was written, and let the worker threads go."""
+    _native.close()
