@@ -2,15 +2,11 @@
 
 from collections.abc import Generator, Sequence
 from types import TracebackType
-from typing import Any, Literal, Protocol, Self, final
+from typing import Any, Self, final
+
+from penstock._types import HasFileno, Mode, ReaderKind
 
 __version__: str
-
-Mode = Literal["auto", "write", "staged", "zero-copy"]
-ReaderKind = Literal["unknown", "reads"]
-
-class HasFileno(Protocol):
-    def fileno(self) -> int: ...
 
 @final
 class Ticket:

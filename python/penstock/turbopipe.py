@@ -15,17 +15,18 @@ import os
 from typing import Any, cast
 
 from penstock import _native
+from penstock._types import HasFileno, Mode
 
 __all__ = ["close", "done", "pipe", "sync"]
 
 
-def pipe(buffer: Any, fileno: int | _native.HasFileno) -> None:
+def pipe(buffer: Any, fileno: int | HasFileno) -> None:
     """Queue a buffer to be written to a file descriptor; see ``penstock.pipe``.
 
     Raises:
         ValueError: ``PENSTOCK_MODE`` names no transport.
     """
-    mode = cast(_native.Mode, os.environ.get("PENSTOCK_MODE", "auto"))
+    mode = cast(Mode, os.environ.get("PENSTOCK_MODE", "auto"))
     _native.pipe(buffer, fileno, mode=mode)
 
 

@@ -1,0 +1,18 @@
+"""Types that the native module's signatures name."""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+Mode = Literal["auto", "write", "staged", "zero-copy"]
+"""How bytes enter a pipe: by which transport, or by the fastest that is safe."""
+
+ReaderKind = Literal["unknown", "reads"]
+"""What is known of a pipe's reader: nothing, or that it copies what it takes, with read(2)."""
+
+
+class HasFileno(Protocol):
+    """Anything that leads to a file descriptor."""
+
+    def fileno(self) -> int:
+        """The descriptor."""
