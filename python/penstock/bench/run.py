@@ -1,0 +1,309 @@
+"""Runs the cases in turn, and keeps all that they measured.
+
+The rounds of a group are interleaved: every method runs once before any runs again, in another order each
+round, so that a machine that gets slower or busier meanwhile does so for all of them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+
+from penstock.bench import machine
+from penstock.bench.cases import STANDARD, TMPFS, Group, Method, Settings
+from penstock.bench.goals import GOALS, MEMORY_LIMIT_BYTES, ROUNDS_NEEDED, SOURCE, Verdict, judge
+from penstock.bench.worker import Result, Task, make_frames
+
+#: Of the record's layout; a change that a reader of records must know about counts it up.
+SCHEMA = 1
+SHARED_MEMORY = Path("/dev/shm")
+#: What is left free of the memory when the bound's file is written, for everything else that runs.
+MEMORY_MARGIN_BYTES = 2 * 10**9
+#: Frames whose content is compared, for each method: each of 4 buffers is overwritten and sent 4 times.
+CONTENT_FRAMES = 16
+STARTUP_RUNS = 3
+
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Medians and spread of a case over the rounds."""
+
+    fps: float
+    fps_min: float
+    fps_max: float
+    #: The middle half of the rounds lies this far apart.
+    fps_iqr: float
+    gb_per_s: float
+    seconds: float
+    cpu_own_s: float
+    cpu_child_s: float
+    peak_extra_bytes: int | None
+
+
+@dataclass
+class Row:
+    """One method in one group."""
+
+    method: Method
+    rounds: list[Result] = field(default_factory=list)
+    #: Why there is nothing to measure: the rival is not installed, tmpfs is too small.
+    skipped: str | None = None
+    #: What went wrong. A case that lost or tore a frame has no speed.
+    error: str | None = None
+
+    def summary(self, frame_bytes: int) -> Summary | None:
+        """None for a row without a valid measurement."""
+        if self.skipped or self.error or not self.rounds:
+            return None
+        rates = [result.frames_sent / result.seconds for result in self.rounds]
+        peaks = [result.peak_extra_bytes for result in self.rounds if result.peak_extra_bytes is not None]
+        fps = statistics.median(rates)
+        return Summary(
+            fps=fps,
+            fps_min=min(rates),
+            fps_max=max(rates),
+            fps_iqr=_iqr(rates),
+            gb_per_s=fps * frame_bytes / 1e9,
+            seconds=statistics.median(result.seconds for result in self.rounds),
+            cpu_own_s=statistics.median(result.cpu_own_s for result in self.rounds),
+            cpu_child_s=statistics.median(result.cpu_child_s for result in self.rounds),
+            peak_extra_bytes=max(peaks) if peaks else None,
+        )
+
+
+@dataclass
+class GroupResult:
+    """The rows of one group."""
+
+    group: Group
+    rows: list[Row]
+    #: Median time of a run with one frame: the part of every case that is FFmpeg's start and end.
+    startup_s: float | None = None
+
+    def rates(self) -> dict[str, float]:
+        """Median frames per second of the methods that were measured."""
+        summaries = ((row.method.name, row.summary(self.group.size.frame_bytes)) for row in self.rows)
+        return {name: summary.fps for name, summary in summaries if summary is not None}
+
+    def verdicts(self) -> list[Verdict]:
+        """The goals about this group that its rows can judge."""
+        rates = self.rates()
+        about = (self.group.size.name, self.group.encode.name, self.group.buffers)
+        judged = (judge(goal, rates) for goal in GOALS if (goal.size, goal.encode, goal.buffers) == about)
+        return [verdict for verdict in judged if verdict is not None]
+
+
+def run_groups(settings: Settings, report: Report = lambda _: None) -> Iterator[GroupResult]:
+    """Each group's result as soon as it is there. ``report`` is told what is about to run."""
+    for group in settings.groups():
+        rows = [Row(method, skipped=_unavailable(method)) for method in settings.methods]
+        result = GroupResult(group, rows)
+        with _bound_file(settings, group, rows) as path:
+            if settings.check_content:
+                _check_content(settings, group, rows, report)
+            result.startup_s = _startup_s(settings, group, report)
+            _run_rounds(settings, group, rows, path, report)
+        yield result
+
+
+def _run_rounds(settings: Settings, group: Group, rows: list[Row], path: str | None, report: Report) -> None:
+    order = random.Random(settings.seed)
+    for number in range(settings.rounds):
+        for row in order.sample(rows, len(rows)):
+            if row.skipped or row.error:
+                continue
+            report(f"{group.title}, round {number + 1} of {settings.rounds}: {row.method.name}")
+            result = run_isolated(_task(settings, group, row.method, path), group.timeout_s)
+            row.rounds.append(result)
+            row.error = result.error
+
+
+def _check_content(settings: Settings, group: Group, rows: list[Row], report: Report) -> None:
+    """One untimed pass in which every buffer is overwritten as soon as the method says that it may be."""
+    for row in rows:
+        if row.skipped or row.method.name == TMPFS:
+            continue
+        report(f"{group.title}, content: {row.method.name}")
+        task = _task(settings, group, row.method, None, min(group.frames, CONTENT_FRAMES), check_content=True)
+        row.error = run_isolated(task, group.timeout_s).error
+
+
+def _startup_s(settings: Settings, group: Group, report: Report) -> float | None:
+    report(f"{group.title}, FFmpeg's start")
+    method = Method(STANDARD, "")
+    results = [
+        run_isolated(_task(settings, group, method, None, 1), group.timeout_s) for _ in range(STARTUP_RUNS)
+    ]
+    good = [result.seconds for result in results if result.error is None]
+    return statistics.median(good) if good else None
+
+
+def _task(
+    settings: Settings,
+    group: Group,
+    method: Method,
+    path: str | None,
+    frames: int | None = None,
+    *,
+    check_content: bool = False,
+) -> Task:
+    return Task(
+        method=method,
+        size=group.size,
+        encode=group.encode,
+        buffers=group.buffers,
+        frames=group.frames if frames is None else frames,
+        seed=settings.seed,
+        ffmpeg=settings.ffmpeg,
+        input_path=path if method.name == TMPFS else None,
+        check_content=check_content,
+    )
+
+
+def run_isolated(task: Task, timeout_s: float) -> Result:
+    """Run one task in a fresh interpreter.
+
+    When it takes too long it is killed; FFmpeg then ends by itself, as its input does.
+    """
+    command = [sys.executable, "-m", "penstock.bench.worker"]
+    try:
+        done = subprocess.run(
+            command, input=task.to_json(), capture_output=True, text=True, timeout=timeout_s
+        )
+    except subprocess.TimeoutExpired:
+        return _failed(task, f"did not end within {timeout_s:.0f} s")
+    if done.returncode != 0:
+        return _failed(task, f"its process exited with {done.returncode}: {done.stderr.strip()[-2000:]}")
+    return Result(**json.loads(done.stdout))
+
+
+def _failed(task: Task, error: str) -> Result:
+    return Result(task.frames, 0, 0.0, 0.0, 0.0, None, error=error)
+
+
+def _unavailable(method: Method) -> str | None:
+    if method.needs is None:
+        return None
+    try:
+        importlib.import_module(method.needs)
+    except ImportError as error:
+        return f"not installed ({error})"
+    return None
+
+
+@contextmanager
+def _bound_file(settings: Settings, group: Group, rows: list[Row]) -> Iterator[str | None]:
+    """The group's frames in tmpfs, if the bound is wanted and there is room; else its row says why not."""
+    row = next((row for row in rows if row.method.name == TMPFS), None)
+    if row is None:
+        yield None
+        return
+    row.skipped = _no_room(group.nbytes)
+    if row.skipped:
+        yield None
+        return
+    # Without a name in any directory, so that its memory is given back however this process ends.
+    with tempfile.TemporaryFile(dir=SHARED_MEMORY) as file:
+        write_frames(file, group, settings.seed)
+        yield f"/proc/{os.getpid()}/fd/{file.fileno()}"
+
+
+def write_frames(file: IO[bytes], group: Group, seed: int) -> None:
+    """Write the bytes that every method of the group sends."""
+    frames = make_frames(group.size, group.buffers, seed)
+    for number in range(group.frames):
+        file.write(frames[number % group.buffers].data)
+    file.flush()
+
+
+def _no_room(nbytes: int) -> str | None:
+    if not SHARED_MEMORY.is_dir() or not Path("/proc/self/fd").is_dir():
+        return f"no {SHARED_MEMORY} here"
+    memory = machine.available_memory_bytes()
+    free = shutil.disk_usage(SHARED_MEMORY).free
+    # What tmpfs may hold is a limit and no reservation: the memory must be there too.
+    usable = free if memory is None else min(free, memory - MEMORY_MARGIN_BYTES)
+    if usable >= nbytes:
+        return None
+    return f"needs {nbytes / 1e9:.1f} GB in {SHARED_MEMORY}, {max(0, usable) / 1e9:.1f} GB can be used"
+
+
+def _iqr(values: list[float]) -> float:
+    if len(values) < 2:
+        return 0.0
+    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
+    return high - low
+
+
+def has_errors(results: list[GroupResult]) -> bool:
+    """Whether any case lost or tore a frame, or failed."""
+    return any(row.error for result in results for row in result.rows)
+
+
+def make_record(settings: Settings, before: dict[str, Any], results: list[GroupResult]) -> dict[str, Any]:
+    """Everything that was measured, ready for JSON. ``before`` describes the machine before the run."""
+    return {
+        "schema": SCHEMA,
+        "benchmark": "pipe",
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": before,
+        "software": machine.describe_software(settings.ffmpeg),
+        "settings": {
+            "sizes": [size.name for size in settings.sizes],
+            "encodes": [encode.name for encode in settings.encodes],
+            "buffers": list(settings.buffers),
+            "methods": [method.name for method in settings.methods],
+            "bytes_per_case": settings.bytes_per_case,
+            "rounds": settings.rounds,
+            "seed": settings.seed,
+            "check_content": settings.check_content,
+        },
+        "groups": [_group_record(result) for result in results],
+        "goals": {
+            "source": SOURCE,
+            "rounds_needed": ROUNDS_NEEDED,
+            "memory_limit_bytes": MEMORY_LIMIT_BYTES,
+            "verdicts": [
+                asdict(verdict) | {"met": verdict.met} for result in results for verdict in result.verdicts()
+            ],
+        },
+    }
+
+
+def _group_record(result: GroupResult) -> dict[str, Any]:
+    group = result.group
+    return {
+        "size": asdict(group.size),
+        "encode": {"name": group.encode.name, "arguments": list(group.encode.arguments)},
+        "buffers": group.buffers,
+        "frames": group.frames,
+        "bytes": group.nbytes,
+        "startup_s": result.startup_s,
+        "methods": [_row_record(row, group.size.frame_bytes) for row in result.rows],
+    }
+
+
+def _row_record(row: Row, frame_bytes: int) -> dict[str, Any]:
+    summary = row.summary(frame_bytes)
+    return {
+        "name": row.method.name,
+        "skipped": row.skipped,
+        "error": row.error,
+        "median": None if summary is None else asdict(summary),
+        "rounds": [asdict(result) for result in row.rounds],
+    }
