@@ -1,0 +1,67 @@
+# Every target installs what it needs (see scripts/setup); a second run finds it there.
+#   make demo ARGS="…"    make bench ARGS="--quick"    make test ARGS="-k …" (pytest's)
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help demo test bench check fmt clean
+
+ARGS ?=
+VENV := .venv
+READY := $(VENV)/.ready
+
+# rustup's place, for shells that have not read its profile. Last: a cargo on the PATH comes first.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+# Paths and not names, so that nothing depends on which Python is first on the PATH.
+PYTHON_HERE := $(CURDIR)/$(VENV)/bin/python
+IN_VENV := VIRTUAL_ENV="$(CURDIR)/$(VENV)" PYO3_PYTHON="$(PYTHON_HERE)" PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
+
+NATIVE_SOURCES := Cargo.toml $(wildcard Cargo.lock) pyproject.toml \
+	$(shell find crates -name '*.rs' -o -name Cargo.toml)
+
+help:
+	@echo "make demo    render a video with a progress bar"
+	@echo "make test    all tests: Rust, loom, Python"
+	@echo "make bench   penstock bench pipe; ARGS=\"--quick\" for half a minute"
+	@echo "make check   formatting, lints and types, of Rust and Python"
+	@echo "make fmt     format, and fix what the linters can"
+	@echo "make clean   remove everything that was built or installed here"
+
+$(READY)-%: scripts/setup scripts/requirements.py pyproject.toml
+	@scripts/setup $*
+	@touch $@
+
+# After one of the above, whichever it was, for it needs no more than maturin.
+$(READY)-native: $(NATIVE_SOURCES)
+	@$(IN_VENV) scripts/setup native
+	@touch $@
+
+demo: $(READY)-demo $(READY)-native
+	@$(IN_VENV) python examples/demo.py $(ARGS)
+
+bench: $(READY)-bench $(READY)-native
+	@$(IN_VENV) penstock bench pipe $(ARGS)
+
+# Loom's build is another program: in a folder of its own, neither throws away what the other has compiled.
+test: $(READY)-test $(READY)-native
+	$(IN_VENV) cargo test --quiet --package penstock-core
+	CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_DEBUG=none RUSTFLAGS="$$RUSTFLAGS --cfg loom" \
+		cargo test --quiet --package penstock-core --release --test loom --target-dir target/loom
+	$(IN_VENV) python -m pytest $(ARGS)
+
+check: $(READY)-check $(READY)-native
+	cargo fmt --all --check
+	$(IN_VENV) cargo clippy --quiet --workspace --all-targets -- -D warnings
+	$(IN_VENV) ruff check .
+	$(IN_VENV) ruff format --check .
+	$(IN_VENV) mypy
+	$(IN_VENV) stubtest penstock._native --allowlist scripts/stubtest-allowed.txt
+
+fmt: $(READY)-check
+	cargo fmt --all
+	$(IN_VENV) ruff check --fix .
+	$(IN_VENV) ruff format .
+
+clean:
+	rm -rf $(VENV) target build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find python tests examples scripts -name __pycache__ -prune -exec rm -rf {} +
+	find python -name '*.so' -delete
