@@ -45,7 +45,7 @@ bench: $(READY)-bench $(READY)-native
 test: $(READY)-test $(READY)-native
 	$(IN_VENV) cargo test --quiet --package penstock-core
 	CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_DEBUG=none RUSTFLAGS="$$RUSTFLAGS --cfg loom" \
-		cargo test --quiet --package penstock-core --release --test loom --target-dir target/loom
+		cargo test --quiet --package penstock-core --release --lib --target-dir target/loom
 	$(IN_VENV) python -m pytest $(ARGS)
 
 check: $(READY)-check $(READY)-native

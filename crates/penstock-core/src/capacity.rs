@@ -22,8 +22,12 @@ pub(crate) struct Share {
     granted: HashMap<StreamId, usize>,
 }
 
-static SHARE: LazyLock<Mutex<Share>> =
-    LazyLock::new(|| Mutex::new(Share { limits: pipe::limits(), granted: HashMap::new() }));
+static SHARE: LazyLock<Mutex<Share>> = LazyLock::new(|| {
+    Mutex::new(Share {
+        limits: pipe::limits(),
+        granted: HashMap::new(),
+    })
+});
 
 /// Holds the accounts still while the process forks.
 pub(crate) fn hold() -> MutexGuard<'static, Share> {
@@ -32,7 +36,9 @@ pub(crate) fn hold() -> MutexGuard<'static, Share> {
 
 /// Grows the pipe to the wanted size or as far as it may; never fails, whatever is refused.
 pub(crate) fn grow(fd: BorrowedFd<'_>, id: StreamId, wanted_bytes: usize) {
-    let Ok(present_bytes) = pipe::capacity(fd) else { return };
+    let Ok(present_bytes) = pipe::capacity(fd) else {
+        return;
+    };
     let mut share = lock(&SHARE);
     let mut size = wanted_bytes.next_power_of_two();
     while size > present_bytes {
@@ -55,7 +61,9 @@ pub(crate) fn set(fd: BorrowedFd<'_>, id: StreamId, wanted_bytes: usize) {
 
 impl Share {
     fn has_room_for(&mut self, id: StreamId, bytes: usize) -> bool {
-        let Some(soft_bytes) = self.limits.user_soft_bytes else { return true };
+        let Some(soft_bytes) = self.limits.user_soft_bytes else {
+            return true;
+        };
         if self.others_bytes(id) + bytes > soft_bytes / 2 {
             self.forget_closed_pipes();
         }
@@ -63,7 +71,11 @@ impl Share {
     }
 
     fn others_bytes(&self, id: StreamId) -> usize {
-        self.granted.iter().filter(|(other, _)| **other != id).map(|(_, bytes)| bytes).sum()
+        self.granted
+            .iter()
+            .filter(|(other, _)| **other != id)
+            .map(|(_, bytes)| bytes)
+            .sum()
     }
 
     fn resize(&mut self, fd: BorrowedFd<'_>, id: StreamId, bytes: usize) -> bool {

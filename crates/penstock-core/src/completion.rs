@@ -72,7 +72,8 @@ impl Ticket {
     ///
     /// What the stream failed of.
     pub fn wait(&self) -> Result<(), Error> {
-        self.wait_for(None).expect("a wait without a limit ends with an outcome")
+        self.wait_for(None)
+            .expect("a wait without a limit ends with an outcome")
     }
 
     /// The same for a limited time: none if the write is still under way then.
@@ -115,7 +116,10 @@ impl Ticket {
 
 impl fmt::Debug for Ticket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ticket").field("bytes", &self.0.bytes).field("outcome", &self.outcome()).finish()
+        f.debug_struct("Ticket")
+            .field("bytes", &self.0.bytes)
+            .field("outcome", &self.outcome())
+            .finish()
     }
 }
 
@@ -144,5 +148,79 @@ impl Drop for Completion {
     fn drop(&mut self) {
         let bytes_lost = self.0.as_ref().map_or(0, |shared| shared.bytes as u64);
         self.conclude(Err(Error::Aborted { bytes_lost }));
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use loom::sync::atomic::{AtomicUsize, Ordering};
+    use loom::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_waiter_always_learns_the_outcome() {
+        loom::model(|| {
+            let (completion, ticket) = ticket(7);
+            let waiter = thread::spawn({
+                let ticket = ticket.clone();
+                move || ticket.wait()
+            });
+            completion.end(Err(Error::Closed));
+            assert_eq!(waiter.join().unwrap(), Err(Error::Closed));
+            assert_eq!(ticket.outcome(), Some(Err(Error::Closed)));
+        });
+    }
+
+    #[test]
+    fn a_completion_that_is_dropped_ends_its_ticket() {
+        loom::model(|| {
+            let (completion, ticket) = ticket(7);
+            let worker = thread::spawn(move || drop(completion));
+            assert_eq!(ticket.wait(), Err(Error::Aborted { bytes_lost: 7 }));
+            worker.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_callback_is_called_exactly_once() {
+        loom::model(|| {
+            let calls = Arc::new(AtomicUsize::new(0));
+            let (completion, ticket) = ticket(0);
+            let worker = thread::spawn(move || completion.end(Ok(())));
+            let counter = Arc::clone(&calls);
+            ticket.on_end(move || {
+                counter.fetch_add(1, Ordering::Relaxed);
+            });
+            worker.join().unwrap();
+            assert_eq!(calls.load(Ordering::Relaxed), 1);
+        });
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pending_ticket_has_no_outcome_until_it_ends() {
+        let (completion, ticket) = ticket(3);
+        assert_eq!(ticket.bytes(), 3);
+        assert_eq!(ticket.outcome(), None);
+        assert_eq!(ticket.wait_for(Some(Duration::from_millis(5))), None);
+        completion.end(Ok(()));
+        assert_eq!(ticket.outcome(), Some(Ok(())));
+        assert_eq!(ticket.wait(), Ok(()));
+    }
+
+    #[test]
+    fn an_inherited_ticket_is_the_parents() {
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State::Pending(Vec::new())),
+            ended: Condvar::new(),
+            bytes: 3,
+            generation: FORK_GENERATION.load(Ordering::Relaxed).wrapping_sub(1),
+        });
+        assert_eq!(Ticket(shared).wait(), Err(Error::Forked));
     }
 }

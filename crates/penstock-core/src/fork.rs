@@ -6,18 +6,21 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::sync::{MutexGuard, Once};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, MutexGuard, Once};
 
 use crate::capacity::{self, Share};
 use crate::completion::disown_tickets;
 use crate::pipes::{self, Entry};
 use crate::stream::HeldStreams;
 use crate::sys::fd::StreamId;
+use crate::writer;
 
 struct Held {
     streams: HeldStreams,
     pipes: MutexGuard<'static, HashMap<StreamId, Entry>>,
     share: MutexGuard<'static, Share>,
+    writers: MutexGuard<'static, HashMap<u64, Arc<OwnedFd>>>,
 }
 
 thread_local! {
@@ -37,7 +40,13 @@ pub(crate) fn prepare() {
 extern "C" fn before() {
     let pipes = pipes::hold();
     let share = capacity::hold();
-    let held = Held { pipes, share, streams: HeldStreams::hold() };
+    let writers = writer::hold();
+    let held = Held {
+        pipes,
+        share,
+        writers,
+        streams: HeldStreams::hold(),
+    };
     HELD.with(|slot| slot.replace(Some(held)));
 }
 
@@ -46,17 +55,29 @@ fn take() -> Option<Held> {
 }
 
 extern "C" fn in_parent() {
-    if let Some(Held { streams, pipes, share }) = take() {
-        drop((pipes, share));
+    if let Some(Held {
+        streams,
+        pipes,
+        share,
+        writers,
+    }) = take()
+    {
+        drop((pipes, share, writers));
         streams.release();
     }
 }
 
 extern "C" fn in_child() {
     disown_tickets();
-    if let Some(Held { streams, mut pipes, share }) = take() {
+    if let Some(Held {
+        streams,
+        mut pipes,
+        share,
+        writers,
+    }) = take()
+    {
         pipes.clear();
-        drop((pipes, share));
+        drop((pipes, share, writers));
         streams.reset();
     }
 }

@@ -7,7 +7,9 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use crate::error::Error;
-use crate::sync::{Condvar, Mutex, MutexGuard, lock, passed, wait_until};
+#[cfg(not(loom))]
+use crate::sync::MutexGuard;
+use crate::sync::{Condvar, Mutex, lock, passed, wait_until};
 
 /// How much a queue holds before it makes its callers wait. One item always fits, whatever its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +101,11 @@ impl<T> Queue<T> {
             ended_items: 0,
             failure: None,
         };
-        Self { state: Mutex::new(state), work: Condvar::new(), room: Condvar::new() }
+        Self {
+            state: Mutex::new(state),
+            work: Condvar::new(),
+            room: Condvar::new(),
+        }
     }
 
     pub(crate) fn set_limits(&self, limits: Limits) {
@@ -126,7 +132,9 @@ impl<T> Queue<T> {
                 return Ok(start_worker);
             }
             if passed(deadline) {
-                let reason = Refusal::Full { pending_bytes: state.pending_bytes as u64 };
+                let reason = Refusal::Full {
+                    pending_bytes: state.pending_bytes as u64,
+                };
                 return Err(Refused { value, reason });
             }
             state = wait_until(&self.room, state, deadline);
@@ -162,7 +170,11 @@ impl<T> Queue<T> {
 
     /// Looks at every item in flight, in order.
     pub(crate) fn select<R>(&self, mut pick: impl FnMut(&T) -> Option<R>) -> Vec<R> {
-        lock(&self.state).items.iter().filter_map(|item| pick(&item.value)).collect()
+        lock(&self.state)
+            .items
+            .iter()
+            .filter_map(|item| pick(&item.value))
+            .collect()
     }
 
     /// The worker's question: the next item to write, waited for until the deadline.
@@ -215,7 +227,10 @@ impl<T> Queue<T> {
     /// The worker's word: the first item has ended, its memory is free and its ticket says so.
     pub(crate) fn retire_front(&self) {
         let mut state = lock(&self.state);
-        let item = state.items.pop_front().expect("only an item that is there can end");
+        let item = state
+            .items
+            .pop_front()
+            .expect("only an item that is there can end");
         state.cursor -= 1;
         state.pending_bytes -= item.bytes;
         state.ended_items += 1;
@@ -242,7 +257,6 @@ impl<T> Queue<T> {
         if at_rest && state.failure.is_none() {
             state.failure = Some(failure(state.load()));
         }
-
     }
 
     /// Signs the worker off that could not be started, or that did not end as it should.
@@ -259,8 +273,10 @@ impl<T> Queue<T> {
             cut(&state.items[state.cursor].value);
         }
         let begun = state.cursor + usize::from(state.writing);
-        let (cancelled, kept): (Vec<_>, Vec<_>) =
-            state.items.drain(begun..).partition(|item| test(&item.value));
+        let (cancelled, kept): (Vec<_>, Vec<_>) = state
+            .items
+            .drain(begun..)
+            .partition(|item| test(&item.value));
         state.items.extend(kept);
         state.pending_bytes -= cancelled.iter().map(|item| item.bytes).sum::<usize>();
         cancelled.into_iter().map(|item| item.value).collect()
@@ -332,5 +348,189 @@ impl<T> State<T> {
             pending_bytes: self.pending_bytes as u64,
             pending_items: self.items.len() as u64,
         }
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use loom::thread;
+
+    use super::*;
+    use crate::sync::Arc;
+
+    const ONE: Limits = Limits { bytes: 8, items: 1 };
+
+    /// What a worker does, for items that are their own size: writes, ends, and leaves when there is nothing.
+    fn work(queue: &Queue<usize>) -> Vec<usize> {
+        let mut ended = Vec::new();
+        let now = Some(Instant::now());
+        loop {
+            match queue.next(now, |item| *item) {
+                Next::Write(_) => queue.advance(|_| {}),
+                Next::Reap => {}
+                Next::Leave => return ended,
+            }
+            if let Some(item) = queue.front(|item| *item) {
+                ended.push(item);
+                queue.retire_front();
+            }
+        }
+    }
+
+    /// Pushes, and does the work itself if no worker is signed on: every item must find one.
+    fn push(queue: &Arc<Queue<usize>>, item: usize) -> Vec<usize> {
+        match queue.push(item, item, None) {
+            Ok(true) => work(queue),
+            Ok(false) => Vec::new(),
+            Err(_) => panic!("nothing fails here"),
+        }
+    }
+
+    #[test]
+    fn no_item_is_left_without_a_worker() {
+        loom::model(|| {
+            let queue = Arc::new(Queue::new(Limits { bytes: 8, items: 2 }));
+            let other = thread::spawn({
+                let queue = Arc::clone(&queue);
+                move || push(&queue, 1)
+            });
+            let mut ended = push(&queue, 2);
+            ended.extend(other.join().unwrap());
+            ended.sort_unstable();
+            assert_eq!(ended, [1, 2]);
+            assert_eq!(queue.load().pending_items, 0);
+        });
+    }
+
+    #[test]
+    fn a_caller_that_waits_for_room_is_woken() {
+        loom::model(|| {
+            let queue = Arc::new(Queue::new(ONE));
+            assert_eq!(queue.push(1, 1, None).unwrap(), true);
+            let caller = thread::spawn({
+                let queue = Arc::clone(&queue);
+                move || push(&queue, 2)
+            });
+            let mut ended = work(&queue);
+            ended.extend(caller.join().unwrap());
+            assert_eq!(ended, [1, 2]);
+        });
+    }
+
+    #[test]
+    fn a_failure_wakes_who_waits_and_nothing_is_forgotten() {
+        loom::model(|| {
+            let queue = Arc::new(Queue::new(ONE));
+            assert_eq!(queue.push(1, 1, None).unwrap(), true);
+            let caller = thread::spawn({
+                let queue = Arc::clone(&queue);
+                move || queue.push(2, 2, None)
+            });
+            let flusher = thread::spawn({
+                let queue = Arc::clone(&queue);
+                move || queue.flush(None)
+            });
+            let given_back = queue.fail(|_| Error::Closed);
+            queue.retire(given_back.len());
+            assert_eq!(given_back, [1]);
+            let refused = caller.join().unwrap().unwrap_err();
+            assert_eq!(
+                (refused.value, refused.reason),
+                (2, Refusal::Failed(Error::Closed))
+            );
+            assert_eq!(flusher.join().unwrap().unwrap(), Err(Error::Closed));
+        });
+    }
+
+    #[test]
+    fn a_dismissed_worker_leaves_and_the_next_push_starts_another() {
+        loom::model(|| {
+            let queue = Arc::new(Queue::new(ONE));
+            assert_eq!(queue.push(1, 1, None).unwrap(), true);
+            let worker = thread::spawn({
+                let queue = Arc::clone(&queue);
+                move || {
+                    // As a worker that lingers: it waits without a limit, and only the dismissal ends it.
+                    let mut ended = Vec::new();
+                    loop {
+                        match queue.next(None, |item| *item) {
+                            Next::Write(_) => queue.advance(|_| {}),
+                            Next::Reap => {
+                                unreachable!("this worker ends at once what it has written")
+                            }
+                            Next::Leave => return ended,
+                        }
+                        ended.extend(queue.front(|item| *item));
+                        queue.retire_front();
+                    }
+                }
+            });
+            assert_eq!(queue.flush(None).unwrap(), Ok(()));
+            queue.dismiss_worker(None);
+            assert_eq!(worker.join().unwrap(), [1]);
+            assert_eq!(queue.push(2, 2, None).unwrap(), true);
+        });
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn queue(bytes: usize, items: usize) -> Queue<u8> {
+        Queue::new(Limits { bytes, items })
+    }
+
+    fn soon() -> Option<Instant> {
+        Some(Instant::now() + Duration::from_millis(5))
+    }
+
+    #[test]
+    fn both_limits_hold_and_one_item_always_fits() {
+        let by_items = queue(100, 2);
+        assert!(by_items.push(1, 1, None).unwrap());
+        assert!(!by_items.push(2, 1, None).unwrap());
+        let refused = by_items.push(3, 1, soon()).unwrap_err();
+        assert_eq!(
+            (refused.value, refused.reason),
+            (3, Refusal::Full { pending_bytes: 2 })
+        );
+
+        let by_bytes = queue(10, 9);
+        assert!(
+            by_bytes.push(1, 1000, None).is_ok(),
+            "an item above the limit fits into an empty queue"
+        );
+        assert!(by_bytes.push(2, 1, soon()).is_err());
+    }
+
+    #[test]
+    fn cancelled_items_leave_and_the_one_in_work_is_shown() {
+        let queue = queue(100, 9);
+        for item in 1..=4 {
+            queue.push(item, 10, None).unwrap();
+        }
+        assert_eq!(queue.next(None, |item| *item), Next::Write(1));
+        let mut in_work = None;
+        let cancelled = queue.cancel(|item| *item != 3, |item| in_work = Some(*item));
+        assert_eq!((cancelled, in_work), (vec![2, 4], Some(1)));
+        queue.retire(2);
+        assert_eq!(queue.load().pending_bytes, 20);
+        queue.advance(|_| {});
+        queue.retire_front();
+        assert_eq!(queue.next(None, |item| *item), Next::Write(3));
+    }
+
+    #[test]
+    fn a_flush_waits_only_for_what_was_there() {
+        let queue = queue(100, 9);
+        queue.push(1, 10, None).unwrap();
+        assert_eq!(queue.flush(soon()).unwrap_err().pending_bytes, 10);
+        queue.next(None, |_| ());
+        queue.advance(|_| {});
+        queue.retire_front();
+        assert_eq!(queue.flush(None), Ok(Ok(())));
     }
 }

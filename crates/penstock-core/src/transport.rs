@@ -171,7 +171,12 @@ impl Sink<'_> {
             }
             match attempt(span.first(piece_bytes)) {
                 // For a length above zero POSIX leaves 0 to odd devices; to go on would be to spin.
-                Ok(0) => return Err(Stop::Failed { errno: Errno::IO, rest: span }),
+                Ok(0) => {
+                    return Err(Stop::Failed {
+                        errno: Errno::IO,
+                        rest: span,
+                    });
+                }
                 Ok(taken) => {
                     self.meter.add_written(transport, taken);
                     span = span.skip(taken);
@@ -226,14 +231,22 @@ impl Engine {
             && transport == Transport::ZeroCopy
             && pipe::cannot_be_given(errno)
         {
-            transport = if self.can_stage() { Transport::Staged } else { Transport::Write };
+            transport = if self.can_stage() {
+                Transport::Staged
+            } else {
+                Transport::Write
+            };
             sink.meter.set_choice(transport, Reason::CannotBeGiven);
             // SAFETY: as above; the rest is a part of the span.
             outcome = unsafe { self.push_by(transport, sink, rest, reader) };
             // What went before may still be in the pipe as the caller's pages.
-            return outcome.map(|()| Transport::ZeroCopy).map_err(|stop| (stop, Transport::ZeroCopy));
+            return outcome
+                .map(|()| Transport::ZeroCopy)
+                .map_err(|stop| (stop, Transport::ZeroCopy));
         }
-        outcome.map(|()| transport).map_err(|stop| (stop, transport))
+        outcome
+            .map(|()| transport)
+            .map_err(|stop| (stop, transport))
     }
 
     /// # Safety
@@ -256,17 +269,28 @@ impl Engine {
         }
     }
 
-    fn choose(&mut self, sink: &Sink<'_>, bytes: usize, mode: Mode, reader: Reader) -> (Transport, Reason) {
+    fn choose(
+        &mut self,
+        sink: &Sink<'_>,
+        bytes: usize,
+        mode: Mode,
+        reader: Reader,
+    ) -> (Transport, Reason) {
         let wish = match (mode, reader) {
             (Mode::Write, _) => return (Transport::Write, Reason::Asked),
             _ if sink.kind != fd::Kind::Pipe => return (Transport::Write, Reason::NotAPipe),
-            (Mode::Auto, _) if bytes < STAGED_MIN_BYTES => return (Transport::Write, Reason::SmallPiece),
+            (Mode::Auto, _) if bytes < STAGED_MIN_BYTES => {
+                return (Transport::Write, Reason::SmallPiece);
+            }
             (Mode::ZeroCopy, _) => return (Transport::ZeroCopy, Reason::Asked),
             (Mode::Auto, Reader::Reads) => return (Transport::ZeroCopy, Reason::ReaderReads),
             (Mode::Staged, _) => Reason::Asked,
             (Mode::Auto, Reader::Unknown) => Reason::ReaderUnknown,
         };
-        if sink.capacity_bytes().is_none_or(|bytes| bytes < STAGED_MIN_CAPACITY_BYTES) {
+        if sink
+            .capacity_bytes()
+            .is_none_or(|bytes| bytes < STAGED_MIN_CAPACITY_BYTES)
+        {
             (Transport::Write, Reason::SmallPipe)
         } else if reader == Reader::Unknown && !self.has_huge_pages() {
             (Transport::Write, Reason::NoHugePages)
@@ -278,7 +302,9 @@ impl Engine {
     }
 
     fn has_huge_pages(&mut self) -> bool {
-        *self.has_huge_pages.get_or_insert_with(memory::has_huge_pages)
+        *self
+            .has_huge_pages
+            .get_or_insert_with(memory::has_huge_pages)
     }
 
     /// Gets the staging memory, if it is not there yet.

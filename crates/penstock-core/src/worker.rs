@@ -27,13 +27,15 @@ const LAST_LOOK: Duration = Duration::from_micros(800);
 /// Starts the worker of a stream that has signed one on.
 pub(crate) fn start(stream: &Arc<Stream>) {
     let own = Arc::clone(stream);
-    let spawned = thread::Builder::new().name("penstock".into()).spawn(move || {
-        if catch_unwind(AssertUnwindSafe(|| serve(&own))).is_err() {
-            // A defect of ours; whoever waits shall learn of it rather than wait for ever.
-            own.fail(Errno::IO, 0);
-            own.queue.sign_off();
-        }
-    });
+    let spawned = thread::Builder::new()
+        .name("penstock".into())
+        .spawn(move || {
+            if catch_unwind(AssertUnwindSafe(|| serve(&own))).is_err() {
+                // A defect of ours; whoever waits shall learn of it rather than wait for ever.
+                own.fail(Errno::IO, 0);
+                own.queue.sign_off();
+            }
+        });
     if let Err(error) = spawned {
         stream.queue.sign_off();
         stream.fail(Errno::from_io_error(&error).unwrap_or(Errno::AGAIN), 0);
@@ -47,8 +49,15 @@ fn serve(stream: &Stream) {
     let mut pace = Pace::new();
     loop {
         stream.apply_policy();
-        let patience = if stream.oldest_awaiting().is_some() { pace.next() } else { LINGER };
-        match stream.queue.next(Some(Instant::now() + patience), |job| job.work()) {
+        let patience = if stream.oldest_awaiting().is_some() {
+            pace.next()
+        } else {
+            LINGER
+        };
+        match stream
+            .queue
+            .next(Some(Instant::now() + patience), |job| job.work())
+        {
             Next::Write(work) => write(stream, work, &mut engine),
             Next::Reap => {}
             Next::Leave => return,
@@ -100,7 +109,9 @@ fn reap_what_was_read(stream: &Stream) {
 
 /// The same, and whether there is a reader at all.
 fn look_at_reader(stream: &Stream, pace: &mut Pace) {
-    let Some(fd) = stream.oldest_awaiting() else { return };
+    let Some(fd) = stream.oldest_awaiting() else {
+        return;
+    };
     // SAFETY: the job that waits holds the descriptor, and only this thread ends it.
     let fd = unsafe { BorrowedFd::borrow_raw(fd) };
     // First whether it is gone, then what it left: a reader that reads all and goes has read all.
@@ -117,7 +128,8 @@ fn look_at_reader(stream: &Stream, pace: &mut Pace) {
 /// Pages in the pipe stay the caller's until a living reader has read them, whatever else fails.
 fn wait_for_given_pages(stream: &Stream, fd: BorrowedFd<'_>, transport: Transport) {
     let mut pace = Pace::new();
-    let own_pages = || transport == Transport::ZeroCopy && pipe::unread_bytes(fd).is_ok_and(|bytes| bytes > 0);
+    let own_pages =
+        || transport == Transport::ZeroCopy && pipe::unread_bytes(fd).is_ok_and(|bytes| bytes > 0);
     while (stream.oldest_awaiting().is_some() || own_pages()) && !fd::peer_is_gone(fd) {
         thread::sleep(pace.next());
         reap_what_was_read(stream);
@@ -128,7 +140,11 @@ fn wait_for_given_pages(stream: &Stream, fd: BorrowedFd<'_>, transport: Transpor
 fn fail(stream: &Stream, fd: BorrowedFd<'_>, errno: Errno) {
     reap_what_was_read(stream);
     let is_lost = stream.kind == Kind::Pipe && fd::peer_is_gone(fd);
-    let unread = if is_lost { pipe::unread_bytes(fd).unwrap_or(0) } else { 0 };
+    let unread = if is_lost {
+        pipe::unread_bytes(fd).unwrap_or(0)
+    } else {
+        0
+    };
     stream.fail(errno, unread);
 }
 
@@ -140,7 +156,10 @@ struct Pace {
 
 impl Pace {
     fn new() -> Self {
-        Self { wait: FIRST_LOOK, unread: 0 }
+        Self {
+            wait: FIRST_LOOK,
+            unread: 0,
+        }
     }
 
     fn next(&mut self) -> Duration {

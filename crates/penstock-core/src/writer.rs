@@ -1,8 +1,9 @@
 //! A handle on a stream: memory goes in, a ticket comes out.
 
+use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -13,7 +14,7 @@ use crate::error::Error;
 use crate::queue::Limits;
 use crate::region::Region;
 use crate::stream::{DEFAULT_LIMITS, Manner, Stream};
-use crate::sync::deadline_after;
+use crate::sync::{deadline_after, lock};
 use crate::sys::fd::{self, Kind};
 use crate::sys::pipe;
 use crate::thread::{AppliedPolicy, ThreadPolicy};
@@ -45,10 +46,16 @@ pub struct Options {
 /// Dropped without a `close`, what is queued is still written, and its tickets tell.
 pub struct Writer {
     stream: Arc<Stream>,
-    fd: Arc<OwnedFd>,
     manner: Manner,
     owner: u64,
-    closed: AtomicBool,
+}
+
+/// The descriptors of all open writers, by owner. In one table, because a fork has to hold it still.
+static OPEN: LazyLock<Mutex<HashMap<u64, Arc<OwnedFd>>>> = LazyLock::new(Mutex::default);
+
+/// Holds the table still while the process forks. The child has the same writers open.
+pub(crate) fn hold() -> MutexGuard<'static, HashMap<u64, Arc<OwnedFd>>> {
+    lock(&OPEN)
 }
 
 /// A write that was not taken: the memory and the reason.
@@ -61,7 +68,21 @@ pub struct Rejected {
 
 impl std::fmt::Debug for Rejected {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Rejected").field("error", &self.error).finish_non_exhaustive()
+        f.debug_struct("Rejected")
+            .field("error", &self.error)
+            .finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Display for Rejected {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "the write was not taken: {}", self.error)
+    }
+}
+
+impl std::error::Error for Rejected {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
     }
 }
 
@@ -112,7 +133,13 @@ impl Writer {
     pub fn new(fd: impl AsFd, options: &Options) -> Result<Self, Error> {
         let fd = fd.as_fd();
         fd::check_writable(fd)?;
-        if [options.queue_bytes, options.queue_items, options.capacity_bytes].contains(&Some(0)) {
+        if [
+            options.queue_bytes,
+            options.queue_items,
+            options.capacity_bytes,
+        ]
+        .contains(&Some(0))
+        {
             return Err(Errno::INVAL.into());
         }
         let stream = Stream::of(fd)?;
@@ -132,12 +159,15 @@ impl Writer {
         if let Some(policy) = &options.policy {
             stream.set_policy(policy.clone());
         }
+        let owner = NEXT_OWNER.fetch_add(1, Ordering::Relaxed);
+        lock(&OPEN).insert(owner, Arc::new(own));
         Ok(Self {
             stream,
-            fd: Arc::new(own),
-            manner: Manner { mode: options.mode, reader: options.reader },
-            owner: NEXT_OWNER.fetch_add(1, Ordering::Relaxed),
-            closed: AtomicBool::new(false),
+            manner: Manner {
+                mode: options.mode,
+                reader: options.reader,
+            },
+            owner,
         })
     }
 
@@ -147,13 +177,19 @@ impl Writer {
     ///
     /// The memory comes back with the reason: [`Error::Closed`], the stream's failure, or [`Error::Stalled`] if the queue
     /// was full until the timeout.
-    pub fn write(&self, region: Box<dyn Region>, timeout: Option<Duration>) -> Result<Ticket, Rejected> {
-        if self.is_closed() {
-            return Err(Rejected { region, error: Error::Closed });
-        }
-        let deadline = deadline_after(timeout);
+    pub fn write(
+        &self,
+        region: Box<dyn Region>,
+        timeout: Option<Duration>,
+    ) -> Result<Ticket, Rejected> {
+        let Some(fd) = self.fd() else {
+            return Err(Rejected {
+                region,
+                error: Error::Closed,
+            });
+        };
         self.stream
-            .push(region, Arc::clone(&self.fd), self.manner, self.owner, deadline)
+            .push(region, fd, self.manner, self.owner, deadline_after(timeout))
             .map_err(|(region, error)| Rejected { region, error })
     }
 
@@ -163,10 +199,9 @@ impl Writer {
     ///
     /// The stream's failure; [`Error::Stalled`] if it takes longer than the timeout; [`Error::Closed`].
     pub fn flush(&self, timeout: Option<Duration>) -> Result<(), Error> {
-        if self.is_closed() {
-            return Err(Error::Closed);
-        }
-        self.drain(timeout)
+        self.fd()
+            .ok_or(Error::Closed)
+            .and_then(|fd| self.drain(&fd, timeout))
     }
 
     /// Waits as `flush` does, then closes. Closing again does nothing.
@@ -176,10 +211,9 @@ impl Writer {
     /// The stream's failure, closed all the same; [`Error::Stalled`] if it takes longer than the timeout, and then it is
     /// still open.
     pub fn close(&self, timeout: Option<Duration>) -> Result<(), Error> {
-        if self.is_closed() {
-            return Ok(());
-        }
-        let outcome = self.drain(timeout);
+        let Some(fd) = self.fd() else { return Ok(()) };
+        let outcome = self.drain(&fd, timeout);
+        drop(fd);
         if !matches!(outcome, Err(Error::Stalled { .. })) {
             self.retire();
         }
@@ -200,22 +234,27 @@ impl Writer {
     /// Whether `close` or `abort` has been called.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        // Relaxed: the flag publishes nothing.
-        self.closed.load(Ordering::Relaxed)
+        self.fd().is_none()
+    }
+
+    fn fd(&self) -> Option<Arc<OwnedFd>> {
+        lock(&OPEN).get(&self.owner).cloned()
     }
 
     /// What the stream has done so far.
     pub fn stats(&self) -> Stats {
-        let Self { stream, fd, .. } = self;
+        let stream = &self.stream;
+        let pipe_fd = self.fd().filter(|_| stream.kind == Kind::Pipe);
         let load = stream.queue.load();
         let written = stream.meter.written_bytes();
-        let is_pipe = stream.kind == Kind::Pipe;
-        let unread = if is_pipe { pipe::unread_bytes(fd.as_fd()).unwrap_or(0) } else { 0 };
+        let unread = pipe_fd
+            .as_ref()
+            .map_or(0, |fd| pipe::unread_bytes(fd.as_fd()).unwrap_or(0));
         let delivered = written.saturating_sub(unread);
         let settled = delivered + stream.meter.lost_bytes();
         Stats {
             choice: stream.meter.choice(),
-            capacity_bytes: is_pipe.then(|| pipe::capacity(fd.as_fd()).ok()).flatten(),
+            capacity_bytes: pipe_fd.and_then(|fd| pipe::capacity(fd.as_fd()).ok()),
             accepted_bytes: load.accepted_bytes,
             delivered_bytes: delivered,
             pending_bytes: load.accepted_bytes.saturating_sub(settled),
@@ -228,15 +267,15 @@ impl Writer {
         }
     }
 
-    fn drain(&self, timeout: Option<Duration>) -> Result<(), Error> {
+    fn drain(&self, fd: &OwnedFd, timeout: Option<Duration>) -> Result<(), Error> {
         flush_stream(&self.stream, timeout)?;
-        self.check_reader()
+        self.check_reader(fd)
     }
 
     /// What is in a pipe without a reader arrives nowhere, though the kernel took it.
-    fn check_reader(&self) -> Result<(), Error> {
-        if self.stream.kind == Kind::Pipe && fd::peer_is_gone(self.fd.as_fd()) {
-            let unread = pipe::unread_bytes(self.fd.as_fd()).unwrap_or(0);
+    fn check_reader(&self, fd: &OwnedFd) -> Result<(), Error> {
+        if self.stream.kind == Kind::Pipe && fd::peer_is_gone(fd.as_fd()) {
+            let unread = pipe::unread_bytes(fd.as_fd()).unwrap_or(0);
             if unread > 0 {
                 self.stream.fail_at_rest(Errno::PIPE, unread);
                 return self.stream.queue.failure().map_or(Ok(()), Err);
@@ -246,9 +285,19 @@ impl Writer {
     }
 
     fn retire(&self) {
-        self.closed.store(true, Ordering::Relaxed);
-        let soon = Instant::now() + WORKER_LEAVES_WITHIN;
-        self.stream.queue.dismiss_worker(Some(soon));
+        let fd = lock(&OPEN).remove(&self.owner);
+        drop(fd); // outside of the lock: closing some files takes a while
+        self.stream
+            .queue
+            .dismiss_worker(Some(Instant::now() + WORKER_LEAVES_WITHIN));
+    }
+}
+
+impl Drop for Writer {
+    /// Writes in flight hold the descriptor for themselves.
+    fn drop(&mut self) {
+        let fd = lock(&OPEN).remove(&self.owner);
+        drop(fd);
     }
 }
 
@@ -258,7 +307,13 @@ const WORKER_LEAVES_WITHIN: Duration = Duration::from_millis(200);
 /// Waits until all that is queued on the stream has ended.
 pub(crate) fn flush_stream(stream: &Stream, timeout: Option<Duration>) -> Result<(), Error> {
     let start = Instant::now();
-    stream.queue.flush(deadline_after(timeout)).unwrap_or_else(|load| {
-        Err(Error::Stalled { waited: start.elapsed(), bytes_pending: load.pending_bytes })
-    })
+    stream
+        .queue
+        .flush(deadline_after(timeout))
+        .unwrap_or_else(|load| {
+            Err(Error::Stalled {
+                waited: start.elapsed(),
+                bytes_pending: load.pending_bytes,
+            })
+        })
 }

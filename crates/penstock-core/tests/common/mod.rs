@@ -1,0 +1,90 @@
+//! Readers of all tempers, and a reference to compare with.
+
+use std::fs::File;
+use std::io::{PipeReader, PipeWriter, Read, Write};
+use std::os::fd::OwnedFd;
+use std::process::{Command, Stdio};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// How the other end of a pipe behaves.
+#[derive(Clone, Copy, Debug)]
+#[allow(dead_code)] // not every test file uses every temper
+pub enum Temper {
+    /// Reads as much as it can.
+    Eager,
+    /// Reads in pieces of that many bytes.
+    Chunky(usize),
+    /// Sleeps before each read.
+    Slow,
+    /// Passes pages on with splice(2) through `pv`, and looks at them late.
+    Spliced,
+}
+
+#[allow(dead_code)]
+pub fn pv_is_missing() -> bool {
+    Command::new("pv").arg("--version").output().is_err()
+}
+
+/// Reads the pipe to its end on a thread of its own.
+pub fn drain(reader: PipeReader, temper: Temper) -> JoinHandle<Vec<u8>> {
+    thread::spawn(move || match temper {
+        Temper::Eager => read_all(reader, 1 << 20, Duration::ZERO),
+        Temper::Chunky(bytes) => read_all(reader, bytes, Duration::ZERO),
+        Temper::Slow => read_all(reader, 300_000, Duration::from_millis(1)),
+        Temper::Spliced => through_pv(reader),
+    })
+}
+
+fn read_all(mut source: impl Read, piece_bytes: usize, pause: Duration) -> Vec<u8> {
+    let mut got = Vec::new();
+    let mut piece = vec![0; piece_bytes];
+    loop {
+        thread::sleep(pause);
+        match source.read(&mut piece).expect("a pipe can be read") {
+            0 => return got,
+            bytes => got.extend_from_slice(&piece[..bytes]),
+        }
+    }
+}
+
+fn through_pv(reader: PipeReader) -> Vec<u8> {
+    let mut pv = Command::new("pv")
+        .arg("-q")
+        .stdin(Stdio::from(OwnedFd::from(reader)))
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the caller has asked whether pv is there");
+    let passed_on = pv.stdout.take().expect("it was asked for");
+    let got = read_all(
+        File::from(OwnedFd::from(passed_on)),
+        100_000,
+        Duration::from_micros(200),
+    );
+    assert!(pv.wait().expect("pv is ours").success());
+    got
+}
+
+/// Bytes that repeat nowhere near, so that a piece in the wrong place shows.
+#[allow(dead_code)]
+pub fn pattern(bytes: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut out = Vec::with_capacity(bytes + 8);
+    while out.len() < bytes {
+        // xorshift64 (Marsaglia 2003).
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        out.extend_from_slice(&state.to_le_bytes());
+    }
+    out.truncate(bytes);
+    out
+}
+
+/// The reference: what a plain loop of blocking writes puts into a pipe.
+#[allow(dead_code)]
+pub fn plain_writes(mut pipe: PipeWriter, frames: &[Vec<u8>]) {
+    for frame in frames {
+        pipe.write_all(frame).expect("the reader reads all");
+    }
+}
