@@ -22,12 +22,8 @@ pub(crate) struct Share {
     granted: HashMap<StreamId, usize>,
 }
 
-static SHARE: LazyLock<Mutex<Share>> = LazyLock::new(|| {
-    Mutex::new(Share {
-        limits: pipe::limits(),
-        granted: HashMap::new(),
-    })
-});
+static SHARE: LazyLock<Mutex<Share>> =
+    LazyLock::new(|| Mutex::new(Share { limits: pipe::limits(), granted: HashMap::new() }));
 
 /// Holds the accounts still while the process forks.
 pub(crate) fn hold() -> MutexGuard<'static, Share> {
@@ -71,11 +67,7 @@ impl Share {
     }
 
     fn others_bytes(&self, id: StreamId) -> usize {
-        self.granted
-            .iter()
-            .filter(|(other, _)| **other != id)
-            .map(|(_, bytes)| bytes)
-            .sum()
+        self.granted.iter().filter(|(other, _)| **other != id).map(|(_, bytes)| bytes).sum()
     }
 
     fn resize(&mut self, fd: BorrowedFd<'_>, id: StreamId, bytes: usize) -> bool {

@@ -72,8 +72,7 @@ impl Ticket {
     ///
     /// What the stream failed of.
     pub fn wait(&self) -> Result<(), Error> {
-        self.wait_for(None)
-            .expect("a wait without a limit ends with an outcome")
+        self.wait_for(None).expect("a wait without a limit ends with an outcome")
     }
 
     /// The same for a limited time: none if the write is still under way then.
@@ -116,10 +115,7 @@ impl Ticket {
 
 impl fmt::Debug for Ticket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ticket")
-            .field("bytes", &self.0.bytes)
-            .field("outcome", &self.outcome())
-            .finish()
+        f.debug_struct("Ticket").field("bytes", &self.0.bytes).field("outcome", &self.outcome()).finish()
     }
 }
 

@@ -49,26 +49,16 @@ impl Error {
     /// A failure of the stream itself, classified by its error number.
     pub(crate) fn of_stream(errno: Errno, bytes_delivered: u64, bytes_lost: u64) -> Self {
         match errno {
-            Errno::PIPE | Errno::CONNRESET | Errno::CONNABORTED | Errno::NOTCONN => Self::Broken {
-                errno,
-                bytes_delivered,
-                bytes_lost,
-            },
-            _ => Self::Io {
-                errno,
-                bytes_delivered,
-                bytes_lost,
-            },
+            Errno::PIPE | Errno::CONNRESET | Errno::CONNABORTED | Errno::NOTCONN => {
+                Self::Broken { errno, bytes_delivered, bytes_lost }
+            }
+            _ => Self::Io { errno, bytes_delivered, bytes_lost },
         }
     }
 
     /// A failure before any byte was accepted, as from a bad descriptor.
     pub(crate) fn at_call(errno: Errno) -> Self {
-        Self::Io {
-            errno,
-            bytes_delivered: 0,
-            bytes_lost: 0,
-        }
+        Self::Io { errno, bytes_delivered: 0, bytes_lost: 0 }
     }
 }
 
@@ -85,38 +75,17 @@ impl fmt::Display for Error {
             Self::Aborted { bytes_lost } => {
                 write!(f, "the write was aborted: {bytes_lost} bytes lost")
             }
-            Self::Broken {
-                bytes_delivered,
-                bytes_lost,
-                ..
-            } => {
-                write!(
-                    f,
-                    "the reader went away: {bytes_delivered} bytes delivered, {bytes_lost} lost"
-                )
+            Self::Broken { bytes_delivered, bytes_lost, .. } => {
+                write!(f, "the reader went away: {bytes_delivered} bytes delivered, {bytes_lost} lost")
             }
-            Self::Stalled {
-                waited,
-                bytes_pending,
-            } => write!(
+            Self::Stalled { waited, bytes_pending } => write!(
                 f,
                 "the stream took too long: {bytes_pending} bytes pending after {:.3} s",
                 waited.as_secs_f64()
             ),
-            Self::Io {
-                errno,
-                bytes_delivered: 0,
-                bytes_lost: 0,
-            } => write!(f, "{errno}"),
-            Self::Io {
-                errno,
-                bytes_delivered,
-                bytes_lost,
-            } => {
-                write!(
-                    f,
-                    "{errno}: {bytes_delivered} bytes delivered, {bytes_lost} lost"
-                )
+            Self::Io { errno, bytes_delivered: 0, bytes_lost: 0 } => write!(f, "{errno}"),
+            Self::Io { errno, bytes_delivered, bytes_lost } => {
+                write!(f, "{errno}: {bytes_delivered} bytes delivered, {bytes_lost} lost")
             }
             Self::Forked => f.write_str("the ticket belongs to the parent process"),
         }

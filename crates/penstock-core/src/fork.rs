@@ -41,12 +41,7 @@ extern "C" fn before() {
     let pipes = pipes::hold();
     let share = capacity::hold();
     let writers = writer::hold();
-    let held = Held {
-        pipes,
-        share,
-        writers,
-        streams: HeldStreams::hold(),
-    };
+    let held = Held { pipes, share, writers, streams: HeldStreams::hold() };
     HELD.with(|slot| slot.replace(Some(held)));
 }
 
@@ -55,13 +50,7 @@ fn take() -> Option<Held> {
 }
 
 extern "C" fn in_parent() {
-    if let Some(Held {
-        streams,
-        pipes,
-        share,
-        writers,
-    }) = take()
-    {
+    if let Some(Held { streams, pipes, share, writers }) = take() {
         drop((pipes, share, writers));
         streams.release();
     }
@@ -69,13 +58,7 @@ extern "C" fn in_parent() {
 
 extern "C" fn in_child() {
     disown_tickets();
-    if let Some(Held {
-        streams,
-        mut pipes,
-        share,
-        writers,
-    }) = take()
-    {
+    if let Some(Held { streams, mut pipes, share, writers }) = take() {
         pipes.clear();
         drop((pipes, share, writers));
         streams.reset();

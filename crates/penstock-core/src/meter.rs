@@ -48,8 +48,7 @@ impl Meter {
     }
 
     pub(crate) fn add_caller_blocked(&self, time: Duration) {
-        self.caller_blocked_ns
-            .fetch_add(time.as_nanos() as u64, Relaxed);
+        self.caller_blocked_ns.fetch_add(time.as_nanos() as u64, Relaxed);
     }
 
     pub(crate) fn caller_blocked(&self) -> Duration {
@@ -57,8 +56,7 @@ impl Meter {
     }
 
     pub(crate) fn add_worker_blocked(&self, time: Duration) {
-        self.worker_blocked_ns
-            .fetch_add(time.as_nanos() as u64, Relaxed);
+        self.worker_blocked_ns.fetch_add(time.as_nanos() as u64, Relaxed);
     }
 
     pub(crate) fn worker_blocked(&self) -> Duration {
@@ -73,17 +71,12 @@ impl Meter {
     pub(crate) fn choice(&self) -> Option<(Transport, Reason)> {
         let transport = self.transport.load(Relaxed).checked_sub(1)?;
         let reason = self.reason.load(Relaxed).checked_sub(1)?;
-        Some((
-            *TRANSPORTS.get(usize::from(transport))?,
-            Reason::from_index(reason)?,
-        ))
+        Some((*TRANSPORTS.get(usize::from(transport))?, Reason::from_index(reason)?))
     }
 
     /// Starts again from zero, in the child of a fork.
     pub(crate) fn reset(&self) {
-        self.written
-            .iter()
-            .for_each(|bytes| bytes.store(0, Relaxed));
+        self.written.iter().for_each(|bytes| bytes.store(0, Relaxed));
         for counter in [&self.lost, &self.caller_blocked_ns, &self.worker_blocked_ns] {
             counter.store(0, Relaxed);
         }

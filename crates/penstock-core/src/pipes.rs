@@ -73,18 +73,10 @@ impl Outlet {
         fd::check_writable(fd)?;
         let stream = Stream::of(fd)?;
         let mut pipes = lock(&PIPES);
-        let known = pipes
-            .get(&stream.id)
-            .filter(|entry| Arc::ptr_eq(&entry.stream, &stream));
+        let known = pipes.get(&stream.id).filter(|entry| Arc::ptr_eq(&entry.stream, &stream));
         // Every descriptor of a pipe or socket will do. Those of a file may stand at positions of their own.
-        let shareable = matches!(
-            stream.kind,
-            Kind::Pipe | Kind::StreamSocket | Kind::Messages
-        );
-        if let Some(own) = known
-            .filter(|_| shareable)
-            .and_then(|entry| entry.fd.upgrade())
-        {
+        let shareable = matches!(stream.kind, Kind::Pipe | Kind::StreamSocket | Kind::Messages);
+        if let Some(own) = known.filter(|_| shareable).and_then(|entry| entry.fd.upgrade()) {
             return Ok(Self { stream, fd: own });
         }
         let is_new = known.is_none();
@@ -92,16 +84,9 @@ impl Outlet {
         if is_new && stream.kind == Kind::Pipe {
             capacity::grow(own.as_fd(), stream.id, capacity::WANTED_BYTES);
         }
-        let entry = Entry {
-            stream: Arc::clone(&stream),
-            fd: Arc::downgrade(&own),
-        };
+        let entry = Entry { stream: Arc::clone(&stream), fd: Arc::downgrade(&own) };
         let replaced = pipes.insert(stream.id, entry);
-        let forgotten = if pipes.len() > REMEMBERED {
-            take_at_rest(&mut pipes)
-        } else {
-            Vec::new()
-        };
+        let forgotten = if pipes.len() > REMEMBERED { take_at_rest(&mut pipes) } else { Vec::new() };
         drop(pipes);
         // Streams end outside of the table's lock.
         drop((replaced, forgotten));
@@ -120,34 +105,19 @@ impl Outlet {
         mode: Mode,
         timeout: Option<Duration>,
     ) -> Result<Ticket, Rejected> {
-        let manner = Manner {
-            mode,
-            reader: Reader::Unknown,
-        };
+        let manner = Manner { mode, reader: Reader::Unknown };
         self.stream
-            .push(
-                region,
-                Arc::clone(&self.fd),
-                manner,
-                OWNER,
-                deadline_after(timeout),
-            )
+            .push(region, Arc::clone(&self.fd), manner, OWNER, deadline_after(timeout))
             .map_err(|(region, error)| Rejected { region, error })
     }
 }
 
 fn take_at_rest(pipes: &mut HashMap<StreamId, Entry>) -> Vec<Entry> {
-    pipes
-        .extract_if(|_, entry| entry.stream.queue.is_at_rest())
-        .map(|(_, entry)| entry)
-        .collect()
+    pipes.extract_if(|_, entry| entry.stream.queue.is_at_rest()).map(|(_, entry)| entry).collect()
 }
 
 fn streams() -> Vec<Arc<Stream>> {
-    lock(&PIPES)
-        .values()
-        .map(|entry| Arc::clone(&entry.stream))
-        .collect()
+    lock(&PIPES).values().map(|entry| Arc::clone(&entry.stream)).collect()
 }
 
 /// Waits until everything that was piped so far has ended, then reports what failed since the last report.
@@ -170,21 +140,11 @@ pub fn sync(timeout: Option<Duration>) -> Result<(), Vec<Error>> {
         }
     }
     if pending > 0 {
-        return Err(vec![Error::Stalled {
-            waited: start.elapsed(),
-            bytes_pending: pending,
-        }]);
+        return Err(vec![Error::Stalled { waited: start.elapsed(), bytes_pending: pending }]);
     }
-    let failures: Vec<_> = failed
-        .iter()
-        .filter_map(|stream| stream.queue.failure())
-        .collect();
+    let failures: Vec<_> = failed.iter().filter_map(|stream| stream.queue.failure()).collect();
     failed.iter().for_each(forget);
-    if failures.is_empty() {
-        Ok(())
-    } else {
-        Err(failures)
-    }
+    if failures.is_empty() { Ok(()) } else { Err(failures) }
 }
 
 /// Takes a failed stream off the tables, so that the next write to the same pipe begins a new one.
@@ -201,14 +161,11 @@ fn forget(stream: &Arc<Stream>) {
 /// As [`sync`].
 pub fn close(timeout: Option<Duration>) -> Result<(), Vec<Error>> {
     let outcome = sync(timeout);
-    let is_stalled = outcome
-        .as_ref()
-        .is_err_and(|errors| matches!(errors.as_slice(), [Error::Stalled { .. }]));
+    let is_stalled =
+        outcome.as_ref().is_err_and(|errors| matches!(errors.as_slice(), [Error::Stalled { .. }]));
     if !is_stalled {
         let soon = Some(Instant::now() + Duration::from_millis(200));
-        streams()
-            .iter()
-            .for_each(|stream| stream.queue.dismiss_worker(soon));
+        streams().iter().for_each(|stream| stream.queue.dismiss_worker(soon));
         let forgotten = take_at_rest(&mut lock(&PIPES));
         drop(forgotten);
     }
@@ -219,11 +176,8 @@ pub fn close(timeout: Option<Duration>) -> Result<(), Vec<Error>> {
 #[must_use]
 pub fn tickets_of(start: *const u8, len: usize) -> Vec<Ticket> {
     let span = Span::at(start, len);
-    let find = |stream: &Arc<Stream>| {
-        stream
-            .queue
-            .select(|job| job.span.overlaps(span).then(|| job.ticket.clone()))
-    };
+    let find =
+        |stream: &Arc<Stream>| stream.queue.select(|job| job.span.overlaps(span).then(|| job.ticket.clone()));
     Stream::all().iter().flat_map(find).collect()
 }
 
@@ -236,10 +190,7 @@ pub fn drain_all(stall: Duration, mut keep_on: impl FnMut() -> bool) -> u64 {
     let mut since = Instant::now();
     loop {
         let streams = Stream::all();
-        let items: u64 = streams
-            .iter()
-            .map(|stream| stream.queue.load().pending_items)
-            .sum();
+        let items: u64 = streams.iter().map(|stream| stream.queue.load().pending_items).sum();
         let bytes: u64 = streams.iter().map(|stream| stream.unwritten_bytes()).sum();
         if items == 0 {
             return 0;

@@ -101,11 +101,7 @@ impl<T> Queue<T> {
             ended_items: 0,
             failure: None,
         };
-        Self {
-            state: Mutex::new(state),
-            work: Condvar::new(),
-            room: Condvar::new(),
-        }
+        Self { state: Mutex::new(state), work: Condvar::new(), room: Condvar::new() }
     }
 
     pub(crate) fn set_limits(&self, limits: Limits) {
@@ -114,12 +110,7 @@ impl<T> Queue<T> {
     }
 
     /// Appends the item, waiting for room until the deadline. Says whether the caller must start a worker.
-    pub(crate) fn push(
-        &self,
-        value: T,
-        bytes: usize,
-        deadline: Option<Instant>,
-    ) -> Result<bool, Refused<T>> {
+    pub(crate) fn push(&self, value: T, bytes: usize, deadline: Option<Instant>) -> Result<bool, Refused<T>> {
         let mut state = lock(&self.state);
         loop {
             if let Some(failure) = &state.failure {
@@ -132,9 +123,7 @@ impl<T> Queue<T> {
                 return Ok(start_worker);
             }
             if passed(deadline) {
-                let reason = Refusal::Full {
-                    pending_bytes: state.pending_bytes as u64,
-                };
+                let reason = Refusal::Full { pending_bytes: state.pending_bytes as u64 };
                 return Err(Refused { value, reason });
             }
             state = wait_until(&self.room, state, deadline);
@@ -170,11 +159,7 @@ impl<T> Queue<T> {
 
     /// Looks at every item in flight, in order.
     pub(crate) fn select<R>(&self, mut pick: impl FnMut(&T) -> Option<R>) -> Vec<R> {
-        lock(&self.state)
-            .items
-            .iter()
-            .filter_map(|item| pick(&item.value))
-            .collect()
+        lock(&self.state).items.iter().filter_map(|item| pick(&item.value)).collect()
     }
 
     /// The worker's question: the next item to write, waited for until the deadline.
@@ -227,10 +212,7 @@ impl<T> Queue<T> {
     /// The worker's word: the first item has ended, its memory is free and its ticket says so.
     pub(crate) fn retire_front(&self) {
         let mut state = lock(&self.state);
-        let item = state
-            .items
-            .pop_front()
-            .expect("only an item that is there can end");
+        let item = state.items.pop_front().expect("only an item that is there can end");
         state.cursor -= 1;
         state.pending_bytes -= item.bytes;
         state.ended_items += 1;
@@ -273,10 +255,8 @@ impl<T> Queue<T> {
             cut(&state.items[state.cursor].value);
         }
         let begun = state.cursor + usize::from(state.writing);
-        let (cancelled, kept): (Vec<_>, Vec<_>) = state
-            .items
-            .drain(begun..)
-            .partition(|item| test(&item.value));
+        let (cancelled, kept): (Vec<_>, Vec<_>) =
+            state.items.drain(begun..).partition(|item| test(&item.value));
         state.items.extend(kept);
         state.pending_bytes -= cancelled.iter().map(|item| item.bytes).sum::<usize>();
         cancelled.into_iter().map(|item| item.value).collect()
@@ -434,10 +414,7 @@ mod loom_tests {
             queue.retire(given_back.len());
             assert_eq!(given_back, [1]);
             let refused = caller.join().unwrap().unwrap_err();
-            assert_eq!(
-                (refused.value, refused.reason),
-                (2, Refusal::Failed(Error::Closed))
-            );
+            assert_eq!((refused.value, refused.reason), (2, Refusal::Failed(Error::Closed)));
             assert_eq!(flusher.join().unwrap().unwrap(), Err(Error::Closed));
         });
     }
@@ -493,16 +470,10 @@ mod tests {
         assert!(by_items.push(1, 1, None).unwrap());
         assert!(!by_items.push(2, 1, None).unwrap());
         let refused = by_items.push(3, 1, soon()).unwrap_err();
-        assert_eq!(
-            (refused.value, refused.reason),
-            (3, Refusal::Full { pending_bytes: 2 })
-        );
+        assert_eq!((refused.value, refused.reason), (3, Refusal::Full { pending_bytes: 2 }));
 
         let by_bytes = queue(10, 9);
-        assert!(
-            by_bytes.push(1, 1000, None).is_ok(),
-            "an item above the limit fits into an empty queue"
-        );
+        assert!(by_bytes.push(1, 1000, None).is_ok(), "an item above the limit fits into an empty queue");
         assert!(by_bytes.push(2, 1, soon()).is_err());
     }
 

@@ -75,18 +75,7 @@ unsafe impl Send for Span {}
 
 impl Span {
     pub(crate) fn of(region: &dyn Region) -> Self {
-        Self {
-            start: region.as_ptr(),
-            len: region.len(),
-        }
-    }
-
-    #[cfg(test)]
-    pub(crate) fn of_slice(bytes: &[u8]) -> Self {
-        Self {
-            start: bytes.as_ptr(),
-            len: bytes.len(),
-        }
+        Self { start: region.as_ptr(), len: region.len() }
     }
 
     pub(crate) fn as_ptr(self) -> *const u8 {
@@ -99,23 +88,15 @@ impl Span {
 
     /// The first `len` bytes of the span, or all of it if it is shorter.
     pub(crate) fn first(self, len: usize) -> Self {
-        Self {
-            start: self.start,
-            len: self.len.min(len),
-        }
+        Self { start: self.start, len: self.len.min(len) }
     }
 
     /// What remains behind the first `bytes`.
     pub(crate) fn skip(self, bytes: usize) -> Self {
-        assert!(
-            bytes <= self.len,
-            "a span cannot be left by more than its length"
-        );
+        assert!(bytes <= self.len, "a span cannot be left by more than its length");
         // SAFETY: the result lies in the same region, or one past its end.
-        Self {
-            start: unsafe { self.start.add(bytes) },
-            len: self.len - bytes,
-        }
+        let start = unsafe { self.start.add(bytes) };
+        Self { start, len: self.len - bytes }
     }
 
     /// Whether the two share a byte.

@@ -21,10 +21,7 @@ use crate::transport::{Mode, Reader};
 use crate::worker;
 
 /// What queues hold when nobody says otherwise: five frames of 2160p rgb24, and enough small ones.
-pub(crate) const DEFAULT_LIMITS: Limits = Limits {
-    bytes: 128 << 20,
-    items: 64,
-};
+pub(crate) const DEFAULT_LIMITS: Limits = Limits { bytes: 128 << 20, items: 64 };
 
 /// How one write is to be made.
 #[derive(Clone, Copy, Debug, Default)]
@@ -70,16 +67,8 @@ pub(crate) struct Work {
 
 impl Job {
     pub(crate) fn work(&self) -> Work {
-        let fd = self
-            .fd
-            .as_ref()
-            .expect("a job that is to be written has its descriptor");
-        Work {
-            number: self.number,
-            span: self.span,
-            fd: fd.as_raw_fd(),
-            manner: self.manner,
-        }
+        let fd = self.fd.as_ref().expect("a job that is to be written has its descriptor");
+        Work { number: self.number, span: self.span, fd: fd.as_raw_fd(), manner: self.manner }
     }
 
     /// Lets go of the descriptor and the memory, then tells who waits: so that a reader has its end of file,
@@ -150,10 +139,7 @@ impl Stream {
     /// Takes the stream out of the table, so that its destination begins a new one.
     pub(crate) fn forget(self: &Arc<Self>) {
         let mut streams = lock(&STREAMS);
-        if streams
-            .get(&self.id)
-            .is_some_and(|stream| stream.as_ptr() == Arc::as_ptr(self))
-        {
+        if streams.get(&self.id).is_some_and(|stream| stream.as_ptr() == Arc::as_ptr(self)) {
             streams.remove(&self.id);
         }
     }
@@ -200,10 +186,9 @@ impl Stream {
             Err(refused) => {
                 let error = match refused.reason {
                     Refusal::Failed(failure) => failure,
-                    Refusal::Full { pending_bytes } => Error::Stalled {
-                        waited: start.elapsed(),
-                        bytes_pending: pending_bytes,
-                    },
+                    Refusal::Full { pending_bytes } => {
+                        Error::Stalled { waited: start.elapsed(), bytes_pending: pending_bytes }
+                    }
                 };
                 let mut job = refused.value;
                 Err((job.region.take().expect("a refused job is whole"), error))
@@ -215,11 +200,7 @@ impl Stream {
     pub(crate) fn mark_written(&self, awaits_reader: bool) {
         let end = self.meter.written_bytes();
         self.queue.advance(|job| {
-            job.progress = if awaits_reader {
-                Progress::AwaitsReader { end }
-            } else {
-                Progress::Written
-            };
+            job.progress = if awaits_reader { Progress::AwaitsReader { end } } else { Progress::Written };
         });
     }
 
@@ -228,15 +209,8 @@ impl Stream {
         let end = self.meter.written_bytes();
         let mut completion = None;
         self.queue.advance(|job| {
-            completion = job
-                .completion
-                .take()
-                .map(|completion| (completion, job.span.len() as u64));
-            job.progress = if awaits_reader {
-                Progress::AwaitsReader { end }
-            } else {
-                Progress::Written
-            };
+            completion = job.completion.take().map(|completion| (completion, job.span.len() as u64));
+            job.progress = if awaits_reader { Progress::AwaitsReader { end } } else { Progress::Written };
         });
         if let Some((completion, bytes)) = completion {
             let bytes_lost = bytes - (end - written_before);
@@ -288,23 +262,19 @@ impl Stream {
 
     /// Fails the stream if nothing is in flight on it, in which case no worker would notice.
     pub(crate) fn fail_at_rest(&self, errno: Errno, unread_bytes: u64) {
-        self.queue
-            .fail_at_rest(|load| self.failure(errno, unread_bytes, load));
+        self.queue.fail_at_rest(|load| self.failure(errno, unread_bytes, load));
     }
 
     /// Fails the stream and all that is queued on it. Only for its worker, or where there is none.
     pub(crate) fn fail(&self, errno: Errno, unread_bytes: u64) {
-        let jobs = self
-            .queue
-            .fail(|load| self.failure(errno, unread_bytes, load));
+        let jobs = self.queue.fail(|load| self.failure(errno, unread_bytes, load));
         let failure = self.queue.failure().expect("a failed queue knows of what");
         self.end_all(jobs, &failure);
     }
 
     fn end_all(&self, jobs: Vec<Job>, failure: &Error) {
         let count = jobs.len();
-        jobs.into_iter()
-            .for_each(|job| job.end(Err(failure.clone())));
+        jobs.into_iter().for_each(|job| job.end(Err(failure.clone())));
         self.queue.retire(count);
     }
 
@@ -354,10 +324,7 @@ impl Drop for Stream {
     fn drop(&mut self) {
         let mut streams = lock(&STREAMS);
         // A successor may have taken the place already.
-        if streams
-            .get(&self.id)
-            .is_some_and(|stream| stream.strong_count() == 0)
-        {
+        if streams.get(&self.id).is_some_and(|stream| stream.strong_count() == 0) {
             streams.remove(&self.id);
         }
     }
@@ -383,20 +350,12 @@ impl HeldStreams {
                 (stream.queue.hold(), lock(&stream.policy))
             })
             .collect();
-        Self {
-            table,
-            held,
-            streams,
-        }
+        Self { table, held, streams }
     }
 
     /// In the parent: all goes on.
     pub(crate) fn release(self) {
-        let Self {
-            table,
-            held,
-            streams,
-        } = self;
+        let Self { table, held, streams } = self;
         drop(held);
         drop(table);
         // Last, and outside of the table's lock: a stream that ends here takes itself out of the table.

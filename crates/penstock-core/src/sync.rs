@@ -25,10 +25,7 @@ pub(crate) fn wait_until<'a, T>(
         None => condvar.wait(guard).unwrap_or_else(PoisonError::into_inner),
         Some(deadline) => {
             let left = deadline.saturating_duration_since(Instant::now());
-            condvar
-                .wait_timeout(guard, left)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0
+            condvar.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner).0
         }
     }
 }

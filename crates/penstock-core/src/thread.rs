@@ -26,26 +26,15 @@ pub struct AppliedPolicy {
 impl ThreadPolicy {
     /// Applies the policy to the calling thread, as far as the system grants it.
     pub fn apply(&self) -> AppliedPolicy {
-        let nice = self
-            .nice
-            .map(|nice| (format!("nice {nice}"), sched::set_nice(nice)));
-        let cpus = self
-            .cpus
-            .as_ref()
-            .map(|cpus| (format!("cpus {cpus:?}"), sched::set_cpus(cpus)));
+        let nice = self.nice.map(|nice| (format!("nice {nice}"), sched::set_nice(nice)));
+        let cpus = self.cpus.as_ref().map(|cpus| (format!("cpus {cpus:?}"), sched::set_cpus(cpus)));
         let refused = |(wish, answer): (String, rustix::io::Result<()>)| {
-            answer
-                .err()
-                .map(|errno| format!("{wish} was refused: {errno}"))
+            answer.err().map(|errno| format!("{wish} was refused: {errno}"))
         };
         AppliedPolicy {
             nice: sched::nice().unwrap_or(0),
             cpus: sched::cpus().unwrap_or_default(),
-            notes: [nice, cpus]
-                .into_iter()
-                .flatten()
-                .filter_map(refused)
-                .collect(),
+            notes: [nice, cpus].into_iter().flatten().filter_map(refused).collect(),
         }
     }
 }

@@ -172,10 +172,7 @@ impl Sink<'_> {
             match attempt(span.first(piece_bytes)) {
                 // For a length above zero POSIX leaves 0 to odd devices; to go on would be to spin.
                 Ok(0) => {
-                    return Err(Stop::Failed {
-                        errno: Errno::IO,
-                        rest: span,
-                    });
+                    return Err(Stop::Failed { errno: Errno::IO, rest: span });
                 }
                 Ok(taken) => {
                     self.meter.add_written(transport, taken);
@@ -231,22 +228,14 @@ impl Engine {
             && transport == Transport::ZeroCopy
             && pipe::cannot_be_given(errno)
         {
-            transport = if self.can_stage() {
-                Transport::Staged
-            } else {
-                Transport::Write
-            };
+            transport = if self.can_stage() { Transport::Staged } else { Transport::Write };
             sink.meter.set_choice(transport, Reason::CannotBeGiven);
             // SAFETY: as above; the rest is a part of the span.
             outcome = unsafe { self.push_by(transport, sink, rest, reader) };
             // What went before may still be in the pipe as the caller's pages.
-            return outcome
-                .map(|()| Transport::ZeroCopy)
-                .map_err(|stop| (stop, Transport::ZeroCopy));
+            return outcome.map(|()| Transport::ZeroCopy).map_err(|stop| (stop, Transport::ZeroCopy));
         }
-        outcome
-            .map(|()| transport)
-            .map_err(|stop| (stop, transport))
+        outcome.map(|()| transport).map_err(|stop| (stop, transport))
     }
 
     /// # Safety
@@ -269,13 +258,7 @@ impl Engine {
         }
     }
 
-    fn choose(
-        &mut self,
-        sink: &Sink<'_>,
-        bytes: usize,
-        mode: Mode,
-        reader: Reader,
-    ) -> (Transport, Reason) {
+    fn choose(&mut self, sink: &Sink<'_>, bytes: usize, mode: Mode, reader: Reader) -> (Transport, Reason) {
         let wish = match (mode, reader) {
             (Mode::Write, _) => return (Transport::Write, Reason::Asked),
             _ if sink.kind != fd::Kind::Pipe => return (Transport::Write, Reason::NotAPipe),
@@ -287,10 +270,7 @@ impl Engine {
             (Mode::Staged, _) => Reason::Asked,
             (Mode::Auto, Reader::Unknown) => Reason::ReaderUnknown,
         };
-        if sink
-            .capacity_bytes()
-            .is_none_or(|bytes| bytes < STAGED_MIN_CAPACITY_BYTES)
-        {
+        if sink.capacity_bytes().is_none_or(|bytes| bytes < STAGED_MIN_CAPACITY_BYTES) {
             (Transport::Write, Reason::SmallPipe)
         } else if reader == Reader::Unknown && !self.has_huge_pages() {
             (Transport::Write, Reason::NoHugePages)
@@ -302,9 +282,7 @@ impl Engine {
     }
 
     fn has_huge_pages(&mut self) -> bool {
-        *self
-            .has_huge_pages
-            .get_or_insert_with(memory::has_huge_pages)
+        *self.has_huge_pages.get_or_insert_with(memory::has_huge_pages)
     }
 
     /// Gets the staging memory, if it is not there yet.
@@ -313,5 +291,68 @@ impl Engine {
             self.staging = Staging::map().ok();
         }
         self.staging.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    /// Pushes ten bytes through an attempt that answers by a script, and gives the answers that were left.
+    fn push(script: Vec<Result<usize>>, cut: u64) -> (std::result::Result<(), Stop>, u64, u32) {
+        let (_reader, writer) = std::io::pipe().unwrap();
+        let (meter, cut, progress) = (Meter::default(), AtomicU64::new(cut), Cell::new(0));
+        let sink = Sink {
+            fd: writer.as_fd(),
+            kind: fd::Kind::Pipe,
+            meter: &meter,
+            cut: &cut,
+            number: 1,
+            on_progress: &|| progress.set(progress.get() + 1),
+        };
+        let bytes = [0u8; 10];
+        let mut answers = script.into_iter();
+        let attempt = |_: Span| answers.next().expect("the script is long enough");
+        let outcome = sink.push_all(Span::at(bytes.as_ptr(), 10), 4, Transport::Write, attempt);
+        (outcome, meter.written_bytes(), progress.get())
+    }
+
+    #[test]
+    fn short_writes_interruptions_and_full_pipes_are_got_over() {
+        let script = vec![Ok(3), Err(Errno::INTR), Ok(1), Err(Errno::AGAIN), Err(Errno::INTR), Ok(4), Ok(2)];
+        let (outcome, written, progress) = push(script, 0);
+        assert!(outcome.is_ok());
+        assert_eq!(written, 10);
+        assert_eq!(progress, 5, "four pieces, and the wait for room");
+    }
+
+    #[test]
+    fn a_failure_says_what_was_not_taken() {
+        let (outcome, written, _) = push(vec![Ok(3), Err(Errno::NOSPC)], 0);
+        let Err(Stop::Failed { errno, rest }) = outcome else { panic!("{outcome:?}") };
+        assert_eq!((errno, rest.len(), written), (Errno::NOSPC, 7, 3));
+    }
+
+    #[test]
+    fn a_destination_that_takes_nothing_is_a_failure_and_no_endless_loop() {
+        let (outcome, ..) = push(vec![Ok(3), Ok(0)], 0);
+        assert!(matches!(outcome, Err(Stop::Failed { errno: Errno::IO, .. })));
+    }
+
+    #[test]
+    fn a_cut_stops_between_pieces() {
+        let (outcome, written, _) = push(vec![], 1);
+        assert!(matches!(outcome, Err(Stop::Cut)));
+        assert_eq!(written, 0);
+    }
+
+    #[test]
+    fn every_reason_has_its_index() {
+        for reason in Reason::ALL {
+            assert_eq!(Reason::from_index(reason as u8), Some(reason));
+        }
     }
 }

@@ -27,15 +27,13 @@ const LAST_LOOK: Duration = Duration::from_micros(800);
 /// Starts the worker of a stream that has signed one on.
 pub(crate) fn start(stream: &Arc<Stream>) {
     let own = Arc::clone(stream);
-    let spawned = thread::Builder::new()
-        .name("penstock".into())
-        .spawn(move || {
-            if catch_unwind(AssertUnwindSafe(|| serve(&own))).is_err() {
-                // A defect of ours; whoever waits shall learn of it rather than wait for ever.
-                own.fail(Errno::IO, 0);
-                own.queue.sign_off();
-            }
-        });
+    let spawned = thread::Builder::new().name("penstock".into()).spawn(move || {
+        if catch_unwind(AssertUnwindSafe(|| serve(&own))).is_err() {
+            // A defect of ours; whoever waits shall learn of it rather than wait for ever.
+            own.fail(Errno::IO, 0);
+            own.queue.sign_off();
+        }
+    });
     if let Err(error) = spawned {
         stream.queue.sign_off();
         stream.fail(Errno::from_io_error(&error).unwrap_or(Errno::AGAIN), 0);
@@ -49,15 +47,8 @@ fn serve(stream: &Stream) {
     let mut pace = Pace::new();
     loop {
         stream.apply_policy();
-        let patience = if stream.oldest_awaiting().is_some() {
-            pace.next()
-        } else {
-            LINGER
-        };
-        match stream
-            .queue
-            .next(Some(Instant::now() + patience), |job| job.work())
-        {
+        let patience = if stream.oldest_awaiting().is_some() { pace.next() } else { LINGER };
+        match stream.queue.next(Some(Instant::now() + patience), |job| job.work()) {
             Next::Write(work) => write(stream, work, &mut engine),
             Next::Reap => {}
             Next::Leave => return,
@@ -140,11 +131,7 @@ fn wait_for_given_pages(stream: &Stream, fd: BorrowedFd<'_>, transport: Transpor
 fn fail(stream: &Stream, fd: BorrowedFd<'_>, errno: Errno) {
     reap_what_was_read(stream);
     let is_lost = stream.kind == Kind::Pipe && fd::peer_is_gone(fd);
-    let unread = if is_lost {
-        pipe::unread_bytes(fd).unwrap_or(0)
-    } else {
-        0
-    };
+    let unread = if is_lost { pipe::unread_bytes(fd).unwrap_or(0) } else { 0 };
     stream.fail(errno, unread);
 }
 
@@ -156,10 +143,7 @@ struct Pace {
 
 impl Pace {
     fn new() -> Self {
-        Self {
-            wait: FIRST_LOOK,
-            unread: 0,
-        }
+        Self { wait: FIRST_LOOK, unread: 0 }
     }
 
     fn next(&mut self) -> Duration {

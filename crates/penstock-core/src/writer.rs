@@ -68,9 +68,7 @@ pub struct Rejected {
 
 impl std::fmt::Debug for Rejected {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Rejected")
-            .field("error", &self.error)
-            .finish_non_exhaustive()
+        f.debug_struct("Rejected").field("error", &self.error).finish_non_exhaustive()
     }
 }
 
@@ -133,13 +131,7 @@ impl Writer {
     pub fn new(fd: impl AsFd, options: &Options) -> Result<Self, Error> {
         let fd = fd.as_fd();
         fd::check_writable(fd)?;
-        if [
-            options.queue_bytes,
-            options.queue_items,
-            options.capacity_bytes,
-        ]
-        .contains(&Some(0))
-        {
+        if [options.queue_bytes, options.queue_items, options.capacity_bytes].contains(&Some(0)) {
             return Err(Errno::INVAL.into());
         }
         let stream = Stream::of(fd)?;
@@ -161,14 +153,7 @@ impl Writer {
         }
         let owner = NEXT_OWNER.fetch_add(1, Ordering::Relaxed);
         lock(&OPEN).insert(owner, Arc::new(own));
-        Ok(Self {
-            stream,
-            manner: Manner {
-                mode: options.mode,
-                reader: options.reader,
-            },
-            owner,
-        })
+        Ok(Self { stream, manner: Manner { mode: options.mode, reader: options.reader }, owner })
     }
 
     /// Queues the memory to be written, and returns at once unless the queue is full.
@@ -177,16 +162,9 @@ impl Writer {
     ///
     /// The memory comes back with the reason: [`Error::Closed`], the stream's failure, or [`Error::Stalled`] if the queue
     /// was full until the timeout.
-    pub fn write(
-        &self,
-        region: Box<dyn Region>,
-        timeout: Option<Duration>,
-    ) -> Result<Ticket, Rejected> {
+    pub fn write(&self, region: Box<dyn Region>, timeout: Option<Duration>) -> Result<Ticket, Rejected> {
         let Some(fd) = self.fd() else {
-            return Err(Rejected {
-                region,
-                error: Error::Closed,
-            });
+            return Err(Rejected { region, error: Error::Closed });
         };
         self.stream
             .push(region, fd, self.manner, self.owner, deadline_after(timeout))
@@ -199,9 +177,7 @@ impl Writer {
     ///
     /// The stream's failure; [`Error::Stalled`] if it takes longer than the timeout; [`Error::Closed`].
     pub fn flush(&self, timeout: Option<Duration>) -> Result<(), Error> {
-        self.fd()
-            .ok_or(Error::Closed)
-            .and_then(|fd| self.drain(&fd, timeout))
+        self.fd().ok_or(Error::Closed).and_then(|fd| self.drain(&fd, timeout))
     }
 
     /// Waits as `flush` does, then closes. Closing again does nothing.
@@ -247,9 +223,7 @@ impl Writer {
         let pipe_fd = self.fd().filter(|_| stream.kind == Kind::Pipe);
         let load = stream.queue.load();
         let written = stream.meter.written_bytes();
-        let unread = pipe_fd
-            .as_ref()
-            .map_or(0, |fd| pipe::unread_bytes(fd.as_fd()).unwrap_or(0));
+        let unread = pipe_fd.as_ref().map_or(0, |fd| pipe::unread_bytes(fd.as_fd()).unwrap_or(0));
         let delivered = written.saturating_sub(unread);
         let settled = delivered + stream.meter.lost_bytes();
         Stats {
@@ -287,9 +261,7 @@ impl Writer {
     fn retire(&self) {
         let fd = lock(&OPEN).remove(&self.owner);
         drop(fd); // outside of the lock: closing some files takes a while
-        self.stream
-            .queue
-            .dismiss_worker(Some(Instant::now() + WORKER_LEAVES_WITHIN));
+        self.stream.queue.dismiss_worker(Some(Instant::now() + WORKER_LEAVES_WITHIN));
     }
 }
 
@@ -307,13 +279,7 @@ const WORKER_LEAVES_WITHIN: Duration = Duration::from_millis(200);
 /// Waits until all that is queued on the stream has ended.
 pub(crate) fn flush_stream(stream: &Stream, timeout: Option<Duration>) -> Result<(), Error> {
     let start = Instant::now();
-    stream
-        .queue
-        .flush(deadline_after(timeout))
-        .unwrap_or_else(|load| {
-            Err(Error::Stalled {
-                waited: start.elapsed(),
-                bytes_pending: load.pending_bytes,
-            })
-        })
+    stream.queue.flush(deadline_after(timeout)).unwrap_or_else(|load| {
+        Err(Error::Stalled { waited: start.elapsed(), bytes_pending: load.pending_bytes })
+    })
 }

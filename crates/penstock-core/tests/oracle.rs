@@ -29,11 +29,7 @@ struct Shared(Arc<Reused>);
 
 fn overwrite(shared: &Shared, ticket: &Ticket) {
     ticket.wait().expect("the reader reads all");
-    assert_eq!(
-        Arc::strong_count(&shared.0),
-        1,
-        "a ticket ends after its memory was let go"
-    );
+    assert_eq!(Arc::strong_count(&shared.0), 1, "a ticket ends after its memory was let go");
     shared.0.0.lock().unwrap().fill(0xEE);
 }
 
@@ -47,12 +43,7 @@ fn temper() -> impl Strategy<Value = Temper> {
 }
 
 fn mode() -> impl Strategy<Value = Mode> {
-    prop_oneof![
-        Just(Mode::Auto),
-        Just(Mode::Write),
-        Just(Mode::Staged),
-        Just(Mode::ZeroCopy)
-    ]
+    prop_oneof![Just(Mode::Auto), Just(Mode::Write), Just(Mode::Staged), Just(Mode::ZeroCopy)]
 }
 
 /// Mostly small, now and then as large as they come, and the edges.
@@ -69,40 +60,16 @@ fn copies_what_it_reads(temper: Temper) -> bool {
     !matches!(temper, Temper::Spliced)
 }
 
-fn run(
-    frames: &[Vec<u8>],
-    temper: Temper,
-    modes: &[Mode],
-    reads: bool,
-    capacity_bytes: usize,
-) -> Vec<u8> {
+fn run(frames: &[Vec<u8>], temper: Temper, modes: &[Mode], reads: bool, capacity_bytes: usize) -> Vec<u8> {
     let (reader, writer_end) = pipe().unwrap();
-    let options = Options {
-        capacity_bytes: Some(capacity_bytes),
-        ..Options::default()
-    };
+    let options = Options { capacity_bytes: Some(capacity_bytes), ..Options::default() };
     let writers: Vec<_> = modes
         .iter()
         .map(|&mode| {
-            let mode = if mode == Mode::ZeroCopy && !copies_what_it_reads(temper) {
-                Mode::Staged
-            } else {
-                mode
-            };
-            let reader = if reads && copies_what_it_reads(temper) {
-                Reader::Reads
-            } else {
-                Reader::Unknown
-            };
-            Writer::new(
-                &writer_end,
-                &Options {
-                    mode,
-                    reader,
-                    ..options.clone()
-                },
-            )
-            .unwrap()
+            let mode =
+                if mode == Mode::ZeroCopy && !copies_what_it_reads(temper) { Mode::Staged } else { mode };
+            let reader = if reads && copies_what_it_reads(temper) { Reader::Reads } else { Reader::Unknown };
+            Writer::new(&writer_end, &Options { mode, reader, ..options.clone() }).unwrap()
         })
         .collect();
     drop(writer_end);
@@ -117,9 +84,7 @@ fn run(
             overwrite(&shared, &ticket);
         }
     }
-    in_flight
-        .iter()
-        .for_each(|(shared, ticket)| overwrite(shared, ticket));
+    in_flight.iter().for_each(|(shared, ticket)| overwrite(shared, ticket));
     for writer in &writers {
         writer.close(None).unwrap();
     }
@@ -165,9 +130,7 @@ fn staged_frames_survive_a_reader_that_splices_onward() {
         eprintln!("skipped: pv is not installed");
         return;
     }
-    let frames: Vec<_> = (0..40)
-        .map(|seed| pattern(3_000_001 + 777 * seed as usize, seed))
-        .collect();
+    let frames: Vec<_> = (0..40).map(|seed| pattern(3_000_001 + 777 * seed as usize, seed)).collect();
     let got = run(&frames, Temper::Spliced, &[Mode::Staged], false, 1 << 20);
     assert!(got == frames.concat());
 }

@@ -44,18 +44,16 @@ pub(crate) fn reader(name: &str) -> PyResult<Reader> {
     match name {
         "unknown" => Ok(Reader::Unknown),
         "reads" => Ok(Reader::Reads),
-        _ => Err(PyValueError::new_err(format!(
-            "reader must be 'unknown' or 'reads', not {name:?}"
-        ))),
+        _ => Err(PyValueError::new_err(format!("reader must be 'unknown' or 'reads', not {name:?}"))),
     }
 }
 
 /// Seconds to a duration: none for none, and for more than the clock can count.
 pub(crate) fn timeout(seconds: Option<f64>) -> PyResult<Option<Duration>> {
     match seconds {
-        Some(seconds) if seconds.is_nan() || seconds < 0.0 => Err(PyValueError::new_err(format!(
-            "timeout must be None or at least 0 seconds, not {seconds}"
-        ))),
+        Some(seconds) if seconds.is_nan() || seconds < 0.0 => {
+            Err(PyValueError::new_err(format!("timeout must be None or at least 0 seconds, not {seconds}")))
+        }
         Some(seconds) => Ok(Duration::try_from_secs_f64(seconds).ok()),
         None => Ok(None),
     }

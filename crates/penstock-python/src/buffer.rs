@@ -42,11 +42,7 @@ static PARKED: AtomicPtr<ParkedView> = AtomicPtr::new(ptr::null_mut());
 
 impl Export {
     fn view(&self) -> &ffi::Py_buffer {
-        &self
-            .0
-            .as_ref()
-            .expect("only the drop empties an export")
-            .view
+        &self.0.as_ref().expect("only the drop empties an export").view
     }
 }
 
@@ -120,10 +116,7 @@ fn exporter_of<'py>(data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
 
 fn simple_view(exporter: &Bound<'_, PyAny>) -> PyResult<Box<ParkedView>> {
     match get_buffer(exporter, ffi::PyBUF_SIMPLE) {
-        Ok(view) => Ok(Box::new(ParkedView {
-            view,
-            next: ptr::null_mut(),
-        })),
+        Ok(view) => Ok(Box::new(ParkedView { view, next: ptr::null_mut() })),
         Err(error) if is_strided(exporter) => {
             let remedy = PyValueError::new_err(
                 "data is not C-contiguous (strided, flipped or in Fortran order): pass a contiguous copy of it, \
@@ -216,16 +209,10 @@ static SPARE: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
 impl Copied {
     fn of(export: &Export) -> Self {
         // Never waits, here or below: a fork may have left the lock taken.
-        let mut bytes = SPARE
-            .try_lock()
-            .ok()
-            .and_then(|mut spare| spare.pop())
-            .unwrap_or_default();
+        let mut bytes = SPARE.try_lock().ok().and_then(|mut spare| spare.pop()).unwrap_or_default();
         bytes.clear();
         // SAFETY: the export pins the memory, and we hold the interpreter while it is copied.
-        bytes.extend_from_slice(unsafe {
-            std::slice::from_raw_parts(export.as_ptr(), export.len())
-        });
+        bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(export.as_ptr(), export.len()) });
         Self(bytes)
     }
 }

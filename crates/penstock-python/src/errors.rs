@@ -11,29 +11,13 @@ pub(crate) fn to_python(py: Python<'_>, error: &Error) -> PyErr {
 fn build(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
     let errors = py.import("penstock.errors")?;
     let exception = match error {
-        Error::Broken {
-            errno,
-            bytes_delivered,
-            bytes_lost,
-        } => errors.getattr("BrokenStreamError")?.call1((
-            errno.raw_os_error(),
-            error.to_string(),
-            bytes_delivered,
-            bytes_lost,
-        ))?,
-        Error::Stalled {
-            waited,
-            bytes_pending,
-        } => errors.getattr("StalledError")?.call1((
-            error.to_string(),
-            waited.as_secs_f64(),
-            bytes_pending,
-        ))?,
-        Error::Io {
-            errno,
-            bytes_delivered,
-            bytes_lost,
-        } => {
+        Error::Broken { errno, bytes_delivered, bytes_lost } => errors
+            .getattr("BrokenStreamError")?
+            .call1((errno.raw_os_error(), error.to_string(), bytes_delivered, bytes_lost))?,
+        Error::Stalled { waited, bytes_pending } => {
+            errors.getattr("StalledError")?.call1((error.to_string(), waited.as_secs_f64(), bytes_pending))?
+        }
+        Error::Io { errno, bytes_delivered, bytes_lost } => {
             return os_error(py, *errno, *bytes_delivered, *bytes_lost);
         }
         _ => errors.getattr("ClosedError")?.call1((error.to_string(),))?,
@@ -43,19 +27,12 @@ fn build(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
 
 /// `OSError` of the subclass that Python has for the number; with the bytes, if a stream failed.
 fn os_error(py: Python<'_>, errno: Errno, delivered: u64, lost: u64) -> PyResult<PyErr> {
-    let text = py
-        .import("os")?
-        .call_method1("strerror", (errno.raw_os_error(),))?;
-    let exception = py
-        .get_type::<PyOSError>()
-        .call1((errno.raw_os_error(), text))?;
+    let text = py.import("os")?.call_method1("strerror", (errno.raw_os_error(),))?;
+    let exception = py.get_type::<PyOSError>().call1((errno.raw_os_error(), text))?;
     if lost > 0 {
         exception.setattr("bytes_delivered", delivered)?;
         exception.setattr("bytes_lost", lost)?;
-        exception.call_method1(
-            "add_note",
-            (format!("{delivered} bytes delivered, {lost} lost"),),
-        )?;
+        exception.call_method1("add_note", (format!("{delivered} bytes delivered, {lost} lost"),))?;
     }
     Ok(PyErr::from_value(exception))
 }

@@ -39,8 +39,7 @@ pub(crate) fn pipe(
 ) -> PyResult<Ticket> {
     let mode = arguments::mode(mode)?;
     arm_exit(py)?;
-    let outlet =
-        Outlet::open(arguments::descriptor(fd)?).map_err(|error| errors::to_python(py, &error))?;
+    let outlet = Outlet::open(arguments::descriptor(fd)?).map_err(|error| errors::to_python(py, &error))?;
     let mut region = Some(buffer::export(data)?);
     let pushed = until(py, None, |slice| {
         let region = &mut region;
@@ -48,9 +47,7 @@ pub(crate) fn pipe(
     });
     drop(region);
     buffer::release_parked(py);
-    pushed?
-        .map(Ticket)
-        .map_err(|error| errors::to_python(py, &error))
+    pushed?.map(Ticket).map_err(|error| errors::to_python(py, &error))
 }
 
 /// Waits until buffers are free again: those that ``data`` looks at, or all that were piped.
@@ -66,11 +63,7 @@ pub(crate) fn pipe(
 ///     StalledError: it took longer than ``timeout``. Nothing is lost.
 #[pyfunction]
 #[pyo3(signature = (data=None, timeout=None))]
-pub(crate) fn sync(
-    py: Python<'_>,
-    data: Option<&Bound<'_, PyAny>>,
-    timeout: Option<f64>,
-) -> PyResult<()> {
+pub(crate) fn sync(py: Python<'_>, data: Option<&Bound<'_, PyAny>>, timeout: Option<f64>) -> PyResult<()> {
     let timeout = arguments::timeout(timeout)?;
     match data {
         None => report(py, timeout, penstock_core::sync),
@@ -97,9 +90,7 @@ fn report(
     until(py, timeout, |slice| match drain(Some(slice)) {
         Ok(()) => Attempt::Ended(Ok(())),
         Err(errors) => match errors.as_slice() {
-            [Error::Stalled { bytes_pending, .. }] => Attempt::NotYet {
-                bytes_pending: *bytes_pending,
-            },
+            [Error::Stalled { bytes_pending, .. }] => Attempt::NotYet { bytes_pending: *bytes_pending },
             _ => {
                 failures = errors;
                 Attempt::Ended(Ok(()))
@@ -107,11 +98,7 @@ fn report(
         },
     })?
     .map_err(|error| errors::to_python(py, &error))?;
-    if failures.is_empty() {
-        Ok(())
-    } else {
-        Err(errors::first_of(py, &failures))
-    }
+    if failures.is_empty() { Ok(()) } else { Err(errors::first_of(py, &failures)) }
 }
 
 fn sync_memory(py: Python<'_>, data: &Bound<'_, PyAny>, timeout: Option<Duration>) -> PyResult<()> {
@@ -123,9 +110,7 @@ fn sync_memory(py: Python<'_>, data: &Bound<'_, PyAny>, timeout: Option<Duration
         let left = timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
         let bytes_pending = ticket.bytes() as u64;
         until(py, left, |slice| {
-            ticket
-                .wait_for(Some(slice))
-                .map_or(Attempt::NotYet { bytes_pending }, Attempt::Ended)
+            ticket.wait_for(Some(slice)).map_or(Attempt::NotYet { bytes_pending }, Attempt::Ended)
         })?
         .map_err(|error| errors::to_python(py, &error))?;
     }

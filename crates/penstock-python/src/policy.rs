@@ -42,19 +42,11 @@ impl ThreadPolicy {
     /// The CPUs asked for.
     #[getter]
     fn cpus<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        self.0
-            .cpus
-            .as_ref()
-            .map(|cpus| PyTuple::new(py, cpus))
-            .transpose()
+        self.0.cpus.as_ref().map(|cpus| PyTuple::new(py, cpus)).transpose()
     }
 
     fn __repr__(&self) -> String {
-        format!(
-            "ThreadPolicy(nice={}, cpus={})",
-            or_none(self.0.nice),
-            or_none(self.0.cpus.as_ref())
-        )
+        format!("ThreadPolicy(nice={}, cpus={})", or_none(self.0.nice), or_none(self.0.cpus.as_ref()))
     }
 }
 
@@ -87,9 +79,6 @@ impl AppliedPolicy {
     }
 
     fn __repr__(&self) -> String {
-        format!(
-            "AppliedPolicy(nice={}, cpus={:?}, notes={:?})",
-            self.0.nice, self.0.cpus, self.0.notes
-        )
+        format!("AppliedPolicy(nice={}, cpus={:?}, notes={:?})", self.0.nice, self.0.cpus, self.0.notes)
     }
 }

@@ -27,9 +27,7 @@ impl Ticket {
     ) -> PyResult<Result<(), penstock_core::Error>> {
         let bytes_pending = self.0.bytes() as u64;
         until(py, timeout, |slice| {
-            self.0
-                .wait_for(Some(slice))
-                .map_or(Attempt::NotYet { bytes_pending }, Attempt::Ended)
+            self.0.wait_for(Some(slice)).map_or(Attempt::NotYet { bytes_pending }, Attempt::Ended)
         })
     }
 }
@@ -61,8 +59,7 @@ impl Ticket {
     #[pyo3(signature = (timeout=None))]
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
         let timeout = arguments::timeout(timeout)?;
-        self.wait_until(py, timeout)?
-            .map_err(|error| errors::to_python(py, &error))
+        self.wait_until(py, timeout)?.map_err(|error| errors::to_python(py, &error))
     }
 
     /// The error of a write that has failed, None for one that went well. Waits as ``wait`` does.
@@ -70,29 +67,17 @@ impl Ticket {
     /// Raises:
     ///     StalledError: it has not ended in that time.
     #[pyo3(signature = (timeout=None))]
-    fn exception<'py>(
-        &self,
-        py: Python<'py>,
-        timeout: Option<f64>,
-    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+    fn exception<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let timeout = arguments::timeout(timeout)?;
         match self.wait_until(py, timeout)? {
             Ok(()) => Ok(None),
             Err(error @ penstock_core::Error::Stalled { .. }) => Err(errors::to_python(py, &error)),
-            Err(error) => Ok(Some(
-                errors::to_python(py, &error)
-                    .into_value(py)
-                    .into_bound(py)
-                    .into_any(),
-            )),
+            Err(error) => Ok(Some(errors::to_python(py, &error).into_value(py).into_bound(py).into_any())),
         }
     }
 
     fn __await__<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        let ended = slf
-            .py()
-            .import("penstock._asyncio")?
-            .call_method1("ended", (&slf,))?;
+        let ended = slf.py().import("penstock._asyncio")?.call_method1("ended", (&slf,))?;
         ended.call_method0("__await__")
     }
 

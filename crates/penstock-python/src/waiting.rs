@@ -25,13 +25,8 @@ pub(crate) fn until<T: Send>(
         release_parked(py);
         match answer {
             Attempt::Ended(outcome) => return Ok(outcome),
-            Attempt::NotYet { bytes_pending }
-                if timeout.is_some_and(|limit| start.elapsed() >= limit) =>
-            {
-                return Ok(Err(Error::Stalled {
-                    waited: start.elapsed(),
-                    bytes_pending,
-                }));
+            Attempt::NotYet { bytes_pending } if timeout.is_some_and(|limit| start.elapsed() >= limit) => {
+                return Ok(Err(Error::Stalled { waited: start.elapsed(), bytes_pending }));
             }
             Attempt::NotYet { .. } => py.check_signals()?,
         }

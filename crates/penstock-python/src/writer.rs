@@ -65,9 +65,7 @@ impl Writer {
         let py = fd.py();
         arm_exit(py)?;
         let writer = penstock_core::Writer::new(arguments::descriptor(fd)?, &options);
-        writer
-            .map(Self)
-            .map_err(|error| errors::to_python(py, &error))
+        writer.map(Self).map_err(|error| errors::to_python(py, &error))
     }
 
     /// Queues a buffer and returns its ticket; waits only while the queue is full.
@@ -84,12 +82,7 @@ impl Writer {
     ///     ValueError: ``data`` is not C-contiguous.
     ///     TypeError: ``data`` has no buffer.
     #[pyo3(signature = (data, *, timeout=None))]
-    fn write(
-        &self,
-        py: Python<'_>,
-        data: &Bound<'_, PyAny>,
-        timeout: Option<f64>,
-    ) -> PyResult<Ticket> {
+    fn write(&self, py: Python<'_>, data: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<Ticket> {
         let timeout = arguments::timeout(timeout)?;
         let mut region = Some(buffer::export(data)?);
         let pushed = until(py, timeout, |slice| {
@@ -98,9 +91,7 @@ impl Writer {
         });
         drop(region);
         buffer::release_parked(py);
-        pushed?
-            .map(Ticket)
-            .map_err(|error| errors::to_python(py, &error))
+        pushed?.map(Ticket).map_err(|error| errors::to_python(py, &error))
     }
 
     /// Waits until everything queued so far has ended.
@@ -163,8 +154,7 @@ impl Writer {
         if exc_type.is_none() {
             return self.close(py, None);
         }
-        self.close(py, Some(EXIT_STALL_S))
-            .inspect_err(|_| self.abort(py))
+        self.close(py, Some(EXIT_STALL_S)).inspect_err(|_| self.abort(py))
     }
 }
 
@@ -198,9 +188,7 @@ impl WriterStats {
     /// Why it was that transport.
     #[getter]
     fn reason(&self) -> &'static str {
-        self.0
-            .choice
-            .map_or("nothing was written yet", |(_, reason)| reason.text())
+        self.0.choice.map_or("nothing was written yet", |(_, reason)| reason.text())
     }
 
     /// The size of the pipe in bytes, as granted; None if it is not a pipe.
@@ -242,11 +230,7 @@ impl WriterStats {
     /// Bytes that the destination has taken, by transport.
     #[getter]
     fn bytes_by_transport(&self) -> HashMap<&'static str, u64> {
-        self.0
-            .written_by
-            .iter()
-            .map(|(transport, bytes)| (transport.name(), *bytes))
-            .collect()
+        self.0.written_by.iter().map(|(transport, bytes)| (transport.name(), *bytes)).collect()
     }
 
     /// Seconds that callers spent on putting writes into the queue, waiting for room included.

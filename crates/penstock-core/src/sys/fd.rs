@@ -44,11 +44,7 @@ pub(crate) fn duplicate(fd: BorrowedFd<'_>) -> Result<OwnedFd> {
 pub(crate) fn check_writable(fd: BorrowedFd<'_>) -> Result<()> {
     let flags = fcntl_getfl(fd)?;
     let writable = matches!(flags & OFlags::RWMODE, OFlags::WRONLY | OFlags::RDWR);
-    if writable && !flags.contains(OFlags::PATH) {
-        Ok(())
-    } else {
-        Err(Errno::BADF)
-    }
+    if writable && !flags.contains(OFlags::PATH) { Ok(()) } else { Err(Errno::BADF) }
 }
 
 /// Finds out what a descriptor leads to.
@@ -65,14 +61,7 @@ pub(crate) fn identify(fd: BorrowedFd<'_>) -> Result<(StreamId, Kind)> {
         FileType::Directory => return Err(Errno::ISDIR),
         _ => Kind::Other,
     };
-    Ok((
-        StreamId {
-            device: stat.st_dev,
-            inode: stat.st_ino,
-            born: birth(fd),
-        },
-        kind,
-    ))
+    Ok((StreamId { device: stat.st_dev, inode: stat.st_ino, born: birth(fd) }, kind))
 }
 
 /// When the file was made, or zero where the file system does not say (pipes and sockets do not).
@@ -88,10 +77,7 @@ fn birth(fd: BorrowedFd<'_>) -> (i64, u32) {
 /// Whether the other end is gone, so that nothing written can arrive.
 pub(crate) fn peer_is_gone(fd: BorrowedFd<'_>) -> bool {
     let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::empty())];
-    let now = Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     matches!(retry_on_intr(|| poll(&mut fds, Some(&now))), Ok(1))
         && fds[0].revents().intersects(PollFlags::ERR)
 }
@@ -123,10 +109,7 @@ pub(crate) unsafe fn write(fd: BorrowedFd<'_>, span: Span) -> Result<usize> {
 /// The span's memory is readable.
 #[cfg(target_os = "linux")]
 pub(crate) unsafe fn write_now(fd: BorrowedFd<'_>, span: Span) -> Result<usize> {
-    let part = libc::iovec {
-        iov_base: span.as_ptr().cast_mut().cast(),
-        iov_len: span.len(),
-    };
+    let part = libc::iovec { iov_base: span.as_ptr().cast_mut().cast(), iov_len: span.len() };
     // SAFETY: the caller vouches for the memory; the kernel only reads it. The offset -1 means the position.
     answer(unsafe { libc::pwritev2(fd.as_raw_fd(), &raw const part, 1, -1, libc::RWF_NOWAIT) })
 }
@@ -144,7 +127,6 @@ pub(crate) unsafe fn send_now(fd: BorrowedFd<'_>, span: Span) -> Result<usize> {
 
 pub(super) fn answer(returned: isize) -> Result<usize> {
     usize::try_from(returned).map_err(|_| {
-        Errno::from_io_error(&std::io::Error::last_os_error())
-            .expect("the system sets errno when it fails")
+        Errno::from_io_error(&std::io::Error::last_os_error()).expect("the system sets errno when it fails")
     })
 }

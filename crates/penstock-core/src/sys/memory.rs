@@ -39,23 +39,12 @@ impl Block {
         let mapping_bytes = bytes + HUGE_PAGE_BYTES; // so that an aligned start lies within
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing.
-        let mapping = unsafe {
-            mmap_anonymous(
-                ptr::null_mut(),
-                mapping_bytes,
-                protection,
-                MapFlags::PRIVATE,
-            )
-        }?;
+        let mapping =
+            unsafe { mmap_anonymous(ptr::null_mut(), mapping_bytes, protection, MapFlags::PRIVATE) }?;
         let mapping = mapping.cast::<u8>();
         // SAFETY: the mapping is one huge page longer than needed, so the aligned start lies in it.
         let start = unsafe { mapping.add(mapping.align_offset(HUGE_PAGE_BYTES)) };
-        let block = Self {
-            mapping,
-            mapping_bytes,
-            start,
-            bytes,
-        };
+        let block = Self { mapping, mapping_bytes, start, bytes };
         // SAFETY: the range is ours. Advice only: a kernel without huge pages refuses, and nothing is lost.
         let _ = unsafe { madvise(start.cast(), bytes, Advice::LinuxHugepage) };
         Ok(block)
@@ -68,9 +57,7 @@ impl Block {
     /// The span's memory is readable, and nobody reads the block's bytes from `offset` on any more.
     pub(crate) unsafe fn fill(&mut self, offset: usize, span: Span) -> Span {
         assert!(
-            offset
-                .checked_add(span.len())
-                .is_some_and(|end| end <= self.bytes),
+            offset.checked_add(span.len()).is_some_and(|end| end <= self.bytes),
             "a copy stays in its block"
         );
         // SAFETY: the range was checked to lie in the block, the caller vouches for the source, and a private
@@ -84,12 +71,7 @@ impl Block {
 
     /// Gives up the pages of a range: whoever else holds them keeps them, the next touch brings fresh ones.
     pub(crate) fn give_up(&mut self, offset: usize, bytes: usize) -> Result<()> {
-        assert!(
-            offset
-                .checked_add(bytes)
-                .is_some_and(|end| end <= self.bytes),
-            "a range stays in its block"
-        );
+        assert!(offset.checked_add(bytes).is_some_and(|end| end <= self.bytes), "a range stays in its block");
         // SAFETY: the range lies in our private mapping, and no reference into it exists outside of `fill`.
         unsafe { madvise(self.start.add(offset).cast(), bytes, Advice::LinuxDontNeed) }
     }

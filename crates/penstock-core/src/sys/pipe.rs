@@ -33,10 +33,7 @@ pub(crate) fn unread_bytes(fd: BorrowedFd<'_>) -> Result<u64> {
 ///
 /// The memory is readable now, and nobody writes to it before the pipe's readers are through with it.
 pub(crate) unsafe fn give_pages(fd: BorrowedFd<'_>, span: Span) -> Result<usize> {
-    let part = libc::iovec {
-        iov_base: span.as_ptr().cast_mut().cast(),
-        iov_len: span.len(),
-    };
+    let part = libc::iovec { iov_base: span.as_ptr().cast_mut().cast(), iov_len: span.len() };
     // SAFETY: into a pipe, vmsplice only reads the memory, for which the caller vouches.
     answer(unsafe { libc::vmsplice(fd.as_raw_fd(), &raw const part, 1, libc::SPLICE_F_NONBLOCK) })
 }
@@ -54,12 +51,8 @@ pub(crate) struct Limits {
 pub(crate) fn limits() -> Limits {
     let max_bytes = read_number("/proc/sys/fs/pipe-max-size").unwrap_or(1 << 20);
     let soft_pages = read_number("/proc/sys/fs/pipe-user-pages-soft").unwrap_or(16384);
-    let user_soft_bytes =
-        (soft_pages > 0).then(|| soft_pages.saturating_mul(super::memory::page_bytes()));
-    Limits {
-        max_bytes,
-        user_soft_bytes,
-    }
+    let user_soft_bytes = (soft_pages > 0).then(|| soft_pages.saturating_mul(super::memory::page_bytes()));
+    Limits { max_bytes, user_soft_bytes }
 }
 
 fn read_number(path: &str) -> Option<usize> {

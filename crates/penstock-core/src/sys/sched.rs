@@ -41,7 +41,5 @@ pub(crate) fn set_cpus(cpus: &[usize]) -> Result<()> {
 /// The CPUs that the calling thread may run on.
 pub(crate) fn cpus() -> Result<Vec<usize>> {
     let set = sched_getaffinity(None)?;
-    Ok((0..CpuSet::MAX_CPU)
-        .filter(|&cpu| set.is_set(cpu))
-        .collect())
+    Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
 }

@@ -39,11 +39,7 @@ pub(crate) struct Staging {
 
 impl Staging {
     pub(crate) fn map() -> Result<Self> {
-        Ok(Self {
-            block: Block::map(BLOCKS)?,
-            offset: 0,
-            pages: Pages::Renewed,
-        })
+        Ok(Self { block: Block::map(BLOCKS)?, offset: 0, pages: Pages::Renewed })
     }
 
     /// # Safety
@@ -58,8 +54,7 @@ impl Staging {
         while span.len() > 0 {
             // Asked for each piece, because anybody who has the pipe may make it larger meanwhile.
             let pages = suitable_pages(reader, sink.capacity_bytes());
-            self.prepare(pages)
-                .map_err(|errno| Stop::Failed { errno, rest: span })?;
+            self.prepare(pages).map_err(|errno| Stop::Failed { errno, rest: span })?;
             let piece = span.first(self.room());
             // SAFETY: the caller vouches for the span; `prepare` saw to it that nobody looks at the target.
             let staged = unsafe { self.block.fill(self.offset, piece) };
@@ -106,12 +101,7 @@ impl Staging {
 }
 
 fn suitable_pages(reader: Reader, capacity_bytes: Option<usize>) -> Pages {
-    let ring_suffices = capacity_bytes.is_some_and(|bytes| {
-        bytes.saturating_add(REUSED_PIECE_BYTES + page_bytes()) <= REUSED_RING_BYTES
-    });
-    if reader == Reader::Reads && ring_suffices {
-        Pages::Reused
-    } else {
-        Pages::Renewed
-    }
+    let ring_suffices = capacity_bytes
+        .is_some_and(|bytes| bytes.saturating_add(REUSED_PIECE_BYTES + page_bytes()) <= REUSED_RING_BYTES);
+    if reader == Reader::Reads && ring_suffices { Pages::Reused } else { Pages::Renewed }
 }

@@ -24,9 +24,7 @@ pub(super) unsafe fn push(sink: &Sink<'_>, span: Span) -> std::result::Result<()
         Kind::Messages => usize::MAX,
     };
     // SAFETY: the caller vouches for the span, of which `push_all` hands out parts.
-    sink.push_all(span, piece_bytes, Transport::Write, |piece| unsafe {
-        attempt(sink, piece)
-    })
+    sink.push_all(span, piece_bytes, Transport::Write, |piece| unsafe { attempt(sink, piece) })
 }
 
 /// # Safety

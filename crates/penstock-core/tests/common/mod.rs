@@ -56,11 +56,7 @@ fn through_pv(reader: PipeReader) -> Vec<u8> {
         .spawn()
         .expect("the caller has asked whether pv is there");
     let passed_on = pv.stdout.take().expect("it was asked for");
-    let got = read_all(
-        File::from(OwnedFd::from(passed_on)),
-        100_000,
-        Duration::from_micros(200),
-    );
+    let got = read_all(File::from(OwnedFd::from(passed_on)), 100_000, Duration::from_micros(200));
     assert!(pv.wait().expect("pv is ours").success());
     got
 }

@@ -1,0 +1,355 @@
+//! What a writer promises, on real pipes, sockets and files.
+
+mod common;
+
+use std::fs::File;
+use std::io::{PipeReader, PipeWriter, Read, Seek, SeekFrom, pipe};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::{Temper, drain, pattern};
+use penstock_core::{Errno, Error, Mode, Options, Reader, ThreadPolicy, Transport, Writer};
+
+const MODES: [Mode; 4] = [Mode::Auto, Mode::Write, Mode::Staged, Mode::ZeroCopy];
+const A_WHILE: Option<Duration> = Some(Duration::from_millis(100));
+
+fn open(pipe: &PipeWriter, mode: Mode) -> Writer {
+    Writer::new(pipe, &Options { mode, ..Options::default() }).unwrap()
+}
+
+fn read_exactly(reader: &mut PipeReader, bytes: usize) -> Vec<u8> {
+    let mut got = vec![0; bytes];
+    reader.read_exact(&mut got).unwrap();
+    got
+}
+
+#[test]
+fn smoke() {
+    let (reader, pipe) = pipe().unwrap();
+    let writer = open(&pipe, Mode::Auto);
+    drop(pipe);
+    let got = drain(reader, Temper::Eager);
+    let frame = pattern(1_000_000, 1);
+    writer.write(Box::new(frame.clone()), None).unwrap().wait().unwrap();
+    writer.close(None).unwrap();
+    assert!(got.join().unwrap() == frame, "closing gives the reader its end of file");
+}
+
+#[test]
+fn stats_name_the_transport_and_its_reason() {
+    for (mode, reader, bytes, expected) in [
+        (Mode::Auto, Reader::Unknown, 1 << 20, Transport::Staged),
+        (Mode::Auto, Reader::Reads, 1 << 20, Transport::ZeroCopy),
+        (Mode::Auto, Reader::Reads, 1 << 10, Transport::Write),
+        (Mode::Write, Reader::Reads, 1 << 20, Transport::Write),
+        (Mode::Staged, Reader::Unknown, 1 << 10, Transport::Staged),
+        (Mode::ZeroCopy, Reader::Unknown, 1 << 10, Transport::ZeroCopy),
+    ] {
+        let (source, pipe) = pipe().unwrap();
+        let got = drain(source, Temper::Eager);
+        let writer = Writer::new(&pipe, &Options { mode, reader, ..Options::default() }).unwrap();
+        drop(pipe);
+        writer.write(Box::new(vec![7; bytes]), None).unwrap().wait().unwrap();
+        let stats = writer.stats();
+        let (transport, reason) = stats.choice.unwrap();
+        assert_eq!(transport, expected, "{mode:?} {reader:?} {bytes}: {}", reason.text());
+        assert_eq!(stats.capacity_bytes, Some(1 << 20));
+        assert_eq!((stats.accepted_bytes, stats.accepted_items), (bytes as u64, 1));
+        assert_eq!(stats.written_by[transport as usize], (transport, bytes as u64));
+        writer.close(None).unwrap();
+        assert_eq!(got.join().unwrap().len(), bytes);
+    }
+}
+
+#[test]
+fn a_zero_copy_ticket_ends_when_the_reader_has_read_and_not_before() {
+    let (mut reader, pipe) = pipe().unwrap();
+    let writer = open(&pipe, Mode::ZeroCopy);
+    let frame = Arc::new(pattern(300_000, 2));
+    let ticket = writer.write(Box::new(Arc::clone(&frame)), None).unwrap();
+    assert_eq!(ticket.wait_for(A_WHILE), None, "nothing was read");
+    read_exactly(&mut reader, 299_999);
+    assert_eq!(ticket.wait_for(A_WHILE), None, "a byte was not read");
+    assert_eq!(Arc::strong_count(&frame), 2, "the memory is in use");
+    read_exactly(&mut reader, 1);
+    ticket.wait().unwrap();
+    assert_eq!(Arc::strong_count(&frame), 1);
+}
+
+#[test]
+fn zero_copy_into_a_pipe_whose_reader_goes_counts_what_it_had_read() {
+    let (mut reader, pipe) = pipe().unwrap();
+    let writer = open(&pipe, Mode::ZeroCopy);
+    let ticket = writer.write(Box::new(vec![1; 300_000]), None).unwrap();
+    read_exactly(&mut reader, 100_000);
+    drop(reader);
+    let failure = Error::Broken { errno: Errno::PIPE, bytes_delivered: 100_000, bytes_lost: 200_000 };
+    assert_eq!(ticket.wait(), Err(failure.clone()));
+    assert_eq!(writer.write(Box::new(vec![2]), None).unwrap_err().error, failure);
+    assert_eq!(writer.close(None), Err(failure));
+}
+
+#[test]
+fn a_zero_copy_reader_that_reads_all_and_goes_has_everything() {
+    let (mut reader, pipe) = pipe().unwrap();
+    let writer = open(&pipe, Mode::ZeroCopy);
+    let ticket = writer.write(Box::new(vec![1; 300_000]), None).unwrap();
+    read_exactly(&mut reader, 300_000);
+    drop(reader);
+    ticket.wait().unwrap();
+    writer.close(None).unwrap();
+}
+
+#[test]
+fn a_reader_that_dies_in_a_frame_fails_every_transport_with_exact_counts() {
+    for mode in MODES {
+        let (mut reader, pipe) = pipe().unwrap();
+        let writer = open(&pipe, mode);
+        let tickets: Vec<_> =
+            (0..3).map(|_| writer.write(Box::new(vec![5; 3_000_000]), None).unwrap()).collect();
+        read_exactly(&mut reader, 4_000_000);
+        drop(reader);
+        let Err(Error::Broken { errno, bytes_delivered, bytes_lost }) = tickets[2].wait() else {
+            panic!("{mode:?}: the last frame cannot arrive");
+        };
+        assert_eq!((errno, bytes_delivered, bytes_lost), (Errno::PIPE, 4_000_000, 5_000_000), "{mode:?}");
+        assert!(tickets[1].wait().is_err(), "{mode:?}: the second was cut");
+        let refused = writer.write(Box::new(vec![9; 3]), None).unwrap_err();
+        assert_eq!(refused.region.len(), 3, "what is refused comes back");
+        assert!(writer.flush(None).is_err() && writer.close(None).is_err());
+    }
+}
+
+#[test]
+fn bytes_left_in_a_pipe_without_a_reader_are_reported_by_flush() {
+    let (reader, pipe) = pipe().unwrap();
+    let writer = open(&pipe, Mode::Write);
+    writer.write(Box::new(vec![1; 1000]), None).unwrap().wait().unwrap();
+    drop(reader);
+    assert_eq!(
+        writer.flush(None),
+        Err(Error::Broken { errno: Errno::PIPE, bytes_delivered: 0, bytes_lost: 1000 })
+    );
+}
+
+#[test]
+fn a_broken_stream_harms_no_other() {
+    let (broken_reader, broken_pipe) = pipe().unwrap();
+    let (reader, whole_pipe) = pipe().unwrap();
+    let (broken, whole) = (open(&broken_pipe, Mode::Auto), open(&whole_pipe, Mode::Auto));
+    drop(whole_pipe);
+    let got = drain(reader, Temper::Slow);
+    drop(broken_reader);
+    let frames: Vec<_> = (0..8).map(|seed| pattern(1_500_000, seed)).collect();
+    for frame in &frames {
+        let _ = broken.write(Box::new(frame.clone()), None);
+        whole.write(Box::new(frame.clone()), None).unwrap();
+    }
+    whole.close(None).unwrap();
+    assert!(broken.close(None).is_err());
+    assert!(got.join().unwrap() == frames.concat());
+}
+
+#[test]
+fn writers_on_one_pipe_share_one_order() {
+    let (reader, pipe) = pipe().unwrap();
+    let other_end = pipe.try_clone().unwrap();
+    let writers = [open(&pipe, Mode::Staged), open(&other_end, Mode::Write)];
+    drop((pipe, other_end));
+    let frames: Vec<_> = (0..20).map(|seed| pattern(200_000, seed)).collect();
+    for (frame, writer) in frames.iter().zip(writers.iter().cycle()) {
+        writer.write(Box::new(frame.clone()), None).unwrap();
+    }
+    let got = drain(reader, Temper::Slow);
+    writers.iter().for_each(|writer| writer.close(None).unwrap());
+    assert!(got.join().unwrap() == frames.concat());
+}
+
+#[test]
+fn a_full_queue_gives_the_memory_back_and_takes_it_later() {
+    let (reader, pipe) = pipe().unwrap();
+    let options = Options { queue_items: Some(2), mode: Mode::Write, ..Options::default() };
+    let writer = Writer::new(&pipe, &options).unwrap();
+    drop(pipe);
+    for _ in 0..2 {
+        writer.write(Box::new(vec![1; 2 << 20]), None).unwrap();
+    }
+    let refused = writer.write(Box::new(vec![2; 10]), A_WHILE).unwrap_err();
+    let Error::Stalled { bytes_pending, .. } = refused.error else { panic!("{:?}", refused.error) };
+    assert_eq!(bytes_pending, 4 << 20);
+    assert!(matches!(writer.flush(A_WHILE), Err(Error::Stalled { .. })));
+    assert!(matches!(writer.close(A_WHILE), Err(Error::Stalled { .. })), "and it stays open");
+    let got = drain(reader, Temper::Eager);
+    writer.write(refused.region, None).unwrap();
+    writer.close(None).unwrap();
+    assert_eq!(got.join().unwrap().len(), (4 << 20) + 10);
+}
+
+#[test]
+fn abort_gives_up_what_is_queued_and_frees_its_memory() {
+    for mode in MODES {
+        let (mut reader, pipe) = pipe().unwrap();
+        let writer = open(&pipe, mode);
+        let frame = Arc::new(vec![3; 5 << 20]);
+        let tickets: Vec<_> =
+            (0..4).map(|_| writer.write(Box::new(Arc::clone(&frame)), None).unwrap()).collect();
+        writer.abort();
+        for ticket in tickets {
+            assert!(matches!(ticket.wait(), Err(Error::Aborted { .. })), "{mode:?}");
+        }
+        assert_eq!(writer.write(Box::new(vec![1]), None).unwrap_err().error, Error::Closed);
+        drop(pipe);
+        let mut rest = Vec::new();
+        reader.read_to_end(&mut rest).unwrap();
+        assert!(rest.len() < 5 << 20, "{mode:?}: cut in the first frame");
+        while Arc::strong_count(&frame) > 1 {
+            std::thread::sleep(Duration::from_millis(1)); // pages that were in the pipe
+        }
+    }
+}
+
+#[test]
+fn abort_leaves_other_writers_of_the_stream_alone() {
+    let (reader, pipe) = pipe().unwrap();
+    let (given_up, kept) = (open(&pipe, Mode::Write), open(&pipe, Mode::Write));
+    drop(pipe);
+    kept.write(Box::new(vec![1; 2 << 20]), None).unwrap(); // keeps the worker busy
+    let lost = given_up.write(Box::new(vec![2; 1000]), None).unwrap();
+    let last = kept.write(Box::new(vec![3; 1000]), None).unwrap();
+    given_up.abort();
+    assert_eq!(lost.wait(), Err(Error::Aborted { bytes_lost: 1000 }));
+    let got = drain(reader, Temper::Eager);
+    last.wait().unwrap();
+    kept.close(None).unwrap();
+    assert!(got.join().unwrap() == [vec![1; 2 << 20], vec![3; 1000]].concat());
+}
+
+#[test]
+fn sockets_files_and_messages_are_written() {
+    let frame = pattern(3_000_000, 4);
+    for mode in MODES {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(mode == Mode::Auto).unwrap();
+        let writer = Writer::new(&ours, &Options { mode, ..Options::default() }).unwrap();
+        let ticket = writer.write(Box::new(frame.clone()), None).unwrap();
+        let mut got = vec![0; frame.len()];
+        (&theirs).read_exact(&mut got).unwrap();
+        ticket.wait().unwrap();
+        assert!(got == frame);
+        assert_eq!(writer.stats().choice.unwrap().0, Transport::Write);
+
+        let mut file = tempfile();
+        let writer = Writer::new(&file, &Options { mode, ..Options::default() }).unwrap();
+        writer.write(Box::new(frame.clone()), None).unwrap();
+        writer.close(None).unwrap();
+        file.seek(SeekFrom::Start(0)).unwrap();
+        let mut got = Vec::new();
+        file.read_to_end(&mut got).unwrap();
+        assert!(got == frame);
+    }
+    let (ours, theirs) = UnixDatagram::pair().unwrap();
+    let writer = Writer::new(&ours, &Options::default()).unwrap();
+    for size in [10, 70_000] {
+        writer.write(Box::new(vec![1; size]), None).unwrap();
+        assert_eq!(theirs.recv(&mut [0; 100_000]).unwrap(), size, "a message stays whole");
+    }
+}
+
+fn tempfile() -> File {
+    let path = std::env::temp_dir().join(format!(
+        "penstock-{}-{:?}",
+        std::process::id(),
+        std::thread::current().id()
+    ));
+    let file = File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
+    std::fs::remove_file(path).unwrap();
+    file
+}
+
+#[test]
+fn failures_of_the_system_keep_their_number() {
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let writer = Writer::new(&full, &Options::default()).unwrap();
+    let ticket = writer.write(Box::new(vec![0; 5000]), None).unwrap();
+    let failure = Error::Io { errno: Errno::NOSPC, bytes_delivered: 0, bytes_lost: 5000 };
+    assert_eq!(ticket.wait(), Err(failure.clone()));
+    assert_eq!(writer.close(None), Err(failure));
+}
+
+#[test]
+fn bad_descriptors_fail_at_the_call() {
+    let refusal = |fd: &File| Writer::new(fd, &Options::default()).err();
+    let refused = |errno| Some(Error::Io { errno, bytes_delivered: 0, bytes_lost: 0 });
+    assert_eq!(refusal(&File::open("/dev/null").unwrap()), refused(Errno::BADF));
+    assert_eq!(refusal(&File::open("/").unwrap()), refused(Errno::BADF));
+    let nothing = Options { queue_items: Some(0), ..Options::default() };
+    let file = File::options().write(true).open("/dev/null").unwrap();
+    assert_eq!(Writer::new(&file, &nothing).err(), refused(Errno::INVAL));
+}
+
+#[test]
+fn pipes_by_number_survive_the_closing_of_the_number() {
+    let (reader, pipe) = pipe().unwrap();
+    let frame = pattern(5_000_000, 6);
+    let ticket = penstock_core::pipe(Box::new(frame.clone()), &pipe, Mode::Auto, None).unwrap();
+    let number = pipe.as_raw_fd();
+    drop(pipe);
+    let intruder = tempfile();
+    let reused = intruder.as_raw_fd() == number; // likely, but for other tests' descriptors
+    let got = drain(reader, Temper::Slow);
+    ticket.wait().unwrap();
+    assert!(got.join().unwrap() == frame, "all of it, and then the end of file");
+    assert_eq!(intruder.metadata().unwrap().len(), 0, "number reused: {reused}");
+}
+
+#[test]
+fn tickets_are_found_by_any_part_of_their_memory() {
+    let (mut reader, pipe) = pipe().unwrap();
+    let frame = Arc::new(vec![8; 2 << 20]);
+    let _ = penstock_core::pipe(Box::new(Arc::clone(&frame)), &pipe, Mode::Write, None).unwrap();
+    let found = |from: usize, bytes| penstock_core::tickets_of(frame[from..].as_ptr(), bytes).len();
+    assert_eq!((found(0, 1), found(1 << 20, 10), found(0, 0)), (1, 1, 0));
+    read_exactly(&mut reader, 2 << 20);
+    penstock_core::sync(None).unwrap();
+    assert_eq!(found(0, 1), 0);
+}
+
+#[test]
+fn an_explicit_capacity_is_what_the_pipe_gets() {
+    let (_reader, pipe) = pipe().unwrap();
+    for bytes in [4096, 256 << 10, 64 << 10] {
+        let options = Options { capacity_bytes: Some(bytes), ..Options::default() };
+        let writer = Writer::new(pipe.as_fd(), &options).unwrap();
+        assert_eq!(writer.stats().capacity_bytes, Some(bytes));
+    }
+}
+
+#[test]
+fn a_policy_is_applied_and_read_back() {
+    let (reader, pipe) = pipe().unwrap();
+    let got = drain(reader, Temper::Eager);
+    let policy = ThreadPolicy { nice: Some(7), cpus: Some(vec![0]) };
+    let writer = Writer::new(&pipe, &Options { policy: Some(policy), ..Options::default() }).unwrap();
+    drop(pipe);
+    writer.write(Box::new(vec![1; 100]), None).unwrap().wait().unwrap();
+    let applied = writer.stats().policy.expect("the worker has started");
+    assert_eq!((applied.nice, applied.cpus, applied.notes.len()), (7, vec![0], 0));
+    writer.close(None).unwrap();
+    got.join().unwrap();
+}
+
+#[test]
+fn a_policy_that_is_refused_is_a_note_and_no_failure() {
+    let (reader, pipe) = pipe().unwrap();
+    let got = drain(reader, Temper::Eager);
+    let policy = ThreadPolicy { nice: None, cpus: Some(vec![100_000]) };
+    let writer = Writer::new(&pipe, &Options { policy: Some(policy), ..Options::default() }).unwrap();
+    drop(pipe);
+    writer.write(Box::new(vec![1; 100]), None).unwrap().wait().unwrap();
+    let applied = writer.stats().policy.expect("the worker has started");
+    assert_eq!(applied.notes.len(), 1, "{:?}", applied.notes);
+    writer.close(None).unwrap();
+    assert_eq!(got.join().unwrap().len(), 100);
+}
