@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -48,6 +48,25 @@ pub struct Writer {
     stream: Arc<Stream>,
     manner: Manner,
     owner: u64,
+    /// What the pipe was like when the writer was closed.
+    last_look: OnceLock<PipeState>,
+}
+
+/// What only a descriptor can tell of a pipe.
+#[derive(Clone, Copy, Default)]
+struct PipeState {
+    capacity_bytes: Option<usize>,
+    unread_bytes: u64,
+}
+
+impl PipeState {
+    fn of(stream: &Stream, fd: &OwnedFd) -> Self {
+        if stream.kind != Kind::Pipe {
+            return Self::default();
+        }
+        let unread_bytes = pipe::unread_bytes(fd.as_fd()).unwrap_or(0);
+        Self { capacity_bytes: pipe::capacity(fd.as_fd()).ok(), unread_bytes }
+    }
 }
 
 /// The descriptors of all open writers, by owner. In one table, because a fork has to hold it still.
@@ -153,7 +172,8 @@ impl Writer {
         }
         let owner = NEXT_OWNER.fetch_add(1, Ordering::Relaxed);
         lock(&OPEN).insert(owner, Arc::new(own));
-        Ok(Self { stream, manner: Manner { mode: options.mode, reader: options.reader }, owner })
+        let manner = Manner { mode: options.mode, reader: options.reader };
+        Ok(Self { stream, manner, owner, last_look: OnceLock::new() })
     }
 
     /// Queues the memory to be written, and returns at once unless the queue is full.
@@ -217,18 +237,19 @@ impl Writer {
         lock(&OPEN).get(&self.owner).cloned()
     }
 
-    /// What the stream has done so far.
+    /// What the stream has done so far; for a closed writer, up to its closing.
     pub fn stats(&self) -> Stats {
         let stream = &self.stream;
-        let pipe_fd = self.fd().filter(|_| stream.kind == Kind::Pipe);
+        let pipe = match self.fd() {
+            Some(fd) => PipeState::of(stream, &fd),
+            None => self.last_look.get().copied().unwrap_or_default(),
+        };
         let load = stream.queue.load();
-        let written = stream.meter.written_bytes();
-        let unread = pipe_fd.as_ref().map_or(0, |fd| pipe::unread_bytes(fd.as_fd()).unwrap_or(0));
-        let delivered = written.saturating_sub(unread);
+        let delivered = stream.meter.written_bytes().saturating_sub(pipe.unread_bytes);
         let settled = delivered + stream.meter.lost_bytes();
         Stats {
             choice: stream.meter.choice(),
-            capacity_bytes: pipe_fd.and_then(|fd| pipe::capacity(fd.as_fd()).ok()),
+            capacity_bytes: pipe.capacity_bytes,
             accepted_bytes: load.accepted_bytes,
             delivered_bytes: delivered,
             pending_bytes: load.accepted_bytes.saturating_sub(settled),
@@ -260,7 +281,9 @@ impl Writer {
 
     fn retire(&self) {
         let fd = lock(&OPEN).remove(&self.owner);
-        drop(fd); // outside of the lock: closing some files takes a while
+        if let Some(fd) = fd {
+            let _ = self.last_look.set(PipeState::of(&self.stream, &fd)); // only the first closing closes
+        } // here, outside of the lock: closing some files takes a while
         self.stream.queue.dismiss_worker(Some(Instant::now() + WORKER_LEAVES_WITHIN));
     }
 }

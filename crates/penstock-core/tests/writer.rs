@@ -59,6 +59,7 @@ fn stats_name_the_transport_and_its_reason() {
         assert_eq!((stats.accepted_bytes, stats.accepted_items), (bytes as u64, 1));
         assert_eq!(stats.written_by[transport as usize], (transport, bytes as u64));
         writer.close(None).unwrap();
+        assert_eq!(writer.stats().capacity_bytes, Some(1 << 20), "known after the closing, too");
         assert_eq!(got.join().unwrap().len(), bytes);
     }
 }

@@ -1,0 +1,28 @@
+"""The README's examples run as they stand."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+README = Path(__file__).parents[1] / "README.md"
+EXAMPLES = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
+EXPECTED = {"penstock.Encoder": "frames_encoded=60", "penstock.Writer": "  -\n"}
+
+
+def test_each_example_is_tried() -> None:
+    assert len(EXAMPLES) == len(EXPECTED)
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_example(example: str, tmp_path: Path) -> None:
+    [expected] = [output for name, output in EXPECTED.items() if name + "(" in example]
+    run = subprocess.run(
+        [sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    assert expected in run.stdout
