@@ -1,0 +1,870 @@
+"""The `Encoder`, with real FFmpeg: what it writes is decoded, and what goes wrong is made to go wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from media import (
+    COLOURS,
+    SIZE,
+    children,
+    decode,
+    described,
+    eventually,
+    ffmpegs,
+    flat,
+    holdings,
+    is_flat,
+    native_threads,
+    no_opengl,
+)
+
+from penstock import (
+    BrokenStreamError,
+    ClosedError,
+    Encoder,
+    EncodeReport,
+    EncoderError,
+    StalledError,
+)
+from penstock.ffmpeg import encoder as encoder_module
+from penstock.ffmpeg import find_ffmpeg
+from penstock.ffmpeg.pixels import PIXEL_FORMATS, frame_layout
+
+WIDTH, HEIGHT = SIZE
+FRAME_BYTES = 3 * WIDTH * HEIGHT
+# More than the pipe and FFmpeg's own buffers hold, so that a stopped FFmpeg is felt.
+MANY = 400
+
+
+@pytest.fixture(params=ffmpegs(), ids=lambda program: "wheel" if "imageio" in program else "system")
+def ffmpeg(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_behind() -> Iterator[None]:
+    """Every test here, whatever it does to FFmpeg, must leave no process, thread or descriptor."""
+    before = holdings()
+    yield
+    gc.collect()
+    assert eventually(lambda: holdings() == before), f"before: {before}\nafter: {holdings()}"
+
+
+def make(output: object, **options: object) -> Encoder:
+    return Encoder(output, **{"size": SIZE, "fps": 30, **options})  # type: ignore[arg-type]
+
+
+def submit(encoder: Encoder, frames: int) -> None:
+    for index in range(frames):
+        encoder.write(flat(index))
+
+
+def pid_of(encoder: Encoder) -> int:
+    return encoder._process.pid
+
+
+def is_gone(pid: int) -> bool:
+    """Whether FFmpeg has ended and was reaped."""
+    return pid not in children()
+
+
+@contextlib.contextmanager
+def stopped(encoder: Encoder) -> Iterator[int]:
+    """An FFmpeg that is there and does nothing, until the block ends."""
+    pid = pid_of(encoder)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield pid
+    finally:
+        if pid in children():
+            os.kill(pid, signal.SIGCONT)
+
+
+def program(folder: Path, *lines: str) -> Path:
+    """A shell script in place of FFmpeg; ``$FFMPEG`` is the real one."""
+    script = folder / "program"
+    script.write_text("\n".join(["#!/bin/sh", f"FFMPEG='{find_ffmpeg()}'", *lines, ""]))
+    script.chmod(0o755)
+    return script
+
+
+def frames_in(output: Path) -> int:
+    """Frames of a file that may still be written."""
+    try:
+        return len(decode(output))
+    except AssertionError:
+        return 0
+
+
+def run_python(script: str, *arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", script, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=100, **options)  # type: ignore[call-overload,no-any-return]
+
+
+# What is delivered
+
+
+def test_smoke(tmp_path: Path, ffmpeg: str) -> None:
+    output = tmp_path / "video.mp4"
+    with make(output, ffmpeg=ffmpeg) as encoder:
+        submit(encoder, 20)
+    report = encoder.close()
+    frames = decode(output)
+    assert len(frames) == 20
+    assert all(is_flat(frame, index) for index, frame in enumerate(frames))
+    assert report == EncodeReport(
+        output=str(output),
+        frames_submitted=20,
+        frames_encoded=20,
+        bytes_submitted=20 * FRAME_BYTES,
+        output_bytes=output.stat().st_size,
+        seconds=report.seconds,
+        fps=pytest.approx(20 / report.seconds),
+    )
+    assert report.seconds > 0
+
+
+@pytest.mark.parametrize("mode", ["auto", "write", "staged", "zero-copy"])
+def test_every_transport_delivers_every_byte(tmp_path: Path, mode: str) -> None:
+    size = (320, 200)
+    random = np.random.default_rng(1)
+    frames = [random.integers(0, 256, (200, 320, 3), np.uint8) for _ in range(40)]
+    output = tmp_path / "video.rgb"
+    raw = {"codec": "rawvideo", "container_format": "rawvideo", "output_pixel_format": "rgb24"}
+    with Encoder(output, size=size, fps=30, mode=mode, **raw) as encoder:
+        for frame in frames:
+            encoder.write(frame)
+    assert output.read_bytes() == b"".join(frame.tobytes() for frame in frames)
+    delivered = encoder.stats.bytes_by_transport
+    assert sum(delivered.values()) == 40 * frames[0].nbytes
+    if mode != "auto":
+        assert {name for name, nbytes in delivered.items() if nbytes} == {mode}
+
+
+def test_temporary_frames_need_no_reference(tmp_path: Path) -> None:
+    output = tmp_path / "video.mp4"
+    with make(output) as encoder:
+        for index in range(30):
+            encoder.write(flat(index).tobytes())
+    assert [is_flat(frame, index) for index, frame in enumerate(decode(output))] == 30 * [True]
+
+
+def test_a_frame_may_be_painted_again_when_its_ticket_is_done(tmp_path: Path) -> None:
+    output = tmp_path / "video.mp4"
+    frame = np.empty((HEIGHT, WIDTH, 3), np.uint8)
+    with make(output) as encoder:
+        for index in range(30):
+            frame[:] = flat(index)
+            encoder.write(frame).wait()
+    assert [is_flat(frame, index) for index, frame in enumerate(decode(output))] == 30 * [True]
+
+
+@pytest.mark.parametrize("pixel_format", PIXEL_FORMATS)
+@pytest.mark.parametrize("size", [(64, 48), (7, 5)])
+def test_frame_bytes_are_those_of_ffmpeg(tmp_path: Path, pixel_format: str, size: tuple[int, int]) -> None:
+    frame_bytes = frame_layout(pixel_format, *size).frame_bytes
+    frames = [os.urandom(frame_bytes) for _ in range(3)]
+    output = tmp_path / "video.raw"
+    with Encoder(
+        output,
+        size=size,
+        fps=30,
+        pixel_format=pixel_format,
+        codec="rawvideo",
+        output_pixel_format=None,
+        container_format="rawvideo",
+    ) as encoder:
+        for frame in frames:
+            encoder.write(frame)
+    assert encoder.close().frames_encoded == 3
+    assert output.read_bytes() == b"".join(frames)
+
+
+@pytest.mark.parametrize("wrap", [bytes, bytearray, memoryview, np.asarray, np.ravel])
+def test_any_buffer_of_the_right_size_is_a_frame(tmp_path: Path, wrap: type) -> None:
+    output = tmp_path / "video.mp4"
+    frame = flat(2)
+    with make(output) as encoder:
+        ticket = encoder.write(wrap(frame) if wrap not in (bytes, bytearray) else wrap(frame.tobytes()))
+        assert ticket.nbytes == FRAME_BYTES
+    assert is_flat(decode(output)[0], 2)
+
+
+def test_the_video_plays_everywhere_by_default(tmp_path: Path) -> None:
+    output = tmp_path / "video.mp4"
+    with make(output) as encoder:
+        submit(encoder, 2)
+    assert re.search(r"Video: h264.* yuv420p[(,].* 64x48.* 30 fps", described(output))
+
+
+@pytest.mark.parametrize("fps", [30000 / 1001, Fraction(30000, 1001)])
+def test_fractional_frame_rates(tmp_path: Path, fps: float | Fraction) -> None:
+    output = tmp_path / "video.mp4"
+    with make(output, fps=fps) as encoder:
+        submit(encoder, 30)
+    assert "-framerate 30000/1001" in " ".join(encoder._process.command)
+    assert " 29.97 fps" in described(output)
+
+
+def test_options_reach_ffmpeg(tmp_path: Path) -> None:
+    output = tmp_path / "video.mp4"
+    options = {"vf": "vflip", "qp": 0, "shortest": None}
+    picture = flat(0)
+    picture[: HEIGHT // 2] = COLOURS[1]
+    with make(output, options=options) as encoder:
+        encoder.write(picture)
+    (frame,) = decode(output)
+    assert is_flat(frame[: HEIGHT // 2 - 2], 0)
+    assert is_flat(frame[HEIGHT // 2 + 2 :], 1)
+
+
+def test_no_frame_at_all_is_a_report_of_none(tmp_path: Path) -> None:
+    report = make(tmp_path / "video.mp4").close()
+    assert (report.frames_submitted, report.frames_encoded) == (0, 0)
+
+
+def test_output_that_is_no_file(tmp_path: Path) -> None:
+    encoder = make(tmp_path / "nothing", codec="rawvideo", container_format="null")
+    submit(encoder, 5)
+    report = encoder.close()
+    assert (report.frames_encoded, report.output_bytes) == (5, None)
+    assert not Path(report.output).exists()
+
+
+def test_live_numbers(tmp_path: Path) -> None:
+    with make(tmp_path / "video.mp4", options={"preset": "ultrafast"}) as encoder:
+        assert eventually(lambda: encoder.write(flat(0)) and encoder.frames_encoded > 0)
+        assert encoder.frames_encoded <= encoder.frames_submitted == encoder.stats.items_accepted
+    report = encoder.close()
+    assert encoder.frames_encoded == encoder.frames_submitted == report.frames_encoded
+    assert encoder.stats.transport in {"write", "staged", "zero-copy"}
+
+
+needs_opengl = pytest.mark.skipif(no_opengl() is not None, reason=str(no_opengl()))
+
+
+@needs_opengl
+@pytest.mark.parametrize("handle", ["moderngl.Buffer", "mglo"])
+def test_a_moderngl_buffer_may_be_read_into_again_at_once(tmp_path: Path, handle: str) -> None:
+    import moderngl
+
+    output = tmp_path / "video.mp4"
+    with make(output) as encoder:
+        context = moderngl.create_context(standalone=True, backend="egl")
+        framebuffer = context.simple_framebuffer(SIZE, components=3)
+        buffer = context.buffer(reserve=FRAME_BYTES)
+        for index in range(30):
+            framebuffer.clear(*(channel / 255 for channel in COLOURS[index % len(COLOURS)]))
+            framebuffer.read_into(buffer)
+            encoder.write(buffer if handle == "moderngl.Buffer" else buffer.mglo)
+        wrong = context.buffer(reserve=FRAME_BYTES - 1)
+        with pytest.raises(ValueError, match=f"got {FRAME_BYTES - 1} bytes"):
+            encoder.write(wrong if handle == "moderngl.Buffer" else wrong.mglo)
+        encoder.close()
+        context.release()
+    assert [is_flat(frame, index) for index, frame in enumerate(decode(output))] == 30 * [True]
+
+
+# Wrong arguments
+
+
+def test_wrong_size_says_both_shapes(tmp_path: Path) -> None:
+    with make(tmp_path / "video.mp4") as encoder:
+        with pytest.raises(ValueError) as caught:
+            encoder.write(np.zeros((WIDTH, HEIGHT, 4), np.uint8))
+        assert f"({WIDTH}, {HEIGHT}, 4), {WIDTH * HEIGHT * 4} bytes" in str(caught.value)
+        assert f"({HEIGHT}, {WIDTH}, 3) of uint8, {FRAME_BYTES} bytes" in str(caught.value)
+        with pytest.raises(ValueError, match=f"got {FRAME_BYTES + 1} bytes"):
+            encoder.write(bytes(FRAME_BYTES + 1))
+        submit(encoder, 1)
+    assert encoder.close().frames_submitted == 1
+
+
+def test_frames_that_are_no_buffer_or_not_contiguous(tmp_path: Path) -> None:
+    with make(tmp_path / "video.mp4") as encoder:
+        with pytest.raises(TypeError):
+            encoder.write("frame")
+        with pytest.raises(ValueError, match="contiguous"):
+            encoder.write(flat(0)[::-1])
+    assert encoder.close().frames_submitted == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"size": (0, 48)}, "width and height"),
+        ({"size": (64, -48)}, "width and height"),
+        ({"size": (64, 48, 3)}, ""),
+        ({"fps": 0}, "more than 0"),
+        ({"fps": -30}, "more than 0"),
+        ({"fps": float("nan")}, "more than 0"),
+        ({"fps": float("inf")}, "more than 0"),
+        ({"pixel_format": "rgb"}, "rgb24"),
+        ({"mode": "fastest"}, ""),
+        ({"size": (63, 48)}, "yuv444p"),
+        ({"size": (64, 47)}, "yuv444p"),
+        ({"size": (63, 48), "output_pixel_format": "yuv422p"}, "yuv444p"),
+    ],
+)
+def test_wrong_arguments_are_value_errors_at_the_call(
+    tmp_path: Path, options: dict[str, object], words: str
+) -> None:
+    with pytest.raises(ValueError, match=words or None):
+        make(tmp_path / "video.mp4", **options)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "remedy",
+    [
+        {"output_pixel_format": "yuv444p"},
+        {"options": {"vf": "pad=ceil(iw/2)*2:ceil(ih/2)*2"}},
+        {"output_pixel_format": None, "codec": "ffv1", "container_format": "matroska"},
+    ],
+)
+def test_the_remedies_for_odd_sizes(tmp_path: Path, remedy: dict[str, object]) -> None:
+    with make(tmp_path / "video.mp4", size=(63, 47), **remedy) as encoder:
+        encoder.write(bytes(63 * 47 * 3))
+    assert encoder.close().frames_encoded == 1
+
+
+def test_a_missing_folder_is_told_at_the_call(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as caught:
+        make(tmp_path / "missing" / "video.mp4")
+    assert caught.value.filename == str(tmp_path / "missing")
+
+
+# Names of outputs
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "-dash.mp4",
+        "colon:in.mp4",
+        "pipe:1.mp4",
+        "http:x.mp4",
+        "with space.mp4",
+        "fünf.mp4",
+        "50%.mp4",
+        "'.mp4",
+    ],
+)
+@pytest.mark.parametrize("kind", [str, Path])
+def test_a_path_is_never_an_option_or_a_protocol(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, kind: type
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with make(kind(name)) as encoder:
+        submit(encoder, 3)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert len(decode(tmp_path / name)) == 3
+
+
+def test_a_relative_path_is_that_of_the_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    encoder = make("video.mp4")
+    submit(encoder, 3)
+    monkeypatch.chdir("/")
+    report = encoder.close()
+    assert report.output == str(tmp_path / "video.mp4")
+    assert report.output_bytes == (tmp_path / "video.mp4").stat().st_size
+
+
+def test_a_url_is_passed_on(tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/video.mp4"
+    with make(url) as encoder:
+        submit(encoder, 3)
+    assert encoder._process.command[-1] == url
+    assert len(decode(tmp_path / "video.mp4")) == 3
+
+
+def test_an_existing_file_is_overwritten(tmp_path: Path) -> None:
+    output = tmp_path / "video.mp4"
+    output.write_bytes(b"old")
+    with make(output) as encoder:
+        submit(encoder, 3)
+    assert len(decode(output)) == 3
+
+
+# Finding FFmpeg
+
+
+def test_the_argument_comes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_FFMPEG", "/missing/ffmpeg")
+    assert find_ffmpeg(sys.executable) == sys.executable
+
+
+def test_the_environment_comes_before_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_FFMPEG", sys.executable)
+    assert find_ffmpeg() == sys.executable
+
+
+def test_the_path_comes_before_the_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PENSTOCK_FFMPEG", raising=False)
+    program = tmp_path / "ffmpeg"
+    program.symlink_to(find_ffmpeg())
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert find_ffmpeg() == str(program)
+
+
+def test_the_wheel_comes_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    imageio_ffmpeg = pytest.importorskip("imageio_ffmpeg")
+    monkeypatch.delenv("PENSTOCK_FFMPEG", raising=False)
+    monkeypatch.setenv("PATH", "/missing")
+    assert find_ffmpeg() == imageio_ffmpeg.get_ffmpeg_exe()
+
+
+def test_no_ffmpeg_says_how_to_get_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PENSTOCK_FFMPEG", raising=False)
+    monkeypatch.setenv("PATH", "/missing")
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
+    with pytest.raises(EncoderError, match=r"apt-get install ffmpeg.*pip install.*PENSTOCK_FFMPEG") as caught:
+        make(tmp_path / "video.mp4")
+    assert caught.value.returncode is None
+
+
+@pytest.mark.parametrize("named_by", ["argument", "PENSTOCK_FFMPEG"])
+def test_a_named_ffmpeg_that_is_missing_is_never_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named_by: str
+) -> None:
+    argument = "/missing/ffmpeg" if named_by == "argument" else None
+    if argument is None:
+        monkeypatch.setenv("PENSTOCK_FFMPEG", "/missing/ffmpeg")
+    with pytest.raises(EncoderError, match=rf"{named_by}.*/missing/ffmpeg"):
+        make(tmp_path / "video.mp4", ffmpeg=argument)
+
+
+def test_a_program_that_cannot_be_started(tmp_path: Path) -> None:
+    program = tmp_path / "ffmpeg"
+    program.write_bytes(b"\x7fELF and no more")
+    program.chmod(0o755)
+    with pytest.raises(EncoderError, match="could not start") as caught:
+        make(tmp_path / "video.mp4", ffmpeg=program)
+    assert caught.value.returncode is None
+    assert caught.value.command[0] == str(program)
+
+
+@pytest.mark.parametrize("users", [None, "glibc.malloc.check=0"])
+def test_ffmpeg_gets_huge_pages_unless_the_user_tunes_glibc(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, users: str | None
+) -> None:
+    wrapper = program(tmp_path, f'printf %s "$GLIBC_TUNABLES" > {tmp_path}/tunables', 'exec "$FFMPEG" "$@"')
+    monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
+    if users is not None:
+        monkeypatch.setenv("GLIBC_TUNABLES", users)
+    make(tmp_path / "video.mp4", ffmpeg=wrapper).close()
+    assert (tmp_path / "tunables").read_text() == (users or "glibc.malloc.hugetlb=1")
+
+
+# FFmpeg fails
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"codec": "nonsense"}, "nonsense"),
+        ({"options": {"nonsense": 1}}, "nonsense"),
+        ({"options": {"preset": "nonsense"}}, "nonsense"),
+        ({"container_format": "nonsense"}, "nonsense"),
+        ({"output_pixel_format": "nonsense"}, "nonsense"),
+        (
+            {"size": (64, 48), "output_pixel_format": None, "codec": "ffv1", "container_format": "webm"},
+            "WebM",
+        ),
+    ],
+)
+def test_ffmpegs_own_words_come_with_the_error(
+    tmp_path: Path, ffmpeg: str, options: dict[str, object], words: str
+) -> None:
+    with pytest.raises(EncoderError) as caught, make(tmp_path / "v.mp4", ffmpeg=ffmpeg, **options) as encoder:
+        submit(encoder, MANY)
+    error = caught.value
+    assert error.returncode is not None and error.returncode > 0
+    assert error.command[0] == ffmpeg and error.command[-1] == f"file:{tmp_path}/v.mp4"
+    assert words in error.stderr and words in str(error)
+    assert error.frames == 0
+    assert isinstance(error, RuntimeError)
+
+
+def test_a_killed_ffmpeg_is_told_at_the_next_write(tmp_path: Path) -> None:
+    encoder = make(tmp_path / "video.mp4", options={"preset": "ultrafast"})
+    assert eventually(lambda: encoder.write(flat(0)) and encoder.frames_encoded > 0)
+    seen = encoder.frames_encoded
+    os.kill(pid_of(encoder), signal.SIGKILL)
+    with pytest.raises(EncoderError, match="SIGKILL") as caught:
+        for index in range(100_000):
+            encoder.write(flat(index))
+    error = caught.value
+    assert error.returncode == -signal.SIGKILL
+    assert isinstance(error.__cause__, BrokenStreamError)
+    assert seen <= error.frames < encoder.frames_submitted
+    assert error.command[0] == find_ffmpeg()
+    for again in (encoder.close, lambda: encoder.write(flat(0)), encoder.close):
+        with pytest.raises(EncoderError, match="SIGKILL"):
+            again()
+
+
+def test_an_ffmpeg_killed_at_the_end_is_told_by_close(tmp_path: Path) -> None:
+    encoder = make(tmp_path / "video.mp4")
+    submit(encoder, 3)
+    os.kill(pid_of(encoder), signal.SIGKILL)
+    with pytest.raises(EncoderError, match="SIGKILL"):
+        encoder.close()
+
+
+@pytest.mark.parametrize("container_format", ["matroska", "avi", "mp4", "mpegts"])
+@pytest.mark.parametrize("frames", [10, MANY])
+def test_a_full_disk(ffmpeg: str, container_format: str, frames: int) -> None:
+    # 10 small frames reach the disk only when FFmpeg ends the file: its exit code alone would not tell.
+    options = {"preset": "ultrafast", "qp": 0}
+    with (
+        pytest.raises(EncoderError, match="No space left on device") as caught,
+        make("/dev/full", ffmpeg=ffmpeg, container_format=container_format, options=options) as encoder,
+    ):
+        random = np.random.default_rng(1)
+        for _ in range(frames):
+            encoder.write(random.integers(0, 256, (HEIGHT, WIDTH, 3), np.uint8))
+    assert caught.value.returncode != 0
+
+
+@pytest.mark.parametrize("options", [{"r": 3}, {"frames:v": 5}, {"t": 0.2}])
+def test_frames_that_were_not_encoded_are_no_success(tmp_path: Path, options: dict[str, object]) -> None:
+    with (
+        pytest.raises(EncoderError, match=r"encoded \d+ of \d+ submitted frames") as caught,
+        make(tmp_path / "video.mp4", options=options) as encoder,
+    ):
+        submit(encoder, MANY)
+    assert 0 < caught.value.frames < encoder.frames_submitted
+
+
+def test_whatever_ffmpeg_says_is_drained_and_bounded(tmp_path: Path) -> None:
+    # The last -loglevel counts, and `trace` says more on 400 frames than a pipe holds.
+    with make(tmp_path / "video.mp4", options={"loglevel": "trace"}) as encoder:
+        submit(encoder, MANY)
+    assert encoder.close().frames_encoded == MANY
+    assert 0 < len(encoder._process.stderr.splitlines()) <= 50
+
+
+# The end
+
+
+def test_close_may_be_called_again(tmp_path: Path) -> None:
+    encoder = make(tmp_path / "video.mp4")
+    submit(encoder, 3)
+    assert not encoder.closed
+    report = encoder.close()
+    assert encoder.close() is report
+    assert encoder.closed
+    encoder.abort()
+    assert encoder.close() is report
+    with pytest.raises(ClosedError):
+        encoder.write(flat(0))
+
+
+def test_close_in_a_with_block(tmp_path: Path) -> None:
+    with make(tmp_path / "video.mp4") as encoder:
+        submit(encoder, 3)
+        report = encoder.close()
+    assert report.frames_encoded == 3
+
+
+def test_abort_ends_ffmpeg_at_once(tmp_path: Path) -> None:
+    with make(tmp_path / "video.mp4") as encoder:
+        submit(encoder, 30)
+        encoder.abort()
+        assert is_gone(pid_of(encoder))
+        encoder.abort()
+        for closed in (encoder.close, lambda: encoder.write(flat(0))):
+            with pytest.raises(ClosedError, match="aborted"):
+                closed()
+
+
+def test_abort_of_a_stuck_ffmpeg(tmp_path: Path) -> None:
+    encoder = make(tmp_path / "video.mp4", queue_items=MANY)
+    with stopped(encoder) as pid:
+        submit(encoder, MANY)
+        encoder.abort()
+    assert is_gone(pid)
+
+
+def test_a_close_that_timed_out_can_be_closed_again(tmp_path: Path) -> None:
+    output = tmp_path / "video.mp4"
+    encoder = make(output, queue_items=MANY)
+    with stopped(encoder):
+        submit(encoder, MANY)
+        with pytest.raises(StalledError):
+            encoder.close(timeout=0.1)
+    assert encoder.close().frames_encoded == MANY
+    assert len(decode(output)) == MANY
+
+
+def test_a_close_that_waits_for_ffmpegs_end_can_time_out(tmp_path: Path) -> None:
+    # Few enough frames for the pipe: all of them are delivered by a copying transport, and FFmpeg never ends.
+    encoder = make(tmp_path / "video.mp4", mode="write")
+    with stopped(encoder):
+        submit(encoder, 3)
+        with pytest.raises(StalledError):
+            encoder.close(timeout=0.1)
+        with pytest.raises(StalledError):
+            encoder.close(timeout=0)
+    assert encoder.close(timeout=60).frames_encoded == 3
+
+
+def test_a_write_that_timed_out_is_not_queued(tmp_path: Path) -> None:
+    encoder = make(tmp_path / "video.mp4", queue_items=2)
+    with stopped(encoder), pytest.raises(StalledError):
+        for index in range(MANY):
+            encoder.write(flat(index), timeout=0.1)
+    submitted = encoder.frames_submitted
+    assert 0 < submitted < MANY
+    assert encoder.close().frames_encoded == submitted
+
+
+def test_many_encoders_leave_nothing(tmp_path: Path) -> None:
+    with make(tmp_path / "first.mp4") as encoder:  # what a first use loads for good
+        submit(encoder, 3)
+    before = native_threads()
+    for index in range(8):
+        encoder = make(tmp_path / f"{index}.mp4", codec="nonsense" if index == 3 else "mpeg4")
+        with contextlib.suppress(EncoderError):
+            submit(encoder, 10)
+            encoder.abort() if index % 2 else encoder.close()
+        encoder.abort()
+    assert eventually(lambda: native_threads() <= before)
+
+
+# Exceptions in the `with` block
+
+
+def test_an_exception_passes_and_the_video_is_whole(tmp_path: Path) -> None:
+    output = tmp_path / "video.mp4"
+    with pytest.raises(ZeroDivisionError) as caught, make(output) as encoder:
+        submit(encoder, 25)
+        raise ZeroDivisionError
+    assert not hasattr(caught.value, "__notes__")
+    assert len(decode(output)) == 25
+    assert encoder.close().frames_encoded == 25
+
+
+def test_an_exception_is_not_masked_by_ffmpegs(tmp_path: Path) -> None:
+    with (
+        pytest.raises(ZeroDivisionError) as caught,
+        make(tmp_path / "video.mp4", codec="nonsense") as encoder,
+    ):
+        submit(encoder, 1)
+        raise ZeroDivisionError
+    (note,) = caught.value.__notes__
+    assert "could not be finished" in note and "nonsense" in note
+
+
+def test_an_encoder_error_is_not_told_twice(tmp_path: Path) -> None:
+    with pytest.raises(EncoderError) as caught, make(tmp_path / "video.mp4", codec="nonsense") as encoder:
+        assert eventually(lambda: encoder.write(flat(0)) and False)
+    assert not hasattr(caught.value, "__notes__")
+
+
+def test_an_exception_never_waits_for_a_stuck_ffmpeg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoder_module, "STUCK_S", 0.5)
+    with pytest.raises(ZeroDivisionError) as caught, make(tmp_path / "v.mp4", queue_items=MANY) as encoder:
+        submit(encoder, MANY)
+        os.kill(pid_of(encoder), signal.SIGSTOP)
+        raise ZeroDivisionError
+    assert is_gone(pid_of(encoder))
+    assert "no sign of life" in caught.value.__notes__[0]
+    with pytest.raises(ClosedError):
+        encoder.close()
+
+
+def test_a_slow_ffmpeg_is_not_a_stuck_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoder_module, "STUCK_S", 0.3)
+    slow = program(tmp_path, "i=0; while [ $i -lt 3000000 ]; do i=$((i+1)); done", 'exec "$FFMPEG" "$@"')
+    output = tmp_path / "video.mp4"
+    with pytest.raises(ZeroDivisionError) as caught, make(output, ffmpeg=slow) as encoder:
+        submit(encoder, 3)
+        raise ZeroDivisionError
+    assert not hasattr(caught.value, "__notes__")
+    assert len(decode(output)) == 3
+
+
+def test_ctrl_c_while_finishing_ends_ffmpeg(tmp_path: Path) -> None:
+    with interrupted_after(0.3), pytest.raises(KeyboardInterrupt), make(tmp_path / "video.mp4") as encoder:
+        submit(encoder, 3)
+        os.kill(pid_of(encoder), signal.SIGSTOP)
+    assert is_gone(pid_of(encoder))
+
+
+# Waiting
+
+
+@contextlib.contextmanager
+def interrupted_after(seconds: float) -> Iterator[None]:
+    """Raises KeyboardInterrupt in the main thread, as Ctrl-C does."""
+    previous = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+
+
+@pytest.mark.parametrize("where", ["write", "close", "wait for the end"])
+def test_ctrl_c_wakes_a_waiting_encoder(tmp_path: Path, where: str) -> None:
+    encoder = make(tmp_path / "video.mp4", queue_items=MANY, mode="write")
+    with stopped(encoder):
+        if where == "write":
+            with interrupted_after(0.3), pytest.raises(KeyboardInterrupt):
+                submit(encoder, 10 * MANY)
+        else:
+            submit(encoder, MANY if where == "close" else 3)
+            with interrupted_after(0.3), pytest.raises(KeyboardInterrupt):
+                encoder.close()
+    report = encoder.close()  # nothing was lost by it
+    assert report.frames_encoded == report.frames_submitted > 0
+
+
+@pytest.mark.parametrize("where", ["write", "close"])
+def test_other_threads_run_while_an_encoder_waits(tmp_path: Path, where: str) -> None:
+    encoder = make(tmp_path / "video.mp4", queue_items=MANY)
+    pid = pid_of(encoder)
+    os.kill(pid, signal.SIGSTOP)
+    # Were Python's lock held by the wait, this thread would never wake FFmpeg, and the wait would never end.
+    threading.Timer(0.3, os.kill, (pid, signal.SIGCONT)).start()
+    submit(encoder, 3 * MANY if where == "write" else MANY)
+    assert encoder.close().frames_encoded == encoder.frames_submitted
+
+
+# Encoders that nobody closes
+
+
+def test_a_forgotten_encoder_is_finished(tmp_path: Path) -> None:
+    output = tmp_path / "video.mp4"
+    encoder = make(output)
+    pid = pid_of(encoder)
+    submit(encoder, 25)
+    with pytest.warns(ResourceWarning, match="never closed"):
+        del encoder
+        gc.collect()
+    assert eventually(lambda: is_gone(pid))
+    assert len(decode(output)) == 25
+
+
+def test_a_closed_encoder_is_collected_in_silence(tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        encoder = make(tmp_path / "video.mp4")
+        submit(encoder, 3)
+        encoder.close()
+        del encoder
+        encoder = make(tmp_path / "video.mp4")
+        encoder.abort()
+        del encoder
+        gc.collect()
+
+
+def test_a_forgotten_encoder_that_fails_says_so(tmp_path: Path) -> None:
+    encoder = make(tmp_path / "video.mp4", codec="nonsense")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        del encoder
+        gc.collect()
+        assert eventually(lambda: len(caught) == 2)
+    assert caught[0].category is ResourceWarning
+    assert caught[1].category is RuntimeWarning and "nonsense" in str(caught[1].message)
+
+
+UNCLOSED = """
+import sys
+from penstock import Encoder
+encoder = Encoder(sys.argv[1], size=(64, 48), fps=30)
+for index in range(200):
+    encoder.write(bytes([index % 250]) * (64 * 48 * 3))
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "status"),
+    [("", 0), ("sys.exit(3)", 3), ("1 / 0", 1), ("del encoder", 0), ("encoder.me = encoder", 0)],
+)
+@pytest.mark.parametrize("warn", ["ignore", "error"])
+def test_the_interpreters_exit_finishes_what_is_open(
+    tmp_path: Path, end: str, status: int, warn: str
+) -> None:
+    output = tmp_path / "video.mp4"
+    result = run_python(UNCLOSED + end, output, env={**os.environ, "PYTHONWARNINGS": warn})
+    assert result.returncode == status, result.stderr
+    assert len(decode(output)) == 200
+    assert ("never closed" in result.stderr) == (warn == "error")
+
+
+def test_a_process_that_is_killed_leaves_a_playable_file(tmp_path: Path) -> None:
+    output = tmp_path / "video.mp4"
+    script = UNCLOSED + "encoder._writer.flush()\nimport os, signal\nos.kill(os.getpid(), signal.SIGKILL)"
+    assert run_python(script, output).returncode == -signal.SIGKILL
+    assert eventually(
+        lambda: frames_in(output) == 200
+    )  # FFmpeg finds the end of its input, and goes on alone
+
+
+# Fork
+
+
+def test_a_forked_child_neither_holds_nor_harms_the_video(tmp_path: Path) -> None:
+    output = tmp_path / "video.mp4"
+    encoder = make(output)
+    submit(encoder, 10)
+    done_read, done_write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            os.close(done_write)
+            for use in (lambda: encoder.write(flat(0)), encoder.close):
+                with pytest.raises(ClosedError, match="fork"):
+                    use()
+            encoder.abort()
+            del use, encoder
+            gc.collect()
+            os.read(done_read, 1)  # until the parent has closed: it must not wait for us
+            status = 0
+        finally:
+            os._exit(status)
+    os.close(done_read)
+    submit(encoder, 15)
+    assert encoder.close().frames_encoded == 25
+    os.close(done_write)
+    assert os.waitpid(child, 0)[1] == 0
+    frames = decode(output)
+    assert [is_flat(frame, index) for index, frame in enumerate(frames[:10])] == 10 * [True]
+    assert [is_flat(frame, index) for index, frame in enumerate(frames[10:])] == 15 * [True]
+
+
+def test_ffmpeg_is_not_interrupted_by_the_terminals_ctrl_c(tmp_path: Path) -> None:
+    # What a terminal does: SIGINT to the whole process group of the foreground.
+    output = tmp_path / "video.mp4"
+    script = """
+import os, signal, sys
+from penstock import Encoder
+with Encoder(sys.argv[1], size=(64, 48), fps=30) as encoder:
+    for index in range(100):
+        encoder.write(bytes(64 * 48 * 3))
+    os.killpg(0, signal.SIGINT)
+"""
+    result = run_python(script, output, start_new_session=True)
+    assert "KeyboardInterrupt" in result.stderr
+    assert len(decode(output)) == 100
