@@ -62,9 +62,9 @@ pub use rustix::io::Errno;
 
 #[cfg(not(loom))]
 pub use {
-    pipes::{Outlet, close, drain_all, pipe, sync, tickets_of},
+    pipes::{Marks, Outlet, close, close_at, drain_all, marks, pipe, sync, sync_to, tickets_of},
     region::Region,
     thread::{AppliedPolicy, ThreadPolicy},
     transport::{Mode, Reader, Reason, STAGED_MIN_BYTES, Transport},
-    writer::{Options, Rejected, Stats, Writer},
+    writer::{Mark, Options, Rejected, Stats, Writer},
 };

@@ -16,7 +16,7 @@ use crate::stream::{Manner, Stream};
 use crate::sync::{deadline_after, lock};
 use crate::sys::fd::{self, Kind, StreamId};
 use crate::transport::{Mode, Reader};
-use crate::writer::{Rejected, flush_stream};
+use crate::writer::{Mark, Rejected, WORKERS_LEAVE_WITHIN, flush_stream};
 
 /// The owner of all writes that no writer owns.
 const OWNER: u64 = 0;
@@ -116,8 +116,15 @@ fn take_at_rest(pipes: &mut HashMap<StreamId, Entry>) -> Vec<Entry> {
     pipes.extract_if(|_, entry| entry.stream.queue.is_at_rest()).map(|(_, entry)| entry).collect()
 }
 
-fn streams() -> Vec<Arc<Stream>> {
-    lock(&PIPES).values().map(|entry| Arc::clone(&entry.stream)).collect()
+/// Everything that was piped up to a moment, so that a wait in several goes waits for nothing else.
+pub struct Marks(Vec<(Arc<Stream>, Mark)>);
+
+/// Marks the place behind everything that was piped so far.
+#[must_use]
+pub fn marks() -> Marks {
+    let pipes = lock(&PIPES);
+    let streams = pipes.values().map(|entry| Arc::clone(&entry.stream));
+    Marks(streams.map(|stream| (Arc::clone(&stream), Mark::of(&stream))).collect())
 }
 
 /// Waits until everything that was piped so far has ended, then reports what failed since the last report.
@@ -127,23 +134,32 @@ fn streams() -> Vec<Arc<Stream>> {
 /// The failures, one for each stream that failed, after which they are forgotten; or [`Error::Stalled`] alone if it takes
 /// longer than the timeout, and then nothing is forgotten.
 pub fn sync(timeout: Option<Duration>) -> Result<(), Vec<Error>> {
+    sync_to(&marks(), timeout)
+}
+
+/// The same for everything before the marks.
+///
+/// # Errors
+///
+/// As [`sync`].
+pub fn sync_to(marks: &Marks, timeout: Option<Duration>) -> Result<(), Vec<Error>> {
     let start = Instant::now();
     let deadline = deadline_after(timeout);
     let mut failed = Vec::new();
     let mut pending = 0;
-    for stream in streams() {
+    for (stream, mark) in &marks.0 {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        match flush_stream(&stream, left) {
+        match flush_stream(stream, *mark, left) {
             Ok(()) => {}
             Err(Error::Stalled { bytes_pending, .. }) => pending += bytes_pending,
-            Err(_) => failed.push(stream),
+            Err(failure) => failed.push((stream, failure)),
         }
     }
     if pending > 0 {
         return Err(vec![Error::Stalled { waited: start.elapsed(), bytes_pending: pending }]);
     }
-    let failures: Vec<_> = failed.iter().filter_map(|stream| stream.queue.failure()).collect();
-    failed.iter().for_each(forget);
+    failed.iter().for_each(|(stream, _)| forget(stream));
+    let failures: Vec<_> = failed.into_iter().map(|(_, failure)| failure).collect();
     if failures.is_empty() { Ok(()) } else { Err(failures) }
 }
 
@@ -160,12 +176,21 @@ fn forget(stream: &Arc<Stream>) {
 ///
 /// As [`sync`].
 pub fn close(timeout: Option<Duration>) -> Result<(), Vec<Error>> {
-    let outcome = sync(timeout);
+    close_at(&marks(), timeout)
+}
+
+/// The same for everything before the marks.
+///
+/// # Errors
+///
+/// As [`sync`].
+pub fn close_at(marks: &Marks, timeout: Option<Duration>) -> Result<(), Vec<Error>> {
+    let outcome = sync_to(marks, timeout);
     let is_stalled =
         outcome.as_ref().is_err_and(|errors| matches!(errors.as_slice(), [Error::Stalled { .. }]));
     if !is_stalled {
-        let soon = Some(Instant::now() + Duration::from_millis(200));
-        streams().iter().for_each(|stream| stream.queue.dismiss_worker(soon));
+        let soon = Some(Instant::now() + WORKERS_LEAVE_WITHIN);
+        marks.0.iter().for_each(|(stream, _)| stream.queue.dismiss_worker(soon));
         let forgotten = take_at_rest(&mut lock(&PIPES));
         drop(forgotten);
     }

@@ -130,11 +130,15 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Waits until everything accepted so far has ended, or the deadline. Then: the failure, if there is one.
-    pub(crate) fn flush(&self, deadline: Option<Instant>) -> Result<Result<(), Error>, Load> {
+    /// How many items were accepted so far: what a flush that begins now waits for.
+    pub(crate) fn accepted_items(&self) -> u64 {
+        lock(&self.state).accepted_items
+    }
+
+    /// Waits until that many items have ended, or the deadline. Then: the failure, if there is one.
+    pub(crate) fn flush(&self, items: u64, deadline: Option<Instant>) -> Result<Result<(), Error>, Load> {
         let mut state = lock(&self.state);
-        let target = state.accepted_items;
-        while state.ended_items < target {
+        while state.ended_items < items {
             if passed(deadline) {
                 return Err(state.load());
             }
@@ -408,7 +412,7 @@ mod loom_tests {
             });
             let flusher = thread::spawn({
                 let queue = Arc::clone(&queue);
-                move || queue.flush(None)
+                move || queue.flush(1, None)
             });
             let given_back = queue.fail(|_| Error::Closed);
             queue.retire(given_back.len());
@@ -442,7 +446,7 @@ mod loom_tests {
                     }
                 }
             });
-            assert_eq!(queue.flush(None).unwrap(), Ok(()));
+            assert_eq!(queue.flush(1, None).unwrap(), Ok(()));
             queue.dismiss_worker(None);
             assert_eq!(worker.join().unwrap(), [1]);
             assert_eq!(queue.push(2, 2, None).unwrap(), true);
@@ -498,10 +502,11 @@ mod tests {
     fn a_flush_waits_only_for_what_was_there() {
         let queue = queue(100, 9);
         queue.push(1, 10, None).unwrap();
-        assert_eq!(queue.flush(soon()).unwrap_err().pending_bytes, 10);
+        assert_eq!(queue.flush(1, soon()).unwrap_err().pending_bytes, 10);
         queue.next(None, |_| ());
         queue.advance(|_| {});
         queue.retire_front();
-        assert_eq!(queue.flush(None), Ok(Ok(())));
+        queue.push(2, 10, None).unwrap();
+        assert_eq!(queue.flush(1, None), Ok(Ok(())), "whatever came later");
     }
 }

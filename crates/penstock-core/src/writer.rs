@@ -77,6 +77,16 @@ pub(crate) fn hold() -> MutexGuard<'static, HashMap<u64, Arc<OwnedFd>>> {
     lock(&OPEN)
 }
 
+/// A place in a stream: behind everything that was queued when it was marked.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark(u64);
+
+impl Mark {
+    pub(crate) fn of(stream: &Stream) -> Self {
+        Self(stream.queue.accepted_items())
+    }
+}
+
 /// A write that was not taken: the memory and the reason.
 pub struct Rejected {
     /// The memory, as it was handed in.
@@ -191,13 +201,28 @@ impl Writer {
             .map_err(|(region, error)| Rejected { region, error })
     }
 
+    /// Marks the place behind everything queued so far, so that a wait in several goes waits for nothing else.
+    #[must_use]
+    pub fn mark(&self) -> Mark {
+        Mark::of(&self.stream)
+    }
+
     /// Waits until everything queued so far has ended.
     ///
     /// # Errors
     ///
     /// The stream's failure; [`Error::Stalled`] if it takes longer than the timeout; [`Error::Closed`].
     pub fn flush(&self, timeout: Option<Duration>) -> Result<(), Error> {
-        self.fd().ok_or(Error::Closed).and_then(|fd| self.drain(&fd, timeout))
+        self.flush_to(self.mark(), timeout)
+    }
+
+    /// Waits until everything before the mark has ended.
+    ///
+    /// # Errors
+    ///
+    /// As [`Writer::flush`].
+    pub fn flush_to(&self, mark: Mark, timeout: Option<Duration>) -> Result<(), Error> {
+        self.fd().ok_or(Error::Closed).and_then(|fd| self.drain(&fd, mark, timeout))
     }
 
     /// Waits as `flush` does, then closes. Closing again does nothing.
@@ -207,8 +232,17 @@ impl Writer {
     /// The stream's failure, closed all the same; [`Error::Stalled`] if it takes longer than the timeout, and then it is
     /// still open.
     pub fn close(&self, timeout: Option<Duration>) -> Result<(), Error> {
+        self.close_at(self.mark(), timeout)
+    }
+
+    /// Waits until everything before the mark has ended, then closes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Writer::close`].
+    pub fn close_at(&self, mark: Mark, timeout: Option<Duration>) -> Result<(), Error> {
         let Some(fd) = self.fd() else { return Ok(()) };
-        let outcome = self.drain(&fd, timeout);
+        let outcome = self.drain(&fd, mark, timeout);
         drop(fd);
         if !matches!(outcome, Err(Error::Stalled { .. })) {
             self.retire();
@@ -262,8 +296,8 @@ impl Writer {
         }
     }
 
-    fn drain(&self, fd: &OwnedFd, timeout: Option<Duration>) -> Result<(), Error> {
-        flush_stream(&self.stream, timeout)?;
+    fn drain(&self, fd: &OwnedFd, mark: Mark, timeout: Option<Duration>) -> Result<(), Error> {
+        flush_stream(&self.stream, mark, timeout)?;
         self.check_reader(fd)
     }
 
@@ -284,7 +318,7 @@ impl Writer {
         if let Some(fd) = fd {
             let _ = self.last_look.set(PipeState::of(&self.stream, &fd)); // only the first closing closes
         } // here, outside of the lock: closing some files takes a while
-        self.stream.queue.dismiss_worker(Some(Instant::now() + WORKER_LEAVES_WITHIN));
+        self.stream.queue.dismiss_worker(Some(Instant::now() + WORKERS_LEAVE_WITHIN));
     }
 }
 
@@ -296,13 +330,13 @@ impl Drop for Writer {
     }
 }
 
-/// How long `close` waits for an idle worker to leave, which takes it microseconds.
-const WORKER_LEAVES_WITHIN: Duration = Duration::from_millis(200);
+/// How long `close` waits for idle workers to leave, which takes them microseconds.
+pub(crate) const WORKERS_LEAVE_WITHIN: Duration = Duration::from_millis(200);
 
-/// Waits until all that is queued on the stream has ended.
-pub(crate) fn flush_stream(stream: &Stream, timeout: Option<Duration>) -> Result<(), Error> {
+/// Waits until all that is queued on the stream before the mark has ended.
+pub(crate) fn flush_stream(stream: &Stream, mark: Mark, timeout: Option<Duration>) -> Result<(), Error> {
     let start = Instant::now();
-    stream.queue.flush(deadline_after(timeout)).unwrap_or_else(|load| {
+    stream.queue.flush(mark.0, deadline_after(timeout)).unwrap_or_else(|load| {
         Err(Error::Stalled { waited: start.elapsed(), bytes_pending: load.pending_bytes })
     })
 }

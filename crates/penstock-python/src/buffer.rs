@@ -211,8 +211,13 @@ impl Copied {
         // Never waits, here or below: a fork may have left the lock taken.
         let mut bytes = SPARE.try_lock().ok().and_then(|mut spare| spare.pop()).unwrap_or_default();
         bytes.clear();
-        // SAFETY: the export pins the memory, and we hold the interpreter while it is copied.
-        bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(export.as_ptr(), export.len()) });
+        bytes.reserve_exact(export.len());
+        // SAFETY: the export pins the source, the reservation makes room for it, and the two do not overlap. Copied by
+        // address, because of an empty export not even that may be read.
+        unsafe {
+            std::ptr::copy_nonoverlapping(export.as_ptr(), bytes.as_mut_ptr(), export.len());
+            bytes.set_len(export.len());
+        }
         Self(bytes)
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use penstock_core::{Error, Outlet};
+use penstock_core::{Error, Marks, Outlet};
 use pyo3::prelude::*;
 
 use crate::arguments;
@@ -66,7 +66,7 @@ pub(crate) fn pipe(
 pub(crate) fn sync(py: Python<'_>, data: Option<&Bound<'_, PyAny>>, timeout: Option<f64>) -> PyResult<()> {
     let timeout = arguments::timeout(timeout)?;
     match data {
-        None => report(py, timeout, penstock_core::sync),
+        None => report(py, timeout, penstock_core::sync_to),
         Some(data) => sync_memory(py, data, timeout),
     }
 }
@@ -78,16 +78,17 @@ pub(crate) fn sync(py: Python<'_>, data: Option<&Bound<'_, PyAny>>, timeout: Opt
 #[pyfunction]
 #[pyo3(signature = (timeout=None))]
 pub(crate) fn close(py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
-    report(py, arguments::timeout(timeout)?, penstock_core::close)
+    report(py, arguments::timeout(timeout)?, penstock_core::close_at)
 }
 
 fn report(
     py: Python<'_>,
     timeout: Option<Duration>,
-    drain: fn(Option<Duration>) -> Result<(), Vec<Error>>,
+    drain: fn(&Marks, Option<Duration>) -> Result<(), Vec<Error>>,
 ) -> PyResult<()> {
+    let marks = penstock_core::marks();
     let mut failures = Vec::new();
-    until(py, timeout, |slice| match drain(Some(slice)) {
+    until(py, timeout, |slice| match drain(&marks, Some(slice)) {
         Ok(()) => Attempt::Ended(Ok(())),
         Err(errors) => match errors.as_slice() {
             [Error::Stalled { bytes_pending, .. }] => Attempt::NotYet { bytes_pending: *bytes_pending },

@@ -1,8 +1,9 @@
 //! Writers in Python.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
-use penstock_core::{Options, Region};
+use penstock_core::{Error, Options, Region};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
@@ -103,7 +104,8 @@ impl Writer {
     #[pyo3(signature = (timeout=None))]
     fn flush(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
         let timeout = arguments::timeout(timeout)?;
-        until(py, timeout, |slice| self.0.flush(Some(slice)).into())?
+        let mark = self.0.mark();
+        until(py, timeout, |slice| self.0.flush_to(mark, Some(slice)).into())?
             .map_err(|error| errors::to_python(py, &error))
     }
 
@@ -115,8 +117,7 @@ impl Writer {
     #[pyo3(signature = (timeout=None))]
     fn close(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
         let timeout = arguments::timeout(timeout)?;
-        until(py, timeout, |slice| self.0.close(Some(slice)).into())?
-            .map_err(|error| errors::to_python(py, &error))
+        self.close_within(py, timeout)?.map_err(|error| errors::to_python(py, &error))
     }
 
     /// Gives up what this writer has queued, and closes. The tickets of those writes end with ``ClosedError``.
@@ -151,21 +152,44 @@ impl Writer {
         _exc: Option<&Bound<'_, PyAny>>,
         _traceback: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
-        if exc_type.is_none() {
-            return self.close(py, None);
-        }
-        self.close(py, Some(EXIT_STALL_S)).inspect_err(|_| self.abort(py))
+        let closed =
+            if exc_type.is_none() { self.close_within(py, None) } else { self.close_unless_stalled(py) };
+        closed?.map_err(|error| errors::to_python(py, &error))
     }
 }
 
-/// How long a block that raised may take to deliver what it had queued, in seconds: as long as a program's end may.
-const EXIT_STALL_S: f64 = 5.0;
+/// How long a block that raised waits for a reader that reads nothing: as long as a program's end does.
+const EXIT_STALL: Duration = Duration::from_secs(5);
+
+impl Writer {
+    fn close_within(&self, py: Python<'_>, timeout: Option<Duration>) -> PyResult<Result<(), Error>> {
+        let mark = self.0.mark();
+        until(py, timeout, |slice| self.0.close_at(mark, Some(slice)).into())
+    }
+
+    /// Closes, or aborts when the reader has read nothing for a while.
+    fn close_unless_stalled(&self, py: Python<'_>) -> PyResult<Result<(), Error>> {
+        let mut delivered = self.0.stats().delivered_bytes;
+        loop {
+            let closed = self.close_within(py, Some(EXIT_STALL))?;
+            let now = self.0.stats().delivered_bytes;
+            if matches!(closed, Err(Error::Stalled { .. })) {
+                if now > delivered {
+                    delivered = now;
+                    continue;
+                }
+                self.abort(py);
+            }
+            return Ok(closed);
+        }
+    }
+}
 
 /// Hands the region in, and keeps it when it comes back.
 pub(crate) fn hand_in(
     region: &mut Option<Box<dyn Region>>,
     write: impl FnOnce(Box<dyn Region>) -> Result<penstock_core::Ticket, penstock_core::Rejected>,
-) -> Result<penstock_core::Ticket, penstock_core::Error> {
+) -> Result<penstock_core::Ticket, Error> {
     let data = region.take().expect("what was not taken came back");
     write(data).map_err(|rejected| {
         *region = Some(rejected.region);
