@@ -1,18 +1,19 @@
 """Penstock moves raw bytes between memory and file descriptors, off the caller's thread, and loses or tears none.
 
-A caller hands a *buffer* to :func:`pipe` or to a :class:`Writer` and gets a :class:`Ticket`. The buffer is held by an
-*export*, so that it can be neither freed nor resized, and waits in the bounded queue of its *stream*: the pipe, socket or
-file that the descriptor led to at the call. A native thread, the stream's *worker*, puts it there by one of three
-*transports*, without ever touching Python:
+A caller hands a *buffer* to :func:`pipe` or to a :class:`Writer` and gets a :class:`Ticket`. The buffer is held
+by an *export*, so that it can be neither freed nor resized, and waits in the bounded queue of its *stream*: the
+pipe, socket or file that the descriptor led to at the call. A native thread, the stream's *worker*, puts it there
+by one of three *transports*, without ever touching Python:
 
 - ``write``: the kernel copies. For files, sockets, small pieces.
 - ``staged``: the worker copies into pages that the pipe takes over. Faster, and right for every reader.
 - ``zero-copy``: the pipe gets the buffer's own pages. The ticket ends when the reader has read them.
 
-When a write has ended, its ticket is done and the buffer is the caller's again. When a stream fails, its next call and its
-``flush``, ``sync`` or ``close`` say so, with the bytes delivered and lost.
+When a write has ended, its ticket is done and the buffer is the caller's again. When a stream fails, its next
+call and its ``flush``, ``sync`` or ``close`` say so, with the bytes delivered and lost.
 
-:class:`Encoder` does this for the one reader most people have: FFmpeg. ``penstock.turbopipe`` is a drop-in for TurboPipe.
+:class:`Encoder` does this for the one reader most people have: FFmpeg. ``penstock.turbopipe`` is a drop-in for
+TurboPipe.
 """
 
 from penstock._native import (
@@ -27,7 +28,7 @@ from penstock._native import (
     sync,
 )
 from penstock.errors import BrokenStreamError, ClosedError, EncoderError, PenstockError, StalledError
-from penstock.ffmpeg import EncodeReport, Encoder
+from penstock.ffmpeg import Encoder, EncodeReport
 
 __all__ = [
     "AppliedPolicy",

@@ -1,9 +1,9 @@
 """TurboPipe's functions, on Penstock: ``import penstock.turbopipe as turbopipe`` is all that changes.
 
-Both of its surfaces are here: that of 1.x (``pipe(buffer, fileno)``, ``sync(buffer=None)``, ``close()``) and that of 2.x
-(``pipe(data, file)``, ``sync(data)``, ``done(data)``). What differs: a reader that dies is an exception and not the end of
-the interpreter; a buffer may be a temporary; memoryviews may be passed and synced directly; and the descriptor may be
-closed as soon as ``pipe`` returns.
+Both of its surfaces are here: that of 1.x (``pipe(buffer, fileno)``, ``sync(buffer=None)``, ``close()``) and that
+of 2.x (``pipe(data, file)``, ``sync(data)``, ``done(data)``). What differs: a reader that dies is an exception and
+not the end of the interpreter; a buffer may be a temporary; memoryviews may be passed and synced directly; and the
+descriptor may be closed as soon as ``pipe`` returns.
 
 The environment variable ``PENSTOCK_MODE`` sets the transport: ``auto`` (as without it), ``write``, ``staged`` or
 ``zero-copy``.
