@@ -223,6 +223,40 @@ def test_a_row_with_an_error_has_no_speed() -> None:
     assert row.summary(SMALL.frame_bytes) is None
 
 
+def test_the_table_says_what_went_wrong_and_gives_no_numbers_for_it() -> None:
+    from io import StringIO
+
+    from rich.console import Console
+
+    from penstock.bench.report import print_group
+
+    good = Result(10, 10, 0.01, 0.5, 0.5, 0)
+    rows = [
+        run.Row(METHODS[0], rounds=[good]),
+        run.Row(METHODS[1], rounds=[good], error="10 frames were sent and FFmpeg read 9"),
+        run.Row(METHODS[2], skipped="not installed"),
+    ]
+    group = Settings(sizes=(SMALL,)).groups()[0]
+    printed = StringIO()
+    print_group(Console(file=printed, width=80), run.GroupResult(group, rows))
+    lines = printed.getvalue().splitlines()
+    (measured,) = (line.split() for line in lines if line.split()[:1] == [METHODS[0].name])
+    assert measured[1] == "1000"
+    (lost,) = (line.split() for line in lines if line.split()[:1] == [METHODS[1].name])
+    assert set(lost[1:]) == {"-"}
+    assert f"{METHODS[1].name}: ERROR: 10 frames were sent and FFmpeg read 9" in lines
+    assert f"{METHODS[2].name}: skipped: not installed" in lines
+
+
+def test_the_part_of_the_start_is_that_of_the_fastest_run() -> None:
+    group = Settings(sizes=(SMALL,)).groups()[0]
+    slow, fast = Result(10, 10, 2.0, 0.5, 0.5, 0), Result(10, 10, 0.5, 0.5, 0.5, 0)
+    rows = [run.Row(METHODS[0], rounds=[slow]), run.Row(METHODS[1], rounds=[fast])]
+    assert run.GroupResult(group, rows, startup_s=0.1).startup_share() == pytest.approx(0.2)
+    assert run.GroupResult(group, rows).startup_share() is None
+    assert run.GroupResult(group, [], startup_s=0.1).startup_share() is None
+
+
 def test_a_task_survives_the_way_to_its_process(task: Task) -> None:
     assert Task.from_json(task.to_json()) == task
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from rich import box
@@ -13,63 +14,85 @@ from penstock.bench.cases import STANDARD
 from penstock.bench.goals import MEMORY_LIMIT_BYTES, ROUNDS_NEEDED
 from penstock.bench.run import GroupResult, Row, Summary
 
+#: Guessed: below this, other noise is larger.
+STARTUP_SHARE_TOLD = 0.15
+
+# Two lines of heading and few digits: the table fits a terminal of 80 columns.
 COLUMNS = (
     "method",
     "fps",
+    "fps\nmin-max",
+    "fps\nIQR",
     "GB/s",
     "gain",
-    "min-max fps",
-    "IQR",
-    "CPU s ours",
-    "CPU s FFmpeg",
-    "peak MiB",
-    "note",
+    "CPU s\nours",
+    "CPU s\nFFmpeg",
+    "peak\nMiB",
 )
 
 
 def print_group(console: Console, result: GroupResult) -> None:
-    """Print a group's table."""
+    """Print a group's table, and below it what its rows cannot say in numbers."""
     group = result.group
     title = f"{group.title}: {group.frames} frames, {group.nbytes / 1e9:.2f} GB a run"
     if result.startup_s is not None:
-        title += f", {result.startup_s:.2f} s of it FFmpeg's start"
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+        title += f", FFmpeg's start {result.startup_s:.2f} s"
+    console.print(Text(title, style="bold"))
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for name in COLUMNS:
-        table.add_column(
-            name, justify="left" if name in ("method", "note") else "right", no_wrap=name != "note"
-        )
+        table.add_column(name, justify="left" if name == "method" else "right", no_wrap=True)
     standard = result.rates().get(STANDARD)
     for row in result.rows:
-        table.add_row(*_cells(row, row.summary(group.size.frame_bytes), standard))
+        table.add_row(row.method.name, *_numbers(row.summary(group.size.frame_bytes), standard))
     console.print(table)
+    for note, style in _notes(result):
+        console.print(Text(note, style=style))
+    console.print()
 
 
-def _cells(row: Row, summary: Summary | None, standard: float | None) -> list[Text | str]:
+def _numbers(summary: Summary | None, standard: float | None) -> list[str]:
     if summary is None:
-        note = Text(f"ERROR: {row.error}", style="red") if row.error else Text(row.skipped or "", style="dim")
-        return [row.method.name, *[""] * (len(COLUMNS) - 2), note]
+        return ["-"] * (len(COLUMNS) - 1)
     peak = summary.peak_extra_bytes
     return [
-        row.method.name,
-        f"{summary.fps:.1f}",
+        _rate(summary.fps),
+        f"{_rate(summary.fps_min)}-{_rate(summary.fps_max)}",
+        _rate(summary.fps_iqr),
         f"{summary.gb_per_s:.2f}",
         "" if standard is None else f"{summary.fps / standard:.2f}x",
-        f"{summary.fps_min:.1f}-{summary.fps_max:.1f}",
-        f"{summary.fps_iqr:.1f}",
         f"{summary.cpu_own_s:.2f}",
         f"{summary.cpu_child_s:.2f}",
         "" if peak is None else f"{peak / 2**20:.1f}",
-        Text(_note(row), style="dim"),
     ]
 
 
-def _note(row: Row) -> str:
-    """The transports that our own methods really used, where that is not their name."""
+def _rate(fps: float) -> str:
+    return f"{fps:.0f}" if fps >= 100 else f"{fps:.1f}"
+
+
+def _notes(result: GroupResult) -> Iterator[tuple[str, str]]:
+    """Errors, what was skipped and why, and transports that are not what the row's name says."""
+    for row in result.rows:
+        if row.error:
+            yield f"{row.method.name}: ERROR: {row.error}", "red"
+        elif row.skipped:
+            yield f"{row.method.name}: skipped: {row.skipped}", "yellow"
+        elif used := _other_transports(row):
+            yield f"{row.method.name}: used {used}", "dim"
+    share = result.startup_share()
+    if share is not None and share > STARTUP_SHARE_TOLD:
+        yield (
+            f"FFmpeg's start is {share:.0%} of the fastest run and pulls ratios to 1: send more --bytes",
+            "dim",
+        )
+
+
+def _other_transports(row: Row) -> str:
     used = row.rounds[-1].notes.get("bytes_by_transport")
     if not isinstance(used, dict):
         return ""
     names = [name for name, nbytes in used.items() if nbytes]
-    return "" if names == [row.method.mode] else "used " + ", ".join(names)
+    return "" if names == [row.method.mode] else ", ".join(names)
 
 
 def print_goals(console: Console, results: list[GroupResult], rounds: int) -> None:
@@ -80,7 +103,11 @@ def print_goals(console: Console, results: list[GroupResult], rounds: int) -> No
     for line, met in _memory_lines(results):
         console.print(line, style="" if met else "yellow", highlight=False)
     if verdicts and rounds < ROUNDS_NEEDED:
-        console.print(f"({rounds} rounds: too few for a claim, {ROUNDS_NEEDED} are needed)", style="dim")
+        console.print(
+            f"({rounds} rounds: too few for a claim, {ROUNDS_NEEDED} are needed)",
+            style="dim",
+            highlight=False,
+        )
 
 
 def _memory_lines(results: list[GroupResult]) -> list[tuple[str, bool]]:

@@ -100,6 +100,12 @@ class GroupResult:
         summaries = ((row.method.name, row.summary(self.group.size.frame_bytes)) for row in self.rows)
         return {name: summary.fps for name, summary in summaries if summary is not None}
 
+    def startup_share(self) -> float | None:
+        """FFmpeg's start as a part of the fastest method's run: so much do the ratios lean towards 1."""
+        summaries = [row.summary(self.group.size.frame_bytes) for row in self.rows]
+        seconds = [summary.seconds for summary in summaries if summary is not None]
+        return self.startup_s / min(seconds) if self.startup_s is not None and seconds else None
+
     def verdicts(self) -> list[Verdict]:
         """The goals about this group that its rows can judge."""
         rates = self.rates()
