@@ -1,0 +1,175 @@
+"""Helpers of the tests on the writer: real readers, scripts in processes of their own, and what a process has open."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import functools
+import os
+import random
+import subprocess
+import sys
+import termios
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import penstock
+
+MODES = ["auto", "write", "staged", "zero-copy"]
+
+PIPE_BYTES = 64 << 10
+"""What Linux gives a new pipe (pipe(7))."""
+
+PATIENCE_S = 30.0
+"""How long a test waits for what must happen at all; how fast is nobody's claim."""
+
+
+def noise(size: int, seed: int = 0) -> bytes:
+    """Bytes that differ everywhere, so that a lost, doubled or exchanged piece shows."""
+    return random.Random(seed).randbytes(size)
+
+
+def eventually(condition: Callable[[], object], patience_s: float = PATIENCE_S) -> bool:
+    """Whether the condition comes true before patience ends."""
+    deadline_s = time.monotonic() + patience_s
+    while not condition():
+        if time.monotonic() > deadline_s:
+            return False
+        time.sleep(0.005)
+    return True
+
+
+class ReaderThread:
+    """Reads a descriptor to its end on a Python thread, in the same process as the writer."""
+
+    def __init__(self, fd: int, *, chunk_bytes: int = 1 << 20, gate: threading.Event | None = None) -> None:
+        self.fd = fd
+        self.chunk_bytes = chunk_bytes
+        self.gate = gate
+        self.got = bytearray()
+        self.thread = threading.Thread(target=self._read, daemon=True)
+        self.thread.start()
+
+    def _read(self) -> None:
+        if self.gate is not None:
+            self.gate.wait()
+        while chunk := os.read(self.fd, self.chunk_bytes):
+            self.got += chunk
+        os.close(self.fd)
+
+    def result(self) -> bytes:
+        """All that came until the end of file."""
+        self.thread.join(PATIENCE_S)
+        assert not self.thread.is_alive(), f"the reader had no end of file; it has {len(self.got)} bytes"
+        return bytes(self.got)
+
+
+def read_exactly(fd: int, size: int) -> bytes:
+    """That many bytes, or fewer at the end of file."""
+    got = bytearray()
+    while len(got) < size and (chunk := os.read(fd, size - len(got))):
+        got += chunk
+    return bytes(got)
+
+
+def capacity_bytes(fd: int) -> int:
+    """The size of a pipe."""
+    return fcntl.fcntl(fd, fcntl.F_GETPIPE_SZ)
+
+
+def unread_bytes(fd: int) -> int:
+    """What is in a pipe."""
+    answer = fcntl.ioctl(fd, termios.FIONREAD, b"\0" * 4)
+    return int.from_bytes(answer, sys.byteorder)
+
+
+def open_fds() -> dict[str, str]:
+    """Our descriptors and what they lead to."""
+    fds = {}
+    for entry in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # the one that lists them
+            fds[entry.name] = str(entry.readlink())
+    return fds
+
+
+def workers() -> set[int]:
+    """Ids of our native threads."""
+    found = set()
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it ended meanwhile
+            if (task / "comm").read_text().strip() == "penstock":
+                found.add(int(task.name))
+    return found
+
+
+def rss_bytes() -> int:
+    """Our memory that is resident."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+PRELUDE = """
+import os, signal, sys, threading, time
+import penstock
+"""
+
+
+def start_script(code: str, *arguments: object, **options: object) -> subprocess.Popen[bytes]:
+    """A Python program in a process of its own; its stderr is kept."""
+    program = PRELUDE + textwrap.dedent(code)
+    command = [sys.executable, "-c", program, *map(str, arguments)]
+    settings = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, **(settings | options))
+
+
+def run_script(code: str, *arguments: object, **options: object) -> subprocess.CompletedProcess[bytes]:
+    """Runs a Python program to its end; one that hangs is killed and fails the test."""
+    with start_script(code, *arguments, **options) as process:
+        try:
+            out, err = process.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            _, err = process.communicate()
+            pytest.fail(f"the program did not end: {err.decode()}")
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def succeeded(done: subprocess.CompletedProcess[bytes]) -> bytes:
+    """The output of a program that must have gone well, and must have had nothing to complain of."""
+    assert (done.returncode, done.stderr.decode()) == (0, "")
+    return done.stdout
+
+
+@functools.cache
+def no_strace() -> str | None:
+    """Why strace cannot inject faults here; None if it can."""
+    try:
+        command = ["strace", "-o", "/dev/null", "-e", "inject=getppid:error=EINTR", "true"]
+        done = subprocess.run(command, capture_output=True, timeout=20, check=False)
+    except FileNotFoundError:
+        return "strace is not installed"
+    return None if done.returncode == 0 else f"strace does not work here: {done.stderr.decode().strip()}"
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[int, int]]:
+    """A pipe's two ends, closed afterwards if the test has not."""
+    reader, writer = os.pipe()
+    inodes = {fd: os.fstat(fd).st_ino for fd in (reader, writer)}
+    yield reader, writer
+    for fd, inode in inodes.items():
+        with contextlib.suppress(OSError):
+            if os.fstat(fd).st_ino == inode:
+                os.close(fd)
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays_queued() -> Iterator[None]:
+    """No test leaves a failure or a write of `pipe` to the next."""
+    yield
+    with contextlib.suppress(OSError):
+        penstock.close(timeout=10)

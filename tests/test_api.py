@@ -1,0 +1,117 @@
+"""Stub, ``__all__`` and runtime agree; names are few, and documented."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from importlib.resources import files
+
+import pytest
+
+import penstock
+from penstock import _native
+
+STUB = ast.parse((files("penstock") / "_native.pyi").read_text())
+
+
+def public(names: object) -> set[str]:
+    return {name for name in names if not name.startswith("_")}
+
+
+def stub_names() -> set[str]:
+    names = set()
+    for node in STUB.body:
+        match node:
+            case ast.FunctionDef() | ast.ClassDef():
+                names.add(node.name)
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                names.add(name)
+    return names
+
+
+def stub_functions(body: list[ast.stmt], prefix: str = "") -> dict[str, ast.FunctionDef]:
+    found = {}
+    for node in body:
+        if isinstance(node, ast.ClassDef):
+            found |= stub_functions(node.body, f"{node.name}.")
+        elif isinstance(node, ast.FunctionDef):
+            found[prefix + node.name] = node
+    return found
+
+
+FUNCTIONS = stub_functions(STUB.body)
+
+
+def at_runtime(path: str) -> object:
+    target: object = _native
+    for name in path.split("."):
+        target = getattr(target, name)
+    return target
+
+
+def test_the_stub_names_what_the_module_has() -> None:
+    assert public(stub_names()) == public(vars(_native))
+
+
+@pytest.mark.parametrize("name", sorted(node.name for node in STUB.body if isinstance(node, ast.ClassDef)))
+def test_the_stubs_classes_have_what_the_modules_have(name: str) -> None:
+    stubbed = {path.split(".")[1] for path in FUNCTIONS if path.startswith(f"{name}.")}
+    assert public(stubbed) == public(vars(at_runtime(name)))
+
+
+@pytest.mark.parametrize("path", sorted(path for path in FUNCTIONS if "__" not in path))
+def test_the_stubs_parameters_are_the_modules(path: str) -> None:
+    node = FUNCTIONS[path]
+    if any(isinstance(item, ast.Name) and item.id == "property" for item in node.decorator_list):
+        assert inspect.isdatadescriptor(at_runtime(path))
+        return
+    parameters = inspect.signature(at_runtime(path)).parameters.values()
+    by_position = [item.name for item in parameters if item.kind is not inspect.Parameter.KEYWORD_ONLY]
+    by_keyword = [item.name for item in parameters if item.kind is inspect.Parameter.KEYWORD_ONLY]
+    assert by_position == [item.arg for item in node.args.args]
+    assert by_keyword == [item.arg for item in node.args.kwonlyargs]
+    defaults = [item.default for item in parameters if item.default is not inspect.Parameter.empty]
+    stubbed = [*node.args.defaults, *(item for item in node.args.kw_defaults if item is not None)]
+    assert defaults == [ast.literal_eval(item) for item in stubbed]
+
+
+def test_all_is_what_the_package_offers() -> None:
+    assert sorted(penstock.__all__) == penstock.__all__
+    for name in penstock.__all__:
+        assert getattr(penstock, name) is not None
+    offered = {name for name in public(vars(penstock)) if not inspect.ismodule(getattr(penstock, name))}
+    assert offered == public(penstock.__all__)
+    # "A dozen names", and the errors.
+    assert len([name for name in penstock.__all__ if not name.endswith("Error")]) <= 12
+
+
+def test_everything_public_is_documented() -> None:
+    for name in set(penstock.__all__) - {"__version__"}:
+        target = getattr(penstock, name)
+        assert inspect.getdoc(target), name
+        if inspect.isclass(target):
+            described = inspect.getdoc(target) or ""
+            for member in public(vars(target)):
+                # Plain attributes have no docstring of their own; the class names them.
+                assert inspect.getdoc(getattr(target, member)) or f"{member}:" in described, (
+                    f"{name}.{member}"
+                )
+
+
+def test_the_package_says_that_it_is_typed() -> None:
+    assert (files("penstock") / "py.typed").is_file()
+
+
+def test_errors_are_also_what_python_calls_them() -> None:
+    assert issubclass(penstock.ClosedError, ValueError)
+    assert issubclass(penstock.BrokenStreamError, BrokenPipeError)
+    assert issubclass(penstock.StalledError, TimeoutError)
+    assert issubclass(penstock.EncoderError, RuntimeError)
+    for name in penstock.__all__:
+        if name.endswith("Error"):
+            assert issubclass(getattr(penstock, name), penstock.PenstockError)
+
+
+def test_the_native_module_is_for_every_python_from_3_11() -> None:
+    assert _native.__file__ is not None
+    assert _native.__file__.endswith(".abi3.so")

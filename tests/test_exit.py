@@ -1,0 +1,123 @@
+"""A program that ends delivers what it queued first, or says what was lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+from conftest import read_exactly, start_script, succeeded
+
+SIZE = 5_000_000
+
+PIPE_TO_STDOUT = """
+frame = (bytes(range(256)) * 20000)[:5_000_000]
+for _ in range(3):
+    penstock.pipe(frame, 1)
+"""
+
+ENDINGS = {
+    "falls off its end": ("", 0, b""),
+    "sys.exit": ("sys.exit(3)", 3, b""),
+    "an uncaught exception": ("raise RuntimeError('mine')", 1, b"RuntimeError: mine"),
+    "a Writer that is never closed": ("w = penstock.Writer(1); w.write(frame)", 0, b""),
+}
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_whatever_ends_a_program_its_bytes_are_delivered(ending: str) -> None:
+    code, status, complaint = ENDINGS[ending]
+    with start_script(PIPE_TO_STDOUT + code) as program:
+        time.sleep(0.3)  # so that it ends while most of its bytes wait for this reader
+        got, err = program.communicate(timeout=60)
+    frames = 4 if "Writer" in ending else 3
+    assert got == (bytes(range(256)) * 20000)[:SIZE] * frames
+    assert program.returncode == status
+    assert complaint in err
+    assert b"penstock" not in err.replace(b"penstock.", b"")
+
+
+@pytest.mark.parametrize("mode", ["write", "staged"])
+def test_a_stalled_reader_ends_the_wait_within_6_s_and_the_loss_is_told(mode: str) -> None:
+    reader, writer = os.pipe()
+    start_s = time.monotonic()
+    with start_script(f"penstock.pipe(bytes({SIZE}), 1, mode='{mode}')", stdout=writer) as program:
+        os.close(writer)
+        _, err = program.communicate(timeout=60)
+    # 5 s of patience by the issue, and as much again for a busy machine to start and stop an interpreter.
+    assert 5 <= time.monotonic() - start_s < 10
+    left = 0
+    while chunk := os.read(reader, 1 << 20):
+        left += len(chunk)
+    os.close(reader)
+    assert f"penstock: {SIZE - left} bytes were lost" in err.decode()
+
+
+def test_a_reader_that_is_slow_but_reads_is_waited_for() -> None:
+    with start_script(PIPE_TO_STDOUT) as program:
+        got = b""
+        for _ in range(8):  # longer than the patience with a reader that does nothing
+            time.sleep(0.8)
+            got += read_exactly(program.stdout.fileno(), 100_000)
+        rest, err = program.communicate(timeout=60)
+    assert (len(got + rest), err) == (3 * SIZE, b"")
+
+
+def test_ctrl_c_ends_the_wait_at_exit() -> None:
+    reader, writer = os.pipe()
+    code = """
+    penstock.pipe(bytes(5_000_000), 1)
+    print("ending", file=sys.stderr, flush=True)
+    """
+    with start_script(code, stdout=writer) as program:
+        os.close(writer)
+        assert program.stderr.readline() == b"ending\n"
+        time.sleep(0.5)
+        start_s = time.monotonic()
+        program.send_signal(signal.SIGINT)
+        _, err = program.communicate(timeout=60)
+        assert time.monotonic() - start_s < 3, "it did not wait for the rest of the 5 s"
+    os.close(reader)
+    assert b"bytes were lost" in err
+
+
+def test_a_reader_thread_of_the_same_program_is_served_to_the_end() -> None:
+    code = """
+    reader, writer = os.pipe()
+    def read():
+        count = 0
+        while count < 15_000_000:
+            count += len(os.read(reader, 100_000))
+        os.write(1, b"%d" % count)
+    threading.Thread(target=read, daemon=True).start()
+    for _ in range(3):
+        penstock.pipe(bytes(5_000_000), writer)
+    """
+    with start_script(code) as program:
+        out, err = program.communicate(timeout=60)
+    assert (out, err, program.returncode) == (b"15000000", b"", 0)
+
+
+def test_a_multiprocessing_child_delivers_before_it_ends() -> None:
+    code = """
+    import multiprocessing
+    def child(fd):
+        penstock.pipe(bytes(3_000_000), fd)
+    reader, writer = os.pipe()
+    penstock.pipe(b"parent", writer).wait()
+    process = multiprocessing.get_context("fork").Process(target=child, args=(writer,))
+    process.start()
+    os.close(writer)
+    count = 0
+    while chunk := os.read(reader, 1 << 20):
+        count += len(chunk)
+    process.join()
+    os.write(1, b"%d %d" % (count, process.exitcode))
+    """
+    done = subprocess.CompletedProcess([], 0, b"", b"")
+    with start_script(code) as program:
+        done.stdout, done.stderr = program.communicate(timeout=60)
+        done.returncode = program.returncode
+    assert succeeded(done) == b"3000006 0"

@@ -1,0 +1,200 @@
+"""A fork leaves the parent its streams, and the child has none but can make its own."""
+
+from __future__ import annotations
+
+import textwrap
+
+from conftest import run_script, succeeded
+
+# The parent has a write in flight that nobody reads yet, and forks then.
+IN_FLIGHT = """
+frame = os.urandom(6_000_000)
+reader, writer = os.pipe()
+ticket = penstock.pipe(frame, writer, mode={mode!r})
+
+def read_all(fd):
+    got = bytearray()
+    while chunk := os.read(fd, 1 << 20):
+        got += chunk
+    return bytes(got)
+
+def read_in_thread(fd):
+    got = []
+    thread = threading.Thread(target=lambda: got.append(read_all(fd)))
+    thread.start()
+    def result():
+        thread.join(30)
+        return got[0]
+    return result
+
+def end_child(ok):
+    os._exit(0 if ok else 1)
+
+def child_is_well(pid):
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+"""
+
+
+def run(body: str, mode: str = "auto") -> bytes:
+    return succeeded(run_script(IN_FLIGHT.format(mode=mode) + textwrap.dedent(body)))
+
+
+def test_parent_and_child_write_to_pipes_of_their_own() -> None:
+    body = """
+    pid = os.fork()
+    if pid == 0:
+        os.close(writer)
+        own_reader, own_writer = os.pipe()
+        got = read_in_thread(own_reader)
+        penstock.pipe(frame[::-1], own_writer)
+        penstock.sync(timeout=20)
+        os.close(own_writer)
+        end_child(got() == frame[::-1])
+    got = read_in_thread(reader)
+    os.close(writer)
+    assert got() == frame, "whole, and then the end of file"
+    assert child_is_well(pid)
+    """
+    for mode in ["write", "staged", "zero-copy"]:
+        run(body, mode)
+
+
+def test_the_same_number_is_another_pipe_in_the_child() -> None:
+    body = """
+    pid = os.fork()
+    if pid == 0:
+        own_reader, own_writer = os.pipe()
+        os.dup2(own_writer, writer)
+        os.close(own_writer)
+        got = read_in_thread(own_reader)
+        penstock.pipe(b"child's", writer).wait(20)
+        os.close(writer)
+        end_child(got() == b"child's")
+    got = read_in_thread(reader)
+    penstock.pipe(b"parent's", writer)
+    os.close(writer)
+    assert got() == frame + b"parent's"
+    assert child_is_well(pid)
+    """
+    run(body)
+
+
+def test_both_write_to_the_same_pipe() -> None:
+    body = """
+    pid = os.fork()
+    if pid == 0:
+        penstock.pipe(b"c" * 1000, writer).wait(20)
+        end_child(True)
+    got = read_in_thread(reader)
+    assert child_is_well(pid)
+    penstock.pipe(b"p" * 1000, writer)
+    os.close(writer)
+    result = got()
+    assert result.count(b"c" * 1000) == 1, "as a whole, for it is shorter than PIPE_BUF"
+    assert result.replace(b"c" * 1000, b"", 1) == frame + b"p" * 1000
+    """
+    run(body)
+
+
+def test_a_child_keeps_no_reader_from_its_end_of_file() -> None:
+    body = """
+    gate_reader, gate_writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(writer)
+        os.read(gate_reader, 1)  # lives on while the parent's reader waits for its end of file
+        end_child(True)
+    got = read_in_thread(reader)
+    os.close(writer)
+    assert got() == frame
+    os.write(gate_writer, b"x")
+    assert child_is_well(pid)
+    """
+    run(body)
+
+
+def test_the_parents_ticket_is_no_trap_in_the_child() -> None:
+    body = """
+    pid = os.fork()
+    if pid == 0:
+        error = ticket.exception(20)
+        end_child(ticket.done() and isinstance(error, penstock.ClosedError))
+    got = read_in_thread(reader)
+    os.close(writer)
+    assert child_is_well(pid)
+    ticket.wait(20)
+    assert got() == frame
+    """
+    run(body)
+
+
+def test_memory_in_flight_in_the_parent_is_free_in_the_child() -> None:
+    body = """
+    area = bytearray(frame)
+    penstock.pipe(area, writer)
+    pid = os.fork()
+    if pid == 0:
+        area.clear()
+        end_child(len(area) == 0)
+    assert child_is_well(pid)
+    try:
+        area.clear()
+    except BufferError:
+        pass
+    else:
+        raise AssertionError("the parent's is in flight")
+    got = read_in_thread(reader)
+    os.close(writer)
+    assert got() == frame * 2
+    """
+    run(body)
+
+
+def test_an_inherited_writer_works_on_both_sides() -> None:
+    body = """
+    got = read_in_thread(reader)
+    own = penstock.Writer(writer)
+    own.flush(20)
+    pid = os.fork()
+    if pid == 0:
+        own.write(b"c" * 1000).wait(20)
+        own.close(20)
+        end_child(own.closed)
+    assert child_is_well(pid)
+    own.write(b"p" * 1000)
+    own.close(20)
+    os.close(writer)
+    assert got() == frame + b"c" * 1000 + b"p" * 1000
+    """
+    run(body)
+
+
+def test_forks_in_the_middle_of_everything() -> None:
+    body = """
+    got = read_in_thread(reader)
+    stop = threading.Event()
+    def churn():
+        while not stop.is_set():
+            r, w = os.pipe()
+            with penstock.Writer(w) as own:
+                own.write(bytes(50_000))
+            os.close(r)
+            os.close(w)
+    threads = [threading.Thread(target=churn) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for round in range(60):
+        pid = os.fork()
+        if pid == 0:
+            r, w = os.pipe()
+            penstock.pipe(b"alive", w).wait(20)
+            end_child(os.read(r, 10) == b"alive")
+        assert child_is_well(pid), round
+    stop.set()
+    for thread in threads:
+        thread.join()
+    os.close(writer)
+    assert got() == frame
+    """
+    # The writers above close while their reader has read nothing: 50,000 bytes fit into the pipe.
+    run(body)

@@ -1,0 +1,193 @@
+"""Bounds: what many streams take from the system, and what nothing leaves behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from conftest import MODES, PIPE_BYTES, ReaderThread, capacity_bytes, eventually, open_fds, rss_bytes, workers
+
+import penstock
+
+SOFT_BYTES = int(Path("/proc/sys/fs/pipe-user-pages-soft").read_text()) * os.sysconf("SC_PAGE_SIZE")
+
+STREAMS = """
+import fcntl, os, threading
+import penstock
+
+count, size = 200, 300_000
+pipes = [os.pipe() for _ in range(count)]
+got = [0] * count
+
+def read(index):
+    while chunk := os.read(pipes[index][0], 1 << 20):
+        got[index] += len(chunk)
+
+writers = [penstock.Writer(writer) for _, writer in pipes]
+capacities = [writer.stats.capacity_bytes for writer in writers]
+stranger = os.pipe()
+print(sum(capacities), min(capacities), fcntl.fcntl(stranger[1], fcntl.F_GETPIPE_SZ))
+for writer in writers:
+    writer.write(bytes(size))
+threads = [threading.Thread(target=read, args=(index,)) for index in range(count)]
+for thread in threads:
+    thread.start()
+for (_, fd), writer in zip(pipes, writers):
+    writer.close(60)
+    os.close(fd)
+for thread in threads:
+    thread.join()
+print(got == [size] * count)
+"""
+
+
+def test_200_streams_leave_other_pipes_their_size() -> None:
+    if not SOFT_BYTES:
+        pytest.skip("this system has no soft limit on a user's pipes")
+
+    def drop_privileges() -> None:
+        # The limit is for users without these two; a root without them is such a user.
+        import ctypes
+
+        for capability in (21, 24):  # CAP_SYS_ADMIN, CAP_SYS_RESOURCE
+            ctypes.CDLL(None).prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP
+
+    program = subprocess.run(
+        [sys.executable, "-c", STREAMS],
+        preexec_fn=drop_privileges,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert (program.returncode, program.stderr) == (0, "")
+    sizes, delivered = program.stdout.splitlines()
+    total, smallest, strangers = map(int, sizes.split())
+    assert delivered == "True"
+    assert strangers == PIPE_BYTES
+    assert smallest >= PIPE_BYTES
+    assert total <= SOFT_BYTES // 2 + 200 * PIPE_BYTES
+    assert total > SOFT_BYTES // 4, "the share is used"
+
+
+def test_pipes_that_are_gone_give_their_share_back() -> None:
+    limit = SOFT_BYTES // 2 or 32 << 20
+    for _ in range(2 * limit // (1 << 20)):
+        reader, writer = os.pipe()
+        with penstock.Writer(writer) as own:
+            assert own.stats.capacity_bytes == 1 << 20
+        os.close(reader)
+        os.close(writer)
+
+
+def one_stream(mode: str) -> None:
+    reader, writer = os.pipe()
+    got = ReaderThread(reader)
+    with penstock.Writer(writer, mode=mode) as own:
+        own.write(bytes(100_000))
+        os.close(writer)
+    assert len(got.result()) == 100_000
+
+
+def test_500_streams_in_turn_leave_nothing() -> None:
+    one_stream("auto")
+    before = open_fds()
+    for number in range(500):
+        one_stream(MODES[number % len(MODES)])
+    assert eventually(lambda: not workers())
+    assert open_fds() == before
+
+
+def test_500_streams_by_number_leave_nothing() -> None:
+    before = open_fds()
+    for _ in range(500):
+        reader, writer = os.pipe()
+        penstock.pipe(b"x" * 1000, writer)
+        os.close(writer)
+        assert os.read(reader, 2000) == b"x" * 1000
+        assert os.read(reader, 1) == b"", "the end of file, though nobody has called sync"
+        os.close(reader)
+    penstock.close(30)
+    assert eventually(lambda: not workers())
+    assert open_fds() == before
+
+
+def test_many_streams_at_once_leave_nothing() -> None:
+    # A process may have 1024 descriptors by default, of which a stream takes three while its writer is open.
+    before, count = open_fds(), 300
+    pipes = [os.pipe() for _ in range(count)]
+    writers = [penstock.Writer(writer, mode="write") for _, writer in pipes]
+    for own in writers:
+        own.write(b"y" * 70_000)
+    total = 0
+    for (reader, writer), own in zip(pipes, writers, strict=True):
+        os.close(writer)
+        closing = threading.Thread(target=own.close)
+        closing.start()
+        while chunk := os.read(reader, 100_000):
+            total += len(chunk)
+        closing.join()
+        os.close(reader)
+    assert total == count * 70_000
+    assert eventually(lambda: not workers())
+    assert open_fds() == before
+
+
+def test_20_000_buffers_leave_no_memory() -> None:
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, bufsize=0) as cat:
+
+        def send(count: int) -> None:
+            for number in range(count):
+                penstock.pipe(bytes(4000), cat.stdin, mode=MODES[number % len(MODES)])
+            penstock.sync(timeout=30)
+
+        send(2000)
+        before = rss_bytes()
+        send(20_000)
+        # Buffers that were kept would be 80 MB; what they are kept by, some more.
+        assert rss_bytes() - before < 16 << 20
+        cat.stdin.close()
+
+
+def test_a_reader_that_never_reads_bounds_the_memory() -> None:
+    reader, writer = os.pipe()
+    own = penstock.Writer(writer, queue_bytes=8 << 20)
+    before = rss_bytes()
+    accepted = 0
+    with pytest.raises(penstock.StalledError):
+        for _ in range(200):
+            own.write(bytes(bytearray(1 << 20)), timeout=0.2)
+            accepted += 1
+    assert accepted <= 9
+    assert rss_bytes() - before < 32 << 20
+    own.abort()
+    os.close(reader)
+    os.close(writer)
+
+
+def test_an_idle_stream_uses_no_time_and_its_worker_leaves() -> None:
+    reader, writer = os.pipe()
+    penstock.pipe(bytes(1000), writer).wait(10)
+    used_s = time.process_time()
+    time.sleep(1)
+    # Generous: it is far below a millisecond, and a worker that spins would take the second.
+    assert time.process_time() - used_s < 0.05
+    assert eventually(lambda: not workers())
+    os.close(reader)
+    os.close(writer)
+
+
+def test_capacity_is_stepped_down_and_never_an_error() -> None:
+    reader, writer = os.pipe()
+    with penstock.Writer(writer, capacity_bytes=1 << 30) as own:
+        granted = own.stats.capacity_bytes
+        assert granted is not None
+        assert granted == capacity_bytes(writer)
+        assert granted >= PIPE_BYTES
+    os.close(reader)
+    os.close(writer)

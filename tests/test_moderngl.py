@@ -1,0 +1,123 @@
+"""ModernGL buffers: their bytes are taken at the call, so that nothing that happens to them later matters."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+from collections.abc import Iterator
+
+import pytest
+from conftest import ReaderThread, noise
+
+import penstock
+
+moderngl = pytest.importorskip("moderngl")
+
+SIZE = 3_000_000
+
+
+def read_late(reader: int, writer: int) -> bytes:
+    """All that was piped, read only now that it has been queued."""
+    os.close(writer)
+    return ReaderThread(reader).result()
+
+
+@pytest.fixture
+def context() -> Iterator[moderngl.Context]:
+    try:
+        context = moderngl.create_context(standalone=True, backend="egl")
+    except Exception as error:  # whatever the driver says, there is no OpenGL to test with
+        pytest.skip(f"no OpenGL context: {error}")
+    yield context
+    context.release()
+
+
+@pytest.mark.parametrize("mode", ["auto", "write", "staged", "zero-copy"])
+def test_a_buffer_and_its_mglo_arrive(context: moderngl.Context, pair: tuple[int, int], mode: str) -> None:
+    reader, writer = pair
+    got = ReaderThread(reader)
+    data = noise(SIZE)
+    buffer = context.buffer(data)
+    penstock.pipe(buffer, writer, mode=mode)
+    penstock.pipe(buffer.mglo, writer, mode=mode)
+    with memoryview(buffer.mglo) as view:
+        penstock.pipe(view, writer, mode=mode)
+        penstock.sync(view)
+    penstock.sync(buffer)
+    os.close(writer)
+    assert got.result() == data * 3
+
+
+def test_a_buffer_that_is_released_while_it_is_queued_arrives(
+    context: moderngl.Context, pair: tuple[int, int]
+) -> None:
+    reader, writer = pair
+    frames = [noise(SIZE, seed) for seed in range(4)]
+    for frame in frames:
+        buffer = context.buffer(frame)
+        penstock.pipe(buffer, writer)  # nobody reads yet
+        buffer.release()
+        del buffer
+        gc.collect()
+        context.buffer(bytes(SIZE))  # would get the memory that was freed
+    assert read_late(reader, writer) == b"".join(frames)
+
+
+def test_a_context_that_is_released_while_its_buffers_are_queued(pair: tuple[int, int]) -> None:
+    reader, writer = pair
+    try:
+        context = moderngl.create_context(standalone=True, backend="egl")
+    except Exception as error:
+        pytest.skip(f"no OpenGL context: {error}")
+    data = noise(SIZE)
+    penstock.pipe(context.buffer(data), writer)
+    context.release()
+    assert read_late(reader, writer) == data
+
+
+def test_a_buffer_is_not_left_mapped(context: moderngl.Context, pair: tuple[int, int]) -> None:
+    # While a buffer is mapped, OpenGL ignores what is written or rendered into it, and says nothing.
+    reader, writer = pair
+    framebuffer = context.simple_framebuffer((64, 64), components=4)
+    buffer = context.buffer(reserve=64 * 64 * 4)
+    expected = b""
+    for number in range(5):
+        framebuffer.clear(number / 5, 0.0, 1.0, 1.0)
+        framebuffer.read_into(buffer, components=4)
+        expected += buffer.read()
+        penstock.pipe(buffer, writer)  # and goes on without a sync
+    buffer.write(b"\xee" * buffer.size)
+    assert buffer.read() == b"\xee" * buffer.size
+    assert len(set(expected[:: 64 * 64 * 4])) == 5, "the frames differ"
+    assert read_late(reader, writer) == expected
+
+
+def test_one_buffer_to_two_pipes(context: moderngl.Context) -> None:
+    data = noise(SIZE)
+    buffer = context.buffer(data)
+    pipes = [os.pipe() for _ in range(2)]
+    for _, writer in pipes:
+        penstock.pipe(buffer, writer)
+    for reader, writer in pipes:
+        assert read_late(reader, writer) == data
+
+
+def test_another_thread_may_wait_for_it(context: moderngl.Context, pair: tuple[int, int]) -> None:
+    reader, writer = pair
+    got = ReaderThread(reader)
+    buffer = context.buffer(noise(SIZE))
+    penstock.pipe(buffer, writer)
+    waiter = threading.Thread(target=penstock.sync)
+    waiter.start()
+    waiter.join(30)
+    assert not waiter.is_alive()
+    buffer.write(bytes(SIZE))
+    penstock.pipe(buffer, writer)
+    os.close(writer)
+    assert got.result() == noise(SIZE) + bytes(SIZE)
+
+
+def test_what_has_no_memory_is_refused(context: moderngl.Context, pair: tuple[int, int]) -> None:
+    with pytest.raises(TypeError, match="bytes-like"):
+        penstock.pipe(context.texture((4, 4), 4), pair[1])

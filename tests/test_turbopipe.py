@@ -1,0 +1,114 @@
+"""The drop-in: both of TurboPipe's surfaces, its own way of use, and the transport from the environment."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import subprocess
+from collections.abc import Callable
+
+import pytest
+from conftest import ReaderThread, noise, read_exactly, run_script, succeeded
+
+import penstock
+import penstock.turbopipe as turbopipe
+
+
+def test_it_has_the_names_and_signatures_of_both_versions() -> None:
+    def parameters(function: Callable[..., object]) -> dict[str, object]:
+        return {name: value.default for name, value in inspect.signature(function).parameters.items()}
+
+    empty = inspect.Parameter.empty
+    assert list(parameters(turbopipe.pipe).values()) == [empty, empty]
+    assert list(parameters(turbopipe.sync).values()) == [None]
+    assert list(parameters(turbopipe.done).values()) == [empty]
+    assert parameters(turbopipe.close) == {}
+    assert sorted(turbopipe.__all__) == ["close", "done", "pipe", "sync"]
+
+
+def test_the_surface_of_1_x(pair: tuple[int, int]) -> None:
+    reader, writer = pair
+    got = ReaderThread(reader)
+    frames = [bytearray(noise(400_000, seed)) for seed in range(2)]
+    expected = b""
+    for number in range(6):
+        frame = frames[number % 2]
+        turbopipe.sync(memoryview(frame))
+        frame[:4] = number.to_bytes(4, "little")
+        expected += frame
+        turbopipe.pipe(memoryview(frame), writer)
+    turbopipe.sync()
+    turbopipe.close()
+    os.close(writer)
+    assert got.result() == expected
+
+
+def test_the_surface_of_2_x(pair: tuple[int, int]) -> None:
+    reader, writer = pair
+    got = ReaderThread(reader)
+    frame = bytearray(400_000)
+    expected = b""
+    for number in range(6):
+        turbopipe.sync(frame)
+        frame[:] = bytes([number]) * len(frame)
+        expected += frame
+        turbopipe.pipe(frame, writer)
+    turbopipe.sync(frame)
+    turbopipe.done(frame)
+    os.close(writer)
+    assert got.result() == expected
+
+
+def test_a_subprocess_that_dies_is_an_exception_and_not_the_end() -> None:
+    with subprocess.Popen(
+        ["head", "-c", "1000"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+    ) as process:
+        with pytest.raises(penstock.BrokenStreamError) as caught:
+            for _ in range(100):
+                turbopipe.pipe(bytes(1_000_000), process.stdin.fileno())
+        assert caught.value.bytes_lost > 0
+        with pytest.raises(penstock.BrokenStreamError):
+            turbopipe.close()
+        turbopipe.close()
+        process.stdin.close()
+
+
+@pytest.mark.parametrize(
+    ("mode", "is_held"), [("zero-copy", "True"), ("staged", "False"), ("write", "False")]
+)
+def test_the_environment_sets_the_transport(mode: str, is_held: str) -> None:
+    code = """
+    import penstock.turbopipe as turbopipe
+    reader, writer = os.pipe()
+    area = bytearray(200_000)
+    penstock.Writer(writer)  # room for all of it
+    turbopipe.pipe(area, writer)
+    time.sleep(0.5)
+    penstock.sync(b"")
+    try:
+        area.append(1)
+    except BufferError:
+        print(True)  # until the reader has read it
+    else:
+        print(False)
+    os.read(reader, 1 << 20)
+    turbopipe.close()
+    """
+    done = run_script(code, env=os.environ | {"PENSTOCK_MODE": mode})
+    assert succeeded(done).decode().strip() == is_held
+
+
+def test_a_transport_that_does_not_exist_is_said_at_the_call(
+    pair: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PENSTOCK_MODE", "teleport")
+    with pytest.raises(ValueError, match="teleport"):
+        turbopipe.pipe(b"x", pair[1])
+
+
+def test_streams_by_object_as_well_as_by_number(pair: tuple[int, int]) -> None:
+    reader, writer = pair
+    with os.fdopen(writer, "wb", buffering=0, closefd=False) as file:
+        turbopipe.pipe(b"by object", file)
+        turbopipe.sync()
+    assert read_exactly(reader, 9) == b"by object"
