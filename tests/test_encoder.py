@@ -542,6 +542,19 @@ def test_a_full_disk(ffmpeg: str, container_format: str, frames: int) -> None:
     assert caught.value.returncode != 0
 
 
+def test_an_ffmpeg_that_reads_no_more_and_does_not_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(encoder_module, "STUCK_S", 0.3)
+    deaf = program(tmp_path, "echo deaf >&2", "exec 0<&-", "exec sleep 1000")
+    with (
+        pytest.raises(EncoderError, match="SIGKILL") as caught,
+        make(tmp_path / "v.mp4", ffmpeg=deaf) as encoder,
+    ):
+        submit(encoder, MANY)
+    assert caught.value.stderr == "deaf"
+
+
 @pytest.mark.parametrize("options", [{"r": 3}, {"frames:v": 5}, {"t": 0.2}])
 def test_frames_that_were_not_encoded_are_no_success(tmp_path: Path, options: dict[str, object]) -> None:
     with (
@@ -594,8 +607,9 @@ def test_abort_ends_ffmpeg_at_once(tmp_path: Path) -> None:
                 closed()
 
 
-def test_abort_of_a_stuck_ffmpeg(tmp_path: Path) -> None:
-    encoder = make(tmp_path / "video.mp4", queue_items=MANY)
+@pytest.mark.parametrize("mode", ["write", "staged", "zero-copy"])
+def test_abort_of_a_stuck_ffmpeg(tmp_path: Path, mode: str) -> None:
+    encoder = make(tmp_path / "video.mp4", queue_items=MANY, mode=mode)
     with stopped(encoder) as pid:
         submit(encoder, MANY)
         encoder.abort()

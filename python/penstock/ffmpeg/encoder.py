@@ -229,9 +229,8 @@ class Encoder:
         if not self._unfinished:
             return
         self._aborted = True
-        self._process.kill()
-        self._writer.abort()
         self._process.end()
+        self._writer.abort()
         self._finished()
 
     def __enter__(self) -> Self:
