@@ -1,0 +1,278 @@
+"""Every wait leaves the interpreter to others and wakes for signals; and nobody waits by spinning."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import threading
+import time
+
+import pytest
+from conftest import MODES, ReaderThread, eventually, noise, read_exactly, run_script, succeeded, workers
+
+import penstock
+
+FRAME = noise(3 << 20)
+
+WAITS = {
+    "pipe": lambda stream, fd, ticket: penstock.pipe(FRAME, fd),
+    "write": lambda stream, fd, ticket: stream.write(FRAME),
+    "sync": lambda stream, fd, ticket: penstock.sync(),
+    "sync(data)": lambda stream, fd, ticket: penstock.sync(FRAME),
+    "penstock.close": lambda stream, fd, ticket: penstock.close(),
+    "wait": lambda stream, fd, ticket: ticket.wait(),
+    "exception": lambda stream, fd, ticket: ticket.exception(),
+    "flush": lambda stream, fd, ticket: stream.flush(),
+    "close": lambda stream, fd, ticket: stream.close(),
+    "with": lambda stream, fd, ticket: stream.__exit__(None, None, None),
+}
+
+
+def stalled(writer: int) -> tuple[penstock.Writer, penstock.Ticket]:
+    """A stream with one frame in flight that came by `pipe`, and no room for more."""
+    stream = penstock.Writer(writer, queue_items=1)
+    return stream, penstock.pipe(FRAME, writer)
+
+
+@pytest.mark.parametrize("wait", WAITS)
+def test_a_reader_thread_in_the_same_process_cannot_deadlock(pair: tuple[int, int], wait: str) -> None:
+    """The main thread waits without a limit; only the Python thread that reads can end that."""
+    reader, writer = pair
+    gate = threading.Event()
+    result = ReaderThread(reader, gate=gate, chunk_bytes=4096)
+    stream, ticket = stalled(writer)
+    threading.Timer(0.1, gate.set).start()
+    WAITS[wait](stream, writer, ticket)
+    stream.close()
+    os.close(writer)
+    assert result.result() == FRAME * (2 if wait in ("pipe", "write") else 1)
+
+
+@pytest.mark.parametrize("wait", WAITS)
+def test_other_threads_run_meanwhile(pair: tuple[int, int], wait: str) -> None:
+    reader, writer = pair
+    stream, ticket = stalled(writer)
+    waiter = threading.Thread(target=WAITS[wait], args=(stream, writer, ticket))
+    waiter.start()
+    counted = 0
+    deadline = time.monotonic() + 0.2
+    while time.monotonic() < deadline:
+        counted += 1
+    assert counted > 1000
+    assert waiter.is_alive()
+    assert read_exactly(reader, len(FRAME)) == FRAME
+    if wait in ("pipe", "write"):
+        assert read_exactly(reader, len(FRAME)) == FRAME
+    waiter.join(30)
+    assert not waiter.is_alive()
+
+
+INTERRUPTED = """
+import json
+from penstock import Writer
+
+reader, fd = os.pipe()
+frame = bytes(3 << 20)
+stream = Writer(fd, queue_items=1)
+ticket = penstock.pipe(frame, fd)
+waits = {
+    "pipe": lambda: penstock.pipe(frame, fd),
+    "write": lambda: stream.write(frame),
+    "sync": lambda: penstock.sync(),
+    "sync(data)": lambda: penstock.sync(frame),
+    "penstock.close": lambda: penstock.close(),
+    "wait": lambda: ticket.wait(),
+    "exception": lambda: ticket.exception(),
+    "flush": lambda: stream.flush(),
+    "close": lambda: stream.close(),
+    "with": lambda: stream.__exit__(None, None, None),
+}
+sent = 0.0
+
+def interrupt():
+    global sent
+    time.sleep(0.15)
+    sent = time.monotonic()
+    os.kill(os.getpid(), signal.SIGINT)
+
+took = []
+for _ in range(3):
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    try:
+        waits[sys.argv[1]]()
+    except KeyboardInterrupt:
+        took.append(time.monotonic() - sent)
+    thread.join()
+accepted = stream.stats.items_accepted
+got = 0
+threading.Timer(0.1, lambda: os.read(reader, 1)).start()  # all goes on afterwards
+while got < len(frame) - 1:
+    got += len(os.read(reader, 1 << 20))
+stream.close(10)
+print(json.dumps([took, accepted, got]))
+"""
+
+
+@pytest.mark.parametrize("wait", WAITS)
+def test_ctrl_c_ends_the_wait_within_100_ms(wait: str) -> None:
+    """The median of three, measured in the program from the signal to the exception.
+
+    On a busy machine a wake-up may be late, so that half a second passes here; a wait that is deaf to signals never does.
+    """
+    took, accepted, got = json.loads(succeeded(run_script(INTERRUPTED, wait)))
+    assert len(took) == 3
+    assert sorted(took)[1] < 0.5
+    assert accepted == 1, "a write that was interrupted has not been taken"
+    assert got >= (3 << 20) - 1, "what was taken before has arrived"
+
+
+def test_a_signal_handler_may_use_the_same_stream(pair: tuple[int, int]) -> None:
+    """No lock is held while we wait, so that a handler that pipes, syncs and asks cannot deadlock."""
+    reader, writer = pair
+    stream = penstock.Writer(writer, queue_items=2)
+    ticket = stream.write(FRAME)
+    handled = []
+
+    def handler(number: int, frame: object) -> None:
+        penstock.pipe(b"from the handler", writer)
+        assert stream.stats.items_pending == 2
+        with pytest.raises(penstock.StalledError):
+            penstock.sync(timeout=0.01)
+        result = ReaderThread(os.dup(reader))
+        handled.append(result)
+
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        ticket.wait(30)
+        stream.close(30)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    os.close(writer)
+    (result,) = handled
+    assert result.result() == FRAME + b"from the handler"
+
+
+def test_a_storm_of_signals_disturbs_no_wait_and_no_byte(pair: tuple[int, int]) -> None:
+    reader, writer = pair
+    result = ReaderThread(reader, chunk_bytes=5000)
+    count = 0
+
+    def handler(number: int, frame: object) -> None:
+        nonlocal count
+        count += 1
+
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+        for number in range(8):
+            penstock.pipe(FRAME, writer, mode=MODES[number % 4])
+            penstock.sync()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    os.close(writer)
+    assert result.result() == FRAME * 8
+    assert count > 10
+
+
+def test_signals_are_left_to_the_program(pair: tuple[int, int]) -> None:
+    """Workers block every signal, so that none of the program's ends up on them."""
+    stream = penstock.Writer(pair[1])
+    before = workers()
+    stream.write(b"x").wait(10)
+    assert eventually(lambda: workers() - before)
+    (worker,) = workers() - before
+    with open(f"/proc/self/task/{worker}/status") as status:
+        blocked = next(int(line.split()[1], 16) for line in status if line.startswith("SigBlk"))
+    unblockable = {signal.SIGKILL, signal.SIGSTOP}
+    # glibc keeps 32 and 33 for itself.
+    wanted = {number for number in signal.valid_signals() if number not in unblockable | {32, 33}}
+    assert {number for number in wanted if not blocked >> (number - 1) & 1} == set()
+
+
+CPU_BOUND_S = 0.05
+
+
+def cpu_of_one_second() -> float:
+    start = time.process_time()
+    time.sleep(1)
+    return time.process_time() - start
+
+
+def test_an_idle_stream_uses_no_cpu(pair: tuple[int, int]) -> None:
+    streams = [penstock.Writer(pair[1], mode=mode) for mode in MODES]
+    tickets = [stream.write(bytes(100_000)) for stream in streams]
+    assert len(read_exactly(pair[0], 400_000)) == 400_000
+    for ticket in tickets:
+        ticket.wait(10)
+    assert cpu_of_one_second() < CPU_BOUND_S
+
+
+def connected_datagrams() -> tuple[socket.socket, socket.socket]:
+    reader = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    reader.bind(f"\0penstock-test-{os.getpid()}")
+    writer = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    writer.connect(reader.getsockname())
+    return reader, writer
+
+
+def tcp() -> tuple[socket.socket, socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        client = socket.create_connection(server.getsockname())
+        return server.accept()[0], client
+
+
+SOCKETS = {
+    "unix": socket.socketpair,
+    "tcp": tcp,
+    "seqpacket": lambda: socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET),
+    "datagram pair": lambda: socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM),
+    "datagrams": connected_datagrams,
+}
+
+
+@pytest.mark.parametrize("blocking", [True, False])
+@pytest.mark.parametrize("kind", SOCKETS)
+def test_a_stalled_socket_is_not_waited_for_by_spinning(kind: str, blocking: bool) -> None:
+    reader, writer = SOCKETS[kind]()
+    writer.setblocking(blocking)
+    stream = penstock.Writer(writer)
+    stream_of_bytes = kind in ("unix", "tcp")
+    message = noise(16 << 20 if stream_of_bytes else 1000)
+    tickets = [stream.write(message) for _ in range(1 if stream_of_bytes else 60)]
+    tickets += [] if stream_of_bytes else [stream.write(noise(30_000)) for _ in range(4)]
+    time.sleep(0.1)
+    assert cpu_of_one_second() < CPU_BOUND_S
+    stream.abort()
+    writer.close()
+    reader.close()
+    for ticket in tickets:
+        ticket.exception(10)
+
+
+@pytest.mark.parametrize("blocking", [True, False])
+@pytest.mark.parametrize("mode", ["write", "staged", "zero-copy"])
+def test_a_stalled_pipe_is_not_waited_for_by_spinning(
+    pair: tuple[int, int], mode: str, blocking: bool
+) -> None:
+    os.set_blocking(pair[1], blocking)
+    stream = penstock.Writer(pair[1], mode=mode)
+    stream.write(FRAME)
+    time.sleep(0.1)
+    assert cpu_of_one_second() < CPU_BOUND_S
+    stream.abort()
+
+
+def test_a_zero_copy_write_that_is_in_the_pipe_is_waited_for_with_little_cpu(pair: tuple[int, int]) -> None:
+    """The kernel tells nobody when a pipe runs empty, so that somebody looks: more than a thousand times a second."""
+    stream = penstock.Writer(pair[1], mode="zero-copy")
+    ticket = stream.write(FRAME[:100_000])
+    time.sleep(0.1)
+    assert cpu_of_one_second() < 3 * CPU_BOUND_S
+    assert read_exactly(pair[0], 100_000) == FRAME[:100_000]
+    ticket.wait(10)
