@@ -56,6 +56,13 @@ enum Progress {
     },
 }
 
+/// A write whose pages are in the pipe: its descriptor, and the stream's position behind it.
+#[derive(Clone, Copy)]
+pub(crate) struct Awaiting {
+    pub(crate) fd: RawFd,
+    pub(crate) end: u64,
+}
+
 /// What a worker gets to see of a job: the queue keeps the descriptor open and the memory alive meanwhile.
 #[derive(Clone, Copy)]
 pub(crate) struct Work {
@@ -219,13 +226,15 @@ impl Stream {
         }
     }
 
-    /// The descriptor of the oldest write that waits for its reader, if there is one.
+    /// The oldest write that waits for its reader, if there is one.
     ///
-    /// Only the worker ends writes that are in the stream, so for the worker the number stays valid.
-    pub(crate) fn oldest_awaiting(&self) -> Option<RawFd> {
+    /// Only the worker ends writes that are in the stream, so for the worker the descriptor stays open.
+    pub(crate) fn oldest_awaiting(&self) -> Option<Awaiting> {
         self.queue
             .front(|job| match job.progress {
-                Progress::AwaitsReader { .. } => job.fd.as_ref().map(|fd| fd.as_raw_fd()),
+                Progress::AwaitsReader { end } => {
+                    job.fd.as_ref().map(|fd| Awaiting { fd: fd.as_raw_fd(), end })
+                }
                 _ => None,
             })
             .flatten()

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
+use crate::capacity;
 use crate::queue::Next;
 use crate::stream::{Stream, Work};
 use crate::sys::fd::{self, Kind};
@@ -66,7 +67,7 @@ fn write(stream: &Stream, work: Work, engine: &mut Engine) {
         meter: &stream.meter,
         cut: &stream.cut,
         number: work.number,
-        on_progress: &|| reap_what_was_read(stream),
+        on_progress: &|| reap_what_must_have_been_read(stream),
     };
     let written_before = stream.meter.written_bytes();
     // SAFETY: the job at the cursor holds the region; after a zero-copy write it keeps it until the reader is through.
@@ -84,13 +85,22 @@ fn write(stream: &Stream, work: Work, engine: &mut Engine) {
     reap_what_was_read(stream);
 }
 
-/// Ends what the reader is through with, as it goes on.
+/// Looks at the reader only when as much as a pipe holds lies behind the oldest write that waits for it: each look takes
+/// the pipe's lock, which the reader needs for reading.
+fn reap_what_must_have_been_read(stream: &Stream) {
+    let position = stream.meter.written_bytes();
+    if stream.oldest_awaiting().is_some_and(|oldest| position >= oldest.end + capacity::WANTED_BYTES as u64) {
+        reap_what_was_read(stream);
+    }
+}
+
+/// Ends what the reader is through with.
 fn reap_what_was_read(stream: &Stream) {
     match stream.oldest_awaiting() {
         None => stream.reap(u64::MAX),
-        Some(fd) => {
+        Some(oldest) => {
             // SAFETY: the job that waits holds the descriptor, and only this thread ends it.
-            let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+            let fd = unsafe { BorrowedFd::borrow_raw(oldest.fd) };
             if let Ok(unread) = pipe::unread_bytes(fd) {
                 stream.reap(stream.meter.written_bytes().saturating_sub(unread));
             }
@@ -100,11 +110,11 @@ fn reap_what_was_read(stream: &Stream) {
 
 /// The same, and whether there is a reader at all.
 fn look_at_reader(stream: &Stream, pace: &mut Pace) {
-    let Some(fd) = stream.oldest_awaiting() else {
+    let Some(oldest) = stream.oldest_awaiting() else {
         return;
     };
     // SAFETY: the job that waits holds the descriptor, and only this thread ends it.
-    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    let fd = unsafe { BorrowedFd::borrow_raw(oldest.fd) };
     // First whether it is gone, then what it left: a reader that reads all and goes has read all.
     let gone = fd::peer_is_gone(fd);
     let unread = pipe::unread_bytes(fd).unwrap_or(0);

@@ -41,7 +41,7 @@ fn smoke() {
 fn stats_name_the_transport_and_its_reason() {
     for (mode, reader, bytes, expected) in [
         (Mode::Auto, Reader::Unknown, 1 << 20, Transport::Staged),
-        (Mode::Auto, Reader::Reads, 1 << 20, Transport::ZeroCopy),
+        (Mode::Auto, Reader::Reads, 1 << 20, Transport::Staged),
         (Mode::Auto, Reader::Reads, 1 << 10, Transport::Write),
         (Mode::Write, Reader::Reads, 1 << 20, Transport::Write),
         (Mode::Staged, Reader::Unknown, 1 << 10, Transport::Staged),
@@ -62,6 +62,20 @@ fn stats_name_the_transport_and_its_reason() {
         assert_eq!(writer.stats().capacity_bytes, Some(1 << 20), "known after the closing, too");
         assert_eq!(got.join().unwrap().len(), bytes);
     }
+}
+
+#[test]
+fn auto_spares_a_slow_reader_the_copy() {
+    let (reader, pipe) = pipe().unwrap();
+    let writer = Writer::new(&pipe, &Options { reader: Reader::Reads, ..Options::default() }).unwrap();
+    drop(pipe);
+    let got = drain(reader, Temper::Slow);
+    for _ in 0..30 {
+        writer.write(Box::new(vec![1; 3 << 20]), None).unwrap();
+    }
+    writer.close(None).unwrap();
+    assert_eq!(writer.stats().choice.unwrap().0, Transport::ZeroCopy);
+    assert_eq!(got.join().unwrap().len(), 30 * (3 << 20));
 }
 
 #[test]

@@ -51,9 +51,11 @@ impl Staging {
         mut span: Span,
         reader: Reader,
     ) -> std::result::Result<(), Stop> {
+        // Asked once a write: the question takes the pipe's lock, and so waits until the reader's read(2) is over,
+        // which is the time to copy in. Only a privileged process that has this very pipe could make it larger than
+        // the ring meanwhile.
+        let pages = suitable_pages(reader, sink.capacity_bytes());
         while span.len() > 0 {
-            // Asked for each piece, because anybody who has the pipe may make it larger meanwhile.
-            let pages = suitable_pages(reader, sink.capacity_bytes());
             self.prepare(pages).map_err(|errno| Stop::Failed { errno, rest: span })?;
             let piece = span.first(self.room());
             // SAFETY: the caller vouches for the span; `prepare` saw to it that nobody looks at the target.
