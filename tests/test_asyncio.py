@@ -1,122 +1,168 @@
-"""Tickets in asyncio: awaited without blocking the loop, with the errors of everywhere else."""
+"""Tickets in asyncio, and asyncio's own pipes as destinations."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Coroutine
 
 import pytest
-from conftest import ReaderThread, eventually, noise, open_fds, read_exactly
+from conftest import MODES, ReaderThread, eventually, noise, open_fds, read_exactly
 
 import penstock
 
-FRAME = 3_000_000
+FRAME = noise(3 << 20)
 
 
-def run(main: Callable[[], Coroutine[object, object, None]]) -> None:
-    asyncio.run(asyncio.wait_for(main(), 60))
-
-
-async def ticks_until(event: Awaitable[object]) -> int:
-    """How often the loop came round meanwhile."""
-    task = asyncio.ensure_future(event)
-    count = 0
-    while not task.done():
-        await asyncio.sleep(0.001)
-        count += 1
-    await task
-    return count
-
-
-async def awaited(ticket: penstock.Ticket) -> None:
-    assert await ticket is None
-
-
-def test_a_ticket_is_awaited_while_the_loop_goes_round(pair: tuple[int, int]) -> None:
+@pytest.mark.parametrize("mode", MODES)
+def test_a_ticket_is_awaited_while_the_loop_goes_on(pair: tuple[int, int], mode: str) -> None:
+    """The reader is a task of the same loop: it could not read if the await kept the loop."""
     reader, writer = pair
+    os.set_blocking(reader, False)
 
-    async def main() -> None:
-        ticket = penstock.pipe(noise(FRAME), writer)
-        waiting = asyncio.create_task(ticks_until(awaited(ticket)))
-        await asyncio.sleep(0.05)
-        assert not waiting.done(), "nobody has read yet"
-        got = ReaderThread(reader)
-        assert await waiting > 5
-        os.close(writer)
-        assert await asyncio.to_thread(got.result) == noise(FRAME)
+    async def read() -> bytes:
+        stream = asyncio.StreamReader()
+        protocol = asyncio.StreamReaderProtocol(stream)
+        await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, os.fdopen(os.dup(reader), "rb"))
+        return await stream.read()
 
-    run(main)
-
-
-def test_a_ticket_that_is_done_is_awaited_at_once(pair: tuple[int, int]) -> None:
-    async def main() -> None:
-        ticket = penstock.pipe(b"x", pair[1])
-        ticket.wait(10)
-        await ticket
-        await ticket, "as often as one likes"
-
-    run(main)
-
-
-def test_many_tickets_are_awaited_together() -> None:
-    pipes = [os.pipe() for _ in range(20)]
-    readers = [ReaderThread(reader) for reader, _ in pipes]
-
-    async def main() -> None:
-        await asyncio.gather(*(awaited(penstock.pipe(noise(300_000), writer)) for _, writer in pipes))
-
-    run(main)
-    for (_, writer), got in zip(pipes, readers, strict=True):
-        os.close(writer)
-        assert got.result() == noise(300_000)
-
-
-def test_the_error_is_the_one_of_everywhere_else() -> None:
-    reader, writer = os.pipe()
-    os.close(reader)
-
-    async def main() -> None:
-        with pytest.raises(penstock.BrokenStreamError) as caught:
-            await penstock.pipe(bytes(1000), writer)
-        assert (caught.value.bytes_delivered, caught.value.bytes_lost) == (0, 1000)
-
-    run(main)
-    with pytest.raises(penstock.BrokenStreamError):
-        penstock.sync()
-    os.close(writer)
-
-
-def test_a_wait_that_is_cancelled_leaves_the_write_alone(pair: tuple[int, int]) -> None:
-    reader, writer = pair
-    before = open_fds()
-
-    async def main() -> None:
-        ticket = penstock.pipe(noise(FRAME), writer)
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(awaited(ticket), 0.05)
+    async def main() -> bytes:
+        reading = asyncio.create_task(read())
+        ticket = penstock.pipe(FRAME, writer, mode=mode)
         assert not ticket.done()
-        assert len(await asyncio.to_thread(read_exactly, reader, FRAME)) == FRAME
-        await ticket
+        assert await ticket is None
+        assert ticket.done()
+        assert await ticket is None  # again, when it has ended
+        os.close(writer)
+        return await reading
 
-    run(main)
-    assert eventually(lambda: open_fds() == before), "no eventfd is left"
+    assert asyncio.run(asyncio.wait_for(main(), 30)) == FRAME
 
 
-def test_writers_of_subprocesses_take_turns_with_asyncios_own() -> None:
+def test_many_tickets_are_awaited_at_once(pair: tuple[int, int]) -> None:
+    reader, writer = pair
+    result = ReaderThread(reader)
+    frames = [noise(200_000, number) for number in range(50)]
+
     async def main() -> None:
-        process = await asyncio.create_subprocess_exec(
+        stream = penstock.Writer(writer)
+        await asyncio.gather(*(stream.write(frame) for frame in frames))
+        stream.close()
+
+    before = open_fds().keys()
+    asyncio.run(asyncio.wait_for(main(), 30))
+    assert open_fds().keys() <= before
+    os.close(writer)
+    assert result.result() == b"".join(frames)
+
+
+def test_one_ticket_is_awaited_by_many_tasks(pair: tuple[int, int]) -> None:
+    reader, writer = pair
+
+    async def main() -> list[None]:
+        ticket = penstock.pipe(FRAME, writer)
+        waiting = asyncio.gather(*(asyncio.wait_for(ticket, 30) for _ in range(10)))
+        await asyncio.sleep(0.05)
+        assert not ticket.done()
+        ReaderThread(os.dup(reader))
+        return await waiting
+
+    assert asyncio.run(main()) == [None] * 10
+
+
+def test_the_same_error_as_from_wait(pair: tuple[int, int]) -> None:
+    reader, writer = pair
+
+    async def main() -> None:
+        ticket = penstock.pipe(FRAME, writer)
+        asyncio.get_running_loop().call_later(0.05, os.close, reader)
+        for _ in range(2):
+            with pytest.raises(penstock.BrokenStreamError) as caught:
+                await ticket
+            assert (caught.value.bytes_delivered, caught.value.bytes_lost) == (0, len(FRAME))
+        with pytest.raises(penstock.BrokenStreamError):
+            penstock.pipe(b"never", writer)
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+
+
+def test_an_aborted_write_ends_the_await(pair: tuple[int, int]) -> None:
+    async def main() -> None:
+        stream = penstock.Writer(pair[1])
+        ticket = stream.write(FRAME)
+        asyncio.get_running_loop().call_later(0.05, stream.abort)
+        with pytest.raises(penstock.ClosedError):
+            await ticket
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+
+
+def test_a_cancelled_await_leaves_the_write_be(pair: tuple[int, int]) -> None:
+    reader, writer = pair
+    before = open_fds().keys()
+
+    async def main() -> penstock.Ticket:
+        ticket = penstock.pipe(FRAME, writer)
+        for _ in range(3):
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(ticket, 0.02)
+        task = asyncio.ensure_future(ticket)
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert not ticket.done()
+        return ticket
+
+    ticket = asyncio.run(main())
+    assert read_exactly(reader, len(FRAME)) == FRAME
+    ticket.wait(10)
+    assert eventually(lambda: open_fds().keys() <= before)
+
+
+def test_a_loop_that_ends_with_the_write_under_way(pair: tuple[int, int]) -> None:
+    """The next loop may await the same ticket."""
+    reader, writer = pair
+
+    async def start() -> penstock.Ticket:
+        ticket = penstock.pipe(FRAME, writer)
+        waiting = asyncio.ensure_future(ticket)
+        await asyncio.sleep(0.01)
+        assert not waiting.done()
+        return ticket
+
+    async def finish(ticket: penstock.Ticket) -> None:
+        ReaderThread(os.dup(reader))
+        await asyncio.wait_for(ticket, 30)
+
+    asyncio.run(finish(asyncio.run(start())))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_pipe_of_a_subprocess_of_asyncio(mode: str) -> None:
+    """Its descriptor does not block, which must cost no byte."""
+
+    async def main() -> bytes:
+        cat = await asyncio.create_subprocess_exec(
             "cat", stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
         )
-        assert process.stdin is not None
-        assert process.stdout is not None
-        pipe = process.stdin.transport.get_extra_info("pipe")
-        ticket = penstock.pipe(noise(FRAME), pipe)
-        got = await process.stdout.readexactly(FRAME)
-        await ticket
-        process.stdin.close()
-        assert await process.stdout.read() == b""
-        assert got == noise(FRAME)
-        assert await process.wait() == 0
+        reading = asyncio.create_task(cat.stdout.read())
+        transport = cat.stdin.transport.get_extra_info("pipe")
+        assert not os.get_blocking(transport.fileno())
+        for _ in range(4):
+            await penstock.pipe(FRAME, transport, mode=mode)
+        cat.stdin.close()
+        got = await reading
+        assert await cat.wait() == 0
+        return got
 
-    run(main)
+    assert asyncio.run(asyncio.wait_for(main(), 60)) == FRAME * 4
+
+
+def test_outside_of_a_loop_it_cannot_be_awaited(pair: tuple[int, int]) -> None:
+    async def main(ticket: penstock.Ticket) -> None:
+        await ticket
+
+    coroutine = main(penstock.pipe(FRAME, pair[1]))
+    with pytest.raises(RuntimeError, match="no running event loop"):
+        coroutine.send(None)
+    assert read_exactly(pair[0], len(FRAME)) == FRAME

@@ -8,6 +8,7 @@ import signal
 import socket
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from conftest import MODES, ReaderThread, eventually, noise, read_exactly, run_script, succeeded, workers
@@ -108,8 +109,7 @@ for _ in range(3):
     thread.join()
 accepted = stream.stats.items_accepted
 got = 0
-threading.Timer(0.1, lambda: os.read(reader, 1)).start()  # all goes on afterwards
-while got < len(frame) - 1:
+while got < len(frame):  # all goes on afterwards
     got += len(os.read(reader, 1 << 20))
 stream.close(10)
 print(json.dumps([took, accepted, got]))
@@ -120,13 +120,13 @@ print(json.dumps([took, accepted, got]))
 def test_ctrl_c_ends_the_wait_within_100_ms(wait: str) -> None:
     """The median of three, measured in the program from the signal to the exception.
 
-    On a busy machine a wake-up may be late, so that half a second passes here; a wait that is deaf to signals never does.
+    On a busy machine a wake-up may be late, so that half a second passes here; a wait that is deaf to signals does not.
     """
     took, accepted, got = json.loads(succeeded(run_script(INTERRUPTED, wait)))
     assert len(took) == 3
     assert sorted(took)[1] < 0.5
     assert accepted == 1, "a write that was interrupted has not been taken"
-    assert got >= (3 << 20) - 1, "what was taken before has arrived"
+    assert got == 3 << 20, "what was taken before has arrived"
 
 
 def test_a_signal_handler_may_use_the_same_stream(pair: tuple[int, int]) -> None:
@@ -177,7 +177,7 @@ def test_a_storm_of_signals_disturbs_no_wait_and_no_byte(pair: tuple[int, int]) 
         signal.signal(signal.SIGALRM, before)
     os.close(writer)
     assert result.result() == FRAME * 8
-    assert count > 10
+    assert count > 0
 
 
 def test_signals_are_left_to_the_program(pair: tuple[int, int]) -> None:
@@ -187,8 +187,8 @@ def test_signals_are_left_to_the_program(pair: tuple[int, int]) -> None:
     stream.write(b"x").wait(10)
     assert eventually(lambda: workers() - before)
     (worker,) = workers() - before
-    with open(f"/proc/self/task/{worker}/status") as status:
-        blocked = next(int(line.split()[1], 16) for line in status if line.startswith("SigBlk"))
+    status = Path(f"/proc/self/task/{worker}/status").read_text().splitlines()
+    blocked = next(int(line.split()[1], 16) for line in status if line.startswith("SigBlk"))
     unblockable = {signal.SIGKILL, signal.SIGSTOP}
     # glibc keeps 32 and 33 for itself.
     wanted = {number for number in signal.valid_signals() if number not in unblockable | {32, 33}}
@@ -215,7 +215,7 @@ def test_an_idle_stream_uses_no_cpu(pair: tuple[int, int]) -> None:
 
 def connected_datagrams() -> tuple[socket.socket, socket.socket]:
     reader = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    reader.bind(f"\0penstock-test-{os.getpid()}")
+    reader.bind("")  # to a name of the kernel's choice (unix(7))
     writer = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     writer.connect(reader.getsockname())
     return reader, writer
@@ -236,36 +236,50 @@ SOCKETS = {
 }
 
 
-@pytest.mark.parametrize("blocking", [True, False])
-@pytest.mark.parametrize("kind", SOCKETS)
-def test_a_stalled_socket_is_not_waited_for_by_spinning(kind: str, blocking: bool) -> None:
-    reader, writer = SOCKETS[kind]()
-    writer.setblocking(blocking)
-    stream = penstock.Writer(writer)
-    stream_of_bytes = kind in ("unix", "tcp")
-    message = noise(16 << 20 if stream_of_bytes else 1000)
-    tickets = [stream.write(message) for _ in range(1 if stream_of_bytes else 60)]
-    tickets += [] if stream_of_bytes else [stream.write(noise(30_000)) for _ in range(4)]
-    time.sleep(0.1)
-    assert cpu_of_one_second() < CPU_BOUND_S
-    stream.abort()
-    writer.close()
-    reader.close()
-    for ticket in tickets:
-        ticket.exception(10)
+def fill(stream: penstock.Writer, kind: str) -> None:
+    """Queues more than a destination takes of which nobody reads, in messages that it would take."""
+    if kind in ("unix", "tcp"):
+        stream.write(noise(16 << 20))
+    else:
+        for size in [1000] * 50 + [30_000] * 10:
+            stream.write(noise(size))
 
 
-@pytest.mark.parametrize("blocking", [True, False])
-@pytest.mark.parametrize("mode", ["write", "staged", "zero-copy"])
-def test_a_stalled_pipe_is_not_waited_for_by_spinning(
-    pair: tuple[int, int], mode: str, blocking: bool
-) -> None:
-    os.set_blocking(pair[1], blocking)
-    stream = penstock.Writer(pair[1], mode=mode)
-    stream.write(FRAME)
-    time.sleep(0.1)
-    assert cpu_of_one_second() < CPU_BOUND_S
-    stream.abort()
+def test_stalled_sockets_are_not_waited_for_by_spinning() -> None:
+    """All kinds at once, blocking and not: one that spins would take the whole second."""
+    ends, streams = [], []
+    for blocking in (True, False):
+        for kind, make in SOCKETS.items():
+            reader, writer = make()
+            writer.setblocking(blocking)
+            ends += [reader, writer]
+            streams.append(penstock.Writer(writer))
+            fill(streams[-1], kind)
+    time.sleep(0.2)
+    assert cpu_of_one_second() < 2 * CPU_BOUND_S
+    assert all(stream.stats.items_pending for stream in streams), "each of them was stalled"
+    for stream in streams:
+        stream.abort()
+    for end in ends:
+        end.close()
+
+
+def test_stalled_pipes_are_not_waited_for_by_spinning() -> None:
+    ends, streams = [], []
+    for blocking in (True, False):
+        for mode in ("write", "staged", "zero-copy"):
+            reader, writer = os.pipe()
+            os.set_blocking(writer, blocking)
+            ends += [reader, writer]
+            streams.append(penstock.Writer(writer, mode=mode))
+            streams[-1].write(FRAME)
+    time.sleep(0.2)
+    assert cpu_of_one_second() < 2 * CPU_BOUND_S
+    assert all(stream.stats.items_pending for stream in streams), "each of them was stalled"
+    for stream in streams:
+        stream.abort()
+    for end in ends:
+        os.close(end)
 
 
 def test_a_zero_copy_write_that_is_in_the_pipe_is_waited_for_with_little_cpu(pair: tuple[int, int]) -> None:

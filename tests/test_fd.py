@@ -1,0 +1,474 @@
+"""Every kind of `fd`: ints and objects that lead to one; and those that cannot be written fail at the call."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import pty
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+import tty
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import MODES, ReaderThread, noise, open_fds, read_exactly
+
+import penstock
+
+FRAME = noise(300_000)
+
+
+class Handle:
+    """The least that has a descriptor."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+
+    def fileno(self) -> int:
+        return self.fd
+
+
+WRAPPED = {
+    "int": lambda fd: fd,
+    "object with fileno()": Handle,
+    "raw file": lambda fd: os.fdopen(fd, "wb", buffering=0, closefd=False),
+    "buffered file": lambda fd: os.fdopen(fd, "wb", closefd=False),
+    "text file": lambda fd: os.fdopen(fd, "w", closefd=False),
+    "read and write": lambda fd: Handle(os.open(f"/proc/self/fd/{fd}", os.O_RDWR)),
+}
+
+
+@pytest.mark.parametrize("kind", WRAPPED)
+def test_an_int_or_anything_with_fileno_will_do(pair: tuple[int, int], kind: str) -> None:
+    reader, writer = pair
+    file = WRAPPED[kind](writer)
+    penstock.pipe(FRAME, file)
+    with penstock.Writer(file) as stream:
+        stream.write(FRAME[:1000])
+        assert read_exactly(reader, len(FRAME) + 1000) == FRAME + FRAME[:1000]
+    if kind == "read and write":
+        os.close(file.fileno())
+
+
+@pytest.mark.parametrize("text", [False, True])
+def test_what_python_has_buffered_stays_in_front(pair: tuple[int, int], text: bool) -> None:
+    reader, writer = pair
+    result = ReaderThread(reader)
+    with os.fdopen(writer, "w" if text else "wb") as file:
+        file.write("header\n" if text else b"header\n")
+        penstock.pipe(b"frame\n", file).wait(10)
+        file.write("middle\n" if text else b"middle\n")
+        with penstock.Writer(file) as stream:
+            stream.write(b"another\n")
+        file.write("trailer\n" if text else b"trailer\n")
+    assert result.result() == b"header\nframe\nmiddle\nanother\ntrailer\n"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_stdin_of_a_process(mode: str) -> None:
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as cat:
+        result = ReaderThread(os.dup(cat.stdout.fileno()))
+        for _ in range(5):
+            penstock.pipe(FRAME, cat.stdin, mode=mode)
+        cat.stdin.close()
+        assert result.result() == FRAME * 5
+        assert cat.wait(10) == 0
+    penstock.sync(timeout=10)
+
+
+def test_standard_output_and_error_of_a_program() -> None:
+    program = """
+import sys, penstock
+print("printed first")
+penstock.pipe(b"piped next\\n", sys.stdout).wait()
+print("printed last")
+penstock.pipe(b"to stderr\\n", 2)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60, check=True)
+    assert done.stdout == b"printed first\npiped next\nprinted last\n"
+    assert done.stderr == b"to stderr\n"
+
+
+def connected_tcp() -> tuple[socket.socket, socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        client = socket.create_connection(server.getsockname())
+        return server.accept()[0], client
+
+
+SOCKETS: dict[str, Callable[[], tuple[socket.socket, socket.socket]]] = {
+    "unix": socket.socketpair,
+    "tcp": connected_tcp,
+}
+
+
+@pytest.mark.parametrize("blocking", [True, False])
+@pytest.mark.parametrize("kind", SOCKETS)
+def test_stream_sockets(kind: str, blocking: bool) -> None:
+    reader, writer = SOCKETS[kind]()
+    writer.setblocking(blocking)
+    result = ReaderThread(reader.detach())
+    for _ in range(5):
+        penstock.pipe(FRAME, writer, mode="zero-copy")  # only pipes take pages: it is written
+    with penstock.Writer(writer) as stream:
+        stream.write(FRAME)
+        stream.flush(10)
+        stats = stream.stats
+    assert (stats.transport, stats.capacity_bytes) == ("write", None)
+    assert stats.bytes_delivered == 6 * len(FRAME)
+    writer.close()
+    assert result.result() == FRAME * 6
+
+
+@pytest.mark.parametrize("kind", [socket.SOCK_SEQPACKET, socket.SOCK_DGRAM], ids=["seqpacket", "datagram"])
+def test_each_write_to_a_message_socket_is_one_message(kind: socket.SocketKind) -> None:
+    """More of them than fit at once, and larger than the pieces that a stream would get."""
+    reader, writer = socket.socketpair(socket.AF_UNIX, kind)
+    messages = [noise(size, size) for size in (1, 50_000, 3, 100_000, 4096) * 10]
+    for message in messages:
+        penstock.pipe(message, writer)
+    assert [reader.recv(1 << 20) for _ in messages] == messages
+    reader.close()
+    writer.close()
+
+
+def test_a_message_that_cannot_be_sent_whole_is_an_error_and_not_cut() -> None:
+    reader, writer = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    too_large = 64 << 20
+    with penstock.Writer(writer) as stream:
+        failure = stream.write(bytes(too_large)).exception(10)
+        assert isinstance(failure, OSError) and failure.errno == errno.EMSGSIZE
+        assert (failure.bytes_delivered, failure.bytes_lost) == (0, too_large)
+        with pytest.raises(OSError, match="too long"):
+            stream.close()
+    reader.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        reader.recv(1)
+    reader.close()
+    writer.close()
+
+
+def test_a_pipe_in_packet_mode() -> None:
+    reader, writer = os.pipe2(os.O_DIRECT)
+    penstock.pipe(b"one", writer)
+    penstock.pipe(b"two", writer)
+    penstock.sync(timeout=10)
+    assert [os.read(reader, 4096), os.read(reader, 4096)] == [b"one", b"two"]
+    os.close(reader)
+    os.close(writer)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_fifo(tmp_path: Path, mode: str) -> None:
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    with subprocess.Popen(["cat", str(path)], stdout=subprocess.PIPE) as cat, path.open("wb") as fifo:
+        result = ReaderThread(os.dup(cat.stdout.fileno()))
+        penstock.pipe(FRAME, fifo, mode=mode)
+        penstock.pipe(FRAME, fifo, mode=mode)
+        fifo.close()
+        assert result.result() == FRAME * 2
+
+
+def test_a_terminal() -> None:
+    controller, terminal = pty.openpty()
+    tty.setraw(terminal)
+    penstock.pipe(FRAME, terminal)
+    assert read_exactly(controller, len(FRAME)) == FRAME
+    penstock.sync(timeout=10)
+    os.close(controller)
+    os.close(terminal)
+
+
+def test_devices() -> None:
+    with Path("/dev/null").open("wb", buffering=0) as null:
+        penstock.pipe(FRAME, null, mode="staged").wait(10)
+
+
+@pytest.mark.parametrize("buffering", [0, -1])
+def test_a_file_is_written_where_it_stands(tmp_path: Path, buffering: int) -> None:
+    path = tmp_path / "file"
+    with path.open("w+b", buffering=buffering) as file:
+        file.write(b"head")
+        penstock.pipe(FRAME, file)
+        penstock.pipe(b"middle", file)
+        penstock.sync(timeout=10)
+        file.seek(0, io.SEEK_END)
+        file.write(b"tail")
+    assert path.read_bytes() == b"head" + FRAME + b"middletail"
+
+
+def test_a_file_to_append_to(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"before ")
+    with path.open("ab") as file, penstock.Writer(file) as stream:
+        stream.write(b"behind")
+    assert path.read_bytes() == b"before behind"
+
+
+def test_two_descriptors_of_one_file_keep_their_positions(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"." * 20)
+    with path.open("r+b", buffering=0) as front, path.open("r+b", buffering=0) as back:
+        back.seek(10)
+        penstock.pipe(b"AAA", front)
+        penstock.pipe(b"BBB", back)
+        penstock.pipe(b"aaa", front)
+        penstock.pipe(b"bbb", back)
+        penstock.sync(timeout=10)
+    assert path.read_bytes() == b"AAAaaa....BBBbbb...."
+
+
+def test_a_file_without_a_name(tmp_path: Path) -> None:
+    with tempfile.TemporaryFile(dir=tmp_path) as file:
+        penstock.pipe(FRAME, file).wait(10)
+        file.seek(0)
+        assert file.read() == FRAME
+    fd = os.memfd_create("frames")
+    penstock.pipe(FRAME, fd).wait(10)
+    assert os.pread(fd, len(FRAME) + 1, 0) == FRAME
+    os.close(fd)
+
+
+def test_a_file_made_after_another_went_is_another_stream(tmp_path: Path) -> None:
+    """File systems give the number of a deleted file to the next one."""
+    for number in range(20):
+        path = tmp_path / "file"
+        with path.open("wb", buffering=0) as file:
+            penstock.pipe(f"{number}".encode(), file)
+        penstock.sync(timeout=10)
+        assert path.read_text() == str(number)
+        path.unlink()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_descriptors_of_one_pipe_are_one_stream_with_one_order(pair: tuple[int, int], mode: str) -> None:
+    reader, writer = pair
+    same = os.dup(writer)
+    opened_anew = os.open(f"/proc/self/fd/{writer}", os.O_WRONLY)
+    result = ReaderThread(reader)
+    streams = [penstock.Writer(fd, mode=mode) for fd in (writer, same, opened_anew)]
+    frames = [noise(size, size) for size in (100_000, 5, 70_000, 4096, 300_000, 0, 1) * 6]
+    for number, frame in enumerate(frames):
+        target = number % 6
+        if target < 3:
+            streams[target].write(frame)
+        else:
+            penstock.pipe(frame, (writer, same, opened_anew)[target - 3], mode=mode)
+    for stream in streams:
+        stream.close(10)
+    for fd in (writer, same, opened_anew):
+        os.close(fd)
+    assert result.result() == b"".join(frames)
+
+
+def test_the_callers_descriptor_stays_open_and_as_it_was(pair: tuple[int, int]) -> None:
+    reader, writer = pair
+    flags = [os.get_blocking(writer), os.get_inheritable(writer)]
+    with penstock.Writer(writer) as stream:
+        stream.write(b"one ")
+    penstock.pipe(b"two ", writer).wait(10)
+    penstock.close(timeout=10)
+    assert [os.get_blocking(writer), os.get_inheritable(writer)] == flags
+    os.write(writer, b"three")
+    assert read_exactly(reader, 13) == b"one two three"
+
+
+def test_no_descriptor_of_ours_is_inherited_by_a_program(pair: tuple[int, int]) -> None:
+    """Else the reader would have no end of file before that program's end."""
+    reader, writer = pair
+    stream = penstock.Writer(writer)
+    penstock.pipe(noise(4 << 20), writer)
+    command = ["sleep", "100"]
+    with subprocess.Popen(command, close_fds=False) as program:
+        os.close(writer)
+        result = ReaderThread(reader)
+        stream.close(10)
+        assert len(result.result()) == 4 << 20
+        program.kill()
+
+
+Opening = Callable[[object], object]
+CALLS: dict[str, Opening] = {
+    "pipe": lambda fd: penstock.pipe(b"never", fd),
+    "Writer": lambda fd: penstock.Writer(fd),
+}
+
+
+@pytest.fixture(params=CALLS)
+def call(request: pytest.FixtureRequest) -> Opening:
+    return CALLS[request.param]
+
+
+@pytest.mark.parametrize("fd", [-1, -(2**31)])
+def test_negative(call: Opening, fd: int) -> None:
+    with pytest.raises(ValueError, match="negative"):
+        call(fd)
+
+
+@pytest.mark.parametrize("fd", [2**31, 2**63, 2**100, -(2**40)])
+def test_out_of_range(call: Opening, fd: int) -> None:
+    with pytest.raises(OverflowError):
+        call(fd)
+
+
+@pytest.mark.parametrize("fd", [2**31 - 1, 100_000])
+def test_in_range_and_not_open(call: Opening, fd: int) -> None:
+    with pytest.raises(OSError) as caught:
+        call(fd)
+    assert caught.value.errno == errno.EBADF
+
+
+def test_closed(call: Opening, pair: tuple[int, int]) -> None:
+    os.close(pair[1])
+    with pytest.raises(OSError) as caught:
+        call(pair[1])
+    assert caught.value.errno == errno.EBADF
+    assert str(caught.value) == f"[Errno {errno.EBADF}] {os.strerror(errno.EBADF)}"
+
+
+def test_a_closed_file_object(call: Opening, tmp_path: Path) -> None:
+    with (tmp_path / "file").open("wb") as file:
+        pass
+    with pytest.raises(ValueError, match="closed file"):
+        call(file)
+
+
+def test_a_closed_socket(call: Opening) -> None:
+    ends = socket.socketpair()
+    for end in ends:
+        end.close()
+    with pytest.raises(ValueError, match="negative"):
+        call(ends[0])
+
+
+def test_read_only(call: Opening, pair: tuple[int, int]) -> None:
+    with pytest.raises(OSError) as caught:
+        call(pair[0])
+    assert caught.value.errno == errno.EBADF
+
+
+def test_opened_as_a_path_only(call: Opening, tmp_path: Path) -> None:
+    fd = os.open(tmp_path, os.O_PATH)
+    with pytest.raises(OSError) as caught:
+        call(fd)
+    os.close(fd)
+    assert caught.value.errno == errno.EBADF
+
+
+def test_a_directory(call: Opening, tmp_path: Path) -> None:
+    fd = os.open(tmp_path, os.O_RDONLY)
+    assert stat.S_ISDIR(os.fstat(fd).st_mode)
+    with pytest.raises(OSError) as caught:
+        call(fd)
+    os.close(fd)
+    assert caught.value.errno in (errno.EBADF, errno.EISDIR)
+
+
+@pytest.mark.parametrize("fd", [None, "1", 1.0, b"1", object()], ids=repr)
+def test_no_descriptor_at_all(call: Opening, fd: object) -> None:
+    with pytest.raises(TypeError):
+        call(fd)
+
+
+def test_objects_without_a_descriptor_say_so(call: Opening) -> None:
+    with pytest.raises(io.UnsupportedOperation):
+        call(io.BytesIO())
+
+
+def test_what_fileno_raises_comes_through(call: Opening) -> None:
+    class Broken:
+        def fileno(self) -> int:
+            raise KeyError("mine")
+
+    class Misled:
+        def fileno(self) -> str:
+            return "1"
+
+    with pytest.raises(KeyError, match="mine"):
+        call(Broken())
+    with pytest.raises(TypeError):
+        call(Misled())
+
+
+def test_what_flush_raises_comes_through_and_nothing_is_queued(pair: tuple[int, int], call: Opening) -> None:
+    class Broken(Handle):
+        def flush(self) -> None:
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        call(Broken(pair[1]))
+    os.close(pair[1])
+    assert os.read(pair[0], 10) == b""
+
+
+def test_a_mode_that_is_none(pair: tuple[int, int]) -> None:
+    for mode in ("", "fast", "WRITE", "zero_copy"):
+        with pytest.raises(ValueError, match="'zero-copy'"):
+            penstock.pipe(b"never", pair[1], mode=mode)
+        with pytest.raises(ValueError, match="'zero-copy'"):
+            penstock.Writer(pair[1], mode=mode)
+
+
+def test_no_descriptor_left_in_the_process_is_an_error_and_passes(tmp_path: Path) -> None:
+    """EMFILE at the call; what was accepted before arrives, and so does what comes later."""
+    import resource
+
+    reader, writer = os.pipe()
+    other_reader, other_writer = os.pipe()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    big = noise(4 << 20)
+    penstock.pipe(big, writer)
+    taken = []
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(other_writer, *map(int, open_fds())) + 2, hard))
+        try:
+            while True:
+                taken.append(os.dup(writer))
+        except OSError as full:
+            assert full.errno == errno.EMFILE
+        for attempt in (lambda: penstock.pipe(b"no", other_writer), lambda: penstock.Writer(other_writer)):
+            with pytest.raises(OSError) as caught:
+                attempt()
+            assert caught.value.errno == errno.EMFILE
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for fd in taken:
+            os.close(fd)
+    penstock.pipe(b"yes", other_writer)
+    os.close(writer)
+    os.close(other_writer)
+    results = ReaderThread(reader), ReaderThread(other_reader)
+    assert [result.result() for result in results] == [big, b"yes"]
+
+
+def test_closing_and_piping_at_once_never_misdirects(tmp_path: Path) -> None:
+    """Threads open pipes, pipe into them and close them, while others reuse the numbers for files."""
+    stop = threading.Event()
+
+    def reuse_numbers(number: int) -> None:
+        while not stop.is_set():
+            with (tmp_path / f"bystander{number}").open("ab"):
+                pass
+
+    bystanders = [threading.Thread(target=reuse_numbers, args=(number,)) for number in range(2)]
+    for thread in bystanders:
+        thread.start()
+    try:
+        for round_ in range(60):
+            reader, writer = os.pipe()
+            frames = [noise(30_000, 100 * round_ + number) for number in range(4)]
+            for frame in frames:
+                penstock.pipe(frame, writer)
+            os.close(writer)
+            assert ReaderThread(reader).result() == b"".join(frames)
+    finally:
+        stop.set()
+        for thread in bystanders:
+            thread.join()
+    assert [(tmp_path / f"bystander{number}").read_bytes() for number in range(2)] == [b"", b""]

@@ -1,0 +1,679 @@
+"""`Writer`, `Ticket`, statistics, policies, limits and timeouts, and the functions that need no writer."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import gc
+import math
+import mmap
+import os
+import threading
+import time
+import weakref
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import (
+    MODES,
+    PIPE_BYTES,
+    ReaderThread,
+    capacity_bytes,
+    eventually,
+    noise,
+    read_exactly,
+    unread_bytes,
+    workers,
+)
+
+import penstock
+from penstock import BrokenStreamError, ClosedError, StalledError, ThreadPolicy, Writer
+
+FRAME = noise(3 << 20)
+"""Larger than any pipe that we get: it stays in flight until somebody reads."""
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_smoke(pair: tuple[int, int], mode: str) -> None:
+    reader, writer = pair
+    result = ReaderThread(reader)
+    with Writer(writer, mode=mode) as stream:
+        tickets = [stream.write(noise(200_000, number)) for number in range(20)]
+        stream.flush()
+        assert all(ticket.done() for ticket in tickets)
+        assert not stream.closed
+    assert stream.closed
+    os.close(writer)
+    assert result.result() == b"".join(noise(200_000, number) for number in range(20))
+
+
+def test_the_reader_has_its_end_of_file_at_the_close(pair: tuple[int, int]) -> None:
+    reader, writer = pair
+    with Writer(writer) as stream:
+        os.close(writer)
+        stream.write(b"whole")
+        assert read_exactly(reader, 5) == b"whole"
+        os.set_blocking(reader, False)
+        with pytest.raises(BlockingIOError):
+            os.read(reader, 1)
+    assert os.read(reader, 1) == b""
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_writer_that_is_dropped_still_delivers_and_then_closes(pair: tuple[int, int], mode: str) -> None:
+    reader, writer = pair
+    Writer(writer, mode=mode).write(bytearray(FRAME))
+    gc.collect()
+    os.close(writer)
+    assert ReaderThread(reader).result() == FRAME
+
+
+def test_after_the_close(pair: tuple[int, int]) -> None:
+    stream = Writer(pair[1])
+    stream.close()
+    stream.close()
+    stream.abort()
+    for call in (lambda: stream.write(b"late"), stream.flush):
+        with pytest.raises(ClosedError):
+            call()
+    with pytest.raises(ValueError):  # as with any closed file of Python's
+        stream.write(b"late")
+    with stream:
+        pass
+    assert stream.closed
+    assert stream.stats.bytes_accepted == 0
+
+
+def test_a_block_that_raises_still_delivers(pair: tuple[int, int]) -> None:
+    reader, writer = pair
+    result = ReaderThread(reader)
+    with pytest.raises(KeyError, match="mine"), Writer(writer) as stream:
+        stream.write(FRAME)
+        raise KeyError("mine")
+    assert stream.closed
+    os.close(writer)
+    assert result.result() == FRAME
+
+
+class TestTickets:
+    def test_of_a_write_that_is_under_way(self, pair: tuple[int, int]) -> None:
+        reader, writer = pair
+        ticket = Writer(writer).write(FRAME)
+        assert ticket.nbytes == len(FRAME)
+        assert not ticket.done()
+        assert "pending" in repr(ticket)
+        for wait in (ticket.wait, ticket.exception):
+            with pytest.raises(StalledError) as stalled:
+                wait(0.05)
+            assert stalled.value.seconds >= 0.05
+            assert stalled.value.bytes_pending == len(FRAME)
+            with pytest.raises(TimeoutError):
+                wait(timeout=0)
+        assert read_exactly(reader, len(FRAME)) == FRAME
+
+    def test_of_a_write_that_went_well(self, pair: tuple[int, int]) -> None:
+        ticket = penstock.pipe(b"small", pair[1])
+        assert ticket.wait() is None
+        assert ticket.wait(0) is None
+        assert ticket.exception() is None
+        assert ticket.done()
+        assert "done" in repr(ticket)
+
+    def test_of_a_write_that_failed(self, pair: tuple[int, int]) -> None:
+        reader, writer = pair
+        os.close(reader)
+        ticket = Writer(writer).write(FRAME)
+        failure = ticket.exception(10)
+        assert isinstance(failure, BrokenStreamError)
+        assert (failure.bytes_delivered, failure.bytes_lost) == (0, len(FRAME))
+        assert ticket.done()
+        assert "failed" in repr(ticket)
+        for _ in range(2):
+            with pytest.raises(BrokenStreamError):
+                ticket.wait()
+
+    @pytest.mark.parametrize("mode", ["write", "staged"])
+    def test_end_when_the_kernel_has_all(self, pair: tuple[int, int], mode: str) -> None:
+        ticket = Writer(pair[1], mode=mode).write(FRAME[: PIPE_BYTES // 2])
+        ticket.wait(10)
+        assert unread_bytes(pair[0]) == PIPE_BYTES // 2
+
+    def test_of_zero_copy_end_when_the_reader_has_read_all(self, pair: tuple[int, int]) -> None:
+        reader, writer = pair
+        stream = Writer(writer, mode="zero-copy")
+        tickets = [stream.write(FRAME[:20_000]), stream.write(FRAME[20_000:40_000])]
+        assert eventually(lambda: unread_bytes(reader) == 40_000)
+        assert read_exactly(reader, 19_999) == FRAME[:19_999]
+        with pytest.raises(StalledError):
+            tickets[0].wait(0.1)
+        assert read_exactly(reader, 1) == FRAME[19_999:20_000]
+        tickets[0].wait(10)
+        with pytest.raises(StalledError):
+            tickets[1].wait(0.1)
+        assert read_exactly(reader, 20_000) == FRAME[20_000:40_000]
+        tickets[1].wait(10)
+
+    def test_outlive_their_writer(self, pair: tuple[int, int]) -> None:
+        reader, writer = pair
+        ticket = Writer(writer).write(FRAME)
+        gc.collect()
+        assert read_exactly(reader, len(FRAME)) == FRAME
+        ticket.wait(10)
+
+    def test_are_waited_for_by_many_threads(self, pair: tuple[int, int]) -> None:
+        reader, writer = pair
+        ticket = penstock.pipe(FRAME, writer)
+        ended = []
+        threads = [threading.Thread(target=lambda: ended.append(ticket.wait(30))) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        assert read_exactly(reader, len(FRAME)) == FRAME
+        for thread in threads:
+            thread.join(30)
+        assert ended == [None] * 8
+
+    def test_cannot_be_made(self) -> None:
+        with pytest.raises(TypeError):
+            penstock.Ticket()
+        with pytest.raises(TypeError):
+            penstock.WriterStats()
+
+
+class TestTimeouts:
+    @pytest.mark.parametrize("bad", [-1, -0.001, math.nan, -math.inf])
+    def test_that_mean_nothing(self, pair: tuple[int, int], bad: float) -> None:
+        stream = Writer(pair[1])
+        ticket = stream.write(b"x")
+        for call in (stream.flush, stream.close, ticket.wait, ticket.exception, penstock.close):
+            with pytest.raises(ValueError, match="timeout"):
+                call(timeout=bad)
+        with pytest.raises(ValueError, match="timeout"):
+            stream.write(b"x", timeout=bad)
+        with pytest.raises(ValueError, match="timeout"):
+            penstock.sync(timeout=bad)
+        with pytest.raises(TypeError):
+            stream.flush("soon")
+        assert not stream.closed
+
+    @pytest.mark.parametrize("long", [math.inf, 1e300, 10**9, None])
+    def test_that_are_longer_than_any_clock(self, pair: tuple[int, int], long: float | None) -> None:
+        stream = Writer(pair[1])
+        ticket = stream.write(b"x", timeout=long)
+        ticket.wait(long)
+        stream.flush(long)
+        penstock.sync(None, long)
+        penstock.close(long)
+        stream.close(long)
+
+    def test_of_flush_and_close_leave_all_as_it_was(self, pair: tuple[int, int]) -> None:
+        reader, writer = pair
+        stream = Writer(writer)
+        stream.write(FRAME)
+        for call in (stream.flush, stream.close):
+            with pytest.raises(StalledError) as stalled:
+                call(0.05)
+            assert 0 < stalled.value.bytes_pending <= len(FRAME)
+            assert stalled.value.seconds >= 0.05
+        assert not stream.closed
+        stream.write(b"behind")
+        os.close(writer)
+        result = ReaderThread(reader)
+        stream.close(10)
+        assert result.result() == FRAME + b"behind"
+
+    def test_of_sync_and_close_of_all(self, pair: tuple[int, int]) -> None:
+        reader, writer = pair
+        penstock.pipe(FRAME, writer)
+        for call in (penstock.sync, penstock.close):
+            with pytest.raises(StalledError):
+                call(timeout=0.05)
+        assert read_exactly(reader, len(FRAME)) == FRAME
+        penstock.sync(timeout=10)
+
+    def test_of_a_full_queue_take_nothing(self, pair: tuple[int, int]) -> None:
+        reader, writer = pair
+        stream = Writer(writer, queue_items=2)
+        kept = [stream.write(FRAME), stream.write(FRAME)]
+        refused = bytearray(b"refused")
+        with pytest.raises(StalledError) as stalled:
+            stream.write(refused, timeout=0.05)
+        refused.clear()  # nobody holds it
+        assert stalled.value.bytes_pending == 2 * len(FRAME)
+        with pytest.raises(StalledError):
+            stream.write(b"refused", timeout=0)
+        assert stream.stats.items_accepted == 2
+        os.close(writer)
+        result = ReaderThread(reader)
+        for ticket in kept:
+            ticket.wait(10)
+        stream.close()
+        assert result.result() == FRAME * 2
+
+
+class TestLimits:
+    @pytest.mark.parametrize("name", ["queue_bytes", "queue_items", "capacity_bytes"])
+    def test_of_nothing_are_refused(self, pair: tuple[int, int], name: str) -> None:
+        with pytest.raises(ValueError, match=name):
+            Writer(pair[1], **{name: 0})
+        with pytest.raises((ValueError, OverflowError)):
+            Writer(pair[1], **{name: -1})
+        with pytest.raises(TypeError):
+            Writer(pair[1], **{name: "many"})
+
+    @pytest.mark.parametrize("size", [2**31, 2**32, 2**63, 2**64 - 1])
+    def test_however_large_are_no_failure(self, pair: tuple[int, int], size: int) -> None:
+        reader, writer = pair
+        with Writer(writer, queue_bytes=size, queue_items=size, capacity_bytes=size) as stream:
+            stream.write(b"fits")
+            assert stream.stats.capacity_bytes == capacity_bytes(writer)
+        assert read_exactly(reader, 4) == b"fits"
+
+    def test_of_bytes(self, pair: tuple[int, int]) -> None:
+        stream = Writer(pair[1], queue_bytes=1 << 20)
+        stream.write(FRAME)  # one always fits
+        with pytest.raises(StalledError):
+            stream.write(b"one byte more", timeout=0)
+        stream.abort()
+        assert eventually(lambda: stream.stats.items_pending == 0)
+
+    def test_of_pipe_without_a_writer(self, pair: tuple[int, int]) -> None:
+        """64 writes, or 128 MiB, as documented: the 65th waits, here for a reader."""
+        reader, writer = pair
+        accepted = []
+
+        def produce() -> None:
+            for _ in range(70):
+                penstock.pipe(FRAME, writer)
+                accepted.append(None)
+
+        thread = threading.Thread(target=produce)
+        thread.start()
+        assert eventually(lambda: len(accepted) == (128 << 20) // len(FRAME))
+        time.sleep(0.2)
+        assert len(accepted) == (128 << 20) // len(FRAME)
+        assert read_exactly(reader, 70 * len(FRAME)) == FRAME * 70
+        thread.join(30)
+        assert len(accepted) == 70
+
+    @pytest.mark.parametrize("size", [4096, PIPE_BYTES, 256 << 10, 1 << 20])
+    def test_of_the_pipe(self, pair: tuple[int, int], size: int) -> None:
+        reader, writer = pair
+        result = ReaderThread(reader)
+        with Writer(writer, capacity_bytes=size) as stream:
+            assert stream.stats.capacity_bytes == capacity_bytes(writer) == size
+            stream.write(FRAME)
+        os.close(writer)
+        assert result.result() == FRAME
+
+    def test_of_the_pipe_are_not_lowered_below_what_it_holds(self, pair: tuple[int, int]) -> None:
+        os.write(pair[1], bytes(PIPE_BYTES))
+        assert Writer(pair[1], capacity_bytes=4096).stats.capacity_bytes == PIPE_BYTES
+
+
+class TestAbort:
+    @pytest.mark.parametrize("mode", MODES)
+    def test_gives_up_what_is_queued(self, pair: tuple[int, int], mode: str) -> None:
+        reader, writer = pair
+        stream = Writer(writer, mode=mode)
+        tickets = [stream.write(FRAME) for _ in range(3)]
+        assert eventually(lambda: unread_bytes(reader) > 0)
+        stream.abort()
+        assert stream.closed
+        failures = [ticket.exception(10) for ticket in tickets]
+        assert all(isinstance(failure, ClosedError) for failure in failures)
+        with pytest.raises(ClosedError):
+            stream.write(b"late")
+        os.close(writer)
+        got = ReaderThread(reader).result()
+        assert 0 < len(got) < len(FRAME)
+        assert FRAME.startswith(got)
+
+    def test_frees_the_buffers(self, pair: tuple[int, int]) -> None:
+        stream = Writer(pair[1])
+        frames = [bytearray(FRAME) for _ in range(3)]
+        tickets = [stream.write(frame) for frame in frames]
+        stream.abort()
+        for ticket in tickets:
+            assert ticket.exception(10) is not None
+        for frame in frames:
+            frame.clear()
+
+    def test_leaves_another_writer_of_the_pipe_alone(self, pair: tuple[int, int]) -> None:
+        reader, writer = pair
+        kept, given_up = Writer(writer), Writer(writer)
+        kept.write(FRAME)
+        lost = given_up.write(b"never")
+        kept.write(b"behind")
+        given_up.abort()
+        assert isinstance(lost.exception(10), ClosedError)
+        os.close(writer)
+        result = ReaderThread(reader)
+        kept.close(10)
+        assert result.result() == FRAME + b"behind"
+
+    def test_wakes_who_waits(self, pair: tuple[int, int]) -> None:
+        stream = Writer(pair[1])
+        ticket = stream.write(FRAME)
+        outcomes = []
+        thread = threading.Thread(target=lambda: outcomes.append(ticket.exception(30)))
+        thread.start()
+        stream.abort()
+        thread.join(30)
+        assert [type(outcome) for outcome in outcomes] == [ClosedError]
+
+
+class TestStats:
+    def test_of_a_writer_that_has_written_nothing(self, pair: tuple[int, int]) -> None:
+        stats = Writer(pair[1]).stats
+        assert stats.transport is None
+        assert stats.reason
+        assert stats.policy is None
+        assert stats.bytes_by_transport == {"write": 0, "staged": 0, "zero-copy": 0}
+        counts = [stats.bytes_accepted, stats.bytes_delivered, stats.bytes_pending, stats.items_accepted]
+        assert [*counts, stats.items_pending] == [0] * 5
+
+    @pytest.mark.parametrize("mode", ["write", "staged", "zero-copy"])
+    def test_count_what_the_reader_has_taken(self, pair: tuple[int, int], mode: str) -> None:
+        reader, writer = pair
+        aligned = mmap.mmap(-1, len(FRAME))  # so that zero-copy fills each page of the pipe
+        aligned[:] = FRAME
+        stream = Writer(writer, mode=mode)
+        stream.write(aligned)
+        assert eventually(lambda: unread_bytes(reader) == capacity_bytes(reader))
+        assert stream.stats.bytes_delivered == 0
+        assert stream.stats.bytes_pending == stream.stats.bytes_accepted == len(FRAME)
+        assert read_exactly(reader, 1 << 20) == FRAME[: 1 << 20]
+        assert eventually(lambda: unread_bytes(reader) == capacity_bytes(reader))
+        assert stream.stats.bytes_delivered == 1 << 20
+        assert read_exactly(reader, 2 << 20) == FRAME[1 << 20 :]
+        stream.close(10)
+        stats = stream.stats
+        assert (stats.bytes_delivered, stats.bytes_pending) == (len(FRAME), 0)
+        assert (stats.items_accepted, stats.items_pending) == (1, 0)
+        assert stats.transport == mode
+        assert stats.reason == "asked for"
+        assert stats.bytes_by_transport[mode] == sum(stats.bytes_by_transport.values()) == len(FRAME)
+        assert stats.worker_blocked_s > 0
+
+    def test_time_that_callers_waited(self, pair: tuple[int, int]) -> None:
+        stream = Writer(pair[1], queue_items=1)
+        stream.write(FRAME)
+        with pytest.raises(StalledError):
+            stream.write(FRAME, timeout=0.1)
+        assert 0.1 <= stream.stats.caller_blocked_s < 60
+
+    REASONS = (
+        ("auto", "unknown", 1000, None, "write", "small"),
+        ("auto", "unknown", 1 << 20, None, "staged", "reader is not known"),
+        ("auto", "reads", 1000, None, "write", "small"),
+        ("staged", "unknown", 1 << 20, PIPE_BYTES, "write", "too small"),
+        ("staged", "reads", 1 << 20, None, "staged", "asked"),
+        ("zero-copy", "unknown", 1000, None, "zero-copy", "asked"),
+        ("write", "reads", 1 << 20, None, "write", "asked"),
+    )
+
+    @pytest.mark.parametrize(("mode", "kind", "size", "capacity", "transport", "reason"), REASONS)
+    def test_say_which_transport_and_why(
+        self,
+        pair: tuple[int, int],
+        mode: str,
+        kind: str,
+        size: int,
+        capacity: int | None,
+        transport: str,
+        reason: str,
+    ) -> None:
+        huge_pages = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+        if transport == "staged" and "[never]" in huge_pages.read_text():
+            pytest.skip("this kernel gives no huge pages, without which `staged` is `write`")
+        reader, writer = pair
+        result = ReaderThread(reader)
+        with Writer(writer, mode=mode, reader=kind, capacity_bytes=capacity) as stream:
+            stream.write(FRAME[:size]).wait(10)
+            assert stream.stats.transport == transport
+            assert reason in stream.stats.reason
+            assert transport in repr(stream.stats)
+        os.close(writer)
+        assert result.result() == FRAME[:size]
+
+    def test_of_memory_that_the_kernel_cannot_pin(self, pair: tuple[int, int]) -> None:
+        """As a driver's mapping: here the one by which the kernel shows its clock to every process (vdso(7))."""
+        maps = Path("/proc/self/maps").read_text().splitlines()
+        address = next((int(line.split("-")[0], 16) for line in maps if line.endswith("[vvar]")), None)
+        if address is None:
+            pytest.skip("this kernel shows no [vvar]")
+        page = (ctypes.c_char * 4096).from_address(address)
+        reader, writer = pair
+        result = ReaderThread(reader)
+        with Writer(writer, mode="zero-copy") as stream:
+            stream.write(page)
+            stream.write(FRAME)
+            stream.flush(10)
+            assert stream.stats.bytes_by_transport["zero-copy"] == len(FRAME)
+            stream.write(page).wait(10)
+            assert stream.stats.transport in ("staged", "write")
+            assert "cannot pin" in stream.stats.reason
+        os.close(writer)
+        got = result.result()
+        assert got[4096:-4096] == FRAME
+        assert len(got) == len(FRAME) + 2 * 4096
+
+    def test_of_memory_that_is_gone(self, pair: tuple[int, int]) -> None:
+        """A mapping past the end of its file is an error of that stream."""
+        fd = os.memfd_create("short")
+        os.ftruncate(fd, 1 << 20)
+        area = mmap.mmap(fd, 1 << 20)
+        os.ftruncate(fd, 0)
+        failure = Writer(pair[1], mode="write").write(area).exception(10)
+        assert isinstance(failure, OSError)
+        assert (failure.errno, failure.bytes_lost) == (errno.EFAULT, 1 << 20)
+        os.close(fd)
+
+
+class TestPolicies:
+    def test_are_applied_to_the_worker_and_read_back(self, pair: tuple[int, int]) -> None:
+        cpu = min(os.sched_getaffinity(0))
+        stream = Writer(pair[1], policy=ThreadPolicy(nice=7, cpus=[cpu]))
+        before = workers()
+        stream.write(b"x").wait(10)
+        assert eventually(lambda: len(workers() - before) == 1)
+        (worker,) = workers() - before
+        applied = stream.stats.policy
+        assert (applied.nice, applied.cpus, applied.notes) == (7, (cpu,), ())
+        assert os.getpriority(os.PRIO_PROCESS, worker) == 7
+        assert os.sched_getaffinity(worker) == {cpu}
+        assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == os.getpriority(
+            os.PRIO_PROCESS, 0
+        )
+
+    def test_that_are_refused_are_a_note_and_no_failure(self, pair: tuple[int, int]) -> None:
+        stream = Writer(pair[1], policy=ThreadPolicy(cpus=[1023]))
+        stream.write(b"x").wait(10)
+        (note,) = stream.stats.policy.notes
+        assert "1023" in note
+        assert read_exactly(pair[0], 1) == b"x"
+        assert set(stream.stats.policy.cpus) == os.sched_getaffinity(0)
+
+    def test_are_values(self) -> None:
+        policy = ThreadPolicy(nice=-3, cpus=(0, 1))
+        assert (policy.nice, policy.cpus) == (-3, (0, 1))
+        assert policy == ThreadPolicy(nice=-3, cpus=[0, 1]) != ThreadPolicy()
+        assert (ThreadPolicy().nice, ThreadPolicy().cpus) == (None, None)
+        assert repr(policy) == "ThreadPolicy(nice=-3, cpus=[0, 1])"
+        with pytest.raises(AttributeError):
+            policy.nice = 0
+
+    @pytest.mark.parametrize("bad", [{"nice": 20}, {"nice": -21}, {"cpus": []}])
+    def test_out_of_range_are_refused(self, bad: dict[str, object]) -> None:
+        with pytest.raises(ValueError):
+            ThreadPolicy(**bad)
+
+    @pytest.mark.parametrize("bad", [{"cpus": [-1]}, {"cpus": 1}, {"nice": "low"}, {"cpus": "01"}])
+    def test_of_wrong_types_are_refused(self, bad: dict[str, object]) -> None:
+        with pytest.raises((TypeError, OverflowError)):
+            ThreadPolicy(**bad)
+
+    def test_cpus_without_end_are_a_note(self, pair: tuple[int, int]) -> None:
+        stream = Writer(pair[1], policy=ThreadPolicy(cpus=[2**40]))
+        stream.write(b"x").wait(10)
+        assert str(2**40) in stream.stats.policy.notes[0]
+
+
+class TestSync:
+    def test_forgets_a_failure_that_it_has_reported(self, tmp_path: Path) -> None:
+        path = tmp_path / "fifo"
+        os.mkfifo(path)
+        reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        writer = os.open(path, os.O_WRONLY)
+        ticket = penstock.pipe(FRAME, writer)
+        os.close(reader)
+        assert isinstance(ticket.exception(10), BrokenStreamError)
+        for _ in range(2):  # again and again, until it is reported
+            with pytest.raises(BrokenStreamError):
+                penstock.pipe(b"never", writer)
+        with pytest.raises(BrokenStreamError):
+            penstock.sync()
+        penstock.sync()
+        reader = os.open(path, os.O_RDONLY)
+        penstock.pipe(b"a new reader", writer).wait(10)
+        os.close(writer)
+        got = ReaderThread(reader).result()
+        assert got.endswith(b"a new reader")
+
+    def test_reports_every_failure(self) -> None:
+        pipes = [os.pipe() for _ in range(3)]
+        for reader, writer in pipes:
+            os.close(reader)
+            penstock.pipe(FRAME, writer)
+        with pytest.raises(BrokenStreamError) as caught:
+            penstock.sync(timeout=10)
+        assert sum("another stream failed as well" in note for note in caught.value.__notes__) == 2
+        penstock.sync(timeout=10)
+        for _, writer in pipes:
+            os.close(writer)
+
+    def test_waits_for_what_pipe_has_queued_only(self, pair: tuple[int, int]) -> None:
+        stream = Writer(pair[1])
+        stream.write(FRAME)
+        penstock.sync(timeout=0.5)
+        stream.abort()
+
+    def test_of_everything_waits_only_for_what_was_there(self, pair: tuple[int, int]) -> None:
+        """Another thread goes on piping meanwhile: that must not keep us for ever."""
+        reader, writer = pair
+        stop = threading.Event()
+
+        def go_on() -> None:
+            while not stop.is_set():
+                penstock.pipe(FRAME, writer)
+
+        def read() -> None:
+            while os.read(reader, 1 << 20):
+                pass
+
+        threads = [threading.Thread(target=go_on), threading.Thread(target=read)]
+        for thread in threads:
+            thread.start()
+        try:
+            for _ in range(3):
+                penstock.sync(timeout=30)
+        finally:
+            stop.set()
+            threads[0].join(30)
+            os.close(writer)
+            threads[1].join(30)
+
+    def test_close_lets_workers_go_and_pipe_works_again(self, pair: tuple[int, int]) -> None:
+        reader, writer = pair
+        before = workers()
+        for _ in range(3):
+            penstock.pipe(b"frame", writer)
+            assert eventually(lambda: workers() - before)  # a thread has its name a moment after its start
+            penstock.close(timeout=10)
+            assert eventually(lambda: not workers() - before)
+        assert read_exactly(reader, 15) == b"frame" * 3
+
+    def test_close_keeps_away_from_open_writers(self, pair: tuple[int, int]) -> None:
+        with Writer(pair[1]) as stream:
+            stream.write(b"one ")
+            penstock.close(timeout=10)
+            stream.write(b"two")
+        assert read_exactly(pair[0], 7) == b"one two"
+
+
+def test_idle_workers_leave_by_themselves_and_come_again(pair: tuple[int, int]) -> None:
+    reader, writer = pair
+    stream = Writer(writer, policy=ThreadPolicy(nice=3))
+    before = workers()
+    for _ in range(2):
+        stream.write(b"frame").wait(10)
+        assert eventually(lambda: workers() - before)
+        assert stream.stats.policy.nice == 3
+        assert eventually(lambda: not workers() - before)
+    assert read_exactly(reader, 10) == b"frame" * 2
+
+
+def test_a_buffer_is_let_go_with_the_next_call(pair: tuple[int, int]) -> None:
+    """Whoever keeps no ticket and never syncs holds no more frames than the last few."""
+
+    class Frame(np.ndarray):
+        pass
+
+    alive = []
+    result = ReaderThread(pair[0])
+    for number in range(200):
+        frame = np.full(200_000, number, np.uint8).view(Frame)
+        alive.append(weakref.ref(frame))
+        penstock.pipe(frame, pair[1])
+        del frame
+    penstock.sync(timeout=10)
+    assert [reference() for reference in alive] == [None] * 200
+    os.close(pair[1])
+    assert len(result.result()) == 200 * 200_000
+
+
+def test_bytes_left_in_a_pipe_without_a_reader_are_reported(pair: tuple[int, int]) -> None:
+    """The kernel took them, nobody ever will."""
+    reader, writer = pair
+    stream = Writer(writer)
+    stream.write(b"x" * 1000).wait(10)
+    assert read_exactly(reader, 400) == b"x" * 400
+    os.close(reader)
+    with pytest.raises(BrokenStreamError) as caught:
+        stream.flush()
+    assert (caught.value.bytes_delivered, caught.value.bytes_lost) == (400, 600)
+    with pytest.raises(BrokenStreamError):
+        stream.write(b"more")
+    with pytest.raises(BrokenStreamError):
+        stream.close()
+    assert stream.closed
+
+
+def test_writes_that_race_with_the_close(pair: tuple[int, int]) -> None:
+    """Threads write while another closes: each write arrives whole, or is refused."""
+    reader, writer = pair
+    result = ReaderThread(reader)
+    stream = Writer(writer)
+    written: list[int] = []
+
+    def produce(number: int) -> None:
+        try:
+            for _ in range(10_000):
+                stream.write(bytes([number]) * 1000).wait(30)
+                written.append(number)
+        except ClosedError:
+            pass
+
+    threads = [threading.Thread(target=produce, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    assert eventually(lambda: len(written) > 100)
+    stream.close(30)
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
+    os.close(writer)
+    got = result.result()
+    assert len(got) == 1000 * len(written)
+    assert all(len(set(got[at : at + 1000])) == 1 for at in range(0, len(got), 1000))
