@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::{Temper, drain, pattern};
-use penstock_core::{Errno, Error, Mode, Options, Reader, ThreadPolicy, Transport, Writer};
+use penstock_core::{Errno, Error, Mode, Options, Reader, Reason, Region, ThreadPolicy, Transport, Writer};
 
 const MODES: [Mode; 4] = [Mode::Auto, Mode::Write, Mode::Staged, Mode::ZeroCopy];
 const A_WHILE: Option<Duration> = Some(Duration::from_millis(100));
@@ -62,6 +62,44 @@ fn stats_name_the_transport_and_its_reason() {
         assert_eq!(writer.stats().capacity_bytes, Some(1 << 20), "known after the closing, too");
         assert_eq!(got.join().unwrap().len(), bytes);
     }
+}
+
+/// The page in which the kernel keeps the time: it can be read, and not be pinned (`VM_PFNMAP`), as drivers' mappings.
+struct TimePage(usize);
+
+// SAFETY: the kernel maps it for as long as the process lives.
+unsafe impl Region for TimePage {
+    fn as_ptr(&self) -> *const u8 {
+        std::ptr::with_exposed_provenance(self.0)
+    }
+    fn len(&self) -> usize {
+        4096
+    }
+}
+
+impl TimePage {
+    fn find() -> Option<Self> {
+        let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+        let line = maps.lines().find(|line| line.ends_with("[vvar]"))?;
+        usize::from_str_radix(line.split('-').next()?, 16).ok().map(Self)
+    }
+}
+
+#[test]
+fn memory_that_cannot_be_pinned_is_copied_and_the_statistics_say_so() {
+    let Some(page) = TimePage::find() else {
+        eprintln!("skipped: this system has no memory that cannot be pinned");
+        return;
+    };
+    let (mut reader, pipe) = pipe().unwrap();
+    let writer = open(&pipe, Mode::ZeroCopy);
+    writer.write(Box::new(vec![1; 5000]), None).unwrap();
+    let ticket = writer.write(Box::new(page), None).unwrap();
+    assert_eq!(read_exactly(&mut reader, 5000), vec![1; 5000]);
+    read_exactly(&mut reader, 4096);
+    ticket.wait().unwrap();
+    assert_eq!(writer.stats().choice, Some((Transport::Staged, Reason::CannotBeGiven)));
+    writer.close(None).unwrap();
 }
 
 #[test]
