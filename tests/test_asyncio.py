@@ -119,6 +119,23 @@ def test_a_cancelled_await_leaves_the_write_be(pair: tuple[int, int]) -> None:
     assert eventually(lambda: open_fds().keys() <= before)
 
 
+def test_awaits_that_were_given_up_hold_no_descriptors(pair: tuple[int, int]) -> None:
+    """Who looks again and again, with `wait_for`, at a stalled stream must not run out of descriptors."""
+
+    async def main() -> int:
+        ticket = penstock.pipe(FRAME, pair[1])
+        before = len(open_fds())
+        for _ in range(50):
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(ticket, 0.001)
+        return len(open_fds()) - before
+
+    try:
+        assert asyncio.run(main()) <= 1
+    finally:
+        assert read_exactly(pair[0], len(FRAME)) == FRAME
+
+
 def test_a_loop_that_ends_with_the_write_under_way(pair: tuple[int, int]) -> None:
     """The next loop may await the same ticket."""
     reader, writer = pair

@@ -121,3 +121,26 @@ def test_a_multiprocessing_child_delivers_before_it_ends() -> None:
         done.stdout, done.stderr = program.communicate(timeout=60)
         done.returncode = program.returncode
     assert succeeded(done) == b"3000006 0"
+
+
+def test_a_daemon_thread_that_never_stops_writing_does_not_keep_the_program() -> None:
+    """What was queued at the end is delivered; what a thread adds for ever must not be waited for."""
+    program = """
+        def go_on():
+            while True:
+                penstock.pipe(bytes(100_000), 1)
+        threading.Thread(target=go_on, daemon=True).start()
+        time.sleep(0.3)
+    """
+    slow = ["sh", "-c", "while [ $(head -c 65536 | wc -c) != 0 ]; do sleep 0.001; done"]
+    with (
+        subprocess.Popen(slow, stdin=subprocess.PIPE) as reader,
+        start_script(program, stdout=reader.stdin) as writer,
+    ):
+        reader.stdin.close()
+        try:
+            _, err = writer.communicate(timeout=20)
+        except subprocess.TimeoutExpired:
+            writer.kill()
+            pytest.fail("the program did not end")
+    assert (writer.returncode, err.decode()) == (0, "")

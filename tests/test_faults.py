@@ -388,6 +388,9 @@ REFUSALS = [
     ("write", "pwritev2:error=ENOSYS"),
     ("zero-copy", "vmsplice:error=EFAULT:when=1"),  # memory that cannot be pinned, staged instead
     ("zero-copy", "vmsplice:error=EFAULT:when=3"),  # in the middle of a frame
+    ("auto", "vmsplice:error=ENOSYS"),  # sandboxes that know no vmsplice (gVisor) or forbid it (seccomp)
+    ("zero-copy", "vmsplice:error=ENOSYS"),
+    ("staged", "vmsplice:error=EPERM"),
 ]
 
 
@@ -560,6 +563,21 @@ class TestNoRoom:
             with pytest.raises(OSError, match="No space left"):
                 stream.close()
         assert path.read_bytes() == (FRAME[:400_000] * 4)[:delivered]
+
+    def test_after_room_was_made_a_new_writer_works(self, small_tmpfs: Path) -> None:
+        """While the old writer, and the exception with its traceback, may still be about."""
+        path = small_tmpfs / "file"
+        with path.open("wb", buffering=0) as file:
+            old = Writer(file)
+            old.write(FRAME)
+            with pytest.raises(OSError) as kept:
+                old.close(10)
+            file.truncate(0)
+            file.seek(0)
+            with Writer(file) as new:
+                new.write(b"fits now")
+            assert kept.value.errno == errno.ENOSPC
+        assert path.read_bytes() == b"fits now"
 
     def test_a_limit_on_the_size_of_files(self, tmp_path: Path) -> None:
         """EFBIG, and not the SIGXFSZ that would end the program."""

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import MODES, ReaderThread, noise, open_fds, read_exactly
+from conftest import MODES, ReaderThread, noise, open_fds, read_exactly, run_script
 
 import penstock
 
@@ -183,6 +183,30 @@ def test_a_terminal() -> None:
     penstock.sync(timeout=10)
     os.close(controller)
     os.close(terminal)
+
+
+def test_terminals_do_not_wait_for_each_other() -> None:
+    """The controlling sides of all pseudo-terminals have one inode, that of /dev/ptmx, and are streams of their own.
+
+    In a program that ends by force, because a write to a terminal may block for ever.
+    """
+    program = """
+    import pty, tty
+    (stalled, stalled_end), (lively, lively_end) = pty.openpty(), pty.openpty()
+    tty.setraw(stalled_end)
+    tty.setraw(lively_end)
+    blocked = penstock.pipe(bytes(1 << 20), stalled)
+    ticket = penstock.pipe(b"through", lively)
+    try:
+        ticket.wait(5)
+        assert os.read(lively_end, 7) == b"through"
+        assert not blocked.done()
+        print("lively")
+    finally:
+        sys.stdout.flush()
+        os._exit(0)
+    """
+    assert run_script(program).stdout == b"lively\n"
 
 
 def test_devices() -> None:

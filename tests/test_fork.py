@@ -198,3 +198,20 @@ def test_forks_in_the_middle_of_everything() -> None:
     """
     # The writers above close while their reader has read nothing: 50,000 bytes fit into the pipe.
     run(body)
+
+
+def test_a_multiprocessing_child_delivers_what_it_wrote_through_an_inherited_writer() -> None:
+    """Its end runs none of Python's exit functions, and it has opened nothing itself."""
+    body = """
+    import multiprocessing
+    own = penstock.Writer(writer)
+    got = read_in_thread(reader)
+    child = multiprocessing.get_context("fork").Process(target=lambda: own.write(bytes(8 << 20)) and None)
+    child.start()
+    child.join()
+    own.close(20)
+    os.close(writer)
+    assert child.exitcode == 0
+    assert len(got()) == len(frame) + (8 << 20)
+    """
+    run(body)

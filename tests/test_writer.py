@@ -96,6 +96,21 @@ def test_a_block_that_raises_still_delivers(pair: tuple[int, int]) -> None:
     assert result.result() == FRAME
 
 
+def test_a_block_that_raises_does_not_wait_for_ever(pair: tuple[int, int]) -> None:
+    """The reader reads nothing: after 5 s it is given up, and the first exception is still there to be seen."""
+    reader, writer = pair
+    with pytest.raises(StalledError) as stalled, Writer(writer) as stream:
+        ticket = stream.write(FRAME)
+        raise KeyError("mine")
+    assert isinstance(stalled.value.__context__, KeyError)
+    assert stream.closed
+    assert isinstance(ticket.exception(10), ClosedError)
+    got = unread_bytes(reader)
+    assert 0 < stalled.value.bytes_pending <= len(FRAME)
+    assert stream.stats.bytes_delivered == 0
+    assert read_exactly(reader, got) == FRAME[:got]
+
+
 class TestTickets:
     def test_of_a_write_that_is_under_way(self, pair: tuple[int, int]) -> None:
         reader, writer = pair
@@ -310,6 +325,11 @@ class TestLimits:
         os.write(pair[1], bytes(PIPE_BYTES))
         assert Writer(pair[1], capacity_bytes=4096).stats.capacity_bytes == PIPE_BYTES
 
+    def test_of_the_pipe_that_were_chosen_stay_so(self, pair: tuple[int, int]) -> None:
+        with Writer(pair[1], capacity_bytes=PIPE_BYTES):
+            penstock.pipe(b"another way in", pair[1]).wait(10)
+            assert capacity_bytes(pair[1]) == PIPE_BYTES
+
 
 class TestAbort:
     @pytest.mark.parametrize("mode", MODES)
@@ -361,6 +381,32 @@ class TestAbort:
         stream.abort()
         thread.join(30)
         assert [type(outcome) for outcome in outcomes] == [ClosedError]
+
+    def test_turns_away_who_waits_for_room(self) -> None:
+        """Else a whole frame would follow one that was cut, which no reader could tell."""
+        outcomes: list[object] = []
+
+        def write(stream: Writer) -> None:
+            try:
+                outcomes.append(stream.write(b"behind the cut"))
+            except ClosedError as error:
+                outcomes.append(error)
+
+        got = []
+        for number in range(10):
+            reader, writer = os.pipe()
+            stream = Writer(writer, queue_items=1)
+            stream.write(FRAME)
+            thread = threading.Thread(target=write, args=(stream,))
+            time.sleep(0.005 * number)  # at different moments of our own naps
+            thread.start()
+            time.sleep(0.01)
+            stream.abort()
+            thread.join(10)
+            os.close(writer)
+            got.append(ReaderThread(reader).result())
+        assert all(FRAME.startswith(cut) for cut in got)
+        assert [type(outcome) for outcome in outcomes] == [ClosedError] * 10
 
 
 class TestStats:
@@ -631,6 +677,27 @@ def test_a_buffer_is_let_go_with_the_next_call(pair: tuple[int, int]) -> None:
     assert [reference() for reference in alive] == [None] * 200
     os.close(pair[1])
     assert len(result.result()) == 200 * 200_000
+
+
+def test_a_new_writer_does_not_inherit_the_failure_of_a_closed_one(tmp_path: Path) -> None:
+    """As after ENOSPC, when room was made: the failure was reported, whoever still keeps the old writer."""
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    writer = os.open(path, os.O_WRONLY)
+    old = Writer(writer)
+    old.write(FRAME)
+    os.close(reader)
+    with pytest.raises(BrokenStreamError):
+        old.close(10)
+    reader = os.open(path, os.O_RDONLY)
+    os.set_blocking(reader, True)
+    result = ReaderThread(reader)
+    with Writer(writer) as new:
+        new.write(b"afresh")
+    os.close(writer)
+    assert result.result().endswith(b"afresh")
+    assert old.closed
 
 
 def test_bytes_left_in_a_pipe_without_a_reader_are_reported(pair: tuple[int, int]) -> None:

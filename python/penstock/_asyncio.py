@@ -29,8 +29,11 @@ async def _signalled(ticket: Ticket) -> None:
 
     try:
         loop.add_reader(eventfd, wake)
-        ticket._notify(eventfd)
-        await woken
+        watch = ticket._notify(eventfd)
+        try:
+            await woken
+        finally:
+            watch.stop()
     finally:
         loop.remove_reader(eventfd)
         os.close(eventfd)

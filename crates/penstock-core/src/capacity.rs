@@ -13,13 +13,23 @@ use crate::sys::pipe::{self, Limits};
 /// 2026-11-20: 256 KiB pieces in a pipe of this size moved up to 2 times what a pipe of 64 KiB did.
 pub(crate) const WANTED_BYTES: usize = 1 << 20;
 
-/// The sizes of the pipes that we have grown.
+/// More than Linux makes any pipe (fs/pipe.c, `round_pipe_size`), so that a wish for more loses nothing.
+const LARGEST_BYTES: usize = 1 << 31;
+
+/// The sizes of the pipes that we have set.
 ///
 /// Past `pipe-user-pages-soft`, every new pipe of the user gets two pages only, whoever makes it. So all of
 /// ours together take at most half of that.
 pub(crate) struct Share {
     limits: Limits,
-    granted: HashMap<StreamId, usize>,
+    granted: HashMap<StreamId, Granted>,
+}
+
+#[derive(Clone, Copy)]
+struct Granted {
+    bytes: usize,
+    /// Whether somebody has named a size, which then stays until another is named.
+    chosen: bool,
 }
 
 static SHARE: LazyLock<Mutex<Share>> =
@@ -30,32 +40,41 @@ pub(crate) fn hold() -> MutexGuard<'static, Share> {
     lock(&SHARE)
 }
 
-/// Grows the pipe to the wanted size or as far as it may; never fails, whatever is refused.
-pub(crate) fn grow(fd: BorrowedFd<'_>, id: StreamId, wanted_bytes: usize) {
-    let Ok(present_bytes) = pipe::capacity(fd) else {
-        return;
-    };
+/// Grows the pipe to [`WANTED_BYTES`] or as far as it may, unless somebody has named its size; never fails, whatever is
+/// refused.
+pub(crate) fn grow(fd: BorrowedFd<'_>, id: StreamId) {
     let mut share = lock(&SHARE);
-    let mut size = wanted_bytes.next_power_of_two();
-    while size > present_bytes {
-        if share.has_room_for(id, size) && share.resize(fd, id, size) {
-            return;
-        }
-        size /= 2;
+    if !share.granted.get(&id).is_some_and(|granted| granted.chosen) {
+        share.grow(fd, id, WANTED_BYTES);
     }
 }
 
-/// Sets the size that the caller asked for, smaller ones too; the share bounds only growth.
+/// Sets the size that the caller names, smaller ones too; the share bounds only growth. A pipe that holds more than that, or
+/// that may not grow, stays as it is; statistics tell.
 pub(crate) fn set(fd: BorrowedFd<'_>, id: StreamId, wanted_bytes: usize) {
-    if pipe::capacity(fd).is_ok_and(|present_bytes| wanted_bytes < present_bytes) {
-        // A pipe that holds more than that stays as it is; statistics tell.
-        let _ = pipe::set_capacity(fd, wanted_bytes);
+    let Ok(present_bytes) = pipe::capacity(fd) else { return };
+    let mut share = lock(&SHARE);
+    if wanted_bytes < present_bytes {
+        share.resize(fd, id, wanted_bytes);
     } else {
-        grow(fd, id, wanted_bytes);
+        share.grow(fd, id, wanted_bytes);
     }
+    let bytes = pipe::capacity(fd).unwrap_or(present_bytes);
+    share.granted.insert(id, Granted { bytes, chosen: true });
 }
 
 impl Share {
+    fn grow(&mut self, fd: BorrowedFd<'_>, id: StreamId, wanted_bytes: usize) {
+        let Ok(present_bytes) = pipe::capacity(fd) else { return };
+        let mut size = wanted_bytes.min(LARGEST_BYTES).next_power_of_two();
+        while size > present_bytes {
+            if self.has_room_for(id, size) && self.resize(fd, id, size) {
+                return;
+            }
+            size /= 2;
+        }
+    }
+
     fn has_room_for(&mut self, id: StreamId, bytes: usize) -> bool {
         let Some(soft_bytes) = self.limits.user_soft_bytes else {
             return true;
@@ -67,13 +86,13 @@ impl Share {
     }
 
     fn others_bytes(&self, id: StreamId) -> usize {
-        self.granted.iter().filter(|(other, _)| **other != id).map(|(_, bytes)| bytes).sum()
+        self.granted.iter().filter(|(other, _)| **other != id).map(|(_, granted)| granted.bytes).sum()
     }
 
     fn resize(&mut self, fd: BorrowedFd<'_>, id: StreamId, bytes: usize) -> bool {
         let granted = pipe::set_capacity(fd, bytes);
         granted.is_ok_and(|bytes| {
-            self.granted.insert(id, bytes);
+            self.granted.insert(id, Granted { bytes, chosen: false });
             true
         })
     }

@@ -19,8 +19,12 @@ pub(crate) fn disown_tickets() {
 
 type Callback = Box<dyn FnOnce() + Send>;
 
+/// Names a callback, so that it can be taken back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallbackId(u64);
+
 enum State {
-    Pending(Vec<Callback>),
+    Pending { callbacks: Vec<(u64, Callback)>, next: u64 },
     Ended(Result<(), Error>),
 }
 
@@ -44,7 +48,7 @@ pub(crate) struct Completion(Option<Arc<Shared>>);
 #[must_use]
 pub(crate) fn ticket(bytes: usize) -> (Completion, Ticket) {
     let shared = Arc::new(Shared {
-        state: Mutex::new(State::Pending(Vec::new())),
+        state: Mutex::new(State::Pending { callbacks: Vec::new(), next: 0 }),
         ended: Condvar::new(),
         bytes,
         generation: FORK_GENERATION.load(Ordering::Relaxed),
@@ -86,8 +90,8 @@ impl Ticket {
         loop {
             match &*state {
                 State::Ended(outcome) => return Some(outcome.clone()),
-                State::Pending(_) if passed(deadline) => return None,
-                State::Pending(_) => state = wait_until(&self.0.ended, state, deadline),
+                State::Pending { .. } if passed(deadline) => return None,
+                State::Pending { .. } => state = wait_until(&self.0.ended, state, deadline),
             }
         }
     }
@@ -95,15 +99,27 @@ impl Ticket {
     /// Calls back once when the write ends, on the thread that ends it, or at once if it has ended.
     ///
     /// The callback must be quick and must not block: it runs on the worker.
-    pub fn on_end(&self, callback: impl FnOnce() + Send + 'static) {
+    pub fn on_end(&self, callback: impl FnOnce() + Send + 'static) -> CallbackId {
         if !self.is_inherited() {
             let mut state = lock(&self.0.state);
-            if let State::Pending(callbacks) = &mut *state {
-                callbacks.push(Box::new(callback));
-                return;
+            if let State::Pending { callbacks, next } = &mut *state {
+                let id = *next;
+                *next += 1;
+                callbacks.push((id, Box::new(callback)));
+                return CallbackId(id);
             }
         }
         callback();
+        CallbackId(u64::MAX)
+    }
+
+    /// Takes a callback back, unless it has been called.
+    pub fn forget_callback(&self, id: CallbackId) {
+        if !self.is_inherited()
+            && let State::Pending { callbacks, .. } = &mut *lock(&self.0.state)
+        {
+            callbacks.retain(|(other, _)| *other != id.0);
+        }
     }
 
     /// Whether a fork lies between the making of this ticket and now. Its lock may then be held by a thread
@@ -134,8 +150,8 @@ impl Completion {
         let Some(shared) = self.0.take() else { return };
         let before = mem::replace(&mut *lock(&shared.state), State::Ended(outcome));
         shared.ended.notify_all();
-        if let State::Pending(callbacks) = before {
-            callbacks.into_iter().for_each(|callback| callback());
+        if let State::Pending { callbacks, .. } = before {
+            callbacks.into_iter().for_each(|(_, callback)| callback());
         }
     }
 }
@@ -212,7 +228,7 @@ mod tests {
     #[test]
     fn an_inherited_ticket_is_the_parents() {
         let shared = Arc::new(Shared {
-            state: Mutex::new(State::Pending(Vec::new())),
+            state: Mutex::new(State::Pending { callbacks: Vec::new(), next: 0 }),
             ended: Condvar::new(),
             bytes: 3,
             generation: FORK_GENERATION.load(Ordering::Relaxed).wrapping_sub(1),

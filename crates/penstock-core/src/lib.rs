@@ -56,7 +56,7 @@ mod worker;
 #[cfg(not(loom))]
 mod writer;
 
-pub use completion::Ticket;
+pub use completion::{CallbackId, Ticket};
 pub use error::Error;
 pub use rustix::io::Errno;
 

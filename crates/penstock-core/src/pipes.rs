@@ -82,7 +82,7 @@ impl Outlet {
         let is_new = known.is_none();
         let own = Arc::new(fd::duplicate(fd)?);
         if is_new && stream.kind == Kind::Pipe {
-            capacity::grow(own.as_fd(), stream.id, capacity::WANTED_BYTES);
+            capacity::grow(own.as_fd(), stream.id);
         }
         let entry = Entry { stream: Arc::clone(&stream), fd: Arc::downgrade(&own) };
         let replaced = pipes.insert(stream.id, entry);
@@ -107,13 +107,18 @@ impl Outlet {
     ) -> Result<Ticket, Rejected> {
         let manner = Manner { mode, reader: Reader::Unknown };
         self.stream
-            .push(region, Arc::clone(&self.fd), manner, OWNER, deadline_after(timeout))
+            .push(region, Arc::clone(&self.fd), manner, OWNER, deadline_after(timeout), || false)
             .map_err(|(region, error)| Rejected { region, error })
     }
 }
 
 fn take_at_rest(pipes: &mut HashMap<StreamId, Entry>) -> Vec<Entry> {
     pipes.extract_if(|_, entry| entry.stream.queue.is_at_rest()).map(|(_, entry)| entry).collect()
+}
+
+/// Whether a failure of the stream is still to be reported by [`sync`].
+pub(crate) fn has_to_report(stream: &Arc<Stream>) -> bool {
+    lock(&PIPES).get(&stream.id).is_some_and(|entry| Arc::ptr_eq(&entry.stream, stream))
 }
 
 /// Everything that was piped up to a moment, so that a wait in several goes waits for nothing else.
@@ -206,26 +211,29 @@ pub fn tickets_of(start: *const u8, len: usize) -> Vec<Ticket> {
     Stream::all().iter().flat_map(find).collect()
 }
 
-/// Waits for all streams of the process, writers' too, for as long as any of them makes progress: the last thing before a
-/// program ends. Gives the bytes that no destination has taken after `stall` without any, or when `keep_on`, asked every 20 ms, says no.
+/// Waits for what is queued now on all streams of the process, writers' too, for as long as any of them makes progress: the
+/// last thing before a program ends. Gives the bytes that no destination has taken after `stall` without any, or when
+/// `keep_on`, asked every 20 ms, says no.
 #[must_use]
 pub fn drain_all(stall: Duration, mut keep_on: impl FnMut() -> bool) -> u64 {
     const LOOK: Duration = Duration::from_millis(20);
+    // What threads go on to queue meanwhile is not waited for, or they would keep the program for ever.
+    let queued: Vec<_> =
+        Stream::all().into_iter().map(|stream| (stream.queue.accepted_items(), stream)).collect();
     let mut seen = (u64::MAX, 0);
     let mut since = Instant::now();
     loop {
-        let streams = Stream::all();
-        let items: u64 = streams.iter().map(|stream| stream.queue.load().pending_items).sum();
-        let bytes: u64 = streams.iter().map(|stream| stream.unwritten_bytes()).sum();
+        let items: u64 = queued.iter().map(|(items, stream)| stream.queue.pending_of(*items)).sum();
+        let written: u64 = queued.iter().map(|(_, stream)| stream.meter.written_bytes()).sum();
         if items == 0 {
             return 0;
         }
-        if (items, bytes) != seen {
-            seen = (items, bytes);
+        if (items, written) != seen {
+            seen = (items, written);
             since = Instant::now();
         }
         if since.elapsed() >= stall || !keep_on() {
-            return bytes;
+            return queued.iter().map(|(_, stream)| stream.unwritten_bytes()).sum();
         }
         std::thread::sleep(LOOK);
     }

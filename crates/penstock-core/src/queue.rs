@@ -42,6 +42,8 @@ pub(crate) enum Refusal {
     Full { pending_bytes: u64 },
     /// The stream failed before.
     Failed(Error),
+    /// Who wanted to push it is gone.
+    Gone,
 }
 
 /// What a worker is to do next.
@@ -110,9 +112,21 @@ impl<T> Queue<T> {
     }
 
     /// Appends the item, waiting for room until the deadline. Says whether the caller must start a worker.
-    pub(crate) fn push(&self, value: T, bytes: usize, deadline: Option<Instant>) -> Result<bool, Refused<T>> {
+    ///
+    /// `is_gone` is asked under the lock: what was pushed before somebody is said to be gone, a [`Queue::cancel`] after
+    /// that word finds.
+    pub(crate) fn push(
+        &self,
+        value: T,
+        bytes: usize,
+        deadline: Option<Instant>,
+        is_gone: impl Fn() -> bool,
+    ) -> Result<bool, Refused<T>> {
         let mut state = lock(&self.state);
         loop {
+            if is_gone() {
+                return Err(Refused { value, reason: Refusal::Gone });
+            }
             if let Some(failure) = &state.failure {
                 let reason = Refusal::Failed(failure.clone());
                 return Err(Refused { value, reason });
@@ -145,6 +159,18 @@ impl<T> Queue<T> {
             state = wait_until(&self.room, state, deadline);
         }
         Ok(state.failure.clone().map_or(Ok(()), Err))
+    }
+
+    /// Of that many items, those that have not ended.
+    pub(crate) fn pending_of(&self, items: u64) -> u64 {
+        items.saturating_sub(lock(&self.state).ended_items)
+    }
+
+    /// Has those who wait look again at what they wait for.
+    pub(crate) fn wake(&self) {
+        // Under the lock: nobody is between having looked and waiting.
+        let _state = lock(&self.state);
+        self.room.notify_all();
     }
 
     pub(crate) fn load(&self) -> Load {
@@ -363,7 +389,7 @@ mod loom_tests {
 
     /// Pushes, and does the work itself if no worker is signed on: every item must find one.
     fn push(queue: &Arc<Queue<usize>>, item: usize) -> Vec<usize> {
-        match queue.push(item, item, None) {
+        match queue.push(item, item, None, || false) {
             Ok(true) => work(queue),
             Ok(false) => Vec::new(),
             Err(_) => panic!("nothing fails here"),
@@ -390,7 +416,7 @@ mod loom_tests {
     fn a_caller_that_waits_for_room_is_woken() {
         loom::model(|| {
             let queue = Arc::new(Queue::new(ONE));
-            assert_eq!(queue.push(1, 1, None).unwrap(), true);
+            assert_eq!(queue.push(1, 1, None, || false).unwrap(), true);
             let caller = thread::spawn({
                 let queue = Arc::clone(&queue);
                 move || push(&queue, 2)
@@ -402,13 +428,35 @@ mod loom_tests {
     }
 
     #[test]
+    fn nothing_of_one_who_is_gone_comes_after_the_cancellation() {
+        loom::model(|| {
+            use loom::sync::atomic::{AtomicBool, Ordering};
+
+            let queue = Arc::new(Queue::new(ONE));
+            let gone = Arc::new(AtomicBool::new(false));
+            assert_eq!(queue.push(1, 1, None, || false).unwrap(), true);
+            let caller = thread::spawn({
+                let (queue, gone) = (Arc::clone(&queue), Arc::clone(&gone));
+                move || queue.push(2, 2, None, || gone.load(Ordering::Relaxed)).is_ok()
+            });
+            gone.store(true, Ordering::Relaxed);
+            let cancelled = queue.cancel(|_| true, |_| {});
+            queue.retire(cancelled.len());
+            queue.wake();
+            let was_taken = caller.join().unwrap();
+            assert_eq!(was_taken, cancelled.contains(&2));
+            assert_eq!(queue.load().pending_items, 0);
+        });
+    }
+
+    #[test]
     fn a_failure_wakes_who_waits_and_nothing_is_forgotten() {
         loom::model(|| {
             let queue = Arc::new(Queue::new(ONE));
-            assert_eq!(queue.push(1, 1, None).unwrap(), true);
+            assert_eq!(queue.push(1, 1, None, || false).unwrap(), true);
             let caller = thread::spawn({
                 let queue = Arc::clone(&queue);
-                move || queue.push(2, 2, None)
+                move || queue.push(2, 2, None, || false)
             });
             let flusher = thread::spawn({
                 let queue = Arc::clone(&queue);
@@ -427,7 +475,7 @@ mod loom_tests {
     fn a_dismissed_worker_leaves_and_the_next_push_starts_another() {
         loom::model(|| {
             let queue = Arc::new(Queue::new(ONE));
-            assert_eq!(queue.push(1, 1, None).unwrap(), true);
+            assert_eq!(queue.push(1, 1, None, || false).unwrap(), true);
             let worker = thread::spawn({
                 let queue = Arc::clone(&queue);
                 move || {
@@ -449,7 +497,7 @@ mod loom_tests {
             assert_eq!(queue.flush(1, None).unwrap(), Ok(()));
             queue.dismiss_worker(None);
             assert_eq!(worker.join().unwrap(), [1]);
-            assert_eq!(queue.push(2, 2, None).unwrap(), true);
+            assert_eq!(queue.push(2, 2, None, || false).unwrap(), true);
         });
     }
 }
@@ -471,21 +519,24 @@ mod tests {
     #[test]
     fn both_limits_hold_and_one_item_always_fits() {
         let by_items = queue(100, 2);
-        assert!(by_items.push(1, 1, None).unwrap());
-        assert!(!by_items.push(2, 1, None).unwrap());
-        let refused = by_items.push(3, 1, soon()).unwrap_err();
+        assert!(by_items.push(1, 1, None, || false).unwrap());
+        assert!(!by_items.push(2, 1, None, || false).unwrap());
+        let refused = by_items.push(3, 1, soon(), || false).unwrap_err();
         assert_eq!((refused.value, refused.reason), (3, Refusal::Full { pending_bytes: 2 }));
 
         let by_bytes = queue(10, 9);
-        assert!(by_bytes.push(1, 1000, None).is_ok(), "an item above the limit fits into an empty queue");
-        assert!(by_bytes.push(2, 1, soon()).is_err());
+        assert!(
+            by_bytes.push(1, 1000, None, || false).is_ok(),
+            "an item above the limit fits into an empty queue"
+        );
+        assert!(by_bytes.push(2, 1, soon(), || false).is_err());
     }
 
     #[test]
     fn cancelled_items_leave_and_the_one_in_work_is_shown() {
         let queue = queue(100, 9);
         for item in 1..=4 {
-            queue.push(item, 10, None).unwrap();
+            queue.push(item, 10, None, || false).unwrap();
         }
         assert_eq!(queue.next(None, |item| *item), Next::Write(1));
         let mut in_work = None;
@@ -501,12 +552,12 @@ mod tests {
     #[test]
     fn a_flush_waits_only_for_what_was_there() {
         let queue = queue(100, 9);
-        queue.push(1, 10, None).unwrap();
+        queue.push(1, 10, None, || false).unwrap();
         assert_eq!(queue.flush(1, soon()).unwrap_err().pending_bytes, 10);
         queue.next(None, |_| ());
         queue.advance(|_| {});
         queue.retire_front();
-        queue.push(2, 10, None).unwrap();
+        queue.push(2, 10, None, || false).unwrap();
         assert_eq!(queue.flush(1, None), Ok(Ok(())), "whatever came later");
     }
 }

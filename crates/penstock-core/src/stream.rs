@@ -165,6 +165,7 @@ impl Stream {
         manner: Manner,
         owner: u64,
         deadline: Option<Instant>,
+        is_gone: impl Fn() -> bool,
     ) -> Result<Ticket, (Box<dyn Region>, Error)> {
         let start = Instant::now();
         let span = Span::of(&*region);
@@ -181,7 +182,7 @@ impl Stream {
             completion: Some(completion),
             progress: Progress::Queued,
         };
-        let pushed = self.queue.push(job, span.len(), deadline);
+        let pushed = self.queue.push(job, span.len(), deadline, is_gone);
         self.meter.add_caller_blocked(start.elapsed());
         match pushed {
             Ok(start_worker) => {
@@ -193,6 +194,7 @@ impl Stream {
             Err(refused) => {
                 let error = match refused.reason {
                     Refusal::Failed(failure) => failure,
+                    Refusal::Gone => Error::Closed,
                     Refusal::Full { pending_bytes } => {
                         Error::Stalled { waited: start.elapsed(), bytes_pending: pending_bytes }
                     }

@@ -85,6 +85,8 @@ pub enum Reason {
     NoMemory,
     /// The kernel cannot pin the caller's memory.
     CannotBeGiven,
+    /// The system lacks vmsplice(2), or forbids it.
+    GivingIsRefused,
     /// `auto`: the reader copies and is the slower side, so that sparing a copy leaves it the CPU.
     ReaderIsSlower,
     /// `auto`: the reader copies and keeps up, which it does best with pages that are in the cache.
@@ -94,7 +96,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::Asked,
         Self::NotAPipe,
         Self::SmallPiece,
@@ -102,6 +104,7 @@ impl Reason {
         Self::NoHugePages,
         Self::NoMemory,
         Self::CannotBeGiven,
+        Self::GivingIsRefused,
         Self::ReaderIsSlower,
         Self::ReaderKeepsUp,
         Self::ReaderUnknown,
@@ -118,6 +121,7 @@ impl Reason {
             Self::NoHugePages => "the system gives no transparent huge pages",
             Self::NoMemory => "the system gave no memory for staging",
             Self::CannotBeGiven => "the kernel cannot pin this memory (EFAULT)",
+            Self::GivingIsRefused => "the system lacks vmsplice(2), or forbids it",
             Self::ReaderIsSlower => "auto: the reader copies what it reads, and is the slower side",
             Self::ReaderKeepsUp => "auto: the reader copies what it reads, and keeps up",
             Self::ReaderUnknown => "auto: the reader is not known",
@@ -209,6 +213,7 @@ impl Sink<'_> {
 pub(crate) struct Engine {
     staging: Option<Staging>,
     has_huge_pages: Option<bool>,
+    giving_is_refused: bool,
     balance: Balance,
 }
 
@@ -261,21 +266,23 @@ impl Engine {
         sink.meter.set_choice(transport, reason);
         let (start, waited_before) = (Instant::now(), sink.meter.worker_blocked());
         // SAFETY: this function's own contract.
-        let outcome = unsafe { self.push_or_copy(transport, sink, span, reader) };
+        let outcome = unsafe { self.push_or_write(transport, sink, span, reader) };
         if span.len() >= STAGED_MIN_BYTES {
             self.balance.note(sink.meter.worker_blocked() - waited_before, start.elapsed());
         }
         outcome
     }
 
-    /// Pushes by that transport, and copies what turns out to be memory that cannot be given.
+    /// Pushes by that transport, and writes what turns out to be no memory that a pipe can be given.
+    ///
+    /// By write(2) and not by a copy of ours: where the memory has gone, that is an error and not the end of the program.
     ///
     /// # Safety
     ///
     /// As for `push`.
-    unsafe fn push_or_copy(
+    unsafe fn push_or_write(
         &mut self,
-        mut transport: Transport,
+        transport: Transport,
         sink: &Sink<'_>,
         span: Span,
         reader: Reader,
@@ -283,17 +290,24 @@ impl Engine {
         // SAFETY: the caller's promise.
         let mut outcome = unsafe { self.push_by(transport, sink, span, reader) };
         if let Err(Stop::Failed { errno, rest }) = outcome
-            && transport == Transport::ZeroCopy
-            && pipe::cannot_be_given(errno)
+            && transport != Transport::Write
+            && let Some(reason) = self.reason_to_write(errno)
         {
-            transport = if self.can_stage() { Transport::Staged } else { Transport::Write };
-            sink.meter.set_choice(transport, Reason::CannotBeGiven);
+            sink.meter.set_choice(Transport::Write, reason);
             // SAFETY: as above; the rest is a part of the span.
-            outcome = unsafe { self.push_by(transport, sink, rest, reader) };
-            // What went before may still be in the pipe as the caller's pages.
-            return outcome.map(|()| Transport::ZeroCopy).map_err(|stop| (stop, Transport::ZeroCopy));
+            outcome = unsafe { write::push(sink, rest) };
         }
+        // Also after a write of the rest: what went before may still be in the pipe as the caller's pages.
         outcome.map(|()| transport).map_err(|stop| (stop, transport))
+    }
+
+    fn reason_to_write(&mut self, errno: Errno) -> Option<Reason> {
+        if pipe::giving_is_refused(errno) {
+            self.giving_is_refused = true;
+            Some(Reason::GivingIsRefused)
+        } else {
+            pipe::cannot_be_given(errno).then_some(Reason::CannotBeGiven)
+        }
     }
 
     /// # Safety
@@ -320,6 +334,7 @@ impl Engine {
         let wish = match (mode, reader) {
             (Mode::Write, _) => return (Transport::Write, Reason::Asked),
             _ if sink.kind != fd::Kind::Pipe => return (Transport::Write, Reason::NotAPipe),
+            _ if self.giving_is_refused => return (Transport::Write, Reason::GivingIsRefused),
             (Mode::Auto, _) if bytes < STAGED_MIN_BYTES => {
                 return (Transport::Write, Reason::SmallPiece);
             }

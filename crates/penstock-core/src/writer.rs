@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use crate::capacity;
 use crate::completion::Ticket;
 use crate::error::Error;
+use crate::pipes;
 use crate::queue::Limits;
 use crate::region::Region;
 use crate::stream::{DEFAULT_LIMITS, Manner, Stream};
@@ -48,6 +49,8 @@ pub struct Writer {
     stream: Arc<Stream>,
     manner: Manner,
     owner: u64,
+    /// Set when the writer is closed, before anything else: nothing of it is accepted any more.
+    gone: AtomicBool,
     /// What the pipe was like when the writer was closed.
     last_look: OnceLock<PipeState>,
 }
@@ -168,7 +171,7 @@ impl Writer {
         if stream.kind == Kind::Pipe {
             match options.capacity_bytes {
                 Some(bytes) => capacity::set(own.as_fd(), stream.id, bytes),
-                None => capacity::grow(own.as_fd(), stream.id, capacity::WANTED_BYTES),
+                None => capacity::grow(own.as_fd(), stream.id),
             }
         }
         if options.queue_bytes.is_some() || options.queue_items.is_some() {
@@ -183,7 +186,7 @@ impl Writer {
         let owner = NEXT_OWNER.fetch_add(1, Ordering::Relaxed);
         lock(&OPEN).insert(owner, Arc::new(own));
         let manner = Manner { mode: options.mode, reader: options.reader };
-        Ok(Self { stream, manner, owner, last_look: OnceLock::new() })
+        Ok(Self { stream, manner, owner, gone: AtomicBool::new(false), last_look: OnceLock::new() })
     }
 
     /// Queues the memory to be written, and returns at once unless the queue is full.
@@ -197,7 +200,10 @@ impl Writer {
             return Err(Rejected { region, error: Error::Closed });
         };
         self.stream
-            .push(region, fd, self.manner, self.owner, deadline_after(timeout))
+            .push(region, fd, self.manner, self.owner, deadline_after(timeout), || {
+                // Relaxed: the queue's lock, under which this is asked, orders it.
+                self.gone.load(Ordering::Relaxed)
+            })
             .map_err(|(region, error)| Rejected { region, error })
     }
 
@@ -256,6 +262,7 @@ impl Writer {
     /// stays in use until the reader has read them or is gone.
     pub fn abort(&self) {
         if !self.is_closed() {
+            self.gone.store(true, Ordering::Relaxed); // see `write`
             self.stream.abort(self.owner);
             self.retire();
         }
@@ -314,11 +321,21 @@ impl Writer {
     }
 
     fn retire(&self) {
+        self.gone.store(true, Ordering::Relaxed); // see `write`
+        self.stream.queue.wake();
         let fd = lock(&OPEN).remove(&self.owner);
         if let Some(fd) = fd {
             let _ = self.last_look.set(PipeState::of(&self.stream, &fd)); // only the first closing closes
         } // here, outside of the lock: closing some files takes a while
         self.stream.queue.dismiss_worker(Some(Instant::now() + WORKERS_LEAVE_WITHIN));
+        self.forget_failure();
+    }
+
+    /// A failure that has been reported is not the next writer's, who may find room, or another reader.
+    fn forget_failure(&self) {
+        if self.stream.queue.failure().is_some() && !pipes::has_to_report(&self.stream) {
+            self.stream.forget();
+        }
     }
 }
 
@@ -327,6 +344,7 @@ impl Drop for Writer {
     fn drop(&mut self) {
         let fd = lock(&OPEN).remove(&self.owner);
         drop(fd);
+        self.forget_failure();
     }
 }
 

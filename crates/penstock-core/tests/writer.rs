@@ -86,7 +86,7 @@ impl TimePage {
 }
 
 #[test]
-fn memory_that_cannot_be_pinned_is_copied_and_the_statistics_say_so() {
+fn memory_that_cannot_be_pinned_is_written_and_the_statistics_say_so() {
     let Some(page) = TimePage::find() else {
         eprintln!("skipped: this system has no memory that cannot be pinned");
         return;
@@ -98,7 +98,7 @@ fn memory_that_cannot_be_pinned_is_copied_and_the_statistics_say_so() {
     assert_eq!(read_exactly(&mut reader, 5000), vec![1; 5000]);
     read_exactly(&mut reader, 4096);
     ticket.wait().unwrap();
-    assert_eq!(writer.stats().choice, Some((Transport::Staged, Reason::CannotBeGiven)));
+    assert_eq!(writer.stats().choice, Some((Transport::Write, Reason::CannotBeGiven)));
     writer.close(None).unwrap();
 }
 

@@ -182,19 +182,36 @@ fn strided_extent(view: &ffi::Py_buffer) -> (*const u8, usize) {
     (start.wrapping_offset(low), (high - low) as usize)
 }
 
-/// Whether the memory is a mapped OpenGL buffer, or a view of one.
+/// Whether the memory is a mapped OpenGL buffer, or a view of one, through any number of memoryviews and arrays.
 ///
 /// Such memory goes away by `release()`, with its context, and when the buffer is mapped a second time, without Python
 /// being asked; and while it is mapped, reads into the buffer do nothing. So its bytes are taken at the call.
 fn is_gl_mapping(exporter: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = exporter.py();
-    let owner = match exporter.cast::<pyo3::types::PyMemoryView>() {
-        Ok(view) => view.getattr(intern!(py, "obj"))?,
-        Err(_) => exporter.clone(),
-    };
-    let kind = owner.get_type();
-    let module = kind.getattr(intern!(py, "__module__"))?;
-    let module: String = module.extract().unwrap_or_default();
+    let mut owner = exporter.clone();
+    for _ in 0..MAX_VIEWS {
+        if is_of_moderngl(&owner)? {
+            return Ok(true);
+        }
+        // A memoryview names what it looks at `obj`, an array names it `base`.
+        let next = match owner.getattr_opt(intern!(py, "obj"))? {
+            Some(next) => Some(next),
+            None => owner.getattr_opt(intern!(py, "base"))?,
+        };
+        match next {
+            Some(next) if !next.is_none() => owner = next,
+            _ => return Ok(false),
+        }
+    }
+    Ok(false)
+}
+
+/// Views of views that are followed; arrays are flattened to one, so that this is plenty.
+const MAX_VIEWS: usize = 32;
+
+fn is_of_moderngl(owner: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let module = owner.get_type().getattr(intern!(owner.py(), "__module__"))?;
+    let Ok(module) = module.extract::<String>() else { return Ok(false) };
     Ok(matches!(module.split('.').next(), Some("mgl" | "moderngl")))
 }
 

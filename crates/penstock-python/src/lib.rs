@@ -16,6 +16,7 @@ use pyo3::prelude::*;
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<ticket::Ticket>()?;
+    module.add("_Watch", module.py().get_type::<ticket::Watch>())?;
     module.add_class::<policy::ThreadPolicy>()?;
     module.add_class::<policy::AppliedPolicy>()?;
     module.add_class::<writer::Writer>()?;

@@ -81,15 +81,15 @@ impl Ticket {
         ended.call_method0("__await__")
     }
 
-    /// Adds 1 to the eventfd when the write ends. The worker does it, without Python.
-    fn _notify(&self, eventfd: i32) -> PyResult<()> {
+    /// Adds 1 to the eventfd when the write ends; the worker does it, without Python. The answer ends the watch.
+    fn _notify(&self, eventfd: i32) -> PyResult<Watch> {
         // SAFETY: the caller passes an open eventfd; it is duplicated before this returns.
         let own = unsafe { BorrowedFd::borrow_raw(eventfd) }.try_clone_to_owned()?;
-        self.0.on_end(move || {
+        let callback = self.0.on_end(move || {
             // It can only fail when the counter is full, and then somebody is awake already.
             let _ = File::from(own).write_all(&1u64.to_ne_bytes());
         });
-        Ok(())
+        Ok(Watch { ticket: self.0.clone(), callback })
     }
 
     fn __repr__(&self) -> String {
@@ -99,5 +99,20 @@ impl Ticket {
             Some(Err(error)) => format!("failed: {error}"),
         };
         format!("<Ticket of {} bytes, {state}>", self.0.bytes())
+    }
+}
+
+/// A wait for a ticket that can be given up, with the descriptor that it holds.
+#[pyclass(frozen, module = "penstock")]
+pub(crate) struct Watch {
+    ticket: penstock_core::Ticket,
+    callback: penstock_core::CallbackId,
+}
+
+#[pymethods]
+impl Watch {
+    /// Stops watching, if the write has not ended.
+    fn stop(&self) {
+        self.ticket.forget_callback(self.callback);
     }
 }

@@ -85,6 +85,7 @@ impl Writer {
     #[pyo3(signature = (data, *, timeout=None))]
     fn write(&self, py: Python<'_>, data: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<Ticket> {
         let timeout = arguments::timeout(timeout)?;
+        arm_exit(py)?; // here, too: a forked child may write through the writer that it has inherited
         let mut region = Some(buffer::export(data)?);
         let pushed = until(py, timeout, |slice| {
             let region = &mut region;
@@ -149,12 +150,19 @@ impl Writer {
         &self,
         py: Python<'_>,
         exc_type: Option<&Bound<'_, PyType>>,
-        _exc: Option<&Bound<'_, PyAny>>,
+        exc: Option<&Bound<'_, PyAny>>,
         _traceback: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let closed =
             if exc_type.is_none() { self.close_within(py, None) } else { self.close_unless_stalled(py) };
-        closed?.map_err(|error| errors::to_python(py, &error))
+        closed?.map_err(|error| {
+            let raised = errors::to_python(py, &error);
+            if let Some(exc) = exc {
+                // As a `raise` in Python would: the block's own exception is not to be lost behind ours.
+                let _ = raised.value(py).setattr("__context__", exc);
+            }
+            raised
+        })
     }
 }
 

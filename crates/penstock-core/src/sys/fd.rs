@@ -18,6 +18,8 @@ pub(crate) struct StreamId {
     device: u64,
     pub(crate) inode: u64,
     born: (i64, u32),
+    /// Tells apart what shares an inode with others: see [`twin`].
+    twin: u32,
 }
 
 /// The kinds of destination that are written in different ways.
@@ -61,7 +63,18 @@ pub(crate) fn identify(fd: BorrowedFd<'_>) -> Result<(StreamId, Kind)> {
         FileType::Directory => return Err(Errno::ISDIR),
         _ => Kind::Other,
     };
-    Ok((StreamId { device: stat.st_dev, inode: stat.st_ino, born: birth(fd) }, kind))
+    let twin = if kind == Kind::Other { twin(fd) } else { 0 };
+    Ok((StreamId { device: stat.st_dev, inode: stat.st_ino, born: birth(fd), twin }, kind))
+}
+
+/// A number that differs between devices of one inode. The controlling sides of all pseudo-terminals have that of
+/// /dev/ptmx, and a number of their own (`TIOCGPTN`, ioctl_tty(2)); for the rest, such as eventfds, the descriptor's number
+/// has to do.
+fn twin(fd: BorrowedFd<'_>) -> u32 {
+    let mut terminal = 0u32;
+    // SAFETY: this ioctl writes one unsigned int, for which there is room, or fails.
+    let answer = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCGPTN, &raw mut terminal) };
+    if answer == 0 { terminal } else { fd.as_raw_fd().unsigned_abs() }
 }
 
 /// When the file was made, or zero where the file system does not say (pipes and sockets do not).

@@ -70,7 +70,12 @@ pub(crate) fn open_inodes() -> Option<HashSet<u64>> {
     Some(inodes.collect())
 }
 
-/// Whether a failed attempt to give pages means that this memory cannot be given at all, only copied.
+/// Whether a failed attempt to give pages means that this memory cannot be given, only written.
 pub(crate) fn cannot_be_given(errno: Errno) -> bool {
     matches!(errno, Errno::FAULT | Errno::INVAL | Errno::NOMEM)
+}
+
+/// Whether it means that no memory can be given here: sandboxes lack the system call, or forbid it.
+pub(crate) fn giving_is_refused(errno: Errno) -> bool {
+    matches!(errno, Errno::NOSYS | Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP)
 }

@@ -61,11 +61,16 @@ impl Staging {
             // SAFETY: the caller vouches for the span; `prepare` saw to it that nobody looks at the target.
             let staged = unsafe { self.block.fill(self.offset, piece) };
             self.advance(piece.len());
-            sink.push_all(staged, usize::MAX, Transport::Staged, |part| {
+            let given = sink.push_all(staged, usize::MAX, Transport::Staged, |part| {
                 // SAFETY: the block lives as long as we do, a pipe holds on to pages of its own, and none of
                 // these is written again before `prepare` says that it may be.
                 unsafe { pipe::give_pages(sink.fd, part) }
-            })?;
+            });
+            if let Err(Stop::Failed { errno, rest }) = given {
+                // Named by where it came from, so that it can be written from there.
+                return Err(Stop::Failed { errno, rest: span.skip(piece.len() - rest.len()) });
+            }
+            given?;
             span = span.skip(piece.len());
         }
         Ok(())
