@@ -229,9 +229,9 @@ impl Balance {
     const WEIGHT: f64 = 0.2;
     /// Above, the reader is the slower side, and below it is not; in between all stays as it is.
     ///
-    /// Measured with FFmpeg, 2-core x86-64 VM, Linux 6.18, 2026-11-21: encoding with x264 it is waited for nearly all the
-    /// time, and the copy that zero-copy spares is worth more to it than pages in the cache. Reading to null on an idle
-    /// machine it is waited for a tenth to a quarter of the time, and staged is ahead.
+    /// Measured with FFmpeg, 2-core x86-64 VM, Linux 6.18, 2026-11-21 (records of that day in `benchmarks/`): encoding
+    /// with x264 it is waited for nearly all the time, and zero-copy leaves it 0.1 to 0.2 s of CPU time a GB. Reading to
+    /// null on an idle machine it is waited for a tenth to a quarter of the time, and reused staging is ahead by 1.1 to 1.2.
     const SLOWER_ABOVE: f64 = 0.6;
     const FASTER_BELOW: f64 = 0.4;
 
