@@ -139,13 +139,10 @@ class PenstockWriter:
         self.tickets[index] = self.writer.write(self.frames[index])
 
     def finish(self) -> None:
-        self.writer.flush()
-        # Before the end: a closed writer no longer knows its pipe.
-        self.stats = self.writer.stats
         self.writer.close()
 
     def notes(self) -> dict[str, object]:
-        stats = self.stats
+        stats = self.writer.stats
         return {
             "transport": stats.transport,
             "reason": stats.reason,

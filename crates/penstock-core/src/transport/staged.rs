@@ -52,8 +52,8 @@ impl Staging {
         reader: Reader,
     ) -> std::result::Result<(), Stop> {
         // Asked once a write: the question takes the pipe's lock, and so waits until the reader's read(2) is over,
-        // which is the time to copy in. Only a privileged process that has this very pipe could make it larger than
-        // the ring meanwhile.
+        // which is the time to copy in. So a pipe must not be made larger than the ring in the middle of a write; by
+        // Linux's default `pipe-max-size` only a privileged process that has this very pipe can.
         let pages = suitable_pages(reader, sink.capacity_bytes());
         while span.len() > 0 {
             self.prepare(pages).map_err(|errno| Stop::Failed { errno, rest: span })?;
