@@ -17,6 +17,11 @@ pub(crate) fn disown_tickets() {
     FORK_GENERATION.fetch_add(1, Ordering::Relaxed);
 }
 
+/// The number of forks that led to this process.
+pub(crate) fn fork_generation() -> u32 {
+    FORK_GENERATION.load(Ordering::Relaxed)
+}
+
 type Callback = Box<dyn FnOnce() + Send>;
 
 /// Names a callback, so that it can be taken back.
@@ -51,7 +56,7 @@ pub(crate) fn ticket(bytes: usize) -> (Completion, Ticket) {
         state: Mutex::new(State::Pending { callbacks: Vec::new(), next: 0 }),
         ended: Condvar::new(),
         bytes,
-        generation: FORK_GENERATION.load(Ordering::Relaxed),
+        generation: fork_generation(),
     });
     (Completion(Some(Arc::clone(&shared))), Ticket(shared))
 }
@@ -125,7 +130,7 @@ impl Ticket {
     /// Whether a fork lies between the making of this ticket and now. Its lock may then be held by a thread
     /// that this process never had, so nothing of it may be touched.
     fn is_inherited(&self) -> bool {
-        self.0.generation != FORK_GENERATION.load(Ordering::Relaxed)
+        self.0.generation != fork_generation()
     }
 }
 
@@ -231,7 +236,7 @@ mod tests {
             state: Mutex::new(State::Pending { callbacks: Vec::new(), next: 0 }),
             ended: Condvar::new(),
             bytes: 3,
-            generation: FORK_GENERATION.load(Ordering::Relaxed).wrapping_sub(1),
+            generation: fork_generation().wrapping_sub(1),
         });
         assert_eq!(Ticket(shared).wait(), Err(Error::Forked));
     }

@@ -1,5 +1,6 @@
 //! What can go wrong, told apart by whose fault it is.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use rustix::io::Errno;
 pub enum Error {
     /// The handle was used after its `close` or `abort`.
     Closed,
-    /// The write was given up by `abort` before all of it was in the stream.
+    /// It was given up, by `abort` or `cancel`, before its end.
     Aborted {
         /// Accepted bytes that will not arrive.
         bytes_lost: u64,
@@ -41,6 +42,8 @@ pub enum Error {
         /// Accepted bytes that will not arrive.
         bytes_lost: u64,
     },
+    /// What was asked for makes no sense with what it was asked of; nothing was done.
+    Unsuitable(Cow<'static, str>),
     /// The ticket was made before a `fork`, by the parent process: only there can it end.
     Forked,
 }
@@ -71,9 +74,9 @@ impl From<Errno> for Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Closed => f.write_str("the writer is closed"),
+            Self::Closed => f.write_str("it is closed"),
             Self::Aborted { bytes_lost } => {
-                write!(f, "the write was aborted: {bytes_lost} bytes lost")
+                write!(f, "it was aborted: {bytes_lost} bytes lost")
             }
             Self::Broken { bytes_delivered, bytes_lost, .. } => {
                 write!(f, "the reader went away: {bytes_delivered} bytes delivered, {bytes_lost} lost")
@@ -87,6 +90,7 @@ impl fmt::Display for Error {
             Self::Io { errno, bytes_delivered, bytes_lost } => {
                 write!(f, "{errno}: {bytes_delivered} bytes delivered, {bytes_lost} lost")
             }
+            Self::Unsuitable(why) => f.write_str(why),
             Self::Forked => f.write_str("the ticket belongs to the parent process"),
         }
     }

@@ -5,12 +5,14 @@
 //! its own workers when it writes.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
-use std::os::fd::OwnedFd;
+use std::collections::{BTreeSet, HashMap};
+use std::os::fd::{OwnedFd, RawFd};
 use std::sync::{Arc, MutexGuard, Once};
 
+use crate::background::{self, Control};
 use crate::capacity::{self, Share};
 use crate::completion::disown_tickets;
+use crate::kept;
 use crate::pipes::{self, Entry};
 use crate::stream::HeldStreams;
 use crate::sys::fd::StreamId;
@@ -21,6 +23,8 @@ struct Held {
     pipes: MutexGuard<'static, HashMap<StreamId, Entry>>,
     share: MutexGuard<'static, Share>,
     writers: MutexGuard<'static, HashMap<u64, Arc<OwnedFd>>>,
+    tasks: MutexGuard<'static, Vec<Arc<Control>>>,
+    kept: MutexGuard<'static, BTreeSet<RawFd>>,
 }
 
 thread_local! {
@@ -41,7 +45,8 @@ extern "C" fn before() {
     let pipes = pipes::hold();
     let share = capacity::hold();
     let writers = writer::hold();
-    let held = Held { pipes, share, writers, streams: HeldStreams::hold() };
+    let (tasks, streams, kept) = (background::hold(), HeldStreams::hold(), kept::hold());
+    let held = Held { streams, pipes, share, writers, tasks, kept };
     HELD.with(|slot| slot.replace(Some(held)));
 }
 
@@ -50,17 +55,21 @@ fn take() -> Option<Held> {
 }
 
 extern "C" fn in_parent() {
-    if let Some(Held { streams, pipes, share, writers }) = take() {
-        drop((pipes, share, writers));
+    if let Some(Held { streams, pipes, share, writers, tasks, kept }) = take() {
+        drop((pipes, share, writers, tasks, kept));
         streams.release();
     }
 }
 
 extern "C" fn in_child() {
     disown_tickets();
-    if let Some(Held { streams, mut pipes, share, writers }) = take() {
+    if let Some(Held { streams, mut pipes, share, writers, mut tasks, mut kept }) = take() {
         pipes.clear();
-        drop((pipes, share, writers));
+        kept::close_all(&mut kept);
+        // Their bells are dead here: forgotten without a sound.
+        let disowned = std::mem::take(&mut *tasks);
+        drop((pipes, share, writers, tasks, kept));
+        drop(disowned);
         streams.reset();
     }
 }

@@ -34,9 +34,13 @@ mod queue;
 mod sync;
 
 #[cfg(not(loom))]
+mod background;
+#[cfg(not(loom))]
 mod capacity;
 #[cfg(not(loom))]
 mod fork;
+#[cfg(not(loom))]
+mod kept;
 #[cfg(not(loom))]
 mod meter;
 #[cfg(not(loom))]

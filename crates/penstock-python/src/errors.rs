@@ -1,7 +1,7 @@
 //! Errors of the core to exceptions of `penstock.errors`.
 
 use penstock_core::{Errno, Error};
-use pyo3::exceptions::PyOSError;
+use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 
 pub(crate) fn to_python(py: Python<'_>, error: &Error) -> PyErr {
@@ -20,6 +20,7 @@ fn build(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
         Error::Io { errno, bytes_delivered, bytes_lost } => {
             return os_error(py, *errno, *bytes_delivered, *bytes_lost);
         }
+        Error::Unsuitable(why) => return Ok(PyValueError::new_err(why.to_string())),
         _ => errors.getattr("ClosedError")?.call1((error.to_string(),))?,
     };
     Ok(PyErr::from_value(exception))

@@ -1,0 +1,137 @@
+//! Work on a native thread of its own that can be waited for, cancelled, and drained when the program ends.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+
+use crate::completion::{Ticket, ticket};
+use crate::error::Error;
+use crate::kept::Bell;
+use crate::sync::lock;
+use crate::sys::sched;
+use crate::thread::ThreadPolicy;
+
+/// Whether a program that ends waits for a task, or ends it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AtExit {
+    Drain,
+    Cancel,
+}
+
+/// What a task and those who watch it share.
+#[derive(Debug)]
+pub(crate) struct Control {
+    /// Rung when the task is to look at its flag, or at whatever else its owner has for it.
+    pub(crate) bell: Bell,
+    is_cancelled: AtomicBool,
+    moved_bytes: AtomicU64,
+    at_exit: AtExit,
+}
+
+impl Control {
+    pub(crate) fn is_cancelled(&self) -> bool {
+        // Relaxed: the flag is all there is to see.
+        self.is_cancelled.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn cancel(&self) {
+        self.is_cancelled.store(true, Ordering::Relaxed);
+        self.bell.ring();
+    }
+
+    /// Says how far the task has come.
+    pub(crate) fn set_moved_bytes(&self, bytes: u64) {
+        self.moved_bytes.store(bytes, Ordering::Relaxed);
+    }
+}
+
+/// A task under way, or ended.
+#[derive(Clone, Debug)]
+pub(crate) struct Task {
+    pub(crate) ticket: Ticket,
+    pub(crate) control: Arc<Control>,
+}
+
+/// The tasks that run.
+static RUNNING: Mutex<Vec<Arc<Control>>> = Mutex::new(Vec::new());
+
+/// Makes what the task will be watched by, so that its owner can share it before it starts.
+pub(crate) fn control(at_exit: AtExit) -> Result<Arc<Control>, Error> {
+    Ok(Arc::new(Control {
+        bell: Bell::new()?,
+        is_cancelled: AtomicBool::new(false),
+        moved_bytes: AtomicU64::new(0),
+        at_exit,
+    }))
+}
+
+/// Runs the work on a thread of its own. Its outcome is the ticket's.
+///
+/// # Errors
+///
+/// No thread could be had; the work is dropped.
+pub(crate) fn start(
+    control: Arc<Control>,
+    policy: Option<ThreadPolicy>,
+    work: impl FnOnce(&Control) -> Result<(), Error> + Send + 'static,
+) -> Result<Task, Error> {
+    let (completion, ticket) = ticket(0);
+    let own = Arc::clone(&control);
+    lock(&RUNNING).push(Arc::clone(&control));
+    let spawned = thread::Builder::new().name("penstock".into()).spawn(move || {
+        sched::block_signals();
+        if let Some(policy) = policy {
+            let _ = policy.apply();
+        }
+        // A panic would be a defect of ours; whoever waits shall learn of it rather than wait for ever.
+        let outcome = catch_unwind(AssertUnwindSafe(|| work(&own)))
+            .unwrap_or_else(|_| Err(Error::at_call(Errno::IO)));
+        lock(&RUNNING).retain(|other| !Arc::ptr_eq(other, &own));
+        completion.end(outcome);
+    });
+    if let Err(error) = spawned {
+        lock(&RUNNING).retain(|other| !Arc::ptr_eq(other, &control));
+        return Err(Error::at_call(Errno::from_io_error(&error).unwrap_or(Errno::AGAIN)));
+    }
+    Ok(Task { ticket, control })
+}
+
+/// Holds the table still while the process forks.
+pub(crate) fn hold() -> MutexGuard<'static, Vec<Arc<Control>>> {
+    lock(&RUNNING)
+}
+
+/// Waits for all tasks for as long as any of them makes progress, and cancels those that deliver nothing: the last thing
+/// before a program ends. Gives the number of tasks that it cancelled while they still had something to deliver, as far as
+/// they know, after `stall` without any progress, or when `keep_on`, asked every 20 ms, says no.
+#[must_use]
+pub(crate) fn drain(stall: Duration, mut keep_on: impl FnMut() -> bool) -> usize {
+    const LOOK: Duration = Duration::from_millis(20);
+    let (draining, waiting): (Vec<_>, Vec<_>) =
+        lock(&RUNNING).clone().into_iter().partition(|task| task.at_exit == AtExit::Drain);
+    waiting.iter().for_each(|task| task.cancel());
+    let mut seen = (usize::MAX, 0);
+    let mut since = Instant::now();
+    loop {
+        let running = lock(&RUNNING).clone();
+        let unfinished: Vec<_> =
+            draining.iter().filter(|task| running.iter().any(|other| Arc::ptr_eq(other, task))).collect();
+        let moved = draining.iter().map(|task| task.moved_bytes.load(Ordering::Relaxed)).sum();
+        if unfinished.is_empty() {
+            return 0;
+        }
+        if (unfinished.len(), moved) != seen {
+            seen = (unfinished.len(), moved);
+            since = Instant::now();
+        }
+        if since.elapsed() >= stall || !keep_on() {
+            unfinished.iter().for_each(|task| task.cancel());
+            return unfinished.len();
+        }
+        thread::sleep(LOOK);
+    }
+}
