@@ -38,6 +38,8 @@ mod background;
 #[cfg(not(loom))]
 mod capacity;
 #[cfg(not(loom))]
+mod fifo;
+#[cfg(not(loom))]
 mod fork;
 #[cfg(not(loom))]
 mod kept;
@@ -66,6 +68,7 @@ pub use rustix::io::Errno;
 
 #[cfg(not(loom))]
 pub use {
+    fifo::{Access, Fifo, FifoTicket, Opening, set_pipe_capacity},
     pipes::{Marks, Outlet, close, close_at, drain_all, marks, pipe, sync, sync_to, tickets_of},
     region::Region,
     thread::{AppliedPolicy, ThreadPolicy},
