@@ -349,6 +349,8 @@ struct Course {
 enum Waited {
     /// It is worth another attempt.
     Again,
+    /// The source has nothing more, so that it does not matter whom else we would have to wait for.
+    Ended,
     /// The time is over, or somebody wants a word.
     NotYet,
     Stalled(Duration),
@@ -428,6 +430,10 @@ impl Course {
                 }
                 Ok(Step::Blocked) => match self.wait(ends, watch, deadline) {
                     Waited::Again => {}
+                    Waited::Ended => {
+                        self.source_ended = true;
+                        return Some(Ok(()));
+                    }
                     Waited::NotYet => return None,
                     Waited::Stalled(waited) => return Some(Err(self.stalled(ends, waited))),
                     Waited::Failed(errno) => return Some(Err(self.failed(ends, errno))),
@@ -501,6 +507,13 @@ impl Course {
         if source_ready && !destination_ready && self.may_grow[1] {
             self.grow(1, ends.dst);
             return Waited::Again;
+        }
+        if source_ready
+            && !destination_ready
+            && self.mover.held_bytes() == 0
+            && self.source.has_ended(ends.src)
+        {
+            return Waited::Ended;
         }
         let now = Instant::now();
         let idle = now - *self.idle_since.get_or_insert(now);
@@ -594,6 +607,16 @@ impl Source {
             return Err(Error::Unsuitable("offset is beyond what a file can hold".into()));
         }
         Ok(Self { kind, position: offset.or(here), moves_position: offset.is_none() })
+    }
+
+    /// Whether a read would say so, found out without one.
+    fn has_ended(&self, src: BorrowedFd<'_>) -> bool {
+        match (self.kind, self.position) {
+            (Kind::File, Some(position)) => rustix::io::pread(src, &mut [0], position) == Ok(0),
+            (Kind::Pipe, _) => fd::ready(src, PollFlags::IN) == PollFlags::HUP,
+            (Kind::StreamSocket, _) => fd::peek_now(src, &mut [0]) == Ok(0),
+            _ => false,
+        }
     }
 
     fn advance(&mut self, bytes: usize) {

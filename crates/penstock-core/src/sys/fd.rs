@@ -197,6 +197,12 @@ fn read_if_ready(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize> {
     if ready(fd, PollFlags::IN).is_empty() { Err(Errno::AGAIN) } else { rustix::io::read(fd, buffer) }
 }
 
+/// Looks at what a socket has, and leaves it there.
+pub(crate) fn peek_now(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize> {
+    use rustix::net::RecvFlags;
+    rustix::net::recv(fd, buffer, RecvFlags::DONTWAIT | RecvFlags::PEEK).map(|(seen, _)| seen)
+}
+
 fn receive_now(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize> {
     rustix::net::recv(fd, buffer, rustix::net::RecvFlags::DONTWAIT).map(|(received, _)| received)
 }
