@@ -345,13 +345,21 @@ struct Course {
     false_starts: u32,
 }
 
+/// Who makes us wait.
+enum Awaited {
+    Source,
+    Destination,
+    /// Both look ready.
+    Nobody,
+}
+
 /// How a wait ended.
 enum Waited {
     /// It is worth another attempt.
     Again,
     /// The source has nothing more, so that it does not matter whom else we would have to wait for.
     Ended,
-    /// The time is over, or somebody wants a word.
+    /// A signal came.
     NotYet,
     Stalled(Duration),
     Failed(Errno),
@@ -359,6 +367,9 @@ enum Waited {
 
 /// What Linux gives a new pipe (pipe(7)).
 const DEFAULT_PIPE_BYTES: usize = 64 << 10;
+
+/// A wait that is over by then needs no second thought. Guessed: much longer than a reader that keeps up takes for a pipe.
+const SOON: Duration = Duration::from_millis(5);
 
 /// After so many attempts that were blocked for no visible reason, we sleep between them. Guessed.
 const FALSE_STARTS: u32 = 4;
@@ -503,63 +514,78 @@ impl Course {
     }
 
     fn wait(&mut self, ends: &Ends<'_>, watch: Option<&Watch<'_>>, deadline: Option<Instant>) -> Waited {
-        let (source_ready, destination_ready) = self.readiness(ends);
-        if source_ready && !destination_ready && self.may_grow[1] {
+        let awaited = self.awaited(ends);
+        if matches!(awaited, Awaited::Destination) && self.may_grow[1] {
             self.grow(1, ends.dst);
             return Waited::Again;
         }
-        if source_ready
-            && !destination_ready
-            && self.mover.held_bytes() == 0
-            && self.source.has_ended(ends.src)
-        {
-            return Waited::Ended;
-        }
         let now = Instant::now();
         let idle = now - *self.idle_since.get_or_insert(now);
+        let is_soon = idle < SOON && !deadline.is_some_and(|deadline| deadline <= now);
+        if matches!(awaited, Awaited::Destination) && !is_soon && self.has_nothing_more(ends) {
+            return Waited::Ended;
+        }
         if self.timeout.is_some_and(|timeout| idle >= timeout) {
             return Waited::Stalled(idle);
         }
-        if source_ready && destination_ready {
-            return self.wait_a_little();
-        }
         let until_stall = self.timeout.map(|timeout| timeout - idle);
         let until_deadline = deadline.map(|deadline| deadline.saturating_duration_since(now));
-        let at_most = [until_stall, until_deadline].into_iter().flatten().min();
-        // poll(2) reports a pipe's lost reader whether asked or not: also while it is the source that we wait for.
-        let ours = if source_ready {
-            PollFd::from_borrowed_fd(ends.dst, PollFlags::OUT)
+        let until_late = is_soon.then_some(SOON);
+        let at_most = [until_stall, until_deadline, until_late].into_iter().flatten().min();
+        self.poll(ends, watch, &awaited, at_most)
+    }
+
+    /// Whom we wait for. A file and what we hold are always there, so that it can only be the destination.
+    fn awaited(&self, ends: &Ends<'_>) -> Awaited {
+        if self.mover.held_bytes() > 0 || self.source.kind == Kind::File {
+            Awaited::Destination
+        } else if fd::ready(ends.src, PollFlags::IN).is_empty() {
+            Awaited::Source
+        } else if fd::ready(ends.dst, PollFlags::OUT).is_empty() {
+            Awaited::Destination
         } else {
-            PollFd::from_borrowed_fd(ends.src, PollFlags::IN)
+            Awaited::Nobody
+        }
+    }
+
+    fn poll(
+        &mut self,
+        ends: &Ends<'_>,
+        watch: Option<&Watch<'_>>,
+        awaited: &Awaited,
+        at_most: Option<Duration>,
+    ) -> Waited {
+        let ours = match awaited {
+            Awaited::Nobody => return self.start_anew(),
+            Awaited::Source => PollFd::from_borrowed_fd(ends.src, PollFlags::IN),
+            Awaited::Destination => PollFd::from_borrowed_fd(ends.dst, PollFlags::OUT),
         };
+        // poll(2) reports a pipe's lost reader whether asked or not: also while it is the source that we wait for.
         let reader = PollFd::from_borrowed_fd(ends.dst, PollFlags::empty());
         let mut fds = vec![ours, reader];
         fds.extend(watch.map(|watch| PollFd::from_borrowed_fd(watch.bell.as_fd(), PollFlags::IN)));
         if !fd::wait(&mut fds, at_most) {
-            return Waited::NotYet;
+            return Waited::NotYet; // a signal
         }
         if self.destination == Kind::Pipe && fds[1].revents().contains(PollFlags::ERR) {
             return Waited::Failed(Errno::PIPE);
         }
-        if passed(deadline) { Waited::NotYet } else { Waited::Again }
+        if fds[0].revents().is_empty() { Waited::Again } else { self.start_anew() }
     }
 
-    /// Who is ready, of source and destination. Who need not be asked is.
-    fn readiness(&self, ends: &Ends<'_>) -> (bool, bool) {
-        let holds = self.mover.held_bytes() > 0;
-        let source =
-            holds || self.source.kind == Kind::File || !fd::ready(ends.src, PollFlags::IN).is_empty();
-        let destination = source && !fd::ready(ends.dst, PollFlags::OUT).is_empty();
-        (source, destination)
-    }
-
-    /// Both sides look ready, and were not. Somebody else may have been quicker; should it go on, the processor is spared.
-    fn wait_a_little(&mut self) -> Waited {
+    /// Tries again. If that was in vain before, although all looked ready, somebody else may have been quicker; should it go
+    /// on, the processor is spared.
+    fn start_anew(&mut self) -> Waited {
         self.false_starts += 1;
         if self.false_starts > FALSE_STARTS {
             std::thread::sleep(FALSE_START_PAUSE);
         }
         Waited::Again
+    }
+
+    /// Whether the source would have nothing if the destination took something.
+    fn has_nothing_more(&self, ends: &Ends<'_>) -> bool {
+        self.mover.held_bytes() == 0 && self.source.has_ended(ends.src)
     }
 
     /// Bytes that were taken from the source and cannot be put back: a file's can.
