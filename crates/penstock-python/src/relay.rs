@@ -146,6 +146,11 @@ impl Relayed {
         self.0.source_ended
     }
 
+    /// The same with so many bytes in front, which went another way.
+    fn _after(&self, bytes: u64) -> Self {
+        Self(penstock_core::Relayed { bytes: bytes + self.0.bytes, ..self.0 })
+    }
+
     fn __repr__(&self) -> String {
         let end = if self.0.source_ended { ", to the source's end" } else { "" };
         format!("<Relayed {} bytes by {} ({}){end}>", self.0.bytes, self.method(), self.0.reason)
