@@ -499,6 +499,7 @@ class TestProgress:
 
     def test_of_a_pipe_the_size_is_not_known(self) -> None:
         assert "4/? bytes" in run("relay", "-", "-", "--progress", data=b"1234").stderr.decode()
+        assert "/? bytes" in run("relay", "/proc/version", "-", "--progress").stderr.decode()
 
     def test_every_destination_of_a_tee_has_its_row(self, big: Path, tmp_path: Path) -> None:
         names = [str(tmp_path / "[b]old"), "/dev/full"]

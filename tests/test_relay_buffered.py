@@ -121,6 +121,13 @@ class TestFile:
                 dst.seek(0)
                 assert dst.read() == b"head" + DATA[20:25]
 
+    def test_a_temporary_file_that_is_only_read(self) -> None:
+        with tempfile.NamedTemporaryFile("rb") as src:
+            Path(src.name).write_bytes(DATA)
+            src.read(10)
+            assert relayed(src, 1000)[1] == DATA[10:1010]
+            assert src.read() == DATA[1010:]
+
     def test_what_is_appended_later_comes_with_the_next_relay(self, path: Path) -> None:
         with path.open("rb") as src:
             relayed(src)
@@ -559,6 +566,8 @@ class TestRefused:
 
     def test_text_is_no_source(self, path: Path, pair: tuple[int, int]) -> None:
         with path.open(encoding="latin-1") as src, pytest.raises(TypeError, match=r"pass src\.buffer"):
+            penstock.relay(src, pair[1])
+        with tempfile.NamedTemporaryFile("w+") as src, pytest.raises(TypeError, match=r"pass src\.buffer"):
             penstock.relay(src, pair[1])
 
     def test_a_response_of_http_client_is_no_source(self, pair: tuple[int, int]) -> None:
