@@ -112,7 +112,7 @@ def _fault(error: Exception, source: End, destination: End) -> str:
         return f"{destination.title}: its reader went away; {delivered}"
     if isinstance(error, StalledError):
         idle = f"{destination.title} took" if error.bytes_pending else f"{source.title} gave"
-        return f"{idle} nothing for {error.seconds:g} s; {delivered}"
+        return f"{idle} nothing for {round(error.seconds, 3):g} s; {delivered}"
     if not isinstance(error, OSError):
         return str(error)
     where = (

@@ -117,7 +117,7 @@ def _fault(error: BaseException) -> str:
     if isinstance(error, BrokenStreamError):
         return "its reader went away"
     if isinstance(error, StalledError):
-        return f"given up, as it took nothing for {error.seconds:g} s"
+        return f"given up, as it took nothing for {round(error.seconds, 3):g} s"
     return str(getattr(error, "strerror", None) or error)
 
 
