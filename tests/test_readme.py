@@ -11,7 +11,12 @@ import pytest
 
 README = Path(__file__).parents[1] / "README.md"
 EXAMPLES = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
-EXPECTED = {"penstock.Encoder": "frames_encoded=60", "penstock.Writer": "  -\n"}
+EXPECTED = {
+    "penstock.Encoder": "frames_encoded=60",
+    "penstock.Writer": "  -\n",
+    "penstock.relay": "bytes by splice",
+    "penstock.Tee": "90433fcbd9e16297e6a7c1dacb1056394743194776e52f78ebf0a44b80b6b14f  -",
+}
 
 
 def test_each_example_is_tried() -> None:

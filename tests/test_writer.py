@@ -192,7 +192,7 @@ class TestTickets:
         with pytest.raises(TypeError):
             penstock.Ticket()
         with pytest.raises(TypeError):
-            penstock.WriterStats()
+            penstock.results.WriterStats()
 
 
 class TestTimeouts:

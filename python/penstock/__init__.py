@@ -16,35 +16,24 @@ call and its ``flush``, ``sync`` or ``close`` say so, with the bytes delivered a
 TurboPipe.
 """
 
-from penstock._native import (
-    AppliedPolicy,
-    ThreadPolicy,
-    Ticket,
-    Writer,
-    WriterStats,
-    __version__,
-    close,
-    pipe,
-    sync,
-)
+from penstock._native import Tee, ThreadPolicy, Ticket, Writer, __version__, close, pipe, relay, sync
 from penstock.errors import BrokenStreamError, ClosedError, EncoderError, PenstockError, StalledError
-from penstock.ffmpeg import Encoder, EncodeReport
+from penstock.ffmpeg import Encoder
 
 __all__ = [
-    "AppliedPolicy",
     "BrokenStreamError",
     "ClosedError",
-    "EncodeReport",
     "Encoder",
     "EncoderError",
     "PenstockError",
     "StalledError",
+    "Tee",
     "ThreadPolicy",
     "Ticket",
     "Writer",
-    "WriterStats",
     "__version__",
     "close",
     "pipe",
+    "relay",
     "sync",
 ]

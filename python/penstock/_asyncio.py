@@ -4,10 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from penstock._native import Ticket
+    from penstock._native import Ticket, _Watch
+
+Result_co = TypeVar("Result_co", covariant=True)
+
+
+class Cancellable(Protocol[Result_co]):
+    """A ticket for something that can be stopped."""
+
+    def done(self) -> bool:
+        """Whether it has ended."""
+
+    def wait(self) -> Result_co:
+        """What it came to."""
+
+    def cancel(self) -> None:
+        """Stop it."""
+
+    def _notify(self, eventfd: int) -> _Watch: ...
 
 
 async def ended(ticket: Ticket) -> None:
@@ -17,7 +34,18 @@ async def ended(ticket: Ticket) -> None:
     ticket.wait()
 
 
-async def _signalled(ticket: Ticket) -> None:
+async def ended_or_cancelled(ticket: Cancellable[Result_co]) -> Result_co:
+    """Wait for the end and give the result; if the task that waits is cancelled, so is what the ticket is for."""
+    if not ticket.done():
+        try:
+            await _signalled(ticket)
+        except asyncio.CancelledError:
+            ticket.cancel()
+            raise
+    return ticket.wait()
+
+
+async def _signalled(ticket: Ticket | Cancellable[Any]) -> None:
     loop = asyncio.get_running_loop()
     woken: asyncio.Future[None] = loop.create_future()
     eventfd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)

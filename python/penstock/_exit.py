@@ -23,14 +23,12 @@ def arm() -> None:
 
 
 def _drain() -> None:
-    lost = _native._drain(STALL_S)
+    lost, cut_off = _native._drain(STALL_S)
+    why = f"the program ended, and nothing moved for {STALL_S:g} s or the wait was interrupted"
     if lost:
-        print(
-            f"penstock: {lost} bytes were lost: the program ended, and their reader read nothing for {STALL_S:g} s "
-            "or the wait was interrupted",
-            file=sys.stderr,
-            flush=True,
-        )
+        print(f"penstock: {lost} bytes were lost: {why}", file=sys.stderr, flush=True)
+    if cut_off:
+        print(f"penstock: {cut_off} relays were cut off: {why}", file=sys.stderr, flush=True)
 
 
 # The parent's writes are not the child's; their memory is free here.

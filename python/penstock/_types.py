@@ -10,6 +10,12 @@ Mode = Literal["auto", "write", "staged", "zero-copy"]
 ReaderKind = Literal["unknown", "reads"]
 """What is known of a pipe's reader: nothing, or that it copies what it takes, with read(2)."""
 
+RelayMethod = Literal["auto", "read-write"]
+"""Which methods a relay may use: the best that the pair allows, or read(2) and write(2) only."""
+
+TeePolicy = Literal["block", "evict"]
+"""What a tee does about a destination that takes nothing: all wait for it, or it is given up."""
+
 
 class HasFileno(Protocol):
     """Anything that leads to a file descriptor."""

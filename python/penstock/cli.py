@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 #: Every subcommand and where it lives. A new one is a line here.
 SUBCOMMANDS = {
     "bench": "penstock.bench.command",
+    "relay": "penstock.commands.relay",
+    "tee": "penstock.commands.tee",
 }
 
 

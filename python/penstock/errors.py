@@ -49,10 +49,12 @@ class StalledError(PenstockError, TimeoutError):
     Attributes:
         seconds: how long the call waited.
         bytes_pending: bytes that were still to be delivered when it gave up.
+        bytes_delivered: of a relay: bytes that it had moved by then.
     """
 
     seconds: float
     bytes_pending: int
+    bytes_delivered: int = 0
 
     def __init__(self, message: str, seconds: float = 0.0, bytes_pending: int = 0) -> None:
         super().__init__(message)

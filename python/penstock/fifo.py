@@ -13,7 +13,6 @@ it is waited for, whatever becomes of the path.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import select
 import threading
@@ -21,8 +20,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, final, overload
 
 from penstock import _native
-from penstock._types import HasFileno
-from penstock.errors import PenstockError
+from penstock._asyncio import ended_or_cancelled
 from penstock.pipes import PipeReader, PipeWriter
 
 if TYPE_CHECKING:
@@ -108,8 +106,8 @@ class FifoReader(PipeReader):
     """The reading side of a FIFO, opened before any writer has come.
 
     The system says "end of file" when there is no writer, and so it does before the first one. Therefore the first read
-    waits until there are bytes, or a writer has come and gone; with a descriptor that does not block it gives None until
-    then.
+    waits until there are bytes, or a writer has come and gone. With a descriptor that does not block it gives None
+    until then.
     """
 
     _has_met_a_writer = False
@@ -126,22 +124,12 @@ class FifoReader(PipeReader):
         """Read until the end of file."""
         return super().readall() if self._may_read() else None
 
-    def write_to(self, dst: int | HasFileno, count: int | None = None, **options: Any) -> Any:
-        """Wait for the first writer, then relay as ``penstock.relay(self, dst, count, **options)`` does.
-
-        Who cannot wait for the writer here, as in asyncio, opens with ``open_async``.
-        """
-        self._meet_a_writer(None)
-        return super().write_to(dst, count, **options)
-
     def _may_read(self) -> bool:
-        return self._has_met_a_writer or self._meet_a_writer(None if os.get_blocking(self.fileno()) else 0)
-
-    def _meet_a_writer(self, timeout_ms: int | None) -> bool:
-        # poll(2) knows what read(2) does not tell: POLLHUP comes only after a writer.
-        poll = select.poll()
-        poll.register(self.fileno(), select.POLLIN)
-        self._has_met_a_writer = bool(poll.poll(timeout_ms))
+        if not self._has_met_a_writer:
+            # poll(2) knows what read(2) does not tell: there is no POLLHUP before the first writer.
+            poll = select.poll()
+            poll.register(self.fileno(), select.POLLIN)
+            self._has_met_a_writer = bool(poll.poll(None if os.get_blocking(self.fileno()) else 0))
         return self._has_met_a_writer
 
 
@@ -211,14 +199,7 @@ class FifoTicket(Generic[Stream]):
         self._opening.cancel()
 
     def __await__(self) -> Generator[Any, Any, Stream]:
-        return self._arrival().__await__()
+        return ended_or_cancelled(self).__await__()
 
-    async def _arrival(self) -> Stream:
-        try:
-            await self._opening.ticket
-        except asyncio.CancelledError:
-            self.cancel()
-            raise
-        except (PenstockError, OSError):
-            pass  # `wait` says it with the path
-        return self.wait()
+    def _notify(self, eventfd: int) -> _native._Watch:
+        return self._opening._notify(eventfd)

@@ -13,13 +13,12 @@ from __future__ import annotations
 import errno
 import fcntl
 import io
-import os
 import sys
 import termios
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock import _native
+from penstock._relay import relay
 from penstock._types import HasFileno
 from penstock.errors import BrokenStreamError
 
@@ -43,16 +42,9 @@ def make_pipe(capacity_bytes: int | None = None) -> tuple[PipeReader, PipeWriter
     """
     if capacity_bytes is not None and capacity_bytes < 1:
         raise ValueError(f"capacity_bytes must be at least 1, not {capacity_bytes}")
-    reading, writing = os.pipe()
-    reader, writer = PipeReader(reading), PipeWriter(writing)
-    if capacity_bytes is not None:
-        try:
-            _native._set_capacity(writer, min(capacity_bytes, sys.maxsize))
-        except BaseException:
-            reader.close()
-            writer.close()
-            raise
-    return reader, writer
+    # More than the machine can count is more than it has, and is granted as far as it goes.
+    reader, writer = _native._make_pipe(None if capacity_bytes is None else min(capacity_bytes, sys.maxsize))
+    return PipeReader(reader), PipeWriter(writer)
 
 
 class _PipeEnd(io.FileIO):
@@ -76,15 +68,15 @@ class _PipeEnd(io.FileIO):
 class PipeReader(_PipeEnd):
     """The end of a pipe that bytes come out of: a raw stream, of the descriptor that it is made with.
 
-    ``read`` and ``readinto`` give what is there, and wait if that is nothing; with a descriptor that does not block they
-    give None instead. ``b""`` and 0 are the end of file: nothing is left, and no writer.
+    ``read`` and ``readinto`` give what is there, and wait if that is nothing; with a descriptor that does not block
+    they give None instead. ``b""`` and 0 are the end of file: nothing is left, and no writer.
     """
 
     _MODE = "rb"
 
     def write_to(self, dst: int | HasFileno, count: int | None = None, **options: Any) -> Any:
         """Relay what comes out of the pipe: ``penstock.relay(self, dst, count, **options)``."""
-        return _relay()(self, dst, count, **options)
+        return relay(self, dst, count, **options)
 
 
 class PipeWriter(_PipeEnd):
@@ -121,16 +113,10 @@ class PipeWriter(_PipeEnd):
 
     def read_from(self, src: int | HasFileno, count: int | None = None, **options: Any) -> Any:
         """Relay into the pipe: ``penstock.relay(src, self, count, **options)``."""
-        return _relay()(src, self, count, **options)
+        return relay(src, self, count, **options)
 
     def _broken(self, error: BrokenPipeError, nbytes: int, written: int) -> BrokenStreamError:
         delivered = max(0, written - self.unread_bytes)
         lost = nbytes - delivered
         text = f"the reader went away: {delivered} bytes delivered, {lost} lost"
         return BrokenStreamError(error.errno or errno.EPIPE, text, delivered, lost)
-
-
-def _relay() -> Callable[..., Any]:
-    import penstock  # not above: the package imports this module
-
-    return getattr(penstock, "relay", None) or _native.relay  # type: ignore[attr-defined,no-any-return]

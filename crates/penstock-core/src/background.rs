@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
-use crate::completion::{Ticket, ticket};
+use crate::completion::{Ticket, fork_generation, ticket};
 use crate::error::Error;
 use crate::kept::Bell;
 use crate::sync::lock;
@@ -56,6 +56,37 @@ pub(crate) struct Task {
     pub(crate) control: Arc<Control>,
 }
 
+/// A value that a task keeps up to date for others to read.
+#[derive(Debug)]
+pub(crate) struct Live<T> {
+    now: Mutex<T>,
+    initial: T,
+    generation: u32,
+}
+
+impl<T: Clone> Live<T> {
+    pub(crate) fn new(initial: T) -> Self {
+        Self { now: Mutex::new(initial.clone()), initial, generation: fork_generation() }
+    }
+
+    pub(crate) fn set(&self, value: T) {
+        *lock(&self.now) = value;
+    }
+
+    pub(crate) fn change(&self, change: impl FnOnce(&mut T)) {
+        change(&mut lock(&self.now));
+    }
+
+    /// What it is now; in the child of a fork what it was then, as far as that is known.
+    pub(crate) fn get(&self) -> T {
+        if self.generation == fork_generation() {
+            return lock(&self.now).clone();
+        }
+        // The fork may have left the lock taken: there, and only there, waiting for it would have no end.
+        self.now.try_lock().map_or_else(|_| self.initial.clone(), |now| now.clone())
+    }
+}
+
 /// The tasks that run.
 static RUNNING: Mutex<Vec<Arc<Control>>> = Mutex::new(Vec::new());
 
@@ -88,8 +119,8 @@ pub(crate) fn start(
             let _ = policy.apply();
         }
         // A panic would be a defect of ours; whoever waits shall learn of it rather than wait for ever.
-        let outcome = catch_unwind(AssertUnwindSafe(|| work(&own)))
-            .unwrap_or_else(|_| Err(Error::at_call(Errno::IO)));
+        let outcome =
+            catch_unwind(AssertUnwindSafe(|| work(&own))).unwrap_or_else(|_| Err(Error::at_call(Errno::IO)));
         lock(&RUNNING).retain(|other| !Arc::ptr_eq(other, &own));
         completion.end(outcome);
     });
@@ -105,11 +136,11 @@ pub(crate) fn hold() -> MutexGuard<'static, Vec<Arc<Control>>> {
     lock(&RUNNING)
 }
 
-/// Waits for all tasks for as long as any of them makes progress, and cancels those that deliver nothing: the last thing
-/// before a program ends. Gives the number of tasks that it cancelled while they still had something to deliver, as far as
-/// they know, after `stall` without any progress, or when `keep_on`, asked every 20 ms, says no.
+/// Waits for relays and tees in the background for as long as any of them makes progress, and ends waits for FIFOs: the last
+/// thing before a program ends. Gives the number of relays and tees that it cut off, after `stall` without any progress, or
+/// when `keep_on`, asked every 20 ms, says no.
 #[must_use]
-pub(crate) fn drain(stall: Duration, mut keep_on: impl FnMut() -> bool) -> usize {
+pub fn drain_tasks(stall: Duration, mut keep_on: impl FnMut() -> bool) -> usize {
     const LOOK: Duration = Duration::from_millis(20);
     let (draining, waiting): (Vec<_>, Vec<_>) =
         lock(&RUNNING).clone().into_iter().partition(|task| task.at_exit == AtExit::Drain);

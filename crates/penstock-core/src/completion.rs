@@ -129,7 +129,7 @@ impl Ticket {
 
     /// Whether a fork lies between the making of this ticket and now. Its lock may then be held by a thread
     /// that this process never had, so nothing of it may be touched.
-    fn is_inherited(&self) -> bool {
+    pub(crate) fn is_inherited(&self) -> bool {
         self.0.generation != fork_generation()
     }
 }

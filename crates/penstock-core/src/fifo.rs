@@ -14,13 +14,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{CWD, FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl, fstat, mkfifoat, open};
 use rustix::io::{Errno, retry_on_intr};
-use rustix::pipe::{PipeFlags, SpliceFlags, pipe_with, tee};
 
 use crate::background::{self, AtExit, Task};
-use crate::capacity;
 use crate::completion::Ticket;
 use crate::error::Error;
 use crate::kept::Kept;
@@ -289,9 +287,7 @@ impl Opening {
             .flatten()
             .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
             .collect();
-        let timeout = self.longest_rest(deadline).and_then(|rest| Timespec::try_from(rest).ok());
-        // Interrupted or not, the caller looks again.
-        let _ = poll(&mut fds, timeout.as_ref());
+        fd::wait(&mut fds, self.longest_rest(deadline)); // interrupted or not, the caller looks again
         if let Some(watch) = watch {
             inotify::forget_openings(watch);
         }
@@ -317,25 +313,17 @@ struct WaitingReader {
 impl WaitingReader {
     fn open(fifo: &Fifo) -> Result<Self, Error> {
         let end = fifo.open(Access::Read)?;
-        let scratch =
-            Kept::make_all(|| pipe_with(PipeFlags::CLOEXEC).map(|(reader, writer)| [reader, writer]))?;
-        Ok(Self { end, scratch })
+        Ok(Self { end, scratch: Kept::make_all(pipe::make)? })
     }
 
     /// Whether there is a writer, or bytes of one, or one has come and gone.
     fn has_met_a_writer(&self) -> Result<bool, Error> {
-        match tee(&self.end, &self.scratch[1], 1, SpliceFlags::NONBLOCK) {
-            Ok(0) => Ok(self.was_left()),
+        match pipe::tee(self.end.as_fd(), self.scratch[1].as_fd(), 1) {
+            // POLLHUP is for a writer that came after the opening, and went: of earlier ones there is none.
+            Ok(0) => Ok(fd::ready(self.end.as_fd(), PollFlags::IN).contains(PollFlags::HUP)),
             Ok(_) | Err(Errno::AGAIN) => Ok(true), // with bytes to read; or with a writer that is silent so far
             Err(errno) => Err(errno.into()),
         }
-    }
-
-    /// Whether a writer has gone that came after the opening: of earlier ones there is no `POLLHUP`.
-    fn was_left(&self) -> bool {
-        let mut fds = [PollFd::new(&self.end, PollFlags::empty())];
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        retry_on_intr(|| poll(&mut fds, Some(&now))).is_ok() && fds[0].revents().contains(PollFlags::HUP)
     }
 }
 
@@ -425,7 +413,7 @@ impl FifoTicket {
 
     /// Gives the opening up, and closes its descriptor if it has one that was not taken. Its thread ends at once.
     pub fn cancel(&self) {
-        if self.is_inherited() {
+        if self.task.ticket.is_inherited() {
             return; // in the child of a fork there is neither thread nor descriptor, and the lock may be held for ever
         }
         self.task.control.cancel();
@@ -434,26 +422,10 @@ impl FifoTicket {
             *slot = Slot::Cancelled;
         }
     }
-
-    fn is_inherited(&self) -> bool {
-        self.task.ticket.outcome() == Some(Err(Error::Forked))
-    }
 }
 
 impl Drop for FifoTicket {
     fn drop(&mut self) {
         self.cancel();
     }
-}
-
-/// Asks for that size of the pipe, named or not, and gives the size that it has then, in bytes. Never fails of what is
-/// refused, but steps down; the choice stays until another is made.
-///
-/// # Errors
-///
-/// `EBADF` for what is no pipe, or what the system says.
-pub fn set_pipe_capacity(fd: impl AsFd, wanted_bytes: usize) -> Result<usize, Error> {
-    let (id, _) = fd::identify(fd.as_fd())?;
-    capacity::set(fd.as_fd(), id, wanted_bytes);
-    Ok(pipe::capacity(fd.as_fd())?)
 }

@@ -29,9 +29,7 @@ impl Kept {
     }
 
     /// The same for several that come together.
-    pub(crate) fn make_all<const N: usize>(
-        make: impl FnOnce() -> Result<[OwnedFd; N]>,
-    ) -> Result<[Self; N]> {
+    pub(crate) fn make_all<const N: usize>(make: impl FnOnce() -> Result<[OwnedFd; N]>) -> Result<[Self; N]> {
         fork::prepare();
         let mut kept = lock(&KEPT);
         let generation = fork_generation();

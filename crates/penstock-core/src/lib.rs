@@ -8,9 +8,13 @@
 //! | know what became of a write | [`Ticket`] |
 //! | hand in memory of any kind | [`Region`] |
 //! | choose how bytes enter a pipe | [`Mode`], [`Reader`] |
+//! | move bytes from one descriptor to another, in the kernel | [`relay`], [`Relay`], [`relay_in_background`] |
+//! | copy one stream to many | [`Tee`] |
+//! | have a pipe between two of them | [`Pipe`], [`Fifo`] |
 //!
 //! From the front to the kernel: [`writer`](Writer) and `pipes` find the `stream` that a descriptor leads to and put a job into
-//! its `queue`; the stream's `worker` lets a `transport` put it into the destination; `sys` makes the system calls.
+//! its `queue`; the stream's `worker` lets a `transport` put it into the destination; `sys` makes the system calls. A relay
+//! needs no stream: it runs on its caller's thread, or as a task in the `background`.
 //!
 //! ```
 //! use std::io::Read;
@@ -46,9 +50,13 @@ mod kept;
 #[cfg(not(loom))]
 mod meter;
 #[cfg(not(loom))]
+mod pipe;
+#[cfg(not(loom))]
 mod pipes;
 #[cfg(not(loom))]
 mod region;
+#[cfg(not(loom))]
+mod relay;
 #[cfg(not(loom))]
 mod stream;
 #[cfg(not(loom))]
@@ -68,9 +76,15 @@ pub use rustix::io::Errno;
 
 #[cfg(not(loom))]
 pub use {
-    fifo::{Access, Fifo, FifoTicket, Opening, set_pipe_capacity},
+    background::drain_tasks,
+    fifo::{Access, Fifo, FifoTicket, Opening},
+    pipe::Pipe,
     pipes::{Marks, Outlet, close, close_at, drain_all, marks, pipe, sync, sync_to, tickets_of},
     region::Region,
+    relay::{
+        Method, MethodReason, OutletReport, Relay, RelayError, RelayMode, RelayOptions, RelayTicket, Relayed,
+        Tee, TeeEnd, TeeOutlet, TeePolicy, TeeReport, relay, relay_in_background,
+    },
     thread::{AppliedPolicy, ThreadPolicy},
     transport::{Mode, Reader, Reason, STAGED_MIN_BYTES, Transport},
     writer::{Mark, Options, Rejected, Stats, Writer},

@@ -1,4 +1,4 @@
-//! FIFOs in Python, and the size of pipes: what `penstock.fifo` and `penstock.pipes` are made of.
+//! FIFOs and pipes in Python: what `penstock.fifo` and `penstock.pipes` are made of.
 
 use std::ffi::OsStr;
 use std::os::fd::IntoRawFd;
@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 
 use crate::arguments;
 use crate::errors;
-use crate::ticket::Ticket;
+use crate::ticket::Watch;
 use crate::waiting::{Attempt, until};
 
 /// Opens a FIFO and gives the descriptor; waits for a reader if it is opened for writing.
@@ -146,16 +146,17 @@ impl FifoTicket {
         py.detach(|| self.ticket.cancel());
     }
 
-    /// Ends when the opening does.
-    #[getter]
-    fn ticket(&self) -> Ticket {
-        Ticket(self.ticket.ticket().clone())
+    /// Adds 1 to the eventfd when the opening ends. The answer ends the watch.
+    fn _notify(&self, eventfd: i32) -> PyResult<Watch> {
+        Watch::start(self.ticket.ticket(), eventfd)
     }
 }
 
-/// Asks for that size of a pipe, and gives the size that it has then.
+/// Makes a pipe, of that capacity or what comes nearest to it, and gives the descriptors of its reader and its writer.
 #[pyfunction]
-pub(crate) fn _set_capacity(fd: &Bound<'_, PyAny>, bytes: usize) -> PyResult<usize> {
-    penstock_core::set_pipe_capacity(arguments::descriptor(fd)?, bytes)
-        .map_err(|error| errors::to_python(fd.py(), &error))
+#[pyo3(signature = (capacity_bytes=None))]
+pub(crate) fn _make_pipe(py: Python<'_>, capacity_bytes: Option<usize>) -> PyResult<(i32, i32)> {
+    let pipe = penstock_core::Pipe::new(capacity_bytes).map_err(|error| errors::to_python(py, &error))?;
+    let (reader, writer) = pipe.into_ends();
+    Ok((reader.into_raw_fd(), writer.into_raw_fd()))
 }

@@ -130,22 +130,23 @@ pub(crate) fn arm_exit(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
-/// Waits until all streams are drained, or none makes progress for so many seconds, or a signal raises. Gives the bytes that
-/// no destination has taken.
+/// Waits until all streams and relays have ended, or none makes progress for so many seconds, or a signal raises. Gives the
+/// bytes that no destination has taken, and the number of relays and tees that were cut off.
 #[pyfunction]
-pub(crate) fn _drain(py: Python<'_>, stall_s: f64) -> PyResult<u64> {
+pub(crate) fn _drain(py: Python<'_>, stall_s: f64) -> PyResult<(u64, usize)> {
     let mut raised = None;
     let stall = Duration::from_secs_f64(stall_s);
-    let lost = py.detach(|| {
-        penstock_core::drain_all(stall, || {
-            raised = Python::attach(|py| py.check_signals().err());
-            raised.is_none()
-        })
-    });
+    let mut keep_on = || {
+        raised = Python::attach(|py| py.check_signals().err());
+        raised.is_none()
+    };
+    let cut_off = py.detach(|| penstock_core::drain_tasks(stall, &mut keep_on));
+    // After an interruption nothing more is waited for.
+    let lost = py.detach(|| penstock_core::drain_all(stall, &mut keep_on));
     buffer::release_parked(py);
     match raised {
-        Some(raised) if lost == 0 => Err(raised),
-        _ => Ok(lost),
+        Some(raised) if (lost, cut_off) == (0, 0) => Err(raised),
+        _ => Ok((lost, cut_off)),
     }
 }
 

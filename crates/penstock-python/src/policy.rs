@@ -55,7 +55,7 @@ fn or_none(value: Option<impl std::fmt::Debug>) -> String {
 }
 
 /// What a worker thread runs with, read back from the system.
-#[pyclass(frozen, module = "penstock")]
+#[pyclass(frozen, module = "penstock.results")]
 pub(crate) struct AppliedPolicy(pub(crate) penstock_core::AppliedPolicy);
 
 #[pymethods]

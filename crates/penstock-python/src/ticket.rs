@@ -83,13 +83,7 @@ impl Ticket {
 
     /// Adds 1 to the eventfd when the write ends; the worker does it, without Python. The answer ends the watch.
     fn _notify(&self, eventfd: i32) -> PyResult<Watch> {
-        // SAFETY: the caller passes an open eventfd; it is duplicated before this returns.
-        let own = unsafe { BorrowedFd::borrow_raw(eventfd) }.try_clone_to_owned()?;
-        let callback = self.0.on_end(move || {
-            // It can only fail when the counter is full, and then somebody is awake already.
-            let _ = File::from(own).write_all(&1u64.to_ne_bytes());
-        });
-        Ok(Watch { ticket: self.0.clone(), callback })
+        Watch::start(&self.0, eventfd)
     }
 
     fn __repr__(&self) -> String {
@@ -107,6 +101,19 @@ impl Ticket {
 pub(crate) struct Watch {
     ticket: penstock_core::Ticket,
     callback: penstock_core::CallbackId,
+}
+
+impl Watch {
+    /// Has the worker add 1 to the eventfd, without Python, when the ticket ends.
+    pub(crate) fn start(ticket: &penstock_core::Ticket, eventfd: i32) -> PyResult<Self> {
+        // SAFETY: the caller passes an open eventfd; it is duplicated before this returns.
+        let own = unsafe { BorrowedFd::borrow_raw(eventfd) }.try_clone_to_owned()?;
+        let callback = ticket.on_end(move || {
+            // It can only fail when the counter is full, and then somebody is awake already.
+            let _ = File::from(own).write_all(&1u64.to_ne_bytes());
+        });
+        Ok(Self { ticket: ticket.clone(), callback })
+    }
 }
 
 #[pymethods]

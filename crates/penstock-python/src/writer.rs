@@ -206,7 +206,7 @@ pub(crate) fn hand_in(
 }
 
 /// What a stream has done so far, and what it does it with. A picture of one moment.
-#[pyclass(frozen, module = "penstock")]
+#[pyclass(frozen, module = "penstock.results")]
 pub(crate) struct WriterStats(penstock_core::Stats);
 
 #[pymethods]

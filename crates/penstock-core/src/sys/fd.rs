@@ -4,7 +4,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{AtFlags, FileType, OFlags, StatxFlags, fcntl_getfl, fstat, statx};
+use rustix::fs::{AtFlags, FileType, OFlags, SeekFrom, Stat, StatxFlags, fcntl_getfl, fstat, seek, statx};
 use rustix::io::{Errno, Result, retry_on_intr};
 use rustix::net::SocketType;
 
@@ -49,10 +49,34 @@ pub(crate) fn check_writable(fd: BorrowedFd<'_>) -> Result<()> {
     if writable && !flags.contains(OFlags::PATH) { Ok(()) } else { Err(Errno::BADF) }
 }
 
+/// `EBADF` unless bytes can be read from the descriptor, as read(2) would say.
+pub(crate) fn check_readable(fd: BorrowedFd<'_>) -> Result<()> {
+    let flags = fcntl_getfl(fd)?;
+    let readable = matches!(flags & OFlags::RWMODE, OFlags::RDONLY | OFlags::RDWR);
+    if readable && !flags.contains(OFlags::PATH) { Ok(()) } else { Err(Errno::BADF) }
+}
+
+/// Whether every write goes to the end of the file.
+pub(crate) fn appends(fd: BorrowedFd<'_>) -> bool {
+    fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::APPEND))
+}
+
+/// Where the next read or write begins; none where there are no positions.
+pub(crate) fn position(fd: BorrowedFd<'_>) -> Option<u64> {
+    seek(fd, SeekFrom::Current(0)).ok()
+}
+
 /// Finds out what a descriptor leads to.
 pub(crate) fn identify(fd: BorrowedFd<'_>) -> Result<(StreamId, Kind)> {
     let stat = fstat(fd)?;
-    let kind = match FileType::from_raw_mode(stat.st_mode) {
+    let kind = kind_of(fd, &stat)?;
+    let twin = if kind == Kind::Other { twin(fd) } else { 0 };
+    Ok((StreamId { device: stat.st_dev, inode: stat.st_ino, born: birth(fd), twin }, kind))
+}
+
+/// The kind of what has that status.
+pub(crate) fn kind_of(fd: BorrowedFd<'_>, stat: &Stat) -> Result<Kind> {
+    Ok(match FileType::from_raw_mode(stat.st_mode) {
         FileType::Fifo if fcntl_getfl(fd)?.contains(OFlags::DIRECT) => Kind::Messages,
         FileType::Fifo => Kind::Pipe,
         FileType::Socket => match rustix::net::sockopt::socket_type(fd)? {
@@ -62,9 +86,7 @@ pub(crate) fn identify(fd: BorrowedFd<'_>) -> Result<(StreamId, Kind)> {
         FileType::RegularFile | FileType::BlockDevice => Kind::File,
         FileType::Directory => return Err(Errno::ISDIR),
         _ => Kind::Other,
-    };
-    let twin = if kind == Kind::Other { twin(fd) } else { 0 };
-    Ok((StreamId { device: stat.st_dev, inode: stat.st_ino, born: birth(fd), twin }, kind))
+    })
 }
 
 /// A number that differs between devices of one inode. The controlling sides of all pseudo-terminals have that of
@@ -93,6 +115,21 @@ pub(crate) fn peer_is_gone(fd: BorrowedFd<'_>) -> bool {
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     matches!(retry_on_intr(|| poll(&mut fds, Some(&now))), Ok(1))
         && fds[0].revents().intersects(PollFlags::ERR)
+}
+
+/// What can be done now, of reading or writing.
+pub(crate) fn ready(fd: BorrowedFd<'_>, events: PollFlags) -> PollFlags {
+    let mut fds = [PollFd::from_borrowed_fd(fd, events)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    // A poll(2) that fails says nothing; the call that follows it will.
+    retry_on_intr(|| poll(&mut fds, Some(&now))).map_or(events, |_| fds[0].revents())
+}
+
+/// Waits until something happens to one of them, at most for so long; false if a signal came instead.
+pub(crate) fn wait(fds: &mut [PollFd<'_>], at_most: Option<Duration>) -> bool {
+    // A time beyond what the system can name is as good as no end.
+    let timeout = at_most.and_then(|at_most| Timespec::try_from(at_most).ok());
+    poll(fds, timeout.as_ref()) != Err(Errno::INTR)
 }
 
 /// Waits until something can be written or the other end is gone, at most for so long.
@@ -136,6 +173,69 @@ pub(crate) unsafe fn send_now(fd: BorrowedFd<'_>, span: Span) -> Result<usize> {
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
     // SAFETY: the caller vouches for the memory; the kernel only reads it.
     answer(unsafe { libc::send(fd.as_raw_fd(), span.as_ptr().cast(), span.len(), flags) })
+}
+
+/// Reads what is there without blocking, whatever the descriptor's flags, where that can be had: `EAGAIN` when nothing is. Of
+/// anything but a pipe or socket that may make a reader wait, ask [`ready`] first.
+pub(crate) fn read_now(fd: BorrowedFd<'_>, kind: Kind, buffer: &mut [u8]) -> Result<usize> {
+    match kind {
+        Kind::Pipe => match read_pipe_now(fd, buffer) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => read_if_ready(fd, buffer),
+            answer => answer,
+        },
+        Kind::StreamSocket => receive_now(fd, buffer),
+        Kind::Messages => match receive_now(fd, buffer) {
+            Err(Errno::NOTSOCK) => read_if_ready(fd, buffer), // a pipe in packet mode
+            answer => answer,
+        },
+        Kind::File => rustix::io::read(fd, buffer),
+        Kind::Other => read_if_ready(fd, buffer),
+    }
+}
+
+fn read_if_ready(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize> {
+    if ready(fd, PollFlags::IN).is_empty() { Err(Errno::AGAIN) } else { rustix::io::read(fd, buffer) }
+}
+
+/// Looks at what a socket has, and leaves it there.
+pub(crate) fn peek_now(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize> {
+    use rustix::net::RecvFlags;
+    rustix::net::recv(fd, buffer, RecvFlags::DONTWAIT | RecvFlags::PEEK).map(|(seen, _)| seen)
+}
+
+fn receive_now(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize> {
+    rustix::net::recv(fd, buffer, rustix::net::RecvFlags::DONTWAIT).map(|(received, _)| received)
+}
+
+fn read_pipe_now(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize> {
+    let part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    // SAFETY: the buffer is ours to write to. The offset -1 means the position.
+    answer(unsafe { libc::preadv2(fd.as_raw_fd(), &raw const part, 1, -1, libc::RWF_NOWAIT) })
+}
+
+/// Writes a part of it without blocking, as [`read_now`] reads.
+///
+/// # Safety
+///
+/// The span's memory is readable.
+pub(crate) unsafe fn write_some(fd: BorrowedFd<'_>, kind: Kind, span: Span) -> Result<usize> {
+    // SAFETY: the caller vouches for the memory.
+    unsafe {
+        match kind {
+            Kind::Pipe => match write_now(fd, span) {
+                // Kernels that cannot be asked not to block for one write do block in it, for as long as the reader
+                // reads nothing of this piece: the pipe may be somebody else's, and stays in the mode that it is in.
+                Err(Errno::OPNOTSUPP | Errno::NOSYS) => write(fd, span),
+                answer => answer,
+            },
+            Kind::StreamSocket => send_now(fd, span),
+            Kind::Messages => match send_now(fd, span) {
+                Err(Errno::NOTSOCK) => write(fd, span), // a pipe in packet mode
+                answer => answer,
+            },
+            Kind::File | Kind::Other => write(fd, span),
+        }
+    }
 }
 
 pub(super) fn answer(returned: isize) -> Result<usize> {

@@ -1,11 +1,11 @@
 //! Kernel pipes: their size, what is in them, and pages given to them.
 
 use std::collections::HashSet;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::FileType;
 use rustix::io::{Errno, Result};
-use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
+use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with};
 
 use super::fd::answer;
 use crate::region::Span;
@@ -36,6 +36,28 @@ pub(crate) unsafe fn give_pages(fd: BorrowedFd<'_>, span: Span) -> Result<usize>
     let part = libc::iovec { iov_base: span.as_ptr().cast_mut().cast(), iov_len: span.len() };
     // SAFETY: into a pipe, vmsplice only reads the memory, for which the caller vouches.
     answer(unsafe { libc::vmsplice(fd.as_raw_fd(), &raw const part, 1, libc::SPLICE_F_NONBLOCK) })
+}
+
+/// A new pipe's reading and writing end.
+pub(crate) fn make() -> Result<[OwnedFd; 2]> {
+    pipe_with(PipeFlags::CLOEXEC).map(|(reader, writer)| [reader, writer])
+}
+
+/// Moves bytes from one descriptor to the other, one of which is a pipe, without their passing through user space. Does not
+/// wait for the pipe: `EAGAIN` when it is full, or empty.
+pub(crate) fn splice(
+    src: BorrowedFd<'_>,
+    offset: Option<&mut u64>,
+    dst: BorrowedFd<'_>,
+    at_most: usize,
+) -> Result<usize> {
+    rustix::pipe::splice(src, offset, dst, None, at_most, SpliceFlags::NONBLOCK)
+}
+
+/// Has the second pipe share what is at the front of the first, which keeps it: `EAGAIN` when one is empty or the other full,
+/// 0 when one is empty and nobody can fill it.
+pub(crate) fn tee(src: BorrowedFd<'_>, dst: BorrowedFd<'_>, at_most: usize) -> Result<usize> {
+    rustix::pipe::tee(src, dst, at_most, SpliceFlags::NONBLOCK)
 }
 
 /// The kernel's limits on pipes for a user without privileges.

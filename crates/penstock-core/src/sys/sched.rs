@@ -1,5 +1,6 @@
 //! The calling thread: its signals, its niceness and its CPUs.
 
+use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
 use rustix::io::Result;
@@ -13,6 +14,51 @@ pub(crate) fn block_signals() {
     unsafe {
         libc::sigfillset(all.as_mut_ptr());
         libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), std::ptr::null_mut());
+    }
+}
+
+/// Keeps `SIGPIPE` off the calling thread while it lives: the call's `EPIPE` tells that a reader is gone.
+pub(crate) struct WithoutSigpipe {
+    before: libc::sigset_t,
+    /// Signals are a thread's own.
+    _not_send: PhantomData<*const ()>,
+}
+
+impl WithoutSigpipe {
+    pub(crate) fn new() -> Self {
+        let mut before = MaybeUninit::uninit();
+        // SAFETY: both sets are valid for the call, which fills `before`; it does not fail on valid arguments.
+        let before = unsafe {
+            libc::pthread_sigmask(libc::SIG_BLOCK, &sigpipe(), before.as_mut_ptr());
+            before.assume_init()
+        };
+        Self { before, _not_send: PhantomData }
+    }
+}
+
+impl Drop for WithoutSigpipe {
+    fn drop(&mut self) {
+        let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the set is the one that the thread had before, and all other pointers are valid or null as
+        // sigtimedwait(2) allows.
+        unsafe {
+            if libc::sigismember(&self.before, libc::SIGPIPE) == 1 {
+                return; // was blocked before, and what is pending may be somebody else's
+            }
+            // A signal that a call of ours made is taken off before it can be delivered.
+            libc::sigtimedwait(&sigpipe(), std::ptr::null_mut(), &now);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut());
+        }
+    }
+}
+
+fn sigpipe() -> libc::sigset_t {
+    let mut set = MaybeUninit::uninit();
+    // SAFETY: `sigemptyset` initialises the set; neither call fails on valid arguments.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        libc::sigaddset(set.as_mut_ptr(), libc::SIGPIPE);
+        set.assume_init()
     }
 }
 

@@ -1,7 +1,5 @@
 //! The kernel copies: pipes, sockets, files and everything else.
 
-use rustix::io::{Errno, Result};
-
 use super::{Sink, Stop, Transport};
 use crate::region::Span;
 use crate::sys::fd::{self, Kind};
@@ -24,39 +22,7 @@ pub(super) unsafe fn push(sink: &Sink<'_>, span: Span) -> std::result::Result<()
         Kind::Messages => usize::MAX,
     };
     // SAFETY: the caller vouches for the span, of which `push_all` hands out parts.
-    sink.push_all(span, piece_bytes, Transport::Write, |piece| unsafe { attempt(sink, piece) })
-}
-
-/// # Safety
-///
-/// The piece's memory is readable.
-unsafe fn attempt(sink: &Sink<'_>, piece: Span) -> Result<usize> {
-    // SAFETY: the caller vouches for the piece.
-    unsafe {
-        match sink.kind {
-            Kind::Pipe => write_without_blocking(sink, piece),
-            Kind::StreamSocket => fd::send_now(sink.fd, piece),
-            Kind::Messages => match fd::send_now(sink.fd, piece) {
-                Err(Errno::NOTSOCK) => fd::write(sink.fd, piece), // a pipe in packet mode
-                answer => answer,
-            },
-            Kind::File | Kind::Other => fd::write(sink.fd, piece),
-        }
-    }
-}
-
-/// A pipe that belongs to somebody else may be in blocking mode, and stays so. Kernels that cannot be asked not
-/// to block for one write do block in it, for as long as the reader reads nothing of this piece.
-///
-/// # Safety
-///
-/// The piece's memory is readable.
-unsafe fn write_without_blocking(sink: &Sink<'_>, piece: Span) -> Result<usize> {
-    // SAFETY: the caller vouches for the piece.
-    unsafe {
-        match fd::write_now(sink.fd, piece) {
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => fd::write(sink.fd, piece),
-            answer => answer,
-        }
-    }
+    sink.push_all(span, piece_bytes, Transport::Write, |piece| unsafe {
+        fd::write_some(sink.fd, sink.kind, piece)
+    })
 }

@@ -1,5 +1,7 @@
 //! Readers of all tempers, and a reference to compare with.
 
+#![allow(dead_code)] // not every test file uses all of it
+
 use std::fs::File;
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::fd::OwnedFd;
@@ -9,7 +11,6 @@ use std::time::Duration;
 
 /// How the other end of a pipe behaves.
 #[derive(Clone, Copy, Debug)]
-#[allow(dead_code)] // not every test file uses every temper
 pub enum Temper {
     /// Reads as much as it can.
     Eager,
@@ -21,7 +22,6 @@ pub enum Temper {
     Spliced,
 }
 
-#[allow(dead_code)]
 pub fn pv_is_missing() -> bool {
     Command::new("pv").arg("--version").output().is_err()
 }
@@ -62,7 +62,6 @@ fn through_pv(reader: PipeReader) -> Vec<u8> {
 }
 
 /// Bytes that repeat nowhere near, so that a piece in the wrong place shows.
-#[allow(dead_code)]
 pub fn pattern(bytes: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let mut out = Vec::with_capacity(bytes + 8);
@@ -78,9 +77,17 @@ pub fn pattern(bytes: usize, seed: u64) -> Vec<u8> {
 }
 
 /// The reference: what a plain loop of blocking writes puts into a pipe.
-#[allow(dead_code)]
 pub fn plain_writes(mut pipe: PipeWriter, frames: &[Vec<u8>]) {
     for frame in frames {
         pipe.write_all(frame).expect("the reader reads all");
     }
+}
+
+/// A file that is gone when it is closed.
+pub fn unnamed_file() -> File {
+    let flags = rustix::fs::OFlags::TMPFILE | rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC;
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::open(std::env::temp_dir(), flags, mode)
+        .expect("the folder for temporary files takes one")
+        .into()
 }

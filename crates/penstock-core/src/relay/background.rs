@@ -1,0 +1,95 @@
+//! Relays on native threads of their own.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Relay, RelayError, RelayOptions, Relayed, Watch};
+use crate::background::{self, AtExit, Control, Live, Task};
+use crate::completion::Ticket;
+use crate::error::Error;
+use crate::thread::ThreadPolicy;
+
+/// A relay under way on a thread of its own, and what became of it.
+#[derive(Clone, Debug)]
+pub struct RelayTicket {
+    task: Task,
+    relayed: Arc<Live<Relayed>>,
+}
+
+/// As [`relay`](super::relay), on a native thread: the descriptors may be closed, and their numbers reused, as soon as this
+/// returns.
+///
+/// # Errors
+///
+/// As [`relay`](super::relay), for what can be known before the first byte; and that no thread could be had.
+pub fn relay_in_background(
+    src: impl AsFd,
+    dst: impl AsFd,
+    options: &RelayOptions,
+    policy: Option<ThreadPolicy>,
+) -> Result<RelayTicket, RelayError> {
+    let mut relay = Relay::new(src, dst, options)?;
+    let so_far = relay.relayed();
+    let relayed = Arc::new(Live::new(so_far));
+    let shared = Arc::clone(&relayed);
+    let start = || {
+        let control = background::control(AtExit::Drain)?;
+        background::start(control, policy, move |control| run(&mut relay, control, &shared))
+    };
+    let task = start().map_err(|error| RelayError { error, relayed: so_far })?;
+    Ok(RelayTicket { task, relayed })
+}
+
+fn run(relay: &mut Relay, control: &Control, shared: &Live<Relayed>) -> Result<(), Error> {
+    let watch = Watch {
+        bell: &control.bell,
+        is_cancelled: &|| control.is_cancelled(),
+        on_progress: &|relayed| {
+            shared.set(relayed);
+            control.set_moved_bytes(relayed.bytes);
+        },
+    };
+    loop {
+        if let Some(outcome) = relay.run_watched(Some(&watch), None) {
+            shared.set(relay.relayed());
+            return outcome.map(|_| ()).map_err(|failure| failure.error);
+        }
+    }
+}
+
+impl RelayTicket {
+    /// Waits for the end, at most for so long: none if it is not there then.
+    #[must_use]
+    pub fn wait_for(&self, timeout: Option<Duration>) -> Option<Result<Relayed, RelayError>> {
+        let outcome = self.task.ticket.wait_for(timeout)?;
+        let relayed = self.relayed();
+        Some(outcome.map(|()| relayed).map_err(|error| RelayError { error, relayed }))
+    }
+
+    /// Waits for the end.
+    ///
+    /// # Errors
+    ///
+    /// As [`relay`](super::relay); [`Error::Aborted`] after [`cancel`](Self::cancel).
+    pub fn wait(&self) -> Result<Relayed, RelayError> {
+        self.wait_for(None).expect("a wait without a limit ends with an outcome")
+    }
+
+    /// What has been moved so far.
+    #[must_use]
+    pub fn relayed(&self) -> Relayed {
+        self.relayed.get()
+    }
+
+    /// Stops the relay where it is; what it has moved stays moved. Does nothing after its end.
+    pub fn cancel(&self) {
+        self.task.control.cancel();
+    }
+
+    /// The ticket of the task: ends when the relay does.
+    #[must_use]
+    pub fn ticket(&self) -> &Ticket {
+        &self.task.ticket
+    }
+}

@@ -1,0 +1,39 @@
+//! The kernel's own copies of files.
+
+use rustix::event::PollFlags;
+use rustix::io::{Errno, Result};
+
+use super::splice::{piece_bytes, would_wait};
+use super::{Ends, Source, Step};
+use crate::sys::fd::Kind;
+
+/// What is copied at once from file to file. Nobody waits at the other end; this only bounds how long a signal, a deadline or
+/// a cancellation has to wait: 16 MiB take some 10 ms from page cache to page cache.
+const FILE_PIECE_BYTES: u64 = 16 << 20;
+
+/// copy_file_range(2), which on some file systems shares the blocks instead of copying them.
+pub(super) fn copy_range(ends: &Ends<'_>, source: &mut Source, left: u64) -> Result<Step> {
+    let at_most = left.min(FILE_PIECE_BYTES) as usize;
+    moved(rustix::fs::copy_file_range(ends.src, source.position.as_mut(), ends.dst, None, at_most))
+}
+
+/// sendfile(2).
+pub(super) fn send(ends: &Ends<'_>, source: &mut Source, destination: Kind, left: u64) -> Result<Step> {
+    if would_wait(ends.dst, destination, PollFlags::OUT) {
+        return Ok(Step::Blocked);
+    }
+    let at_most = match destination {
+        Kind::File => left.min(FILE_PIECE_BYTES) as usize,
+        _ => piece_bytes(ends.dst, destination, left),
+    };
+    moved(rustix::fs::sendfile(ends.dst, ends.src, source.position.as_mut(), at_most))
+}
+
+fn moved(answer: Result<usize>) -> Result<Step> {
+    match answer {
+        Ok(0) => Ok(Step::Ended),
+        Ok(bytes) => Ok(Step::direct(bytes)),
+        Err(Errno::AGAIN) => Ok(Step::Blocked),
+        Err(errno) => Err(errno),
+    }
+}

@@ -1,0 +1,793 @@
+//! Relays between all kinds of ends, against a plain loop of reads and writes, and through every fault they must survive.
+
+use std::fs::{File, OpenOptions};
+use std::io::{PipeReader, PipeWriter, Read, Seek, SeekFrom, Write, pipe};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use penstock_core::{
+    Error, Method, MethodReason, Pipe, Relay, RelayError, RelayMode, RelayOptions, Relayed, relay,
+    relay_in_background,
+};
+use proptest::prelude::*;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+
+mod common;
+use common::{pattern, unnamed_file};
+
+/// What a source or a destination can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    File,
+    AppendingFile,
+    Pipe,
+    UnixSocket,
+    TcpSocket,
+}
+
+const SOURCES: [End; 4] = [End::File, End::Pipe, End::UnixSocket, End::TcpSocket];
+const DESTINATIONS: [End; 5] = [End::File, End::AppendingFile, End::Pipe, End::UnixSocket, End::TcpSocket];
+
+/// How the bytes get from one to the other.
+#[derive(Clone, Copy, Debug)]
+enum How {
+    Blocking,
+    InSlices,
+    InBackground,
+}
+
+#[derive(Clone, Debug)]
+struct Case {
+    source: End,
+    destination: End,
+    how: How,
+    options: RelayOptions,
+    bytes: usize,
+    capacities: [Option<usize>; 2],
+    fed_bytes: usize,
+    drained_bytes: usize,
+    non_blocking: [bool; 2],
+    is_interrupted: bool,
+}
+
+/// What came of a case: everything that an observer can tell.
+#[derive(Debug, PartialEq)]
+struct Outcome {
+    relayed: u64,
+    arrived: Vec<u8>,
+    left: Vec<u8>,
+}
+
+fn smoke(source: End, destination: End) -> Case {
+    Case {
+        source,
+        destination,
+        how: How::Blocking,
+        options: RelayOptions::default(),
+        bytes: 3_000_001,
+        capacities: [None, None],
+        fed_bytes: 70_000,
+        drained_bytes: 50_000,
+        non_blocking: [false, false],
+        is_interrupted: false,
+    }
+}
+
+/// The source with its bytes, and who feeds them.
+fn source(case: &Case, data: &[u8]) -> (OwnedFd, Option<JoinHandle<()>>) {
+    let data = data.to_vec();
+    let fed_bytes = case.fed_bytes;
+    let feed = move |mut to: Box<dyn Write + Send>| {
+        thread::spawn(move || data.chunks(fed_bytes).for_each(|piece| to.write_all(piece).unwrap()))
+    };
+    match case.source {
+        End::File | End::AppendingFile => {
+            let mut file = unnamed_file();
+            file.write_all(&pattern(case.bytes, 1)).unwrap();
+            file.rewind().unwrap();
+            (file.into(), None)
+        }
+        End::Pipe => {
+            let (reader, writer) = Pipe::new(case.capacities[0]).unwrap().into_ends();
+            (reader.into(), Some(feed(Box::new(writer))))
+        }
+        End::UnixSocket => {
+            let (ours, theirs) = UnixStream::pair().unwrap();
+            (ours.into(), Some(feed(Box::new(theirs))))
+        }
+        End::TcpSocket => {
+            let (ours, theirs) = tcp_pair();
+            (ours.into(), Some(feed(Box::new(theirs))))
+        }
+    }
+}
+
+fn tcp_pair() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    (ours, listener.accept().unwrap().0)
+}
+
+type Drain = Box<dyn FnOnce() -> Vec<u8>>;
+
+/// The destination, and how to learn what arrived there once it is closed.
+fn destination(case: &Case) -> (OwnedFd, Drain) {
+    let drained_bytes = case.drained_bytes;
+    let drain = move |from: Box<dyn Read + Send>| {
+        let reader = thread::spawn(move || read_all(from, drained_bytes));
+        Box::new(move || reader.join().unwrap()) as Drain
+    };
+    match case.destination {
+        End::File | End::AppendingFile => {
+            let file = unnamed_file();
+            if case.destination == End::AppendingFile {
+                rustix::fs::fcntl_setfl(&file, rustix::fs::OFlags::APPEND).unwrap();
+            }
+            let mut again = file.try_clone().unwrap();
+            let look = move || {
+                let mut got = Vec::new();
+                again.rewind().unwrap();
+                again.read_to_end(&mut got).unwrap();
+                got
+            };
+            (file.into(), Box::new(look))
+        }
+        End::Pipe => {
+            let (reader, writer) = Pipe::new(case.capacities[1]).unwrap().into_ends();
+            (writer.into(), drain(Box::new(reader)))
+        }
+        End::UnixSocket => {
+            let (ours, theirs) = UnixStream::pair().unwrap();
+            (ours.into(), drain(Box::new(theirs)))
+        }
+        End::TcpSocket => {
+            let (ours, theirs) = tcp_pair();
+            (ours.into(), drain(Box::new(theirs)))
+        }
+    }
+}
+
+fn read_all(mut from: impl Read, piece_bytes: usize) -> Vec<u8> {
+    let mut got = Vec::new();
+    let mut piece = vec![0; piece_bytes];
+    loop {
+        match from.read(&mut piece) {
+            Ok(0) => return got,
+            Ok(bytes) => got.extend_from_slice(&piece[..bytes]),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+fn set_non_blocking(fd: &OwnedFd, is_non_blocking: bool) {
+    rustix::io::ioctl_fionbio(fd, is_non_blocking).unwrap();
+}
+
+/// Runs a case by the given mover and looks at everything afterwards.
+fn run(case: &Case, mover: impl FnOnce(&OwnedFd, &OwnedFd) -> u64) -> Outcome {
+    let data = pattern(case.bytes, 1);
+    let (src, feeder) = source(case, &data);
+    let (dst, arrived) = destination(case);
+    for (fd, is_non_blocking) in [&src, &dst].into_iter().zip(case.non_blocking) {
+        set_non_blocking(fd, is_non_blocking);
+    }
+    let relayed = mover(&src, &dst);
+    set_non_blocking(&src, false);
+    drop(dst);
+    let left = read_all(File::from(src), 1 << 20);
+    if let Some(feeder) = feeder {
+        feeder.join().unwrap();
+    }
+    Outcome { relayed, arrived: arrived(), left }
+}
+
+fn by_penstock(case: &Case) -> Outcome {
+    run(case, |src, dst| {
+        let storm = case.is_interrupted.then(Storm::begin);
+        let relayed = match case.how {
+            How::Blocking => relay(src, dst, &case.options),
+            How::InSlices => in_slices(src, dst, &case.options),
+            How::InBackground => relay_in_background(src, dst, &case.options, None).unwrap().wait(),
+        };
+        drop(storm);
+        relayed.unwrap().bytes
+    })
+}
+
+fn in_slices(src: &OwnedFd, dst: &OwnedFd, options: &RelayOptions) -> Result<Relayed, RelayError> {
+    let mut relay = Relay::new(src, dst, options)?;
+    loop {
+        if let Some(outcome) = relay.run(Some(Duration::from_micros(50))) {
+            return outcome;
+        }
+    }
+}
+
+/// The oracle: read(2) and write(2), waiting where they would block.
+fn by_hand(case: &Case) -> Outcome {
+    run(case, |src, dst| {
+        let mut left = case.options.count.unwrap_or(u64::MAX);
+        let mut moved = 0;
+        let mut piece = vec![0; 10_000];
+        let mut offset = case.options.offset;
+        while left > 0 {
+            let wanted = usize::try_from(left).map_or(piece.len(), |left| left.min(piece.len()));
+            let got = match offset {
+                Some(offset) => rustix::io::pread(src, &mut piece[..wanted], offset).unwrap(),
+                None => patiently(src, PollFlags::IN, || rustix::io::read(src, &mut piece[..wanted])),
+            };
+            let mut rest = &piece[..got];
+            while !rest.is_empty() {
+                rest = &rest[patiently(dst, PollFlags::OUT, || rustix::io::write(dst, rest))..];
+            }
+            offset = offset.map(|offset| offset + got as u64);
+            moved += got as u64;
+            left -= got as u64;
+            if got == 0 {
+                break;
+            }
+        }
+        moved
+    })
+}
+
+fn patiently(fd: &OwnedFd, events: PollFlags, mut call: impl FnMut() -> rustix::io::Result<usize>) -> usize {
+    loop {
+        match call() {
+            Err(Errno::AGAIN) => {
+                poll(&mut [PollFd::new(fd, events)], None).unwrap();
+            }
+            answer => return answer.unwrap(),
+        }
+    }
+}
+
+/// Signals that interrupt the calling thread's system calls while it lives.
+struct Storm {
+    is_over: Arc<AtomicBool>,
+    sender: Option<JoinHandle<()>>,
+}
+
+extern "C" fn do_nothing(_signal: i32) {}
+
+impl Storm {
+    fn begin() -> Self {
+        // SAFETY: the handler does nothing, the struct is filled as sigaction(2) wants it: without SA_RESTART.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = do_nothing as extern "C" fn(i32) as usize;
+            libc::sigaction(libc::SIGUSR1, &action, std::ptr::null_mut());
+        }
+        // SAFETY: names the calling thread.
+        let target = unsafe { libc::pthread_self() };
+        let is_over = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&is_over);
+        let sender = thread::spawn(move || {
+            while !told.load(Ordering::Relaxed) {
+                // SAFETY: the target joins this thread before it ends.
+                unsafe { libc::pthread_kill(target, libc::SIGUSR1) };
+                thread::sleep(Duration::from_micros(100));
+            }
+        });
+        Self { is_over, sender: Some(sender) }
+    }
+}
+
+impl Drop for Storm {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.sender.take().unwrap().join().unwrap();
+    }
+}
+
+#[test]
+fn smoke_every_pair_of_kinds_moves_every_byte() {
+    for source in SOURCES {
+        for destination in DESTINATIONS {
+            let case = smoke(source, destination);
+            let outcome = by_penstock(&case);
+            assert_eq!(outcome.relayed, case.bytes as u64, "{case:?}");
+            assert!(outcome.arrived == pattern(case.bytes, 1), "{case:?}: other bytes arrived");
+            assert!(outcome.left.is_empty(), "{case:?}");
+        }
+    }
+}
+
+fn any_case() -> impl Strategy<Value = Case> {
+    let capacity = prop_oneof![Just(None), Just(Some(4096)), Just(Some(65_536)), Just(Some(1 << 20))];
+    let piece = prop_oneof![1usize..200, 4000usize..5000, 60_000usize..300_000];
+    let bytes = prop_oneof![3 => 0usize..20_000, 1 => 60_000usize..400_000];
+    let count = prop_oneof![
+        2 => Just(None),
+        2 => (0u64..20_000).prop_map(Some),
+        1 => (0u64..500_000).prop_map(Some),
+        1 => Just(Some(u64::MAX)),
+    ];
+    let how = prop_oneof![Just(How::Blocking), Just(How::InSlices), Just(How::InBackground)];
+    let mode = prop_oneof![4 => Just(RelayMode::Auto), 1 => Just(RelayMode::ReadWrite)];
+    let ends = (prop::sample::select(&SOURCES[..]), prop::sample::select(&DESTINATIONS[..]));
+    let offset = prop_oneof![Just(None), (0u64..500_000).prop_map(Some)];
+    let sizes = (bytes, [capacity.clone(), capacity], [piece.clone(), piece]);
+    let flags = (any::<[bool; 2]>(), prop::bool::weighted(0.3));
+    (ends, how, mode, count, offset, sizes, flags).prop_map(
+        |((source, destination), how, mode, count, offset, sizes, flags)| {
+            let (bytes, capacities, [fed_bytes, drained_bytes]) = sizes;
+            let offset = if source == End::File { offset } else { None };
+            let options = RelayOptions { count, offset, timeout: None, mode };
+            let (non_blocking, is_interrupted) = flags;
+            Case {
+                source,
+                destination,
+                how,
+                options,
+                bytes,
+                capacities,
+                fed_bytes: fed_bytes.max(bytes / 1000 + 1),
+                drained_bytes: drained_bytes.max(bytes / 1000 + 1),
+                non_blocking,
+                is_interrupted,
+            }
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_case_ends_as_the_plain_loop_does(case in any_case()) {
+        let (ours, plain) = (by_penstock(&case), by_hand(&case));
+        prop_assert_eq!(ours.relayed, plain.relayed);
+        prop_assert!(ours.arrived == plain.arrived, "other bytes arrived: {} for {}", ours.arrived.len(), plain.arrived.len());
+        prop_assert!(ours.left == plain.left, "other bytes are left: {} for {}", ours.left.len(), plain.left.len());
+    }
+}
+
+fn to_end() -> RelayOptions {
+    RelayOptions::default()
+}
+
+fn file_of(data: &[u8]) -> File {
+    let mut file = unnamed_file();
+    file.write_all(data).unwrap();
+    file.rewind().unwrap();
+    file
+}
+
+fn filled_pipe(data: &[u8]) -> PipeReader {
+    let (reader, mut writer) = pipe().unwrap();
+    let data = data.to_vec();
+    thread::spawn(move || writer.write_all(&data));
+    reader
+}
+
+fn drained_pipe() -> (PipeWriter, JoinHandle<Vec<u8>>) {
+    let (reader, writer) = pipe().unwrap();
+    (writer, thread::spawn(move || read_all(reader, 1 << 18)))
+}
+
+fn position(mut file: &File) -> u64 {
+    file.stream_position().unwrap()
+}
+
+#[test]
+fn the_method_is_the_best_that_the_pair_allows() {
+    let method = |source, destination, mode| {
+        let case = smoke(source, destination);
+        let (src, feeder) = source_of(&case);
+        let (dst, arrived) = crate::destination(&case);
+        let relayed = relay(&src, &dst, &RelayOptions { mode, ..to_end() }).unwrap();
+        drop(dst);
+        arrived();
+        feeder.map(JoinHandle::join);
+        (relayed.method, relayed.reason)
+    };
+    use End::{AppendingFile, File, Pipe, TcpSocket, UnixSocket};
+    use RelayMode::{Auto, ReadWrite};
+    assert_eq!(method(File, Pipe, Auto), (Method::Splice, MethodReason::APipe));
+    assert_eq!(method(Pipe, Pipe, Auto), (Method::Splice, MethodReason::APipe));
+    assert_eq!(method(Pipe, TcpSocket, Auto), (Method::Splice, MethodReason::APipe));
+    assert_eq!(method(File, TcpSocket, Auto), (Method::SendFile, MethodReason::SourceIsFile));
+    assert_eq!(method(UnixSocket, File, Auto), (Method::SpliceThroughPipe, MethodReason::NeitherIsPipe));
+    assert_eq!(method(TcpSocket, UnixSocket, Auto), (Method::SpliceThroughPipe, MethodReason::NeitherIsPipe));
+    assert_eq!(method(Pipe, AppendingFile, Auto), (Method::ReadWrite, MethodReason::Appends));
+    assert_eq!(method(Pipe, Pipe, ReadWrite), (Method::ReadWrite, MethodReason::Asked));
+    let (copied, reason) = method(File, File, Auto);
+    assert!(
+        (copied, reason) == (Method::CopyFileRange, MethodReason::BothAreFiles) || copied == Method::SendFile,
+        "{copied:?} {reason:?}"
+    );
+}
+
+fn source_of(case: &Case) -> (OwnedFd, Option<JoinHandle<()>>) {
+    source(case, &pattern(case.bytes, 1))
+}
+
+#[test]
+fn a_source_that_ends_early_is_no_error() {
+    let (writer, arrived) = drained_pipe();
+    let relayed =
+        relay(filled_pipe(b"short"), &writer, &RelayOptions { count: Some(1000), ..to_end() }).unwrap();
+    drop(writer);
+    assert_eq!((relayed.bytes, relayed.source_ended), (5, true));
+    assert_eq!(arrived.join().unwrap(), b"short");
+}
+
+#[test]
+fn a_reader_that_goes_is_an_error_with_the_bytes_and_no_signal() {
+    // SAFETY: the default action of SIGPIPE, which ends the process: that is what must not happen.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    let (mut reader, writer) = pipe().unwrap();
+    let taken = thread::spawn(move || {
+        let mut piece = vec![0; 100_000];
+        reader.read_exact(&mut piece).unwrap();
+    });
+    let file = file_of(&pattern(8 << 20, 2));
+    let failure = relay(&file, &writer, &to_end()).unwrap_err();
+    taken.join().unwrap();
+    // SAFETY: as Rust's runtime had it.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+    let Error::Broken { errno, bytes_delivered, bytes_lost } = failure.error else { panic!("{failure:?}") };
+    assert_eq!(errno, Errno::PIPE);
+    assert_eq!(bytes_delivered, 100_000);
+    assert_eq!(bytes_delivered + bytes_lost, failure.relayed.bytes);
+    assert_eq!(position(&file), failure.relayed.bytes);
+}
+
+#[test]
+fn a_signal_that_was_pending_before_is_still_there() {
+    // SAFETY: all sets are initialised by sigemptyset before they are used.
+    unsafe {
+        let mut set = std::mem::zeroed();
+        let mut pending = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        libc::sigaddset(&mut set, libc::SIGPIPE);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
+        libc::pthread_kill(libc::pthread_self(), libc::SIGPIPE);
+        let (reader, writer) = pipe().unwrap();
+        drop(reader);
+        assert!(relay(file_of(b"frame"), &writer, &to_end()).is_err());
+        libc::sigpending(&mut pending);
+        assert_eq!(libc::sigismember(&pending, libc::SIGPIPE), 1);
+    }
+}
+
+#[test]
+fn a_dead_reader_is_noticed_while_the_source_is_quiet() {
+    let (quiet, _kept_open) = pipe().unwrap();
+    let (reader, writer) = pipe().unwrap();
+    let relay = thread::spawn(move || relay(quiet, writer, &to_end()));
+    drop(reader);
+    let failure = relay.join().unwrap().unwrap_err();
+    assert!(matches!(failure.error, Error::Broken { bytes_delivered: 0, bytes_lost: 0, .. }), "{failure:?}");
+}
+
+#[test]
+fn a_stalled_destination_is_an_error_and_nothing_is_lost() {
+    let options = RelayOptions { timeout: Some(Duration::from_millis(30)), ..to_end() };
+    let data = pattern(6 << 20, 3);
+    for destination in [End::Pipe, End::UnixSocket, End::TcpSocket] {
+        let case = smoke(End::File, destination);
+        let file = file_of(&data);
+        let (dst, mut theirs): (OwnedFd, Box<dyn Read>) = match case.destination {
+            End::Pipe => pipe().map(|(reader, writer)| (writer.into(), Box::new(reader) as _)).unwrap(),
+            End::UnixSocket => {
+                UnixStream::pair().map(|(ours, theirs)| (ours.into(), Box::new(theirs) as _)).unwrap()
+            }
+            _ => {
+                let (ours, theirs) = tcp_pair();
+                (ours.into(), Box::new(theirs))
+            }
+        };
+        let failure = relay(&file, &dst, &options).unwrap_err();
+        let Error::Stalled { bytes_pending, .. } = failure.error else { panic!("{failure:?}") };
+        let moved = failure.relayed.bytes;
+        assert!(moved > 0 && moved < data.len() as u64);
+        assert_eq!(bytes_pending, data.len() as u64 - moved);
+        assert_eq!(position(&file), moved, "what was not moved is still to be read");
+        // Whoever goes on from there loses nothing and repeats nothing.
+        let rest = thread::spawn(move || relay(&file, &dst, &to_end()).unwrap().bytes);
+        let mut got = Vec::new();
+        theirs.read_to_end(&mut got).unwrap();
+        assert_eq!(rest.join().unwrap(), data.len() as u64 - moved);
+        assert!(got == data, "{destination:?}");
+    }
+}
+
+#[test]
+fn a_stalled_socket_loses_nothing_that_came_from_a_pipe() {
+    let data = pattern(6 << 20, 4);
+    let reader = filled_pipe(&data);
+    let (ours, mut theirs) = tcp_pair();
+    let options = RelayOptions { timeout: Some(Duration::from_millis(30)), ..to_end() };
+    let failure = relay(&reader, &ours, &options).unwrap_err();
+    assert!(matches!(failure.error, Error::Stalled { .. }), "{failure:?}");
+    let rest = thread::spawn(move || {
+        relay(&reader, &ours, &to_end()).unwrap();
+        ours.shutdown(Shutdown::Write).unwrap();
+    });
+    let mut got = Vec::new();
+    theirs.read_to_end(&mut got).unwrap();
+    rest.join().unwrap();
+    assert!(got == data);
+}
+
+#[test]
+fn a_full_destination_does_not_keep_the_end_of_the_source_from_being_seen() {
+    let options = RelayOptions { timeout: Some(Duration::from_secs(30)), ..to_end() };
+    for source in [End::File, End::Pipe, End::UnixSocket] {
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        while (&ours).write(&[0; 4096]).is_ok() {}
+        let case = Case { bytes: 0, ..smoke(source, End::UnixSocket) };
+        let (src, feeder) = source_of(&case);
+        feeder.map(JoinHandle::join);
+        let relayed = relay(&src, &ours, &options).unwrap();
+        assert_eq!((relayed.bytes, relayed.source_ended), (0, true), "{source:?}");
+    }
+}
+
+#[test]
+fn a_quiet_source_is_a_stall_too() {
+    let (quiet, _kept_open) = pipe().unwrap();
+    let options = RelayOptions { timeout: Some(Duration::from_millis(20)), ..to_end() };
+    let failure = relay(quiet, unnamed_file(), &options).unwrap_err();
+    assert!(matches!(failure.error, Error::Stalled { bytes_pending: 0, .. }), "{failure:?}");
+}
+
+#[test]
+fn no_bytes_are_soon_relayed() {
+    let (quiet, _kept_open) = pipe().unwrap();
+    let none = RelayOptions { count: Some(0), ..to_end() };
+    assert_eq!(relay(quiet, unnamed_file(), &none).unwrap().bytes, 0);
+    let ended = relay(unnamed_file(), unnamed_file(), &to_end()).unwrap();
+    assert_eq!((ended.bytes, ended.source_ended), (0, true));
+}
+
+#[test]
+fn an_offset_leaves_the_position_where_it_is() {
+    let mut file = file_of(&pattern(1000, 5));
+    file.seek(SeekFrom::Start(7)).unwrap();
+    let (mut reader, writer) = pipe().unwrap();
+    let options = RelayOptions { offset: Some(100), count: Some(50), ..to_end() };
+    relay(&file, &writer, &options).unwrap();
+    drop(writer);
+    let mut got = Vec::new();
+    reader.read_to_end(&mut got).unwrap();
+    assert_eq!(got, pattern(1000, 5)[100..150]);
+    assert_eq!(position(&file), 7);
+}
+
+#[test]
+fn an_offset_is_for_files() {
+    let (reader, _writer) = pipe().unwrap();
+    let options = RelayOptions { offset: Some(1), ..to_end() };
+    let failure = relay(reader, unnamed_file(), &options).unwrap_err();
+    assert!(matches!(failure.error, Error::Unsuitable(_)), "{failure:?}");
+    let options = RelayOptions { offset: Some(u64::MAX), ..to_end() };
+    let failure = relay(unnamed_file(), unnamed_file(), &options).unwrap_err();
+    assert!(matches!(failure.error, Error::Unsuitable(_)), "{failure:?}");
+}
+
+#[test]
+fn more_than_four_gib_are_counted_right() {
+    let file = unnamed_file();
+    let size = (4 << 30) + 12_345;
+    file.set_len(size).unwrap();
+    let (reader, writer) = pipe().unwrap();
+    let counted = thread::spawn(move || relay(reader, null(), &to_end()).unwrap().bytes);
+    let relayed = relay(&file, &writer, &to_end()).unwrap();
+    drop(writer);
+    assert_eq!((relayed.bytes, relayed.source_ended), (size, true));
+    assert_eq!(counted.join().unwrap(), size);
+    assert_eq!(position(&file), size);
+}
+
+fn null() -> File {
+    OpenOptions::new().write(true).open("/dev/null").unwrap()
+}
+
+#[test]
+fn devices_are_ends_too() {
+    let zero = File::open("/dev/zero").unwrap();
+    let count = RelayOptions { count: Some(1_000_003), ..to_end() };
+    assert_eq!(relay(&zero, null(), &count).unwrap().bytes, 1_000_003);
+    let (writer, arrived) = drained_pipe();
+    assert_eq!(relay(&zero, &writer, &count).unwrap().method, Method::Splice);
+    drop(writer);
+    assert_eq!(arrived.join().unwrap(), vec![0; 1_000_003]);
+}
+
+#[test]
+fn files_without_a_size_have_bytes_all_the_same() {
+    let copy = unnamed_file();
+    let relayed = relay(File::open("/proc/self/status").unwrap(), &copy, &to_end()).unwrap();
+    assert!(relayed.bytes > 100, "{relayed:?}");
+    assert_eq!(copy.metadata().unwrap().len(), relayed.bytes);
+}
+
+#[test]
+fn a_file_that_grows_is_read_to_its_new_end() {
+    let (mut reader, writer) = pipe().unwrap();
+    let mut file = file_of(&pattern(2 << 20, 6));
+    let mut growing = file.try_clone().unwrap();
+    let relay = thread::spawn(move || {
+        relay(&file, &writer, &to_end()).map(|relayed| {
+            file.rewind().unwrap();
+            relayed.bytes
+        })
+    });
+    let mut got = vec![0; 1000];
+    reader.read_exact(&mut got).unwrap(); // under way: the pipe holds less than the file
+    let more = pattern(100_000, 7);
+    rustix::io::pwrite(&mut growing, &more, 2 << 20).unwrap();
+    reader.read_to_end(&mut got).unwrap();
+    assert_eq!(relay.join().unwrap().unwrap(), (2 << 20) + 100_000);
+    assert!(got[..2 << 20] == pattern(2 << 20, 6) && got[2 << 20..] == more);
+}
+
+#[test]
+fn a_file_that_is_cut_ends_where_it_was_cut() {
+    let (mut reader, writer) = pipe().unwrap();
+    let file = file_of(&pattern(8 << 20, 8));
+    let cut = file.try_clone().unwrap();
+    let relay = thread::spawn(move || relay(&file, &writer, &to_end()));
+    let mut got = vec![0; 1000];
+    reader.read_exact(&mut got).unwrap();
+    cut.set_len(5 << 20).unwrap();
+    reader.read_to_end(&mut got).unwrap();
+    let relayed = relay.join().unwrap().unwrap();
+    assert_eq!((relayed.bytes, relayed.source_ended), (5 << 20, true));
+    assert!(got == pattern(8 << 20, 8)[..5 << 20]);
+}
+
+#[test]
+fn a_pipe_or_file_is_not_relayed_to_itself() {
+    let (reader, writer) = pipe().unwrap();
+    let failure = relay(&reader, &writer, &to_end()).unwrap_err();
+    assert!(matches!(failure.error, Error::Unsuitable(_)), "{failure:?}");
+    let file = file_of(b"frames");
+    let failure = relay(&file, &file, &to_end()).unwrap_err();
+    assert!(matches!(failure.error, Error::Unsuitable(_)), "{failure:?}");
+    assert_eq!(file.metadata().unwrap().len(), 6);
+}
+
+#[test]
+fn a_range_of_a_file_is_relayed_to_another_of_the_same() {
+    let mut file = file_of(&pattern(1000, 9));
+    file.seek(SeekFrom::End(0)).unwrap();
+    let apart = RelayOptions { offset: Some(10), count: Some(100), ..to_end() };
+    assert_eq!(relay(&file, &file, &apart).unwrap().bytes, 100);
+    let mut got = Vec::new();
+    file.rewind().unwrap();
+    file.read_to_end(&mut got).unwrap();
+    assert!(got[1000..] == pattern(1000, 9)[10..110]);
+    file.seek(SeekFrom::Start(50)).unwrap();
+    let failure = relay(&file, &file, &apart).unwrap_err();
+    assert!(matches!(failure.error, Error::Unsuitable(_)), "they meet: {failure:?}");
+}
+
+#[test]
+fn a_socket_may_be_relayed_to_itself() {
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    let echo = thread::spawn(move || relay(&ours, &ours, &to_end()).unwrap().bytes);
+    theirs.write_all(b"frame").unwrap();
+    let mut got = [0; 5];
+    theirs.read_exact(&mut got).unwrap();
+    theirs.shutdown(Shutdown::Write).unwrap();
+    assert_eq!((&got, echo.join().unwrap()), (b"frame", 5));
+}
+
+#[test]
+fn a_full_disk_is_an_error_with_the_bytes() {
+    let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let file = file_of(&pattern(100_000, 10));
+    let failure = relay(&file, &full, &to_end()).unwrap_err();
+    assert!(matches!(failure.error, Error::Io { errno: Errno::NOSPC, bytes_lost: 0, .. }), "{failure:?}");
+    assert_eq!(position(&file), 0);
+    let failure = relay(filled_pipe(b"frame"), &full, &to_end()).unwrap_err();
+    assert!(matches!(failure.error, Error::Io { errno: Errno::NOSPC, .. }), "{failure:?}");
+}
+
+#[test]
+fn the_wrong_way_round_is_an_error_at_the_call() {
+    let (reader, writer) = pipe().unwrap();
+    for (src, dst) in [(writer.as_fd(), writer.as_fd()), (reader.as_fd(), reader.as_fd())] {
+        let failure = relay(src, dst, &to_end()).unwrap_err();
+        assert_eq!(failure.error, Error::Io { errno: Errno::BADF, bytes_delivered: 0, bytes_lost: 0 });
+    }
+    let failure = relay(File::open("/").unwrap(), null(), &to_end()).unwrap_err();
+    assert!(matches!(failure.error, Error::Io { errno: Errno::ISDIR, .. }), "{failure:?}");
+}
+
+#[test]
+fn messages_stay_whole() {
+    use std::os::unix::net::UnixDatagram;
+    let (source, feeder) = UnixDatagram::pair().unwrap();
+    let (sink, reader) = UnixDatagram::pair().unwrap();
+    let messages: Vec<_> = [1, 100, 65_536, 7].map(|bytes| pattern(bytes, bytes as u64)).into();
+    messages.iter().for_each(|message| assert_eq!(feeder.send(message).unwrap(), message.len()));
+    let count = messages.iter().map(|message| message.len() as u64).sum();
+    let relaying = thread::spawn(move || {
+        relay(&source, &sink, &RelayOptions { count: Some(count), ..to_end() }).unwrap();
+    });
+    let mut piece = vec![0; 1 << 20];
+    for message in messages {
+        let bytes = reader.recv(&mut piece).unwrap();
+        assert!(piece[..bytes] == message);
+    }
+    relaying.join().unwrap();
+}
+
+#[test]
+fn a_closed_descriptor_changes_nothing_for_one_in_the_background() {
+    let data = pattern(4 << 20, 11);
+    let reader = filled_pipe(&data);
+    let (mut theirs, writer) = pipe().unwrap();
+    let ticket = relay_in_background(&reader, &writer, &to_end(), None).unwrap();
+    let number = writer.as_raw_fd();
+    drop((reader, writer));
+    let decoy = unnamed_file(); // takes a number that was freed
+    let mut got = Vec::new();
+    theirs.read_to_end(&mut got).unwrap();
+    assert!(got == data);
+    assert_eq!(ticket.wait().unwrap().bytes, data.len() as u64);
+    assert_eq!(decoy.metadata().unwrap().len(), 0, "the number {number} may be its own");
+}
+
+#[test]
+fn one_in_the_background_can_be_watched_and_cancelled() {
+    let (reader, writer) = pipe().unwrap();
+    let (mut producer, source) = pipe().map(|(reader, writer)| (writer, reader)).unwrap();
+    let ticket = relay_in_background(&source, &writer, &to_end(), None).unwrap();
+    producer.write_all(b"frame").unwrap();
+    let mut got = [0; 5];
+    (&reader).read_exact(&mut got).unwrap();
+    assert_eq!(ticket.wait_for(Some(Duration::from_millis(10))), None);
+    assert_eq!(ticket.relayed().bytes, 5);
+    ticket.cancel();
+    let failure = ticket.wait().unwrap_err();
+    assert_eq!((failure.error, failure.relayed.bytes), (Error::Aborted { bytes_lost: 0 }, 5));
+    drop(writer);
+    assert_eq!(
+        (&reader).read(&mut got).unwrap(),
+        0,
+        "its descriptors are closed by the time that it has ended"
+    );
+}
+
+#[test]
+fn many_short_relays_leave_nothing_behind() {
+    let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let file = file_of(&pattern(100, 12));
+    let (ours, _theirs) = UnixStream::pair().unwrap();
+    ours.shutdown(Shutdown::Both).unwrap();
+    let before = descriptors();
+    for _ in 0..5000 {
+        relay(&file, null(), &RelayOptions { offset: Some(0), ..to_end() }).unwrap();
+        relay(&ours, null(), &to_end()).unwrap(); // through a pipe of its own
+    }
+    // Other tests run beside this one.
+    assert!(descriptors() < before + 200, "{before} before, {} after", descriptors());
+}
+
+#[test]
+fn a_pipe_is_read_from_and_written_to() {
+    let pipe = Pipe::new(Some(1 << 18)).unwrap();
+    assert_eq!(pipe.capacity_bytes(), 1 << 18);
+    assert_eq!(pipe.read_from(file_of(b"some frames"), None).unwrap().bytes, 11);
+    assert_eq!(pipe.unread_bytes(), 11);
+    let mut copy = unnamed_file();
+    assert_eq!(pipe.write_to(&copy, Some(4)).unwrap().bytes, 4);
+    let mut got = String::new();
+    copy.rewind().unwrap();
+    copy.read_to_string(&mut got).unwrap();
+    assert_eq!((got.as_str(), pipe.unread_bytes()), ("some", 7));
+}

@@ -1,0 +1,135 @@
+"""``penstock tee``"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+
+import click
+
+import penstock
+from penstock.commands import Interrupted
+from penstock.commands.ends import End, opened
+from penstock.commands.parameters import append_option, parsed, progress_option, seconds
+from penstock.commands.progress import PERIOD_S, Show, expected_bytes, in_numbers, is_wanted, rows
+from penstock.errors import BrokenStreamError, ClosedError, StalledError
+from penstock.results import TeeReport
+
+
+@click.command(epilog="Example: penstock tee --evict-after 2 - recording.h264 fifo:/run/preview")
+@click.argument("src")
+@click.argument("dsts", metavar="DST...", nargs=-1, required=True)
+@click.option(
+    "--evict-after",
+    metavar="S",
+    callback=parsed(seconds),
+    help="Give up a DST that takes nothing for S seconds; without it, all wait for the slowest.",
+)
+@append_option
+@progress_option
+def tee(
+    src: str, dsts: tuple[str, ...], evict_after: float | None, append: bool, progress: bool | None
+) -> None:
+    """Copy the bytes of SRC to every DST, inside the kernel where it can do that.
+
+    Each of them is - for the standard stream, fifo:PATH for a FIFO (it waits for the other side), or a path. A
+    file as DST is created or emptied. Files with such names are ./- and ./fifo:x; -x is ./-x, or comes after --.
+
+    A DST that fails or is given up neither stops nor shortens another. Exit status: 0 when all is delivered to
+    all; 1 after any failure; 2 for wrong usage; 130 after Ctrl-C.
+    """
+    running = None
+    try:
+        with opened(src, dsts, append=append) as (source, destinations):
+            titles = [end.title for end in destinations]
+            total = expected_bytes(source, None, None)
+            wanted = is_wanted(progress, destinations)
+            with rows(titles, total, wanted=wanted) as show:
+                began_s = time.monotonic()
+                running = _start(source, destinations, evict_after)
+                report = _finish(running, source, show)
+            if wanted:
+                _tell_summary(report, titles, time.monotonic() - began_s)
+            _tell_failures(report, titles)
+    except KeyboardInterrupt:
+        raise Interrupted(f"interrupted; {_cancel(running, dsts)}") from None
+
+
+def _start(source: End, destinations: Sequence[End], evict_after: float | None) -> penstock.Tee:
+    fds = [end.fd for end in destinations]
+    try:
+        if evict_after is None:
+            running = penstock.Tee(source.fd, *fds)
+        else:
+            running = penstock.Tee(source.fd, *fds, policy="evict", stall_timeout=evict_after)
+    except (OSError, ValueError) as error:
+        raise click.ClickException(str(error)) from None
+    for end in destinations:
+        # The tee has its own: the reader of one that is given up is to see its end now, not when all are done. Files
+        # have no reader, and may tell us of a failure when they are closed last.
+        if not end.has_positions:
+            end.close()
+    return running
+
+
+def _finish(running: penstock.Tee, source: End, show: Show) -> TeeReport:
+    """Waits for the end, and shows how far each destination is."""
+    while not running.done():
+        show(_states(running.report))
+        with suppress(OSError):  # not ended yet, or the source failed, which is raised again below
+            running.wait(PERIOD_S)
+    show(_states(running.report))
+    try:
+        return running.wait()
+    except OSError as error:
+        taken = running.report.bytes
+        raise click.ClickException(f"{source.title}: {error.strerror}; {taken} bytes were read") from None
+
+
+def _states(report: TeeReport) -> list[tuple[int, str]]:
+    return [(outlet.bytes_delivered, outlet.ended or "running") for outlet in report.destinations]
+
+
+def _tell_summary(report: TeeReport, titles: Sequence[str], took_s: float) -> None:
+    ways = "; ".join(
+        f"{title}: {outlet.bytes_delivered} by {outlet.method} ({outlet.reason})"
+        for title, outlet in zip(titles, report.destinations, strict=True)
+    )
+    click.echo(f"{in_numbers(report.bytes, took_s)}; {ways}", err=True)
+
+
+def _tell_failures(report: TeeReport, titles: Sequence[str]) -> None:
+    """A line for each destination that has not got everything; exits if there are any."""
+    faults = [
+        f"{title}: {_fault(error)}; {outlet.bytes_delivered} bytes were delivered"
+        for title, outlet in zip(titles, report.destinations, strict=True)
+        if (error := outlet.error) is not None
+    ]
+    for fault in faults:
+        click.echo(f"Error: {fault}", err=True)
+    if faults:
+        sys.exit(1)
+
+
+def _fault(error: BaseException) -> str:
+    if isinstance(error, BrokenStreamError):
+        return "its reader went away"
+    if isinstance(error, StalledError):
+        return f"given up, as it took nothing for {round(error.seconds, 3):g} s"
+    return str(getattr(error, "strerror", None) or error)
+
+
+def _cancel(running: penstock.Tee | None, names: Sequence[str]) -> str:
+    """Stops it, and says what it has delivered."""
+    if running is None:
+        return "0 bytes were delivered"
+    running.cancel()
+    with suppress(OSError, ClosedError):
+        running.wait()  # the counts are final when it has ended
+    counts = (
+        f"{outlet.bytes_delivered} to {name}"
+        for name, outlet in zip(names, running.report.destinations, strict=True)
+    )
+    return f"bytes delivered: {', '.join(counts)}"

@@ -1,0 +1,14 @@
+"""What calls give back: these are received, never made."""
+
+from penstock._native import AppliedPolicy, Relayed, RelayTicket, TeeOutlet, TeeReport, WriterStats
+from penstock.ffmpeg import EncodeReport
+
+__all__ = [
+    "AppliedPolicy",
+    "EncodeReport",
+    "RelayTicket",
+    "Relayed",
+    "TeeOutlet",
+    "TeeReport",
+    "WriterStats",
+]

@@ -1,0 +1,542 @@
+"""``penstock relay`` and ``penstock tee``: what they move, how they end, and what they say."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import pty
+import resource
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import PATIENCE_S, ReaderThread, eventually, noise, unread_bytes
+
+pytest.importorskip("click", reason="the command line is the extra penstock[cli]")
+pytest.importorskip("rich", reason="the command line is the extra penstock[cli]")
+
+PROGRAM = "import sys\nsys.argv[0] = 'penstock'\nfrom penstock.cli import main\nmain()"
+
+
+def start(*arguments: object, **options: Any) -> subprocess.Popen[bytes]:
+    """The command line in a process of its own."""
+    settings = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    command = [sys.executable, "-c", PROGRAM, *map(str, arguments)]
+    return subprocess.Popen(command, **(settings | options))
+
+
+def run(*arguments: object, data: bytes | None = None, **options: Any) -> subprocess.CompletedProcess[bytes]:
+    """Runs it to its end; one that hangs is killed and fails the test."""
+    if data is not None:
+        options["stdin"] = subprocess.PIPE
+    with start(*arguments, **options) as process:
+        try:
+            out, err = process.communicate(data, timeout=PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            pytest.fail(f"it did not end: {process.communicate()[1].decode()}")
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def finish(process: subprocess.Popen[bytes]) -> tuple[int, str]:
+    """Its exit status and what it said."""
+    with process:
+        _, err = process.communicate(timeout=PATIENCE_S)
+    return process.returncode, err.decode()
+
+
+def delivered(done: subprocess.CompletedProcess[bytes]) -> bytes:
+    """The output of a run that went well and said nothing."""
+    assert (done.returncode, done.stderr.decode()) == (0, "")
+    return done.stdout
+
+
+def failed(done: subprocess.CompletedProcess[bytes], status: int = 1) -> str:
+    """What a run that failed said: no traceback."""
+    said = done.stderr.decode()
+    assert (done.returncode, "Traceback" in said) == (status, False), said
+    return " ".join(said.split())
+
+
+def run_on_terminal(*arguments: object, **options: Any) -> tuple[int, str, bytes]:
+    """Runs it with a terminal for standard error; its exit status, what it showed there, and its output."""
+    controlling, terminal = pty.openpty()
+    environment = os.environ | {"TERM": "xterm", "COLUMNS": "200"}
+    process = start(*arguments, **({"stderr": terminal, "env": environment} | options))
+    os.close(terminal)
+    shown = bytearray()
+    output = ReaderThread(os.dup(process.stdout.fileno())) if process.stdout else None
+    with process, contextlib.suppress(OSError):  # EIO: the other side is closed
+        while chunk := os.read(controlling, 1 << 16):
+            shown += chunk
+    os.close(controlling)
+    return process.returncode, shown.decode(), output.result() if output else b""
+
+
+@pytest.fixture
+def big(tmp_path: Path) -> Path:
+    """A file that is larger than any pipe."""
+    path = tmp_path / "big"
+    path.write_bytes(noise(3 << 20))
+    return path
+
+
+@pytest.fixture
+def silent() -> Iterator[int]:
+    """A pipe that gives nothing, and has no end."""
+    reader, writer = os.pipe()
+    yield reader
+    os.close(reader)
+    os.close(writer)
+
+
+@pytest.fixture
+def fifo(tmp_path: Path) -> Path:
+    """A FIFO."""
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    return path
+
+
+class TestRelay:
+    """One source, one destination."""
+
+    def test_smoke(self, big: Path, tmp_path: Path) -> None:
+        assert delivered(run("relay", big, tmp_path / "out")) == b""
+        assert (tmp_path / "out").read_bytes() == big.read_bytes()
+
+    def test_standard_streams(self, big: Path) -> None:
+        data = big.read_bytes()
+        assert delivered(run("relay", "-", "-", data=data)) == data
+
+    def test_a_standard_input_that_is_a_file_goes_on_from_its_position(self, big: Path) -> None:
+        with big.open("rb", buffering=0) as source:
+            source.seek(1000)
+            assert delivered(run("relay", "-", "-", stdin=source)) == big.read_bytes()[1000:]
+
+    @pytest.mark.parametrize(
+        ("count", "nbytes"),
+        [
+            ("0", 0),
+            ("1", 1),
+            ("64K", 64 << 10),
+            ("64KiB", 64 << 10),
+            ("64kB", 64_000),
+            ("1m", 1 << 20),
+            ("1 MB", 10**6),
+        ],
+    )
+    def test_count(self, big: Path, count: str, nbytes: int) -> None:
+        assert delivered(run("relay", big, "-", "--count", count)) == big.read_bytes()[:nbytes]
+
+    def test_count_and_offset(self, big: Path) -> None:
+        done = run("relay", big, "-", "--count", "70000", "--offset", "1K")
+        assert delivered(done) == big.read_bytes()[1024 : 1024 + 70000]
+
+    def test_offset_takes_no_notice_of_the_position(self, big: Path) -> None:
+        with big.open("rb", buffering=0) as source:
+            source.seek(1000)
+            assert delivered(run("relay", "-", "-", "--offset", "7", stdin=source)) == big.read_bytes()[7:]
+
+    def test_a_source_that_ends_before_the_count_is_no_failure(self, big: Path) -> None:
+        done = run("relay", big, "-", "--count", "1G", "--no-progress")
+        assert delivered(done) == big.read_bytes()
+
+    def test_a_destination_is_emptied(self, tmp_path: Path) -> None:
+        (tmp_path / "out").write_bytes(b"older and longer")
+        delivered(run("relay", "-", tmp_path / "out", data=b"new"))
+        assert (tmp_path / "out").read_bytes() == b"new"
+
+    def test_append(self, tmp_path: Path) -> None:
+        for data in (b"one", b"two"):
+            delivered(run("relay", "-", tmp_path / "out", "--append", data=data))
+        assert (tmp_path / "out").read_bytes() == b"onetwo"
+
+    def test_a_new_file_has_the_permissions_that_the_user_gives_to_new_files(self, tmp_path: Path) -> None:
+        delivered(run("relay", "-", tmp_path / "out", data=b"x", umask=0o027))
+        assert (tmp_path / "out").stat().st_mode & 0o777 == 0o640
+
+    @pytest.mark.parametrize("arguments", [["./-x", "./fifo:y"], ["--", "-x", "./fifo:y"]])
+    def test_names_that_look_like_something_else(self, tmp_path: Path, arguments: list[str]) -> None:
+        (tmp_path / "-x").write_bytes(b"data")
+        delivered(run("relay", *arguments, cwd=tmp_path))
+        assert (tmp_path / "fifo:y").read_bytes() == b"data"
+
+    def test_devices(self, tmp_path: Path) -> None:
+        delivered(run("relay", "/dev/zero", tmp_path / "out", "--count", "100000"))
+        assert (tmp_path / "out").read_bytes() == bytes(100000)
+        delivered(run("relay", tmp_path / "out", "/dev/null"))
+
+    def test_a_file_that_states_no_size(self) -> None:
+        assert delivered(run("relay", "/proc/version", "-")) == Path("/proc/version").read_bytes()
+
+    def test_sockets(self) -> None:
+        near, far = socket.socketpair()
+        with near, far:
+            far.sendall(b"question")
+            far.shutdown(socket.SHUT_WR)
+            # Both ends are one socket, as under inetd.
+            assert delivered(run("relay", "-", "-", stdin=near, stdout=near)) is None
+            assert far.recv(100) == b"question"
+
+    @pytest.mark.parametrize("prefix", ["", "fifo:"])
+    def test_fifos(self, fifo: Path, big: Path, prefix: str) -> None:
+        with start("relay", big, f"{prefix}{fifo}") as sender:
+            assert delivered(run("relay", f"{prefix}{fifo}", "-")) == big.read_bytes()
+            assert finish(sender) == (0, "")
+
+    def test_a_fifo_destination_waits_for_its_reader(self, fifo: Path) -> None:
+        with start("relay", "-", f"fifo:{fifo}", stdin=subprocess.PIPE) as sender:
+            assert sender.stdin is not None
+            sender.stdin.write(b"early")
+            sender.stdin.close()
+            sender.stdin = None
+            with pytest.raises(subprocess.TimeoutExpired):
+                sender.wait(0.3)
+            assert fifo.read_bytes() == b"early"
+            assert finish(sender) == (0, "")
+
+    def test_a_fifo_that_is_not_there(self, tmp_path: Path) -> None:
+        said = failed(run("relay", f"fifo:{tmp_path}/it's", "-"))
+        assert "mkfifo" in said
+        assert not any(tmp_path.iterdir())
+
+    def test_a_path_that_is_no_fifo(self, big: Path, tmp_path: Path) -> None:
+        said = failed(run("relay", "-", f"fifo:{big}", data=b"x"))
+        assert str(big) in said
+        assert "FIFO" in said
+        assert big.stat().st_size == 3 << 20
+
+    @pytest.mark.parametrize("source", ["missing", "."])
+    def test_a_source_that_cannot_be_read_harms_no_destination(self, tmp_path: Path, source: str) -> None:
+        (tmp_path / "out").write_bytes(b"kept")
+        assert f"{source}: " in failed(run("relay", source, "out", cwd=tmp_path))
+        assert (tmp_path / "out").read_bytes() == b"kept"
+
+    def test_offset_for_a_pipe_is_wrong_usage_and_harms_no_destination(self, tmp_path: Path) -> None:
+        (tmp_path / "out").write_bytes(b"kept")
+        said = failed(run("relay", "-", tmp_path / "out", "--offset", "1", data=b"x"), status=2)
+        assert "standard input" in said
+        assert (tmp_path / "out").read_bytes() == b"kept"
+
+    @pytest.mark.parametrize("options", [[], ["--append"]])
+    @pytest.mark.parametrize("other", ["big", "./big", "hard", "soft"])
+    def test_a_file_to_itself_is_refused_unharmed(self, big: Path, other: str, options: list[str]) -> None:
+        (big.parent / "hard").hardlink_to(big)
+        (big.parent / "soft").symlink_to("big")
+        before = big.read_bytes()
+        said = failed(run("relay", "big", other, *options, cwd=big.parent))
+        assert "are the same" in said
+        assert big.read_bytes() == before
+
+    def test_a_file_that_standard_output_leads_to_as_well(self, big: Path) -> None:
+        before = big.read_bytes()
+        with big.open("ab") as output:
+            assert "are the same" in failed(run("relay", big, "-", stdout=output))
+        with big.open("rb") as source:
+            assert "are the same" in failed(run("relay", "-", big, stdin=source))
+        assert big.read_bytes() == before
+
+    def test_a_fifo_to_itself_is_refused_and_not_waited_for(self, fifo: Path) -> None:
+        assert "are the same" in failed(run("relay", f"fifo:{fifo}", fifo))
+
+    @pytest.mark.parametrize(
+        ("arguments", "number", "name"),
+        [(["-", "out"], 0, "standard input"), (["big", "-"], 1, "standard output")],
+    )
+    def test_a_standard_stream_that_is_closed(
+        self, big: Path, arguments: list[str], number: int, name: str
+    ) -> None:
+        done = run("relay", *arguments, cwd=big.parent, preexec_fn=lambda: os.close(number))
+        assert f"{name}: {os.strerror(errno.EBADF)}" in failed(done)
+
+    def test_without_a_standard_error(self, big: Path) -> None:
+        done = run("relay", big, "-", "--progress", preexec_fn=lambda: os.close(2))
+        assert (done.returncode, done.stdout) == (0, big.read_bytes())
+
+    def test_a_full_disk(self, big: Path) -> None:
+        said = failed(run("relay", big, "/dev/full"))
+        assert f"/dev/full: {os.strerror(errno.ENOSPC)}; 0 bytes were delivered" in said
+
+    def test_a_limit_on_the_destination_s_size(self, big: Path, tmp_path: Path) -> None:
+        def limit() -> None:
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+
+        said = failed(run("relay", big, tmp_path / "out", preexec_fn=limit))
+        assert f"{os.strerror(errno.EFBIG)}; 100000 bytes were delivered" in said
+        assert (tmp_path / "out").read_bytes() == big.read_bytes()[:100_000]
+
+    def test_a_reader_that_goes_away(self, big: Path) -> None:
+        with start("relay", big, "-") as process:
+            assert process.stdout is not None
+            os.read(process.stdout.fileno(), 10)
+            process.stdout.close()
+            process.stdout = None
+            status, said = finish(process)
+        assert status == 1
+        assert said.splitlines() == ["Error: standard output: its reader went away; 10 bytes were delivered"]
+
+    def test_timeout_of_a_source(self, silent: int) -> None:
+        said = failed(run("relay", "-", "-", "--timeout", "0.1", stdin=silent))
+        assert "standard input gave nothing for 0.1" in said
+
+    def test_timeout_of_a_destination(self, big: Path, pair: tuple[int, int]) -> None:
+        said = failed(run("relay", big, "-", "--timeout", "0.1", stdout=pair[1]))
+        assert "standard output took nothing for 0.1" in said
+        assert f"; {unread_bytes(pair[0])} bytes were delivered" in said
+
+    def test_ctrl_c(self, pair: tuple[int, int], silent: int) -> None:
+        reader, writer = os.pipe()
+        os.write(writer, b"begun")
+        with start("relay", "-", "-", stdin=reader) as process:
+            assert process.stdout is not None
+            assert process.stdout.read(5) == b"begun"
+            process.send_signal(signal.SIGINT)
+            assert finish(process) == (130, "Error: interrupted; 5 bytes were delivered\n")
+        os.close(reader)
+        os.close(writer)
+
+    def test_ctrl_c_while_it_waits_for_a_fifo(self, fifo: Path) -> None:
+        with start("relay", "/dev/zero", f"fifo:{fifo}", stdout=subprocess.DEVNULL) as process:
+            assert eventually(lambda: _has_open(process, "/dev/zero"))
+            process.send_signal(signal.SIGINT)
+            assert finish(process) == (130, "Error: interrupted; 0 bytes were delivered\n")
+
+
+def _has_open(process: subprocess.Popen[bytes], path: str) -> bool:
+    """Whether it has come as far as to open that."""
+    for entry in Path(f"/proc/{process.pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            if int(entry.name) > 2 and str(entry.readlink()) == path:
+                return True
+    return False
+
+
+class TestTee:
+    """One source, many destinations."""
+
+    def test_smoke(self, big: Path, tmp_path: Path) -> None:
+        data = big.read_bytes()
+        assert delivered(run("tee", "-", "-", tmp_path / "a", tmp_path / "b", data=data)) == data
+        assert (tmp_path / "a").read_bytes() == data
+        assert (tmp_path / "b").read_bytes() == data
+
+    def test_append(self, tmp_path: Path) -> None:
+        for data in (b"one", b"two"):
+            delivered(run("tee", "-", tmp_path / "a", tmp_path / "b", "--append", data=data))
+        assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes() == b"onetwo"
+
+    def test_fifos(self, big: Path, tmp_path: Path) -> None:
+        fifos = [tmp_path / name for name in ("in", "a", "b")]
+        for path in fifos:
+            os.mkfifo(path)
+        with contextlib.ExitStack() as stack:
+            sender = stack.enter_context(start("relay", big, fifos[0]))
+            names = [f"fifo:{path}" for path in fifos]
+            tee = stack.enter_context(start("tee", *names))
+            readers = [ReaderThread(os.open(path, os.O_RDONLY)) for path in fifos[1:]]
+            assert [reader.result() == big.read_bytes() for reader in readers] == [True, True]
+            assert finish(tee) == (0, "")
+            assert finish(sender) == (0, "")
+
+    def test_one_that_breaks_is_told_and_the_others_are_served_whole(self, big: Path, tmp_path: Path) -> None:
+        with start("tee", big, "-", tmp_path / "a") as process:
+            assert process.stdout is not None
+            os.read(process.stdout.fileno(), 10)
+            process.stdout.close()
+            process.stdout = None
+            status, said = finish(process)
+        assert status == 1
+        assert said.splitlines() == ["Error: standard output: its reader went away; 10 bytes were delivered"]
+        assert (tmp_path / "a").read_bytes() == big.read_bytes()
+
+    def test_one_that_fails_is_told_and_the_others_are_served_whole(self, big: Path) -> None:
+        done = run("tee", big, "/dev/full", "-")
+        assert f"/dev/full: {os.strerror(errno.ENOSPC)}; 0 bytes" in failed(done)
+        assert done.stdout == big.read_bytes()
+
+    def test_one_that_stalls_is_evicted(self, big: Path, fifo: Path) -> None:
+        # The other is a file, which takes its bytes however busy this machine is.
+        with start("tee", big, fifo, big.parent / "a", "--evict-after", "0.2") as process:
+            stalled = os.open(fifo, os.O_RDONLY)
+            status, said = finish(process)
+        os.close(stalled)
+        assert (big.parent / "a").read_bytes() == big.read_bytes()
+        assert status == 1
+        assert f"{fifo}: given up, as it took nothing for 0.2" in said
+
+    @pytest.mark.parametrize("is_standard_output", [True, False])
+    def test_one_that_is_evicted_sees_its_end_while_the_others_go_on(
+        self, fifo: Path, tmp_path: Path, is_standard_output: bool
+    ) -> None:
+        arguments = ["tee", "-", "-" if is_standard_output else fifo, tmp_path / "a", "--evict-after", "0.2"]
+        with start(*arguments, stdin=subprocess.PIPE) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            stalled = os.dup(process.stdout.fileno()) if is_standard_output else os.open(fifo, os.O_RDONLY)
+            data = noise(3 << 20)
+            process.stdin.write(data)
+            process.stdin.flush()
+            # It reads again only when it has been given up: the others have got everything.
+            assert eventually(lambda: (tmp_path / "a").stat().st_size == len(data))
+            late = ReaderThread(stalled).result()
+            assert process.poll() is None
+            assert data.startswith(late)
+            process.stdin.write(b"more")
+            assert finish(process)[0] == 1
+        assert (tmp_path / "a").read_bytes() == data + b"more"
+
+    def test_without_a_destination_left_it_ends(self, fifo: Path) -> None:
+        with start("tee", "/dev/zero", fifo) as process:
+            reader = os.open(fifo, os.O_RDONLY)
+            os.read(reader, 1)
+            os.close(reader)
+            status, said = finish(process)
+        assert (status, "its reader went away" in said) == (1, True)
+
+    @pytest.mark.parametrize("repeated", [["a", "a"], ["a", "big"], ["-", "-"]])
+    def test_the_same_twice_is_refused_unharmed(self, big: Path, repeated: list[str]) -> None:
+        (big.parent / "a").write_bytes(b"kept")
+        failed(run("tee", big, *repeated, cwd=big.parent), status=2 if repeated == ["-", "-"] else 1)
+        assert (big.parent / "a").read_bytes() == b"kept"
+        assert big.stat().st_size == 3 << 20
+
+    def test_a_destination_that_cannot_be_opened_harms_no_other(self, big: Path, tmp_path: Path) -> None:
+        (tmp_path / "a").write_bytes(b"kept")
+        failed(run("tee", big, tmp_path / "a", tmp_path))
+        assert (tmp_path / "a").read_bytes() == b"kept"
+
+    def test_ctrl_c(self, tmp_path: Path) -> None:
+        reader, writer = os.pipe()
+        os.write(writer, b"begun")
+        with start("tee", "-", "-", tmp_path / "a", stdin=reader) as process:
+            assert process.stdout is not None
+            assert process.stdout.read(5) == b"begun"
+            assert eventually(lambda: (tmp_path / "a").read_bytes() == b"begun")
+            process.send_signal(signal.SIGINT)
+            status, said = finish(process)
+        os.close(reader)
+        os.close(writer)
+        assert status == 130
+        assert said == f"Error: interrupted; bytes delivered: 5 to -, 5 to {tmp_path}/a\n"
+
+
+class TestProgress:
+    """What is shown on standard error."""
+
+    def test_on_a_terminal_it_is_shown(self, big: Path, tmp_path: Path) -> None:
+        status, shown, _ = run_on_terminal("relay", big, tmp_path / "out")
+        assert status == 0
+        assert "3.1/3.1 MB" in shown
+        summary = shown.splitlines()[-1]
+        assert f"{3 << 20} bytes in " in summary
+        assert " by " in summary
+
+    def test_on_a_terminal_it_is_drawn_while_it_runs(self, silent: int) -> None:
+        reader, writer = os.pipe()
+        controlling, terminal = pty.openpty()
+        environment = os.environ | {"TERM": "xterm", "COLUMNS": "200"}
+        with start(
+            "relay", "-", "-", "--count", "10", stdin=reader, stderr=terminal, env=environment
+        ) as process:
+            os.close(terminal)
+            os.write(writer, b"12345")
+            shown = bytearray()
+            while b"5/10 bytes" not in shown:
+                shown += os.read(controlling, 1 << 16)
+            assert process.poll() is None
+            os.write(writer, b"67890")
+            with contextlib.suppress(OSError):
+                while chunk := os.read(controlling, 1 << 16):
+                    shown += chunk
+        assert b"10/10 bytes" in shown
+        for fd in (reader, writer, controlling):
+            os.close(fd)
+
+    def test_it_can_be_turned_off(self, big: Path, tmp_path: Path) -> None:
+        assert run_on_terminal("relay", big, tmp_path / "out", "--no-progress") == (0, "", b"")
+
+    def test_off_a_terminal_there_is_none(self, big: Path, tmp_path: Path) -> None:
+        delivered(run("relay", big, tmp_path / "out"))
+
+    def test_it_is_not_mixed_into_a_stream_that_goes_to_the_terminal(self, tmp_path: Path) -> None:
+        (tmp_path / "text").write_text("text")
+        controlling, terminal = pty.openpty()
+        with start("relay", tmp_path / "text", "-", stdout=terminal, stderr=terminal) as process:
+            os.close(terminal)
+            shown = bytearray()
+            with contextlib.suppress(OSError):
+                while chunk := os.read(controlling, 1 << 16):
+                    shown += chunk
+        os.close(controlling)
+        assert (process.returncode, bytes(shown)) == (0, b"text")
+
+    def test_off_a_terminal_it_can_be_asked_for(self, big: Path) -> None:
+        done = run("relay", big, "-", "--progress")
+        assert (done.returncode, done.stdout) == (0, big.read_bytes())
+        row, summary = done.stderr.decode().splitlines()
+        assert row.startswith("standard output ")
+        assert "3.1/3.1 MB" in row
+        assert summary.startswith(f"{3 << 20} bytes in ")
+
+    def test_a_source_that_ended_before_the_count_is_mentioned(self) -> None:
+        done = run("relay", "-", "-", "--count", "10", "--progress", data=b"1234")
+        assert (done.returncode, done.stdout) == (0, b"1234")
+        assert done.stderr.decode().endswith("; the source ended 6 bytes before the count\n")
+
+    def test_the_size_is_what_is_left_from_the_offset_up_to_the_count(self, big: Path) -> None:
+        done = run("relay", big, "-", "--progress", "--offset", 3 << 20, "--count", "5")
+        assert "0/0 bytes" in done.stderr.decode()
+        done = run("relay", big, "-", "--progress", "--offset", (3 << 20) - 9, "--count", "1K")
+        assert "9/9 bytes" in done.stderr.decode()
+
+    def test_of_a_pipe_the_size_is_not_known(self) -> None:
+        assert "4/? bytes" in run("relay", "-", "-", "--progress", data=b"1234").stderr.decode()
+        assert "/? bytes" in run("relay", "/proc/version", "-", "--progress").stderr.decode()
+
+    def test_every_destination_of_a_tee_has_its_row(self, big: Path, tmp_path: Path) -> None:
+        names = [str(tmp_path / "[b]old"), "/dev/full"]
+        done = run("tee", big, *names, "--progress", env=os.environ | {"COLUMNS": "300"})
+        assert done.returncode == 1
+        first, second, summary, fault = done.stderr.decode().splitlines()
+        assert first.split()[0] == names[0]
+        assert first.split()[-1] == "source-ended"
+        assert second.split()[0] == names[1]
+        assert second.split()[-1] == "failed"
+        assert summary.startswith(f"{3 << 20} bytes in ")
+        assert fault.startswith("Error: /dev/full: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["relay", "-"], "Missing argument 'DST'"),
+        (["tee", "-"], "Missing argument 'DST...'"),
+        (["relay", "-", "-", "--count", "much"], "'much' is not a number of bytes"),
+        (["relay", "-", "-", "--count", "-1"], "'-1' is not a number of bytes"),
+        (["relay", "-", "-", "--count", "1.5"], "'1.5' is not a number of bytes"),
+        (["relay", "-", "-", "--count", "8388608T"], "'8388608T' is more than any file has"),
+        (["relay", "-", "-", "--offset", "4X"], "'4X' is not a number of bytes"),
+        (["relay", "-", "-", "--timeout", "0"], "'0' is not a number of seconds above 0"),
+        (["relay", "-", "-", "--timeout", "nan"], "'nan' is not a number of seconds above 0"),
+        (["tee", "-", "-", "--evict-after", "soon"], "'soon' is not a number of seconds above 0"),
+    ],
+)
+def test_wrong_usage_is_told_and_exits_with_2(arguments: list[str], complaint: str) -> None:
+    assert complaint in failed(run(*arguments), status=2)
+
+
+@pytest.mark.parametrize("command", ["relay", "tee"])
+def test_help_has_an_example_that_is_right_usage(command: str, tmp_path: Path) -> None:
+    text = " ".join(delivered(run(command, "--help")).decode().split())
+    arguments = text.split("Example: penstock ")[1].split()
+    # What the example names is not here: that is all that it can complain of.
+    said = failed(run(*arguments, cwd=tmp_path))
+    assert "disk.img: No such file" in said or "fifo:/run/preview: there is no FIFO" in said

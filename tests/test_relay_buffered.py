@@ -1,0 +1,674 @@
+"""``relay`` from and to Python's own streams: what was read ahead or held back is neither lost nor doubled."""
+
+from __future__ import annotations
+
+import bz2
+import contextlib
+import fcntl
+import gzip
+import http.client
+import io
+import lzma
+import os
+import socket
+import ssl
+import subprocess
+import tarfile
+import tempfile
+import threading
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import ReaderThread, noise, open_fds, read_exactly, run_script, succeeded, unread_bytes
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import penstock
+from penstock import BrokenStreamError, StalledError
+from penstock.results import Relayed
+
+DATA = noise(3 << 20)
+"""More than any pipe holds."""
+
+SOME = DATA[:300_000]
+"""More than any buffer of Python's and any new pipe holds."""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A file with the data."""
+    path = tmp_path / "source"
+    path.write_bytes(DATA)
+    return path
+
+
+def relayed(src: Any, *arguments: Any, **options: Any) -> tuple[Any, bytes]:
+    """What a relay into a pipe that is read says, and what came out of the pipe."""
+    reader, writer = os.pipe()
+    drain = ReaderThread(reader)
+    try:
+        said = penstock.relay(src, writer, *arguments, **options)
+    finally:
+        os.close(writer)
+    return said, drain.result()
+
+
+class TestFile:
+    """Files have positions: the stream's own is where the relay begins, and follows it."""
+
+    def test_smoke(self, path: Path) -> None:
+        with path.open("rb") as src:
+            assert src.read(10) == DATA[:10]
+            said, got = relayed(src)
+            assert (said.bytes, said.source_ended) == (len(DATA) - 10, True)
+            assert got == DATA[10:]
+            assert src.tell() == len(DATA)
+            assert src.read() == b""
+
+    @pytest.mark.parametrize("count", [0, 1, 1000, 200_000, 10**6])
+    def test_it_goes_on_after_the_last_byte_that_was_relayed(self, path: Path, count: int) -> None:
+        with path.open("rb") as src:
+            src.read(10)
+            said, got = relayed(src, count)
+            assert got == DATA[10 : 10 + count]
+            assert said.bytes == len(got)
+            assert src.read() == DATA[10 + len(got) :]
+
+    def test_after_a_seek_and_a_peek(self, path: Path) -> None:
+        with path.open("rb") as src:
+            src.seek(5000)
+            src.peek()
+            assert relayed(src, 7)[1] == DATA[5000:5007]
+            assert src.tell() == 5007
+
+    def test_what_was_written_to_it_and_held_back_is_there(self, path: Path) -> None:
+        with path.open("r+b") as src:
+            src.write(b"new")
+            assert relayed(src, 4)[1] == DATA[3:7]
+            src.seek(0)
+            src.write(b"NEW")
+            src.seek(0)
+            assert relayed(src, 4)[1] == b"NEW" + DATA[3:4]
+
+    @pytest.mark.parametrize("options", [{"offset": 100}, {"offset": 100, "wait": False}, {"wait": False}])
+    def test_with_an_offset_or_in_the_background_its_position_stays(
+        self, path: Path, options: dict[str, Any]
+    ) -> None:
+        with path.open("rb") as src, (path.parent / "out").open("wb") as dst:
+            src.read(10)
+            ticket = penstock.relay(src, dst, 1000, **options)
+            assert (ticket if options.get("wait", True) else ticket.wait()).bytes == 1000
+            begin = options.get("offset", 10)
+            assert (path.parent / "out").read_bytes() == DATA[begin : begin + 1000]
+            assert src.tell() == 10
+            assert src.read() == DATA[10:]
+
+    @pytest.mark.parametrize("make", [tempfile.NamedTemporaryFile, tempfile.TemporaryFile])
+    def test_temporary_files(self, make: Callable[[], Any]) -> None:
+        with make() as src:
+            src.write(DATA)
+            src.seek(0)
+            src.read(10)
+            assert relayed(src)[1] == DATA[10:]
+            assert src.tell() == len(DATA)
+            src.seek(20)
+            with make() as dst:
+                dst.write(b"head")
+                assert penstock.relay(src, dst, 5).bytes == 5
+                dst.seek(0)
+                assert dst.read() == b"head" + DATA[20:25]
+
+    def test_a_temporary_file_that_is_only_read(self) -> None:
+        with tempfile.NamedTemporaryFile("rb") as src:
+            Path(src.name).write_bytes(DATA)
+            src.read(10)
+            assert relayed(src, 1000)[1] == DATA[10:1010]
+            assert src.read() == DATA[1010:]
+
+    def test_what_is_appended_later_comes_with_the_next_relay(self, path: Path) -> None:
+        with path.open("rb") as src:
+            relayed(src)
+            with path.open("ab") as appending:
+                appending.write(b"more")
+            assert relayed(src)[1] == b"more"
+
+    def test_after_a_stall_it_goes_on_with_the_first_byte_that_was_not_delivered(
+        self, path: Path, pair: tuple[int, int]
+    ) -> None:
+        reader, writer = pair
+        with path.open("rb") as src:
+            src.read(10)
+            with pytest.raises(StalledError) as stalled:
+                penstock.relay(src, writer, timeout=0.05)
+            delivered = stalled.value.bytes_delivered
+            assert delivered == unread_bytes(reader) > 0
+            assert src.tell() == 10 + delivered
+            assert read_exactly(reader, delivered) + src.read() == DATA[10:]
+
+    def test_after_a_break_it_goes_on_with_the_first_byte_that_was_not_read(
+        self, path: Path, pair: tuple[int, int]
+    ) -> None:
+        reader, writer = pair
+        with path.open("rb") as src:
+            src.read(10)
+            assert penstock.relay(src, writer, 100).bytes == 100
+            os.close(reader)
+            with pytest.raises(BrokenStreamError) as broken:
+                penstock.relay(src, writer)
+            assert broken.value.bytes_delivered == 0
+            assert src.tell() == 110
+
+    def test_after_ctrl_c_it_goes_on_with_the_first_byte_that_was_not_delivered(self, path: Path) -> None:
+        out = succeeded(
+            run_script(
+                """
+                import select
+                reader, writer = os.pipe()
+                src = open(sys.argv[1], "rb")
+                src.read(10)
+                def interrupt():
+                    select.select([reader], [], [])  # it has begun, and will not end: nobody reads
+                    os.kill(os.getpid(), signal.SIGINT)
+                threading.Thread(target=interrupt).start()
+                try:
+                    penstock.relay(src, writer)
+                except KeyboardInterrupt:
+                    os.close(writer)
+                    rest = src.read()
+                    with os.fdopen(reader, "rb") as got:
+                        sys.stdout.buffer.write(got.read() + rest)
+                """,
+                path,
+            )
+        )
+        assert out == DATA[10:]
+
+    @pytest.mark.parametrize(
+        "wrong",
+        [
+            {"count": -1},
+            {"offset": -1},
+            {"timeout": -1},
+            {"method": "magic"},
+            {"policy": penstock.ThreadPolicy()},
+        ],
+    )
+    def test_a_wrong_argument_moves_nothing(
+        self, path: Path, pair: tuple[int, int], wrong: dict[str, Any]
+    ) -> None:
+        with path.open("rb") as src:
+            src.read(10)
+            with pytest.raises(ValueError, match=next(iter(wrong))):
+                penstock.relay(src, pair[1], **wrong)
+            assert src.tell() == 10
+        assert unread_bytes(pair[0]) == 0
+
+    def test_one_that_is_closed(self, path: Path, pair: tuple[int, int]) -> None:
+        with path.open("rb") as src:
+            pass
+        with pytest.raises(ValueError, match="closed"):
+            penstock.relay(src, pair[1])
+
+
+@contextlib.contextmanager
+def from_pipe(data: bytes, buffering: int = -1) -> Iterator[io.BufferedReader]:
+    """A pipe that is fed by a thread and ends with the data."""
+    reader, writer = os.pipe()
+
+    def feed() -> None:
+        with os.fdopen(writer, "wb", buffering=0) as fed, contextlib.suppress(BrokenPipeError):
+            view = memoryview(data)
+            while view:
+                view = view[fed.write(view) :]
+
+    feeder = threading.Thread(target=feed)
+    feeder.start()
+    with os.fdopen(reader, "rb", buffering=buffering) as src:
+        yield src
+    feeder.join()
+
+
+@contextlib.contextmanager
+def from_process(data: bytes) -> Iterator[Any]:
+    """A process that has written the data."""
+    with tempfile.TemporaryFile() as file:
+        file.write(data)
+        file.seek(0)
+        with subprocess.Popen(["cat"], stdin=file, stdout=subprocess.PIPE) as process:
+            yield process.stdout
+
+
+@contextlib.contextmanager
+def from_socket(data: bytes) -> Iterator[io.BufferedReader]:
+    """A socket that is fed by a thread and ends with the data."""
+    near, far = socket.socketpair()
+
+    def feed() -> None:
+        with far, contextlib.suppress(ConnectionError):
+            far.sendall(data)
+
+    feeder = threading.Thread(target=feed)
+    feeder.start()
+    with near, near.makefile("rb") as src:
+        yield src
+    feeder.join()
+
+
+every_kind = pytest.mark.parametrize("open_stream", [from_pipe, from_process, from_socket])
+Open = Callable[[bytes], contextlib.AbstractContextManager[Any]]
+
+
+@pytest.fixture
+def source() -> Iterator[tuple[io.BufferedReader, int]]:
+    """A buffered pipe of 1 MiB, and its other end, which stays open."""
+    reader, writer = os.pipe()
+    fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 1 << 20)
+    with os.fdopen(reader, "rb", buffering=1 << 20) as src:
+        yield src, writer
+        os.close(writer)
+
+
+class TestStream:
+    """Pipes and sockets: the bytes that were read ahead go first."""
+
+    @every_kind
+    def test_smoke(self, open_stream: Open) -> None:
+        with open_stream(DATA) as src:
+            assert src.read(10) == DATA[:10]
+            said, got = relayed(src)
+            assert got == DATA[10:]
+            assert (said.bytes, said.source_ended) == (len(DATA) - 10, True)
+            assert type(said) is Relayed
+            assert src.read() == b""
+
+    @every_kind
+    @pytest.mark.parametrize("count", [0, 1, 1000, 200_000, 10**6])
+    def test_it_goes_on_after_the_last_byte_that_was_relayed(self, open_stream: Open, count: int) -> None:
+        with open_stream(DATA) as src:
+            src.read(10)
+            said, got = relayed(src, count)
+            assert got == DATA[10 : 10 + count]
+            assert (said.bytes, said.source_ended) == (len(got), count > len(DATA))
+            assert src.read() == DATA[10 + len(got) :]
+
+    @every_kind
+    def test_with_nothing_read_ahead(self, open_stream: Open) -> None:
+        with open_stream(DATA) as src:
+            assert relayed(src)[1] == DATA
+
+    def test_of_what_was_read_ahead_it_takes_no_more_than_asked(
+        self, source: tuple[io.BufferedReader, int], pair: tuple[int, int]
+    ) -> None:
+        src, writer = source
+        os.write(writer, b"0123456789")
+        assert src.read(2) == b"01"
+        os.write(writer, b"later")
+        assert penstock.relay(src, pair[1], 3).bytes == 3
+        assert penstock.relay(src, pair[1], 5).bytes == 5
+        assert os.read(pair[0], 100) == b"23456789"
+        assert src.read(5) == b"later"
+
+    def test_what_was_read_ahead_is_not_held_back_for_what_follows(
+        self, source: tuple[io.BufferedReader, int], pair: tuple[int, int]
+    ) -> None:
+        src, writer = source
+        os.write(writer, b"line\nquestion")
+        assert src.readline() == b"line\n"
+
+        def answer() -> None:
+            assert os.read(pair[0], 100) == b"question"
+            os.write(writer, b"answer")
+
+        partner = threading.Thread(target=answer)
+        partner.start()
+        assert penstock.relay(src, pair[1], len(b"questionanswer")).bytes == 14
+        partner.join()
+        assert os.read(pair[0], 100) == b"answer"
+
+    def test_a_source_that_does_not_block(
+        self, source: tuple[io.BufferedReader, int], pair: tuple[int, int]
+    ) -> None:
+        src, writer = source
+        os.set_blocking(src.fileno(), False)
+        os.write(writer, b"0123")
+        src.read(1)
+        threading.Timer(0.05, os.write, (writer, b"4567")).start()
+        assert penstock.relay(src, pair[1], 7).bytes == 7
+        assert os.read(pair[0], 100) == b"1234567"
+
+    def test_the_time_limit_holds_with_nothing_read_ahead(
+        self, source: tuple[io.BufferedReader, int], pair: tuple[int, int]
+    ) -> None:
+        with pytest.raises(StalledError) as stalled:
+            penstock.relay(source[0], pair[1], timeout=0.05)
+        assert stalled.value.bytes_delivered == 0
+
+    def test_a_source_that_stalls_after_what_was_read_ahead(
+        self, source: tuple[io.BufferedReader, int], pair: tuple[int, int]
+    ) -> None:
+        src, writer = source
+        os.write(writer, b"0123456789")
+        src.read(1)
+        os.write(writer, b"next")
+        with pytest.raises(StalledError) as stalled:
+            penstock.relay(src, pair[1], timeout=0.05)
+        assert stalled.value.bytes_delivered == 13
+        assert os.read(pair[0], 100) == b"123456789next"
+        os.write(writer, b"last")
+        assert src.read(4) == b"last"
+
+    def test_a_destination_that_stalls_leaves_the_rest_to_the_stream(
+        self, source: tuple[io.BufferedReader, int], tmp_path: Path
+    ) -> None:
+        src, writer = source
+        os.write(writer, SOME)
+        src.read(1)
+        # A socket cannot grow, as a pipe can: it takes less than what was read ahead.
+        near, far = socket.socketpair()
+        with near, far:
+            near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+            with pytest.raises(StalledError) as stalled:
+                penstock.relay(src, near, timeout=0.05)
+            delivered = stalled.value.bytes_delivered
+            assert 0 < delivered < len(SOME) - 1
+            got = far.recv(delivered, socket.MSG_WAITALL)
+            assert got + src.read(len(SOME) - 1 - delivered) == SOME[1:]
+
+    def test_a_destination_that_is_broken_takes_nothing_from_the_stream(
+        self, source: tuple[io.BufferedReader, int], pair: tuple[int, int]
+    ) -> None:
+        src, writer = source
+        os.write(writer, b"0123456789")
+        src.read(1)
+        os.close(pair[0])
+        with pytest.raises(BrokenStreamError) as broken:
+            penstock.relay(src, pair[1])
+        assert broken.value.bytes_delivered == 0
+        assert src.read(9) == b"123456789"
+
+    def test_ctrl_c_counts_what_was_read_ahead(self) -> None:
+        out = succeeded(
+            run_script(
+                """
+                source, feed = os.pipe()
+                reader, writer = os.pipe()
+                src = open(source, "rb")
+                os.write(feed, b"0123456789")
+                src.read(1)
+                def interrupt():
+                    assert os.read(reader, 9) == b"123456789"
+                    os.write(feed, b"next")
+                    assert os.read(reader, 4) == b"next"
+                    os.kill(os.getpid(), signal.SIGINT)
+                threading.Thread(target=interrupt).start()
+                try:
+                    penstock.relay(src, writer)
+                except KeyboardInterrupt as interruption:
+                    print(interruption.bytes_delivered)
+                """
+            )
+        )
+        assert out == b"13\n"
+
+    def test_in_the_background_it_is_refused(
+        self, source: tuple[io.BufferedReader, int], pair: tuple[int, int]
+    ) -> None:
+        src, writer = source
+        os.write(writer, b"0123")
+        src.read(1)
+        with pytest.raises(ValueError, match=r"src\.raw or src\.fileno\(\)"):
+            penstock.relay(src, pair[1], wait=False)
+        assert penstock.relay(src, pair[1], 3).bytes == 3
+
+    def test_an_offset_is_refused(self, source: tuple[io.BufferedReader, int], pair: tuple[int, int]) -> None:
+        os.write(source[1], b"0123")
+        source[0].read(1)
+        with pytest.raises(ValueError, match="offset"):
+            penstock.relay(source[0], pair[1], offset=0)
+        assert source[0].read(3) == b"123"
+
+    def test_nothing_of_ours_stays(
+        self, source: tuple[io.BufferedReader, int], pair: tuple[int, int]
+    ) -> None:
+        src, writer = source
+        penstock.relay(src, pair[1], 0)  # whatever is kept for the next relay
+        before = open_fds()
+        for _ in range(3):
+            os.write(writer, b"0123")
+            src.read(1)
+            penstock.relay(src, pair[1], 3)
+            with pytest.raises(StalledError):
+                penstock.relay(src, pair[1], timeout=0.01)
+        os.write(writer, b"0123")
+        src.read(1)
+        os.close(pair[0])
+        with pytest.raises(BrokenStreamError):
+            penstock.relay(src, pair[1])
+        assert open_fds().items() <= before.items()
+        assert "readinto" not in vars(src.raw)
+
+    def test_a_raw_stream_of_somebody_s_own(self, pair: tuple[int, int]) -> None:
+        class Raw(io.RawIOBase):
+            """Without a dictionary, as a class of an extension module."""
+
+            __slots__ = ("fd",)
+
+            def __init__(self, fd: int) -> None:
+                self.fd = fd
+
+            def readable(self) -> bool:
+                return True
+
+            def fileno(self) -> int:
+                return self.fd
+
+            def readinto(self, buffer: Any) -> int:
+                return os.readv(self.fd, [buffer])
+
+        reader, writer = os.pipe()
+        os.write(writer, b"0123456789")
+        src = io.BufferedReader(Raw(reader))
+        src.read(1)
+        os.write(writer, b"next")
+        os.close(writer)
+        assert penstock.relay(src, pair[1]).bytes == 13
+        assert os.read(pair[0], 100) == b"123456789next"
+        os.close(reader)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    steps=st.lists(
+        st.tuples(
+            st.sampled_from(["read", "peek", "relay", "read1"]),
+            st.sampled_from([0, 1, 7, 8, 9, 16, 500, 5000, 70_000]),
+        ),
+        max_size=12,
+    ),
+    buffering=st.sampled_from([8, 16, 1000, 8192, 100_000]),
+    kind=st.sampled_from(["file", "pipe"]),
+)
+def test_any_mixture_of_reads_and_relays_gives_every_byte_once(
+    steps: list[tuple[str, int]], buffering: int, kind: str
+) -> None:
+    def open_file(data: bytes, buffering: int) -> Any:
+        file = os.fdopen(os.memfd_create("source"), "r+b", buffering=buffering)
+        file.write(data)
+        file.seek(0)
+        return file
+
+    got = bytearray()
+    with (open_file if kind == "file" else from_pipe)(SOME, buffering) as src:
+        for action, nbytes in steps:
+            if action == "relay":
+                said, moved = relayed(src, nbytes)
+                assert said.bytes == len(moved) == min(nbytes, len(SOME) - len(got))
+                got += moved
+            elif action == "peek":
+                assert SOME.startswith(bytes(got) + src.peek(nbytes))
+            else:
+                got += getattr(src, action)(nbytes)
+        rest = relayed(src)[1]
+    assert bytes(got) + rest == SOME
+
+
+def compressed(path: Path) -> dict[str, Any]:
+    """Streams on real files whose bytes are not those of the file."""
+    for suffix, module in (("gz", gzip), ("bz2", bz2), ("xz", lzma)):
+        (path / f"a.{suffix}").write_bytes(module.compress(b"plain"))
+    with zipfile.ZipFile(path / "a.zip", "w") as archive:
+        archive.writestr("member", "plain")
+    with tarfile.open(path / "a.tar", "w") as tar:
+        member = tarfile.TarInfo("member")
+        member.size = 5
+        tar.addfile(member, io.BytesIO(b"plain"))
+    return {
+        "gzip": gzip.open(path / "a.gz"),
+        "bz2": bz2.open(path / "a.bz2"),
+        "lzma": lzma.open(path / "a.xz"),
+        "zip": zipfile.ZipFile(path / "a.zip").open("member"),
+        "tar": tarfile.open(path / "a.tar").extractfile("member"),
+        "memory": io.BytesIO(b"plain"),
+    }
+
+
+class TestRefused:
+    """Where a descriptor carries other bytes than its object, moving them would be silent corruption."""
+
+    @pytest.mark.parametrize("kind", ["gzip", "bz2", "lzma", "zip", "tar", "memory"])
+    def test_sources_that_are_not_their_descriptor_s_bytes(
+        self, tmp_path: Path, pair: tuple[int, int], kind: str
+    ) -> None:
+        with compressed(tmp_path)[kind] as src:
+            with pytest.raises(TypeError, match=r"src is a \w+.*shutil\.copyfileobj"):
+                penstock.relay(src, pair[1])
+            assert src.read() == b"plain"
+        assert unread_bytes(pair[0]) == 0
+
+    @pytest.mark.parametrize("mode", ["wb", "wt"])
+    @pytest.mark.parametrize("module", [gzip, bz2, lzma])
+    def test_destinations_that_are_not_their_descriptor_s_bytes(
+        self, tmp_path: Path, path: Path, module: Any, mode: str
+    ) -> None:
+        with module.open(tmp_path / "a", mode) as dst:
+            with pytest.raises(TypeError, match=r"dst is a \w+.*shutil\.copyfileobj"):
+                penstock.relay(os.open(path, os.O_RDONLY), dst)
+            dst.write(b"x" if mode == "wb" else "x")
+        assert module.open(tmp_path / "a").read() == b"x"
+
+    @pytest.mark.parametrize("dst", [io.BytesIO(), io.StringIO()])
+    def test_memory_is_no_destination(self, path: Path, dst: Any) -> None:
+        with path.open("rb") as src, pytest.raises(TypeError, match="dst is a"):
+            penstock.relay(src, dst)
+
+    def test_text_is_no_source(self, path: Path, pair: tuple[int, int]) -> None:
+        with path.open(encoding="latin-1") as src, pytest.raises(TypeError, match=r"pass src\.buffer"):
+            penstock.relay(src, pair[1])
+        with tempfile.NamedTemporaryFile("w+") as src, pytest.raises(TypeError, match=r"pass src\.buffer"):
+            penstock.relay(src, pair[1])
+
+    def test_a_response_of_http_client_is_no_source(self, pair: tuple[int, int]) -> None:
+        near, far = socket.socketpair()
+        with near, far:
+            far.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nplain\r\n0\r\n\r\n")
+            with http.client.HTTPResponse(near) as src:
+                src.begin()
+                with pytest.raises(TypeError, match="src is a HTTPResponse"):
+                    penstock.relay(src, pair[1])
+                assert src.read() == b"plain"
+
+    def test_encrypted_sockets(self, pair: tuple[int, int]) -> None:
+        near, far = socket.socketpair()
+        context = ssl.create_default_context()
+        with far, context.wrap_socket(near, do_handshake_on_connect=False, server_hostname="far") as secure:
+            with pytest.raises(TypeError, match="src is a SSLSocket"):
+                penstock.relay(secure, pair[1])
+            with pytest.raises(TypeError, match="dst is a SSLSocket"):
+                penstock.relay(pair[0], secure)
+            with secure.makefile("rwb") as both, pytest.raises(TypeError, match="dst is a"):
+                penstock.relay(pair[0], both)
+            with secure.makefile("rb") as src, pytest.raises(TypeError, match="src is a"):
+                penstock.relay(src, pair[1])
+            with secure.makefile("wb") as dst, pytest.raises(TypeError, match="dst is a"):
+                penstock.relay(pair[0], dst)
+
+    @pytest.mark.parametrize("end", [None, "1", 1.0, object()])
+    def test_what_has_no_descriptor_at_all(self, pair: tuple[int, int], end: Any) -> None:
+        with pytest.raises(TypeError):
+            penstock.relay(end, pair[1])
+        with pytest.raises(TypeError):
+            penstock.relay(pair[0], end)
+
+
+class TestDestination:
+    """What a stream has held back goes first, and what it is given later goes after."""
+
+    @pytest.mark.parametrize(("mode", "text"), [("wb", b"%d"), ("w", "%d"), ("w+b", b"%d")])
+    def test_the_order_is_that_of_the_program(self, path: Path, tmp_path: Path, mode: str, text: Any) -> None:
+        with path.open("rb") as src, (tmp_path / "out").open(mode) as dst:
+            for number in range(3):
+                dst.write(text % number)
+                penstock.relay(src, dst, 2)
+            dst.write(text % 3)
+        expected = b"0" + DATA[:2] + b"1" + DATA[2:4] + b"2" + DATA[4:6] + b"3"
+        assert (tmp_path / "out").read_bytes() == expected
+
+    def test_a_stream_that_has_read_ahead_is_written_where_it_stands(
+        self, path: Path, tmp_path: Path
+    ) -> None:
+        (tmp_path / "out").write_bytes(b"0123456789")
+        with path.open("rb") as src, (tmp_path / "out").open("r+b") as dst:
+            assert dst.read(3) == b"012"
+            penstock.relay(src, dst, 4)
+            assert dst.read(1) == b"7"
+        assert (tmp_path / "out").read_bytes() == b"012" + DATA[:4] + b"789"
+
+    def test_standard_input_of_a_process(self, path: Path) -> None:
+        with (
+            path.open("rb") as src,
+            subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process,
+        ):
+            assert process.stdin is not None
+            assert process.stdout is not None
+            output = ReaderThread(os.dup(process.stdout.fileno()))
+            process.stdin.write(b"head")
+            assert penstock.relay(src, process.stdin).bytes == len(DATA)
+            process.stdin.close()
+            assert output.result() == b"head" + DATA
+
+
+class TestUnbuffered:
+    """Descriptors and what leads straight to them."""
+
+    def test_raw_files_move_their_position(self, path: Path) -> None:
+        with path.open("rb", buffering=0) as src:
+            src.seek(5)
+            assert relayed(src, 10)[1] == DATA[5:15]
+            assert src.tell() == 15
+
+    def test_sockets(self) -> None:
+        near, far = socket.socketpair()
+        with near, far:
+            far.sendall(b"data")
+            assert relayed(near, 4)[1] == b"data"
+            far.sendall(b"more")
+            with near.makefile("rb", buffering=0) as src:
+                assert relayed(src, 4)[1] == b"more"
+
+    def test_anything_with_a_descriptor(self, pair: tuple[int, int]) -> None:
+        class Leads:
+            def __init__(self, fd: int) -> None:
+                self.fd = fd
+
+            def fileno(self) -> int:
+                return self.fd
+
+        os.write(pair[1], b"data")
+        reader, writer = os.pipe()
+        assert penstock.relay(Leads(pair[0]), Leads(writer), 4).bytes == 4
+        assert os.read(reader, 9) == b"data"
+        os.close(reader)
+        os.close(writer)

@@ -1,0 +1,383 @@
+"""``penstock.Tee``: one stream to many, each with a life of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import (
+    PATIENCE_S,
+    ReaderThread,
+    eventually,
+    noise,
+    open_fds,
+    read_exactly,
+    run_script,
+    start_script,
+    succeeded,
+    workers,
+)
+
+import penstock
+from penstock import BrokenStreamError, ClosedError, StalledError, Tee
+
+DATA = noise(3_000_001)
+
+
+class Source:
+    """A pipe that is fed from a thread, or by hand."""
+
+    def __init__(self, data: bytes | None = None) -> None:
+        self.fd, self.writer = os.pipe()
+        if data is not None:
+            threading.Thread(target=self.feed, args=(data,), daemon=True).start()
+
+    def feed(self, data: bytes) -> None:
+        with open(self.writer, "wb", buffering=0) as file:
+            try:
+                file.write(data)
+            except BrokenPipeError:
+                pass  # the test is over
+
+    def write(self, data: bytes) -> None:
+        os.write(self.writer, data)
+
+    def close(self) -> None:
+        os.close(self.writer)
+
+
+@pytest.fixture(autouse=True)
+def leaves_nothing() -> Iterator[None]:
+    yield
+    assert eventually(lambda: not workers()), "a thread is left"
+
+
+class Readers:
+    """So many pipes with a reader each; the writing ends are closed when the tee has them."""
+
+    def __init__(self, number: int) -> None:
+        pairs = [os.pipe() for _ in range(number)]
+        self.readers = [ReaderThread(reader, chunk_bytes=70_000 + i) for i, (reader, _) in enumerate(pairs)]
+        self.writers = [writer for _, writer in pairs]
+
+    def close(self) -> None:
+        for writer in self.writers:
+            os.close(writer)
+
+    def results(self) -> list[bytes]:
+        return [reader.result() for reader in self.readers]
+
+
+@pytest.mark.parametrize("number", [1, 2, 4, 8])
+def test_everybody_gets_everything(number: int) -> None:
+    readers = Readers(number)
+    tee = Tee(Source(DATA).fd, *readers.writers)
+    readers.close()
+    report = tee.wait(PATIENCE_S)
+    assert readers.results() == [DATA] * number
+    assert (report.bytes, report.source_ended, len(report.destinations)) == (len(DATA), True, number)
+    for outlet, fd in zip(report.destinations, readers.writers, strict=True):
+        assert (outlet.fd, outlet.ended, outlet.error) == (fd, "source-ended", None)
+        assert (outlet.bytes_delivered, outlet.bytes_lost, outlet.start) == (len(DATA), 0, 0)
+        assert (outlet.method, outlet.reason, outlet.policy) == ("tee", "the destination is a pipe", "block")
+    report.check()
+    assert tee.done()
+    assert "source-ended" in repr(report)
+
+
+def test_any_kind_of_source_and_destination(tmp_path: Path) -> None:
+    (tmp_path / "source").write_bytes(DATA)
+    (tmp_path / "appended").write_bytes(b"before ")
+    ours, theirs = socket.socketpair()
+    readers = Readers(1)
+    received = ReaderThread(theirs.detach())
+    with (
+        open(tmp_path / "source", "rb", buffering=0) as source,
+        open(tmp_path / "copy", "wb") as copy,
+        open(tmp_path / "appended", "ab") as appended,
+        open("/dev/null", "wb") as null,
+        ours,
+    ):
+        report = Tee(source, copy, appended, ours, null, *readers.writers).wait(PATIENCE_S)
+    readers.close()
+    assert (tmp_path / "copy").read_bytes() == DATA
+    assert (tmp_path / "appended").read_bytes() == b"before " + DATA
+    assert received.result() == DATA
+    assert readers.results() == [DATA]
+    methods = [outlet.method for outlet in report.destinations]
+    assert methods == ["tee, splice", "tee, read-write", "tee, splice", "tee, splice", "tee"]
+    assert "append mode" in report.destinations[1].reason
+
+
+class TestPolicies:
+    def test_of_the_dead_nobody_hears(self) -> None:
+        readers = Readers(2)
+        reader, writer = os.pipe()
+        os.close(reader)
+        tee = Tee(Source(DATA).fd, readers.writers[0], writer, readers.writers[1])
+        readers.close()
+        report = tee.wait(PATIENCE_S)
+        os.close(writer)
+        assert readers.results() == [DATA, DATA]
+        dead = report.destinations[1]
+        assert (dead.ended, dead.bytes_delivered) == ("broken", 0)
+        assert isinstance(dead.error, BrokenStreamError)
+        with pytest.raises(BrokenStreamError):
+            report.check()
+
+    def test_who_takes_nothing_is_evicted(self) -> None:
+        readers = Readers(1)
+        stuck, writer = os.pipe()
+        tee = Tee(Source(DATA).fd, start=False)
+        lives = tee.add(readers.writers[0])
+        evicted = tee.add(writer, policy="evict", stall_timeout=0.1)
+        readers.close()
+        os.close(writer)
+        tee.wait(PATIENCE_S)
+        assert readers.results() == [DATA]
+        assert (lives.ended, evicted.ended, evicted.policy) == ("source-ended", "evicted", "evict")
+        error = evicted.error
+        assert isinstance(error, StalledError)
+        assert error.seconds >= 0.1
+        assert read_exactly(stuck, len(DATA)) == DATA[: evicted.bytes_delivered]
+        os.close(stuck)
+
+    def test_all_wait_for_one_that_blocks(self) -> None:
+        readers = Readers(1)
+        stuck, writer = os.pipe()
+        tee = Tee(Source(DATA).fd, *readers.writers, writer)
+        readers.close()
+        os.close(writer)
+        with pytest.raises(StalledError):
+            tee.wait(0.3)
+        assert not tee.done()
+        late = ReaderThread(stuck)
+        tee.wait(PATIENCE_S)
+        assert readers.results() == [DATA]
+        assert late.result() == DATA
+
+    def test_names_that_mean_nothing(self) -> None:
+        source = Source()
+        with pytest.raises(ValueError, match="policy must be"):
+            Tee(source.fd, 1, policy="hope")  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="timeout"):
+            Tee(source.fd, 1, stall_timeout=-1)
+        source.close()
+        os.close(source.fd)
+
+
+class TestComingAndGoing:
+    def test_who_comes_later_gets_what_comes_after(self) -> None:
+        source, readers = Source(), Readers(1)
+        (late, writer) = os.pipe()
+        tee = Tee(source.fd, *readers.writers)
+        source.write(b"before, ")
+        assert eventually(lambda: tee.report.bytes == 8)
+        outlet = tee.add(writer)
+        assert eventually(lambda: outlet.start == 8)
+        source.write(b"after")
+        source.close()
+        readers.close()
+        os.close(writer)
+        tee.wait(PATIENCE_S)
+        assert readers.results() == [b"before, after"]
+        assert read_exactly(late, 100) == b"after"
+        os.close(late)
+
+    @pytest.mark.parametrize("by", ["outlet", "descriptor"])
+    def test_who_is_removed_gets_no_more(self, by: str) -> None:
+        source, readers = Source(), Readers(2)
+        tee = Tee(source.fd, start=False)
+        stays, goes = (tee.add(writer) for writer in readers.writers)
+        tee.start()
+        source.write(b"both")
+        assert eventually(lambda: goes.bytes_delivered == 4)
+        tee.remove(goes if by == "outlet" else readers.writers[1])
+        assert eventually(lambda: goes.ended == "removed")
+        source.write(b", one")
+        source.close()
+        readers.close()
+        tee.wait(PATIENCE_S)
+        assert readers.results() == [b"both, one", b"both"]
+        assert stays.ended == "source-ended"
+
+    def test_strangers_are_not_removed(self) -> None:
+        source, readers = Source(), Readers(1)
+        tee = Tee(source.fd, *readers.writers)
+        other = Tee(source.fd, start=False)
+        stranger = other.add(1)
+        for unknown in (stranger, 1):
+            with pytest.raises(ValueError, match="no destination of this tee"):
+                tee.remove(unknown)
+        source.close()
+        readers.close()
+        tee.wait(PATIENCE_S)
+        assert readers.results() == [b""]
+
+    def test_nobody_comes_after_the_end(self) -> None:
+        source, readers = Source(b""), Readers(1)
+        tee = Tee(source.fd, *readers.writers)
+        tee.wait(PATIENCE_S)
+        with pytest.raises(ClosedError):
+            tee.add(readers.writers[0])
+        readers.close()
+
+    def test_nobody_comes_twice(self) -> None:
+        source, readers = Source(), Readers(1)
+        with pytest.raises(ValueError, match="already"):
+            Tee(source.fd, readers.writers[0], readers.writers[0])
+        with pytest.raises(ValueError, match="the destination is the source"):
+            Tee(source.fd, source.writer)
+        source.close()
+        readers.close()
+
+
+class TestEnds:
+    def test_with_a_block(self) -> None:
+        readers = Readers(1)
+        with Tee(Source(DATA).fd, *readers.writers) as tee:
+            readers.close()
+        assert tee.done()
+        assert readers.results() == [DATA]
+
+    def test_with_a_block_that_has_a_failure(self) -> None:
+        reader, writer = os.pipe()
+        os.close(reader)
+        with pytest.raises(BrokenStreamError), Tee(Source(DATA).fd, writer):
+            pass
+        os.close(writer)
+
+    def test_with_a_block_that_raises(self) -> None:
+        source, readers = Source(), Readers(1)
+        with pytest.raises(KeyError), Tee(source.fd, *readers.writers) as tee:
+            raise KeyError
+        with pytest.raises(ClosedError):
+            tee.wait(PATIENCE_S)
+        readers.close()
+        assert tee.report.destinations[0].ended == "cancelled"
+        source.close()
+
+    def test_when_nobody_is_left(self) -> None:
+        """What the source holds then is still there for others."""
+        source, (reader, writer) = Source(), os.pipe()
+        tee = Tee(source.fd, writer)
+        os.close(reader)
+        report = tee.wait(PATIENCE_S)
+        os.close(writer)
+        assert (report.bytes, report.source_ended) == (0, False)
+        source.write(b"frame")
+        assert os.read(source.fd, 10) == b"frame"
+        source.close()
+
+    def test_with_a_source_that_fails(self, tmp_path: Path) -> None:
+        """A failure of the source is everybody's."""
+        memory = os.open("/proc/self/mem", os.O_RDONLY)  # at address 0 there is nothing to read: EIO
+        readers = Readers(1)
+        tee = Tee(memory, *readers.writers)
+        readers.close()
+        with pytest.raises(OSError) as caught:
+            tee.wait(PATIENCE_S)
+        assert caught.value.errno == errno.EIO
+        assert tee.report.destinations[0].ended == "source-failed"
+        assert readers.results() == [b""]
+        os.close(memory)
+
+    def test_by_ctrl_c_in_a_wait(self) -> None:
+        program = start_script(
+            """
+            source, producer = os.pipe()
+            reader, writer = os.pipe()
+            tee = penstock.Tee(source, writer)
+            print("ready", flush=True)
+            try:
+                tee.wait()
+            except KeyboardInterrupt:
+                print("interrupted", tee.done(), flush=True)
+                tee.cancel()
+            """
+        )
+        with program:
+            assert program.stdout and program.stdout.readline() == b"ready\n"
+            program.send_signal(2)
+            out, err = program.communicate(timeout=PATIENCE_S)
+        assert (out, err) == (b"interrupted False\n", b"")
+
+    def test_before_the_program_does(self) -> None:
+        done = run_script(
+            """
+            source, producer = os.pipe()
+            os.write(producer, b"frame" * 1000); os.close(producer)
+            penstock.Tee(source, 1)
+            """
+        )
+        assert succeeded(done) == b"frame" * 1000
+
+    def test_in_the_child_of_a_fork(self) -> None:
+        done = run_script(
+            """
+            source, producer = os.pipe()
+            reader, writer = os.pipe()
+            tee = penstock.Tee(source, writer)
+            os.close(source); os.close(writer)
+            child = os.fork()
+            if child == 0:
+                os.close(producer)
+                tee.report; tee.cancel()
+                try:
+                    tee.wait()
+                except penstock.ClosedError as error:
+                    print(error, flush=True)
+                time.sleep(0.5)
+                os._exit(0)
+            os.write(producer, b"frame"); os.close(producer)
+            assert os.read(reader, 10) == b"frame" and os.read(reader, 10) == b""
+            assert os.waitpid(child, os.WNOHANG) == (0, 0), "the end of file came while the child lived"
+            print(tee.wait().bytes, os.waitpid(child, 0)[1])
+            """
+        )
+        assert succeeded(done).decode().splitlines() == ["the ticket belongs to the parent process", "5 0"]
+
+    def test_with_no_descriptor_left_behind(self) -> None:
+        before = set(open_fds())
+        for _ in range(200):
+            source, readers = Source(b"frame"), Readers(2)
+            with Tee(source.fd, *readers.writers), open("/dev/null", "wb") as null:
+                readers.close()
+                del null
+            assert readers.results() == [b"frame"] * 2
+            os.close(source.fd)
+        assert eventually(lambda: set(open_fds()) <= before)
+
+
+def test_is_awaited() -> None:
+    readers = Readers(2)
+
+    async def main() -> int:
+        tee = Tee(Source(DATA).fd, *readers.writers, start=False)
+        report = await tee
+        return report.bytes
+
+    assert asyncio.run(main()) == len(DATA)
+    readers.close()
+    assert readers.results() == [DATA, DATA]
+
+
+def test_ends_with_the_task_that_awaits_it() -> None:
+    source, readers = Source(), Readers(1)
+    tee = Tee(source.fd, *readers.writers)
+
+    async def main() -> None:
+        await asyncio.wait_for(tee, 0.05)
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(main())
+    with pytest.raises(ClosedError):
+        tee.wait(PATIENCE_S)
+    source.close()
+    readers.close()
