@@ -11,14 +11,14 @@
 use std::borrow::Cow;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{CWD, FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl, fstat, mkfifoat, open};
 use rustix::io::{Errno, retry_on_intr};
 
-use crate::background::{self, AtExit, Task};
+use crate::background::{self, AtExit, Control, Task};
 use crate::completion::Ticket;
 use crate::error::Error;
 use crate::kept::Kept;
@@ -152,11 +152,12 @@ impl Fifo {
         let slot = Arc::new(Mutex::new(Slot::Waiting));
         let mut opening = self.opening(access);
         let shared = Arc::clone(&slot);
-        let task = background::start(background::control(AtExit::Cancel)?, None, move |control| {
+        let control = background::control(AtExit::Cancel)?;
+        let Task { ticket, control } = background::start(control, None, move |control| {
             let opened = opening.wait(Some(control.bell.as_fd()), None, || control.is_cancelled())?;
             lock(&shared).fill(opened)
         })?;
-        Ok(FifoTicket { task, slot })
+        Ok(FifoTicket { ticket, control: Arc::downgrade(&control), slot })
     }
 
     /// Opens without waiting: `ENXIO` for writing while there is no reader.
@@ -178,7 +179,9 @@ impl Place {
 
     fn open(&self, flags: OFlags) -> rustix::io::Result<OwnedFd> {
         let opened = match retry_on_intr(|| open(self.link(), flags, Mode::empty())) {
-            Err(Errno::NOENT) => self.open_by_path(flags)?, // there is no /proc
+            // There is no /proc, or it is closed to who has changed its user (PR_SET_DUMPABLE(2const)). Or the FIFO is
+            // closed to us, which its path tells as well.
+            Err(Errno::NOENT | Errno::ACCESS) => self.open_by_path(flags)?,
             answer => answer?,
         };
         fcntl_setfl(&opened, fcntl_getfl(&opened)? - OFlags::NONBLOCK)?;
@@ -352,7 +355,9 @@ impl Watch {
 /// An opening on a native thread. Dropped, it is cancelled.
 #[derive(Debug)]
 pub struct FifoTicket {
-    task: Task,
+    ticket: Ticket,
+    /// The thread's: when it has ended, a ticket that is still looked at keeps no bell, which is a descriptor.
+    control: Weak<Control>,
     slot: Arc<Mutex<Slot>>,
 }
 
@@ -379,14 +384,14 @@ impl FifoTicket {
     /// Tells when the opening has ended.
     #[must_use]
     pub fn ticket(&self) -> &Ticket {
-        &self.task.ticket
+        &self.ticket
     }
 
     /// Waits until the opening has ended, at most for so long, and leaves the descriptor to [`take`](Self::take): none if it
     /// is under way then.
     #[must_use]
     pub fn wait_for(&self, at_most: Option<Duration>) -> Option<Result<(), Error>> {
-        let outcome = self.task.ticket.wait_for(at_most)?;
+        let outcome = self.ticket.wait_for(at_most)?;
         Some(outcome.and_then(|()| match *lock(&self.slot) {
             Slot::Cancelled => Err(Error::Aborted { bytes_lost: 0 }),
             _ => Ok(()),
@@ -399,7 +404,7 @@ impl FifoTicket {
     ///
     /// [`Error::Aborted`] if it was cancelled, [`Error::Closed`] if the descriptor was taken before, or what it failed of.
     pub fn take(&self) -> Result<OwnedFd, Error> {
-        self.task.ticket.wait()?;
+        self.ticket.wait()?;
         let mut slot = lock(&self.slot);
         match std::mem::replace(&mut *slot, Slot::Taken) {
             Slot::Opened(opened) => Ok(opened.release()),
@@ -413,10 +418,12 @@ impl FifoTicket {
 
     /// Gives the opening up, and closes its descriptor if it has one that was not taken. Its thread ends at once.
     pub fn cancel(&self) {
-        if self.task.ticket.is_inherited() {
+        if self.ticket.is_inherited() {
             return; // in the child of a fork there is neither thread nor descriptor, and the lock may be held for ever
         }
-        self.task.control.cancel();
+        if let Some(control) = self.control.upgrade() {
+            control.cancel();
+        }
         let mut slot = lock(&self.slot);
         if !matches!(*slot, Slot::Taken) {
             *slot = Slot::Cancelled;

@@ -1,0 +1,823 @@
+"""FIFOs: opened without blocking, waited for, and given up, with nothing left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import gc
+import io
+import os
+import random
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import (
+    PATIENCE_S,
+    eventually,
+    noise,
+    open_fds,
+    read_exactly,
+    run_script,
+    start_script,
+    succeeded,
+    workers,
+)
+
+import penstock
+from penstock import fifo
+from penstock.pipes import PipeReader, PipeWriter
+
+DATA = noise(1 << 20)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    fifo.create(tmp_path / "fifo")
+    return tmp_path / "fifo"
+
+
+@pytest.fixture
+def nothing_is_left() -> Callable[[], bool]:
+    """Whether there are no descriptors and native threads but those of before."""
+    # A stream of an earlier test may just be letting go of its worker.
+    eventually(lambda: not workers(), 5)
+    before = open_fds().keys(), workers()
+    return lambda: eventually(lambda: open_fds().keys() <= before[0] and workers() <= before[1])
+
+
+def in_thread(function: Callable[..., object], *arguments: object) -> threading.Thread:
+    thread = threading.Thread(target=function, args=arguments, daemon=True)
+    thread.start()
+    return thread
+
+
+# Making
+
+
+def test_create_makes_a_fifo_with_these_permissions(tmp_path: Path) -> None:
+    umask = os.umask(0o027)
+    try:
+        fifo.create(tmp_path / "default")
+        fifo.create(os.fsencode(tmp_path / "private"), 0o604)
+    finally:
+        os.umask(umask)
+    for name, permissions in (("default", 0o640), ("private", 0o600)):
+        mode = (tmp_path / name).stat().st_mode
+        assert (stat.S_ISFIFO(mode), stat.S_IMODE(mode)) == (True, permissions)
+
+
+def test_create_leaves_what_is_there(path: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"kept")
+    for taken in (path, tmp_path / "file"):
+        with pytest.raises(FileExistsError):
+            fifo.create(taken)
+    assert (tmp_path / "file").read_bytes() == b"kept"
+    with pytest.raises(FileNotFoundError):
+        fifo.create(tmp_path / "no" / "folder")
+
+
+# Opening
+
+
+@pytest.mark.parametrize("kind", [str, os.fsencode, Path])
+@pytest.mark.parametrize("suffix", ["", "b"])
+def test_bytes_go_through(path: Path, kind: Callable[[Path], object], suffix: str) -> None:
+    with fifo.open(kind(path), "r" + suffix) as reader, fifo.open(kind(path), "w" + suffix) as writer:
+        assert isinstance(reader, PipeReader)
+        assert isinstance(writer, PipeWriter)
+        writer.write(b"frame")
+        assert reader.read(100) == b"frame"
+        writer.close()
+        assert reader.read() == b""
+
+
+@pytest.mark.parametrize("mode", ["r+", "rb+", "r+b"])
+def test_both_sides_at_once(path: Path, mode: str) -> None:
+    with fifo.open(path, mode) as both:
+        assert isinstance(both, io.RawIOBase)
+        assert both.readable()
+        assert both.writable()
+        both.write(b"own")
+        assert both.unread_bytes == 3
+        assert both.read(10) == b"own"
+        with fifo.open(path, "w") as writer, fifo.open(path) as reader:
+            writer.write(b"1")
+            assert both.read(10) == b"1"
+            both.write(b"2")
+            assert reader.read(10) == b"2"
+
+
+@pytest.mark.parametrize("mode", ["r", "r+"])
+def test_opening_for_reading_waits_for_nobody(path: Path, mode: str) -> None:
+    for _ in range(3):
+        fifo.open(path, mode).close()
+
+
+def test_descriptors_block_and_are_not_inherited(path: Path) -> None:
+    with fifo.open(path) as reader, fifo.open(path, "w") as writer, fifo.open(path, "r+") as both:
+        for end in (reader, writer, both):
+            assert os.get_blocking(end.fileno())
+            assert not os.get_inheritable(end.fileno())
+
+
+@pytest.mark.parametrize("how", [fifo.open, fifo.open_async])
+def test_what_is_no_fifo_is_refused(path: Path, tmp_path: Path, how: Callable[..., object]) -> None:
+    before = open_fds()
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    (tmp_path / "nowhere").symlink_to(tmp_path / "nothing")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "socket"))
+        for other, what in [
+            (tmp_path / "file", "a regular file"),
+            (tmp_path / "link", "a regular file"),
+            (tmp_path, "a directory"),
+            (tmp_path / "socket", "a socket"),
+            (Path("/dev/null"), "a character device"),
+        ]:
+            for mode in ("r", "w", "r+"):
+                with pytest.raises(ValueError, match=f"{other} is {what}, not a FIFO"):
+                    how(other, mode)
+    for missing in (tmp_path / "nothing", tmp_path / "nowhere"):
+        with pytest.raises(FileNotFoundError) as caught:
+            how(missing)
+        assert (caught.value.errno, caught.value.filename) == (errno.ENOENT, str(missing))
+    with pytest.raises(NotADirectoryError):
+        how(path / "below")
+    assert open_fds() == before
+
+
+@pytest.mark.parametrize("how", [fifo.open, fifo.open_async])
+def test_wrong_arguments(path: Path, how: Callable[..., object]) -> None:
+    for mode in ("a", "", "rw", "w+", "rt", "bw"):
+        with pytest.raises(ValueError, match="mode must be 'r', 'w' or 'r\\+'"):
+            how(path, mode)
+    with pytest.raises(ValueError, match="null byte"):
+        how("a\0b")
+    for wrong in (1, None, 2.5):
+        with pytest.raises(TypeError):
+            how(wrong)
+    if how is fifo.open:
+        for timeout in (-1, float("nan")):
+            with pytest.raises(ValueError, match="timeout"):
+                how(path, "w", timeout=timeout)
+
+
+def test_permissions_are_the_files(path: Path) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root may open everything")
+    path.chmod(0o200)
+    with pytest.raises(PermissionError) as caught:
+        fifo.open(path)
+    assert caught.value.filename == str(path)
+
+
+def test_who_has_changed_its_user_may_do_what_that_user_may() -> None:
+    """The kernel closes /proc/self/fd to it, and inotify is for those who may read the file."""
+    if os.geteuid() != 0:
+        pytest.skip("only root may change its user")
+    code = """
+    from penstock import fifo
+    open_to_all, write_only, closed = (sys.argv[1] + name for name in ("/all", "/write", "/closed"))
+    os.setuid(65534)
+    for path in (open_to_all, write_only):
+        print("waiting", flush=True)
+        with fifo.open(path, "w", timeout=30) as writer:
+            writer.write(b"in")
+    with fifo.open(open_to_all, "r+") as both:
+        both.write(b"x")
+        assert both.read(1) == b"x"
+    for path, mode in ((write_only, "r"), (write_only, "r+"), (closed, "w")):
+        for use in (fifo.open, lambda path, mode: fifo.open_async(path, mode).wait(30)):
+            try:
+                use(path, mode)
+                print("opened", path, mode)
+            except PermissionError as error:
+                assert error.filename == path
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o711)
+        for name, permissions in (("all", 0o666), ("write", 0o222), ("closed", 0o600)):
+            fifo.create(f"{folder}/{name}")
+            Path(folder, name).chmod(permissions)
+        with start_script(code, folder) as program:
+            for name in ("all", "write"):
+                assert program.stdout.readline() == b"waiting\n", program.stderr.read().decode()
+                time.sleep(0.1)
+                assert Path(folder, name).read_bytes() == b"in"
+            out, err = program.communicate(timeout=60)
+    assert (out, err.decode(), program.returncode) == (b"", "", 0)
+
+
+def test_without_proc_the_path_has_to_do(path: Path) -> None:
+    """As in a chroot. The FIFO is then found by its path, and an exchanged one is noticed."""
+    code = f"""
+    from penstock import fifo
+    assert not os.path.exists("/proc/self")
+    with fifo.open({str(path)!r}) as reader, fifo.open({str(path)!r}, "w") as writer:
+        writer.write(b"x")
+        assert reader.read(1) == b"x"
+    waiting = fifo.open_async({str(path)!r}, "w")
+    time.sleep(0.1)
+    with fifo.open({str(path)!r}) as reader, waiting.wait(20) as writer:
+        writer.write(b"y")
+        assert reader.read(1) == b"y"
+    waiting = fifo.open_async({str(path)!r}, "w")
+    fifo.create({str(path)!r} + "'")
+    os.rename({str(path)!r} + "'", {str(path)!r})
+    with fifo.open({str(path)!r}) as reader:
+        try:
+            waiting.wait(20)
+        except OSError as error:
+            print(error.strerror, end="")
+    """
+    hide = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /proc && exec "$@"', "sh"]
+    if shutil.which("unshare") is None or subprocess.run([*hide, "true"], capture_output=True).returncode:
+        pytest.skip("/proc cannot be hidden here")
+    with start_script(code) as unused:
+        unused.kill()
+    done = subprocess.run([*hide, *unused.args], capture_output=True, timeout=60)
+    assert succeeded(done) == os.strerror(errno.ESTALE).encode()
+
+
+# The first read
+
+
+def buffered(reader: PipeReader, read: Callable[[io.BufferedReader], bytes]) -> bytes:
+    stream = io.BufferedReader(reader)
+    got = read(stream)
+    stream.detach()
+    return got
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda reader: reader.read(100),
+        lambda reader: reader.read(),
+        lambda reader: reader.readall(),
+        lambda reader: bytes(memoryview(buffer := bytearray(100))[: reader.readinto(buffer)]),
+        lambda reader: buffered(reader, io.BufferedReader.read),
+        lambda reader: buffered(reader, io.BufferedReader.readline),
+    ],
+)
+def test_the_first_read_waits_for_a_writer(path: Path, read: Callable[[PipeReader], bytes]) -> None:
+    got = []
+    with fifo.open(path) as reader:
+        thread = in_thread(lambda: got.append(read(reader)))
+        time.sleep(0.1)
+        assert thread.is_alive(), f"it said {got}, which is the end of file, before anybody had written"
+        with path.open("wb", buffering=0) as writer:
+            time.sleep(0.05)
+            assert thread.is_alive()
+            writer.write(b"frame")
+        thread.join(PATIENCE_S)
+        assert got == [b"frame"]
+
+
+def test_a_writer_that_writes_nothing_is_an_end_of_file(path: Path) -> None:
+    with fifo.open(path) as reader:
+        path.open("wb").close()
+        assert reader.read(1) == b""
+
+
+def test_writers_that_follow_each_other(path: Path) -> None:
+    with fifo.open(path) as reader:
+        for text in (b"one", b"two"):
+            path.write_bytes(text)
+            assert reader.read() == text
+        assert reader.read() == b""
+
+
+def test_a_reader_that_does_not_block_says_that_nothing_is_there_yet(path: Path) -> None:
+    with fifo.open(path) as reader:
+        os.set_blocking(reader.fileno(), False)
+        assert reader.read(1) is reader.read() is reader.readall() is reader.readinto(bytearray(1)) is None
+        with path.open("wb", buffering=0) as writer:
+            assert reader.read(1) is None
+            writer.write(b"x")
+            assert reader.read(5) == b"x"
+        assert reader.read(1) == b""
+
+
+def test_nothing_is_read_without_waiting(path: Path) -> None:
+    with fifo.open(path) as reader:
+        assert reader.read(0) == b""
+    with pytest.raises(ValueError, match="closed"):
+        reader.read(1)
+
+
+def test_asyncio_reads_it(path: Path) -> None:
+    async def main() -> bytes:
+        stream = asyncio.StreamReader()
+        protocol = asyncio.StreamReaderProtocol(stream)
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, fifo.open(path))
+        await asyncio.sleep(0.05)
+        threading.Thread(target=path.write_bytes, args=(DATA,)).start()
+        got = await stream.read()
+        transport.close()
+        return got
+
+    assert asyncio.run(asyncio.wait_for(main(), PATIENCE_S)) == DATA
+
+
+@pytest.mark.parametrize("method", ["auto", "read-write"])
+@pytest.mark.parametrize("to_file", [True, False])
+def test_a_relay_waits_for_the_first_writer_too(
+    path: Path, tmp_path: Path, method: str, to_file: bool
+) -> None:
+    moved = []
+    with fifo.open(path) as reader, (tmp_path / "copy").open("w+b") as copy:
+        dst = copy if to_file else subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=copy)
+        thread = in_thread(
+            lambda: moved.append(reader.write_to(dst if to_file else dst.stdin, method=method).bytes)
+        )
+        time.sleep(0.1)
+        assert thread.is_alive(), "it took no writer for a writer that has gone"
+        with fifo.open(path, "w") as writer:
+            writer.write(DATA)
+        thread.join(PATIENCE_S)
+        if not to_file:
+            dst.stdin.close()
+            dst.wait(PATIENCE_S)
+    assert moved == [len(DATA)]
+    assert (tmp_path / "copy").read_bytes() == DATA
+
+
+# Waiting for a reader
+
+
+READERS = {
+    "that blocks until there is a writer": lambda path: path.open("rb", buffering=0),
+    "that does not block": lambda path: os.fdopen(
+        os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0
+    ),
+    "of our own": fifo.open,
+    "that is both": lambda path: fifo.open(path, "r+"),
+}
+
+
+@pytest.mark.parametrize("kind", READERS)
+@pytest.mark.parametrize("is_there_first", [True, False])
+def test_a_writer_waits_for_a_reader(path: Path, kind: str, is_there_first: bool) -> None:
+    readers = []
+
+    def come() -> None:
+        time.sleep(0 if is_there_first else 0.1)
+        readers.append(READERS[kind](path))
+
+    thread = in_thread(come)
+    time.sleep(0.05 if is_there_first else 0)
+    with fifo.open(path, "w", timeout=PATIENCE_S) as writer:
+        writer.write(b"x")
+        thread.join(PATIENCE_S)
+        with readers[0] as reader:
+            assert reader.fileno() >= 0
+            assert read_exactly(reader.fileno(), 1) == b"x"
+
+
+@pytest.mark.parametrize("timeout", [0, 0.001, 0.12])
+def test_without_a_reader_it_gives_up_in_time(
+    path: Path, timeout: float, nothing_is_left: Callable[[], bool]
+) -> None:
+    with pytest.raises(penstock.StalledError, match=r"nobody has opened the other side of .*fifo") as caught:
+        fifo.open(path, "w", timeout=timeout)
+    assert isinstance(caught.value, TimeoutError)
+    assert caught.value.seconds >= timeout
+    assert nothing_is_left()
+
+
+def test_others_run_while_it_waits(path: Path) -> None:
+    thread = in_thread(lambda: fifo.open(path, "w").close())
+    counted, deadline = 0, time.monotonic() + 0.2
+    while time.monotonic() < deadline:
+        counted += 1
+    assert counted > 1000
+    assert thread.is_alive()
+    path.open("rb").close()
+    thread.join(PATIENCE_S)
+    assert not thread.is_alive()
+
+
+@pytest.mark.parametrize(
+    "wait",
+    [
+        "fifo.open(path, 'w')",
+        "fifo.open(path, 'w', timeout=30)",
+        "fifo.open_async(path).wait()",
+        "fifo.open_async(path, 'w').exception()",
+        "fifo.open(path).read()",
+        "penstock.relay(fifo.open(path), 1)",
+    ],
+)
+def test_ctrl_c_ends_the_wait(path: Path, wait: str) -> None:
+    code = f"""
+    import warnings
+    warnings.simplefilter("ignore", ResourceWarning)
+    from penstock import fifo
+    path = sys.argv[1]
+    print("waiting", flush=True)
+    try:
+        {wait}
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+        # The exception's frames are gone; so must be what they opened.
+    deadline = time.monotonic() + 20
+    while any(path in os.path.realpath(f"/proc/self/fd/{{fd}}") for fd in os.listdir("/proc/self/fd")):
+        assert time.monotonic() < deadline
+    """
+    with start_script(code, path) as program:
+        assert program.stdout.readline() == b"waiting\n"
+        time.sleep(0.2)
+        program.send_signal(signal.SIGINT)
+        out, err = program.communicate(timeout=60)
+    assert (out, err.decode(), program.returncode) == (b"interrupted\n", "", 0)
+
+
+@pytest.mark.parametrize("mode", ["r", "w"])
+def test_the_path_may_lead_elsewhere_meanwhile(path: Path, mode: str) -> None:
+    """It is the FIFO of the beginning that is waited for, whoever comes to the new one."""
+    ticket = fifo.open_async(path, mode)
+    moved = path.rename(path.with_name("moved"))
+    fifo.create(path)
+    with fifo.open(path, "r+"):
+        time.sleep(0.1)
+        assert not ticket.done()
+        with fifo.open(moved, "r+") as other:
+            stream = ticket.wait(PATIENCE_S)
+            with stream:
+                (stream if mode == "w" else other).write(b"first")
+                assert (stream if mode == "r" else other).read(5) == b"first"
+
+
+# Tickets
+
+
+def silent(writer: PipeWriter) -> bytes:
+    return b""
+
+
+def talking(writer: PipeWriter) -> bytes:
+    writer.write(b"frame")
+    return b"frame"
+
+
+def leaving(writer: PipeWriter) -> bytes:
+    writer.close()
+    return b""
+
+
+def leaving_behind(writer: PipeWriter) -> bytes:
+    writer.write(b"frame")
+    writer.close()
+    return b"frame"
+
+
+@pytest.mark.parametrize("behaviour", [silent, talking, leaving, leaving_behind])
+def test_a_ticket_for_reading_is_done_when_a_writer_comes(
+    path: Path, behaviour: Callable[[PipeWriter], bytes], nothing_is_left: Callable[[], bool]
+) -> None:
+    ticket = fifo.open_async(path)
+    time.sleep(0.05)
+    assert not ticket.done()
+    with pytest.raises(penstock.StalledError):
+        ticket.wait(0.01)
+    with fifo.open(path, "w") as writer:
+        expected = behaviour(writer)
+        with ticket.wait(PATIENCE_S) as reader:
+            assert type(reader) is PipeReader
+            assert ticket.done()
+            assert ticket.exception() is None
+            assert ticket.wait() is reader
+            writer.close()
+            assert reader.read() == expected, "nothing of it was taken by the looking"
+    del ticket
+    assert nothing_is_left()
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_a_ticket_for_writing_is_done_when_a_reader_comes(path: Path, kind: str) -> None:
+    ticket = fifo.open_async(path, "w")
+    time.sleep(0.05)
+    assert not ticket.done()
+    with READERS[kind](path) as reader, ticket.wait(PATIENCE_S) as writer:
+        assert type(writer) is PipeWriter
+        writer.write(b"x")
+        assert read_exactly(reader.fileno(), 1) == b"x"
+
+
+def test_a_ticket_for_both_waits_for_nobody(path: Path) -> None:
+    with fifo.open_async(path, "r+").wait(PATIENCE_S) as both:
+        both.write(b"x")
+        assert both.read(1) == b"x"
+
+
+@pytest.mark.parametrize("mode", ["r", "w"])
+def test_cancelling_ends_the_wait_and_leaves_nothing(
+    path: Path, mode: str, nothing_is_left: Callable[[], bool]
+) -> None:
+    ticket = fifo.open_async(path, mode)
+    time.sleep(0.05)
+    ticket.cancel()
+    for _ in range(2):
+        with pytest.raises(penstock.ClosedError, match="cancelled"):
+            ticket.wait(PATIENCE_S)
+    assert isinstance(ticket.exception(), penstock.ClosedError)
+    assert ticket.done()
+    ticket.cancel()
+    assert nothing_is_left()
+
+
+@pytest.mark.parametrize("mode", ["r", "w"])
+def test_cancelled_after_the_arrival_its_descriptor_is_closed(
+    path: Path, mode: str, nothing_is_left: Callable[[], bool]
+) -> None:
+    ticket = fifo.open_async(path, mode)
+    with fifo.open(path, "r+"):
+        assert eventually(ticket.done)
+        ticket.cancel()
+    with pytest.raises(penstock.ClosedError):
+        ticket.wait()
+    assert isinstance(ticket.exception(), penstock.ClosedError)
+    assert nothing_is_left()
+
+
+def test_cancelling_after_wait_does_nothing(path: Path) -> None:
+    ticket = fifo.open_async(path)
+    with fifo.open(path, "w") as writer, ticket.wait(PATIENCE_S) as reader:
+        ticket.cancel()
+        assert ticket.wait() is reader
+        writer.write(b"x")
+        assert reader.read(1) == b"x"
+
+
+@pytest.mark.parametrize("mode", ["r", "w"])
+@pytest.mark.parametrize("arrives", [True, False])
+def test_a_ticket_that_is_forgotten_leaves_nothing(
+    path: Path, mode: str, arrives: bool, nothing_is_left: Callable[[], bool]
+) -> None:
+    ticket = fifo.open_async(path, mode)
+    if arrives:
+        with fifo.open(path, "r+"):
+            assert eventually(ticket.done)
+    del ticket
+    gc.collect()
+    assert nothing_is_left()
+
+
+@pytest.mark.parametrize("mode", ["r", "w"])
+def test_many_are_cancelled_at_once(path: Path, mode: str, nothing_is_left: Callable[[], bool]) -> None:
+    """More than a user may have of inotify's instances (128 by default): the rest looks by the clock."""
+    tickets = [fifo.open_async(path, mode) for _ in range(300)]
+    assert eventually(lambda: len(workers()) == 300)
+    assert not any(ticket.done() for ticket in tickets)
+    for ticket in tickets:
+        ticket.cancel()
+    for ticket in tickets:
+        assert isinstance(ticket.exception(PATIENCE_S), penstock.ClosedError)
+    assert nothing_is_left()
+
+
+@pytest.mark.parametrize("mode", ["r", "w"])
+def test_many_are_met_at_once(path: Path, mode: str, nothing_is_left: Callable[[], bool]) -> None:
+    tickets = [fifo.open_async(path, mode) for _ in range(300)]
+    with fifo.open(path, "r+"):
+        for ticket in tickets:
+            ticket.wait(PATIENCE_S).close()
+    assert nothing_is_left()
+
+
+def test_two_waiting_readers_and_one_writer(path: Path) -> None:
+    """A FIFO's readers share its bytes."""
+    first, second = fifo.open_async(path), fifo.open_async(path)
+    with fifo.open(path, "w") as writer, first.wait(PATIENCE_S) as one, second.wait(PATIENCE_S) as two:
+        writer.write(b"12")
+        assert one.read(1) + two.read(1) == b"12"
+        writer.close()
+        assert one.read() == two.read() == b""
+
+
+@pytest.mark.parametrize("mode", ["r", "w"])
+def test_cancelling_races_with_the_arrival(
+    path: Path, mode: str, nothing_is_left: Callable[[], bool]
+) -> None:
+    """Either may win."""
+    rng = random.Random(7)
+    outcomes = {True: 0, False: 0}
+    for _ in range(300):
+        ticket = fifo.open_async(path, mode)
+        pause_s = rng.choice([0, 0, 1e-5, 1e-4, 3e-4])
+        canceller = in_thread(lambda ticket=ticket, s=pause_s: (time.sleep(s), ticket.cancel()))
+        with fifo.open(path, "r+"):
+            try:
+                ticket.wait(PATIENCE_S).close()
+                outcomes[True] += 1
+            except penstock.ClosedError:
+                outcomes[False] += 1
+        canceller.join(PATIENCE_S)
+    del ticket
+    assert nothing_is_left()
+    assert sum(outcomes.values()) == 300
+
+
+def test_threads_that_wait_for_one_ticket_get_one_stream(path: Path) -> None:
+    ticket = fifo.open_async(path)
+    got = []
+    threads = [in_thread(lambda: got.append(ticket.wait(PATIENCE_S))) for _ in range(10)]
+    with fifo.open(path, "r+"):
+        for thread in threads:
+            thread.join(PATIENCE_S)
+        assert len(got) == 10
+        with got[0]:
+            assert all(stream is got[0] for stream in got)
+
+
+def test_a_thousand_openings_leave_nothing(path: Path, nothing_is_left: Callable[[], bool]) -> None:
+    for _ in range(1000):
+        with fifo.open(path) as reader, fifo.open(path, "w") as writer:
+            writer.write(b"x")
+            assert reader.read(1) == b"x"
+    for _ in range(1000):
+        reading = fifo.open_async(path)
+        with fifo.open_async(path, "w").wait(PATIENCE_S) as writer, reading.wait(PATIENCE_S) as reader:
+            writer.write(b"x")
+            assert reader.read(1) == b"x"
+    del reading
+    assert nothing_is_left()
+
+
+def test_waiting_costs_little(path: Path) -> None:
+    tickets = [fifo.open_async(path, mode) for mode in ("r", "r", "r")]
+    other = path.with_name("other")
+    fifo.create(other)
+    tickets += [fifo.open_async(other, "w") for _ in range(3)]
+    time.sleep(0.1)
+    start_s = time.process_time()
+    time.sleep(1)
+    assert time.process_time() - start_s < 0.1
+    assert not any(ticket.done() for ticket in tickets)
+
+
+def test_a_waiting_reader_sleeps_until_it_is_told(path: Path) -> None:
+    """Only where inotify is not to be had does it look by the clock."""
+    ticket = fifo.open_async(path)
+
+    def wakes() -> dict[int, str]:
+        tasks = {task: Path(f"/proc/self/task/{task}/status").read_text() for task in workers()}
+        return {
+            task: status.split("\nvoluntary_ctxt_switches:")[1].split()[0] for task, status in tasks.items()
+        }
+
+    assert eventually(workers)
+    time.sleep(0.1)
+    before = wakes()
+    time.sleep(0.3)
+    assert wakes() == before
+    assert not ticket.done()
+
+
+def test_without_descriptors_the_ticket_says_so(path: Path) -> None:
+    code = """
+    import resource
+    from penstock import fifo
+    held = fifo.open(sys.argv[1], "r+")
+    for spare in range(12):
+        limit = len(os.listdir("/proc/self/fd")) - 1 + spare
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, 4096))
+        for mode in ("r", "w", "r+"):
+            for use in (
+                lambda: fifo.open(sys.argv[1], mode, timeout=5),
+                lambda: fifo.open_async(sys.argv[1], mode).wait(20),
+            ):
+                try:
+                    use().close()
+                except OSError as error:
+                    assert error.errno == 24, error
+        resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
+    held.close()
+    """
+    assert succeeded(run_script(code, path)) == b""
+
+
+# asyncio
+
+
+@pytest.mark.parametrize("mode", ["r", "w"])
+def test_a_ticket_is_awaited(path: Path, mode: str, nothing_is_left: Callable[[], bool]) -> None:
+    async def main() -> None:
+        ticket = fifo.open_async(path, mode)
+        waiting = asyncio.ensure_future(ticket)
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+        with fifo.open(path, "r+"):
+            stream = await waiting
+            assert await ticket is stream
+            stream.close()
+
+    asyncio.run(asyncio.wait_for(main(), PATIENCE_S))
+    assert nothing_is_left()
+
+
+def test_both_sides_in_one_loop(path: Path) -> None:
+    async def main() -> bytes:
+        writer, reader = await asyncio.gather(fifo.open_async(path, "w"), fifo.open_async(path, "r"))
+        with reader, writer:
+            writer.write(b"x")
+            return reader.read(1)
+
+    assert asyncio.run(asyncio.wait_for(main(), PATIENCE_S)) == b"x"
+
+
+@pytest.mark.parametrize("mode", ["r", "w"])
+def test_a_cancelled_task_cancels_the_opening(
+    path: Path, mode: str, nothing_is_left: Callable[[], bool]
+) -> None:
+    async def main() -> fifo.FifoTicket:
+        ticket = fifo.open_async(path, mode)
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(ticket, 0.05)
+        with pytest.raises(penstock.ClosedError, match="cancelled"):
+            await ticket
+        return ticket
+
+    ticket = asyncio.run(asyncio.wait_for(main(), PATIENCE_S))
+    assert nothing_is_left()
+    assert ticket.done()
+
+
+def test_a_loop_that_ends_cancels_what_it_waits_for(path: Path, nothing_is_left: Callable[[], bool]) -> None:
+    async def wait() -> None:
+        await fifo.open_async(path)
+
+    async def main() -> asyncio.Task[None]:
+        waiting = asyncio.ensure_future(wait())
+        await asyncio.sleep(0.05)
+        return waiting
+
+    assert asyncio.run(main()).cancelled()
+    assert nothing_is_left()
+
+
+# Exit and fork
+
+
+@pytest.mark.parametrize("ending", ["", "sys.exit(0)", "penstock.pipe(b'x', 1).wait()", "del ticket"])
+@pytest.mark.parametrize("mode", ["r", "w"])
+def test_a_program_ends_at_once_with_an_opening_under_way(path: Path, mode: str, ending: str) -> None:
+    code = f"""
+    from penstock import fifo
+    ticket = fifo.open_async(sys.argv[1], {mode!r})
+    time.sleep(0.1)
+    {ending}
+    """
+    done = run_script(code, path)
+    assert succeeded(done) == (b"x" if "pipe" in ending else b"")
+
+
+@pytest.mark.parametrize("mode", ["r", "w"])
+def test_the_child_of_a_fork_has_nothing_of_the_opening(path: Path, mode: str) -> None:
+    code = """
+    from penstock import fifo
+    path, mode = sys.argv[1:]
+    ticket = fifo.open_async(path, mode)
+    met = fifo.open_async(path + "2", mode)
+    with fifo.open(path + "2", "r+"):
+        while not met.done():
+            time.sleep(0.001)
+    time.sleep(0.1)
+    pid = os.fork()
+    if pid == 0:
+        links = [os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")]
+        ok = not any(path in link or "inotify" in link or "eventfd" in link for link in links)
+        for other in (ticket, met):
+            try:
+                other.wait(20)
+                ok = False
+            except penstock.ClosedError as error:
+                ok = ok and "parent" in str(error)
+            other.cancel()
+        own = fifo.open_async(path, "r+").wait(20)
+        own.write(b"x")
+        ok = ok and own.read(1) == b"x"
+        own.close()
+        del ticket, met, other
+        os._exit(0 if ok else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    met.wait().close()
+    if not ticket.done():  # the child's own may have met it
+        with fifo.open(path, "r+"):
+            ticket.wait(20).close()
+    else:
+        ticket.wait().close()
+    """
+    fifo.create(f"{path}2")
+    assert succeeded(run_script(code, path, mode)) == b""
