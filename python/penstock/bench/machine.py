@@ -12,9 +12,6 @@ from typing import Any
 
 import penstock
 
-#: Whose versions bear on the result.
-PACKAGES = ("numpy", "turbopipe")
-
 
 def describe_machine() -> dict[str, Any]:
     """Processor, memory, kernel, and the kernel's settings that the transports depend on."""
@@ -34,14 +31,13 @@ def describe_machine() -> dict[str, Any]:
     }
 
 
-def describe_software(ffmpeg: str) -> dict[str, Any]:
+def describe_software(**others: str | None) -> dict[str, Any]:
     """Versions of everything that took part."""
     return {
         "penstock": penstock.__version__,
         "git": _git_state(),
         "python": platform.python_version(),
-        "ffmpeg": ffmpeg_version(ffmpeg),
-        **{name: package_version(name) for name in PACKAGES},
+        **others,
     }
 
 
