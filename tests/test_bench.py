@@ -19,6 +19,7 @@ pytest.importorskip("click", reason="the command line is the extra penstock[cli]
 pytest.importorskip("rich", reason="the command line is the extra penstock[cli]")
 pytest.importorskip("numpy", reason="the benchmark's frames are NumPy arrays")
 
+from penstock.bench import machine
 from penstock.bench.parsing import by_name, parse_bytes, parse_list
 from penstock.bench.pipe import run, worker
 from penstock.bench.pipe.cases import (
@@ -282,7 +283,7 @@ def test_a_rival_that_is_not_installed_is_skipped_with_the_reason(ffmpeg: str) -
 
 
 def test_the_bound_is_skipped_where_it_does_not_fit(ffmpeg: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "MEMORY_MARGIN_BYTES", 10**18)
+    monkeypatch.setattr(machine, "MEMORY_MARGIN_BYTES", 10**18)
     methods = (by_name(METHODS, TMPFS),)
     settings = Settings(sizes=(SMALL,), methods=methods, bytes_per_case=10**6, rounds=1, ffmpeg=ffmpeg)
     (result,) = run.run_groups(settings)

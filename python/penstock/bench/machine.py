@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 import platform
 import re
+import shutil
 import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import penstock
+
+SHARED_MEMORY = Path("/dev/shm")
+#: What is left free of the memory when a file is written there, for everything else that runs.
+MEMORY_MARGIN_BYTES = 2 * 10**9
 
 
 def describe_machine() -> dict[str, Any]:
@@ -61,9 +66,17 @@ def package_version(name: str) -> str | None:
         return None
 
 
-def available_memory_bytes() -> int | None:
-    """Memory that can be had without swapping; None where the kernel does not say."""
-    return _meminfo_bytes("MemAvailable")
+def no_room(nbytes: int) -> str | None:
+    """Why so many bytes cannot be kept in `SHARED_MEMORY`; None if they can."""
+    if not SHARED_MEMORY.is_dir() or not Path("/proc/self/fd").is_dir():
+        return f"no {SHARED_MEMORY} here"
+    memory = _meminfo_bytes("MemAvailable")
+    free = shutil.disk_usage(SHARED_MEMORY).free
+    # What tmpfs may hold is a limit and no reservation: the memory must be there too.
+    usable = free if memory is None else min(free, memory - MEMORY_MARGIN_BYTES)
+    if usable >= nbytes:
+        return None
+    return f"needs {nbytes / 1e9:.1f} GB in {SHARED_MEMORY}, {max(0, usable) / 1e9:.1f} GB can be used"
 
 
 def slug(machine: dict[str, Any]) -> str:

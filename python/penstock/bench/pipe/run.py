@@ -10,7 +10,6 @@ import importlib
 import json
 import os
 import random
-import shutil
 import statistics
 import subprocess
 import sys
@@ -18,7 +17,6 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import IO, Any
 
 from penstock.bench import machine
@@ -31,9 +29,6 @@ from penstock.bench.spread import iqr
 
 #: Of the record's layout; a change that a reader of records must know about counts it up.
 SCHEMA = 1
-SHARED_MEMORY = Path("/dev/shm")
-#: What is left free of the memory when the bound's file is written, for everything else that runs.
-MEMORY_MARGIN_BYTES = 2 * 10**9
 #: Frames whose content is compared, for each method: each of 4 buffers is overwritten and sent 4 times.
 CONTENT_FRAMES = 16
 STARTUP_RUNS = 3
@@ -223,12 +218,12 @@ def _bound_file(settings: Settings, group: Group, rows: list[Row]) -> Iterator[s
     if row is None:
         yield None
         return
-    row.skipped = _no_room(group.nbytes)
+    row.skipped = machine.no_room(group.nbytes)
     if row.skipped:
         yield None
         return
     # Without a name in any directory, so that its memory is given back however this process ends.
-    with tempfile.TemporaryFile(dir=SHARED_MEMORY) as file:
+    with tempfile.TemporaryFile(dir=machine.SHARED_MEMORY) as file:
         write_frames(file, group, settings.seed)
         yield f"/proc/{os.getpid()}/fd/{file.fileno()}"
 
@@ -239,18 +234,6 @@ def write_frames(file: IO[bytes], group: Group, seed: int) -> None:
     for number in range(group.frames):
         file.write(frames[number % group.buffers].data)
     file.flush()
-
-
-def _no_room(nbytes: int) -> str | None:
-    if not SHARED_MEMORY.is_dir() or not Path("/proc/self/fd").is_dir():
-        return f"no {SHARED_MEMORY} here"
-    memory = machine.available_memory_bytes()
-    free = shutil.disk_usage(SHARED_MEMORY).free
-    # What tmpfs may hold is a limit and no reservation: the memory must be there too.
-    usable = free if memory is None else min(free, memory - MEMORY_MARGIN_BYTES)
-    if usable >= nbytes:
-        return None
-    return f"needs {nbytes / 1e9:.1f} GB in {SHARED_MEMORY}, {max(0, usable) / 1e9:.1f} GB can be used"
 
 
 def has_errors(results: list[GroupResult]) -> bool:
