@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from penstock.bench.pipe.command import pipe
+from penstock.bench.relay.command import relay
 
 
 @click.group()
@@ -13,3 +14,4 @@ def bench() -> None:
 
 
 bench.add_command(pipe)
+bench.add_command(relay)
