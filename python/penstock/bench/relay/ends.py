@@ -36,7 +36,7 @@ class Content:
         file.flush()
         self.file = file
         self.nbytes = nbytes
-        self.view = memoryview(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) if nbytes else b"")
+        self.view = memoryview(_mapped(file, nbytes))
 
     def crc(self, repeats: int) -> int:
         """Of so many operations on end."""
@@ -44,6 +44,11 @@ class Content:
         for _ in range(repeats):
             crc = zlib.crc32(self.view, crc)
         return crc
+
+
+def _mapped(file: IO[bytes], nbytes: int) -> mmap.mmap | bytes:
+    # What is empty cannot be mapped.
+    return mmap.mmap(file.fileno(), nbytes, prot=mmap.PROT_READ) if nbytes else b""
 
 
 def nameless_file(in_shared_memory: bool) -> IO[bytes]:
@@ -145,7 +150,7 @@ class Flow:
 
     def __init__(
         self, way: Way, content: Content, sink: IO[bytes], *, repeats: int, readers: int, check: bool
-    ):
+    ) -> None:
         """``sink`` is the file to write to, if the way ends in one."""
         self.feeder: Feeder | None = None
         self.drains: list[Drain] = []
@@ -192,8 +197,8 @@ class Flow:
         """What has come out at each end."""
         if self.drains:
             return [Arrived(drain.nbytes, drain.crc if self.check else None) for drain in self.drains]
-        with mmap.mmap(self.sink.fileno(), 0, prot=mmap.PROT_READ) as written:
-            return [Arrived(len(written), zlib.crc32(written) if self.check else None)]
+        nbytes = os.fstat(self.sink.fileno()).st_size
+        return [Arrived(nbytes, zlib.crc32(_mapped(self.sink, nbytes)) if self.check else None)]
 
 
 def _connected(sink: str) -> tuple[int, int]:
