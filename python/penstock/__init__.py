@@ -16,7 +16,8 @@ call and its ``flush``, ``sync`` or ``close`` say so, with the bytes delivered a
 TurboPipe.
 """
 
-from penstock._native import Tee, ThreadPolicy, Ticket, Writer, __version__, close, pipe, relay, sync
+from penstock._native import Tee, ThreadPolicy, Ticket, Writer, __version__, close, pipe, sync
+from penstock._relay import relay
 from penstock.errors import BrokenStreamError, ClosedError, EncoderError, PenstockError, StalledError
 from penstock.ffmpeg import Encoder
 
