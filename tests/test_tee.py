@@ -294,8 +294,8 @@ class TestEnds:
             source, producer = os.pipe()
             reader, writer = os.pipe()
             tee = penstock.Tee(source, writer)
-            print("ready", flush=True)
             try:
+                print("ready", flush=True)
                 tee.wait()
             except KeyboardInterrupt:
                 print("interrupted", tee.done(), flush=True)
