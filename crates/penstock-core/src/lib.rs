@@ -42,6 +42,8 @@ mod background;
 #[cfg(not(loom))]
 mod capacity;
 #[cfg(not(loom))]
+mod fifo;
+#[cfg(not(loom))]
 mod fork;
 #[cfg(not(loom))]
 mod kept;
@@ -75,6 +77,7 @@ pub use rustix::io::Errno;
 #[cfg(not(loom))]
 pub use {
     background::drain_tasks,
+    fifo::{Access, Fifo, FifoTicket, Opening},
     pipe::Pipe,
     pipes::{Marks, Outlet, close, close_at, drain_all, marks, pipe, sync, sync_to, tickets_of},
     region::Region,

@@ -3,6 +3,7 @@
 mod arguments;
 mod buffer;
 mod errors;
+mod fifo;
 mod pipes;
 mod policy;
 mod relay;
@@ -23,6 +24,10 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<policy::AppliedPolicy>()?;
     module.add_class::<writer::Writer>()?;
     module.add_class::<writer::WriterStats>()?;
+    module.add("_FifoTicket", module.py().get_type::<fifo::FifoTicket>())?;
+    module.add_function(wrap_pyfunction!(fifo::_fifo_open, module)?)?;
+    module.add_function(wrap_pyfunction!(fifo::_fifo_open_async, module)?)?;
+    module.add_function(wrap_pyfunction!(fifo::_make_pipe, module)?)?;
     module.add_class::<relay::Relayed>()?;
     module.add_class::<relay::RelayTicket>()?;
     module.add_class::<tee::Tee>()?;
