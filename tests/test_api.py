@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 from importlib.resources import files
+from types import ModuleType
 
 import pytest
 
@@ -85,9 +86,10 @@ def test_all_is_what_the_package_offers() -> None:
     assert len([name for name in penstock.__all__ if not name.endswith("Error")]) <= 12
 
 
-def test_everything_public_is_documented() -> None:
-    for name in set(penstock.__all__) - {"__version__"}:
-        target = getattr(penstock, name)
+@pytest.mark.parametrize("module", [penstock, penstock.fifo, penstock.pipes, penstock.results])
+def test_everything_public_is_documented(module: ModuleType) -> None:
+    for name in set(module.__all__) - {"__version__"}:
+        target = getattr(module, name)
         assert inspect.getdoc(target), name
         if inspect.isclass(target):
             described = inspect.getdoc(target) or ""

@@ -19,8 +19,10 @@ pytest.importorskip("click", reason="the command line is the extra penstock[cli]
 pytest.importorskip("rich", reason="the command line is the extra penstock[cli]")
 pytest.importorskip("numpy", reason="the benchmark's frames are NumPy arrays")
 
-from penstock.bench import run, worker
-from penstock.bench.cases import (
+from penstock.bench import machine
+from penstock.bench.parsing import by_name, parse_bytes, parse_list
+from penstock.bench.pipe import run, worker
+from penstock.bench.pipe.cases import (
     ENCODES,
     METHODS,
     STANDARD,
@@ -28,19 +30,16 @@ from penstock.bench.cases import (
     Method,
     Settings,
     Size,
-    by_name,
-    parse_bytes,
-    parse_list,
     parse_size,
 )
-from penstock.bench.goals import GOALS, judge
-from penstock.bench.methods import StdinWrite
-from penstock.bench.worker import Result, Task, run_task
+from penstock.bench.pipe.goals import GOALS, judge
+from penstock.bench.pipe.methods import StdinWrite
+from penstock.bench.pipe.worker import Result, Task, run_task
 from penstock.errors import PenstockError
 from penstock.ffmpeg.find import find_ffmpeg
 
 if TYPE_CHECKING:
-    from penstock.bench.methods import Frame
+    from penstock.bench.pipe.methods import Frame
 
 SMALL = Size("320x180", 320, 180)
 FRAMES = 12
@@ -228,7 +227,7 @@ def test_the_table_says_what_went_wrong_and_gives_no_numbers_for_it() -> None:
 
     from rich.console import Console
 
-    from penstock.bench.report import print_group
+    from penstock.bench.pipe.report import print_group
 
     good = Result(10, 10, 0.01, 0.5, 0.5, 0)
     rows = [
@@ -284,7 +283,7 @@ def test_a_rival_that_is_not_installed_is_skipped_with_the_reason(ffmpeg: str) -
 
 
 def test_the_bound_is_skipped_where_it_does_not_fit(ffmpeg: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "MEMORY_MARGIN_BYTES", 10**18)
+    monkeypatch.setattr(machine, "MEMORY_MARGIN_BYTES", 10**18)
     methods = (by_name(METHODS, TMPFS),)
     settings = Settings(sizes=(SMALL,), methods=methods, bytes_per_case=10**6, rounds=1, ffmpeg=ffmpeg)
     (result,) = run.run_groups(settings)

@@ -32,7 +32,7 @@ def test_version() -> None:
 
 
 def test_help_of_the_benchmark_names_every_method() -> None:
-    from penstock.bench.cases import METHODS
+    from penstock.bench.pipe.cases import METHODS
 
     shown = run("bench", "pipe", "--help")
     assert shown.returncode == 0

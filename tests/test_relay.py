@@ -83,7 +83,7 @@ class TestABlockingCall:
         assert repr(relayed).startswith("<Relayed 3000001 bytes by splice")
 
     def test_moves_so_many(self, file: int, tmp_path: Path) -> None:
-        with open(tmp_path / "copy", "wb") as copy:
+        with (tmp_path / "copy").open("wb") as copy:
             relayed = penstock.relay(file, copy, 1000)
             assert (relayed.bytes, relayed.source_ended) == (1000, False)
             assert penstock.relay(file, copy, count=500).bytes == 500
@@ -92,7 +92,7 @@ class TestABlockingCall:
 
     def test_moves_from_an_offset(self, file: int, tmp_path: Path) -> None:
         os.lseek(file, 7, os.SEEK_SET)
-        with open(tmp_path / "copy", "wb") as copy:
+        with (tmp_path / "copy").open("wb") as copy:
             assert penstock.relay(file, copy, 100, offset=2_000_000).bytes == 100
         assert (tmp_path / "copy").read_bytes() == DATA[2_000_000:2_000_100]
         assert position(file) == 7
@@ -164,7 +164,7 @@ class TestArguments:
                 penstock.relay(*ends)  # type: ignore[call-overload]
 
     def test_the_wrong_way_round(self, pair: tuple[int, int]) -> None:
-        reader, writer = pair
+        writer = pair[1]
         with pytest.raises(OSError) as caught:
             penstock.relay(writer, writer)
         assert caught.value.errno == errno.EBADF
@@ -267,7 +267,7 @@ class TestFaults:
         assert reading.result() == DATA
 
     def test_a_full_disk(self, file: int) -> None:
-        with open("/dev/full", "wb", buffering=0) as full, pytest.raises(OSError) as caught:
+        with Path("/dev/full").open("wb", buffering=0) as full, pytest.raises(OSError) as caught:
             penstock.relay(file, full)
         assert caught.value.errno == errno.ENOSPC
         assert caught.value.bytes_delivered == 0  # type: ignore[attr-defined]
@@ -284,7 +284,7 @@ class TestFaults:
             try:
                 for source in (feed(DATA), os.open("/dev/zero", os.O_RDONLY)):
                     path = Path(folder) / "copy"
-                    with open(path, "wb", buffering=0) as copy, pytest.raises(OSError) as caught:
+                    with path.open("wb", buffering=0) as copy, pytest.raises(OSError) as caught:
                         penstock.relay(source, copy)
                     assert caught.value.errno == errno.ENOSPC
                     assert caught.value.bytes_delivered == path.stat().st_size > 500_000  # type: ignore[attr-defined]
@@ -297,7 +297,7 @@ class TestFaults:
         for source in (file, feed(DATA)):
             path = tmp_path / f"copy{source}"
             path.write_bytes(b"before ")
-            with open(path, "ab") as copy:
+            with path.open("ab") as copy:
                 relayed = penstock.relay(source, copy)
             assert path.read_bytes() == b"before " + DATA
             assert (relayed.method, relayed.bytes) == ("read-write", len(DATA))
@@ -306,7 +306,7 @@ class TestFaults:
     def test_onto_itself(self, tmp_path: Path, pair: tuple[int, int]) -> None:
         path = tmp_path / "data"
         path.write_bytes(b"frame")
-        with open(path, "r+b") as one, open(path, "r+b") as other:
+        with path.open("r+b") as one, path.open("r+b") as other:
             for ends in ((one, one), (one, other)):
                 with pytest.raises(ValueError, match="same file"):
                     penstock.relay(*ends)
@@ -316,7 +316,7 @@ class TestFaults:
 
     def test_more_than_four_gib(self, pair: tuple[int, int]) -> None:
         size = (5 << 30) + 4321
-        with tempfile.TemporaryFile() as sparse, open("/dev/null", "wb") as null:
+        with tempfile.TemporaryFile() as sparse, Path("/dev/null").open("wb") as null:
             sparse.truncate(size)
             drained = penstock.relay(pair[0], null, wait=False)
             assert penstock.relay(sparse, pair[1]).bytes == size
@@ -349,7 +349,7 @@ class TestFaults:
         path = tmp_path / "data"
         path.write_bytes(b"frame")
         ours, theirs = socket.socketpair()
-        with ours, theirs, open(path, "rb", buffering=0) as source, open("/dev/null", "wb") as null:
+        with ours, theirs, path.open("rb", buffering=0) as source, Path("/dev/null").open("wb") as null:
             fds, threads = open_fds(), workers()
             for number in range(10_000):
                 penstock.relay(source, null, offset=0)
@@ -431,9 +431,8 @@ class TestInTheBackground:
         assert os.read(reader, 1) == b"", "its descriptors are closed"
 
     def test_is_cancelled(self, pair: tuple[int, int]) -> None:
-        reader, writer = pair
         quiet, producer = os.pipe()
-        ticket = penstock.relay(quiet, writer, wait=False)
+        ticket = penstock.relay(quiet, pair[1], wait=False)
         ticket.cancel()
         with pytest.raises(ClosedError):
             ticket.wait(PATIENCE_S)
@@ -443,7 +442,7 @@ class TestInTheBackground:
         os.close(quiet)
 
     def test_is_cancelled_while_it_runs_flat_out(self) -> None:
-        with open("/dev/zero", "rb", buffering=0) as zero, open("/dev/null", "wb") as null:
+        with Path("/dev/zero").open("rb", buffering=0) as zero, Path("/dev/null").open("wb") as null:
             ticket = penstock.relay(zero, null, wait=False)
             assert eventually(lambda: ticket.relayed.bytes > 10_000_000)
             ticket.cancel()
@@ -543,7 +542,7 @@ class TestInAsyncio:
 
     def test_many_at_once(self) -> None:
         async def main() -> list[int]:
-            with open("/dev/null", "wb") as null:
+            with Path("/dev/null").open("wb") as null:
                 tickets = [penstock.relay(feed(DATA[: 1000 * i]), null, wait=False) for i in range(20)]
                 return [(await ticket).bytes for ticket in tickets]
 
@@ -635,10 +634,10 @@ def by_hand(source: int, destination: int, count: int | None) -> int:
 
 def open_source(stack: contextlib.ExitStack, kind: str, data: bytes, chunk_bytes: int) -> int:
     if kind == "file":
-        file = stack.enter_context(tempfile.TemporaryFile())
-        file.write(data)
-        file.seek(0)
-        return os.dup(stack.enter_context(contextlib.closing(file)).fileno())
+        fd = os.memfd_create("source")
+        os.pwrite(fd, data, 0)
+        stack.callback(os.close, fd)
+        return fd
     if kind == "pipe":
         fd = feed(data, chunk_bytes=chunk_bytes)
     else:
@@ -658,9 +657,9 @@ def open_destination(
     stack: contextlib.ExitStack, kind: str, chunk_bytes: int
 ) -> tuple[int, Callable[[], bytes]]:
     if kind in ("file", "appended file"):
-        file = stack.enter_context(tempfile.NamedTemporaryFile())
+        path = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "copy"
         appends = os.O_APPEND if kind == "appended file" else 0
-        return os.open(file.name, os.O_WRONLY | appends), lambda: Path(file.name).read_bytes()
+        return os.open(path, os.O_WRONLY | os.O_CREAT | appends), path.read_bytes
     if kind == "pipe":
         reader, writer = os.pipe()
     else:

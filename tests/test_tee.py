@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
 import socket
@@ -24,7 +25,6 @@ from conftest import (
     workers,
 )
 
-import penstock
 from penstock import BrokenStreamError, ClosedError, StalledError, Tee
 
 DATA = noise(3_000_001)
@@ -39,11 +39,8 @@ class Source:
             threading.Thread(target=self.feed, args=(data,), daemon=True).start()
 
     def feed(self, data: bytes) -> None:
-        with open(self.writer, "wb", buffering=0) as file:
-            try:
-                file.write(data)
-            except BrokenPipeError:
-                pass  # the test is over
+        with os.fdopen(self.writer, "wb", buffering=0) as file, contextlib.suppress(BrokenPipeError):
+            file.write(data)
 
     def write(self, data: bytes) -> None:
         os.write(self.writer, data)
@@ -98,10 +95,10 @@ def test_any_kind_of_source_and_destination(tmp_path: Path) -> None:
     readers = Readers(1)
     received = ReaderThread(theirs.detach())
     with (
-        open(tmp_path / "source", "rb", buffering=0) as source,
-        open(tmp_path / "copy", "wb") as copy,
-        open(tmp_path / "appended", "ab") as appended,
-        open("/dev/null", "wb") as null,
+        (tmp_path / "source").open("rb", buffering=0) as source,
+        (tmp_path / "copy").open("wb") as copy,
+        (tmp_path / "appended").open("ab") as appended,
+        Path("/dev/null").open("wb") as null,
         ours,
     ):
         report = Tee(source, copy, appended, ours, null, *readers.writers).wait(PATIENCE_S)
@@ -294,8 +291,8 @@ class TestEnds:
             source, producer = os.pipe()
             reader, writer = os.pipe()
             tee = penstock.Tee(source, writer)
-            print("ready", flush=True)
             try:
+                print("ready", flush=True)
                 tee.wait()
             except KeyboardInterrupt:
                 print("interrupted", tee.done(), flush=True)
@@ -347,7 +344,7 @@ class TestEnds:
         before = set(open_fds())
         for _ in range(200):
             source, readers = Source(b"frame"), Readers(2)
-            with Tee(source.fd, *readers.writers), open("/dev/null", "wb") as null:
+            with Tee(source.fd, *readers.writers), Path("/dev/null").open("wb") as null:
                 readers.close()
                 del null
             assert readers.results() == [b"frame"] * 2

@@ -12,13 +12,22 @@ by one of three *transports*, without ever touching Python:
 When a write has ended, its ticket is done and the buffer is the caller's again. When a stream fails, its next
 call and its ``flush``, ``sync`` or ``close`` say so, with the bytes delivered and lost.
 
+:func:`relay` moves bytes from one descriptor to another, in the kernel where the two allow it, and :class:`Tee`
+copies one stream to many. A relay runs on its caller's thread, or like a tee on a native one. ``pipes`` and ``fifo``
+have pipes to put between them, and ``results`` has what calls give back.
+
 :class:`Encoder` does this for the one reader most people have: FFmpeg. ``penstock.turbopipe`` is a drop-in for
 TurboPipe.
 """
 
-from penstock._native import Tee, ThreadPolicy, Ticket, Writer, __version__, close, pipe, relay, sync
+from penstock import fifo as fifo
+from penstock import pipes as pipes
+from penstock import results as results
+from penstock._native import Tee, ThreadPolicy, Ticket, Writer, __version__, close, pipe, sync
+from penstock._relay import relay
 from penstock.errors import BrokenStreamError, ClosedError, EncoderError, PenstockError, StalledError
 from penstock.ffmpeg import Encoder
+from penstock.pipes import make_pipe
 
 __all__ = [
     "BrokenStreamError",
@@ -33,6 +42,7 @@ __all__ = [
     "Writer",
     "__version__",
     "close",
+    "make_pipe",
     "pipe",
     "relay",
     "sync",

@@ -38,6 +38,11 @@ impl Control {
         self.is_cancelled.load(Ordering::Relaxed)
     }
 
+    /// Whether it is a parent process's, so that here nobody works at it.
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.bell.is_inherited()
+    }
+
     pub(crate) fn cancel(&self) {
         self.is_cancelled.store(true, Ordering::Relaxed);
         self.bell.ring();

@@ -96,8 +96,12 @@ impl Bell {
         Kept::make(|| eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)).map(Self)
     }
 
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.0.is_inherited()
+    }
+
     pub(crate) fn ring(&self) {
-        if self.0.is_inherited() {
+        if self.is_inherited() {
             return; // nobody of this process waits for it
         }
         // It can only fail when the counter is full, and then it is ringing.

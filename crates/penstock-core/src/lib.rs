@@ -34,6 +34,7 @@
 
 mod completion;
 mod error;
+mod inbox;
 mod queue;
 mod sync;
 

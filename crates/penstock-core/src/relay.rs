@@ -521,7 +521,7 @@ impl Course {
         }
         let now = Instant::now();
         let idle = now - *self.idle_since.get_or_insert(now);
-        let is_soon = idle < SOON && !deadline.is_some_and(|deadline| deadline <= now);
+        let is_soon = idle < SOON && !passed(deadline);
         if matches!(awaited, Awaited::Destination) && !is_soon && self.has_nothing_more(ends) {
             return Waited::Ended;
         }

@@ -1,13 +1,17 @@
-"""The benchmarks behind ``penstock bench``.
+"""The benchmarks behind ``penstock bench``: each has a package of its own.
 
-``cases``    what can be measured: sizes, encodes, methods, and the groups they make
-``methods``  the methods, ours and the others', behind one interface
-``worker``   one case in a process of its own: the clock, the accounts, the check of the content
-``run``      the rounds, interleaved; medians, spread and the record
-``goals``    what the project wants to reach, and whether a run did
+``pipe``     frames from memory into FFmpeg
+``relay``    bytes from descriptor to descriptor, and from one to many
+
+They share:
+
 ``machine``  what it was measured on
-``report``   tables for people
-``command``  the command line
+``record``   how every record begins, and where it is kept
+``goals``    whether a run reached what the project wants to reach
+``spread``   how far apart the rounds lie
+``parsing``  names, numbers and lists as people type them
+``options``  how the commands read their options and say how it went
+``command``  the group of the commands
 
-It needs the extra ``penstock[cli]`` and NumPy; TurboPipe is compared with where it is installed.
+They need the extra ``penstock[cli]``.
 """

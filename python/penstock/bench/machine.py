@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+import shutil
 import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -12,8 +13,9 @@ from typing import Any
 
 import penstock
 
-#: Whose versions bear on the result.
-PACKAGES = ("numpy", "turbopipe")
+SHARED_MEMORY = Path("/dev/shm")
+#: What is left free of the memory when a file is written there, for everything else that runs.
+MEMORY_MARGIN_BYTES = 2 * 10**9
 
 
 def describe_machine() -> dict[str, Any]:
@@ -34,14 +36,13 @@ def describe_machine() -> dict[str, Any]:
     }
 
 
-def describe_software(ffmpeg: str) -> dict[str, Any]:
+def describe_software(**others: str | None) -> dict[str, Any]:
     """Versions of everything that took part."""
     return {
         "penstock": penstock.__version__,
         "git": _git_state(),
         "python": platform.python_version(),
-        "ffmpeg": ffmpeg_version(ffmpeg),
-        **{name: package_version(name) for name in PACKAGES},
+        **others,
     }
 
 
@@ -65,9 +66,17 @@ def package_version(name: str) -> str | None:
         return None
 
 
-def available_memory_bytes() -> int | None:
-    """Memory that can be had without swapping; None where the kernel does not say."""
-    return _meminfo_bytes("MemAvailable")
+def no_room(nbytes: int) -> str | None:
+    """Why so many bytes cannot be kept in `SHARED_MEMORY`; None if they can."""
+    if not SHARED_MEMORY.is_dir() or not Path("/proc/self/fd").is_dir():
+        return f"no {SHARED_MEMORY} here"
+    memory = _meminfo_bytes("MemAvailable")
+    free = shutil.disk_usage(SHARED_MEMORY).free
+    # What tmpfs may hold is a limit and no reservation: the memory must be there too.
+    usable = free if memory is None else min(free, memory - MEMORY_MARGIN_BYTES)
+    if usable >= nbytes:
+        return None
+    return f"needs {nbytes / 1e9:.1f} GB in {SHARED_MEMORY}, {max(0, usable) / 1e9:.1f} GB can be used"
 
 
 def slug(machine: dict[str, Any]) -> str:

@@ -1,9 +1,8 @@
 //! The kernel's own copies of files.
 
-use rustix::event::PollFlags;
 use rustix::io::{Errno, Result};
 
-use super::splice::{piece_bytes, would_wait};
+use super::splice::room_bytes;
 use super::{Ends, Source, Step};
 use crate::sys::fd::Kind;
 
@@ -19,13 +18,13 @@ pub(super) fn copy_range(ends: &Ends<'_>, source: &mut Source, left: u64) -> Res
 
 /// sendfile(2).
 pub(super) fn send(ends: &Ends<'_>, source: &mut Source, destination: Kind, left: u64) -> Result<Step> {
-    if would_wait(ends.dst, destination, PollFlags::OUT) {
-        return Ok(Step::Blocked);
-    }
     let at_most = match destination {
         Kind::File => left.min(FILE_PIECE_BYTES) as usize,
-        _ => piece_bytes(ends.dst, destination, left),
+        _ => room_bytes(ends.dst, destination, left),
     };
+    if at_most == 0 {
+        return Ok(Step::Blocked);
+    }
     moved(rustix::fs::sendfile(ends.dst, ends.src, source.position.as_mut(), at_most))
 }
 

@@ -17,10 +17,10 @@ pub(super) const PIECE_BYTES: usize = 256 << 10;
 
 /// Straight from one to the other, of which one is a pipe.
 pub(super) fn direct(ends: &Ends<'_>, source: &mut Source, destination: Kind, left: u64) -> Result<Step> {
-    if would_wait(ends.src, source.kind, PollFlags::IN) || would_wait(ends.dst, destination, PollFlags::OUT) {
+    let at_most = room_bytes(ends.dst, destination, left);
+    if at_most == 0 || would_wait(ends.src, source.kind) {
         return Ok(Step::Blocked);
     }
-    let at_most = piece_bytes(ends.dst, destination, left);
     match pipe::splice(ends.src, source.position.as_mut(), ends.dst, at_most) {
         Ok(0) if awaits_first_writer(ends.src, source.kind) => Ok(Step::Blocked),
         Ok(0) => Ok(Step::Ended),
@@ -30,22 +30,33 @@ pub(super) fn direct(ends: &Ends<'_>, source: &mut Source, destination: Kind, le
     }
 }
 
-/// Whether a splice(2) would wait at that end in spite of `SPLICE_F_NONBLOCK`, which speaks of pipes only.
-pub(super) fn would_wait(fd: BorrowedFd<'_>, kind: Kind, for_what: PollFlags) -> bool {
-    matches!(kind, Kind::StreamSocket | Kind::Other) && fd::ready(fd, for_what).is_empty()
+/// Whether a splice(2) would wait for that source in spite of `SPLICE_F_NONBLOCK`, which speaks of pipes only.
+pub(super) fn would_wait(src: BorrowedFd<'_>, source: Kind) -> bool {
+    matches!(source, Kind::StreamSocket | Kind::Other) && fd::ready(src, PollFlags::IN).is_empty()
 }
 
-/// As much as may be moved at once without waiting for the destination's reader in the middle.
-pub(super) fn piece_bytes(dst: BorrowedFd<'_>, destination: Kind, left: u64) -> usize {
-    let piece_bytes = match destination {
-        // Ready for writing means that a third of the buffer is free (TCP, sk_stream_is_writeable), or three quarters (Unix,
-        // unix_writable): less than that goes in without waiting, whatever the socket's flags.
-        Kind::StreamSocket => rustix::net::sockopt::socket_send_buffer_size(dst)
-            .map_or(SMALLEST_SOCKET_PIECE_BYTES, |bytes| (bytes / 4).max(SMALLEST_SOCKET_PIECE_BYTES))
-            .min(PIECE_BYTES),
+/// As much as may be moved at once without waiting for the destination in the middle, for which the same holds; 0 if
+/// the first byte would have to wait.
+pub(super) fn room_bytes(dst: BorrowedFd<'_>, destination: Kind, left: u64) -> usize {
+    let room = match destination {
+        Kind::StreamSocket => socket_room_bytes(dst),
+        Kind::Other if fd::ready(dst, PollFlags::OUT).is_empty() => 0,
         _ => PIECE_BYTES,
     };
-    usize::try_from(left).map_or(piece_bytes, |left| left.min(piece_bytes))
+    usize::try_from(left).map_or(room, |left| left.min(room)).min(PIECE_BYTES)
+}
+
+/// What surely goes into a socket at once, whatever its flags: most of what is free, for the system counts its own
+/// overhead too.
+fn socket_room_bytes(dst: BorrowedFd<'_>) -> usize {
+    match fd::send_buffer(dst) {
+        // Pieces smaller than a quarter are not worth it, and poll(2) will say when there is that much: it waits for three
+        // quarters (Unix, unix_writable) or a third (TCP, sk_stream_is_writeable).
+        Some(buffer) if buffer.free_bytes >= buffer.bytes / 4 => buffer.free_bytes / 4 * 3,
+        // Sockets that have failed are ready too, so that the call can say so.
+        _ if fd::ready(dst, PollFlags::OUT).is_empty() => 0,
+        _ => SMALLEST_SOCKET_PIECE_BYTES,
+    }
 }
 
 /// A page: a socket that is ready takes it.
@@ -86,21 +97,19 @@ impl InnerPipe {
         destination: Kind,
         left: u64,
     ) -> Result<Step> {
-        if would_wait(ends.dst, destination, PollFlags::OUT) {
-            return Ok(Step::Blocked);
-        }
-        if self.held_bytes == 0 {
-            self.fill(ends, source, destination, left)
-        } else {
-            self.empty(ends, destination)
+        let left = if self.held_bytes == 0 { left } else { self.held_bytes as u64 };
+        match room_bytes(ends.dst, destination, left) {
+            0 => Ok(Step::Blocked),
+            at_most if self.held_bytes == 0 => self.fill(ends, source, at_most),
+            at_most => self.empty(ends, at_most),
         }
     }
 
-    fn fill(&mut self, ends: &Ends<'_>, source: &Source, destination: Kind, left: u64) -> Result<Step> {
-        if would_wait(ends.src, source.kind, PollFlags::IN) {
+    fn fill(&mut self, ends: &Ends<'_>, source: &Source, at_most: usize) -> Result<Step> {
+        if would_wait(ends.src, source.kind) {
             return Ok(Step::Blocked);
         }
-        match pipe::splice(ends.src, None, self.writer.as_fd(), piece_bytes(ends.dst, destination, left)) {
+        match pipe::splice(ends.src, None, self.writer.as_fd(), at_most) {
             Ok(0) => Ok(Step::Ended),
             Ok(taken) => {
                 self.held_bytes = taken;
@@ -111,8 +120,7 @@ impl InnerPipe {
         }
     }
 
-    fn empty(&mut self, ends: &Ends<'_>, destination: Kind) -> Result<Step> {
-        let at_most = piece_bytes(ends.dst, destination, self.held_bytes as u64);
+    fn empty(&mut self, ends: &Ends<'_>, at_most: usize) -> Result<Step> {
         match pipe::splice(self.reader.as_fd(), None, ends.dst, at_most) {
             // It holds bytes, so that no end can have been met: the destination takes nothing.
             Ok(0) => Err(Errno::IO),

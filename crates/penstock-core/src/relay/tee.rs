@@ -7,7 +7,6 @@
 //! takes its bytes into an inner pipe of its own, and has them from there.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -21,6 +20,7 @@ use crate::background::{self, AtExit, Control, Live, Task};
 use crate::capacity;
 use crate::completion::Ticket;
 use crate::error::Error;
+use crate::inbox::Inbox;
 use crate::kept::Kept;
 use crate::sync::lock;
 use crate::sys::fd::{self, Kind, StreamId};
@@ -170,17 +170,15 @@ struct Start {
 #[derive(Debug)]
 struct Shared {
     source: StreamId,
-    orders: Mutex<Orders>,
-    has_orders: AtomicBool,
+    orders: Inbox<Order>,
     progress: Live<Progress>,
     outlets: Live<Vec<TeeOutlet>>,
 }
 
-#[derive(Debug, Default)]
-struct Orders {
-    arrivals: Vec<Lane>,
-    removals: Vec<TeeOutlet>,
-    is_over: bool,
+#[derive(Debug)]
+enum Order {
+    Add(Box<Lane>),
+    Remove(TeeOutlet),
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -203,8 +201,7 @@ impl Tee {
             control: background::control(AtExit::Drain)?,
             shared: Arc::new(Shared {
                 source,
-                orders: Mutex::default(),
-                has_orders: AtomicBool::new(false),
+                orders: Inbox::new(),
                 progress: Live::new(Progress::default()),
                 outlets: Live::new(Vec::new()),
             }),
@@ -231,26 +228,28 @@ impl Tee {
             return Err(Error::Unsuitable("it is a destination already".into()));
         }
         let (lane, outlet) = Lane::open(dst, id, kind, policy)?;
-        let mut orders = lock(&self.shared.orders);
-        if orders.is_over {
+        // Known before the thread has it, which may be through with it at once.
+        self.shared.outlets.change(|outlets| outlets.push(outlet.clone()));
+        if self.order(Order::Add(Box::new(lane))).is_err() {
+            self.shared.outlets.change(|outlets| outlets.retain(|other| !other.is(&outlet)));
             return Err(Error::Closed);
         }
-        orders.arrivals.push(lane);
-        self.shared.outlets.change(|outlets| outlets.push(outlet.clone()));
-        drop(orders);
-        self.order();
         Ok(outlet)
     }
 
     /// Takes a destination off: what it has taken is still delivered, and no more. Does nothing if it has ended.
     pub fn remove(&self, outlet: &TeeOutlet) {
-        lock(&self.shared.orders).removals.push(outlet.clone());
-        self.order();
+        // After the end there is nothing to take it off.
+        let _ = self.order(Order::Remove(outlet.clone()));
     }
 
-    fn order(&self) {
-        self.shared.has_orders.store(true, Ordering::Release);
+    fn order(&self, order: Order) -> std::result::Result<(), Order> {
+        if self.control.is_inherited() {
+            return Err(order); // the thread is the parent's
+        }
+        self.shared.orders.put(order)?;
         self.control.bell.ring();
+        Ok(())
     }
 
     /// Begins; does nothing if it has begun.
@@ -463,6 +462,11 @@ impl Lane {
         self.ahead == 0 && self.entry().is_some()
     }
 
+    /// Whether its own inner pipe would take something: for that no event tells. Of other pipes poll(2) does.
+    fn could_take(&self) -> bool {
+        self.inner.is_some() && self.is_behind() && self.unread_bytes() == 0
+    }
+
     /// Bytes that were taken for it and that it has not read.
     fn unread_bytes(&self) -> u64 {
         match &self.inner {
@@ -574,12 +578,15 @@ impl<'a> Pump<'a> {
                 Ok(progress) => self.deliver() | progress,
                 Err(error) => return self.fail(error),
             };
-            if self.lanes.is_empty() && self.is_over() {
+            if self.lanes.is_empty() && self.shared.orders.close_if_empty() {
                 return self.outcome();
             }
             if !progress {
                 // Asked once: bytes that come between two answers would be waited for by nobody.
                 let has_bytes = self.front.unread_bytes() > 0;
+                if has_bytes && self.lanes.iter().any(Lane::could_take) {
+                    continue; // they came after we had looked
+                }
                 self.mark_stalled(has_bytes);
                 self.wait(has_bytes);
                 self.evict();
@@ -589,24 +596,23 @@ impl<'a> Pump<'a> {
 
     /// Takes in who was added, and lets go who was removed.
     fn obey(&mut self) {
-        // Acquire: partner of the Release in `order`. The orders themselves are behind a lock.
-        if !self.shared.has_orders.swap(false, Ordering::Acquire) {
-            return;
+        for order in self.shared.orders.take() {
+            match order {
+                Order::Add(lane) => self.admit(*lane),
+                Order::Remove(outlet) => {
+                    for lane in self.take_lanes(|lane| lane.outlet.is(&outlet)) {
+                        self.close_entry(lane, TeeEnd::Removed);
+                    }
+                }
+            }
         }
-        let (arrivals, removals) = {
-            let mut orders = lock(&self.shared.orders);
-            (std::mem::take(&mut orders.arrivals), std::mem::take(&mut orders.removals))
-        };
-        // Who comes later begins where the furthest of the others is: it missed what somebody has taken.
-        let furthest = self.furthest();
-        for mut lane in arrivals {
-            lane.ahead = furthest;
-            lane.outlet.0.report.change(|report| report.start = self.taken + furthest);
-            self.lanes.push(lane);
-        }
-        for lane in self.take_lanes(|lane| removals.iter().any(|gone| gone.is(&lane.outlet))) {
-            self.close_entry(lane, TeeEnd::Removed);
-        }
+    }
+
+    /// Who comes later begins where the furthest of the others is: it missed what somebody has taken.
+    fn admit(&mut self, mut lane: Lane) {
+        lane.ahead = self.furthest();
+        lane.outlet.0.report.change(|report| report.start = self.taken + lane.ahead);
+        self.lanes.push(lane);
     }
 
     fn take_lanes(&mut self, mut which: impl FnMut(&Lane) -> bool) -> Vec<Lane> {
@@ -630,14 +636,6 @@ impl<'a> Pump<'a> {
         self.lanes.iter().map(|lane| lane.ahead).max().unwrap_or(0)
     }
 
-    /// Whether all is said: for want of destinations, or of a source with anything left. Decided with the orders in hand, so
-    /// that nobody is added to a tee that has ended.
-    fn is_over(&self) -> bool {
-        let mut orders = lock(&self.shared.orders);
-        orders.is_over = orders.arrivals.is_empty();
-        orders.is_over
-    }
-
     fn outcome(mut self) -> std::result::Result<(), Error> {
         self.publish();
         self.front.failure.take().map_or(Ok(()), |failure| Err(failure.error))
@@ -645,6 +643,7 @@ impl<'a> Pump<'a> {
 
     /// A failure of what is ours, which the destinations share.
     fn fail(mut self, error: Error) -> std::result::Result<(), Error> {
+        self.shared.orders.close();
         for lane in std::mem::take(&mut self.lanes) {
             lane.end(TeeEnd::Failed, Some(error.clone()));
         }
@@ -652,11 +651,10 @@ impl<'a> Pump<'a> {
     }
 
     fn give_up(mut self) -> std::result::Result<(), Error> {
-        let arrivals = {
-            let mut orders = lock(&self.shared.orders);
-            orders.is_over = true;
-            std::mem::take(&mut orders.arrivals)
-        };
+        let arrivals = self.shared.orders.close().into_iter().filter_map(|order| match order {
+            Order::Add(lane) => Some(*lane),
+            Order::Remove(_) => None,
+        });
         let mut lost = 0;
         for lane in std::mem::take(&mut self.lanes).into_iter().chain(arrivals) {
             let outlet = lane.outlet.clone();

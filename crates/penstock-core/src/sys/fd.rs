@@ -175,6 +175,34 @@ pub(crate) unsafe fn send_now(fd: BorrowedFd<'_>, span: Span) -> Result<usize> {
     answer(unsafe { libc::send(fd.as_raw_fd(), span.as_ptr().cast(), span.len(), flags) })
 }
 
+/// A socket's buffer for what its peer has not taken yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SendBuffer {
+    pub(crate) bytes: usize,
+    pub(crate) free_bytes: usize,
+}
+
+/// The state of the send buffer, by the system's own accounts (`SO_MEMINFO`, include/net/sock.h); none where there are none.
+pub(crate) fn send_buffer(fd: BorrowedFd<'_>) -> Option<SendBuffer> {
+    /// Places in the answer: sock_diag(7), `SK_MEMINFO_*`.
+    const ALLOCATED: usize = 2;
+    const SIZE: usize = 3;
+    const QUEUED: usize = 5;
+    let mut accounts = [0u32; 9];
+    let mut bytes = size_of_val(&accounts) as libc::socklen_t;
+    // SAFETY: the system writes at most as many bytes as it is told that there are.
+    let answer = unsafe {
+        let to = accounts.as_mut_ptr().cast();
+        libc::getsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_MEMINFO, to, &raw mut bytes)
+    };
+    if answer != 0 || accounts[SIZE] == 0 {
+        return None;
+    }
+    let used = accounts[ALLOCATED].max(accounts[QUEUED]); // Unix sockets keep the first, TCP the second
+    let free = accounts[SIZE].saturating_sub(used);
+    Some(SendBuffer { bytes: accounts[SIZE] as usize, free_bytes: free as usize })
+}
+
 /// Reads what is there without blocking, whatever the descriptor's flags, where that can be had: `EAGAIN` when nothing is. Of
 /// anything but a pipe or socket that may make a reader wait, ask [`ready`] first.
 pub(crate) fn read_now(fd: BorrowedFd<'_>, kind: Kind, buffer: &mut [u8]) -> Result<usize> {

@@ -10,7 +10,6 @@ import importlib
 import json
 import os
 import random
-import shutil
 import statistics
 import subprocess
 import sys
@@ -18,23 +17,23 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import IO, Any
 
 from penstock.bench import machine
-from penstock.bench.cases import STANDARD, TMPFS, Group, Method, Settings
-from penstock.bench.goals import GOALS, MEMORY_LIMIT_BYTES, ROUNDS_NEEDED, SOURCE, Verdict, judge
-from penstock.bench.worker import Result, Task, make_frames
+from penstock.bench.goals import ROUNDS_NEEDED, Verdict, as_record
+from penstock.bench.pipe.cases import STANDARD, TMPFS, Group, Method, Settings
+from penstock.bench.pipe.goals import GOALS, MEMORY_LIMIT_BYTES, SOURCE, judge
+from penstock.bench.pipe.worker import Result, Task, make_frames
+from penstock.bench.record import header
+from penstock.bench.spread import iqr
 
 #: Of the record's layout; a change that a reader of records must know about counts it up.
 SCHEMA = 1
-SHARED_MEMORY = Path("/dev/shm")
-#: What is left free of the memory when the bound's file is written, for everything else that runs.
-MEMORY_MARGIN_BYTES = 2 * 10**9
 #: Frames whose content is compared, for each method: each of 4 buffers is overwritten and sent 4 times.
 CONTENT_FRAMES = 16
 STARTUP_RUNS = 3
+#: Whose versions bear on the result.
+PACKAGES = ("numpy", "turbopipe")
 
 Report = Callable[[str], None]
 
@@ -77,7 +76,7 @@ class Row:
             fps=fps,
             fps_min=min(rates),
             fps_max=max(rates),
-            fps_iqr=_iqr(rates),
+            fps_iqr=iqr(rates),
             gb_per_s=fps * frame_bytes / 1e9,
             seconds=statistics.median(result.seconds for result in self.rounds),
             cpu_own_s=statistics.median(result.cpu_own_s for result in self.rounds),
@@ -186,7 +185,7 @@ def run_isolated(task: Task, timeout_s: float) -> Result:
 
     When it takes too long it is killed; FFmpeg then ends by itself, as its input does.
     """
-    command = [sys.executable, "-m", "penstock.bench.worker"]
+    command = [sys.executable, "-m", "penstock.bench.pipe.worker"]
     try:
         done = subprocess.run(
             command, input=task.to_json(), capture_output=True, text=True, timeout=timeout_s
@@ -219,12 +218,12 @@ def _bound_file(settings: Settings, group: Group, rows: list[Row]) -> Iterator[s
     if row is None:
         yield None
         return
-    row.skipped = _no_room(group.nbytes)
+    row.skipped = machine.no_room(group.nbytes)
     if row.skipped:
         yield None
         return
     # Without a name in any directory, so that its memory is given back however this process ends.
-    with tempfile.TemporaryFile(dir=SHARED_MEMORY) as file:
+    with tempfile.TemporaryFile(dir=machine.SHARED_MEMORY) as file:
         write_frames(file, group, settings.seed)
         yield f"/proc/{os.getpid()}/fd/{file.fileno()}"
 
@@ -237,25 +236,6 @@ def write_frames(file: IO[bytes], group: Group, seed: int) -> None:
     file.flush()
 
 
-def _no_room(nbytes: int) -> str | None:
-    if not SHARED_MEMORY.is_dir() or not Path("/proc/self/fd").is_dir():
-        return f"no {SHARED_MEMORY} here"
-    memory = machine.available_memory_bytes()
-    free = shutil.disk_usage(SHARED_MEMORY).free
-    # What tmpfs may hold is a limit and no reservation: the memory must be there too.
-    usable = free if memory is None else min(free, memory - MEMORY_MARGIN_BYTES)
-    if usable >= nbytes:
-        return None
-    return f"needs {nbytes / 1e9:.1f} GB in {SHARED_MEMORY}, {max(0, usable) / 1e9:.1f} GB can be used"
-
-
-def _iqr(values: list[float]) -> float:
-    if len(values) < 2:
-        return 0.0
-    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
-    return high - low
-
-
 def has_errors(results: list[GroupResult]) -> bool:
     """Whether any case lost or tore a frame, or failed."""
     return any(row.error for result in results for row in result.rows)
@@ -263,12 +243,11 @@ def has_errors(results: list[GroupResult]) -> bool:
 
 def make_record(settings: Settings, before: dict[str, Any], results: list[GroupResult]) -> dict[str, Any]:
     """Everything that was measured, ready for JSON. ``before`` describes the machine before the run."""
-    return {
-        "schema": SCHEMA,
-        "benchmark": "pipe",
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": before,
-        "software": machine.describe_software(settings.ffmpeg),
+    software = machine.describe_software(
+        ffmpeg=machine.ffmpeg_version(settings.ffmpeg),
+        **{name: machine.package_version(name) for name in PACKAGES},
+    )
+    return header("pipe", SCHEMA, before, software) | {
         "settings": {
             "sizes": [size.name for size in settings.sizes],
             "encodes": [encode.name for encode in settings.encodes],
@@ -284,9 +263,7 @@ def make_record(settings: Settings, before: dict[str, Any], results: list[GroupR
             "source": SOURCE,
             "rounds_needed": ROUNDS_NEEDED,
             "memory_limit_bytes": MEMORY_LIMIT_BYTES,
-            "verdicts": [
-                asdict(verdict) | {"met": verdict.met} for result in results for verdict in result.verdicts()
-            ],
+            "verdicts": as_record([verdict for result in results for verdict in result.verdicts()]),
         },
     }
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Sequence
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
-from penstock.bench.cases import STANDARD, Method
+from penstock.bench.pipe.cases import STANDARD, Method
 
 if TYPE_CHECKING:
     import numpy as np

@@ -1,4 +1,4 @@
-"""One case in one process: ``python -m penstock.bench.worker`` takes a `Task` and answers with a `Result`.
+"""One case in one process: ``python -m penstock.bench.pipe.worker`` takes a `Task` and answers with a `Result`.
 
 A process of its own keeps the cases apart: no method inherits threads, heap or page tables from the one
 before, and the peak of its memory is its own. Task and result are JSON.
@@ -24,11 +24,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from penstock.bench.cases import FRAMES_PER_S, PIXEL_FORMAT, Encode, Method, Size
-from penstock.bench.methods import Sender, make_sender
+from penstock.bench.pipe.cases import FRAMES_PER_S, PIXEL_FORMAT, Encode, Method, Size
+from penstock.bench.pipe.methods import Sender, make_sender
 
 if TYPE_CHECKING:
-    from penstock.bench.methods import Frame
+    from penstock.bench.pipe.methods import Frame
 
 SenderFactory = Callable[[Method, IO[bytes], Sequence["Frame"]], Sender]
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeVar
+from typing import Literal
+
+from penstock.bench.parsing import by_name
 
 PIXEL_FORMAT = "rgb24"
 BYTES_PER_PIXEL = 3
@@ -20,8 +21,6 @@ FRAMES_PER_S = 60
 STANDARD = "stdin.write"
 #: The case without a pipe: FFmpeg reads the same frames from memory by itself.
 TMPFS = "tmpfs"
-
-Named = TypeVar("Named", bound="Size | Encode | Method")
 
 
 @dataclass(frozen=True)
@@ -99,19 +98,6 @@ METHODS = (
 QUICK_METHODS = (STANDARD, "turbopipe", "staged", "zero-copy", "auto", TMPFS)
 
 
-def by_name(known: Sequence[Named], name: str) -> Named:
-    """The entry of that name.
-
-    Raises:
-        ValueError: none has it.
-    """
-    for entry in known:
-        if entry.name == name:
-            return entry
-    names = ", ".join(entry.name for entry in known)
-    raise ValueError(f"{name!r} is none of {names}")
-
-
 def parse_size(text: str) -> Size:
     """A size from its name (``1080p``) or its pixels (``320x180``).
 
@@ -125,28 +111,6 @@ def parse_size(text: str) -> Size:
         return by_name(SIZES, text)
     except ValueError as error:
         raise ValueError(f"{error}, nor is it WIDTHxHEIGHT") from None
-
-
-_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 2**10, "MI": 2**20, "GI": 2**30}
-
-
-def parse_bytes(text: str) -> int:
-    """A number of bytes: ``4G`` and ``4GB`` are 4e9, ``4GiB`` is 4 * 2**30.
-
-    Raises:
-        ValueError: it is none, or not above zero.
-    """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]I?)?B?", text.strip().upper())
-    nbytes = int(float(match[1]) * _UNITS[match[2] or ""]) if match else 0
-    if nbytes <= 0:
-        raise ValueError(f"{text!r} is not a number of bytes such as 500M, 4G or 2GiB")
-    return nbytes
-
-
-def parse_list(texts: Sequence[str], parse: Callable[[str], Named | int]) -> tuple[Named | int, ...]:
-    """What repeated and comma-separated options name, in order and each once."""
-    names = [name.strip() for text in texts for name in text.split(",") if name.strip()]
-    return tuple(dict.fromkeys(parse(name) for name in names))
 
 
 @dataclass(frozen=True)

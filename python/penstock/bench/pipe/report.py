@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from penstock.bench.cases import STANDARD
-from penstock.bench.goals import MEMORY_LIMIT_BYTES, ROUNDS_NEEDED
-from penstock.bench.run import GroupResult, Row, Summary
+from penstock.bench.goals import print_if_too_few, print_verdicts
+from penstock.bench.pipe.cases import STANDARD
+from penstock.bench.pipe.goals import MEMORY_LIMIT_BYTES
+from penstock.bench.pipe.run import GroupResult, Row, Summary
 
 #: Guessed: below this, other noise is larger.
 STARTUP_SHARE_TOLD = 0.15
@@ -98,16 +98,11 @@ def _other_transports(row: Row) -> str:
 def print_goals(console: Console, results: list[GroupResult], rounds: int) -> None:
     """Print which goals the results reach, as far as they have the rows that it takes."""
     verdicts = [verdict for result in results for verdict in result.verdicts()]
-    for verdict in verdicts:
-        console.print(str(verdict), style="" if verdict.met else "yellow", highlight=False)
+    print_verdicts(console, verdicts)
     for line, met in _memory_lines(results):
         console.print(line, style="" if met else "yellow", highlight=False)
-    if verdicts and rounds < ROUNDS_NEEDED:
-        console.print(
-            f"({rounds} rounds: too few for a claim, {ROUNDS_NEEDED} are needed)",
-            style="dim",
-            highlight=False,
-        )
+    if verdicts:
+        print_if_too_few(console, rounds)
 
 
 def _memory_lines(results: list[GroupResult]) -> list[tuple[str, bool]]:
@@ -126,13 +121,3 @@ def _memory_lines(results: list[GroupResult]) -> list[tuple[str, bool]]:
     limit = MEMORY_LIMIT_BYTES / 2**20
     outcome = "met" if met else "missed"
     return [(f"own memory at most {peak / 2**20:.1f} MiB ({where}; target {limit:.0f} MiB: {outcome})", met)]
-
-
-def describe(record: dict[str, Any]) -> str:
-    """One line on what a record was measured on."""
-    machine, software = record["machine"], record["software"]
-    return (
-        f"{machine['cpu']}, {machine['cores']} cores, {machine['kernel']}, "
-        f"huge pages {machine['transparent_hugepage']}; "
-        f"{software['ffmpeg']}, Python {software['python']}, penstock {software['penstock']}"
-    )

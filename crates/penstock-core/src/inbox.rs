@@ -1,0 +1,155 @@
+//! Orders to a thread that has other work to do: looked for at no cost, and refused once it has gone. Checked with loom.
+
+use crate::sync::{AtomicBool, Mutex, Ordering, lock};
+
+/// What is left for a thread to find. Whoever puts something in wakes the thread afterwards, should it be asleep.
+#[derive(Debug)]
+pub(crate) struct Inbox<T> {
+    state: Mutex<State<T>>,
+    /// Spares the thread the lock while nobody wants anything.
+    has_some: AtomicBool,
+}
+
+#[derive(Debug)]
+struct State<T> {
+    items: Vec<T>,
+    is_closed: bool,
+}
+
+impl<T> Inbox<T> {
+    pub(crate) fn new() -> Self {
+        let state = Mutex::new(State { items: Vec::new(), is_closed: false });
+        Self { state, has_some: AtomicBool::new(false) }
+    }
+
+    /// Leaves an item for the thread, or gives it back if the thread takes no more.
+    pub(crate) fn put(&self, item: T) -> Result<(), T> {
+        let mut state = lock(&self.state);
+        if state.is_closed {
+            return Err(item);
+        }
+        state.items.push(item);
+        // Release: partner of the swap in `take`. Set with the lock in hand, so that nobody finds the flag without the item. A
+        // swap, because loom lets a plain store fall behind a swap that was before it.
+        self.has_some.swap(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Takes out what there is.
+    pub(crate) fn take(&self) -> Vec<T> {
+        // Acquire: partner of the store in `put`. Reset before the items are taken: what comes in between sets it again.
+        if !self.has_some.swap(false, Ordering::Acquire) {
+            return Vec::new();
+        }
+        std::mem::take(&mut lock(&self.state).items)
+    }
+
+    /// Takes no more from now on, unless something has come that was not taken.
+    pub(crate) fn close_if_empty(&self) -> bool {
+        let mut state = lock(&self.state);
+        state.is_closed = state.items.is_empty();
+        state.is_closed
+    }
+
+    /// Takes no more from now on, and gives what was left.
+    pub(crate) fn close(&self) -> Vec<T> {
+        let mut state = lock(&self.state);
+        state.is_closed = true;
+        std::mem::take(&mut state.items)
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use loom::thread;
+
+    use super::*;
+    use crate::sync::{Arc, Condvar};
+
+    /// Stands for the eventfd that a sleeping thread is woken by.
+    #[derive(Default)]
+    struct Bell {
+        is_rung: Mutex<bool>,
+        rung: Condvar,
+    }
+
+    impl Bell {
+        fn ring(&self) {
+            *lock(&self.is_rung) = true;
+            self.rung.notify_one();
+        }
+
+        fn sleep(&self) {
+            let mut is_rung = lock(&self.is_rung);
+            while !*is_rung {
+                is_rung = self.rung.wait(is_rung).unwrap();
+            }
+            *is_rung = false;
+        }
+    }
+
+    #[test]
+    fn a_thread_that_sleeps_finds_every_item() {
+        loom::model(|| {
+            let shared = Arc::new((Inbox::new(), Bell::default()));
+            let givers: Vec<_> = (0..2)
+                .map(|item| {
+                    let shared = Arc::clone(&shared);
+                    thread::spawn(move || {
+                        shared.0.put(item).unwrap();
+                        shared.1.ring();
+                    })
+                })
+                .collect();
+            let mut found = Vec::new();
+            while found.len() < 2 {
+                found.extend(shared.0.take());
+                if found.len() < 2 {
+                    shared.1.sleep(); // for ever, if an item had come unseen
+                }
+            }
+            found.sort_unstable();
+            assert_eq!(found, [0, 1]);
+            givers.into_iter().for_each(|giver| giver.join().unwrap());
+        });
+    }
+
+    #[test]
+    fn an_item_is_found_or_given_back_when_the_thread_goes() {
+        loom::model(|| {
+            let inbox = Arc::new(Inbox::new());
+            let giver = thread::spawn({
+                let inbox = Arc::clone(&inbox);
+                move || inbox.put(7)
+            });
+            let mut found = Vec::new();
+            loop {
+                found.extend(inbox.take());
+                if inbox.close_if_empty() {
+                    break;
+                }
+                thread::yield_now();
+            }
+            match giver.join().unwrap() {
+                Ok(()) => assert_eq!(found, [7]),
+                Err(item) => assert_eq!((item, found.len()), (7, 0)),
+            }
+        });
+    }
+
+    #[test]
+    fn an_item_is_left_or_given_back_when_the_thread_is_cut_short() {
+        loom::model(|| {
+            let inbox = Arc::new(Inbox::new());
+            let giver = thread::spawn({
+                let inbox = Arc::clone(&inbox);
+                move || inbox.put(7)
+            });
+            let left = inbox.close();
+            match giver.join().unwrap() {
+                Ok(()) => assert_eq!(left, [7]),
+                Err(item) => assert_eq!((item, left.len()), (7, 0)),
+            }
+        });
+    }
+}

@@ -1,0 +1,130 @@
+"""``penstock bench pipe``"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import Any
+
+import click
+from rich.console import Console
+
+from penstock.bench import machine
+from penstock.bench.options import keep, list_of, names, parsed, status_line, table_console
+from penstock.bench.parsing import by_name, parse_bytes
+from penstock.bench.pipe.cases import ENCODES, METHODS, QUICK_METHODS, SIZES, Settings, parse_size
+from penstock.bench.pipe.report import print_goals, print_group
+from penstock.bench.pipe.run import GroupResult, has_errors, make_record, run_groups
+from penstock.errors import PenstockError
+from penstock.ffmpeg.find import find_ffmpeg
+
+QUICK = Settings(
+    sizes=(by_name(SIZES, "1080p"),),
+    methods=tuple(by_name(METHODS, name) for name in QUICK_METHODS),
+    bytes_per_case=10**9,
+    rounds=3,
+)
+FULL = Settings(encodes=ENCODES, buffers=(1, 4))
+
+
+def _at_least_one(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError(f"{number} buffers cannot hold a frame")
+    return number
+
+
+@click.command()
+@click.option(
+    "--size",
+    "sizes",
+    multiple=True,
+    callback=parsed(list_of(parse_size)),
+    help=f"{names(SIZES)} or WIDTHxHEIGHT; repeat it or separate by commas.",
+)
+@click.option(
+    "--buffers",
+    multiple=True,
+    callback=parsed(list_of(_at_least_one)),
+    help="How many buffers the frames go round in; 1 and 4 are the table's.",
+)
+@click.option(
+    "--encode",
+    "encodes",
+    multiple=True,
+    callback=parsed(list_of(lambda name: by_name(ENCODES, name))),
+    help=f"What FFmpeg does with the frames: {names(ENCODES)} (x264 presets, but for null).",
+)
+@click.option(
+    "--method",
+    "methods",
+    multiple=True,
+    callback=parsed(list_of(lambda name: by_name(METHODS, name))),
+    help=f"{names(METHODS)}; all of them by default.",
+)
+@click.option(
+    "--bytes",
+    "bytes_per_case",
+    metavar="BYTES",
+    callback=parsed(parse_bytes),
+    help="Bytes sent in each run, such as 500M, 4G or 2GiB; ultrafast gets a quarter, slow a twentieth.",
+)
+@click.option("--rounds", type=click.IntRange(min=1), help="Runs of each method, interleaved.")
+@click.option("--quick", is_flag=True, help="About 30 s: 1080p, null, the main methods, 3 rounds.")
+@click.option(
+    "--all", "full", is_flag=True, help="The full table, with 1 and 4 buffers and every encode. Hours."
+)
+@click.option("--no-content-check", is_flag=True, help="Leave out the untimed pass that compares frames.")
+@click.option("--ffmpeg", metavar="PATH", help="The FFmpeg to use; else the best that is found.")
+@click.option("--json", "json_path", metavar="PATH", help="Write the record there; - is standard output.")
+@click.option("--record", is_flag=True, help="Keep the record as benchmarks/DATE-pipe-MACHINE.json.")
+def pipe(
+    quick: bool,
+    full: bool,
+    no_content_check: bool,
+    ffmpeg: str | None,
+    json_path: str | None,
+    record: bool,
+    **chosen: Any,
+) -> None:
+    """Frames from memory into FFmpeg, by every method in turn.
+
+    By default: all four sizes to null with 4 buffers, 5 rounds, 4 GB a run; some minutes. Every option that
+    says what to run also narrows --quick and --all. A method that loses, tears or adds a frame is an error,
+    and has no speed; the exit status is then 1.
+    """
+    if quick and full:
+        raise click.UsageError("--quick and --all exclude each other")
+    preset = QUICK if quick else FULL if full else Settings()
+    settings = replace(
+        preset,
+        ffmpeg=_working_ffmpeg(ffmpeg),
+        check_content=not no_content_check,
+        **{name: value for name, value in chosen.items() if value},
+    )
+    console = table_console(json_path)
+    before = machine.describe_machine()
+    results = _run(settings, console)
+    finished = make_record(settings, before, results)
+    print_goals(console, results, settings.rounds)
+    keep(finished, console, json_path, record)
+    if has_errors(results):
+        sys.exit(1)
+
+
+def _run(settings: Settings, console: Console) -> list[GroupResult]:
+    results = []
+    with status_line(console) as report:
+        for result in run_groups(settings, report):
+            results.append(result)
+            print_group(console, result)
+    return results
+
+
+def _working_ffmpeg(path: str | None) -> str:
+    try:
+        found = find_ffmpeg(path)
+        machine.ffmpeg_version(found)
+    except (PenstockError, OSError) as error:
+        raise click.ClickException(str(error)) from None
+    return found
