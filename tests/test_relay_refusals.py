@@ -1,0 +1,191 @@
+"""Relays where the system refuses: missing system calls, interruptions, and pipes that may not grow."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import PRELUDE, capacity_bytes, no_strace, run_script, succeeded
+
+import penstock
+from penstock import StalledError
+
+RELAYS = """
+import socket, tempfile
+
+
+def drained(relay):
+    reader, writer = os.pipe()
+    got = []
+    def drain():
+        with open(reader, "rb") as file:
+            got.append(file.read())
+    thread = threading.Thread(target=drain)
+    thread.start()
+    relayed = relay(writer)
+    os.close(writer)
+    thread.join()
+    return got[0], relayed
+
+data = bytes(range(256)) * 5000
+file = tempfile.TemporaryFile()
+file.write(data); file.flush()
+copy = tempfile.TemporaryFile()
+match sys.argv[1]:
+    case "file-pipe":
+        got, relayed = drained(lambda writer: penstock.relay(file, writer, offset=0))
+    case "file-file":
+        relayed = penstock.relay(file, copy, offset=0)
+        got = os.pread(copy.fileno(), len(data) + 1, 0)
+    case "socket-pipe" | "socket-file":
+        ours, theirs = socket.socketpair()
+        def feed():
+            with theirs:
+                theirs.sendall(data)
+        threading.Thread(target=feed).start()
+        if sys.argv[1] == "socket-pipe":
+            got, relayed = drained(lambda writer: penstock.relay(ours, writer))
+        else:
+            relayed = penstock.relay(ours, copy)
+            got = os.pread(copy.fileno(), len(data) + 1, 0)
+assert got == data, f"{len(got)} of {len(data)} bytes"
+print(relayed.method, relayed.bytes == len(data))
+"""
+
+
+def strace(inject: str, calls: str, kind: str, record: Path) -> tuple[str, str]:
+    """What a relay of that kind says while system calls are made to fail, and what strace has seen."""
+    if (reason := no_strace()) is not None:
+        pytest.skip(reason)
+    command = ["strace", "-f", "-o", str(record), f"-etrace={calls}", f"-einject={inject}"]
+    program = [sys.executable, "-c", PRELUDE + RELAYS, kind]
+    done = subprocess.run([*command, *program], capture_output=True, timeout=60, check=False)
+    return succeeded(done).decode().strip(), record.read_text()
+
+
+@pytest.mark.parametrize("error", ["ENOSYS", "EINVAL", "EPERM"])
+@pytest.mark.parametrize(
+    ("kind", "refused", "method"),
+    [
+        ("file-pipe", "splice", "read-write"),
+        ("socket-pipe", "splice", "read-write"),
+        ("socket-file", "splice", "read-write"),
+        ("file-file", "copy_file_range", "sendfile"),
+        ("file-file", "copy_file_range,sendfile", "read-write"),
+    ],
+)
+def test_goes_on_by_other_means(tmp_path: Path, kind: str, refused: str, method: str, error: str) -> None:
+    said, record = strace(f"{refused}:error={error}", refused, kind, tmp_path / "record")
+    assert said == f"{method} True"
+    assert "INJECTED" in record, "or the test has refused nothing"
+
+
+@pytest.mark.parametrize("when", [2, 3, 4])
+def test_goes_on_in_the_middle(tmp_path: Path, when: int) -> None:
+    """What a pipe in between holds when splicing ends is not lost."""
+    refusal = f"splice:error=EINVAL:when={when}+"
+    said, record = strace(refusal, "splice", "socket-file", tmp_path / "record")
+    assert said == "read-write True"
+    assert "INJECTED" in record
+
+
+@pytest.mark.parametrize(
+    ("kind", "call", "method"),
+    [
+        ("file-pipe", "splice", "splice"),
+        ("socket-pipe", "splice", "splice"),
+        ("socket-file", "splice", "splice-through-pipe"),
+        ("file-file", "copy_file_range", "copy_file_range"),
+    ],
+)
+def test_is_interrupted_by_signals(tmp_path: Path, kind: str, call: str, method: str) -> None:
+    said, record = strace(f"{call}:error=EINTR:when=1+2", call, kind, tmp_path / "record")
+    assert said == f"{method} True"
+    assert "EINTR" in record
+
+
+def test_no_byte_of_a_tee_between_pipes_passes_through_user_space() -> None:
+    """The system counts what a process reads and writes (proc(5), ``rchar``), without tee(2) and splice(2)."""
+    done = run_script(
+        """
+        import subprocess
+        def counts():
+            lines = open("/proc/self/io").read().splitlines()
+            return [int(line.split()[1]) for line in lines[:2]]
+        counters = [subprocess.Popen(["wc", "-c"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(3)]
+        producer = subprocess.Popen(["head", "-c", "50000000", "/dev/zero"], stdout=subprocess.PIPE)
+        before = counts()
+        with penstock.Tee(producer.stdout, *(counter.stdin for counter in counters)):
+            for counter in counters:
+                counter.stdin.close()
+        after = counts()
+        print(*(int(counter.stdout.read()) for counter in counters))
+        print(max(now - then for now, then in zip(after, before)))
+        """
+    )
+    counted, moved = succeeded(done).decode().splitlines()
+    assert counted == "50000000 50000000 50000000"
+    assert int(moved) < 1_000_000
+
+
+def test_many_pipes_are_not_all_made_large() -> None:
+    """Past ``pipe-user-pages-soft`` every new pipe of the user gets two pages: ours take at most half of that."""
+    soft_pages = int(Path("/proc/sys/fs/pipe-user-pages-soft").read_text())
+    if soft_pages == 0:
+        pytest.skip("this system has no soft limit on a user's pipes")
+    share_bytes = soft_pages * os.sysconf("SC_PAGE_SIZE") // 2
+    pairs = []
+    with Path("/dev/zero").open("rb", buffering=0) as zero:
+        for _ in range(share_bytes // (1 << 20) + 10):
+            pairs.append(os.pipe())
+            with pytest.raises(StalledError):
+                penstock.relay(zero, pairs[-1][1], timeout=0.001)
+    capacities = [capacity_bytes(writer) for _, writer in pairs]
+    for reader, writer in pairs:
+        os.close(reader)
+        os.close(writer)
+    grown = [capacity for capacity in capacities if capacity > 64 << 10]
+    assert grown, "the first may be large"
+    assert sum(grown) <= share_bytes
+    assert len(grown) < len(capacities)
+
+
+def test_an_unprivileged_user_beyond_the_limit_is_served(tmp_path: Path) -> None:
+    """The system refuses a large pipe; the relay goes on with what there is."""
+    if os.geteuid() != 0:
+        pytest.skip("takes the right to become another user")
+    done = run_script(
+        """
+        import fcntl
+        os.setgid(65534); os.setuid(65534)
+        hoard = []
+        try:
+            while len(hoard) < 200:
+                hoard.append(os.pipe())
+                fcntl.fcntl(hoard[-1][1], fcntl.F_SETPIPE_SZ, 1 << 20)
+        except PermissionError:
+            pass  # no more large pipes for this user
+        reader, writer = os.pipe()
+        small = fcntl.fcntl(writer, fcntl.F_GETPIPE_SZ)
+        counted = []
+        def drain():
+            total = 0
+            while piece := os.read(reader, 1 << 20):
+                total += len(piece)
+            counted.append(total)
+        thread = threading.Thread(target=drain)
+        thread.start()
+        with open("/dev/zero", "rb", buffering=0) as zero:
+            print(penstock.relay(zero, writer, 10_000_000).bytes, small)
+        os.close(writer)
+        thread.join()
+        print(*counted)
+        """
+    )
+    relayed, counted = succeeded(done).decode().splitlines()
+    assert relayed.split()[0] == "10000000"
+    assert int(relayed.split()[1]) < 1 << 20
+    assert counted == "10000000"
