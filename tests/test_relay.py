@@ -469,6 +469,15 @@ class TestInTheBackground:
         ticket.wait(PATIENCE_S)
         os.close(quiet)
 
+    def test_leaves_no_descriptor_to_those_who_keep_its_ticket(self) -> None:
+        with Path("/dev/null").open("wb") as null:
+            before = open_fds()
+            tickets = [penstock.relay(feed(b"frame"), null, 5, wait=False) for _ in range(10)]
+            for ticket in tickets:
+                ticket.wait(PATIENCE_S)
+            ours = [fd for fd in set(open_fds()) - set(before) if "eventfd" in open_fds()[fd]]
+        assert not ours
+
     def test_outlives_its_ticket(self, file: int, pair: tuple[int, int]) -> None:
         reader, writer = pair
         penstock.relay(file, writer, wait=False)

@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -58,7 +58,17 @@ impl Control {
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
     pub(crate) ticket: Ticket,
-    pub(crate) control: Arc<Control>,
+    /// Gone when the task has ended: who keeps the ticket keeps no descriptor.
+    control: Weak<Control>,
+}
+
+impl Task {
+    /// Has the task end soon, if it has not.
+    pub(crate) fn cancel(&self) {
+        if let Some(control) = self.control.upgrade() {
+            control.cancel();
+        }
+    }
 }
 
 /// A value that a task keeps up to date for others to read.
@@ -117,6 +127,7 @@ pub(crate) fn start(
 ) -> Result<Task, Error> {
     let (completion, ticket) = ticket(0);
     let own = Arc::clone(&control);
+    let task = Task { ticket, control: Arc::downgrade(&control) };
     lock(&RUNNING).push(Arc::clone(&control));
     let spawned = thread::Builder::new().name("penstock".into()).spawn(move || {
         sched::block_signals();
@@ -127,13 +138,14 @@ pub(crate) fn start(
         let outcome =
             catch_unwind(AssertUnwindSafe(|| work(&own))).unwrap_or_else(|_| Err(Error::at_call(Errno::IO)));
         lock(&RUNNING).retain(|other| !Arc::ptr_eq(other, &own));
+        drop(own);
         completion.end(outcome);
     });
     if let Err(error) = spawned {
         lock(&RUNNING).retain(|other| !Arc::ptr_eq(other, &control));
         return Err(Error::at_call(Errno::from_io_error(&error).unwrap_or(Errno::AGAIN)));
     }
-    Ok(Task { ticket, control })
+    Ok(task)
 }
 
 /// Holds the table still while the process forks.

@@ -11,14 +11,14 @@
 use std::borrow::Cow;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{CWD, FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl, fstat, mkfifoat, open};
 use rustix::io::{Errno, retry_on_intr};
 
-use crate::background::{self, AtExit, Control, Task};
+use crate::background::{self, AtExit, Task};
 use crate::completion::Ticket;
 use crate::error::Error;
 use crate::kept::Kept;
@@ -153,11 +153,11 @@ impl Fifo {
         let mut opening = self.opening(access);
         let shared = Arc::clone(&slot);
         let control = background::control(AtExit::Cancel)?;
-        let Task { ticket, control } = background::start(control, None, move |control| {
+        let task = background::start(control, None, move |control| {
             let opened = opening.wait(Some(control.bell.as_fd()), None, || control.is_cancelled())?;
             lock(&shared).fill(opened)
         })?;
-        Ok(FifoTicket { ticket, control: Arc::downgrade(&control), slot })
+        Ok(FifoTicket { task, slot })
     }
 
     /// Opens without waiting: `ENXIO` for writing while there is no reader.
@@ -355,9 +355,7 @@ impl Watch {
 /// An opening on a native thread. Dropped, it is cancelled.
 #[derive(Debug)]
 pub struct FifoTicket {
-    ticket: Ticket,
-    /// The thread's: when it has ended, a ticket that is still looked at keeps no bell, which is a descriptor.
-    control: Weak<Control>,
+    task: Task,
     slot: Arc<Mutex<Slot>>,
 }
 
@@ -384,14 +382,14 @@ impl FifoTicket {
     /// Tells when the opening has ended.
     #[must_use]
     pub fn ticket(&self) -> &Ticket {
-        &self.ticket
+        &self.task.ticket
     }
 
     /// Waits until the opening has ended, at most for so long, and leaves the descriptor to [`take`](Self::take): none if it
     /// is under way then.
     #[must_use]
     pub fn wait_for(&self, at_most: Option<Duration>) -> Option<Result<(), Error>> {
-        let outcome = self.ticket.wait_for(at_most)?;
+        let outcome = self.task.ticket.wait_for(at_most)?;
         Some(outcome.and_then(|()| match *lock(&self.slot) {
             Slot::Cancelled => Err(Error::Aborted { bytes_lost: 0 }),
             _ => Ok(()),
@@ -404,7 +402,7 @@ impl FifoTicket {
     ///
     /// [`Error::Aborted`] if it was cancelled, [`Error::Closed`] if the descriptor was taken before, or what it failed of.
     pub fn take(&self) -> Result<OwnedFd, Error> {
-        self.ticket.wait()?;
+        self.task.ticket.wait()?;
         let mut slot = lock(&self.slot);
         match std::mem::replace(&mut *slot, Slot::Taken) {
             Slot::Opened(opened) => Ok(opened.release()),
@@ -418,12 +416,10 @@ impl FifoTicket {
 
     /// Gives the opening up, and closes its descriptor if it has one that was not taken. Its thread ends at once.
     pub fn cancel(&self) {
-        if self.ticket.is_inherited() {
+        if self.task.ticket.is_inherited() {
             return; // in the child of a fork there is neither thread nor descriptor, and the lock may be held for ever
         }
-        if let Some(control) = self.control.upgrade() {
-            control.cancel();
-        }
+        self.task.cancel();
         let mut slot = lock(&self.slot);
         if !matches!(*slot, Slot::Taken) {
             *slot = Slot::Cancelled;

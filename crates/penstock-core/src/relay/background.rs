@@ -84,7 +84,7 @@ impl RelayTicket {
 
     /// Stops the relay where it is; what it has moved stays moved. Does nothing after its end.
     pub fn cancel(&self) {
-        self.task.control.cancel();
+        self.task.cancel();
     }
 
     /// The ticket of the task: ends when the relay does.

@@ -7,7 +7,7 @@
 //! takes its bytes into an inner pipe of its own, and has them from there.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
@@ -154,7 +154,8 @@ impl TeeOutlet {
 /// destination left; what the source holds then stays there.
 #[derive(Debug)]
 pub struct Tee {
-    control: Arc<Control>,
+    /// Gone when the tee has ended.
+    control: Weak<Control>,
     shared: Arc<Shared>,
     unstarted: Mutex<Option<Start>>,
     task: Mutex<Option<Task>>,
@@ -162,6 +163,7 @@ pub struct Tee {
 
 #[derive(Debug)]
 struct Start {
+    control: Arc<Control>,
     front: Front,
     policy: Option<ThreadPolicy>,
 }
@@ -197,15 +199,16 @@ impl Tee {
         fd::check_readable(src.as_fd())?;
         let (source, kind) = fd::identify(src.as_fd())?;
         let front = Front::open(src.as_fd(), kind)?;
+        let control = background::control(AtExit::Drain)?;
         Ok(Self {
-            control: background::control(AtExit::Drain)?,
+            control: Arc::downgrade(&control),
             shared: Arc::new(Shared {
                 source,
                 orders: Inbox::new(),
                 progress: Live::new(Progress::default()),
                 outlets: Live::new(Vec::new()),
             }),
-            unstarted: Mutex::new(Some(Start { front, policy })),
+            unstarted: Mutex::new(Some(Start { control, front, policy })),
             task: Mutex::new(None),
         })
     }
@@ -244,12 +247,15 @@ impl Tee {
     }
 
     fn order(&self, order: Order) -> std::result::Result<(), Order> {
-        if self.control.is_inherited() {
-            return Err(order); // the thread is the parent's
+        match self.control.upgrade() {
+            // In the child of a fork the thread is the parent's.
+            Some(control) if !control.is_inherited() => {
+                self.shared.orders.put(order)?;
+                control.bell.ring();
+                Ok(())
+            }
+            _ => Err(order),
         }
-        self.shared.orders.put(order)?;
-        self.control.bell.ring();
-        Ok(())
     }
 
     /// Begins; does nothing if it has begun.
@@ -258,10 +264,10 @@ impl Tee {
     ///
     /// No thread could be had.
     pub fn start(&self) -> std::result::Result<(), Error> {
-        let Some(Start { front, policy }) = lock(&self.unstarted).take() else { return Ok(()) };
+        let Some(Start { control, front, policy }) = lock(&self.unstarted).take() else { return Ok(()) };
         let shared = Arc::clone(&self.shared);
         let work = move |control: &Control| Pump::new(front, &shared, control).run();
-        *lock(&self.task) = Some(background::start(Arc::clone(&self.control), policy, work)?);
+        *lock(&self.task) = Some(background::start(control, policy, work)?);
         Ok(())
     }
 
@@ -296,7 +302,9 @@ impl Tee {
 
     /// Stops it where it is. Does nothing after its end.
     pub fn cancel(&self) {
-        self.control.cancel();
+        if let Some(control) = self.control.upgrade() {
+            control.cancel();
+        }
     }
 
     /// What became of it so far.
