@@ -11,6 +11,7 @@
 //! | move bytes from one descriptor to another, in the kernel | [`relay`], [`Relay`], [`relay_in_background`] |
 //! | copy one stream to many | [`Tee`] |
 //! | have a pipe between two of them | [`Pipe`], [`Fifo`] |
+//! | know the machine's CPUs | [`Topology`] |
 //!
 //! From the front to the kernel: [`writer`](Writer) and `pipes` find the `stream` that a descriptor leads to and put a job into
 //! its `queue`; the stream's `worker` lets a `transport` put it into the destination; `sys` makes the system calls. A relay
@@ -65,6 +66,8 @@ mod sys;
 #[cfg(not(loom))]
 mod thread;
 #[cfg(not(loom))]
+mod topology;
+#[cfg(not(loom))]
 mod transport;
 #[cfg(not(loom))]
 mod worker;
@@ -87,6 +90,7 @@ pub use {
         Tee, TeeEnd, TeeOutlet, TeePolicy, TeeReport, relay, relay_in_background,
     },
     thread::{AppliedPolicy, ThreadPolicy},
+    topology::{CacheDomain, Core, CoreKind, KindSource, LogicalProcessor, NumaNode, Package, Topology},
     transport::{Mode, Reader, Reason, STAGED_MIN_BYTES, Transport},
     writer::{Mark, Options, Rejected, Stats, Writer},
 };

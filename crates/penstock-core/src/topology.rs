@@ -1,0 +1,358 @@
+//! The CPUs of this machine, or of a recorded one: who shares a core, a cache, a package and a memory node with whom.
+//!
+//! The records are flat, and name each other by number: a tree of packages cannot hold caches that only some cores of a package
+//! share, or share across what else divides it.
+//!
+//! All is read from the kernel's files, which Documentation/admin-guide/cputopology.rst and
+//! Documentation/ABI/{stable,testing}/sysfs-devices-system-cpu describe. Virtual machines and containers have few of them, and
+//! firmware fills them with what it likes. So nothing here fails: what is missing or broken is replaced by the next best
+//! source, and noted.
+
+mod allowed;
+mod caches;
+mod cpuinfo;
+mod groups;
+mod kinds;
+mod numa;
+mod numbers;
+mod tree;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use cpuinfo::Cpuinfo;
+use numbers::Cpus;
+use tree::{CPU, Tree};
+
+/// The CPUs of a machine.
+///
+/// Every logical processor that is online is in one core and one package; at each level of cache it is in one domain or, where
+/// it has no such cache or nothing tells, in none. Lists are in the order of their smallest logical processor, and numbers
+/// within them ascend.
+///
+/// ```
+/// let topology = penstock_core::Topology::detect();
+/// let usable = topology.logical_processors.iter().filter(|processor| processor.allowed);
+/// assert!(usable.count() >= 1);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Topology {
+    /// The processor's name, for people.
+    pub model: Option<String>,
+    /// What sits in a socket.
+    pub packages: Vec<Package>,
+    /// Memory, and who is near to it; one for all where the kernel tells of none.
+    pub numa_nodes: Vec<NumaNode>,
+    /// What executes, with all that is online of it.
+    pub cores: Vec<Core>,
+    /// What the system schedules threads on, those that are offline as well, by number.
+    pub logical_processors: Vec<LogicalProcessor>,
+    /// Who shares a first-level cache for data.
+    pub l1d_domains: Vec<CacheDomain>,
+    /// Who shares a second-level cache.
+    pub l2_domains: Vec<CacheDomain>,
+    /// Who shares a third-level cache.
+    pub l3_domains: Vec<CacheDomain>,
+    /// What was missing or broken, and what was taken for it.
+    pub notes: Vec<String>,
+}
+
+/// A package: a chip, or several, in one socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Package {
+    /// The kernel's number of it, or a free one where the kernel has none or has it twice.
+    pub id: usize,
+    /// Numbers of its cores.
+    pub cores: Vec<usize>,
+    /// Numbers of its logical processors that are online.
+    pub logical_processors: Vec<usize>,
+}
+
+/// A node of memory, as seen from the CPUs near to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NumaNode {
+    /// The kernel's number of it.
+    pub id: usize,
+    /// The memory of it, where it is told; 0 for a node of CPUs alone.
+    pub memory_bytes: Option<u64>,
+    /// Numbers of its logical processors that are online: none in a node of memory alone.
+    pub logical_processors: Vec<usize>,
+}
+
+/// A core.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Core {
+    /// Our number, unique on the machine, from 0. The kernel's `core_id` is not: it repeats in each package or die.
+    pub id: usize,
+    /// The number of its package.
+    pub package: usize,
+    /// What it was made for.
+    pub kind: CoreKind,
+    /// What its kind was read from.
+    pub kind_source: KindSource,
+    /// Numbers of its logical processors that are online.
+    pub logical_processors: Vec<usize>,
+}
+
+/// What the system schedules a thread on: a core, or a hardware thread of one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogicalProcessor {
+    /// The kernel's number of it.
+    pub id: usize,
+    /// The number of its core; none if it is offline.
+    pub core: Option<usize>,
+    /// The number of its package; none if it is offline.
+    pub package: Option<usize>,
+    /// The number of its memory node, where one is told.
+    pub numa_node: Option<usize>,
+    /// Whether the system schedules anything on it.
+    pub online: bool,
+    /// Whether this thread may run on it, by its affinity and the process's control group.
+    pub allowed: bool,
+    /// Numbers of the others of its core that are online (simultaneous multithreading).
+    pub smt_siblings: Vec<usize>,
+    /// Its core's kind; none if it is offline.
+    pub kind: Option<CoreKind>,
+    /// What its core's kind was read from.
+    pub kind_source: Option<KindSource>,
+}
+
+/// Logical processors that share a cache.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CacheDomain {
+    /// The cache's size, where it is told.
+    pub size_bytes: Option<u64>,
+    /// Numbers of those that share it and are online.
+    pub logical_processors: Vec<usize>,
+}
+
+/// What a core was made for. Where all are alike, all are for performance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CoreKind {
+    /// The slowest of three kinds or more, or those which Intel calls so.
+    LowPowerEfficiency,
+    /// Slower than the fastest, for less power.
+    Efficiency,
+    /// As fast as this machine can.
+    Performance,
+}
+
+/// What a core's kind was read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum KindSource {
+    /// Intel's lists of hybrid machines: `cpu_core`, `cpu_atom` and `cpu_lowpower`.
+    CpuLists,
+    /// The scheduler's `cpu_capacity`.
+    CpuCapacity,
+    /// The clock's maximum.
+    MaximumFrequency,
+    /// The clock's maximum and, among cores with the same, their base frequency.
+    BaseFrequency,
+    /// Nothing tells kinds apart.
+    Assumed,
+}
+
+impl CoreKind {
+    /// Its name in texts.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::LowPowerEfficiency => "low-power efficiency",
+            Self::Efficiency => "efficiency",
+            Self::Performance => "performance",
+        }
+    }
+}
+
+impl KindSource {
+    /// Its name in texts.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::CpuLists => "cpu_core/cpu_atom",
+            Self::CpuCapacity => "cpu_capacity",
+            Self::MaximumFrequency => "maximum frequency",
+            Self::BaseFrequency => "base frequency",
+            Self::Assumed => "assumed",
+        }
+    }
+}
+
+impl Topology {
+    /// Reads this machine. `allowed` is of the calling thread.
+    #[must_use]
+    pub fn detect() -> Self {
+        Self::read(Path::new("/"))
+    }
+
+    /// Reads the machine whose `/sys` and `/proc` are below that root. `allowed` is of the process that recorded them, as far
+    /// as they tell; of the calling thread, if the root is this machine's.
+    ///
+    /// It never fails: [`notes`](Self::notes) say what was missing, were it everything.
+    #[must_use]
+    pub fn read(root: &Path) -> Self {
+        let is_this_machine = root.canonicalize().is_ok_and(|root| root == Path::new("/"));
+        let mut tree = Tree::new(root);
+        let cpuinfo = Cpuinfo::read(&mut tree);
+        let known = known(&mut tree, &cpuinfo, is_this_machine);
+        let online = online(&mut tree, &known);
+        let cores = groups::cores(&mut tree, &online, &cpuinfo);
+        let packages = groups::packages(&mut tree, &online, &cores, &cpuinfo);
+        let packages = numbered(&mut tree, packages, &cores);
+        let (numa_nodes, node_of) = numa::nodes(&mut tree, &known, &online);
+        let [l1d_domains, l2_domains, l3_domains] = caches::domains(&mut tree, &online, &cores);
+        let with_l3 = l3_domains.iter().flat_map(|domain| &domain.logical_processors).copied().collect();
+        let kinds = kinds::of_cores(&mut tree, &cores, &with_l3);
+        let cores = core_records(&cores, &packages, kinds);
+        let allowed = allowed::of_process(&mut tree, is_this_machine, &online);
+        let logical_processors = processor_records(&known, &online, &allowed, &cores, &node_of);
+        let notes = tree.into_notes();
+        Self {
+            model: cpuinfo.model,
+            packages,
+            numa_nodes,
+            cores,
+            logical_processors,
+            l1d_domains,
+            l2_domains,
+            l3_domains,
+            notes,
+        }
+    }
+}
+
+/// The CPUs that are there, online or not. Never none.
+fn known(tree: &mut Tree, cpuinfo: &Cpuinfo, is_this_machine: bool) -> Cpus {
+    let folders = Cpus::from_iter(tree.numbered(CPU, "cpu"));
+    if !folders.is_empty() {
+        return folders;
+    }
+    tree.note(format!("no folders of CPUs in /{CPU}"));
+    let lists = ["present", "online"].map(|name| format!("{CPU}/{name}"));
+    let listed = lists
+        .iter()
+        .find_map(|path| tree.parsed(path, |text| numbers::list(text).filter(|cpus| !cpus.is_empty())));
+    let told = || cpuinfo.processors.iter().map(|(cpu, _)| *cpu).collect::<Cpus>();
+    let found = listed.or_else(|| Some(told()).filter(|cpus| !cpus.is_empty())).or_else(|| counted(tree));
+    let found = found.or_else(|| is_this_machine.then(own_cpus).flatten());
+    found.unwrap_or_else(|| {
+        tree.note("nothing tells of any CPU: one is assumed");
+        Cpus::from([0])
+    })
+}
+
+/// Those that /proc/stat has times of: proc_stat(5).
+fn counted(tree: &mut Tree) -> Option<Cpus> {
+    let stat = tree.text("proc/stat")?;
+    let number = |line: &str| numbers::number(line.strip_prefix("cpu")?.split(' ').next()?);
+    Some(stat.lines().filter_map(number).collect()).filter(|cpus: &Cpus| !cpus.is_empty())
+}
+
+fn own_cpus() -> Option<Cpus> {
+    crate::sys::sched::cpus().ok().map(Cpus::from_iter)
+}
+
+/// The CPUs that are online. Never none.
+fn online(tree: &mut Tree, known: &Cpus) -> Cpus {
+    let listed = tree
+        .parsed(&format!("{CPU}/online"), |text| numbers::list(text).filter(|cpus| !cpus.is_disjoint(known)));
+    let online = match listed {
+        Some(listed) => {
+            let strangers: Cpus = listed.difference(known).copied().collect();
+            if !strangers.is_empty() {
+                tree.note_of(&strangers, "said to be online, and have no folder: left out");
+            }
+            listed.intersection(known).copied().collect()
+        }
+        None => online_by_folders(tree, known),
+    };
+    if online.is_empty() {
+        tree.note("no CPU is said to be online: all are taken as online");
+        return known.clone();
+    }
+    online
+}
+
+/// Old kernels had no list. A CPU has a file of its own, but for the first, which could not be switched off.
+fn online_by_folders(tree: &mut Tree, known: &Cpus) -> Cpus {
+    let with_topology: Cpus =
+        known.iter().filter(|cpu| tree.has(&format!("{CPU}/cpu{cpu}/topology"))).copied().collect();
+    let mut unclear = Cpus::new();
+    let mut is_online = |cpu: &usize| {
+        let own = tree.of_cpu(*cpu, "online", |text| match text.trim() {
+            "0" => Some(false),
+            "1" => Some(true),
+            _ => None,
+        });
+        own.unwrap_or_else(|| {
+            let is = with_topology.is_empty() || with_topology.contains(cpu);
+            if !is {
+                unclear.insert(*cpu);
+            }
+            is
+        })
+    };
+    let online = known.iter().filter(|cpu| is_online(cpu)).copied().collect();
+    if !unclear.is_empty() {
+        tree.note_of(&unclear, "without a topology, unlike others: taken as offline");
+    }
+    online
+}
+
+/// Packages with numbers: the kernel's where it has one for each.
+fn numbered(tree: &mut Tree, packages: Vec<Cpus>, cores: &[Cpus]) -> Vec<Package> {
+    let told: Vec<Option<usize>> = packages
+        .iter()
+        .map(|cpus| groups::package_id(tree, *cpus.first()?).and_then(|id| usize::try_from(id).ok()))
+        .collect();
+    let is_own = |id: &usize| told.iter().filter(|told| **told == Some(*id)).count() == 1;
+    let taken: Cpus = told.iter().flatten().copied().filter(is_own).collect();
+    let mut free = (0..).filter(|id| !taken.contains(id));
+    let mut record = |(cpus, id): (Cpus, &Option<usize>)| Package {
+        id: id.filter(is_own).unwrap_or_else(|| free.next().unwrap_or_default()),
+        cores: (0..cores.len()).filter(|&core| cores[core].is_subset(&cpus)).collect(),
+        logical_processors: cpus.into_iter().collect(),
+    };
+    packages.into_iter().zip(&told).map(&mut record).collect()
+}
+
+fn core_records(cores: &[Cpus], packages: &[Package], kinds: Vec<(CoreKind, KindSource)>) -> Vec<Core> {
+    let package_of: BTreeMap<usize, usize> =
+        packages.iter().flat_map(|package| package.cores.iter().map(|&core| (core, package.id))).collect();
+    let record = |(id, (kind, kind_source))| Core {
+        id,
+        package: package_of[&id],
+        kind,
+        kind_source,
+        logical_processors: cores[id].iter().copied().collect(),
+    };
+    kinds.into_iter().enumerate().map(record).collect()
+}
+
+fn processor_records(
+    known: &Cpus,
+    online: &Cpus,
+    allowed: &Cpus,
+    cores: &[Core],
+    node_of: &BTreeMap<usize, usize>,
+) -> Vec<LogicalProcessor> {
+    let core_of: BTreeMap<usize, &Core> =
+        cores.iter().flat_map(|core| core.logical_processors.iter().map(move |&cpu| (cpu, core))).collect();
+    let record = |&id: &usize| {
+        let core = core_of.get(&id);
+        let of_core = core.map_or(&[][..], |core| &core.logical_processors);
+        LogicalProcessor {
+            id,
+            core: core.map(|core| core.id),
+            package: core.map(|core| core.package),
+            numa_node: node_of.get(&id).copied(),
+            online: online.contains(&id),
+            allowed: allowed.contains(&id),
+            smt_siblings: of_core.iter().copied().filter(|&other| other != id).collect(),
+            kind: core.map(|core| core.kind),
+            kind_source: core.map(|core| core.kind_source),
+        }
+    };
+    known.iter().map(record).collect()
+}

@@ -1,0 +1,105 @@
+//! The CPUs that a process may run on: its affinity, and the cpuset of its control group.
+
+use std::path::{Component, Path};
+
+use super::numbers::{self, Cpus};
+use super::tree::{Tree, clean};
+use crate::sys::sched;
+
+/// The CPUs that this process may use. Never none: it runs somewhere.
+pub(super) fn of_process(tree: &mut Tree, is_this_machine: bool, online: &Cpus) -> Cpus {
+    let affinity = affinity(tree, is_this_machine);
+    let cpuset = cpuset(tree);
+    if affinity.is_none() && cpuset.is_none() {
+        tree.note("neither an affinity nor a cpuset is told: all CPUs that are online are taken as allowed");
+    }
+    let mut allowed = online.clone();
+    for (limit, name) in [(affinity, "the affinity"), (cpuset, "the control group's cpuset")] {
+        let Some(limit) = limit else { continue };
+        let both: Cpus = allowed.intersection(&limit).copied().collect();
+        if both.is_empty() {
+            tree.note(format!("{name} leaves no CPU that is online: it is not taken into account"));
+        } else {
+            allowed = both;
+        }
+    }
+    allowed
+}
+
+/// Of the calling thread, or of the process that recorded the machine.
+fn affinity(tree: &mut Tree, is_this_machine: bool) -> Option<Cpus> {
+    // The call's set has room for 1024 CPUs, and fails on larger machines: the file tells of all.
+    let asked = is_this_machine.then(|| sched::cpus().ok()).flatten();
+    asked.map(Cpus::from_iter).or_else(|| recorded_affinity(tree, is_this_machine))
+}
+
+fn recorded_affinity(tree: &mut Tree, is_this_machine: bool) -> Option<Cpus> {
+    let path = if is_this_machine { "proc/thread-self/status" } else { "proc/self/status" };
+    let status = tree.text(path)?;
+    let value = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+    let cpus = numbers::list(value);
+    if cpus.is_none() {
+        tree.note(format!("Cpus_allowed_list in /{path} makes no sense: {:?}", clean(value)));
+    }
+    cpus
+}
+
+/// A mounted hierarchy that may limit CPUs, and the names of the file that tells which; the effective set comes first.
+struct Hierarchy {
+    mount_point: String,
+    path: String,
+    files: &'static [&'static str],
+}
+
+/// cgroup-v1/cpusets.rst and cgroup-v2.rst; the names without prefix are of the "cpuset" file system, before control groups.
+const V1_FILES: &[&str] = &["cpuset.effective_cpus", "cpuset.cpus", "cpus"];
+const V2_FILES: &[&str] = &["cpuset.cpus.effective"];
+
+fn cpuset(tree: &mut Tree) -> Option<Cpus> {
+    let found = hierarchies(tree).into_iter().find_map(|hierarchy| hierarchy.cpus(tree))?;
+    (!found.is_empty()).then_some(found)
+}
+
+fn hierarchies(tree: &mut Tree) -> Vec<Hierarchy> {
+    let groups = tree.text("proc/self/cgroup").unwrap_or_default();
+    let of_cpuset = tree.text("proc/self/cpuset").map(|path| path.trim().to_owned());
+    let mounts = tree.text("proc/self/mounts").or_else(|| tree.text("proc/mounts")).unwrap_or_default();
+    let v1_path = group(&groups, "cpuset").or_else(|| of_cpuset.clone());
+    let v2_path = group(&groups, "").or(of_cpuset);
+    let hierarchy = |line: &str| {
+        let [_, mount_point, kind, options] = line.split(' ').take(4).collect::<Vec<_>>().try_into().ok()?;
+        let is_cpuset = kind == "cpuset" || options.split(',').any(|option| option == "cpuset");
+        let (path, files) = match kind {
+            "cgroup" | "cpuset" if is_cpuset => (v1_path.clone()?, V1_FILES),
+            "cgroup2" => (v2_path.clone()?, V2_FILES),
+            _ => return None,
+        };
+        Some(Hierarchy { mount_point: mount_point.into(), path, files })
+    };
+    mounts.lines().filter_map(hierarchy).collect()
+}
+
+/// The path of the process's group, of lines like "3:cpuset:/user" or "0::/user": proc_pid_cgroup(5).
+fn group(groups: &str, controller: &str) -> Option<String> {
+    groups.lines().find_map(|line| {
+        let (_, rest) = line.split_once(':')?;
+        let (controllers, path) = rest.split_once(':')?;
+        controllers.split(',').any(|found| found == controller).then(|| path.to_owned())
+    })
+}
+
+impl Hierarchy {
+    /// The set of the group, or of the nearest one above it that has one.
+    fn cpus(&self, tree: &mut Tree) -> Option<Cpus> {
+        // In a container, the path may be another's, and lead out of what is mounted: "/../other".
+        let is_normal = |part: &Component<'_>| matches!(part, Component::Normal(_));
+        let group: Vec<_> = Path::new(&self.path).components().filter(is_normal).collect();
+        let mount_point = self.mount_point.trim_matches('/');
+        (0..=group.len()).rev().find_map(|depth| {
+            let folder = Path::new(mount_point).join(group[..depth].iter().collect::<std::path::PathBuf>());
+            self.files
+                .iter()
+                .find_map(|file| tree.parsed(&folder.join(file).to_string_lossy(), numbers::list))
+        })
+    }
+}

@@ -1,0 +1,121 @@
+//! Which CPUs share which caches.
+
+use std::collections::BTreeMap;
+
+use super::CacheDomain;
+use super::groups::{self, Claims, known};
+use super::numbers::Cpus;
+use super::tree::{CPU, Tree, integer};
+
+/// What one CPU says of one cache.
+struct Cache {
+    sharing: Option<Cpus>,
+    id: Option<i64>,
+    size_bytes: Option<u64>,
+}
+
+/// The domains of the first, second and third level; caches for instructions alone are left out.
+/// cpuN/cache/indexM: Documentation/ABI/testing/sysfs-devices-system-cpu.
+pub(super) fn domains(tree: &mut Tree, online: &Cpus, cores: &[Cpus]) -> [Vec<CacheDomain>; 3] {
+    let mut levels: [BTreeMap<usize, Cache>; 3] = Default::default();
+    let mut without = Cpus::new();
+    for (core, &cpu) in cores.iter().flat_map(|core| core.iter().map(move |cpu| (core, cpu))) {
+        let indexes = tree.numbered(&format!("{CPU}/cpu{cpu}/cache"), "index");
+        if indexes.is_empty() {
+            without.insert(cpu);
+        }
+        for folder in indexes.into_iter().map(|index| format!("cache/index{index}")) {
+            let Some(level) = level(tree, cpu, &folder) else { continue };
+            let cache = Cache::read(tree, cpu, &folder, online, core);
+            levels[level].entry(cpu).or_insert(cache);
+        }
+    }
+    if !without.is_empty() {
+        tree.note_of(&without, "no caches are told");
+    }
+    let mut name = 0;
+    levels.map(|caches| {
+        name += 1;
+        of_level(tree, &format!("L{name} cache"), caches)
+    })
+}
+
+/// 0 for the first level; None for instructions, and for levels that we have no use for.
+fn level(tree: &mut Tree, cpu: usize, folder: &str) -> Option<usize> {
+    let is_of_instructions =
+        tree.of_cpu(cpu, &format!("{folder}/type"), |text| Some(text.trim() == "Instruction"));
+    if is_of_instructions == Some(true) {
+        return None;
+    }
+    let level = tree.of_cpu(cpu, &format!("{folder}/level"), |text| integer(text).filter(|level| *level > 0));
+    if level.is_none() {
+        tree.note_of(&Cpus::from([cpu]), format!("{folder} is left out: its level is not told"));
+    }
+    level.filter(|level| *level <= 3).map(|level| level as usize - 1)
+}
+
+impl Cache {
+    fn read(tree: &mut Tree, cpu: usize, folder: &str, online: &Cpus, core: &Cpus) -> Self {
+        let files = ["map", "list"].map(|form| format!("{folder}/shared_cpu_{form}"));
+        // Itanium's kernel names no CPU at all for some: it is the core's then.
+        let is_valid = |cpus: &Cpus| cpus.is_empty() || cpus.contains(&cpu);
+        let files = [files[0].as_str(), files[1].as_str()];
+        let told = groups::set(tree, cpu, files, is_valid, online);
+        let sharing = told.map(|cpus| if cpus.is_empty() { core.clone() } else { cpus });
+        let id = known(tree.of_cpu(cpu, &format!("{folder}/id"), integer));
+        Self { sharing, id, size_bytes: size_bytes(tree, cpu, folder) }
+    }
+}
+
+/// Kernels write "32K"; without it, the geometry tells as much.
+fn size_bytes(tree: &mut Tree, cpu: usize, folder: &str) -> Option<u64> {
+    let told = tree.of_cpu(cpu, &format!("{folder}/size"), bytes);
+    told.or_else(|| {
+        let parts = ["number_of_sets", "ways_of_associativity", "coherency_line_size"];
+        let parts = parts.map(|part| tree.of_cpu(cpu, &format!("{folder}/{part}"), integer));
+        let [sets, ways, line] = parts.map(|part| part.and_then(|part| u64::try_from(part).ok()));
+        sets?.checked_mul(ways?)?.checked_mul(line?).filter(|&bytes| bytes > 0)
+    })
+}
+
+fn bytes(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let digits = text.trim_end_matches(['K', 'M', 'G']);
+    let unit = match &text[digits.len()..] {
+        "" => 1,
+        "K" => 1 << 10,
+        "M" => 1 << 20,
+        "G" => 1 << 30,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(unit).filter(|&bytes| bytes > 0)
+}
+
+fn of_level(tree: &mut Tree, name: &str, caches: BTreeMap<usize, Cache>) -> Vec<CacheDomain> {
+    let (claims, untold) = claims(&caches);
+    if !untold.is_empty() {
+        tree.note_of(&untold, format!("an {name} is left out: nothing tells who shares it"));
+    }
+    let domains = groups::agreed(tree, name, &claims);
+    domains.into_iter().map(|cpus| domain(tree, name, cpus, &caches)).collect()
+}
+
+/// Who does not tell its neighbours is the neighbour of those with the same cache by number, if there is one.
+fn claims(caches: &BTreeMap<usize, Cache>) -> (Claims, Cpus) {
+    let of_id = |id: i64| caches.iter().filter(move |(_, cache)| cache.id == Some(id)).map(|(&cpu, _)| cpu);
+    let claim = |cache: &Cache| cache.sharing.clone().or_else(|| Some(of_id(cache.id?).collect()));
+    let found: Claims = caches.iter().filter_map(|(&cpu, cache)| Some((cpu, claim(cache)?))).collect();
+    let untold = caches.keys().filter(|cpu| !found.contains_key(cpu)).copied().collect();
+    (found, untold)
+}
+
+fn domain(tree: &mut Tree, name: &str, cpus: Cpus, caches: &BTreeMap<usize, Cache>) -> CacheDomain {
+    let sizes: std::collections::BTreeSet<u64> =
+        cpus.iter().filter_map(|cpu| caches.get(cpu)?.size_bytes).collect();
+    match sizes.len() {
+        0 => tree.note_of(&cpus, format!("nothing tells the size of an {name}")),
+        1 => {}
+        _ => tree.note_of(&cpus, format!("an {name} of two sizes: the smaller is taken")),
+    }
+    CacheDomain { size_bytes: sizes.first().copied(), logical_processors: cpus.into_iter().collect() }
+}

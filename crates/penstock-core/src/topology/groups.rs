@@ -1,0 +1,165 @@
+//! From what each CPU says of its neighbours to groups that share no CPU.
+
+use std::collections::BTreeMap;
+
+use super::cpuinfo::Cpuinfo;
+use super::numbers::{self, Cpus};
+use super::tree::{Tree, integer};
+
+/// The second pair is the older name of the same: Documentation/ABI/stable/sysfs-devices-system-cpu.
+const CORE_FILES: [[&str; 2]; 2] = [
+    ["topology/core_cpus", "topology/core_cpus_list"],
+    ["topology/thread_siblings", "topology/thread_siblings_list"],
+];
+const PACKAGE_FILES: [[&str; 2]; 2] = [
+    ["topology/package_cpus", "topology/package_cpus_list"],
+    ["topology/core_siblings", "topology/core_siblings_list"],
+];
+
+/// The CPUs that each CPU names as of its group, itself among them.
+pub(super) type Claims = BTreeMap<usize, Cpus>;
+
+/// Forms groups of the claims in the order of the CPUs. Two CPUs are together if neither says otherwise: a broken file of one
+/// shall not take CPUs from other groups. Who claims nothing, and is not claimed, is in no group.
+pub(super) fn agreed(tree: &mut Tree, what: &str, claims: &Claims) -> Vec<Cpus> {
+    let mut placed = Cpus::new();
+    let mut groups = Vec::new();
+    for (&cpu, claimed) in claims {
+        if placed.contains(&cpu) {
+            continue;
+        }
+        let agrees = |other: &usize| claims.get(other).is_none_or(|theirs| theirs.contains(&cpu));
+        let (members, others): (Cpus, Cpus) =
+            claimed.iter().partition(|other| agrees(other) && !placed.contains(other));
+        if !others.is_empty() {
+            tree.note_of(&others, format!("named as of a {what} that is not theirs"));
+        }
+        placed.extend(&members);
+        groups.push(members);
+    }
+    groups.sort_by_key(|group: &Cpus| group.first().copied());
+    groups
+}
+
+/// CPUs of one key claim each other.
+fn claims_by_key<K: Ord + Copy>(keys: &BTreeMap<usize, K>) -> Claims {
+    let mut members: BTreeMap<K, Cpus> = BTreeMap::new();
+    for (&cpu, &key) in keys {
+        members.entry(key).or_default().insert(cpu);
+    }
+    keys.iter().map(|(&cpu, key)| (cpu, members[key].clone())).collect()
+}
+
+/// A set that a CPU's folder tells as a mask and as a list, cut down to CPUs that are online. The mask comes first: there are
+/// recordings whose masks were corrected, and their lists forgotten.
+pub(super) fn set(
+    tree: &mut Tree,
+    cpu: usize,
+    [mask, list]: [&str; 2],
+    is_valid: impl Fn(&Cpus) -> bool,
+    online: &Cpus,
+) -> Option<Cpus> {
+    let masked = tree.of_cpu(cpu, mask, |text| numbers::mask(text).filter(&is_valid));
+    let found = masked.or_else(|| tree.of_cpu(cpu, list, |text| numbers::list(text).filter(&is_valid)))?;
+    Some(found.intersection(online).copied().collect())
+}
+
+/// The CPUs of each core. Every CPU that is online is in one.
+pub(super) fn cores(tree: &mut Tree, online: &Cpus, cpuinfo: &Cpuinfo) -> Vec<Cpus> {
+    let mut claims = claims(tree, online, CORE_FILES);
+    if cpuinfo.has_compute_units {
+        divide_compute_units(tree, &mut claims);
+    }
+    let keys = core_keys(tree, &unclaimed(online, &claims));
+    claims.extend(claims_by_key(&keys));
+    claims.extend(claims_by_key(&cpuinfo.told(&unclaimed(online, &claims), |ids| ids)));
+    let rest = unclaimed(online, &claims);
+    if !rest.is_empty() {
+        tree.note_of(&rest, "nothing tells the core: each is taken as one of its own");
+        claims.extend(rest.into_iter().map(|cpu| (cpu, Cpus::from([cpu]))));
+    }
+    agreed(tree, "core", &claims)
+}
+
+/// The CPUs of each package. Every CPU that is online is in one, and no core is in two.
+pub(super) fn packages(tree: &mut Tree, online: &Cpus, cores: &[Cpus], cpuinfo: &Cpuinfo) -> Vec<Cpus> {
+    let mut claims = claims(tree, online, PACKAGE_FILES);
+    let keys = unclaimed(online, &claims);
+    let keys = keys.into_iter().filter_map(|cpu| Some((cpu, package_id(tree, cpu)?))).collect();
+    claims.extend(claims_by_key(&keys));
+    claims.extend(claims_by_key(&cpuinfo.told(&unclaimed(online, &claims), |(package, _)| package)));
+    let rest = unclaimed(online, &claims);
+    if !rest.is_empty() {
+        tree.note_of(&rest, "nothing tells the package: all are taken as of one");
+        claims.extend(rest.iter().map(|&cpu| (cpu, rest.clone())));
+    }
+    let packages = agreed(tree, "package", &claims);
+    with_whole_cores(tree, &packages, cores)
+}
+
+fn unclaimed(online: &Cpus, claims: &Claims) -> Cpus {
+    online.iter().filter(|cpu| !claims.contains_key(cpu)).copied().collect()
+}
+
+fn with_whole_cores(tree: &mut Tree, packages: &[Cpus], cores: &[Cpus]) -> Vec<Cpus> {
+    let mut whole = vec![Cpus::new(); packages.len()];
+    let package_of: BTreeMap<usize, usize> = by_member(packages);
+    for core in cores {
+        let owners: Cpus = core.iter().filter_map(|cpu| package_of.get(cpu)).copied().collect();
+        if owners.len() > 1 {
+            tree.note_of(core, "one core in two packages: taken as of the first");
+        }
+        if let Some(&owner) = core.first().and_then(|cpu| package_of.get(cpu)) {
+            whole[owner].extend(core);
+        }
+    }
+    whole.retain(|package| !package.is_empty());
+    whole.sort_by_key(|package| package.first().copied());
+    whole
+}
+
+/// The position of each CPU's group.
+pub(super) fn by_member(groups: &[Cpus]) -> BTreeMap<usize, usize> {
+    groups.iter().enumerate().flat_map(|(at, group)| group.iter().map(move |&cpu| (cpu, at))).collect()
+}
+
+fn claims(tree: &mut Tree, online: &Cpus, files: [[&str; 2]; 2]) -> Claims {
+    let claim = |&cpu: &usize| {
+        let is_valid = |cpus: &Cpus| cpus.contains(&cpu);
+        let found = files.into_iter().find_map(|files| set(tree, cpu, files, is_valid, online))?;
+        Some((cpu, found))
+    };
+    online.iter().filter_map(claim).collect()
+}
+
+/// A core's number is its own within a cluster, of a die, of a package; the last must be told for it to say anything.
+fn core_keys(tree: &mut Tree, cpus: &Cpus) -> BTreeMap<usize, [Option<i64>; 4]> {
+    let key = |&cpu: &usize| {
+        let [die, cluster] =
+            ["topology/die_id", "topology/cluster_id"].map(|name| tree.of_cpu(cpu, name, integer));
+        let core = core_id(tree, cpu)?;
+        Some((cpu, [Some(package_id(tree, cpu)?), die, cluster, Some(core)]))
+    };
+    cpus.iter().filter_map(key).collect()
+}
+
+pub(super) fn core_id(tree: &mut Tree, cpu: usize) -> Option<i64> {
+    known(tree.of_cpu(cpu, "topology/core_id", integer))
+}
+
+/// The kernel's number of a CPU's package.
+pub(super) fn package_id(tree: &mut Tree, cpu: usize) -> Option<i64> {
+    known(tree.of_cpu(cpu, "topology/physical_package_id", integer))
+}
+
+/// -1 is the kernel's "unknown".
+pub(super) fn known(id: Option<i64>) -> Option<i64> {
+    id.filter(|&id| id >= 0)
+}
+
+fn divide_compute_units(tree: &mut Tree, claims: &mut Claims) {
+    let ids: BTreeMap<usize, Option<i64>> = claims.keys().map(|&cpu| (cpu, core_id(tree, cpu))).collect();
+    for (cpu, claimed) in claims {
+        claimed.retain(|other| ids.get(other) == ids.get(cpu));
+    }
+}

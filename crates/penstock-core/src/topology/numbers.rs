@@ -1,0 +1,55 @@
+//! Sets of CPU numbers, in the two forms that the kernel prints them in.
+
+use std::collections::BTreeSet;
+
+pub(super) type Cpus = BTreeSet<usize>;
+
+/// No kernel can be built for more: `NR_CPUS_RANGE_END` in arch/x86/Kconfig, the highest of all architectures. What names a
+/// CPU beyond is broken, and must not make us allocate for it.
+const CPUS_MAX: usize = 8192;
+
+/// Reads "0-3,8", which may be empty. Blanks separate too: cpufreq's `related_cpus` has them.
+pub(super) fn list(text: &str) -> Option<Cpus> {
+    let mut cpus = Cpus::new();
+    for part in text.split([',', ' ', '\t', '\n']).filter(|part| !part.is_empty()) {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last) = (number(first)?, number(last)?);
+        if first > last {
+            return None;
+        }
+        cpus.extend(first..=last);
+    }
+    Some(cpus)
+}
+
+/// Reads "00000000,0000ffff": groups of 32 bits, the highest first.
+pub(super) fn mask(text: &str) -> Option<Cpus> {
+    let mut cpus = Cpus::new();
+    for (group, digits) in text.trim().rsplit(',').enumerate() {
+        let is_hex = (1..=8).contains(&digits.len()) && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        let bits = u32::from_str_radix(digits, 16).ok().filter(|_| is_hex)?;
+        cpus.extend((0..32).filter(|bit| bits >> bit & 1 == 1).map(|bit| group * 32 + bit));
+    }
+    cpus.last().is_none_or(|&last| last < CPUS_MAX).then_some(cpus)
+}
+
+/// Reads a CPU's number: digits alone, for `parse` would take "+1" as well.
+pub(super) fn number(text: &str) -> Option<usize> {
+    let number = text.bytes().all(|digit| digit.is_ascii_digit()).then(|| text.parse().ok())??;
+    (number < CPUS_MAX).then_some(number)
+}
+
+/// Writes "0-3,8".
+pub(super) fn as_list(cpus: &Cpus) -> String {
+    let mut ranges: Vec<(usize, usize)> = Vec::new();
+    for &cpu in cpus {
+        match ranges.last_mut() {
+            Some((_, last)) if *last + 1 == cpu => *last = cpu,
+            _ => ranges.push((cpu, cpu)),
+        }
+    }
+    let written = |&(first, last): &(usize, usize)| {
+        if first == last { first.to_string() } else { format!("{first}-{last}") }
+    };
+    ranges.iter().map(written).collect::<Vec<_>>().join(",")
+}

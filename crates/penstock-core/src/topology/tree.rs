@@ -1,0 +1,138 @@
+//! Files of a machine, or of a recorded one, and what there is to say about those that are missing or broken.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use super::numbers::{self, Cpus};
+
+/// Where the kernel tells of CPUs: Documentation/admin-guide/cputopology.rst.
+pub(super) const CPU: &str = "sys/devices/system/cpu";
+
+/// A file that is longer is none of the kernel's. Guessed: /proc/cpuinfo of 8192 CPUs, the longest, takes 1.5 KiB for each.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+
+/// The longest text of a broken file or of a name that goes into an answer. Guessed: it is for people.
+const SHOWN_CHARS_MAX: usize = 120;
+
+/// Reads below a root, and keeps the notes.
+pub(super) struct Tree {
+    root: PathBuf,
+    notes: Vec<(String, Cpus)>,
+}
+
+impl Tree {
+    pub(super) fn new(root: &Path) -> Self {
+        Self { root: root.into(), notes: Vec::new() }
+    }
+
+    pub(super) fn note(&mut self, text: impl Into<String>) {
+        self.note_of(&Cpus::new(), text);
+    }
+
+    /// Notes something of these CPUs. The same of many CPUs is one note: a machine may have hundreds.
+    pub(super) fn note_of(&mut self, cpus: &Cpus, text: impl Into<String>) {
+        let text = text.into();
+        match self.notes.iter_mut().find(|(noted, _)| *noted == text) {
+            Some((_, of)) => of.extend(cpus),
+            None => self.notes.push((text, cpus.clone())),
+        }
+    }
+
+    pub(super) fn into_notes(self) -> Vec<String> {
+        self.notes.into_iter().map(|(text, cpus)| in_words(text, &cpus)).collect()
+    }
+
+    /// The text of a file; None if it is missing, and a note as well if it is broken.
+    pub(super) fn text(&mut self, path: &str) -> Option<String> {
+        self.parsed(path, |text| Some(text.to_owned()))
+    }
+
+    /// What a file says; None if it is missing, and a note as well if it is broken.
+    pub(super) fn parsed<T>(&mut self, path: &str, parse: impl Fn(&str) -> Option<T>) -> Option<T> {
+        self.answer(path, parse).unwrap_or_else(|why| {
+            self.note(format!("/{path} {why}"));
+            None
+        })
+    }
+
+    /// The same of a file in the CPU's folder.
+    pub(super) fn of_cpu<T>(
+        &mut self,
+        cpu: usize,
+        name: &str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Option<T> {
+        self.answer(&format!("{CPU}/cpu{cpu}/{name}"), parse).unwrap_or_else(|why| {
+            self.note_of(&Cpus::from([cpu]), format!("{name} {why}"));
+            None
+        })
+    }
+
+    fn answer<T>(&self, path: &str, parse: impl Fn(&str) -> Option<T>) -> Result<Option<T>, String> {
+        match self.content(path) {
+            Ok(text) => parse(&text).map(Some).ok_or_else(|| format!("makes no sense: {}", shown(&text))),
+            Err(error) if is_missing(error.kind()) => Ok(None),
+            Err(error) => Err(format!("cannot be read: {error}")),
+        }
+    }
+
+    fn content(&self, path: &str) -> std::io::Result<String> {
+        let mut bytes = Vec::new();
+        self.open(path)?.take(FILE_BYTES_MAX).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 == FILE_BYTES_MAX {
+            return Err(std::io::Error::other("it is too long"));
+        }
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    fn open(&self, path: &str) -> std::io::Result<File> {
+        // Without O_NONBLOCK, a FIFO in a recorded tree would wait for its writer for ever.
+        let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(self.root.join(path))?;
+        if file.metadata()?.is_file() {
+            Ok(file)
+        } else {
+            Err(std::io::Error::other("it is no regular file"))
+        }
+    }
+
+    pub(super) fn has(&self, path: &str) -> bool {
+        self.root.join(path).exists()
+    }
+
+    /// The numbers N of entries like "cpuN" in a folder, in order.
+    pub(super) fn numbered(&self, folder: &str, prefix: &str) -> Vec<usize> {
+        let entries = fs::read_dir(self.root.join(folder)).into_iter().flatten().flatten();
+        let number = |entry: fs::DirEntry| {
+            let digits = entry.file_name().to_str()?.strip_prefix(prefix)?.to_owned();
+            numbers::number(&digits)
+        };
+        entries.filter_map(number).collect::<Cpus>().into_iter().collect()
+    }
+}
+
+/// A folder that is not one has no files either.
+fn is_missing(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::NotFound | ErrorKind::NotADirectory)
+}
+
+fn in_words(text: String, cpus: &Cpus) -> String {
+    if cpus.is_empty() { text } else { format!("{text} (CPUs {})", numbers::as_list(cpus)) }
+}
+
+/// The beginning of a text in quotes, without what a terminal would obey.
+fn shown(text: &str) -> String {
+    format!("{:?}", clean(text))
+}
+
+/// A text in one short line: blanks made one, no control characters.
+pub(super) fn clean(text: &str) -> String {
+    let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
+    words.collect::<Vec<_>>().join(" ").chars().take(SHOWN_CHARS_MAX).collect()
+}
+
+/// Reads an integer that may be -1, "unknown".
+pub(super) fn integer(text: &str) -> Option<i64> {
+    text.trim().parse().ok()
+}
