@@ -20,6 +20,7 @@ have pipes to put between them, and ``results`` has what calls give back.
 TurboPipe.
 """
 
+from penstock import cpu as cpu
 from penstock import fifo as fifo
 from penstock import pipes as pipes
 from penstock import results as results

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod buffer;
+mod cpu;
 mod errors;
 mod fifo;
 mod pipes;
@@ -28,6 +29,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(fifo::_fifo_open, module)?)?;
     module.add_function(wrap_pyfunction!(fifo::_fifo_open_async, module)?)?;
     module.add_function(wrap_pyfunction!(fifo::_make_pipe, module)?)?;
+    module.add_function(wrap_pyfunction!(cpu::_topology, module)?)?;
     module.add_class::<relay::Relayed>()?;
     module.add_class::<relay::RelayTicket>()?;
     module.add_class::<tee::Tee>()?;

@@ -36,7 +36,7 @@ pub(super) fn domains(tree: &mut Tree, online: &Cpus, cores: &[Cpus]) -> [Vec<Ca
     let mut name = 0;
     levels.map(|caches| {
         name += 1;
-        of_level(tree, &format!("L{name} cache"), caches)
+        of_level(tree, &format!("L{name} cache"), caches, online)
     })
 }
 
@@ -91,12 +91,17 @@ fn bytes(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(unit).filter(|&bytes| bytes > 0)
 }
 
-fn of_level(tree: &mut Tree, name: &str, caches: BTreeMap<usize, Cache>) -> Vec<CacheDomain> {
+fn of_level(tree: &mut Tree, name: &str, caches: BTreeMap<usize, Cache>, online: &Cpus) -> Vec<CacheDomain> {
     let (claims, untold) = claims(&caches);
     if !untold.is_empty() {
         tree.note_of(&untold, format!("an {name} is left out: nothing tells who shares it"));
     }
     let domains = groups::agreed(tree, name, &claims);
+    let without: Cpus =
+        online.iter().filter(|cpu| !domains.iter().any(|cpus| cpus.contains(cpu))).copied().collect();
+    if !domains.is_empty() && !without.is_empty() {
+        tree.note_of(&without, format!("no {name} is told, unlike of others"));
+    }
     domains.into_iter().map(|cpus| domain(tree, name, cpus, &caches)).collect()
 }
 

@@ -179,7 +179,7 @@ fn all_or_note(tree: &mut Tree, cores: &[Cpus], file: &str, found: Vec<Option<i6
         .copied()
         .collect();
     if found.iter().any(Option::is_some) && !without.is_empty() {
-        tree.note_of(&without, format!("{file} is missing, and so tells no kinds of cores apart"));
+        tree.note_of(&without, format!("{file} is not told of all cores, and so tells no kinds apart"));
     }
     found.into_iter().collect()
 }
