@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["CacheDomain", "Core", "LogicalProcessor", "NumaNode", "Package", "Topology", "topology"]
 
 CoreKind = Literal["performance", "efficiency", "low-power efficiency"]
-KindSource = Literal[
-    "cpu_core/cpu_atom", "cpu_capacity", "maximum frequency", "base frequency", "assumed"
-]
+KindSource = Literal["cpu_core/cpu_atom", "cpu_capacity", "maximum frequency", "base frequency", "assumed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +124,8 @@ class CacheDomain:
 class Topology:
     """The CPUs of a machine.
 
-    Every logical processor that is online is in one core and one package; at each level of cache it is in one domain or,
-    where it has no such cache or nothing tells, in none.
+    Every logical processor that is online is in one core and one package; at each level of cache it is in one domain
+    or, where it has no such cache or nothing tells, in none.
 
     Attributes:
         model: the processor's name, for people; None where it is not told.
@@ -164,8 +162,8 @@ def topology(root: StrOrBytesPath = "/") -> Topology:
     Never raises for an odd machine: files that are missing or broken give the best answer that remains, and ``notes``.
 
     Args:
-        root: where the machine's ``/sys`` and ``/proc`` are. With another than ``"/"``, ``allowed`` is as of the process
-            that recorded them.
+        root: where the machine's ``/sys`` and ``/proc`` are. With another than ``"/"``, ``allowed`` is as of the
+            process that recorded them.
 
     Raises:
         TypeError: ``root`` is no path.

@@ -1,0 +1,185 @@
+"""The machine's CPUs, as Python gets them: of a machine made up here, and of this one."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import os
+import shutil
+import subprocess
+import threading
+import typing
+from pathlib import Path
+
+import pytest
+
+import penstock
+from penstock import cpu
+
+RECORDS = [cpu.Package, cpu.NumaNode, cpu.Core, cpu.LogicalProcessor, cpu.CacheDomain, cpu.Topology]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Two cores, one with two threads, the other for efficiency; a third that is offline."""
+    files = {
+        "proc/cpuinfo": "processor : 0\nmodel name : A Model\n",
+        "proc/self/status": "Cpus_allowed_list:\t1-3\n",
+        "sys/devices/cpu_core/cpus": "0-1\n",
+        "sys/devices/cpu_atom/cpus": "2\n",
+        "sys/devices/system/cpu/online": "0-2\n",
+        "sys/devices/system/cpu/cpu3/online": "0\n",
+        "sys/devices/system/node/node0/cpumap": "7\n",
+        "sys/devices/system/node/node0/meminfo": "Node 0 MemTotal: 4 kB\n",
+    }
+    for number, siblings in ((0, "3"), (1, "3"), (2, "4")):
+        folder = f"sys/devices/system/cpu/cpu{number}"
+        files |= {
+            f"{folder}/topology/core_cpus": siblings,
+            f"{folder}/topology/package_cpus": "7",
+            f"{folder}/topology/physical_package_id": "4",
+            f"{folder}/cache/index0/level": "1",
+            f"{folder}/cache/index0/type": "Data",
+            f"{folder}/cache/index0/size": "32K",
+            f"{folder}/cache/index0/shared_cpu_map": siblings,
+            f"{folder}/cache/index3/level": "3",
+            f"{folder}/cache/index3/type": "Unified",
+            f"{folder}/cache/index3/shared_cpu_map": "7",
+        }
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return tmp_path
+
+
+def test_every_field(root: Path) -> None:
+    core, package = "cpu_core/cpu_atom", 4
+    assert cpu.topology(root) == cpu.Topology(
+        model="A Model",
+        packages=(cpu.Package(id=package, cores=(0, 1), logical_processors=(0, 1, 2)),),
+        numa_nodes=(cpu.NumaNode(id=0, memory_bytes=4096, logical_processors=(0, 1, 2)),),
+        cores=(
+            cpu.Core(0, package, "performance", core, (0, 1)),
+            cpu.Core(1, package, "efficiency", core, (2,)),
+        ),
+        logical_processors=(
+            cpu.LogicalProcessor(0, 0, package, 0, True, False, (1,), "performance", core),
+            cpu.LogicalProcessor(1, 0, package, 0, True, True, (0,), "performance", core),
+            cpu.LogicalProcessor(2, 1, package, 0, True, True, (), "efficiency", core),
+            cpu.LogicalProcessor(3, None, None, None, False, False, (), None, None),
+        ),
+        l1d_domains=(cpu.CacheDomain(32768, (0, 1)), cpu.CacheDomain(32768, (2,))),
+        l2_domains=(),
+        l3_domains=(cpu.CacheDomain(None, (0, 1, 2)),),
+        notes=("nothing tells the size of an L3 cache (CPUs 0-2)",),
+    )
+
+
+def test_the_root_may_be_any_kind_of_path(root: Path) -> None:
+    expected = cpu.topology(root)
+    assert cpu.topology(str(root)) == cpu.topology(os.fsencode(root)) == cpu.topology(root=root) == expected
+    for wrong in (None, 3, [root]):
+        with pytest.raises(TypeError):
+            cpu.topology(wrong)
+
+
+def test_an_odd_machine_raises_nothing(root: Path) -> None:
+    nothing = cpu.topology(root / "nothing")
+    assert [processor.id for processor in nothing.logical_processors] == [0]
+    assert any("one is assumed" in note for note in nothing.notes)
+    name = os.fsdecode(b"\xff")
+    (root / name).symlink_to(root)
+    assert cpu.topology(root / name) == cpu.topology(root)
+    (root / "proc/cpuinfo").write_bytes(bytes(range(256)))
+    assert cpu.topology(root).model is None
+
+
+def field_values(record: object) -> list[object]:
+    return [getattr(record, field.name) for field in dataclasses.fields(record)]
+
+
+@pytest.mark.parametrize("where", ["here", "made up"])
+def test_fields_have_the_types_that_they_say(where: str, root: Path) -> None:
+    topology = cpu.topology("/" if where == "here" else root)
+    for many in field_values(topology)[1:]:
+        assert type(many) is tuple
+    for record in (*topology.cores, *topology.logical_processors):
+        assert record.kind in {*typing.get_args(cpu.CoreKind), None}
+        assert record.kind_source in {*typing.get_args(cpu.KindSource), None}
+        for value in field_values(record):
+            assert type(value) in (int, bool, str, tuple, type(None))
+    for processor in topology.logical_processors:
+        assert (type(processor.online), type(processor.allowed)) == (bool, bool)
+
+
+@pytest.mark.parametrize("kind", RECORDS)
+def test_records_are_frozen_and_documented(kind: type, root: Path) -> None:
+    topology = cpu.topology(root)
+    record = next(
+        one
+        for one in (topology, *(one for many in field_values(topology)[1:] for one in many))
+        if type(one) is kind
+    )
+    name = dataclasses.fields(kind)[0].name
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        setattr(record, name, 1)
+    assert hash(record) == hash(dataclasses.replace(record))
+    for field in dataclasses.fields(kind):
+        assert f"\n    {field.name}: " in inspect.cleandoc(kind.__doc__)
+
+
+def test_the_repr_is_short_however_large_the_machine(root: Path) -> None:
+    text = repr(cpu.topology(root))
+    assert text.startswith("<Topology 'A Model': 1 packages, 1 numa nodes, 2 cores, 4 logical processors, ")
+    assert "\n" not in text
+    assert len(text) < 250
+
+
+def test_names() -> None:
+    assert penstock.cpu is cpu
+    assert {kind.__name__ for kind in RECORDS} | {"topology"} == set(cpu.__all__)
+    assert inspect.signature(cpu.topology).parameters["root"].default == "/"
+    assert cpu.topology.__doc__
+
+
+# This machine
+
+
+def test_what_may_be_used_is_what_the_system_says() -> None:
+    topology = cpu.topology()
+    assert {one.id for one in topology.logical_processors if one.allowed} == os.sched_getaffinity(0)
+    assert sum(one.online for one in topology.logical_processors) == os.sysconf("SC_NPROCESSORS_ONLN")
+
+
+def test_what_may_be_used_is_the_threads() -> None:
+    allowed: list[set[int]] = []
+    first = min(os.sched_getaffinity(0))
+
+    def ask() -> None:
+        os.sched_setaffinity(0, {first})
+        allowed.append({one.id for one in cpu.topology().logical_processors if one.allowed})
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    thread.join()
+    assert allowed == [{first}]
+
+
+def test_cores_and_packages_are_lscpus() -> None:
+    if shutil.which("lscpu") is None:
+        pytest.skip("lscpu is not installed")
+    printed = subprocess.run(["lscpu", "-p=CPU,CORE,SOCKET"], capture_output=True, check=True, text=True)
+    lines = [line.split(",") for line in printed.stdout.splitlines() if not line.startswith("#")]
+    if not all(field for line in lines for field in line):
+        pytest.skip("lscpu does not know this machine's cores")
+    topology = cpu.topology()
+
+    def groups(keys: dict[int, object]) -> set[frozenset[int]]:
+        return {frozenset(one for one in keys if keys[one] == key) for key in keys.values()}
+
+    online = [one for one in topology.logical_processors if one.online]
+    assert groups({one.id: one.core for one in online}) == groups({int(one): core for one, core, _ in lines})
+    assert groups({one.id: one.package for one in online}) == groups(
+        {int(one): package for one, _, package in lines}
+    )
