@@ -64,7 +64,7 @@ class Core:
     """A core.
 
     Attributes:
-        id: our number, unique on the machine, from 0. The kernel's ``core_id`` is not: it repeats in each package or die.
+        id: our number, unique on the machine, from 0. The kernel's ``core_id`` is not: packages and dies repeat it.
         package: the number of its package.
         kind: ``"performance"``, ``"efficiency"`` or ``"low-power efficiency"``; where all are alike, the first.
         kind_source: what the kind was read from: ``"cpu_core/cpu_atom"`` (Intel's lists of hybrid machines),
