@@ -659,7 +659,7 @@ fn files_may_be_closed_to_us() {
     let machine = Machine::new();
     machine.package(0, &[&[0, 1]]);
     let closed = machine.0.join(CPU).join("cpu0/topology/core_cpus");
-    fs::set_permissions(closed, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(closed, fs::Permissions::from_mode(0o000)).unwrap();
     let read = machine.read();
     assert!(cores(&read) == [[0, 1]] && has_note(&read, "core_cpus cannot be read"));
 }
