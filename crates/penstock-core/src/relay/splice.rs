@@ -69,10 +69,11 @@ pub(super) fn awaits_first_writer(src: BorrowedFd<'_>, kind: Kind) -> bool {
     kind == Kind::Pipe && !has_hung_up(src)
 }
 
-/// Whether a pipe is empty and will stay so. poll(2) looks at the bytes before it looks at the writers, so that those of one
-/// who came and went in between are asked for once more.
+/// Whether a pipe is empty and was hung up. poll(2) looks without the pipe's lock, and sees a hang-up also while a FIFO's first
+/// writer is about to open it (fs/pipe.c, `fifo_open` counts the opening first): asked again after the lock was had.
 pub(super) fn has_hung_up(src: BorrowedFd<'_>) -> bool {
-    fd::ready(src, PollFlags::IN) == PollFlags::HUP && pipe::unread_bytes(src) == Ok(0)
+    let says_so = || fd::ready(src, PollFlags::IN) == PollFlags::HUP;
+    says_so() && pipe::unread_bytes(src) == Ok(0) && says_so()
 }
 
 /// Whether a socket that gave no byte is not at its end: TCP's urgent data stops a splice(2), and a recv(2) gets past it. To
