@@ -36,12 +36,11 @@ from penstock import (
     BrokenStreamError,
     ClosedError,
     Encoder,
-    EncodeReport,
     EncoderError,
     StalledError,
 )
+from penstock.ffmpeg import EncodeReport, find_ffmpeg
 from penstock.ffmpeg import encoder as encoder_module
-from penstock.ffmpeg import find_ffmpeg
 from penstock.ffmpeg.pixels import PIXEL_FORMATS, frame_layout
 
 WIDTH, HEIGHT = SIZE

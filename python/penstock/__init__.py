@@ -20,6 +20,9 @@ have pipes to put between them, and ``results`` has what calls give back.
 TurboPipe.
 """
 
+from penstock import (
+    _exit as _exit,
+)  # now: a fork while it is being imported would leave the import's lock taken
 from penstock import cpu as cpu
 from penstock import fifo as fifo
 from penstock import pipes as pipes

@@ -4,7 +4,7 @@
 //! | to do | use |
 //! | --- | --- |
 //! | write memory to a descriptor, in order, from a native thread | [`Writer`] |
-//! | the same without keeping a writer | [`pipe`], [`sync`], [`close`] |
+//! | the same without keeping a writer | [`pipe()`], [`sync()`], [`close()`] |
 //! | know what became of a write | [`Ticket`] |
 //! | hand in memory of any kind | [`Region`] |
 //! | choose how bytes enter a pipe | [`Mode`], [`Reader`] |

@@ -320,14 +320,18 @@ impl Course {
             Awaited::Source => PollFd::from_borrowed_fd(ends.src, PollFlags::IN),
             Awaited::Destination => PollFd::from_borrowed_fd(ends.dst, PollFlags::OUT),
         };
-        // poll(2) reports a pipe's lost reader whether asked or not: also while it is the source that we wait for.
-        let reader = PollFd::from_borrowed_fd(ends.dst, PollFlags::empty());
-        let mut fds = vec![ours, reader];
+        let mut fds = vec![ours];
+        // poll(2) reports a lost reader whether asked or not: also while it is the source that we wait for. Of other kinds it
+        // may report what is no failure of theirs, again and again.
+        let can_lose_reader = matches!(self.destination, Kind::Pipe | Kind::StreamSocket);
+        if can_lose_reader {
+            fds.push(PollFd::from_borrowed_fd(ends.dst, PollFlags::empty()));
+        }
         fds.extend(watch.map(|watch| PollFd::from_borrowed_fd(watch.bell.as_fd(), PollFlags::IN)));
         if !fd::wait(&mut fds, at_most) {
             return Waited::NotYet; // a signal
         }
-        if self.destination == Kind::Pipe && fds[1].revents().contains(PollFlags::ERR) {
+        if can_lose_reader && fds[1].revents().intersects(PollFlags::ERR | PollFlags::HUP) {
             return Waited::Failed(Errno::PIPE);
         }
         if fds[0].revents().is_empty() { Waited::Again } else { self.start_anew() }
@@ -399,7 +403,7 @@ impl Source {
     fn has_ended(&self, src: BorrowedFd<'_>) -> bool {
         match (self.kind, self.position) {
             (Kind::File, Some(position)) => rustix::io::pread(src, &mut [0], position) == Ok(0),
-            (Kind::Pipe, _) => fd::ready(src, PollFlags::IN) == PollFlags::HUP,
+            (Kind::Pipe, _) => splice::has_hung_up(src),
             (Kind::StreamSocket, _) => fd::peek_now(src, &mut [0]) == Ok(0),
             _ => false,
         }

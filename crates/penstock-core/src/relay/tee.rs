@@ -285,6 +285,9 @@ impl Tee {
     ///
     /// No thread could be had.
     pub fn start(&self) -> std::result::Result<(), Error> {
+        if self.control.upgrade().is_some_and(|control| control.is_inherited()) {
+            return Err(Error::Forked); // its descriptors are the parent's, and their numbers may be others' here
+        }
         let Some(Start { control, front, policy }) = lock(&self.unstarted).take() else { return Ok(()) };
         let shared = Arc::clone(&self.shared);
         let work = move |control: &Control| Pump::new(front, &shared, control).run();

@@ -1,8 +1,9 @@
 //! The pipe whose front all destinations share.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Result;
 
 use crate::capacity;
@@ -17,6 +18,8 @@ use crate::sys::pipe;
 #[derive(Debug)]
 pub(super) struct Front {
     pub(super) reader: Kept,
+    /// Where that goes which everybody has. Opened beforehand: later there may be no descriptor left.
+    pub(super) null: Kept,
     /// For a source that is no pipe: fills the pipe from it. Gone when the source has ended.
     filler: Option<Filler>,
     pub(super) failure: Option<RelayError>,
@@ -32,13 +35,14 @@ struct Filler {
 impl Front {
     pub(super) fn open(src: BorrowedFd<'_>, kind: Kind) -> std::result::Result<Self, Error> {
         let own = Kept::make(|| fd::duplicate(src))?;
+        let null = Kept::make(open_null)?;
         if kind == Kind::Pipe {
-            return Ok(Self { reader: own, filler: None, failure: None });
+            return Ok(Self { reader: own, null, filler: None, failure: None });
         }
         let [reader, writer] = inner_pipe()?;
         let ends = Ends { src: own.as_fd(), dst: writer.as_fd() };
         let course = Course::plan(&ends, &RelayOptions::default())?;
-        Ok(Self { reader, filler: Some(Filler { src: own, writer, course }), failure: None })
+        Ok(Self { reader, null, filler: Some(Filler { src: own, writer, course }), failure: None })
     }
 
     /// Puts in what the source has and the pipe takes, without waiting.
@@ -64,6 +68,10 @@ impl Front {
     pub(super) fn source(&self) -> BorrowedFd<'_> {
         self.filler.as_ref().map_or(self.reader.as_fd(), |filler| filler.src.as_fd())
     }
+}
+
+fn open_null() -> Result<OwnedFd> {
+    rustix::fs::open(c"/dev/null", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
 }
 
 pub(super) fn inner_pipe() -> Result<[Kept; 2]> {

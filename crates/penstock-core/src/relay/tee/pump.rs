@@ -1,10 +1,9 @@
 //! The thread's work: has everybody take, and waits for those who cannot.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags};
-use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, Result};
 
 use super::front::{Advance, Front, advance};
@@ -23,14 +22,13 @@ pub(super) struct Pump<'a> {
     pub(super) lanes: Vec<Lane>,
     pub(super) taken: u64,
     pub(super) source_ended: bool,
-    pub(super) null: Option<OwnedFd>,
     pub(super) shared: &'a Shared,
     pub(super) control: &'a Control,
 }
 
 impl<'a> Pump<'a> {
     pub(super) fn new(front: Front, shared: &'a Shared, control: &'a Control) -> Self {
-        Self { front, lanes: Vec::new(), taken: 0, source_ended: false, null: None, shared, control }
+        Self { front, lanes: Vec::new(), taken: 0, source_ended: false, shared, control }
     }
 
     pub(super) fn run(mut self) -> std::result::Result<(), Error> {
@@ -109,18 +107,23 @@ impl<'a> Pump<'a> {
 
     /// A failure of what is ours, which the destinations share.
     fn fail(mut self, error: Error) -> std::result::Result<(), Error> {
-        self.shared.orders.close();
-        for lane in std::mem::take(&mut self.lanes) {
+        let arrivals = self.arrivals();
+        for lane in std::mem::take(&mut self.lanes).into_iter().chain(arrivals) {
             lane.end(TeeEnd::Failed, Some(error.clone()));
         }
         Err(error)
     }
 
-    fn give_up(mut self) -> std::result::Result<(), Error> {
-        let arrivals = self.shared.orders.close().into_iter().filter_map(|order| match order {
+    /// Who was added and not taken in yet; nobody is added from now on.
+    fn arrivals(&self) -> impl Iterator<Item = Lane> + use<> {
+        self.shared.orders.close().into_iter().filter_map(|order| match order {
             Order::Add(lane) => Some(*lane),
             Order::Remove(_) => None,
-        });
+        })
+    }
+
+    fn give_up(mut self) -> std::result::Result<(), Error> {
+        let arrivals = self.arrivals();
         let mut lost = 0;
         for lane in std::mem::take(&mut self.lanes).into_iter().chain(arrivals) {
             let outlet = lane.outlet.clone();
@@ -242,11 +245,7 @@ impl<'a> Pump<'a> {
         let mut left = takers.map(|lane| lane.ahead).min().unwrap_or(0);
         let progress = left > 0;
         while left > 0 {
-            let null = match &self.null {
-                Some(null) => null,
-                None => self.null.insert(open_null()?),
-            };
-            match pipe::splice(self.front.reader.as_fd(), None, null.as_fd(), left as usize) {
+            match pipe::splice(self.front.reader.as_fd(), None, self.front.null.as_fd(), left as usize) {
                 Ok(0) => return Err(Error::at_call(Errno::IO)), // it was there a moment ago, and nobody else reads it
                 Ok(taken) => {
                     left -= taken as u64;
@@ -303,6 +302,10 @@ impl<'a> Pump<'a> {
                 (_, Some(_)) => fds.push(PollFd::new(&lane.dst, PollFlags::OUT)),
                 // poll(2) reports a lost reader whether asked or not.
                 (None, None) => fds.push(PollFd::new(&lane.dst, PollFlags::empty())),
+                // Where a process is between fork(2) and execve(2), the pipe's end comes when that has closed its copy.
+                (Some(inner), None) if inner.writer.is_none() => {
+                    fds.push(PollFd::new(&inner.reader, PollFlags::IN));
+                }
                 (Some(_), None) => {}
             }
         }
@@ -327,8 +330,4 @@ impl<'a> Pump<'a> {
             }
         }
     }
-}
-
-fn open_null() -> Result<OwnedFd> {
-    rustix::fs::open(c"/dev/null", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
 }
