@@ -44,17 +44,23 @@ mod background;
 #[cfg(not(loom))]
 mod capacity;
 #[cfg(not(loom))]
+mod codec;
+#[cfg(not(loom))]
 mod fifo;
 #[cfg(not(loom))]
 mod fork;
 #[cfg(not(loom))]
 mod kept;
 #[cfg(not(loom))]
+mod latency;
+#[cfg(not(loom))]
 mod meter;
 #[cfg(not(loom))]
 mod pipe;
 #[cfg(not(loom))]
 mod pipes;
+#[cfg(not(loom))]
+mod pool;
 #[cfg(not(loom))]
 mod region;
 #[cfg(not(loom))]

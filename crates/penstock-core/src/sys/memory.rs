@@ -1,6 +1,6 @@
 //! Private memory of whole huge pages.
 
-use std::ptr;
+use std::ptr::{self, NonNull};
 
 use rustix::io::Result;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
@@ -81,5 +81,43 @@ impl Drop for Block {
     fn drop(&mut self) {
         // SAFETY: the mapping is ours; pages that a pipe still holds stay with the pipe.
         let _ = unsafe { munmap(self.mapping.cast(), self.mapping_bytes) };
+    }
+}
+
+/// A private anonymous mapping of whole normal pages, zero at first.
+#[derive(Debug)]
+pub(crate) struct Pages {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: plain memory; who may write to it is its owner's to see to.
+unsafe impl Send for Pages {}
+// SAFETY: the same; an address and a length can be shared.
+unsafe impl Sync for Pages {}
+
+impl Pages {
+    /// Maps at least that many bytes; no memory is taken before it is touched.
+    pub(crate) fn map(bytes: usize) -> Result<Self> {
+        let bytes = bytes.max(1).next_multiple_of(page_bytes());
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing.
+        let start = unsafe { mmap_anonymous(ptr::null_mut(), bytes, protection, MapFlags::PRIVATE) }?;
+        Ok(Self { start: NonNull::new(start.cast()).expect("the kernel maps nothing at address 0"), bytes })
+    }
+
+    pub(crate) fn start(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and whoever looks into it borrows from its owner.
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }

@@ -1,0 +1,80 @@
+//! Input that can be looked at before it is taken, and that knows how far it was taken.
+
+use std::io::{self, BufRead, Read};
+
+/// As much as any format's first look takes: a skippable frame's number and size.
+const LOOK_BYTES: usize = 8;
+
+/// A reader of which the next few bytes can be seen beforehand, also where they come one by one.
+pub(crate) struct Peeked<R> {
+    inner: R,
+    ahead: [u8; LOOK_BYTES],
+    /// The part of `ahead` that is not taken yet.
+    from: usize,
+    to: usize,
+    taken_bytes: u64,
+}
+
+impl<R: BufRead> Peeked<R> {
+    pub(crate) fn new(inner: R) -> Self {
+        Self { inner, ahead: [0; LOOK_BYTES], from: 0, to: 0, taken_bytes: 0 }
+    }
+
+    /// How many bytes were taken so far.
+    pub(crate) fn taken_bytes(&self) -> u64 {
+        self.taken_bytes
+    }
+
+    pub(crate) fn get_mut(&mut self) -> &mut R {
+        &mut self.inner
+    }
+
+    /// The next bytes, fewer than asked for only at the end.
+    pub(crate) fn peek(&mut self, bytes: usize) -> io::Result<&[u8]> {
+        self.ahead.copy_within(self.from..self.to, 0);
+        self.to -= self.from;
+        self.from = 0;
+        while self.to < bytes {
+            let more = self.inner.fill_buf()?;
+            if more.is_empty() {
+                break;
+            }
+            let some = more.len().min(bytes - self.to);
+            self.ahead[self.to..self.to + some].copy_from_slice(&more[..some]);
+            self.inner.consume(some);
+            self.to += some;
+        }
+        Ok(&self.ahead[..self.to.min(bytes)])
+    }
+
+    /// Takes that many bytes and lets them go; an error if there are fewer.
+    pub(crate) fn skip(&mut self, bytes: u64) -> io::Result<()> {
+        let skipped = io::copy(&mut self.by_ref().take(bytes), &mut io::sink())?;
+        if skipped == bytes { Ok(()) } else { Err(super::truncated()) }
+    }
+}
+
+impl<R: BufRead> BufRead for Peeked<R> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        if self.from < self.to { Ok(&self.ahead[self.from..self.to]) } else { self.inner.fill_buf() }
+    }
+
+    fn consume(&mut self, bytes: usize) {
+        self.taken_bytes += bytes as u64;
+        if self.from < self.to {
+            self.from += bytes;
+        } else {
+            self.inner.consume(bytes);
+        }
+    }
+}
+
+impl<R: BufRead> Read for Peeked<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let available = self.fill_buf()?;
+        let bytes = available.len().min(buffer.len());
+        buffer[..bytes].copy_from_slice(&available[..bytes]);
+        self.consume(bytes);
+        Ok(bytes)
+    }
+}

@@ -1,0 +1,171 @@
+//! LZ4 frames, after the description of the format, version 1.6.4 (lz4_Frame_format.md).
+//!
+//! Read here and not by `lz4_flex::frame`, which takes input that ends between two blocks for the end of the frame.
+
+use std::hash::Hasher;
+use std::io::{self, BufRead};
+
+use lz4_flex::block::decompress_into_with_dict;
+use twox_hash::XxHash32;
+
+use super::{corrupt, truncated};
+
+/// Linked blocks refer to at most so many bytes before them.
+const WINDOW_BYTES: usize = 64 << 10;
+
+/// A block's size has this bit when it is not compressed.
+const UNCOMPRESSED: u32 = 1 << 31;
+
+/// A frame under way: blocks go through a buffer of one block.
+pub(super) struct Lz4Frame {
+    flags: u8,
+    max_block_bytes: usize,
+    /// What is still to come, if the frame says so.
+    expected_bytes: Option<u64>,
+    given_bytes: u64,
+    content: XxHash32,
+    packed: Vec<u8>,
+    block: Vec<u8>,
+    /// The part of `block` that is not given out yet.
+    from: usize,
+    to: usize,
+    /// The bytes before `block` that a linked block may refer to.
+    window: Vec<u8>,
+}
+
+impl Lz4Frame {
+    const INDEPENDENT: u8 = 1 << 5;
+    const BLOCK_CHECKSUMS: u8 = 1 << 4;
+    const CONTENT_SIZE: u8 = 1 << 3;
+    const CONTENT_CHECKSUM: u8 = 1 << 2;
+    const DICTIONARY: u8 = 1;
+
+    /// Reads a frame's beginning, magic number included.
+    pub(super) fn begin(input: &mut impl BufRead) -> io::Result<Self> {
+        let _magic = number(input)?;
+        let mut header = vec![0; 2];
+        input.read_exact(&mut header)?;
+        let (flags, sizes) = (header[0], header[1]);
+        if flags >> 6 != 1 || flags & 2 != 0 || sizes & 0x8F != 0 {
+            return Err(corrupt("its header has a version or a bit that lz4 does not know"));
+        }
+        let expected_bytes = match flags & Self::CONTENT_SIZE {
+            0 => None,
+            _ => {
+                let mut size = [0; 8];
+                input.read_exact(&mut size)?;
+                header.extend(size);
+                Some(u64::from_le_bytes(size))
+            }
+        };
+        if flags & Self::DICTIONARY != 0 {
+            return Err(corrupt("it needs a dictionary"));
+        }
+        let mut checksum = [0];
+        input.read_exact(&mut checksum)?;
+        if (XxHash32::oneshot(0, &header) >> 8) as u8 != checksum[0] {
+            return Err(corrupt("the checksum of its header is wrong"));
+        }
+        let max_block_bytes = match sizes >> 4 {
+            4 => 64 << 10,
+            5 => 256 << 10,
+            6 => 1 << 20,
+            7 => 4 << 20,
+            _ => return Err(corrupt("its header has a size of blocks that lz4 does not know")),
+        };
+        Ok(Self {
+            flags,
+            max_block_bytes,
+            expected_bytes,
+            given_bytes: 0,
+            content: XxHash32::with_seed(0),
+            packed: Vec::new(),
+            block: Vec::new(),
+            from: 0,
+            to: 0,
+            window: Vec::new(),
+        })
+    }
+
+    fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// Some bytes, and whether the frame is over.
+    pub(super) fn read(&mut self, input: &mut impl BufRead, output: &mut [u8]) -> io::Result<(usize, bool)> {
+        while self.from == self.to {
+            if self.next_block(input)?.is_none() {
+                return Ok((0, true));
+            }
+        }
+        let bytes = output.len().min(self.to - self.from);
+        output[..bytes].copy_from_slice(&self.block[self.from..self.from + bytes]);
+        self.from += bytes;
+        Ok((bytes, false))
+    }
+
+    /// Unpacks the next block; none at the end of the frame.
+    fn next_block(&mut self, input: &mut impl BufRead) -> io::Result<Option<()>> {
+        let size = number(input)?;
+        if size == 0 {
+            return self.end(input).map(|()| None);
+        }
+        let bytes = (size & !UNCOMPRESSED) as usize;
+        if bytes > self.max_block_bytes {
+            return Err(corrupt("a block is larger than its header allows"));
+        }
+        self.keep_window();
+        self.packed.resize(bytes, 0);
+        input.read_exact(&mut self.packed)?;
+        if self.has(Self::BLOCK_CHECKSUMS) && number(input)? != XxHash32::oneshot(0, &self.packed) {
+            return Err(corrupt("the checksum of a block is wrong"));
+        }
+        self.block.resize(self.max_block_bytes, 0);
+        self.from = 0;
+        self.to = if size & UNCOMPRESSED == 0 {
+            decompress_into_with_dict(&self.packed, &mut self.block, &self.window)
+                .map_err(|error| corrupt(error.to_string()))?
+        } else {
+            self.block[..bytes].copy_from_slice(&self.packed);
+            bytes
+        };
+        self.given_bytes += self.to as u64;
+        if self.has(Self::CONTENT_CHECKSUM) {
+            self.content.write(&self.block[..self.to]);
+        }
+        Ok(Some(()))
+    }
+
+    /// Keeps of the last block what the next may refer to.
+    fn keep_window(&mut self) {
+        if self.has(Self::INDEPENDENT) {
+            return;
+        }
+        let last = &self.block[..self.to];
+        let last = &last[last.len().saturating_sub(WINDOW_BYTES)..];
+        let superfluous = (self.window.len() + last.len()).saturating_sub(WINDOW_BYTES);
+        self.window.drain(..superfluous);
+        self.window.extend_from_slice(last);
+    }
+
+    fn end(&mut self, input: &mut impl BufRead) -> io::Result<()> {
+        if self.has(Self::CONTENT_CHECKSUM) && number(input)? != self.content.finish_32() {
+            return Err(corrupt("the checksum of its content is wrong"));
+        }
+        match self.expected_bytes {
+            Some(expected) if expected != self.given_bytes => {
+                Err(corrupt("its content is not as long as its header says"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn number(input: &mut impl BufRead) -> io::Result<u32> {
+    let mut bytes = [0; 4];
+    input.read_exact(&mut bytes).map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => truncated(),
+        _ => error,
+    })?;
+    Ok(u32::from_le_bytes(bytes))
+}

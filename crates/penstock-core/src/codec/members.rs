@@ -1,0 +1,161 @@
+//! A stream of members, one after another, decompressed as it comes.
+
+use std::io::{self, BufRead, Read};
+
+use flate2::{Decompress, FlushDecompress, Status};
+use zstd::zstd_safe::{self, DCtx, InBuffer, OutBuffer};
+
+use super::lz4::Lz4Frame;
+use super::{Codec, GZIP_MAGIC, LZ4_MAGIC, Peeked, corrupt, is_skippable, truncated};
+
+/// RFC 1950's largest window, which every stream fits into.
+const WINDOW_BITS: u8 = 15;
+
+/// Decompresses whatever its input has. Its errors are `UnexpectedEof` for input that ends too early, `InvalidData` for input
+/// that is wrong, and the input's own.
+pub(crate) struct Members<R> {
+    input: Peeked<R>,
+    codec: Codec,
+    member: Option<Member>,
+    /// Whether a member came before.
+    has_begun: bool,
+    has_ended: bool,
+}
+
+enum Member {
+    Inflate(Box<Decompress>),
+    Zstd(DCtx<'static>),
+    Lz4(Box<Lz4Frame>),
+}
+
+impl<R: BufRead> Members<R> {
+    pub(crate) fn new(codec: Codec, input: R) -> Self {
+        Self { input: Peeked::new(input), codec, member: None, has_begun: false, has_ended: false }
+    }
+
+    /// Bytes of the input that were taken so far.
+    pub(crate) fn taken_bytes(&self) -> u64 {
+        self.input.taken_bytes()
+    }
+
+    pub(crate) fn input(&mut self) -> &mut R {
+        self.input.get_mut()
+    }
+
+    /// The member that comes next; none at the end.
+    fn next_member(&mut self) -> io::Result<Option<Member>> {
+        let start = self.input.peek(4)?;
+        self.codec = self.codec.settled(start)?;
+        if start.is_empty() {
+            return if self.has_begun { Ok(None) } else { Err(truncated()) };
+        }
+        let is_first = !std::mem::replace(&mut self.has_begun, true);
+        match self.codec {
+            Codec::Zlib => Ok(is_first.then(|| Member::Inflate(Box::new(Decompress::new(true))))),
+            Codec::Gzip if is_first || start.starts_with(&GZIP_MAGIC) => {
+                Ok(Some(Member::Inflate(Box::new(Decompress::new_gzip(WINDOW_BITS)))))
+            }
+            Codec::Gzip => Ok(None),
+            Codec::Zstd => Ok(Some(Member::Zstd(DCtx::create()))),
+            Codec::Lz4 => self.next_lz4_frame(),
+            Codec::Auto => unreachable!("it was settled above"),
+        }
+    }
+
+    fn next_lz4_frame(&mut self) -> io::Result<Option<Member>> {
+        loop {
+            let start = self.input.peek(8)?;
+            if start.is_empty() {
+                return Ok(None);
+            }
+            let magic = start.first_chunk().copied().map(u32::from_le_bytes).ok_or_else(truncated)?;
+            if magic == LZ4_MAGIC {
+                return Ok(Some(Member::Lz4(Box::new(Lz4Frame::begin(&mut self.input)?))));
+            }
+            if !is_skippable(magic) {
+                return Err(corrupt("it is no lz4 frame"));
+            }
+            let size = start[4..].first_chunk().copied().map(u32::from_le_bytes).ok_or_else(truncated)?;
+            self.input.skip(8 + u64::from(size))?;
+        }
+    }
+}
+
+impl<R: BufRead> Read for Members<R> {
+    fn read(&mut self, output: &mut [u8]) -> io::Result<usize> {
+        if output.is_empty() {
+            return Ok(0);
+        }
+        while !self.has_ended {
+            let Some(member) = &mut self.member else {
+                self.member = self.next_member()?;
+                self.has_ended = self.member.is_none();
+                continue;
+            };
+            let (bytes, is_over) = match member {
+                Member::Inflate(state) => inflate(state, &mut self.input, output)?,
+                Member::Zstd(context) => unpack_zstd(context, &mut self.input, output)?,
+                Member::Lz4(frame) => frame.read(&mut self.input, output)?,
+            };
+            if is_over {
+                self.member = None;
+            }
+            if bytes > 0 {
+                return Ok(bytes);
+            }
+        }
+        Ok(0)
+    }
+}
+
+/// Some bytes, and whether the member is over.
+fn inflate(state: &mut Decompress, input: &mut impl BufRead, output: &mut [u8]) -> io::Result<(usize, bool)> {
+    loop {
+        let available = input.fill_buf()?;
+        let at_end = available.is_empty();
+        let before = (state.total_in(), state.total_out());
+        let status = state.decompress(available, output, FlushDecompress::None);
+        let (taken, given) = (state.total_in() - before.0, state.total_out() - before.1);
+        input.consume(taken as usize);
+        match status {
+            Ok(Status::StreamEnd) => return Ok((given as usize, true)),
+            Err(error) => return Err(corrupt(error.message().unwrap_or("its checksum or its data are wrong"))),
+            Ok(_) if given > 0 => return Ok((given as usize, false)),
+            Ok(_) if at_end => return Err(truncated()),
+            Ok(_) => {}
+        }
+    }
+}
+
+fn unpack_zstd(
+    context: &mut DCtx<'_>,
+    input: &mut impl BufRead,
+    output: &mut [u8],
+) -> io::Result<(usize, bool)> {
+    loop {
+        let available = input.fill_buf()?;
+        let at_end = available.is_empty();
+        let mut from = InBuffer::around(available);
+        let mut to = OutBuffer::around(&mut *output);
+        let left = context.decompress_stream(&mut to, &mut from).map_err(zstd_error)?;
+        let (taken, given) = (from.pos(), to.pos());
+        input.consume(taken);
+        // 0 says that the frame is over, and everything of it is given.
+        if left == 0 || given > 0 {
+            return Ok((given, left == 0));
+        }
+        if at_end {
+            return Err(truncated());
+        }
+    }
+}
+
+/// zstd_errors.h: "this list is guaranteed stable" for these.
+const SOURCE_SIZE_WRONG: usize = 72;
+
+fn zstd_error(code: usize) -> io::Error {
+    if 0usize.wrapping_sub(code) == SOURCE_SIZE_WRONG {
+        return truncated();
+    }
+    corrupt(zstd_safe::get_error_name(code))
+}

@@ -1,0 +1,215 @@
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
+
+use super::*;
+use crate::pool::Pool;
+
+const MAX: usize = 64 << 20;
+
+/// Compressible, and longer than any window and block.
+fn plain() -> Vec<u8> {
+    (0..400_000u32).flat_map(|number| (number / 7 * (number % 1009)).to_le_bytes()).collect()
+}
+
+fn deflated(plain: &[u8], compress: flate2::Compress) -> Vec<u8> {
+    let mut compress = compress;
+    let mut packed = Vec::with_capacity(plain.len() + 1000);
+    let status = compress.compress_vec(plain, &mut packed, flate2::FlushCompress::Finish).unwrap();
+    assert_eq!(status, flate2::Status::StreamEnd);
+    packed
+}
+
+fn zlib(plain: &[u8]) -> Vec<u8> {
+    deflated(plain, flate2::Compress::new(flate2::Compression::default(), true))
+}
+
+fn gzip(plain: &[u8]) -> Vec<u8> {
+    deflated(plain, flate2::Compress::new_gzip(flate2::Compression::default(), 15))
+}
+
+fn zstd(plain: &[u8]) -> Vec<u8> {
+    let mut compressor = ::zstd::bulk::Compressor::new(3).unwrap();
+    compressor.include_checksum(true).unwrap();
+    compressor.compress(plain).unwrap()
+}
+
+fn lz4_with(plain: &[u8], info: lz4_flex::frame::FrameInfo) -> Vec<u8> {
+    let mut encoder = lz4_flex::frame::FrameEncoder::with_frame_info(info, Vec::new());
+    encoder.write_all(plain).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn lz4(plain: &[u8]) -> Vec<u8> {
+    lz4_with(plain, lz4_flex::frame::FrameInfo::new().content_checksum(true))
+}
+
+type Pack = fn(&[u8]) -> Vec<u8>;
+const ALL: [(Codec, Pack); 4] =
+    [(Codec::Zlib, zlib), (Codec::Gzip, gzip), (Codec::Zstd, zstd), (Codec::Lz4, lz4)];
+
+fn whole(codec: Codec, asset: &[u8]) -> Result<Vec<u8>, Undecoded> {
+    Decoder::new().decode(codec, asset, &Pool::new(0), MAX).map(|buffer| buffer.to_vec())
+}
+
+/// As a stream, in input of so many bytes at a time.
+fn streamed(codec: Codec, asset: &[u8], step: usize) -> io::Result<Vec<u8>> {
+    let mut got = Vec::new();
+    let input = std::io::BufReader::with_capacity(step, asset);
+    Members::new(codec, input).read_to_end(&mut got).map(|_| got)
+}
+
+fn at(undecoded: Undecoded) -> io::ErrorKind {
+    match undecoded {
+        Undecoded::At { error, .. } => error.kind(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn every_format_comes_back_whole_and_in_pieces() {
+    for plain in [Vec::new(), b"a".to_vec(), plain()] {
+        for (codec, pack) in ALL {
+            let asset = pack(&plain);
+            for named in [codec, Codec::Auto] {
+                assert!(whole(named, &asset).unwrap() == plain, "{codec:?}");
+                for step in [1, 7, 100_000] {
+                    assert!(streamed(named, &asset, step).unwrap() == plain, "{codec:?} {step}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn further_members_and_what_is_none_are_treated_as_by_the_formats_own_tool() {
+    let plain = plain();
+    for (codec, pack) in ALL {
+        let member = pack(&plain);
+        let twice = [member.clone(), member.clone()].concat();
+        let copies = if codec == Codec::Zlib { 1 } else { 2 };
+        assert!(whole(codec, &twice).unwrap() == plain.repeat(copies), "{codec:?}");
+        assert!(streamed(codec, &twice, 1000).unwrap() == plain.repeat(copies), "{codec:?}");
+        let soiled = [member.as_slice(), b"garbage"].concat();
+        let is_ignored = matches!(codec, Codec::Zlib | Codec::Gzip);
+        assert_eq!(whole(codec, &soiled).is_ok(), is_ignored, "{codec:?}");
+        assert_eq!(streamed(codec, &soiled, 1000).is_ok(), is_ignored, "{codec:?}");
+    }
+}
+
+#[test]
+fn skippable_frames_are_skipped() {
+    let skippable = [&0x184D_2A53u32.to_le_bytes()[..], &5u32.to_le_bytes(), b"aside"].concat();
+    for (codec, pack) in [(Codec::Zstd, zstd as Pack), (Codec::Lz4, lz4)] {
+        let asset = [skippable.clone(), pack(b"frame"), skippable.clone(), pack(b"s")].concat();
+        assert_eq!(whole(codec, &asset).unwrap(), b"frames", "{codec:?}");
+        assert_eq!(streamed(codec, &asset, 3).unwrap(), b"frames", "{codec:?}");
+        assert!(whole(codec, &asset[..6]).is_err(), "cut short in a frame that is skipped");
+    }
+}
+
+#[test]
+fn every_cut_is_truncated() {
+    let plain = &plain()[..70_000];
+    for (codec, pack) in ALL {
+        let asset = pack(plain);
+        let cuts = (0..25).chain((25..asset.len()).step_by(asset.len() / 6)).chain(asset.len() - 9..asset.len());
+        for cut in cuts {
+            assert_eq!(at(whole(codec, &asset[..cut]).unwrap_err()), io::ErrorKind::UnexpectedEof, "{codec:?} {cut}");
+            let error = streamed(codec, &asset[..cut], 100).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{codec:?} {cut}");
+        }
+    }
+}
+
+#[test]
+fn a_wrong_byte_is_an_error_with_its_place() {
+    for (codec, pack) in ALL {
+        let mut asset = pack(&plain());
+        let place = asset.len() / 2;
+        asset[place..place + 16].fill(0xA5);
+        let Err(Undecoded::At { byte, .. }) = whole(codec, &asset) else { panic!("{codec:?} took it") };
+        assert!(byte > 0 && byte <= asset.len() as u64, "{codec:?} {byte}");
+        assert!(streamed(codec, &asset, 1000).is_err());
+    }
+    assert_eq!(at(whole(Codec::Auto, b"plain text").unwrap_err()), io::ErrorKind::InvalidData);
+    assert_eq!(at(whole(Codec::Auto, b"").unwrap_err()), io::ErrorKind::UnexpectedEof);
+}
+
+#[test]
+fn a_bomb_is_refused_and_what_just_fits_is_not() {
+    let zeros = vec![0; 3 << 20];
+    let pool = Pool::new(0);
+    for (codec, pack) in ALL {
+        let asset = pack(&zeros);
+        let mut decoder = Decoder::new();
+        for max in [1, 100_000, zeros.len() - 1] {
+            let refused = decoder.decode(codec, &asset, &pool, max);
+            assert!(matches!(refused, Err(Undecoded::TooLarge)), "{codec:?} {max} {refused:?}");
+        }
+        assert_eq!(decoder.decode(codec, &asset, &pool, zeros.len()).unwrap().len(), zeros.len(), "{codec:?}");
+    }
+}
+
+#[test]
+fn a_header_that_claims_too_much_is_not_believed() {
+    // RFC 8878: a frame with a content size of 8 bytes, claiming 1 TiB, and no block.
+    let mut claims = vec![0x28, 0xB5, 0x2F, 0xFD, 0xC0, 0x58];
+    claims.extend((1u64 << 40).to_le_bytes());
+    assert_eq!(at(whole(Codec::Zstd, &claims).unwrap_err()), io::ErrorKind::UnexpectedEof);
+}
+
+#[test]
+fn lz4_frames_of_every_make() {
+    use lz4_flex::frame::{BlockMode, BlockSize, FrameInfo};
+    let plain = plain();
+    for mode in [BlockMode::Independent, BlockMode::Linked] {
+        for size in [BlockSize::Max64KB, BlockSize::Max256KB, BlockSize::Max4MB] {
+            let info = FrameInfo::new()
+                .block_mode(mode)
+                .block_size(size)
+                .block_checksums(true)
+                .content_checksum(true)
+                .content_size(Some(plain.len() as u64));
+            let asset = lz4_with(&plain, info);
+            assert!(whole(Codec::Lz4, &asset).unwrap() == plain);
+            assert!(streamed(Codec::Lz4, &asset, 333).unwrap() == plain);
+        }
+    }
+}
+
+/// What the formats' own tools make, other than what our dependencies do.
+#[test]
+fn what_the_tools_make_is_read() {
+    let plain = plain();
+    for (codec, command) in [
+        (Codec::Gzip, "gzip -9"),
+        (Codec::Zstd, "zstd -q -19 --long=24"),
+        (Codec::Zstd, "zstd -q --no-check --format=zstd -1"),
+        (Codec::Lz4, "lz4 -q -9 -BD"),
+        (Codec::Lz4, "lz4 -q -B4 -BX --content-size"),
+    ] {
+        let Some(asset) = through(command, &plain) else {
+            eprintln!("skipped: {command} is not installed");
+            continue;
+        };
+        assert!(whole(codec, &asset).unwrap() == plain, "{command}");
+        assert!(streamed(Codec::Auto, &asset, 4096).unwrap() == plain, "{command}");
+    }
+}
+
+fn through(command: &str, plain: &[u8]) -> Option<Vec<u8>> {
+    let mut words = command.split(' ');
+    let spawned = Command::new(words.next()?)
+        .args(words)
+        .arg("-c")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn();
+    let mut child = spawned.ok()?;
+    let mut to = child.stdin.take()?;
+    let plain = plain.to_vec();
+    let feeder = std::thread::spawn(move || to.write_all(&plain));
+    let output = child.wait_with_output().ok()?;
+    feeder.join().ok()?.ok()?;
+    output.status.success().then_some(output.stdout)
+}

@@ -1,0 +1,108 @@
+//! Latencies: recorded by one thread each, merged when somebody asks.
+
+use std::sync::{Mutex, TryLockError};
+
+use hdrhistogram::Histogram;
+
+/// The longest time that is told apart, an hour; what takes longer counts as that.
+const LONGEST_NS: u64 = 3_600_000_000_000;
+
+/// Two digits: figures are right to 1 %, and a histogram takes 35 KiB, where three would take eight times as many and push
+/// the chunks out of the nearest cache.
+const DIGITS: u8 = 2;
+
+/// How long something took, over many times.
+///
+/// Percentiles are right to 1 %; `min`, `max` and `mean` as well. All are 0 while there is no count.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Latency {
+    /// How often.
+    pub count: u64,
+    /// The shortest time, in nanoseconds, like all that follow.
+    pub min_ns: u64,
+    /// Half of the times were no longer than this.
+    pub p50_ns: u64,
+    /// 95 % of the times were no longer than this.
+    pub p95_ns: u64,
+    /// 99 % of the times were no longer than this.
+    pub p99_ns: u64,
+    /// The longest time.
+    pub max_ns: u64,
+    /// Their mean.
+    pub mean_ns: f64,
+}
+
+fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, LONGEST_NS, DIGITS).expect("the bounds and digits are allowed ones")
+}
+
+/// One thread's times. Its lock is taken by nobody else, but for the moment in which they are read.
+#[derive(Debug)]
+pub(crate) struct Recorder(Mutex<Histogram<u64>>);
+
+impl Recorder {
+    pub(crate) fn new() -> Self {
+        Self(Mutex::new(histogram()))
+    }
+
+    pub(crate) fn record(&self, ns: u64) {
+        crate::sync::lock(&self.0).saturating_record(ns);
+    }
+}
+
+/// What all these threads' times come to together.
+pub(crate) fn merged<'a>(recorders: impl IntoIterator<Item = &'a Recorder>) -> Latency {
+    let mut all = histogram();
+    for recorder in recorders {
+        // Tried only: in the child of a fork nobody may ever release it.
+        match recorder.0.try_lock() {
+            Ok(own) => all.add(&*own).expect("all have the same bounds"),
+            Err(TryLockError::Poisoned(own)) => all.add(&*own.into_inner()).expect("all have the same bounds"),
+            Err(TryLockError::WouldBlock) => {}
+        }
+    }
+    summary(&all)
+}
+
+fn summary(times: &Histogram<u64>) -> Latency {
+    if times.is_empty() {
+        return Latency::default();
+    }
+    Latency {
+        count: times.len(),
+        min_ns: times.min(),
+        p50_ns: times.value_at_quantile(0.50),
+        p95_ns: times.value_at_quantile(0.95),
+        p99_ns: times.value_at_quantile(0.99),
+        max_ns: times.max(),
+        mean_ns: times.mean(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_two_threads_recorded_is_one_distribution() {
+        let recorders = [Recorder::new(), Recorder::new()];
+        (1..=50).for_each(|us| recorders[0].record(us * 1000));
+        (51..=100).for_each(|us| recorders[1].record(us * 1000));
+        let latency = merged(&recorders);
+        let near = |ns: u64, us: f64| (ns as f64 / 1000.0 - us).abs() <= 0.01 * us;
+        assert_eq!(latency.count, 100);
+        assert!(near(latency.min_ns, 1.0) && near(latency.max_ns, 100.0), "{latency:?}");
+        assert!(near(latency.p50_ns, 50.0) && near(latency.p95_ns, 95.0) && near(latency.p99_ns, 99.0), "{latency:?}");
+        assert!((latency.mean_ns / 1000.0 - 50.5).abs() < 0.5, "{latency:?}");
+    }
+
+    #[test]
+    fn no_time_is_too_long_or_too_short() {
+        let recorder = Recorder::new();
+        recorder.record(0);
+        recorder.record(u64::MAX);
+        let latency = merged([&recorder]);
+        assert_eq!((latency.count, latency.min_ns), (2, 0));
+        assert!(latency.max_ns >= LONGEST_NS);
+    }
+}

@@ -1,0 +1,72 @@
+//! libdeflate: whole zlib and gzip members at once.
+//!
+//! Called by its own names, because it alone says how much of the input a member was (`_ex`), which its usual wrapper does not
+//! pass on.
+
+use std::ptr::NonNull;
+
+use libdeflate_sys as c;
+
+/// What became of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Inflated {
+    /// It is whole.
+    Done { read: usize, written: usize },
+    /// It is longer than the output.
+    NoRoom,
+    /// It is none, or cut short, or its checksum is wrong.
+    Bad,
+}
+
+/// A decompressor, used again for any number of members.
+pub(crate) struct Inflater(NonNull<c::libdeflate_decompressor>);
+
+// SAFETY: it is memory that only its owner reaches.
+unsafe impl Send for Inflater {}
+
+type Decompress = unsafe extern "C" fn(
+    *mut c::libdeflate_decompressor,
+    *const std::os::raw::c_void,
+    usize,
+    *mut std::os::raw::c_void,
+    usize,
+    *mut usize,
+    *mut usize,
+) -> c::libdeflate_result;
+
+impl Inflater {
+    pub(crate) fn new() -> Self {
+        // SAFETY: takes nothing; null stands for no memory.
+        let raw = unsafe { c::libdeflate_alloc_decompressor() };
+        Self(NonNull::new(raw).expect("there is memory for a decompressor (12 KiB)"))
+    }
+
+    pub(crate) fn zlib(&mut self, input: &[u8], output: &mut [u8]) -> Inflated {
+        self.run(c::libdeflate_zlib_decompress_ex, input, output)
+    }
+
+    pub(crate) fn gzip(&mut self, input: &[u8], output: &mut [u8]) -> Inflated {
+        self.run(c::libdeflate_gzip_decompress_ex, input, output)
+    }
+
+    fn run(&mut self, decompress: Decompress, input: &[u8], output: &mut [u8]) -> Inflated {
+        let (mut read, mut written) = (0, 0);
+        // SAFETY: the decompressor is ours, both slices are as long as they say, and the call keeps none of its pointers.
+        let result = unsafe {
+            let (from, to) = (input.as_ptr().cast(), output.as_mut_ptr().cast());
+            decompress(self.0.as_ptr(), from, input.len(), to, output.len(), &raw mut read, &raw mut written)
+        };
+        match result {
+            c::libdeflate_result_LIBDEFLATE_SUCCESS => Inflated::Done { read, written },
+            c::libdeflate_result_LIBDEFLATE_INSUFFICIENT_SPACE => Inflated::NoRoom,
+            _ => Inflated::Bad,
+        }
+    }
+}
+
+impl Drop for Inflater {
+    fn drop(&mut self) {
+        // SAFETY: it came from `libdeflate_alloc_decompressor`, and is freed once.
+        unsafe { c::libdeflate_free_decompressor(self.0.as_ptr()) };
+    }
+}
