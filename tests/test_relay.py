@@ -533,7 +533,7 @@ class TestInTheBackground:
             print(ticket.wait().bytes, os.waitpid(child, 0)[1])
             """
         )
-        assert succeeded(done).decode().splitlines() == ["the ticket belongs to the parent process", "5 0"]
+        assert succeeded(done).decode().splitlines() == ["it belongs to the parent process", "5 0"]
 
 
 class TestInAsyncio:

@@ -338,7 +338,7 @@ class TestEnds:
             print(tee.wait().bytes, os.waitpid(child, 0)[1])
             """
         )
-        assert succeeded(done).decode().splitlines() == ["the ticket belongs to the parent process", "5 0"]
+        assert succeeded(done).decode().splitlines() == ["it belongs to the parent process", "5 0"]
 
     def test_with_no_descriptor_left_behind(self) -> None:
         before = set(open_fds())

@@ -77,7 +77,9 @@ impl Codec {
         match start {
             // RFC 1950, 2.2: method 8, a window of up to 32 KiB, and a multiple of 31.
             [method, flags, ..]
-                if method & 0x0F == 8 && method >> 4 <= 7 && u16::from_be_bytes([*method, *flags]) % 31 == 0 =>
+                if method & 0x0F == 8
+                    && method >> 4 <= 7
+                    && u16::from_be_bytes([*method, *flags]) % 31 == 0 =>
             {
                 Some(Self::Zlib)
             }
@@ -89,7 +91,9 @@ impl Codec {
     pub(crate) fn settled(self, start: &[u8]) -> io::Result<Self> {
         match self {
             Self::Auto if start.is_empty() => Err(truncated()),
-            Self::Auto => Self::of_start(start).ok_or_else(|| corrupt("it is neither zlib, gzip, zstd nor lz4")),
+            Self::Auto => {
+                Self::of_start(start).ok_or_else(|| corrupt("it is neither zlib, gzip, zstd nor lz4"))
+            }
             codec => Ok(codec),
         }
     }

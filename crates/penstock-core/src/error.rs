@@ -2,9 +2,14 @@
 
 use std::borrow::Cow;
 use std::fmt;
+#[cfg(not(loom))]
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::io::Errno;
+
+#[cfg(not(loom))]
+use crate::pipeline::ChunkError;
 
 /// Why a write, a wait or a stream failed. Byte counts are those of the whole stream.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,7 +49,10 @@ pub enum Error {
     },
     /// What was asked for makes no sense with what it was asked of; nothing was done.
     Unsuitable(Cow<'static, str>),
-    /// The ticket was made before a `fork`, by the parent process: only there can it end.
+    /// A chunk of a pipeline could not be read or worked on.
+    #[cfg(not(loom))]
+    Chunk(Arc<ChunkError>),
+    /// It was made before a `fork`, by the parent process: only there can it end.
     Forked,
 }
 
@@ -91,7 +99,9 @@ impl fmt::Display for Error {
                 write!(f, "{errno}: {bytes_delivered} bytes delivered, {bytes_lost} lost")
             }
             Self::Unsuitable(why) => f.write_str(why),
-            Self::Forked => f.write_str("the ticket belongs to the parent process"),
+            #[cfg(not(loom))]
+            Self::Chunk(error) => error.fmt(f),
+            Self::Forked => f.write_str("it belongs to the parent process"),
         }
     }
 }

@@ -57,7 +57,9 @@ pub(crate) fn merged<'a>(recorders: impl IntoIterator<Item = &'a Recorder>) -> L
         // Tried only: in the child of a fork nobody may ever release it.
         match recorder.0.try_lock() {
             Ok(own) => all.add(&*own).expect("all have the same bounds"),
-            Err(TryLockError::Poisoned(own)) => all.add(&*own.into_inner()).expect("all have the same bounds"),
+            Err(TryLockError::Poisoned(own)) => {
+                all.add(&*own.into_inner()).expect("all have the same bounds")
+            }
             Err(TryLockError::WouldBlock) => {}
         }
     }
@@ -92,7 +94,10 @@ mod tests {
         let near = |ns: u64, us: f64| (ns as f64 / 1000.0 - us).abs() <= 0.01 * us;
         assert_eq!(latency.count, 100);
         assert!(near(latency.min_ns, 1.0) && near(latency.max_ns, 100.0), "{latency:?}");
-        assert!(near(latency.p50_ns, 50.0) && near(latency.p95_ns, 95.0) && near(latency.p99_ns, 99.0), "{latency:?}");
+        assert!(
+            near(latency.p50_ns, 50.0) && near(latency.p95_ns, 95.0) && near(latency.p99_ns, 99.0),
+            "{latency:?}"
+        );
         assert!((latency.mean_ns / 1000.0 - 50.5).abs() < 0.5, "{latency:?}");
     }
 

@@ -11,6 +11,7 @@
 //! | move bytes from one descriptor to another, in the kernel | [`relay`], [`Relay`], [`relay_in_background`] |
 //! | copy one stream to many | [`Tee`] |
 //! | have a pipe between two of them | [`Pipe`], [`Fifo`] |
+//! | stream assets through decompressors and other stages | [`pipeline::Pipeline`] |
 //! | know the machine's CPUs | [`Topology`] |
 //!
 //! From the front to the kernel: [`writer`](Writer) and `pipes` find the `stream` that a descriptor leads to and put a job into
@@ -36,6 +37,7 @@
 mod completion;
 mod error;
 mod inbox;
+pub mod pipeline;
 mod queue;
 mod sync;
 

@@ -125,7 +125,10 @@ pub unsafe trait Space: Send + Sync + 'static {
 
 enum Memory {
     /// None only while it is being dropped.
-    Pooled { pages: Option<Pages>, pool: Pool },
+    Pooled {
+        pages: Option<Pages>,
+        pool: Pool,
+    },
     Foreign(Box<dyn Space>),
 }
 
@@ -242,11 +245,15 @@ mod tests {
 
     #[test]
     fn every_size_has_a_class_that_holds_it_and_finds_it_again() {
-        for bytes in [0, 1, 4096, 8192, 8193, 65_536, 65_537, 69_632, 69_633, 1 << 20, (1 << 20) + 1, 1 << 40] {
+        for bytes in [0, 1, 4096, 8192, 8193, 65_536, 65_537, 69_632, 69_633, 1 << 20, (1 << 20) + 1, 1 << 40]
+        {
             let class = class_of(bytes);
             assert!(bytes_of(class) >= bytes, "{bytes}");
             assert_eq!(class_of(bytes_of(class)), class, "{bytes}");
         }
-        assert!(bytes_of(class_of(65_537)) < 80_000, "a file of 64 KiB and its end do not take twice as much");
+        assert!(
+            bytes_of(class_of(65_537)) < 80_000,
+            "a file of 64 KiB and its end do not take twice as much"
+        );
     }
 }

@@ -119,7 +119,9 @@ fn inflate(state: &mut Decompress, input: &mut impl BufRead, output: &mut [u8]) 
         input.consume(taken as usize);
         match status {
             Ok(Status::StreamEnd) => return Ok((given as usize, true)),
-            Err(error) => return Err(corrupt(error.message().unwrap_or("its checksum or its data are wrong"))),
+            Err(error) => {
+                return Err(corrupt(error.message().unwrap_or("its checksum or its data are wrong")));
+            }
             Ok(_) if given > 0 => return Ok((given as usize, false)),
             Ok(_) if at_end => return Err(truncated()),
             Ok(_) => {}

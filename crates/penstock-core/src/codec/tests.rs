@@ -8,7 +8,7 @@ const MAX: usize = 64 << 20;
 
 /// Compressible, and longer than any window and block.
 fn plain() -> Vec<u8> {
-    (0..400_000u32).flat_map(|number| (number / 7 * (number % 1009)).to_le_bytes()).collect()
+    (0..80_000u32).flat_map(|number| (number / 7 * (number % 1009)).to_le_bytes()).collect()
 }
 
 fn deflated(plain: &[u8], compress: flate2::Compress) -> Vec<u8> {
@@ -109,12 +109,17 @@ fn skippable_frames_are_skipped() {
 
 #[test]
 fn every_cut_is_truncated() {
-    let plain = &plain()[..70_000];
+    let plain = &plain()[..40_000];
     for (codec, pack) in ALL {
         let asset = pack(plain);
-        let cuts = (0..25).chain((25..asset.len()).step_by(asset.len() / 6)).chain(asset.len() - 9..asset.len());
+        let cuts =
+            (0..25).chain((25..asset.len()).step_by(asset.len() / 6)).chain(asset.len() - 9..asset.len());
         for cut in cuts {
-            assert_eq!(at(whole(codec, &asset[..cut]).unwrap_err()), io::ErrorKind::UnexpectedEof, "{codec:?} {cut}");
+            assert_eq!(
+                at(whole(codec, &asset[..cut]).unwrap_err()),
+                io::ErrorKind::UnexpectedEof,
+                "{codec:?} {cut}"
+            );
             let error = streamed(codec, &asset[..cut], 100).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{codec:?} {cut}");
         }
@@ -137,7 +142,7 @@ fn a_wrong_byte_is_an_error_with_its_place() {
 
 #[test]
 fn a_bomb_is_refused_and_what_just_fits_is_not() {
-    let zeros = vec![0; 3 << 20];
+    let zeros = vec![0; 1 << 20];
     let pool = Pool::new(0);
     for (codec, pack) in ALL {
         let asset = pack(&zeros);
@@ -146,7 +151,11 @@ fn a_bomb_is_refused_and_what_just_fits_is_not() {
             let refused = decoder.decode(codec, &asset, &pool, max);
             assert!(matches!(refused, Err(Undecoded::TooLarge)), "{codec:?} {max} {refused:?}");
         }
-        assert_eq!(decoder.decode(codec, &asset, &pool, zeros.len()).unwrap().len(), zeros.len(), "{codec:?}");
+        assert_eq!(
+            decoder.decode(codec, &asset, &pool, zeros.len()).unwrap().len(),
+            zeros.len(),
+            "{codec:?}"
+        );
     }
 }
 

@@ -130,7 +130,11 @@ impl Decoder {
             Ok(bytes) => Attempt::Done(bytes),
             Err(code) => {
                 self.zstd = DCtx::create(); // one that has failed is of no further use
-                if 0usize.wrapping_sub(code) == DESTINATION_TOO_SMALL { Attempt::NoRoom } else { Attempt::Bad }
+                if 0usize.wrapping_sub(code) == DESTINATION_TOO_SMALL {
+                    Attempt::NoRoom
+                } else {
+                    Attempt::Bad
+                }
             }
         }
     }

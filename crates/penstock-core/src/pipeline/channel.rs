@@ -1,0 +1,458 @@
+//! What is between two stages: a queue bounded in bytes and in items, which puts in order what many workers bring. Checked with
+//! loom.
+//!
+//! Every item has a number, and comes out after all with smaller ones. The item whose turn it is, is always taken in, whatever the
+//! limits say: else a queue full of later items would wait for it, and it for room.
+
+use std::collections::VecDeque;
+use std::mem;
+use std::time::Instant;
+
+use crate::queue::Limits;
+use crate::sync::{Condvar, Mutex, MutexGuard, lock, passed, wait_until};
+
+/// The line was stopped; nothing goes in or out any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stopped;
+
+/// What one who wants an item gets.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Taken<T> {
+    /// An item; those that come out are numbered without gaps.
+    Item(u64, T),
+    /// There was none in time.
+    NotYet,
+    /// There will be none.
+    Ended,
+    /// The line was stopped.
+    Stopped,
+}
+
+/// A place in the order.
+enum Place<T> {
+    /// Its item is on its way.
+    Awaited,
+    /// It was left out.
+    LeftOut,
+    Filled(T, usize),
+}
+
+type Callback = Box<dyn FnOnce() + Send>;
+
+pub(crate) struct Channel<T> {
+    state: Mutex<State<T>>,
+    /// There is something to take, or an end.
+    filled: Condvar,
+    /// There is room, or it is somebody's turn, or an end.
+    room: Condvar,
+}
+
+struct State<T> {
+    limits: Limits,
+    places: VecDeque<Place<T>>,
+    /// The number of the first place.
+    first: u64,
+    items: usize,
+    bytes: usize,
+    /// How many items came out.
+    given: u64,
+    has_ended: bool,
+    is_stopped: bool,
+    /// How many may be asleep, so that nobody pays for waking no one (futex(2) is a system call). Never too low: who wakes one
+    /// takes it off, and who looks again without having been woken is counted twice.
+    sleeping_takers: usize,
+    sleeping_putters: usize,
+    /// To be called when there is something to take, or an end.
+    callbacks: Vec<Callback>,
+}
+
+impl<T> Channel<T> {
+    pub(crate) fn new(limits: Limits) -> Self {
+        let state = State {
+            limits,
+            places: VecDeque::new(),
+            first: 0,
+            items: 0,
+            bytes: 0,
+            given: 0,
+            has_ended: false,
+            is_stopped: false,
+            sleeping_takers: 0,
+            sleeping_putters: 0,
+            callbacks: Vec::new(),
+        };
+        Self { state: Mutex::new(state), filled: Condvar::new(), room: Condvar::new() }
+    }
+
+    /// Puts an item into its place, or says with none that it is left out. Waits for room.
+    pub(crate) fn put(&self, number: u64, item: Option<T>, bytes: usize) -> Result<(), Stopped> {
+        let mut state = lock(&self.state);
+        while !state.is_stopped && item.is_some() && !state.admits(number, bytes) {
+            state.sleeping_putters += 1;
+            state = wait_until(&self.room, state, None);
+        }
+        if state.is_stopped {
+            return Err(Stopped);
+        }
+        let is_left_out = item.is_none();
+        state.fill(number, item, bytes);
+        // The turn has passed on without anybody taking an item, perhaps to one who sleeps.
+        let wakes_putters = is_left_out && mem::take(&mut state.sleeping_putters) > 0;
+        self.wake_taker(state);
+        if wakes_putters {
+            self.room.notify_all();
+        }
+        Ok(())
+    }
+
+    /// Takes the next item in order, waiting for it until the deadline.
+    pub(crate) fn take(&self, deadline: Option<Instant>) -> Taken<T> {
+        let mut state = lock(&self.state);
+        loop {
+            if state.is_stopped {
+                return Taken::Stopped;
+            }
+            if let Some((number, item)) = state.pop() {
+                self.wake_after_take(state);
+                return Taken::Item(number, item);
+            }
+            if state.has_ended && state.places.is_empty() {
+                return Taken::Ended;
+            }
+            if passed(deadline) {
+                return Taken::NotYet;
+            }
+            state.sleeping_takers += 1;
+            state = wait_until(&self.filled, state, deadline);
+        }
+    }
+
+    /// Whether a `take` would wait.
+    pub(crate) fn would_wait(&self) -> bool {
+        !lock(&self.state).is_ready()
+    }
+
+    /// The word of the last who puts: everything is in.
+    pub(crate) fn end(&self) {
+        let mut state = lock(&self.state);
+        state.has_ended = true;
+        self.wake_all(state);
+    }
+
+    /// Has everybody leave, and drops what is in it.
+    pub(crate) fn stop(&self) {
+        let mut state = lock(&self.state);
+        state.is_stopped = true;
+        let dropped = mem::take(&mut state.places);
+        state.items = 0;
+        state.bytes = 0;
+        self.wake_all(state);
+        drop(dropped); // not under the lock: it gives memory back
+    }
+
+    /// Calls back once when a `take` would not wait, at once if it would not now. The callback must be quick.
+    pub(crate) fn when_ready(&self, callback: Callback) {
+        let mut state = lock(&self.state);
+        if state.is_ready() {
+            drop(state);
+            callback();
+        } else {
+            state.callbacks.push(callback);
+        }
+    }
+
+    /// Items and bytes that are in it.
+    pub(crate) fn load(&self) -> (usize, usize) {
+        let state = lock(&self.state);
+        (state.items, state.bytes)
+    }
+
+    /// Wakes one who can take something. Who is woken and leaves something behind wakes the next: see `wake_after_take`.
+    fn wake_taker(&self, mut state: MutexGuard<'_, State<T>>) {
+        if !state.is_ready() {
+            return;
+        }
+        let callbacks = mem::take(&mut state.callbacks);
+        if state.sleeping_takers > 0 {
+            state.sleeping_takers -= 1;
+            drop(state);
+            self.filled.notify_one();
+        } else {
+            drop(state);
+        }
+        callbacks.into_iter().for_each(|callback| callback());
+    }
+
+    fn wake_after_take(&self, mut state: MutexGuard<'_, State<T>>) {
+        let wakes_putters = state.sleeping_putters > 0 && state.is_worth_waking_putters();
+        if wakes_putters {
+            state.sleeping_putters = 0;
+        }
+        let wakes_taker = state.sleeping_takers > 0 && state.is_ready();
+        if wakes_taker {
+            state.sleeping_takers -= 1;
+        }
+        drop(state);
+        if wakes_putters {
+            self.room.notify_all();
+        }
+        if wakes_taker {
+            self.filled.notify_one();
+        }
+    }
+
+    fn wake_all(&self, mut state: MutexGuard<'_, State<T>>) {
+        let callbacks = mem::take(&mut state.callbacks);
+        state.sleeping_putters = 0;
+        state.sleeping_takers = 0;
+        drop(state);
+        self.room.notify_all();
+        self.filled.notify_all();
+        callbacks.into_iter().for_each(|callback| callback());
+    }
+}
+
+impl<T> State<T> {
+    fn admits(&self, number: u64, bytes: usize) -> bool {
+        let fits = self.items < self.limits.items && self.bytes.saturating_add(bytes) <= self.limits.bytes;
+        fits || number == self.first
+    }
+
+    fn fill(&mut self, number: u64, item: Option<T>, bytes: usize) {
+        let place = (number - self.first) as usize;
+        while self.places.len() <= place {
+            self.places.push_back(Place::Awaited);
+        }
+        self.places[place] = match item {
+            Some(item) => {
+                self.items += 1;
+                self.bytes += bytes;
+                Place::Filled(item, bytes)
+            }
+            None => Place::LeftOut,
+        };
+        while let Some(Place::LeftOut) = self.places.front() {
+            self.places.pop_front();
+            self.first += 1;
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        let has_next = matches!(self.places.front(), Some(Place::Filled(..)));
+        has_next || self.is_stopped || (self.has_ended && self.places.is_empty())
+    }
+
+    fn pop(&mut self) -> Option<(u64, T)> {
+        match self.places.front() {
+            Some(Place::Filled(..)) => {}
+            _ => return None,
+        }
+        let Some(Place::Filled(item, bytes)) = self.places.pop_front() else { unreachable!("it was seen") };
+        self.first += 1;
+        self.items -= 1;
+        self.bytes -= bytes;
+        while let Some(Place::LeftOut) = self.places.front() {
+            self.places.pop_front();
+            self.first += 1;
+        }
+        self.given += 1;
+        Some((self.given - 1, item))
+    }
+
+    /// Not for every place that gets free, because to be woken costs more than to put: from half full on, or when the turn is at
+    /// one who may be asleep.
+    fn is_worth_waking_putters(&self) -> bool {
+        let is_half_empty = self.items <= self.limits.items / 2 && self.bytes <= self.limits.bytes / 2;
+        is_half_empty || !matches!(self.places.front(), Some(Place::Filled(..)))
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use loom::thread;
+
+    use super::*;
+    use crate::sync::Arc;
+
+    const ONE: Limits = Limits { bytes: 8, items: 1 };
+
+    fn take_all(channel: &Channel<u64>) -> Vec<u64> {
+        let mut got = Vec::new();
+        loop {
+            match channel.take(None) {
+                Taken::Item(number, item) => {
+                    assert_eq!(number, got.len() as u64);
+                    got.push(item);
+                }
+                Taken::Ended | Taken::Stopped => return got,
+                Taken::NotYet => unreachable!("there is no deadline"),
+            }
+        }
+    }
+
+    #[test]
+    fn what_two_workers_put_comes_out_in_order() {
+        loom::model(|| {
+            let channel = Arc::new(Channel::new(ONE));
+            let other = thread::spawn({
+                let channel = Arc::clone(&channel);
+                move || channel.put(1, Some(1), 8).unwrap()
+            });
+            let ended = thread::spawn({
+                let channel = Arc::clone(&channel);
+                move || {
+                    channel.put(0, Some(0), 8).unwrap();
+                    other.join().unwrap();
+                    channel.end();
+                }
+            });
+            assert_eq!(take_all(&channel), [0, 1]);
+            ended.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn one_who_waits_for_room_is_woken() {
+        loom::model(|| {
+            let channel = Arc::new(Channel::new(Limits { bytes: 8, items: 2 }));
+            let putter = thread::spawn({
+                let channel = Arc::clone(&channel);
+                move || {
+                    (0..3).for_each(|number| channel.put(number, Some(number), 4).unwrap());
+                    channel.end();
+                }
+            });
+            assert_eq!(take_all(&channel), [0, 1, 2]);
+            putter.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn two_takers_share_what_comes_and_both_learn_of_the_end() {
+        loom::model(|| {
+            let channel = Arc::new(Channel::new(Limits { bytes: 8, items: 2 }));
+            let takers: Vec<_> = (0..2)
+                .map(|_| {
+                    let channel = Arc::clone(&channel);
+                    thread::spawn(move || {
+                        let mut got = Vec::new();
+                        while let Taken::Item(_, item) = channel.take(None) {
+                            got.push(item);
+                        }
+                        got
+                    })
+                })
+                .collect();
+            // The second fills the gap, so that both can be taken at once.
+            channel.put(1, Some(1u64), 1).unwrap();
+            channel.put(0, Some(0), 1).unwrap();
+            channel.end();
+            let mut got: Vec<_> = takers.into_iter().flat_map(|taker| taker.join().unwrap()).collect();
+            got.sort_unstable();
+            assert_eq!(got, [0, 1]);
+        });
+    }
+
+    #[test]
+    fn a_place_that_is_left_out_holds_nobody_up() {
+        loom::model(|| {
+            let channel = Arc::new(Channel::new(ONE));
+            channel.put(2, Some(2), 8).unwrap();
+            let other = thread::spawn({
+                let channel = Arc::clone(&channel);
+                move || {
+                    channel.put(1, Some(1), 8).unwrap(); // for ever, if its turn came unseen
+                    channel.end();
+                }
+            });
+            channel.put(0, None, 0).unwrap();
+            assert_eq!(take_all(&channel), [1, 2]);
+            other.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_stop_reaches_everybody() {
+        loom::model(|| {
+            let channel = Arc::new(Channel::new(ONE));
+            let putter = thread::spawn({
+                let channel = Arc::clone(&channel);
+                move || (0..2).try_for_each(|number| channel.put(number, Some(number), 8))
+            });
+            let stopper = thread::spawn({
+                let channel = Arc::clone(&channel);
+                move || channel.stop()
+            });
+            let _ = take_all(&channel);
+            let _ = putter.join().unwrap();
+            stopper.join().unwrap();
+            assert_eq!(channel.put(9, Some(9), 1), Err(Stopped));
+            assert_eq!(channel.load(), (0, 0));
+        });
+    }
+
+    #[test]
+    fn a_callback_is_called_when_something_comes() {
+        loom::model(|| {
+            let channel = Arc::new(Channel::new(ONE));
+            let putter = thread::spawn({
+                let channel = Arc::clone(&channel);
+                move || channel.put(0, Some(0), 1).unwrap()
+            });
+            let called = Arc::new((Mutex::new(false), Condvar::new()));
+            channel.when_ready({
+                let called = Arc::clone(&called);
+                Box::new(move || {
+                    *lock(&called.0) = true;
+                    called.1.notify_one();
+                })
+            });
+            let mut is_called = lock(&called.0);
+            while !*is_called {
+                is_called = called.1.wait(is_called).unwrap(); // for ever, if it were forgotten
+            }
+            assert!(!channel.would_wait());
+            putter.join().unwrap();
+        });
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn now() -> Option<Instant> {
+        Some(Instant::now())
+    }
+
+    #[test]
+    fn later_items_are_bounded_and_the_one_whose_turn_it_is_never_waits() {
+        let channel = Channel::new(Limits { bytes: 100, items: 2 });
+        channel.put(1, Some("b"), 60).unwrap();
+        assert_eq!(channel.take(now()), Taken::NotYet);
+        channel.put(2, Some("c"), 40).unwrap();
+        channel.put(0, Some("a"), 1000).unwrap(); // for ever, if it waited for room
+        channel.end();
+        assert_eq!(channel.load(), (3, 1100));
+        let got: Vec<_> = std::iter::from_fn(|| match channel.take(now()) {
+            Taken::Item(number, item) => Some((number, item)),
+            _ => None,
+        })
+        .collect();
+        assert_eq!(got, [(0, "a"), (1, "b"), (2, "c")]);
+        assert_eq!(channel.take(None), Taken::Ended);
+    }
+
+    #[test]
+    fn numbers_that_come_out_have_no_gaps() {
+        let channel = Channel::new(Limits { bytes: 100, items: 9 });
+        for (number, item) in [(0, None), (1, Some('b')), (2, None), (3, None), (4, Some('e'))] {
+            channel.put(number, item, 1).unwrap();
+        }
+        channel.put(5, None, 0).unwrap();
+        channel.end();
+        assert_eq!(channel.take(None), Taken::Item(0, 'b'));
+        assert_eq!(channel.take(None), Taken::Item(1, 'e'));
+        assert_eq!(channel.take(None), Taken::Ended);
+    }
+}

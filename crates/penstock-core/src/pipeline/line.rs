@@ -1,0 +1,204 @@
+//! What all threads of a pipeline share, and how they come and go.
+
+use std::ffi::OsStr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::thread::{self, ThreadId};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+
+use super::channel::Channel;
+use super::chunk::{Chunk, ChunkError};
+use super::meter::{Meter, Part};
+use crate::error::Error;
+use crate::kept::Bell;
+use crate::latency::Recorder;
+use crate::pool::Pool;
+use crate::sync::{lock, passed, wait_until};
+use crate::sys::sched;
+use crate::thread::ThreadPolicy;
+use crate::writer::Writer;
+
+/// What goes through the channels: a chunk, or what became of it. A failure keeps its place in the order.
+pub(super) type Item = Result<Chunk, Arc<ChunkError>>;
+
+/// Runs a worker's whole life within something of the caller's.
+pub(super) type Enter = fn(&mut dyn FnMut());
+
+pub(super) struct Line {
+    pub(super) began: Instant,
+    pub(super) pool: Pool,
+    pub(super) max_chunk_bytes: usize,
+    pub(super) parts: Vec<Part>,
+    pub(super) names: Arc<[String]>,
+    /// What the source is called, for failures of which no chunk can tell.
+    pub(super) label: Arc<OsStr>,
+    /// Channel `n` is behind part `n`.
+    pub(super) channels: Vec<Channel<Item>>,
+    /// Wakes a source that waits for its descriptor.
+    pub(super) bell: Bell,
+    pub(super) end_to_end: Recorder,
+    /// When the sink was done; 0 before.
+    pub(super) ended_ns: AtomicU64,
+    /// The sink's, so that a stop reaches a thread that waits for room in its stream.
+    pub(super) writer: OnceLock<Writer>,
+    is_stopped: AtomicBool,
+    /// Threads that have not ended.
+    running: Mutex<Vec<ThreadId>>,
+    left: Condvar,
+}
+
+impl Line {
+    pub(super) fn new(
+        parts: Vec<Part>,
+        channels: Vec<Channel<Item>>,
+        label: Arc<OsStr>,
+        pool: Pool,
+        max_chunk_bytes: usize,
+    ) -> Result<Self, Error> {
+        Ok(Self {
+            began: Instant::now(),
+            pool,
+            max_chunk_bytes,
+            names: parts.iter().map(|part| part.name.clone()).collect(),
+            parts,
+            label,
+            channels,
+            bell: Bell::new()?,
+            end_to_end: Recorder::new(),
+            ended_ns: AtomicU64::new(0),
+            writer: OnceLock::new(),
+            is_stopped: AtomicBool::new(false),
+            running: Mutex::new(Vec::new()),
+            left: Condvar::new(),
+        })
+    }
+
+    /// Nanoseconds since the pipeline began.
+    pub(super) fn now_ns(&self) -> u64 {
+        self.began.elapsed().as_nanos() as u64
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        // Relaxed: the flag is all there is to see.
+        self.is_stopped.load(Ordering::Relaxed)
+    }
+
+    /// Whether it is a parent process's: its threads are not here, and its locks may be taken for ever.
+    pub(super) fn is_inherited(&self) -> bool {
+        self.bell.is_inherited()
+    }
+
+    /// Has all threads end soon, wherever they wait.
+    pub(super) fn stop(&self) {
+        self.is_stopped.store(true, Ordering::Relaxed);
+        self.bell.ring();
+        self.channels.iter().for_each(Channel::stop);
+        if let Some(writer) = self.writer.get() {
+            writer.abort();
+        }
+    }
+
+    /// Waits until all threads have ended, at most so long; says whether they have. One of them waits for none.
+    pub(super) fn wait_for_threads(&self, at_most: Duration) -> bool {
+        let deadline = Some(Instant::now() + at_most);
+        let own = thread::current().id();
+        let mut running = lock(&self.running);
+        while !running.is_empty() {
+            if running.contains(&own) || passed(deadline) {
+                return false;
+            }
+            running = wait_until(&self.left, running, deadline);
+        }
+        true
+    }
+
+    /// Starts a thread that works until `work` returns.
+    pub(super) fn spawn(
+        self: &Arc<Self>,
+        policy: Option<ThreadPolicy>,
+        enter: Option<Enter>,
+        meter: impl Fn(&Self) -> &Meter + Send + 'static,
+        work: impl FnOnce(&Self) + Send + 'static,
+    ) -> Result<(), Error> {
+        let line = Arc::clone(self);
+        // Held until the thread is on the list, so that it cannot leave before.
+        let mut running = lock(&self.running);
+        let spawned = thread::Builder::new().name("penstock".into()).spawn(move || {
+            sched::block_signals();
+            if let Some(policy) = policy {
+                let _ = meter(&line).policy.set(policy.apply());
+            }
+            line.run(enter, work);
+            let own = thread::current().id();
+            lock(&line.running).retain(|id| *id != own);
+            line.left.notify_all();
+        });
+        let thread = spawned.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))?;
+        running.push(thread.thread().id());
+        Ok(())
+    }
+
+    fn run(&self, enter: Option<Enter>, work: impl FnOnce(&Self)) {
+        let mut work = Some(work);
+        let mut body = || {
+            if let Some(work) = work.take() {
+                work(self);
+            }
+        };
+        let outcome = catch_unwind(AssertUnwindSafe(|| match enter {
+            Some(enter) => enter(&mut body),
+            None => body(),
+        }));
+        if outcome.is_err() {
+            self.stop(); // a defect of ours: whoever waits shall not wait for ever
+        }
+    }
+}
+
+/// One of a part's workers, and what it puts its chunks into. The last one to go says that there will be no more.
+pub(super) struct Port<'a> {
+    pub(super) line: &'a Line,
+    pub(super) part: usize,
+    pub(super) meter: &'a Meter,
+    live: Arc<AtomicUsize>,
+}
+
+impl<'a> Port<'a> {
+    pub(super) fn new(line: &'a Line, part: usize, worker: usize, live: Arc<AtomicUsize>) -> Self {
+        Self { line, part, meter: &line.parts[part].workers[worker], live }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.line.parts[self.part].name
+    }
+
+    fn output(&self) -> &Channel<Item> {
+        &self.line.channels[self.part]
+    }
+
+    /// What the part before puts its chunks into.
+    pub(super) fn input(&self) -> &'a Channel<Item> {
+        &self.line.channels[self.part - 1]
+    }
+
+    /// Passes on what has come of a chunk; false when the line was stopped.
+    pub(super) fn put(&self, number: u64, item: Option<Item>) -> bool {
+        let bytes = match &item {
+            Some(Ok(chunk)) => chunk.memory_bytes(),
+            _ => 0,
+        };
+        self.output().put(number, item, bytes).is_ok()
+    }
+}
+
+impl Drop for Port<'_> {
+    fn drop(&mut self) {
+        // AcqRel: what the other workers have put is in before the last one says so. The channel's lock would do as well.
+        if self.live.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.output().end();
+        }
+    }
+}

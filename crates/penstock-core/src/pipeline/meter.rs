@@ -1,0 +1,99 @@
+//! What the parts of a pipeline measure while they work.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::stats::StageStats;
+use crate::latency::{Recorder, merged};
+use crate::thread::AppliedPolicy;
+
+/// One worker's figures. Relaxed throughout: each number is right for itself, and they are read as a picture, not as a proof.
+pub(super) struct Meter {
+    work: Recorder,
+    queued: Recorder,
+    /// Only where a worker has to wait for leave to run, as Python's do for its lock.
+    lock: OnceLock<Recorder>,
+    bytes_in: AtomicU64,
+    bytes_out: AtomicU64,
+    input_blocked_ns: AtomicU64,
+    output_blocked_ns: AtomicU64,
+    failed: AtomicU64,
+    pub(super) policy: OnceLock<AppliedPolicy>,
+}
+
+fn add(to: &AtomicU64, more: u64) {
+    to.fetch_add(more, Ordering::Relaxed);
+}
+
+impl Meter {
+    fn new() -> Self {
+        Self {
+            work: Recorder::new(),
+            queued: Recorder::new(),
+            lock: OnceLock::new(),
+            bytes_in: AtomicU64::new(0),
+            bytes_out: AtomicU64::new(0),
+            input_blocked_ns: AtomicU64::new(0),
+            output_blocked_ns: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+            policy: OnceLock::new(),
+        }
+    }
+
+    pub(super) fn worked(&self, ns: u64, bytes_out: usize) {
+        self.work.record(ns);
+        add(&self.bytes_out, bytes_out as u64);
+    }
+
+    pub(super) fn took(&self, queued_ns: u64, bytes_in: usize) {
+        self.queued.record(queued_ns);
+        add(&self.bytes_in, bytes_in as u64);
+    }
+
+    pub(super) fn waited_for_lock(&self, ns: u64) {
+        self.lock.get_or_init(Recorder::new).record(ns);
+    }
+
+    pub(super) fn failed(&self) {
+        add(&self.failed, 1);
+    }
+
+    pub(super) fn blocked(&self, input_ns: u64, output_ns: u64) {
+        add(&self.input_blocked_ns, input_ns);
+        add(&self.output_blocked_ns, output_ns);
+    }
+}
+
+/// A part of a pipeline: its name, and its workers' figures.
+pub(super) struct Part {
+    pub(super) name: String,
+    pub(super) workers: Vec<Meter>,
+}
+
+impl Part {
+    pub(super) fn new(name: impl Into<String>, workers: usize) -> Self {
+        Self { name: name.into(), workers: (0..workers).map(|_| Meter::new()).collect() }
+    }
+
+    pub(super) fn stats(&self, queue: (usize, usize)) -> StageStats {
+        let sum = |pick: fn(&Meter) -> &AtomicU64| {
+            self.workers.iter().map(|worker| pick(worker).load(Ordering::Relaxed)).sum()
+        };
+        let policies = self.workers.iter().filter_map(|worker| worker.policy.get().cloned());
+        StageStats {
+            name: self.name.clone(),
+            workers: self.workers.len(),
+            bytes_in: sum(|worker| &worker.bytes_in),
+            bytes_out: sum(|worker| &worker.bytes_out),
+            failed: sum(|worker| &worker.failed),
+            work: merged(self.workers.iter().map(|worker| &worker.work)),
+            queued: merged(self.workers.iter().map(|worker| &worker.queued)),
+            lock: merged(self.workers.iter().filter_map(|worker| worker.lock.get())),
+            input_blocked_ns: sum(|worker| &worker.input_blocked_ns),
+            output_blocked_ns: sum(|worker| &worker.output_blocked_ns),
+            queue_items: queue.0,
+            queue_bytes: queue.1,
+            policies: policies.collect(),
+        }
+    }
+}

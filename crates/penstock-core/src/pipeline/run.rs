@@ -1,0 +1,362 @@
+//! Pipelines, from their start to their end.
+
+use std::mem::ManuallyDrop;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use super::channel::{Channel, Taken};
+use super::chunk::{Chunk, ChunkError};
+use super::line::{Item, Line};
+use super::meter::Part;
+use super::sink::{self, Kind, Sink};
+use super::source::Source;
+use super::stage::Stage;
+use super::stats::Stats;
+use crate::completion::{Ticket, ticket};
+use crate::error::Error;
+use crate::latency::merged;
+use crate::pool::Pool;
+use crate::queue::Limits;
+use crate::sync::{deadline_after, lock};
+
+/// How long a pipeline that is left waits for its threads. They take microseconds, unless one is in a call that cannot be
+/// interrupted: that one is left behind, and ends when its call does. As long as a program's end waits for a stalled reader.
+pub const LEAVE_WITHIN: Duration = Duration::from_secs(5);
+
+/// How much may wait between two parts of a pipeline. One chunk always may, whatever its size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Depth {
+    /// Number of chunks.
+    pub items: usize,
+    /// Memory of them all together.
+    pub bytes: usize,
+}
+
+impl Default for Depth {
+    /// 16 chunks and 64 MiB: enough that a part which pauses for a few chunks stops no other, and small assets stay in the cache.
+    fn default() -> Self {
+        Self { items: 16, bytes: 64 << 20 }
+    }
+}
+
+/// What becomes of a pipeline when one of its chunks fails.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnError {
+    /// It ends there.
+    #[default]
+    Raise,
+    /// It goes on with the next chunk, and the failure is on a list: see [`Pipeline::skipped`].
+    Skip,
+}
+
+/// How a pipeline is to work.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How much may wait between two parts.
+    pub depth: Depth,
+    /// What becomes of it when a chunk fails.
+    pub on_error: OnError,
+    /// The most bytes that a chunk may have, read or decompressed: a larger one is a failure. 256 MiB unless told.
+    pub max_chunk_bytes: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { depth: Depth::default(), on_error: OnError::Raise, max_chunk_bytes: 256 << 20 }
+    }
+}
+
+/// How large the pieces of a stream are that is decompressed from something else than pieces. A guess, in the range where the
+/// cost of a piece no longer counts.
+const PIECE_BYTES: usize = 1 << 20;
+
+pub(super) type Skipped = Mutex<Vec<Arc<ChunkError>>>;
+
+/// A line of stages at work. See the [module](super).
+pub struct Pipeline {
+    /// Never dropped in the child of a fork, where its locks may be taken for ever.
+    line: ManuallyDrop<Arc<Line>>,
+    skipped: ManuallyDrop<Arc<Skipped>>,
+    on_error: OnError,
+    /// The sink's end, where the sink is a writer.
+    written: Option<Ticket>,
+    /// When the caller got its last chunk, in nanoseconds since the beginning.
+    given_ns: ManuallyDrop<Mutex<Option<u64>>>,
+    is_closed: AtomicBool,
+    has_ended: AtomicBool,
+}
+
+impl Pipeline {
+    /// Starts all threads.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unsuitable`] for parts that make no sense together, such as several workers on one stream;
+    /// [`Error::Io`] when there is no thread or descriptor left.
+    pub fn start(
+        source: Source,
+        mut stages: Vec<Stage>,
+        sink: Sink,
+        options: Options,
+    ) -> Result<Self, Error> {
+        let Sink { kind, policy } = sink;
+        let sink_name = Sink::name_of(&kind);
+        let (writer, spaces) = match kind {
+            Kind::Iterate => (None, None),
+            Kind::Writer(writer) => (Some(writer), None),
+            Kind::Spaces(spaces) => (None, Some(spaces)),
+        };
+        stages.extend(spaces.map(Stage::into_spaces));
+        check(&source, &mut stages, &options)?;
+        let line = Arc::new(line_of(&source, &stages, sink_name, &options)?);
+        let mut pipeline = Self {
+            line: ManuallyDrop::new(Arc::clone(&line)),
+            skipped: ManuallyDrop::default(),
+            on_error: options.on_error,
+            written: None,
+            given_ns: ManuallyDrop::new(Mutex::new(None)),
+            is_closed: AtomicBool::new(false),
+            has_ended: AtomicBool::new(false),
+        };
+        // From here on a failure drops the pipeline, and so stops the threads that are there.
+        let piece_bytes = source.piece_bytes().unwrap_or(PIECE_BYTES);
+        for (number, stage) in stages.into_iter().enumerate() {
+            stage.start(&line, number + 1, piece_bytes)?;
+        }
+        if let Some(writer) = writer {
+            let _ = line.writer.set(writer);
+            pipeline.written = Some(pipeline.start_sink(policy)?);
+        }
+        source.start(&line)?;
+        Ok(pipeline)
+    }
+
+    fn start_sink(&self, policy: Option<crate::ThreadPolicy>) -> Result<Ticket, Error> {
+        let (completion, ticket) = ticket(0);
+        let (own, skipped, on_error) = (Arc::clone(&self.line), Arc::clone(&self.skipped), self.on_error);
+        self.line.spawn(
+            policy,
+            None,
+            |line| &line.parts[line.parts.len() - 1].workers[0],
+            move |_| sink::write_all(&own, on_error, &skipped, completion),
+        )?;
+        Ok(ticket)
+    }
+
+    /// The next chunk, waited for at most so long; none at the end.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::Chunk`]: the chunk whose turn it was has failed, and with it the pipeline.
+    /// - [`Error::Stalled`]: there was none in time.
+    /// - [`Error::Closed`]: the pipeline was closed.
+    /// - [`Error::Unsuitable`]: the chunks go to a writer.
+    /// - [`Error::Forked`]: the pipeline is a parent process's.
+    pub fn next(&self, timeout: Option<Duration>) -> Result<Option<Chunk>, Error> {
+        self.check_own()?;
+        if self.written.is_some() {
+            return Err(Error::Unsuitable("the chunks go to a descriptor: wait for the end instead".into()));
+        }
+        if self.is_closed.load(Ordering::Relaxed) {
+            return Err(Error::Closed);
+        }
+        if self.has_ended.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let asked_ns = self.line.now_ns();
+        self.book_use(asked_ns);
+        let outcome = self.take(timeout);
+        if !matches!(outcome, Ok(Some(_)) | Err(Error::Stalled { .. })) {
+            self.end();
+        }
+        outcome
+    }
+
+    fn take(&self, timeout: Option<Duration>) -> Result<Option<Chunk>, Error> {
+        let asked_ns = self.line.now_ns();
+        let deadline = deadline_after(timeout);
+        let last = self.line.channels.len() - 1;
+        loop {
+            match self.line.channels[last].take(deadline) {
+                Taken::Item(_, Ok(chunk)) => {
+                    self.book_chunk(&chunk, asked_ns);
+                    return Ok(Some(chunk));
+                }
+                Taken::Item(_, Err(fault)) => match sink::settle(fault, self.on_error, &self.skipped) {
+                    Some(error) => return Err(error),
+                    None => {}
+                },
+                Taken::NotYet => {
+                    let waited = Duration::from_nanos(self.line.now_ns() - asked_ns);
+                    self.book_wait(waited);
+                    return Err(Error::Stalled { waited, bytes_pending: 0 });
+                }
+                Taken::Ended => return Ok(None),
+                Taken::Stopped => return Err(Error::Closed),
+            }
+        }
+    }
+
+    fn consumer(&self) -> &super::meter::Meter {
+        &self.line.parts[self.line.parts.len() - 1].workers[0]
+    }
+
+    /// The time between two calls is what the caller needs for a chunk.
+    fn book_use(&self, asked_ns: u64) {
+        if let Some(given_ns) = lock(&self.given_ns).take() {
+            self.consumer().worked(asked_ns.saturating_sub(given_ns), 0);
+        }
+    }
+
+    fn book_chunk(&self, chunk: &Chunk, asked_ns: u64) {
+        let now_ns = self.line.now_ns();
+        self.consumer().took(now_ns.saturating_sub(chunk.queued_ns()), chunk.len());
+        self.consumer().blocked(now_ns.saturating_sub(asked_ns), 0);
+        self.line.end_to_end.record(now_ns.saturating_sub(chunk.began_ns()));
+        *lock(&self.given_ns) = Some(now_ns);
+    }
+
+    fn book_wait(&self, waited: Duration) {
+        self.consumer().blocked(waited.as_nanos() as u64, 0);
+    }
+
+    /// Nothing more is to come: no thread has anything left to do.
+    fn end(&self) {
+        if !self.has_ended.swap(true, Ordering::Relaxed) {
+            self.line.ended_ns.store(self.line.now_ns().max(1), Ordering::Relaxed);
+        }
+        self.line.stop();
+    }
+
+    /// Waits until the sink, a writer, has everything, at most so long.
+    ///
+    /// # Errors
+    ///
+    /// As [`Pipeline::next`], and what the writer failed of.
+    pub fn wait(&self, timeout: Option<Duration>) -> Result<(), Error> {
+        self.check_own()?;
+        let Some(written) = &self.written else {
+            return Err(Error::Unsuitable("the chunks are to be iterated over".into()));
+        };
+        written.wait_for(timeout).unwrap_or_else(|| {
+            let (waited, bytes_pending) = (timeout.unwrap_or_default(), 0);
+            Err(Error::Stalled { waited, bytes_pending })
+        })
+    }
+
+    /// A ticket that ends when [`Pipeline::next`] or [`Pipeline::wait`] would not wait, for whatever watches tickets.
+    #[must_use]
+    pub fn ready(&self) -> Ticket {
+        if let Some(written) = &self.written {
+            return written.clone();
+        }
+        let (completion, ticket) = ticket(0);
+        if self.line.is_inherited() {
+            completion.end(Err(Error::Forked));
+            return ticket;
+        }
+        let last = self.line.channels.len() - 1;
+        self.line.channels[last].when_ready(Box::new(move || completion.end(Ok(()))));
+        ticket
+    }
+
+    /// The failures that were skipped so far, in order.
+    #[must_use]
+    pub fn skipped(&self) -> Vec<Arc<ChunkError>> {
+        if self.line.is_inherited() { Vec::new() } else { lock(&self.skipped).clone() }
+    }
+
+    /// How it fares. Of a pipeline that has ended or was closed, the figures stay.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Forked`] in the child of a fork.
+    pub fn stats(&self) -> Result<Stats, Error> {
+        self.check_own()?;
+        let line = &self.line;
+        let queue = |part: usize| part.checked_sub(1).map_or((0, 0), |before| line.channels[before].load());
+        let elapsed_ns = match line.ended_ns.load(Ordering::Relaxed) {
+            0 => line.now_ns(),
+            ended_ns => ended_ns,
+        };
+        Ok(Stats {
+            stages: line.parts.iter().enumerate().map(|(number, part)| part.stats(queue(number))).collect(),
+            end_to_end: merged([&line.end_to_end]),
+            elapsed_ns,
+            pool_free_bytes: line.pool.free_bytes(),
+        })
+    }
+
+    /// Ends it wherever it is, and waits for its threads, at most [`LEAVE_WITHIN`]; says whether they have all ended. What is in
+    /// it is dropped, and a writer gives up what it has not written. Closing again does nothing but that.
+    pub fn close(&self) -> bool {
+        self.close_within(LEAVE_WITHIN)
+    }
+
+    /// The same with another limit.
+    pub fn close_within(&self, at_most: Duration) -> bool {
+        if self.line.is_inherited() {
+            return true;
+        }
+        self.is_closed.store(true, Ordering::Relaxed);
+        self.end();
+        self.line.wait_for_threads(at_most)
+    }
+
+    /// Whether it was closed.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Relaxed)
+    }
+
+    fn check_own(&self) -> Result<(), Error> {
+        if self.line.is_inherited() { Err(Error::Forked) } else { Ok(()) }
+    }
+}
+
+impl Drop for Pipeline {
+    fn drop(&mut self) {
+        if self.line.is_inherited() {
+            return;
+        }
+        let _ = self.close();
+        // SAFETY: dropped once, here, and not used afterwards.
+        unsafe {
+            ManuallyDrop::drop(&mut self.line);
+            ManuallyDrop::drop(&mut self.skipped);
+            ManuallyDrop::drop(&mut self.given_ns);
+        }
+    }
+}
+
+impl std::fmt::Debug for Pipeline {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pipeline").field("parts", &self.line.names).finish_non_exhaustive()
+    }
+}
+
+fn check(source: &Source, stages: &mut [Stage], options: &Options) -> Result<(), Error> {
+    source.check()?;
+    if options.depth.items == 0 || options.depth.bytes == 0 {
+        return Err(Error::Unsuitable("depth must be at least 1".into()));
+    }
+    if options.max_chunk_bytes == 0 {
+        return Err(Error::Unsuitable("max_chunk_bytes must be at least 1".into()));
+    }
+    let mut is_stream = source.is_stream;
+    for stage in stages {
+        is_stream = stage.settle(is_stream)?;
+    }
+    Ok(())
+}
+
+fn line_of(source: &Source, stages: &[Stage], sink_name: &str, options: &Options) -> Result<Line, Error> {
+    let mut parts = vec![Part::new(source.name, source.workers)];
+    parts.extend(stages.iter().map(|stage| Part::new(&*stage.name, stage.workers)));
+    parts.push(Part::new(sink_name, 1));
+    let Depth { items, bytes } = options.depth;
+    let channels: Vec<Channel<Item>> =
+        (1..parts.len()).map(|_| Channel::new(Limits { bytes, items })).collect();
+    Line::new(parts, channels, source.label(), Pool::new(bytes), options.max_chunk_bytes)
+}

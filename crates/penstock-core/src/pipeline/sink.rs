@@ -1,0 +1,141 @@
+//! Where chunks go.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::channel::Taken;
+use super::chunk::{ChunkError, Written};
+use super::line::Line;
+use super::run::{OnError, Skipped};
+use super::stage::Spaces;
+use crate::completion::Completion;
+use crate::error::Error;
+use crate::thread::ThreadPolicy;
+use crate::writer::Writer;
+
+/// Where a pipeline's chunks go.
+pub struct Sink {
+    pub(super) kind: Kind,
+    pub(super) policy: Option<ThreadPolicy>,
+}
+
+pub(super) enum Kind {
+    Iterate,
+    Writer(Writer),
+    Spaces(Box<dyn Spaces>),
+}
+
+impl Default for Sink {
+    fn default() -> Self {
+        Self::iterate()
+    }
+}
+
+impl Sink {
+    fn new(kind: Kind) -> Self {
+        Self { kind, policy: None }
+    }
+
+    /// To whoever calls [`Pipeline::next`](super::Pipeline::next).
+    #[must_use]
+    pub fn iterate() -> Self {
+        Self::new(Kind::Iterate)
+    }
+
+    /// To what that writer leads to, in order and whole, from the very memory that the chunks are in. The writer is closed at the
+    /// end; a failure before that leaves there what came before it.
+    #[must_use]
+    pub fn writer(writer: Writer) -> Self {
+        Self::new(Kind::Writer(writer))
+    }
+
+    /// Into memory of the caller's, each chunk into the next space, until there are no more spaces. The chunks that iteration
+    /// gives lie there.
+    pub fn spaces(spaces: impl Spaces + 'static) -> Self {
+        Self::new(Kind::Spaces(Box::new(spaces)))
+    }
+
+    /// Priority and CPUs of its thread, if it has one: iteration has none.
+    #[must_use]
+    pub fn policy(self, policy: Option<ThreadPolicy>) -> Self {
+        Self { policy, ..self }
+    }
+
+    pub(super) fn name_of(kind: &Kind) -> &'static str {
+        match kind {
+            Kind::Writer(_) => "writer",
+            Kind::Iterate | Kind::Spaces(_) => "consumer",
+        }
+    }
+}
+
+/// How long the sink's thread waits for room in its stream before it looks whether it is to stop, should the stop's own word
+/// (`Writer::abort`) have come while it was elsewhere.
+const SLICE: Duration = Duration::from_millis(100);
+
+/// The sink's thread: hands all chunks to the writer, and ends the ticket.
+pub(super) fn write_all(line: &Arc<Line>, on_error: OnError, skipped: &Skipped, completion: Completion) {
+    let outcome = write_until_failure(line, on_error, skipped);
+    let writer = line.writer.get().expect("it was set before the thread began");
+    let closed = match writer.close(None) {
+        Err(Error::Aborted { .. } | Error::Closed) | Ok(()) => Ok(()),
+        Err(error) => Err(error),
+    };
+    line.ended_ns.store(line.now_ns(), Ordering::Relaxed);
+    line.stop();
+    completion.end(outcome.and(closed));
+}
+
+fn write_until_failure(line: &Arc<Line>, on_error: OnError, skipped: &Skipped) -> Result<(), Error> {
+    let part = line.parts.len() - 1;
+    let meter = &line.parts[part].workers[0];
+    loop {
+        let before_ns = line.now_ns();
+        let taken = line.channels[part - 1].take(None);
+        let started_ns = line.now_ns();
+        let chunk = match taken {
+            Taken::Item(_, Ok(chunk)) => chunk,
+            Taken::Item(_, Err(fault)) => match settle(fault, on_error, skipped) {
+                None => continue,
+                Some(error) => return Err(error),
+            },
+            Taken::Ended => return Ok(()),
+            Taken::Stopped | Taken::NotYet => return Err(Error::Closed),
+        };
+        meter.took(started_ns.saturating_sub(chunk.queued_ns()), chunk.len());
+        let (bytes, began_ns) = (chunk.len(), chunk.began_ns());
+        let ticket = write(line, Written(chunk.bytes))?;
+        let ended_ns = line.now_ns();
+        // To hand it over is all the work that this thread has; the rest of the time it waits for room.
+        meter.worked(ended_ns - started_ns, bytes);
+        meter.blocked(started_ns - before_ns, 0);
+        let shared = Arc::clone(line);
+        ticket.on_end(move || shared.end_to_end.record(shared.now_ns() - began_ns));
+    }
+}
+
+fn write(line: &Line, bytes: Written) -> Result<crate::Ticket, Error> {
+    let writer = line.writer.get().expect("it was set before the thread began");
+    let mut region: Box<dyn crate::Region> = Box::new(bytes);
+    loop {
+        match writer.write(region, Some(SLICE)) {
+            Ok(ticket) => return Ok(ticket),
+            Err(rejected) if matches!(rejected.error, Error::Stalled { .. }) && !line.is_stopped() => {
+                region = rejected.region;
+            }
+            Err(rejected) => return Err(rejected.error),
+        }
+    }
+}
+
+/// A failure on the list of those that were skipped, or as the error to end with.
+pub(super) fn settle(fault: Arc<ChunkError>, on_error: OnError, skipped: &Skipped) -> Option<Error> {
+    match on_error {
+        OnError::Skip => {
+            crate::sync::lock(skipped).push(fault);
+            None
+        }
+        OnError::Raise => Some(Error::Chunk(fault)),
+    }
+}

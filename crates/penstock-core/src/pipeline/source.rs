@@ -1,0 +1,447 @@
+//! Where chunks come from.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex};
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::fs::{Advice, FileType, Mode, OFlags, Stat, fadvise, fstat, open};
+use rustix::io::{Errno, retry_on_intr};
+
+use super::chunk::{Cause, Chunk, ChunkError};
+use super::line::{Enter, Item, Line, Port};
+use super::stage::Context;
+use crate::error::Error;
+use crate::kept::Kept;
+use crate::pool::{Buffer, Pool};
+use crate::sync::lock;
+use crate::sys::fd::{self, Kind};
+use crate::thread::ThreadPolicy;
+
+/// A source of the caller's.
+pub trait Feed: Send {
+    /// The next chunk's bytes, none at the end. An error ends it as well.
+    fn next(&mut self, context: &mut Context<'_>) -> Option<Result<Fed, Cause>>;
+}
+
+/// What a [`Feed`] gives.
+#[derive(Debug)]
+pub struct Fed {
+    /// What the chunk is called; its index, unless told.
+    pub name: Option<OsString>,
+    /// Its bytes, in memory from the [`Context`].
+    pub bytes: Buffer,
+}
+
+/// Where a pipeline's chunks come from.
+pub struct Source {
+    pub(super) name: &'static str,
+    pub(super) workers: usize,
+    pub(super) policy: Option<ThreadPolicy>,
+    pub(super) enter: Option<Enter>,
+    /// Pieces of one stream, where the others are assets, each of its own.
+    pub(super) is_stream: bool,
+    kind: Origin,
+}
+
+enum Origin {
+    Files(Paths),
+    File { path: PathBuf, piece_bytes: usize },
+    Fd { fd: Kept, kind: Kind, name: OsString, piece_bytes: usize },
+    Feed(Box<dyn Feed>),
+}
+
+type Paths = Box<dyn Iterator<Item = PathBuf> + Send>;
+
+impl Source {
+    fn new(name: &'static str, kind: Origin) -> Self {
+        let is_stream = matches!(kind, Origin::File { .. } | Origin::Fd { .. });
+        Self { name, workers: 1, policy: None, enter: None, is_stream, kind }
+    }
+
+    /// Files, each as one chunk that has its path for a name. They are opened one after another, and only regular files are read.
+    pub fn files<P: Into<PathBuf> + 'static>(
+        paths: impl IntoIterator<Item = P, IntoIter: Send + 'static>,
+    ) -> Self {
+        Self::new("files", Origin::Files(Box::new(paths.into_iter().map(Into::into))))
+    }
+
+    /// One file, in pieces of that many bytes, the last one as long as what is left.
+    pub fn file(path: impl Into<PathBuf>, piece_bytes: usize) -> Self {
+        Self::new("file", Origin::File { path: path.into(), piece_bytes })
+    }
+
+    /// What can be read from a descriptor until its end, in pieces of at most that many bytes: what is there is passed on before
+    /// more is waited for. The descriptor stays the caller's; a duplicate is read.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] with `EBADF` for one that is not open for reading, or what the system says.
+    pub fn fd(fd: impl AsFd, piece_bytes: usize) -> Result<Self, Error> {
+        let fd = fd.as_fd();
+        fd::check_readable(fd)?;
+        let kind = fd::kind_of(fd, &fstat(fd)?)?;
+        let name = format!("fd {}", fd.as_raw_fd()).into();
+        let fd = Kept::make(|| fd::duplicate(fd))?;
+        Ok(Self::new("fd", Origin::Fd { fd, kind, name, piece_bytes }))
+    }
+
+    /// Buffers of the caller's, whose bytes are copied into the pipeline's memory, each as one chunk.
+    pub fn buffers<B: AsRef<[u8]> + 'static>(
+        buffers: impl IntoIterator<Item = B, IntoIter: Send + 'static>,
+    ) -> Self {
+        Self::feed(Buffers(buffers.into_iter()))
+    }
+
+    /// A source of the caller's, each of whose buffers is one chunk.
+    pub fn feed(feed: impl Feed + 'static) -> Self {
+        Self::new("feed", Origin::Feed(Box::new(feed)))
+    }
+
+    /// How many threads read, each a file of its own. Of anything but files, only one can.
+    #[must_use]
+    pub fn workers(self, workers: usize) -> Self {
+        Self { workers, ..self }
+    }
+
+    /// Priority and CPUs of its threads.
+    #[must_use]
+    pub fn policy(self, policy: Option<ThreadPolicy>) -> Self {
+        Self { policy, ..self }
+    }
+
+    /// Runs its threads within that function, which must call what it is given once.
+    #[must_use]
+    pub fn within(self, enter: fn(&mut dyn FnMut())) -> Self {
+        Self { enter: Some(enter), ..self }
+    }
+
+    /// That the buffers of a [`Feed`] are pieces of one stream.
+    #[must_use]
+    pub fn as_stream(self) -> Self {
+        Self { is_stream: true, ..self }
+    }
+
+    pub(super) fn check(&self) -> Result<(), Error> {
+        match &self.kind {
+            Origin::Files(_) if self.workers == 0 => {
+                Err(Error::Unsuitable("workers must be at least 1".into()))
+            }
+            Origin::Files(_) => Ok(()),
+            _ if self.workers != 1 => {
+                Err(Error::Unsuitable("only files can be read by several workers".into()))
+            }
+            Origin::File { piece_bytes: 0, .. } | Origin::Fd { piece_bytes: 0, .. } => {
+                Err(Error::Unsuitable("piece_bytes must be at least 1".into()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What it is called as a whole.
+    pub(super) fn label(&self) -> Arc<OsStr> {
+        match &self.kind {
+            Origin::File { path, .. } => path.as_os_str().into(),
+            Origin::Fd { name, .. } => name.as_os_str().into(),
+            _ => OsStr::new(self.name).into(),
+        }
+    }
+
+    /// The largest piece, where there are pieces.
+    pub(super) fn piece_bytes(&self) -> Option<usize> {
+        match self.kind {
+            Origin::File { piece_bytes, .. } | Origin::Fd { piece_bytes, .. } => Some(piece_bytes),
+            _ => None,
+        }
+    }
+
+    pub(super) fn start(self, line: &Arc<Line>) -> Result<(), Error> {
+        let live = Arc::new(AtomicUsize::new(self.workers));
+        let reads: Vec<Box<dyn FnOnce(&Port<'_>) + Send>> = match self.kind {
+            Origin::Files(paths) => {
+                let paths = Arc::new(Mutex::new(paths.enumerate()));
+                let shared = (0..self.workers).map(|_| Arc::clone(&paths));
+                shared.map(|paths| Box::new(move |port: &Port<'_>| read_files(port, &paths)) as _).collect()
+            }
+            Origin::File { path, piece_bytes } => {
+                vec![Box::new(move |port: &Port<'_>| read_file(port, &path, piece_bytes))]
+            }
+            Origin::Fd { fd, kind, name, piece_bytes } => {
+                vec![Box::new(move |port: &Port<'_>| read_fd(port, &fd, kind, &name, piece_bytes))]
+            }
+            Origin::Feed(feed) => vec![Box::new(move |port: &Port<'_>| run_feed(port, feed))],
+        };
+        for (worker, read) in reads.into_iter().enumerate() {
+            let live = Arc::clone(&live);
+            line.spawn(
+                self.policy.clone(),
+                self.enter,
+                move |line| &line.parts[0].workers[worker],
+                move |line| read(&Port::new(line, 0, worker, live)),
+            )?;
+        }
+        Ok(())
+    }
+}
+
+struct Buffers<I>(I);
+
+impl<B: AsRef<[u8]>, I: Iterator<Item = B> + Send> Feed for Buffers<I> {
+    fn next(&mut self, context: &mut Context<'_>) -> Option<Result<Fed, Cause>> {
+        let buffer = self.0.next()?;
+        let copy = context.copy(buffer.as_ref());
+        Some(copy.map(|bytes| Fed { name: None, bytes }))
+    }
+}
+
+impl Port<'_> {
+    fn chunk(&self, bytes: Buffer, name: &Arc<OsStr>, offset: u64, index: u64, started_ns: u64) -> Chunk {
+        let mut times = Vec::with_capacity(self.line.parts.len());
+        times.push((started_ns, self.line.now_ns()));
+        Chunk {
+            bytes: Arc::new(bytes),
+            name: Arc::clone(name),
+            offset,
+            index,
+            checksum: None,
+            parts: Arc::clone(&self.line.names),
+            times,
+        }
+    }
+
+    /// Sends a source's chunk or failure, of whose time it only waited for its input and for leave to run so long. False when
+    /// the line was stopped.
+    fn send(&self, item: Result<Chunk, ChunkError>, number: u64, waited_ns: u64, lock_ns: u64) -> bool {
+        let sent_ns = self.line.now_ns();
+        let item: Item = match item {
+            Ok(chunk) => {
+                let (started_ns, ended_ns) = chunk.times[0];
+                self.meter.worked((ended_ns - started_ns).saturating_sub(waited_ns + lock_ns), chunk.len());
+                Ok(chunk)
+            }
+            Err(error) => {
+                self.meter.failed();
+                Err(Arc::new(error))
+            }
+        };
+        let goes_on = self.put(number, Some(item));
+        self.meter.blocked(waited_ns, self.line.now_ns() - sent_ns);
+        goes_on
+    }
+
+    fn fault(&self, name: &Arc<OsStr>, offset: u64, index: u64, cause: Cause) -> ChunkError {
+        ChunkError { name: Arc::clone(name), offset, index, stage: self.name().into(), cause }
+    }
+}
+
+fn read_files(port: &Port<'_>, paths: &Mutex<std::iter::Enumerate<Paths>>) {
+    loop {
+        let Some((number, path)) = lock(paths).next() else { return };
+        let number = number as u64;
+        let started_ns = port.line.now_ns();
+        let read = read_whole(&path, &port.line.pool, port.line.max_chunk_bytes);
+        let name: Arc<OsStr> = path.into_os_string().into();
+        let item = match read {
+            Ok(bytes) => Ok(port.chunk(bytes, &name, 0, number, started_ns)),
+            Err((cause, offset)) => Err(port.fault(&name, offset, number, cause)),
+        };
+        if !port.send(item, number, 0, 0) {
+            return;
+        }
+    }
+}
+
+/// Opens what is a file of bytes, and neither waits for anybody nor becomes anybody's terminal by it.
+fn open_file(path: &Path) -> Result<(File, Stat), Errno> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = File::from(retry_on_intr(|| open(path, flags, Mode::empty()))?);
+    let stat = fstat(&file)?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile | FileType::BlockDevice => Ok((file, stat)),
+        FileType::Directory => Err(Errno::ISDIR),
+        _ => Err(Errno::INVAL),
+    }
+}
+
+/// All of a file; else why not, and at which byte.
+///
+/// Not mapped: a file that is cut short while it is looked at would kill the process (`SIGBUS`, mmap(2)).
+fn read_whole(path: &Path, pool: &Pool, max_bytes: usize) -> Result<Buffer, (Cause, u64)> {
+    let at_start = |errno: Errno| (Cause::Io(errno), 0);
+    let (file, stat) = open_file(path).map_err(at_start)?;
+    let size = usize::try_from(stat.st_size).unwrap_or(0);
+    if size > max_bytes {
+        return Err((Cause::TooLarge { limit_bytes: max_bytes }, 0));
+    }
+    // One byte more, so that the read which has the last byte also sees the end.
+    let mut buffer = pool.take(size + 1).map_err(at_start)?;
+    let mut bytes = 0;
+    loop {
+        let space = &mut buffer.space_mut()[bytes..];
+        let asked = space.len();
+        match retry_on_intr(|| rustix::io::read(&file, &mut *space)) {
+            Ok(0) => break,
+            Ok(read) => {
+                bytes += read;
+                // Of a file with a size, fewer bytes than asked for are the last ones. Those of /proc have none.
+                if bytes == size && read < asked {
+                    break;
+                }
+            }
+            Err(errno) => return Err((errno.into(), bytes as u64)),
+        }
+        if bytes > max_bytes {
+            break;
+        }
+        if bytes == buffer.capacity() {
+            buffer = enlarged(&mut buffer, bytes, pool).map_err(|errno| (errno.into(), bytes as u64))?;
+        }
+    }
+    if bytes > max_bytes {
+        return Err((Cause::TooLarge { limit_bytes: max_bytes }, 0));
+    }
+    buffer.set_len(bytes);
+    Ok(buffer)
+}
+
+/// The first bytes of a buffer in one with room for twice as many.
+fn enlarged(buffer: &mut Buffer, bytes: usize, pool: &Pool) -> Result<Buffer, Errno> {
+    let mut larger = pool.take(bytes.saturating_mul(2))?;
+    larger.space_mut()[..bytes].copy_from_slice(&buffer.space_mut()[..bytes]);
+    Ok(larger)
+}
+
+fn read_file(port: &Port<'_>, path: &Path, piece_bytes: usize) {
+    let name: Arc<OsStr> = path.as_os_str().into();
+    let (mut offset, mut index) = (0, 0);
+    let opened = open_file(path);
+    if let Ok((file, _)) = &opened {
+        let _ = fadvise(file, 0, None, Advice::Sequential); // advice only
+    }
+    loop {
+        let started_ns = port.line.now_ns();
+        let piece = opened
+            .as_ref()
+            .map_err(|errno| *errno)
+            .and_then(|(file, _)| read_piece(file, offset, piece_bytes, &port.line.pool));
+        let item = match piece {
+            Ok(piece) if piece.is_empty() => return,
+            Ok(piece) => Ok(port.chunk(piece, &name, offset, index, started_ns)),
+            Err(errno) => Err(port.fault(&name, offset, index, errno.into())),
+        };
+        let bytes = item.as_ref().map_or(0, |chunk| chunk.len() as u64);
+        if !port.send(item, index, 0, 0) || bytes == 0 {
+            return;
+        }
+        offset += bytes;
+        index += 1;
+    }
+}
+
+/// The bytes from an offset on; fewer than asked for only at the end of the file.
+fn read_piece(file: &File, offset: u64, piece_bytes: usize, pool: &Pool) -> Result<Buffer, Errno> {
+    let mut piece = pool.take(piece_bytes)?;
+    let mut bytes = 0;
+    while bytes < piece_bytes {
+        match rustix::io::pread(file, &mut piece.space_mut()[bytes..piece_bytes], offset + bytes as u64) {
+            Ok(0) => break,
+            Ok(read) => bytes += read,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    piece.set_len(bytes);
+    Ok(piece)
+}
+
+fn read_fd(port: &Port<'_>, fd: &Kept, kind: Kind, name: &OsStr, piece_bytes: usize) {
+    let name: Arc<OsStr> = name.into();
+    let (mut offset, mut index) = (0, 0);
+    while !port.line.is_stopped() {
+        let started_ns = port.line.now_ns();
+        let mut waited_ns = 0;
+        let item = match gather(port.line, fd, kind, piece_bytes, &mut waited_ns) {
+            Ok(piece) if piece.is_empty() => return,
+            Ok(piece) => Ok(port.chunk(piece, &name, offset, index, started_ns)),
+            Err(errno) => Err(port.fault(&name, offset, index, errno.into())),
+        };
+        let bytes = item.as_ref().map_or(0, |chunk| chunk.len() as u64);
+        if !port.send(item, index, waited_ns, 0) || bytes == 0 {
+            return;
+        }
+        offset += bytes;
+        index += 1;
+    }
+}
+
+/// What a descriptor has, waited for if it has nothing; no bytes at its end, or when the line was stopped.
+fn gather(
+    line: &Line,
+    fd: &Kept,
+    kind: Kind,
+    piece_bytes: usize,
+    waited_ns: &mut u64,
+) -> Result<Buffer, Errno> {
+    let mut piece = line.pool.take(piece_bytes)?;
+    let mut bytes = 0;
+    while bytes < piece_bytes && !line.is_stopped() {
+        match fd::read_now(fd.as_fd(), kind, &mut piece.space_mut()[bytes..piece_bytes]) {
+            Ok(0) => break,
+            Ok(read) => bytes += read,
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) if bytes > 0 => break,
+            Err(Errno::AGAIN) => {
+                let before_ns = line.now_ns();
+                let events = [PollFd::new(fd, PollFlags::IN), PollFd::new(&line.bell, PollFlags::IN)];
+                fd::wait(&mut { events }, None);
+                *waited_ns += line.now_ns() - before_ns;
+            }
+            // What came before it is passed on, and the next read has the error again, or the end.
+            Err(_) if bytes > 0 => break,
+            Err(errno) => return Err(errno),
+        }
+    }
+    piece.set_len(bytes);
+    Ok(piece)
+}
+
+fn run_feed(port: &Port<'_>, mut feed: Box<dyn Feed>) {
+    let mut offset = 0;
+    for index in 0.. {
+        let started_ns = port.line.now_ns();
+        let mut context = Context::new(port.line);
+        let fed = catch_unwind(AssertUnwindSafe(|| feed.next(&mut context)));
+        let lock_ns = context.report(port.meter);
+        let fed = match fed {
+            Ok(None) => return,
+            Ok(Some(fed)) => fed,
+            Err(panic) => Err(Cause::of_panic(&*panic)),
+        };
+        let limit_bytes = port.line.max_chunk_bytes;
+        let fed = match fed {
+            Ok(fed) if fed.bytes.len() > limit_bytes => Err(Cause::TooLarge { limit_bytes }),
+            fed => fed,
+        };
+        let unnamed = || Arc::from(OsString::from(index.to_string()));
+        let (item, is_last) = match fed {
+            Ok(Fed { name, bytes }) => {
+                let name = name.map_or_else(unnamed, Arc::from);
+                let more = bytes.len() as u64;
+                let chunk = port.chunk(bytes, &name, offset, index, started_ns);
+                offset += more;
+                (Ok(chunk), false)
+            }
+            Err(cause) => {
+                let goes_on = matches!(cause, Cause::TooLarge { .. });
+                (Err(port.fault(&unnamed(), offset, index, cause)), !goes_on)
+            }
+        };
+        if !port.send(item, index, 0, lock_ns) || is_last {
+            return;
+        }
+    }
+}

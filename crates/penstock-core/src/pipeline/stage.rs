@@ -1,0 +1,350 @@
+//! What is done with chunks on their way.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use twox_hash::XxHash3_64;
+
+use super::channel::Taken;
+use super::chunk::{Cause, Checksum, Chunk, ChunkError};
+use super::line::{Enter, Line, Port};
+use super::meter::Meter;
+use super::stream;
+use crate::codec::{Codec, Decoder};
+use crate::error::Error;
+use crate::pool::{Buffer, Pool, Space};
+use crate::sync::lock;
+use crate::thread::ThreadPolicy;
+
+/// Work on one chunk after another. Each worker has a value of its own.
+pub trait Map: Send {
+    /// What comes of a chunk; with none it is left out.
+    ///
+    /// # Errors
+    ///
+    /// Why the chunk failed; the next one may come all the same.
+    fn map(&mut self, chunk: Chunk, context: &mut Context<'_>) -> Result<Option<Chunk>, Cause>;
+}
+
+impl<F: FnMut(Chunk, &mut Context<'_>) -> Result<Option<Chunk>, Cause> + Send> Map for F {
+    fn map(&mut self, chunk: Chunk, context: &mut Context<'_>) -> Result<Option<Chunk>, Cause> {
+        self(chunk, context)
+    }
+}
+
+/// What a pipeline has for those who work in it.
+pub struct Context<'a> {
+    pool: &'a Pool,
+    max_chunk_bytes: usize,
+    lock_ns: u64,
+    failed_at: u64,
+    is_over: bool,
+}
+
+impl<'a> Context<'a> {
+    pub(super) fn new(line: &'a Line) -> Self {
+        Self {
+            pool: &line.pool,
+            max_chunk_bytes: line.max_chunk_bytes,
+            lock_ns: 0,
+            failed_at: 0,
+            is_over: false,
+        }
+    }
+
+    /// Memory for that many bytes, in which is what its last user left.
+    ///
+    /// # Errors
+    ///
+    /// [`Cause::TooLarge`] for more than a chunk may have; `ENOMEM`.
+    pub fn take(&self, bytes: usize) -> Result<Buffer, Cause> {
+        if bytes > self.max_chunk_bytes {
+            return Err(Cause::TooLarge { limit_bytes: self.max_chunk_bytes });
+        }
+        Ok(self.pool.take(bytes)?)
+    }
+
+    /// The same with a copy of those bytes in it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Context::take`].
+    pub fn copy(&self, bytes: &[u8]) -> Result<Buffer, Cause> {
+        let mut buffer = self.take(bytes.len())?;
+        buffer.copy_from_slice(bytes);
+        Ok(buffer)
+    }
+
+    /// Says that so much of the time was spent on waiting for leave to run, as Python's code does for its lock: it is measured
+    /// apart from the work.
+    pub fn waited_for_lock(&mut self, waited: Duration) {
+        self.lock_ns += waited.as_nanos() as u64;
+    }
+
+    /// Says at which byte of the chunk the error showed that is about to be returned.
+    pub fn failed_at(&mut self, byte: u64) {
+        self.failed_at = byte;
+    }
+
+    /// Says that no further chunk is wanted. Of several workers, only the one that says so stops.
+    pub fn finish(&mut self) {
+        self.is_over = true;
+    }
+
+    /// Puts that time into the books.
+    pub(super) fn report(self, meter: &Meter) -> u64 {
+        if self.lock_ns > 0 {
+            meter.waited_for_lock(self.lock_ns);
+        }
+        self.lock_ns
+    }
+}
+
+/// Which checksum.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ChecksumKind {
+    /// XXH3 with 64 bits: the fastest.
+    #[default]
+    Xxh3,
+    /// CRC-32 as zlib, gzip and PNG have it.
+    Crc32,
+}
+
+impl ChecksumKind {
+    fn of(self, bytes: &[u8]) -> Checksum {
+        match self {
+            Self::Xxh3 => Checksum::Xxh3(XxHash3_64::oneshot(bytes)),
+            Self::Crc32 => Checksum::Crc32(crc32fast::hash(bytes)),
+        }
+    }
+}
+
+/// Memory of the caller's for chunks, one after another.
+pub trait Spaces: Send {
+    /// The next, none when there is no more.
+    fn next(&mut self, context: &mut Context<'_>) -> Option<Result<Box<dyn Space>, Cause>>;
+}
+
+/// Something that is done with every chunk, on threads of its own.
+pub struct Stage {
+    pub(super) name: String,
+    pub(super) workers: usize,
+    policy: Option<ThreadPolicy>,
+    enter: Option<Enter>,
+    kind: Kind,
+}
+
+enum Kind {
+    Decompress { codec: Codec, is_stream: Option<bool> },
+    Map(MakeMap),
+}
+
+type MakeMap = Arc<dyn Fn() -> Box<dyn Map> + Send + Sync>;
+
+impl Stage {
+    fn new(name: impl Into<String>, kind: Kind) -> Self {
+        Self { name: name.into(), workers: 1, policy: None, enter: None, kind }
+    }
+
+    /// Decompresses: of files, buffers and feeds each chunk by itself; of a file in pieces and of a descriptor the stream that
+    /// the pieces are, which only one worker can.
+    pub fn decompress(codec: Codec) -> Self {
+        Self::new("decompress", Kind::Decompress { codec, is_stream: None })
+    }
+
+    /// Finds out a checksum of each chunk: see [`Chunk::checksum`].
+    pub fn checksum(kind: ChecksumKind) -> Self {
+        Self::map("checksum", move || {
+            Box::new(move |mut chunk: Chunk, _: &mut Context<'_>| {
+                chunk.checksum = Some(kind.of(&chunk));
+                Ok(Some(chunk))
+            })
+        })
+    }
+
+    /// Work of the caller's. `make` is called once for each worker, and again after a panic of that worker's.
+    pub fn map(name: impl Into<String>, make: impl Fn() -> Box<dyn Map> + Send + Sync + 'static) -> Self {
+        Self::new(name, Kind::Map(Arc::new(make)))
+    }
+
+    /// Copies each chunk into the next space of the caller's, until there is none.
+    pub(super) fn into_spaces(spaces: Box<dyn Spaces>) -> Self {
+        let spaces = Mutex::new(Some(spaces));
+        Self::map("into", move || Box::new(Fill(lock(&spaces).take())))
+    }
+
+    /// How many threads work on it, each on a chunk of its own. The order of chunks stays.
+    #[must_use]
+    pub fn workers(self, workers: usize) -> Self {
+        Self { workers, ..self }
+    }
+
+    /// What it is called in statistics and errors.
+    #[must_use]
+    pub fn named(self, name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..self }
+    }
+
+    /// Priority and CPUs of its threads.
+    #[must_use]
+    pub fn policy(self, policy: Option<ThreadPolicy>) -> Self {
+        Self { policy, ..self }
+    }
+
+    /// Runs its threads within that function, which must call what it is given once.
+    #[must_use]
+    pub fn within(self, enter: fn(&mut dyn FnMut())) -> Self {
+        Self { enter: Some(enter), ..self }
+    }
+
+    /// Of a stage that decompresses: whether the chunks are pieces of one stream. Unless told, the source says so.
+    #[must_use]
+    pub fn streamed(mut self, streamed: bool) -> Self {
+        if let Kind::Decompress { is_stream, .. } = &mut self.kind {
+            *is_stream = Some(streamed);
+        }
+        self
+    }
+
+    /// Settles what the source has a say in. Says whether what comes out is a stream.
+    pub(super) fn settle(&mut self, comes_as_stream: bool) -> Result<bool, Error> {
+        if self.workers == 0 {
+            return Err(Error::Unsuitable("workers must be at least 1".into()));
+        }
+        if let Kind::Decompress { is_stream, .. } = &mut self.kind
+            && *is_stream.get_or_insert(comes_as_stream)
+            && self.workers > 1
+        {
+            let why = "a stream in pieces can only be decompressed by one worker";
+            return Err(Error::Unsuitable(why.into()));
+        }
+        Ok(comes_as_stream)
+    }
+
+    /// Its workers, on threads. `piece_bytes` is how large the pieces of a decompressed stream are.
+    pub(super) fn start(self, line: &Arc<Line>, part: usize, piece_bytes: usize) -> Result<(), Error> {
+        let work: Work = match self.kind {
+            Kind::Decompress { codec, is_stream: Some(true) } => {
+                Arc::new(move |port| stream::decompress(port, codec, piece_bytes))
+            }
+            Kind::Decompress { codec, .. } => {
+                Arc::new(move |port| run(port, &|| Box::new(Whole { codec, decoder: Decoder::new() })))
+            }
+            Kind::Map(make) => Arc::new(move |port| run(port, &*make)),
+        };
+        let live = Arc::new(AtomicUsize::new(self.workers));
+        for worker in 0..self.workers {
+            let (work, live) = (Arc::clone(&work), Arc::clone(&live));
+            line.spawn(
+                self.policy.clone(),
+                self.enter,
+                move |line| &line.parts[part].workers[worker],
+                move |line| work(&Port::new(line, part, worker, live)),
+            )?;
+        }
+        Ok(())
+    }
+}
+
+type Work = Arc<dyn Fn(&Port<'_>) + Send + Sync>;
+
+/// One worker of a stage: takes, works, passes on, until there is no more or the line is stopped.
+fn run(port: &Port<'_>, make: &dyn Fn() -> Box<dyn Map>) {
+    let mut map = make();
+    let mut free_ns = port.line.now_ns();
+    while let Taken::Item(number, item) = port.input().take(None) {
+        let started_ns = port.line.now_ns();
+        let mut context = Context::new(port.line);
+        let item = item.map(|chunk| {
+            port.meter.took(started_ns.saturating_sub(chunk.queued_ns()), chunk.len());
+            guarded(port, &mut map, make, chunk, &mut context)
+        });
+        let ended_ns = port.line.now_ns();
+        let is_over = context.is_over;
+        let lock_ns = context.report(port.meter);
+        let item = match item {
+            Ok(Ok(Some(mut chunk))) => {
+                chunk.times.push((started_ns, ended_ns));
+                port.meter.worked((ended_ns - started_ns).saturating_sub(lock_ns), chunk.len());
+                Some(Ok(chunk))
+            }
+            Ok(Ok(None)) => {
+                port.meter.worked((ended_ns - started_ns).saturating_sub(lock_ns), 0);
+                None
+            }
+            Ok(Err(error)) => {
+                port.meter.failed();
+                Some(Err(Arc::new(error)))
+            }
+            Err(error) => Some(Err(error)), // of a part before
+        };
+        let goes_on = port.put(number, item);
+        let put_ns = port.line.now_ns();
+        port.meter.blocked(started_ns - free_ns, put_ns - ended_ns);
+        free_ns = put_ns;
+        if is_over || !goes_on {
+            port.input().stop(); // or those before would wait for room for ever
+            return;
+        }
+    }
+}
+
+/// One chunk's work. A panic is the chunk's failure, and the next chunk has a new worker.
+fn guarded(
+    port: &Port<'_>,
+    map: &mut Box<dyn Map>,
+    make: &dyn Fn() -> Box<dyn Map>,
+    chunk: Chunk,
+    context: &mut Context<'_>,
+) -> Result<Option<Chunk>, ChunkError> {
+    let label = chunk.label();
+    let outcome = catch_unwind(AssertUnwindSafe(|| map.map(chunk, context))).unwrap_or_else(|panic| {
+        *map = make();
+        Err(Cause::of_panic(&*panic))
+    });
+    outcome.map_err(|cause| label.fault(port.name(), cause, context.failed_at))
+}
+
+/// Decompresses assets.
+struct Whole {
+    codec: Codec,
+    decoder: Decoder,
+}
+
+impl Map for Whole {
+    fn map(&mut self, chunk: Chunk, context: &mut Context<'_>) -> Result<Option<Chunk>, Cause> {
+        let limit_bytes = context.max_chunk_bytes;
+        let decoded = self.decoder.decode(self.codec, &chunk, context.pool, limit_bytes);
+        match decoded {
+            Ok(bytes) => Ok(Some(chunk.with_bytes(bytes))),
+            Err(undecoded) => {
+                let (cause, byte) = Cause::of_undecoded(undecoded, limit_bytes);
+                context.failed_at(byte);
+                Err(cause)
+            }
+        }
+    }
+}
+
+/// Fills the caller's memory.
+struct Fill(Option<Box<dyn Spaces>>);
+
+impl Map for Fill {
+    fn map(&mut self, mut chunk: Chunk, context: &mut Context<'_>) -> Result<Option<Chunk>, Cause> {
+        let Some(space) = self.0.as_mut().and_then(|spaces| spaces.next(context)) else {
+            context.finish();
+            return Ok(None);
+        };
+        let mut buffer = Buffer::foreign(space?);
+        let limit_bytes = buffer.capacity();
+        if chunk.len() > limit_bytes {
+            return Err(Cause::TooLarge { limit_bytes });
+        }
+        buffer.set_len(chunk.len());
+        buffer.copy_from_slice(&chunk);
+        chunk.bytes = Arc::new(buffer); // the same bytes, so that a checksum stays right
+        Ok(Some(chunk))
+    }
+}
