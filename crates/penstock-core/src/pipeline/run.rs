@@ -183,10 +183,11 @@ impl Pipeline {
                     self.book_chunk(&chunk, asked_ns);
                     return Ok(Some(chunk));
                 }
-                Taken::Item(_, Err(fault)) => match sink::settle(fault, self.on_error, &self.skipped) {
-                    Some(error) => return Err(error),
-                    None => {}
-                },
+                Taken::Item(_, Err(fault)) => {
+                    if let Some(error) = sink::settle(fault, self.on_error, &self.skipped) {
+                        return Err(error);
+                    }
+                }
                 Taken::NotYet => {
                     let waited = Duration::from_nanos(self.line.now_ns() - asked_ns);
                     self.book_wait(waited);

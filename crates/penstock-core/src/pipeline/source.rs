@@ -55,6 +55,9 @@ enum Origin {
     Feed(Box<dyn Feed>),
 }
 
+/// What one worker does.
+type Work = Box<dyn FnOnce(&Port<'_>) + Send>;
+
 type Paths = Box<dyn Iterator<Item = PathBuf> + Send>;
 
 impl Source {
@@ -161,7 +164,7 @@ impl Source {
 
     pub(super) fn start(self, line: &Arc<Line>) -> Result<(), Error> {
         let live = Arc::new(AtomicUsize::new(self.workers));
-        let reads: Vec<Box<dyn FnOnce(&Port<'_>) + Send>> = match self.kind {
+        let reads: Vec<Work> = match self.kind {
             Origin::Files(paths) => {
                 let paths = Arc::new(Mutex::new(paths.enumerate()));
                 let shared = (0..self.workers).map(|_| Arc::clone(&paths));
