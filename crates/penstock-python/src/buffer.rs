@@ -7,6 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use penstock_core::Region;
+use penstock_core::pipeline::Space;
 use pyo3::exceptions::PyValueError;
 use pyo3::ffi;
 use pyo3::intern;
@@ -34,6 +35,23 @@ unsafe impl Region for Export {
     fn len(&self) -> usize {
         // Never negative: the protocol says so of every filled view.
         self.view().len as usize
+    }
+}
+
+/// An export whose memory can be written to.
+struct WritableExport(Export);
+
+// SAFETY: nothing of it changes while it is shared.
+unsafe impl Sync for WritableExport {}
+
+// SAFETY: as for the export, and `PyBUF_WRITABLE` was asked for. That nobody else touches the memory meanwhile is asked of the
+// caller of `penstock.pipeline.into`.
+unsafe impl Space for WritableExport {
+    fn as_mut_ptr(&self) -> *mut u8 {
+        self.0.view().buf.cast()
+    }
+    fn len(&self) -> usize {
+        self.0.len()
     }
 }
 
@@ -82,7 +100,7 @@ pub(crate) fn release_parked(_py: Python<'_>) {
 /// Takes hold of the bytes of anything with the buffer protocol that is C-contiguous.
 pub(crate) fn export(data: &Bound<'_, PyAny>) -> PyResult<Box<dyn Region>> {
     let exporter = exporter_of(data)?;
-    let view = simple_view(&exporter)?;
+    let view = simple_view(&exporter, ffi::PyBUF_SIMPLE)?;
     let export = Export(Some(view));
     if is_gl_mapping(&exporter)? {
         let copy = Copied::of(&export);
@@ -91,6 +109,16 @@ pub(crate) fn export(data: &Bound<'_, PyAny>) -> PyResult<Box<dyn Region>> {
         return Ok(Box::new(copy));
     }
     Ok(Box::new(export))
+}
+
+/// Takes hold of memory that can be written to, of anything with the buffer protocol that is C-contiguous.
+pub(crate) fn export_space(data: &Bound<'_, PyAny>) -> PyResult<Box<dyn Space>> {
+    let exporter = exporter_of(data)?;
+    if is_gl_mapping(&exporter)? {
+        // Held until its chunk is gone, it would make OpenGL ignore reads and writes all that time, and say nothing.
+        return Err(PyValueError::new_err("memory of a ModernGL buffer cannot be filled by another thread"));
+    }
+    Ok(Box::new(WritableExport(Export(Some(simple_view(&exporter, ffi::PyBUF_WRITABLE)?)))))
 }
 
 /// The object that has the buffer: `data` itself, a `moderngl.Buffer`'s `mglo`, or the array that a tensor's `numpy()`
@@ -114,8 +142,8 @@ fn exporter_of<'py>(data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     Ok(data.clone()) // and let the buffer protocol say what is wrong with it
 }
 
-fn simple_view(exporter: &Bound<'_, PyAny>) -> PyResult<Box<ParkedView>> {
-    match get_buffer(exporter, ffi::PyBUF_SIMPLE) {
+fn simple_view(exporter: &Bound<'_, PyAny>, flags: c_int) -> PyResult<Box<ParkedView>> {
+    match get_buffer(exporter, flags) {
         Ok(view) => Ok(Box::new(ParkedView { view, next: ptr::null_mut() })),
         Err(error) if is_strided(exporter) => {
             let remedy = PyValueError::new_err(

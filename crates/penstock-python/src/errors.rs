@@ -1,5 +1,6 @@
 //! Errors of the core to exceptions of `penstock.errors`.
 
+use penstock_core::pipeline::{Cause, ChunkError};
 use penstock_core::{Errno, Error};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
@@ -20,10 +21,37 @@ fn build(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
         Error::Io { errno, bytes_delivered, bytes_lost } => {
             return os_error(py, *errno, *bytes_delivered, *bytes_lost);
         }
+        Error::Chunk(error) => return chunk_error(py, error),
         Error::Unsuitable(why) => return Ok(PyValueError::new_err(why.to_string())),
         _ => errors.getattr("ClosedError")?.call1((error.to_string(),))?,
     };
     Ok(PyErr::from_value(exception))
+}
+
+/// What became of a chunk; an exception of the caller's own code is the cause of ours.
+pub(crate) fn chunk_error(py: Python<'_>, error: &ChunkError) -> PyResult<PyErr> {
+    let (class, errno) = match &error.cause {
+        Cause::Io(errno) => ("ChunkReadError", Some(errno.raw_os_error())),
+        Cause::Corrupt(_) | Cause::Truncated | Cause::TooLarge { .. } => ("ChunkDataError", None),
+        _ => ("ChunkError", None),
+    };
+    let place = (&*error.name, error.offset, error.index, &error.stage);
+    let why = match errno {
+        Some(errno) => py.import("os")?.call_method1("strerror", (errno,))?.extract()?,
+        None => error.cause.to_string(),
+    };
+    let class = py.import("penstock.errors")?.getattr(class)?;
+    let raised = match errno {
+        Some(errno) => class.call1((errno, why, place.0, place.1, place.2, place.3))?,
+        None => class.call1((why, place.0, place.1, place.2, place.3))?,
+    };
+    let raised = PyErr::from_value(raised);
+    if let Cause::Failed(own) = &error.cause
+        && let Some(own) = own.downcast_ref::<PyErr>()
+    {
+        raised.set_cause(py, Some(own.clone_ref(py)));
+    }
+    Ok(raised)
 }
 
 /// `OSError` of the subclass that Python has for the number; with the bytes, if a stream failed.

@@ -2,11 +2,14 @@
 
 mod arguments;
 mod buffer;
+mod chunk;
 mod cpu;
 mod errors;
 mod fifo;
+mod pipeline;
 mod pipes;
 mod policy;
+mod python_stage;
 mod relay;
 mod tee;
 mod ticket;
@@ -30,6 +33,11 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(fifo::_fifo_open_async, module)?)?;
     module.add_function(wrap_pyfunction!(fifo::_make_pipe, module)?)?;
     module.add_function(wrap_pyfunction!(cpu::_topology, module)?)?;
+    module.add_class::<chunk::Chunk>()?;
+    module.add("_Source", module.py().get_type::<pipeline::Source>())?;
+    module.add("_Stage", module.py().get_type::<pipeline::Stage>())?;
+    module.add("_Sink", module.py().get_type::<pipeline::Sink>())?;
+    module.add("_Pipeline", module.py().get_type::<pipeline::Pipeline>())?;
     module.add_class::<relay::Relayed>()?;
     module.add_class::<relay::RelayTicket>()?;
     module.add_class::<tee::Tee>()?;

@@ -25,7 +25,7 @@ use crate::writer::Writer;
 pub(super) type Item = Result<Chunk, Arc<ChunkError>>;
 
 /// Runs a worker's whole life within something of the caller's.
-pub(super) type Enter = fn(&mut dyn FnMut());
+pub(super) type Enter = fn(&mut (dyn FnMut() + Send));
 
 pub(super) struct Line {
     pub(super) began: Instant,
@@ -141,7 +141,7 @@ impl Line {
         Ok(())
     }
 
-    fn run(&self, enter: Option<Enter>, work: impl FnOnce(&Self)) {
+    fn run(&self, enter: Option<Enter>, work: impl FnOnce(&Self) + Send) {
         let mut work = Some(work);
         let mut body = || {
             if let Some(work) = work.take() {

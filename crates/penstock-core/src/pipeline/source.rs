@@ -119,7 +119,7 @@ impl Source {
 
     /// Runs its threads within that function, which must call what it is given once.
     #[must_use]
-    pub fn within(self, enter: fn(&mut dyn FnMut())) -> Self {
+    pub fn within(self, enter: fn(&mut (dyn FnMut() + Send))) -> Self {
         Self { enter: Some(enter), ..self }
     }
 

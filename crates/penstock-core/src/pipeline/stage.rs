@@ -195,7 +195,7 @@ impl Stage {
 
     /// Runs its threads within that function, which must call what it is given once.
     #[must_use]
-    pub fn within(self, enter: fn(&mut dyn FnMut())) -> Self {
+    pub fn within(self, enter: fn(&mut (dyn FnMut() + Send))) -> Self {
         Self { enter: Some(enter), ..self }
     }
 

@@ -1,0 +1,346 @@
+//! Pipelines in Python. `penstock.pipeline` has what people call; here are its native halves.
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use penstock_core::pipeline::{
+    self, ChecksumKind, Codec, Depth, Latency, OnError, Options, StageStats, Stats,
+};
+use penstock_core::{Error, Writer};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyIterator, PyList, PyTuple};
+
+use crate::arguments;
+use crate::buffer;
+use crate::chunk::Chunk;
+use crate::errors;
+use crate::pipes::arm_exit;
+use crate::policy::{AppliedPolicy, ThreadPolicy};
+use crate::python_stage::{Callable, Iterable, Writables, as_python_thread};
+use crate::ticket::Watch;
+use crate::waiting::until;
+
+/// A part of a pipeline, until the pipeline takes it.
+struct Part<T>(Mutex<Option<T>>);
+
+impl<T> Part<T> {
+    fn new(part: T) -> Self {
+        Self(Mutex::new(Some(part)))
+    }
+
+    fn take(&self) -> PyResult<T> {
+        let part = self.0.lock().ok().and_then(|mut part| part.take());
+        part.ok_or_else(|| PyValueError::new_err("it belongs to a pipeline already"))
+    }
+}
+
+fn policy_of(policy: Option<ThreadPolicy>) -> Option<penstock_core::ThreadPolicy> {
+    policy.map(|policy| policy.0)
+}
+
+/// A source.
+#[pyclass(frozen, module = "penstock._native")]
+pub(crate) struct Source(Part<pipeline::Source>);
+
+#[pymethods]
+impl Source {
+    /// Files, each as one chunk.
+    #[staticmethod]
+    #[pyo3(signature = (paths, workers, policy))]
+    fn files(paths: Vec<PathBuf>, workers: usize, policy: Option<ThreadPolicy>) -> Self {
+        Self::new(pipeline::Source::files(paths).workers(workers), policy)
+    }
+
+    /// One file in pieces.
+    #[staticmethod]
+    #[pyo3(signature = (path, piece_bytes, policy))]
+    fn file(path: PathBuf, piece_bytes: usize, policy: Option<ThreadPolicy>) -> Self {
+        Self::new(pipeline::Source::file(path, piece_bytes), policy)
+    }
+
+    /// What a descriptor has.
+    #[staticmethod]
+    #[pyo3(signature = (fd, piece_bytes, policy))]
+    fn fd(fd: &Bound<'_, PyAny>, piece_bytes: usize, policy: Option<ThreadPolicy>) -> PyResult<Self> {
+        let source = pipeline::Source::fd(arguments::descriptor(fd)?, piece_bytes);
+        let source = source.map_err(|error| errors::to_python(fd.py(), &error))?;
+        Ok(Self::new(source, policy))
+    }
+
+    /// An iterable of buffers.
+    #[staticmethod]
+    #[pyo3(signature = (buffers, policy))]
+    fn iterable(buffers: &Bound<'_, PyAny>, policy: Option<ThreadPolicy>) -> PyResult<Self> {
+        let iterator = PyIterator::from_object(buffers)?.unbind();
+        Ok(Self::new(pipeline::Source::feed(Iterable(iterator)).within(as_python_thread), policy))
+    }
+}
+
+impl Source {
+    fn new(source: pipeline::Source, policy: Option<ThreadPolicy>) -> Self {
+        Self(Part::new(source.policy(policy_of(policy))))
+    }
+}
+
+/// A stage.
+#[pyclass(frozen, module = "penstock._native")]
+pub(crate) struct Stage(Part<pipeline::Stage>);
+
+#[pymethods]
+impl Stage {
+    /// Decompresses.
+    #[staticmethod]
+    #[pyo3(signature = (codec, streamed, name, workers, policy))]
+    fn decompress(
+        codec: &str,
+        streamed: Option<bool>,
+        name: String,
+        workers: usize,
+        policy: Option<ThreadPolicy>,
+    ) -> PyResult<Self> {
+        let stage = pipeline::Stage::decompress(codec_of(codec)?);
+        let stage = match streamed {
+            Some(streamed) => stage.streamed(streamed),
+            None => stage,
+        };
+        Ok(Self::new(stage, name, workers, policy))
+    }
+
+    /// Finds out checksums.
+    #[staticmethod]
+    #[pyo3(signature = (kind, name, workers, policy))]
+    fn checksum(kind: &str, name: String, workers: usize, policy: Option<ThreadPolicy>) -> PyResult<Self> {
+        let kind = match kind {
+            "xxh3" => ChecksumKind::Xxh3,
+            "crc32" => ChecksumKind::Crc32,
+            _ => return Err(PyValueError::new_err(format!("kind must be 'xxh3' or 'crc32', not {kind:?}"))),
+        };
+        Ok(Self::new(pipeline::Stage::checksum(kind), name, workers, policy))
+    }
+
+    /// Calls a callable.
+    #[staticmethod]
+    #[pyo3(signature = (function, name, workers, policy))]
+    fn call(function: Py<PyAny>, name: String, workers: usize, policy: Option<ThreadPolicy>) -> Self {
+        let make = move || {
+            // A thread that makes its worker is a Python thread already, and only there a reference can be taken.
+            let own = Python::try_attach(|py| function.clone_ref(py));
+            match own {
+                Some(own) => Box::new(Callable(own)) as Box<dyn pipeline::Map>,
+                None => panic!("the interpreter is ending"),
+            }
+        };
+        let stage = pipeline::Stage::map("call", make).within(as_python_thread);
+        Self::new(stage, name, workers, policy)
+    }
+}
+
+impl Stage {
+    fn new(stage: pipeline::Stage, name: String, workers: usize, policy: Option<ThreadPolicy>) -> Self {
+        Self(Part::new(stage.named(name).workers(workers).policy(policy_of(policy))))
+    }
+}
+
+fn codec_of(name: &str) -> PyResult<Codec> {
+    [Codec::Auto, Codec::Zlib, Codec::Gzip, Codec::Zstd, Codec::Lz4]
+        .into_iter()
+        .find(|codec| codec.name() == name)
+        .ok_or_else(|| {
+            let names = "'auto', 'zlib', 'gzip', 'zstd' or 'lz4'";
+            PyValueError::new_err(format!("codec must be {names}, not {name:?}"))
+        })
+}
+
+/// A sink.
+#[pyclass(frozen, module = "penstock._native")]
+pub(crate) struct Sink(Part<pipeline::Sink>);
+
+#[pymethods]
+impl Sink {
+    /// A descriptor, through a writer whose queue is as deep as the pipeline's.
+    #[staticmethod]
+    #[pyo3(signature = (fd, depth, depth_bytes, policy))]
+    fn fd(
+        fd: &Bound<'_, PyAny>,
+        depth: usize,
+        depth_bytes: usize,
+        policy: Option<ThreadPolicy>,
+    ) -> PyResult<Self> {
+        arm_exit(fd.py())?;
+        let policy = policy_of(policy);
+        let options = penstock_core::Options {
+            queue_items: arguments::positive("depth", Some(depth))?,
+            queue_bytes: arguments::positive("depth_bytes", Some(depth_bytes))?,
+            policy: policy.clone(),
+            ..penstock_core::Options::default()
+        };
+        let writer = Writer::new(arguments::descriptor(fd)?, &options);
+        let writer = writer.map_err(|error| errors::to_python(fd.py(), &error))?;
+        Ok(Self(Part::new(pipeline::Sink::writer(writer).policy(policy))))
+    }
+
+    /// Buffers of the caller's.
+    #[staticmethod]
+    fn into(buffers: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let iterator = PyIterator::from_object(buffers)?.unbind();
+        Ok(Self(Part::new(pipeline::Sink::spaces(Writables(iterator)))))
+    }
+}
+
+/// A pipeline at work.
+#[pyclass(frozen, module = "penstock._native")]
+pub(crate) struct Pipeline(pipeline::Pipeline);
+
+#[pymethods]
+impl Pipeline {
+    #[new]
+    #[pyo3(signature = (source, stages, sink, *, depth, depth_bytes, max_chunk_bytes, on_error))]
+    #[allow(clippy::too_many_arguments)] // keyword-only options
+    fn new(
+        py: Python<'_>,
+        source: &Source,
+        stages: Vec<PyRef<'_, Stage>>,
+        sink: Option<&Sink>,
+        depth: usize,
+        depth_bytes: usize,
+        max_chunk_bytes: usize,
+        on_error: &str,
+    ) -> PyResult<Self> {
+        let on_error = match on_error {
+            "raise" => OnError::Raise,
+            "skip" => OnError::Skip,
+            _ => {
+                let why = format!("on_error must be 'raise' or 'skip', not {on_error:?}");
+                return Err(PyValueError::new_err(why));
+            }
+        };
+        let depth = Depth { items: depth, bytes: depth_bytes };
+        let options = Options { depth, on_error, max_chunk_bytes };
+        let source = source.0.take()?;
+        let stages = stages.iter().map(|stage| stage.0.take()).collect::<PyResult<Vec<_>>>()?;
+        let sink = sink.map_or_else(|| Ok(pipeline::Sink::iterate()), |sink| sink.0.take())?;
+        // Detached: its threads begin with becoming Python threads, where they are.
+        let started = py.detach(|| pipeline::Pipeline::start(source, stages, sink, options));
+        started.map(Self).map_err(|error| errors::to_python(py, &error))
+    }
+
+    /// The next chunk; None at the end.
+    #[pyo3(signature = (timeout))]
+    fn next(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Chunk>> {
+        let timeout = arguments::timeout(timeout)?;
+        until(py, timeout, |slice| self.0.next(Some(slice)).into())?
+            .map(|chunk| chunk.map(Chunk::own))
+            .map_err(|error| errors::to_python(py, &error))
+    }
+
+    /// Waits for the end of a pipeline whose sink is a descriptor.
+    #[pyo3(signature = (timeout))]
+    fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
+        let timeout = arguments::timeout(timeout)?;
+        until(py, timeout, |slice| self.0.wait(Some(slice)).into())?
+            .map_err(|error| errors::to_python(py, &error))
+    }
+
+    /// Whether ``next`` or ``wait`` would not wait.
+    fn done(&self) -> bool {
+        self.0.ready().outcome().is_some()
+    }
+
+    /// Adds 1 to the eventfd when that is so.
+    fn _notify(&self, eventfd: i32) -> PyResult<Watch> {
+        Watch::start(&self.0.ready(), eventfd)
+    }
+
+    /// Ends it, and says whether all threads have ended, waiting so many seconds for them; with none as long as it is sensible.
+    #[pyo3(signature = (within_s=None))]
+    fn close(&self, py: Python<'_>, within_s: Option<f64>) -> PyResult<bool> {
+        let within = arguments::timeout(within_s)?.unwrap_or(pipeline::LEAVE_WITHIN);
+        let have_left = self.close_within(py, within);
+        buffer::release_parked(py);
+        Ok(have_left)
+    }
+
+    /// Whether it was closed.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.0.is_closed()
+    }
+
+    /// The failures that were skipped.
+    #[getter]
+    fn skipped<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let list = PyList::empty(py);
+        for error in py.detach(|| self.0.skipped()) {
+            list.append(errors::chunk_error(py, &error)?.into_value(py))?;
+        }
+        Ok(list)
+    }
+
+    /// The statistics as dicts, of which `penstock.pipeline` makes its records.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let stats = self.read_stats(py)?;
+        let record = PyDict::new(py);
+        let stages =
+            stats.stages.iter().map(|stage| stage_record(py, stage)).collect::<PyResult<Vec<_>>>()?;
+        record.set_item("stages", PyTuple::new(py, stages)?)?;
+        record.set_item("end_to_end", latency_record(py, &stats.end_to_end)?)?;
+        record.set_item("elapsed_ns", stats.elapsed_ns)?;
+        record.set_item("pool_free_bytes", stats.pool_free_bytes)?;
+        Ok(record)
+    }
+
+    /// Who is slow.
+    fn bottleneck(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(self.read_stats(py)?.bottleneck())
+    }
+}
+
+impl Pipeline {
+    fn read_stats(&self, py: Python<'_>) -> PyResult<Stats> {
+        py.detach(|| self.0.stats()).map_err(|error: Error| errors::to_python(py, &error))
+    }
+
+    /// Detached, because a thread of the pipeline may want to run Python code before it can end.
+    fn close_within(&self, py: Python<'_>, within: Duration) -> bool {
+        py.detach(|| self.0.close_within(within))
+    }
+}
+
+impl Drop for Pipeline {
+    fn drop(&mut self) {
+        Python::attach(|py| self.close_within(py, pipeline::LEAVE_WITHIN));
+    }
+}
+
+fn latency_record<'py>(py: Python<'py>, latency: &Latency) -> PyResult<Bound<'py, PyDict>> {
+    let record = PyDict::new(py);
+    record.set_item("count", latency.count)?;
+    record.set_item("min_ns", latency.min_ns)?;
+    record.set_item("p50_ns", latency.p50_ns)?;
+    record.set_item("p95_ns", latency.p95_ns)?;
+    record.set_item("p99_ns", latency.p99_ns)?;
+    record.set_item("max_ns", latency.max_ns)?;
+    record.set_item("mean_ns", latency.mean_ns)?;
+    Ok(record)
+}
+
+fn stage_record<'py>(py: Python<'py>, stage: &StageStats) -> PyResult<Bound<'py, PyDict>> {
+    let record = PyDict::new(py);
+    record.set_item("name", &stage.name)?;
+    record.set_item("workers", stage.workers)?;
+    record.set_item("bytes_in", stage.bytes_in)?;
+    record.set_item("bytes_out", stage.bytes_out)?;
+    record.set_item("failed", stage.failed)?;
+    record.set_item("work", latency_record(py, &stage.work)?)?;
+    record.set_item("queued", latency_record(py, &stage.queued)?)?;
+    record.set_item("gil", latency_record(py, &stage.lock)?)?;
+    record.set_item("input_blocked_ns", stage.input_blocked_ns)?;
+    record.set_item("output_blocked_ns", stage.output_blocked_ns)?;
+    record.set_item("queue_items", stage.queue_items)?;
+    record.set_item("queue_bytes", stage.queue_bytes)?;
+    let policies = stage.policies.iter().cloned().map(AppliedPolicy);
+    record.set_item("policies", PyTuple::new(py, policies.collect::<Vec<_>>())?)?;
+    Ok(record)
+}
