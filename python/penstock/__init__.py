@@ -14,7 +14,8 @@ call and its ``flush``, ``sync`` or ``close`` say so, with the bytes delivered a
 
 :func:`relay` moves bytes from one descriptor to another, in the kernel where the two allow it, and :class:`Tee`
 copies one stream to many. A relay runs on its caller's thread, or like a tee on a native one. ``pipes`` and ``fifo``
-have pipes to put between them, and ``results`` has what calls give back.
+have pipes to put between them, and ``results`` has what calls give back. ``pipeline`` streams assets through native
+decompressors and other stages, each on threads of its own, to Python, to a descriptor, or into buffers.
 
 :class:`Encoder` does this for the one reader most people have: FFmpeg. ``penstock.turbopipe`` is a drop-in for
 TurboPipe.
@@ -25,16 +26,25 @@ from penstock import (
 )  # now: a fork while it is being imported would leave the import's lock taken
 from penstock import cpu as cpu
 from penstock import fifo as fifo
+from penstock import pipeline as pipeline
 from penstock import pipes as pipes
 from penstock import results as results
 from penstock._native import Tee, ThreadPolicy, Ticket, Writer, __version__, close, pipe, sync
 from penstock._relay import relay
-from penstock.errors import BrokenStreamError, ClosedError, EncoderError, PenstockError, StalledError
+from penstock.errors import (
+    BrokenStreamError,
+    ChunkError,
+    ClosedError,
+    EncoderError,
+    PenstockError,
+    StalledError,
+)
 from penstock.ffmpeg import Encoder
 from penstock.pipes import make_pipe
 
 __all__ = [
     "BrokenStreamError",
+    "ChunkError",
     "ClosedError",
     "Encoder",
     "EncoderError",

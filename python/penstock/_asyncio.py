@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from penstock._native import Ticket, _Watch
@@ -12,19 +12,23 @@ if TYPE_CHECKING:
 Result_co = TypeVar("Result_co", covariant=True)
 
 
-class Cancellable(Protocol[Result_co]):
-    """A ticket for something that can be stopped."""
+class Watchable(Protocol):
+    """Something whose end can be waited for."""
 
     def done(self) -> bool:
         """Whether it has ended."""
+
+    def _notify(self, eventfd: int) -> _Watch: ...
+
+
+class Cancellable(Watchable, Protocol[Result_co]):
+    """A ticket for something that can be stopped."""
 
     def wait(self) -> Result_co:
         """What it came to."""
 
     def cancel(self) -> None:
         """Stop it."""
-
-    def _notify(self, eventfd: int) -> _Watch: ...
 
 
 async def ended(ticket: Ticket) -> None:
@@ -45,7 +49,13 @@ async def ended_or_cancelled(ticket: Cancellable[Result_co]) -> Result_co:
     return ticket.wait()
 
 
-async def _signalled(ticket: Ticket | Cancellable[Any]) -> None:
+async def until_done(watchable: Watchable) -> None:
+    """Wait until it is done, whatever came of it."""
+    if not watchable.done():
+        await _signalled(watchable)
+
+
+async def _signalled(ticket: Watchable) -> None:
     loop = asyncio.get_running_loop()
     woken: asyncio.Future[None] = loop.create_future()
     eventfd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)

@@ -17,6 +17,16 @@ TeePolicy = Literal["block", "evict"]
 """What a tee does about a destination that takes nothing: all wait for it, or it is given up."""
 
 
+CodecName = Literal["auto", "zlib", "gzip", "zstd", "lz4"]
+"""A compressed format, or whichever of them the first bytes say."""
+
+ChecksumName = Literal["xxh3", "crc32"]
+"""XXH3 with 64 bits, the fastest; or CRC-32 as zlib, gzip and PNG have it."""
+
+OnError = Literal["raise", "skip"]
+"""What a pipeline does about a chunk that fails: it ends there, or goes on and lists it."""
+
+
 class HasFileno(Protocol):
     """Anything that leads to a file descriptor."""
 

@@ -5,7 +5,10 @@ PenstockError
 ├── ClosedError        (also ValueError)        you closed it
 ├── BrokenStreamError  (also BrokenPipeError)   the peer went away
 ├── StalledError       (also TimeoutError)      the peer is there and reads nothing
-└── EncoderError       (also RuntimeError)      FFmpeg failed
+├── EncoderError       (also RuntimeError)      FFmpeg failed
+└── ChunkError                                  a chunk of a pipeline failed, in a callable of yours
+    ├── ChunkDataError (also ValueError)        it is corrupt, truncated or too large
+    └── ChunkReadError (also OSError)           the system did not give it
 ```
 
 Every other failure of the operating system is an ``OSError`` with its ``errno``, on which a failed stream
@@ -60,6 +63,57 @@ class StalledError(PenstockError, TimeoutError):
         super().__init__(message)
         self.seconds = seconds
         self.bytes_pending = bytes_pending
+
+
+class ChunkError(PenstockError):
+    """A chunk of a pipeline failed. What a callable of the pipeline raised is the ``__cause__``.
+
+    Attributes:
+        name: the chunk's name, the path of its file as a rule.
+        offset: the byte of its file or stream at which that showed; the chunk's first where it is not known more
+            closely.
+        index: the chunk's number in its source, from 0.
+        stage: the part of the pipeline that it failed in.
+        reason: why.
+    """
+
+    name: str
+    offset: int
+    index: int
+    stage: str
+    reason: str
+
+    def __init__(self, reason: str, name: str = "", offset: int = 0, index: int = 0, stage: str = "") -> None:
+        super().__init__(reason, name, offset, index, stage)
+        self.reason = reason
+        self.name = name
+        self.offset = offset
+        self.index = index
+        self.stage = stage
+
+    def __str__(self) -> str:
+        return f"{self.name}, byte {self.offset} ({self.stage}): {self.reason}"
+
+
+class ChunkDataError(ChunkError, ValueError):
+    """A chunk is corrupt, truncated, or larger than ``max_chunk_bytes``."""
+
+
+class ChunkReadError(ChunkError, OSError):
+    """The system did not give a chunk, or did not take it.
+
+    Attributes:
+        errno: the system's error number.
+        filename: the chunk's name.
+    """
+
+    def __init__(
+        self, errno: int, strerror: str, name: str = "", offset: int = 0, index: int = 0, stage: str = ""
+    ) -> None:
+        ChunkError.__init__(self, strerror, name, offset, index, stage)
+        self.errno = errno
+        self.strerror = strerror
+        self.filename = name
 
 
 class EncoderError(PenstockError, RuntimeError):

@@ -74,7 +74,8 @@ impl Source {
     #[pyo3(signature = (buffers, policy))]
     fn iterable(buffers: &Bound<'_, PyAny>, policy: Option<ThreadPolicy>) -> PyResult<Self> {
         let iterator = PyIterator::from_object(buffers)?.unbind();
-        Ok(Self::new(pipeline::Source::feed(Iterable(iterator)).within(as_python_thread), policy))
+        let source = pipeline::Source::feed(Iterable(iterator)).named("iterable");
+        Ok(Self::new(source.within(as_python_thread), policy))
     }
 }
 
@@ -260,6 +261,11 @@ impl Pipeline {
         let have_left = self.close_within(py, within);
         buffer::release_parked(py);
         Ok(have_left)
+    }
+
+    /// Has it end soon, and waits for nothing.
+    fn cancel(&self, py: Python<'_>) {
+        self.close_within(py, Duration::ZERO);
     }
 
     /// Whether it was closed.

@@ -123,6 +123,12 @@ impl Source {
         Self { enter: Some(enter), ..self }
     }
 
+    /// What it is called in statistics and errors.
+    #[must_use]
+    pub fn named(self, name: &'static str) -> Self {
+        Self { name, ..self }
+    }
+
     /// That the buffers of a [`Feed`] are pieces of one stream.
     #[must_use]
     pub fn as_stream(self) -> Self {
