@@ -1,0 +1,766 @@
+"""Pipelines in Python: real files, pipes and sockets through native stages; what fails, what is left, what stays."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import gzip
+import itertools
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import weakref
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import (
+    PATIENCE_S,
+    ReaderThread,
+    eventually,
+    noise,
+    open_fds,
+    rss_bytes,
+    run_script,
+    start_script,
+    succeeded,
+    workers,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import penstock
+from penstock.pipeline import (
+    Chunk,
+    ChunkDataError,
+    ChunkError,
+    ChunkReadError,
+    Pipeline,
+    call,
+    checksum,
+    decompress,
+    fd,
+    file,
+    files,
+    into,
+)
+
+np = pytest.importorskip("numpy")
+
+
+def asset(size: int, seed: int = 0) -> bytes:
+    """Half noise, half zeros, so that it can be compressed and no piece looks like another."""
+    data = bytearray(size)
+    data[::2] = noise((size + 1) // 2, seed)
+    return bytes(data)
+
+
+def through(*command: str) -> Callable[[bytes], bytes]:
+    def pack(data: bytes) -> bytes:
+        return subprocess.run([*command, "-c"], input=data, capture_output=True, check=True).stdout
+
+    return pack
+
+
+PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    "zlib": zlib.compress,
+    "gzip": gzip.compress,
+    "zstd": through("zstd", "-q"),
+    "lz4": through("lz4", "-q"),
+}
+
+
+@pytest.fixture(params=sorted(PACKERS))
+def codec(request: pytest.FixtureRequest) -> str:
+    try:
+        PACKERS[request.param](b"")
+    except FileNotFoundError as missing:
+        pytest.skip(f"{missing.filename} is not installed")
+    return str(request.param)
+
+
+def stored(folder: Path, assets: list[bytes], pack: Callable[[bytes], bytes] = zlib.compress) -> list[Path]:
+    paths = [folder / f"asset-{number:03}" for number in range(len(assets))]
+    for path, data in zip(paths, assets, strict=True):
+        path.write_bytes(pack(data))
+    return paths
+
+
+@pytest.fixture
+def plain() -> list[bytes]:
+    return [asset(20_000 + 778 * number, number) for number in range(12)]
+
+
+@pytest.fixture(autouse=True)
+def every_thread_ends() -> Iterator[None]:
+    before = workers()
+    yield
+    gc.collect()
+    assert eventually(lambda: workers() <= before)
+
+
+def test_assets_come_out_whole_and_in_order(tmp_path: Path, plain: list[bytes], codec: str) -> None:
+    paths = stored(tmp_path, plain, PACKERS[codec])
+    for name in (codec, "auto"):
+        with Pipeline(files(paths, workers=2), decompress(name, workers=3)) as pipeline:
+            chunks = list(pipeline)
+        assert [bytes(chunk) for chunk in chunks] == plain
+        assert [chunk.name for chunk in chunks] == list(map(str, paths))
+        assert [chunk.index for chunk in chunks] == list(range(12))
+        assert {chunk.offset for chunk in chunks} == {0}
+
+
+def test_a_pattern_finds_files_sorted(tmp_path: Path, plain: list[bytes]) -> None:
+    paths = stored(tmp_path, plain)
+    with Pipeline(files(f"{tmp_path}/asset-0*"), decompress()) as pipeline:
+        assert [chunk.name for chunk in pipeline] == list(map(str, paths))
+    with Pipeline(files(paths[3])) as pipeline:
+        assert [bytes(chunk) for chunk in pipeline] == [paths[3].read_bytes()]
+    with pytest.raises(FileNotFoundError):
+        files(f"{tmp_path}/nothing-*")
+
+
+def test_names_that_are_no_text_come_back(tmp_path: Path) -> None:
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/\xff\xfe")
+    Path(path).write_bytes(b"odd")
+    with Pipeline(files([path])) as pipeline:
+        assert [(chunk.name, bytes(chunk)) for chunk in pipeline] == [(path, b"odd")]
+
+
+def test_a_file_in_pieces(tmp_path: Path) -> None:
+    data = noise(1_000_000)
+    path = tmp_path / "large"
+    path.write_bytes(data)
+    with Pipeline(file(path, 300_000)) as pipeline:
+        chunks = list(pipeline)
+    assert [(chunk.offset, chunk.nbytes) for chunk in chunks] == [
+        (0, 300_000),
+        (300_000, 300_000),
+        (600_000, 300_000),
+        (900_000, 100_000),
+    ]
+    assert b"".join(chunks) == data
+
+
+def test_a_compressed_stream_comes_through_a_pipe(codec: str) -> None:
+    data = asset(3_000_000)
+    packed = PACKERS[codec](data)
+    reader, writer = os.pipe()
+    feeder = threading.Thread(
+        target=lambda: (Path(f"/proc/self/fd/{writer}").write_bytes(packed), os.close(writer))
+    )
+    feeder.start()
+    with Pipeline(fd(reader, 100_000), decompress()) as pipeline:
+        os.close(reader)
+        chunks = list(pipeline)
+    feeder.join()
+    assert b"".join(chunks) == data
+    offsets = itertools.accumulate((chunk.nbytes for chunk in chunks), initial=0)
+    assert [chunk.offset for chunk in chunks] == list(offsets)[:-1]
+
+
+def test_a_socket_is_passed_on_as_it_comes() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs, Pipeline(fd(theirs)) as pipeline:
+        for word in (b"one", b"two"):
+            ours.sendall(word)
+            chunk = pipeline.read(PATIENCE_S)
+            assert chunk is not None
+            assert bytes(chunk) == word
+        with pytest.raises(penstock.StalledError):
+            pipeline.read(timeout=0.01)
+        ours.shutdown(socket.SHUT_WR)
+        assert pipeline.read(PATIENCE_S) is None
+
+
+def test_an_iterable_may_use_its_buffer_again() -> None:
+    def numbers() -> Iterator[bytearray]:
+        buffer = bytearray(8)
+        for number in range(1000):
+            buffer[:] = number.to_bytes(8, "little")
+            yield buffer
+
+    with Pipeline(numbers(), depth=3) as pipeline:
+        got = [int.from_bytes(chunk, "little") for chunk in pipeline]
+    assert got == list(range(1000))
+
+
+def test_an_iterable_may_name_its_buffers() -> None:
+    arrays = {"a": np.arange(6).reshape(2, 3), "b": np.zeros(0)}
+    with Pipeline(arrays.items()) as pipeline:
+        got = {chunk.name: np.frombuffer(chunk, np.int64) for chunk in pipeline}
+    assert list(got) == ["a", "b"]
+    assert got["a"].tolist() == [0, 1, 2, 3, 4, 5]
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.binary(max_size=5000), max_size=20),
+    st.integers(1, 3),
+    st.integers(1, 4),
+    st.sampled_from([1, 3000, 1 << 20]),
+)
+def test_any_chunks_come_out_as_they_went_in(
+    data: list[bytes], threads: int, depth: int, depth_bytes: int
+) -> None:
+    packed = (zlib.compress(item) for item in data)
+    stages = decompress("zlib", workers=threads), checksum("crc32", workers=threads), lambda chunk: chunk
+    with Pipeline(packed, *stages, depth=depth, depth_bytes=depth_bytes) as pipeline:
+        chunks = list(pipeline)
+    assert [bytes(chunk) for chunk in chunks] == data
+    assert [chunk.checksum for chunk in chunks] == [zlib.crc32(item) for item in data]
+
+
+# --- chunks -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_chunks_memory_is_looked_at_where_it_lies() -> None:
+    with Pipeline([b"frame" * 1000]) as pipeline:
+        chunk = next(pipeline)
+    array = np.asarray(chunk)
+    assert (array.dtype, array.shape) == (np.uint8, (5000,))
+    assert array.ctypes.data % 4096 == 0
+    array[0] = 0
+    assert memoryview(chunk)[0] == 0, "it is the same memory, and can be written to"
+    assert len(chunk) == chunk.nbytes == 5000
+    assert repr(chunk) == '<Chunk 0 of "0": 5000 bytes at 0>'
+
+
+def test_memory_goes_back_with_the_last_view() -> None:
+    pipeline = Pipeline([bytes(10_000)])
+    chunk = next(pipeline)
+    view = np.asarray(chunk)[10:20]
+    del chunk
+    assert pipeline.stats.pool_free_bytes == 0
+    view[:] = 7
+    del view
+    assert pipeline.stats.pool_free_bytes >= 10_000
+    pipeline.close()
+
+
+def test_chunks_outlive_their_pipeline() -> None:
+    chunks = list(Pipeline([b"one", b"two"]))
+    gc.collect()
+    assert [bytes(chunk) for chunk in chunks] == [b"one", b"two"]
+
+
+def test_timings_follow_each_other() -> None:
+    with Pipeline([b"frame"], checksum(), checksum("crc32"), lambda chunk: None) as pipeline:
+        chunk = next(pipeline)
+    assert [timing[0] for timing in chunk.timings] == ["iterable", "checksum", "checksum 2", "<lambda>"]
+    times = [time for timing in chunk.timings for time in timing[1:]]
+    assert times == sorted(times)
+
+
+# --- callables --------------------------------------------------------------------------------------------------------
+
+
+def test_a_callable_passes_on_or_replaces() -> None:
+    seen = []
+
+    def look(chunk: Chunk) -> None:
+        seen.append((chunk.index, bytes(chunk)))
+        with pytest.raises(ValueError, match="read-only"):
+            np.asarray(chunk)[0] = 1
+
+    stages = (
+        look,
+        lambda chunk: bytes(chunk)[::-1],
+        lambda chunk: chunk,
+        call(lambda chunk: np.array([7, 8], np.uint8)),
+    )
+    with Pipeline([b"ab", b"cd"], *stages[:3]) as pipeline:
+        assert [bytes(chunk) for chunk in pipeline] == [b"ba", b"dc"]
+    assert seen == [(0, b"ab"), (1, b"cd")]
+    with Pipeline([b"ab"], stages[3]) as pipeline:
+        assert bytes(next(pipeline)) == b"\7\10"
+
+
+def test_callables_keep_their_threads_variables() -> None:
+    local = threading.local()
+
+    def count(chunk: Chunk) -> bytes:
+        local.count = getattr(local, "count", 0) + 1
+        return bytes([local.count])
+
+    with Pipeline([b""] * 5, count) as pipeline:
+        assert [bytes(chunk)[0] for chunk in pipeline] == [1, 2, 3, 4, 5]
+
+
+def test_workers_call_at_the_same_time() -> None:
+    barrier = threading.Barrier(3, timeout=PATIENCE_S)
+    with Pipeline([b"x"] * 6, call(lambda chunk: (barrier.wait(), None)[1], workers=3)) as pipeline:
+        assert len(list(pipeline)) == 6
+
+
+def test_what_a_callable_raises_is_its_chunks_failure() -> None:
+    def touchy(chunk: Chunk) -> None:
+        if chunk.index == 2:
+            raise KeyError("two")
+
+    pipeline = Pipeline([b"a", b"bc", b"d", b"e"], touchy)
+    assert [bytes(next(pipeline)), bytes(next(pipeline))] == [b"a", b"bc"]
+    with pytest.raises(ChunkError) as raised:
+        next(pipeline)
+    error = raised.value
+    assert (error.name, error.offset, error.index, error.stage) == ("2", 3, 2, "touchy")
+    assert isinstance(error.__cause__, KeyError)
+    assert list(pipeline) == []
+    pipeline.close()
+
+
+def test_an_iterable_that_raises_ends_the_pipeline_there() -> None:
+    def feed() -> Iterator[Any]:
+        yield b"a"
+        yield "no buffer"
+
+    with Pipeline(feed(), on_error="skip") as pipeline:
+        assert [bytes(chunk) for chunk in pipeline] == [b"a"]
+        (skipped,) = pipeline.skipped
+    assert isinstance(skipped.__cause__, TypeError)
+
+
+def test_the_gil_is_not_held_by_native_stages(tmp_path: Path) -> None:
+    paths = stored(tmp_path, [asset(400_000)])
+    with Pipeline(files(paths * 300), decompress(), checksum(), depth=2) as pipeline:
+        count = 0
+        while (
+            pipeline.stats.end_to_end.count == 0 and count < 100
+        ):  # nobody takes anything: it fills, and waits
+            if pipeline.stats.stages[2].work.count >= 3:
+                break
+            time.sleep(0.05)
+            count += 1
+        assert pipeline.stats.stages[2].work.count >= 3
+        assert sum(1 for _ in pipeline) == 300
+
+
+# --- faults -----------------------------------------------------------------------------------------------------------
+
+
+def broken(folder: Path, codec: str) -> list[Path]:
+    good = PACKERS[codec](asset(50_000))
+    contents = {
+        "good": good,
+        "truncated": good[:-30],
+        "bomb": PACKERS[codec](bytes(3_000_000)),
+        "none": b"this is not compressed",
+        "empty": b"",
+        "last": good,
+    }
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
+    return [folder / name for name in contents] + [folder / "missing"]
+
+
+def test_faults_are_raised_in_their_place(tmp_path: Path, codec: str) -> None:
+    paths = broken(tmp_path, codec)
+    for number, path in enumerate(paths):
+        expected = ChunkReadError if path.name == "missing" else ChunkDataError
+        if path.name in ("good", "last"):
+            continue
+        order = [paths[0], paths[0], path, paths[0]]
+        with Pipeline(files(order), decompress(codec, workers=2), max_chunk_bytes=2_000_000) as pipeline:
+            assert len([next(pipeline), next(pipeline)]) == 2
+            with pytest.raises(expected) as raised:
+                next(pipeline)
+            assert (raised.value.name, raised.value.index) == (str(path), 2), number
+            assert str(path) in str(raised.value)
+            with pytest.raises(StopIteration):
+                next(pipeline)
+
+
+def test_faults_are_listed_when_they_are_skipped(tmp_path: Path, codec: str) -> None:
+    paths = broken(tmp_path, codec)
+    with Pipeline(
+        files(paths), decompress(codec, workers=2), max_chunk_bytes=2_000_000, on_error="skip"
+    ) as pipeline:
+        assert [Path(chunk.name).name for chunk in pipeline] == ["good", "last"]
+        skipped = pipeline.skipped
+    assert [Path(error.name).name for error in skipped] == ["truncated", "bomb", "none", "empty", "missing"]
+    assert [error.reason for error in skipped[:2]] == ["truncated", "larger than 2000000 bytes"]
+    assert 0 < skipped[0].offset <= (tmp_path / "truncated").stat().st_size
+    missing = skipped[-1]
+    assert isinstance(missing, OSError)
+    assert (missing.errno, missing.filename) == (2, str(tmp_path / "missing"))
+    assert all(isinstance(error, ValueError) for error in skipped[:-1])
+
+
+def test_a_bomb_takes_no_memory() -> None:
+    bomb = zlib.compress(bytes(1 << 30), 9)
+    before = rss_bytes()
+    with Pipeline([bomb] * 5, decompress("zlib"), max_chunk_bytes=8 << 20, on_error="skip") as pipeline:
+        assert list(pipeline) == []
+        assert len(pipeline.skipped) == 5
+        assert rss_bytes() - before < 64 << 20
+
+
+def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    cases: list[tuple[type[Exception], Callable[[], object]]] = [
+        (ValueError, lambda: Pipeline([], decompress("bzip2"))),  # type: ignore[arg-type]
+        (ValueError, lambda: Pipeline([], checksum("md5"))),  # type: ignore[arg-type]
+        (ValueError, lambda: Pipeline([], on_error="ignore")),  # type: ignore[arg-type]
+        (ValueError, lambda: Pipeline([], depth=0)),
+        (ValueError, lambda: Pipeline([], max_chunk_bytes=0)),
+        (ValueError, lambda: Pipeline([], checksum(workers=0))),
+        (ValueError, lambda: Pipeline(file(tmp_path, 0))),
+        (ValueError, lambda: Pipeline(fd(reader), decompress(workers=2))),
+        (ValueError, lambda: Pipeline([], policies={"decompress": penstock.ThreadPolicy()})),
+        (ValueError, lambda: Pipeline([], policies={"writer": penstock.ThreadPolicy()})),
+        (TypeError, lambda: Pipeline(b"bytes")),
+        (TypeError, lambda: Pipeline(7)),  # type: ignore[arg-type]
+        (TypeError, lambda: Pipeline([], sink=into(7))),  # type: ignore[arg-type]
+        (OSError, lambda: Pipeline(fd(writer))),
+        (OSError, lambda: Pipeline([], sink=reader)),
+    ]
+    for error, make in cases:
+        with pytest.raises(error):
+            make()
+    os.close(reader)
+    os.close(writer)
+
+
+# --- leaving ----------------------------------------------------------------------------------------------------------
+
+
+def endless() -> Iterator[bytes]:
+    return itertools.repeat(bytes(1000))
+
+
+def test_every_place_can_be_left() -> None:
+    fds = open_fds()
+    reader, writer = os.pipe()
+    out_reader, out_writer = os.pipe()
+    lines: list[Callable[[], Pipeline]] = [
+        lambda: Pipeline(fd(reader)),
+        lambda: Pipeline(fd(reader), decompress("gzip")),
+        lambda: Pipeline(endless(), checksum(workers=3), depth=2),
+        lambda: Pipeline(endless(), lambda chunk: time.sleep(0.05), depth=2),
+        lambda: Pipeline(endless(), sink=out_writer),
+        lambda: Pipeline(endless(), sink=into(bytearray(1000) for _ in itertools.count())),
+    ]
+    for make in lines:
+        for leave in (
+            Pipeline.close,
+            Pipeline.__del__ if hasattr(Pipeline, "__del__") else lambda pipeline: None,
+        ):
+            before = workers()
+            pipeline = make()
+            time.sleep(0.01)
+            leave(pipeline)
+            del pipeline
+            assert eventually(lambda before=before: workers() <= before)  # type: ignore[misc]
+    for number in (reader, writer, out_reader, out_writer):
+        os.close(number)
+    gc.collect()
+    assert open_fds() == fds
+
+
+def test_a_block_that_raises_leaves() -> None:
+    with pytest.raises(RuntimeError, match="enough"), Pipeline(endless(), checksum()) as pipeline:
+        next(pipeline)
+        raise RuntimeError("enough")
+    assert pipeline.closed
+    with pytest.raises(penstock.ClosedError):
+        next(pipeline)
+
+
+def test_close_wakes_who_waits() -> None:
+    reader, writer = os.pipe()
+    pipeline = Pipeline(fd(reader))
+    raised = []
+
+    def wait() -> None:
+        try:
+            next(pipeline)
+        except penstock.ClosedError as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    time.sleep(0.02)
+    pipeline.close()
+    thread.join(PATIENCE_S)
+    assert len(raised) == 1
+    os.close(reader)
+    os.close(writer)
+
+
+def test_a_callable_may_close_its_pipeline() -> None:
+    pipelines: list[Pipeline] = []
+    ready = threading.Event()
+
+    def give_up(chunk: Chunk) -> None:
+        ready.wait(PATIENCE_S)
+        pipelines[0].close()
+
+    pipelines.append(Pipeline(endless(), give_up))
+    ready.set()
+    with pytest.raises(penstock.ClosedError):
+        next(pipelines[0])
+    pipelines[0].close()
+
+
+def test_closed_pipelines_let_go_of_callables_and_iterables() -> None:
+    class Feed:
+        def __iter__(self) -> Iterator[bytes]:
+            return endless()
+
+    def look(chunk: Chunk) -> None: ...
+
+    feed = Feed()
+    gone = weakref.ref(look), weakref.ref(feed)
+    pipeline = Pipeline(feed, look)
+    next(pipeline)
+    pipeline.close()
+    del feed, look, pipeline
+    gc.collect()
+    with Pipeline([b"x"]) as other:  # a Python thread that comes by drops what native ones could not
+        next(other)
+    assert [reference() for reference in gone] == [None, None]
+
+
+def test_ctrl_c_interrupts_a_wait() -> None:
+    body = """
+    from penstock.pipeline import Pipeline, fd
+    reader, writer = os.pipe()
+    threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    try:
+        with Pipeline(fd(reader)) as pipeline:
+            next(pipeline)
+    except KeyboardInterrupt:
+        print("interrupted", pipeline.closed)
+    """
+    assert succeeded(run_script(body)) == b"interrupted True\n"
+
+
+def test_a_program_may_end_with_pipelines_at_work() -> None:
+    body = """
+    import itertools
+    from penstock.pipeline import Pipeline, fd
+    reader, writer = os.pipe()
+    lines = [
+        Pipeline(itertools.repeat(bytes(100_000)), lambda chunk: time.sleep(0.001)),
+        Pipeline(fd(reader)),
+        Pipeline(itertools.repeat(bytes(100_000)), sink=writer),
+    ]
+    next(lines[0])
+    """
+    done = run_script(body)
+    assert done.returncode == 0
+    assert done.stderr.decode() == "penstock: a pipeline was cut off: the program ended\n"
+
+
+def test_a_child_has_no_pipelines_of_its_parents() -> None:
+    body = """
+    from penstock.pipeline import Pipeline, decompress
+    import itertools, zlib
+    pipeline = Pipeline(itertools.repeat(zlib.compress(bytes(100_000))), decompress(workers=2), depth=2)
+    chunk = next(pipeline)
+    for _ in range(20):
+        pid = os.fork()
+        if pid == 0:
+            signal.alarm(20)
+            assert bytes(chunk) == bytes(100_000)
+            for wait in (lambda: next(pipeline), lambda: pipeline.stats):
+                try:
+                    wait()
+                except penstock.ClosedError:
+                    pass
+                else:
+                    os._exit(1)
+            assert pipeline.skipped == []
+            pipeline.close()
+            with Pipeline([b"own"]) as own:
+                assert bytes(next(own)) == b"own"
+            del chunk, pipeline
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        assert bytes(next(pipeline)) == bytes(100_000)
+    pipeline.close()
+    """
+    succeeded(run_script(body))
+
+
+# --- sinks ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_descriptor_gets_every_byte(tmp_path: Path, plain: list[bytes], pair: tuple[int, int]) -> None:
+    reader, writer = pair
+    got = ReaderThread(reader, chunk_bytes=10_000)
+    with Pipeline(files(stored(tmp_path, plain)), decompress(workers=2), sink=writer) as pipeline:
+        os.close(writer)
+    assert got.result() == b"".join(plain)
+    assert pipeline.stats.end_to_end.count == 12
+    with pytest.raises(ValueError, match="descriptor"):
+        Pipeline([], sink=sys.__stdout__.fileno() if sys.__stdout__ else 1).read()
+
+
+def test_a_descriptor_whose_reader_is_gone(pair: tuple[int, int]) -> None:
+    reader, writer = pair
+    os.close(reader)
+    with pytest.raises(penstock.BrokenStreamError):
+        Pipeline(endless(), sink=writer).wait(PATIENCE_S)
+
+
+def test_what_came_before_a_failure_is_written(tmp_path: Path, pair: tuple[int, int]) -> None:
+    reader, writer = pair
+    paths = stored(tmp_path, [b"before"])
+    with (
+        pytest.raises(ChunkReadError),
+        Pipeline(files([*paths, tmp_path / "missing", *paths]), decompress(), sink=writer),
+    ):
+        pass
+    os.close(writer)
+    assert os.read(reader, 100) == b"before"
+
+
+def test_the_callers_buffers_are_filled(tmp_path: Path, plain: list[bytes]) -> None:
+    arrays = [np.zeros(30_000, np.uint8) for _ in plain]
+    with Pipeline(files(stored(tmp_path, plain)), decompress(workers=2), sink=into(arrays)) as pipeline:
+        chunks = list(pipeline)
+    assert [chunk.nbytes for chunk in chunks] == list(map(len, plain))
+    for chunk, array, data in zip(chunks, arrays, plain, strict=True):
+        assert array[: len(data)].tobytes() == data
+        assert np.shares_memory(np.asarray(chunk), array)
+
+
+def test_the_callers_buffers_end_the_pipeline_and_are_let_go() -> None:
+    buffers = [bytearray(1000) for _ in range(3)]
+    with Pipeline(endless(), sink=into(buffers)) as pipeline:
+        assert len(list(pipeline)) == 3
+    for buffer in buffers:
+        buffer.append(0)  # BufferError while it is exported
+    with Pipeline([b"too long"], sink=into([bytearray(3)])) as pipeline, pytest.raises(ChunkDataError):
+        next(pipeline)
+    with Pipeline([b"x"], sink=into([b"read-only"])) as pipeline, pytest.raises(ChunkError):
+        next(pipeline)
+
+
+# --- asyncio ----------------------------------------------------------------------------------------------------------
+
+
+def test_async_for(tmp_path: Path, plain: list[bytes]) -> None:
+    async def collect() -> list[bytes]:
+        async with Pipeline(files(stored(tmp_path, plain)), decompress()) as pipeline:
+            return [bytes(chunk) async for chunk in pipeline]
+
+    assert asyncio.run(collect()) == plain
+
+
+def test_the_loop_goes_on_while_a_task_waits(pair: tuple[int, int]) -> None:
+    reader, writer = pair
+
+    async def run() -> bytes:
+        async with Pipeline(fd(reader)) as pipeline:
+            waiting = asyncio.ensure_future(anext(pipeline))
+            await asyncio.sleep(0.02)
+            assert not waiting.done()
+            os.write(writer, b"late")
+            chunk = await asyncio.wait_for(waiting, PATIENCE_S)
+            cancelled = asyncio.ensure_future(anext(pipeline))
+            await asyncio.sleep(0.02)
+            cancelled.cancel()
+            os.write(writer, b"kept")
+            again = await asyncio.wait_for(anext(pipeline), PATIENCE_S)
+            return bytes(chunk) + bytes(again)
+
+    assert asyncio.run(run()) == b"latekept"
+
+
+def test_an_await_waits_for_a_descriptor(pair: tuple[int, int]) -> None:
+    reader, writer = pair
+    got = ReaderThread(reader)
+
+    async def run() -> None:
+        await Pipeline([bytes(100_000)] * 20, sink=writer)
+
+    asyncio.run(run())
+    os.close(writer)
+    assert got.result() == bytes(2_000_000)
+
+
+# --- backpressure, statistics, policies -------------------------------------------------------------------------------
+
+
+def test_the_source_waits_for_the_consumer() -> None:
+    given_out = itertools.count()
+    seen = [0]
+
+    def feed() -> Iterator[bytes]:
+        for seen[0] in given_out:
+            yield bytes(1000)
+
+    with Pipeline(feed(), checksum(), checksum(), depth=3) as pipeline:
+        # Three queues of three, what three parts hold, and the one that is being asked for.
+        assert eventually(lambda: seen[0] >= 11)
+        time.sleep(0.05)
+        assert seen[0] <= 13
+        assert all(stage.queue_items <= 3 for stage in pipeline.stats.stages)
+
+
+def test_memory_does_not_grow_with_the_number_of_chunks(tmp_path: Path) -> None:
+    (path,) = stored(tmp_path, [asset(64 << 10)])
+
+    def peak(count: int) -> int:
+        with Pipeline(files([path] * count), decompress(workers=2), checksum()) as pipeline:
+            return max(rss_bytes() for number, _ in enumerate(pipeline) if number % 50 == 0)
+
+    few = peak(100)
+    assert peak(10_000) - few < 8 << 20
+
+
+def test_statistics_and_bottleneck() -> None:
+    with Pipeline(
+        [bytes(1000)] * 20, checksum(), call(lambda chunk: time.sleep(0.002), name="slow")
+    ) as pipeline:
+        assert pipeline.stats.stages[0].name == "iterable"
+        assert len(list(pipeline)) == 20
+    stats = pipeline.stats
+    assert [stage.name for stage in stats.stages] == ["iterable", "checksum", "slow", "consumer"]
+    assert all(stage.work.count == 20 for stage in stats.stages)
+    slow = stats.stages[2]
+    assert slow.work.min_ns > 1_900_000
+    assert (slow.gil.count, stats.stages[1].gil.count) == (20, 0)
+    assert slow.work.min_ns <= slow.work.p50_ns <= slow.work.p95_ns <= slow.work.p99_ns <= slow.work.max_ns
+    assert (slow.bytes_in, slow.bytes_out) == (20_000, 20_000)
+    assert stats.end_to_end.count == 20
+    assert pipeline.bottleneck.startswith("slow: busy ")
+
+
+def test_policies_are_applied_by_name() -> None:
+    policy = penstock.ThreadPolicy(nice=5)
+    policies = {"checksum": policy, "iterable": policy}
+    with Pipeline([b"x"], checksum(workers=2), checksum(), policies=policies) as pipeline:
+        next(pipeline)
+        assert eventually(lambda: len(pipeline.stats.stages[1].policies) == 2)
+        nices = [[applied.nice for applied in stage.policies] for stage in pipeline.stats.stages]
+    assert nices == [[5], [5, 5], [], []]
+
+
+def test_a_signal_handler_may_raise_in_a_wait(pair: tuple[int, int]) -> None:
+    code = """
+    from penstock.pipeline import Pipeline, fd
+    reader, writer = os.pipe()
+    pipeline = Pipeline(fd(reader))
+    print("waits", flush=True)
+    try:
+        next(pipeline)
+    except KeyboardInterrupt:
+        os.write(writer, b"still here")
+        print(bytes(next(pipeline)).decode(), flush=True)
+    """
+    with start_script(code) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"waits\n"
+        time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=PATIENCE_S)
+    assert (out, err) == (b"still here\n", b"")
