@@ -393,7 +393,7 @@ def test_faults_are_listed_when_they_are_skipped(tmp_path: Path, codec: str) -> 
 
 
 def test_a_bomb_takes_no_memory() -> None:
-    bomb = zlib.compress(bytes(1 << 30), 9)
+    bomb = zlib.compress(bytes(200 << 20), 1)
     before = rss_bytes()
     with Pipeline([bomb] * 5, decompress("zlib"), max_chunk_bytes=8 << 20, on_error="skip") as pipeline:
         assert list(pipeline) == []

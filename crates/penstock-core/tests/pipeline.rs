@@ -789,3 +789,17 @@ fn what_does_not_fit_into_the_callers_memory_is_a_failure() {
     assert_eq!(bytes_of(&take_all(&pipeline)), [b"ef"]);
     assert!(matches!(pipeline.skipped()[0].cause, Cause::TooLarge { limit_bytes: 3 }));
 }
+
+#[test]
+fn several_callers_share_the_chunks_and_all_come_to_the_end() {
+    for _ in 0..50 {
+        let source = Source::buffers((0..20u8).map(|number| [number]));
+        let pipeline = Pipeline::start(source, vec![pass("a")], Sink::iterate(), small_depth()).unwrap();
+        let mut got: Vec<_> = thread::scope(|scope| {
+            let takers: Vec<_> = (0..3).map(|_| scope.spawn(|| bytes_of(&take_all(&pipeline)))).collect();
+            takers.into_iter().flat_map(|taker| taker.join().unwrap()).collect()
+        });
+        got.sort_unstable();
+        assert_eq!(got, (0..20u8).map(|number| vec![number]).collect::<Vec<_>>());
+    }
+}

@@ -158,11 +158,9 @@ impl Pipeline {
         if self.written.is_some() {
             return Err(Error::Unsuitable("the chunks go to a descriptor: wait for the end instead".into()));
         }
-        if self.is_closed.load(Ordering::Relaxed) {
-            return Err(Error::Closed);
-        }
-        if self.has_ended.load(Ordering::Relaxed) {
-            return Ok(None);
+        // Acquire: partner of the swap in `end`, so that who finds the end made by a close also finds it closed.
+        if self.has_ended.load(Ordering::Acquire) {
+            return self.after_the_end();
         }
         let asked_ns = self.line.now_ns();
         self.book_use(asked_ns);
@@ -194,9 +192,14 @@ impl Pipeline {
                     return Err(Error::Stalled { waited, bytes_pending: 0 });
                 }
                 Taken::Ended => return Ok(None),
-                Taken::Stopped => return Err(Error::Closed),
+                Taken::Stopped => return self.after_the_end(),
             }
         }
+    }
+
+    /// What there is after the end, whoever of several callers came upon it.
+    fn after_the_end(&self) -> Result<Option<Chunk>, Error> {
+        if self.is_closed() { Err(Error::Closed) } else { Ok(None) }
     }
 
     fn consumer(&self) -> &super::meter::Meter {
@@ -224,7 +227,8 @@ impl Pipeline {
 
     /// Nothing more is to come: no thread has anything left to do.
     fn end(&self) {
-        if !self.has_ended.swap(true, Ordering::Relaxed) {
+        // Release: partner of the load in `next`. What it orders is `is_closed`.
+        if !self.has_ended.swap(true, Ordering::Release) {
             self.line.ended_ns.store(self.line.now_ns().max(1), Ordering::Relaxed);
         }
         self.line.stop();
