@@ -11,7 +11,7 @@ import click
 import penstock
 from penstock.commands import Interrupted
 from penstock.commands.ends import End, opened
-from penstock.commands.parameters import append_option, byte_count, parsed, progress_option, seconds
+from penstock.commands.parameters import UNITS, append_option, byte_count, parsed, progress_option, seconds
 from penstock.commands.progress import PERIOD_S, Show, expected_bytes, in_numbers, is_wanted, rows
 from penstock.errors import BrokenStreamError, StalledError
 from penstock.results import Relayed, RelayTicket
@@ -27,7 +27,7 @@ DESTINATION_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     "--count",
     metavar="N",
     callback=parsed(byte_count),
-    help="Move at most N bytes. 64K and 64KiB are 64 × 1024, 64kB is 64 × 1000; so for M, G and T.",
+    help=f"Move at most N bytes. {UNITS}",
 )
 @click.option(
     "--offset", metavar="N", callback=parsed(byte_count), help="Begin at byte N of SRC, which must be a file."
