@@ -81,6 +81,8 @@ def relay(quick: bool, json_path: str | None, record: bool, **chosen: Any) -> No
         for group in run_groups(settings, report):
             groups.append(group)
             print_group(console, group)
+    if not groups:
+        raise click.UsageError("none of these methods goes any of these ways")
     print_goals(console, groups, settings.rounds)
     keep(make_record(settings, before, groups), console, json_path, record)
     if has_errors(groups):
