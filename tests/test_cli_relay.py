@@ -14,9 +14,10 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 from conftest import PATIENCE_S, ReaderThread, eventually, noise, unread_bytes
@@ -54,6 +55,16 @@ def run(*arguments: object, data: bytes | None = None, **options: Any) -> subpro
             process.kill()
             pytest.fail(f"it did not end: {process.communicate()[1].decode()}")
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def open_blocking(path: Path, mode: str) -> IO[bytes]:
+    """Opens a FIFO as most programs do: that waits for its other side. Fails if that does not come."""
+    opened: list[IO[bytes]] = []
+    thread = threading.Thread(target=lambda: opened.append(path.open(mode, 0)), daemon=True)
+    thread.start()
+    thread.join(PATIENCE_S)
+    assert opened, f"nobody has opened the other side of {path.name}"
+    return opened[0]
 
 
 def finish(process: subprocess.Popen[bytes]) -> tuple[int, str]:
@@ -505,10 +516,8 @@ class TestTee:
         for path in fifos:
             os.mkfifo(path)
         with start("tee", *(f"{prefix}{path}" for path in fifos)) as process:
-            # This blocks until the tee has the other side: one after another, and each before the next.
-            files = {
-                path: path.open("wb" if path == source else "rb", 0) for path in map(fifos.__getitem__, order)
-            }
+            modes = dict.fromkeys(rest, "rb") | {source: "wb"}
+            files = {fifos[number]: open_blocking(fifos[number], modes[fifos[number]]) for number in order}
             readers = [ReaderThread(os.dup(files[path].fileno())) for path in rest]
             files[source].write(big.read_bytes())
             for file in files.values():

@@ -15,7 +15,7 @@ import fcntl
 import io
 import sys
 import termios
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict, Unpack, cast, overload
 
 from penstock import _native
 from penstock._relay import relay
@@ -24,6 +24,9 @@ from penstock.errors import BrokenStreamError
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
+
+    from penstock._native import Relayed, RelayTicket, ThreadPolicy
+    from penstock._types import RelayMethod
 
 __all__ = ["PipeReader", "PipeWriter", "make_pipe"]
 
@@ -45,6 +48,13 @@ def make_pipe(capacity_bytes: int | None = None) -> tuple[PipeReader, PipeWriter
     # More than the machine can count is more than it has, and is granted as far as it goes.
     reader, writer = _native._make_pipe(None if capacity_bytes is None else min(capacity_bytes, sys.maxsize))
     return PipeReader(reader), PipeWriter(writer)
+
+
+class _Options(TypedDict, total=False):
+    """What every relay can be told."""
+
+    timeout: float | None
+    method: RelayMethod
 
 
 class _PipeEnd(io.FileIO):
@@ -74,9 +84,40 @@ class PipeReader(_PipeEnd):
 
     _MODE = "rb"
 
-    def write_to(self, dst: int | HasFileno, count: int | None = None, **options: Any) -> Any:
+    @overload
+    def write_to(
+        self,
+        dst: int | HasFileno,
+        count: int | None = None,
+        *,
+        wait: Literal[True] = True,
+        **options: Unpack[_Options],
+    ) -> Relayed: ...
+    @overload
+    def write_to(
+        self,
+        dst: int | HasFileno,
+        count: int | None = None,
+        *,
+        policy: ThreadPolicy | None = None,
+        wait: Literal[False],
+        **options: Unpack[_Options],
+    ) -> RelayTicket: ...
+    @overload
+    def write_to(
+        self,
+        dst: int | HasFileno,
+        count: int | None = None,
+        *,
+        policy: ThreadPolicy | None = None,
+        wait: bool,
+        **options: Unpack[_Options],
+    ) -> Relayed | RelayTicket: ...
+    def write_to(
+        self, dst: int | HasFileno, count: int | None = None, **options: Any
+    ) -> Relayed | RelayTicket:
         """Relay what comes out of the pipe: ``penstock.relay(self, dst, count, **options)``."""
-        return relay(self, dst, count, **options)
+        return cast("Relayed | RelayTicket", relay(self, dst, count, **options))
 
 
 class PipeWriter(_PipeEnd):
@@ -111,9 +152,43 @@ class PipeWriter(_PipeEnd):
             raise self._broken(error, memoryview(data).nbytes, written) from None
         return written
 
-    def read_from(self, src: int | HasFileno, count: int | None = None, **options: Any) -> Any:
+    @overload
+    def read_from(
+        self,
+        src: int | HasFileno,
+        count: int | None = None,
+        *,
+        offset: int | None = None,
+        wait: Literal[True] = True,
+        **options: Unpack[_Options],
+    ) -> Relayed: ...
+    @overload
+    def read_from(
+        self,
+        src: int | HasFileno,
+        count: int | None = None,
+        *,
+        offset: int | None = None,
+        policy: ThreadPolicy | None = None,
+        wait: Literal[False],
+        **options: Unpack[_Options],
+    ) -> RelayTicket: ...
+    @overload
+    def read_from(
+        self,
+        src: int | HasFileno,
+        count: int | None = None,
+        *,
+        offset: int | None = None,
+        policy: ThreadPolicy | None = None,
+        wait: bool,
+        **options: Unpack[_Options],
+    ) -> Relayed | RelayTicket: ...
+    def read_from(
+        self, src: int | HasFileno, count: int | None = None, **options: Any
+    ) -> Relayed | RelayTicket:
         """Relay into the pipe: ``penstock.relay(src, self, count, **options)``."""
-        return relay(src, self, count, **options)
+        return cast("Relayed | RelayTicket", relay(src, self, count, **options))
 
     def _broken(self, error: BrokenPipeError, nbytes: int, written: int) -> BrokenStreamError:
         delivered = max(0, written - self.unread_bytes)
