@@ -386,9 +386,7 @@ class TestRelay:
         assert "Error: 'a\\n\\x1b[31m': No such file" in failed(run("relay", "a\n\x1b[31m", tmp_path / "out"))
 
     @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
-    @pytest.mark.parametrize(
-        "arguments", [["closed/a", "-"], ["-", "closed/a"], ["closed", "-"], ["-", "closed"]]
-    )
+    @pytest.mark.parametrize("arguments", [["closed/a", "-"], ["-", "closed/a"], ["closed", "-"]])
     def test_without_permission(self, tmp_path: Path, arguments: list[str]) -> None:
         (tmp_path / "closed").mkdir(0o700)
         program = (
@@ -396,7 +394,7 @@ class TestRelay:
         )
         command = [sys.executable, "-c", program + PROGRAM, "relay", *arguments]
         done = subprocess.run(command, input=b"", capture_output=True, timeout=PATIENCE_S)
-        assert os.strerror(errno.EACCES) in failed(done) or "Is a directory" in failed(done)
+        assert os.strerror(errno.EACCES) in failed(done)
 
 
 def _is_full(terminal: int) -> bool:

@@ -63,6 +63,10 @@ class _PipeEnd(io.FileIO):
     def __init__(self, fd: int, *, closefd: bool = True) -> None:
         super().__init__(fd, self._MODE, closefd=closefd)
 
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else f"fd={self.fileno()}"
+        return f"<{type(self).__module__}.{type(self).__name__} {state}>"
+
     @property
     def capacity_bytes(self) -> int:
         """The size of the pipe in bytes."""
