@@ -166,6 +166,8 @@ class TestPolicies:
             Tee(source.fd, 1, policy="hope")  # type: ignore[arg-type]
         with pytest.raises(ValueError, match="timeout"):
             Tee(source.fd, 1, stall_timeout=-1)
+        with pytest.raises(ValueError, match="more than 0"):
+            Tee(source.fd, 1, policy="evict", stall_timeout=0)
         source.close()
         os.close(source.fd)
 

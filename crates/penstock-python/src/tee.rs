@@ -210,6 +210,9 @@ fn tee_policy(name: &str, stall_timeout: f64) -> PyResult<TeePolicy> {
     let after = arguments::timeout(Some(stall_timeout))?;
     match name {
         "block" => Ok(TeePolicy::Block),
+        "evict" if after.is_some_and(|after| after.is_zero()) => Err(PyValueError::new_err(
+            "stall_timeout must be more than 0 seconds: it would evict who is merely slow",
+        )),
         "evict" => Ok(TeePolicy::Evict { after: after.unwrap_or(Duration::MAX) }),
         _ => Err(PyValueError::new_err(format!("policy must be 'block' or 'evict', not {name:?}"))),
     }
