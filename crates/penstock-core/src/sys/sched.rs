@@ -30,7 +30,7 @@ impl WithoutWriteSignals {
         let mut before = MaybeUninit::uninit();
         // SAFETY: both sets are valid for the call, which fills `before`; it does not fail on valid arguments.
         let before = unsafe {
-            libc::pthread_sigmask(libc::SIG_BLOCK, &set_of(&WRITE_SIGNALS), before.as_mut_ptr());
+            libc::pthread_sigmask(libc::SIG_BLOCK, &set_of(WRITE_SIGNALS.into_iter()), before.as_mut_ptr());
             before.assume_init()
         };
         Self { before, _not_send: PhantomData }
@@ -43,13 +43,12 @@ impl Drop for WithoutWriteSignals {
         // SAFETY: the set is the one that the thread had before, and all other pointers are valid or null as
         // sigtimedwait(2) allows.
         unsafe {
-            for signal in WRITE_SIGNALS {
-                // What was blocked before may be pending for somebody else. The others, if a call of ours made them, are
-                // taken off before they can be delivered.
-                if libc::sigismember(&self.before, signal) != 1 {
-                    libc::sigtimedwait(&set_of(&[signal]), std::ptr::null_mut(), &now);
-                }
-            }
+            // What was blocked before may be pending for somebody else. The others, if a call of ours made them, are taken off
+            // before they can be delivered.
+            let ours = set_of(
+                WRITE_SIGNALS.into_iter().filter(|&signal| libc::sigismember(&self.before, signal) != 1),
+            );
+            while libc::sigtimedwait(&ours, std::ptr::null_mut(), &now) > 0 {}
             libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut());
         }
     }
@@ -57,12 +56,12 @@ impl Drop for WithoutWriteSignals {
 
 const WRITE_SIGNALS: [libc::c_int; 2] = [libc::SIGPIPE, libc::SIGXFSZ];
 
-fn set_of(signals: &[libc::c_int]) -> libc::sigset_t {
+fn set_of(signals: impl Iterator<Item = libc::c_int>) -> libc::sigset_t {
     let mut set = MaybeUninit::uninit();
     // SAFETY: `sigemptyset` initialises the set; neither call fails on valid arguments.
     unsafe {
         libc::sigemptyset(set.as_mut_ptr());
-        for &signal in signals {
+        for signal in signals {
             libc::sigaddset(set.as_mut_ptr(), signal);
         }
         set.assume_init()
