@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 use std::sync::{LazyLock, Mutex, MutexGuard};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::sync::lock;
 use crate::sys::fd::{self, StreamId};
@@ -24,12 +24,12 @@ const LARGEST_BYTES: usize = 1 << 31;
 pub(crate) struct Share {
     limits: Limits,
     granted: HashMap<StreamId, Granted>,
-    /// Until when the accounts are taken for right.
-    counted_until: Option<Instant>,
+    /// Until when the accounts are taken for right, after they were.
+    right_until: Option<Instant>,
 }
 
-/// The share of the time that may go into counting anew, where the accounts are full: 1 %. A process with ten thousand
-/// descriptors takes some milliseconds for it.
+/// The share of the time that may go into counting anew in vain, where the accounts are full: 1 %. A process with ten
+/// thousand descriptors takes some milliseconds for it.
 const COUNTING_PAUSES: u32 = 100;
 
 /// The room that a pipe of our own takes: free again when the pipe is.
@@ -50,7 +50,7 @@ struct Granted {
 }
 
 static SHARE: LazyLock<Mutex<Share>> = LazyLock::new(|| {
-    Mutex::new(Share { limits: pipe::limits(), granted: HashMap::new(), counted_until: None })
+    Mutex::new(Share { limits: pipe::limits(), granted: HashMap::new(), right_until: None })
 });
 
 /// Holds the accounts still while the process forks.
@@ -125,13 +125,14 @@ impl Share {
     /// Takes off the accounts what this process has no descriptor of any more.
     fn forget_closed_pipes(&mut self) {
         let begun = Instant::now();
-        if self.counted_until.is_some_and(|until| begun < until) {
+        if self.right_until.is_some_and(|until| begun < until) {
             return;
         }
+        let before = self.granted.len();
         if let Some(open) = pipe::open_inodes() {
             self.granted.retain(|id, _| open.contains(&id.inode));
         }
-        let took = begun.elapsed().max(Duration::from_micros(10));
-        self.counted_until = Some(Instant::now() + took * COUNTING_PAUSES);
+        let was_right = self.granted.len() == before;
+        self.right_until = was_right.then(|| Instant::now() + begun.elapsed() * COUNTING_PAUSES);
     }
 }
