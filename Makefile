@@ -1,9 +1,9 @@
 # Every target installs what it needs (see scripts/setup); a second run finds it there.
-#   make demo ARGS="…"    make bench ARGS="--quick"    make test ARGS="-k …" (pytest's)
+#   make demo ARGS="…"    make bench-relay ARGS="--quick"    make test ARGS="-k …" (pytest's)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test bench check fmt clean
+.PHONY: help demo test bench bench-relay check fmt clean
 
 ARGS ?=
 VENV := .venv
@@ -19,12 +19,13 @@ NATIVE_SOURCES := Cargo.toml $(wildcard Cargo.lock) pyproject.toml \
 	$(shell find crates -name '*.rs' -o -name Cargo.toml)
 
 help:
-	@echo "make demo    render a video with a progress bar"
-	@echo "make test    all tests: Rust, loom, Python"
-	@echo "make bench   penstock bench pipe; ARGS=\"--quick\" for half a minute"
-	@echo "make check   formatting, lints and types, of Rust and Python"
-	@echo "make fmt     format, and fix what the linters can"
-	@echo "make clean   remove everything that was built or installed here"
+	@echo "make demo         render a video with a progress bar"
+	@echo "make test         all tests: Rust, loom, Python"
+	@echo "make bench        penstock bench pipe: frames into FFmpeg; ARGS=\"--quick\" for half a minute"
+	@echo "make bench-relay  penstock bench relay: descriptor to descriptor; ARGS=\"--quick\" for half a minute"
+	@echo "make check        formatting, lints and types, of Rust and Python"
+	@echo "make fmt          format, and fix what the linters can"
+	@echo "make clean        remove everything that was built or installed here"
 
 $(READY)-%: scripts/setup scripts/requirements.py pyproject.toml
 	@scripts/setup $*
@@ -40,6 +41,9 @@ demo: $(READY)-demo $(READY)-native
 
 bench: $(READY)-bench $(READY)-native
 	@$(IN_VENV) penstock bench pipe $(ARGS)
+
+bench-relay: $(READY)-bench $(READY)-native
+	@$(IN_VENV) penstock bench relay $(ARGS)
 
 # Loom's build is another program: in a folder of its own, neither throws away what the other has compiled.
 test: $(READY)-test $(READY)-native

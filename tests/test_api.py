@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from importlib.resources import files
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -119,3 +121,15 @@ def test_errors_are_also_what_python_calls_them() -> None:
 def test_the_native_module_is_for_every_python_from_3_11() -> None:
     assert _native.__file__ is not None
     assert _native.__file__.endswith(".abi3.so")
+
+
+def test_the_ends_of_pipes_say_what_they_are() -> None:
+    reader, writer = penstock.make_pipe()
+    with reader, writer:
+        assert repr(reader) == f"<penstock.pipes.PipeReader fd={reader.fileno()}>"
+    assert repr(writer) == "<penstock.pipes.PipeWriter closed>"
+
+
+def test_what_stands_in_the_way_of_a_fifo_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileExistsError, match=re.escape(str(tmp_path))):
+        penstock.fifo.create(tmp_path)

@@ -19,6 +19,7 @@ pytest.importorskip("click", reason="the command line is the extra penstock[cli]
 pytest.importorskip("rich", reason="the command line is the extra penstock[cli]")
 pytest.importorskip("numpy", reason="the benchmark's frames are NumPy arrays")
 
+from penstock._units import parse_byte_count
 from penstock.bench import machine
 from penstock.bench.parsing import by_name, parse_bytes, parse_list
 from penstock.bench.pipe import run, worker
@@ -64,7 +65,7 @@ def record(ffmpeg: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, A
     """The record of a small real run of everything."""
     path = tmp_path_factory.mktemp("bench") / "record.json"
     program = "import sys; from penstock.cli import main; sys.argv[0] = 'penstock'; main()"
-    arguments = ["bench", "pipe", "--size", "320x180", "--buffers", "1,4", "--bytes", "2M", "--rounds", "1"]
+    arguments = ["bench", "pipe", "--size", "320x180", "--buffers", "1,4", "--bytes", "2MB", "--rounds", "1"]
     arguments += ["--ffmpeg", ffmpeg, "--json", str(path)]
     shown = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True)
     assert shown.returncode == 0, shown.stdout + shown.stderr
@@ -314,10 +315,10 @@ def test_goals_are_judged_from_the_rates_of_one_group() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "nbytes"), [("500", 500), ("4G", 4 * 10**9), ("2GiB", 2 * 2**30), ("1.5 mb", 1_500_000)]
+    ("text", "nbytes"), [("500", 500), ("4G", 4 * 2**30), ("4GB", 4 * 10**9), ("2GiB", 2 * 2**30)]
 )
-def test_numbers_of_bytes_are_read(text: str, nbytes: int) -> None:
-    assert parse_bytes(text) == nbytes
+def test_numbers_of_bytes_are_read_as_the_other_commands_read_them(text: str, nbytes: int) -> None:
+    assert parse_bytes(text) == parse_byte_count(text) == nbytes
 
 
 def test_lists_are_read_in_order_and_each_once() -> None:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
 import pty
+import re
 import resource
+import select
 import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 from conftest import PATIENCE_S, ReaderThread, eventually, noise, unread_bytes
@@ -22,6 +26,15 @@ pytest.importorskip("click", reason="the command line is the extra penstock[cli]
 pytest.importorskip("rich", reason="the command line is the extra penstock[cli]")
 
 PROGRAM = "import sys\nsys.argv[0] = 'penstock'\nfrom penstock.cli import main\nmain()"
+
+
+ENDING = [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated"), (signal.SIGHUP, "hung up")]
+
+LOADED = ("penstock.bench.command", "penstock.commands.relay", "penstock.commands.tee")
+"""What must be imported while this user may still read it."""
+
+
+HIDE_CURSOR, SHOW_CURSOR = b"\x1b[?25l", b"\x1b[?25h"
 
 
 def start(*arguments: object, **options: Any) -> subprocess.Popen[bytes]:
@@ -42,6 +55,16 @@ def run(*arguments: object, data: bytes | None = None, **options: Any) -> subpro
             process.kill()
             pytest.fail(f"it did not end: {process.communicate()[1].decode()}")
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def open_blocking(path: Path, mode: str) -> IO[bytes]:
+    """Opens a FIFO as most programs do: that waits for its other side. Fails if that does not come."""
+    opened: list[IO[bytes]] = []
+    thread = threading.Thread(target=lambda: opened.append(path.open(mode, 0)), daemon=True)
+    thread.start()
+    thread.join(PATIENCE_S)
+    assert opened, f"nobody has opened the other side of {path.name}"
+    return opened[0]
 
 
 def finish(process: subprocess.Popen[bytes]) -> tuple[int, str]:
@@ -292,22 +315,91 @@ class TestRelay:
         assert "standard output took nothing for 0.1" in said
         assert f"; {unread_bytes(pair[0])} bytes were delivered" in said
 
-    def test_ctrl_c(self, pair: tuple[int, int], silent: int) -> None:
+    @pytest.mark.parametrize(("number", "said"), ENDING)
+    def test_a_signal_ends_it_as_a_shell_expects_and_it_says_how_far_it_came(
+        self, number: int, said: str
+    ) -> None:
         reader, writer = os.pipe()
         os.write(writer, b"begun")
         with start("relay", "-", "-", stdin=reader) as process:
             assert process.stdout is not None
             assert process.stdout.read(5) == b"begun"
-            process.send_signal(signal.SIGINT)
-            assert finish(process) == (130, "Error: interrupted; 5 bytes were delivered\n")
+            process.send_signal(number)
+            assert finish(process) == (-number, f"Error: {said}; 5 bytes were delivered\n")
         os.close(reader)
         os.close(writer)
 
-    def test_ctrl_c_while_it_waits_for_a_fifo(self, fifo: Path) -> None:
+    @pytest.mark.parametrize(("number", "said"), ENDING)
+    def test_a_signal_while_it_waits_for_a_fifo(self, fifo: Path, number: int, said: str) -> None:
         with start("relay", "/dev/zero", f"fifo:{fifo}", stdout=subprocess.DEVNULL) as process:
             assert eventually(lambda: _has_open(process, "/dev/zero"))
+            process.send_signal(number)
+            assert finish(process) == (-number, f"Error: {said}; 0 bytes were delivered\n")
+        assert [*fifo.parent.iterdir()] == [fifo]
+
+    def test_a_signal_that_is_ignored_stays_ignored(self) -> None:
+        reader, writer = os.pipe()
+        os.write(writer, b"begun")
+        ignore = functools.partial(signal.signal, signal.SIGHUP, signal.SIG_IGN)
+        with start("relay", "-", "-", stdin=reader, preexec_fn=ignore) as process:
+            os.close(reader)
+            assert process.stdout is not None
+            assert process.stdout.read(5) == b"begun"
+            process.send_signal(signal.SIGHUP)
+            os.write(writer, b"more")
+            os.close(writer)
+            assert process.stdout.read() == b"more"
+            assert finish(process) == (0, "")
+
+    @pytest.mark.parametrize("arguments", [["relay", "/dev/zero", "-"], ["tee", "/dev/zero", "-"]])
+    def test_ctrl_c_when_the_kernel_holds_a_write_to_a_terminal_that_nobody_reads(
+        self, arguments: list[str]
+    ) -> None:
+        controlling, terminal = pty.openpty()
+        with start(*arguments, stdout=terminal) as process:
+            assert eventually(lambda: _is_full(terminal))
             process.send_signal(signal.SIGINT)
-            assert finish(process) == (130, "Error: interrupted; 0 bytes were delivered\n")
+            status, said = finish(process)
+        os.close(terminal)
+        os.close(controlling)
+        assert status == -signal.SIGINT
+        assert said.startswith("Error: interrupted; ")
+        assert "at least " in said
+
+    def test_waiting_for_a_fifo_has_the_timeout_and_harms_no_destination(self, fifo: Path) -> None:
+        out = fifo.parent / "out"
+        out.write_bytes(b"kept")
+        said = failed(run("relay", fifo, out, "--timeout", "0.1"))
+        assert f"{fifo}: nobody has opened the other side for 0.1 s" in said
+        said = failed(run("relay", out, fifo, "--timeout", "0.1"))
+        assert f"{fifo}: nobody has opened the other side for 0.1 s" in said
+        assert out.read_bytes() == b"kept"
+
+    @pytest.mark.parametrize(
+        "arguments", [["x" * 5000, "out"], ["big", "x" * 5000], ["", "out"], ["big", ""]]
+    )
+    def test_names_that_no_file_can_have(self, big: Path, arguments: list[str]) -> None:
+        assert "Error: " in failed(run("relay", *arguments, cwd=big.parent))
+        assert [*big.parent.iterdir()] == [big]
+
+    def test_a_name_cannot_write_to_the_terminal(self, tmp_path: Path) -> None:
+        assert "Error: 'a\\n\\x1b[31m': No such file" in failed(run("relay", "a\n\x1b[31m", tmp_path / "out"))
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+    @pytest.mark.parametrize("arguments", [["closed/a", "-"], ["-", "closed/a"], ["closed", "-"]])
+    def test_without_permission(self, tmp_path: Path, arguments: list[str]) -> None:
+        (tmp_path / "closed").mkdir(0o700)
+        program = (
+            f"import os, sys\nimport {', '.join(LOADED)}\nos.chdir({str(tmp_path)!r})\nos.setuid(65534)\n"
+        )
+        command = [sys.executable, "-c", program + PROGRAM, "relay", *arguments]
+        done = subprocess.run(command, input=b"", capture_output=True, timeout=PATIENCE_S)
+        assert os.strerror(errno.EACCES) in failed(done)
+
+
+def _is_full(terminal: int) -> bool:
+    """Whether a write to it would wait."""
+    return not select.select([], [terminal], [], 0)[1]
 
 
 def _has_open(process: subprocess.Popen[bytes], path: str) -> bool:
@@ -413,19 +505,72 @@ class TestTee:
         failed(run("tee", big, tmp_path / "a", tmp_path))
         assert (tmp_path / "a").read_bytes() == b"kept"
 
-    def test_ctrl_c(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("prefix", ["", "fifo:"])
+    @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+    def test_fifos_may_be_opened_in_any_order(
+        self, big: Path, tmp_path: Path, prefix: str, order: tuple[int, ...]
+    ) -> None:
+        source, *rest = fifos = [tmp_path / name for name in ("in", "a", "b")]
+        for path in fifos:
+            os.mkfifo(path)
+        with start("tee", *(f"{prefix}{path}" for path in fifos)) as process:
+            modes = dict.fromkeys(rest, "rb") | {source: "wb"}
+            files = {fifos[number]: open_blocking(fifos[number], modes[fifos[number]]) for number in order}
+            readers = [ReaderThread(os.dup(files[path].fileno())) for path in rest]
+            files[source].write(big.read_bytes())
+            for file in files.values():
+                file.close()
+            assert [reader.result() == big.read_bytes() for reader in readers] == [True, True]
+            assert finish(process) == (0, "")
+
+    def test_nothing_is_moved_or_emptied_before_all_fifos_are_open(self, big: Path, fifo: Path) -> None:
+        (big.parent / "a").write_bytes(b"kept")
+        other = big.parent / "other"
+        os.mkfifo(other)
+        with start("tee", big, "a", fifo, other, cwd=big.parent) as process, fifo.open("rb", 0) as early:
+            assert (big.parent / "a").read_bytes() == b"kept"
+            with other.open("rb", 0) as late:
+                readers = [ReaderThread(os.dup(file.fileno())) for file in (early, late)]
+                assert [reader.result() == big.read_bytes() for reader in readers] == [True, True]
+            assert finish(process) == (0, "")
+        assert (big.parent / "a").read_bytes() == big.read_bytes()
+
+    @pytest.mark.parametrize(("number", "said"), ENDING)
+    def test_a_signal_while_it_waits_for_fifos_that_others_have_opened(
+        self, big: Path, fifo: Path, number: int, said: str
+    ) -> None:
+        other = big.parent / "other"
+        os.mkfifo(other)
+        # When the second is open, it has come as far as to wait for the first.
+        with start("tee", big, fifo, f"fifo:{other}") as process, other.open("rb", 0) as reader:
+            process.send_signal(number)
+            assert finish(process) == (-number, f"Error: {said}; 0 bytes were delivered\n")
+            assert reader.read() == b""
+        assert {path.name for path in big.parent.iterdir()} == {"big", "fifo", "other"}
+
+    def test_pipes_of_the_shell(self, big: Path) -> None:
+        reader, writer = os.pipe()
+        with start("tee", big, f"/dev/fd/{writer}", "-", pass_fds=[writer]) as process:
+            os.close(writer)
+            assert process.stdout is not None
+            readers = [ReaderThread(reader), ReaderThread(os.dup(process.stdout.fileno()))]
+            assert [each.result() == big.read_bytes() for each in readers] == [True, True]
+            assert finish(process) == (0, "")
+
+    @pytest.mark.parametrize(("number", "what"), ENDING)
+    def test_a_signal_ends_it(self, tmp_path: Path, number: int, what: str) -> None:
         reader, writer = os.pipe()
         os.write(writer, b"begun")
         with start("tee", "-", "-", tmp_path / "a", stdin=reader) as process:
             assert process.stdout is not None
             assert process.stdout.read(5) == b"begun"
             assert eventually(lambda: (tmp_path / "a").read_bytes() == b"begun")
-            process.send_signal(signal.SIGINT)
+            process.send_signal(number)
             status, said = finish(process)
         os.close(reader)
         os.close(writer)
-        assert status == 130
-        assert said == f"Error: interrupted; bytes delivered: 5 to -, 5 to {tmp_path}/a\n"
+        assert status == -number
+        assert said == f"Error: {what}; bytes delivered: 5 to -, 5 to {tmp_path}/a\n"
 
 
 class TestProgress:
@@ -459,6 +604,38 @@ class TestProgress:
         assert b"10/10 bytes" in shown
         for fd in (reader, writer, controlling):
             os.close(fd)
+
+    @pytest.mark.parametrize(("number", "said"), ENDING)
+    def test_a_signal_leaves_the_terminal_as_it_was(self, number: int, said: str) -> None:
+        controlling, terminal = pty.openpty()
+        environment = os.environ | {"TERM": "xterm", "COLUMNS": "200"}
+        with start("relay", "/dev/zero", "/dev/null", stderr=terminal, env=environment) as process:
+            os.close(terminal)
+            shown = bytearray()
+            while b"GB/s" not in shown and b"MB/s" not in shown:
+                shown += os.read(controlling, 1 << 16)
+            process.send_signal(number)
+            with contextlib.suppress(OSError):
+                while chunk := os.read(controlling, 1 << 16):
+                    shown += chunk
+        os.close(controlling)
+        assert process.returncode == -number
+        assert shown.count(HIDE_CURSOR) == shown.count(SHOW_CURSOR) == 1
+        assert f"Error: {said}; ".encode() in shown.split(SHOW_CURSOR)[1]
+
+    def test_without_colour_there_is_none(self, big: Path, tmp_path: Path) -> None:
+        environment = os.environ | {"TERM": "xterm", "COLUMNS": "80", "NO_COLOR": "1"}
+        status, shown, _ = run_on_terminal("relay", big, tmp_path / "out", env=environment)
+        assert (status, re.findall(r"\x1b\[[0-9;]*m", shown)) == (0, [])
+
+    def test_a_long_name_leaves_room_for_the_numbers(self, big: Path, tmp_path: Path) -> None:
+        out = tmp_path / ("long-" * 30 + "end")
+        environment = os.environ | {"TERM": "xterm", "COLUMNS": "80"}
+        status, shown, _ = run_on_terminal("relay", big, out, env=environment)
+        assert status == 0
+        assert "end " in shown
+        assert "3.1/3.1 MB" in shown
+        assert str(out) not in shown
 
     def test_it_can_be_turned_off(self, big: Path, tmp_path: Path) -> None:
         assert run_on_terminal("relay", big, tmp_path / "out", "--no-progress") == (0, "", b"")

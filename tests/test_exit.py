@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import textwrap
 import time
 
 import pytest
@@ -144,3 +145,16 @@ def test_a_daemon_thread_that_never_stops_writing_does_not_keep_the_program() ->
             writer.kill()
             pytest.fail("the program did not end")
     assert (writer.returncode, err.decode()) == (0, "")
+
+
+def test_a_program_says_what_it_still_waits_for() -> None:
+    code = """
+    zeros, null = open("/dev/zero", "rb", buffering=0), open("/dev/null", "wb", buffering=0)
+    penstock.relay(zeros, null, wait=False)
+    """
+    with start_script(textwrap.dedent(code)) as program:
+        assert program.stderr is not None
+        assert b"waits for relays in the background" in program.stderr.readline()
+        program.send_signal(signal.SIGINT)
+        _, err = program.communicate(timeout=60)
+    assert b"penstock: 1 relays were cut off" in err

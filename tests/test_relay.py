@@ -140,7 +140,8 @@ class TestArguments:
         ("arguments", "options", "error"),
         [
             ((-1,), {}, ValueError),
-            ((1 << 70,), {}, OverflowError),
+            ((-1 << 70,), {}, ValueError),
+            ((), {"offset": 1 << 70}, ValueError),
             ((1.5,), {}, TypeError),
             ((), {"offset": -1}, ValueError),
             ((), {"timeout": -1.0}, ValueError),
@@ -156,6 +157,11 @@ class TestArguments:
                 penstock.relay(file, copy, *arguments, **options)  # type: ignore[call-overload]
             assert copy.seek(0, os.SEEK_END) == 0
         assert position(file) == 0
+
+    @pytest.mark.parametrize("count", [1 << 63, 1 << 64, 1 << 70])
+    def test_that_no_stream_reaches(self, file: int, count: int) -> None:
+        with tempfile.TemporaryFile() as copy:
+            assert penstock.relay(file, copy, count).bytes == len(DATA)
 
     @pytest.mark.parametrize("bad", [-1, 987_654, None, "name", object()])
     def test_that_are_no_descriptors(self, file: int, bad: object) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import gzip
 import os
 import socket
 import threading
@@ -165,6 +166,8 @@ class TestPolicies:
             Tee(source.fd, 1, policy="hope")  # type: ignore[arg-type]
         with pytest.raises(ValueError, match="timeout"):
             Tee(source.fd, 1, stall_timeout=-1)
+        with pytest.raises(ValueError, match="more than 0"):
+            Tee(source.fd, 1, policy="evict", stall_timeout=0)
         source.close()
         os.close(source.fd)
 
@@ -378,3 +381,100 @@ def test_ends_with_the_task_that_awaits_it() -> None:
         tee.wait(PATIENCE_S)
     source.close()
     readers.close()
+
+
+class TestReadAhead:
+    """Of a source that is no pipe, bytes are on their way before anybody can be sure to get them."""
+
+    def test_a_file_is_set_back_to_what_somebody_got(self, tmp_path: Path) -> None:
+        (tmp_path / "data").write_bytes(DATA)
+        reader, writer = os.pipe()
+        with (tmp_path / "data").open("rb", buffering=0) as file:
+            tee = Tee(file, writer)
+            os.close(writer)
+            assert eventually(lambda: tee.report.bytes > 0)
+            os.close(reader)
+            report = tee.wait(PATIENCE_S)
+            assert file.tell() == report.bytes < len(DATA)
+            assert report.bytes_lost == 0
+
+    def test_what_was_read_of_a_socket_for_nobody_is_counted(self) -> None:
+        ours, theirs = socket.socketpair()
+        reader, writer = os.pipe()
+        with ours, theirs:
+            threading.Thread(target=_send, args=(theirs, DATA), daemon=True).start()
+            tee = Tee(ours, writer)
+            os.close(writer)
+            assert eventually(lambda: tee.report.bytes > 0)
+            os.close(reader)
+            report = tee.wait(PATIENCE_S)
+            rest = b""
+            while piece := ours.recv(1 << 20):
+                rest += piece
+        first = report.bytes + report.bytes_lost
+        assert rest == DATA[first:]
+
+    def test_it_begins_where_the_program_is(self, tmp_path: Path) -> None:
+        (tmp_path / "data").write_bytes(DATA[:100_000])
+        reader, writer = os.pipe()
+        mine = ReaderThread(reader)
+        with (tmp_path / "data").open("rb") as file:
+            assert file.read(10) == DATA[:10]
+            tee = Tee(file, writer)
+            os.close(writer)
+            assert tee.wait(PATIENCE_S).bytes == 99_990
+        assert mine.result() == DATA[10:100_000]
+
+    def test_a_pipe_that_python_has_read_ahead_of_is_refused(self) -> None:
+        reader, writer = os.pipe()
+        os.write(writer, b"head\nbody")
+        with os.fdopen(reader, "rb") as source:
+            assert source.readline() == b"head\n"
+            with pytest.raises(ValueError, match="read ahead"):
+                Tee(source, writer)
+        os.close(writer)
+
+    def test_what_has_other_bytes_than_its_descriptor_is_refused(self, tmp_path: Path) -> None:
+        reader, writer = os.pipe()
+        with (tmp_path / "text").open("w+") as text, gzip.open(tmp_path / "packed", "wb") as packed:
+            with pytest.raises(TypeError, match=r"src\.buffer"):
+                Tee(text, writer)
+            with pytest.raises(TypeError, match="GzipFile"):
+                Tee(reader, packed)
+        os.close(reader)
+        os.close(writer)
+
+
+def _send(to: socket.socket, data: bytes) -> None:
+    with contextlib.suppress(OSError):
+        to.sendall(data)
+    to.shutdown(socket.SHUT_WR)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socket"])
+def test_a_destination_that_was_removed_can_be_added_again(kind: str) -> None:
+    source = Source()
+    if kind == "pipe":
+        reader, writer = os.pipe()
+    else:
+        reader, writer = (end.detach() for end in socket.socketpair())
+    tee = Tee(source.fd, start=False)
+    keeper_reader, keeper = os.pipe()
+    tee.add(keeper)
+    os.close(keeper)
+    tee.start()
+    outlets = []
+    whole, mine = ReaderThread(keeper_reader), ReaderThread(reader)
+    for number in range(200):
+        outlets.append(tee.add(writer))
+        source.write(number.to_bytes(4, "big") * 100)
+        tee.remove(outlets[-1])
+    source.close()
+    os.close(writer)
+    assert tee.wait(PATIENCE_S).source_ended
+    os.close(source.fd)
+    assert [outlet.ended for outlet in outlets] == ["removed"] * 200
+    # Each part is the one that its report names.
+    data = whole.result()
+    parts = [(outlet.start, outlet.start + outlet.bytes_delivered) for outlet in outlets]
+    assert mine.result() == b"".join(data[start:end] for start, end in parts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import sys
 
@@ -23,12 +24,19 @@ def arm() -> None:
 
 
 def _drain() -> None:
-    lost, cut_off = _native._drain(STALL_S)
+    lost, cut_off = _native._drain(STALL_S, _say_what_for)
     why = f"the program ended, and nothing moved for {STALL_S:g} s or the wait was interrupted"
     if lost:
         print(f"penstock: {lost} bytes were lost: {why}", file=sys.stderr, flush=True)
     if cut_off:
         print(f"penstock: {cut_off} relays were cut off: {why}", file=sys.stderr, flush=True)
+
+
+def _say_what_for() -> None:
+    what = "the program has ended, and waits for relays in the background; Ctrl-C cuts them off"
+    # Nobody may be there to read it.
+    with contextlib.suppress(OSError, ValueError):
+        print(f"penstock: {what}", file=sys.stderr, flush=True)
 
 
 # The parent's writes are not the child's; their memory is free here.

@@ -127,6 +127,34 @@ def relay(
     )
 
 
+def tee_source(src: Any) -> Any:
+    """What a tee may read instead of that object: the bytes that the program has not taken."""
+    src = _without_wrapper(src)
+    _check_source(src)
+    if isinstance(src, _Buffered):
+        if _is_file(src):
+            _drop_read_ahead(src)
+        elif _read_ahead(src):
+            raise ValueError(
+                "src has been read ahead of by Python, and a tee would leave that out: read it first, or pass a stream "
+                "without a buffer"
+            )
+    return src
+
+
+def tee_destination(dst: Any) -> Any:
+    """The object, if its descriptor carries the bytes that are written to it."""
+    _check_destination(_without_wrapper(dst))
+    return dst
+
+
+def _drop_read_ahead(file: _Buffered) -> None:
+    """Set the descriptor's position to the stream's own. A seek within the buffer alone would not reach it."""
+    position = file.tell()
+    file.seek(0, os.SEEK_END)
+    file.seek(position)
+
+
 def _relay_file(src: _Buffered, dst: int | HasFileno, count: int | None, **options: Any) -> Relayed:
     position = src.tell()
     delivered = 0

@@ -6,6 +6,8 @@ import importlib
 import sys
 from typing import TYPE_CHECKING
 
+from penstock.commands.signals import ending_by_signal
+
 if TYPE_CHECKING:
     import click
 
@@ -22,14 +24,20 @@ def main() -> None:
 
     ``click`` and ``rich`` are imported here and below, not above: the library works without them.
     """
-    try:
-        import click
-        import rich  # noqa: F401
-    except ImportError as error:
-        print(f"penstock: {error}; the command line needs: pip install 'penstock[cli]'", file=sys.stderr)
-        sys.exit(1)
-    del click
-    root()()
+    with ending_by_signal():
+        try:
+            import click
+            import rich  # noqa: F401
+        except ImportError as error:
+            print(f"penstock: {error}; the command line needs: pip install 'penstock[cli]'", file=sys.stderr)
+            sys.exit(1)
+        del click
+        try:
+            root()()
+        except (
+            OSError
+        ) as error:  # of standard output, as a rule: what else fails, the commands tell themselves
+            sys.exit(f"Error: {error}")
 
 
 def root() -> click.Group:

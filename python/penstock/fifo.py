@@ -43,7 +43,11 @@ def create(path: StrOrBytesPath, permissions: int = 0o666) -> None:
         FileExistsError: there is something at that path, a FIFO or not.
         OSError: what else the system says.
     """
-    os.mkfifo(path, permissions)
+    try:
+        os.mkfifo(path, permissions)
+    except OSError as error:
+        error.filename = path  # os.mkfifo does not say it
+        raise
 
 
 @overload

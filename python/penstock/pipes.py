@@ -15,7 +15,7 @@ import fcntl
 import io
 import sys
 import termios
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict, Unpack, cast, overload
 
 from penstock import _native
 from penstock._relay import relay
@@ -24,6 +24,9 @@ from penstock.errors import BrokenStreamError
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
+
+    from penstock._native import Relayed, RelayTicket, ThreadPolicy
+    from penstock._types import RelayMethod
 
 __all__ = ["PipeReader", "PipeWriter", "make_pipe"]
 
@@ -47,11 +50,22 @@ def make_pipe(capacity_bytes: int | None = None) -> tuple[PipeReader, PipeWriter
     return PipeReader(reader), PipeWriter(writer)
 
 
+class _Options(TypedDict, total=False):
+    """What every relay can be told."""
+
+    timeout: float | None
+    method: RelayMethod
+
+
 class _PipeEnd(io.FileIO):
     _MODE: ClassVar[str]
 
     def __init__(self, fd: int, *, closefd: bool = True) -> None:
         super().__init__(fd, self._MODE, closefd=closefd)
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else f"fd={self.fileno()}"
+        return f"<{type(self).__module__}.{type(self).__name__} {state}>"
 
     @property
     def capacity_bytes(self) -> int:
@@ -74,9 +88,40 @@ class PipeReader(_PipeEnd):
 
     _MODE = "rb"
 
-    def write_to(self, dst: int | HasFileno, count: int | None = None, **options: Any) -> Any:
+    @overload
+    def write_to(
+        self,
+        dst: int | HasFileno,
+        count: int | None = None,
+        *,
+        wait: Literal[True] = True,
+        **options: Unpack[_Options],
+    ) -> Relayed: ...
+    @overload
+    def write_to(
+        self,
+        dst: int | HasFileno,
+        count: int | None = None,
+        *,
+        policy: ThreadPolicy | None = None,
+        wait: Literal[False],
+        **options: Unpack[_Options],
+    ) -> RelayTicket: ...
+    @overload
+    def write_to(
+        self,
+        dst: int | HasFileno,
+        count: int | None = None,
+        *,
+        policy: ThreadPolicy | None = None,
+        wait: bool,
+        **options: Unpack[_Options],
+    ) -> Relayed | RelayTicket: ...
+    def write_to(
+        self, dst: int | HasFileno, count: int | None = None, **options: Any
+    ) -> Relayed | RelayTicket:
         """Relay what comes out of the pipe: ``penstock.relay(self, dst, count, **options)``."""
-        return relay(self, dst, count, **options)
+        return cast("Relayed | RelayTicket", relay(self, dst, count, **options))
 
 
 class PipeWriter(_PipeEnd):
@@ -111,9 +156,43 @@ class PipeWriter(_PipeEnd):
             raise self._broken(error, memoryview(data).nbytes, written) from None
         return written
 
-    def read_from(self, src: int | HasFileno, count: int | None = None, **options: Any) -> Any:
+    @overload
+    def read_from(
+        self,
+        src: int | HasFileno,
+        count: int | None = None,
+        *,
+        offset: int | None = None,
+        wait: Literal[True] = True,
+        **options: Unpack[_Options],
+    ) -> Relayed: ...
+    @overload
+    def read_from(
+        self,
+        src: int | HasFileno,
+        count: int | None = None,
+        *,
+        offset: int | None = None,
+        policy: ThreadPolicy | None = None,
+        wait: Literal[False],
+        **options: Unpack[_Options],
+    ) -> RelayTicket: ...
+    @overload
+    def read_from(
+        self,
+        src: int | HasFileno,
+        count: int | None = None,
+        *,
+        offset: int | None = None,
+        policy: ThreadPolicy | None = None,
+        wait: bool,
+        **options: Unpack[_Options],
+    ) -> Relayed | RelayTicket: ...
+    def read_from(
+        self, src: int | HasFileno, count: int | None = None, **options: Any
+    ) -> Relayed | RelayTicket:
         """Relay into the pipe: ``penstock.relay(src, self, count, **options)``."""
-        return relay(src, self, count, **options)
+        return cast("Relayed | RelayTicket", relay(src, self, count, **options))
 
     def _broken(self, error: BrokenPipeError, nbytes: int, written: int) -> BrokenStreamError:
         delivered = max(0, written - self.unread_bytes)

@@ -88,8 +88,8 @@ impl<T: Clone> Live<T> {
         *lock(&self.now) = value;
     }
 
-    pub(crate) fn change(&self, change: impl FnOnce(&mut T)) {
-        change(&mut lock(&self.now));
+    pub(crate) fn change<A>(&self, change: impl FnOnce(&mut T) -> A) -> A {
+        change(&mut lock(&self.now))
     }
 
     /// What it is now; in the child of a fork what it was then, as far as that is known.

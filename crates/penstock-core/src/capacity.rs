@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 use std::sync::{LazyLock, Mutex, MutexGuard};
+use std::time::Instant;
 
 use crate::sync::lock;
-use crate::sys::fd::StreamId;
+use crate::sys::fd::{self, StreamId};
 use crate::sys::pipe::{self, Limits};
 
 /// What is asked for by default: the most that a user without privileges gets by Linux's defaults
@@ -23,6 +24,22 @@ const LARGEST_BYTES: usize = 1 << 31;
 pub(crate) struct Share {
     limits: Limits,
     granted: HashMap<StreamId, Granted>,
+    /// Until when the accounts are taken for right, after they were.
+    right_until: Option<Instant>,
+}
+
+/// The share of the time that may go into counting anew in vain, where the accounts are full: 1 %. A process with ten
+/// thousand descriptors takes some milliseconds for it.
+const COUNTING_PAUSES: u32 = 100;
+
+/// The room that a pipe of our own takes: free again when the pipe is.
+#[derive(Debug)]
+pub(crate) struct Grant(StreamId);
+
+impl Drop for Grant {
+    fn drop(&mut self) {
+        lock(&SHARE).granted.remove(&self.0);
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -32,8 +49,9 @@ struct Granted {
     chosen: bool,
 }
 
-static SHARE: LazyLock<Mutex<Share>> =
-    LazyLock::new(|| Mutex::new(Share { limits: pipe::limits(), granted: HashMap::new() }));
+static SHARE: LazyLock<Mutex<Share>> = LazyLock::new(|| {
+    Mutex::new(Share { limits: pipe::limits(), granted: HashMap::new(), right_until: None })
+});
 
 /// Holds the accounts still while the process forks.
 pub(crate) fn hold() -> MutexGuard<'static, Share> {
@@ -47,6 +65,13 @@ pub(crate) fn grow(fd: BorrowedFd<'_>, id: StreamId) {
     if !share.granted.get(&id).is_some_and(|granted| granted.chosen) {
         share.grow(fd, id, WANTED_BYTES);
     }
+}
+
+/// The same for a pipe that nobody else has; drop the grant when it is closed.
+pub(crate) fn grow_own(pipe: BorrowedFd<'_>) -> Option<Grant> {
+    let (id, _) = fd::identify(pipe).ok()?;
+    grow(pipe, id);
+    Some(Grant(id))
 }
 
 /// Sets the size that the caller names, smaller ones too; the share bounds only growth. A pipe that holds more than that, or
@@ -99,8 +124,15 @@ impl Share {
 
     /// Takes off the accounts what this process has no descriptor of any more.
     fn forget_closed_pipes(&mut self) {
+        let begun = Instant::now();
+        if self.right_until.is_some_and(|until| begun < until) {
+            return;
+        }
+        let before = self.granted.len();
         if let Some(open) = pipe::open_inodes() {
             self.granted.retain(|id, _| open.contains(&id.inode));
         }
+        let was_right = self.granted.len() == before;
+        self.right_until = was_right.then(|| Instant::now() + begun.elapsed() * COUNTING_PAUSES);
     }
 }

@@ -98,6 +98,8 @@ pub enum MethodReason {
     Appends,
     /// One of them keeps messages apart, which splicing would join.
     KeepsMessages,
+    /// The destination is a socket to which the kernel would splice no piece without waiting in its middle.
+    WouldWait,
     /// The system refused the better methods, the last with this error.
     Refused(Errno),
     /// copy_file_range(2) saw no bytes where a read(2) may see some, as in /proc.
@@ -114,6 +116,7 @@ impl fmt::Display for MethodReason {
             Self::NeitherIsPipe => "neither end is a pipe",
             Self::Appends => "the destination is in append mode, to which the system does not splice",
             Self::KeepsMessages => "one end keeps messages apart",
+            Self::WouldWait => "the destination's send buffer is too small to be spliced to",
             Self::Refused(errno) => return write!(f, "the system refused the better methods: {errno}"),
             Self::NothingToCopy => "the file has no size, and may have bytes all the same",
         })
@@ -183,7 +186,7 @@ pub fn relay(
 ) -> std::result::Result<Relayed, RelayError> {
     let ends = Ends { src: src.as_fd(), dst: dst.as_fd() };
     let mut course = Course::plan(&ends, options).map_err(|error| RelayError::before(error, options))?;
-    let _quiet = sched::WithoutSigpipe::new();
+    let _quiet = sched::WithoutWriteSignals::new();
     loop {
         // Comes back without an answer when a signal came, whose handler has run by now.
         if let Some(outcome) = course.run(&ends, None, None) {
@@ -222,7 +225,7 @@ impl Relay {
 
     /// Goes on for at most that long, or until a signal comes; none if it is not at its end then.
     pub fn run(&mut self, at_most: Option<Duration>) -> Option<std::result::Result<Relayed, RelayError>> {
-        let _quiet = sched::WithoutSigpipe::new();
+        let _quiet = sched::WithoutWriteSignals::new();
         self.run_watched(None, deadline_after(at_most))
     }
 

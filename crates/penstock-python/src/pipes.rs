@@ -131,18 +131,34 @@ pub(crate) fn arm_exit(py: Python<'_>) -> PyResult<()> {
 }
 
 /// Waits until all streams and relays have ended, or none makes progress for so many seconds, or a signal raises. Gives the
-/// bytes that no destination has taken, and the number of relays and tees that were cut off.
+/// bytes that no destination has taken, and the number of relays and tees that were cut off. These may be without an end: after
+/// so many seconds `on_long_wait` is called.
 #[pyfunction]
-pub(crate) fn _drain(py: Python<'_>, stall_s: f64) -> PyResult<(u64, usize)> {
+pub(crate) fn _drain(
+    py: Python<'_>,
+    stall_s: f64,
+    on_long_wait: &Bound<'_, PyAny>,
+) -> PyResult<(u64, usize)> {
     let mut raised = None;
     let stall = Duration::from_secs_f64(stall_s);
-    let mut keep_on = || {
-        raised = Python::attach(|py| py.check_signals().err());
-        raised.is_none()
-    };
-    let cut_off = py.detach(|| penstock_core::drain_tasks(stall, &mut keep_on));
+    let begun = Instant::now();
+    let mut on_long_wait = Some(on_long_wait.clone().unbind());
+    let cut_off = py.detach(|| {
+        penstock_core::drain_tasks(stall, || {
+            raised = Python::attach(|py| {
+                let due = on_long_wait.take_if(|_| begun.elapsed() >= stall);
+                due.and_then(|say| say.call0(py).err()).or_else(|| py.check_signals().err())
+            });
+            raised.is_none()
+        })
+    });
     // After an interruption nothing more is waited for.
-    let lost = py.detach(|| penstock_core::drain_all(stall, &mut keep_on));
+    let lost = py.detach(|| {
+        penstock_core::drain_all(stall, || {
+            raised = raised.take().or_else(|| Python::attach(|py| py.check_signals().err()));
+            raised.is_none()
+        })
+    });
     buffer::release_parked(py);
     match raised {
         Some(raised) if (lost, cut_off) == (0, 0) => Err(raised),

@@ -3,7 +3,7 @@
 use std::os::fd::BorrowedFd;
 
 use penstock_core::{RelayError, RelayMode, RelayOptions};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::arguments;
@@ -21,16 +21,16 @@ pub(crate) fn relay<'py>(
     py: Python<'py>,
     src: &Bound<'py, PyAny>,
     dst: &Bound<'py, PyAny>,
-    count: Option<i64>,
-    offset: Option<i64>,
+    count: Option<Bound<'py, PyAny>>,
+    offset: Option<Bound<'py, PyAny>>,
     timeout: Option<f64>,
     method: &str,
     policy: Option<ThreadPolicy>,
     wait: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let options = RelayOptions {
-        count: not_negative("count", count)?,
-        offset: not_negative("offset", offset)?,
+        count: count.map(|count| not_negative("count", &count)).transpose()?,
+        offset: offset.map(|offset| not_negative("offset", &offset)).transpose()?,
         timeout: arguments::timeout(timeout)?,
         mode: mode(method)?,
     };
@@ -80,13 +80,17 @@ fn mode(name: &str) -> PyResult<RelayMode> {
     }
 }
 
-fn not_negative(name: &str, value: Option<i64>) -> PyResult<Option<u64>> {
-    value
-        .map(|value| {
-            u64::try_from(value)
-                .map_err(|_| PyValueError::new_err(format!("{name} must be at least 0, not {value}")))
-        })
-        .transpose()
+/// A number of bytes; more than any stream has if it is more than we can count.
+fn not_negative(name: &str, value: &Bound<'_, PyAny>) -> PyResult<u64> {
+    let number = match value.extract::<i64>() {
+        Err(error) if error.is_instance_of::<PyOverflowError>(value.py()) && value.gt(0)? => {
+            return Ok(u64::MAX);
+        }
+        Err(error) if error.is_instance_of::<PyOverflowError>(value.py()) => i64::MIN,
+        number => number?,
+    };
+    u64::try_from(number)
+        .map_err(|_| PyValueError::new_err(format!("{name} must be at least 0, not {value}")))
 }
 
 /// The exception, with how far the relay came.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use penstock_core::{Error, TeeEnd, TeePolicy};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyTuple, PyType};
+use pyo3::types::{PyInt, PyTuple, PyType};
 
 use crate::arguments;
 use crate::errors;
@@ -28,8 +28,8 @@ use crate::waiting::{Attempt, until};
 /// raised, it is cancelled. ``await tee`` gives the report; if the task that awaits is cancelled, so is the tee.
 ///
 /// Args:
-///     src: an int, or anything with ``fileno()``, open for reading.
-///     dsts: destinations, open for writing.
+///     src: an int, or anything with ``fileno()``, open for reading. Of a buffered file the tee begins where the program is.
+///     dsts: destinations, open for writing. What a Python stream has buffered for one goes there first.
 ///     policy: what is done about one of ``dsts`` that takes nothing: ``"block"`` has all wait for it, ``"evict"`` gives it up
 ///         after ``stall_timeout``; one that is merely slow stays.
 ///     stall_timeout: seconds in which an evictable destination may take no byte at all while there are some to take.
@@ -39,7 +39,10 @@ use crate::waiting::{Attempt, until};
 ///
 /// Raises:
 ///     OSError: EBADF for a descriptor that is closed or open for something else, or what the system says.
-///     ValueError: a destination is the source, or is given twice; or another wrong argument.
+///     TypeError: the descriptor does not carry what the object reads or writes: that of a text source, a compressed file, a
+///         TLS socket. Or there is none.
+///     ValueError: a destination is the source, or is given twice; the source is a pipe or socket of which a Python stream has
+///         read ahead; or another wrong argument.
 #[pyclass(frozen, module = "penstock")]
 pub(crate) struct Tee(penstock_core::Tee);
 
@@ -56,7 +59,7 @@ impl Tee {
         thread_policy: Option<ThreadPolicy>,
         start: bool,
     ) -> PyResult<Self> {
-        let source = arguments::descriptor(src)?;
+        let source = arguments::descriptor(&faithful(src, "tee_source")?)?;
         let tee = penstock_core::Tee::new(source, thread_policy.map(|policy| policy.0))
             .map_err(|error| errors::to_python(py, &error))?;
         let tee = Self(tee);
@@ -93,7 +96,7 @@ impl Tee {
         stall_timeout: f64,
     ) -> PyResult<TeeOutlet> {
         let policy = tee_policy(policy, stall_timeout)?;
-        let outlet = self.0.add(arguments::descriptor(dst)?, policy);
+        let outlet = self.0.add(arguments::descriptor(&faithful(dst, "tee_destination")?)?, policy);
         outlet.map(TeeOutlet).map_err(|error| errors::to_python(py, &error))
     }
 
@@ -195,10 +198,21 @@ impl Tee {
     }
 }
 
+/// An object whose descriptor carries the bytes that it stands for, looked at in Python as ``relay`` does.
+fn faithful<'py>(end: &Bound<'py, PyAny>, check: &str) -> PyResult<Bound<'py, PyAny>> {
+    if end.is_instance_of::<PyInt>() {
+        return Ok(end.clone());
+    }
+    end.py().import("penstock._relay")?.call_method1(check, (end,))
+}
+
 fn tee_policy(name: &str, stall_timeout: f64) -> PyResult<TeePolicy> {
     let after = arguments::timeout(Some(stall_timeout))?;
     match name {
         "block" => Ok(TeePolicy::Block),
+        "evict" if after.is_some_and(|after| after.is_zero()) => Err(PyValueError::new_err(
+            "stall_timeout must be more than 0 seconds: it would evict who is merely slow",
+        )),
         "evict" => Ok(TeePolicy::Evict { after: after.unwrap_or(Duration::MAX) }),
         _ => Err(PyValueError::new_err(format!("policy must be 'block' or 'evict', not {name:?}"))),
     }
@@ -297,6 +311,12 @@ impl TeeReport {
     #[getter]
     fn bytes(&self) -> u64 {
         self.0.bytes
+    }
+
+    /// Bytes that were read ahead of a source that is neither pipe nor file, and that nobody got: all destinations were gone.
+    #[getter]
+    fn bytes_lost(&self) -> u64 {
+        self.0.bytes_lost
     }
 
     /// Whether the source has come to its end.

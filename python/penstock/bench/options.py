@@ -14,20 +14,6 @@ from penstock.bench import record
 from penstock.bench.parsing import Named, parse_list
 
 
-def parsed(parse: Callable[[str], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
-    """A click callback that turns a ValueError into a usage error."""
-
-    def callback(_context: click.Context, _parameter: click.Parameter, value: Any) -> Any:
-        if value is None:
-            return None
-        try:
-            return parse(value)
-        except ValueError as error:
-            raise click.BadParameter(str(error)) from None
-
-    return callback
-
-
 def list_of(parse: Callable[[str], Any]) -> Callable[[Sequence[str]], tuple[Any, ...]]:
     """What reads an option that may be repeated, and separated by commas."""
     return lambda texts: parse_list(texts, parse)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
+
+from penstock._units import parse_byte_count
 
 
 class Named(Protocol):
@@ -31,19 +32,15 @@ def by_name(known: Sequence[Entry], name: str) -> Entry:
     raise ValueError(f"{name!r} is none of {names}")
 
 
-_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 2**10, "MI": 2**20, "GI": 2**30}
-
-
 def parse_bytes(text: str) -> int:
-    """A number of bytes: ``4G`` and ``4GB`` are 4e9, ``4GiB`` is 4 * 2**30.
+    """A number of bytes, in the units that all commands have.
 
     Raises:
         ValueError: it is none, or not above zero.
     """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]I?)?B?", text.strip().upper())
-    nbytes = int(float(match[1]) * _UNITS[match[2] or ""]) if match else 0
-    if nbytes <= 0:
-        raise ValueError(f"{text!r} is not a number of bytes such as 500M, 4G or 2GiB")
+    nbytes = parse_byte_count(text)
+    if nbytes == 0:
+        raise ValueError(f"{text!r} is not a number of bytes above 0")
     return nbytes
 
 

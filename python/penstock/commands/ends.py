@@ -6,15 +6,18 @@ import errno
 import os
 import shlex
 import stat
+import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import click
 
 from penstock import fifo
+from penstock.errors import StalledError
+from penstock.pipes import PipeReader, PipeWriter
 
 STANDARD = "-"
 FIFO_PREFIX = "fifo:"
@@ -50,30 +53,82 @@ class End:
                 os.close(fd)
 
 
+@dataclass
+class Coming:
+    """A FIFO whose other side may not be there yet."""
+
+    title: str
+    ticket: fifo.FifoTicket[PipeReader] | fifo.FifoTicket[PipeWriter]
+
+    @property
+    def has_positions(self) -> bool:
+        """None has."""
+        return False
+
+    def come(self, until_s: float | None) -> End:
+        """Wait for the other side, at most until that time of the monotonic clock.
+
+        Raises:
+            click.ClickException: nobody came, or it cannot be opened.
+        """
+        with _told(self.title):
+            left_s = None if until_s is None else max(until_s - time.monotonic(), 0)
+            with self.ticket.wait(left_s) as stream:
+                return End(self.title, os.dup(stream.fileno()))
+
+    def close(self) -> None:
+        """Give it up, if it was not waited for."""
+        self.ticket.cancel()
+
+
 @contextmanager
 def opened(
-    src: str, dsts: Sequence[str], *, append: bool, offset: int | None = None
+    src: str, dsts: Sequence[str], *, append: bool, offset: int | None = None, timeout: float | None = None
 ) -> Iterator[tuple[End, list[End]]]:
     """Open them all, waiting for the other sides of FIFOs, and only then empty the files among the destinations.
 
     Raises:
-        click.ClickException: one cannot be opened, or two are the same. No file has been emptied then.
+        click.ClickException: one cannot be opened, two are the same, or a FIFO's other side did not come within
+            ``timeout`` seconds. No file has been emptied then.
     """
     _refuse_repeats(_found(src, dsts))
     with ExitStack() as stack:
-        source = _open_source(src)
-        stack.callback(source.close)
-        if offset is not None and not source.has_positions:
-            raise click.UsageError(f"--offset needs a file, which {source.title} is not")
-        destinations = []
-        for name in dsts:
-            destinations.append(_open_destination(name, append))
-            stack.callback(destinations[-1].close)
+        source, *destinations = _open_all(src, dsts, append, offset, timeout, stack)
         # Again, of what is open: a name may have come to mean something else meanwhile.
         _refuse_repeats((end.title, end.status) for end in (source, *destinations))
         if not append:
             _empty(end for name, end in zip(dsts, destinations, strict=True) if name != STANDARD)
         yield source, destinations
+
+
+def _open_all(
+    src: str, dsts: Sequence[str], append: bool, offset: int | None, timeout: float | None, stack: ExitStack
+) -> list[End]:
+    """All FIFOs are being opened at once: who has their other sides may open them in any order."""
+    openings = [_kept(_open_source(src), stack)]
+    if offset is not None and not openings[0].has_positions:
+        raise click.UsageError(f"--offset needs a file, which {openings[0].title} is not")
+    openings += [_kept(_open_destination(name, append), stack) for name in dsts]
+    until_s = None if timeout is None else time.monotonic() + timeout
+    try:
+        return [
+            opening if isinstance(opening, End) else _kept(opening.come(until_s), stack)
+            for opening in openings
+        ]
+    except StalledError as error:
+        missing = ", ".join(o.title for o in openings if isinstance(o, Coming) and not o.ticket.done())
+        raise click.ClickException(
+            f"{missing}: nobody has opened the other side for {timeout:g} s; nothing was written"
+        ) from error
+
+
+Kept = TypeVar("Kept", bound=End | Coming)
+
+
+def _kept(end: Kept, stack: ExitStack) -> Kept:
+    """It is closed with the others."""
+    stack.callback(end.close)
+    return end
 
 
 def _found(src: str, dsts: Sequence[str]) -> Iterator[tuple[str, os.stat_result]]:
@@ -85,8 +140,10 @@ def _found(src: str, dsts: Sequence[str]) -> Iterator[tuple[str, os.stat_result]
             # If it is closed, that must be seen now: the next file to be opened would get its number.
             with _told(_STANDARD_TITLES[number]):
                 yield _STANDARD_TITLES[number], os.fstat(number)
-        elif (path := Path(name.removeprefix(FIFO_PREFIX))).exists():
-            yield name, path.stat()
+        else:
+            # What cannot be looked at cannot be opened either, and is told then.
+            with suppress(OSError):
+                yield show_name(name), Path(name.removeprefix(FIFO_PREFIX)).stat()
 
 
 _STANDARD_TITLES = ("standard input", "standard output")
@@ -106,26 +163,38 @@ def _refuse_repeats(ends: Iterable[tuple[str, os.stat_result]]) -> None:
             titles[identity] = title
 
 
-def _open_source(name: str) -> End:
+def show_name(name: str) -> str:
+    """A name for people: in quotes if it is empty, or has what a terminal would not just show."""
+    return name if name.isprintable() and name else repr(name)
+
+
+def _open_source(name: str) -> End | Coming:
     if name == STANDARD:
         return End(_STANDARD_TITLES[0], os.dup(0))
-    if name.startswith(FIFO_PREFIX):
+    if _is_fifo(name):
         return _open_fifo(name, "r")
-    with _told(name):
-        end = End(name, os.open(name, os.O_RDONLY | os.O_CLOEXEC))
+    with _told(show_name(name)):
+        end = End(show_name(name), os.open(name, os.O_RDONLY | os.O_CLOEXEC))
         if stat.S_ISDIR(end.status.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     return end
 
 
-def _open_destination(name: str, append: bool) -> End:
+def _open_destination(name: str, append: bool) -> End | Coming:
     if name == STANDARD:
         return End(_STANDARD_TITLES[1], _take_standard_output())
-    if name.startswith(FIFO_PREFIX):
+    if _is_fifo(name):
         return _open_fifo(name, "w")
     flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_APPEND if append else 0)
-    with _told(name):
-        return End(name, os.open(name, flags, 0o666))
+    with _told(show_name(name)):
+        return End(show_name(name), os.open(name, flags, 0o666))
+
+
+def _is_fifo(name: str) -> bool:
+    """By its prefix, or by what is there: open(2) would wait for its other side before the next is opened."""
+    with suppress(OSError):
+        return name.startswith(FIFO_PREFIX) or stat.S_ISFIFO(Path(name).stat().st_mode)
+    return False
 
 
 def _take_standard_output() -> int:
@@ -137,16 +206,15 @@ def _take_standard_output() -> int:
     return fd
 
 
-def _open_fifo(name: str, mode: Literal["r", "w"]) -> End:
+def _open_fifo(name: str, mode: Literal["r", "w"]) -> Coming:
     path = name.removeprefix(FIFO_PREFIX)
     try:
-        with fifo.open(path, mode) as waited_for:
-            return End(name, os.dup(waited_for.fileno()))
+        return Coming(show_name(name), fifo.open_async(path, mode))
     except FileNotFoundError:
-        why = f"there is no FIFO; create one with: mkfifo {shlex.quote(path)}"
+        why = f"there is no FIFO; create one with: mkfifo {shlex.quote(path)}" if path else "no path is given"
     except (OSError, ValueError) as error:  # the latter for what is no FIFO
         why = getattr(error, "strerror", None) or str(error)
-    raise click.ClickException(f"{name}: {why}")
+    raise click.ClickException(f"{show_name(name)}: {why}")
 
 
 def _empty(ends: Iterable[End]) -> None:
@@ -161,5 +229,7 @@ def _told(title: str) -> Iterator[None]:
     """Turns a failure of the system into one line for people."""
     try:
         yield
+    except StalledError:
+        raise
     except OSError as error:
         raise click.ClickException(f"{title}: {error.strerror or error}") from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import click
 
@@ -13,17 +13,20 @@ from penstock._units import parse_byte_count
 #: A file's length and its positions are counted in 64 bits with a sign (off_t).
 MOST_BYTES = 2**63 - 1
 
+#: Of numbers of bytes, for help texts.
+UNITS = "64K and 64KiB are 64 × 1024, 64kB is 64 × 1000; so for M, G and T."
+
 Parsed = TypeVar("Parsed")
 
 
 def parsed(
-    parse: Callable[[str], Parsed],
-) -> Callable[[click.Context, click.Parameter, str | None], Parsed | None]:
-    """A click callback that turns a ValueError into a usage error."""
+    parse: Callable[[Any], Parsed],
+) -> Callable[[click.Context, click.Parameter, Any], Parsed | None]:
+    """A click callback that turns a ValueError into a usage error; what was not given stays None."""
 
-    def callback(_context: click.Context, _parameter: click.Parameter, text: str | None) -> Parsed | None:
+    def callback(_context: click.Context, _parameter: click.Parameter, given: Any) -> Parsed | None:
         try:
-            return None if text is None else parse(text)
+            return None if given is None else parse(given)
         except ValueError as error:
             raise click.BadParameter(str(error)) from None
 

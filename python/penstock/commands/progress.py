@@ -18,11 +18,19 @@ from rich.progress import (
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
+from rich.table import Column
 
 from penstock.commands.ends import End
 
 #: How often it is drawn: often enough for the eye, too rarely for the processor to notice. Chosen.
 PERIOD_S = 0.1
+#: How long a cancelled one is waited for, so that what it tells is final. The kernel may hold a write to a terminal
+#: that nobody reads for ever. Chosen: short enough for somebody who has pressed Ctrl-C.
+CANCEL_S = 1.0
+#: What a row has beside its title, and the least that is left to that: the bar can shrink, the title and the numbers
+#: cannot. Counted.
+ROW_COLUMNS = 60
+LEAST_TITLE_COLUMNS = 12
 
 #: Sets what the rows say: bytes delivered and a word on the state, for each destination in order.
 Show = Callable[[Sequence[tuple[int, str]]], None]
@@ -55,7 +63,8 @@ def rows(titles: Sequence[str], total: int | None, *, wanted: bool) -> Iterator[
         yield lambda _states: None
         return
     with _progress(knows_total=total is not None) as progress:
-        tasks = [progress.add_task(title, total=total, state="") for title in titles]
+        width = max(progress.console.width - ROW_COLUMNS, LEAST_TITLE_COLUMNS)
+        tasks = [progress.add_task(_shortened(title, width), total=total, state="") for title in titles]
 
         def show(states: Sequence[tuple[int, str]]) -> None:
             for task, (nbytes, state) in zip(tasks, states, strict=True):
@@ -65,13 +74,18 @@ def rows(titles: Sequence[str], total: int | None, *, wanted: bool) -> Iterator[
         yield show
 
 
+def _shortened(title: str, width: int) -> str:
+    """Its end, which tells one path from another, if it is too long."""
+    return title if len(title) <= width else f"…{title[1 - width :]}"
+
+
 def _progress(*, knows_total: bool) -> Progress:
     columns = [
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=20),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        *([TimeRemainingColumn()] if knows_total else []),
+        DownloadColumn(table_column=Column(no_wrap=True)),
+        TransferSpeedColumn(table_column=Column(no_wrap=True)),
+        *([TimeRemainingColumn(table_column=Column(no_wrap=True))] if knows_total else []),
         TextColumn("{task.fields[state]}", markup=False),
     ]
     return Progress(

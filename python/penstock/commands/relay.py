@@ -9,10 +9,10 @@ from contextlib import suppress
 import click
 
 import penstock
-from penstock.commands import Interrupted
 from penstock.commands.ends import End, opened
-from penstock.commands.parameters import append_option, byte_count, parsed, progress_option, seconds
-from penstock.commands.progress import PERIOD_S, Show, expected_bytes, in_numbers, is_wanted, rows
+from penstock.commands.parameters import UNITS, append_option, byte_count, parsed, progress_option, seconds
+from penstock.commands.progress import CANCEL_S, PERIOD_S, Show, expected_bytes, in_numbers, is_wanted, rows
+from penstock.commands.signals import Stopped
 from penstock.errors import BrokenStreamError, StalledError
 from penstock.results import Relayed, RelayTicket
 
@@ -27,7 +27,7 @@ DESTINATION_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     "--count",
     metavar="N",
     callback=parsed(byte_count),
-    help="Move at most N bytes. 64K and 64KiB are 64 × 1024, 64kB is 64 × 1000; so for M, G and T.",
+    help=f"Move at most N bytes. {UNITS}",
 )
 @click.option(
     "--offset", metavar="N", callback=parsed(byte_count), help="Begin at byte N of SRC, which must be a file."
@@ -36,7 +36,8 @@ DESTINATION_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     "--timeout",
     metavar="S",
     callback=parsed(seconds),
-    help="Fail once nothing has moved for S seconds; without it, wait for ever.",
+    help="Fail once nothing has moved for S seconds, or the other side of a FIFO has not been opened for so long; "
+    "without it, wait for ever.",
 )
 @append_option
 @progress_option
@@ -51,15 +52,17 @@ def relay(
 ) -> None:
     """Move the bytes of SRC to DST, inside the kernel where it can do that.
 
-    Each of them is - for the standard stream, fifo:PATH for a FIFO (it waits for the other side), or a path. A
-    file as DST is created or emptied. Files with such names are ./- and ./fifo:x; -x is ./-x, or comes after --.
+    Each of them is - for the standard stream, fifo:PATH for a FIFO that must be there, or a path. All FIFOs are
+    opened at once, and nothing is moved until somebody has opened the other side of each. Then a file as DST is
+    emptied; one that is not there is created. Files with such names are ./- and ./fifo:x; -x is ./-x, or comes
+    after --.
 
     Exit status: 0 when all is delivered, also when SRC ends before N bytes; 1 after a failure; 2 for wrong usage;
-    130 after Ctrl-C.
+    130 after Ctrl-C, 143 after SIGTERM.
     """
     ticket = None
     try:
-        with opened(src, [dst], append=append, offset=offset) as (source, [destination]):
+        with opened(src, [dst], append=append, offset=offset, timeout=timeout) as (source, [destination]):
             total = expected_bytes(source, count, offset)
             wanted = is_wanted(progress, [destination])
             with rows([destination.title], total, wanted=wanted) as show:
@@ -68,8 +71,9 @@ def relay(
                 relayed = _finish(ticket, source, destination, show)
             destination.close()
             took_s = time.monotonic() - began_s
-    except KeyboardInterrupt:
-        raise Interrupted(f"interrupted; {_cancel(ticket)} bytes were delivered") from None
+    except Stopped as stopped:
+        stopped.progress = _cancel(ticket)
+        raise
     if wanted:
         click.echo(_summary(relayed, took_s, count), err=True)
 
@@ -96,13 +100,15 @@ def _finish(ticket: RelayTicket, source: End, destination: End, show: Show) -> R
         raise click.ClickException(_fault(error, source, destination)) from None
 
 
-def _cancel(ticket: RelayTicket | None) -> int:
-    """Stops it, and gives the bytes that it has delivered."""
+def _cancel(ticket: RelayTicket | None) -> str:
+    """Stops it, and says what it has delivered."""
     if ticket is None:
-        return 0
+        return "0 bytes were delivered"
     ticket.cancel()
-    ticket.exception()  # its count is final when it has ended
-    return ticket.relayed.bytes
+    with suppress(StalledError):
+        ticket.exception(CANCEL_S)  # its count is final when it has ended
+    at_least = "" if ticket.done() else "at least "
+    return f"{at_least}{ticket.relayed.bytes} bytes were delivered"
 
 
 def _fault(error: Exception, source: End, destination: End) -> str:

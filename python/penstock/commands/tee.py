@@ -10,10 +10,10 @@ from contextlib import suppress
 import click
 
 import penstock
-from penstock.commands import Interrupted
-from penstock.commands.ends import End, opened
+from penstock.commands.ends import End, opened, show_name
 from penstock.commands.parameters import append_option, parsed, progress_option, seconds
-from penstock.commands.progress import PERIOD_S, Show, expected_bytes, in_numbers, is_wanted, rows
+from penstock.commands.progress import CANCEL_S, PERIOD_S, Show, expected_bytes, in_numbers, is_wanted, rows
+from penstock.commands.signals import Stopped
 from penstock.errors import BrokenStreamError, ClosedError, StalledError
 from penstock.results import TeeReport
 
@@ -25,7 +25,8 @@ from penstock.results import TeeReport
     "--evict-after",
     metavar="S",
     callback=parsed(seconds),
-    help="Give up a DST that takes nothing for S seconds; without it, all wait for the slowest.",
+    help="Give up a DST that takes nothing for S seconds; without it, all wait for the slowest. The other side of a "
+    "FIFO is waited for all the same.",
 )
 @append_option
 @progress_option
@@ -34,11 +35,13 @@ def tee(
 ) -> None:
     """Copy the bytes of SRC to every DST, inside the kernel where it can do that.
 
-    Each of them is - for the standard stream, fifo:PATH for a FIFO (it waits for the other side), or a path. A
-    file as DST is created or emptied. Files with such names are ./- and ./fifo:x; -x is ./-x, or comes after --.
+    Each of them is - for the standard stream, fifo:PATH for a FIFO that must be there, or a path. All FIFOs are
+    opened at once, and nothing is moved until somebody has opened the other side of each. Then a file as DST is
+    emptied; one that is not there is created. Files with such names are ./- and ./fifo:x; -x is ./-x, or comes
+    after --.
 
     A DST that fails or is given up neither stops nor shortens another. Exit status: 0 when all is delivered to
-    all; 1 after any failure; 2 for wrong usage; 130 after Ctrl-C.
+    all; 1 after any failure; 2 for wrong usage; 130 after Ctrl-C, 143 after SIGTERM.
     """
     running = None
     try:
@@ -53,8 +56,9 @@ def tee(
             if wanted:
                 _tell_summary(report, titles, time.monotonic() - began_s)
             _tell_failures(report, titles)
-    except KeyboardInterrupt:
-        raise Interrupted(f"interrupted; {_cancel(running, dsts)}") from None
+    except Stopped as stopped:
+        stopped.progress = _cancel(running, dsts)
+        raise
 
 
 def _start(source: End, destinations: Sequence[End], evict_after: float | None) -> penstock.Tee:
@@ -127,9 +131,10 @@ def _cancel(running: penstock.Tee | None, names: Sequence[str]) -> str:
         return "0 bytes were delivered"
     running.cancel()
     with suppress(OSError, ClosedError):
-        running.wait()  # the counts are final when it has ended
+        running.wait(CANCEL_S)  # the counts are final when it has ended
+    at_least = "" if running.done() else "at least "
     counts = (
         f"{outlet.bytes_delivered} to {name}"
-        for name, outlet in zip(names, running.report.destinations, strict=True)
+        for name, outlet in zip(map(show_name, names), running.report.destinations, strict=True)
     )
-    return f"bytes delivered: {', '.join(counts)}"
+    return f"bytes delivered: {at_least}{', '.join(counts)}"

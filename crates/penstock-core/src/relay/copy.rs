@@ -8,22 +8,27 @@ use super::{Ends, Source, Step};
 use crate::region::Span;
 use crate::sys::fd::{self, Kind};
 
-/// The largest message that is kept whole: more than any socket's default buffer takes (`wmem_max`, socket(7)).
-const MESSAGE_BYTES: usize = 1 << 20;
-
 /// Bytes on their way through user space.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Buffer {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
+    /// What a destination that keeps messages apart takes of a source that does not.
+    message_bytes: usize,
+}
+
+impl Default for Buffer {
+    fn default() -> Self {
+        Self { bytes: Vec::new(), start: 0, end: 0, message_bytes: PIECE_BYTES }
+    }
 }
 
 impl Buffer {
     /// With the bytes that an inner pipe could not get rid of.
     pub(super) fn after(inner: InnerPipe) -> Self {
         let bytes = inner.into_bytes();
-        Self { start: 0, end: bytes.len(), bytes }
+        Self { end: bytes.len(), bytes, ..Self::default() }
     }
 
     pub(super) fn held_bytes(&self) -> usize {
@@ -43,24 +48,31 @@ impl Buffer {
             return Ok(Step::Blocked);
         }
         let step = if self.held_bytes() == 0 {
-            self.fill(ends, source, left)
+            self.fill(ends, source, destination, left)
         } else {
-            self.empty(ends, destination)
+            self.empty(ends, source.kind, destination)
         };
         if matches!(step, Err(Errno::AGAIN)) { Ok(Step::Blocked) } else { step }
     }
 
-    fn fill(&mut self, ends: &Ends<'_>, source: &mut Source, left: u64) -> Result<Step> {
-        let wanted = if source.kind == Kind::Messages { MESSAGE_BYTES } else { PIECE_BYTES };
+    fn fill(&mut self, ends: &Ends<'_>, source: &mut Source, destination: Kind, left: u64) -> Result<Step> {
+        let at_most = usize::try_from(left).unwrap_or(usize::MAX);
+        let message = if source.kind == Kind::Messages { fd::next_message_bytes(ends.src)? } else { None };
+        if message.is_some_and(|bytes| bytes > at_most) {
+            return Err(Errno::MSGSIZE); // to take a part of it would be to lose the rest
+        }
+        let wanted = message.unwrap_or(0).max(PIECE_BYTES);
         if self.bytes.len() < wanted {
             self.bytes.resize(wanted, 0);
         }
-        let at_most = usize::try_from(left).map_or(wanted, |left| left.min(wanted));
-        let buffer = &mut self.bytes[..at_most];
+        let buffer = &mut self.bytes[..at_most.min(wanted)];
         let taken = match source.position {
             Some(position) => rustix::io::pread(ends.src, buffer, position)?,
             None => fd::read_now(ends.src, source.kind, buffer)?,
         };
+        if taken == 0 && message.is_some() && !fd::is_shut(ends.src) {
+            return pass_on_empty_message(ends, destination);
+        }
         if taken == 0 {
             let awaits = awaits_first_writer(ends.src, source.kind);
             return Ok(if awaits { Step::Blocked } else { Step::Ended });
@@ -70,14 +82,34 @@ impl Buffer {
         Ok(Step::Moved { taken, given: 0 })
     }
 
-    fn empty(&mut self, ends: &Ends<'_>, destination: Kind) -> Result<Step> {
+    fn empty(&mut self, ends: &Ends<'_>, source: Kind, destination: Kind) -> Result<Step> {
         let held = &self.bytes[self.start..self.end];
+        let mut span = Span::at(held.as_ptr(), held.len());
+        let may_cut = destination == Kind::Messages && source != Kind::Messages;
+        if may_cut {
+            span = span.first(self.message_bytes);
+        }
         // SAFETY: the slice lives until the call is over.
-        let given = unsafe { fd::write_some(ends.dst, destination, Span::at(held.as_ptr(), held.len()))? };
+        let given = match unsafe { fd::write_some(ends.dst, destination, span) } {
+            Err(Errno::MSGSIZE) if may_cut && span.len() > 1 => {
+                self.message_bytes = span.len() / 2;
+                return Ok(Step::Moved { taken: 0, given: 0 });
+            }
+            answer => answer?,
+        };
         if given == 0 {
             return Err(Errno::IO); // POSIX leaves 0 to odd devices; to go on would be to spin
         }
         self.start += given;
         Ok(Step::Moved { taken: 0, given })
     }
+}
+
+/// A message without a byte is one too; only what keeps no messages apart has no use for it.
+fn pass_on_empty_message(ends: &Ends<'_>, destination: Kind) -> Result<Step> {
+    if destination == Kind::Messages {
+        // SAFETY: there is no byte to read.
+        unsafe { fd::write_some(ends.dst, destination, Span::at(std::ptr::dangling(), 0))? };
+    }
+    Ok(Step::Moved { taken: 0, given: 0 })
 }

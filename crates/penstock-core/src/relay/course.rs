@@ -10,7 +10,7 @@ use rustix::io::{Errno, Result};
 use super::{Method, MethodReason, RelayError, RelayMode, RelayOptions, Relayed, copy, file, splice};
 use crate::capacity;
 use crate::error::Error;
-use crate::kept::Bell;
+use crate::kept::{Bell, Kept};
 use crate::sync::passed;
 use crate::sys::fd::{self, Kind};
 use crate::sys::pipe;
@@ -99,10 +99,34 @@ pub(super) struct Course {
     source_ended: bool,
     timeout: Option<Duration>,
     /// Since when no byte has moved; none while they do.
-    idle_since: Option<Instant>,
+    idle: Option<Idle>,
+    /// Our own way to a terminal, on which no write blocks.
+    terminal: Option<Kept>,
     may_grow: [bool; 2],
     /// Attempts in a row that were blocked although both sides looked ready.
     false_starts: u32,
+}
+
+/// A time without a byte moved.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Idle {
+    pub(super) since: Instant,
+    /// What the destination had not passed on to its reader then: a reader that takes of that does not stand still.
+    pub(super) untaken: u64,
+}
+
+impl Idle {
+    pub(super) fn begin(untaken: u64) -> Self {
+        Self { since: Instant::now(), untaken }
+    }
+
+    /// How long it has lasted, begun anew if the reader has taken something since.
+    pub(super) fn go_on(&mut self, untaken: u64) -> Duration {
+        if untaken < self.untaken {
+            *self = Self::begin(untaken);
+        }
+        self.since.elapsed()
+    }
 }
 
 /// Who makes us wait.
@@ -154,7 +178,8 @@ impl Course {
             reason,
             source_ended: false,
             timeout: options.timeout,
-            idle_since: None,
+            idle: None,
+            terminal: own_terminal(ends.dst, destination),
             may_grow: [kind == Kind::Pipe, destination == Kind::Pipe],
             false_starts: 0,
         })
@@ -176,7 +201,10 @@ impl Course {
         watch: Option<&Watch<'_>>,
         deadline: Option<Instant>,
     ) -> Option<std::result::Result<Relayed, RelayError>> {
-        let outcome = self.advance(ends, watch, deadline);
+        let terminal = self.terminal.take();
+        let dst = terminal.as_ref().map_or(ends.dst, AsFd::as_fd);
+        let outcome = self.advance(&Ends { src: ends.src, dst }, watch, deadline);
+        self.terminal = terminal;
         self.leave_position(ends.src);
         let outcome = outcome?;
         Some(outcome.map(|()| self.relayed()).map_err(|error| RelayError { error, relayed: self.relayed() }))
@@ -234,7 +262,7 @@ impl Course {
     fn note(&mut self, ends: &Ends<'_>, taken: usize, given: usize, watch: Option<&Watch<'_>>) {
         self.left -= taken as u64;
         self.moved += given as u64;
-        self.idle_since = None;
+        self.idle = None;
         self.false_starts = 0;
         // A source that was as good as full has a writer that waits for room.
         if self.may_grow[0] && taken >= DEFAULT_PIPE_BYTES {
@@ -279,17 +307,21 @@ impl Course {
             self.grow(1, ends.dst);
             return Waited::Again;
         }
-        let now = Instant::now();
-        let idle = now - *self.idle_since.get_or_insert(now);
-        let is_soon = idle < SOON && !passed(deadline);
+        let idle =
+            self.idle.get_or_insert_with(|| Idle::begin(fd::untaken_bytes(ends.dst, self.destination)));
+        let mut waited = idle.since.elapsed();
+        if self.timeout.is_some_and(|timeout| waited >= timeout) {
+            waited = idle.go_on(fd::untaken_bytes(ends.dst, self.destination));
+        }
+        let is_soon = waited < SOON && !passed(deadline);
         if matches!(awaited, Awaited::Destination) && !is_soon && self.has_nothing_more(ends) {
             return Waited::Ended;
         }
-        if self.timeout.is_some_and(|timeout| idle >= timeout) {
-            return Waited::Stalled(idle);
+        if self.timeout.is_some_and(|timeout| waited >= timeout) {
+            return Waited::Stalled(waited);
         }
-        let until_stall = self.timeout.map(|timeout| timeout - idle);
-        let until_deadline = deadline.map(|deadline| deadline.saturating_duration_since(now));
+        let until_stall = self.timeout.map(|timeout| timeout - waited);
+        let until_deadline = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let until_late = is_soon.then_some(SOON);
         let at_most = [until_stall, until_deadline, until_late].into_iter().flatten().min();
         self.poll(ends, watch, &awaited, at_most)
@@ -372,7 +404,20 @@ impl Course {
     fn failed(&mut self, ends: &Ends<'_>, errno: Errno) -> Error {
         let is_lost = self.destination == Kind::Pipe && fd::peer_is_gone(ends.dst);
         let unread = if is_lost { pipe::unread_bytes(ends.dst).unwrap_or(0).min(self.moved) } else { 0 };
-        Error::of_stream(errno, self.moved - unread, unread + self.unreturnable_bytes())
+        let (bytes_delivered, bytes_lost) = (self.moved - unread, unread + self.unreturnable_bytes());
+        if self.is_of_source(ends, errno) {
+            return Error::Io { errno, bytes_delivered, bytes_lost };
+        }
+        Error::of_stream(errno, bytes_delivered, bytes_lost)
+    }
+
+    /// Whether it was the source that failed, whose reset says nothing of the destination's reader.
+    fn is_of_source(&self, ends: &Ends<'_>, errno: Errno) -> bool {
+        match self.mover {
+            _ if errno == Errno::PIPE => false, // no read says so
+            Mover::Through(_) | Mover::ReadWrite(_) => self.mover.held_bytes() == 0,
+            _ => self.source.kind == Kind::StreamSocket && !fd::peer_is_gone(ends.dst),
+        }
     }
 
     /// Has the file's own position follow what was moved: of what we hold, it is as if it had never been read.
@@ -414,6 +459,11 @@ impl Source {
             *position += bytes as u64;
         }
     }
+}
+
+/// A descriptor that no write to it blocks, where the destination is a terminal: a reader may stop it for ever (Ctrl-S).
+fn own_terminal(dst: BorrowedFd<'_>, destination: Kind) -> Option<Kept> {
+    if destination == Kind::Other { Kept::make(|| fd::reopen_terminal(dst)).ok() } else { None }
 }
 
 /// Refuses to relay a pipe or a file to itself: the one would go round for ever, the other read what it has just written.
@@ -463,6 +513,7 @@ fn choose(
         _ if mode == RelayMode::ReadWrite => by_hand(MethodReason::Asked),
         (Kind::Messages, _) | (_, Kind::Messages) => by_hand(MethodReason::KeepsMessages),
         (_, Kind::File) if fd::appends(ends.dst) => by_hand(MethodReason::Appends),
+        (_, Kind::StreamSocket) if splice::would_wait_inside(ends.dst) => by_hand(MethodReason::WouldWait),
         (Kind::Pipe, _) | (_, Kind::Pipe) => Ok((Mover::Splice, MethodReason::APipe)),
         (Kind::File, Kind::File) => Ok((Mover::CopyFileRange, MethodReason::BothAreFiles)),
         (Kind::File, _) => Ok((Mover::SendFile, MethodReason::SourceIsFile)),

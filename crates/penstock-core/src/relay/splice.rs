@@ -6,7 +6,7 @@ use rustix::event::PollFlags;
 use rustix::io::{Errno, Result};
 
 use super::{Ends, Source, Step};
-use crate::capacity;
+use crate::capacity::{self, Grant};
 use crate::kept::Kept;
 use crate::sys::fd::{self, Kind};
 use crate::sys::pipe;
@@ -42,10 +42,20 @@ pub(super) fn room_bytes(dst: BorrowedFd<'_>, destination: Kind, left: u64) -> u
     let room = match destination {
         Kind::StreamSocket => socket_room_bytes(dst),
         Kind::Other if fd::ready(dst, PollFlags::OUT).is_empty() => 0,
+        Kind::Other if fd::terminal_number(dst).is_some() => fd::TERMINAL_PIECE_BYTES,
         _ => PIECE_BYTES,
     };
     usize::try_from(left).map_or(room, |left| left.min(room)).min(PIECE_BYTES)
 }
+
+/// Whether a socket is set up so that no piece surely goes in at once: a send(2) that is told not to wait then takes what it can.
+pub(super) fn would_wait_inside(dst: BorrowedFd<'_>) -> bool {
+    let is_small = fd::send_buffer(dst).is_some_and(|buffer| buffer.bytes < SMALLEST_SEND_BUFFER_BYTES);
+    is_small || fd::limits_unsent(dst)
+}
+
+/// Four of our smallest pieces, for the system's overhead is counted in. TCP's buffers begin with this (`tcp_wmem`, tcp(7)).
+const SMALLEST_SEND_BUFFER_BYTES: usize = 4 * SMALLEST_SOCKET_PIECE_BYTES;
 
 /// What surely goes into a socket at once, whatever its flags: most of what is free, for the system counts its own
 /// overhead too.
@@ -88,15 +98,25 @@ pub(super) struct InnerPipe {
     reader: Kept,
     writer: Kept,
     held_bytes: usize,
+    room: Room,
+}
+
+/// How large an inner pipe is. For a relay of one piece a larger one would cost more than the relay.
+#[derive(Debug)]
+enum Room {
+    Default,
+    /// It has been filled once.
+    WorthMore,
+    /// Grown as far as it may; dropped after the ends are.
+    Grown {
+        _grant: Option<Grant>,
+    },
 }
 
 impl InnerPipe {
     pub(super) fn make() -> Result<Self> {
         let [reader, writer] = Kept::make_all(pipe::make)?;
-        if let Ok((id, _)) = fd::identify(writer.as_fd()) {
-            capacity::grow(writer.as_fd(), id);
-        }
-        Ok(Self { reader, writer, held_bytes: 0 })
+        Ok(Self { reader, writer, held_bytes: 0, room: Room::Default })
     }
 
     pub(super) fn held_bytes(&self) -> usize {
@@ -129,10 +149,19 @@ impl InnerPipe {
             Ok(0) => Ok(Step::Ended),
             Ok(taken) => {
                 self.held_bytes = taken;
+                self.make_room();
                 Ok(Step::Moved { taken, given: 0 })
             }
             Err(Errno::AGAIN) => Ok(Step::Blocked),
             Err(errno) => Err(errno),
+        }
+    }
+
+    fn make_room(&mut self) {
+        match self.room {
+            Room::Default => self.room = Room::WorthMore,
+            Room::WorthMore => self.room = Room::Grown { _grant: capacity::grow_own(self.writer.as_fd()) },
+            Room::Grown { .. } => {}
         }
     }
 

@@ -11,6 +11,7 @@ mod lane;
 mod pump;
 
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -119,6 +120,8 @@ impl OutletReport {
 pub struct TeeReport {
     /// Bytes that were taken out of the source.
     pub bytes: u64,
+    /// Bytes that were read ahead of a source that is neither pipe nor file, and that nobody got: all destinations were gone.
+    pub bytes_lost: u64,
     /// Whether the source has come to its end.
     pub source_ended: bool,
     /// All destinations in the order in which they were added.
@@ -134,6 +137,8 @@ struct Outlet {
     number: i32,
     id: StreamId,
     policy: TeePolicy,
+    /// Whether it was asked to be removed: its place is free, even if it has not ended yet.
+    leaves: AtomicBool,
     report: Live<OutletReport>,
 }
 
@@ -207,6 +212,7 @@ enum Order {
 #[derive(Clone, Copy, Debug, Default)]
 struct Progress {
     taken: u64,
+    lost: u64,
     source_ended: bool,
 }
 
@@ -247,13 +253,11 @@ impl Tee {
         if id == self.shared.source && kind != Kind::Other && kind != Kind::StreamSocket {
             return Err(Error::Unsuitable("the destination is the source".into()));
         }
-        let is_here = |outlet: &TeeOutlet| outlet.0.id == id && outlet.report().end.is_none();
-        if kind != Kind::Other && self.shared.outlets.get().iter().any(is_here) {
-            return Err(Error::Unsuitable("it is a destination already".into()));
-        }
         let (lane, outlet) = Lane::open(dst, id, kind, policy)?;
         // Known before the thread has it, which may be through with it at once.
-        self.shared.outlets.change(|outlets| outlets.push(outlet.clone()));
+        if !self.shared.outlets.change(|outlets| list(outlets, &outlet, kind)) {
+            return Err(Error::Unsuitable("it is a destination already".into()));
+        }
         if self.order(Order::Add(Box::new(lane))).is_err() {
             self.shared.outlets.change(|outlets| outlets.retain(|other| !other.is(&outlet)));
             return Err(Error::Closed);
@@ -265,6 +269,8 @@ impl Tee {
     pub fn remove(&self, outlet: &TeeOutlet) {
         // After the end there is nothing to take it off.
         let _ = self.order(Order::Remove(outlet.clone()));
+        // Relaxed: who adds it again orders that after the removal, and the thread obeys in that order.
+        outlet.0.leaves.store(true, Ordering::Relaxed);
     }
 
     fn order(&self, order: Order) -> std::result::Result<(), Order> {
@@ -334,7 +340,18 @@ impl Tee {
     /// What became of it so far.
     #[must_use]
     pub fn report(&self) -> TeeReport {
-        let Progress { taken, source_ended } = self.shared.progress.get();
-        TeeReport { bytes: taken, source_ended, outlets: self.shared.outlets.get() }
+        let Progress { taken, lost, source_ended } = self.shared.progress.get();
+        TeeReport { bytes: taken, bytes_lost: lost, source_ended, outlets: self.shared.outlets.get() }
     }
+}
+
+/// Adds it unless it is there; false if it is.
+fn list(outlets: &mut Vec<TeeOutlet>, new: &TeeOutlet, kind: Kind) -> bool {
+    let stays = |outlet: &Outlet| !outlet.leaves.load(Ordering::Relaxed) && outlet.report.get().end.is_none();
+    let is_here = outlets.iter().any(|other| other.0.id == new.0.id && stays(&other.0));
+    if is_here && kind != Kind::Other {
+        return false;
+    }
+    outlets.push(new.clone());
+    true
 }

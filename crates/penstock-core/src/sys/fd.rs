@@ -1,5 +1,6 @@
 //! Descriptors: what they lead to, whether they can be written, and writes that do not block where that can be had.
 
+use std::io::IsTerminal;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
@@ -66,6 +67,24 @@ pub(crate) fn position(fd: BorrowedFd<'_>) -> Option<u64> {
     seek(fd, SeekFrom::Current(0)).ok()
 }
 
+/// A descriptor of a terminal that does not block and is ours alone, so that nobody else's mode changes; `ENOTTY` for all else.
+///
+/// To reopen the controlling side of a pseudo-terminal (that which knows its number) would be to make another.
+pub(crate) fn reopen_terminal(fd: BorrowedFd<'_>) -> Result<OwnedFd> {
+    if !fd.is_terminal() || terminal_number(fd).is_some() {
+        return Err(Errno::NOTTY);
+    }
+    let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let reopened = rustix::fs::open(path, flags, rustix::fs::Mode::empty())?;
+    let leads_there = fstat(fd)?.st_rdev == fstat(&reopened)?.st_rdev;
+    if leads_there { Ok(reopened) } else { Err(Errno::NOTTY) }
+}
+
+/// What surely goes at once into the controlling side of a pseudo-terminal that is ready: less than one of the buffers that it
+/// then gets (drivers/tty/tty_buffer.c, `TTY_BUFFER_PAGE`).
+pub(crate) const TERMINAL_PIECE_BYTES: usize = 1 << 10;
+
 /// Finds out what a descriptor leads to.
 pub(crate) fn identify(fd: BorrowedFd<'_>) -> Result<(StreamId, Kind)> {
     let stat = fstat(fd)?;
@@ -93,10 +112,15 @@ pub(crate) fn kind_of(fd: BorrowedFd<'_>, stat: &Stat) -> Result<Kind> {
 /// /dev/ptmx, and a number of their own (`TIOCGPTN`, ioctl_tty(2)); for the rest, such as eventfds, the descriptor's number
 /// has to do.
 fn twin(fd: BorrowedFd<'_>) -> u32 {
-    let mut terminal = 0u32;
+    terminal_number(fd).unwrap_or(fd.as_raw_fd().unsigned_abs())
+}
+
+/// The number of a pseudo-terminal, which its controlling side knows.
+pub(crate) fn terminal_number(fd: BorrowedFd<'_>) -> Option<u32> {
+    let mut number = 0u32;
     // SAFETY: this ioctl writes one unsigned int, for which there is room, or fails.
-    let answer = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCGPTN, &raw mut terminal) };
-    if answer == 0 { terminal } else { fd.as_raw_fd().unsigned_abs() }
+    let answer = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCGPTN, &raw mut number) };
+    (answer == 0).then_some(number)
 }
 
 /// When the file was made, or zero where the file system does not say (pipes and sockets do not).
@@ -152,7 +176,8 @@ pub(crate) unsafe fn write(fd: BorrowedFd<'_>, span: Span) -> Result<usize> {
 
 /// write(2) to a pipe as if it were non-blocking, whatever its flags: `EAGAIN` when it is full.
 ///
-/// `EOPNOTSUPP` before Linux 6.4 (commit "pipe: set FMODE_NOWAIT on pipes").
+/// `EOPNOTSUPP` for a FIFO, and for every pipe before Linux 6.4 (commit "pipe: set FMODE_NOWAIT on pipes", which is about
+/// those of pipe(2)).
 ///
 /// # Safety
 ///
@@ -203,6 +228,31 @@ pub(crate) fn send_buffer(fd: BorrowedFd<'_>) -> Option<SendBuffer> {
     Some(SendBuffer { bytes: accounts[SIZE] as usize, free_bytes: free as usize })
 }
 
+/// Bytes that were written and that the other side has not taken: of pipes, sockets (tcp(7), unix(7): `SIOCOUTQ`, which is
+/// the same number) and terminals; 0 where nothing tells.
+pub(crate) fn untaken_bytes(fd: BorrowedFd<'_>, kind: Kind) -> u64 {
+    if kind == Kind::Pipe {
+        return super::pipe::unread_bytes(fd).unwrap_or(0);
+    }
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: this ioctl writes one int, for which there is room, or fails.
+    let answer = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    if answer == 0 { u64::try_from(bytes).unwrap_or(0) } else { 0 }
+}
+
+/// Whether the system lets a TCP socket take only so much of what its peer has no room for (`TCP_NOTSENT_LOWAT`, tcp(7)).
+pub(crate) fn limits_unsent(fd: BorrowedFd<'_>) -> bool {
+    let mut limit: libc::c_int = 0;
+    let mut bytes = size_of_val(&limit) as libc::socklen_t;
+    // SAFETY: the system writes at most as many bytes as it is told that there are.
+    let answer = unsafe {
+        let to = (&raw mut limit).cast();
+        libc::getsockopt(fd.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, to, &raw mut bytes)
+    };
+    // 0 has the system's default apply, which is no limit; -1 is none too.
+    answer == 0 && limit > 0
+}
+
 /// Reads what is there without blocking, whatever the descriptor's flags, where that can be had: `EAGAIN` when nothing is. Of
 /// anything but a pipe or socket that may make a reader wait, ask [`ready`] first.
 pub(crate) fn read_now(fd: BorrowedFd<'_>, kind: Kind, buffer: &mut [u8]) -> Result<usize> {
@@ -231,6 +281,21 @@ pub(crate) fn peek_now(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize> {
     rustix::net::recv(fd, buffer, RecvFlags::DONTWAIT | RecvFlags::PEEK).map(|(seen, _)| seen)
 }
 
+/// The size of the message that is next in a socket; none for a pipe in packet mode, which does not tell.
+pub(crate) fn next_message_bytes(fd: BorrowedFd<'_>) -> Result<Option<usize>> {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_PEEK | libc::MSG_TRUNC;
+    // SAFETY: no byte is to be written.
+    match answer(unsafe { libc::recv(fd.as_raw_fd(), std::ptr::null_mut(), 0, flags) }) {
+        Err(Errno::NOTSOCK) => Ok(None),
+        bytes => bytes.map(Some),
+    }
+}
+
+/// Whether a socket will have nothing more.
+pub(crate) fn is_shut(fd: BorrowedFd<'_>) -> bool {
+    ready(fd, PollFlags::RDHUP).intersects(PollFlags::RDHUP | PollFlags::HUP)
+}
+
 fn receive_now(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize> {
     rustix::net::recv(fd, buffer, rustix::net::RecvFlags::DONTWAIT).map(|(received, _)| received)
 }
@@ -250,19 +315,31 @@ pub(crate) unsafe fn write_some(fd: BorrowedFd<'_>, kind: Kind, span: Span) -> R
     // SAFETY: the caller vouches for the memory.
     unsafe {
         match kind {
-            Kind::Pipe => match write_now(fd, span) {
-                // Kernels that cannot be asked not to block for one write do block in it, for as long as the reader
-                // reads nothing of this piece: the pipe may be somebody else's, and stays in the mode that it is in.
-                Err(Errno::OPNOTSUPP | Errno::NOSYS) => write(fd, span),
-                answer => answer,
-            },
+            Kind::Pipe => write_pipe(fd, span),
             Kind::StreamSocket => send_now(fd, span),
             Kind::Messages => match send_now(fd, span) {
-                Err(Errno::NOTSOCK) => write(fd, span), // a pipe in packet mode
+                Err(Errno::NOTSOCK) => write_pipe(fd, span), // in packet mode
                 answer => answer,
             },
+            Kind::Other if terminal_number(fd).is_some() => write(fd, span.first(TERMINAL_PIECE_BYTES)),
             Kind::File | Kind::Other => write(fd, span),
         }
+    }
+}
+
+/// Writes to a pipe without blocking. It may be somebody else's, and so stays in the mode that it is in: where the kernel cannot
+/// be asked not to block for one write, that is a write of no more than has room in a pipe that poll(2) calls ready.
+///
+/// # Safety
+///
+/// The span's memory is readable.
+unsafe fn write_pipe(fd: BorrowedFd<'_>, span: Span) -> Result<usize> {
+    // SAFETY: the caller vouches for the memory, of which a part is as good.
+    match unsafe { write_now(fd, span) } {
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) if ready(fd, PollFlags::OUT).is_empty() => Err(Errno::AGAIN),
+        // SAFETY: as above.
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => unsafe { write(fd, span.first(libc::PIPE_BUF)) },
+        answer => answer,
     }
 }
 

@@ -10,11 +10,12 @@ import click
 from rich.console import Console
 
 from penstock.bench import machine
-from penstock.bench.options import keep, list_of, names, parsed, status_line, table_console
+from penstock.bench.options import keep, list_of, names, status_line, table_console
 from penstock.bench.parsing import by_name, parse_bytes
 from penstock.bench.pipe.cases import ENCODES, METHODS, QUICK_METHODS, SIZES, Settings, parse_size
 from penstock.bench.pipe.report import print_goals, print_group
 from penstock.bench.pipe.run import GroupResult, has_errors, make_record, run_groups
+from penstock.commands.parameters import UNITS, parsed
 from penstock.errors import PenstockError
 from penstock.ffmpeg.find import find_ffmpeg
 
@@ -67,7 +68,7 @@ def _at_least_one(text: str) -> int:
     "bytes_per_case",
     metavar="BYTES",
     callback=parsed(parse_bytes),
-    help="Bytes sent in each run, such as 500M, 4G or 2GiB; ultrafast gets a quarter, slow a twentieth.",
+    help=f"Bytes sent in each run, such as 500MB or 4GB; ultrafast gets a quarter, slow a twentieth. {UNITS}",
 )
 @click.option("--rounds", type=click.IntRange(min=1), help="Runs of each method, interleaved.")
 @click.option("--quick", is_flag=True, help="About 30 s: 1080p, null, the main methods, 3 rounds.")

@@ -9,12 +9,13 @@ from typing import Any
 import click
 
 from penstock.bench import machine
-from penstock.bench.options import keep, list_of, names, parsed, status_line, table_console
+from penstock.bench.options import keep, list_of, names, status_line, table_console
 from penstock.bench.parsing import by_name, parse_bytes
 from penstock.bench.relay.cases import KIB, MIB, WAYS
 from penstock.bench.relay.methods import METHODS
 from penstock.bench.relay.report import print_goals, print_group
 from penstock.bench.relay.run import Settings, has_errors, make_record, run_groups
+from penstock.commands.parameters import UNITS, parsed
 
 QUICK = Settings(
     ways=(
@@ -44,7 +45,7 @@ QUICK = Settings(
     multiple=True,
     callback=parsed(list_of(parse_bytes)),
     metavar="BYTES",
-    help="Bytes moved by one operation, such as 64KiB or 1MiB, instead of each way's own sizes.",
+    help=f"Bytes moved by one operation, such as 64KiB or 1MiB, instead of each way's own sizes. {UNITS}",
 )
 @click.option(
     "--method",
@@ -80,6 +81,8 @@ def relay(quick: bool, json_path: str | None, record: bool, **chosen: Any) -> No
         for group in run_groups(settings, report):
             groups.append(group)
             print_group(console, group)
+    if not groups:
+        raise click.UsageError("none of these methods goes any of these ways")
     print_goals(console, groups, settings.rounds)
     keep(make_record(settings, before, groups), console, json_path, record)
     if has_errors(groups):

@@ -3,10 +3,10 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Mode, OFlags, SeekFrom, seek};
 use rustix::io::Result;
 
-use crate::capacity;
+use crate::capacity::{self, Grant};
 use crate::error::Error;
 use crate::kept::Kept;
 use crate::relay::course::{Course, Ends};
@@ -23,11 +23,13 @@ pub(super) struct Front {
     /// For a source that is no pipe: fills the pipe from it. Gone when the source has ended.
     filler: Option<Filler>,
     pub(super) failure: Option<RelayError>,
+    /// A source that is no pipe.
+    src: Option<Kept>,
+    _grant: Option<Grant>,
 }
 
 #[derive(Debug)]
 struct Filler {
-    src: Kept,
     writer: Kept,
     course: Course,
 }
@@ -37,17 +39,18 @@ impl Front {
         let own = Kept::make(|| fd::duplicate(src))?;
         let null = Kept::make(open_null)?;
         if kind == Kind::Pipe {
-            return Ok(Self { reader: own, null, filler: None, failure: None });
+            return Ok(Self { reader: own, null, filler: None, failure: None, src: None, _grant: None });
         }
-        let [reader, writer] = inner_pipe()?;
+        let ([reader, writer], grant) = inner_pipe()?;
         let ends = Ends { src: own.as_fd(), dst: writer.as_fd() };
         let course = Course::plan(&ends, &RelayOptions::default())?;
-        Ok(Self { reader, null, filler: Some(Filler { src: own, writer, course }), failure: None })
+        let filler = Some(Filler { writer, course });
+        Ok(Self { reader, null, filler, failure: None, src: Some(own), _grant: grant })
     }
 
     /// Puts in what the source has and the pipe takes, without waiting.
     pub(super) fn fill(&mut self) {
-        while let Some(Filler { src, writer, course }) = &mut self.filler {
+        while let (Some(Filler { writer, course }), Some(src)) = (&mut self.filler, &self.src) {
             match advance(course, src.as_fd(), writer.as_fd()) {
                 Advance::Moved => {}
                 Advance::Blocked => return,
@@ -66,7 +69,21 @@ impl Front {
 
     /// What to wait for when the pipe is empty.
     pub(super) fn source(&self) -> BorrowedFd<'_> {
-        self.filler.as_ref().map_or(self.reader.as_fd(), |filler| filler.src.as_fd())
+        match (&self.filler, &self.src) {
+            (Some(_), Some(src)) => src.as_fd(),
+            _ => self.reader.as_fd(),
+        }
+    }
+
+    /// Gives a source back what was read ahead of it and nobody took. Of a pipe nothing is read ahead, and a file is set back;
+    /// of all else so many bytes are lost.
+    pub(super) fn put_back(&mut self) -> u64 {
+        let Some(src) = &self.src else { return 0 };
+        let held = self.filler.take().map_or(0, |filler| filler.course.mover.held_bytes() as u64);
+        // What is held of a file has not moved its position.
+        let ahead = pipe::unread_bytes(self.reader.as_fd()).unwrap_or(0);
+        let back = i64::try_from(ahead).map(|ahead| seek(src, SeekFrom::Current(-ahead)));
+        if matches!(back, Ok(Ok(_))) { 0 } else { ahead + held }
     }
 }
 
@@ -74,12 +91,11 @@ fn open_null() -> Result<OwnedFd> {
     rustix::fs::open(c"/dev/null", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
 }
 
-pub(super) fn inner_pipe() -> Result<[Kept; 2]> {
+/// A large pipe of our own. Its grant is dropped after its ends.
+pub(super) fn inner_pipe() -> Result<([Kept; 2], Option<Grant>)> {
     let ends = Kept::make_all(pipe::make)?;
-    if let Ok((id, _)) = fd::identify(ends[1].as_fd()) {
-        capacity::grow(ends[1].as_fd(), id);
-    }
-    Ok(ends)
+    let grant = capacity::grow_own(ends[1].as_fd());
+    Ok((ends, grant))
 }
 
 pub(super) enum Advance {

@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -9,10 +10,11 @@ use rustix::io::Errno;
 use super::front::inner_pipe;
 use super::{Outlet, OutletReport, TeeEnd, TeeOutlet, TeePolicy};
 use crate::background::Live;
+use crate::capacity::Grant;
 use crate::error::Error;
 use crate::kept::Kept;
 use crate::relay::RelayOptions;
-use crate::relay::course::{Course, Ends};
+use crate::relay::course::{Course, Ends, Idle};
 use crate::sys::fd::{self, Kind, StreamId};
 use crate::sys::pipe;
 
@@ -21,13 +23,14 @@ use crate::sys::pipe;
 pub(super) struct Lane {
     pub(super) outlet: TeeOutlet,
     pub(super) dst: Kept,
+    kind: Kind,
     /// For a destination that is no pipe.
     pub(super) inner: Option<Inner>,
     /// Bytes at the front that it has taken already.
     pub(super) ahead: u64,
     pub(super) taken: u64,
     pub(super) may_grow: bool,
-    pub(super) stall: Option<Stall>,
+    pub(super) idle: Option<Idle>,
     pub(super) is_removed: bool,
 }
 
@@ -37,13 +40,7 @@ pub(super) struct Inner {
     /// Gone when nothing more will come.
     pub(super) writer: Option<Kept>,
     pub(super) course: Course,
-}
-
-/// Since when a destination takes nothing, and what it had taken by then.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Stall {
-    pub(super) since: Instant,
-    pub(super) unread: u64,
+    _grant: Option<Grant>,
 }
 
 impl Lane {
@@ -64,15 +61,17 @@ impl Lane {
             end: None,
             error: None,
         });
-        let outlet = TeeOutlet(Arc::new(Outlet { number, id, policy, report }));
+        let leaves = AtomicBool::new(false);
+        let outlet = TeeOutlet(Arc::new(Outlet { number, id, policy, leaves, report }));
         let lane = Self {
             outlet: outlet.clone(),
             dst,
+            kind,
             inner,
             ahead: 0,
             taken: 0,
             may_grow: kind == Kind::Pipe,
-            stall: None,
+            idle: None,
             is_removed: false,
         };
         Ok((lane, outlet))
@@ -87,6 +86,11 @@ impl Lane {
         }
     }
 
+    /// Whether it delivers what a destination of the same stream, added later, must come after.
+    pub(super) fn precedes(&self, other: &Self) -> bool {
+        self.is_removed && self.outlet.0.id == other.outlet.0.id
+    }
+
     pub(super) fn is_behind(&self) -> bool {
         self.ahead == 0 && self.entry().is_some()
     }
@@ -96,7 +100,13 @@ impl Lane {
         self.inner.is_some() && self.is_behind() && self.unread_bytes() == 0
     }
 
-    /// Bytes that were taken for it and that it has not read.
+    /// Bytes on their way to its reader, in a socket of its own too.
+    pub(super) fn untaken_bytes(&self) -> u64 {
+        let in_socket = if self.inner.is_some() { fd::untaken_bytes(self.dst.as_fd(), self.kind) } else { 0 };
+        self.unread_bytes() + in_socket
+    }
+
+    /// Bytes that were taken for it and that it has not read, as far as we can know it.
     pub(super) fn unread_bytes(&self) -> u64 {
         match &self.inner {
             None => pipe::unread_bytes(self.dst.as_fd()).unwrap_or(0),
@@ -109,7 +119,7 @@ impl Lane {
 
     pub(super) fn note(&mut self, bytes: usize) {
         self.taken += bytes as u64;
-        self.stall = None;
+        self.idle = None;
         self.publish();
     }
 
@@ -157,25 +167,21 @@ impl Lane {
     /// Whether it has taken nothing for longer than its policy allows, and for how long.
     pub(super) fn overdue(&mut self) -> Option<Duration> {
         let TeePolicy::Evict { after } = self.outlet.0.policy else { return None };
-        let unread = self.unread_bytes();
-        let stall = self.stall.as_mut()?;
-        if unread < stall.unread {
-            *stall = Stall { since: Instant::now(), unread };
-        }
-        let waited = stall.since.elapsed();
+        let untaken = self.untaken_bytes();
+        let waited = self.idle.as_mut()?.go_on(untaken);
         (waited >= after).then_some(waited)
     }
 
     pub(super) fn eviction(&self) -> Option<Instant> {
         let TeePolicy::Evict { after } = self.outlet.0.policy else { return None };
-        self.stall.and_then(|stall| stall.since.checked_add(after))
+        self.idle.and_then(|idle| idle.since.checked_add(after))
     }
 }
 
 impl Inner {
     pub(super) fn open(dst: BorrowedFd<'_>) -> std::result::Result<Self, Error> {
-        let [reader, writer] = inner_pipe()?;
+        let ([reader, writer], grant) = inner_pipe()?;
         let course = Course::plan(&Ends { src: reader.as_fd(), dst }, &RelayOptions::default())?;
-        Ok(Self { reader, writer: Some(writer), course })
+        Ok(Self { reader, writer: Some(writer), course, _grant: grant })
     }
 }

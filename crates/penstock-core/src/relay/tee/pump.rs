@@ -7,11 +7,12 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::io::{Errno, Result};
 
 use super::front::{Advance, Front, advance};
-use super::lane::{Lane, Stall};
+use super::lane::Lane;
 use super::{Order, Progress, Shared, TeeEnd};
 use crate::background::Control;
 use crate::capacity;
 use crate::error::Error;
+use crate::relay::course::Idle;
 use crate::relay::splice::{PIECE_BYTES, awaits_first_writer};
 use crate::sys::fd::{self, Kind};
 use crate::sys::pipe;
@@ -21,6 +22,7 @@ pub(super) struct Pump<'a> {
     pub(super) front: Front,
     pub(super) lanes: Vec<Lane>,
     pub(super) taken: u64,
+    lost: u64,
     pub(super) source_ended: bool,
     pub(super) shared: &'a Shared,
     pub(super) control: &'a Control,
@@ -28,7 +30,7 @@ pub(super) struct Pump<'a> {
 
 impl<'a> Pump<'a> {
     pub(super) fn new(front: Front, shared: &'a Shared, control: &'a Control) -> Self {
-        Self { front, lanes: Vec::new(), taken: 0, source_ended: false, shared, control }
+        Self { front, lanes: Vec::new(), taken: 0, lost: 0, source_ended: false, shared, control }
     }
 
     pub(super) fn run(mut self) -> std::result::Result<(), Error> {
@@ -101,6 +103,7 @@ impl<'a> Pump<'a> {
     }
 
     fn outcome(mut self) -> std::result::Result<(), Error> {
+        self.lost = self.front.put_back();
         self.publish();
         self.front.failure.take().map_or(Ok(()), |failure| Err(failure.error))
     }
@@ -111,6 +114,8 @@ impl<'a> Pump<'a> {
         for lane in std::mem::take(&mut self.lanes).into_iter().chain(arrivals) {
             lane.end(TeeEnd::Failed, Some(error.clone()));
         }
+        self.lost = self.front.put_back();
+        self.publish();
         Err(error)
     }
 
@@ -124,7 +129,8 @@ impl<'a> Pump<'a> {
 
     fn give_up(mut self) -> std::result::Result<(), Error> {
         let arrivals = self.arrivals();
-        let mut lost = 0;
+        self.lost = self.front.put_back();
+        let mut lost = self.lost;
         for lane in std::mem::take(&mut self.lanes).into_iter().chain(arrivals) {
             let outlet = lane.outlet.clone();
             lane.end(TeeEnd::Cancelled, None);
@@ -135,7 +141,8 @@ impl<'a> Pump<'a> {
     }
 
     fn publish(&self) {
-        self.shared.progress.set(Progress { taken: self.taken, source_ended: self.source_ended });
+        let Self { taken, lost, source_ended, .. } = *self;
+        self.shared.progress.set(Progress { taken, lost, source_ended });
         self.control.set_moved_bytes(self.taken);
     }
 
@@ -167,11 +174,15 @@ impl<'a> Pump<'a> {
     }
 
     fn deliver_to(&mut self, index: usize) -> Advance {
-        let lane = &mut self.lanes[index];
+        let (before, from) = self.lanes.split_at_mut(index);
+        let lane = &mut from[0];
+        if before.iter().any(|other| other.precedes(lane)) {
+            return Advance::Blocked;
+        }
         let Some(inner) = &mut lane.inner else { return Advance::Blocked };
         let advanced = advance(&mut inner.course, inner.reader.as_fd(), lane.dst.as_fd());
         if matches!(advanced, Advance::Moved) {
-            lane.stall = None;
+            lane.idle = None;
             lane.publish();
         }
         advanced
@@ -281,9 +292,9 @@ impl<'a> Pump<'a> {
             let waits =
                 if lane.inner.is_some() { lane.unread_bytes() > 0 } else { has_bytes && lane.is_behind() };
             if !waits {
-                lane.stall = None;
-            } else if lane.stall.is_none() {
-                lane.stall = Some(Stall { since: Instant::now(), unread: lane.unread_bytes() });
+                lane.idle = None;
+            } else if lane.idle.is_none() {
+                lane.idle = Some(Idle::begin(lane.untaken_bytes()));
             }
             if waits && std::mem::take(&mut lane.may_grow) {
                 capacity::grow(lane.dst.as_fd(), lane.outlet.0.id);
@@ -298,7 +309,7 @@ impl<'a> Pump<'a> {
             fds.push(PollFd::from_borrowed_fd(self.front.source(), PollFlags::IN));
         }
         for lane in &self.lanes {
-            match (&lane.inner, lane.stall) {
+            match (&lane.inner, lane.idle) {
                 (_, Some(_)) => fds.push(PollFd::new(&lane.dst, PollFlags::OUT)),
                 // poll(2) reports a lost reader whether asked or not.
                 (None, None) => fds.push(PollFd::new(&lane.dst, PollFlags::empty())),

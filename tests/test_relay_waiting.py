@@ -1,0 +1,269 @@
+"""No relay waits inside a write, where no timeout and no cancellation would reach it: by every kind of destination."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import struct
+import threading
+import time
+import tty
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from conftest import PATIENCE_S, eventually, noise, run_script, succeeded, workers
+
+import penstock
+from penstock import BrokenStreamError, ClosedError, StalledError, Tee
+
+TCP_NOTSENT_LOWAT = 25
+"""include/uapi/linux/tcp.h: Python has no name for it."""
+
+
+class Sink:
+    """A destination whose reader does nothing; closing it closes both sides."""
+
+    def __init__(self, writer: int, *others: int) -> None:
+        self.writer = writer
+        self._fds = (writer, *others)
+
+    def close(self) -> None:
+        for fd in self._fds:
+            os.close(fd)
+
+
+def terminal(_folder: Path) -> Sink:
+    controller, user = os.openpty()
+    tty.setraw(user)
+    return Sink(user, controller)
+
+
+def terminal_controller(_folder: Path) -> Sink:
+    controller, user = os.openpty()
+    tty.setraw(user)
+    return Sink(controller, user)
+
+
+def packet_pipe(_folder: Path) -> Sink:
+    reader, writer = os.pipe2(os.O_DIRECT)
+    return Sink(writer, reader)
+
+
+def named_pipe(folder: Path) -> Sink:
+    path = folder / "fifo"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    return Sink(os.open(path, os.O_WRONLY), reader)
+
+
+def unix_socket(_folder: Path, send_buffer: int = 1) -> Sink:
+    ours, theirs = socket.socketpair()
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
+    return Sink(ours.detach(), theirs.detach())
+
+
+def tcp_pair() -> tuple[socket.socket, socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        ours = socket.create_connection(server.getsockname())
+        theirs, _ = server.accept()
+    return ours, theirs
+
+
+def tcp_socket(_folder: Path) -> Sink:
+    ours, theirs = tcp_pair()
+    ours.setsockopt(socket.IPPROTO_TCP, TCP_NOTSENT_LOWAT, 16 << 10)
+    return Sink(ours.detach(), theirs.detach())
+
+
+SINKS = [terminal, terminal_controller, packet_pipe, named_pipe, unix_socket, tcp_socket]
+
+
+@pytest.fixture(params=SINKS, ids=lambda make: make.__name__)
+def sink(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[int]:
+    made: Sink = request.param(tmp_path)
+    yield made.writer
+    made.close()
+    assert eventually(lambda: not workers()), "a thread is left"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Iterator[int]:
+    """More than any of these destinations takes before it is read."""
+    path = tmp_path / "zeros"
+    path.touch()
+    os.truncate(path, 64 << 20)
+    fd = os.open(path, os.O_RDONLY)
+    yield fd
+    os.close(fd)
+
+
+def ends(call: Callable[[], object]) -> BaseException | None:
+    """What the call raised, in a thread: so that a hang is a failure, not the end of all tests."""
+    raised: list[BaseException | None] = []
+
+    def run() -> None:
+        try:
+            call()
+        except BaseException as error:
+            raised.append(error)
+        else:
+            raised.append(None)
+
+    threading.Thread(target=run, daemon=True).start()
+    assert eventually(lambda: raised), "it hangs"
+    return raised[0]
+
+
+@pytest.mark.parametrize("method", ["auto", "read-write"])
+def test_a_timeout_ends_a_relay(sink: int, file: int, method: str) -> None:
+    assert isinstance(ends(lambda: penstock.relay(file, sink, timeout=0.1, method=method)), StalledError)
+
+
+@pytest.mark.parametrize("method", ["auto", "read-write"])
+def test_a_cancellation_ends_a_relay(sink: int, file: int, method: str) -> None:
+    ticket = penstock.relay(file, sink, method=method, wait=False)
+    before = -1
+    while ticket.relayed.bytes > before:  # until nothing more goes in
+        before = ticket.relayed.bytes
+        time.sleep(0.05)
+    ticket.cancel()
+    assert isinstance(ends(ticket.wait), ClosedError)
+
+
+def test_an_eviction_ends_it_and_the_others_go_on(sink: int, file: int) -> None:
+    reader, writer = os.pipe()
+    tee = Tee(file, sink, policy="evict", stall_timeout=0.1, start=False)
+    tee.add(writer)
+    os.close(writer)
+    tee.start()
+    with os.fdopen(reader, "rb") as mine:
+        taken = 0
+        while piece := mine.read(1 << 20):
+            taken += len(piece)
+    assert taken == 64 << 20
+    assert [outlet.ended for outlet in tee.wait(PATIENCE_S).destinations] == ["evicted", "source-ended"]
+
+
+def test_a_reader_that_takes_of_what_is_in_a_socket_does_not_stand_still() -> None:
+    ours, theirs = tcp_pair()
+    size = 12 << 20
+    # The reader empties a part of what the two sockets hold in each timeout, and far less than would make one ready.
+    taken = 0
+
+    def read_slowly() -> None:
+        nonlocal taken
+        while taken < size:
+            taken += len(theirs.recv(192 << 10))
+            if taken < 4 << 20:
+                time.sleep(0.1)
+
+    with ours, theirs, Path("/dev/zero").open("rb", buffering=0) as zeros:
+        threading.Thread(target=read_slowly, daemon=True).start()
+        assert penstock.relay(zeros, ours, size, timeout=0.5).bytes == size
+        assert eventually(lambda: taken == size)
+
+
+def test_a_terminal_keeps_its_mode(tmp_path: Path) -> None:
+    sink = terminal(tmp_path)
+    (tmp_path / "text").write_bytes(b"frame")
+    with (tmp_path / "text").open("rb") as text:
+        assert penstock.relay(text, sink.writer).bytes == 5
+    assert os.get_blocking(sink.writer)
+    sink.close()
+
+
+def test_a_source_that_is_reset_is_not_taken_for_the_reader() -> None:
+    for method in ("auto", "read-write"):
+        for make_sink in (os.pipe, lambda: tuple(end.detach() for end in socket.socketpair())):
+            ours, theirs = tcp_pair()
+            reader, writer = make_sink()
+            theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            theirs.close()  # by a reset
+            with pytest.raises(ConnectionResetError) as caught:
+                penstock.relay(ours, writer, method=method)
+            assert not isinstance(caught.value, BrokenStreamError)
+            ours.close()
+            os.close(reader)
+            os.close(writer)
+
+
+def test_a_limit_on_files_is_an_error_and_no_signal(tmp_path: Path) -> None:
+    done = run_script(
+        """
+        import os, resource, sys
+        import penstock
+        resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
+        source, fed = os.pipe()
+        os.write(fed, bytes(9000))
+        os.close(fed)
+        with open(sys.argv[1], "wb", buffering=0) as file:
+            try:
+                penstock.relay(source, file)
+            except OSError as error:
+                print(error.errno, error.bytes_delivered)
+        """,
+        tmp_path / "limited",
+    )
+    assert succeeded(done) == b"27 5000\n"
+
+
+class TestMessages:
+    """Datagrams, and what else keeps each write apart."""
+
+    @pytest.fixture(params=[socket.SOCK_DGRAM, socket.SOCK_SEQPACKET], ids=["datagrams", "packets"])
+    def pairs(self, request: pytest.FixtureRequest) -> Iterator[tuple[socket.socket, ...]]:
+        source, feeder = socket.socketpair(socket.AF_UNIX, request.param)
+        sink, reader = socket.socketpair(socket.AF_UNIX, request.param)
+        reader.settimeout(PATIENCE_S)
+        yield source, feeder, sink, reader
+        for end in (source, feeder, sink, reader):
+            end.close()
+
+    def test_an_empty_one_is_one_too(self, pairs: tuple[socket.socket, ...]) -> None:
+        source, feeder, sink, reader = pairs
+        for message in (b"one", b"", b"three"):
+            feeder.send(message)
+        assert penstock.relay(source, sink, 8).bytes == 8
+        assert [reader.recv(100) for _ in range(3)] == [b"one", b"", b"three"]
+
+    def test_none_is_cut_by_the_count(self, pairs: tuple[socket.socket, ...]) -> None:
+        source, feeder, sink, reader = pairs
+        feeder.send(b"one")
+        feeder.send(b"three")
+        with pytest.raises(OSError, match="Message too long") as caught:
+            penstock.relay(source, sink, 7)
+        assert caught.value.bytes_delivered == 3  # type: ignore[attr-defined]
+        assert (reader.recv(100), source.recv(100)) == (b"one", b"three")
+
+    def test_a_large_one_is_passed_on_whole(self) -> None:
+        source, feeder = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        message = noise(1_500_000)
+        with source, feeder, contextlib.suppress(PermissionError):
+            feeder.setsockopt(socket.SOL_SOCKET, 32, 4 << 20)  # SO_SNDBUFFORCE: for the privileged
+            feeder.send(message)
+            reader, writer = os.pipe()
+            ticket = penstock.relay(source, writer, len(message), wait=False)
+            with os.fdopen(reader, "rb") as mine:
+                assert mine.read(len(message)) == message
+            assert ticket.wait(PATIENCE_S).bytes == len(message)
+            os.close(writer)
+
+    def test_pieces_of_a_stream_are_made_to_fit(self) -> None:
+        sink, reader = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        sink.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 20_000)
+        data = noise(100_000)
+        source, fed = os.pipe()
+        os.set_blocking(fed, False)
+        sent = os.write(fed, data)
+        os.close(fed)
+        ticket = penstock.relay(source, sink, wait=False)
+        reader.settimeout(PATIENCE_S)
+        with sink, reader:
+            got = b""
+            while len(got) < sent:
+                got += reader.recv(1 << 20)
+            assert got == data[:sent]
+            assert ticket.wait(PATIENCE_S).bytes == sent
+        os.close(source)
