@@ -1,6 +1,7 @@
 """The benchmarks behind ``penstock bench``: each has a package of its own.
 
 ``pipe``     frames from memory into FFmpeg
+``pipeline`` compressed assets through native threads, under load
 ``relay``    bytes from descriptor to descriptor, and from one to many
 
 They share:

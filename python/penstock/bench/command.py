@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from penstock.bench.pipe.command import pipe
+from penstock.bench.pipeline.command import pipeline
 from penstock.bench.relay.command import relay
 
 
@@ -14,4 +15,5 @@ def bench() -> None:
 
 
 bench.add_command(pipe)
+bench.add_command(pipeline)
 bench.add_command(relay)
