@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test bench bench-relay check fmt clean
+.PHONY: help demo test bench bench-relay bench-pipeline check fmt clean
 
 ARGS ?=
 VENV := .venv
@@ -23,6 +23,7 @@ help:
 	@echo "make test         all tests: Rust, loom, Python"
 	@echo "make bench        penstock bench pipe: frames into FFmpeg; ARGS=\"--quick\" for half a minute"
 	@echo "make bench-relay  penstock bench relay: descriptor to descriptor; ARGS=\"--quick\" for half a minute"
+	@echo "make bench-pipeline  penstock bench pipeline: compressed assets under load; ARGS=\"--quick\" for a look"
 	@echo "make check        formatting, lints and types, of Rust and Python"
 	@echo "make fmt          format, and fix what the linters can"
 	@echo "make clean        remove everything that was built or installed here"
@@ -44,6 +45,9 @@ bench: $(READY)-bench $(READY)-native
 
 bench-relay: $(READY)-bench $(READY)-native
 	@$(IN_VENV) penstock bench relay $(ARGS)
+
+bench-pipeline: $(READY)-bench $(READY)-native
+	@$(IN_VENV) penstock bench pipeline $(ARGS)
 
 # Loom's build is another program: in a folder of its own, neither throws away what the other has compiled.
 test: $(READY)-test $(READY)-native

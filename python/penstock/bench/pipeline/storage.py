@@ -52,7 +52,7 @@ def compressor(codec: Codec) -> Callable[[bytes], bytes]:
         if codec == "zstd":
             import zstandard
 
-            return zstandard.ZstdCompressor().compress
+            return zstandard.ZstdCompressor().compress  # type: ignore[no-any-return]
         import lz4.frame
 
         return lz4.frame.compress  # type: ignore[no-any-return]
