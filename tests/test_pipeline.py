@@ -699,8 +699,9 @@ def test_the_source_waits_for_the_consumer() -> None:
             yield bytes(1000)
 
     with Pipeline(feed(), checksum(), checksum(), depth=3) as pipeline:
-        # Three queues of three, what three parts hold, and the one that is being asked for.
-        assert eventually(lambda: seen[0] >= 11)
+        # Three queues of three, what three parts hold, and the one that is being asked for; a little less, because
+        # those who wait for room are woken when a queue is half empty.
+        assert eventually(lambda: seen[0] >= 8)
         time.sleep(0.05)
         assert seen[0] <= 13
         assert all(stage.queue_items <= 3 for stage in pipeline.stats.stages)

@@ -93,9 +93,11 @@ impl Line {
 
     /// Has all threads end soon, wherever they wait.
     pub(super) fn stop(&self) {
+        // The channels first: a source that found the flag would end its channel, and a stage behind it take that for the end
+        // of its stream, which then is truncated.
+        self.channels.iter().for_each(Channel::stop);
         self.is_stopped.store(true, Ordering::Relaxed);
         self.bell.ring();
-        self.channels.iter().for_each(Channel::stop);
         if let Some(writer) = self.writer.get() {
             writer.abort();
         }

@@ -191,8 +191,7 @@ impl Pipeline {
                     self.book_wait(waited);
                     return Err(Error::Stalled { waited, bytes_pending: 0 });
                 }
-                Taken::Ended => return Ok(None),
-                Taken::Stopped => return self.after_the_end(),
+                Taken::Ended | Taken::Stopped => return self.after_the_end(),
             }
         }
     }
