@@ -483,6 +483,7 @@ fn parts_that_make_no_sense_together_are_refused() {
     refused(file().workers(2), vec![], Options::default());
     refused(Source::file("/dev/null", 0), vec![], Options::default());
     refused(file(), vec![Stage::checksum(ChecksumKind::Xxh3).workers(0)], Options::default());
+    refused(file(), vec![], Options { max_chunk_bytes: 9, ..Options::default() });
     refused(file(), vec![], Options { depth: Depth { items: 0, bytes: 1 }, ..Options::default() });
     let (reader, writer) = pipe().unwrap();
     assert_eq!(Source::fd(&writer, 10).err(), Some(Error::from(Errno::BADF)));

@@ -39,7 +39,7 @@ pub(super) struct Line {
     pub(super) channels: Vec<Channel<Item>>,
     /// Wakes a source that waits for its descriptor.
     pub(super) bell: Bell,
-    pub(super) end_to_end: Recorder,
+    pub(super) end_to_end: Arc<Recorder>,
     /// When the sink was done; 0 before.
     pub(super) ended_ns: AtomicU64,
     /// The sink's, so that a stop reaches a thread that waits for room in its stream.
@@ -67,7 +67,7 @@ impl Line {
             label,
             channels,
             bell: Bell::new()?,
-            end_to_end: Recorder::new(),
+            end_to_end: Arc::new(Recorder::new()),
             ended_ns: AtomicU64::new(0),
             writer: OnceLock::new(),
             is_stopped: AtomicBool::new(false),

@@ -120,7 +120,7 @@ impl Pipeline {
             has_ended: AtomicBool::new(false),
         };
         // From here on a failure drops the pipeline, and so stops the threads that are there.
-        let piece_bytes = source.piece_bytes().unwrap_or(PIECE_BYTES);
+        let piece_bytes = source.piece_bytes().unwrap_or(PIECE_BYTES).min(options.max_chunk_bytes);
         for (number, stage) in stages.into_iter().enumerate() {
             stage.start(&line, number + 1, piece_bytes)?;
         }
@@ -286,7 +286,7 @@ impl Pipeline {
         };
         Ok(Stats {
             stages: line.parts.iter().enumerate().map(|(number, part)| part.stats(queue(number))).collect(),
-            end_to_end: merged([&line.end_to_end]),
+            end_to_end: merged([&*line.end_to_end]),
             elapsed_ns,
             pool_free_bytes: line.pool.free_bytes(),
         })
@@ -347,6 +347,9 @@ fn check(source: &Source, stages: &mut [Stage], options: &Options) -> Result<(),
     }
     if options.max_chunk_bytes == 0 {
         return Err(Error::Unsuitable("max_chunk_bytes must be at least 1".into()));
+    }
+    if source.piece_bytes().is_some_and(|bytes| bytes > options.max_chunk_bytes) {
+        return Err(Error::Unsuitable("piece_bytes must not be more than max_chunk_bytes".into()));
     }
     let mut is_stream = source.is_stream;
     for stage in stages {
