@@ -473,6 +473,13 @@ fn a_feed_that_fails_has_ended() {
 }
 
 #[test]
+fn paths_that_panic_are_not_taken_for_the_end() {
+    let paths = (0..3).map(|number| if number < 2 { "/dev/null/none" } else { panic!("no path") });
+    let pipeline = Pipeline::start(Source::files(paths), vec![], Sink::iterate(), skipping()).unwrap();
+    assert_eq!(pipeline.next(Some(PATIENCE)).unwrap_err(), Error::from(Errno::IO));
+}
+
+#[test]
 fn parts_that_make_no_sense_together_are_refused() {
     let refused = |source: Source, stages: Vec<Stage>, options: Options| {
         let refused = Pipeline::start(source, stages, Sink::iterate(), options);

@@ -45,6 +45,8 @@ pub(super) struct Line {
     /// The sink's, so that a stop reaches a thread that waits for room in its stream.
     pub(super) writer: OnceLock<Writer>,
     is_stopped: AtomicBool,
+    /// Whether a thread came to its end by a panic, so that what came out may not be all.
+    has_panicked: AtomicBool,
     /// Threads that have not ended.
     running: Mutex<Vec<ThreadId>>,
     left: Condvar,
@@ -71,6 +73,7 @@ impl Line {
             ended_ns: AtomicU64::new(0),
             writer: OnceLock::new(),
             is_stopped: AtomicBool::new(false),
+            has_panicked: AtomicBool::new(false),
             running: Mutex::new(Vec::new()),
             left: Condvar::new(),
         })
@@ -84,6 +87,11 @@ impl Line {
     pub(super) fn is_stopped(&self) -> bool {
         // Relaxed: the flag is all there is to see.
         self.is_stopped.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn has_panicked(&self) -> bool {
+        // Relaxed: set before the channels are stopped, whose locks order it for those who find them so.
+        self.has_panicked.load(Ordering::Relaxed)
     }
 
     /// Whether it is a parent process's: its threads are not here, and its locks may be taken for ever.
@@ -155,7 +163,9 @@ impl Line {
             None => body(),
         }));
         if outcome.is_err() {
-            self.stop(); // a defect of ours: whoever waits shall not wait for ever
+            // A defect, of ours or of an iterator over paths: whoever waits shall not wait for ever, nor take it for the end.
+            self.has_panicked.store(true, Ordering::Relaxed);
+            self.stop();
         }
     }
 }

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use rustix::io::Errno;
+
 use super::channel::{Channel, Taken};
 use super::chunk::{Chunk, ChunkError};
 use super::line::{Item, Line};
@@ -151,6 +153,7 @@ impl Pipeline {
     /// - [`Error::Chunk`]: the chunk whose turn it was has failed, and with it the pipeline.
     /// - [`Error::Stalled`]: there was none in time.
     /// - [`Error::Closed`]: the pipeline was closed.
+    /// - [`Error::Io`] with `EIO`: a thread of the pipeline panicked.
     /// - [`Error::Unsuitable`]: the chunks go to a writer.
     /// - [`Error::Forked`]: the pipeline is a parent process's.
     pub fn next(&self, timeout: Option<Duration>) -> Result<Option<Chunk>, Error> {
@@ -198,7 +201,11 @@ impl Pipeline {
 
     /// What there is after the end, whoever of several callers came upon it.
     fn after_the_end(&self) -> Result<Option<Chunk>, Error> {
-        if self.is_closed() { Err(Error::Closed) } else { Ok(None) }
+        match (self.is_closed(), self.line.has_panicked()) {
+            (true, _) => Err(Error::Closed),
+            (_, true) => Err(Errno::IO.into()),
+            _ => Ok(None),
+        }
     }
 
     fn consumer(&self) -> &super::meter::Meter {
