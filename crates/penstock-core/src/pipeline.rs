@@ -10,7 +10,7 @@
 //! # let path = std::env::temp_dir().join(format!("penstock-pipeline-{}", std::process::id()));
 //! # std::fs::write(&path, packed)?;
 //! let stages = vec![Stage::decompress(Codec::Zlib).workers(2), Stage::checksum(ChecksumKind::Xxh3)];
-//! let pipeline = Pipeline::start(Source::files([&path]), stages, Sink::iterate(), Options::default())?;
+//! let pipeline = Pipeline::start(Source::files([path.clone()]), stages, Sink::iterate(), Options::default())?;
 //! while let Some(chunk) = pipeline.next(None)? {
 //!     assert_eq!(&chunk[..], b"frames");
 //! }
