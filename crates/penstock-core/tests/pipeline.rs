@@ -534,6 +534,28 @@ fn the_source_waits_for_the_consumer() {
 }
 
 #[test]
+fn who_leaves_everything_out_does_not_run_ahead_of_a_slow_one() {
+    let seen = Arc::new(AtomicUsize::new(0));
+    let (release, gate) = mpsc::channel::<()>();
+    let (gate, counter) = (Arc::new(Mutex::new(gate)), Arc::clone(&seen));
+    let stage = map("leave out", move |chunk, _| {
+        counter.fetch_add(1, Ordering::Relaxed);
+        if chunk.index() == 0 {
+            let _ = gate.lock().unwrap().recv();
+        }
+        Ok(None)
+    });
+    let pipeline =
+        Pipeline::start(endless(), vec![stage.workers(2)], Sink::iterate(), small_depth()).unwrap();
+    assert!(eventually(|| seen.load(Ordering::Relaxed) >= 2));
+    thread::sleep(Duration::from_millis(50));
+    assert!(seen.load(Ordering::Relaxed) <= 4, "{seen:?}");
+    drop(release);
+    assert!(eventually(|| seen.load(Ordering::Relaxed) >= 100));
+    assert!(pipeline.close());
+}
+
+#[test]
 fn memory_is_the_same_for_few_and_for_many_chunks() {
     let peak = |count: usize| {
         let options = Options { depth: Depth { items: 4, bytes: 1 << 20 }, ..Options::default() };

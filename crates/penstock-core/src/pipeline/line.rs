@@ -111,6 +111,11 @@ impl Line {
         }
     }
 
+    /// Whether the calling thread is one of its own.
+    pub(super) fn is_at_work_here(&self) -> bool {
+        lock(&self.running).contains(&thread::current().id())
+    }
+
     /// Waits until all threads have ended, at most so long; says whether they have. One of them waits for none.
     pub(super) fn wait_for_threads(&self, at_most: Duration) -> bool {
         let deadline = Some(Instant::now() + at_most);

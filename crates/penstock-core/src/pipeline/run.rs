@@ -315,6 +315,12 @@ impl Pipeline {
         self.line.wait_for_threads(at_most)
     }
 
+    /// Whether the calling thread is one of the pipeline's, which a close cannot wait for.
+    #[must_use]
+    pub fn is_at_work_here(&self) -> bool {
+        !self.line.is_inherited() && self.line.is_at_work_here()
+    }
+
     /// Whether it was closed.
     #[must_use]
     pub fn is_closed(&self) -> bool {
