@@ -15,6 +15,7 @@ EXPECTED = {
     "penstock.Encoder": "frames_encoded=60",
     "penstock.Writer": "  -\n",
     "penstock.relay": "bytes by splice",
+    "with Pipeline": "% of its time",
     "penstock.Tee": "90433fcbd9e16297e6a7c1dacb1056394743194776e52f78ebf0a44b80b6b14f  -",
 }
 

@@ -18,6 +18,7 @@ also sets ``bytes_delivered`` and ``bytes_lost``. Wrong arguments are ``TypeErro
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 
 class PenstockError(Exception):
@@ -114,6 +115,10 @@ class ChunkReadError(ChunkError, OSError):
         self.errno = errno
         self.strerror = strerror
         self.filename = name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        place = (self.name, self.offset, self.index, self.stage)
+        return type(self), (self.errno, self.reason, *place)
 
 
 class EncoderError(PenstockError, RuntimeError):

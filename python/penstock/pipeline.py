@@ -523,17 +523,22 @@ def _sink(
 
 
 _open: weakref.WeakSet[Pipeline] = weakref.WeakSet()
+_armed_for: int | None = None  # the process; a forked child arms for itself
 
 
 def _watch_exit(pipeline: Pipeline) -> None:
     """Have the program close the pipeline before it ends: its threads may want to run Python code, gone by then."""
+    global _armed_for
+    _open.add(pipeline)
+    if _armed_for == os.getpid():
+        return
+    _armed_for = os.getpid()
     atexit.unregister(_close_all)  # so that it is there once, also in a child that has inherited its parent's
     atexit.register(_close_all)
     # A multiprocessing child ends without running atexit's functions, but runs its own finalizers.
     util = sys.modules.get("multiprocessing.util")
     if util is not None:
         util.Finalize(None, _close_all, exitpriority=1)
-    _open.add(pipeline)
 
 
 def _close_all() -> None:

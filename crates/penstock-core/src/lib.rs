@@ -16,7 +16,8 @@
 //!
 //! From the front to the kernel: [`writer`](Writer) and `pipes` find the `stream` that a descriptor leads to and put a job into
 //! its `queue`; the stream's `worker` lets a `transport` put it into the destination; `sys` makes the system calls. A relay
-//! needs no stream: it runs on its caller's thread, or as a task in the `background`.
+//! needs no stream: it runs on its caller's thread, or as a task in the `background`. A [`pipeline`] has chunks in memory of a
+//! `pool` go through channels from part to part; `codec` decompresses them, `latency` keeps the times.
 //!
 //! ```
 //! use std::io::Read;

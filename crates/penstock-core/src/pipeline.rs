@@ -6,11 +6,11 @@
 //!
 //! ```
 //! use penstock_core::pipeline::{ChecksumKind, Codec, Options, Pipeline, Sink, Source, Stage};
-//! # let packed = [0x78u8, 0x9c, 0x4b, 0x2b, 0x4a, 0xcc, 0x4d, 0x2d, 0x06, 0x00, 0x08, 0x9f, 0x02, 0x85];
+//! # let packed = [0x78u8, 0x9c, 0x4b, 0x2b, 0x4a, 0xcc, 0x4d, 0x2d, 0x06, 0x00, 0x08, 0xac, 0x02, 0x7f];
 //! # let path = std::env::temp_dir().join(format!("penstock-pipeline-{}", std::process::id()));
 //! # std::fs::write(&path, packed)?;
 //! let stages = vec![Stage::decompress(Codec::Zlib).workers(2), Stage::checksum(ChecksumKind::Xxh3)];
-//! let pipeline = Pipeline::start(Source::files([&path]), stages, Sink::iterate(), Options::default())?;
+//! let pipeline = Pipeline::start(Source::files([path.clone()]), stages, Sink::iterate(), Options::default())?;
 //! while let Some(chunk) = pipeline.next(None)? {
 //!     assert_eq!(&chunk[..], b"frames");
 //! }

@@ -13,14 +13,13 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyIterator, PyList, PyTuple};
 
 use crate::arguments;
-use crate::buffer;
 use crate::chunk::Chunk;
 use crate::errors;
 use crate::pipes::arm_exit;
 use crate::policy::{AppliedPolicy, ThreadPolicy};
 use crate::python_stage::{Callable, Iterable, Writables, as_python_thread};
 use crate::ticket::Watch;
-use crate::waiting::until;
+use crate::waiting::{Attempt, until};
 
 /// A part of a pipeline, until the pipeline takes it.
 struct Part<T>(Mutex<Option<T>>);
@@ -254,13 +253,16 @@ impl Pipeline {
         Watch::start(&self.0.ready(), eventfd)
     }
 
-    /// Ends it, and says whether all threads have ended, waiting so many seconds for them; with none as long as it is sensible.
-    #[pyo3(signature = (within_s=None))]
-    fn close(&self, py: Python<'_>, within_s: Option<f64>) -> PyResult<bool> {
-        let within = arguments::timeout(within_s)?.unwrap_or(pipeline::LEAVE_WITHIN);
-        let have_left = self.close_within(py, within);
-        buffer::release_parked(py);
-        Ok(have_left)
+    /// Ends it, and says whether all threads have ended. Waits for them as long as is sensible, awake to signals.
+    fn close(&self, py: Python<'_>) -> PyResult<bool> {
+        if self.0.is_at_work_here() {
+            return Ok(self.close_within(py, Duration::ZERO));
+        }
+        let closed = until(py, Some(pipeline::LEAVE_WITHIN), |slice| match self.0.close_within(slice) {
+            true => Attempt::Ended(Ok(())),
+            false => Attempt::NotYet { bytes_pending: 0 },
+        })?;
+        Ok(closed.is_ok())
     }
 
     /// Has it end soon, and waits for nothing.

@@ -17,6 +17,8 @@ pub(crate) struct Members<R> {
     input: Peeked<R>,
     codec: Codec,
     member: Option<Member>,
+    /// Whether the member may have more to give without further input, which then must not be waited for.
+    has_more: bool,
     /// Whether a member came before.
     has_begun: bool,
     has_ended: bool,
@@ -30,7 +32,14 @@ enum Member {
 
 impl<R: BufRead> Members<R> {
     pub(crate) fn new(codec: Codec, input: R) -> Self {
-        Self { input: Peeked::new(input), codec, member: None, has_begun: false, has_ended: false }
+        Self {
+            input: Peeked::new(input),
+            codec,
+            member: None,
+            has_more: false,
+            has_begun: false,
+            has_ended: false,
+        }
     }
 
     /// Bytes of the input that were taken so far.
@@ -93,12 +102,13 @@ impl<R: BufRead> Read for Members<R> {
                 continue;
             };
             let (bytes, is_over) = match member {
-                Member::Inflate(state) => inflate(state, &mut self.input, output)?,
-                Member::Zstd(context) => unpack_zstd(context, &mut self.input, output)?,
+                Member::Inflate(state) => inflate(state, &mut self.input, output, &mut self.has_more)?,
+                Member::Zstd(context) => unpack_zstd(context, &mut self.input, output, &mut self.has_more)?,
                 Member::Lz4(frame) => frame.read(&mut self.input, output)?,
             };
             if is_over {
                 self.member = None;
+                self.has_more = false;
             }
             if bytes > 0 {
                 return Ok(bytes);
@@ -109,20 +119,28 @@ impl<R: BufRead> Read for Members<R> {
 }
 
 /// Some bytes, and whether the member is over.
-fn inflate(state: &mut Decompress, input: &mut impl BufRead, output: &mut [u8]) -> io::Result<(usize, bool)> {
+fn inflate(
+    state: &mut Decompress,
+    input: &mut impl BufRead,
+    output: &mut [u8],
+    has_more: &mut bool,
+) -> io::Result<(usize, bool)> {
     loop {
-        let available = input.fill_buf()?;
-        let at_end = available.is_empty();
+        let is_asked_for_more = std::mem::take(has_more);
+        let available = if is_asked_for_more { &[] } else { input.fill_buf()? };
+        let at_end = available.is_empty() && !is_asked_for_more;
         let before = (state.total_in(), state.total_out());
         let status = state.decompress(available, output, FlushDecompress::None);
-        let (taken, given) = (state.total_in() - before.0, state.total_out() - before.1);
-        input.consume(taken as usize);
+        let (taken, given) =
+            ((state.total_in() - before.0) as usize, (state.total_out() - before.1) as usize);
+        input.consume(taken);
+        *has_more = given == output.len();
         match status {
-            Ok(Status::StreamEnd) => return Ok((given as usize, true)),
+            Ok(Status::StreamEnd) => return Ok((given, true)),
             Err(error) => {
                 return Err(corrupt(error.message().unwrap_or("its checksum or its data are wrong")));
             }
-            Ok(_) if given > 0 => return Ok((given as usize, false)),
+            Ok(_) if given > 0 => return Ok((given, false)),
             Ok(_) if at_end => return Err(truncated()),
             Ok(_) => {}
         }
@@ -133,15 +151,18 @@ fn unpack_zstd(
     context: &mut DCtx<'_>,
     input: &mut impl BufRead,
     output: &mut [u8],
+    has_more: &mut bool,
 ) -> io::Result<(usize, bool)> {
     loop {
-        let available = input.fill_buf()?;
-        let at_end = available.is_empty();
+        let is_asked_for_more = std::mem::take(has_more);
+        let available = if is_asked_for_more { &[] } else { input.fill_buf()? };
+        let at_end = available.is_empty() && !is_asked_for_more;
         let mut from = InBuffer::around(available);
         let mut to = OutBuffer::around(&mut *output);
         let left = context.decompress_stream(&mut to, &mut from).map_err(zstd_error)?;
         let (taken, given) = (from.pos(), to.pos());
         input.consume(taken);
+        *has_more = given == output.len();
         // 0 says that the frame is over, and everything of it is given.
         if left == 0 || given > 0 {
             return Ok((given, left == 0));

@@ -87,7 +87,7 @@ impl<T> Channel<T> {
     /// Puts an item into its place, or says with none that it is left out. Waits for room.
     pub(crate) fn put(&self, number: u64, item: Option<T>, bytes: usize) -> Result<(), Stopped> {
         let mut state = lock(&self.state);
-        while !state.is_stopped && item.is_some() && !state.admits(number, bytes) {
+        while !state.is_stopped && !state.admits(number, bytes) {
             state.sleeping_putters += 1;
             state = wait_until(&self.room, state, None);
         }
@@ -214,7 +214,9 @@ impl<T> Channel<T> {
 
 impl<T> State<T> {
     fn admits(&self, number: u64, bytes: usize) -> bool {
-        let fits = self.items < self.limits.items && self.bytes.saturating_add(bytes) <= self.limits.bytes;
+        // Places count, and not items: one who leaves out everything would otherwise run ahead of a slow one without end.
+        let is_near = number - self.first < self.limits.items as u64;
+        let fits = is_near && self.bytes.saturating_add(bytes) <= self.limits.bytes;
         fits || number == self.first
     }
 
@@ -262,7 +264,7 @@ impl<T> State<T> {
     /// Not for every place that gets free, because to be woken costs more than to put: from half full on, or when the turn is at
     /// one who may be asleep.
     fn is_worth_waking_putters(&self) -> bool {
-        let is_half_empty = self.items <= self.limits.items / 2 && self.bytes <= self.limits.bytes / 2;
+        let is_half_empty = self.places.len() <= self.limits.items / 2 && self.bytes <= self.limits.bytes / 2;
         is_half_empty || !matches!(self.places.front(), Some(Place::Filled(..)))
     }
 }
@@ -356,7 +358,7 @@ mod loom_tests {
     #[test]
     fn a_place_that_is_left_out_holds_nobody_up() {
         loom::model(|| {
-            let channel = Arc::new(Channel::new(ONE));
+            let channel = Arc::new(Channel::new(Limits { bytes: 8, items: 3 }));
             channel.put(2, Some(2), 8).unwrap();
             let other = thread::spawn({
                 let channel = Arc::clone(&channel);
@@ -427,7 +429,7 @@ mod tests {
 
     #[test]
     fn later_items_are_bounded_and_the_one_whose_turn_it_is_never_waits() {
-        let channel = Channel::new(Limits { bytes: 100, items: 2 });
+        let channel = Channel::new(Limits { bytes: 100, items: 3 });
         channel.put(1, Some("b"), 60).unwrap();
         assert_eq!(channel.take(now()), Taken::NotYet);
         channel.put(2, Some("c"), 40).unwrap();

@@ -39,12 +39,14 @@ pub(super) struct Line {
     pub(super) channels: Vec<Channel<Item>>,
     /// Wakes a source that waits for its descriptor.
     pub(super) bell: Bell,
-    pub(super) end_to_end: Recorder,
+    pub(super) end_to_end: Arc<Recorder>,
     /// When the sink was done; 0 before.
     pub(super) ended_ns: AtomicU64,
     /// The sink's, so that a stop reaches a thread that waits for room in its stream.
     pub(super) writer: OnceLock<Writer>,
     is_stopped: AtomicBool,
+    /// Whether a thread came to its end by a panic, so that what came out may not be all.
+    has_panicked: AtomicBool,
     /// Threads that have not ended.
     running: Mutex<Vec<ThreadId>>,
     left: Condvar,
@@ -67,10 +69,11 @@ impl Line {
             label,
             channels,
             bell: Bell::new()?,
-            end_to_end: Recorder::new(),
+            end_to_end: Arc::new(Recorder::new()),
             ended_ns: AtomicU64::new(0),
             writer: OnceLock::new(),
             is_stopped: AtomicBool::new(false),
+            has_panicked: AtomicBool::new(false),
             running: Mutex::new(Vec::new()),
             left: Condvar::new(),
         })
@@ -86,6 +89,11 @@ impl Line {
         self.is_stopped.load(Ordering::Relaxed)
     }
 
+    pub(super) fn has_panicked(&self) -> bool {
+        // Relaxed: set before the channels are stopped, whose locks order it for those who find them so.
+        self.has_panicked.load(Ordering::Relaxed)
+    }
+
     /// Whether it is a parent process's: its threads are not here, and its locks may be taken for ever.
     pub(super) fn is_inherited(&self) -> bool {
         self.bell.is_inherited()
@@ -93,12 +101,19 @@ impl Line {
 
     /// Has all threads end soon, wherever they wait.
     pub(super) fn stop(&self) {
+        // The channels first: a source that found the flag would end its channel, and a stage behind it take that for the end
+        // of its stream, which then is truncated.
+        self.channels.iter().for_each(Channel::stop);
         self.is_stopped.store(true, Ordering::Relaxed);
         self.bell.ring();
-        self.channels.iter().for_each(Channel::stop);
         if let Some(writer) = self.writer.get() {
             writer.abort();
         }
+    }
+
+    /// Whether the calling thread is one of its own.
+    pub(super) fn is_at_work_here(&self) -> bool {
+        lock(&self.running).contains(&thread::current().id())
     }
 
     /// Waits until all threads have ended, at most so long; says whether they have. One of them waits for none.
@@ -153,7 +168,9 @@ impl Line {
             None => body(),
         }));
         if outcome.is_err() {
-            self.stop(); // a defect of ours: whoever waits shall not wait for ever
+            // A defect, of ours or of an iterator over paths: whoever waits shall not wait for ever, nor take it for the end.
+            self.has_panicked.store(true, Ordering::Relaxed);
+            self.stop();
         }
     }
 }

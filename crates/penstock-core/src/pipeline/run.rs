@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use rustix::io::Errno;
+
 use super::channel::{Channel, Taken};
 use super::chunk::{Chunk, ChunkError};
 use super::line::{Item, Line};
@@ -120,7 +122,7 @@ impl Pipeline {
             has_ended: AtomicBool::new(false),
         };
         // From here on a failure drops the pipeline, and so stops the threads that are there.
-        let piece_bytes = source.piece_bytes().unwrap_or(PIECE_BYTES);
+        let piece_bytes = source.piece_bytes().unwrap_or(PIECE_BYTES).min(options.max_chunk_bytes);
         for (number, stage) in stages.into_iter().enumerate() {
             stage.start(&line, number + 1, piece_bytes)?;
         }
@@ -151,6 +153,7 @@ impl Pipeline {
     /// - [`Error::Chunk`]: the chunk whose turn it was has failed, and with it the pipeline.
     /// - [`Error::Stalled`]: there was none in time.
     /// - [`Error::Closed`]: the pipeline was closed.
+    /// - [`Error::Io`] with `EIO`: a thread of the pipeline panicked.
     /// - [`Error::Unsuitable`]: the chunks go to a writer.
     /// - [`Error::Forked`]: the pipeline is a parent process's.
     pub fn next(&self, timeout: Option<Duration>) -> Result<Option<Chunk>, Error> {
@@ -191,15 +194,18 @@ impl Pipeline {
                     self.book_wait(waited);
                     return Err(Error::Stalled { waited, bytes_pending: 0 });
                 }
-                Taken::Ended => return Ok(None),
-                Taken::Stopped => return self.after_the_end(),
+                Taken::Ended | Taken::Stopped => return self.after_the_end(),
             }
         }
     }
 
     /// What there is after the end, whoever of several callers came upon it.
     fn after_the_end(&self) -> Result<Option<Chunk>, Error> {
-        if self.is_closed() { Err(Error::Closed) } else { Ok(None) }
+        match (self.is_closed(), self.line.has_panicked()) {
+            (true, _) => Err(Error::Closed),
+            (_, true) => Err(Errno::IO.into()),
+            _ => Ok(None),
+        }
     }
 
     fn consumer(&self) -> &super::meter::Meter {
@@ -287,7 +293,7 @@ impl Pipeline {
         };
         Ok(Stats {
             stages: line.parts.iter().enumerate().map(|(number, part)| part.stats(queue(number))).collect(),
-            end_to_end: merged([&line.end_to_end]),
+            end_to_end: merged([&*line.end_to_end]),
             elapsed_ns,
             pool_free_bytes: line.pool.free_bytes(),
         })
@@ -307,6 +313,12 @@ impl Pipeline {
         self.is_closed.store(true, Ordering::Relaxed);
         self.end();
         self.line.wait_for_threads(at_most)
+    }
+
+    /// Whether the calling thread is one of the pipeline's, which a close cannot wait for.
+    #[must_use]
+    pub fn is_at_work_here(&self) -> bool {
+        !self.line.is_inherited() && self.line.is_at_work_here()
     }
 
     /// Whether it was closed.
@@ -348,6 +360,9 @@ fn check(source: &Source, stages: &mut [Stage], options: &Options) -> Result<(),
     }
     if options.max_chunk_bytes == 0 {
         return Err(Error::Unsuitable("max_chunk_bytes must be at least 1".into()));
+    }
+    if source.piece_bytes().is_some_and(|bytes| bytes > options.max_chunk_bytes) {
+        return Err(Error::Unsuitable("piece_bytes must not be more than max_chunk_bytes".into()));
     }
     let mut is_stream = source.is_stream;
     for stage in stages {

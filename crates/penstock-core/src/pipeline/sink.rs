@@ -107,11 +107,13 @@ fn write_until_failure(line: &Arc<Line>, on_error: OnError, skipped: &Skipped) -
         let (bytes, began_ns) = (chunk.len(), chunk.began_ns());
         let ticket = write(line, Written(chunk.bytes))?;
         let ended_ns = line.now_ns();
-        // To hand it over is all the work that this thread has; the rest of the time it waits for room.
+        // With the wait for room in the stream: it is the destination's time, which is behind this part.
         meter.worked(ended_ns - started_ns, bytes);
         meter.blocked(started_ns - before_ns, 0);
-        let shared = Arc::clone(line);
-        ticket.on_end(move || shared.end_to_end.record(shared.now_ns() - began_ns));
+        // Nothing else of the line: its writer must not be dropped by the thread that serves it.
+        let (end_to_end, began) = (Arc::clone(&line.end_to_end), line.began);
+        ticket
+            .on_end(move || end_to_end.record((began.elapsed().as_nanos() as u64).saturating_sub(began_ns)));
     }
 }
 

@@ -16,6 +16,7 @@ struct Pieces<'a> {
     piece: Option<Chunk>,
     from: usize,
     has_ended: bool,
+    is_stopped: bool,
     /// What a part before has failed of.
     fault: Option<Arc<ChunkError>>,
     waited_ns: u64,
@@ -48,7 +49,7 @@ impl Pieces<'_> {
             }
             Taken::Ended => self.has_ended = true,
             Taken::Stopped | Taken::NotYet => {
-                self.has_ended = true;
+                self.is_stopped = true;
                 return Err(io::ErrorKind::Other.into());
             }
         }
@@ -88,7 +89,8 @@ struct Stream<'a> {
 /// The worker of a stage that decompresses a stream. What comes out is in pieces of at most that many bytes, passed on before
 /// more input is waited for.
 pub(super) fn decompress(port: &Port<'_>, codec: Codec, piece_bytes: usize) {
-    let pieces = Pieces { port, piece: None, from: 0, has_ended: false, fault: None, waited_ns: 0 };
+    let pieces =
+        Pieces { port, piece: None, from: 0, has_ended: false, is_stopped: false, fault: None, waited_ns: 0 };
     let mut stream = Stream { members: Members::new(codec, pieces), port, offset: 0, index: 0 };
     while stream.step(piece_bytes) {}
     port.input().stop(); // or those before would wait for room for ever
@@ -167,7 +169,7 @@ impl Stream<'_> {
         let byte = self.members.taken_bytes();
         let input = self.members.input();
         let fault = input.fault.take();
-        if fault.is_none() && self.port.line.is_stopped() {
+        if input.is_stopped {
             return false;
         }
         let own = || {
