@@ -21,7 +21,7 @@ use crate::sys::sched;
 /// let applied = std::thread::spawn(move || policy.apply()).join().unwrap();
 /// println!("niceness {}, on CPUs {:?}, refused: {:?}", applied.nice, applied.cpus, applied.notes);
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ThreadPolicy {
     /// How important it is.
     pub priority: Option<Priority>,

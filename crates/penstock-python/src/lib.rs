@@ -30,6 +30,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(fifo::_fifo_open_async, module)?)?;
     module.add_function(wrap_pyfunction!(fifo::_make_pipe, module)?)?;
     module.add_function(wrap_pyfunction!(cpu::_topology, module)?)?;
+    module.add_function(wrap_pyfunction!(policy::_apply_policy, module)?)?;
+    module.add_function(wrap_pyfunction!(policy::_current_policy, module)?)?;
+    module.add_function(wrap_pyfunction!(policy::_try_priorities, module)?)?;
     module.add_class::<relay::Relayed>()?;
     module.add_class::<relay::RelayTicket>()?;
     module.add_class::<tee::Tee>()?;
