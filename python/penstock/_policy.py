@@ -30,7 +30,7 @@ def set_priority(level: Priority) -> AppliedPolicy:
     """
     if level is None:
         raise TypeError("level must be a str, not None")
-    return _native._apply_policy(ThreadPolicy(priority=level))
+    return _native._apply_policy(ThreadPolicy(priority=level), try_undo=True)
 
 
 def pin(cpus: Iterable[int]) -> AppliedPolicy:
@@ -42,8 +42,8 @@ def pin(cpus: Iterable[int]) -> AppliedPolicy:
         cpus: their numbers.
 
     Returns:
-        What the thread has now. Its ``notes`` name the CPUs that were refused, and those that the system allows; if none
-        was granted, the thread may run where it might before.
+        What the thread has now. Its ``notes`` name the CPUs that were refused, and those that the system allows; if
+        none was granted, the thread may run where it might before.
 
     Raises:
         ValueError: no CPU at all, or a number that no CPU can have.
@@ -51,7 +51,7 @@ def pin(cpus: Iterable[int]) -> AppliedPolicy:
     """
     if cpus is None:
         raise TypeError("cpus must be CPU numbers, like [0, 1], not None")
-    return _native._apply_policy(ThreadPolicy(cpus=cpus))
+    return _native._apply_policy(ThreadPolicy(cpus=cpus), try_undo=True)
 
 
 class policy:
@@ -99,7 +99,7 @@ class policy:
         if self._begun is not None:
             raise RuntimeError("this policy's block has been begun already")
         self._begun = (threading.get_ident(), _native._current_policy())
-        return _native._apply_policy(self._asked)
+        return _native._apply_policy(self._asked, try_undo=True)
 
     def __exit__(
         self,

@@ -5,8 +5,8 @@
     with cpu.policy(priority="highest", near=os.getpid()) as applied:
         print(applied.priority, applied.cpus, applied.notes)  # what was granted, and why not more
 
-`set_priority`, `pin` and `policy` are for the calling thread; worker threads, and FFmpeg, take a `penstock.ThreadPolicy`.
-What the system refuses is in the answer, and never raised.
+`set_priority`, `pin` and `policy` are for the calling thread; worker threads, and FFmpeg, take a
+`penstock.ThreadPolicy`. What the system refuses is in the answer, and never raised.
 
 `topology` tells who shares a core, a cache, a package and a memory node with whom::
 

@@ -214,10 +214,12 @@ impl AppliedPolicy {
     }
 }
 
-/// Applies a policy to the calling thread.
+/// Applies a policy to the calling thread; with `try_undo`, notes also say what cannot be undone.
 #[pyfunction]
-pub(crate) fn _apply_policy(py: Python<'_>, policy: &ThreadPolicy) -> AppliedPolicy {
-    py.detach(|| AppliedPolicy(policy.0.apply_and_try_undo()))
+#[pyo3(signature = (policy, *, try_undo))]
+pub(crate) fn _apply_policy(py: Python<'_>, policy: &ThreadPolicy, try_undo: bool) -> AppliedPolicy {
+    let apply = || if try_undo { policy.0.apply_and_try_undo() } else { policy.0.apply() };
+    py.detach(|| AppliedPolicy(apply()))
 }
 
 /// What the calling thread runs with.

@@ -200,12 +200,11 @@ pub(super) fn set_nice(nice: i32, name: &str, notes: &mut Vec<String>) {
     let limit = limit(Resource::Nice);
     let lowest = lowest_nice(limit);
     let instead = (lowest < before && sched::set_nice(lowest).is_ok()).then_some(lowest);
-    let outcome = instead.map_or_else(String::new, |nice| format!("; nice {nice} was had instead"));
-    let allows =
-        if lowest < 20 { format!("allows niceness from {lowest}") } else { "allows none below".into() };
+    let outcome = instead.map_or_else(String::new, |nice| format!("; nice {nice} was taken instead"));
+    let allows = if lowest < 20 { format!("from {lowest}") } else { "none below".into() };
     notes.push(format!(
-        "{name} was refused: {errno}: below nice {before} takes CAP_SYS_NICE or RLIMIT_NICE {}, which is {limit} and \
-         {allows}{outcome}",
+        "{name} was refused: {errno}: below nice {before} takes CAP_SYS_NICE or an RLIMIT_NICE of {}; it is {limit}, which \
+         allows {allows}{outcome}",
         20 - nice
     ));
 }
@@ -228,12 +227,14 @@ fn needs(class: SchedulingClass, before: SchedulingClass) -> String {
     match class {
         SchedulingClass::Fifo(priority) | SchedulingClass::RoundRobin(priority) => {
             let limit = limit(Resource::Rtprio);
-            format!(": it takes CAP_SYS_NICE or RLIMIT_RTPRIO {priority}, which is {limit}")
+            format!(": it takes CAP_SYS_NICE or an RLIMIT_RTPRIO of {priority}; it is {limit}")
         }
         _ if before == SchedulingClass::Idle => {
             let wanted = 20 - sched::nice().unwrap_or(0);
             let limit = limit(Resource::Nice);
-            format!(": leaving the class idle takes CAP_SYS_NICE or RLIMIT_NICE {wanted}, which is {limit}")
+            format!(
+                ": leaving the class idle takes CAP_SYS_NICE or an RLIMIT_NICE of {wanted}; it is {limit}"
+            )
         }
         _ => String::new(),
     }
