@@ -16,6 +16,17 @@ RelayMethod = Literal["auto", "read-write"]
 TeePolicy = Literal["block", "evict"]
 """What a tee does about a destination that takes nothing: all wait for it, or it is given up."""
 
+Priority = Literal[
+    "background", "lowest", "below-normal", "normal", "above-normal", "highest", "time-critical"
+]
+"""How important a thread is; which niceness each level has is in `penstock.ThreadPolicy`."""
+
+SchedulingClass = Literal["other", "batch", "idle", "fifo", "round-robin", "deadline", "unknown"]
+"""By which rules the kernel gives a thread its time: the scheduling policies of sched(7)."""
+
+Near = int | tuple[Literal["cpu"], int]
+"""Whose L3 cache a thread is to share: a thread's or process's, by its id, or a CPU's, by its number."""
+
 
 CodecName = Literal["auto", "zlib", "gzip", "zstd", "lz4"]
 """A compressed format, or whichever of them the first bytes say."""

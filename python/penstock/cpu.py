@@ -1,13 +1,21 @@
-"""The machine's CPUs: who shares a core, a cache, a package and a memory node with whom.
+"""The machine's CPUs, and what the calling thread has of them.
 
 ::
+
+    with cpu.policy(priority="highest", near=os.getpid()) as applied:
+        print(applied.priority, applied.cpus, applied.notes)  # what was granted, and why not more
+
+`set_priority`, `pin` and `policy` are for the calling thread; worker threads, and FFmpeg, take a
+`penstock.ThreadPolicy`. What the system refuses is in the answer, and never raised.
+
+`topology` tells who shares a core, a cache, a package and a memory node with whom::
 
     topology = cpu.topology()
     fast = [p.id for p in topology.logical_processors if p.allowed and p.kind == "performance"]
     for domain in topology.l3_domains:
         print(domain.size_bytes, domain.logical_processors)
 
-The records are flat, and name each other by number: a tree of packages cannot hold caches that only some cores of a
+Its records are flat, and name each other by number: a tree of packages cannot hold caches that only some cores of a
 package share.
 """
 
@@ -19,11 +27,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from penstock import _native
+from penstock._policy import pin, policy, set_priority, try_priorities
 
 if TYPE_CHECKING:
     from _typeshed import StrOrBytesPath
 
-__all__ = ["CacheDomain", "Core", "LogicalProcessor", "NumaNode", "Package", "Topology", "topology"]
+__all__ = [
+    "CacheDomain",
+    "Core",
+    "LogicalProcessor",
+    "NumaNode",
+    "Package",
+    "Topology",
+    "pin",
+    "policy",
+    "set_priority",
+    "topology",
+    "try_priorities",
+]
 
 CoreKind = Literal["performance", "efficiency", "low-power efficiency"]
 KindSource = Literal["cpu_core/cpu_atom", "cpu_capacity", "maximum frequency", "base frequency", "assumed"]

@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::kept::Bell;
 use crate::sync::lock;
 use crate::sys::sched;
-use crate::thread::ThreadPolicy;
+use crate::thread::{AppliedPolicy, ThreadPolicy};
 
 /// Whether a program that ends waits for a task, or ends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +60,7 @@ pub(crate) struct Task {
     pub(crate) ticket: Ticket,
     /// Gone when the task has ended: who keeps the ticket keeps no descriptor.
     control: Weak<Control>,
+    applied: Arc<OnceLock<AppliedPolicy>>,
 }
 
 impl Task {
@@ -68,6 +69,11 @@ impl Task {
         if let Some(control) = self.control.upgrade() {
             control.cancel();
         }
+    }
+
+    /// What its thread runs with; none without a policy, and before the thread has started.
+    pub(crate) fn applied_policy(&self) -> Option<AppliedPolicy> {
+        self.applied.get().cloned()
     }
 }
 
@@ -127,12 +133,13 @@ pub(crate) fn start(
 ) -> Result<Task, Error> {
     let (completion, ticket) = ticket(0);
     let own = Arc::clone(&control);
-    let task = Task { ticket, control: Arc::downgrade(&control) };
+    let applied = Arc::new(OnceLock::new());
+    let task = Task { ticket, control: Arc::downgrade(&control), applied: Arc::clone(&applied) };
     lock(&RUNNING).push(Arc::clone(&control));
     let spawned = thread::Builder::new().name("penstock".into()).spawn(move || {
         sched::block_signals();
         if let Some(policy) = policy {
-            let _ = policy.apply();
+            let _ = applied.set(policy.apply());
         }
         // A panic would be a defect of ours; whoever waits shall learn of it rather than wait for ever.
         let outcome =

@@ -13,6 +13,7 @@
 //! | have a pipe between two of them | [`Pipe`], [`Fifo`] |
 //! | stream assets through decompressors and other stages | [`pipeline::Pipeline`] |
 //! | know the machine's CPUs | [`Topology`] |
+//! | give a thread a priority and CPUs | [`ThreadPolicy`] |
 //!
 //! From the front to the kernel: [`writer`](Writer) and `pipes` find the `stream` that a descriptor leads to and put a job into
 //! its `queue`; the stream's `worker` lets a `transport` put it into the destination; `sys` makes the system calls. A relay
@@ -98,7 +99,7 @@ pub use {
         Method, MethodReason, OutletReport, Relay, RelayError, RelayMode, RelayOptions, RelayTicket, Relayed,
         Tee, TeeEnd, TeeOutlet, TeePolicy, TeeReport, relay, relay_in_background,
     },
-    thread::{AppliedPolicy, ThreadPolicy},
+    thread::{AppliedPolicy, Near, Priority, SchedulingClass, ThreadPolicy},
     topology::{CacheDomain, Core, CoreKind, KindSource, LogicalProcessor, NumaNode, Package, Topology},
     transport::{Mode, Reader, Reason, STAGED_MIN_BYTES, Transport},
     writer::{Mark, Options, Rejected, Stats, Writer},

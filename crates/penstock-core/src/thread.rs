@@ -1,40 +1,102 @@
-//! What a worker thread asks of the scheduler, and what it was granted.
+//! What a thread asks of the scheduler, and what it was granted.
+//!
+//! Nothing here fails: what the system refuses is noted in the answer, with the reason and the limit that stands in the way.
+
+mod level;
+mod placement;
+mod undo;
+
+pub use level::{Priority, SchedulingClass};
+pub use placement::Near;
 
 use crate::sys::sched;
 
-/// What a worker thread asks for. The default asks for nothing.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// What a thread asks for. The default asks for nothing, and all that is not asked for stays as it is.
+///
+/// A thread starts with the policy of the thread that started it, and so does a process.
+///
+/// ```
+/// use penstock_core::{Priority, ThreadPolicy};
+/// let policy = ThreadPolicy { priority: Some(Priority::BelowNormal), ..Default::default() };
+/// let applied = std::thread::spawn(move || policy.apply()).join().unwrap();
+/// println!("niceness {}, on CPUs {:?}, refused: {:?}", applied.nice, applied.cpus, applied.notes);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ThreadPolicy {
-    /// Niceness from -20 (served first) to 19; below the present one takes a privilege.
+    /// How important it is.
+    pub priority: Option<Priority>,
+    /// Niceness from -20 (served first) to 19, instead of the level's; below the present one takes a privilege.
     pub nice: Option<i32>,
-    /// The CPUs it may run on.
+    /// The CPUs that it may run on.
     pub cpus: Option<Vec<usize>>,
+    /// Whose L3 cache it is to share. With `cpus` as well, of those the CPUs that do.
+    ///
+    /// A thread is taken to be where it runs when the policy is applied, or ran last; one that may run elsewhere may leave. To
+    /// keep two together, give both the same `near`, or pin the other. Where no L3 cache is known, the package counts. Only
+    /// CPUs are taken that the thread or the first thread of its process may run on.
+    pub near: Option<Near>,
 }
 
-/// What a worker thread runs with: read back from the system, not repeated from the wish.
+/// What a thread runs with: read back from the system, not repeated from the wish.
 #[must_use]
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AppliedPolicy {
-    /// Its niceness.
+    /// The level that class and niceness make; none if they are no level's.
+    pub priority: Option<Priority>,
+    /// Its scheduling class.
+    pub scheduling_class: SchedulingClass,
+    /// Its niceness. Only the classes [`Other`](SchedulingClass::Other) and [`Batch`](SchedulingClass::Batch) heed it.
     pub nice: i32,
     /// The CPUs it may run on.
     pub cpus: Vec<usize>,
-    /// What was refused, and why.
+    /// What was refused, why, and by which limit; for a thread that is to come back, also what cannot be undone.
     pub notes: Vec<String>,
 }
 
 impl ThreadPolicy {
     /// Applies the policy to the calling thread, as far as the system grants it.
     pub fn apply(&self) -> AppliedPolicy {
-        let nice = self.nice.map(|nice| (format!("nice {nice}"), sched::set_nice(nice)));
-        let cpus = self.cpus.as_ref().map(|cpus| (format!("cpus {cpus:?}"), sched::set_cpus(cpus)));
-        let refused = |(wish, answer): (String, rustix::io::Result<()>)| {
-            answer.err().map(|errno| format!("{wish} was refused: {errno}"))
-        };
-        AppliedPolicy {
-            nice: sched::nice().unwrap_or(0),
+        let mut notes = Vec::new();
+        level::apply(self.priority, self.nice, &mut notes);
+        placement::apply(self.cpus.as_deref(), self.near, &mut notes);
+        AppliedPolicy { notes, ..AppliedPolicy::of_this_thread() }
+    }
+
+    /// The same for a thread that may want to go back: the notes also say what could not be [restored](AppliedPolicy::restore),
+    /// for a niceness once raised takes a privilege to lower. It is tried on a thread of its own.
+    pub fn apply_and_try_undo(&self) -> AppliedPolicy {
+        let before = AppliedPolicy::of_this_thread();
+        let mut applied = self.apply();
+        applied.notes.extend(undo::refusals(&before, &applied));
+        applied
+    }
+}
+
+impl AppliedPolicy {
+    /// What the calling thread runs with.
+    pub fn of_this_thread() -> Self {
+        let scheduling_class = SchedulingClass::of_this_thread();
+        let nice = sched::nice().unwrap_or(0);
+        Self {
+            priority: Priority::of(scheduling_class, nice),
+            scheduling_class,
+            nice,
             cpus: sched::cpus().unwrap_or_default(),
-            notes: [nice, cpus].into_iter().flatten().filter_map(refused).collect(),
+            notes: Vec::new(),
         }
+    }
+
+    /// Gives all this to the calling thread, as far as the system grants it.
+    pub fn restore(&self) -> Self {
+        let now = Self::of_this_thread();
+        let mut notes = Vec::new();
+        if self.nice != now.nice {
+            level::set_nice(self.nice, &format!("nice {}", self.nice), &mut notes);
+        }
+        level::set_class(self.scheduling_class, &mut notes);
+        if self.cpus != now.cpus {
+            placement::set_cpus(&self.cpus, &mut notes);
+        }
+        Self { notes, ..Self::of_this_thread() }
     }
 }

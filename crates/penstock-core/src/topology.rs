@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use cpuinfo::Cpuinfo;
-use numbers::Cpus;
+pub(crate) use numbers::{Cpus, as_list};
 use tree::{CPU, Tree};
 
 /// The CPUs of a machine.

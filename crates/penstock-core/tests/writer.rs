@@ -383,7 +383,7 @@ fn an_explicit_capacity_is_what_the_pipe_gets() {
 fn a_policy_is_applied_and_read_back() {
     let (reader, pipe) = pipe().unwrap();
     let got = drain(reader, Temper::Eager);
-    let policy = ThreadPolicy { nice: Some(7), cpus: Some(vec![0]) };
+    let policy = ThreadPolicy { nice: Some(7), cpus: Some(vec![0]), ..ThreadPolicy::default() };
     let writer = Writer::new(&pipe, &Options { policy: Some(policy), ..Options::default() }).unwrap();
     drop(pipe);
     writer.write(Box::new(vec![1; 100]), None).unwrap().wait().unwrap();
@@ -397,7 +397,7 @@ fn a_policy_is_applied_and_read_back() {
 fn a_policy_that_is_refused_is_a_note_and_no_failure() {
     let (reader, pipe) = pipe().unwrap();
     let got = drain(reader, Temper::Eager);
-    let policy = ThreadPolicy { nice: None, cpus: Some(vec![100_000]) };
+    let policy = ThreadPolicy { cpus: Some(vec![100_000]), ..ThreadPolicy::default() };
     let writer = Writer::new(&pipe, &Options { policy: Some(policy), ..Options::default() }).unwrap();
     drop(pipe);
     writer.write(Box::new(vec![1; 100]), None).unwrap().wait().unwrap();

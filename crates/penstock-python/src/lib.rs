@@ -38,6 +38,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("_Stage", module.py().get_type::<pipeline::Stage>())?;
     module.add("_Sink", module.py().get_type::<pipeline::Sink>())?;
     module.add("_Pipeline", module.py().get_type::<pipeline::Pipeline>())?;
+    module.add_function(wrap_pyfunction!(policy::_apply_policy, module)?)?;
+    module.add_function(wrap_pyfunction!(policy::_current_policy, module)?)?;
+    module.add_function(wrap_pyfunction!(policy::_try_priorities, module)?)?;
     module.add_class::<relay::Relayed>()?;
     module.add_class::<relay::RelayTicket>()?;
     module.add_class::<tee::Tee>()?;

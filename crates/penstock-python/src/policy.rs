@@ -1,36 +1,65 @@
 //! Thread policies: what is asked for, and what was granted.
 
-use pyo3::exceptions::PyValueError;
-use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use std::collections::BTreeSet;
 
-/// ThreadPolicy(*, nice=None, cpus=None)
+use penstock_core::{Near, Priority};
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict, PyInt, PyString, PyTuple};
+
+/// ThreadPolicy(*, priority=None, nice=None, cpus=None, near=None)
 /// --
 ///
-/// What a worker thread asks of the scheduler; what is left out stays as the process has it.
+/// What a thread asks of the scheduler; what is left out stays as it is. A worker thread starts as the thread that starts it is.
+///
+/// Nothing that the system refuses raises: the answer, an ``AppliedPolicy``, tells what the thread runs with and why.
 ///
 /// Args:
-///     nice: niceness from -20 (served first) to 19; below the present one takes a privilege.
+///     priority: ``"background"``, ``"lowest"``, ``"below-normal"``, ``"normal"``, ``"above-normal"``, ``"highest"`` or
+///         ``"time-critical"``: niceness 19, 10, 5, 0, -5, -10 and -20, and for the first the scheduling class "idle" as well.
+///         None is of a real-time class. Above the present one takes a privilege, even after coming down from there.
+///     nice: the niceness itself, from -20 (served first) to 19, instead of a level.
 ///     cpus: numbers of the CPUs that it may run on.
+///     near: whose L3 cache it is to share: the id of a thread (``threading.get_native_id()``) or of a process, which stands for
+///         its first thread; or ``("cpu", 3)``. The other counts as being where it runs, or ran last, when the policy is applied,
+///         and may leave if it is not pinned. Where no L3 cache is known, its package is taken. With ``cpus``, those of them that
+///         share it; else those that this thread, or the first of its process, may run on.
 ///
 /// Raises:
-///     ValueError: a niceness out of range, or no CPU at all.
-#[pyclass(frozen, eq, module = "penstock", from_py_object)]
-#[derive(Clone, PartialEq)]
+///     ValueError: an unknown level, both a level and a niceness, one out of range, no CPU at all, a number that no thread or CPU
+///         can have.
+///     TypeError: another type.
+#[pyclass(frozen, eq, hash, module = "penstock", from_py_object)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct ThreadPolicy(pub(crate) penstock_core::ThreadPolicy);
 
 #[pymethods]
 impl ThreadPolicy {
     #[new]
-    #[pyo3(signature = (*, nice=None, cpus=None))]
-    fn new(nice: Option<i32>, cpus: Option<Vec<usize>>) -> PyResult<Self> {
-        if nice.is_some_and(|nice| !(-20..=19).contains(&nice)) {
-            return Err(PyValueError::new_err("nice must be from -20 to 19"));
+    #[pyo3(signature = (*, priority=None, nice=None, cpus=None, near=None))]
+    fn new(
+        priority: Option<&str>,
+        nice: Option<&Bound<'_, PyAny>>,
+        cpus: Option<&Bound<'_, PyAny>>,
+        near: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        if priority.is_some() && nice.is_some() {
+            return Err(PyValueError::new_err(
+                "priority and nice exclude each other: a level has its niceness",
+            ));
         }
-        if cpus.as_ref().is_some_and(Vec::is_empty) {
-            return Err(PyValueError::new_err("cpus must name at least one CPU"));
-        }
-        Ok(Self(penstock_core::ThreadPolicy { nice, cpus }))
+        Ok(Self(penstock_core::ThreadPolicy {
+            priority: priority.map(level).transpose()?,
+            nice: nice.map(niceness).transpose()?,
+            cpus: cpus.map(cpu_numbers).transpose()?,
+            near: near.map(neighbour).transpose()?,
+        }))
+    }
+
+    /// The level asked for.
+    #[getter]
+    fn priority(&self) -> Option<&'static str> {
+        self.0.priority.map(Priority::name)
     }
 
     /// The niceness asked for.
@@ -45,22 +74,113 @@ impl ThreadPolicy {
         self.0.cpus.as_ref().map(|cpus| PyTuple::new(py, cpus)).transpose()
     }
 
-    fn __repr__(&self) -> String {
-        format!("ThreadPolicy(nice={}, cpus={})", or_none(self.0.nice), or_none(self.0.cpus.as_ref()))
+    /// Whose L3 cache is asked for, in the form that it was given in.
+    #[getter]
+    fn near<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let given = |near| match near {
+            Near::Thread(id) => Ok(id.into_pyobject(py)?.into_any()),
+            Near::Cpu(cpu) => Ok(("cpu", cpu).into_pyobject(py)?.into_any()),
+        };
+        self.0.near.map(given).transpose()
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let asked = PyDict::new(py);
+        asked.set_item("priority", self.priority())?;
+        asked.set_item("nice", self.nice())?;
+        asked.set_item("cpus", self.cpus(py)?)?;
+        asked.set_item("near", self.near(py)?)?;
+        let asked = asked.iter().filter(|(_, value)| !value.is_none());
+        let asked: PyResult<Vec<_>> =
+            asked.map(|(name, value)| Ok(format!("{name}={}", value.repr()?))).collect();
+        Ok(format!("ThreadPolicy({})", asked?.join(", ")))
     }
 }
 
-fn or_none(value: Option<impl std::fmt::Debug>) -> String {
-    value.map_or_else(|| "None".into(), |value| format!("{value:?}"))
+fn level(name: &str) -> PyResult<Priority> {
+    Priority::ALL.into_iter().find(|level| level.name() == name).ok_or_else(|| {
+        let names = Priority::ALL.map(|level| format!("'{}'", level.name())).join(", ");
+        PyValueError::new_err(format!("priority must be one of {names}, not {name:?}"))
+    })
 }
 
-/// What a worker thread runs with, read back from the system.
+fn niceness(value: &Bound<'_, PyAny>) -> PyResult<i32> {
+    number(value, "nice")?
+        .filter(|nice| (-20..=19).contains(nice))
+        .and_then(|nice| i32::try_from(nice).ok())
+        .ok_or_else(|| PyValueError::new_err(format!("nice must be from -20 to 19, not {value}")))
+}
+
+/// CPUs in any iterable, in order and each once.
+fn cpu_numbers(cpus: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
+    let wrong = || PyTypeError::new_err(format!("cpus must be CPU numbers, like [0, 1], not {cpus:?}"));
+    if cpus.is_instance_of::<PyString>() {
+        return Err(wrong());
+    }
+    let numbers = cpus.try_iter().map_err(|_| wrong())?;
+    let numbers: BTreeSet<usize> = numbers.map(|cpu| cpu_number(&cpu?)).collect::<PyResult<_>>()?;
+    if numbers.is_empty() {
+        return Err(PyValueError::new_err("cpus must name at least one CPU"));
+    }
+    Ok(numbers.into_iter().collect())
+}
+
+fn cpu_number(value: &Bound<'_, PyAny>) -> PyResult<usize> {
+    number(value, "a CPU")?
+        .and_then(|number| usize::try_from(number).ok())
+        .ok_or_else(|| PyValueError::new_err(format!("{value} can be no CPU's number")))
+}
+
+fn neighbour(near: &Bound<'_, PyAny>) -> PyResult<Near> {
+    if let Ok((kind, cpu)) = near.extract::<(String, Bound<'_, PyAny>)>() {
+        return match kind.as_str() {
+            "cpu" => Ok(Near::Cpu(cpu_number(&cpu)?)),
+            _ => Err(PyValueError::new_err(format!(
+                "near must be a thread's or process's id or (\"cpu\", number), not {near}"
+            ))),
+        };
+    }
+    number(near, "near")?
+        .and_then(|id| i32::try_from(id).ok())
+        .and_then(|id| u32::try_from(id).ok())
+        .filter(|&id| id > 0)
+        .map(Near::Thread)
+        .ok_or_else(|| PyValueError::new_err(format!("near: {near} can be no thread's or process's id")))
+}
+
+/// An integer, which True is not here; none if it is beyond what is ever counted.
+fn number(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Option<i64>> {
+    // Of any type that is one, as NumPy's are.
+    let index = value.call_method0("__index__").ok().filter(|_| !value.is_instance_of::<PyBool>());
+    let Some(index) = index.filter(|index| index.is_instance_of::<PyInt>()) else {
+        return Err(PyTypeError::new_err(format!("{name} must be an integer, not {value:?}")));
+    };
+    match index.extract() {
+        Ok(number) => Ok(Some(number)),
+        Err(error) if error.is_instance_of::<PyOverflowError>(value.py()) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// What a thread runs with, read back from the system.
 #[pyclass(frozen, module = "penstock.results")]
 pub(crate) struct AppliedPolicy(pub(crate) penstock_core::AppliedPolicy);
 
 #[pymethods]
 impl AppliedPolicy {
-    /// Its niceness.
+    /// The level that its class and niceness make; None if they are no level's.
+    #[getter]
+    fn priority(&self) -> Option<&'static str> {
+        self.0.priority.map(Priority::name)
+    }
+
+    /// Its scheduling class (sched(7)): "other", "batch", "idle", "fifo", "round-robin", "deadline" or "unknown".
+    #[getter]
+    fn scheduling_class(&self) -> &'static str {
+        self.0.scheduling_class.name()
+    }
+
+    /// Its niceness, which only the classes "other" and "batch" heed.
     #[getter]
     fn nice(&self) -> i32 {
         self.0.nice
@@ -72,13 +192,45 @@ impl AppliedPolicy {
         PyTuple::new(py, &self.0.cpus)
     }
 
-    /// What was refused, and why.
+    /// What was refused, why, and by which limit; from ``penstock.cpu`` also what cannot be undone.
     #[getter]
     fn notes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, &self.0.notes)
     }
 
-    fn __repr__(&self) -> String {
-        format!("AppliedPolicy(nice={}, cpus={:?}, notes={:?})", self.0.nice, self.0.cpus, self.0.notes)
+    /// Gives all this to the calling thread again.
+    fn _restore(&self, py: Python<'_>) -> Self {
+        py.detach(|| Self(self.0.restore()))
     }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let priority = self.priority().into_pyobject(py)?;
+        let priority = priority.repr()?;
+        let class = self.scheduling_class();
+        let (nice, cpus, notes) = (self.0.nice, self.cpus(py)?, self.notes(py)?);
+        Ok(format!(
+            "<AppliedPolicy priority={priority} scheduling_class={class:?} nice={nice} cpus={cpus} notes={notes}>"
+        ))
+    }
+}
+
+/// Applies a policy to the calling thread; with `try_undo`, notes also say what cannot be undone.
+#[pyfunction]
+#[pyo3(signature = (policy, *, try_undo))]
+pub(crate) fn _apply_policy(py: Python<'_>, policy: &ThreadPolicy, try_undo: bool) -> AppliedPolicy {
+    let apply = || if try_undo { policy.0.apply_and_try_undo() } else { policy.0.apply() };
+    py.detach(|| AppliedPolicy(apply()))
+}
+
+/// What the calling thread runs with.
+#[pyfunction]
+pub(crate) fn _current_policy() -> AppliedPolicy {
+    AppliedPolicy(penstock_core::AppliedPolicy::of_this_thread())
+}
+
+/// What each level comes to here, tried on threads of their own.
+#[pyfunction]
+pub(crate) fn _try_priorities(py: Python<'_>) -> PyResult<Vec<(&'static str, AppliedPolicy)>> {
+    let tried = py.detach(Priority::try_all)?;
+    Ok(tried.into_iter().map(|(level, applied)| (level.name(), AppliedPolicy(applied))).collect())
 }

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use crate::arguments;
 use crate::errors;
 use crate::pipes::arm_exit;
-use crate::policy::ThreadPolicy;
+use crate::policy::{AppliedPolicy, ThreadPolicy};
 use crate::ticket::Watch;
 use crate::waiting::{Attempt, until};
 
@@ -220,6 +220,12 @@ impl RelayTicket {
     #[getter]
     fn relayed(&self) -> Relayed {
         Relayed(self.0.relayed())
+    }
+
+    /// What its thread runs with; None without a policy, and before it has started.
+    #[getter]
+    fn policy(&self) -> Option<AppliedPolicy> {
+        self.0.applied_policy().map(AppliedPolicy)
     }
 
     fn __await__<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {

@@ -10,7 +10,7 @@ use pyo3::types::{PyInt, PyTuple, PyType};
 use crate::arguments;
 use crate::errors;
 use crate::pipes::arm_exit;
-use crate::policy::ThreadPolicy;
+use crate::policy::{AppliedPolicy, ThreadPolicy};
 use crate::ticket::Watch;
 use crate::waiting::{Attempt, until};
 
@@ -33,7 +33,7 @@ use crate::waiting::{Attempt, until};
 ///     policy: what is done about one of ``dsts`` that takes nothing: ``"block"`` has all wait for it, ``"evict"`` gives it up
 ///         after ``stall_timeout``; one that is merely slow stays.
 ///     stall_timeout: seconds in which an evictable destination may take no byte at all while there are some to take.
-///     thread_policy: niceness and CPUs of the thread.
+///     thread_policy: priority and CPUs of the thread.
 ///     start: False begins only with ``start()``, so that destinations with policies of their own can be added and miss
 ///         nothing.
 ///
@@ -160,6 +160,12 @@ impl Tee {
     #[getter]
     fn report(&self) -> TeeReport {
         TeeReport(self.0.report())
+    }
+
+    /// What its thread runs with; None without a policy, and before it has started.
+    #[getter]
+    fn thread_policy(&self) -> Option<AppliedPolicy> {
+        self.0.applied_policy().map(AppliedPolicy)
     }
 
     fn __await__<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {

@@ -31,7 +31,7 @@ use crate::waiting::until;
 ///     queue_bytes: bytes that the queue holds before ``write`` waits; 128 MiB unless told. One write always fits.
 ///     queue_items: writes that the queue holds before ``write`` waits; 64 unless told.
 ///     capacity_bytes: size to ask for if it is a pipe; unless told, it is grown to 1 MiB where that is granted.
-///     policy: niceness and CPUs of the worker thread.
+///     policy: priority and CPUs of the worker thread.
 ///     reader: ``"reads"`` promises that the reader takes bytes with read(2) and does not splice them onward, which lets
 ///         ``auto`` use zero-copy and ``staged`` use its pages again.
 ///

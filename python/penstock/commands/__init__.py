@@ -1,1 +1,1 @@
-"""The subcommands of ``penstock`` that move bytes, a module each, and what they share."""
+"""The subcommands of ``penstock``, a module each, and what they share."""

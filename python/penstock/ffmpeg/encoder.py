@@ -16,7 +16,7 @@ from fractions import Fraction
 from types import TracebackType
 from typing import Any, Self
 
-from penstock._native import ThreadPolicy, Ticket, Writer, WriterStats
+from penstock._native import AppliedPolicy, ThreadPolicy, Ticket, Writer, WriterStats
 from penstock._types import Mode
 from penstock.errors import BrokenStreamError, ClosedError, EncoderError, PenstockError, StalledError
 from penstock.ffmpeg import command
@@ -91,6 +91,8 @@ class Encoder:
         ffmpeg: the program; None finds one (see `penstock.ffmpeg.find_ffmpeg`). It must itself ``read`` its
             standard input: one that splices it onward, as ``pv`` does, must not be given zero-copy writes.
         mode, queue_items, queue_bytes, capacity_bytes, policy: as for `penstock.Writer`.
+        ffmpeg_policy: priority and CPUs of FFmpeg, all of its threads. With ``near=threading.get_native_id()`` here
+            and in `policy`, FFmpeg and the writer share the L3 cache of the thread that renders.
 
     Raises:
         ValueError: `size`, `fps` or `pixel_format` is not possible, or the size is odd and
@@ -118,6 +120,7 @@ class Encoder:
         queue_bytes: int | None = None,
         capacity_bytes: int | None = None,
         policy: ThreadPolicy | None = None,
+        ffmpeg_policy: ThreadPolicy | None = None,
     ) -> None:
         self._layout = frame_layout(pixel_format, *command.checked_size(size))
         self._target = command.target(output)
@@ -129,7 +132,7 @@ class Encoder:
         ]
         self._aborted = self._inherited = False
         self._report: EncodeReport | None = None
-        self._process = FFmpegProcess(find_ffmpeg(ffmpeg), arguments)
+        self._process = FFmpegProcess(find_ffmpeg(ffmpeg), arguments, ffmpeg_policy)
         try:
             self._writer = Writer(
                 self._process.stdin,
@@ -150,6 +153,16 @@ class Encoder:
     def stats(self) -> WriterStats:
         """What the native writer did: transport and why, bytes accepted and delivered, times blocked."""
         return self._writer.stats
+
+    @property
+    def pid(self) -> int:
+        """FFmpeg's process id."""
+        return self._process.pid
+
+    @property
+    def ffmpeg_policy(self) -> AppliedPolicy | None:
+        """What FFmpeg was started with; None without a policy for it."""
+        return self._process.policy
 
     @property
     def frame_bytes(self) -> int:

@@ -8,10 +8,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from io import FileIO
 from pathlib import Path
 from typing import cast
 
+from penstock import _native
+from penstock._native import AppliedPolicy, ThreadPolicy
 from penstock.errors import EncoderError
 
 # Guessed: FFmpeg's reason is in its last few lines, and what it says must stay bounded.
@@ -41,22 +44,28 @@ class FFmpegProcess:
     Args:
         program: path of FFmpeg.
         arguments: its arguments, without those on logging and progress.
+        policy: priority and CPUs that it starts with.
+
+    Attributes:
+        policy: what came of the policy; None without one.
 
     Raises:
         EncoderError: the program could not be started.
     """
 
-    def __init__(self, program: str, arguments: Sequence[str]) -> None:
+    def __init__(self, program: str, arguments: Sequence[str], policy: ThreadPolicy | None = None) -> None:
         progress, progress_of_child = os.pipe()
         self.command = (program, *_ALWAYS, "-progress", f"pipe:{progress_of_child}", *arguments)
         self.frames = 0
         self._started_at_s = time.monotonic()
         self._ended_at_s: float | None = None
         try:
-            self._popen = _start(self.command, progress_of_child)
-        except OSError as error:
+            self._popen, self.policy = _start_with_policy(policy, self.command, progress_of_child)
+        except BaseException as error:
             os.close(progress)
-            raise EncoderError(f"could not start FFmpeg: {error}", command=self.command) from error
+            if isinstance(error, OSError):
+                raise EncoderError(f"could not start FFmpeg: {error}", command=self.command) from error
+            raise
         finally:
             os.close(progress_of_child)
         self._stderr: deque[str] = deque(maxlen=STDERR_LINES)
@@ -157,6 +166,25 @@ class Watch:
         if signs != self._signs:
             self._signs, self._since_s = signs, now_s
         return now_s - self._since_s
+
+
+def _start_with_policy(
+    policy: ThreadPolicy | None, command: Sequence[str], progress: int
+) -> tuple[subprocess.Popen[bytes], AppliedPolicy | None]:
+    """Starts FFmpeg from a thread that has the policy and ends at once.
+
+    A process and all its threads start with the policy of the thread that starts it. Ours could not always go back to
+    what it had, and to run Python in the child before the program (`preexec_fn`) is not safe beside other threads.
+    """
+    if policy is None:
+        return _start(command, progress), None
+
+    def start() -> tuple[subprocess.Popen[bytes], AppliedPolicy]:
+        applied = _native._apply_policy(policy, try_undo=False)
+        return _start(command, progress), applied
+
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="penstock-ffmpeg-start") as starter:
+        return starter.submit(start).result()
 
 
 def _start(command: Sequence[str], progress: int) -> subprocess.Popen[bytes]:

@@ -8,7 +8,7 @@ use super::{Relay, RelayError, RelayOptions, Relayed, Watch};
 use crate::background::{self, AtExit, Control, Live, Task};
 use crate::completion::Ticket;
 use crate::error::Error;
-use crate::thread::ThreadPolicy;
+use crate::thread::{AppliedPolicy, ThreadPolicy};
 
 /// A relay under way on a thread of its own, and what became of it.
 #[derive(Clone, Debug)]
@@ -80,6 +80,11 @@ impl RelayTicket {
     #[must_use]
     pub fn relayed(&self) -> Relayed {
         self.relayed.get()
+    }
+
+    /// What its thread runs with; none without a policy, and before the thread has started.
+    pub fn applied_policy(&self) -> Option<AppliedPolicy> {
+        self.task.applied_policy()
     }
 
     /// Stops the relay where it is; what it has moved stays moved. Does nothing after its end.

@@ -22,7 +22,7 @@ use crate::error::Error;
 use crate::inbox::Inbox;
 use crate::sync::lock;
 use crate::sys::fd::{self, Kind, StreamId};
-use crate::thread::ThreadPolicy;
+use crate::thread::{AppliedPolicy, ThreadPolicy};
 use front::Front;
 use lane::Lane;
 use pump::Pump;
@@ -305,6 +305,11 @@ impl Tee {
     #[must_use]
     pub fn ticket(&self) -> Option<Ticket> {
         lock(&self.task).as_ref().map(|task| task.ticket.clone())
+    }
+
+    /// What its thread runs with; none without a policy, and before the thread has started.
+    pub fn applied_policy(&self) -> Option<AppliedPolicy> {
+        lock(&self.task).as_ref().and_then(Task::applied_policy)
     }
 
     /// Starts it if it was not, and waits for the end, at most for so long: none if it is not there then. The failures of

@@ -28,7 +28,7 @@ pub(super) fn of_process(tree: &mut Tree, is_this_machine: bool, online: &Cpus) 
 
 /// Of the calling thread, or of the process that recorded the machine.
 fn affinity(tree: &mut Tree, is_this_machine: bool) -> Option<Cpus> {
-    // The call's set has room for 1024 CPUs, and fails on larger machines: the file tells of all.
+    // A sandbox may refuse the call.
     let asked = is_this_machine.then(|| sched::cpus().ok()).flatten();
     asked.map(Cpus::from_iter).or_else(|| recorded_affinity(tree, is_this_machine))
 }

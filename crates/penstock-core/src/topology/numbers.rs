@@ -2,11 +2,10 @@
 
 use std::collections::BTreeSet;
 
-pub(super) type Cpus = BTreeSet<usize>;
+// What names a CPU beyond is broken, and must not make us allocate for it.
+use crate::sys::sched::CPUS_MAX;
 
-/// No kernel can be built for more: `NR_CPUS_RANGE_END` in arch/x86/Kconfig, the highest of all architectures. What names a
-/// CPU beyond is broken, and must not make us allocate for it.
-const CPUS_MAX: usize = 8192;
+pub(crate) type Cpus = BTreeSet<usize>;
 
 /// Reads "0-3,8", which may be empty. Blanks separate too: cpufreq's `related_cpus` has them.
 pub(super) fn list(text: &str) -> Option<Cpus> {
@@ -40,7 +39,7 @@ pub(super) fn number(text: &str) -> Option<usize> {
 }
 
 /// Writes "0-3,8".
-pub(super) fn as_list(cpus: &Cpus) -> String {
+pub(crate) fn as_list(cpus: &Cpus) -> String {
     let mut ranges: Vec<(usize, usize)> = Vec::new();
     for &cpu in cpus {
         match ranges.last_mut() {

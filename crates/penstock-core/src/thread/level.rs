@@ -1,0 +1,251 @@
+//! Levels of priority, and the niceness and scheduling class that make them.
+
+use std::thread;
+
+use rustix::process::{Resource, getrlimit};
+
+use super::{AppliedPolicy, ThreadPolicy};
+use crate::sys::sched;
+
+/// How important a thread is, in the seven steps that Windows, too, has for threads.
+///
+/// | level | niceness | class | weight against normal |
+/// | --- | --- | --- | --- |
+/// | background | 19 | idle | 1/341 |
+/// | lowest | 10 | other | 1/9 |
+/// | below-normal | 5 | other | 1/3 |
+/// | normal | 0 | other | 1 |
+/// | above-normal | -5 | other | 3 |
+/// | highest | -10 | other | 9 |
+/// | time-critical | -20 | other | 87 |
+///
+/// The niceness is that of the crate `gdt-cpus` (2026.06), so that its figures and ours can be compared; the weights, by which
+/// threads that want the same CPU share it, are the kernel's (`sched_prio_to_weight` in kernel/sched/core.c). In two things we
+/// think for ourselves:
+///
+/// - Background is the class idle as well, where `gdt-cpus` leaves it at niceness 19. A CPU that runs nothing else counts as
+///   idle when the kernel looks for one for a thread that wakes (`sched_idle_cpu` in kernel/sched/fair.c), so that such a thread
+///   does not stand in another's way. Its input and output are of the class idle, too (ioprio_set(2)).
+/// - No level is of a real-time class, nor is one in `gdt-cpus` since it gave them up, nor in Windows. Our threads copy and
+///   decompress: as long as one of them has work, a real-time class keeps all others off its CPU (sched(7)), the reader that it
+///   waits for and the kernel's own threads among them.
+///
+/// With autogroups, the default on many desktops (/proc/sys/kernel/sched_autogroup_enabled), niceness weighs only among the
+/// threads of one session (sched(7)), and with control groups only among those of one group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Priority {
+    /// Runs when nobody else wants to.
+    Background,
+    /// Work that has time.
+    Lowest,
+    /// Behind what a person waits for.
+    BelowNormal,
+    /// As threads are by default.
+    Normal,
+    /// Before what has no claim.
+    AboveNormal,
+    /// Before almost all else.
+    Highest,
+    /// Late is lost: sound, capture.
+    TimeCritical,
+}
+
+impl Priority {
+    /// All of them, from the lowest.
+    pub const ALL: [Self; 7] = [
+        Self::Background,
+        Self::Lowest,
+        Self::BelowNormal,
+        Self::Normal,
+        Self::AboveNormal,
+        Self::Highest,
+        Self::TimeCritical,
+    ];
+
+    /// Its name in texts.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Background => "background",
+            Self::Lowest => "lowest",
+            Self::BelowNormal => "below-normal",
+            Self::Normal => "normal",
+            Self::AboveNormal => "above-normal",
+            Self::Highest => "highest",
+            Self::TimeCritical => "time-critical",
+        }
+    }
+
+    /// The niceness that it takes.
+    #[must_use]
+    pub fn nice(self) -> i32 {
+        match self {
+            Self::Background => 19,
+            Self::Lowest => 10,
+            Self::BelowNormal => 5,
+            Self::Normal => 0,
+            Self::AboveNormal => -5,
+            Self::Highest => -10,
+            Self::TimeCritical => -20,
+        }
+    }
+
+    /// The class that it takes.
+    #[must_use]
+    pub fn scheduling_class(self) -> SchedulingClass {
+        match self {
+            Self::Background => SchedulingClass::Idle,
+            _ => SchedulingClass::Other,
+        }
+    }
+
+    /// What each level comes to here, tried on threads of their own that start as the calling one is.
+    ///
+    /// # Errors
+    ///
+    /// No thread could be had.
+    pub fn try_all() -> std::io::Result<Vec<(Self, AppliedPolicy)>> {
+        let try_one = |level: Self| {
+            let policy = ThreadPolicy { priority: Some(level), ..ThreadPolicy::default() };
+            let tried = thread::Builder::new().spawn(move || policy.apply())?.join();
+            Ok((level, tried.expect("a policy is applied without a panic")))
+        };
+        Self::ALL.into_iter().map(try_one).collect()
+    }
+
+    pub(super) fn of(class: SchedulingClass, nice: i32) -> Option<Self> {
+        Self::ALL.into_iter().find(|level| level.scheduling_class() == class && level.nice() == nice)
+    }
+}
+
+/// By which rules the kernel gives a thread its time: the scheduling policies of sched(7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum SchedulingClass {
+    /// Time is shared, by niceness.
+    Other,
+    /// The same for threads that only compute: they wake later.
+    Batch,
+    /// Only what nobody else wants.
+    Idle,
+    /// Real time with that static priority, until the thread waits.
+    Fifo(i32),
+    /// Real time with that static priority, in turns.
+    RoundRobin(i32),
+    /// Real time by deadlines.
+    Deadline,
+    /// One that we do not know, by its number.
+    Unknown(i32),
+}
+
+impl SchedulingClass {
+    /// Its name in texts.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Other => "other",
+            Self::Batch => "batch",
+            Self::Idle => "idle",
+            Self::Fifo(_) => "fifo",
+            Self::RoundRobin(_) => "round-robin",
+            Self::Deadline => "deadline",
+            Self::Unknown(_) => "unknown",
+        }
+    }
+
+    pub(super) fn of_this_thread() -> Self {
+        match sched::scheduler().unwrap_or((libc::SCHED_OTHER, 0)) {
+            (libc::SCHED_OTHER, _) => Self::Other,
+            (libc::SCHED_BATCH, _) => Self::Batch,
+            (libc::SCHED_IDLE, _) => Self::Idle,
+            (libc::SCHED_FIFO, priority) => Self::Fifo(priority),
+            (libc::SCHED_RR, priority) => Self::RoundRobin(priority),
+            (libc::SCHED_DEADLINE, _) => Self::Deadline,
+            (policy, _) => Self::Unknown(policy),
+        }
+    }
+
+    fn for_the_kernel(self) -> (i32, i32) {
+        match self {
+            Self::Other => (libc::SCHED_OTHER, 0),
+            Self::Batch => (libc::SCHED_BATCH, 0),
+            Self::Idle => (libc::SCHED_IDLE, 0),
+            Self::Fifo(priority) => (libc::SCHED_FIFO, priority),
+            Self::RoundRobin(priority) => (libc::SCHED_RR, priority),
+            Self::Deadline => (libc::SCHED_DEADLINE, 0),
+            Self::Unknown(policy) => (policy, 0),
+        }
+    }
+}
+
+pub(super) fn apply(level: Option<Priority>, nice: Option<i32>, notes: &mut Vec<String>) {
+    // Niceness first: whether a thread may leave the class idle depends on it (sched(7)).
+    match (nice, level) {
+        (Some(nice), _) => set_nice(nice, &format!("nice {nice}"), notes),
+        (None, Some(level)) => {
+            let name = format!("priority {} (nice {})", level.name(), level.nice());
+            set_nice(level.nice(), &name, notes);
+        }
+        (None, None) => {}
+    }
+    if let Some(level) = level {
+        set_class(level.scheduling_class(), notes);
+    }
+}
+
+/// Sets the niceness, or what of it the limit allows.
+pub(super) fn set_nice(nice: i32, name: &str, notes: &mut Vec<String>) {
+    let Err(errno) = sched::set_nice(nice) else { return };
+    let before = sched::nice().unwrap_or(0);
+    let limit = limit(Resource::Nice);
+    let lowest = lowest_nice(limit);
+    let instead = (lowest < before && sched::set_nice(lowest).is_ok()).then_some(lowest);
+    let outcome = instead.map_or_else(String::new, |nice| format!("; nice {nice} was taken instead"));
+    let allows = if lowest < 20 { format!("from {lowest}") } else { "none below".into() };
+    notes.push(format!(
+        "{name} was refused: {errno}: below nice {before} takes CAP_SYS_NICE or an RLIMIT_NICE of {}; it is {limit}, which \
+         allows {allows}{outcome}",
+        20 - nice
+    ));
+}
+
+/// Sets the class, if the thread is not of it.
+pub(super) fn set_class(class: SchedulingClass, notes: &mut Vec<String>) {
+    let before = SchedulingClass::of_this_thread();
+    if class == before {
+        return;
+    }
+    let (policy, static_priority) = class.for_the_kernel();
+    if let Err(errno) = sched::set_scheduler(policy, static_priority) {
+        let wish = format!("scheduling class {} instead of {}", class.name(), before.name());
+        notes.push(format!("{wish} was refused: {errno}{}", needs(class, before)));
+    }
+}
+
+/// What the kernel asks of a thread that leaves one class for another: sched(7), "Privileges and resource limits".
+fn needs(class: SchedulingClass, before: SchedulingClass) -> String {
+    match class {
+        SchedulingClass::Fifo(priority) | SchedulingClass::RoundRobin(priority) => {
+            let limit = limit(Resource::Rtprio);
+            format!(": it takes CAP_SYS_NICE or an RLIMIT_RTPRIO of {priority}; it is {limit}")
+        }
+        _ if before == SchedulingClass::Idle => {
+            let wanted = 20 - sched::nice().unwrap_or(0);
+            let limit = limit(Resource::Nice);
+            format!(
+                ": leaving the class idle takes CAP_SYS_NICE or an RLIMIT_NICE of {wanted}; it is {limit}"
+            )
+        }
+        _ => String::new(),
+    }
+}
+
+/// A limit of this process; "unlimited" is more than any value means.
+fn limit(resource: Resource) -> u64 {
+    getrlimit(resource).current.unwrap_or(40)
+}
+
+/// "The actual ceiling for the nice value is calculated as 20 - rlim_cur" (getrlimit(2)): 20, which there is not, for 0.
+fn lowest_nice(limit: u64) -> i32 {
+    20 - i32::try_from(limit.min(40)).unwrap_or(40)
+}

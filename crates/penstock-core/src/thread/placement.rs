@@ -1,0 +1,114 @@
+//! Where a thread may run.
+
+use std::process;
+use std::thread;
+
+use crate::sys::sched;
+use crate::topology::{Cpus, Topology, as_list};
+
+/// Whose L3 cache a thread is to share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Near {
+    /// The thread with that id, as gettid(2) gives it, of any process. A process's id is its first thread's.
+    Thread(u32),
+    /// That CPU.
+    Cpu(usize),
+}
+
+impl Near {
+    fn name(self) -> String {
+        match self {
+            Self::Thread(id) => format!("near thread {id}"),
+            Self::Cpu(cpu) => format!("near CPU {cpu}"),
+        }
+    }
+
+    /// The CPU to be near to.
+    fn cpu(self) -> Result<usize, String> {
+        match self {
+            Self::Cpu(cpu) => Ok(cpu),
+            Self::Thread(id) => cpu_of(i32::try_from(id).unwrap_or(i32::MAX)),
+        }
+    }
+}
+
+pub(super) fn apply(cpus: Option<&[usize]>, near: Option<Near>, notes: &mut Vec<String>) {
+    let wish = near.and_then(|near| {
+        cpus_near(near, cpus, notes)
+            .map_err(|why| notes.push(format!("{} was refused: {why}", near.name())))
+            .ok()
+    });
+    if let Some(cpus) = wish.as_deref().or(cpus) {
+        set_cpus(cpus, notes);
+    }
+}
+
+/// Restricts the calling thread to those of these CPUs that the system grants.
+pub(super) fn set_cpus(cpus: &[usize], notes: &mut Vec<String>) {
+    let possible = cpus.iter().copied().filter(|&cpu| cpu < sched::CPUS_MAX);
+    let answer = sched::set_cpus(possible);
+    let granted = sched::cpus().unwrap_or_default();
+    let missing: Cpus = match answer {
+        Ok(()) => cpus.iter().copied().filter(|cpu| !granted.contains(cpu)).collect(),
+        Err(_) => cpus.iter().copied().collect(),
+    };
+    if !missing.is_empty() {
+        // For a part of them the kernel has no error: it drops them.
+        let why = answer.err().map_or_else(|| "not to be had here".into(), |errno| errno.to_string());
+        let limit = as_list(&most_cpus());
+        notes.push(format!("CPUs {} were refused: {why}: the system allows {limit}", as_list(&missing)));
+    }
+}
+
+/// All CPUs that the system allows a thread of ours: those that are there, and in the control group's cpuset.
+fn most_cpus() -> Cpus {
+    // Tried on a thread of its own: the cpuset's files may be out of sight in a container.
+    let try_all = || sched::set_cpus(0..sched::CPUS_MAX).and_then(|()| sched::cpus());
+    let tried = thread::Builder::new().spawn(try_all).map(thread::JoinHandle::join);
+    tried.ok().and_then(Result::ok).and_then(Result::ok).unwrap_or_default().into_iter().collect()
+}
+
+/// Those of the CPUs that share the L3 cache of what the thread is to be near to; why not, if there are none.
+fn cpus_near(near: Near, cpus: Option<&[usize]>, notes: &mut Vec<String>) -> Result<Vec<usize>, String> {
+    let domain = domain_of(near.cpu()?, near, notes)?;
+    let (base, name) = match cpus {
+        Some(cpus) => (cpus.iter().copied().collect(), "asked for"),
+        None => (allowed(), "allowed"),
+    };
+    let both: Vec<usize> = domain.intersection(&base).copied().collect();
+    if both.is_empty() {
+        return Err(format!("CPUs {} would be, and {} are {name}", as_list(&domain), as_list(&base)));
+    }
+    Ok(both)
+}
+
+/// A thread that was pinned, or inherited a pin, may be moved; what the process was started with, as by taskset(1), holds.
+fn allowed() -> Cpus {
+    let first =
+        i32::try_from(process::id()).map_or_else(|_| Vec::new(), |id| sched::cpus_of(id).unwrap_or_default());
+    sched::cpus().unwrap_or_default().into_iter().chain(first).collect()
+}
+
+fn cpu_of(thread: i32) -> Result<usize, String> {
+    let allowed = sched::cpus_of(thread).map_err(|errno| errno.to_string())?;
+    // One that was moved while it slept has not run where it may run now.
+    let last = sched::last_cpu_of(thread).filter(|cpu| allowed.contains(cpu));
+    last.or_else(|| allowed.first().copied()).ok_or_else(|| "nothing tells where it runs".into())
+}
+
+fn domain_of(cpu: usize, near: Near, notes: &mut Vec<String>) -> Result<Cpus, String> {
+    let topology = Topology::detect();
+    let l3_domains = topology.l3_domains.into_iter().map(|domain| domain.logical_processors);
+    if let Some(domain) = with(cpu, l3_domains) {
+        return Ok(domain);
+    }
+    let packages = topology.packages.into_iter().map(|package| package.logical_processors);
+    let package = with(cpu, packages).ok_or_else(|| format!("CPU {cpu} is not online"))?;
+    notes.push(format!("{}: no L3 cache of CPU {cpu} is known, its package was taken for it", near.name()));
+    Ok(package)
+}
+
+/// The set that has the CPU in it.
+fn with(cpu: usize, mut sets: impl Iterator<Item = Vec<usize>>) -> Option<Cpus> {
+    sets.find(|cpus| cpus.contains(&cpu)).map(Cpus::from_iter)
+}

@@ -1,0 +1,248 @@
+//! Policies of threads: what is granted is there, what is refused is told.
+
+use std::io::pipe;
+use std::process::id;
+use std::thread;
+
+use penstock_core::{
+    AppliedPolicy, Near, Priority, RelayOptions, SchedulingClass, Tee, ThreadPolicy, Topology,
+    relay_in_background,
+};
+use proptest::prelude::*;
+
+/// Runs on a thread of its own, whose policy ends with it.
+fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    thread::scope(|scope| scope.spawn(work).join().unwrap())
+}
+
+fn of_level(level: Priority) -> ThreadPolicy {
+    ThreadPolicy { priority: Some(level), ..ThreadPolicy::default() }
+}
+
+fn on(cpus: impl IntoIterator<Item = usize>) -> ThreadPolicy {
+    ThreadPolicy { cpus: Some(cpus.into_iter().collect()), ..ThreadPolicy::default() }
+}
+
+fn near(near: Near) -> ThreadPolicy {
+    ThreadPolicy { near: Some(near), ..ThreadPolicy::default() }
+}
+
+fn own_cpus() -> Vec<usize> {
+    AppliedPolicy::of_this_thread().cpus
+}
+
+/// The thread's CPUs as its /proc/thread-self/status has them.
+fn allowed_list() -> String {
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+    status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap().trim().into()
+}
+
+/// Fields 19 and 41 of proc_pid_stat(5): niceness and scheduling policy.
+fn nice_and_policy() -> (i32, i32) {
+    let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    (fields[16].parse().unwrap(), fields[38].parse().unwrap())
+}
+
+#[test]
+fn smoke() {
+    let applied = apart(|| ThreadPolicy::default().apply());
+    assert_eq!(applied, AppliedPolicy::of_this_thread());
+    assert_eq!(applied.priority, Some(Priority::Normal));
+}
+
+#[test]
+fn levels_that_lower_are_always_granted() {
+    for level in [Priority::Background, Priority::Lowest, Priority::BelowNormal, Priority::Normal] {
+        let (applied, seen) = apart(|| (of_level(level).apply(), nice_and_policy()));
+        let policy = if level == Priority::Background { libc_idle() } else { 0 };
+        assert_eq!(seen, (level.nice(), policy));
+        assert_eq!(applied.priority, Some(level));
+        assert_eq!(applied.scheduling_class, level.scheduling_class());
+        assert_eq!(applied.notes, [""; 0]);
+    }
+}
+
+/// `SCHED_IDLE`, sched(7).
+fn libc_idle() -> i32 {
+    5
+}
+
+#[test]
+fn levels_that_raise_are_granted_or_told_with_their_limit() {
+    for (level, applied) in Priority::try_all().unwrap() {
+        assert_eq!(applied.nice == level.nice(), applied.notes.is_empty(), "{applied:?}");
+        assert_eq!(applied.priority == Some(level), applied.notes.is_empty(), "{applied:?}");
+        for note in &applied.notes {
+            assert!(note.contains(level.name()) && note.contains("RLIMIT_NICE"), "{note}");
+        }
+    }
+}
+
+#[test]
+fn levels_are_in_order_and_have_names_of_their_own() {
+    assert!(Priority::ALL.is_sorted());
+    assert!(Priority::ALL.windows(2).all(|pair| pair[0].nice() > pair[1].nice()));
+    let mut names = Priority::ALL.map(Priority::name);
+    names.sort_unstable();
+    assert!(names.windows(2).all(|pair| pair[0] != pair[1]));
+}
+
+#[test]
+fn a_niceness_of_no_level_is_none() {
+    let applied = apart(|| ThreadPolicy { nice: Some(7), ..ThreadPolicy::default() }.apply());
+    assert_eq!((applied.nice, applied.priority, applied.notes.len()), (7, None, 0));
+}
+
+#[test]
+fn cpus_are_read_back() {
+    let first = own_cpus()[0];
+    let (applied, list) = apart(|| (on([first]).apply(), allowed_list()));
+    assert_eq!((applied.cpus, list, applied.notes.len()), (vec![first], first.to_string(), 0));
+}
+
+#[test]
+fn cpus_that_are_not_there_are_named_and_the_others_taken() {
+    let first = own_cpus()[0];
+    let applied = apart(|| on([first, 8000, 1 << 40]).apply());
+    assert_eq!(applied.cpus, [first]);
+    let [note] = &applied.notes[..] else { panic!("{:?}", applied.notes) };
+    assert!(note.contains("8000") && note.contains(&(1u64 << 40).to_string()), "{note}");
+    assert!(note.contains("the system allows "), "{note}");
+}
+
+#[test]
+fn with_none_of_its_cpus_a_thread_stays_where_it_may_be() {
+    let applied = apart(|| on([8000]).apply());
+    assert_eq!((applied.cpus, applied.notes.len()), (own_cpus(), 1));
+}
+
+#[test]
+fn what_was_is_restored() {
+    let first = own_cpus()[0];
+    apart(|| {
+        let before = AppliedPolicy::of_this_thread();
+        let _ = on([first]).apply();
+        assert_eq!(before.restore(), before);
+    });
+}
+
+#[test]
+fn what_cannot_be_undone_is_told_beforehand() {
+    for level in Priority::ALL {
+        let (told, refused) = apart(|| {
+            let before = AppliedPolicy::of_this_thread();
+            (of_level(level).apply_and_try_undo().notes, before.restore().notes)
+        });
+        let told: Vec<_> =
+            told.iter().filter_map(|note| note.strip_prefix("it cannot be undone: ")).collect();
+        assert_eq!(told, refused);
+    }
+}
+
+/// The set with that CPU in it, of the sets that a topology tells.
+fn expected_near(cpu: usize) -> Vec<usize> {
+    let topology = Topology::detect();
+    let l3 = topology.l3_domains.iter().map(|domain| &domain.logical_processors);
+    let packages = topology.packages.iter().map(|package| &package.logical_processors);
+    let sharing = l3.chain(packages).find(|cpus| cpus.contains(&cpu)).unwrap().clone();
+    sharing.into_iter().filter(|cpu| own_cpus().contains(cpu)).collect()
+}
+
+#[test]
+fn near_a_cpu_is_its_l3_domain() {
+    for cpu in own_cpus() {
+        let applied = apart(|| near(Near::Cpu(cpu)).apply());
+        assert_eq!(applied.cpus, expected_near(cpu));
+    }
+}
+
+#[test]
+fn near_a_thread_is_where_it_runs_and_a_pin_of_ones_own_does_not_hold() {
+    let cpus = own_cpus();
+    let (first, last) = (cpus[0], cpus[cpus.len() - 1]);
+    let (to_tell, told) = std::sync::mpsc::channel();
+    let (to_end, end) = std::sync::mpsc::channel::<()>();
+    let other = thread::spawn(move || {
+        let _ = on([last]).apply();
+        to_tell.send(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()).unwrap();
+        let _ = end.recv();
+    });
+    let other_id = told.recv().unwrap();
+    let applied = apart(|| {
+        let _ = on([first]).apply();
+        near(Near::Thread(other_id)).apply()
+    });
+    assert_eq!(applied.cpus, expected_near(last));
+    drop(to_end);
+    other.join().unwrap();
+}
+
+#[test]
+fn near_and_cpus_are_both_kept() {
+    let cpus = own_cpus();
+    for &cpu in &cpus {
+        let policy = ThreadPolicy { near: Some(Near::Cpu(cpu)), ..on([cpu]) };
+        assert_eq!(apart(|| policy.apply()).cpus, [cpu]);
+    }
+    let policy = ThreadPolicy { near: Some(Near::Cpu(cpus[0])), ..on([8000]) };
+    let applied = apart(|| policy.apply());
+    assert_eq!(applied.cpus, cpus);
+    assert!(
+        applied.notes.iter().any(|note| note.starts_with("near CPU") && note.contains("8000 are asked for"))
+    );
+}
+
+#[test]
+fn near_a_process_is_near_its_first_thread() {
+    let applied = apart(|| near(Near::Thread(id())).apply());
+    assert!(own_cpus().iter().any(|&cpu| expected_near(cpu) == applied.cpus));
+}
+
+#[test]
+fn near_nothing_is_a_note() {
+    // Above the highest that the kernel gives, PID_MAX_LIMIT of 2^22: proc_sys_kernel(5).
+    for nobody in [Near::Thread(1 << 22), Near::Thread(u32::MAX), Near::Cpu(8000), Near::Cpu(usize::MAX)] {
+        let applied = apart(|| near(nobody).apply());
+        assert_eq!((applied.cpus, applied.notes.len()), (own_cpus(), 1), "{nobody:?}");
+    }
+}
+
+#[test]
+fn a_relays_and_a_tees_policy_can_be_read() {
+    let policy = of_level(Priority::Lowest);
+    let ((reader, writer), (_out_reader, out)) = (pipe().unwrap(), pipe().unwrap());
+    let ticket = relay_in_background(&reader, &out, &RelayOptions::default(), Some(policy.clone())).unwrap();
+    drop(writer);
+    ticket.wait().unwrap();
+    assert_eq!(ticket.applied_policy().unwrap().priority, Some(Priority::Lowest));
+
+    let (reader, writer) = pipe().unwrap();
+    let tee = Tee::new(&reader, Some(policy)).unwrap();
+    assert_eq!(tee.applied_policy(), None);
+    drop(writer);
+    tee.wait().unwrap();
+    assert_eq!(tee.applied_policy().unwrap().scheduling_class, SchedulingClass::Other);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever is asked for, the thread has what the answer says, and a wish that was not granted is noted.
+    #[test]
+    fn the_answer_is_what_the_thread_has(
+        nice in proptest::option::of(-20..20),
+        cpus in proptest::option::of(prop::collection::vec(prop_oneof![0usize..8, any::<usize>()], 1..5)),
+        near in proptest::option::of(prop_oneof![
+            any::<u32>().prop_map(Near::Thread), (0usize..4).prop_map(Near::Cpu), any::<usize>().prop_map(Near::Cpu),
+        ]),
+    ) {
+        let policy = ThreadPolicy { priority: None, nice, cpus: cpus.clone(), near };
+        let (applied, (seen_nice, _)) = apart(|| (policy.apply(), nice_and_policy()));
+        prop_assert_eq!(applied.nice, seen_nice);
+        prop_assert!(!applied.cpus.is_empty());
+        let has_nice = nice.is_none_or(|nice| nice == applied.nice);
+        let has_cpus = cpus.is_none_or(|cpus| near.is_some() || cpus.iter().all(|cpu| applied.cpus.contains(cpu)));
+        prop_assert!(has_nice && has_cpus || !applied.notes.is_empty());
+    }
+}

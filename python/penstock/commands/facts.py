@@ -1,0 +1,199 @@
+"""What ``penstock info`` tells of this machine, as plain data. Nothing here fails: what cannot be had says why."""
+
+from __future__ import annotations
+
+import json
+import platform
+import re
+import resource
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import penstock
+from penstock import cpu
+from penstock.errors import EncoderError
+from penstock.ffmpeg.find import find_ffmpeg
+
+SCHEMA = 1
+#: What the writer asks a pipe to hold.
+WANTED_PIPE_BYTES = 1 << 20
+#: Guessed: a healthy FFmpeg answers in 0.1 s and a driver in 2 s, cold caches and a loaded machine aside.
+PATIENCE_S = 20.0
+
+_KINDS = {"V": "video", "A": "audio", "S": "subtitle"}
+
+# Drivers may print, hang, or end the process: they are asked in one of their own.
+_GL_PROGRAM = """
+import json, moderngl
+try:
+    context = moderngl.create_context(standalone=True)
+except Exception as error:
+    try:
+        context = moderngl.create_context(standalone=True, backend="egl")
+    except Exception:
+        raise error
+info = {name: context.info[f"GL_{name.upper()}"] for name in ("renderer", "vendor", "version")}
+print()
+print(json.dumps(info))
+"""
+
+
+def gather() -> dict[str, Any]:
+    """Everything, in the form that ``--json`` prints."""
+    return {
+        "schema": SCHEMA,
+        "penstock": penstock.__version__,
+        "python": platform.python_version(),
+        "kernel": f"{platform.system()} {platform.release()}",
+        "architecture": platform.machine(),
+        "memory_bytes": memory_bytes(),
+        "cpus": asdict(cpu.topology()),
+        "priorities": priorities(),
+        "pipes": pipes(),
+        "huge_pages": huge_pages(),
+        "ffmpeg": ffmpeg(),
+        "gl": gl(),
+    }
+
+
+def memory_bytes() -> int | None:
+    match = re.search(r"^MemTotal:\s*(\d+) kB", _read("/proc/meminfo") or "", re.MULTILINE)
+    return int(match[1]) * 1024 if match else None
+
+
+def priorities() -> dict[str, Any]:
+    """What each level comes to, and what stands in the way."""
+    levels = {
+        level: {
+            "granted": applied.priority == level,
+            "nice": applied.nice,
+            "scheduling_class": applied.scheduling_class,
+            "notes": list(applied.notes),
+        }
+        for level, applied in cpu.try_priorities().items()
+    }
+    return {
+        "levels": levels,
+        "rlimit_nice": _limit("RLIMIT_NICE"),
+        "rlimit_rtprio": _limit("RLIMIT_RTPRIO"),
+        "autogroup": _number("/proc/sys/kernel/sched_autogroup_enabled") == 1,
+    }
+
+
+def pipes() -> dict[str, Any]:
+    """The kernel's limits, and what a pipe of ours gets."""
+    return {
+        "max_size_bytes": _number("/proc/sys/fs/pipe-max-size"),
+        "user_pages_soft": _number("/proc/sys/fs/pipe-user-pages-soft"),
+        "user_pages_hard": _number("/proc/sys/fs/pipe-user-pages-hard"),
+        "page_bytes": resource.getpagesize(),
+        "wanted_bytes": WANTED_PIPE_BYTES,
+        "granted_bytes": _granted_pipe_bytes(),
+    }
+
+
+def huge_pages() -> dict[str, Any]:
+    """Whether memory may have huge pages, and how large they are."""
+    folder = "/sys/kernel/mm/transparent_hugepage"
+    return {
+        "transparent": _chosen(f"{folder}/enabled"),
+        "shared_memory": _chosen(f"{folder}/shmem_enabled"),
+        "size_bytes": _number(f"{folder}/hpage_pmd_size"),
+    }
+
+
+def ffmpeg() -> dict[str, Any]:
+    """The FFmpeg that an `Encoder` would run, and the encoders that it lists."""
+    found: dict[str, Any] = {"path": None, "version": None, "encoders": [], "error": None}
+    try:
+        found["path"] = path = find_ffmpeg()
+        first_line = _output([path, "-version"]).partition("\n")[0]
+        found["version"] = first_line.removeprefix("ffmpeg version ").partition(" ")[0]
+        found["encoders"] = parse_encoders(_output([path, "-hide_banner", "-encoders"]))
+    except (EncoderError, OSError) as error:
+        found["error"] = str(error)
+    return found
+
+
+def parse_encoders(listing: str) -> list[dict[str, str]]:
+    """The lines of ``ffmpeg -encoders`` below its legend: flags, of which the first is the kind, name, description."""
+    _, _, lines = listing.partition(" ------\n")
+    matches = (re.match(r" ([VAS])\S{5} (\S+)\s+(.*)", line) for line in lines.splitlines())
+    return [
+        {"kind": _KINDS[match[1]], "name": match[2], "description": match[3].strip()}
+        for match in matches
+        if match
+    ]
+
+
+def gl() -> dict[str, Any]:
+    """What OpenGL draws with here, as ModernGL gets it without a window."""
+    found: dict[str, Any] = {"renderer": None, "vendor": None, "version": None, "error": None}
+    try:
+        # Without the current folder on its path, in which a moderngl.py may lie.
+        last_line = _output([sys.executable, "-P", "-c", _GL_PROGRAM]).rstrip().rpartition("\n")[2]
+        found |= json.loads(last_line)
+    except (OSError, ValueError) as error:
+        found["error"] = str(error)
+    return found
+
+
+def _output(command: Sequence[str]) -> str:
+    """What a program prints.
+
+    Raises:
+        OSError: it cannot be run, fails, or does not end.
+    """
+    try:
+        run = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=PATIENCE_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise OSError(f"{command[0]} did not end within {PATIENCE_S:g} s") from None
+    if run.returncode != 0:
+        said = run.stderr.strip().rpartition("\n")[2]
+        raise OSError(said or f"{command[0]} ended with {run.returncode}")
+    return run.stdout
+
+
+def _granted_pipe_bytes() -> int | None:
+    try:
+        reader, writer = penstock.make_pipe(capacity_bytes=WANTED_PIPE_BYTES)
+    except OSError:
+        return None
+    with reader, writer:
+        return writer.capacity_bytes
+
+
+def _limit(name: str) -> int | None:
+    """A soft limit of this process; None for none."""
+    soft, _ = resource.getrlimit(getattr(resource, name))
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+def _chosen(path: str) -> str | None:
+    """The word in brackets of a setting such as ``always [madvise] never``."""
+    match = re.search(r"\[(.+?)\]", _read(path) or "")
+    return match[1] if match else None
+
+
+def _number(path: str) -> int | None:
+    text = _read(path)
+    return int(text) if text is not None and text.isdecimal() else None
+
+
+def _read(path: str) -> str | None:
+    try:
+        return Path(path).read_text(errors="replace").strip()
+    except OSError:
+        return None

@@ -1,0 +1,126 @@
+"""``penstock info``"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+
+from penstock import cpu
+from penstock.commands import facts
+from penstock.commands.drawing import counted, cpu_tree, in_bytes, legend
+
+#: What people encode video with, and what its encoders are called, as far as FFmpeg's names tell.
+CODECS = {
+    "H.264": ("264",),
+    "HEVC": ("265", "hevc"),
+    "AV1": ("av1",),
+    "VP8, VP9": ("vp8", "vp9", "vpx"),
+    "lossless": ("ffv1", "huffyuv", "utvideo", "rawvideo"),
+    "editing": ("prores", "dnxhd"),
+}
+
+
+@click.command(epilog="Example: penstock info --json | jq .cpus.l3_domains")
+@click.option("--json", "as_json", is_flag=True, help="Print everything for programs.")
+def info(as_json: bool) -> None:
+    """Tell what Penstock finds on this machine: CPUs, priorities, pipes, huge pages, FFmpeg, OpenGL.
+
+    Priorities are tried, on threads that end at once; OpenGL is asked in a process of its own.
+    """
+    found = facts.gather()
+    if as_json:
+        click.echo(json.dumps(found, indent=2))
+    else:
+        _print(Console(highlight=False), found)
+
+
+def _print(console: Console, found: dict[str, Any]) -> None:
+    memory = in_bytes(found["memory_bytes"])
+    console.print(
+        Text(f"penstock {found['penstock']}, Python {found['python']}, {found['kernel']}, {memory} of memory")
+    )
+    topology = cpu.topology()
+    _heading(console, "CPUs")
+    console.print(Padding(cpu_tree(topology), (0, 0, 0, 2), expand=False))
+    _lines(console, legend(topology))
+    _lines(console, (f"note: {note}" for note in topology.notes))
+    _heading(console, "Priorities that a thread may have")
+    _lines(console, _priority_lines(found["priorities"]))
+    _heading(console, "Pipes")
+    _lines(console, _pipe_lines(found["pipes"]))
+    _heading(console, "Huge pages")
+    _lines(console, _huge_page_lines(found["huge_pages"]))
+    _heading(console, "FFmpeg")
+    _lines(console, _ffmpeg_lines(found["ffmpeg"]))
+    _heading(console, "OpenGL")
+    _lines(console, _gl_lines(found["gl"]))
+
+
+def _heading(console: Console, title: str) -> None:
+    console.print()
+    console.print(Text(title, style="bold underline"))
+
+
+def _lines(console: Console, lines: Iterable[str]) -> None:
+    for line in lines:
+        console.print(Padding(Text(line), (0, 0, 0, 2), expand=False))
+
+
+def _priority_lines(priorities: dict[str, Any]) -> Iterable[str]:
+    levels = priorities["levels"]
+    granted = [level for level, answer in levels.items() if answer["granted"]]
+    yield f"granted: {', '.join(granted) or 'none'}"
+    refused = {level: answer for level, answer in levels.items() if not answer["granted"]}
+    for level, answer in refused.items():
+        yield f"refused: {'; '.join(answer['notes']) or level}"
+    if priorities["autogroup"]:
+        yield "autogroup is on: niceness weighs only among the threads of one session (sched(7))"
+
+
+def _pipe_lines(pipes: dict[str, Any]) -> Iterable[str]:
+    yield f"a pipe of ours gets {in_bytes(pipes['granted_bytes'])} of the {in_bytes(pipes['wanted_bytes'])} it wants"
+    yield f"at most {in_bytes(pipes['max_size_bytes'])} each without a privilege (pipe-max-size)"
+    if pages := pipes["user_pages_soft"]:
+        total = in_bytes(pages * pipes["page_bytes"])
+        yield f"a user's pipes may hold {total} together, before new ones become small (pipe-user-pages-soft)"
+
+
+def _huge_page_lines(pages: dict[str, Any]) -> Iterable[str]:
+    mode = pages["transparent"]
+    if mode is None:
+        yield "this kernel has none"
+        return
+    size = in_bytes(pages["size_bytes"])
+    use = "staged writes do without" if mode == "never" else "staged writes use them"
+    yield f"transparent huge pages: {mode} ({size}); {use}"
+    yield f"in shared memory: {pages['shared_memory'] or 'unknown'}"
+
+
+def _ffmpeg_lines(ffmpeg: dict[str, Any]) -> Iterable[str]:
+    if ffmpeg["path"] is not None:
+        yield f"{ffmpeg['path']}, version {ffmpeg['version'] or 'unknown'}"
+    if ffmpeg["error"] is not None:
+        yield ffmpeg["error"]
+        return
+    names = {
+        kind: [one["name"] for one in ffmpeg["encoders"] if one["kind"] == kind]
+        for kind in ("video", "audio")
+    }
+    yield f"lists {counted(len(names['video']), 'encoder')} of video and {len(names['audio'])} of audio"
+    for codec, parts in CODECS.items():
+        of_codec = [name for name in names["video"] if any(part in name for part in parts)]
+        yield f"{codec}: {', '.join(of_codec) or 'none'}"
+    yield "those of hardware (nvenc, qsv, vaapi, v4l2m2m, vulkan) are listed without it, too"
+
+
+def _gl_lines(gl: dict[str, Any]) -> Iterable[str]:
+    if gl["error"] is not None:
+        yield f"no context: {gl['error']}"
+    else:
+        yield f"{gl['renderer']} ({gl['vendor']}), version {gl['version']}"
