@@ -86,7 +86,7 @@ def test_all_is_what_the_package_offers() -> None:
     assert len([name for name in penstock.__all__ if not name.endswith("Error")]) <= 12
 
 
-@pytest.mark.parametrize("module", [penstock, penstock.fifo, penstock.pipes, penstock.results])
+@pytest.mark.parametrize("module", [penstock, penstock.cpu, penstock.fifo, penstock.pipes, penstock.results])
 def test_everything_public_is_documented(module: ModuleType) -> None:
     for name in set(module.__all__) - {"__version__"}:
         target = getattr(module, name)
