@@ -89,7 +89,8 @@ def test_all_is_what_the_package_offers() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", [penstock, penstock.fifo, penstock.pipeline, penstock.pipes, penstock.results]
+    "module",
+    [penstock, penstock.cpu, penstock.fifo, penstock.pipeline, penstock.pipes, penstock.results],
 )
 def test_everything_public_is_documented(module: ModuleType) -> None:
     for name in set(module.__all__) - {"__version__"}:

@@ -222,6 +222,20 @@ impl Topology {
     }
 }
 
+impl Topology {
+    /// Who shares that logical processor's third-level cache, as far as one is told.
+    #[must_use]
+    pub fn l3_domain_of(&self, processor: usize) -> Option<&CacheDomain> {
+        self.l3_domains.iter().find(|domain| domain.logical_processors.contains(&processor))
+    }
+
+    /// The package of that logical processor, if it is online.
+    #[must_use]
+    pub fn package_of(&self, processor: usize) -> Option<&Package> {
+        self.packages.iter().find(|package| package.logical_processors.contains(&processor))
+    }
+}
+
 /// The CPUs that are there, online or not. Never none.
 fn known(tree: &mut Tree, cpuinfo: &Cpuinfo, is_this_machine: bool) -> Cpus {
     let folders = Cpus::from_iter(tree.numbered(CPU, "cpu"));

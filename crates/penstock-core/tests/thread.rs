@@ -143,9 +143,8 @@ fn what_cannot_be_undone_is_told_beforehand() {
 /// The set with that CPU in it, of the sets that a topology tells.
 fn expected_near(cpu: usize) -> Vec<usize> {
     let topology = Topology::detect();
-    let l3 = topology.l3_domains.iter().map(|domain| &domain.logical_processors);
-    let packages = topology.packages.iter().map(|package| &package.logical_processors);
-    let sharing = l3.chain(packages).find(|cpus| cpus.contains(&cpu)).unwrap().clone();
+    let l3 = topology.l3_domain_of(cpu).map(|domain| domain.logical_processors.clone());
+    let sharing = l3.unwrap_or_else(|| topology.package_of(cpu).unwrap().logical_processors.clone());
     sharing.into_iter().filter(|cpu| own_cpus().contains(cpu)).collect()
 }
 

@@ -234,6 +234,11 @@ fn chiplets_are_several_third_level_caches_in_a_package() {
     let read = machine.read();
     assert_eq!((read.packages.len(), read.cores.len(), read.l3_domains.len()), (1, 16, 4));
     assert_eq!(l3(&read)[1], [4, 5, 6, 7, 20, 21, 22, 23]);
+    assert_eq!(read.l3_domain_of(22), Some(&read.l3_domains[1]));
+    assert_eq!(
+        (read.package_of(22), read.l3_domain_of(32), read.package_of(32)),
+        (read.packages.first(), None, None)
+    );
 }
 
 #[test]
@@ -447,6 +452,72 @@ fn cpus_may_be_offline() {
 }
 
 #[test]
+fn a_chiplet_may_be_half_offline() {
+    let machine = Machine::new();
+    machine.package(0, &[&[0, 4], &[1, 5], &[2, 6], &[3, 7]]).l3(&[0, 1, 4, 5]).l3(&[2, 3, 6, 7]);
+    machine.put(&format!("{CPU}/online"), "0-2,4,6\n");
+    let read = machine.read();
+    assert_eq!(cores(&read), [vec![0, 4], vec![1], vec![2, 6]]);
+    assert_eq!(l3(&read), [vec![0, 1, 4], vec![2, 6]]);
+    assert_eq!((read.l3_domain_of(5), read.package_of(5)), (None, None));
+}
+
+#[test]
+fn powers_cores_have_eight_threads_and_numbers_in_steps_of_eight() {
+    let machine = Machine::new();
+    let threads: Vec<Vec<usize>> = (0..4).map(|core| (core * 8..core * 8 + 8).collect()).collect();
+    let threads: Vec<&[usize]> = threads.iter().map(Vec::as_slice).collect();
+    machine.package(0, &threads[..2]).package(8, &threads[2..]);
+    for core in &threads {
+        machine.each(core.iter().copied(), "topology/core_id", &core[0].to_string()).l3(core);
+    }
+    // Switched to two threads a core, as by ppc64_cpu --smt=2.
+    machine.put(&format!("{CPU}/online"), "0-1,8-9,16-17,24-25\n");
+    let read = machine.read();
+    assert_eq!(cores(&read), [[0, 1], [8, 9], [16, 17], [24, 25]]);
+    assert_eq!(packages(&read), [(0, vec![0, 1, 8, 9]), (8, vec![16, 17, 24, 25])]);
+    assert_eq!(l3(&read), cores(&read));
+    assert_eq!(read.logical_processors.len(), 32);
+}
+
+#[test]
+fn mainframes_have_books_and_a_fourth_level() {
+    let machine = Machine::new();
+    let cpus = [0, 1, 2, 3];
+    // The same socket's number in two books (arch/s390/kernel/topology.c).
+    machine.package(0, &[&[0], &[1]]).package(0, &[&[2], &[3]]);
+    machine.each([0, 1], "topology/book_id", "0\n").each([2, 3], "topology/book_id", "1\n");
+    machine.l3(&[0, 1]).l3(&[2, 3]).cache(4, 4, "Unified", "393216K", &cpus);
+    cpus.iter().for_each(|&cpu| {
+        machine.cache(1, 2, "Instruction", "2048K", &[cpu]).cache(2, 2, "Data", "4096K", &[cpu]);
+    });
+    let read = machine.read();
+    assert_eq!(
+        read.packages.iter().map(|one| &one.logical_processors[..]).collect::<Vec<_>>(),
+        [[0, 1], [2, 3]]
+    );
+    assert_eq!((l3(&read), read.l2_domains.len()), (vec![vec![0, 1], vec![2, 3]], 4));
+    assert_eq!(read.l2_domains[0].size_bytes, Some(4 << 20));
+    assert!(!has_note(&read, "cache"), "a fourth level is nothing odd: {:?}", read.notes);
+}
+
+#[test]
+fn links_of_a_recording_stay_in_it() {
+    let machine = Machine::new();
+    machine.package(0, &[&[0], &[1]]).package(1, &[&[2]]);
+    let link = |target: &str, path: &str| std::os::unix::fs::symlink(target, machine.0.join(path)).unwrap();
+    machine.put("elsewhere/cache/index3/level", "3\n").put("elsewhere/cache/index3/shared_cpu_list", "0-1\n");
+    link("/elsewhere/cache", &format!("{CPU}/cpu0/cache"));
+    link("../../../../../../../../../../elsewhere/cache", &format!("{CPU}/cpu1/cache"));
+    machine.put("elsewhere/cpuinfo", "model name : Linked\n").put("proc/stat", "");
+    link("/elsewhere/cpuinfo", "proc/cpuinfo");
+    link("/proc/self", "proc/self");
+    let read = machine.read();
+    assert_eq!((l3(&read), read.model.as_deref()), (vec![vec![0, 1]], Some("Linked")));
+    assert_eq!(online(&read), [0, 1, 2]);
+}
+
+#[test]
 fn numbers_may_have_gaps() {
     let machine = Machine::new();
     machine.package(0, &[&[3], &[70]]).package(2, &[&[511]]).l3(&[3, 70]);
@@ -517,6 +588,11 @@ fn affinities_and_control_groups_limit_what_is_allowed() {
     assert_eq!(allowed(&machine.read()), [3]);
     machine.put("proc/self/cgroup", "0::/../other\n");
     assert_eq!(allowed(&machine.read()), [1, 2, 3, 4], "a group of another container");
+
+    machine.put("proc/self/cgroup", "0::/\n");
+    machine.put("proc/mounts", "cgroup2 /mnt/a\\040place\\134\\9 cgroup2 rw 0 0\n");
+    machine.put("mnt/a place\\\\9/cpuset.cpus.effective", "1\n");
+    assert_eq!(allowed(&machine.read()), [1]);
 
     // Version 1, beside an empty version 2; then the file system of cpusets, before control groups.
     machine.put("proc/self/cgroup", "4:cpu,cpuset:/a\n1:name=systemd:/b\n0::/c\n");

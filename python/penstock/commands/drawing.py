@@ -96,8 +96,8 @@ def _boxes(
 
 
 def _box(core: Core, allowed: Collection[int]) -> str:
-    # Blanks that no line is broken at: a core stays in one piece.
-    numbers = "\u00a0".join(str(cpu) if cpu in allowed else f"({cpu})" for cpu in core.logical_processors)
+    # Without a blank, at which a line may be broken: a core stays in one piece.
+    numbers = ",".join(str(cpu) if cpu in allowed else f"({cpu})" for cpu in core.logical_processors)
     return f"[{numbers}]"
 
 

@@ -98,17 +98,10 @@ fn cpu_of(thread: i32) -> Result<usize, String> {
 
 fn domain_of(cpu: usize, near: Near, notes: &mut Vec<String>) -> Result<Cpus, String> {
     let topology = Topology::detect();
-    let l3_domains = topology.l3_domains.into_iter().map(|domain| domain.logical_processors);
-    if let Some(domain) = with(cpu, l3_domains) {
-        return Ok(domain);
+    if let Some(domain) = topology.l3_domain_of(cpu) {
+        return Ok(domain.logical_processors.iter().copied().collect());
     }
-    let packages = topology.packages.into_iter().map(|package| package.logical_processors);
-    let package = with(cpu, packages).ok_or_else(|| format!("CPU {cpu} is not online"))?;
+    let package = topology.package_of(cpu).ok_or_else(|| format!("CPU {cpu} is not online"))?;
     notes.push(format!("{}: no L3 cache of CPU {cpu} is known, its package was taken for it", near.name()));
-    Ok(package)
-}
-
-/// The set that has the CPU in it.
-fn with(cpu: usize, mut sets: impl Iterator<Item = Vec<usize>>) -> Option<Cpus> {
-    sets.find(|cpus| cpus.contains(&cpu)).map(Cpus::from_iter)
+    Ok(package.logical_processors.iter().copied().collect())
 }

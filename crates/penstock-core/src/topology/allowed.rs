@@ -74,9 +74,19 @@ fn hierarchies(tree: &mut Tree) -> Vec<Hierarchy> {
             "cgroup2" => (v2_path.clone()?, V2_FILES),
             _ => return None,
         };
-        Some(Hierarchy { mount_point: mount_point.into(), path, files })
+        Some(Hierarchy { mount_point: unescaped(mount_point), path, files })
     };
     mounts.lines().filter_map(hierarchy).collect()
+}
+
+/// In a path, blanks and backslashes are written as "\040" and the like (getmntent(3)).
+fn unescaped(field: &str) -> String {
+    let mut parts = field.split('\\');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |path, part| {
+        let code = part.get(..3).and_then(|digits| u8::from_str_radix(digits, 8).ok()).filter(u8::is_ascii);
+        path + &code.map_or_else(|| format!("\\{part}"), |code| char::from(code).to_string() + &part[3..])
+    })
 }
 
 /// The path of the process's group, of lines like "3:cpuset:/user" or "0::/user": proc_pid_cgroup(5).

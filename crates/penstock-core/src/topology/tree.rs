@@ -1,9 +1,12 @@
 //! Files of a machine, or of a recorded one, and what there is to say about those that are missing or broken.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io::{ErrorKind, Read};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::fs::{self, Dir, DirEntry, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
 
 use super::numbers::{self, Cpus};
 
@@ -18,13 +21,15 @@ const SHOWN_CHARS_MAX: usize = 120;
 
 /// Reads below a root, and keeps the notes.
 pub(super) struct Tree {
-    root: PathBuf,
+    /// The folder; an error for none.
+    root: rustix::io::Result<OwnedFd>,
     notes: Vec<(String, Cpus)>,
 }
 
 impl Tree {
     pub(super) fn new(root: &Path) -> Self {
-        Self { root: root.into(), notes: Vec::new() }
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Self { root: fs::open(root, flags, Mode::empty()), notes: Vec::new() }
     }
 
     pub(super) fn note(&mut self, text: impl Into<String>) {
@@ -89,7 +94,7 @@ impl Tree {
 
     fn open(&self, path: &str) -> std::io::Result<File> {
         // Without O_NONBLOCK, a FIFO in a recorded tree would wait for its writer for ever.
-        let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(self.root.join(path))?;
+        let file = File::from(self.open_inside(path, OFlags::NONBLOCK)?);
         if file.metadata()?.is_file() {
             Ok(file)
         } else {
@@ -97,17 +102,27 @@ impl Tree {
         }
     }
 
+    /// Opens what the path leads to from the root: an absolute link in a recording means the recording, not this machine.
+    fn open_inside(&self, path: &str, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+        let root = self.root.as_ref().map_err(|errno| *errno)?;
+        let flags = flags | OFlags::CLOEXEC;
+        match fs::openat2(root, path, flags, Mode::empty(), ResolveFlags::IN_ROOT) {
+            // Not in kernels before 5.6, nor in sandboxes that know no newer calls; nor while something is renamed.
+            Err(Errno::NOSYS | Errno::PERM | Errno::AGAIN) => fs::openat(root, path, flags, Mode::empty()),
+            opened => opened,
+        }
+    }
+
     pub(super) fn has(&self, path: &str) -> bool {
-        self.root.join(path).exists()
+        self.open_inside(path, OFlags::PATH).is_ok()
     }
 
     /// The numbers N of entries like "cpuN" in a folder, in order.
     pub(super) fn numbered(&self, folder: &str, prefix: &str) -> Vec<usize> {
-        let entries = fs::read_dir(self.root.join(folder)).into_iter().flatten().flatten();
-        let number = |entry: fs::DirEntry| {
-            let digits = entry.file_name().to_str()?.strip_prefix(prefix)?.to_owned();
-            numbers::number(&digits)
-        };
+        let opened = self.open_inside(folder, OFlags::DIRECTORY).and_then(Dir::new);
+        let entries = opened.into_iter().flatten().flatten();
+        let number =
+            |entry: DirEntry| numbers::number(entry.file_name().to_str().ok()?.strip_prefix(prefix)?);
         entries.filter_map(number).collect::<Cpus>().into_iter().collect()
     }
 }

@@ -1,0 +1,292 @@
+"""``penstock info``: of this machine, and of one that lacks things."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import penstock
+from penstock import cpu
+
+pytest.importorskip("click", reason="the command line is the extra penstock[cli]")
+pytest.importorskip("rich", reason="the command line is the extra penstock[cli]")
+
+from rich.console import Console
+
+from penstock.commands import facts
+from penstock.commands.drawing import as_ranges, cpu_tree, in_bytes, legend
+
+PROGRAM = "import sys; sys.argv[0] = 'penstock'; from penstock.cli import main; main()"
+
+
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run it in a fresh interpreter; variables are added to ours."""
+    command = [sys.executable, "-c", PROGRAM, "info", *arguments]
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=100, check=False, env=os.environ | environment
+    )
+
+
+def told(**environment: str) -> dict[str, Any]:
+    shown = run("--json", **environment)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    return json.loads(shown.stdout)
+
+
+def program(path: Path, text: str) -> Path:
+    path.write_text(f"#!/bin/sh\n{text}")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, Any]:
+    return told()
+
+
+def test_for_people_has_every_part() -> None:
+    shown = run(NO_COLOR="1", COLUMNS="100")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    text = shown.stdout
+    for title in ("CPUs", "Priorities", "Pipes", "Huge pages", "FFmpeg", "OpenGL"):
+        assert f"\n{title}" in text
+    topology = cpu.topology()
+    for package in topology.packages:
+        assert f"package {package.id}: " in text
+    words = " ".join(text.replace("(", " ").split())
+    assert "granted: background, lowest, below-normal, normal" in words
+    assert f"penstock {penstock.__version__}" in text
+
+
+def test_where_the_terminal_knows_ascii_only() -> None:
+    shown = run(PYTHONIOENCODING="ascii", LC_ALL="C", PYTHONUTF8="0")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert shown.stdout.isascii()
+
+
+def test_json_has_the_cpus_that_python_has(found: dict[str, Any]) -> None:
+    topology = cpu.topology()
+    assert found["schema"] == 1
+    assert found["cpus"]["model"] == topology.model
+    assert [one["id"] for one in found["cpus"]["cores"]] == [core.id for core in topology.cores]
+    l3 = found["cpus"]["l3_domains"]
+    assert [one["logical_processors"] for one in l3] == [
+        list(d.logical_processors) for d in topology.l3_domains
+    ]
+
+
+def test_json_has_the_priorities_that_are_granted(found: dict[str, Any]) -> None:
+    levels = found["priorities"]["levels"]
+    tried = cpu.try_priorities()
+    assert list(levels) == list(tried)
+    for level, applied in tried.items():
+        assert levels[level]["nice"] == applied.nice
+        assert levels[level]["granted"] == (applied.priority == level)
+
+
+def test_json_has_the_pipes(found: dict[str, Any]) -> None:
+    pipes = found["pipes"]
+    assert pipes["max_size_bytes"] == int(Path("/proc/sys/fs/pipe-max-size").read_text())
+    reader, writer = penstock.make_pipe(capacity_bytes=pipes["wanted_bytes"])
+    with reader, writer:
+        assert pipes["granted_bytes"] == writer.capacity_bytes
+
+
+def test_json_has_ffmpegs_encoders(found: dict[str, Any]) -> None:
+    ffmpeg = found["ffmpeg"]
+    if ffmpeg["error"] is not None:
+        pytest.skip(ffmpeg["error"])
+    shown = subprocess.run([ffmpeg["path"], "-version"], capture_output=True, text=True, check=True)
+    assert f" {ffmpeg['version']} " in shown.stdout.partition("\n")[0]
+    names = {(one["kind"], one["name"]) for one in ffmpeg["encoders"]}
+    assert {("video", "rawvideo"), ("audio", "pcm_s16le")} <= names
+    # The legend is no encoder, though its lines look like one.
+    assert not names & {("video", "="), ("audio", "="), ("subtitle", "=")}
+
+
+def test_json_has_the_renderer_or_why_not(found: dict[str, Any]) -> None:
+    gl = found["gl"]
+    assert set(gl) == {"renderer", "vendor", "version", "error"}
+    assert (gl["renderer"] is None) == (gl["error"] is not None)
+
+
+def test_without_ffmpeg() -> None:
+    found = told(PENSTOCK_FFMPEG="/nowhere/ffmpeg")
+    assert "/nowhere/ffmpeg" in found["ffmpeg"]["error"]
+    assert (found["ffmpeg"]["path"], found["ffmpeg"]["encoders"]) == (None, [])
+    shown = run(PENSTOCK_FFMPEG="/nowhere/ffmpeg")
+    assert shown.returncode == 0
+    assert "/nowhere/ffmpeg" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("echo it is broken >&2; exit 3", "it is broken"),
+        ("kill -SEGV $$", "ended with -11"),
+    ],
+)
+def test_an_ffmpeg_that_fails(text: str, error: str, tmp_path: Path) -> None:
+    path = program(tmp_path / "ffmpeg", text)
+    found = told(PENSTOCK_FFMPEG=str(path))
+    assert error in found["ffmpeg"]["error"]
+    assert found["ffmpeg"]["path"] == str(path)
+
+
+def test_an_ffmpeg_that_says_something_else(tmp_path: Path) -> None:
+    path = program(tmp_path / "ffmpeg", "printf 'hello \\377'")
+    found = told(PENSTOCK_FFMPEG=str(path))["ffmpeg"]
+    assert (found["encoders"], found["error"]) == ([], None)
+
+
+def test_what_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(facts, "PATIENCE_S", 0.2)
+    monkeypatch.setenv("PENSTOCK_FFMPEG", str(program(tmp_path / "ffmpeg", "exec sleep 60")))
+    assert "did not end within 0.2 s" in facts.ffmpeg()["error"]
+
+
+@pytest.mark.parametrize(
+    ("module", "error"),
+    [
+        ("raise ImportError('no module for you')", "no module for you"),
+        ("def create_context(**_): raise Exception('no display')", "no display"),
+        ("import os; os.abort()", "ended with -6"),
+        ("import os; os._exit(0)", ""),
+    ],
+)
+def test_without_opengl(module: str, error: str, tmp_path: Path) -> None:
+    """A ModernGL, or a driver below it, that fails takes nothing else with it."""
+    (tmp_path / "moderngl.py").write_text(module)
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    found = told(PYTHONPATH=path)
+    assert found["gl"]["renderer"] is None
+    assert error in found["gl"]["error"]
+    assert found["cpus"]["cores"]
+
+
+def test_a_moderngl_in_the_current_folder_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "moderngl.py").write_text("open('ran', 'w')")
+    monkeypatch.chdir(tmp_path)
+    facts.gl()
+    assert not (tmp_path / "ran").exists()
+
+
+def test_wrong_usage_exits_with_2() -> None:
+    shown = run("--xml")
+    assert shown.returncode == 2
+    assert "No such option" in shown.stderr
+
+
+# The drawing
+
+
+def machine(**changes: object) -> cpu.Topology:
+    """Two packages: one with cores of two kinds around two L3 caches, one with what is left."""
+    performance, efficiency = ("performance", "cpu_capacity"), ("efficiency", "cpu_capacity")
+    cores = (
+        cpu.Core(0, 0, *performance, (0, 1)),
+        cpu.Core(1, 0, *performance, (2, 3)),
+        cpu.Core(2, 0, *efficiency, (4,)),
+        cpu.Core(3, 1, *efficiency, (6,)),
+    )
+    processors = tuple(
+        cpu.LogicalProcessor(number, None, None, 0, number != 5, number != 3, (), None, None)
+        for number in range(7)
+    )
+    fields = {
+        "model": "[red]A Model[/red]",
+        "packages": (cpu.Package(0, (0, 1, 2), (0, 1, 2, 3, 4)), cpu.Package(1, (3,), (6,))),
+        "numa_nodes": (cpu.NumaNode(0, 3 << 30, (0, 1, 2, 3, 4, 6)), cpu.NumaNode(1, None, ())),
+        "cores": cores,
+        "logical_processors": processors,
+        "l1d_domains": (),
+        "l2_domains": (),
+        "l3_domains": (cpu.CacheDomain(32 << 20, (0, 1)), cpu.CacheDomain(None, (2, 3, 4))),
+        "notes": (),
+    }
+    return cpu.Topology(**(fields | changes))
+
+
+def drawn(topology: cpu.Topology) -> str:
+    console = Console(width=80, highlight=False)
+    with console.capture() as capture:
+        console.print(cpu_tree(topology))
+    return "\n".join(line.rstrip() for line in capture.get().splitlines())
+
+
+def test_the_drawing() -> None:
+    assert drawn(machine()) == (
+        "[red]A Model[/red]\n"
+        "├── package 0: 3 cores\n"
+        "│   ├── L3 cache of 32 MiB: 2 CPUs\n"
+        "│   │   └── performance: [0,1]\n"
+        "│   └── L3 cache of unknown size: 3 CPUs\n"
+        "│       ├── performance: [2,(3)]\n"
+        "│       └── efficiency: [4]\n"
+        "└── package 1: 1 core\n"
+        "    └── no L3 cache known: 1 CPU\n"
+        "        └── efficiency: [6]"
+    )
+    assert legend(machine()) == [
+        "memory: node 0 near CPUs 0-4,6, 3 GiB; node 1 near CPUs none",
+        "not for this process, in parentheses: 3",
+        "offline: 5",
+        "kinds of cores are read from: cpu_capacity",
+    ]
+
+
+def test_the_drawing_of_cores_of_one_kind() -> None:
+    alike = tuple(
+        cpu.Core(core.id, core.package, "performance", "assumed", core.logical_processors)
+        for core in machine().cores
+    )
+    assert "cores: [2,(3)] [4]" in drawn(machine(cores=alike))
+    assert len(legend(machine(cores=alike))) == 3
+
+
+def test_the_drawing_shows_every_cpu_of_a_large_machine_in_any_width() -> None:
+    cores = tuple(cpu.Core(n, 0, "performance", "assumed", (n, n + 256)) for n in range(256))
+    everything = tuple(range(512))
+    topology = machine(
+        model=None,
+        cores=cores,
+        packages=(cpu.Package(0, tuple(range(256)), everything),),
+        l3_domains=(cpu.CacheDomain(1 << 20, everything),),
+        logical_processors=tuple(
+            cpu.LogicalProcessor(n, n % 256, 0, 0, True, True, (), None, None) for n in everything
+        ),
+    )
+    words = drawn(topology).replace("│", " ").split("[")
+    assert len(words) == 256 + 1
+    assert "255,511]" in words[-1]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"), [((), ""), ((3,), "3"), ((0, 1, 2, 3, 8), "0-3,8"), ({5, 1, 4}, "1,4-5")]
+)
+def test_ranges(numbers: tuple[int, ...], text: str) -> None:
+    assert as_ranges(numbers) == text
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "text"),
+    [
+        (None, "unknown size"),
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1 KiB"),
+        (1536 << 10, "1.5 MiB"),
+        (1023 << 20, "1023 MiB"),
+        (35.75 * 2**20, "35.8 MiB"),
+        (5 << 40, "5 TiB"),
+        (5000 << 40, "5000 TiB"),
+    ],
+)
+def test_sizes(nbytes: int | None, text: str) -> None:
+    assert in_bytes(None if nbytes is None else int(nbytes)) == text

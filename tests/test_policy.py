@@ -1,0 +1,489 @@
+"""Priorities and CPUs of threads, of this one and of those that serve it: as asked for, or told why not."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import subprocess
+import textwrap
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import penstock
+from penstock import Encoder, Tee, ThreadPolicy, Writer, cpu
+from penstock._types import Priority
+from tests.conftest import eventually, open_fds, run_script, succeeded, workers
+
+NICE = {
+    "background": 19,
+    "lowest": 10,
+    "below-normal": 5,
+    "normal": 0,
+    "above-normal": -5,
+    "highest": -10,
+    "time-critical": -20,
+}
+ALLOWED = sorted(os.sched_getaffinity(0))
+
+UNPRIVILEGED = """
+from penstock import cpu, ThreadPolicy
+import resource
+if os.geteuid() == 0:
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+def tell(applied):
+    print(applied.priority, applied.scheduling_class, applied.nice, *applied.notes, sep="|")
+"""
+
+Result = TypeVar("Result")
+
+
+def apart(work: Callable[[], Result]) -> Result:
+    """What it gives on a thread of its own, whose policy ends with it."""
+    results: list[Result] = []
+    thread = threading.Thread(target=lambda: results.append(work()))
+    thread.start()
+    thread.join()
+    return results[0]
+
+
+def seen() -> tuple[int, int, set[int]]:
+    """Niceness, scheduling policy and CPUs of the calling thread, as Python's own calls tell them."""
+    thread = threading.get_native_id()
+    return (
+        os.getpriority(os.PRIO_PROCESS, thread),
+        os.sched_getscheduler(thread),
+        os.sched_getaffinity(thread),
+    )
+
+
+def may_raise() -> bool:
+    """Whether a thread here may have any niceness."""
+
+    def raise_it() -> bool:
+        try:
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), -20)
+        except PermissionError:
+            return False
+        return True
+
+    return apart(raise_it)
+
+
+def unprivileged(code: str, nice_limit: int = 0) -> list[list[str]]:
+    """What a program tells that may not lower its niceness beyond a limit: the fields of each answer."""
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_NICE, (nice_limit, nice_limit))
+
+    program = textwrap.dedent(UNPRIVILEGED) + textwrap.dedent(code)
+    try:
+        output = succeeded(run_script(program, preexec_fn=limit)).decode()
+    except subprocess.SubprocessError:
+        pytest.skip(f"no right to an RLIMIT_NICE of {nice_limit} here")
+    return [line.split("|") for line in output.splitlines()]
+
+
+class TestSetPriority:
+    @pytest.mark.parametrize("level", NICE)
+    def test_is_what_the_system_says(self, level: Priority) -> None:
+        if NICE[level] < 0 and not may_raise():
+            pytest.skip("no right to raise priorities here")
+        applied, (nice, scheduler, _) = apart(lambda: (cpu.set_priority(level), seen()))
+        assert (applied.nice, applied.priority) == (nice, level) == (NICE[level], level)
+        idle = level == "background"
+        assert scheduler == (os.SCHED_IDLE if idle else os.SCHED_OTHER)
+        assert applied.scheduling_class == ("idle" if idle else "other")
+        assert set(applied.cpus) == os.sched_getaffinity(0)
+        if may_raise():
+            assert applied.notes == ()
+
+    def test_is_the_calling_threads_alone(self) -> None:
+        before = seen()
+        apart(lambda: cpu.set_priority("lowest"))
+        assert seen() == before
+
+    def test_goes_up_again_where_that_is_granted(self) -> None:
+        if not may_raise():
+            pytest.skip("no right to raise priorities here")
+        levels = [*NICE, *reversed(NICE)]
+        assert apart(lambda: [cpu.set_priority(level).priority for level in levels]) == levels
+
+    def test_without_the_right_is_refused_with_reason_and_limit(self) -> None:
+        for level in ("above-normal", "highest", "time-critical"):
+            [[priority, _, nice, note]] = unprivileged(f"tell(cpu.set_priority({level!r}))")
+            assert (priority, nice) == ("normal", "0")
+            assert note.startswith(f"priority {level} (nice {NICE[level]}) was refused: Permission denied")
+            assert "CAP_SYS_NICE" in note
+            assert f"RLIMIT_NICE of {20 - NICE[level]}; it is 0" in note
+
+    def test_as_far_as_the_limit_allows(self) -> None:
+        above, highest = unprivileged(
+            'tell(cpu.set_priority("above-normal")); cpu.set_priority("normal"); tell(cpu.set_priority("highest"))',
+            nice_limit=25,
+        )
+        assert above == ["above-normal", "other", "-5"]
+        assert highest[:3] == ["above-normal", "other", "-5"]
+        assert "allows from -5; nice -5 was taken instead" in highest[3]
+
+    def test_without_the_right_says_that_there_is_no_way_back(self) -> None:
+        lowest, back = unprivileged('tell(cpu.set_priority("lowest")); tell(cpu.set_priority("normal"))')
+        assert lowest[:3] == ["lowest", "other", "10"]
+        assert lowest[3].startswith("it cannot be undone: nice 0 was refused: Permission denied")
+        assert back[:3] == ["lowest", "other", "10"]
+
+    def test_out_of_the_background_without_the_right(self) -> None:
+        background, back = unprivileged(
+            'tell(cpu.set_priority("background")); tell(cpu.set_priority("lowest"))'
+        )
+        assert background[:3] == ["background", "idle", "19"]
+        assert [note.startswith("it cannot be undone: ") for note in background[3:]] == [True, True]
+        assert back[:3] == ["background", "idle", "19"]
+        assert "scheduling class other instead of idle was refused" in back[4]
+
+    @pytest.mark.parametrize("bad", ["", "Normal", "below normal", "realtime"])
+    def test_of_an_unknown_level(self, bad: str) -> None:
+        with pytest.raises(ValueError, match="'background', 'lowest', 'below-normal'"):
+            cpu.set_priority(bad)
+
+    @pytest.mark.parametrize("bad", [None, 0, b"normal", ["normal"]])
+    def test_of_no_level(self, bad: object) -> None:
+        with pytest.raises(TypeError):
+            cpu.set_priority(bad)
+
+
+class TestPin:
+    @pytest.mark.parametrize("kind", [list, tuple, set, frozenset, iter, np.array])
+    def test_takes_any_numbers(self, kind: Callable[[list[int]], object]) -> None:
+        applied, (_, _, cpus) = apart(lambda: (cpu.pin(kind(ALLOWED[-1:])), seen()))
+        assert applied.cpus == (ALLOWED[-1],)
+        assert cpus == {ALLOWED[-1]}
+
+    def test_names_what_it_could_not_have(self) -> None:
+        applied = apart(lambda: cpu.pin([ALLOWED[0], 8000, 8001]))
+        [note] = applied.notes
+        assert applied.cpus == (ALLOWED[0],)
+        assert note.startswith("CPUs 8000-8001 were refused: ")
+
+    def test_with_nothing_to_be_had_changes_nothing(self) -> None:
+        applied = apart(lambda: cpu.pin(range(8000, 8010)))
+        [note] = applied.notes
+        assert set(applied.cpus) == set(ALLOWED)
+        assert "CPUs 8000-8009 were refused: Invalid argument" in note
+        assert "the system allows " in note
+
+    @pytest.mark.parametrize("bad", [[], [-1], [2**64], (number for number in ())])
+    def test_of_what_is_no_cpu(self, bad: object) -> None:
+        with pytest.raises(ValueError):
+            cpu.pin(bad)
+
+    @pytest.mark.parametrize("bad", [None, 0, "0", [0.0], ["0"], [True]])
+    def test_of_what_is_no_number(self, bad: object) -> None:
+        with pytest.raises(TypeError):
+            cpu.pin(bad)
+
+
+class TestPolicyBlocks:
+    def test_restore_what_was(self) -> None:
+        if not may_raise():
+            pytest.skip("no right to raise priorities here")
+
+        def run() -> None:
+            before = seen()
+            block = cpu.policy(priority="background", cpus=ALLOWED[:1])
+            assert block.restored is None
+            with block as applied:
+                assert seen() == (19, os.SCHED_IDLE, {ALLOWED[0]})
+                assert (applied.priority, applied.cpus, applied.notes) == ("background", (ALLOWED[0],), ())
+            assert seen() == before
+            assert block.restored.notes == ()
+
+        apart(run)
+
+    def test_restore_when_the_block_raises(self) -> None:
+        before = seen()
+        with pytest.raises(KeyError), cpu.policy(cpus=ALLOWED[:1]):
+            raise KeyError
+        assert seen() == before
+
+    def test_nest_and_come_again(self) -> None:
+        before = seen()
+        outer, inner = cpu.policy(cpus=ALLOWED), cpu.policy(ThreadPolicy(cpus=ALLOWED[:1]))
+        for _ in range(2):
+            with outer, inner:
+                assert os.sched_getaffinity(0) == {ALLOWED[0]}
+            assert seen() == before
+        with outer, pytest.raises(RuntimeError, match="begun already"):
+            outer.__enter__()
+
+    def test_tell_what_they_could_not_restore(self) -> None:
+        asked, left = unprivileged("""
+            block = cpu.policy(nice=7, cpus=[min(os.sched_getaffinity(0))])
+            before = os.sched_getaffinity(0)
+            with block as applied:
+                tell(applied)
+            tell(block.restored)
+            assert os.sched_getaffinity(0) == before
+        """)
+        assert asked[:3] == left[:3] == ["None", "other", "7"]
+        assert asked[3:] == [f"it cannot be undone: {note}" for note in left[3:]]
+        assert "nice 0 was refused: Permission denied" in left[3]
+
+    def test_end_on_their_own_thread(self) -> None:
+        block = cpu.policy(cpus=ALLOWED[:1])
+        apart(block.__enter__)
+        with pytest.raises(RuntimeError, match="on the thread that began it"):
+            block.__exit__(None, None, None)
+        with pytest.raises(RuntimeError, match="not been begun"):
+            cpu.policy(nice=1).__exit__(None, None, None)
+
+    def test_in_the_child_of_a_fork(self) -> None:
+        code = """
+            before = os.sched_getaffinity(0)
+            with penstock.cpu.policy(cpus=[min(before)]):
+                child = os.fork()
+            assert os.sched_getaffinity(0) == before
+            if child:
+                assert os.waitpid(child, 0)[1] == 0
+        """
+        succeeded(run_script(code))
+
+    def test_take_a_policy_or_its_fields(self) -> None:
+        with pytest.raises(ValueError, match="not both"):
+            cpu.policy(ThreadPolicy(nice=1), nice=1)
+        for wrong in ("lowest", 3, {"nice": 1}):
+            with pytest.raises(TypeError, match="must be a ThreadPolicy"):
+                cpu.policy(wrong)
+        with pytest.raises(ValueError):
+            cpu.policy(priority="high")
+
+
+class TestNear:
+    """On a machine with one L3 cache, being near is to be allowed everywhere; the core's tests make up others."""
+
+    @staticmethod
+    def domain(number: int) -> set[int]:
+        topology = cpu.topology()
+        sets = [domain.logical_processors for domain in topology.l3_domains]
+        sets += [package.logical_processors for package in topology.packages]
+        return next(set(cpus) for cpus in sets if number in cpus) & set(ALLOWED)
+
+    def test_a_cpu(self) -> None:
+        for number in ALLOWED:
+            applied = apart(lambda number=number: cpu.policy(near=("cpu", number)).__enter__())
+            assert set(applied.cpus) == self.domain(number)
+
+    def test_a_thread_that_is_pinned(self) -> None:
+        pinned, done = threading.Event(), threading.Event()
+
+        def other() -> None:
+            cpu.pin(ALLOWED[-1:])
+            pinned.set()
+            done.wait()
+
+        thread = threading.Thread(target=other)
+        thread.start()
+        pinned.wait()
+        applied = apart(lambda: cpu.policy(near=thread.native_id).__enter__())
+        done.set()
+        thread.join()
+        assert set(applied.cpus) == self.domain(ALLOWED[-1])
+
+    def test_a_process(self) -> None:
+        with subprocess.Popen(["sleep", "60"]) as other:
+            os.sched_setaffinity(other.pid, ALLOWED[:1])
+            applied = apart(lambda: cpu.policy(near=other.pid).__enter__())
+            other.kill()
+        assert set(applied.cpus) == self.domain(ALLOWED[0])
+
+    def test_what_is_gone_is_a_note(self) -> None:
+        with subprocess.Popen(["true"]) as other:
+            other.wait()
+        applied = apart(lambda: cpu.policy(near=other.pid).__enter__())
+        assert applied.notes == (f"near thread {other.pid} was refused: No such process (os error 3)",)
+        assert set(applied.cpus) == set(ALLOWED)
+
+    @pytest.mark.parametrize("bad", [0, -1, 2**31, 2**70, ("cpu", -1), ("core", 1), ("cpu", 2**70)])
+    def test_numbers_that_nothing_has(self, bad: object) -> None:
+        with pytest.raises(ValueError):
+            ThreadPolicy(near=bad)
+
+    @pytest.mark.parametrize("bad", ["cpu", 1.5, True, ("cpu", "1"), ["cpu", 1, 2], (1, 2), threading])
+    def test_of_wrong_types(self, bad: object) -> None:
+        with pytest.raises(TypeError):
+            ThreadPolicy(near=bad)
+
+
+class TestThreadPolicies:
+    def test_are_values(self) -> None:
+        policy = ThreadPolicy(priority="highest", cpus={1, 0}, near=("cpu", 3))
+        assert (policy.priority, policy.nice, policy.cpus, policy.near) == (
+            "highest",
+            None,
+            (0, 1),
+            ("cpu", 3),
+        )
+        assert policy == ThreadPolicy(priority="highest", cpus=[1, 0, 1], near=("cpu", 3)) != ThreadPolicy()
+        assert len({policy, ThreadPolicy(), ThreadPolicy(near=3), ThreadPolicy(near=("cpu", 3))}) == 4
+
+    def test_have_a_level_or_a_niceness(self) -> None:
+        with pytest.raises(ValueError, match="exclude each other"):
+            ThreadPolicy(priority="normal", nice=0)
+
+    @given(
+        st.fixed_dictionaries(
+            {},
+            optional={
+                "nice": st.integers(-20, 19),
+                "cpus": st.sets(st.integers(0, 2**40), min_size=1),
+                "near": st.integers(1, 2**31 - 1) | st.tuples(st.just("cpu"), st.integers(0, 2**40)),
+            },
+        ),
+        st.sampled_from([None, *NICE]),
+    )
+    def test_their_repr_makes_them_again(self, fields: dict[str, object], priority: Priority | None) -> None:
+        if priority is not None:
+            fields = {name: value for name, value in fields.items() if name != "nice"} | {
+                "priority": priority
+            }
+        policy = ThreadPolicy(**fields)
+        assert eval(repr(policy)) == policy
+        assert policy.near == fields.get("near")
+        assert policy.cpus == (tuple(sorted(fields["cpus"])) if "cpus" in fields else None)
+
+    @given(
+        st.sampled_from(["priority", "nice", "cpus", "near"]),
+        st.none()
+        | st.integers()
+        | st.floats()
+        | st.text()
+        | st.binary()
+        | st.lists(st.integers())
+        | st.tuples(st.text(), st.integers()),
+    )
+    @settings(max_examples=300)
+    def test_are_made_or_refused_whatever_they_are_given(self, field: str, value: object) -> None:
+        try:
+            policy = ThreadPolicy(**{field: value})
+        except (TypeError, ValueError):
+            return
+        assert (getattr(policy, field) is None) == (value is None)
+
+
+class TestWorkers:
+    def test_a_writers(self, pair: tuple[int, int]) -> None:
+        stream = Writer(pair[1], policy=ThreadPolicy(priority="lowest", near=threading.get_native_id()))
+        before = workers()
+        stream.write(b"x").wait(10)
+        assert eventually(lambda: len(workers() - before) == 1)
+        (worker,) = workers() - before
+        assert os.getpriority(os.PRIO_PROCESS, worker) == 10
+        assert stream.stats.policy.priority == "lowest"
+        assert set(stream.stats.policy.cpus) == os.sched_getaffinity(worker)
+
+    def test_a_relays(self, pair: tuple[int, int], tmp_path: Path) -> None:
+        with (tmp_path / "out").open("wb") as out:
+            ticket = penstock.relay(pair[0], out, wait=False, policy=ThreadPolicy(priority="background"))
+            assert eventually(lambda: ticket.policy is not None)
+            assert (ticket.policy.scheduling_class, ticket.policy.notes) == ("idle", ())
+            os.close(pair[1])
+            ticket.wait(10)
+
+    def test_a_relay_without_one(self, pair: tuple[int, int], tmp_path: Path) -> None:
+        with (tmp_path / "out").open("wb") as out:
+            ticket = penstock.relay(pair[0], out, wait=False)
+            os.close(pair[1])
+            ticket.wait(10)
+            assert ticket.policy is None
+
+    def test_a_relays_of_asyncio(self, pair: tuple[int, int], tmp_path: Path) -> None:
+        async def relay() -> str | None:
+            with (tmp_path / "out").open("wb") as out:
+                ticket = penstock.relay(pair[0], out, wait=False, policy=ThreadPolicy(priority="lowest"))
+                os.close(pair[1])
+                await ticket
+                return ticket.policy.priority
+
+        assert asyncio.run(relay()) == "lowest"
+
+    def test_a_tees(self, pair: tuple[int, int], tmp_path: Path) -> None:
+        with (tmp_path / "out").open("wb") as out:
+            tee = Tee(pair[0], out, thread_policy=ThreadPolicy(nice=7, cpus=[8000]), start=False)
+            assert tee.thread_policy is None
+            os.close(pair[1])
+            tee.wait(10)
+            assert tee.thread_policy.nice == 7
+            assert "8000" in tee.thread_policy.notes[0]
+
+
+class TestFFmpeg:
+    @staticmethod
+    def encode(output: Path, **options: object) -> Encoder:
+        return Encoder(output, size=(64, 64), fps=30, options={"preset": "ultrafast"}, **options)
+
+    def test_has_its_policy_in_all_its_threads(self, tmp_path: Path) -> None:
+        before = seen()
+        asked = ThreadPolicy(priority="below-normal", cpus=ALLOWED[:1])
+        with self.encode(tmp_path / "out.mp4", ffmpeg_policy=asked) as encoder:
+            encoder.write(bytes(64 * 64 * 3)).wait(30)
+            assert eventually(lambda: encoder.stats.bytes_delivered == 64 * 64 * 3)
+            threads = [int(entry.name) for entry in Path(f"/proc/{encoder.pid}/task").iterdir()]
+            assert {os.getpriority(os.PRIO_PROCESS, thread) for thread in threads} == {5}
+            assert {frozenset(os.sched_getaffinity(thread)) for thread in threads} == {frozenset(ALLOWED[:1])}
+            assert (encoder.ffmpeg_policy.priority, encoder.ffmpeg_policy.notes) == ("below-normal", ())
+        assert encoder.close().frames_encoded == 1
+        assert seen() == before
+
+    def test_is_as_we_are_without_one(self, tmp_path: Path) -> None:
+        with self.encode(tmp_path / "out.mp4") as encoder:
+            assert os.sched_getaffinity(encoder.pid) == set(ALLOWED)
+            assert encoder.ffmpeg_policy is None
+            encoder.write(bytes(64 * 64 * 3))
+
+    def test_what_is_refused_is_told(self, tmp_path: Path) -> None:
+        with self.encode(tmp_path / "out.mp4", ffmpeg_policy=ThreadPolicy(cpus=[8000])) as encoder:
+            assert "CPUs 8000 were refused" in encoder.ffmpeg_policy.notes[0]
+            encoder.write(bytes(64 * 64 * 3))
+
+    def test_and_the_writer_stay_with_the_thread_that_renders(self, tmp_path: Path) -> None:
+        together = ThreadPolicy(near=threading.get_native_id())
+        with self.encode(tmp_path / "out.mp4", policy=together, ffmpeg_policy=together) as encoder:
+            encoder.write(bytes(64 * 64 * 3)).wait(30)
+            assert encoder.stats.policy.cpus == encoder.ffmpeg_policy.cpus
+            assert encoder.stats.policy.notes == encoder.ffmpeg_policy.notes == ()
+
+    def test_that_cannot_be_started_leaves_nothing(self, tmp_path: Path) -> None:
+        no_program = tmp_path / "ffmpeg"
+        no_program.write_text("#!/nowhere/interpreter\n")
+        no_program.chmod(0o755)
+        fds = open_fds()
+        with pytest.raises(penstock.EncoderError, match="could not start FFmpeg"):
+            self.encode(tmp_path / "out.mp4", ffmpeg=no_program, ffmpeg_policy=ThreadPolicy(nice=1))
+        with pytest.raises(TypeError):
+            self.encode(tmp_path / "out.mp4", ffmpeg_policy="lowest")
+        assert open_fds() == fds
+
+
+def test_what_levels_there_are_is_tried() -> None:
+    before = seen()
+    tried = cpu.try_priorities()
+    assert list(tried) == list(NICE)
+    for level, applied in tried.items():
+        assert (applied.priority == level) == (applied.notes == ())
+    assert [level for level in tried if tried[level].notes == ()][:4] == list(NICE)[:4]
+    assert seen() == before
+
+
+def test_what_levels_there_are_without_the_right() -> None:
+    answers = unprivileged("for applied in cpu.try_priorities().values(): tell(applied)")
+    assert [priority for priority, *_ in answers] == [*list(NICE)[:4], "normal", "normal", "normal"]
+    assert [len(answer) for answer in answers] == [3, 3, 3, 3, 4, 4, 4]
