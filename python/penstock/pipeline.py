@@ -18,9 +18,11 @@ descriptor, and :func:`into`.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import glob
 import os
 import sys
+import time
 import weakref
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -28,8 +30,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from penstock import _asyncio, _native
+from penstock._exit import STALL_S
 from penstock._native import AppliedPolicy, Chunk, ThreadPolicy
-from penstock.errors import ChunkDataError, ChunkError, ChunkReadError, StalledError
+from penstock.errors import ChunkDataError, ChunkError, ChunkReadError, PenstockError, StalledError
 
 if TYPE_CHECKING:
     from penstock._types import ChecksumName, CodecName, HasFileno, OnError
@@ -307,8 +310,9 @@ class Pipeline:
     raise, its end is waited for before. Several threads may take chunks from one pipeline, each chunk goes to one
     of them.
 
-    Leaving early, by ``close`` or by dropping it, stops all threads wherever they wait. A call of Python code that
-    does not return is left behind after 5 seconds. In the child of a fork a pipeline raises ``ClosedError``.
+    A program that ends lets a pipeline into a descriptor go on for as long as anything moves, and says so if it had to
+    cut it off. Leaving early, by ``close`` or by dropping it, stops all threads wherever they wait. A call of Python
+    code that does not return is left behind after 5 seconds. In the child of a fork a pipeline raises ``ClosedError``.
 
     Args:
         source: ``files``, ``file``, ``fd``; or an iterable of buffers, or of pairs of a name and a buffer. An
@@ -352,6 +356,7 @@ class Pipeline:
         if unknown := wanted.keys() - set(known):
             raise ValueError(f"policies has {sorted(unknown)}, but the parts are {known}")
         self._writes = writes
+        self._is_told = False  # whether somebody waited, and learnt of a failure
         self._native = _native._Pipeline(
             origin._make(wanted.get(origin.name)),
             [stage._make(name, wanted.get(name)) for name, stage in named.items()],
@@ -385,7 +390,13 @@ class Pipeline:
             StalledError: it has not ended in that many seconds. It goes on.
             ClosedError: the pipeline was closed before its end.
         """
-        self._native.wait(timeout)
+        try:
+            self._native.wait(timeout)
+        except StalledError:
+            raise
+        except Exception:
+            self._is_told = True
+            raise
 
     def close(self) -> None:
         """End it wherever it is, and wait for its threads. What is in it is dropped. Closing again does nothing.
@@ -444,6 +455,7 @@ class Pipeline:
                 pass  # another task was quicker
 
     def __await__(self) -> Generator[Any, Any, None]:
+        self._is_told = True
         return _asyncio.ended_or_cancelled(_Written(self._native)).__await__()
 
     def __enter__(self) -> Self:
@@ -523,26 +535,48 @@ def _sink(
 
 
 _open: weakref.WeakSet[Pipeline] = weakref.WeakSet()
+_LOOK_S = 0.2
+"""How often an ending program looks whether a pipeline still moves."""
+
 _armed_for: int | None = None  # the process; a forked child arms for itself
 
 
 def _watch_exit(pipeline: Pipeline) -> None:
-    """Have the program close the pipeline before it ends: its threads may want to run Python code, gone by then."""
+    """Have the program end the pipeline before itself: its threads may want to run Python code, gone by then."""
     global _armed_for
     _open.add(pipeline)
     if _armed_for == os.getpid():
         return
     _armed_for = os.getpid()
-    atexit.unregister(_close_all)  # so that it is there once, also in a child that has inherited its parent's
-    atexit.register(_close_all)
+    atexit.unregister(_end_all)  # so that it is there once, also in a child that has inherited its parent's
+    atexit.register(_end_all)
     # A multiprocessing child ends without running atexit's functions, but runs its own finalizers.
     util = sys.modules.get("multiprocessing.util")
     if util is not None:
-        util.Finalize(None, _close_all, exitpriority=1)
+        util.Finalize(None, _end_all, exitpriority=1)
 
 
-def _close_all() -> None:
+def _end_all() -> None:
+    """What goes to a descriptor is delivered first, for as long as anything moves; the rest has nobody to go to."""
     for pipeline in list(_open):
-        if pipeline._writes and not pipeline.closed and not pipeline._native.done():
-            print("penstock: a pipeline was cut off: the program ended", file=sys.stderr, flush=True)
+        if pipeline._writes and not pipeline.closed and (fault := _drain(pipeline)):
+            print(f"penstock: a pipeline was cut off: {fault}", file=sys.stderr, flush=True)
         pipeline.close()
+
+
+def _drain(pipeline: Pipeline) -> str | None:
+    """Why it was not to be had to its end, unless somebody was told already."""
+    seen, since_s = -1, time.monotonic()
+    try:
+        while time.monotonic() - since_s < STALL_S:
+            with contextlib.suppress(StalledError):
+                pipeline._native.wait(_LOOK_S)
+                return None
+            taken = sum(stage.bytes_in for stage in pipeline.stats.stages)
+            if taken != seen:
+                seen, since_s = taken, time.monotonic()
+    except KeyboardInterrupt:
+        pass
+    except (PenstockError, OSError) as error:
+        return None if pipeline._is_told else str(error)
+    return f"the program ended, and nothing moved for {STALL_S:g} s or the wait was interrupted"
