@@ -546,18 +546,18 @@ class TestPolicies:
         assert (policy.nice, policy.cpus) == (-3, (0, 1))
         assert policy == ThreadPolicy(nice=-3, cpus=[0, 1]) != ThreadPolicy()
         assert (ThreadPolicy().nice, ThreadPolicy().cpus) == (None, None)
-        assert repr(policy) == "ThreadPolicy(nice=-3, cpus=[0, 1])"
+        assert repr(policy) == "ThreadPolicy(nice=-3, cpus=(0, 1))"
         with pytest.raises(AttributeError):
             policy.nice = 0
 
-    @pytest.mark.parametrize("bad", [{"nice": 20}, {"nice": -21}, {"cpus": []}])
+    @pytest.mark.parametrize("bad", [{"nice": 20}, {"nice": -21}, {"cpus": []}, {"cpus": [-1]}])
     def test_out_of_range_are_refused(self, bad: dict[str, object]) -> None:
         with pytest.raises(ValueError):
             ThreadPolicy(**bad)
 
-    @pytest.mark.parametrize("bad", [{"cpus": [-1]}, {"cpus": 1}, {"nice": "low"}, {"cpus": "01"}])
+    @pytest.mark.parametrize("bad", [{"cpus": 1}, {"nice": "low"}, {"cpus": "01"}])
     def test_of_wrong_types_are_refused(self, bad: dict[str, object]) -> None:
-        with pytest.raises((TypeError, OverflowError)):
+        with pytest.raises(TypeError):
             ThreadPolicy(**bad)
 
     def test_cpus_without_end_are_a_note(self, pair: tuple[int, int]) -> None:

@@ -15,7 +15,9 @@ call and its ``flush``, ``sync`` or ``close`` say so, with the bytes delivered a
 :func:`relay` moves bytes from one descriptor to another, in the kernel where the two allow it, and :class:`Tee`
 copies one stream to many. A relay runs on its caller's thread, or like a tee on a native one. ``pipes`` and ``fifo``
 have pipes to put between them, and ``results`` has what calls give back. ``pipeline`` streams assets through native
-decompressors and other stages, each on threads of its own, to Python, to a descriptor, or into buffers.
+decompressors and other stages, each on threads of its own, to Python, to a descriptor, or into buffers. Every native
+thread takes a :class:`ThreadPolicy`, a wish for priority and CPUs; ``cpu`` has the same for the calling thread, and the
+machine's topology.
 
 :class:`Encoder` does this for the one reader most people have: FFmpeg. ``penstock.turbopipe`` is a drop-in for
 TurboPipe.

@@ -86,7 +86,8 @@ def relay(
         offset: the byte of a source file at which to begin. The position of ``src`` then stays where it is.
         timeout: seconds without a byte moved after which to give up; None never does.
         method: ``"read-write"`` copies through user space even where the kernel knows better.
-        policy: priority and CPUs of the native thread, which only ``wait=False`` has.
+        policy: priority and CPUs of the native thread, which only ``wait=False`` has. What came of it is the ticket's
+            ``policy``.
         wait: with False, a native thread moves the bytes, and a ticket is given at once.
 
     Returns:

@@ -313,12 +313,18 @@ impl Stream {
 
     /// Called by the worker between writes: a policy that came later is applied, too.
     pub(crate) fn apply_policy(&self) {
+        let Some(wanted) = self.unapplied_policy() else { return };
+        // Without the lock, for it may read the machine's topology, and who asks for statistics shall not wait for that.
+        let applied = wanted.apply();
         let mut state = lock(&self.policy);
-        if state.applied.is_none()
-            && let Some(wanted) = &state.wanted
-        {
-            state.applied = Some(wanted.apply());
+        if state.wanted.as_ref() == Some(&wanted) {
+            state.applied = Some(applied);
         }
+    }
+
+    fn unapplied_policy(&self) -> Option<ThreadPolicy> {
+        let state = lock(&self.policy);
+        if state.applied.is_some() { None } else { state.wanted.clone() }
     }
 
     /// A new worker has the process's policy, not the last worker's.

@@ -76,9 +76,8 @@ def _priority_lines(priorities: dict[str, Any]) -> Iterable[str]:
     levels = priorities["levels"]
     granted = [level for level, answer in levels.items() if answer["granted"]]
     yield f"granted: {', '.join(granted) or 'none'}"
-    refused = {level: answer for level, answer in levels.items() if not answer["granted"]}
-    for level, answer in refused.items():
-        yield f"refused: {'; '.join(answer['notes']) or level}"
+    for answer in levels.values():
+        yield from answer["notes"]
     if priorities["autogroup"]:
         yield "autogroup is on: niceness weighs only among the threads of one session (sched(7))"
 
