@@ -174,6 +174,95 @@ def test_a_terminal_keeps_its_mode(tmp_path: Path) -> None:
     sink.close()
 
 
+def test_bytes_go_to_the_terminal_that_was_opened() -> None:
+    """/dev/tty leads elsewhere once a program has another controlling terminal."""
+    done = run_script(
+        """
+        import fcntl, pty, termios, tty
+        (first, first_user), (second, second_user) = pty.openpty(), pty.openpty()
+        tty.setraw(first_user)
+        tty.setraw(second_user)
+        if os.fork() == 0:
+            os.setsid()
+            fcntl.ioctl(first_user, termios.TIOCSCTTY, 0)
+            opened = os.open("/dev/tty", os.O_WRONLY | os.O_NOCTTY)
+            if os.fork() == 0:
+                os.setsid()
+                fcntl.ioctl(second_user, termios.TIOCSCTTY, 0)
+                source, fed = os.pipe()
+                os.write(fed, b"relayed")
+                os.close(fed)
+                penstock.relay(source, opened)
+                time.sleep(0.3)  # a terminal whose session ends is hung up
+                os._exit(0)
+            os.wait()
+            os._exit(0)
+        print(os.read(first, 100))
+        os.wait()
+        """
+    )
+    assert succeeded(done) == b"b'relayed'\n"
+
+
+def test_a_silent_source_is_not_excused_by_the_destinations_reader() -> None:
+    source, fed = os.pipe()
+    reader, writer = os.pipe()
+    os.write(writer, bytes(10_000))
+    stop = threading.Event()
+
+    def read_slowly() -> None:
+        while not stop.wait(0.1):
+            os.read(reader, 1)
+
+    thread = threading.Thread(target=read_slowly)
+    thread.start()
+    raised = ends(lambda: penstock.relay(source, writer, timeout=0.3))
+    stop.set()
+    thread.join()
+    assert isinstance(raised, StalledError)
+    assert raised.seconds < 5  # the reader goes on for far longer
+    for fd in (source, fed, reader, writer):
+        os.close(fd)
+
+
+def test_notices_in_a_sockets_error_queue_are_no_lost_reader() -> None:
+    so_timestamping = 37  # include/uapi/asm-generic/socket.h, linux/net_tstamp.h: software, of what is sent
+    ours, theirs = tcp_pair()
+    with ours, theirs:
+        ours.setsockopt(socket.SOL_SOCKET, so_timestamping, 1 << 1 | 1 << 4 | 1 << 11)
+        ours.send(b"hello")
+        assert theirs.recv(5) == b"hello"
+        source, fed = os.pipe()
+        ticket = penstock.relay(source, ours, wait=False)
+        time.sleep(0.1)  # it waits for the source
+        os.write(fed, b"world")
+        os.close(fed)
+        os.close(source)
+        assert ticket.wait(PATIENCE_S).bytes == 5
+        assert theirs.recv(5) == b"world"
+
+
+@pytest.mark.parametrize("way", ["relay", "tee"])
+def test_a_source_that_is_reset_while_the_destination_takes_nothing(way: str) -> None:
+    ours, theirs = socket.socketpair()
+    theirs.send(b"never read, so that the end is a reset")
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(writer, bytes(4096))
+    ticket = penstock.relay(theirs, writer, wait=False) if way == "relay" else Tee(theirs, writer)
+    ours.close()
+    os.close(writer)
+    drain = threading.Timer(0.2, lambda: [None for _ in iter(lambda: os.read(reader, 1 << 20), b"")])
+    drain.start()
+    raised = ends(ticket.wait)
+    drain.join()
+    assert isinstance(raised, ConnectionResetError)
+    theirs.close()
+    os.close(reader)
+
+
 def test_a_source_that_is_reset_is_not_taken_for_the_reader() -> None:
     for method in ("auto", "read-write"):
         for make_sink in (os.pipe, lambda: tuple(end.detach() for end in socket.socketpair())):
@@ -227,6 +316,18 @@ class TestMessages:
             feeder.send(message)
         assert penstock.relay(source, sink, 8).bytes == 8
         assert [reader.recv(100) for _ in range(3)] == [b"one", b"", b"three"]
+
+    def test_an_empty_one_before_the_last_is_no_end(self) -> None:
+        source, feeder = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        reader, writer = os.pipe()
+        for message in (b"one", b"", b"three"):
+            feeder.send(message)
+        feeder.close()
+        relayed = penstock.relay(source, writer)
+        assert (relayed.bytes, relayed.source_ended, os.read(reader, 100)) == (8, True, b"onethree")
+        source.close()
+        os.close(reader)
+        os.close(writer)
 
     def test_none_is_cut_by_the_count(self, pairs: tuple[socket.socket, ...]) -> None:
         source, feeder, sink, reader = pairs

@@ -9,6 +9,7 @@ import gzip
 import os
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -478,3 +479,40 @@ def test_a_destination_that_was_removed_can_be_added_again(kind: str) -> None:
     data = whole.result()
     parts = [(outlet.start, outlet.start + outlet.bytes_delivered) for outlet in outlets]
     assert mine.result() == b"".join(data[start:end] for start, end in parts)
+
+
+def test_a_second_removal_changes_no_order() -> None:
+    source, (ours, theirs) = Source(), socket.socketpair()
+    tee = Tee(source.fd, start=False)
+    first = tee.add(ours)
+    tee.start()
+    source.write(DATA[:800_000])
+    assert eventually(lambda: tee.report.bytes == 800_000)
+    tee.remove(first)  # with most of it still to be delivered
+    second = tee.add(ours)
+    tee.remove(first)
+    threading.Thread(target=source.feed, args=(DATA[800_000:1_200_000],), daemon=True).start()
+    mine = ReaderThread(theirs.detach())
+    tee.wait(PATIENCE_S)
+    ours.close()
+    assert mine.result() == DATA[:1_200_000]
+    assert (first.bytes_delivered, second.bytes_delivered) == (800_000, 400_000)
+    os.close(source.fd)
+
+
+def test_who_waits_for_a_predecessor_is_not_evicted() -> None:
+    source, (ours, theirs) = Source(), socket.socketpair()
+    tee = Tee(source.fd, ours)
+    source.write(DATA[:800_000])
+    assert eventually(lambda: tee.report.bytes == 800_000)
+    tee.remove(ours)
+    added = tee.add(ours, policy="evict", stall_timeout=0.2)
+    source.write(DATA[800_000:810_000])
+    time.sleep(1)  # five times as long as it may stand still itself
+    assert added.ended is None
+    source.close()
+    mine = ReaderThread(theirs.detach())
+    tee.wait(PATIENCE_S)
+    ours.close()
+    assert (mine.result(), added.ended) == (DATA[:810_000], "source-ended")
+    os.close(source.fd)

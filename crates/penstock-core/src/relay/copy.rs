@@ -70,7 +70,7 @@ impl Buffer {
             Some(position) => rustix::io::pread(ends.src, buffer, position)?,
             None => fd::read_now(ends.src, source.kind, buffer)?,
         };
-        if taken == 0 && message.is_some() && !fd::is_shut(ends.src) {
+        if taken == 0 && message.is_some() && !fd::is_at_its_end(ends.src) {
             return pass_on_empty_message(ends, destination);
         }
         if taken == 0 {

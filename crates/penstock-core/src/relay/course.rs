@@ -103,6 +103,9 @@ pub(super) struct Course {
     /// Our own way to a terminal, on which no write blocks.
     terminal: Option<Kept>,
     may_grow: [bool; 2],
+    /// Whether poll(2) can tell that the destination's reader is gone. Of other kinds it may report what is no failure of theirs,
+    /// again and again.
+    can_lose_reader: bool,
     /// Attempts in a row that were blocked although both sides looked ready.
     false_starts: u32,
 }
@@ -181,8 +184,14 @@ impl Course {
             idle: None,
             terminal: own_terminal(ends.dst, destination),
             may_grow: [kind == Kind::Pipe, destination == Kind::Pipe],
+            can_lose_reader: matches!(destination, Kind::Pipe | Kind::StreamSocket),
             false_starts: 0,
         })
+    }
+
+    /// Where a source file goes on after what has left us.
+    pub(super) fn position(&self) -> Option<u64> {
+        self.source.position.map(|position| position.saturating_sub(self.mover.held_bytes() as u64))
     }
 
     pub(super) fn relayed(&self) -> Relayed {
@@ -310,12 +319,17 @@ impl Course {
         let idle =
             self.idle.get_or_insert_with(|| Idle::begin(fd::untaken_bytes(ends.dst, self.destination)));
         let mut waited = idle.since.elapsed();
-        if self.timeout.is_some_and(|timeout| waited >= timeout) {
+        let is_due = self.timeout.is_some_and(|timeout| waited >= timeout);
+        if is_due && matches!(awaited, Awaited::Destination) {
             waited = idle.go_on(fd::untaken_bytes(ends.dst, self.destination));
         }
         let is_soon = waited < SOON && !passed(deadline);
-        if matches!(awaited, Awaited::Destination) && !is_soon && self.has_nothing_more(ends) {
-            return Waited::Ended;
+        if matches!(awaited, Awaited::Destination) && !is_soon {
+            match self.has_nothing_more(ends) {
+                Ok(false) => {}
+                Ok(true) => return Waited::Ended,
+                Err(errno) => return Waited::Failed(errno),
+            }
         }
         if self.timeout.is_some_and(|timeout| waited >= timeout) {
             return Waited::Stalled(waited);
@@ -353,18 +367,20 @@ impl Course {
             Awaited::Destination => PollFd::from_borrowed_fd(ends.dst, PollFlags::OUT),
         };
         let mut fds = vec![ours];
-        // poll(2) reports a lost reader whether asked or not: also while it is the source that we wait for. Of other kinds it
-        // may report what is no failure of theirs, again and again.
-        let can_lose_reader = matches!(self.destination, Kind::Pipe | Kind::StreamSocket);
-        if can_lose_reader {
+        // Reported whether asked for or not: also while it is the source that we wait for.
+        if self.can_lose_reader {
             fds.push(PollFd::from_borrowed_fd(ends.dst, PollFlags::empty()));
         }
         fds.extend(watch.map(|watch| PollFd::from_borrowed_fd(watch.bell.as_fd(), PollFlags::IN)));
         if !fd::wait(&mut fds, at_most) {
             return Waited::NotYet; // a signal
         }
-        if can_lose_reader && fds[1].revents().intersects(PollFlags::ERR | PollFlags::HUP) {
-            return Waited::Failed(Errno::PIPE);
+        if self.can_lose_reader && fds[1].revents().intersects(PollFlags::ERR | PollFlags::HUP) {
+            match fd::what_was_lost(ends.dst, self.destination, fds[1].revents()) {
+                Some(errno) => return Waited::Failed(errno),
+                // It will be reported for as long as nobody asks for it: a write will tell of a lost reader.
+                None => self.can_lose_reader = false,
+            }
         }
         if fds[0].revents().is_empty() { Waited::Again } else { self.start_anew() }
     }
@@ -380,8 +396,8 @@ impl Course {
     }
 
     /// Whether the source would have nothing if the destination took something.
-    fn has_nothing_more(&self, ends: &Ends<'_>) -> bool {
-        self.mover.held_bytes() == 0 && self.source.has_ended(ends.src)
+    fn has_nothing_more(&self, ends: &Ends<'_>) -> Result<bool> {
+        if self.mover.held_bytes() > 0 { Ok(false) } else { self.source.has_ended(ends.src) }
     }
 
     /// Bytes that were taken from the source and cannot be put back: a file's can.
@@ -422,12 +438,11 @@ impl Course {
 
     /// Has the file's own position follow what was moved: of what we hold, it is as if it had never been read.
     fn leave_position(&self, src: BorrowedFd<'_>) {
-        if let Some(position) = self.source.position
+        if let Some(position) = self.position()
             && self.source.moves_position
         {
-            let held = self.mover.held_bytes() as u64;
             // It could be asked for its position, so it can be told.
-            let _ = seek(src, SeekFrom::Start(position.saturating_sub(held)));
+            let _ = seek(src, SeekFrom::Start(position));
         }
     }
 }
@@ -444,13 +459,16 @@ impl Source {
         Ok(Self { kind, position: offset.or(here), moves_position: offset.is_none() })
     }
 
-    /// Whether a read would say so, found out without one.
-    fn has_ended(&self, src: BorrowedFd<'_>) -> bool {
+    /// Whether a read would say so, found out without one. An error is told once only, and so is to be passed on.
+    fn has_ended(&self, src: BorrowedFd<'_>) -> Result<bool> {
         match (self.kind, self.position) {
-            (Kind::File, Some(position)) => rustix::io::pread(src, &mut [0], position) == Ok(0),
-            (Kind::Pipe, _) => splice::has_hung_up(src),
-            (Kind::StreamSocket, _) => fd::peek_now(src, &mut [0]) == Ok(0),
-            _ => false,
+            (Kind::File, Some(position)) => Ok(rustix::io::pread(src, &mut [0], position) == Ok(0)),
+            (Kind::Pipe, _) => Ok(splice::has_hung_up(src)),
+            (Kind::StreamSocket, _) => match fd::peek_now(src, &mut [0]) {
+                Err(Errno::AGAIN | Errno::INTR) => Ok(false),
+                answer => answer.map(|seen| seen == 0),
+            },
+            _ => Ok(false),
         }
     }
 

@@ -42,7 +42,7 @@ pub(super) fn room_bytes(dst: BorrowedFd<'_>, destination: Kind, left: u64) -> u
     let room = match destination {
         Kind::StreamSocket => socket_room_bytes(dst),
         Kind::Other if fd::ready(dst, PollFlags::OUT).is_empty() => 0,
-        Kind::Other if fd::terminal_number(dst).is_some() => fd::TERMINAL_PIECE_BYTES,
+        Kind::Other if fd::is_blocking_terminal(dst) => fd::TERMINAL_PIECE_BYTES,
         _ => PIECE_BYTES,
     };
     usize::try_from(left).map_or(room, |left| left.min(room)).min(PIECE_BYTES)

@@ -1,7 +1,7 @@
 //! Descriptors: what they lead to, whether they can be written, and writes that do not block where that can be had.
 
 use std::io::IsTerminal;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -77,12 +77,27 @@ pub(crate) fn reopen_terminal(fd: BorrowedFd<'_>) -> Result<OwnedFd> {
     let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
     let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let reopened = rustix::fs::open(path, flags, rustix::fs::Mode::empty())?;
-    let leads_there = fstat(fd)?.st_rdev == fstat(&reopened)?.st_rdev;
+    // /dev/tty leads to whatever terminal the caller has.
+    let leads_there = terminal_device(fd)? == terminal_device(reopened.as_fd())?;
     if leads_there { Ok(reopened) } else { Err(Errno::NOTTY) }
 }
 
-/// What surely goes at once into the controlling side of a pseudo-terminal that is ready: less than one of the buffers that it
-/// then gets (drivers/tty/tty_buffer.c, `TTY_BUFFER_PAGE`).
+/// The device of a terminal, whatever name it was opened by (`TIOCGDEV`, include/uapi/asm-generic/ioctls.h).
+fn terminal_device(fd: BorrowedFd<'_>) -> Result<u32> {
+    const TIOCGDEV: libc::Ioctl = 0x8004_5432;
+    let mut device = 0u32;
+    // SAFETY: this ioctl writes one unsigned int, for which there is room, or fails.
+    let returned = unsafe { libc::ioctl(fd.as_raw_fd(), TIOCGDEV, &raw mut device) };
+    answer(returned as isize).map(|_| device)
+}
+
+/// Whether a write to the terminal waits for its reader: one that could not be reopened, or the controlling side of one.
+pub(crate) fn is_blocking_terminal(fd: BorrowedFd<'_>) -> bool {
+    fd.is_terminal() && !fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK))
+}
+
+/// What goes at once into a terminal that is ready: surely into the controlling side of a pseudo-terminal, for it is less than one
+/// of the buffers that it then gets (drivers/tty/tty_buffer.c, `TTY_BUFFER_PAGE`).
 pub(crate) const TERMINAL_PIECE_BYTES: usize = 1 << 10;
 
 /// Finds out what a descriptor leads to.
@@ -139,6 +154,18 @@ pub(crate) fn peer_is_gone(fd: BorrowedFd<'_>) -> bool {
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     matches!(retry_on_intr(|| poll(&mut fds, Some(&now))), Ok(1))
         && fds[0].revents().intersects(PollFlags::ERR)
+}
+
+/// What it is that poll(2) reports of a destination: none if that is no failure, but notices in a socket's error queue
+/// (`MSG_ERRQUEUE`, recv(2)).
+pub(crate) fn what_was_lost(fd: BorrowedFd<'_>, kind: Kind, reported: PollFlags) -> Option<Errno> {
+    if kind != Kind::StreamSocket || reported.contains(PollFlags::HUP) {
+        return Some(Errno::PIPE);
+    }
+    match rustix::net::sockopt::socket_error(fd) {
+        Ok(Err(errno)) | Err(errno) => Some(errno),
+        Ok(Ok(())) => None,
+    }
 }
 
 /// What can be done now, of reading or writing.
@@ -291,9 +318,11 @@ pub(crate) fn next_message_bytes(fd: BorrowedFd<'_>) -> Result<Option<usize>> {
     }
 }
 
-/// Whether a socket will have nothing more.
-pub(crate) fn is_shut(fd: BorrowedFd<'_>) -> bool {
-    ready(fd, PollFlags::RDHUP).intersects(PollFlags::RDHUP | PollFlags::HUP)
+/// Whether a socket that keeps messages has nothing more and will have nothing. (Empty messages right before its end are taken for
+/// it: nothing tells them apart.)
+pub(crate) fn is_at_its_end(fd: BorrowedFd<'_>) -> bool {
+    let is_shut = ready(fd, PollFlags::RDHUP).intersects(PollFlags::RDHUP | PollFlags::HUP);
+    is_shut && rustix::io::ioctl_fionread(fd).unwrap_or(0) == 0
 }
 
 fn receive_now(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize> {
@@ -321,7 +350,7 @@ pub(crate) unsafe fn write_some(fd: BorrowedFd<'_>, kind: Kind, span: Span) -> R
                 Err(Errno::NOTSOCK) => write_pipe(fd, span), // in packet mode
                 answer => answer,
             },
-            Kind::Other if terminal_number(fd).is_some() => write(fd, span.first(TERMINAL_PIECE_BYTES)),
+            Kind::Other if is_blocking_terminal(fd) => write(fd, span.first(TERMINAL_PIECE_BYTES)),
             Kind::File | Kind::Other => write(fd, span),
         }
     }

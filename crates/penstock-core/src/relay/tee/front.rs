@@ -23,8 +23,9 @@ pub(super) struct Front {
     /// For a source that is no pipe: fills the pipe from it. Gone when the source has ended.
     filler: Option<Filler>,
     pub(super) failure: Option<RelayError>,
-    /// A source that is no pipe.
+    /// A source that is no pipe, and where it goes on if it is a file.
     src: Option<Kept>,
+    position: Option<u64>,
     _grant: Option<Grant>,
 }
 
@@ -39,19 +40,29 @@ impl Front {
         let own = Kept::make(|| fd::duplicate(src))?;
         let null = Kept::make(open_null)?;
         if kind == Kind::Pipe {
-            return Ok(Self { reader: own, null, filler: None, failure: None, src: None, _grant: None });
+            return Ok(Self {
+                reader: own,
+                null,
+                filler: None,
+                failure: None,
+                src: None,
+                position: None,
+                _grant: None,
+            });
         }
         let ([reader, writer], grant) = inner_pipe()?;
         let ends = Ends { src: own.as_fd(), dst: writer.as_fd() };
         let course = Course::plan(&ends, &RelayOptions::default())?;
         let filler = Some(Filler { writer, course });
-        Ok(Self { reader, null, filler, failure: None, src: Some(own), _grant: grant })
+        Ok(Self { reader, null, filler, failure: None, src: Some(own), position: None, _grant: grant })
     }
 
     /// Puts in what the source has and the pipe takes, without waiting.
     pub(super) fn fill(&mut self) {
         while let (Some(Filler { writer, course }), Some(src)) = (&mut self.filler, &self.src) {
-            match advance(course, src.as_fd(), writer.as_fd()) {
+            let advanced = advance(course, src.as_fd(), writer.as_fd());
+            self.position = course.position();
+            match advanced {
                 Advance::Moved => {}
                 Advance::Blocked => return,
                 Advance::Ended => self.filler = None,
@@ -80,10 +91,11 @@ impl Front {
     pub(super) fn put_back(&mut self) -> u64 {
         let Some(src) = &self.src else { return 0 };
         let held = self.filler.take().map_or(0, |filler| filler.course.mover.held_bytes() as u64);
-        // What is held of a file has not moved its position.
         let ahead = pipe::unread_bytes(self.reader.as_fd()).unwrap_or(0);
-        let back = i64::try_from(ahead).map(|ahead| seek(src, SeekFrom::Current(-ahead)));
-        if matches!(back, Ok(Ok(_))) { 0 } else { ahead + held }
+        match self.position.map(|position| seek(src, SeekFrom::Start(position.saturating_sub(ahead)))) {
+            Some(Ok(_)) => 0,
+            _ => ahead + held,
+        }
     }
 }
 

@@ -66,7 +66,8 @@ impl<'a> Pump<'a> {
             match order {
                 Order::Add(lane) => self.admit(*lane),
                 Order::Remove(outlet) => {
-                    for lane in self.take_lanes(|lane| lane.outlet.is(&outlet)) {
+                    // Who takes nothing any more stays in its place, before who comes after it.
+                    for lane in self.take_lanes(|lane| lane.outlet.is(&outlet) && lane.entry().is_some()) {
                         self.close_entry(lane, TeeEnd::Removed);
                     }
                 }
@@ -174,11 +175,10 @@ impl<'a> Pump<'a> {
     }
 
     fn deliver_to(&mut self, index: usize) -> Advance {
-        let (before, from) = self.lanes.split_at_mut(index);
-        let lane = &mut from[0];
-        if before.iter().any(|other| other.precedes(lane)) {
+        if self.is_held_back(index) {
             return Advance::Blocked;
         }
+        let lane = &mut self.lanes[index];
         let Some(inner) = &mut lane.inner else { return Advance::Blocked };
         let advanced = advance(&mut inner.course, inner.reader.as_fd(), lane.dst.as_fd());
         if matches!(advanced, Advance::Moved) {
@@ -186,6 +186,11 @@ impl<'a> Pump<'a> {
             lane.publish();
         }
         advanced
+    }
+
+    /// Whether it must wait for one of the same stream that was removed and has not delivered all yet.
+    fn is_held_back(&self, index: usize) -> bool {
+        self.lanes[..index].iter().any(|other| other.precedes(&self.lanes[index]))
     }
 
     fn end_of(&self, lane: &Lane) -> TeeEnd {
@@ -288,9 +293,13 @@ impl<'a> Pump<'a> {
 
     /// Notes who takes nothing although there is something to take. Such a pipe may be too small: it is grown, once.
     fn mark_stalled(&mut self, has_bytes: bool) {
-        for lane in &mut self.lanes {
-            let waits =
-                if lane.inner.is_some() { lane.unread_bytes() > 0 } else { has_bytes && lane.is_behind() };
+        for index in 0..self.lanes.len() {
+            let is_held_back = self.is_held_back(index);
+            let lane = &mut self.lanes[index];
+            let waits = match lane.inner {
+                Some(_) => !is_held_back && lane.unread_bytes() > 0,
+                None => has_bytes && lane.is_behind(),
+            };
             if !waits {
                 lane.idle = None;
             } else if lane.idle.is_none() {
@@ -330,7 +339,10 @@ impl<'a> Pump<'a> {
     fn evict(&mut self) {
         let mut index = 0;
         while index < self.lanes.len() {
-            if let Some(waited) = self.lanes[index].overdue() {
+            let overdue = self.lanes[index].overdue();
+            if overdue.is_some() && !matches!(self.deliver_to(index), Advance::Blocked) {
+                index += 1; // poll(2) does not tell of a terminal at once, and what it came to will come again
+            } else if let Some(waited) = overdue {
                 let lane = self.lanes.remove(index);
                 let bytes_pending = lane.unread_bytes();
                 lane.end(TeeEnd::Evicted, Some(Error::Stalled { waited, bytes_pending }));
