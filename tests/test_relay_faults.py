@@ -1,0 +1,441 @@
+"""Faults that relays and tees meet where other things go on as well: forks, signals, no descriptor left, ends in error."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import errno
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+from conftest import (
+    PATIENCE_S,
+    PRELUDE,
+    ReaderThread,
+    eventually,
+    no_strace,
+    noise,
+    open_fds,
+    read_exactly,
+    run_script,
+    succeeded,
+    workers,
+)
+
+import penstock
+from penstock import BrokenStreamError, ClosedError, StalledError, Tee
+
+DATA = noise(3_000_001)
+
+Way: TypeAlias = Callable[..., int]
+
+
+def blocking(src: Any, dst: Any, **options: Any) -> int:
+    return penstock.relay(src, dst, **options).bytes
+
+
+def by_read_and_write(src: Any, dst: Any) -> int:
+    return blocking(src, dst, method="read-write")
+
+
+def ticket(src: Any, dst: Any, **options: Any) -> int:
+    return penstock.relay(src, dst, wait=False, **options).wait(PATIENCE_S).bytes
+
+
+def awaited(src: Any, dst: Any, **options: Any) -> int:
+    async def main() -> int:
+        return (await penstock.relay(src, dst, wait=False, **options)).bytes
+
+    return asyncio.run(main())
+
+
+def tee(src: Any, dst: Any) -> int:
+    report = Tee(src, dst).wait(PATIENCE_S)
+    report.check()
+    return report.destinations[0].bytes_delivered
+
+
+RELAYS = [blocking, ticket, awaited]
+EVERY_WAY = [*RELAYS, tee]
+every_way = pytest.mark.parametrize("way", EVERY_WAY)
+
+
+@pytest.fixture(autouse=True)
+def leaves_nothing() -> Iterator[None]:
+    before = workers()
+    yield
+    assert eventually(lambda: workers() <= before), "a thread is left"
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    """Where a call that waits is made, while the test does to it what happens meanwhile."""
+    with ThreadPoolExecutor() as threads:
+        yield threads
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A file of ``DATA``."""
+    path = tmp_path / "data"
+    path.write_bytes(DATA)
+    return path
+
+
+def feed(data: bytes) -> int:
+    """A pipe's reading end, which a thread feeds."""
+    reader, writer = os.pipe()
+
+    def write() -> None:
+        with os.fdopen(writer, "wb", buffering=0) as file, contextlib.suppress(BrokenPipeError):
+            for start in range(0, len(data), 50_000):
+                file.write(data[start : start + 50_000])
+
+    threading.Thread(target=write, daemon=True).start()
+    return reader
+
+
+def tcp_pair() -> tuple[socket.socket, socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        client = socket.create_connection(server.getsockname())
+        return client, server.accept()[0]
+
+
+def open_destination(kind: str, folder: Path) -> tuple[int, Callable[[], bytes]]:
+    """A descriptor to write to, and what has arrived when that is closed."""
+    if kind == "file":
+        path = folder / "copy"
+        return os.open(path, os.O_WRONLY | os.O_CREAT), path.read_bytes
+    if kind == "pipe":
+        reader, writer = os.pipe()
+    else:
+        reader, writer = (end.detach() for end in socket.socketpair())
+    return writer, ReaderThread(reader).result
+
+
+DESTINATIONS = ["file", "pipe", "socket"]
+
+
+# Forks
+
+
+def spawn(redirections: dict[int, tuple[Path, int]]) -> None:
+    """Runs a program as posix_spawn(3) does, with its descriptors opened in between the fork and the execve(2).
+
+    That may take long, which ``os.posix_spawn`` would wait for with Python's lock held. As with vfork(2), nothing
+    that was registered for forks is run.
+    """
+    libc = ctypes.CDLL(None)
+    actions = ctypes.create_string_buffer(1 << 10)  # a posix_spawn_file_actions_t: 80 bytes in glibc and musl
+    libc.posix_spawn_file_actions_init(actions)
+    for fd, (path, flags) in redirections.items():
+        libc.posix_spawn_file_actions_addopen(actions, fd, os.fsencode(path), flags, 0)
+    pid = ctypes.c_int()
+    arguments, environment = (ctypes.c_char_p * 2)(b"true"), (ctypes.c_char_p * 1)()
+    error = libc.posix_spawnp(ctypes.byref(pid), b"true", actions, None, arguments, environment)
+    assert error == 0, os.strerror(error)
+    os.waitpid(pid.value, 0)
+
+
+def has_writer(fifo: int) -> bool:
+    """Whether somebody has an empty FIFO open for writing, whose other end here does not block."""
+    try:
+        return os.read(fifo, 1) != b""
+    except BlockingIOError:
+        return True
+
+
+@pytest.mark.parametrize("kind", DESTINATIONS)
+def test_a_tee_ends_although_a_child_that_is_about_to_exec_had_copies_of_its_pipes(
+    tmp_path: Path, kind: str, pool: ThreadPoolExecutor
+) -> None:
+    """Such a child keeps them until its execve(2): a pipe between the tee and a file has no end before."""
+    arrival, gate = tmp_path / "arrival", tmp_path / "gate"
+    os.mkfifo(arrival)
+    os.mkfifo(gate)
+    watch = os.open(arrival, os.O_RDONLY | os.O_NONBLOCK)
+    source, producer = os.pipe()
+    writer, arrived = open_destination(kind, tmp_path)
+    copier = Tee(source, writer)
+    os.close(writer)
+    os.write(producer, b"frame")
+    assert eventually(lambda: copier.report.destinations[0].bytes_delivered == 5)
+    # In place of the source's writer, so that the source ends; then it waits at the gate.
+    child = pool.submit(spawn, {producer: (arrival, os.O_WRONLY), 0: (gate, os.O_RDONLY)})
+    try:
+        assert eventually(lambda: has_writer(watch))
+        os.close(producer)
+        assert eventually(lambda: copier.report.source_ended)
+        time.sleep(0.1)  # let it fall asleep over it
+    finally:
+        os.close(os.open(gate, os.O_WRONLY))
+    child.result(PATIENCE_S)
+    assert copier.wait(PATIENCE_S).destinations[0].ended == "source-ended"
+    assert arrived() == b"frame"
+    os.close(source)
+    os.close(watch)
+
+
+def test_tees_end_while_other_threads_start_programs() -> None:
+    stop = threading.Event()
+
+    def start_programs() -> None:
+        while not stop.is_set():
+            subprocess.run(["true"], check=True)
+
+    starters = [threading.Thread(target=start_programs) for _ in range(2)]
+    for starter in starters:
+        starter.start()
+    try:
+        for _ in range(100):
+            ours, theirs = socket.socketpair()
+            source, producer = os.pipe()
+            os.write(producer, b"frame")
+            copier = Tee(source, ours)
+            os.close(producer)
+            with ours, theirs:
+                assert copier.wait(PATIENCE_S).destinations[0].bytes_delivered == 5
+                assert theirs.recv(10) == b"frame"
+            os.close(source)
+    finally:
+        stop.set()
+        for starter in starters:
+            starter.join()
+
+
+CALLS = {
+    "start": "tee.start()",
+    "wait": "tee.wait(5)",
+    "with": "tee.__enter__()",
+    "await": """
+async def main():
+    await tee
+import asyncio
+asyncio.run(main())""",
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_tee_that_was_not_started_before_the_fork_is_the_parents(call: str) -> None:
+    """Its descriptors are closed in the child, where the same numbers soon lead elsewhere."""
+    done = run_script(
+        """
+        def fds():
+            return {fd for fd in range(100) if os.path.exists(f"/proc/self/fd/{fd}")}
+
+        source, producer = os.pipe()
+        reader, writer = os.pipe()
+        others_reader, others_writer = os.pipe()
+        before = fds()
+        tee = penstock.Tee(source, start=False)
+        tee.add(writer)
+        own = fds() - before
+        child = os.fork()
+        if child == 0:
+            assert not own & fds()
+            os.write(others_writer, b"another's")
+            for fd in own:
+                os.dup2(others_reader, fd)
+            try:
+                exec(sys.argv[1])
+            except penstock.ClosedError as error:
+                print(error, flush=True)
+            tee.cancel()
+            del tee
+            for fd in own:
+                os.close(fd)  # they are open
+            os.write(others_writer, b" bytes")
+            print(os.read(others_reader, 100).decode(), flush=True)
+            os._exit(0)
+        os.waitpid(child, 0)
+        os.write(producer, b"frame"); os.close(producer)
+        print(tee.wait(30).bytes, os.read(reader, 10).decode())
+        """,
+        CALLS[call],
+    )
+    assert succeeded(done).decode().splitlines() == [
+        "the ticket belongs to the parent process",
+        "another's bytes",
+        "5 frame",
+    ]
+
+
+def test_a_fork_during_the_first_relay_leaves_the_child_no_lock_taken() -> None:
+    """What is imported late is, on a slow disk, imported while another thread forks: the child waits for ever."""
+    done = run_script(
+        """
+        import importlib.abc
+        reached, forked = threading.Event(), threading.Event()
+
+        class SlowDisk(importlib.abc.MetaPathFinder):
+            def find_spec(self, name, path, target=None):
+                if name.startswith("penstock"):
+                    reached.set()
+                    forked.wait(20)
+
+        def relay():
+            reader, writer = os.pipe()
+            os.write(writer, b"frame"); os.close(writer)
+            with open("/dev/null", "wb") as null:
+                return penstock.relay(reader, null, wait=False).wait(20).bytes
+
+        def relay_first():
+            relay()
+            reached.set()
+
+        sys.meta_path.insert(0, SlowDisk())
+        thread = threading.Thread(target=relay_first)
+        thread.start()
+        reached.wait()
+        child = os.fork()
+        if child == 0:
+            forked.set()
+            signal.alarm(20)
+            os._exit(relay())
+        forked.set()
+        thread.join()
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        """
+    )
+    assert succeeded(done) == b"5\n"
+
+
+# Urgent data
+
+
+@pytest.mark.parametrize("kind", DESTINATIONS)
+@pytest.mark.parametrize("way", [*EVERY_WAY, by_read_and_write])
+def test_urgent_data_does_not_end_a_stream(way: Way, kind: str, tmp_path: Path) -> None:
+    """A splice(2) stops at its place as it does at the end. The urgent byte itself is not in the stream (tcp(7))."""
+    sender, receiver = tcp_pair()
+    writer, arrived = open_destination(kind, tmp_path)
+    with receiver:
+        with sender:
+            sender.send(b"before, ")
+            sender.send(b"!", socket.MSG_OOB)
+            sender.send(b"after")
+        assert way(receiver, writer) == 13
+    os.close(writer)
+    assert arrived() == b"before, after"
+
+
+@pytest.mark.parametrize("way", EVERY_WAY)
+def test_urgent_data_that_comes_while_it_waits(way: Way, pool: ThreadPoolExecutor) -> None:
+    sender, receiver = tcp_pair()
+    reader, writer = os.pipe()
+    with receiver:
+        moved = pool.submit(way, receiver, writer)
+        with sender:
+            sender.send(b"before, ")
+            assert os.read(reader, 10) == b"before, "
+            sender.send(b"!", socket.MSG_OOB)
+            time.sleep(0.05)  # it comes alone
+            sender.send(b"after")
+            assert os.read(reader, 10) == b"after"
+        assert moved.result(PATIENCE_S) == 13
+    os.close(writer)
+    assert os.read(reader, 1) == b""
+    os.close(reader)
+
+
+# A FIFO's first writer
+
+
+FIRST_WRITER = """
+fifo = sys.argv[1]
+source = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+reader, writer = os.pipe()
+if sys.argv[2] == "tee":
+    mover = penstock.Tee(source, writer)
+else:
+    mover = penstock.relay(source, writer, wait=False, method=sys.argv[2])
+time.sleep(0.3)  # now it is inside of its first look
+with open(fifo, "wb", buffering=0) as first:
+    first.write(b"frame")
+moved = mover.wait(30).bytes
+os.set_blocking(reader, False)
+print(moved, os.read(reader, 10).decode() if moved else "")
+"""
+
+
+@pytest.mark.parametrize("how", ["auto", "tee"])
+def test_a_first_writer_that_comes_and_goes_between_two_looks(how: str, tmp_path: Path) -> None:
+    """First there is no writer; when it is asked whether one has gone, there are bytes of one that has."""
+    if (reason := no_strace()) is not None:
+        pytest.skip(reason)
+    fifo, record = tmp_path / "fifo", tmp_path / "record"
+    os.mkfifo(fifo)
+    slow = "inject=splice:delay_exit=1000000:when=1"
+    command = ["strace", "-f", "-P", str(fifo), "-o", str(record), "-e", "trace=splice", "-e", slow]
+    program = [sys.executable, "-c", PRELUDE + FIRST_WRITER, str(fifo), how]
+    done = subprocess.run([*command, *program], capture_output=True, timeout=60, check=False)
+    assert succeeded(done) == b"5 frame\n"
+    assert "= 0 (DELAYED)" in record.read_text(), "or nobody has come between"
+
+
+RACE_S = 1.0
+"""How long a race is tried: some ten thousand rounds."""
+
+
+@pytest.mark.parametrize("how", ["auto", "read-write", "tee"])
+def test_a_first_writer_in_the_middle_of_opening(how: str, tmp_path: Path) -> None:
+    """The system counts it before it is there, and for that moment it looks like one that has gone."""
+    done = run_script(
+        """
+        import mmap, random
+        fifo, how, race_s = sys.argv[1], sys.argv[2], float(sys.argv[3])
+        shared = mmap.mmap(-1, 4096)  # [0]: the round, [1]: the round that the writer has written in
+        child = os.fork()
+        if child == 0:
+            number = 0
+            while os.getppid() != 1:
+                number = number % 200 + 1
+                while shared[0] != number:
+                    if shared[0] == 255:
+                        os._exit(0)
+                for _ in range(random.randint(0, 60)):
+                    pass
+                with open(fifo, "wb", buffering=0) as file:
+                    file.write(b"data")
+                shared[1] = number
+        lost = rounds = number = 0
+        end_s = time.monotonic() + race_s
+        while time.monotonic() < end_s and not lost:
+            rounds += 1
+            number = number % 200 + 1
+            os.mkfifo(fifo)
+            source = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+            reader, writer = os.pipe()
+            shared[0] = number
+            if how == "tee":
+                moved = penstock.Tee(source, writer).wait(20).bytes
+            else:
+                moved = penstock.relay(source, writer, timeout=20, method=how).bytes
+            while shared[1] != number:
+                pass
+            lost += moved != 4
+            for fd in (source, reader, writer):
+                os.close(fd)
+            os.unlink(fifo)
+        shared[0] = 255
+        os.waitpid(child, 0)
+        print(rounds > 100, lost)
+        """,
+        tmp_path / "fifo",
+        how,
+        RACE_S,
+    )
+    assert succeeded(done) == b"True 0\n"
