@@ -83,7 +83,7 @@ def leaves_nothing() -> Iterator[None]:
 
 @pytest.fixture
 def pool() -> Iterator[ThreadPoolExecutor]:
-    """Where a call that waits is made, while the test does to it what happens meanwhile."""
+    """Where calls that wait are made."""
     with ThreadPoolExecutor() as threads:
         yield threads
 
@@ -442,3 +442,201 @@ def test_a_first_writer_in_the_middle_of_opening(how: str, tmp_path: Path) -> No
         RACE_S,
     )
     assert succeeded(done) == b"True 0\n"
+
+
+# Ends in error
+
+
+def dead_unix_socket() -> int:
+    ours, theirs = socket.socketpair()
+    theirs.close()
+    return ours.detach()
+
+
+def reset_tcp_socket() -> int:
+    ours, theirs = tcp_pair()
+    theirs.send(b"unread: the other side's close is a reset then")
+    assert eventually(lambda: ours.recv(1, socket.MSG_PEEK))
+    ours.close()
+    assert eventually(lambda: bool(theirs.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == TCP_CLOSE))
+    return theirs.detach()
+
+
+TCP_CLOSE = 7
+"""The state of a connection that is no more (include/net/tcp_states.h)."""
+
+
+@pytest.mark.parametrize("dead", [dead_unix_socket, reset_tcp_socket])
+@pytest.mark.parametrize("way", RELAYS)
+def test_a_dead_socket_is_noticed_while_the_source_is_quiet(
+    way: Way, dead: Callable[[], int], pair: tuple[int, int]
+) -> None:
+    destination = dead()
+    with pytest.raises(BrokenStreamError) as caught:
+        way(pair[0], destination, timeout=PATIENCE_S)
+    assert caught.value.bytes_delivered == 0
+    os.close(destination)
+
+
+def terminal_without_a_program() -> int:
+    ours, theirs = os.openpty()
+    os.close(theirs)
+    return ours
+
+
+def refused_datagrams() -> int:
+    sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
+        receiver.bind(("127.0.0.1", 0))
+        sender.connect(receiver.getsockname())
+    sender.send(b"to nobody")
+    return sender.detach()
+
+
+@pytest.mark.parametrize("in_error", [terminal_without_a_program, refused_datagrams])
+@pytest.mark.parametrize("way", RELAYS)
+def test_a_destination_in_error_does_not_keep_a_waiting_relay_busy(
+    way: Way, in_error: Callable[[], int], pair: tuple[int, int]
+) -> None:
+    """poll(2) reports its error at once, and so again and again: the processor's time would be all of the relay's."""
+    destination = in_error()
+    begin_s, begin_cpu_s = time.monotonic(), time.process_time()
+    with pytest.raises(StalledError):
+        way(pair[0], destination, timeout=0.5)
+    waited_s, busy_s = time.monotonic() - begin_s, time.process_time() - begin_cpu_s
+    assert busy_s < waited_s / 2, "a wait takes about nothing"
+    os.close(destination)
+
+
+def test_a_tee_does_not_keep_busy_over_a_destination_in_error(pair: tuple[int, int]) -> None:
+    destinations = [terminal_without_a_program(), refused_datagrams(), dead_unix_socket()]
+    copier = Tee(pair[0], *destinations)
+    begin_cpu_s = time.process_time()
+    with pytest.raises(StalledError):
+        copier.wait(0.5)
+    assert time.process_time() - begin_cpu_s < 0.25
+    copier.cancel()
+    with pytest.raises(ClosedError):
+        copier.wait(PATIENCE_S)
+    for destination in destinations:
+        os.close(destination)
+
+
+# No descriptor left
+
+
+def test_a_tee_needs_no_descriptor_later() -> None:
+    """When the last who was behind dies, what all others have is taken off the source: that goes to /dev/null."""
+    done = run_script(
+        """
+        import fcntl, resource
+        source, producer = os.pipe()
+        reader, writer = os.pipe()
+        full_reader, full = os.pipe()
+        os.write(full, bytes(fcntl.fcntl(full, fcntl.F_GETPIPE_SZ)))
+        tee = penstock.Tee(source, writer, full)
+        os.close(writer); os.close(full)
+        os.write(producer, b"1" * 1000)
+        assert os.read(reader, 2000) == b"1" * 1000  # the other one is behind now
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (source + 1, limits[1]))  # all below are taken
+        os.close(full_reader)
+        deadline_s = time.monotonic() + 30
+        while tee.report.destinations[1].ended is None:
+            assert time.monotonic() < deadline_s
+        os.write(producer, b"2" * 1000); os.close(producer)
+        report = tee.wait(30)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        assert os.read(reader, 2000) == b"2" * 1000 and os.read(reader, 1) == b""
+        print(report.bytes, *(outlet.ended for outlet in report.destinations))
+        """
+    )
+    assert succeeded(done) == b"2000 source-ended broken\n"
+
+
+def test_without_descriptors_nothing_starts_and_nothing_is_lost_or_left() -> None:
+    done = run_script(
+        """
+        import resource, socket
+        ours, theirs = socket.socketpair()
+        sink, drain = socket.socketpair()
+        drain.setblocking(False)
+        ways = [
+            lambda: penstock.relay(ours, sink, 5).bytes,
+            lambda: penstock.relay(ours, sink, 5, wait=False).wait(30).bytes,
+            lambda: penstock.Tee(ours, sink).wait(30).bytes,
+        ]
+
+        def fds():
+            return {fd for fd in range(100) if os.path.exists(f"/proc/self/fd/{fd}")}
+
+        def attempt(way, limit):
+            try:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+                return way()
+            except OSError as error:
+                return error.strerror
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        for way in ways[:2]:
+            before, answers = fds(), []
+            for limit in range(max(before), max(before) + 16):
+                theirs.send(b"frame")
+                answers.append(attempt(way, limit))
+                got = (drain if answers[-1] == 5 else ours).recv(100)
+                assert got == b"frame", (limit, answers, got)
+                deadline_s = time.monotonic() + 30
+                while fds() != before:
+                    assert time.monotonic() < deadline_s, (limit, fds() - before)
+            print(*sorted(set(answers), key=str))
+        theirs.send(b"frame"); theirs.close()
+        before, answers = fds(), []
+        for limit in range(max(before), max(before) + 16):
+            answers.append(attempt(ways[2], limit))
+            if answers[-1] == 5:
+                break
+            assert fds() == before
+        assert drain.recv(100) == b"frame"
+        print(*sorted(set(answers), key=str))
+        """
+    )
+    assert succeeded(done).decode().splitlines() == ["5 Too many open files"] * 3
+
+
+NEWCOMER = """
+import fcntl
+source, producer = os.pipe()
+reader, writer = os.pipe()
+full_reader, full = os.pipe()
+late_reader, late = os.pipe()
+os.write(full, bytes(fcntl.fcntl(full, fcntl.F_GETPIPE_SZ)))
+tee = penstock.Tee(source, writer, full)
+os.write(producer, b"frame")
+assert os.read(reader, 10) == b"frame"
+os.close(full_reader)
+deadline_s = time.monotonic() + 30
+while tee.report.destinations[1].ended is None:
+    assert time.monotonic() < deadline_s
+time.sleep(0.3)  # it is about to fail
+outlet = tee.add(late)
+try:
+    tee.wait(30)
+except OSError as failure:
+    print(failure.strerror)
+print(*(outlet.ended for outlet in tee.report.destinations))
+os.close(late)
+print(os.read(late_reader, 1))
+"""
+
+
+def test_a_tee_that_fails_ends_those_too_who_have_just_come(tmp_path: Path) -> None:
+    if (reason := no_strace()) is not None:
+        pytest.skip(reason)
+    fail = "inject=splice:error=EIO:delay_enter=1500000"
+    record = str(tmp_path / "record")
+    command = ["strace", "-f", "-P", "/dev/null", "-o", record, "-e", "trace=splice", "-e", fail]
+    program = [sys.executable, "-c", PRELUDE + NEWCOMER]
+    done = subprocess.run([*command, *program], capture_output=True, timeout=60, check=False)
+    assert succeeded(done).decode().splitlines() == ["Input/output error", "failed broken failed", "b''"]
