@@ -1,4 +1,4 @@
-"""Faults that relays and tees meet where other things go on as well: forks, signals, no descriptor left, ends in error."""
+"""Relays and tees where other things go on as well: forks, urgent data, files that change, no descriptor left."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ import contextlib
 import ctypes
 import errno
 import os
-import shutil
 import socket
 import subprocess
 import sys
 import tempfile
-import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -640,3 +638,282 @@ def test_a_tee_that_fails_ends_those_too_who_have_just_come(tmp_path: Path) -> N
     program = [sys.executable, "-c", PRELUDE + NEWCOMER]
     done = subprocess.run([*command, *program], capture_output=True, timeout=60, check=False)
     assert succeeded(done).decode().splitlines() == ["Input/output error", "failed broken failed", "b''"]
+
+
+# In every way that bytes are moved: in a call, in the background, in asyncio, by a tee
+
+
+class TestInEveryWay:
+    @every_way
+    @pytest.mark.parametrize("kind", DESTINATIONS)
+    def test_a_source_of_nothing(self, way: Way, kind: str, tmp_path: Path) -> None:
+        quiet, theirs = socket.socketpair()
+        theirs.close()
+        (tmp_path / "empty").touch()
+        for source in (feed(b""), os.open(tmp_path / "empty", os.O_RDONLY), quiet.detach()):
+            writer, arrived = open_destination(kind, tmp_path)
+            assert way(source, writer) == 0
+            os.close(writer)
+            os.close(source)
+            assert arrived() == b""
+
+    @pytest.mark.parametrize("way", RELAYS)
+    def test_no_byte_is_waited_for_if_none_is_asked_for(self, way: Way, pair: tuple[int, int]) -> None:
+        os.close(pair[1])
+        quiet, producer = os.pipe()
+        with Path("/dev/null").open("wb") as null:
+            assert way(quiet, null, count=0) == 0
+        os.close(quiet)
+        os.close(producer)
+
+    @every_way
+    def test_a_source_that_ends_early(self, way: Way) -> None:
+        asked = {} if way is tee else {"count": 1000}
+        with tempfile.TemporaryFile() as copy:
+            assert way(feed(b"short"), copy, **asked) == 5
+            assert os.pread(copy.fileno(), 100, 0) == b"short"
+
+    @every_way
+    def test_a_reader_that_goes(
+        self, way: Way, path: Path, pair: tuple[int, int], pool: ThreadPoolExecutor
+    ) -> None:
+        reader, writer = pair
+        with path.open("rb", buffering=0) as source:
+            moved = pool.submit(way, source, writer)
+            assert read_exactly(reader, 200_000) == DATA[:200_000]
+            os.close(reader)
+            with pytest.raises(BrokenStreamError) as caught:
+                moved.result(PATIENCE_S)
+        assert caught.value.bytes_delivered == 200_000
+
+    def test_a_reader_that_goes_does_not_kill(self, path: Path) -> None:
+        """Where the program has SIGPIPE end it, and where nothing was moved yet."""
+        done = run_script(
+            """
+            import asyncio
+            signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+
+            async def awaited(src, dst):
+                await penstock.relay(src, dst, wait=False)
+
+            ways = [
+                lambda src, dst: asyncio.run(awaited(src, dst)),
+                lambda src, dst: penstock.Tee(src, dst).wait(30).check(),
+            ]
+            for way in ways:
+                for read in (0, 200_000):
+                    reader, writer = os.pipe()
+                    def read_and_go():
+                        left = read
+                        while left:
+                            left -= len(os.read(reader, left))
+                        os.close(reader)
+                    thread = threading.Thread(target=read_and_go)
+                    thread.start()
+                    read or thread.join()
+                    source = os.open(sys.argv[1], os.O_RDONLY)
+                    try:
+                        way(source, writer)
+                    except penstock.BrokenStreamError as error:
+                        print(error.bytes_delivered, signal.sigpending())
+                    thread.join()
+            """,
+            path,
+        )
+        assert succeeded(done).decode().splitlines() == ["0 set()", "200000 set()"] * 2
+
+    @every_way
+    def test_ends_that_do_not_block(self, way: Way, pair: tuple[int, int]) -> None:
+        """To be full or empty is no error, and they are left as they were."""
+        reader, writer = pair
+        source = feed(DATA)
+        os.set_blocking(source, False)
+        os.set_blocking(writer, False)
+        reading = ReaderThread(os.dup(reader), chunk_bytes=10_000)
+        assert way(source, writer) == len(DATA)
+        assert not os.get_blocking(source) and not os.get_blocking(writer)
+        os.close(writer)
+        os.close(source)
+        assert reading.result() == DATA
+
+    @pytest.mark.parametrize("way", RELAYS)
+    def test_a_destination_that_stalls(self, way: Way, path: Path, pair: tuple[int, int]) -> None:
+        with path.open("rb", buffering=0) as source:
+            with pytest.raises(StalledError) as caught:
+                way(source, pair[1], timeout=0.05)
+            assert caught.value.bytes_delivered == unread_bytes(pair[0]) > 0
+            assert caught.value.bytes_pending == len(DATA) - caught.value.bytes_delivered
+
+    @every_way
+    @pytest.mark.parametrize("kind", ["file", "pipe"])
+    def test_a_full_disk(self, way: Way, kind: str, path: Path) -> None:
+        source = feed(DATA) if kind == "pipe" else os.open(path, os.O_RDONLY)
+        with Path("/dev/full").open("wb", buffering=0) as full, pytest.raises(OSError) as caught:
+            way(source, full)
+        assert caught.value.errno == errno.ENOSPC
+        os.close(source)
+
+    def test_a_full_disk_of_one_is_nothing_to_the_others(self, pair: tuple[int, int]) -> None:
+        reader, writer = pair
+        source = feed(DATA)
+        reading = ReaderThread(os.dup(reader))
+        with Path("/dev/full").open("wb", buffering=0) as full:
+            report = Tee(source, full, writer).wait(PATIENCE_S)
+        os.close(writer)
+        os.close(source)
+        assert reading.result() == DATA
+        assert [outlet.ended for outlet in report.destinations] == ["failed", "source-ended"]
+        error = report.destinations[0].error
+        assert isinstance(error, OSError) and error.errno == errno.ENOSPC
+
+    @every_way
+    def test_a_destination_in_append_mode(self, way: Way, path: Path, tmp_path: Path) -> None:
+        """Each write goes to the end as it is then, whoever has put it there."""
+        copy = tmp_path / "copy"
+        with path.open("rb", buffering=0) as source, copy.open("ab", buffering=0) as appending:
+            copy.write_bytes(b"before ")
+            assert way(source, appending) == len(DATA)
+        assert copy.read_bytes() == b"before " + DATA
+
+    @every_way
+    def test_onto_itself(self, way: Way, path: Path, pair: tuple[int, int]) -> None:
+        with path.open("r+b", buffering=0) as one, path.open("r+b", buffering=0) as other:
+            for ends in ((one, one), (one, other), pair):
+                with pytest.raises(ValueError, match=r"same (file|pipe)|the destination is the source"):
+                    way(*ends)
+        assert path.read_bytes() == DATA
+
+    @every_way
+    def test_a_descriptor_closed_by_another_thread(
+        self, way: Way, pair: tuple[int, int], tmp_path: Path, pool: ThreadPoolExecutor
+    ) -> None:
+        """It has its own: not a byte goes to whatever gets the number next."""
+        reader, writer = pair
+        source = feed(DATA)
+        moved = pool.submit(way, source, writer)
+        got = read_exactly(reader, 100_000)  # it is under way
+        os.close(source)
+        os.close(writer)
+        decoys = [os.open(tmp_path / f"decoy{number}", os.O_RDWR | os.O_CREAT) for number in range(2)]
+        assert {source, writer} == set(decoys)
+        assert got + read_exactly(reader, len(DATA)) == DATA
+        assert moved.result(PATIENCE_S) == len(DATA)
+        assert [os.fstat(decoy).st_size for decoy in decoys] == [0, 0]
+        for decoy in decoys:
+            os.close(decoy)
+
+
+class Stuck:
+    """A file of 8 MB, of which a mover has put into a pipe what that takes."""
+
+    def __init__(self, way: Way, folder: Path, pool: ThreadPoolExecutor) -> None:
+        self.data = noise(8_000_000)
+        self.path = folder / "stuck"
+        self.path.write_bytes(self.data)
+        self.source = self.path.open("rb", buffering=0)
+        self.reader, self.writer = os.pipe()
+        self.moved: Future[int] = pool.submit(way, self.source, self.writer)
+        assert eventually(lambda: unread_bytes(self.reader) > 0)
+
+    def finish(self) -> tuple[int, bytes]:
+        """Has the pipe read; how many bytes were moved, and those bytes."""
+        reading = ReaderThread(self.reader)
+        moved = self.moved.result(PATIENCE_S)
+        os.close(self.writer)
+        self.source.close()
+        return moved, reading.result()
+
+
+class TestAFileThatChanges:
+    @every_way
+    def test_that_grows(self, way: Way, tmp_path: Path, pool: ThreadPoolExecutor) -> None:
+        stuck = Stuck(way, tmp_path, pool)
+        with stuck.path.open("ab") as file:
+            file.write(b"and more")
+        assert stuck.finish() == (8_000_008, stuck.data + b"and more")
+
+    @every_way
+    def test_that_is_cut_before_its_end(self, way: Way, tmp_path: Path, pool: ThreadPoolExecutor) -> None:
+        """Further on than anybody has read ahead: it ends there."""
+        stuck = Stuck(way, tmp_path, pool)
+        os.truncate(stuck.path, 6_000_000)
+        assert stuck.finish() == (6_000_000, stuck.data[:6_000_000])
+
+    @every_way
+    def test_that_is_emptied(self, way: Way, tmp_path: Path, pool: ThreadPoolExecutor) -> None:
+        """It ends with what had been taken; spliced pages are the file's, so that their bytes are nobody's promise."""
+        stuck = Stuck(way, tmp_path, pool)
+        os.truncate(stuck.path, 0)
+        moved, got = stuck.finish()
+        assert 0 < moved == len(got) < len(stuck.data)
+
+    @every_way
+    def test_that_is_replaced(self, way: Way, tmp_path: Path, pool: ThreadPoolExecutor) -> None:
+        """The path leads elsewhere; what was opened is read to its end."""
+        stuck = Stuck(way, tmp_path, pool)
+        (tmp_path / "another").write_bytes(b"another")
+        (tmp_path / "another").replace(stuck.path)
+        assert stuck.finish() == (8_000_000, stuck.data)
+
+    @every_way
+    def test_whose_position_another_moves(self, way: Way, tmp_path: Path, pool: ThreadPoolExecutor) -> None:
+        """The stream is whole from where it began."""
+        stuck = Stuck(way, tmp_path, pool)
+        stuck.source.seek(5)
+        assert stuck.finish() == (8_000_000, stuck.data)
+
+
+class TestOnePositionOfTwo:
+    def test_one_after_the_other(self, path: Path, tmp_path: Path) -> None:
+        """Each goes on where the one before has stopped, in whatever way."""
+        with path.open("rb", buffering=0) as source, (tmp_path / "copy").open("wb", buffering=0) as copy:
+            again = os.dup(source.fileno())
+            for way, src in zip(RELAYS, (source, again, source), strict=True):
+                assert way(src, copy, count=100_001) == 100_001
+            assert tee(again, copy) == len(DATA) - 300_003
+            os.close(again)
+        assert (tmp_path / "copy").read_bytes() == DATA
+
+    def test_at_once(self, tmp_path: Path, pool: ThreadPoolExecutor) -> None:
+        """Each has the whole from where the position was when it began: no byte of one is missing in the other."""
+        first = Stuck(ticket, tmp_path, pool)
+        reader, writer = os.pipe()
+        second = penstock.relay(first.source, writer, wait=False)
+        os.close(writer)
+        assert eventually(lambda: unread_bytes(reader) > 0)
+        reading = ReaderThread(reader)
+        assert first.finish() == (8_000_000, first.data)
+        assert second.wait(PATIENCE_S).bytes == 8_000_000
+        assert reading.result() == first.data
+
+
+def test_more_than_four_gib_through_a_tee(pair: tuple[int, int]) -> None:
+    """To a pipe that a relay drains, and to a device."""
+    size = (4 << 30) + 4321
+    with tempfile.TemporaryFile() as sparse, Path("/dev/null").open("wb") as null:
+        sparse.truncate(size)
+        drained = penstock.relay(pair[0], null, wait=False)
+        copier = Tee(sparse, null, pair[1])
+        os.close(pair[1])
+        report = copier.wait(2 * PATIENCE_S)
+        assert drained.wait(PATIENCE_S).bytes == report.bytes == size
+    assert [outlet.bytes_delivered for outlet in report.destinations] == [size, size]
+
+
+@pytest.mark.parametrize("way", [ticket, tee])
+def test_thousands_in_a_row_leave_nothing(way: Way, path: Path, tmp_path: Path) -> None:
+    """The calls without a thread have a test of their own."""
+    os.truncate(path, 5)
+    ours, theirs = socket.socketpair()
+    with ours, theirs, Path("/dev/null").open("wb") as null:
+        fds, threads = open_fds(), workers()
+        for number in range(2000):
+            source, producer = os.pipe()
+            os.write(producer, b"frame")
+            os.close(producer)
+            assert way(source, ours if number % 2 else null) == 5
+            os.close(source)
+            if number % 2:
+                assert theirs.recv(10) == b"frame"
+        assert eventually(lambda: workers() <= threads)
+        assert open_fds() == fds
