@@ -276,14 +276,22 @@ def test_a_fork_during_the_first_relay_leaves_the_child_no_lock_taken() -> None:
     """What is imported late is, on a slow disk, imported while another thread forks: the child waits for ever."""
     done = run_script(
         """
-        import importlib.abc
+        from importlib.machinery import PathFinder, SourceFileLoader
         reached, forked = threading.Event(), threading.Event()
 
-        class SlowDisk(importlib.abc.MetaPathFinder):
-            def find_spec(self, name, path, target=None):
-                if name.startswith("penstock"):
-                    reached.set()
-                    forked.wait(20)
+        class SlowLoader(SourceFileLoader):
+            def get_data(self, path):
+                reached.set()
+                forked.wait(20)
+                return super().get_data(path)
+
+        class SlowDisk(PathFinder):
+            @classmethod
+            def find_spec(cls, name, path=None, target=None):
+                spec = super().find_spec(name, path, target)
+                if name.startswith("penstock."):
+                    spec.loader = SlowLoader(name, spec.origin)
+                return spec
 
         def relay():
             reader, writer = os.pipe()
@@ -295,7 +303,7 @@ def test_a_fork_during_the_first_relay_leaves_the_child_no_lock_taken() -> None:
             relay()
             reached.set()
 
-        sys.meta_path.insert(0, SlowDisk())
+        sys.meta_path.insert(0, SlowDisk)
         thread = threading.Thread(target=relay_first)
         thread.start()
         reached.wait()
