@@ -180,8 +180,19 @@ pub(crate) fn ready(fd: BorrowedFd<'_>, events: PollFlags) -> PollFlags {
 pub(crate) fn wait(fds: &mut [PollFd<'_>], at_most: Option<Duration>) -> bool {
     // A time beyond what the system can name is as good as no end.
     let timeout = at_most.and_then(|at_most| Timespec::try_from(at_most).ok());
-    poll(fds, timeout.as_ref()) != Err(Errno::INTR)
+    match poll(fds, timeout.as_ref()) {
+        Err(Errno::INTR) => false,
+        // As when the limit on descriptors was lowered below their number: then we look again and again, at our leisure.
+        Err(_) => {
+            std::thread::sleep(at_most.map_or(BLIND_PAUSE, |at_most| at_most.min(BLIND_PAUSE)));
+            true
+        }
+        Ok(_) => true,
+    }
 }
+
+/// Guessed: no wait is much longer for it, and no processor is kept busy.
+const BLIND_PAUSE: Duration = Duration::from_millis(5);
 
 /// Waits until something can be written or the other end is gone, at most for so long.
 pub(crate) fn wait_writable(fd: BorrowedFd<'_>, at_most: Duration) {
