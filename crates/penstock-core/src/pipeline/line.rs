@@ -213,6 +213,10 @@ impl<'a> Port<'a> {
 
 impl Drop for Port<'_> {
     fn drop(&mut self) {
+        // Before the end is to be seen, so that nobody takes it for one that was meant.
+        if thread::panicking() {
+            self.line.has_panicked.store(true, Ordering::Relaxed);
+        }
         // AcqRel: what the other workers have put is in before the last one says so. The channel's lock would do as well.
         if self.live.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.output().end();
