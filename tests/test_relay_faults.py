@@ -266,7 +266,7 @@ def test_a_tee_that_was_not_started_before_the_fork_is_the_parents(call: str) ->
         CALLS[call],
     )
     assert succeeded(done).decode().splitlines() == [
-        "the ticket belongs to the parent process",
+        "it belongs to the parent process",
         "another's bytes",
         "5 frame",
     ]

@@ -481,38 +481,50 @@ def test_a_destination_that_was_removed_can_be_added_again(kind: str) -> None:
     assert mine.result() == b"".join(data[start:end] for start, end in parts)
 
 
+def slow_socket() -> tuple[socket.socket, socket.socket]:
+    """A pair of which the first takes half of `FIRST` at most before the second reads."""
+    ours, theirs = socket.socketpair()
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 12_000)  # the system doubles it
+    return ours, theirs
+
+
+FIRST, SECOND = DATA[:60_000], DATA[60_000:100_000]
+"""Each fits into a pipe of the system's default size, also if none can be had that is larger."""
+
+
 def test_a_second_removal_changes_no_order() -> None:
-    source, (ours, theirs) = Source(), socket.socketpair()
+    source, (ours, theirs) = Source(), slow_socket()
     tee = Tee(source.fd, start=False)
     first = tee.add(ours)
     tee.start()
-    source.write(DATA[:800_000])
-    assert eventually(lambda: tee.report.bytes == 800_000)
+    source.write(FIRST)
+    assert eventually(lambda: tee.report.bytes == len(FIRST))
     tee.remove(first)  # with most of it still to be delivered
     second = tee.add(ours)
     tee.remove(first)
-    threading.Thread(target=source.feed, args=(DATA[800_000:1_200_000],), daemon=True).start()
+    source.write(SECOND)
+    source.close()
     mine = ReaderThread(theirs.detach())
     tee.wait(PATIENCE_S)
     ours.close()
-    assert mine.result() == DATA[:1_200_000]
-    assert (first.bytes_delivered, second.bytes_delivered) == (800_000, 400_000)
+    assert mine.result() == FIRST + SECOND
+    assert (first.bytes_delivered, second.bytes_delivered) == (len(FIRST), len(SECOND))
     os.close(source.fd)
 
 
 def test_who_waits_for_a_predecessor_is_not_evicted() -> None:
-    source, (ours, theirs) = Source(), socket.socketpair()
+    source, (ours, theirs) = Source(), slow_socket()
     tee = Tee(source.fd, ours)
-    source.write(DATA[:800_000])
-    assert eventually(lambda: tee.report.bytes == 800_000)
+    source.write(FIRST)
+    assert eventually(lambda: tee.report.bytes == len(FIRST))
     tee.remove(ours)
     added = tee.add(ours, policy="evict", stall_timeout=0.2)
-    source.write(DATA[800_000:810_000])
+    source.write(SECOND)
     time.sleep(1)  # five times as long as it may stand still itself
     assert added.ended is None
     source.close()
     mine = ReaderThread(theirs.detach())
     tee.wait(PATIENCE_S)
     ours.close()
-    assert (mine.result(), added.ended) == (DATA[:810_000], "source-ended")
+    assert (mine.result(), added.ended) == (FIRST + SECOND, "source-ended")
     os.close(source.fd)
