@@ -216,11 +216,13 @@ impl Stream {
     /// Gives up the work at the cursor: its ticket ends now, its memory when nobody looks at it any more.
     pub(crate) fn mark_cut(&self, written_before: u64, awaits_reader: bool) {
         let end = self.meter.written_bytes();
-        let mut completion = None;
+        let (mut completion, mut region) = (None, None);
         self.queue.advance(|job| {
+            region = job.region.take_if(|_| !awaits_reader);
             completion = job.completion.take().map(|completion| (completion, job.span.len() as u64));
             job.progress = if awaits_reader { Progress::AwaitsReader { end } } else { Progress::Written };
         });
+        drop(region); // before the ticket says that the write is over
         if let Some((completion, bytes)) = completion {
             let bytes_lost = bytes - (end - written_before);
             self.meter.add_lost(bytes_lost);
