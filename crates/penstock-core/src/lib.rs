@@ -7,6 +7,7 @@
 //! | the same without keeping a writer | [`pipe()`], [`sync()`], [`close()`] |
 //! | know what became of a write | [`Ticket`] |
 //! | hand in memory of any kind | [`Region`] |
+//! | have other bytes made of it on the way | [`Recipe`] |
 //! | choose how bytes enter a pipe | [`Mode`], [`Reader`] |
 //! | move bytes from one descriptor to another, in the kernel | [`relay`], [`Relay`], [`relay_in_background`] |
 //! | copy one stream to many | [`Tee`] |
@@ -66,6 +67,10 @@ mod pipes;
 #[cfg(not(loom))]
 mod pool;
 #[cfg(not(loom))]
+mod prepare;
+#[cfg(not(loom))]
+mod recipe;
+#[cfg(not(loom))]
 mod region;
 #[cfg(not(loom))]
 mod relay;
@@ -94,6 +99,8 @@ pub use {
     fifo::{Access, Fifo, FifoTicket, Opening},
     pipe::Pipe,
     pipes::{Marks, Outlet, close, close_at, drain_all, marks, pipe, sync, sync_to, tickets_of},
+    pool::{Buffer, Pool},
+    recipe::Recipe,
     region::Region,
     relay::{
         Method, MethodReason, OutletReport, Relay, RelayError, RelayMode, RelayOptions, RelayTicket, Relayed,
