@@ -277,6 +277,18 @@ impl WriterStats {
         self.0.worker_blocked.as_secs_f64()
     }
 
+    /// Seconds that the worker had a write in hand, waiting for the reader included.
+    #[getter]
+    fn worker_busy_s(&self) -> f64 {
+        self.0.worker_busy.as_secs_f64()
+    }
+
+    /// Seconds that the worker spent on converting.
+    #[getter]
+    fn converting_s(&self) -> f64 {
+        self.0.making.as_secs_f64()
+    }
+
     /// What the worker runs with; None without a policy, and before it has started.
     #[getter]
     fn policy(&self) -> Option<AppliedPolicy> {
