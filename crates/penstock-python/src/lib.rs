@@ -3,6 +3,7 @@
 mod arguments;
 mod buffer;
 mod chunk;
+mod conversion;
 mod cpu;
 mod errors;
 mod fifo;
@@ -29,6 +30,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<policy::AppliedPolicy>()?;
     module.add_class::<writer::Writer>()?;
     module.add_class::<writer::WriterStats>()?;
+    module.add("_Conversion", module.py().get_type::<conversion::Conversion>())?;
     module.add("_SlotPool", module.py().get_type::<slot::SlotPool>())?;
     module.add("_Slot", module.py().get_type::<slot::Slot>())?;
     module.add("_FifoTicket", module.py().get_type::<fifo::FifoTicket>())?;
