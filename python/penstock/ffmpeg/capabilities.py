@@ -26,8 +26,11 @@ PATIENCE_S = 5.0
 #: Names that are not looked up before FFmpeg starts: most builds have them, and the look-up delays the first frame.
 #: One that has not says so itself, and `penstock.ffmpeg.complaint` tells what there is.
 COMMON_CODECS = frozenset(
-    "libx264 libx264rgb libx265 libvpx-vp9 libsvtav1 libaom-av1 h264_nvenc hevc_nvenc av1_nvenc h264_vaapi hevc_vaapi "
-    "mpeg4 mjpeg prores_ks ffv1 rawvideo png gif".split()
+    (
+        *("libx264", "libx264rgb", "libx265", "libvpx-vp9", "libsvtav1", "libaom-av1"),
+        *("h264_nvenc", "hevc_nvenc", "av1_nvenc", "h264_vaapi", "hevc_vaapi"),
+        *("mpeg4", "mjpeg", "prores_ks", "ffv1", "rawvideo", "png", "gif"),
+    )
 )
 
 #: Names from elsewhere that FFmpeg does not know.

@@ -134,12 +134,12 @@ def container_for(target: str, container_format: str | None) -> str | None:
 
 def without_protocol(target: str) -> str:
     """The path of a local `target`, or its URL."""
-    return target.removeprefix(_FILE) if is_path(target) else target
+    return target.removeprefix(_FILE)
 
 
 def is_path(target: str) -> bool:
     """Whether `target` is a local path, and no URL or pipe."""
-    return target.startswith(f"{_FILE}/") and not target.startswith(f"{_FILE}//")
+    return target.startswith(_FILE)
 
 
 def file_bytes(target: str) -> int | None:
@@ -159,6 +159,31 @@ def color_matrix(matrix: str, height: int) -> str:
     if matrix not in _COLORS:
         raise ValueError(f"color_matrix is 'auto', {', '.join(map(repr, _COLORS))}; got {matrix!r}")
     return matrix
+
+
+def colors_for(codec: str, matrix: str, color_range: str, height: int) -> tuple[str, str]:
+    """The matrix and the range of `codec`'s video: those asked for, but JPEG's are BT.601 and full (JFIF 1.02).
+
+    Raises:
+        ValueError: there is no such matrix or range, or JPEG cannot have the matrix.
+    """
+    _range(color_range)
+    if not _is_jpeg(codec):
+        return color_matrix(matrix, height), color_range
+    if matrix not in ("auto", "bt601"):
+        raise ValueError(
+            f"{codec} video is JPEG, whose players know no color_matrix but 'bt601'; got {matrix!r}"
+        )
+    return "bt601", "full"
+
+
+def jpeg_pixel_format(codec: str, pixel_format: str) -> str:
+    """`pixel_format` by the name that JPEG has for it: ``yuvj420p`` for yuv420p with `codec` mjpeg.
+
+    FFmpeg 5.1 puts a conversion before the encoder if frames that it gets have the other name.
+    """
+    is_yuv = pixel_format in ("yuv420p", "yuv422p", "yuv444p")
+    return pixel_format.replace("yuv", "yuvj") if _is_jpeg(codec) and is_yuv else pixel_format
 
 
 def color_arguments(matrix: str, color_range: str, *, centred: bool = False) -> list[str]:
@@ -202,24 +227,19 @@ def output_color_arguments(pixel_format: str | None, matrix: str, color_range: s
     return color_arguments(matrix, color_range, centred=subsampling(pixel_format) != (1, 1))
 
 
-def scale_filter(matrix: str, color_range: str) -> str:
-    """FFmpeg's filter that converts RGB or gray to YUV with this matrix and range.
+def scale_filter(matrix: str, color_range: str, pixel_format: str) -> str:
+    """FFmpeg's filters that convert to `pixel_format` with this matrix and range, and say so of the frames.
 
-    Without it FFmpeg 5.1 takes BT.601 for every size, whatever the file is told.
+    Left alone, FFmpeg 5.1 takes BT.601 for every size, whatever the file is told. ``area`` makes a chroma sample the
+    mean of its pixels. Without ``format`` the conversion may be left to a filter that FFmpeg 9 adds, with other flags.
     """
+    space, primaries, transfer = _COLORS[color_matrix(matrix, _HD_LINES)]
+    color_range = _range(color_range)
     return (
-        f"scale=out_color_matrix={color_matrix(matrix, _HD_LINES)}:out_range={_range(color_range)}"
-        f":flags=accurate_rnd+full_chroma_inp+bicubic"
+        f"scale=out_color_matrix={matrix}:out_range={color_range}:flags=accurate_rnd+full_chroma_inp+area,"
+        f"format={pixel_format},"
+        f"setparams=range={color_range}:colorspace={space}:color_primaries={primaries}:color_trc={transfer}"
     )
-
-
-def with_filters(options: Mapping[str, object], filters: Sequence[str]) -> dict[str, object]:
-    """`options` with `filters` in front of the user's own, which see the picture that these make."""
-    if not filters:
-        return dict(options)
-    own = [str(options[name]) for name in _FILTER_OPTIONS if name in options]
-    others = {name: value for name, value in options.items() if name not in _FILTER_OPTIONS}
-    return {"filter:v": ",".join([*filters, *own]), **others}
 
 
 def conversion_filters(
@@ -231,8 +251,44 @@ def conversion_filters(
     odd_size: str = "error",
     vflip: bool = False,
 ) -> list[str]:
-    """FFmpeg's filters for what the native conversion does: turn over, make the size even, convert."""
-    return []
+    """FFmpeg's filters for what the native conversion does: turn over, make the size even, convert.
+
+    With None for `output_pixel_format` FFmpeg chooses it, and converts in its own way.
+    """
+    filters = ["vflip"] if vflip else []
+    if output_pixel_format is None:
+        return filters
+    filters += _even_filters(layout, output_pixel_format, odd_size)
+    if output_pixel_format != layout.pixel_format and not is_rgb(output_pixel_format):
+        filters.append(scale_filter(matrix, color_range, output_pixel_format))
+    return filters
+
+
+def output_size(width: int, height: int, output_pixel_format: str | None, odd_size: str) -> tuple[int, int]:
+    """The size of the video that frames of `width` by `height` pixels become.
+
+    Raises:
+        ValueError: nothing is left of them, or `odd_size` is none of error, pad and crop.
+    """
+    if odd_size not in ("error", "pad", "crop"):
+        raise ValueError(f"odd_size is 'error', 'pad' or 'crop'; got {odd_size!r}")
+    columns, rows = subsampling(output_pixel_format or "")
+    if odd_size == "pad":
+        return -(-width // columns) * columns, -(-height // rows) * rows
+    if odd_size == "crop":
+        width, height = width // columns * columns, height // rows * rows
+    if not width or not height:
+        raise ValueError(f"odd_size='crop' leaves {width}x{height} pixels of {output_pixel_format} video")
+    return width, height
+
+
+def with_filters(options: Mapping[str, object], filters: Sequence[str]) -> dict[str, object]:
+    """`options` with `filters` in front of the user's own, which see the picture that these make."""
+    if not filters:
+        return dict(options)
+    own = [str(options[name]) for name in _FILTER_OPTIONS if name in options]
+    others = {name: value for name, value in options.items() if name not in _FILTER_OPTIONS}
+    return {"filter:v": ",".join([*filters, *own]), **others}
 
 
 def input_arguments(layout: FrameLayout, rate: Fraction, colors: Sequence[str] = ()) -> list[str]:
@@ -265,6 +321,22 @@ def output_arguments(
     if container_format is not None:
         arguments += ["-f", container_format]
     return [*arguments, "-y", target]
+
+
+def _even_filters(layout: FrameLayout, output_pixel_format: str, odd_size: str) -> list[str]:
+    width, height = output_size(layout.width, layout.height, output_pixel_format, odd_size)
+    right, bottom = width - layout.width, height - layout.height
+    if right > 0 or bottom > 0:
+        # The last column and row again, where `pad` alone would draw a dark line.
+        borders = f"fillborders=right={right}:bottom={bottom}:mode=smear"
+        return [f"pad={width}:{height}:0:0", borders]
+    if right < 0 or bottom < 0:
+        return [f"crop={width}:{height}:0:0"]
+    return []
+
+
+def _is_jpeg(codec: str) -> bool:
+    return codec.startswith(("mjpeg", "ljpeg"))
 
 
 def _pipe(output: str) -> str:
