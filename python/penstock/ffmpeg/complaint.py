@@ -111,7 +111,8 @@ def _takes(option: Option) -> str:
 
 def _preset_or_tune(attempt: _Attempt, found: re.Match[str]) -> str:
     preset, tune = found[1], found[2]
-    wrong = "tune" if preset in _X264_VALUES["preset"] and tune != "(null)" else "preset"
+    # Both are told, and one of them is wrong; "(null)" was not given.
+    wrong = "tune" if preset in ("(null)", *_X264_VALUES["preset"]) else "preset"
     value = tune if wrong == "tune" else preset
     known = _X264_VALUES[wrong]
     return f"{attempt.codec} has no {wrong} {value!r}.{did_you_mean(value, known)} It has {', '.join(known)}"
@@ -155,6 +156,13 @@ def _filter_text(attempt: _Attempt, found: re.Match[str]) -> str:
     return f"a filter in {found[1]!r} is not as `ffmpeg -h filter=NAME` tells"
 
 
+def _filter_option(attempt: _Attempt, found: re.Match[str]) -> str:
+    # FFmpeg 5.1 names the filter first, 9.0 the option.
+    name, option = (found[1], found[2]) if found[1] else (found[4], found[3])
+    near = did_you_mean(option, capabilities.filter_options(attempt.program, name))
+    return f"the filter {name!r} has no option {option!r}.{near}"
+
+
 def _filter_refused(attempt: _Attempt, found: re.Match[str]) -> str:
     return f"the filter {found[1]!r} was refused: `ffmpeg -h filter={found[1]}` tells its options"
 
@@ -192,7 +200,7 @@ def _not_seekable(attempt: _Attempt, found: re.Match[str]) -> str:
 
 
 def _does_not_hold(attempt: _Attempt, found: re.Match[str]) -> str:
-    return f"this container does not hold {attempt.codec} video: take matroska, which holds nearly all, or another codec"
+    return f"this container does not hold {attempt.codec} video: take matroska, which holds most, or another codec"
 
 
 def _hardware(attempt: _Attempt, found: re.Match[str]) -> str:
@@ -245,6 +253,10 @@ _ADVICE: tuple[tuple[str, Callable[[_Attempt, re.Match[str]], str | None]], ...]
     (r"invalid profile: (.+)|Invalid or incompatible profile set: (.+)\.", _profile),
     (r"Error setting option (\S+) to value (.+)\.", _value),
     (r"No such filter: '(.+)'", _filter),
+    (
+        r"\[Parsed_(\w+)_\d+ @ \S+\] Option '(.+)' not found|Error applying option '(.+)' to filter '(.+)'",
+        _filter_option,
+    ),
     (r"Error parsing filterchain '(.+)' around", _filter_text),
     (
         r"experimental codecs are not enabled",
