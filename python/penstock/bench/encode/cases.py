@@ -10,7 +10,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-Content = Literal["noise", "texture"]
+#: ``smooth`` is the texture without its detail, for the check of the content.
+Content = Literal["noise", "texture", "smooth"]
 
 CODEC = "libx264"
 OUTPUT_PIXEL_FORMAT = "yuv420p"

@@ -86,8 +86,8 @@ class Row:
     skipped: str | None = None
     #: What went wrong. A case that lost or tore a frame has no speed.
     error: str | None = None
-    #: The largest difference that the content's check found, in code values.
-    difference: float | None = None
+    #: What the check of the content found.
+    content: Result | None = None
 
     def summary(self) -> Summary | None:
         """None for a row without a valid measurement."""
@@ -167,14 +167,14 @@ def _folder() -> Path | None:
 def _check_content(settings: Settings, group: Group, output: str, report: Report) -> None:
     """One untimed pass in which every buffer is overwritten as soon as the method says that it may be."""
     frames = min(group.job.frames, CONTENT_FRAMES)
-    job = replace(group.job, content="texture", frames=frames, paced_fps=None)
+    job = replace(group.job, content="smooth", frames=frames, paced_fps=None)
     for row in group.rows:
         if row.skipped or row.method.kind == "bound":
             continue
         report(f"{group.job.name}, content: {row.method.name}")
         task = Task(row.method, job, settings.seed, group.ffmpeg, output, check_content=True)
-        result = run_isolated(task, job.timeout_s)
-        row.difference, row.error = result.difference, result.error
+        row.content = run_isolated(task, job.timeout_s)
+        row.error = row.content.error
 
 
 def _run_rounds(settings: Settings, group: Group, output: str, files: dict[str, str], report: Report) -> None:
@@ -315,7 +315,8 @@ def _row_record(row: Row) -> dict[str, Any]:
         "own_ffmpeg": row.method.own_ffmpeg,
         "skipped": row.skipped,
         "error": row.error,
-        "difference": row.difference,
+        "mean_difference": None if row.content is None else row.content.mean_difference,
+        "row_difference": None if row.content is None else row.content.row_difference,
         "median": None if summary is None else asdict(summary),
         "rounds": [asdict(result) for result in row.rounds],
     }

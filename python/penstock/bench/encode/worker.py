@@ -99,8 +99,9 @@ class Result:
     #: Peak of FFmpeg's resident memory until the last frame was handed over; None if it runs in our process.
     peak_child_bytes: int | None = None
     output_bytes: int = 0
-    #: Of the content: the largest difference of a row of one channel, in code values.
-    difference: float | None = None
+    #: Where the content was checked: see `checks.Difference`.
+    mean_difference: float | None = None
+    row_difference: float | None = None
     notes: dict[str, object] = field(default_factory=dict)
     error: str | None = None
 
@@ -179,20 +180,25 @@ def _feed(task: Task, make: SenderFactory, frames: Sequence[Frame], result: Resu
 
 def _check_content(task: Task, make: SenderFactory, result: Result) -> None:
     """Send the texture through buffers that are overwritten as soon as the method says that they may be."""
-    from penstock.bench.encode.frames import Pictures
+    from penstock.bench.encode.frames import LOOP_FRAMES, Pictures
 
     job = task.job
-    pictures = Pictures("texture", job.width, job.height, task.seed)
-    frames = [_in_format(task.method, pictures.texture(0)) for _ in range(CHECKED_BUFFERS)]
+    pictures = Pictures("smooth", job.width, job.height, task.seed)
+
+    def picture(number: int) -> Frame:
+        return pictures.texture(number * checks.CHECKED_STEP % LOOP_FRAMES)
+
+    frames = [_in_format(task.method, picture(0)) for _ in range(CHECKED_BUFFERS)]
     sender = make(task.method, task.target, frames)
     for number in range(job.frames):
         index = number % CHECKED_BUFFERS
         sender.wait_until_free(index)
-        frames[index][...] = _in_format(task.method, pictures.texture(number))
+        frames[index][...] = _in_format(task.method, picture(number))
         sender.send(index)
     sender.finish()
     decoded = checks.decode(task.ffmpeg, task.output, job.width, job.height)
-    result.difference, result.error = checks.compare(decoded, job.frames, pictures.texture)
+    worst, result.error = checks.compare(decoded, job.frames, picture)
+    result.mean_difference, result.row_difference = worst.mean, worst.row
 
 
 def _count(task: Task, result: Result) -> None:
