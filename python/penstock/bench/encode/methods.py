@@ -6,7 +6,6 @@ than codec, preset, quality, pixel format and frame rate, which are the same for
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, is_dataclass
@@ -211,7 +210,7 @@ class VidGear(_Copying):
 
 
 class PyAV(_Copying):
-    """Threads as the ``ffmpeg`` program has them: PyAV's default is slices of one frame, which is slower.
+    """Threads as the ``ffmpeg`` program has them: as many as x264 wants, each for a frame. (PyAV's default is slices.)
 
     A frame lies on the array's memory, and is converted into another one before ``encode`` returns.
     """
@@ -228,7 +227,7 @@ class PyAV(_Copying):
         self.stream.width, self.stream.height = target.size
         self.stream.pix_fmt = OUTPUT_PIXEL_FORMAT
         self.stream.thread_type = "AUTO"
-        self.stream.codec_context.thread_count = os.cpu_count() or 1
+        self.stream.codec_context.thread_count = 0  # automatic, of the conversion too
 
     def send(self, index: int) -> None:
         frame = self.frame_on(self.frames[index], format="rgb24")
