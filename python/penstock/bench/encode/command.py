@@ -67,7 +67,7 @@ def encode(
 ) -> None:
     """Frames from memory into a video file, by every library in turn.
 
-    By default: six jobs, every method that is installed, 5 rounds; half an hour, and 4 GB of shared memory. The
+    By default: six jobs, every method that is installed, 5 rounds; half an hour, and 5 GB of shared memory. The
     same FFmpeg serves all methods that take one. Every option that says what to run also narrows --quick. A
     method that loses, tears or adds a frame is an error, and has no speed; the exit status is then 1.
     """
