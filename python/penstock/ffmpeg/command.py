@@ -4,15 +4,39 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Mapping
-from errno import ENOENT
+import re
+from collections.abc import Mapping, Sequence
+from errno import EACCES, EISDIR, ENOENT, ENOTDIR
 from fractions import Fraction
 from pathlib import Path
 
-from penstock.ffmpeg.pixels import FrameLayout, divides_evenly
+from penstock.ffmpeg.pixels import FrameLayout, divides_evenly, is_gray, is_rgb, subsampling
 
 _FILE = "file:"
-_RESIZING_OPTIONS = ("vf", "filter:v", "s")
+_STDOUT = "pipe:1"
+# A scheme, and perhaps others before it, as in "zmq:tcp://127.0.0.1:5555".
+_URL = re.compile(r"(?:[a-z][a-z0-9+.-]*:)+//", re.IGNORECASE)
+# What goes through each, where no container is named: FFmpeg guesses from the end of a file's name, which a stream
+# has not. RTMP carries nothing but FLV (Adobe's specification, 6.1).
+_LIVE_CONTAINERS = {
+    **dict.fromkeys(("rtmp", "rtmps", "rtmpt", "rtmpts", "rtmpe", "rtmpte"), "flv"),
+    **dict.fromkeys(("udp", "tcp", "srt", "rist"), "mpegts"),
+    "rtsp": "rtsp",
+}
+
+_FILTER_OPTIONS = ("vf", "filter:v")
+_RESIZING_OPTIONS = (*_FILTER_OPTIONS, "s")
+
+# Matrix, primaries and transfer characteristics, by FFmpeg's names of the code points in ITU-T H.273 (tables 4, 2
+# and 3): 6, 6, 6 for BT.601 with 525 lines; 1, 1, 1; and 9, 9, 14, whose curve is that of 1, 6 and 15 as well.
+_COLORS = {
+    "bt601": ("smpte170m", "smpte170m", "smpte170m"),
+    "bt709": ("bt709", "bt709", "bt709"),
+    "bt2020": ("bt2020nc", "bt2020", "bt2020-10"),
+}
+_RANGES = {"limited": "tv", "full": "pc"}
+#: Lines from which a picture is HD, which has BT.709 where nobody says otherwise.
+_HD_LINES = 720
 _PAD = "pad=ceil(iw/2)*2:ceil(ih/2)*2"
 
 
@@ -62,23 +86,60 @@ def check_even(layout: FrameLayout, output_pixel_format: str | None, options: Ma
     )
 
 
-def target(output: str | os.PathLike[str]) -> str:
+def target(output: str | os.PathLike[str], container_format: str | None = None) -> str:
     """What FFmpeg is told to write to: a URL as it is, a path behind the protocol that takes it literally.
+
+    A `str` is a URL if it begins with a scheme and ``//``, and FFmpeg's standard output if it is ``-``, ``pipe:`` or
+    ``pipe:1``. All else is a path, whatever its characters. With the container ``tee`` the output is its list of
+    outputs, and stays as it is.
 
     Raises:
         FileNotFoundError: the path's folder does not exist.
+        NotADirectoryError: it is no folder.
+        IsADirectoryError: the path itself is a folder.
+        PermissionError: the file, or the folder of a new one, may not be written to.
+        ValueError: a pipe that FFmpeg does not have.
     """
-    if isinstance(output, str) and "://" in output and not output.startswith("-"):
-        return output
+    if isinstance(output, str):
+        if output == "-" or re.fullmatch(r"pipe:\d*", output):
+            return _pipe(output)
+        if _URL.match(output) or (container_format == "tee" and not output.startswith("-")):
+            return output
     path = Path(output).absolute()
-    if not path.parent.is_dir():
-        raise FileNotFoundError(ENOENT, "the output's folder does not exist", str(path.parent))
+    # A Path has no slash at its end any more.
+    _check_writable(path, named_as_folder=os.fspath(output).endswith("/"))
     return f"{_FILE}{path}"
+
+
+def uses_stdout(target: str) -> bool:
+    """Whether FFmpeg writes `target` to its standard output, which then has to be ours."""
+    return target == _STDOUT
+
+
+def container_for(target: str, container_format: str | None) -> str | None:
+    """The container for `target`: `container_format`, or what its protocol carries; None leaves it to its name.
+
+    Raises:
+        ValueError: nothing tells the container of what goes through a pipe.
+    """
+    if container_format is not None:
+        return container_format
+    if uses_stdout(target):
+        raise ValueError(
+            "a pipe has no name to tell its container: give container_format, such as 'matroska', 'mpegts', 'nut' "
+            "or 'rawvideo'"
+        )
+    return _LIVE_CONTAINERS.get(target.partition("://")[0].lower())
 
 
 def without_protocol(target: str) -> str:
     """The path of a local `target`, or its URL."""
     return target.removeprefix(_FILE)
+
+
+def is_path(target: str) -> bool:
+    """Whether `target` is a local path, and no URL or pipe."""
+    return target.startswith(_FILE)
 
 
 def file_bytes(target: str) -> int | None:
@@ -87,13 +148,157 @@ def file_bytes(target: str) -> int | None:
     return path.stat().st_size if path.is_file() else None
 
 
-def input_arguments(layout: FrameLayout, rate: Fraction) -> list[str]:
+def color_matrix(matrix: str, height: int) -> str:
+    """The matrix that `matrix` stands for: ``"auto"`` is bt709 for a picture of 720 lines or more, and bt601 below.
+
+    Raises:
+        ValueError: it is none of auto, bt601, bt709 and bt2020.
+    """
+    if matrix == "auto":
+        return "bt709" if height >= _HD_LINES else "bt601"
+    if matrix not in _COLORS:
+        raise ValueError(f"color_matrix is 'auto', {', '.join(map(repr, _COLORS))}; got {matrix!r}")
+    return matrix
+
+
+def colors_for(codec: str, matrix: str, color_range: str, height: int) -> tuple[str, str]:
+    """The matrix and the range of `codec`'s video: those asked for, but JPEG's are BT.601 and full (JFIF 1.02).
+
+    Raises:
+        ValueError: there is no such matrix or range, or JPEG cannot have the matrix.
+    """
+    _range(color_range)
+    if not _is_jpeg(codec):
+        return color_matrix(matrix, height), color_range
+    if matrix not in ("auto", "bt601"):
+        raise ValueError(
+            f"{codec} video is JPEG, whose players know no color_matrix but 'bt601'; got {matrix!r}"
+        )
+    return "bt601", "full"
+
+
+def jpeg_pixel_format(codec: str, pixel_format: str) -> str:
+    """`pixel_format` by the name that JPEG has for it: ``yuvj420p`` for yuv420p with `codec` mjpeg.
+
+    FFmpeg 5.1 puts a conversion before the encoder if frames that it gets have the other name.
+    """
+    is_yuv = pixel_format in ("yuv420p", "yuv422p", "yuv444p")
+    return pixel_format.replace("yuv", "yuvj") if _is_jpeg(codec) and is_yuv else pixel_format
+
+
+def color_arguments(matrix: str, color_range: str, *, centred: bool = False) -> list[str]:
+    """FFmpeg's arguments that say which colours YUV is made of, for an input or for an output.
+
+    Both need them: of an input FFmpeg believes them, and then converts nothing on the way to an output that has the
+    same; on an output they are written to the file.
+
+    Args:
+        matrix: bt601, bt709 or bt2020.
+        color_range: limited or full.
+        centred: a chroma sample lies in the middle of its pixels, not in their left column. For outputs only.
+
+    Raises:
+        ValueError: there is no such matrix or range.
+    """
+    space, primaries, transfer = _COLORS[color_matrix(matrix, _HD_LINES)]
+    arguments = [
+        *("-color_range", _range(color_range)),
+        *("-colorspace", space),
+        *("-color_primaries", primaries),
+        *("-color_trc", transfer),
+    ]
+    return [*arguments, "-chroma_sample_location", "center"] if centred else arguments
+
+
+def input_color_arguments(pixel_format: str, matrix: str, color_range: str) -> list[str]:
+    """`color_arguments` for frames of `pixel_format` that FFmpeg is given: RGB and gray have the full range."""
+    if is_rgb(pixel_format) or is_gray(pixel_format):
+        return ["-color_range", _range("full")]
+    return color_arguments(matrix, color_range)
+
+
+def output_color_arguments(pixel_format: str | None, matrix: str, color_range: str) -> list[str]:
+    """`color_arguments` for video of `pixel_format`. RGB has no matrix, and of None nobody knows whether it is RGB.
+
+    Chroma lies in the middle of its pixels, as the native conversion and `conversion_filters` make it.
+    """
+    if pixel_format is None or is_rgb(pixel_format):
+        return []
+    return color_arguments(matrix, color_range, centred=subsampling(pixel_format) != (1, 1))
+
+
+def scale_filter(matrix: str, color_range: str, pixel_format: str) -> str:
+    """FFmpeg's filters that convert to `pixel_format` with this matrix and range, and say so of the frames.
+
+    Left alone, FFmpeg 5.1 takes BT.601 for every size, whatever the file is told. ``area`` makes a chroma sample the
+    mean of its pixels. Without ``format`` the conversion may be left to a filter that FFmpeg 9 adds, with other flags.
+    """
+    space, primaries, transfer = _COLORS[color_matrix(matrix, _HD_LINES)]
+    color_range = _range(color_range)
+    return (
+        f"scale=out_color_matrix={matrix}:out_range={color_range}:flags=accurate_rnd+full_chroma_inp+area,"
+        f"format={pixel_format},"
+        f"setparams=range={color_range}:colorspace={space}:color_primaries={primaries}:color_trc={transfer}"
+    )
+
+
+def conversion_filters(
+    layout: FrameLayout,
+    output_pixel_format: str | None,
+    matrix: str,
+    color_range: str,
+    *,
+    odd_size: str = "error",
+    vflip: bool = False,
+) -> list[str]:
+    """FFmpeg's filters for what the native conversion does: turn over, make the size even, convert.
+
+    With None for `output_pixel_format` FFmpeg chooses it, and converts in its own way.
+    """
+    filters = ["vflip"] if vflip else []
+    if output_pixel_format is None:
+        return filters
+    filters += _even_filters(layout, output_pixel_format, odd_size)
+    if output_pixel_format != layout.pixel_format and not is_rgb(output_pixel_format):
+        filters.append(scale_filter(matrix, color_range, output_pixel_format))
+    return filters
+
+
+def output_size(width: int, height: int, output_pixel_format: str | None, odd_size: str) -> tuple[int, int]:
+    """The size of the video that frames of `width` by `height` pixels become.
+
+    Raises:
+        ValueError: nothing is left of them, or `odd_size` is none of error, pad and crop.
+    """
+    if odd_size not in ("error", "pad", "crop"):
+        raise ValueError(f"odd_size is 'error', 'pad' or 'crop'; got {odd_size!r}")
+    columns, rows = subsampling(output_pixel_format or "")
+    if odd_size == "pad":
+        return -(-width // columns) * columns, -(-height // rows) * rows
+    if odd_size == "crop":
+        width, height = width // columns * columns, height // rows * rows
+    if not width or not height:
+        raise ValueError(f"odd_size='crop' leaves {width}x{height} pixels of {output_pixel_format} video")
+    return width, height
+
+
+def with_filters(options: Mapping[str, object], filters: Sequence[str]) -> dict[str, object]:
+    """`options` with `filters` in front of the user's own, which see the picture that these make."""
+    if not filters:
+        return dict(options)
+    own = [str(options[name]) for name in _FILTER_OPTIONS if name in options]
+    others = {name: value for name, value in options.items() if name not in _FILTER_OPTIONS}
+    return {"filter:v": ",".join([*filters, *own]), **others}
+
+
+def input_arguments(layout: FrameLayout, rate: Fraction, colors: Sequence[str] = ()) -> list[str]:
     """FFmpeg's arguments for raw frames on its standard input, from which it then takes no commands."""
     return [
         *("-f", "rawvideo"),
         *("-pixel_format", layout.pixel_format),
         *("-video_size", f"{layout.width}x{layout.height}"),
         *("-framerate", f"{rate.numerator}/{rate.denominator}"),
+        *colors,
         *("-i", "pipe:0"),
     ]
 
@@ -104,13 +309,67 @@ def output_arguments(
     pixel_format: str | None,
     options: Mapping[str, object],
     container_format: str | None,
+    colors: Sequence[str] = (),
 ) -> list[str]:
-    """FFmpeg's arguments for one video output, overwritten if it is there."""
+    """FFmpeg's arguments for one video output, overwritten if it is there. `options` come last, and so prevail."""
     arguments = ["-c:v", codec]
     if pixel_format is not None:
         arguments += ["-pix_fmt", pixel_format]
+    arguments += colors
     for name, value in options.items():
         arguments += [f"-{name}"] if value is None else [f"-{name}", str(value)]
     if container_format is not None:
         arguments += ["-f", container_format]
     return [*arguments, "-y", target]
+
+
+def _even_filters(layout: FrameLayout, output_pixel_format: str, odd_size: str) -> list[str]:
+    width, height = output_size(layout.width, layout.height, output_pixel_format, odd_size)
+    right, bottom = width - layout.width, height - layout.height
+    if right > 0 or bottom > 0:
+        # The last column and row again, where `pad` alone would draw a dark line.
+        borders = f"fillborders=right={right}:bottom={bottom}:mode=smear"
+        return [f"pad={width}:{height}:0:0", borders]
+    if right < 0 or bottom < 0:
+        return [f"crop={width}:{height}:0:0"]
+    return []
+
+
+def _is_jpeg(codec: str) -> bool:
+    return codec.startswith(("mjpeg", "ljpeg"))
+
+
+def _pipe(output: str) -> str:
+    if output in ("-", "pipe:", _STDOUT):
+        return _STDOUT
+    raise ValueError(
+        f"FFmpeg gets none of our descriptors but standard output, pipe:1; got {output!r}. "
+        f"A file of that name is Path({output!r})"
+    )
+
+
+def _check_writable(path: Path, *, named_as_folder: bool) -> None:
+    """Raises what opening `path` for writing would raise, as far as it can be known without making anything."""
+    if path.is_dir() or named_as_folder:
+        raise IsADirectoryError(EISDIR, "the output is a folder, and not a file in one", str(path))
+    if path.exists():
+        _check_access(path, os.W_OK, "the output may not be written to")
+        return
+    # Of a symbolic link that leads to nothing yet, the folder in which FFmpeg makes the file.
+    folder = path.resolve().parent if path.is_symlink() else path.parent
+    if not folder.exists():
+        raise FileNotFoundError(ENOENT, "the output's folder does not exist", str(folder))
+    if not folder.is_dir():
+        raise NotADirectoryError(ENOTDIR, "the output's folder is a file", str(folder))
+    _check_access(folder, os.W_OK | os.X_OK, "no file may be made in the output's folder")
+
+
+def _check_access(path: Path, access: int, refusal: str) -> None:
+    if not os.access(path, access, effective_ids=os.access in os.supports_effective_ids):
+        raise PermissionError(EACCES, refusal, str(path))
+
+
+def _range(color_range: str) -> str:
+    if color_range not in _RANGES:
+        raise ValueError(f"color_range is {' or '.join(map(repr, _RANGES))}; got {color_range!r}")
+    return _RANGES[color_range]

@@ -1,13 +1,23 @@
 """What a raw frame is made of: the shapes of its planes, and its bytes.
 
 The names are those of ``ffmpeg -pix_fmts``. The planes lie one after another without padding, as FFmpeg's
-``rawvideo`` wants them (``av_image_get_buffer_size`` with an alignment of 1).
+``rawvideo`` wants them (``av_image_get_buffer_size`` with an alignment of 1). The shapes of the common formats are
+written here; of all others FFmpeg is asked for the bytes.
 """
 
 from __future__ import annotations
 
+import functools
+import os
+import re
+import sys
+from collections.abc import Container
 from dataclasses import dataclass
 from math import prod
+
+from penstock.errors import EncoderError
+from penstock.ffmpeg import capabilities
+from penstock.ffmpeg.find import find_ffmpeg
 
 # Channels a pixel, and bytes a channel.
 _PACKED = {
@@ -25,15 +35,33 @@ _PACKED = {
     "rgba64le": (4, 2),
 }
 
-# Columns and rows of pixels that share one chroma sample; a rest at the edge has a sample of its own.
-_SUBSAMPLED = {
-    "yuv420p": (2, 2),
-    "nv12": (2, 2),
-    "yuv422p": (2, 1),
-    "yuv444p": (1, 1),
+# Of the planar ones: the bytes of a sample, and whether both chroma samples share a plane.
+_PLANAR = {
+    "yuv420p": (1, False),
+    "yuv422p": (1, False),
+    "yuv444p": (1, False),
+    "nv12": (1, True),
+    "yuv420p10le": (2, False),
+    "yuv422p10le": (2, False),
+    "yuv444p10le": (2, False),
+    "p010le": (2, True),
 }
 
-PIXEL_FORMATS = (*_PACKED, *_SUBSAMPLED)
+PIXEL_FORMATS = (*_PACKED, *_PLANAR)
+"""Formats whose planes are known here. FFmpeg knows more."""
+
+# Columns and rows of pixels that share one chroma sample; a rest at the edge has a sample of its own.
+_SUBSAMPLED = (
+    (r"yuv[aj]?420p|nv12|nv21|p01[026]", (2, 2)),
+    (r"yuv[aj]?422p|nv16|nv20|p21[026]|yuyv422|uyvy422|yvyu422|y21[026]", (2, 1)),
+    (r"yuv[aj]?440p", (1, 2)),
+    (r"yuv[aj]?411p|uyyvyy411", (4, 1)),
+    (r"yuv410p", (4, 4)),
+)
+
+_NATIVE_ENDIAN = "le" if sys.byteorder == "little" else "be"
+# FFmpeg's other names for the formats of 32-bit integers (av_get_pix_fmt).
+_INTEGERS = {"rgb32": ("bgra", "argb"), "bgr32": ("rgba", "abgr")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,32 +86,99 @@ class FrameLayout:
         return f"{planes} of uint{8 * self.sample_bytes}, {self.frame_bytes} bytes"
 
 
-def frame_layout(pixel_format: str, width: int, height: int) -> FrameLayout:
+def frame_layout(
+    pixel_format: str, width: int, height: int, ffmpeg: str | os.PathLike[str] | None = None
+) -> FrameLayout:
     """The layout of raw frames of `width` by `height` pixels in `pixel_format`.
 
+    A format outside `PIXEL_FORMATS` has one flat plane, with as many bytes as FFmpeg reads for a frame. ``"rgb48"``
+    and the like, without ``le`` or ``be``, have the byte order of this machine, and the layout names it.
+
+    Args:
+        ffmpeg: the program to ask about other formats; None finds one (see `penstock.ffmpeg.find_ffmpeg`).
+
     Raises:
-        ValueError: `pixel_format` is none of `PIXEL_FORMATS`.
+        ValueError: FFmpeg has no raw format of that name.
+        EncoderError: there is no FFmpeg to be asked, or it does not answer.
     """
-    if pixel_format not in PIXEL_FORMATS:
-        raise ValueError(f"unknown raw pixel format {pixel_format!r}; known are {', '.join(PIXEL_FORMATS)}")
-    planes = _planes(pixel_format, width, height)
-    sample_bytes = _PACKED[pixel_format][1] if pixel_format in _PACKED else 1
+    if (name := _native(pixel_format, PIXEL_FORMATS)) is None:
+        return _layout_by_ffmpeg(find_ffmpeg(ffmpeg), pixel_format, width, height)
+    planes = _planes(name, width, height)
+    sample_bytes = _PACKED[name][1] if name in _PACKED else _PLANAR[name][0]
     frame_bytes = sample_bytes * sum(prod(plane) for plane in planes)
-    return FrameLayout(pixel_format, width, height, planes, sample_bytes, frame_bytes)
+    return FrameLayout(name, width, height, planes, sample_bytes, frame_bytes)
+
+
+def subsampling(pixel_format: str) -> tuple[int, int]:
+    """Columns and rows of pixels that share one chroma sample; (1, 1) for formats without, or unknown here."""
+    # What follows the name tells the depth and the byte order: yuv420p10le.
+    found = (
+        shared for name, shared in _SUBSAMPLED if re.fullmatch(rf"(?:{name})(?:\d*[lb]e)?", pixel_format)
+    )
+    return next(found, (1, 1))
 
 
 def divides_evenly(pixel_format: str, width: int, height: int) -> bool:
     """Whether every chroma sample of `pixel_format` has all of its pixels; True for formats unknown here."""
-    columns, rows = _SUBSAMPLED.get(pixel_format, (1, 1))
+    columns, rows = subsampling(pixel_format)
     return width % columns == 0 and height % rows == 0
+
+
+def is_rgb(pixel_format: str) -> bool:
+    """Whether the colours are red, green and blue, or a palette of them."""
+    return re.search("rgb|bgr|gbr|pal8|bayer", pixel_format) is not None
+
+
+def is_gray(pixel_format: str) -> bool:
+    """Whether there is brightness alone, perhaps with alpha."""
+    return re.match(r"gray|ya\d|y400a|mono", pixel_format) is not None
+
+
+def _native(pixel_format: str, known: Container[str]) -> str | None:
+    """`pixel_format` as `known` has it: itself, or with this machine's byte order; None if it has not."""
+    little, big = _INTEGERS.get(pixel_format, (pixel_format, pixel_format))
+    name = little if _NATIVE_ENDIAN == "le" else big
+    return next((name for name in (name, name + _NATIVE_ENDIAN) if name in known), None)
 
 
 def _planes(pixel_format: str, width: int, height: int) -> tuple[tuple[int, ...], ...]:
     if pixel_format in _PACKED:
         channels = _PACKED[pixel_format][0]
         return ((height, width) if channels == 1 else (height, width, channels),)
-    columns, rows = _SUBSAMPLED[pixel_format]
+    columns, rows = subsampling(pixel_format)
     chroma = (-(-height // rows), -(-width // columns))
-    if pixel_format == "nv12":
+    if _PLANAR[pixel_format][1]:
         return ((height, width), (*chroma, 2))
     return ((height, width), chroma, chroma)
+
+
+def _layout_by_ffmpeg(program: str, pixel_format: str, width: int, height: int) -> FrameLayout:
+    known = capabilities.pixel_formats(program)
+    name = _native(pixel_format, known)
+    if name is None:
+        near = capabilities.did_you_mean(pixel_format, known or PIXEL_FORMATS)
+        raise ValueError(f"unknown raw pixel format {pixel_format!r}.{near} `ffmpeg -pix_fmts` lists them")
+    if known[name].hardware:
+        raise ValueError(f"{name} frames are a device's, and have no bytes here: give them as nv12, say")
+    frame_bytes = _bytes_by_ffmpeg(program, name, width, height)
+    return FrameLayout(name, width, height, ((frame_bytes,),), 1, frame_bytes)
+
+
+@functools.lru_cache(maxsize=64)
+def _bytes_by_ffmpeg(program: str, pixel_format: str, width: int, height: int) -> int:
+    """What the demuxer of raw video takes for a frame: the packet that it makes is measured, and not decoded.
+
+    Formats that FFmpeg reads and cannot write (bayer_bggr8), padded and bit-packed ones need no rule of ours so.
+    """
+    said = capabilities.said(
+        program,
+        *("-f", "rawvideo", "-pixel_format", pixel_format, "-video_size", f"{width}x{height}"),
+        *("-i", "/dev/zero", "-frames:v", "1", "-c:v", "copy", "-f", "framecrc", "pipe:1"),
+    )
+    # stream, dts, pts, duration, bytes, checksum
+    packet = re.search(r"^0,(?: *\d+,){3} *(\d+), *0x", said, re.MULTILINE)
+    if packet is None:
+        raise EncoderError(
+            f"{program} did not tell the bytes of a {pixel_format} frame of {width}x{height} pixels"
+        )
+    return int(packet[1])
