@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from penstock.bench.encode.cases import CODEC, CRF, FRAMES_PER_S, OUTPUT_PIXEL_FORMAT, STANDARD, Job, Method
 
 if TYPE_CHECKING:
     from penstock.bench.encode.frames import Frame
+
+#: Of our own stats.
+TIMES = ("queue_blocked_s", "ffmpeg_blocked_s", "caller_idle_s", "converting_s")
 
 
 @dataclass(frozen=True)
@@ -273,7 +276,7 @@ class PenstockEncoder:
             codec=CODEC,
             options={"preset": target.job.preset},
             output_pixel_format=OUTPUT_PIXEL_FORMAT,
-            **({} if method.convert == "auto" else {"convert": method.convert}),
+            convert=method.convert,
             ffmpeg=target.ffmpeg,
         )
 
@@ -289,9 +292,14 @@ class PenstockEncoder:
         self.encoder.close()
 
     def notes(self) -> dict[str, object]:
-        if not is_dataclass(self.encoder.stats):
-            return {}
-        return {"bottleneck": self.encoder.bottleneck, **asdict(self.encoder.stats)}
+        stats = self.encoder.stats
+        return {
+            "converted_by": self.encoder.converted_by,
+            "transport": stats.writer.transport,
+            "reason": stats.writer.reason,
+            "bottleneck": self.encoder.bottleneck,
+            **{name: getattr(stats, name) for name in TIMES},
+        }
 
 
 _OTHERS: dict[str, Any] = {

@@ -78,7 +78,7 @@ def _peak(summary: Summary) -> str:
 
 
 def _notes(rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
-    """Errors, what was skipped and why, and what cannot be compared."""
+    """Errors, what was skipped and why, what cannot be compared, and what our own say of themselves."""
     for row in rows:
         if row.error:
             yield f"{row.method.name}: ERROR: {row.error}", "red"
@@ -87,6 +87,9 @@ def _notes(rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
         elif row.method.own_ffmpeg:
             other = "" if row.method.kind == "rival" else f"; no rival: {row.method.summary}"
             yield f"{row.method.name}: an FFmpeg of its own, in its process{other}", "dim"
+        elif row.rounds and (notes := row.rounds[-1].notes):
+            who = f"converted by {notes['converted_by']}, {notes['transport']}"
+            yield f"{row.method.name}: {who}; the last round's bottleneck: {notes['bottleneck']}", "dim"
 
 
 def print_goals(console: Console, groups: Sequence[Group], rounds: int) -> None:

@@ -7,7 +7,6 @@ round, so that a machine that gets slower or busier meanwhile does so for all of
 from __future__ import annotations
 
 import importlib.util
-import inspect
 import json
 import os
 import random
@@ -21,7 +20,6 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
-import penstock
 from penstock.bench import machine
 from penstock.bench.encode.cases import (
     CODEC,
@@ -217,8 +215,6 @@ def run_isolated(task: Task, timeout_s: float) -> Result:
 
 
 def _unavailable(method: Method) -> str | None:
-    if method.convert != "auto" and "convert" not in inspect.signature(penstock.Encoder).parameters:
-        return "this Encoder has no choice of who converts"
     missing = [name for name in method.needs if importlib.util.find_spec(name) is None]
     if not missing:
         return None
