@@ -371,6 +371,19 @@ def test_frames_of_the_outputs_format_pass_untouched(ffmpeg: str) -> None:
         assert raw(ffmpeg, noise, "yuv420p", size=SIZE, color_range=color_range) == noise.tobytes()
 
 
+@pytest.mark.parametrize(
+    ("matrix", "color_range"), [("bt709", "limited"), ("bt601", "full"), ("bt2020", "full")]
+)
+def test_yuv_of_another_layout_keeps_its_colours(ffmpeg: str, matrix: str, color_range: str) -> None:
+    y, u, v = 100, 60, 200
+    packed = np.tile(np.array([u, y, v, y], np.uint8), (HEIGHT, WIDTH // 2))
+    found_y, found_uv = planes(
+        raw(ffmpeg, packed, "uyvy422", size=SIZE, matrix=matrix, color_range=color_range), *SIZE
+    )
+    assert (found_y == y).all()
+    assert (found_uv[0] == u).all() and (found_uv[1] == v).all()
+
+
 # Filters
 
 
