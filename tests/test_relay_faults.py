@@ -628,7 +628,9 @@ while tee.report.destinations[1].ended is None:
 time.sleep(0.3)  # it is about to fail
 outlet = tee.add(late)
 try:
-    tee.wait(30)
+    tee.wait(5)
+except penstock.StalledError:
+    sys.exit("nothing had to be thrown away")
 except OSError as failure:
     print(failure.strerror)
 print(*(outlet.ended for outlet in tee.report.destinations))
@@ -644,7 +646,12 @@ def test_a_tee_that_fails_ends_those_too_who_have_just_come(tmp_path: Path) -> N
     record = str(tmp_path / "record")
     command = ["strace", "-f", "-P", "/dev/null", "-o", record, "-e", "trace=splice", "-e", fail]
     program = [sys.executable, "-c", PRELUDE + NEWCOMER]
-    done = subprocess.run([*command, *program], capture_output=True, timeout=60, check=False)
+    for _ in range(
+        5
+    ):  # on a busy machine the tee may find the broken one first, and then has nothing to throw away
+        done = subprocess.run([*command, *program], capture_output=True, timeout=60, check=False)
+        if b"nothing had to be thrown away" not in done.stderr:
+            break
     assert succeeded(done).decode().splitlines() == ["Input/output error", "failed broken failed", "b''"]
 
 

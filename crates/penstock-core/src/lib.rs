@@ -7,6 +7,7 @@
 //! | the same without keeping a writer | [`pipe()`], [`sync()`], [`close()`] |
 //! | know what became of a write | [`Ticket`] |
 //! | hand in memory of any kind | [`Region`] |
+//! | have other bytes made of it on the way | [`Recipe`], for pixels [`Conversion`] |
 //! | choose how bytes enter a pipe | [`Mode`], [`Reader`] |
 //! | move bytes from one descriptor to another, in the kernel | [`relay`], [`Relay`], [`relay_in_background`] |
 //! | copy one stream to many | [`Tee`] |
@@ -64,7 +65,13 @@ mod pipe;
 #[cfg(not(loom))]
 mod pipes;
 #[cfg(not(loom))]
+mod pixels;
+#[cfg(not(loom))]
 mod pool;
+#[cfg(not(loom))]
+mod prepare;
+#[cfg(not(loom))]
+mod recipe;
 #[cfg(not(loom))]
 mod region;
 #[cfg(not(loom))]
@@ -94,6 +101,9 @@ pub use {
     fifo::{Access, Fifo, FifoTicket, Opening},
     pipe::Pipe,
     pipes::{Marks, Outlet, close, close_at, drain_all, marks, pipe, sync, sync_to, tickets_of},
+    pixels::{Conversion, ConversionOptions, Matrix, OddSize, PixelFormat, Range, Unsupported},
+    pool::{Buffer, Pool},
+    recipe::Recipe,
     region::Region,
     relay::{
         Method, MethodReason, OutletReport, Relay, RelayError, RelayMode, RelayOptions, RelayTicket, Relayed,

@@ -15,6 +15,8 @@ pub(crate) struct Meter {
     lost: AtomicU64,
     caller_blocked_ns: AtomicU64,
     worker_blocked_ns: AtomicU64,
+    worker_busy_ns: AtomicU64,
+    making_ns: AtomicU64,
     /// The last transport and its reason, each plus one; zero before the first write.
     transport: AtomicU8,
     reason: AtomicU8,
@@ -63,6 +65,24 @@ impl Meter {
         Duration::from_nanos(self.worker_blocked_ns.load(Relaxed))
     }
 
+    /// Time that the worker had a write in hand, all of its waiting included.
+    pub(crate) fn add_worker_busy(&self, time: Duration) {
+        self.worker_busy_ns.fetch_add(time.as_nanos() as u64, Relaxed);
+    }
+
+    pub(crate) fn worker_busy(&self) -> Duration {
+        Duration::from_nanos(self.worker_busy_ns.load(Relaxed))
+    }
+
+    /// Time that went into recipes.
+    pub(crate) fn add_making(&self, time: Duration) {
+        self.making_ns.fetch_add(time.as_nanos() as u64, Relaxed);
+    }
+
+    pub(crate) fn making(&self) -> Duration {
+        Duration::from_nanos(self.making_ns.load(Relaxed))
+    }
+
     pub(crate) fn set_choice(&self, transport: Transport, reason: Reason) {
         self.transport.store(transport as u8 + 1, Relaxed);
         self.reason.store(reason as u8 + 1, Relaxed);
@@ -77,7 +97,8 @@ impl Meter {
     /// Starts again from zero, in the child of a fork.
     pub(crate) fn reset(&self) {
         self.written.iter().for_each(|bytes| bytes.store(0, Relaxed));
-        for counter in [&self.lost, &self.caller_blocked_ns, &self.worker_blocked_ns] {
+        let times = [&self.caller_blocked_ns, &self.worker_blocked_ns, &self.worker_busy_ns, &self.making_ns];
+        for counter in times.into_iter().chain([&self.lost]) {
             counter.store(0, Relaxed);
         }
         self.transport.store(0, Relaxed);

@@ -12,10 +12,10 @@ use crate::capacity;
 use crate::completion::Ticket;
 use crate::error::Error;
 use crate::region::{Region, Span};
-use crate::stream::{Manner, Stream};
+use crate::stream::Stream;
 use crate::sync::{deadline_after, lock};
 use crate::sys::fd::{self, Kind, StreamId};
-use crate::transport::{Mode, Reader};
+use crate::transport::{Manner, Mode};
 use crate::writer::{Mark, Rejected, WORKERS_LEAVE_WITHIN, flush_stream};
 
 /// The owner of all writes that no writer owns.
@@ -105,7 +105,7 @@ impl Outlet {
         mode: Mode,
         timeout: Option<Duration>,
     ) -> Result<Ticket, Rejected> {
-        let manner = Manner { mode, reader: Reader::Unknown };
+        let manner = Manner { mode, ..Manner::default() };
         self.stream
             .push(region, Arc::clone(&self.fd), manner, OWNER, deadline_after(timeout), || false)
             .map_err(|(region, error)| Rejected { region, error })

@@ -144,7 +144,9 @@ impl Buffer {
         Self { memory: Memory::Foreign(space), bytes }
     }
 
-    fn start(&self) -> *mut u8 {
+    /// The first byte, for who has its own way to see to it that nobody else reads or writes there meanwhile.
+    #[must_use]
+    pub fn start(&self) -> *mut u8 {
         match &self.memory {
             Memory::Pooled { pages, .. } => pages.as_ref().expect("only the drop takes it").start(),
             Memory::Foreign(space) => space.as_mut_ptr(),

@@ -230,6 +230,20 @@ impl<T> Queue<T> {
         state.writing = false;
     }
 
+    /// The worker's look into the item that it is at.
+    pub(crate) fn current<R>(&self, look: impl FnOnce(&mut T) -> R) -> R {
+        let mut state = lock(&self.state);
+        let cursor = state.cursor;
+        look(&mut state.items[cursor].value)
+    }
+
+    /// The worker's look into the item behind the one that it is at. Nobody can take it out meanwhile.
+    pub(crate) fn following<R>(&self, look: impl FnOnce(&mut T) -> R) -> Option<R> {
+        let mut state = lock(&self.state);
+        let following = state.cursor + usize::from(state.writing);
+        state.items.get_mut(following).map(|item| look(&mut item.value))
+    }
+
     /// Looks into the first item if it is in the stream already.
     pub(crate) fn front<R>(&self, look: impl FnOnce(&mut T) -> R) -> Option<R> {
         let mut state = lock(&self.state);

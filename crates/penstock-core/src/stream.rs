@@ -12,30 +12,28 @@ use crate::completion::{Completion, Ticket, ticket};
 use crate::error::Error;
 use crate::fork;
 use crate::meter::Meter;
+use crate::pool::Buffer;
+use crate::prepare::Preparation;
 use crate::queue::{Held, Limits, Load, Queue, Refusal};
 use crate::region::{Region, Span};
 use crate::sync::lock;
 use crate::sys::fd::{self, Kind, StreamId};
 use crate::thread::{AppliedPolicy, ThreadPolicy};
-use crate::transport::{Mode, Reader};
+use crate::transport::{Manner, Memory};
 use crate::worker;
 
 /// What queues hold when nobody says otherwise: five frames of 2160p rgb24, and enough small ones.
 pub(crate) const DEFAULT_LIMITS: Limits = Limits { bytes: 128 << 20, items: 64 };
-
-/// How one write is to be made.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Manner {
-    pub(crate) mode: Mode,
-    pub(crate) reader: Reader,
-}
 
 /// One accepted write. It stays in the queue until it has ended, so that the worker needs to hold nothing.
 pub(crate) struct Job {
     number: u64,
     owner: u64,
     manner: Manner,
+    /// Where the memory lies.
     pub(crate) span: Span,
+    /// How many bytes enter the stream.
+    bytes: u64,
     pub(crate) ticket: Ticket,
     /// The memory, the descriptor and the waiter's other end; taken out one by one as the write ends.
     region: Option<Box<dyn Region>>,
@@ -64,7 +62,7 @@ pub(crate) struct Awaiting {
 }
 
 /// What a worker gets to see of a job: the queue keeps the descriptor open and the memory alive meanwhile.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) struct Work {
     pub(crate) number: u64,
     pub(crate) span: Span,
@@ -75,7 +73,15 @@ pub(crate) struct Work {
 impl Job {
     pub(crate) fn work(&self) -> Work {
         let fd = self.fd.as_ref().expect("a job that is to be written has its descriptor");
-        Work { number: self.number, span: self.span, fd: fd.as_raw_fd(), manner: self.manner }
+        Work { number: self.number, span: self.span, fd: fd.as_raw_fd(), manner: self.manner.clone() }
+    }
+
+    /// Puts what was made in the place of what it was made of, which is given back.
+    fn replace_memory(&mut self, made: Buffer) -> Option<Box<dyn Region>> {
+        self.manner.recipe = None;
+        self.manner.memory = Memory::Ours;
+        self.span = Span::of(&made);
+        self.region.replace(Box::new(made))
     }
 
     /// Lets go of the descriptor and the memory, then tells who waits: so that a reader has its end of file,
@@ -169,6 +175,7 @@ impl Stream {
     ) -> Result<Ticket, (Box<dyn Region>, Error)> {
         let start = Instant::now();
         let span = Span::of(&*region);
+        let bytes = manner.recipe.as_ref().map_or(span.len(), |recipe| recipe.output_bytes());
         let (completion, ticket) = ticket(span.len());
         let job = Job {
             // Relaxed: only uniqueness counts.
@@ -176,13 +183,14 @@ impl Stream {
             owner,
             manner,
             span,
+            bytes: bytes as u64,
             ticket: ticket.clone(),
             region: Some(region),
             fd: Some(fd),
             completion: Some(completion),
             progress: Progress::Queued,
         };
-        let pushed = self.queue.push(job, span.len(), deadline, is_gone);
+        let pushed = self.queue.push(job, bytes, deadline, is_gone);
         self.meter.add_caller_blocked(start.elapsed());
         match pushed {
             Ok(start_worker) => {
@@ -205,6 +213,49 @@ impl Stream {
         }
     }
 
+    /// Makes what enters the stream of the work at the cursor. Its caller's memory is free afterwards.
+    pub(crate) fn prepare(&self, preparation: &mut Preparation, work: &Work) -> Result<Work, Errno> {
+        let Some(recipe) = &work.manner.recipe else { return Ok(work.clone()) };
+        let start = Instant::now();
+        let mut output = preparation.take(work.number, recipe)?;
+        while !output.is_complete() {
+            // SAFETY: the job at the cursor holds the region, and only its worker takes it out.
+            unsafe { output.step(work.span) };
+        }
+        self.meter.add_making(start.elapsed());
+        let made = output.into_buffer();
+        let (used, work) = self.queue.current(|job| (job.replace_memory(made), job.work()));
+        drop(used); // outside of the queue's lock
+        Ok(work)
+    }
+
+    /// Makes a step of the write behind the one at the cursor, and says whether there was one to make.
+    pub(crate) fn prepare_following(&self, preparation: &mut Preparation) -> bool {
+        let next = self.queue.following(|job| (job.number, job.manner.recipe.clone()));
+        let Some((number, Some(recipe))) = next else { return false };
+        // Without memory it has to wait until it is at the cursor, where that is a failure.
+        let Ok(mut output) = preparation.take(number, &recipe) else { return false };
+        let start = Instant::now();
+        // Under the lock, so that nobody gives the write up meanwhile: a step is short.
+        let used = self.queue.following(|job| {
+            if job.number != number {
+                return None;
+            }
+            if !output.is_complete() {
+                // SAFETY: the job holds the region, and the lock holds the job.
+                unsafe { output.step(job.span) };
+            }
+            if !output.is_complete() {
+                preparation.keep(output);
+                return None;
+            }
+            job.replace_memory(output.into_buffer())
+        });
+        self.meter.add_making(start.elapsed());
+        drop(used);
+        true
+    }
+
     /// Says that the work at the cursor is in the stream.
     pub(crate) fn mark_written(&self, awaits_reader: bool) {
         let end = self.meter.written_bytes();
@@ -219,7 +270,7 @@ impl Stream {
         let (mut completion, mut region) = (None, None);
         self.queue.advance(|job| {
             region = job.region.take_if(|_| !awaits_reader);
-            completion = job.completion.take().map(|completion| (completion, job.span.len() as u64));
+            completion = job.completion.take().map(|completion| (completion, job.bytes));
             job.progress = if awaits_reader { Progress::AwaitsReader { end } } else { Progress::Written };
         });
         drop(region); // before the ticket says that the write is over
@@ -300,7 +351,7 @@ impl Stream {
         );
         let count = jobs.len();
         for job in jobs {
-            let bytes_lost = job.span.len() as u64;
+            let bytes_lost = job.bytes;
             self.meter.add_lost(bytes_lost);
             job.end(Err(Error::Aborted { bytes_lost }));
         }

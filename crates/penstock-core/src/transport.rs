@@ -9,12 +9,14 @@ pub(crate) mod write;
 pub(crate) mod zero_copy;
 
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::io::{Errno, Result};
 
 use crate::meter::Meter;
+use crate::recipe::Recipe;
 use crate::region::Span;
 use crate::sys::{fd, memory, pipe};
 use staged::Staging;
@@ -42,6 +44,25 @@ pub enum Reader {
     Unknown,
     /// It takes bytes with read(2), as FFmpeg does, so that a page is free once the pipe has let go of it.
     Reads,
+}
+
+/// How one write is to be made.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Manner {
+    pub(crate) mode: Mode,
+    pub(crate) reader: Reader,
+    pub(crate) memory: Memory,
+    /// What is to be made of the memory; none if it is what enters the stream.
+    pub(crate) recipe: Option<Arc<dyn Recipe>>,
+}
+
+/// Whose memory a write is made from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Memory {
+    #[default]
+    Callers,
+    /// What a recipe made, in pages that nobody else has.
+    Ours,
 }
 
 /// A way in which bytes enter a stream.
@@ -93,10 +114,12 @@ pub enum Reason {
     ReaderKeepsUp,
     /// `auto`: the reader is not known, so that a page in flight must never be written again.
     ReaderUnknown,
+    /// `auto`: the bytes were made on the way, in pages of ours, and the reader copies.
+    MadeHere,
 }
 
 impl Reason {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::Asked,
         Self::NotAPipe,
         Self::SmallPiece,
@@ -108,6 +131,7 @@ impl Reason {
         Self::ReaderIsSlower,
         Self::ReaderKeepsUp,
         Self::ReaderUnknown,
+        Self::MadeHere,
     ];
 
     /// In words.
@@ -125,6 +149,7 @@ impl Reason {
             Self::ReaderIsSlower => "auto: the reader copies what it reads, and is the slower side",
             Self::ReaderKeepsUp => "auto: the reader copies what it reads, and keeps up",
             Self::ReaderUnknown => "auto: the reader is not known",
+            Self::MadeHere => "auto: converted into pages of our own, and the reader copies what it reads",
         }
     }
 
@@ -161,6 +186,8 @@ pub(crate) struct Sink<'a> {
     pub(crate) number: u64,
     /// Called whenever the reader may have made progress.
     pub(crate) on_progress: &'a dyn Fn(),
+    /// Called when there is no room: does something short that is of use, or says that there is nothing.
+    pub(crate) use_wait: &'a dyn Fn() -> bool,
 }
 
 impl Sink<'_> {
@@ -196,6 +223,9 @@ impl Sink<'_> {
     }
 
     fn wait_for_room(&self) {
+        if (self.use_wait)() {
+            return;
+        }
         let start = Instant::now();
         fd::wait_writable(self.fd, STOP_CHECK);
         self.meter.add_worker_blocked(start.elapsed());
@@ -259,14 +289,13 @@ impl Engine {
         &mut self,
         sink: &Sink<'_>,
         span: Span,
-        mode: Mode,
-        reader: Reader,
+        manner: &Manner,
     ) -> std::result::Result<Transport, (Stop, Transport)> {
-        let (transport, reason) = self.choose(sink, span.len(), mode, reader);
+        let (transport, reason) = self.choose(sink, span.len(), manner);
         sink.meter.set_choice(transport, reason);
         let (start, waited_before) = (Instant::now(), sink.meter.worker_blocked());
         // SAFETY: this function's own contract.
-        let outcome = unsafe { self.push_or_write(transport, sink, span, reader) };
+        let outcome = unsafe { self.push_or_write(transport, sink, span, manner.reader) };
         if span.len() >= STAGED_MIN_BYTES {
             self.balance.note(sink.meter.worker_blocked() - waited_before, start.elapsed());
         }
@@ -330,8 +359,9 @@ impl Engine {
         }
     }
 
-    fn choose(&mut self, sink: &Sink<'_>, bytes: usize, mode: Mode, reader: Reader) -> (Transport, Reason) {
-        let wish = match (mode, reader) {
+    fn choose(&mut self, sink: &Sink<'_>, bytes: usize, manner: &Manner) -> (Transport, Reason) {
+        let reader = manner.reader;
+        let wish = match (manner.mode, reader) {
             (Mode::Write, _) => return (Transport::Write, Reason::Asked),
             _ if sink.kind != fd::Kind::Pipe => return (Transport::Write, Reason::NotAPipe),
             _ if self.giving_is_refused => return (Transport::Write, Reason::GivingIsRefused),
@@ -339,6 +369,9 @@ impl Engine {
                 return (Transport::Write, Reason::SmallPiece);
             }
             (Mode::ZeroCopy, _) => return (Transport::ZeroCopy, Reason::Asked),
+            (Mode::Auto, Reader::Reads) if manner.memory == Memory::Ours => {
+                return (Transport::ZeroCopy, Reason::MadeHere);
+            }
             (Mode::Auto, Reader::Reads) if self.balance.reader_is_slower => {
                 return (Transport::ZeroCopy, Reason::ReaderIsSlower);
             }
@@ -388,6 +421,7 @@ mod tests {
             cut: &cut,
             number: 1,
             on_progress: &|| progress.set(progress.get() + 1),
+            use_wait: &|| false,
         };
         let bytes = [0u8; 10];
         let mut answers = script.into_iter();

@@ -1,5 +1,6 @@
 //! The native thread that serves one stream. It starts with the first write and leaves when there is nothing to do.
 
+use std::cell::RefCell;
 use std::os::fd::BorrowedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 
 use crate::capacity;
+use crate::prepare::Preparation;
 use crate::queue::Next;
 use crate::stream::{Stream, Work};
 use crate::sys::fd::{self, Kind};
@@ -45,12 +47,17 @@ fn serve(stream: &Stream) {
     sched::block_signals();
     stream.forget_applied_policy();
     let mut engine = Engine::default();
+    let mut preparation = Preparation::default();
     let mut pace = Pace::new();
     loop {
         stream.apply_policy();
         let patience = if stream.oldest_awaiting().is_some() { pace.next() } else { LINGER };
         match stream.queue.next(Some(Instant::now() + patience), |job| job.work()) {
-            Next::Write(work) => write(stream, work, &mut engine),
+            Next::Write(work) => {
+                let start = Instant::now();
+                write(stream, &work, &mut engine, &mut preparation);
+                stream.meter.add_worker_busy(start.elapsed());
+            }
             Next::Reap => {}
             Next::Leave => return,
         }
@@ -58,9 +65,17 @@ fn serve(stream: &Stream) {
     }
 }
 
-fn write(stream: &Stream, work: Work, engine: &mut Engine) {
+fn write(stream: &Stream, work: &Work, engine: &mut Engine, preparation: &mut Preparation) {
     // SAFETY: the job at the cursor holds the descriptor, and only this thread ends jobs that it has begun.
     let fd = unsafe { BorrowedFd::borrow_raw(work.fd) };
+    let work = match stream.prepare(preparation, work) {
+        Ok(work) => work,
+        Err(errno) => {
+            wait_for_given_pages(stream, fd, Transport::Write);
+            return fail(stream, fd, errno);
+        }
+    };
+    let preparation = RefCell::new(preparation);
     let sink = Sink {
         fd,
         kind: stream.kind,
@@ -68,10 +83,11 @@ fn write(stream: &Stream, work: Work, engine: &mut Engine) {
         cut: &stream.cut,
         number: work.number,
         on_progress: &|| reap_what_must_have_been_read(stream),
+        use_wait: &|| stream.prepare_following(&mut preparation.borrow_mut()),
     };
     let written_before = stream.meter.written_bytes();
     // SAFETY: the job at the cursor holds the region; after a zero-copy write it keeps it until the reader is through.
-    let outcome = unsafe { engine.push(&sink, work.span, work.manner.mode, work.manner.reader) };
+    let outcome = unsafe { engine.push(&sink, work.span, &work.manner) };
     match outcome {
         Ok(transport) => stream.mark_written(transport == Transport::ZeroCopy),
         Err((Stop::Cut, transport)) => {

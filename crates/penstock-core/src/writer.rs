@@ -13,13 +13,14 @@ use crate::completion::Ticket;
 use crate::error::Error;
 use crate::pipes;
 use crate::queue::Limits;
+use crate::recipe::Recipe;
 use crate::region::Region;
-use crate::stream::{DEFAULT_LIMITS, Manner, Stream};
+use crate::stream::{DEFAULT_LIMITS, Stream};
 use crate::sync::{deadline_after, lock};
 use crate::sys::fd::{self, Kind};
 use crate::sys::pipe;
 use crate::thread::{AppliedPolicy, ThreadPolicy};
-use crate::transport::{Mode, Reader, Reason, Transport};
+use crate::transport::{Manner, Mode, Reader, Reason, Transport};
 
 /// How a [`Writer`] is to write. The default suits a pipe of which nothing is known.
 #[derive(Clone, Debug, Default)]
@@ -36,6 +37,9 @@ pub struct Options {
     pub capacity_bytes: Option<usize>,
     /// Priority and CPUs of the stream's worker.
     pub policy: Option<ThreadPolicy>,
+    /// What is made of each write on the way; unless told, it enters the stream as it is. All sizes in bytes are those of what
+    /// enters the stream.
+    pub recipe: Option<Arc<dyn Recipe>>,
 }
 
 /// Writes memory to a descriptor from a native thread, in order and whole.
@@ -146,6 +150,10 @@ pub struct Stats {
     pub caller_blocked: Duration,
     /// Time that the worker waited for the reader to make room.
     pub worker_blocked: Duration,
+    /// Time that the worker had a write in hand, waiting for the reader included.
+    pub worker_busy: Duration,
+    /// Time that went into recipes.
+    pub making: Duration,
     /// What the worker runs with; none before it has started with a policy.
     pub policy: Option<AppliedPolicy>,
 }
@@ -185,7 +193,8 @@ impl Writer {
         }
         let owner = NEXT_OWNER.fetch_add(1, Ordering::Relaxed);
         lock(&OPEN).insert(owner, Arc::new(own));
-        let manner = Manner { mode: options.mode, reader: options.reader };
+        let recipe = options.recipe.clone();
+        let manner = Manner { mode: options.mode, reader: options.reader, recipe, ..Manner::default() };
         Ok(Self { stream, manner, owner, gone: AtomicBool::new(false), last_look: OnceLock::new() })
     }
 
@@ -194,13 +203,16 @@ impl Writer {
     /// # Errors
     ///
     /// The memory comes back with the reason: [`Error::Closed`], the stream's failure, or [`Error::Stalled`] if the queue
-    /// was full until the timeout.
+    /// was full until the timeout. [`Error::Io`] with `EINVAL` if it has not the size that the writer's recipe takes.
     pub fn write(&self, region: Box<dyn Region>, timeout: Option<Duration>) -> Result<Ticket, Rejected> {
+        if self.manner.recipe.as_ref().is_some_and(|recipe| recipe.input_bytes() != region.len()) {
+            return Err(Rejected { region, error: Errno::INVAL.into() });
+        }
         let Some(fd) = self.fd() else {
             return Err(Rejected { region, error: Error::Closed });
         };
         self.stream
-            .push(region, fd, self.manner, self.owner, deadline_after(timeout), || {
+            .push(region, fd, self.manner.clone(), self.owner, deadline_after(timeout), || {
                 // Relaxed: the queue's lock, under which this is asked, orders it.
                 self.gone.load(Ordering::Relaxed)
             })
@@ -299,6 +311,8 @@ impl Writer {
             written_by: stream.meter.written_by(),
             caller_blocked: stream.meter.caller_blocked(),
             worker_blocked: stream.meter.worker_blocked(),
+            worker_busy: stream.meter.worker_busy(),
+            making: stream.meter.making(),
             policy: stream.applied_policy(),
         }
     }

@@ -3,6 +3,7 @@
 mod arguments;
 mod buffer;
 mod chunk;
+mod conversion;
 mod cpu;
 mod errors;
 mod fifo;
@@ -11,6 +12,7 @@ mod pipes;
 mod policy;
 mod python_stage;
 mod relay;
+mod slot;
 mod tee;
 mod ticket;
 mod waiting;
@@ -28,6 +30,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<policy::AppliedPolicy>()?;
     module.add_class::<writer::Writer>()?;
     module.add_class::<writer::WriterStats>()?;
+    module.add("_Conversion", module.py().get_type::<conversion::Conversion>())?;
+    module.add("_SlotPool", module.py().get_type::<slot::SlotPool>())?;
+    module.add("_Slot", module.py().get_type::<slot::Slot>())?;
     module.add("_FifoTicket", module.py().get_type::<fifo::FifoTicket>())?;
     module.add_function(wrap_pyfunction!(fifo::_fifo_open, module)?)?;
     module.add_function(wrap_pyfunction!(fifo::_fifo_open_async, module)?)?;

@@ -9,13 +9,14 @@ use pyo3::types::PyType;
 
 use crate::arguments;
 use crate::buffer;
+use crate::conversion::Conversion;
 use crate::errors;
 use crate::pipes::arm_exit;
 use crate::policy::{AppliedPolicy, ThreadPolicy};
 use crate::ticket::Ticket;
 use crate::waiting::until;
 
-/// Writer(fd, *, mode="auto", queue_bytes=None, queue_items=None, capacity_bytes=None, policy=None, reader="unknown")
+/// Writer(fd, *, mode="auto", queue_bytes=None, queue_items=None, capacity_bytes=None, policy=None, reader="unknown", conversion=None)
 /// --
 ///
 /// Writes buffers to a file descriptor from a native thread, in order and whole.
@@ -34,6 +35,8 @@ use crate::waiting::until;
 ///     policy: priority and CPUs of the worker thread.
 ///     reader: ``"reads"`` promises that the reader takes bytes with read(2) and does not splice them onward, which lets
 ///         ``auto`` use zero-copy and ``staged`` use its pages again.
+///     conversion: what the worker makes of each write, which must be a frame of its input; all numbers of bytes are then those of
+///         its output.
 ///
 /// Raises:
 ///     OSError: EBADF for a descriptor that is closed or not open for writing, or what the system says.
@@ -44,7 +47,7 @@ pub(crate) struct Writer(penstock_core::Writer);
 #[pymethods]
 impl Writer {
     #[new]
-    #[pyo3(signature = (fd, *, mode="auto", queue_bytes=None, queue_items=None, capacity_bytes=None, policy=None, reader="unknown"))]
+    #[pyo3(signature = (fd, *, mode="auto", queue_bytes=None, queue_items=None, capacity_bytes=None, policy=None, reader="unknown", conversion=None))]
     #[allow(clippy::too_many_arguments)] // keyword-only options
     fn new(
         fd: &Bound<'_, PyAny>,
@@ -54,6 +57,7 @@ impl Writer {
         capacity_bytes: Option<usize>,
         policy: Option<ThreadPolicy>,
         reader: &str,
+        conversion: Option<&Conversion>,
     ) -> PyResult<Self> {
         let options = Options {
             mode: arguments::mode(mode)?,
@@ -62,6 +66,7 @@ impl Writer {
             queue_items: arguments::positive("queue_items", queue_items)?,
             capacity_bytes: arguments::positive("capacity_bytes", capacity_bytes)?,
             policy: policy.map(|policy| policy.0),
+            recipe: conversion.map(Conversion::recipe),
         };
         let py = fd.py();
         arm_exit(py)?;
@@ -275,6 +280,18 @@ impl WriterStats {
     #[getter]
     fn worker_blocked_s(&self) -> f64 {
         self.0.worker_blocked.as_secs_f64()
+    }
+
+    /// Seconds that the worker had a write in hand, waiting for the reader included.
+    #[getter]
+    fn worker_busy_s(&self) -> f64 {
+        self.0.worker_busy.as_secs_f64()
+    }
+
+    /// Seconds that the worker spent on converting.
+    #[getter]
+    fn converting_s(&self) -> f64 {
+        self.0.making.as_secs_f64()
     }
 
     /// What the worker runs with; None without a policy, and before it has started.

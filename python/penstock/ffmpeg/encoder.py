@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import os
 import shlex
@@ -10,23 +11,36 @@ import threading
 import time
 import warnings
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
-from penstock._native import AppliedPolicy, ThreadPolicy, Ticket, Writer, WriterStats
+from penstock._native import AppliedPolicy, ThreadPolicy, Ticket, Writer, _SlotPool
 from penstock._types import Mode
 from penstock.errors import BrokenStreamError, ClosedError, EncoderError, PenstockError, StalledError
 from penstock.ffmpeg import command
+from penstock.ffmpeg.capabilities import check_codec
+from penstock.ffmpeg.complaint import explain
 from penstock.ffmpeg.find import find_ffmpeg
-from penstock.ffmpeg.pixels import frame_layout
+from penstock.ffmpeg.lease import seal, view_of
+from penstock.ffmpeg.plan import ColorMatrix, ColorRange, Convert, OddSize, Wish, plan_encode
 from penstock.ffmpeg.process import WATCH_INTERVAL_S, FFmpegProcess, Watch
+from penstock.ffmpeg.reporter import Reporter
+from penstock.ffmpeg.stats import EncoderStats
+
+R = TypeVar("R")
 
 # After this long without a sign of life, an FFmpeg that nobody waits for knowingly is killed: as long as the
 # native writers give a reader at exit.
 STUCK_S = 5.0
+# How often a wait for FFmpeg looks whether it lives. Chosen: much shorter than anybody's `stall_timeout_s`.
+LOOK_INTERVAL_S = 0.5
+# Leased frames that nobody has any more and that are kept: one is drawn into while another is read, and one to spare.
+KEPT_SLOTS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +100,20 @@ class Encoder:
             ``vf`` with ``fps``) make ``close`` raise, for it compares the frames submitted and encoded.
         output_pixel_format: pixel format of the video. The default plays everywhere, and needs an even width
             and height. None leaves the choice to FFmpeg.
+        convert: who makes `output_pixel_format` of `pixel_format`: "native", the worker while it copies; "ffmpeg";
+            or "auto", the worker where it can, and FFmpeg where it cannot. The worker makes yuv420p, yuv422p,
+            yuv444p (of 8 or 10 bits) and nv12 of 8-bit and 16-bit RGB and of gray.
+        color_matrix: how YUV stands for RGB: "bt601", "bt709", "bt2020", or "auto": BT.709 from 720 lines on, and
+            BT.601 below. Written to the file. For frames that are YUV already: what they were made with.
+        color_range: "limited" (black at 16, white at 235 of 8 bits) or "full". Motion JPEG always has "full".
+        odd_size: what to do with a width or height that `output_pixel_format` cannot have: "error", "pad" (the
+            last column or row twice) or "crop" (without it).
+        vflip: the first row in memory is the picture's lowest, as OpenGL has it.
+        progress: True draws a bar on standard error (needs ``penstock[cli]``); a callable is called with an
+            `EncoderStats` twice a second, on a thread of its own, and once at the end.
+        total_frames: how many frames there will be, for the bar.
+        stall_timeout_s: ``write`` and ``close`` raise `StalledError` when they have waited so long for an FFmpeg
+            that gave no sign of life: no frame, and no CPU time used. None waits for ever.
         container_format: FFmpeg's name of the container (``ffmpeg -muxers``); None takes it from the file's
             name.
         ffmpeg: the program; None finds one (see `penstock.ffmpeg.find_ffmpeg`). It must itself ``read`` its
@@ -113,6 +141,14 @@ class Encoder:
         codec: str = "libx264",
         options: Mapping[str, object] | None = None,
         output_pixel_format: str | None = "yuv420p",
+        convert: Convert = "auto",
+        color_matrix: ColorMatrix = "auto",
+        color_range: ColorRange = "limited",
+        odd_size: OddSize = "error",
+        vflip: bool = False,
+        progress: bool | Callable[[EncoderStats], object] = False,
+        total_frames: int | None = None,
+        stall_timeout_s: float | None = 60.0,
         container_format: str | None = None,
         ffmpeg: str | os.PathLike[str] | None = None,
         mode: Mode = "auto",
@@ -122,17 +158,40 @@ class Encoder:
         policy: ThreadPolicy | None = None,
         ffmpeg_policy: ThreadPolicy | None = None,
     ) -> None:
-        self._layout = frame_layout(pixel_format, *command.checked_size(size))
-        self._target = command.target(output)
         options = {} if options is None else options
-        command.check_even(self._layout, output_pixel_format, options)
-        arguments = [
-            *command.input_arguments(self._layout, command.frame_rate(fps)),
-            *command.output_arguments(self._target, codec, output_pixel_format, options, container_format),
-        ]
+        program = find_ffmpeg(ffmpeg)
+        self._target = command.target(output, container_format)
+        wish = Wish(
+            size=size,
+            fps=fps,
+            pixel_format=pixel_format,
+            codec=codec,
+            options=options,
+            output_pixel_format=output_pixel_format,
+            container_format=container_format,
+            convert=convert,
+            color_matrix=color_matrix,
+            color_range=color_range,
+            odd_size=odd_size,
+            vflip=vflip,
+        )
+        self._plan = plan_encode(program, self._target, wish)
+        check_codec(program, codec)
+        self._explain = partial(explain, program, codec, options, container_format, self._target)
+        if stall_timeout_s is not None and not stall_timeout_s > 0:
+            raise ValueError(f"stall_timeout_s is None or more than 0 seconds, not {stall_timeout_s}")
+        self._stall_timeout_s = stall_timeout_s
         self._aborted = self._inherited = False
         self._report: EncodeReport | None = None
-        self._process = FFmpegProcess(find_ffmpeg(ffmpeg), arguments, ffmpeg_policy)
+        self._slots = _SlotPool(self._plan.layout.frame_bytes, KEPT_SLOTS)
+        self._closing_at_s: float | None = None
+        self._reporter = Reporter.of(progress, total_frames, self._plan.rate)
+        self._process = FFmpegProcess(
+            program,
+            self._plan.arguments,
+            ffmpeg_policy,
+            inherit_stdout=command.uses_stdout(self._target),
+        )
         try:
             self._writer = Writer(
                 self._process.stdin,
@@ -142,17 +201,48 @@ class Encoder:
                 capacity_bytes=capacity_bytes,
                 policy=policy,
                 reader="reads",  # FFmpeg's pipe protocol takes bytes with read(2), which allows zero-copy
+                conversion=self._plan.conversion,
             )
         except BaseException:
             self._process.end()
             raise
         self._unfinished = True
         _unfinished_encoders.add(self)
+        if self._reporter is not None:
+            self._reporter.start(_looking_at(weakref.ref(self)))
 
     @property
-    def stats(self) -> WriterStats:
-        """What the native writer did: transport and why, bytes accepted and delivered, times blocked."""
-        return self._writer.stats
+    def stats(self) -> EncoderStats:
+        """What was done so far: frames submitted, written and encoded, and who waited for whom."""
+        writer, process = self._writer.stats, self._process
+        seconds = process.seconds
+        fed_s = seconds if self._closing_at_s is None else self._closing_at_s
+        fps = process.frames / seconds
+        return EncoderStats(
+            frames_submitted=writer.items_accepted,
+            frames_written=writer.bytes_delivered // self._plan.fed.frame_bytes,
+            frames_encoded=process.frames,
+            bytes_written=writer.bytes_delivered,
+            output_bytes=process.output_bytes,
+            seconds=seconds,
+            fps=fps,
+            speed=fps / float(self._plan.rate),
+            queue_blocked_s=writer.caller_blocked_s,
+            ffmpeg_blocked_s=writer.worker_blocked_s,
+            caller_idle_s=max(0.0, fed_s - writer.worker_busy_s),
+            converting_s=writer.converting_s,
+            writer=writer,
+        )
+
+    @property
+    def bottleneck(self) -> str:
+        """Who is the slowest so far, in words: the caller, the conversion or FFmpeg."""
+        return self.stats.bottleneck
+
+    @property
+    def converted_by(self) -> str | None:
+        """Who makes the video's pixels of the caller's: "penstock", "ffmpeg", or None if they are the same."""
+        return self._plan.converted_by
 
     @property
     def pid(self) -> int:
@@ -167,7 +257,7 @@ class Encoder:
     @property
     def frame_bytes(self) -> int:
         """Bytes of one frame."""
-        return self._layout.frame_bytes
+        return self._plan.layout.frame_bytes
 
     @property
     def frames_submitted(self) -> int:
@@ -198,16 +288,48 @@ class Encoder:
         Raises:
             ValueError: the frame has another size, or is not C-contiguous.
             TypeError: it is no buffer.
-            StalledError: no room within `timeout`; the frame is not queued.
+            StalledError: no room within `timeout`, or FFmpeg gave no sign of life for ``stall_timeout_s``; the frame
+                is not queued.
             EncoderError: FFmpeg has failed; its words are in the message.
             ClosedError: after ``close`` or ``abort``.
         """
         self._check_open()
         self._check_frame(frame)
         try:
-            return self._writer.write(frame, timeout=timeout)
+            return self._wait(timeout, lambda slice_s: self._writer.write(frame, timeout=slice_s))
         except BrokenStreamError as broken:
             raise self._failure() from broken
+
+    @contextmanager
+    def frame(self, *, timeout: float | None = None) -> Iterator[Any]:
+        """Leases memory for one frame, and submits it without a copy when the block is left.
+
+        ```python
+        with encoder.frame() as view:
+            framebuffer.read_into(view)
+        ```
+
+        What is in the memory at first is undefined. A block that raises submits nothing. The view turns read-only
+        at the block's end; its memory is leased again when FFmpeg has read it, or it was converted, and nobody has
+        the view any more.
+
+        Args:
+            timeout: as for `write`, which waits at the block's end.
+
+        Yields:
+            A writable NumPy array, page-aligned: height × width × channels of uint8 or uint16 for packed pixel
+            formats, height × width for gray, and all samples in one dimension for planar ones. Without NumPy, a
+            `memoryview` of bytes.
+
+        Raises:
+            As `write`.
+        """
+        self._check_open()
+        slot = self._slots.take()
+        view = view_of(slot, self._plan.layout)
+        yield view
+        seal(view)
+        self.write(slot, timeout=timeout)
 
     def close(self, timeout: float | None = None) -> EncodeReport:
         """Finishes the video: delivers what is queued, ends FFmpeg's input and waits until it is done.
@@ -220,17 +342,19 @@ class Encoder:
 
         Raises:
             EncoderError: FFmpeg failed, or encoded another number of frames than were submitted.
-            StalledError: not done within `timeout`. Nothing is lost: close again, or abort.
+            StalledError: not done within `timeout`, or FFmpeg gave no sign of life for ``stall_timeout_s``. Nothing is
+                lost: close again, or abort.
             ClosedError: the encoder was aborted.
         """
         if self._report is not None:
             return self._report
         self._check_not_given_up()
+        if self._closing_at_s is None:
+            self._closing_at_s = self._process.seconds
         deadline_s = None if timeout is None else time.monotonic() + timeout
         self._deliver(deadline_s)
         self._process.close_stdin()
-        if not self._process.wait(_left_s(deadline_s)):
-            raise StalledError(f"FFmpeg has all frames, but was not done within {timeout} s", timeout or 0.0)
+        self._wait(_left_s(deadline_s), self._await_end)
         self._finished()
         if self._process.returncode != 0 or self.frames_encoded != self.frames_submitted:
             raise self._error()
@@ -259,12 +383,23 @@ class Encoder:
             return
         try:
             if exc is None:
-                self.close()
+                self._close_in_spite_of_ctrl_c()
             else:
                 self._finish_during(exc)
-        except BaseException:  # Ctrl-C while waiting, say: whoever leaves the block leaves nothing running
+        except BaseException:  # a second Ctrl-C, say: whoever leaves the block leaves nothing running
             self.abort()
             raise
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await asyncio.to_thread(self.__exit__, exc_type, exc, traceback)
 
     def __del__(self) -> None:
         if not self._unfinished:
@@ -277,8 +412,9 @@ class Encoder:
         _warn_unclosed(self)
 
     def __repr__(self) -> str:
-        size = f"{self._layout.width}x{self._layout.height}"
-        return f"<Encoder {command.without_protocol(self._target)!r} {size} {self._layout.pixel_format}>"
+        layout = self._plan.layout
+        size = f"{layout.width}x{layout.height}"
+        return f"<Encoder {command.without_protocol(self._target)!r} {size} {layout.pixel_format}>"
 
     def _check_open(self) -> None:
         self._check_not_given_up()
@@ -294,11 +430,11 @@ class Encoder:
             raise ClosedError("the encoder belongs to the process that made it, of which this one is a fork")
 
     def _check_frame(self, frame: Any) -> None:
-        if (nbytes := _nbytes(frame)) == self._layout.frame_bytes:
+        layout = self._plan.layout
+        if (nbytes := _nbytes(frame)) == layout.frame_bytes:
             return
         shape = getattr(frame, "shape", None)
         got = f"{nbytes} bytes" if shape is None else f"{tuple(shape)}, {nbytes} bytes"
-        layout = self._layout
         raise ValueError(
             f"wrong size of frame: got {got}; "
             f"a {layout.pixel_format} frame of {layout.width}x{layout.height} pixels is {layout}"
@@ -309,10 +445,40 @@ class Encoder:
             return
         try:
             # A flush that is late leaves the writer open, so that a second close can go on from there.
-            self._writer.flush(_left_s(deadline_s))
+            self._wait(_left_s(deadline_s), self._writer.flush)
             self._writer.close()
         except BrokenStreamError as broken:
             raise self._failure() from broken
+
+    def _await_end(self, timeout_s: float) -> None:
+        if not self._process.wait(timeout_s):
+            raise StalledError(f"FFmpeg has all frames, but was not done within {timeout_s} s", timeout_s)
+
+    def _wait(self, timeout: float | None, step: Callable[[float], R]) -> R:
+        """Waits for `step`, which waits for FFmpeg and is late with a `StalledError`, for as long as FFmpeg lives."""
+        start_s = time.monotonic()
+        watch: Watch | None = None
+        while True:
+            left_s = LOOK_INTERVAL_S if timeout is None else start_s + timeout - time.monotonic()
+            try:
+                return step(max(0.0, min(left_s, LOOK_INTERVAL_S)))
+            except StalledError as late:
+                if left_s <= LOOK_INTERVAL_S and timeout is not None:
+                    raise StalledError(str(late), timeout, late.bytes_pending) from None
+                watch = watch or Watch(self._process)
+                self._check_alive(watch, late.bytes_pending)
+
+    def _check_alive(self, watch: Watch, bytes_pending: int) -> None:
+        idle_s = watch.idle_s()
+        if self._stall_timeout_s is None or idle_s < self._stall_timeout_s:
+            return
+        said = self._process.stderr or "(nothing)"
+        raise StalledError(
+            f"FFmpeg gave no sign of life for {idle_s:.1f} s; it had encoded {self.frames_encoded} frames\n"
+            f"it said: {said}",
+            idle_s,
+            bytes_pending,
+        )
 
     def _failure(self) -> EncoderError:
         """The error of an FFmpeg that takes no more frames, once it has ended and said why."""
@@ -325,10 +491,12 @@ class Encoder:
     def _error(self) -> EncoderError:
         process = self._process
         said = process.stderr or "(nothing)"
+        advice = self._explain(process.stderr) if process.stderr else None
+        advice = f"what to do: {advice}\n" if advice else ""
         message = (
             f"FFmpeg {_ending(process.returncode)}; it had encoded {process.frames} "
             f"of {self.frames_submitted} submitted frames\n"
-            f"it said: {said}\n"
+            f"it said: {said}\n{advice}"
             f"command: {shlex.join(process.command)}"
         )
         return EncoderError(
@@ -346,11 +514,20 @@ class Encoder:
             output=command.without_protocol(self._target),
             frames_submitted=stats.items_accepted,
             frames_encoded=self.frames_encoded,
-            bytes_submitted=stats.bytes_accepted,
+            bytes_submitted=stats.items_accepted * self.frame_bytes,
             output_bytes=command.file_bytes(self._target),
             seconds=seconds,
             fps=self.frames_encoded / seconds,
         )
+
+    def _close_in_spite_of_ctrl_c(self) -> None:
+        try:
+            self.close()
+        except KeyboardInterrupt as interrupt:
+            self._finish_during(
+                interrupt
+            )  # a playable file of what was submitted; a second Ctrl-C gets through
+            raise
 
     def _finish_during(self, exc: BaseException) -> None:
         """Finishes the video while `exc` is on its way, and never gets in its way."""
@@ -388,6 +565,8 @@ class Encoder:
     def _finished(self) -> None:
         self._unfinished = False
         _unfinished_encoders.discard(self)
+        if self._reporter is not None:
+            self._reporter.stop(self.stats)
 
     def _disown(self) -> None:
         # A copy of the pipe's end in a forked child would keep FFmpeg waiting for more.
@@ -429,6 +608,16 @@ def _nbytes(frame: Any) -> int:
         if isinstance(nbytes, int):
             return nbytes
         raise
+
+
+def _looking_at(encoder: weakref.ref[Encoder]) -> Callable[[], EncoderStats | None]:
+    """What looks at an encoder's statistics, and does not keep it from being collected."""
+
+    def look() -> EncoderStats | None:
+        alive = encoder()
+        return None if alive is None else alive.stats
+
+    return look
 
 
 def _left_s(deadline_s: float | None) -> float | None:

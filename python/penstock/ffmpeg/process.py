@@ -45,22 +45,35 @@ class FFmpegProcess:
         program: path of FFmpeg.
         arguments: its arguments, without those on logging and progress.
         policy: priority and CPUs that it starts with.
+        inherit_stdout: whether it gets our standard output, to write the video to.
 
     Attributes:
+        frames: frames that it has encoded, by its report, which it gives twice a second.
+        output_bytes: what it has written, by the same report; None if it does not say.
         policy: what came of the policy; None without one.
 
     Raises:
         EncoderError: the program could not be started.
     """
 
-    def __init__(self, program: str, arguments: Sequence[str], policy: ThreadPolicy | None = None) -> None:
+    def __init__(
+        self,
+        program: str,
+        arguments: Sequence[str],
+        policy: ThreadPolicy | None = None,
+        *,
+        inherit_stdout: bool = False,
+    ) -> None:
         progress, progress_of_child = os.pipe()
         self.command = (program, *_ALWAYS, "-progress", f"pipe:{progress_of_child}", *arguments)
         self.frames = 0
+        self.output_bytes: int | None = None
         self._started_at_s = time.monotonic()
         self._ended_at_s: float | None = None
         try:
-            self._popen, self.policy = _start_with_policy(policy, self.command, progress_of_child)
+            self._popen, self.policy = _start_with_policy(
+                policy, self.command, progress_of_child, inherit_stdout
+            )
         except BaseException as error:
             os.close(progress)
             if isinstance(error, OSError):
@@ -147,8 +160,11 @@ class FFmpegProcess:
 
     def _follow_progress(self, progress: int) -> None:
         with open(progress, encoding="ascii", errors="replace") as lines:
-            for frames in _frame_counts(lines):
-                self.frames = frames
+            for key, count in _counts(lines):
+                if key == "frame":
+                    self.frames = count
+                elif key == "total_size":
+                    self.output_bytes = count
 
 
 class Watch:
@@ -169,7 +185,7 @@ class Watch:
 
 
 def _start_with_policy(
-    policy: ThreadPolicy | None, command: Sequence[str], progress: int
+    policy: ThreadPolicy | None, command: Sequence[str], progress: int, inherit_stdout: bool
 ) -> tuple[subprocess.Popen[bytes], AppliedPolicy | None]:
     """Starts FFmpeg from a thread that has the policy and ends at once.
 
@@ -177,22 +193,22 @@ def _start_with_policy(
     what it had, and to run Python in the child before the program (`preexec_fn`) is not safe beside other threads.
     """
     if policy is None:
-        return _start(command, progress), None
+        return _start(command, progress, inherit_stdout), None
 
     def start() -> tuple[subprocess.Popen[bytes], AppliedPolicy]:
         applied = _native._apply_policy(policy, try_undo=False)
-        return _start(command, progress), applied
+        return _start(command, progress, inherit_stdout), applied
 
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="penstock-ffmpeg-start") as starter:
         return starter.submit(start).result()
 
 
-def _start(command: Sequence[str], progress: int) -> subprocess.Popen[bytes]:
+def _start(command: Sequence[str], progress: int, inherit_stdout: bool) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         command,
         bufsize=0,
         stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
+        stdout=None if inherit_stdout else subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         pass_fds=(progress,),
         env=_environment(),
@@ -228,12 +244,12 @@ def _daemon(target: Callable[..., None], name: str, *args: object) -> threading.
     return done
 
 
-def _frame_counts(lines: Iterable[str]) -> Iterable[int]:
-    """The numbers in the ``frame=`` lines of FFmpeg's ``-progress`` report."""
+def _counts(lines: Iterable[str]) -> Iterable[tuple[str, int]]:
+    """The whole numbers in FFmpeg's ``-progress`` report, with their keys."""
     for line in lines:
         key, _, value = line.partition("=")
-        if key == "frame" and value.strip().isdigit():
-            yield int(value)
+        if value.strip().isdigit():
+            yield key, int(value)
 
 
 def _cpu_ticks(pid: int) -> int:

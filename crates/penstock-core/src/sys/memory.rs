@@ -84,9 +84,11 @@ impl Drop for Block {
     }
 }
 
-/// A private anonymous mapping of whole normal pages, zero at first.
+/// A private anonymous mapping of whole normal pages, zero at first; aligned to huge pages where it holds one.
 #[derive(Debug)]
 pub(crate) struct Pages {
+    mapping: *mut u8,
+    mapping_bytes: usize,
     start: NonNull<u8>,
     bytes: usize,
 }
@@ -100,10 +102,21 @@ impl Pages {
     /// Maps at least that many bytes; no memory is taken before it is touched.
     pub(crate) fn map(bytes: usize) -> Result<Self> {
         let bytes = bytes.max(1).next_multiple_of(page_bytes());
+        let alignment = if bytes >= HUGE_PAGE_BYTES { HUGE_PAGE_BYTES } else { page_bytes() };
+        let mapping_bytes = bytes + alignment - page_bytes(); // so that an aligned start lies within
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing.
-        let start = unsafe { mmap_anonymous(ptr::null_mut(), bytes, protection, MapFlags::PRIVATE) }?;
-        Ok(Self { start: NonNull::new(start.cast()).expect("the kernel maps nothing at address 0"), bytes })
+        let mapping =
+            unsafe { mmap_anonymous(ptr::null_mut(), mapping_bytes, protection, MapFlags::PRIVATE) }?;
+        let mapping = mapping.cast::<u8>();
+        // SAFETY: the mapping is longer by what the alignment may take, so the aligned start lies in it.
+        let start = unsafe { mapping.add(mapping.align_offset(alignment)) };
+        if alignment == HUGE_PAGE_BYTES {
+            // SAFETY: the range is ours. Advice only: a kernel without huge pages refuses, and nothing is lost.
+            let _ = unsafe { madvise(start.cast(), bytes, Advice::LinuxHugepage) };
+        }
+        let start = NonNull::new(start).expect("the kernel maps nothing at address 0");
+        Ok(Self { mapping, mapping_bytes, start, bytes })
     }
 
     pub(crate) fn start(&self) -> *mut u8 {
@@ -118,6 +131,6 @@ impl Pages {
 impl Drop for Pages {
     fn drop(&mut self) {
         // SAFETY: the mapping is ours, and whoever looks into it borrows from its owner.
-        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
+        let _ = unsafe { munmap(self.mapping.cast(), self.mapping_bytes) };
     }
 }

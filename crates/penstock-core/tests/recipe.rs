@@ -1,0 +1,182 @@
+//! Writes whose bytes are made on the way, on real pipes.
+
+mod common;
+
+use std::io::{PipeReader, Read, pipe};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use common::{Temper, drain, pattern};
+use penstock_core::{Errno, Error, Mode, Options, Reader, Recipe, Transport, Writer};
+
+/// Every byte of two becomes one: their sum. In steps of 1,000 bytes of output.
+#[derive(Debug)]
+struct Halve {
+    output_bytes: usize,
+    made_steps: AtomicUsize,
+}
+
+const STEP_BYTES: usize = 1000;
+
+impl Halve {
+    fn new(output_bytes: usize) -> Arc<Self> {
+        Arc::new(Self { output_bytes, made_steps: AtomicUsize::new(0) })
+    }
+
+    fn of(input: &[u8]) -> Vec<u8> {
+        input.chunks(2).map(|pair| pair[0].wrapping_add(pair[1])).collect()
+    }
+}
+
+impl Recipe for Halve {
+    fn input_bytes(&self) -> usize {
+        2 * self.output_bytes
+    }
+    fn output_bytes(&self) -> usize {
+        self.output_bytes
+    }
+    fn steps(&self) -> usize {
+        self.output_bytes.div_ceil(STEP_BYTES)
+    }
+    fn make(&self, step: usize, input: &[u8], output: &mut [u8]) {
+        assert_eq!((input.len(), output.len()), (2 * self.output_bytes, self.output_bytes));
+        let (start, end) = (step * STEP_BYTES, ((step + 1) * STEP_BYTES).min(self.output_bytes));
+        output[start..end].copy_from_slice(&Self::of(&input[2 * start..2 * end]));
+        self.made_steps.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn open(pipe: impl AsFd, recipe: &Arc<Halve>, mode: Mode, reader: Reader) -> Writer {
+    let recipe: Arc<dyn Recipe> = recipe.clone();
+    Writer::new(pipe, &Options { mode, reader, recipe: Some(recipe), ..Options::default() }).unwrap()
+}
+
+fn read_all(mut reader: PipeReader, pause: Duration) -> thread::JoinHandle<Vec<u8>> {
+    thread::spawn(move || {
+        let (mut got, mut piece) = (Vec::new(), vec![0; 100_000]);
+        loop {
+            thread::sleep(pause);
+            match reader.read(&mut piece).unwrap() {
+                0 => return got,
+                bytes => got.extend_from_slice(&piece[..bytes]),
+            }
+        }
+    })
+}
+
+/// Waits for what is to come about, and fails after long.
+fn eventually(what: &str, condition: impl Fn() -> bool) {
+    for _ in 0..10_000 {
+        if condition() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    panic!("not within ten seconds: {what}");
+}
+
+#[test]
+fn what_arrives_is_what_the_recipe_makes_in_every_mode_and_at_every_pace() {
+    for output_bytes in [1, 999, 70_000, 500_001] {
+        let frames: Vec<_> = (0..5).map(|seed| pattern(2 * output_bytes, seed)).collect();
+        let expected: Vec<_> = frames.iter().flat_map(|frame| Halve::of(frame)).collect();
+        for mode in [Mode::Auto, Mode::Write, Mode::Staged, Mode::ZeroCopy] {
+            for (known, pause) in [
+                (Reader::Reads, Duration::ZERO),
+                (Reader::Reads, Duration::from_millis(1)),
+                (Reader::Unknown, Duration::ZERO),
+            ] {
+                let (source, pipe) = pipe().unwrap();
+                let recipe = Halve::new(output_bytes);
+                let writer = open(&pipe, &recipe, mode, known);
+                drop(pipe);
+                let got = read_all(source, pause);
+                for frame in &frames {
+                    writer.write(Box::new(frame.clone()), None).unwrap();
+                }
+                writer.close(None).unwrap();
+                assert!(got.join().unwrap() == expected, "{mode:?} {known:?} {output_bytes}");
+                assert_eq!(writer.stats().accepted_bytes, 5 * output_bytes as u64);
+                assert_eq!(recipe.made_steps.load(Ordering::Relaxed), 5 * recipe.steps(), "each step once");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_pages_of_a_conversion_go_into_the_pipe_themselves() {
+    let (source, pipe) = pipe().unwrap();
+    let writer = open(&pipe, &Halve::new(1 << 20), Mode::Auto, Reader::Reads);
+    drop(pipe);
+    let got = drain(source, Temper::Eager);
+    writer.write(Box::new(vec![1; 2 << 20]), None).unwrap().wait().unwrap();
+    assert_eq!(writer.stats().choice.unwrap().0, Transport::ZeroCopy);
+    assert!(writer.stats().making > Duration::ZERO && writer.stats().worker_busy > Duration::ZERO);
+    writer.close(None).unwrap();
+    assert!(got.join().unwrap() == vec![2; 1 << 20]);
+}
+
+#[test]
+fn the_callers_memory_is_free_once_it_is_converted_while_nobody_reads() {
+    let (source, pipe) = pipe().unwrap();
+    let writer = open(&pipe, &Halve::new(3 << 20), Mode::Auto, Reader::Reads);
+    drop(pipe);
+    let frames: Vec<_> = (0..3).map(|seed| Arc::new(pattern(6 << 20, seed))).collect();
+    for frame in &frames {
+        writer.write(Box::new(Arc::clone(frame)), None).unwrap();
+    }
+    eventually("the first is in the pipe's way, the second is made ahead", || {
+        Arc::strong_count(&frames[0]) == 1 && Arc::strong_count(&frames[1]) == 1
+    });
+    assert_eq!(Arc::strong_count(&frames[2]), 2, "one ahead, and not more: memory is bounded");
+    let got = read_all(source, Duration::ZERO);
+    writer.close(None).unwrap();
+    let expected: Vec<_> = frames.iter().flat_map(|frame| Halve::of(frame)).collect();
+    assert!(got.join().unwrap() == expected);
+}
+
+#[test]
+fn a_write_of_another_size_is_refused_and_comes_back() {
+    let (_source, pipe) = pipe().unwrap();
+    let writer = open(&pipe, &Halve::new(10), Mode::Auto, Reader::Reads);
+    for bytes in [0, 10, 19, 21] {
+        let rejected = writer.write(Box::new(vec![0; bytes]), None).unwrap_err();
+        assert!(matches!(rejected.error, Error::Io { errno: Errno::INVAL, .. }));
+        assert_eq!(rejected.region.len(), bytes);
+    }
+    assert_eq!(writer.stats().accepted_items, 0);
+}
+
+#[test]
+fn a_write_that_is_given_up_while_it_is_made_ahead_ends_and_frees_its_memory() {
+    let (mut source, pipe) = pipe().unwrap();
+    let first = open(&pipe, &Halve::new(2 << 20), Mode::Auto, Reader::Reads);
+    let second = open(&pipe, &Halve::new(1 << 20), Mode::Auto, Reader::Reads);
+    let frame = Arc::new(pattern(4 << 20, 1));
+    let ahead = Arc::new(pattern(2 << 20, 2));
+    first.write(Box::new(Arc::clone(&frame)), None).unwrap();
+    let given_up = second.write(Box::new(Arc::clone(&ahead)), None).unwrap();
+    eventually("it is made ahead", || Arc::strong_count(&ahead) == 1);
+    second.abort();
+    assert_eq!(given_up.wait(), Err(Error::Aborted { bytes_lost: 1 << 20 }));
+    drop(pipe);
+    let mut got = vec![0; 2 << 20];
+    source.read_exact(&mut got).unwrap();
+    assert!(got == Halve::of(&frame));
+    first.close(None).unwrap();
+    assert_eq!(source.read(&mut [0]).unwrap(), 0, "nothing of the second");
+}
+
+#[test]
+fn the_loss_is_counted_in_bytes_of_the_stream_when_the_reader_goes_away() {
+    let (source, pipe) = pipe().unwrap();
+    let writer = open(&pipe, &Halve::new(4 << 20), Mode::Auto, Reader::Reads);
+    drop(pipe);
+    let ticket = writer.write(Box::new(vec![1; 8 << 20]), None).unwrap();
+    drop(source);
+    let Err(Error::Broken { bytes_delivered, bytes_lost, .. }) = ticket.wait() else { panic!("{ticket:?}") };
+    assert_eq!((bytes_delivered, bytes_lost), (0, 4 << 20));
+}

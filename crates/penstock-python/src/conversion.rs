@@ -1,0 +1,85 @@
+//! Pixel conversions in Python.
+
+use std::sync::Arc;
+
+use penstock_core::{ConversionOptions, Matrix, OddSize, PixelFormat, Range, Recipe};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+/// _Conversion(input, output, width, height, *, matrix, range, vflip, odd_size)
+/// --
+///
+/// Frames from one pixel format to another, made by a writer's worker while it copies them.
+///
+/// Args:
+///     input, output: FFmpeg's names of pixel formats.
+///     width, height: columns and rows of the input.
+///     matrix: ``"bt601"``, ``"bt709"`` or ``"bt2020"``.
+///     range: ``"limited"`` or ``"full"``.
+///     vflip: the first row in memory is the picture's lowest.
+///     odd_size: ``"keep"``, ``"pad"`` or ``"crop"``.
+///
+/// Raises:
+///     ValueError: there is no such conversion, or no frame of such a size.
+#[pyclass(frozen, module = "penstock._native")]
+pub(crate) struct Conversion(Arc<penstock_core::Conversion>);
+
+impl Conversion {
+    pub(crate) fn recipe(&self) -> Arc<dyn Recipe> {
+        Arc::clone(&self.0) as Arc<dyn Recipe>
+    }
+}
+
+#[pymethods]
+impl Conversion {
+    #[new]
+    #[pyo3(signature = (input, output, width, height, *, matrix, range, vflip, odd_size))]
+    #[allow(clippy::too_many_arguments)] // keyword-only options
+    fn new(
+        input: &str,
+        output: &str,
+        width: usize,
+        height: usize,
+        matrix: &str,
+        range: &str,
+        vflip: bool,
+        odd_size: &str,
+    ) -> PyResult<Self> {
+        let options = ConversionOptions {
+            input: pixel_format(input)?,
+            output: pixel_format(output)?,
+            width,
+            height,
+            matrix: one_of(
+                matrix,
+                [("bt601", Matrix::Bt601), ("bt709", Matrix::Bt709), ("bt2020", Matrix::Bt2020)],
+            )?,
+            range: one_of(range, [("limited", Range::Limited), ("full", Range::Full)])?,
+            vertical_flip: vflip,
+            odd_size: one_of(
+                odd_size,
+                [("keep", OddSize::Keep), ("pad", OddSize::Pad), ("crop", OddSize::Crop)],
+            )?,
+        };
+        let conversion = penstock_core::Conversion::new(&options);
+        conversion.map(|conversion| Self(Arc::new(conversion))).map_err(|error| {
+            PyValueError::new_err(format!("{input} of {width}x{height} to {output}: {error}"))
+        })
+    }
+
+    /// Columns and rows of the output.
+    #[getter]
+    fn output_size(&self) -> (usize, usize) {
+        (self.0.output_width(), self.0.output_height())
+    }
+}
+
+fn pixel_format(name: &str) -> PyResult<PixelFormat> {
+    PixelFormat::from_name(name)
+        .ok_or_else(|| PyValueError::new_err(format!("there is no native conversion from or to {name}")))
+}
+
+fn one_of<T, const N: usize>(name: &str, choices: [(&str, T); N]) -> PyResult<T> {
+    let found = choices.into_iter().find_map(|(choice, value)| (choice == name).then_some(value));
+    found.ok_or_else(|| PyValueError::new_err(format!("{name:?} is none of the choices")))
+}
