@@ -296,6 +296,7 @@ def test_an_unknown_format_needs_an_ffmpeg_to_ask(monkeypatch: pytest.MonkeyPatc
         ("yuv420p", (2, 2)),
         ("yuvj420p", (2, 2)),
         ("yuv420p10le", (2, 2)),
+        ("yuv420p10", (2, 2)),
         ("yuva420p16be", (2, 2)),
         ("p010le", (2, 2)),
         ("nv21", (2, 2)),

@@ -234,6 +234,15 @@ def test_unknown_colours(matrix: str, color_range: str, words: str) -> None:
         command.colors_for("libx264", matrix, color_range, 720)
 
 
+def test_where_chroma_lies_is_said_of_what_was_converted() -> None:
+    centred = ["-chroma_sample_location", "center"]
+    assert command.output_color_arguments("yuv420p10", "bt709", "full")[-2:] == centred
+    for pixel_format, converted in (("yuv420p", False), ("yuv444p", True)):
+        arguments = command.output_color_arguments(pixel_format, "bt709", "full", converted=converted)
+        assert arguments == command.color_arguments("bt709", "full")
+    assert command.output_color_arguments(None, "bt709", "full") == []
+
+
 def test_jpeg_has_its_own_colours() -> None:
     assert command.colors_for("mjpeg", "auto", "limited", 1080) == ("bt601", "full")
     assert command.colors_for("libx264", "auto", "limited", 1080) == ("bt709", "limited")
