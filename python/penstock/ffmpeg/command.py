@@ -10,7 +10,7 @@ from errno import EACCES, EISDIR, ENOENT, ENOTDIR
 from fractions import Fraction
 from pathlib import Path
 
-from penstock.ffmpeg.pixels import FrameLayout, divides_evenly, is_gray, is_rgb, subsampling
+from penstock.ffmpeg.pixels import FrameLayout, canonical, divides_evenly, is_gray, is_rgb, subsampling
 
 _FILE = "file:"
 _STDOUT = "pipe:1"
@@ -263,7 +263,7 @@ def conversion_filters(
     if output_pixel_format is None:
         return filters
     filters += _even_filters(layout, output_pixel_format, odd_size)
-    if output_pixel_format != layout.pixel_format and not is_rgb(output_pixel_format):
+    if canonical(output_pixel_format) != layout.pixel_format and not is_rgb(output_pixel_format):
         filters.append(scale_filter(matrix, color_range, output_pixel_format))
     return filters
 
