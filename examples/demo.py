@@ -95,7 +95,8 @@ def summary(options: argparse.Namespace, encoder: Encoder) -> str:
         f"  video      {seconds:g} s of {size} at {options.fps} fps, {megabytes(report.output_bytes)}\n"
         f"  delivered  {report.frames_submitted} frames submitted, {report.frames_encoded} encoded, "
         f"{megabytes(report.bytes_submitted)} of pixels\n"
-        f"  transport  {stats.transport}: {stats.reason}\n"
+        f"  transport  {stats.writer.transport}: {stats.writer.reason}\n"
+        f"  bottleneck {stats.bottleneck}\n"
         f"  took       {report.seconds:.1f} s, {report.fps:.1f} frames per second"
     )
 

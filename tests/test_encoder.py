@@ -148,7 +148,7 @@ def test_every_transport_delivers_every_byte(tmp_path: Path, mode: str) -> None:
         for frame in frames:
             encoder.write(frame)
     assert output.read_bytes() == b"".join(frame.tobytes() for frame in frames)
-    delivered = encoder.stats.bytes_by_transport
+    delivered = encoder.stats.writer.bytes_by_transport
     assert sum(delivered.values()) == 40 * frames[0].nbytes
     if mode != "auto":
         assert {name for name, nbytes in delivered.items() if nbytes} == {mode}
@@ -247,10 +247,10 @@ def test_output_that_is_no_file(tmp_path: Path) -> None:
 def test_live_numbers(tmp_path: Path) -> None:
     with make(tmp_path / "video.mp4", options={"preset": "ultrafast"}) as encoder:
         assert eventually(lambda: encoder.write(flat(0)) and encoder.frames_encoded > 0)
-        assert encoder.frames_encoded <= encoder.frames_submitted == encoder.stats.items_accepted
+        assert encoder.frames_encoded <= encoder.frames_submitted == encoder.stats.writer.items_accepted
     report = encoder.close()
     assert encoder.frames_encoded == encoder.frames_submitted == report.frames_encoded
-    assert encoder.stats.transport in {"write", "staged", "zero-copy"}
+    assert encoder.stats.writer.transport in {"write", "staged", "zero-copy"}
 
 
 needs_opengl = pytest.mark.skipif(no_opengl() is not None, reason=str(no_opengl()))
@@ -476,7 +476,6 @@ def test_ffmpeg_gets_huge_pages_unless_the_user_tunes_glibc(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"codec": "nonsense"}, "nonsense"),
         ({"options": {"nonsense": 1}}, "nonsense"),
         ({"options": {"preset": "nonsense"}}, "nonsense"),
         ({"container_format": "nonsense"}, "nonsense"),
@@ -653,7 +652,7 @@ def test_many_encoders_leave_nothing(tmp_path: Path) -> None:
         submit(encoder, 3)
     before = native_threads()
     for index in range(8):
-        encoder = make(tmp_path / f"{index}.mp4", codec="nonsense" if index == 3 else "mpeg4")
+        encoder = make(tmp_path / f"{index}.mp4", codec="mpeg4", options={"nonsense": 1} if index == 3 else {})
         with contextlib.suppress(EncoderError):
             submit(encoder, 10)
             encoder.abort() if index % 2 else encoder.close()
@@ -677,7 +676,7 @@ def test_an_exception_passes_and_the_video_is_whole(tmp_path: Path) -> None:
 def test_an_exception_is_not_masked_by_ffmpegs(tmp_path: Path) -> None:
     with (
         pytest.raises(ZeroDivisionError) as caught,
-        make(tmp_path / "video.mp4", codec="nonsense") as encoder,
+        make(tmp_path / "video.mp4", options={"nonsense": 1}) as encoder,
     ):
         submit(encoder, 1)
         raise ZeroDivisionError
@@ -686,7 +685,7 @@ def test_an_exception_is_not_masked_by_ffmpegs(tmp_path: Path) -> None:
 
 
 def test_an_encoder_error_is_not_told_twice(tmp_path: Path) -> None:
-    with pytest.raises(EncoderError) as caught, make(tmp_path / "video.mp4", codec="nonsense") as encoder:
+    with pytest.raises(EncoderError) as caught, make(tmp_path / "video.mp4", options={"nonsense": 1}) as encoder:
         assert eventually(lambda: encoder.write(flat(0)) and False)
     assert not hasattr(caught.value, "__notes__")
 
@@ -791,7 +790,7 @@ def test_a_closed_encoder_is_collected_in_silence(tmp_path: Path) -> None:
 
 
 def test_a_forgotten_encoder_that_fails_says_so(tmp_path: Path) -> None:
-    encoder = make(tmp_path / "video.mp4", codec="nonsense")
+    encoder = make(tmp_path / "video.mp4", options={"nonsense": 1})
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         del encoder

@@ -435,7 +435,7 @@ class TestFFmpeg:
         asked = ThreadPolicy(priority="below-normal", cpus=ALLOWED[:1])
         with self.encode(tmp_path / "out.mp4", ffmpeg_policy=asked) as encoder:
             encoder.write(bytes(64 * 64 * 3)).wait(30)
-            assert eventually(lambda: encoder.stats.bytes_delivered == 64 * 64 * 3)
+            assert eventually(lambda: encoder.stats.writer.bytes_delivered == 64 * 64 * 3)
             threads = [int(entry.name) for entry in Path(f"/proc/{encoder.pid}/task").iterdir()]
             assert {os.getpriority(os.PRIO_PROCESS, thread) for thread in threads} == {5}
             assert {frozenset(os.sched_getaffinity(thread)) for thread in threads} == {frozenset(ALLOWED[:1])}
@@ -458,8 +458,8 @@ class TestFFmpeg:
         together = ThreadPolicy(near=threading.get_native_id())
         with self.encode(tmp_path / "out.mp4", policy=together, ffmpeg_policy=together) as encoder:
             encoder.write(bytes(64 * 64 * 3)).wait(30)
-            assert encoder.stats.policy.cpus == encoder.ffmpeg_policy.cpus
-            assert encoder.stats.policy.notes == encoder.ffmpeg_policy.notes == ()
+            assert encoder.stats.writer.policy.cpus == encoder.ffmpeg_policy.cpus
+            assert encoder.stats.writer.policy.notes == encoder.ffmpeg_policy.notes == ()
 
     def test_that_cannot_be_started_leaves_nothing(self, tmp_path: Path) -> None:
         no_program = tmp_path / "ffmpeg"

@@ -646,7 +646,9 @@ def test_a_tee_that_fails_ends_those_too_who_have_just_come(tmp_path: Path) -> N
     record = str(tmp_path / "record")
     command = ["strace", "-f", "-P", "/dev/null", "-o", record, "-e", "trace=splice", "-e", fail]
     program = [sys.executable, "-c", PRELUDE + NEWCOMER]
-    for _ in range(5):  # on a busy machine the tee may find the broken one first, and then has nothing to throw away
+    for _ in range(
+        5
+    ):  # on a busy machine the tee may find the broken one first, and then has nothing to throw away
         done = subprocess.run([*command, *program], capture_output=True, timeout=60, check=False)
         if b"nothing had to be thrown away" not in done.stderr:
             break

@@ -99,6 +99,10 @@ class WriterStats:
     @property
     def worker_blocked_s(self) -> float: ...
     @property
+    def worker_busy_s(self) -> float: ...
+    @property
+    def converting_s(self) -> float: ...
+    @property
     def policy(self) -> AppliedPolicy | None: ...
 
 @final
@@ -113,6 +117,7 @@ class Writer:
         capacity_bytes: int | None = None,
         policy: ThreadPolicy | None = None,
         reader: ReaderKind = "unknown",
+        conversion: _Conversion | None = None,
     ) -> Self: ...
     def write(self, data: Any, *, timeout: float | None = None) -> Ticket: ...
     def flush(self, timeout: float | None = None) -> None: ...
@@ -129,6 +134,32 @@ class Writer:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None: ...
+
+@final
+class _Conversion:
+    def __new__(
+        cls,
+        input: str,
+        output: str,
+        width: int,
+        height: int,
+        *,
+        matrix: str,
+        range: str,
+        vflip: bool,
+        odd_size: str,
+    ) -> Self: ...
+    @property
+    def output_size(self) -> tuple[int, int]: ...
+
+@final
+class _SlotPool:
+    def __new__(cls, slot_bytes: int, keep_slots: int) -> Self: ...
+    def take(self) -> _Slot: ...
+
+@final
+class _Slot:
+    def __buffer__(self, flags: int, /) -> memoryview: ...
 
 @final
 class Chunk:

@@ -112,6 +112,11 @@ def muxer_options(program: str, container_format: str) -> Mapping[str, Option]:
     return _options(said(program, "-h", f"muxer={container_format}"))
 
 
+def filter_options(program: str, name: str) -> tuple[str, ...]:
+    """Names of the options of a filter; none if `program` does not tell."""
+    return tuple(re.findall(r"^ {2,3}-?(\w+) +<\w+> ", said(program, "-h", f"filter={name}"), re.MULTILINE))
+
+
 @functools.lru_cache(maxsize=16)
 def global_options(program: str) -> Mapping[str, Option]:
     """The options for every encoder and output, and FFmpeg's own, as `encoder_options` has an encoder's."""
@@ -201,7 +206,7 @@ def _end_in_time(process: subprocess.Popen[bytes]) -> None:
 def _listed(program: str, listing: str) -> list[tuple[str, str]]:
     """Flags and names in a listing of FFmpeg, below its legend, which ends with dashes."""
     _, _, lines = re.sub(r"(?m)^ -+$", "\0", said(program, listing), count=1).partition("\0")
-    return re.findall(r"^ ([A-Za-z. ]+?) +(\S+) {2,}", lines, re.MULTILINE)
+    return re.findall(r"^ ([A-Za-z. ]+?) +(\S+) ", lines, re.MULTILINE)
 
 
 def _options(text: str) -> dict[str, Option]:

@@ -16,10 +16,15 @@ from penstock.ffmpeg.capabilities import Option, did_you_mean
 
 # x264's own (x264_preset_names and x264_tune_names in x264.h), which x265 has too; FFmpeg's help does not list them.
 _X264_VALUES = {
-    "preset": "ultrafast superfast veryfast faster fast medium slow slower veryslow placebo".split(),
-    "tune": "film animation grain stillimage psnr ssim fastdecode zerolatency".split(),
-    "profile": "baseline main high high10 high422 high444".split(),
+    "preset": (
+        *("ultrafast", "superfast", "veryfast", "faster", "fast", "medium"),
+        *("slow", "slower", "veryslow", "placebo"),
+    ),
+    "tune": ("film", "animation", "grain", "stillimage", "psnr", "ssim", "fastdecode", "zerolatency"),
+    "profile": ("baseline", "main", "high", "high10", "high422", "high444"),
 }
+# Guessed: more names than this are no line to read.
+_NAMES_IN_A_LINE = 12
 # Containers by the ends of names that differ from them.
 _ENDINGS = {"mkv": "matroska", "ts": "mpegts", "m3u8": "hls", "mpd": "dash", "jpg": "image2", "png": "image2"}
 _COMMON_ENDINGS = (
@@ -75,8 +80,8 @@ def explain(
     """
     attempt = _Attempt(program, codec, options, container_format, output)
     for words, advice in _ADVICE:
-        if found := re.search(words, stderr):
-            return advice(attempt, found)
+        if (found := re.search(words, stderr)) and (said := advice(attempt, found)):
+            return said
     return None
 
 
@@ -85,7 +90,7 @@ def _codec(attempt: _Attempt, found: re.Match[str]) -> str:
 
 
 def _option(attempt: _Attempt, found: re.Match[str]) -> str:
-    name = found[1]
+    name = found[1].partition(":")[0]  # "crf:v" is for the video
     near = did_you_mean(name, _known_options(attempt))
     return f"neither FFmpeg nor {attempt.codec} has an option {name!r}.{near}"
 
@@ -93,26 +98,30 @@ def _option(attempt: _Attempt, found: re.Match[str]) -> str:
 def _value(attempt: _Attempt, found: re.Match[str]) -> str:
     name, value = found[1], found[2]
     option = _known_options(attempt).get(name, Option())
-    if not option.values and name in _X264_VALUES and attempt.codec.startswith("libx26"):
-        option = Option(values=tuple(_X264_VALUES[name]))
-    wanted = (
-        f"one of {', '.join(option.values)}" if option.values else f"{option.kind} {option.limits}".strip()
-    )
-    takes = f" It takes {wanted}." if wanted else ""
-    return f"options[{name!r}] cannot be {value!r}.{did_you_mean(value, option.values)}{takes}"
+    near = did_you_mean(value, option.values)
+    return f"options[{name!r}] cannot be {value!r}.{near}{_takes(option)}"
+
+
+def _takes(option: Option) -> str:
+    number = f"{option.kind} {option.limits}" if option.limits and "MAX" not in option.limits else option.kind
+    names = ", ".join(option.values[:_NAMES_IN_A_LINE]) + ", …" * (len(option.values) > _NAMES_IN_A_LINE)
+    kinds = [kind for kind in (number, names) if kind]
+    return f" It takes {': '.join(kinds)}" if kinds else ""
 
 
 def _preset_or_tune(attempt: _Attempt, found: re.Match[str]) -> str:
     preset, tune = found[1], found[2]
-    wrong = "tune" if preset in _X264_VALUES["preset"] and tune != "(null)" else "preset"
+    # Both are told, and one of them is wrong; "(null)" was not given.
+    wrong = "tune" if preset in ("(null)", *_X264_VALUES["preset"]) else "preset"
     value = tune if wrong == "tune" else preset
     known = _X264_VALUES[wrong]
     return f"{attempt.codec} has no {wrong} {value!r}.{did_you_mean(value, known)} It has {', '.join(known)}"
 
 
 def _profile(attempt: _Attempt, found: re.Match[str]) -> str:
-    known = _X264_VALUES["profile"]
-    return f"{attempt.codec} has no profile {found[1]!r} for this video.{did_you_mean(found[1], known)}"
+    name = found[1] or found[2]
+    near = did_you_mean(name, _X264_VALUES["profile"])
+    return f"{attempt.codec} has no profile {name!r} for video of this pixel format.{near}"
 
 
 def _container(attempt: _Attempt, found: re.Match[str]) -> str:
@@ -124,10 +133,7 @@ def _container(attempt: _Attempt, found: re.Match[str]) -> str:
 def _no_container(attempt: _Attempt, found: re.Match[str]) -> str:
     ending = Path(attempt.output).suffix.removeprefix(".")
     near = did_you_mean(ending, _COMMON_ENDINGS)
-    return (
-        f"the output's name does not tell its container:{near or ''} end it with .mp4 or .mkv, say, "
-        "or give container_format"
-    )
+    return f"the output's name does not tell its container.{near} End it with .mp4 or .mkv, or give container_format"
 
 
 def _pixel_format(attempt: _Attempt, found: re.Match[str]) -> str:
@@ -150,6 +156,17 @@ def _filter_text(attempt: _Attempt, found: re.Match[str]) -> str:
     return f"a filter in {found[1]!r} is not as `ffmpeg -h filter=NAME` tells"
 
 
+def _filter_option(attempt: _Attempt, found: re.Match[str]) -> str:
+    # FFmpeg 5.1 names the filter first, 9.0 the option.
+    name, option = (found[1], found[2]) if found[1] else (found[4], found[3])
+    near = did_you_mean(option, capabilities.filter_options(attempt.program, name))
+    return f"the filter {name!r} has no option {option!r}.{near}"
+
+
+def _filter_refused(attempt: _Attempt, found: re.Match[str]) -> str:
+    return f"the filter {found[1]!r} was refused: `ffmpeg -h filter={found[1]}` tells its options"
+
+
 def _disk_full(attempt: _Attempt, found: re.Match[str]) -> str:
     folder = Path(attempt.output).parent
     try:
@@ -166,7 +183,7 @@ def _refused(attempt: _Attempt, found: re.Match[str]) -> str:
 
 
 def _unknown_host(attempt: _Attempt, found: re.Match[str]) -> str:
-    return f"the host {found[1]!r} has no address: check its name, and the network"
+    return f"the host {found[1] or found[2]!r} has no address: check its name, and the network"
 
 
 def _lost(attempt: _Attempt, found: re.Match[str]) -> str | None:
@@ -183,11 +200,25 @@ def _not_seekable(attempt: _Attempt, found: re.Match[str]) -> str:
 
 
 def _does_not_hold(attempt: _Attempt, found: re.Match[str]) -> str:
-    return f"this container does not hold {attempt.codec} video: take another, matroska holds nearly all, or another codec"
+    return f"this container does not hold {attempt.codec} video: take matroska, which holds most, or another codec"
 
 
 def _hardware(attempt: _Attempt, found: re.Match[str]) -> str:
     return f"{attempt.codec} needs a GPU and its driver, which FFmpeg did not find here; libx264 needs none"
+
+
+def _not_writable(attempt: _Attempt, found: re.Match[str]) -> str | None:
+    if not command.is_path(attempt.target):
+        return None
+    return f"{attempt.output} may not be written to: choose another place"
+
+
+def _no_folder(attempt: _Attempt, found: re.Match[str]) -> str | None:
+    folder = Path(attempt.output).parent
+    # It may be another file that is missing, such as one that an option names.
+    if not command.is_path(attempt.target) or folder.is_dir():
+        return None
+    return f"the folder {folder} does not exist any more"
 
 
 def _says(advice: str) -> Callable[[_Attempt, re.Match[str]], str]:
@@ -196,10 +227,12 @@ def _says(advice: str) -> Callable[[_Attempt, re.Match[str]], str]:
 
 
 def _known_options(attempt: _Attempt) -> dict[str, Option]:
-    found = dict(capabilities.global_options(attempt.program))
-    found |= capabilities.muxer_options(attempt.program, _container_of(attempt))
-    # Last, for an encoder's own meaning of an option prevails.
-    return found | capabilities.encoder_options(attempt.program, attempt.codec)
+    return {
+        **capabilities.global_options(attempt.program),
+        **capabilities.muxer_options(attempt.program, _container_of(attempt)),
+        # Last, for an encoder's own meaning of a name prevails.
+        **capabilities.encoder_options(attempt.program, attempt.codec),
+    }
 
 
 def _container_of(attempt: _Attempt) -> str:
@@ -217,9 +250,13 @@ _ADVICE: tuple[tuple[str, Callable[[_Attempt, re.Match[str]], str | None]], ...]
     (r"Unable to (?:find a suitable|choose an) output format", _no_container),
     (r"Unknown pixel format requested: (.+)\.", _pixel_format),
     (r"Error setting preset/tune (.+)/(.+)\.", _preset_or_tune),
-    (r"invalid profile: (.+)|Error setting profile (.+)\.", _profile),
+    (r"invalid profile: (.+)|Invalid or incompatible profile set: (.+)\.", _profile),
     (r"Error setting option (\S+) to value (.+)\.", _value),
     (r"No such filter: '(.+)'", _filter),
+    (
+        r"\[Parsed_(\w+)_\d+ @ \S+\] Option '(.+)' not found|Error applying option '(.+)' to filter '(.+)'",
+        _filter_option,
+    ),
     (r"Error parsing filterchain '(.+)' around", _filter_text),
     (
         r"experimental codecs are not enabled",
@@ -230,7 +267,7 @@ _ADVICE: tuple[tuple[str, Callable[[_Attempt, re.Match[str]], str | None]], ...]
         r"No NVENC capable devices|OpenEncodeSessionEx failed|Failed to set value '.*' for option 'vaapi",
         _hardware,
     ),
-    (r"(\S+) @ \S+\] muxer does not support non seekable output", _not_seekable),
+    (r"\[(\S+) @ \S+\] muxer does not support non seekable output", _not_seekable),
     (
         r"are supported for|not compatible with|Could not find tag for codec|not currently supported in container",
         _does_not_hold,
@@ -243,7 +280,7 @@ _ADVICE: tuple[tuple[str, Callable[[_Attempt, re.Match[str]], str | None]], ...]
     ),
     (r"Non full-range YUV is non-standard", _says("{0.codec} video has the full range: color_range='full'")),
     (
-        r"Impossible to convert between the formats|Error reinitializing filters",
+        r"Impossible to convert between the formats",
         _says("FFmpeg cannot convert between these pixel formats: give frames, or the output, another one"),
     ),
     (r"No space left on device|Disk quota exceeded", _disk_full),
@@ -259,9 +296,10 @@ _ADVICE: tuple[tuple[str, Callable[[_Attempt, re.Match[str]], str | None]], ...]
     ),
     (r"File name too long", _says("the name of {0.output} is too long for its file system")),
     (r"Is a directory", _says("{0.output} is a folder: name a file in it")),
-    (r"No such file or directory", _says("the folder of {0.output} does not exist any more, or never did")),
+    (r"No such file or directory", _no_folder),
     (
         r"Broken pipe|Connection reset by peer|Connection timed out|No route to host|Network is unreachable",
         _lost,
     ),
+    (r"\[Parsed_(\w+)_\d+ @", _filter_refused),
 )

@@ -12,19 +12,22 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from penstock._native import AppliedPolicy, ThreadPolicy, Ticket, Writer, _Slot, _SlotPool
+from penstock._native import AppliedPolicy, ThreadPolicy, Ticket, Writer, _SlotPool
 from penstock._types import Mode
 from penstock.errors import BrokenStreamError, ClosedError, EncoderError, PenstockError, StalledError
 from penstock.ffmpeg import command
+from penstock.ffmpeg.capabilities import check_codec
+from penstock.ffmpeg.complaint import explain
 from penstock.ffmpeg.find import find_ffmpeg
-from penstock.ffmpeg.pixels import FrameLayout
-from penstock.ffmpeg.plan import Colors, ColorMatrix, ColorRange, Convert, OddSize, plan_encode
+from penstock.ffmpeg.lease import seal, view_of
+from penstock.ffmpeg.plan import ColorMatrix, ColorRange, Convert, OddSize, Wish, plan_encode
 from penstock.ffmpeg.process import WATCH_INTERVAL_S, FFmpegProcess, Watch
 from penstock.ffmpeg.reporter import Reporter
 from penstock.ffmpeg.stats import EncoderStats
@@ -97,6 +100,20 @@ class Encoder:
             ``vf`` with ``fps``) make ``close`` raise, for it compares the frames submitted and encoded.
         output_pixel_format: pixel format of the video. The default plays everywhere, and needs an even width
             and height. None leaves the choice to FFmpeg.
+        convert: who makes `output_pixel_format` of `pixel_format`: "native", the worker while it copies; "ffmpeg";
+            or "auto", the worker where it can, and FFmpeg where it cannot. The worker makes yuv420p, yuv422p,
+            yuv444p (of 8 or 10 bits) and nv12 of 8-bit and 16-bit RGB and of gray.
+        color_matrix: how YUV stands for RGB: "bt601", "bt709", "bt2020", or "auto": BT.709 from 720 lines on, and
+            BT.601 below. Written to the file. For frames that are YUV already: what they were made with.
+        color_range: "limited" (black at 16, white at 235 of 8 bits) or "full". Motion JPEG always has "full".
+        odd_size: what to do with a width or height that `output_pixel_format` cannot have: "error", "pad" (the
+            last column or row twice) or "crop" (without it).
+        vflip: the first row in memory is the picture's lowest, as OpenGL has it.
+        progress: True draws a bar on standard error (needs ``penstock[cli]``); a callable is called with an
+            `EncoderStats` twice a second, on a thread of its own, and once at the end.
+        total_frames: how many frames there will be, for the bar.
+        stall_timeout_s: ``write`` and ``close`` raise `StalledError` when they have waited so long for an FFmpeg
+            that gave no sign of life: no frame, and no CPU time used. None waits for ever.
         container_format: FFmpeg's name of the container (``ffmpeg -muxers``); None takes it from the file's
             name.
         ffmpeg: the program; None finds one (see `penstock.ffmpeg.find_ffmpeg`). It must itself ``read`` its
@@ -126,7 +143,7 @@ class Encoder:
         output_pixel_format: str | None = "yuv420p",
         convert: Convert = "auto",
         color_matrix: ColorMatrix = "auto",
-        color_range: ColorRange = "auto",
+        color_range: ColorRange = "limited",
         odd_size: OddSize = "error",
         vflip: bool = False,
         progress: bool | Callable[[EncoderStats], object] = False,
@@ -141,24 +158,26 @@ class Encoder:
         policy: ThreadPolicy | None = None,
         ffmpeg_policy: ThreadPolicy | None = None,
     ) -> None:
-        self._program = find_ffmpeg(ffmpeg)
-        self._target = command.target(output)
-        self._rate = command.frame_rate(fps)
-        self._plan = plan_encode(
-            program=self._program,
-            target=self._target,
-            size=command.checked_size(size),
-            rate=self._rate,
+        options = {} if options is None else options
+        program = find_ffmpeg(ffmpeg)
+        self._target = command.target(output, container_format)
+        wish = Wish(
+            size=size,
+            fps=fps,
             pixel_format=pixel_format,
             codec=codec,
-            options={} if options is None else options,
+            options=options,
             output_pixel_format=output_pixel_format,
             container_format=container_format,
             convert=convert,
-            colors=Colors(color_matrix, color_range),
+            color_matrix=color_matrix,
+            color_range=color_range,
             odd_size=odd_size,
             vflip=vflip,
         )
+        self._plan = plan_encode(program, self._target, wish)
+        check_codec(program, codec)
+        self._explain = partial(explain, program, codec, options, container_format, self._target)
         if stall_timeout_s is not None and not stall_timeout_s > 0:
             raise ValueError(f"stall_timeout_s is None or more than 0 seconds, not {stall_timeout_s}")
         self._stall_timeout_s = stall_timeout_s
@@ -166,9 +185,9 @@ class Encoder:
         self._report: EncodeReport | None = None
         self._slots = _SlotPool(self._plan.layout.frame_bytes, KEPT_SLOTS)
         self._closing_at_s: float | None = None
-        self._reporter = Reporter.of(progress, total_frames, self._rate)
+        self._reporter = Reporter.of(progress, total_frames, self._plan.rate)
         self._process = FFmpegProcess(
-            self._program,
+            program,
             self._plan.arguments,
             ffmpeg_policy,
             inherit_stdout=command.uses_stdout(self._target),
@@ -201,13 +220,13 @@ class Encoder:
         fps = process.frames / seconds
         return EncoderStats(
             frames_submitted=writer.items_accepted,
-            frames_written=writer.bytes_delivered // self._plan.fed_bytes,
+            frames_written=writer.bytes_delivered // self._plan.fed.frame_bytes,
             frames_encoded=process.frames,
             bytes_written=writer.bytes_delivered,
             output_bytes=process.output_bytes,
             seconds=seconds,
             fps=fps,
-            speed=fps / float(self._rate),
+            speed=fps / float(self._plan.rate),
             queue_blocked_s=writer.caller_blocked_s,
             ffmpeg_blocked_s=writer.worker_blocked_s,
             caller_idle_s=max(0.0, fed_s - writer.worker_busy_s),
@@ -290,24 +309,26 @@ class Encoder:
             framebuffer.read_into(view)
         ```
 
-        What is in the memory at first is undefined. A block that raises submits nothing. The view turns read-only at the
-        block's end; its memory is leased again when FFmpeg has read it, or it was converted, and nobody has the view.
+        What is in the memory at first is undefined. A block that raises submits nothing. The view turns read-only
+        at the block's end; its memory is leased again when FFmpeg has read it, or it was converted, and nobody has
+        the view any more.
 
         Args:
             timeout: as for `write`, which waits at the block's end.
 
         Yields:
-            A writable NumPy array, page-aligned: height × width × channels of uint8 or uint16 for packed pixel formats,
-            height × width for gray, and all bytes in one dimension for planar ones. Without NumPy, a `memoryview` of bytes.
+            A writable NumPy array, page-aligned: height × width × channels of uint8 or uint16 for packed pixel
+            formats, height × width for gray, and all samples in one dimension for planar ones. Without NumPy, a
+            `memoryview` of bytes.
 
         Raises:
             As `write`.
         """
         self._check_open()
         slot = self._slots.take()
-        view = _view(slot, self._plan.layout)
+        view = view_of(slot, self._plan.layout)
         yield view
-        _seal(view)
+        seal(view)
         self.write(slot, timeout=timeout)
 
     def close(self, timeout: float | None = None) -> EncodeReport:
@@ -452,8 +473,12 @@ class Encoder:
         if self._stall_timeout_s is None or idle_s < self._stall_timeout_s:
             return
         said = self._process.stderr or "(nothing)"
-        message = f"FFmpeg gave no sign of life for {idle_s:.1f} s; it had encoded {self.frames_encoded} frames; it said: {said}"
-        raise StalledError(message, idle_s, bytes_pending)
+        raise StalledError(
+            f"FFmpeg gave no sign of life for {idle_s:.1f} s; it had encoded {self.frames_encoded} frames\n"
+            f"it said: {said}",
+            idle_s,
+            bytes_pending,
+        )
 
     def _failure(self) -> EncoderError:
         """The error of an FFmpeg that takes no more frames, once it has ended and said why."""
@@ -466,10 +491,12 @@ class Encoder:
     def _error(self) -> EncoderError:
         process = self._process
         said = process.stderr or "(nothing)"
+        advice = self._explain(process.stderr) if process.stderr else None
+        advice = f"what to do: {advice}\n" if advice else ""
         message = (
             f"FFmpeg {_ending(process.returncode)}; it had encoded {process.frames} "
             f"of {self.frames_submitted} submitted frames\n"
-            f"it said: {said}\n"
+            f"it said: {said}\n{advice}"
             f"command: {shlex.join(process.command)}"
         )
         return EncoderError(
@@ -497,7 +524,9 @@ class Encoder:
         try:
             self.close()
         except KeyboardInterrupt as interrupt:
-            self._finish_during(interrupt)  # a playable file of what was submitted; a second Ctrl-C gets through
+            self._finish_during(
+                interrupt
+            )  # a playable file of what was submitted; a second Ctrl-C gets through
             raise
 
     def _finish_during(self, exc: BaseException) -> None:
@@ -589,24 +618,6 @@ def _looking_at(encoder: weakref.ref[Encoder]) -> Callable[[], EncoderStats | No
         return None if alive is None else alive.stats
 
     return look
-
-
-def _view(slot: _Slot, layout: FrameLayout) -> Any:
-    try:
-        import numpy as np
-    except ImportError:
-        return memoryview(slot)
-    samples = np.frombuffer(slot, dtype=f"<u{layout.sample_bytes}")
-    return samples.reshape(layout.planes[0]) if len(layout.planes) == 1 else samples
-
-
-def _seal(view: Any) -> None:
-    """Keeps whoever has the view from writing to a frame that is on its way."""
-    if isinstance(view, memoryview):
-        with suppress(BufferError):  # somebody has views of it
-            view.release()
-    else:
-        view.flags.writeable = False
 
 
 def _left_s(deadline_s: float | None) -> float | None:

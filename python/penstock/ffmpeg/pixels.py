@@ -109,6 +109,11 @@ def frame_layout(
     return FrameLayout(name, width, height, planes, sample_bytes, frame_bytes)
 
 
+def canonical(pixel_format: str) -> str:
+    """The name of `pixel_format` with its byte order, if it is one of `PIXEL_FORMATS`; else the name itself."""
+    return _native(pixel_format, PIXEL_FORMATS) or pixel_format
+
+
 def subsampling(pixel_format: str) -> tuple[int, int]:
     """Columns and rows of pixels that share one chroma sample; (1, 1) for formats without, or unknown here."""
     # What follows the name tells the depth and the byte order: yuv420p10le.

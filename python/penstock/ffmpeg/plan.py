@@ -1,0 +1,138 @@
+"""From the frames that a caller has to the video that it wants: who converts, and FFmpeg's command line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal, get_args
+
+from penstock._native import _Conversion
+from penstock.ffmpeg import command
+from penstock.ffmpeg.pixels import FrameLayout, canonical, divides_evenly, frame_layout
+
+Convert = Literal["auto", "native", "ffmpeg"]
+ColorMatrix = Literal["auto", "bt601", "bt709", "bt2020"]
+ColorRange = Literal["limited", "full"]
+OddSize = Literal["error", "pad", "crop"]
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What an encoder was asked for: its arguments of these names, checked by `plan_encode`."""
+
+    size: tuple[int, int]
+    fps: int | float | Fraction
+    pixel_format: str
+    codec: str
+    options: Mapping[str, object]
+    output_pixel_format: str | None
+    container_format: str | None
+    convert: str
+    color_matrix: str
+    color_range: str
+    odd_size: str
+    vflip: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is done with each frame, and by whom.
+
+    Attributes:
+        layout: of the frames that are handed in.
+        rate: of the frames.
+        conversion: what the native worker makes of each; None if they go to FFmpeg as they are.
+        fed: the layout of what FFmpeg gets.
+        converted_by: "penstock", "ffmpeg", or None if the pixels stay what they are.
+        arguments: FFmpeg's, for its input and its output.
+    """
+
+    layout: FrameLayout
+    rate: Fraction
+    conversion: _Conversion | None
+    fed: FrameLayout
+    converted_by: str | None
+    arguments: list[str]
+
+
+def plan_encode(program: str, target: str, wish: Wish) -> Plan:
+    """What is to be done for `wish` by the FFmpeg at `program`, which writes to `target`.
+
+    Raises:
+        ValueError: an argument is none of its choices, the video cannot have the size, or ``convert="native"`` was
+            asked for where there is no native conversion.
+    """
+    _check_choice("convert", wish.convert, get_args(Convert))
+    _check_choice("odd_size", wish.odd_size, get_args(OddSize))
+    width, height = command.checked_size(wish.size)
+    rate = command.frame_rate(wish.fps)
+    container_format = command.container_for(target, wish.container_format)
+    matrix, color_range = command.colors_for(wish.codec, wish.color_matrix, wish.color_range, height)
+    layout = frame_layout(wish.pixel_format, width, height, program)
+    if wish.odd_size == "error":
+        command.check_even(layout, wish.output_pixel_format, wish.options)
+    conversion = _native(layout, wish, matrix, color_range)
+    if conversion is None:
+        fed = layout
+        filters = command.conversion_filters(
+            layout, wish.output_pixel_format, matrix, color_range, odd_size=wish.odd_size, vflip=wish.vflip
+        )
+    else:
+        fed_format = wish.output_pixel_format or layout.pixel_format
+        fed = frame_layout(
+            command.jpeg_pixel_format(wish.codec, fed_format), *conversion.output_size, program
+        )
+        filters = []
+    output_pixel_format = wish.output_pixel_format
+    if output_pixel_format is not None:
+        output_pixel_format = command.jpeg_pixel_format(wish.codec, output_pixel_format)
+    arguments = [
+        *command.input_arguments(
+            fed, rate, command.input_color_arguments(fed.pixel_format, matrix, color_range)
+        ),
+        *command.output_arguments(
+            target,
+            wish.codec,
+            output_pixel_format,
+            command.with_filters(wish.options, filters),
+            container_format,
+            command.output_color_arguments(output_pixel_format, matrix, color_range),
+        ),
+    ]
+    return Plan(layout, rate, conversion, fed, _converted_by(layout, wish, conversion), arguments)
+
+
+def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ValueError(f"{name} is {', '.join(map(repr, choices))}; got {value!r}")
+
+
+def _native(layout: FrameLayout, wish: Wish, matrix: str, color_range: str) -> _Conversion | None:
+    """The native conversion, where there is something to convert and nothing speaks against it."""
+    output = canonical(wish.output_pixel_format or layout.pixel_format)
+    is_even = divides_evenly(output, layout.width, layout.height)
+    is_fitted = wish.odd_size != "error" and not is_even
+    if wish.convert == "ffmpeg" or not (output != layout.pixel_format or is_fitted or wish.vflip):
+        return None
+    try:
+        return _Conversion(
+            layout.pixel_format,
+            output,
+            layout.width,
+            layout.height,
+            matrix=matrix,
+            range=color_range,
+            vflip=wish.vflip,
+            odd_size=wish.odd_size if is_fitted else "keep",
+        )
+    except ValueError as error:
+        if wish.convert == "native":
+            raise ValueError(f"convert='native' is not possible: {error}") from None
+        return None
+
+
+def _converted_by(layout: FrameLayout, wish: Wish, conversion: _Conversion | None) -> str | None:
+    if wish.output_pixel_format in (None, layout.pixel_format):
+        return None
+    return "ffmpeg" if conversion is None else "penstock"

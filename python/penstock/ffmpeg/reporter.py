@@ -1,0 +1,69 @@
+"""Tells somebody, twice a second, how far an `Encoder` is."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Self
+
+from penstock.ffmpeg.stats import EncoderStats
+
+# As often as FFmpeg reports.
+PERIOD_S = 0.5
+
+
+class Reporter:
+    """Calls `show` with what `look` gives, on a daemon thread, until it is told to stop.
+
+    Args:
+        show: gets the `EncoderStats`.
+        finish: called once, after the last `show`.
+    """
+
+    def __init__(self, show: Callable[[EncoderStats], object], finish: Callable[[], object]) -> None:
+        self._show = show
+        self._finish = finish
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @classmethod
+    def of(
+        cls, progress: bool | Callable[[EncoderStats], object], total_frames: int | None, rate: Fraction
+    ) -> Self | None:
+        """What an encoder's argument `progress` asks for; None for nothing.
+
+        Raises:
+            ImportError: a bar was asked for, and ``rich`` is not installed.
+        """
+        if callable(progress):
+            return cls(progress, lambda: None)
+        if not progress:
+            return None
+        from penstock.ffmpeg.bar import Bar
+
+        bar = Bar(total_frames, float(rate))
+        return cls(bar.update, bar.finish)
+
+    def start(self, look: Callable[[], EncoderStats | None]) -> None:
+        """Begins; `look` gives None when there is nothing to look at any more."""
+
+        def run() -> None:
+            while not self._stop.wait(PERIOD_S):
+                stats = look()
+                if stats is None:
+                    return
+                self._show(stats)
+
+        self._thread = threading.Thread(target=run, name="penstock-encoder-progress", daemon=True)
+        self._thread.start()
+
+    def stop(self, last: EncoderStats) -> None:
+        """Shows how it ended, and ends."""
+        if self._stop.is_set():
+            return
+        self._stop.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+        self._show(last)
+        self._finish()

@@ -1,0 +1,424 @@
+"""FFmpeg's command line: what an output is taken for, and colours that arrive in the file."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from media import ffmpegs
+
+from penstock.ffmpeg import capabilities, command
+from penstock.ffmpeg.pixels import frame_layout
+
+SIZE = WIDTH, HEIGHT = (64, 48)
+# Of red and of blue in brightness (ITU-R BT.601, BT.709, BT.2020).
+WEIGHTS = {"bt601": (0.299, 0.114), "bt709": (0.2126, 0.0722), "bt2020": (0.2627, 0.0593)}
+TAGS = {
+    "bt601": ("smpte170m", "smpte170m", "smpte170m"),
+    "bt709": ("bt709", "bt709", "bt709"),
+    "bt2020": ("bt2020nc", "bt2020", "bt2020-10"),
+}
+
+
+@pytest.fixture(params=ffmpegs(), ids=lambda program: "wheel" if "imageio" in program else "system")
+def ffmpeg(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def run(
+    ffmpeg: str,
+    frames: bytes,
+    output: str | Path,
+    pixel_format: str,
+    *,
+    codec: str = "rawvideo",
+    output_pixel_format: str = "yuv420p",
+    matrix: str = "bt709",
+    color_range: str = "limited",
+    size: tuple[int, int] = SIZE,
+    container_format: str | None = None,
+    odd_size: str = "error",
+    vflip: bool = False,
+    **options: object,
+) -> subprocess.CompletedProcess[bytes]:
+    """Encodes as the `Encoder` has FFmpeg convert; all that FFmpeg tells is kept."""
+    layout = frame_layout(pixel_format, *size)
+    target = command.target(output, container_format)
+    container_format = command.container_for(target, container_format)
+    filters = command.conversion_filters(
+        layout, output_pixel_format, matrix, color_range, odd_size=odd_size, vflip=vflip
+    )
+    inputs = command.input_color_arguments(pixel_format, matrix, color_range)
+    outputs = command.output_color_arguments(output_pixel_format, matrix, color_range)
+    arguments = [
+        *(ffmpeg, "-hide_banner", "-nostats", "-loglevel", "verbose", "-xerror"),
+        *command.input_arguments(layout, Fraction(30), inputs),
+        *command.output_arguments(
+            target,
+            codec,
+            output_pixel_format,
+            command.with_filters(options, filters),
+            container_format,
+            outputs,
+        ),
+    ]
+    done = subprocess.run(arguments, input=frames, capture_output=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr.decode()
+    return done
+
+
+def raw(ffmpeg: str, frame: np.ndarray, pixel_format: str, **options: object) -> bytes:
+    """The bytes of the frame that FFmpeg makes of `frame`."""
+    height, width = frame.shape[:2]
+    arguments = {"size": (width, height), "container_format": "rawvideo", **options}
+    return run(ffmpeg, frame.tobytes(), "-", pixel_format, **arguments).stdout  # type: ignore[arg-type]
+
+
+def tags(path: Path) -> dict[str, str]:
+    entries = "stream=pix_fmt,color_range,color_space,color_primaries,color_transfer,chroma_location"
+    probe = ["ffprobe", "-v", "error", "-show_entries", entries, "-of", "json", str(path)]
+    done = subprocess.run(probe, capture_output=True, check=True)
+    found: dict[str, str] = json.loads(done.stdout)["streams"][0]
+    return found
+
+
+needs_ffprobe = pytest.mark.skipif(shutil.which("ffprobe") is None, reason="no ffprobe")
+
+
+# Outputs
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "rtmp://host/live/key",
+        "RTMPS://host/live/key",
+        "udp://127.0.0.1:1234?pkt_size=1316",
+        "srt://host:9000?mode=caller",
+        "tcp://host:1",
+        "zmq:tcp://127.0.0.1:5555",
+        "http://host/put.mp4",
+        "file:///tmp/video.mp4",
+    ],
+)
+def test_urls_are_passed_on(url: str) -> None:
+    assert command.target(url) == url
+
+
+@pytest.mark.parametrize("name", ["-", "pipe:", "pipe:1"])
+def test_standard_output(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert command.uses_stdout(command.target(name))
+    monkeypatch.chdir(tmp_path)
+    target = command.target(Path(name))
+    assert target == f"file:{tmp_path}/{name}"
+    assert not command.uses_stdout(target)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "-y",
+        "--",
+        "concat:a.mp4",
+        "http:x.mp4",
+        "fd:1",
+        "tee:a.mp4",
+        "pipe:x",
+        "file:x.mp4",
+        "a:b",
+        "%d.mp4",
+        "x//y.mp4",
+    ],
+)
+@pytest.mark.parametrize("kind", [str, Path])
+def test_all_else_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, kind: type) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x").mkdir()
+    target = command.target(kind(name))
+    assert target == f"file:{tmp_path / name}"
+    assert command.is_path(target)
+    assert command.without_protocol(target) == str(tmp_path / name)
+
+
+def test_a_url_as_a_path_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        command.target(Path("rtmp://host/key"))
+
+
+@pytest.mark.parametrize("name", ["pipe:0", "pipe:2", "pipe:17"])
+def test_pipes_that_ffmpeg_has_not(name: str) -> None:
+    with pytest.raises(ValueError, match="standard output, pipe:1"):
+        command.target(name)
+
+
+def test_a_list_of_outputs_is_for_tee() -> None:
+    outputs = "[f=mpegts]udp://127.0.0.1:1|[f=matroska]video.mkv"
+    assert command.target(outputs, "tee") == outputs
+
+
+@pytest.mark.parametrize(
+    ("target", "container"),
+    [
+        ("rtmp://host/live", "flv"),
+        ("rtmps://host/live", "flv"),
+        ("udp://host:1", "mpegts"),
+        ("SRT://host:1", "mpegts"),
+        ("tcp://host:1", "mpegts"),
+        ("rtsp://host/live", "rtsp"),
+        ("http://host/put.mp4", None),
+        ("file:/v.mp4", None),
+        ("file:/rtmp://v.mp4", None),
+    ],
+)
+def test_containers_of_streams(target: str, container: str | None) -> None:
+    assert command.container_for(target, None) == container
+    assert command.container_for(target, "nut") == "nut"
+
+
+def test_a_pipe_needs_a_container() -> None:
+    with pytest.raises(ValueError, match="container_format"):
+        command.container_for(command.target("pipe:"), None)
+    assert command.container_for(command.target("pipe:"), "nut") == "nut"
+
+
+def test_hls_is_a_path_with_a_format(ffmpeg: str, tmp_path: Path) -> None:
+    frames = bytes(60 * 3 * WIDTH * HEIGHT)
+    output = tmp_path / "-live" / "live.m3u8"
+    output.parent.mkdir()
+    run(
+        ffmpeg,
+        frames,
+        output,
+        "rgb24",
+        codec="mpeg4",
+        container_format="hls",
+        g=15,
+        hls_time=0.5,
+        hls_list_size=0,
+    )
+    assert output.read_text().count("#EXTINF") == 4
+    assert len(list(output.parent.glob("*.ts"))) == 4
+
+
+def test_mpegts_to_standard_output(ffmpeg: str) -> None:
+    frames = bytes(10 * 3 * WIDTH * HEIGHT)
+    done = run(ffmpeg, frames, "-", "rgb24", codec="mpeg4", container_format="mpegts")
+    packets = done.stdout[::188]
+    assert len(done.stdout) % 188 == 0 and set(packets) == {0x47}
+
+
+# Colours
+
+
+def test_the_matrix_of_auto() -> None:
+    assert [command.color_matrix("auto", height) for height in (480, 719, 720, 2160)] == ["bt601"] * 2 + [
+        "bt709"
+    ] * 2
+    assert command.color_matrix("bt2020", 480) == "bt2020"
+
+
+@pytest.mark.parametrize(
+    ("matrix", "color_range", "words"),
+    [("bt707", "limited", "'bt709'"), ("", "full", "'bt709'"), ("bt709", "tv", "'limited' or 'full'")],
+)
+def test_unknown_colours(matrix: str, color_range: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        command.color_arguments(matrix, color_range)
+    with pytest.raises(ValueError, match=words):
+        command.colors_for("libx264", matrix, color_range, 720)
+
+
+def test_jpeg_has_its_own_colours() -> None:
+    assert command.colors_for("mjpeg", "auto", "limited", 1080) == ("bt601", "full")
+    assert command.colors_for("libx264", "auto", "limited", 1080) == ("bt709", "limited")
+    assert command.jpeg_pixel_format("mjpeg", "yuv422p") == "yuvj422p"
+    assert command.jpeg_pixel_format("libx264", "yuv422p") == "yuv422p"
+    with pytest.raises(ValueError, match="JPEG"):
+        command.colors_for("mjpeg", "bt709", "full", 1080)
+
+
+KINDS = [
+    ("libx264", "yuv420p", "mp4"),
+    ("libx264", "yuv420p", "mkv"),
+    ("libx264", "yuv444p", "mp4"),
+    ("libx264", "yuv420p10le", "mp4"),
+    ("libx265", "yuv420p", "mp4"),
+    ("libvpx-vp9", "yuv420p", "webm"),
+    ("ffv1", "yuv420p", "mkv"),
+    ("mpeg4", "yuv420p", "mp4"),
+    ("prores_ks", "yuv422p10le", "mov"),
+]
+# What these have no place for.
+NO_RANGE = ("prores_ks",)
+NO_SITING = ("prores_ks", "mpeg4")
+
+
+@needs_ffprobe
+@pytest.mark.parametrize(("codec", "pixel_format", "ending"), KINDS)
+@pytest.mark.parametrize(
+    ("matrix", "color_range"), [("bt709", "limited"), ("bt601", "full"), ("bt2020", "limited")]
+)
+@pytest.mark.parametrize("native", [True, False], ids=["native", "by-ffmpeg"])
+def test_tags_arrive_and_nothing_else_is_converted(
+    ffmpeg: str,
+    tmp_path: Path,
+    codec: str,
+    pixel_format: str,
+    ending: str,
+    matrix: str,
+    color_range: str,
+    native: bool,
+) -> None:
+    if codec not in capabilities.encoders(ffmpeg):
+        pytest.skip(f"this FFmpeg has no {codec}")
+    output = tmp_path / f"video.{ending}"
+    source = pixel_format if native else "rgb24"
+    frames = bytes(3 * frame_layout(source, *SIZE).frame_bytes)
+    colours = {"matrix": matrix, "color_range": color_range}
+    done = run(ffmpeg, frames, output, source, codec=codec, output_pixel_format=pixel_format, **colours)  # type: ignore[arg-type]
+    assert b"auto_scale" not in done.stderr
+    found = tags(output)
+    assert (found["color_space"], found["color_primaries"], found["color_transfer"]) == TAGS[matrix]
+    if codec not in NO_RANGE:
+        assert found["color_range"] == {"limited": "tv", "full": "pc"}[color_range]
+    if pixel_format != "yuv444p" and codec not in NO_SITING:
+        assert found["chroma_location"] == "center"
+
+
+@needs_ffprobe
+@pytest.mark.parametrize("native", [True, False], ids=["native", "by-ffmpeg"])
+def test_jpeg_is_full_and_converted_once(ffmpeg: str, tmp_path: Path, native: bool) -> None:
+    matrix, color_range = command.colors_for("mjpeg", "auto", "limited", 720)
+    pixel_format = command.jpeg_pixel_format("mjpeg", "yuv420p")
+    source = pixel_format if native else "rgb24"
+    frames = bytes(3 * frame_layout(source, *SIZE).frame_bytes)
+    colours = {"matrix": matrix, "color_range": color_range}
+    output = tmp_path / "video.avi"
+    done = run(ffmpeg, frames, output, source, codec="mjpeg", output_pixel_format=pixel_format, **colours)  # type: ignore[arg-type]
+    assert b"auto_scale" not in done.stderr
+    assert tags(output)["pix_fmt"] == "yuvj420p"
+
+
+@needs_ffprobe
+def test_rgb_gets_no_matrix(ffmpeg: str, tmp_path: Path) -> None:
+    output = tmp_path / "video.mkv"
+    frames = bytes(3 * 4 * WIDTH * HEIGHT)
+    run(ffmpeg, frames, output, "bgr0", codec="ffv1", output_pixel_format="bgr0")
+    assert tags(output).get("color_space") in (None, "gbr")
+
+
+def pictures() -> dict[str, np.ndarray]:
+    rows, columns = np.mgrid[0:HEIGHT, 0:WIDTH]
+    ramps = np.stack([columns * 4, rows * 5, (rows + columns) * 2], axis=-1)
+    bars = np.array([[255 * (n & 1), 255 * (n >> 1 & 1), 255 * (n >> 2)] for n in range(8)])
+    noise = np.random.default_rng(1).integers(0, 256, (HEIGHT, WIDTH, 3))
+    return {
+        "ramps": ramps.astype(np.uint8),
+        "bars": bars[columns // 8].astype(np.uint8),
+        "noise": noise.astype(np.uint8),
+    }
+
+
+def converted(rgb: np.ndarray, matrix: str, color_range: str) -> tuple[np.ndarray, np.ndarray]:
+    """Y, and U with V as 4:2:0 has them, in float64: H.273, equations 20 to 30, chroma as the mean of 2 × 2."""
+    red_weight, blue_weight = WEIGHTS[matrix]
+    red, green, blue = np.moveaxis(rgb / 255.0, -1, 0)
+    y = red_weight * red + (1 - red_weight - blue_weight) * green + blue_weight * blue
+    uv = np.stack([(blue - y) / (2 - 2 * blue_weight), (red - y) / (2 - 2 * red_weight)])
+    uv = uv.reshape(2, rgb.shape[0] // 2, 2, rgb.shape[1] // 2, 2).mean(axis=(2, 4))
+    if color_range == "full":
+        return 255 * y, np.minimum(255 * uv + 128, 255)
+    return 219 * y + 16, 224 * uv + 128
+
+
+def planes(data: bytes, width: int, height: int) -> tuple[np.ndarray, np.ndarray]:
+    samples = np.frombuffer(data, np.uint8)
+    y, uv = samples[: width * height], samples[width * height :]
+    return y.reshape(height, width).astype(float), uv.reshape(2, height // 2, width // 2).astype(float)
+
+
+@pytest.mark.parametrize("matrix", WEIGHTS)
+@pytest.mark.parametrize("color_range", ["limited", "full"])
+@pytest.mark.parametrize("picture", ["ramps", "bars", "noise"])
+def test_ffmpeg_converts_by_the_matrix_that_is_tagged(
+    ffmpeg: str, matrix: str, color_range: str, picture: str
+) -> None:
+    rgb = pictures()[picture]
+    y, uv = planes(raw(ffmpeg, rgb, "rgb24", matrix=matrix, color_range=color_range), *SIZE)
+    expected_y, expected_uv = converted(rgb, matrix, color_range)
+    assert np.abs(y - expected_y.round()).max() <= 1
+    error = ((uv - expected_uv) ** 2).mean()
+    assert error == 0 or 10 * np.log10(255**2 / error) >= 45  # dB
+
+
+@pytest.mark.parametrize("color_range", ["limited", "full"])
+def test_gray_has_the_full_range(ffmpeg: str, color_range: str) -> None:
+    gray = pictures()["noise"][..., 0].copy()
+    y, uv = planes(raw(ffmpeg, gray, "gray", color_range=color_range), *SIZE)
+    assert np.abs(y - (gray * (219 / 255) + 16 if color_range == "limited" else gray)).max() <= 1
+    assert (uv == 128).all()
+
+
+def test_frames_of_the_outputs_format_pass_untouched(ffmpeg: str) -> None:
+    noise = np.random.default_rng(1).integers(0, 256, (HEIGHT, WIDTH * 3 // 2), np.uint8)
+    for color_range in ("limited", "full"):
+        assert raw(ffmpeg, noise, "yuv420p", size=SIZE, color_range=color_range) == noise.tobytes()
+
+
+# Filters
+
+
+def test_turned_over(ffmpeg: str) -> None:
+    rgb = pictures()["noise"]
+    upright = raw(ffmpeg, np.ascontiguousarray(rgb[::-1]), "rgb24")
+    assert raw(ffmpeg, rgb, "rgb24", vflip=True) == upright
+
+
+@pytest.mark.parametrize("size", [(63, 48), (64, 47), (63, 47), (1, 1)])
+@pytest.mark.parametrize("vflip", [False, True])
+def test_odd_sizes_are_padded_with_their_last_column_and_row(
+    ffmpeg: str, size: tuple[int, int], vflip: bool
+) -> None:
+    width, height = size
+    rgb = np.ascontiguousarray(pictures()["noise"][:height, :width])
+    even = np.pad(rgb[::-1] if vflip else rgb, ((0, height % 2), (0, width % 2), (0, 0)), "edge")
+    assert command.output_size(width, height, "yuv420p", "pad") == (even.shape[1], even.shape[0])
+    assert raw(ffmpeg, rgb, "rgb24", odd_size="pad", vflip=vflip) == raw(ffmpeg, even, "rgb24")
+
+
+@pytest.mark.parametrize("size", [(63, 48), (64, 47), (63, 47)])
+def test_odd_sizes_are_cropped(ffmpeg: str, size: tuple[int, int]) -> None:
+    width, height = size
+    rgb = np.ascontiguousarray(pictures()["noise"][:height, :width])
+    even = np.ascontiguousarray(rgb[: height // 2 * 2, : width // 2 * 2])
+    assert command.output_size(width, height, "yuv420p", "crop") == (even.shape[1], even.shape[0])
+    assert raw(ffmpeg, rgb, "rgb24", odd_size="crop") == raw(ffmpeg, even, "rgb24")
+
+
+def test_only_what_the_output_shares_is_made_even() -> None:
+    assert command.output_size(7, 5, "yuv422p", "pad") == (8, 5)
+    assert command.output_size(7, 5, "yuv444p", "crop") == (7, 5)
+    assert command.output_size(7, 5, None, "pad") == (7, 5)
+    assert command.output_size(7, 5, "yuv420p", "error") == (7, 5)
+
+
+def test_sizes_that_cannot_be() -> None:
+    with pytest.raises(ValueError, match="leaves 0x4"):
+        command.output_size(1, 5, "yuv420p", "crop")
+    with pytest.raises(ValueError, match="'error', 'pad' or 'crop'"):
+        command.output_size(7, 5, "yuv420p", "stretch")
+
+
+def test_the_users_filters_come_after(ffmpeg: str) -> None:
+    for name in ("vf", "filter:v"):
+        options = command.with_filters({"g": 3, name: "hflip"}, ["vflip", "scale=2:2"])
+        assert options == {"g": 3, "filter:v": "vflip,scale=2:2,hflip"}
+    assert command.with_filters({"vf": "hflip"}, []) == {"vf": "hflip"}
+    rgb = pictures()["noise"]
+    assert raw(ffmpeg, rgb, "rgb24", vf="hflip") == raw(ffmpeg, np.ascontiguousarray(rgb[:, ::-1]), "rgb24")

@@ -1,0 +1,343 @@
+"""Advice on FFmpeg's complaints, which it is made to utter; and outputs that are refused before it starts."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from conftest import run_script, succeeded
+from media import ffmpegs
+
+from penstock.ffmpeg import capabilities, command
+from penstock.ffmpeg.complaint import explain
+from penstock.ffmpeg.pixels import frame_layout
+
+LAYOUT = frame_layout("yuv420p", 64, 48)
+FRAMES = bytes(10 * LAYOUT.frame_bytes)
+
+
+@pytest.fixture(params=ffmpegs(), ids=lambda program: "wheel" if "imageio" in program else "system")
+def ffmpeg(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def advice(
+    ffmpeg: str,
+    output: str | Path = "/dev/null",
+    codec: str = "mpeg4",
+    container_format: str | None = "matroska",
+    pixel_format: str | None = "yuv420p",
+    **options: object,
+) -> str | None:
+    """What is said of an FFmpeg that fails."""
+    target = output if "://" in str(output) else f"file:{output}"
+    arguments = [
+        *command.input_arguments(LAYOUT, Fraction(30)),
+        *command.output_arguments(str(target), codec, pixel_format, options, container_format),
+    ]
+    program = [ffmpeg, "-hide_banner", "-nostats", "-loglevel", "error", "-xerror"]
+    done = subprocess.run([*program, *arguments], input=FRAMES, capture_output=True, check=False, timeout=60)
+    stderr = done.stderr.decode(errors="replace")
+    assert done.returncode != 0, stderr
+    return explain(ffmpeg, codec, options, container_format, str(target), stderr)
+
+
+def needs(ffmpeg: str, codec: str) -> None:
+    if codec not in capabilities.encoders(ffmpeg):
+        pytest.skip(f"this FFmpeg has no {codec}")
+
+
+# Names
+
+
+def test_smoke(ffmpeg: str) -> None:
+    said = advice(ffmpeg, codec="libx246")
+    assert said is not None and "'libx246'. Did you mean 'libx264'" in said
+    assert "\n" not in said
+
+
+def test_an_encoder_of_sound(ffmpeg: str) -> None:
+    assert "has no video encoder 'aac'" in str(advice(ffmpeg, codec="aac"))
+
+
+@pytest.mark.parametrize(
+    ("option", "nearest"),
+    [
+        ("qscael", "qscale"),
+        ("mpv_flag", "mpv_flags"),
+        ("pixfmt", "pix_fmt"),
+        ("vff", "vf"),
+        ("colorspaec", "colorspace"),
+    ],
+)
+def test_an_unknown_option(ffmpeg: str, option: str, nearest: str) -> None:
+    said = str(advice(ffmpeg, **{option: 1}))
+    assert f"has an option '{option}'. Did you mean '" in said
+    assert f"'{nearest}'" in said
+
+
+def test_an_option_of_the_container(ffmpeg: str, tmp_path: Path) -> None:
+    said = advice(ffmpeg, tmp_path / "video.mp4", container_format=None, movflag="faststart")
+    assert "Did you mean 'movflags'" in str(said)
+
+
+def test_an_option_for_one_stream(ffmpeg: str) -> None:
+    assert "Did you mean 'qscale'" in str(advice(ffmpeg, **{"qscal:v": 3}))
+
+
+def test_an_unknown_container(ffmpeg: str) -> None:
+    assert "'matroksa'. Did you mean 'matroska'" in str(advice(ffmpeg, container_format="matroksa"))
+    assert "'matroska' is FFmpeg's name for it" in str(advice(ffmpeg, container_format="mkv"))
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("video", "End it with .mp4"), ("video.mp", "Did you mean 'mp4'")]
+)
+def test_a_name_that_tells_no_container(ffmpeg: str, tmp_path: Path, name: str, words: str) -> None:
+    assert words in str(advice(ffmpeg, tmp_path / name, container_format=None))
+
+
+def test_an_unknown_pixel_format(ffmpeg: str) -> None:
+    assert "output_pixel_format 'yuv402p'. Did you mean 'yuv420p'" in str(
+        advice(ffmpeg, pixel_format="yuv402p")
+    )
+
+
+# Values
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("b", "lots", "options['b'] cannot be 'lots'. It takes int64"),
+        ("mpv_flags", "skip_dr", "Did you mean 'skip_rd'"),
+        ("brd_scale", 7, "cannot be '7'. It takes int from 0 to 3"),
+        ("colorspace", "bt790", "Did you mean 'bt709'"),
+    ],
+)
+def test_a_value_that_an_option_cannot_have(ffmpeg: str, name: str, value: object, words: str) -> None:
+    assert words in str(advice(ffmpeg, **{name: value}))
+
+
+def test_long_lists_of_values_are_cut(ffmpeg: str, tmp_path: Path) -> None:
+    said = str(advice(ffmpeg, tmp_path / "video.mp4", container_format=None, movflags="fststart"))
+    assert "Did you mean 'faststart'" in said and said.endswith(", …")
+    assert len(said) < 400
+
+
+@pytest.mark.parametrize("codec", ["libx264", "libx265"])
+@pytest.mark.parametrize(("name", "value", "meant"), [("preset", "fats", "fast"), ("tune", "gran", "grain")])
+def test_presets_and_tunes(ffmpeg: str, codec: str, name: str, value: str, meant: str) -> None:
+    needs(ffmpeg, codec)
+    said = str(advice(ffmpeg, codec=codec, **{name: value}))
+    assert f"{codec} has no {name} '{value}'. Did you mean '{meant}'" in said
+
+
+def test_profiles(ffmpeg: str) -> None:
+    needs(ffmpeg, "libx264")
+    said = str(advice(ffmpeg, codec="libx264", profile="hgih"))
+    assert "libx264 has no profile 'hgih'" in said and "'high'" in said
+
+
+@pytest.mark.parametrize("filters", ["sacle=2:2", "vflip,sacle", "[in]sacle=w=3[out]"])
+def test_an_unknown_filter(ffmpeg: str, filters: str) -> None:
+    assert "no filter 'sacle'. Did you mean 'scale'" in str(advice(ffmpeg, vf=filters))
+
+
+def test_a_filter_with_wrong_options(ffmpeg: str) -> None:
+    assert "'scale' has no option 'widht'. Did you mean 'width'" in str(
+        advice(ffmpeg, vf="scale=widht=4:h=4")
+    )
+    assert "'scale' was refused" in str(advice(ffmpeg, vf="scale=foo:4"))
+
+
+# What does not go together
+
+
+def test_a_codec_that_the_container_does_not_hold(ffmpeg: str) -> None:
+    assert "does not hold ffv1 video" in str(advice(ffmpeg, codec="ffv1", container_format="webm"))
+
+
+def test_an_odd_size(ffmpeg: str) -> None:
+    needs(ffmpeg, "libx264")
+    assert "odd_size='pad'" in str(advice(ffmpeg, codec="libx264", s="63x47"))
+
+
+def test_a_container_that_cannot_be_streamed(ffmpeg: str) -> None:
+    said = str(advice(ffmpeg, "tcp://127.0.0.1:9", container_format="mp4"))
+    assert "nothing takes the stream" in said  # the first of its two troubles
+    done = subprocess.run(
+        [
+            ffmpeg,
+            "-v",
+            "error",
+            "-f",
+            "lavfi",
+            "-i",
+            "color",
+            "-t",
+            "1",
+            "-c:v",
+            "mpeg4",
+            "-f",
+            "mp4",
+            "pipe:1",
+        ],
+        capture_output=True,
+        check=False,
+    )
+    said = str(explain(ffmpeg, "mpeg4", {}, "mp4", "pipe:1", done.stderr.decode()))
+    assert said.startswith("mp4 goes back") and "'frag_keyframe+empty_moov'" in said
+
+
+def test_an_experimental_codec(ffmpeg: str) -> None:
+    needs(ffmpeg, "vc2")
+    assert "'strict': 'experimental'" in str(advice(ffmpeg, codec="avui", pixel_format="uyvy422"))
+
+
+def test_hardware_that_is_not_there(ffmpeg: str) -> None:
+    needs(ffmpeg, "h264_nvenc")
+    if Path("/dev/nvidia0").exists():
+        pytest.skip("there is an NVIDIA GPU")
+    assert "needs a GPU" in str(advice(ffmpeg, codec="h264_nvenc"))
+
+
+# Places
+
+
+@pytest.mark.parametrize("container_format", ["matroska", "mp4", "avi"])
+def test_a_full_disk(ffmpeg: str, container_format: str) -> None:
+    assert "the disk is full" in str(advice(ffmpeg, "/dev/full", container_format=container_format))
+
+
+def test_a_folder_that_is_gone(ffmpeg: str, tmp_path: Path) -> None:
+    said = str(advice(ffmpeg, tmp_path / "gone" / "video.mkv"))
+    assert said == f"the folder {tmp_path}/gone does not exist any more"
+
+
+def test_another_file_that_is_missing_is_not_taken_for_the_output(ffmpeg: str, tmp_path: Path) -> None:
+    said = explain(
+        ffmpeg, "mpeg4", {}, None, f"file:{tmp_path}/v.mp4", "/missing/font.ttf: No such file or directory"
+    )
+    assert said is None
+
+
+def test_a_folder_as_the_output(ffmpeg: str, tmp_path: Path) -> None:
+    assert "is a folder" in str(advice(ffmpeg, tmp_path))
+
+
+def test_nobody_listens(ffmpeg: str) -> None:
+    said = str(advice(ffmpeg, "tcp://127.0.0.1:9", container_format="mpegts"))
+    assert "nothing takes the stream at tcp://127.0.0.1:9" in said
+
+
+def test_a_host_without_an_address(ffmpeg: str) -> None:
+    said = str(advice(ffmpeg, "tcp://nohost.invalid:1234", container_format="mpegts"))
+    assert "the host 'nohost.invalid' has no address" in said
+
+
+def test_an_unknown_protocol(ffmpeg: str) -> None:
+    assert "no such protocol as that of nosuch://a" in str(advice(ffmpeg, "nosuch://a"))
+
+
+def test_what_is_not_known_has_no_advice() -> None:
+    assert explain("/missing/ffmpeg", "mpeg4", {}, None, "file:/v.mp4", "") is None
+    assert explain("/missing/ffmpeg", "mpeg4", {}, None, "file:/v.mp4", "Conversion failed!\nOh dear") is None
+
+
+@pytest.mark.parametrize(
+    "stderr",
+    [
+        "Unknown encoder 'libx246'",
+        "Unrecognized option 'crff'.",
+        "Requested output format 'mkv' is not known.",
+        "Unknown pixel format requested: rgb.",
+        "Error setting option crf to value abc.",
+        "No such filter: 'sacle'",
+    ],
+)
+def test_advice_does_without_an_ffmpeg_that_tells(stderr: str) -> None:
+    assert explain("/missing/ffmpeg", "libx264", {}, None, "file:/v.mp4", stderr)
+
+
+# Outputs, before FFmpeg starts
+
+
+def test_a_folder_is_no_output(tmp_path: Path) -> None:
+    for output in (tmp_path, str(tmp_path), f"{tmp_path}/", f"{tmp_path}/new/"):
+        with pytest.raises(IsADirectoryError) as caught:
+            command.target(output)
+        assert caught.value.filename == output.rstrip("/") if isinstance(output, str) else str(output)
+    with pytest.raises(IsADirectoryError):
+        command.target("")
+
+
+def test_a_missing_folder(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as caught:
+        command.target(tmp_path / "missing" / "deeper" / "video.mp4")
+    assert caught.value.filename == str(tmp_path / "missing" / "deeper")
+
+
+def test_a_file_in_place_of_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError) as caught:
+        command.target(tmp_path / "file" / "video.mp4")
+    assert caught.value.filename == str(tmp_path / "file")
+
+
+def test_a_link_to_a_place_that_is_not_there(tmp_path: Path) -> None:
+    link = tmp_path / "video.mp4"
+    link.symlink_to(tmp_path / "missing" / "video.mp4")
+    with pytest.raises(FileNotFoundError) as caught:
+        command.target(link)
+    assert caught.value.filename == str(tmp_path / "missing")
+    (tmp_path / "missing").mkdir()
+    assert command.target(link) == f"file:{link}"
+    assert list((tmp_path / "missing").iterdir()) == []
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that every user can get to: pytest's own are for one."""
+    folder = Path(tempfile.mkdtemp(prefix="penstock-test-"))
+    folder.chmod(0o755)
+    yield folder
+    folder.chmod(0o755)
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("what", ["folder", "file"])
+def test_a_place_that_may_not_be_written_to(open_folder: Path, what: str) -> None:
+    output = open_folder / "video.mp4"
+    if what == "file":
+        output.write_bytes(b"kept")
+        output.chmod(0o444)
+    open_folder.chmod(0o555)
+    code = """
+    from penstock.ffmpeg import command
+    if os.geteuid() == 0:  # whom no mode keeps out
+        os.setuid(65534)
+    try:
+        command.target(sys.argv[1])
+    except PermissionError as error:
+        print(error.filename)
+    """
+    refused = succeeded(run_script(code, output)).decode().strip()
+    assert refused == str(open_folder if what == "folder" else output)
+    assert [path.name for path in open_folder.iterdir()] == (["video.mp4"] if what == "file" else [])
+
+
+@pytest.mark.parametrize("special", ["/dev/null", "/dev/full", "/dev/stdout"])
+def test_devices_are_outputs(special: str) -> None:
+    assert command.target(special) == f"file:{special}"
+
+
+def test_a_fifo_is_an_output(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    assert command.target(tmp_path / "fifo") == f"file:{tmp_path}/fifo"
