@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -17,7 +18,7 @@ import click
 from rich.filesize import decimal
 
 from penstock.commands import images
-from penstock.commands.ends import STANDARD, End, opened, show_name
+from penstock.commands.ends import FIFO_PREFIX, STANDARD, End, opened, show_name
 from penstock.commands.images import Images, SourceError
 from penstock.commands.parameters import parsed
 from penstock.commands.progress import expected_bytes, is_wanted
@@ -263,6 +264,8 @@ def encode(
     except Stopped as stopped:
         stopped.progress = stopped.progress or "nothing was written"
         raise
+    except SourceError as error:
+        raise click.ClickException(f"{error.message}; nothing was written") from None
     if as_json:
         click.echo(json.dumps(asdict(encoder.close()), indent=2))
     if wanted:
@@ -270,7 +273,7 @@ def encode(
     if left_over:
         raise click.ClickException(
             f"{source.title}: ended in the middle of a frame: {left_over} of its {encoder.frame_bytes} bytes are left "
-            f"over, after {_counted(encoder.frames_encoded)} that are encoded; are --size and --pixel-format right?"
+            f"over; are --size and --pixel-format right? Frames encoded: {encoder.frames_encoded}"
         )
 
 
@@ -282,6 +285,8 @@ def _check_raw_options(
     total_frames: int | None,
 ) -> None:
     if not has_images and size is None:
+        if inputs and not _can_be_raw(inputs[0]):
+            raise click.ClickException(f"{show_name(inputs[0])}: {os.strerror(errno.ENOENT)}")
         raise click.UsageError(
             "raw frames need --size, such as --size 1920x1080; images are a folder, a pattern, or files that end in "
             + " ".join(suffix[1:] for suffix in images.SUFFIXES)
@@ -291,6 +296,14 @@ def _check_raw_options(
     if has_images and of_raw:
         several = "; raw frames come from one INPUT" if len(inputs) > 1 else ""
         raise click.UsageError(f"{', '.join(of_raw)}: only for raw frames, and the input is images{several}")
+
+
+def _can_be_raw(name: str) -> bool:
+    if name == STANDARD or name.startswith(FIFO_PREFIX):
+        return True
+    with suppress(OSError):
+        return Path(name).exists()
+    return False
 
 
 def _encoder_settings(given: dict[str, Any]) -> dict[str, Any]:
@@ -417,11 +430,7 @@ def _feed(encoder: Encoder, source: Source) -> int:
 def _how_far(encoder: Encoder, error: BaseException) -> str:
     """What became of the frames, and what an encoder adds to an error in whose course it could not finish."""
     notes = [_in_one_line(note) for note in getattr(error, "__notes__", [])]
-    return "; ".join([f"{_counted(encoder.frames_encoded)} encoded", *notes])
-
-
-def _counted(frames: int) -> str:
-    return "1 frame" if frames == 1 else f"{frames} frames"
+    return "; ".join([f"frames encoded: {encoder.frames_encoded}", *notes])
 
 
 @contextmanager
@@ -450,6 +459,6 @@ def _summary(encoder: Encoder) -> str:
     report = encoder.close()
     size = "" if report.output_bytes is None else f", {decimal(report.output_bytes)}"
     return (
-        f"{_counted(report.frames_encoded)} in {report.seconds:.2f} s, {report.fps:.1f} frames/s; "
-        f"{show_name(report.output)}{size}; slowest was {encoder.bottleneck}"
+        f"frames encoded: {report.frames_encoded} in {report.seconds:.2f} s, {report.fps:.1f} frames/s; "
+        f"{show_name(report.output)}{size}; held up by {encoder.bottleneck.replace('the caller', 'the input')}"
     )

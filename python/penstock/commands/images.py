@@ -31,6 +31,9 @@ MOST_AHEAD = 64
 #: What a pipe may hold without a privilege, as a rule (pipe(7)): fewer turns between FFmpeg and us.
 PIPE_BYTES = 1 << 20
 
+#: Of the names of folders with links.
+PREFIX = "penstock-images-"
+
 #: One number in a name, and how many digits it has at least.
 _NUMBER = re.compile(r"%(?:0(\d+))?d")
 #: In front of FFmpeg's complaints: which of its parts complains.
@@ -168,10 +171,10 @@ class Images:
         self._given = 0
         self._decoder: subprocess.Popen[bytes] | None = None
         # FFmpeg takes many images by a number in their names only. There the links to them have one.
-        self._folder = TemporaryDirectory(prefix="penstock-images-")
+        self._folder = TemporaryDirectory(prefix=PREFIX)
         try:
-            for index, path in enumerate(paths):
-                (Path(self._folder.name) / self._link(index)).symlink_to(path.absolute())
+            for index in range(len(paths)):
+                self._link(index, self._folder.name)
             self.size = self._size_of(0)
         except BaseException:
             self.close()
@@ -220,8 +223,8 @@ class Images:
     def _kind(self, index: int) -> str:
         return self._paths[index].suffix.lower()
 
-    def _link(self, index: int) -> str:
-        return f"{index:09}{self._kind(index)}"
+    def _link(self, index: int, folder: str) -> None:
+        Path(folder, f"{index:09}{self._kind(index)}").symlink_to(self._paths[index].absolute())
 
     def _start(self) -> subprocess.Popen[bytes]:
         width, height = self.size
@@ -288,15 +291,18 @@ class Images:
         path = self._paths[index]
         with _told(path):
             path.open("rb").close()
-        # A PPM begins with them: "P6\n64 48\n255\n".
-        decoding = subprocess.run(
-            [*self._command(index), "-frames:v", "1", "-c:v", "ppm", "-f", "image2pipe", "pipe:1"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            cwd=self._folder.name,
-            process_group=0,
-            check=False,
-        )
+        # In a folder of its own, for FFmpeg looks at the images behind the one that it is asked for, and fails of them.
+        with TemporaryDirectory(prefix=PREFIX) as folder:
+            self._link(index, folder)
+            decoding = subprocess.run(
+                # A PPM begins with them: "P6\n64 48\n255\n".
+                [*self._command(index), "-c:v", "ppm", "-f", "image2pipe", "pipe:1"],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                cwd=folder,
+                process_group=0,
+                check=False,
+            )
         header = re.match(rb"P6\s(\d+)\s(\d+)\s", decoding.stdout)
         if decoding.returncode != 0 or header is None:
             said = decoding.stderr.decode(errors="replace").partition("\n")[0]
