@@ -246,6 +246,8 @@ def encode(
     """
     if quiet and progress:
         raise click.UsageError("--quiet and --progress exclude each other")
+    with _told():
+        _check_output(output, settings["container_format"], as_json=as_json)
     has_images = images.are_images(inputs)
     _check_raw_options(inputs, has_images, size, pixel_format, total_frames)
     wanted = is_wanted(False if quiet else progress, [])
@@ -257,7 +259,7 @@ def encode(
     try:
         with _told():
             settings["ffmpeg"] = find_ffmpeg(settings.get("ffmpeg"))
-            _check_output(output, settings, as_json=as_json)
+            check_codec(settings["ffmpeg"], settings["codec"])
         with _opened(inputs, has_images, size, settings, output) as source:
             total_frames = source.total_frames if total_frames is None else total_frames
             encoder, left_over = _encode(source, output, settings | {"total_frames": total_frames})
@@ -318,9 +320,8 @@ def _encoder_settings(given: dict[str, Any]) -> dict[str, Any]:
     return settings | {"options": options}
 
 
-def _check_output(output: str, settings: dict[str, Any], *, as_json: bool) -> None:
-    """Fails, before a frame is waited for, of what would make the encoder fail afterwards."""
-    container_format = settings.get("container_format")
+def _check_output(output: str, container_format: str | None, *, as_json: bool) -> None:
+    """Fails now, and not when the first frame has come, of what can be known."""
     if container_format is None and images.has_image_name(Path(output)):
         raise click.UsageError(
             f"OUTPUT {show_name(output)} is an image by its name: is OUTPUT missing? "
@@ -330,7 +331,6 @@ def _check_output(output: str, settings: dict[str, Any], *, as_json: bool) -> No
     command.container_for(target, container_format)
     if as_json and command.uses_stdout(target):
         raise click.UsageError("--json and the video cannot both go to standard output")
-    check_codec(settings["ffmpeg"], settings["codec"])
 
 
 @contextmanager
@@ -444,15 +444,16 @@ def _told() -> Iterator[None]:
         where = "" if error.filename is None else f"{show_name(str(error.filename))}: "
         raise click.ClickException(f"{where}{error.strerror or error}") from None
     except ValueError as error:
-        raise click.UsageError(str(error)) from None
+        raise click.UsageError(_in_one_line(error)) from None
 
 
 def _in_one_line(error: object) -> str:
-    """Without the command, and with FFmpeg's first words, which name the cause."""
+    """Without the command, with FFmpeg's first words, which name the cause, and by our option's name."""
     head, *rest = str(error).splitlines()
     advice = [line for line in rest if line.startswith("what to do: ")]
     said = [line for line in rest if not line.startswith(("what to do: ", "command: "))]
-    return "; ".join(images.without_complainers(line) for line in (head, *said[:MOST_LINES], *advice))
+    line = images.without_complainers("; ".join((head, *said[:MOST_LINES], *advice)))
+    return line.replace("give container_format", "give --format")
 
 
 def _summary(encoder: Encoder) -> str:
