@@ -25,9 +25,6 @@ SUFFIXES = (
 )
 #: What their frames are made of.
 PIXEL_FORMAT = "rgb24"
-#: FFmpeg may have decoded so many images that it has not given out when it fails. Guessed: its decoders have at most
-#: 16 threads as a rule, and its queues 8 frames each.
-MOST_AHEAD = 64
 #: What a pipe may hold without a privilege, as a rule (pipe(7)): fewer turns between FFmpeg and us.
 PIPE_BYTES = 1 << 20
 
@@ -175,7 +172,7 @@ class Images:
         try:
             for index in range(len(paths)):
                 self._link(index, self._folder.name)
-            self.size = self._size_of(0)
+            self.size, _ = self._decoded(0)
         except BaseException:
             self.close()
             raise
@@ -202,7 +199,9 @@ class Images:
             self._decoder = self._start()
         assert self._decoder.stdout is not None
         if self._decoder.stdout.readinto(frame) < frame.nbytes:  # type: ignore[attr-defined]
-            raise self._failure()
+            # FFmpeg reads ahead: what it fails of may be this image, or one behind it.
+            self._end_decoder()
+            frame[:] = self._alone(self._given)
         self._given += 1
         # An image by another suffix is for another decoder.
         if self._given < len(self._paths) and self._kind(self._given) != self._kind(self._given - 1):
@@ -243,7 +242,7 @@ class Images:
             ],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,  # what is wrong with an image is asked again, of that one alone
+            stderr=subprocess.DEVNULL,  # what is wrong with an image is asked of that one alone
             cwd=self._folder.name,
             process_group=0,  # as the encoder's: Ctrl-C on the terminal is for us
         )
@@ -267,23 +266,18 @@ class Images:
             with decoder:  # closes its output, and reaps it
                 decoder.kill()
 
-    def _failure(self) -> SourceError:
-        """What is wrong with an image that was not given out: not always the next, for FFmpeg reads ahead."""
-        self._end_decoder()
-        try:
-            for index in range(self._given, min(self._given + MOST_AHEAD, len(self._paths))):
-                size = self._size_of(index)
-                if size != self.size:
-                    return SourceError(
-                        f"{_title(self._paths[index])}: {_pixels(size)} pixels, "
-                        f"while {_title(self._paths[0])} has {_pixels(self.size)}; all images must have one size"
-                    )
-        except SourceError as error:
-            return error
-        return SourceError(f"{_title(self._paths[self._given])}, or one after it, cannot be decoded")
+    def _alone(self, index: int) -> bytes:
+        """The pixels of one image, which has the size of the first, or is an error."""
+        size, pixels = self._decoded(index)
+        if size != self.size:
+            raise SourceError(
+                f"{_title(self._paths[index])}: {_pixels(size)} pixels, "
+                f"while {_title(self._paths[0])} has {_pixels(self.size)}; all images must have one size"
+            )
+        return pixels
 
-    def _size_of(self, index: int) -> tuple[int, int]:
-        """Decodes one image for its width and height.
+    def _decoded(self, index: int) -> tuple[tuple[int, int], bytes]:
+        """Width, height and pixels of one image.
 
         Raises:
             SourceError: it cannot be read or decoded.
@@ -303,12 +297,12 @@ class Images:
                 process_group=0,
                 check=False,
             )
-        header = re.match(rb"P6\s(\d+)\s(\d+)\s", decoding.stdout)
+        header = re.match(rb"P6\s(\d+)\s(\d+)\s255\s", decoding.stdout)
         if decoding.returncode != 0 or header is None:
             said = decoding.stderr.decode(errors="replace").partition("\n")[0]
             reason = without_complainers(said).strip() or "it has no picture"
             raise SourceError(f"{_title(path)}: this image cannot be decoded: {reason}")
-        return int(header[1]), int(header[2])
+        return (int(header[1]), int(header[2])), decoding.stdout[header.end() :]
 
 
 def _pixels(size: tuple[int, int]) -> str:
