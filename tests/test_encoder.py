@@ -652,7 +652,9 @@ def test_many_encoders_leave_nothing(tmp_path: Path) -> None:
         submit(encoder, 3)
     before = native_threads()
     for index in range(8):
-        encoder = make(tmp_path / f"{index}.mp4", codec="mpeg4", options={"nonsense": 1} if index == 3 else {})
+        encoder = make(
+            tmp_path / f"{index}.mp4", codec="mpeg4", options={"nonsense": 1} if index == 3 else {}
+        )
         with contextlib.suppress(EncoderError):
             submit(encoder, 10)
             encoder.abort() if index % 2 else encoder.close()
@@ -685,7 +687,10 @@ def test_an_exception_is_not_masked_by_ffmpegs(tmp_path: Path) -> None:
 
 
 def test_an_encoder_error_is_not_told_twice(tmp_path: Path) -> None:
-    with pytest.raises(EncoderError) as caught, make(tmp_path / "video.mp4", options={"nonsense": 1}) as encoder:
+    with (
+        pytest.raises(EncoderError) as caught,
+        make(tmp_path / "video.mp4", options={"nonsense": 1}) as encoder,
+    ):
         assert eventually(lambda: encoder.write(flat(0)) and False)
     assert not hasattr(caught.value, "__notes__")
 

@@ -234,6 +234,15 @@ def test_unknown_colours(matrix: str, color_range: str, words: str) -> None:
         command.colors_for("libx264", matrix, color_range, 720)
 
 
+def test_where_chroma_lies_is_said_of_what_was_converted() -> None:
+    centred = ["-chroma_sample_location", "center"]
+    assert command.output_color_arguments("yuv420p10", "bt709", "full")[-2:] == centred
+    for pixel_format, converted in (("yuv420p", False), ("yuv444p", True)):
+        arguments = command.output_color_arguments(pixel_format, "bt709", "full", converted=converted)
+        assert arguments == command.color_arguments("bt709", "full")
+    assert command.output_color_arguments(None, "bt709", "full") == []
+
+
 def test_jpeg_has_its_own_colours() -> None:
     assert command.colors_for("mjpeg", "auto", "limited", 1080) == ("bt601", "full")
     assert command.colors_for("libx264", "auto", "limited", 1080) == ("bt709", "limited")
@@ -369,6 +378,19 @@ def test_frames_of_the_outputs_format_pass_untouched(ffmpeg: str) -> None:
     noise = np.random.default_rng(1).integers(0, 256, (HEIGHT, WIDTH * 3 // 2), np.uint8)
     for color_range in ("limited", "full"):
         assert raw(ffmpeg, noise, "yuv420p", size=SIZE, color_range=color_range) == noise.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("matrix", "color_range"), [("bt709", "limited"), ("bt601", "full"), ("bt2020", "full")]
+)
+def test_yuv_of_another_layout_keeps_its_colours(ffmpeg: str, matrix: str, color_range: str) -> None:
+    y, u, v = 100, 60, 200
+    packed = np.tile(np.array([u, y, v, y], np.uint8), (HEIGHT, WIDTH // 2))
+    found_y, found_uv = planes(
+        raw(ffmpeg, packed, "uyvy422", size=SIZE, matrix=matrix, color_range=color_range), *SIZE
+    )
+    assert (found_y == y).all()
+    assert (found_uv[0] == u).all() and (found_uv[1] == v).all()
 
 
 # Filters

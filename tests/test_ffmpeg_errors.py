@@ -62,6 +62,13 @@ def test_smoke(ffmpeg: str) -> None:
     assert "\n" not in said
 
 
+def test_words_in_colour() -> None:
+    said = explain(
+        "/missing/ffmpeg", "x", {}, None, "file:/v.mp4", "\x1b[4;31mUnknown encoder '\x1b[0mx'\x1b[0m"
+    )
+    assert said is not None and "no video encoder 'x'" in said
+
+
 def test_an_encoder_of_sound(ffmpeg: str) -> None:
     assert "has no video encoder 'aac'" in str(advice(ffmpeg, codec="aac"))
 
@@ -115,7 +122,7 @@ def test_an_unknown_pixel_format(ffmpeg: str) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("b", "lots", "options['b'] cannot be 'lots'. It takes int64"),
+        ("b:v", "lots", "options['b:v'] cannot be 'lots'. It takes int64"),
         ("mpv_flags", "skip_dr", "Did you mean 'skip_rd'"),
         ("brd_scale", 7, "cannot be '7'. It takes int from 0 to 3"),
         ("colorspace", "bt790", "Did you mean 'bt709'"),

@@ -1,5 +1,6 @@
 """The benchmarks behind ``penstock bench``: each has a package of its own.
 
+``encode``   frames from memory into a video file, by every library
 ``pipe``     frames from memory into FFmpeg
 ``pipeline`` compressed assets through native threads, under load
 ``relay``    bytes from descriptor to descriptor, and from one to many
@@ -8,6 +9,7 @@ They share:
 
 ``machine``  what it was measured on
 ``record``   how every record begins, and where it is kept
+``accounts`` what a run took: CPU time and memory
 ``goals``    whether a run reached what the project wants to reach
 ``spread``   how far apart the rounds lie
 ``parsing``  names, numbers and lists as people type them

@@ -29,7 +29,29 @@ class Verdict:
         return f"{self.what}: {self.ratio:.2f}x (target {self.at_least:.2f}x: {outcome})"
 
 
-def print_verdicts(console: Console, verdicts: Sequence[Verdict]) -> None:
+@dataclass(frozen=True)
+class Limit:
+    """A goal that something stays small, and what a run had to say of it."""
+
+    what: str
+    value: float
+    at_most: float
+    unit: str
+
+    @property
+    def met(self) -> bool:
+        """Whether the value keeps to the goal."""
+        return self.value <= self.at_most
+
+    def __str__(self) -> str:
+        outcome = "met" if self.met else "missed"
+        return f"{self.what}: {self.value:.3f} {self.unit} (target {self.at_most:g} {self.unit}: {outcome})"
+
+
+Judgement = Verdict | Limit
+
+
+def print_verdicts(console: Console, verdicts: Sequence[Judgement]) -> None:
     """A line for each."""
     for verdict in verdicts:
         console.print(str(verdict), style="" if verdict.met else "yellow", highlight=False)
@@ -42,6 +64,6 @@ def print_if_too_few(console: Console, rounds: int) -> None:
         console.print(few, style="dim", highlight=False)
 
 
-def as_record(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
+def as_record(verdicts: Sequence[Judgement]) -> list[dict[str, Any]]:
     """For a record."""
     return [asdict(verdict) | {"met": verdict.met} for verdict in verdicts]

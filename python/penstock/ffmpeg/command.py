@@ -10,7 +10,7 @@ from errno import EACCES, EISDIR, ENOENT, ENOTDIR
 from fractions import Fraction
 from pathlib import Path
 
-from penstock.ffmpeg.pixels import FrameLayout, divides_evenly, is_gray, is_rgb, subsampling
+from penstock.ffmpeg.pixels import FrameLayout, canonical, divides_evenly, is_gray, is_rgb, subsampling
 
 _FILE = "file:"
 _STDOUT = "pipe:1"
@@ -217,14 +217,18 @@ def input_color_arguments(pixel_format: str, matrix: str, color_range: str) -> l
     return color_arguments(matrix, color_range)
 
 
-def output_color_arguments(pixel_format: str | None, matrix: str, color_range: str) -> list[str]:
+def output_color_arguments(
+    pixel_format: str | None, matrix: str, color_range: str, *, converted: bool = True
+) -> list[str]:
     """`color_arguments` for video of `pixel_format`. RGB has no matrix, and of None nobody knows whether it is RGB.
 
-    Chroma lies in the middle of its pixels, as the native conversion and `conversion_filters` make it.
+    Args:
+        converted: the frames were RGB or gray: chroma then lies in the middle of its pixels, as the native conversion
+            and `conversion_filters` make it. Where that of a caller's own YUV lies is not known.
     """
     if pixel_format is None or is_rgb(pixel_format):
         return []
-    return color_arguments(matrix, color_range, centred=subsampling(pixel_format) != (1, 1))
+    return color_arguments(matrix, color_range, centred=converted and subsampling(pixel_format) != (1, 1))
 
 
 def scale_filter(matrix: str, color_range: str, pixel_format: str) -> str:
@@ -259,7 +263,7 @@ def conversion_filters(
     if output_pixel_format is None:
         return filters
     filters += _even_filters(layout, output_pixel_format, odd_size)
-    if output_pixel_format != layout.pixel_format and not is_rgb(output_pixel_format):
+    if canonical(output_pixel_format) != layout.pixel_format and not is_rgb(output_pixel_format):
         filters.append(scale_filter(matrix, color_range, output_pixel_format))
     return filters
 

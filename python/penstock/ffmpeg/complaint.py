@@ -79,6 +79,7 @@ def explain(
         stderr: its last words.
     """
     attempt = _Attempt(program, codec, options, container_format, output)
+    stderr = re.sub(r"\x1b\[[\d;]*m", "", stderr)  # AV_LOG_FORCE_COLOR paints pipes too
     for words, advice in _ADVICE:
         if (found := re.search(words, stderr)) and (said := advice(attempt, found)):
             return said
@@ -99,6 +100,8 @@ def _value(attempt: _Attempt, found: re.Match[str]) -> str:
     name, value = found[1], found[2]
     option = _known_options(attempt).get(name, Option())
     near = did_you_mean(value, option.values)
+    # As the user has it: FFmpeg says "b" of "b:v".
+    name = next((given for given in attempt.options if given.partition(":")[0] == name), name)
     return f"options[{name!r}] cannot be {value!r}.{near}{_takes(option)}"
 
 

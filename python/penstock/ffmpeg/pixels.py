@@ -118,7 +118,7 @@ def subsampling(pixel_format: str) -> tuple[int, int]:
     """Columns and rows of pixels that share one chroma sample; (1, 1) for formats without, or unknown here."""
     # What follows the name tells the depth and the byte order: yuv420p10le.
     found = (
-        shared for name, shared in _SUBSAMPLED if re.fullmatch(rf"(?:{name})(?:\d*[lb]e)?", pixel_format)
+        shared for name, shared in _SUBSAMPLED if re.fullmatch(rf"(?:{name})\d*(?:[lb]e)?", pixel_format)
     )
     return next(found, (1, 1))
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -21,9 +20,9 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from penstock.bench.accounts import own_cpu_s, peak_above, reset_peak
 from penstock.bench.pipe.cases import FRAMES_PER_S, PIXEL_FORMAT, Encode, Method, Size
 from penstock.bench.pipe.methods import Sender, make_sender
 
@@ -130,8 +129,8 @@ def run_task(task: Task, make: SenderFactory = make_sender) -> Result:
 def _timed(
     task: Task, make: SenderFactory, frames: Sequence[Frame], stdout: IO[bytes], stderr: IO[bytes]
 ) -> tuple[Result, int]:
-    resident = _reset_peak()
-    cpu_before, started = _own_cpu_s(), time.perf_counter()
+    resident = reset_peak()
+    cpu_before, started = own_cpu_s(), time.perf_counter()
     child = subprocess.Popen(
         command_of(task),
         stdin=subprocess.DEVNULL if task.input_path else subprocess.PIPE,
@@ -156,9 +155,9 @@ def _timed(
         frames_sent=task.frames,
         frames_read=0,
         seconds=seconds,
-        cpu_own_s=_own_cpu_s() - cpu_before,
+        cpu_own_s=own_cpu_s() - cpu_before,
         cpu_child_s=usage.ru_utime + usage.ru_stime,
-        peak_extra_bytes=_peak_above(resident),
+        peak_extra_bytes=peak_above(resident),
         notes=notes,
         error=error,
     )
@@ -227,31 +226,6 @@ def _expected_hashes(task: Task, frames: Sequence[Frame]) -> list[str]:
         _stamp(frame, number)
         hashes.append(hashlib.md5(frame.data, usedforsecurity=False).hexdigest())
     return hashes
-
-
-def _own_cpu_s() -> float:
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return usage.ru_utime + usage.ru_stime
-
-
-def _reset_peak() -> int | None:
-    """Forget this process's peak memory so far, and tell what is resident; None where that is impossible."""
-    try:
-        Path("/proc/self/clear_refs").write_text("5")
-        return _status_bytes("VmRSS")
-    except OSError:
-        return None
-
-
-def _peak_above(resident: int | None) -> int | None:
-    return None if resident is None else max(0, _status_bytes("VmHWM") - resident)
-
-
-def _status_bytes(field: str) -> int:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(f"{field}:"):
-            return int(line.split()[1]) * 1024
-    raise OSError(f"no {field} in /proc/self/status")
 
 
 def _text(file: IO[bytes]) -> str:

@@ -1,0 +1,100 @@
+//! Pixel conversions of whole frames on one core, in the strips that a worker makes them in.
+//!
+//! `cargo bench -p penstock-core --bench convert`. Bytes per second are those of the input.
+
+#![allow(missing_docs)] // of what criterion's macros make
+
+use std::hint::black_box;
+
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use penstock_core::{Conversion, ConversionOptions, Matrix, OddSize, PixelFormat, Range, Recipe};
+use yuv::{BufferStoreMut, YuvConversionMode, YuvPlanarImageMut, YuvRange, YuvStandardMatrix};
+
+use PixelFormat::{Bgra, Gray, Nv12, Rgb24, Rgb48, Rgba, Rgba64, Yuv420p, Yuv420p10, Yuv444p, Yuv444p10};
+
+const WIDTH: usize = 1920;
+const HEIGHT: usize = 1080;
+
+fn options(input: PixelFormat, output: PixelFormat) -> ConversionOptions {
+    ConversionOptions {
+        input,
+        output,
+        width: WIDTH,
+        height: HEIGHT,
+        matrix: Matrix::Bt709,
+        range: Range::Limited,
+        vertical_flip: false,
+        odd_size: OddSize::Keep,
+    }
+}
+
+fn noise(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|index| (index.wrapping_mul(0x9E37_79B9) >> 13) as u8).collect()
+}
+
+/// One call of the crate for the whole frame: what strips must not be slower than.
+fn whole(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("whole");
+    let frame = noise(WIDTH * HEIGHT * 3);
+    let mut planes = [vec![0; WIDTH * HEIGHT], vec![0; WIDTH * HEIGHT / 4], vec![0; WIDTH * HEIGHT / 4]];
+    group.throughput(Throughput::Bytes(frame.len() as u64));
+    group.bench_function("rgb24 to yuv420p", |bencher| {
+        bencher.iter(|| {
+            let [y, u, v] = &mut planes;
+            let mut image = YuvPlanarImageMut {
+                y_plane: BufferStoreMut::Borrowed(y),
+                y_stride: WIDTH as u32,
+                u_plane: BufferStoreMut::Borrowed(u),
+                u_stride: WIDTH as u32 / 2,
+                v_plane: BufferStoreMut::Borrowed(v),
+                v_stride: WIDTH as u32 / 2,
+                width: WIDTH as u32,
+                height: HEIGHT as u32,
+            };
+            let (range, matrix) = (YuvRange::Limited, YuvStandardMatrix::Bt709);
+            let stride = WIDTH as u32 * 3;
+            yuv::rgb_to_yuv420(&mut image, &frame, stride, range, matrix, YuvConversionMode::Balanced)
+                .expect("the sizes are right");
+        });
+    });
+    group.finish();
+}
+
+fn strips(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("strips");
+    for (input, output) in [
+        (Rgb24, Yuv420p),
+        (Rgb24, Yuv444p),
+        (Rgb24, Nv12),
+        (Rgba, Yuv420p),
+        (Bgra, Yuv420p),
+        (Rgb24, Yuv420p10),
+        (Rgb24, Yuv444p10),
+        (Rgb48, Yuv420p10),
+        (Rgb48, Yuv420p),
+        (Rgba64, Yuv444p10),
+        (Gray, Yuv420p),
+        (Yuv420p, Yuv420p),
+    ] {
+        for vertical_flip in [false, true] {
+            let conversion = Conversion::new(&ConversionOptions { vertical_flip, ..options(input, output) })
+                .expect("the pair is supported");
+            let frame = noise(conversion.input_bytes());
+            let mut made = vec![0; conversion.output_bytes()];
+            group.throughput(Throughput::Bytes(frame.len() as u64));
+            let pair = format!("{} to {}", input.name(), output.name());
+            let way = if vertical_flip { "flipped" } else { "upright" };
+            group.bench_function(BenchmarkId::new(pair, way), |bencher| {
+                bencher.iter(|| {
+                    for step in 0..conversion.steps() {
+                        conversion.make(step, black_box(&frame), black_box(&mut made));
+                    }
+                });
+            });
+        }
+    }
+    group.finish();
+}
+
+criterion_group!(benches, whole, strips);
+criterion_main!(benches);

@@ -1,0 +1,357 @@
+"""From the caller's pixels to the video's: by whom, with which colours, and of which size."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from media import COLOURS, decode, described
+
+from penstock import Encoder
+
+LOSSLESS = {"codec": "ffv1", "container_format": "matroska"}
+RAW = {"codec": "rawvideo", "container_format": "rawvideo"}
+SIZE = (64, 48)
+MATRICES = {"bt601": (0.299, 0.114), "bt709": (0.2126, 0.0722), "bt2020": (0.2627, 0.0593)}
+# FFmpeg's names of the matrix in the file.
+SPACES = {"bt601": "smpte170m", "bt709": "bt709", "bt2020": "bt2020nc"}
+
+
+def picture(size: tuple[int, int] = SIZE, dtype: type = np.uint8) -> np.ndarray:
+    """Gradients, noise and saturated bars side by side: height × width × 3."""
+    width, height = size
+    white = np.iinfo(dtype).max
+    y, x = np.mgrid[0:height, 0:width]
+    gradient = np.stack([x / max(width - 1, 1), y / max(height - 1, 1), 1 - x / max(width - 1, 1)], axis=-1)
+    noise = np.random.default_rng(1).random((height, width, 3))
+    bars = np.stack([x // 3 % 2, x // 5 % 2, y // 4 % 2], axis=-1)
+    part = (x * 3 // width)[..., None]
+    return np.rint(np.choose(part, [gradient, noise, bars]) * white).astype(dtype)
+
+
+def laid_out(rgb: np.ndarray, pixel_format: str) -> np.ndarray:
+    alpha = np.full_like(rgb[..., :1], 9)
+    return {
+        "rgb24": lambda: rgb,
+        "bgr24": lambda: rgb[..., ::-1],
+        "rgba": lambda: np.concatenate([rgb, alpha], axis=-1),
+        "bgra": lambda: np.concatenate([rgb[..., ::-1], alpha], axis=-1),
+        "rgb48": lambda: rgb,
+        "rgba64": lambda: np.concatenate([rgb, alpha], axis=-1),
+    }[pixel_format]().copy()
+
+
+def reference(rgb: np.ndarray, matrix: str, color_range: str) -> list[np.ndarray]:
+    """Y, U and V of 8 bits in floating point, chroma as the mean of 2 × 2 pixels (ITU-T H.273, 8.3)."""
+    red, green, blue = np.moveaxis(rgb / np.iinfo(rgb.dtype).max, -1, 0)
+    kr, kb = MATRICES[matrix]
+    luma = kr * red + (1 - kr - kb) * green + kb * blue
+    chroma = [(blue - luma) / (2 - 2 * kb), (red - luma) / (2 - 2 * kr)]
+    low, luma_scale, chroma_scale = (16, 219, 224) if color_range == "limited" else (0, 255, 255)
+    height, width = luma.shape
+    means = [c.reshape(height // 2, 2, width // 2, 2).mean(axis=(1, 3)) for c in chroma]
+    return [low + luma_scale * luma, *(np.clip(128 + chroma_scale * mean, 0, 255) for mean in means)]
+
+
+def planes(raw: bytes, size: tuple[int, int] = SIZE) -> list[np.ndarray]:
+    """The planes of a yuv420p frame."""
+    width, height = size
+    samples = np.frombuffer(raw, np.uint8)
+    y, u, v = np.split(samples, [width * height, width * height * 5 // 4])
+    return [
+        plane.reshape(rows, -1).astype(float)
+        for plane, rows in ((y, height), (u, height // 2), (v, height // 2))
+    ]
+
+
+def psnr_db(a: np.ndarray, b: np.ndarray) -> float:
+    return float(10 * np.log10(255**2 / max(np.mean((a - b) ** 2), 1e-9)))
+
+
+def probed(path: Path) -> dict[str, str]:
+    """What ffprobe knows of the video stream."""
+    command = ["ffprobe", "-v", "error", "-select_streams", "v:0", "-show_streams", "-of", "json", str(path)]
+    streams = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)["streams"]
+    return dict(streams[0])
+
+
+needs_ffprobe = pytest.mark.skipif(shutil.which("ffprobe") is None, reason="no ffprobe on PATH")
+
+
+# Who converts
+
+
+@pytest.mark.parametrize("convert", ["native", "ffmpeg"])
+@pytest.mark.parametrize("color_range", ["limited", "full"])
+@pytest.mark.parametrize("matrix", list(MATRICES))
+@pytest.mark.parametrize("pixel_format", ["rgb24", "bgra", "rgb48"])
+def test_colours_are_those_of_the_definition(
+    tmp_path: Path, pixel_format: str, matrix: str, color_range: str, convert: str
+) -> None:
+    rgb = picture(dtype=np.uint16 if pixel_format == "rgb48" else np.uint8)
+    output = tmp_path / "video.yuv"
+    options = {"convert": convert, "color_matrix": matrix, "color_range": color_range}
+    with Encoder(output, size=SIZE, fps=30, pixel_format=pixel_format, **options, **RAW) as encoder:
+        encoder.write(laid_out(rgb, pixel_format))
+    assert encoder.converted_by == ("penstock" if convert == "native" else "ffmpeg")
+    got, expected = planes(output.read_bytes()), reference(rgb, matrix, color_range)
+    # FFmpeg's own arithmetic is not ours to answer for: the bound on luma is the native one's.
+    assert np.abs(got[0] - np.rint(expected[0])).max() <= (1 if convert == "native" else 3)
+    for channel in (1, 2):
+        assert psnr_db(got[channel], expected[channel]) >= (45 if convert == "native" else 40)
+
+
+@pytest.mark.parametrize(
+    ("pixel_format", "output_pixel_format", "expected"),
+    [
+        ("rgb24", "yuv420p", "penstock"),
+        ("rgba64", "yuv422p10le", "penstock"),
+        ("rgb24", "yuv444p10", "penstock"),
+        ("gray", "nv12", "penstock"),
+        ("rgb24", "gbrp", "ffmpeg"),
+        ("yuv420p", "yuv444p", "ffmpeg"),
+        ("yuv420p", "yuv420p", None),
+        ("rgb24", None, None),
+    ],
+)
+def test_auto_takes_who_can(
+    tmp_path: Path, pixel_format: str, output_pixel_format: str | None, expected: str | None
+) -> None:
+    output = tmp_path / "video.nut"
+    formats = {"pixel_format": pixel_format, "output_pixel_format": output_pixel_format}
+    with Encoder(output, size=SIZE, fps=30, codec="rawvideo", **formats) as encoder:
+        encoder.write(bytes(encoder.frame_bytes))
+    assert encoder.converted_by == expected
+    assert encoder.close().frames_encoded == 1
+
+
+def test_native_where_there_is_none_is_an_error_at_the_call(tmp_path: Path) -> None:
+    formats = {"pixel_format": "yuv420p", "output_pixel_format": "yuv444p"}
+    with pytest.raises(ValueError, match="convert='native' is not possible: yuv420p of 64x48 to yuv444p"):
+        Encoder(tmp_path / "video.mkv", size=SIZE, fps=30, convert="native", **formats)
+    assert not (tmp_path / "video.mkv").exists()
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        ("convert", "gpu"),
+        ("odd_size", "round"),
+        ("color_matrix", "rec709"),
+        ("color_range", "tv"),
+        ("stall_timeout_s", 0),
+    ],
+)
+def test_a_wrong_choice_is_an_error_that_names_the_choices(
+    tmp_path: Path, argument: str, value: object
+) -> None:
+    with pytest.raises(ValueError, match=argument):
+        Encoder(tmp_path / "video.mp4", size=SIZE, fps=30, **{argument: value})
+
+
+def test_a_format_that_only_ffmpeg_knows(tmp_path: Path) -> None:
+    output = tmp_path / "video.mkv"
+    with Encoder(
+        output, size=(48, 32), fps=30, pixel_format="yuyv422", output_pixel_format="yuv422p", **LOSSLESS
+    ) as e:
+        assert e.frame_bytes == 48 * 32 * 2
+        e.write(bytes([100, 128] * 48 * 32))
+    with pytest.raises(ValueError, match=r"Did you mean .*'rgb24'"):
+        Encoder(output, size=SIZE, fps=30, pixel_format="rgb42")
+
+
+# Tags
+
+
+@needs_ffprobe
+@pytest.mark.parametrize("convert", ["native", "ffmpeg"])
+@pytest.mark.parametrize(
+    ("size", "matrix", "expected"),
+    [((64, 48), "auto", "bt601"), ((64, 720), "auto", "bt709"), ((64, 48), "bt2020", "bt2020")],
+)
+def test_colours_are_written_to_the_file(
+    tmp_path: Path, convert: str, size: tuple[int, int], matrix: str, expected: str
+) -> None:
+    output = tmp_path / "video.mp4"
+    with Encoder(output, size=size, fps=30, convert=convert, color_matrix=matrix) as encoder:
+        encoder.write(picture(size))
+    stream = probed(output)
+    assert stream["pix_fmt"] == "yuv420p"
+    assert (stream["color_space"], stream["color_range"]) == (SPACES[expected], "tv")
+    assert {"color_primaries", "color_transfer"} <= stream.keys()
+    assert stream["chroma_location"] == "center"
+
+
+@needs_ffprobe
+def test_motion_jpeg_has_the_full_range(tmp_path: Path) -> None:
+    output = tmp_path / "video.avi"
+    with Encoder(output, size=SIZE, fps=30, codec="mjpeg", options={"q:v": 2}) as encoder:
+        for _ in range(3):
+            encoder.write(np.full((48, 64, 3), 255, np.uint8))
+    assert encoder.converted_by == "penstock"
+    assert probed(output)["color_range"] == "pc"
+    assert decode(output).min() >= 253
+
+
+@pytest.mark.parametrize("convert", ["native", "ffmpeg"])
+def test_a_player_sees_the_colours_that_went_in(tmp_path: Path, convert: str) -> None:
+    output = tmp_path / "video.mkv"
+    size = (64, 720)  # where BT.709 is, and where BT.601 would be off by a dozen and more
+    with Encoder(output, size=size, fps=30, convert=convert, **LOSSLESS) as encoder:
+        for colour in COLOURS:
+            encoder.write(np.broadcast_to(np.uint8(colour), (720, 64, 3)).copy())
+    for frame, colour in zip(decode(output, size), COLOURS, strict=True):
+        assert np.abs(frame.astype(int) - colour).max() <= 3
+
+
+# Upside down, and odd sizes
+
+
+@pytest.mark.parametrize("convert", ["native", "ffmpeg"])
+@pytest.mark.parametrize("output_pixel_format", ["yuv420p", "rgb24", None])
+def test_a_frame_whose_first_row_is_the_lowest(
+    tmp_path: Path, convert: str, output_pixel_format: str | None
+) -> None:
+    rgb = picture()
+    raws = []
+    for index, frame in enumerate((rgb, np.ascontiguousarray(rgb[::-1]))):
+        output = tmp_path / f"{index}.raw"
+        options = {"convert": convert, "output_pixel_format": output_pixel_format, "vflip": index == 1}
+        with Encoder(output, size=SIZE, fps=30, **options, **RAW) as encoder:
+            encoder.write(frame)
+        raws.append(output.read_bytes())
+    assert raws[0] == raws[1]
+
+
+@pytest.mark.parametrize("convert", ["native", "ffmpeg"])
+@pytest.mark.parametrize(
+    ("odd_size", "size", "even"),
+    [("pad", (63, 47), (64, 48)), ("crop", (63, 47), (62, 46)), ("pad", (64, 47), (64, 48))],
+)
+def test_odd_sizes(
+    tmp_path: Path, convert: str, odd_size: str, size: tuple[int, int], even: tuple[int, int]
+) -> None:
+    rgb = picture(size)
+    rows, columns = (
+        np.minimum(np.arange(length), limit - 1) for length, limit in zip(even[::-1], size[::-1], strict=True)
+    )
+    expected = reference(rgb[rows][:, columns], "bt601", "limited")
+    output = tmp_path / "video.yuv"
+    with Encoder(output, size=size, fps=30, convert=convert, odd_size=odd_size, **RAW) as encoder:
+        for _ in range(3):
+            encoder.write(rgb)
+    raw = output.read_bytes()
+    assert len(raw) == 3 * even[0] * even[1] * 3 // 2
+    got = planes(raw[: len(raw) // 3], even)
+    assert np.abs(got[0] - np.rint(expected[0])).max() <= (1 if convert == "native" else 3)
+    assert encoder.close().frames_encoded == 3
+
+
+def test_an_odd_size_is_an_error_unless_told(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="63x47"):
+        Encoder(tmp_path / "video.mp4", size=(63, 47), fps=30)
+    with Encoder(tmp_path / "video.mp4", size=(63, 47), fps=30, output_pixel_format="yuv444p") as encoder:
+        encoder.write(picture((63, 47)))
+    assert "63x47" in described(tmp_path / "video.mp4")
+
+
+def test_a_filter_of_the_users_sees_what_ours_make(tmp_path: Path) -> None:
+    for convert in ("native", "ffmpeg"):
+        output = tmp_path / f"{convert}.mkv"
+        options = {"vf": "scale=iw/2:ih/2"}
+        with Encoder(
+            output, size=(63, 47), fps=30, odd_size="pad", convert=convert, options=options, **LOSSLESS
+        ) as encoder:
+            encoder.write(picture((63, 47)))
+        assert "32x24" in described(output)
+
+
+# Leased frames
+
+
+def numbered(count: int) -> Iterator[np.ndarray]:
+    random = np.random.default_rng(3)
+    return (random.integers(0, 256, (48, 64, 3), np.uint8) for _ in range(count))
+
+
+@pytest.mark.parametrize("output_pixel_format", ["rgb24", "yuv420p"])
+def test_leased_frames_arrive_whole_and_are_used_again(tmp_path: Path, output_pixel_format: str) -> None:
+    formats = {"output_pixel_format": output_pixel_format}
+    raws, addresses = [], set()
+    for leased in (False, True):
+        output = tmp_path / f"{leased}.raw"
+        with Encoder(output, size=SIZE, fps=30, queue_items=4, **formats, **RAW) as encoder:
+            for frame in numbered(200):
+                if leased:
+                    with encoder.frame() as view:
+                        assert view.shape == (48, 64, 3) and view.dtype == np.uint8 and view.flags.writeable
+                        addresses.add(view.ctypes.data)
+                        view[:] = frame
+                    del view
+                else:
+                    encoder.write(frame)
+        raws.append(output.read_bytes())
+    assert raws[0] == raws[1]
+    assert len(addresses) < 50, "memory is leased again"
+    assert all(address % 4096 == 0 for address in addresses)
+
+
+def test_a_leased_frame_turns_read_only_and_stays_as_it_is_while_somebody_looks(tmp_path: Path) -> None:
+    with Encoder(tmp_path / "video.mp4", size=SIZE, fps=30) as encoder:
+        kept = []
+        for index in range(20):
+            with encoder.frame() as view:
+                view[:] = index
+            kept.append(view)
+            with pytest.raises(ValueError, match="read-only"):
+                view[:] = 0
+    assert [int(view[0, 0, 0]) for view in kept] == list(range(20))
+    assert all((view == index).all() for index, view in enumerate(kept))
+
+
+def test_a_block_that_raises_submits_nothing(tmp_path: Path) -> None:
+    with Encoder(tmp_path / "video.mp4", size=SIZE, fps=30) as encoder:
+        with pytest.raises(ZeroDivisionError), encoder.frame():
+            raise ZeroDivisionError
+        with encoder.frame() as view:
+            view[:] = 9
+    assert encoder.close().frames_encoded == 1
+
+
+@pytest.mark.parametrize(
+    ("pixel_format", "shape", "dtype"),
+    [("gray", (48, 64), "u1"), ("rgba64", (48, 64, 4), "u2"), ("yuv420p", (64 * 48 * 3 // 2,), "u1")],
+)
+def test_the_shape_of_a_leased_frame(
+    tmp_path: Path, pixel_format: str, shape: tuple[int, ...], dtype: str
+) -> None:
+    made = Encoder(tmp_path / "video.mp4", size=SIZE, fps=30, pixel_format=pixel_format)
+    with made as encoder, encoder.frame() as view:
+        assert (view.shape, view.dtype.str[1:]) == (shape, dtype)
+        view[:] = 7
+
+
+# What frees a caller's memory
+
+
+def test_memory_is_free_once_it_is_converted(tmp_path: Path) -> None:
+    """One buffer may be drawn into again as soon as its ticket is done: every frame arrives as it was then."""
+    output = tmp_path / "video.yuv"
+    buffer = np.empty((480, 640, 3), np.uint8)
+    with Encoder(output, size=(640, 480), fps=30, **RAW) as encoder:
+        for level in range(0, 250, 10):
+            buffer[:] = level
+            encoder.write(buffer).wait()
+            buffer[:] = 255
+    frame_bytes = 640 * 480 * 3 // 2
+    raw = np.frombuffer(output.read_bytes(), np.uint8).reshape(-1, frame_bytes)
+    luma = [round(16 + 219 * level / 255) for level in range(0, 250, 10)]
+    assert len(raw) == len(luma)
+    for frame, expected in zip(raw, luma, strict=True):
+        assert np.abs(frame[: 640 * 480].astype(int) - expected).max() <= 1
+        assert np.abs(frame[640 * 480 :].astype(int) - 128).max() <= 1
