@@ -264,7 +264,7 @@ def encode(
             total_frames = source.total_frames if total_frames is None else total_frames
             encoder, left_over = _encode(source, output, settings | {"total_frames": total_frames})
     except Stopped as stopped:
-        stopped.progress = stopped.progress or "nothing was written"
+        stopped.progress = stopped.progress or "frames encoded: 0"
         raise
     except SourceError as error:
         raise click.ClickException(f"{error.message}; nothing was written") from None
