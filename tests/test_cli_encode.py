@@ -160,6 +160,10 @@ class TestRawFrames:
         assert "are the same" in failed(run("encode", "frames", "link", *RAW, cwd=tmp_path))
         assert (tmp_path / "frames").read_bytes() == raw_frames(2)
 
+    def test_a_frame_that_no_memory_can_hold(self, video: Path) -> None:
+        huge = ("--size", "1000000000x1000000000", "--fps", "1")
+        assert "there is no memory for a frame" in failed(run("encode", video, *huge, data=b"x"))
+
     def test_a_terminal_is_no_source_of_frames(self, video: Path) -> None:
         controlling, terminal = pty.openpty()
         said = failed(run("encode", video, *RAW, stdin=terminal), status=2)
@@ -167,10 +171,10 @@ class TestRawFrames:
         os.close(controlling)
         assert "standard input is a terminal" in said
 
-    @pytest.mark.parametrize("name", ["missing", "fifo:missing"])
+    @pytest.mark.parametrize("name", ["missing", "fifo:missing", ""])
     def test_an_input_that_is_not_there(self, video: Path, name: str) -> None:
         said = failed(run("encode", name, video, *RAW, cwd=video.parent))
-        assert said.startswith(f"Error: {name}: ")
+        assert said.startswith(f"Error: {name or repr('')}: ")
         assert not video.exists()
 
     def test_to_standard_output(self, video: Path) -> None:
@@ -234,7 +238,7 @@ class TestImages:
         (tmp_path / "1.PNG").write_bytes(png(flat(1)))
         (tmp_path / "2.ppm").write_bytes(ppm(flat(2)))
         (tmp_path / "3.jpg").write_bytes(jpeg(flat(3), tmp_path))
-        (tmp_path / "4.png").write_bytes(png(flat(4)))
+        (tmp_path / "4.jpg").write_bytes(png(flat(4)))  # misnamed, as from many a site
         (tmp_path / "notes.txt").write_text("no image")
         encoded(run("encode", tmp_path, video, "--fps", "10"))
         assert numbers(video, 5) == [0, 1, 2, 3, 4]
@@ -298,9 +302,8 @@ class TestImages:
     def test_an_image_that_vanishes(self, shots: Path, video: Path) -> None:
         (shots / "shot10.png").unlink()
         (shots / "shot10.png").symlink_to("nowhere")
-        assert f"{shots / 'shot10.png'}: {os.strerror(errno.ENOENT)}" in failed(
-            run("encode", shots, video, "--fps", "10")
-        )
+        said = failed(run("encode", shots, video, "--fps", "10"))
+        assert f"{shots / 'shot10.png'}: {os.strerror(errno.ENOENT)}; nothing was written" in said
 
     def test_a_gap_in_a_pattern_is_an_error_and_in_a_folder_it_is_none(
         self, shots: Path, video: Path

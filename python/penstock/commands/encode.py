@@ -391,10 +391,15 @@ def _first_frame(source: Source, settings: dict[str, Any]) -> bytearray:
     _check_even(source.size, settings)
     with _told():
         layout = frame_layout(settings["pixel_format"], *source.size, settings["ffmpeg"])
-    frame = bytearray(layout.frame_bytes)
+    width, height = source.size
+    try:
+        frame = bytearray(layout.frame_bytes)
+    except (MemoryError, OverflowError):
+        raise click.ClickException(
+            f"there is no memory for a frame of {width}x{height} pixels, which has {layout.frame_bytes} bytes"
+        ) from None
     nbytes = source.fill(memoryview(frame))
     if nbytes < len(frame):
-        width, height = source.size
         raise click.ClickException(
             f"{source.title}: {nbytes} bytes came, and a {layout.pixel_format} frame of {width}x{height} pixels has "
             f"{len(frame)}; nothing was written"

@@ -23,6 +23,13 @@ SUFFIXES = (
     *(".bmp", ".jp2", ".jpeg", ".jpg", ".jxl", ".pam", ".pbm", ".pgm", ".png"),
     *(".pnm", ".ppm", ".qoi", ".sgi", ".tga", ".tif", ".tiff", ".webp"),
 )
+#: What files begin with that are often named as something else; by its name FFmpeg would take them for that.
+MAGICS = (
+    (rb"\x89PNG\r\n\x1a\n", ".png"),
+    (rb"\xff\xd8\xff", ".jpg"),
+    (rb"RIFF....WEBP", ".webp"),
+    (rb"II\*\x00|MM\x00\*", ".tif"),
+)
 #: What their frames are made of.
 PIXEL_FORMAT = "rgb24"
 #: What a pipe may hold without a privilege, as a rule (pipe(7)): fewer turns between FFmpeg and us.
@@ -46,7 +53,7 @@ def are_images(names: Sequence[str]) -> bool:
     if len(names) != 1:
         return len(names) > 1
     [name] = names
-    if name == STANDARD or name.startswith(FIFO_PREFIX):
+    if name in ("", STANDARD) or name.startswith(FIFO_PREFIX):
         return False
     path = Path(name)
     mode = _mode(path)
@@ -159,11 +166,12 @@ class Images:
         size: width and height of each, in pixels.
 
     Raises:
-        SourceError: the first cannot be decoded.
+        SourceError: one cannot be read, or the first cannot be decoded.
     """
 
     def __init__(self, paths: Sequence[Path], program: str) -> None:
         self._paths = paths
+        self._kinds = [_kind(path) for path in paths]
         self._program = str(Path(program).absolute())
         self._given = 0
         self._decoder: subprocess.Popen[bytes] | None = None
@@ -203,8 +211,8 @@ class Images:
             self._end_decoder()
             frame[:] = self._alone(self._given)
         self._given += 1
-        # An image by another suffix is for another decoder.
-        if self._given < len(self._paths) and self._kind(self._given) != self._kind(self._given - 1):
+        # An image of another kind is for another decoder.
+        if self._kinds[self._given - 1 : self._given] != self._kinds[self._given : self._given + 1]:
             self._end_decoder()
         return frame.nbytes
 
@@ -219,11 +227,8 @@ class Images:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _kind(self, index: int) -> str:
-        return self._paths[index].suffix.lower()
-
     def _link(self, index: int, folder: str) -> None:
-        Path(folder, f"{index:09}{self._kind(index)}").symlink_to(self._paths[index].absolute())
+        Path(folder, f"{index:09}{self._kinds[index]}").symlink_to(self._paths[index].absolute())
 
     def _start(self) -> subprocess.Popen[bytes]:
         width, height = self.size
@@ -256,7 +261,7 @@ class Images:
         return [
             *(self._program, "-hide_banner", "-nostats", "-loglevel", "error", "-xerror"),
             *("-noautorotate", "-err_detect", "explode", "-f", "image2", "-start_number", str(index)),
-            *("-i", f"%09d{self._kind(index)}", "-map", "0:v:0"),
+            *("-i", f"%09d{self._kinds[index]}", "-map", "0:v:0"),
             *("-pix_fmt", PIXEL_FORMAT, "-sws_flags", "bicubic+accurate_rnd+full_chroma_int"),
         ]
 
@@ -280,11 +285,8 @@ class Images:
         """Width, height and pixels of one image.
 
         Raises:
-            SourceError: it cannot be read or decoded.
+            SourceError: it cannot be decoded.
         """
-        path = self._paths[index]
-        with _told(path):
-            path.open("rb").close()
         # In a folder of its own, for FFmpeg looks at the images behind the one that it is asked for, and fails of them.
         with TemporaryDirectory(prefix=PREFIX) as folder:
             self._link(index, folder)
@@ -301,8 +303,16 @@ class Images:
         if decoding.returncode != 0 or header is None:
             said = decoding.stderr.decode(errors="replace").partition("\n")[0]
             reason = without_complainers(said).strip() or "it has no picture"
-            raise SourceError(f"{_title(path)}: this image cannot be decoded: {reason}")
+            raise SourceError(f"{_title(self._paths[index])}: this image cannot be decoded: {reason}")
         return (int(header[1]), int(header[2])), decoding.stdout[header.end() :]
+
+
+def _kind(path: Path) -> str:
+    """The end that an image's name should have, by what is in the file, or else the one that it has."""
+    with _told(path), path.open("rb") as file:
+        begin = file.read(12)
+    suffixes = (suffix for magic, suffix in MAGICS if re.match(magic, begin, re.DOTALL))
+    return next(suffixes, path.suffix.lower())
 
 
 def _pixels(size: tuple[int, int]) -> str:
