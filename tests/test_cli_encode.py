@@ -521,7 +521,8 @@ class TestSignals:
                 process.wait(0.5)
             process.send_signal(signal.SIGINT)
             assert process.wait(PATIENCE_S) == -signal.SIGINT
-            os.kill(ffmpeg, signal.SIGCONT)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(ffmpeg, signal.SIGCONT)
             assert eventually(lambda: not Path(f"/proc/{ffmpeg}").exists())
 
     def test_while_images_are_decoded(self, tmp_path: Path, video: Path) -> None:
