@@ -264,7 +264,7 @@ def encode(
             total_frames = source.total_frames if total_frames is None else total_frames
             encoder, left_over = _encode(source, output, settings | {"total_frames": total_frames})
     except Stopped as stopped:
-        stopped.progress = stopped.progress or "nothing was written"
+        stopped.progress = stopped.progress or "frames encoded: 0"
         raise
     except SourceError as error:
         raise click.ClickException(f"{error.message}; nothing was written") from None
@@ -391,10 +391,15 @@ def _first_frame(source: Source, settings: dict[str, Any]) -> bytearray:
     _check_even(source.size, settings)
     with _told():
         layout = frame_layout(settings["pixel_format"], *source.size, settings["ffmpeg"])
-    frame = bytearray(layout.frame_bytes)
+    width, height = source.size
+    try:
+        frame = bytearray(layout.frame_bytes)
+    except (MemoryError, OverflowError):
+        raise click.ClickException(
+            f"there is no memory for a frame of {width}x{height} pixels, which has {layout.frame_bytes} bytes"
+        ) from None
     nbytes = source.fill(memoryview(frame))
     if nbytes < len(frame):
-        width, height = source.size
         raise click.ClickException(
             f"{source.title}: {nbytes} bytes came, and a {layout.pixel_format} frame of {width}x{height} pixels has "
             f"{len(frame)}; nothing was written"

@@ -23,11 +23,15 @@ SUFFIXES = (
     *(".bmp", ".jp2", ".jpeg", ".jpg", ".jxl", ".pam", ".pbm", ".pgm", ".png"),
     *(".pnm", ".ppm", ".qoi", ".sgi", ".tga", ".tif", ".tiff", ".webp"),
 )
+#: What files begin with that are often named as something else; by its name FFmpeg would take them for that.
+MAGICS = (
+    (rb"\x89PNG\r\n\x1a\n", ".png"),
+    (rb"\xff\xd8\xff", ".jpg"),
+    (rb"RIFF....WEBP", ".webp"),
+    (rb"II\*\x00|MM\x00\*", ".tif"),
+)
 #: What their frames are made of.
 PIXEL_FORMAT = "rgb24"
-#: FFmpeg may have decoded so many images that it has not given out when it fails. Guessed: its decoders have at most
-#: 16 threads as a rule, and its queues 8 frames each.
-MOST_AHEAD = 64
 #: What a pipe may hold without a privilege, as a rule (pipe(7)): fewer turns between FFmpeg and us.
 PIPE_BYTES = 1 << 20
 
@@ -49,7 +53,7 @@ def are_images(names: Sequence[str]) -> bool:
     if len(names) != 1:
         return len(names) > 1
     [name] = names
-    if name == STANDARD or name.startswith(FIFO_PREFIX):
+    if name in ("", STANDARD) or name.startswith(FIFO_PREFIX):
         return False
     path = Path(name)
     mode = _mode(path)
@@ -162,11 +166,12 @@ class Images:
         size: width and height of each, in pixels.
 
     Raises:
-        SourceError: the first cannot be decoded.
+        SourceError: one cannot be read, or the first cannot be decoded.
     """
 
     def __init__(self, paths: Sequence[Path], program: str) -> None:
         self._paths = paths
+        self._kinds = [_kind(path) for path in paths]
         self._program = str(Path(program).absolute())
         self._given = 0
         self._decoder: subprocess.Popen[bytes] | None = None
@@ -175,7 +180,7 @@ class Images:
         try:
             for index in range(len(paths)):
                 self._link(index, self._folder.name)
-            self.size = self._size_of(0)
+            self.size, _ = self._decoded(0)
         except BaseException:
             self.close()
             raise
@@ -202,10 +207,12 @@ class Images:
             self._decoder = self._start()
         assert self._decoder.stdout is not None
         if self._decoder.stdout.readinto(frame) < frame.nbytes:  # type: ignore[attr-defined]
-            raise self._failure()
+            # FFmpeg reads ahead: what it fails of may be this image, or one behind it.
+            self._end_decoder()
+            frame[:] = self._alone(self._given)
         self._given += 1
-        # An image by another suffix is for another decoder.
-        if self._given < len(self._paths) and self._kind(self._given) != self._kind(self._given - 1):
+        # An image of another kind is for another decoder.
+        if self._kinds[self._given - 1 : self._given] != self._kinds[self._given : self._given + 1]:
             self._end_decoder()
         return frame.nbytes
 
@@ -220,11 +227,8 @@ class Images:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _kind(self, index: int) -> str:
-        return self._paths[index].suffix.lower()
-
     def _link(self, index: int, folder: str) -> None:
-        Path(folder, f"{index:09}{self._kind(index)}").symlink_to(self._paths[index].absolute())
+        Path(folder, f"{index:09}{self._kinds[index]}").symlink_to(self._paths[index].absolute())
 
     def _start(self) -> subprocess.Popen[bytes]:
         width, height = self.size
@@ -243,7 +247,7 @@ class Images:
             ],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,  # what is wrong with an image is asked again, of that one alone
+            stderr=subprocess.DEVNULL,  # what is wrong with an image is asked of that one alone
             cwd=self._folder.name,
             process_group=0,  # as the encoder's: Ctrl-C on the terminal is for us
         )
@@ -257,7 +261,7 @@ class Images:
         return [
             *(self._program, "-hide_banner", "-nostats", "-loglevel", "error", "-xerror"),
             *("-noautorotate", "-err_detect", "explode", "-f", "image2", "-start_number", str(index)),
-            *("-i", f"%09d{self._kind(index)}", "-map", "0:v:0"),
+            *("-i", f"%09d{self._kinds[index]}", "-map", "0:v:0"),
             *("-pix_fmt", PIXEL_FORMAT, "-sws_flags", "bicubic+accurate_rnd+full_chroma_int"),
         ]
 
@@ -267,30 +271,22 @@ class Images:
             with decoder:  # closes its output, and reaps it
                 decoder.kill()
 
-    def _failure(self) -> SourceError:
-        """What is wrong with an image that was not given out: not always the next, for FFmpeg reads ahead."""
-        self._end_decoder()
-        try:
-            for index in range(self._given, min(self._given + MOST_AHEAD, len(self._paths))):
-                size = self._size_of(index)
-                if size != self.size:
-                    return SourceError(
-                        f"{_title(self._paths[index])}: {_pixels(size)} pixels, "
-                        f"while {_title(self._paths[0])} has {_pixels(self.size)}; all images must have one size"
-                    )
-        except SourceError as error:
-            return error
-        return SourceError(f"{_title(self._paths[self._given])}, or one after it, cannot be decoded")
+    def _alone(self, index: int) -> bytes:
+        """The pixels of one image, which has the size of the first, or is an error."""
+        size, pixels = self._decoded(index)
+        if size != self.size:
+            raise SourceError(
+                f"{_title(self._paths[index])}: {_pixels(size)} pixels, "
+                f"while {_title(self._paths[0])} has {_pixels(self.size)}; all images must have one size"
+            )
+        return pixels
 
-    def _size_of(self, index: int) -> tuple[int, int]:
-        """Decodes one image for its width and height.
+    def _decoded(self, index: int) -> tuple[tuple[int, int], bytes]:
+        """Width, height and pixels of one image.
 
         Raises:
-            SourceError: it cannot be read or decoded.
+            SourceError: it cannot be decoded.
         """
-        path = self._paths[index]
-        with _told(path):
-            path.open("rb").close()
         # In a folder of its own, for FFmpeg looks at the images behind the one that it is asked for, and fails of them.
         with TemporaryDirectory(prefix=PREFIX) as folder:
             self._link(index, folder)
@@ -303,12 +299,20 @@ class Images:
                 process_group=0,
                 check=False,
             )
-        header = re.match(rb"P6\s(\d+)\s(\d+)\s", decoding.stdout)
+        header = re.match(rb"P6\s(\d+)\s(\d+)\s255\s", decoding.stdout)
         if decoding.returncode != 0 or header is None:
             said = decoding.stderr.decode(errors="replace").partition("\n")[0]
             reason = without_complainers(said).strip() or "it has no picture"
-            raise SourceError(f"{_title(path)}: this image cannot be decoded: {reason}")
-        return int(header[1]), int(header[2])
+            raise SourceError(f"{_title(self._paths[index])}: this image cannot be decoded: {reason}")
+        return (int(header[1]), int(header[2])), decoding.stdout[header.end() :]
+
+
+def _kind(path: Path) -> str:
+    """The end that an image's name should have, by what is in the file, or else the one that it has."""
+    with _told(path), path.open("rb") as file:
+        begin = file.read(12)
+    suffixes = (suffix for magic, suffix in MAGICS if re.match(magic, begin, re.DOTALL))
+    return next(suffixes, path.suffix.lower())
 
 
 def _pixels(size: tuple[int, int]) -> str:
