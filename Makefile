@@ -58,7 +58,7 @@ test: $(READY)-test $(READY)-native
 	$(IN_VENV) cargo test --quiet --package penstock-core
 	CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_DEBUG=none RUSTFLAGS="$$RUSTFLAGS --cfg loom" \
 		cargo test --quiet --package penstock-core --release --lib --target-dir target/loom
-	$(IN_VENV) python -m pytest $(ARGS)
+	$(IN_VENV) python -m pytest --numprocesses=auto --maxprocesses=4 --dist=worksteal $(ARGS)
 
 check: $(READY)-check $(READY)-native
 	cargo fmt --all --check

@@ -15,11 +15,9 @@ from typing import Protocol
 import numpy as np
 from numpy_loop import WavePainter
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from penstock import Encoder, Ticket
+from penstock import Encoder
 
-RING = 4  # frames that may be on their way at once
 CODEC_OPTIONS = {"preset": "superfast", "crf": 18, "movflags": "+faststart"}
 
 
@@ -35,7 +33,7 @@ def main() -> None:
     console = Console(soft_wrap=True, highlight=False, markup=False)
     painter, reason = make_painter(options)
     console.print(f"Painting with {painter.name} ({reason})")
-    encoder = encode(options, painter, console)
+    encoder = encode(options, painter)
     console.print(summary(options, encoder))
 
 
@@ -53,37 +51,25 @@ def make_painter(options: argparse.Namespace) -> tuple[Painter, str]:
         return WavePainter(*options.size), f"no OpenGL context: {error}"
 
 
-def encode(options: argparse.Namespace, painter: Painter, console: Console) -> Encoder:
+def encode(options: argparse.Namespace, painter: Painter) -> Encoder:
     """Paints all frames into the video, and returns the closed encoder."""
     options.output.parent.mkdir(parents=True, exist_ok=True)
     width, height = options.size
     total = round(options.seconds * options.fps)
-    ring = [np.empty((height, width, 3), np.uint8) for _ in range(RING)]
-    tickets: list[Ticket | None] = [None] * RING
-    with (
-        Encoder(options.output, size=(width, height), fps=options.fps, options=CODEC_OPTIONS) as encoder,
-        progress_bar(console) as progress,
-    ):
-        task = progress.add_task("Encoding", total=total)
+    with Encoder(
+        options.output,
+        size=(width, height),
+        fps=options.fps,
+        options=CODEC_OPTIONS,
+        progress=True,
+        total_frames=total,
+    ) as encoder:
         for index in range(total):
-            slot = index % RING
-            if (ticket := tickets[slot]) is not None:
-                ticket.wait()  # its memory is free again
-            painter.paint(ring[slot], index / options.fps)
-            tickets[slot] = encoder.write(ring[slot])
-            progress.advance(task)
+            with (
+                encoder.frame() as view
+            ):  # memory of the encoder's own: nothing is copied, and nothing to wait for
+                painter.paint(view, index / options.fps)
     return encoder
-
-
-def progress_bar(console: Console) -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=40),
-        MofNCompleteColumn(),
-        TextColumn("frames"),
-        TimeRemainingColumn(),
-        console=console,
-    )
 
 
 def summary(options: argparse.Namespace, encoder: Encoder) -> str:

@@ -6,9 +6,12 @@ import gc
 import os
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
+import numpy as np
 import pytest
 from conftest import ReaderThread, noise
+from media import decode
 
 import penstock
 
@@ -137,3 +140,26 @@ def test_an_array_on_a_buffer_that_is_released_while_it_is_queued(
     litter = [context.buffer(bytes(SIZE)) for _ in range(3)]  # would get the memory that was freed
     assert read_late(reader, writer) == data[100:]
     assert len(litter) == 3
+
+
+@pytest.mark.parametrize("convert", ["native", "ffmpeg"])
+def test_a_framebuffer_is_read_into_a_leased_frame(
+    context: moderngl.Context, tmp_path: Path, convert: str
+) -> None:
+    """OpenGL's first row is the picture's lowest: red below, and blue above."""
+    size = (64, 48)
+    framebuffer = context.simple_framebuffer(size, components=3)
+    framebuffer.use()
+    output = tmp_path / "video.mkv"
+    lossless = {"codec": "ffv1", "output_pixel_format": "yuv444p"}
+    with penstock.Encoder(output, size=size, fps=30, vflip=True, convert=convert, **lossless) as encoder:
+        for _ in range(10):
+            context.clear(1.0, 0.0, 0.0, viewport=(0, 0, 64, 24))
+            context.clear(0.0, 0.0, 1.0, viewport=(0, 24, 64, 24))
+            with encoder.frame() as view:
+                framebuffer.read_into(view, alignment=1)
+    framebuffer.release()
+    frames = decode(output)
+    assert len(frames) == 10
+    for frame in frames.astype(int):
+        assert np.abs(frame[:24] - (0, 0, 255)).max() <= 3 and np.abs(frame[24:] - (255, 0, 0)).max() <= 3

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 #: Every subcommand and where it lives. A new one is a line here.
 SUBCOMMANDS = {
     "bench": "penstock.bench.command",
+    "encode": "penstock.commands.encode",
     "info": "penstock.commands.info",
     "relay": "penstock.commands.relay",
     "tee": "penstock.commands.tee",

@@ -51,8 +51,16 @@ fn serve(stream: &Stream) {
     let mut pace = Pace::new();
     loop {
         stream.apply_policy();
-        let patience = if stream.oldest_awaiting().is_some() { pace.next() } else { LINGER };
-        match stream.queue.next(Some(Instant::now() + patience), |job| job.work()) {
+        let awaits_reader = stream.oldest_awaiting().is_some();
+        let patience = if awaits_reader { pace.next() } else { LINGER };
+        let start = Instant::now();
+        let next = stream.queue.next(Some(start + patience), |job| job.work());
+        if awaits_reader {
+            // There is nothing to write, perhaps because the queue is full of what the reader has not read.
+            stream.meter.add_worker_blocked(start.elapsed());
+            stream.meter.add_worker_busy(start.elapsed());
+        }
+        match next {
             Next::Write(work) => {
                 let start = Instant::now();
                 write(stream, &work, &mut engine, &mut preparation);

@@ -148,7 +148,7 @@ pub struct Stats {
     pub written_by: [(Transport, u64); 3],
     /// Time that callers spent on putting writes into the queue, waiting for room included.
     pub caller_blocked: Duration,
-    /// Time that the worker waited for the reader to make room.
+    /// Time that the worker waited for the reader: for room, and with nothing else to write for what zero-copy gave to be read.
     pub worker_blocked: Duration,
     /// Time that the worker had a write in hand, waiting for the reader included.
     pub worker_busy: Duration,

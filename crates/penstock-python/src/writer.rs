@@ -276,7 +276,7 @@ impl WriterStats {
         self.0.caller_blocked.as_secs_f64()
     }
 
-    /// Seconds that the worker waited for the reader to make room.
+    /// Seconds that the worker waited for the reader: for room, or to have read what zero-copy gave it.
     #[getter]
     fn worker_blocked_s(&self) -> f64 {
         self.0.worker_blocked.as_secs_f64()

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 
 from penstock._native import _Conversion
 from penstock.ffmpeg import command
-from penstock.ffmpeg.pixels import FrameLayout, canonical, divides_evenly, frame_layout
+from penstock.ffmpeg.pixels import FrameLayout, canonical, divides_evenly, frame_layout, is_gray, is_rgb
 
 Convert = Literal["auto", "native", "ffmpeg"]
 ColorMatrix = Literal["auto", "bt601", "bt709", "bt2020"]
@@ -73,20 +73,15 @@ def plan_encode(program: str, target: str, wish: Wish) -> Plan:
     if wish.odd_size == "error":
         command.check_even(layout, wish.output_pixel_format, wish.options)
     conversion = _native(layout, wish, matrix, color_range)
+    output_pixel_format = _named_for(wish.codec, wish.output_pixel_format)
+    filters: list[str] = []
     if conversion is None:
-        fed = layout
+        fed = frame_layout(command.jpeg_pixel_format(wish.codec, layout.pixel_format), width, height, program)
         filters = command.conversion_filters(
-            layout, wish.output_pixel_format, matrix, color_range, odd_size=wish.odd_size, vflip=wish.vflip
+            fed, output_pixel_format, matrix, color_range, odd_size=wish.odd_size, vflip=wish.vflip
         )
     else:
-        fed_format = wish.output_pixel_format or layout.pixel_format
-        fed = frame_layout(
-            command.jpeg_pixel_format(wish.codec, fed_format), *conversion.output_size, program
-        )
-        filters = []
-    output_pixel_format = wish.output_pixel_format
-    if output_pixel_format is not None:
-        output_pixel_format = command.jpeg_pixel_format(wish.codec, output_pixel_format)
+        fed = frame_layout(output_pixel_format or layout.pixel_format, *conversion.output_size, program)
     arguments = [
         *command.input_arguments(
             fed, rate, command.input_color_arguments(fed.pixel_format, matrix, color_range)
@@ -97,7 +92,9 @@ def plan_encode(program: str, target: str, wish: Wish) -> Plan:
             output_pixel_format,
             command.with_filters(wish.options, filters),
             container_format,
-            command.output_color_arguments(output_pixel_format, matrix, color_range),
+            command.output_color_arguments(
+                output_pixel_format, matrix, color_range, converted=_has_no_chroma(layout.pixel_format)
+            ),
         ),
     ]
     return Plan(layout, rate, conversion, fed, _converted_by(layout, wish, conversion), arguments)
@@ -106,6 +103,14 @@ def plan_encode(program: str, target: str, wish: Wish) -> Plan:
 def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
         raise ValueError(f"{name} is {', '.join(map(repr, choices))}; got {value!r}")
+
+
+def _named_for(codec: str, pixel_format: str | None) -> str | None:
+    return None if pixel_format is None else command.jpeg_pixel_format(codec, pixel_format)
+
+
+def _has_no_chroma(pixel_format: str) -> bool:
+    return is_rgb(pixel_format) or is_gray(pixel_format)
 
 
 def _native(layout: FrameLayout, wish: Wish, matrix: str, color_range: str) -> _Conversion | None:

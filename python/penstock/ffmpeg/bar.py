@@ -1,0 +1,86 @@
+"""The progress bar of an `Encoder`, on standard error. It needs ``rich``, without which nothing else does."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+try:
+    from rich.console import Console
+    from rich.filesize import decimal
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.table import Column
+except ImportError as error:
+    raise ImportError(f"{error}; the progress bar needs: pip install 'penstock[cli]'") from error
+
+if TYPE_CHECKING:
+    from penstock.ffmpeg.stats import EncoderStats
+
+
+class Bar:
+    """How far an `Encoder` is: frames, frames per second, speed, size, and the time that is left.
+
+    On a terminal it is drawn again by each `update`. Elsewhere there is one line, at the end. Where standard error
+    cannot be written to any more, it shows nothing, and nothing fails.
+
+    Args:
+        total_frames: how many frames there will be. With None the length of the video takes the place of the time left.
+        fps: frames in a second of the video.
+
+    Raises:
+        ImportError: of this module, not of the class: ``rich`` is not installed.
+    """
+
+    def __init__(self, total_frames: int | None, fps: float) -> None:
+        self._total_frames = total_frames
+        self._fps = fps
+        self._progress = _progress(knows_total=total_frames is not None)
+        self._task = self._progress.add_task("", total=total_frames, frames="", rate="", size="", length="")
+        self._is_drawn = False
+
+    def update(self, stats: EncoderStats) -> None:
+        """Draws what `stats` say. The first call begins the bar."""
+        self._progress.update(
+            self._task,
+            completed=stats.frames_encoded,
+            frames=self._frames(stats.frames_encoded),
+            rate=f"{stats.fps:.1f} fps {stats.speed:.2f}x",
+            size="" if stats.output_bytes is None else decimal(stats.output_bytes),
+            length=f"{stats.frames_encoded / self._fps:.1f} s of video",
+        )
+        with suppress(OSError):  # after a hang-up the terminal is gone, and the video is still to be finished
+            self._draw()
+
+    def finish(self) -> None:
+        """Leaves the bar as it was drawn last, and ends it. May be called again, and without an `update`."""
+        if self._is_drawn:
+            self._is_drawn = False
+            with suppress(OSError):
+                self._progress.stop()
+
+    def _draw(self) -> None:
+        if not self._is_drawn:
+            self._is_drawn = True
+            self._progress.start()
+            # It is hidden by `start`. A program that a second Ctrl-C ends at once cannot show it again.
+            self._progress.console.show_cursor(True)
+        self._progress.refresh()
+
+    def _frames(self, encoded: int) -> str:
+        return f"{encoded} frames" if self._total_frames is None else f"{encoded}/{self._total_frames} frames"
+
+
+def _progress(*, knows_total: bool) -> Progress:
+    return Progress(
+        BarColumn(bar_width=20),
+        *(_field(name) for name in ("frames", "rate", "size")),
+        TimeRemainingColumn(table_column=Column(no_wrap=True)) if knows_total else _field("length"),
+        console=Console(stderr=True),
+        auto_refresh=False,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )
+
+
+def _field(name: str) -> TextColumn:
+    return TextColumn(f"{{task.fields[{name}]}}", markup=False, table_column=Column(no_wrap=True))

@@ -1,0 +1,653 @@
+"""``penstock encode``: what it encodes, in which order, how it ends, and what it says. And the Encoder's bar."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import pty
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import PATIENCE_S, eventually
+from media import SIZE, decode, described, flat, is_flat
+from test_cli_relay import ENDING, HIDE_CURSOR, SHOW_CURSOR, failed, finish, run, run_on_terminal, start
+
+from penstock.ffmpeg import find_ffmpeg
+
+WIDTH, HEIGHT = SIZE
+FRAME_BYTES = 3 * WIDTH * HEIGHT
+RAW = ("--size", f"{WIDTH}x{HEIGHT}", "--fps", "30")
+FAST = ("--preset", "ultrafast")
+
+
+def raw_frames(count: int) -> bytes:
+    return b"".join(flat(index).tobytes() for index in range(count))
+
+
+def png(picture: np.ndarray) -> bytes:
+    """A PNG file of height × width × 3 of uint8 (RFC 2083)."""
+    height, width, _ = picture.shape
+    rows = b"".join(b"\0" + row.tobytes() for row in picture)
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    chunks = {b"IHDR": header, b"IDAT": zlib.compress(rows), b"IEND": b""}
+    parts = (
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        for kind, data in chunks.items()
+    )
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+
+
+def ppm(picture: np.ndarray) -> bytes:
+    height, width, _ = picture.shape
+    return b"P6\n%d %d\n255\n" % (width, height) + picture.tobytes()
+
+
+def jpeg(picture: np.ndarray, folder: Path) -> bytes:
+    source = folder / "of-jpeg.ppm"
+    source.write_bytes(ppm(picture))
+    command = [find_ffmpeg(), "-v", "error", "-i", source, "-q:v", "2", "-f", "image2pipe", "-"]
+    made = subprocess.run(command, capture_output=True, check=True).stdout
+    source.unlink()
+    return made
+
+
+def encoded(done: subprocess.CompletedProcess[bytes]) -> str:
+    """What a run that went well printed; it had nothing to complain of."""
+    assert (done.returncode, done.stderr.decode()) == (0, "")
+    return done.stdout.decode()
+
+
+def numbers(video: Path, count: int) -> list[int | None]:
+    """Which of `count` flat frames each frame of a video is."""
+    return [next((index for index in range(count) if is_flat(frame, index)), None) for frame in decode(video)]
+
+
+@pytest.fixture
+def video(tmp_path: Path) -> Path:
+    return tmp_path / "video.mp4"
+
+
+@pytest.fixture
+def shots(tmp_path: Path) -> Path:
+    """A folder of five images, whose numbers have one digit or two."""
+    folder = tmp_path / "shots"
+    folder.mkdir()
+    for index, number in enumerate((8, 9, 10, 11, 12)):
+        (folder / f"shot{number}.png").write_bytes(png(flat(index)))
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def no_links_are_left(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """The folders with links to images are gone in the end."""
+    folder = tmp_path_factory.mktemp("tmp")
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    yield
+    assert [*folder.iterdir()] == []
+
+
+class TestRawFrames:
+    """Standard input, a file, a FIFO."""
+
+    def test_smoke(self, video: Path) -> None:
+        assert encoded(run("encode", video, *RAW, data=raw_frames(20))) == ""
+        assert numbers(video, 5) == [*range(5)] * 4
+
+    def test_standard_input_by_its_name(self, video: Path) -> None:
+        encoded(run("encode", "-", video, *RAW, data=raw_frames(3)))
+        assert numbers(video, 5) == [0, 1, 2]
+
+    def test_pieces_smaller_than_a_frame(self, video: Path) -> None:
+        with start("encode", video, *RAW, stdin=subprocess.PIPE) as process:
+            assert process.stdin is not None
+            data = raw_frames(6)
+            for begin in range(0, len(data), 5000):
+                process.stdin.write(data[begin : begin + 5000])
+                process.stdin.flush()
+            assert finish(process) == (0, "")
+        assert numbers(video, 5) == [0, 1, 2, 3, 4, 0]
+
+    def test_a_file_in_another_format(self, video: Path, tmp_path: Path) -> None:
+        frames = [
+            np.dstack([flat(index)[..., ::-1], np.full((HEIGHT, WIDTH), 9, np.uint8)]) for index in range(4)
+        ]
+        (tmp_path / "frames.bgra").write_bytes(b"".join(frame.tobytes() for frame in frames))
+        encoded(run("encode", tmp_path / "frames.bgra", video, *RAW, "--pixel-format", "bgra"))
+        assert numbers(video, 5) == [0, 1, 2, 3]
+
+    @pytest.mark.parametrize("prefix", ["", "fifo:"])
+    def test_a_fifo(self, video: Path, tmp_path: Path, prefix: str) -> None:
+        fifo = tmp_path / "frames"
+        os.mkfifo(fifo)
+        with start("encode", f"{prefix}{fifo}", video, *RAW) as process:
+            fifo.write_bytes(raw_frames(5))
+            assert finish(process) == (0, "")
+        assert numbers(video, 5) == [0, 1, 2, 3, 4]
+
+    def test_the_end_in_the_middle_of_a_frame(self, video: Path) -> None:
+        done = run("encode", video, *RAW, "--json", data=raw_frames(4) + b"left over")
+        said = failed(done)
+        assert "standard input: ended in the middle of a frame: 9 of its 9216 bytes are left over" in said
+        assert json.loads(done.stdout)["frames_encoded"] == 4
+        assert numbers(video, 5) == [0, 1, 2, 3]
+
+    @pytest.mark.parametrize("nbytes", [0, 100])
+    def test_without_a_whole_frame_nothing_is_overwritten(self, video: Path, nbytes: int) -> None:
+        video.write_bytes(b"kept")
+        said = failed(run("encode", video, *RAW, data=bytes(nbytes)))
+        assert f"standard input: {nbytes} bytes came, and a rgb24 frame of 64x48 pixels has 9216" in said
+        assert video.read_bytes() == b"kept"
+
+    def test_its_own_input_is_refused_unharmed(self, tmp_path: Path) -> None:
+        (tmp_path / "frames").write_bytes(raw_frames(2))
+        (tmp_path / "link").symlink_to("frames")
+        assert "are the same" in failed(run("encode", "frames", "link", *RAW, cwd=tmp_path))
+        assert (tmp_path / "frames").read_bytes() == raw_frames(2)
+
+    def test_a_frame_that_no_memory_can_hold(self, video: Path) -> None:
+        huge = ("--size", "1000000000x1000000000", "--fps", "1")
+        assert "there is no memory for a frame" in failed(run("encode", video, *huge, data=b"x"))
+
+    def test_a_terminal_is_no_source_of_frames(self, video: Path) -> None:
+        controlling, terminal = pty.openpty()
+        said = failed(run("encode", video, *RAW, stdin=terminal), status=2)
+        os.close(terminal)
+        os.close(controlling)
+        assert "standard input is a terminal" in said
+
+    @pytest.mark.parametrize("name", ["missing", "fifo:missing", ""])
+    def test_an_input_that_is_not_there(self, video: Path, name: str) -> None:
+        said = failed(run("encode", name, video, *RAW, cwd=video.parent))
+        assert said.startswith(f"Error: {name or repr('')}: ")
+        assert not video.exists()
+
+    def test_to_standard_output(self, video: Path) -> None:
+        done = run("encode", "-", "-", "--format", "matroska", *RAW, data=raw_frames(3))
+        assert (done.returncode, done.stderr) == (0, b"")
+        video.write_bytes(done.stdout)
+        assert numbers(video, 5) == [0, 1, 2]
+
+
+class TestImages:
+    """Folders, globs, patterns, files."""
+
+    @pytest.mark.parametrize(
+        "names",
+        [
+            ["shots"],
+            ["shots/"],
+            ["shots/*.png"],
+            ["s*/shot[0-9]*"],
+            ["**/shot*.png"],
+            ["shots/shot%d.png"],
+            [f"shots/shot{number}.png" for number in (8, 9, 10, 11, 12)],
+            ["shots/shot[89].png", "shots/shot1*.png"],
+        ],
+    )
+    def test_they_come_in_the_order_of_their_numbers(
+        self, shots: Path, video: Path, names: list[str]
+    ) -> None:
+        encoded(run("encode", *names, "video.mp4", "--fps", "10", cwd=shots.parent))
+        assert numbers(video, 5) == [0, 1, 2, 3, 4]
+        assert "10 fps" in described(video)
+
+    def test_files_come_as_they_are_given(self, shots: Path, video: Path) -> None:
+        files = [shots / f"shot{number}.png" for number in (12, 8, 10, 8)]
+        encoded(run("encode", *files, video, "--fps", "10"))
+        assert numbers(video, 5) == [4, 0, 2, 0]
+
+    def test_a_pattern_with_a_width_takes_only_what_it_means(self, shots: Path, video: Path) -> None:
+        for index, name in enumerate(("%003.png", "%004.png", "%5.png", "%x.png")):
+            (shots / name).write_bytes(png(flat(index)))
+        encoded(run("encode", "shots/%%03d.png", "video.mp4", "--fps", "10", cwd=shots.parent))
+        assert numbers(video, 5) == [0, 1]
+
+    def test_one_image(self, shots: Path, video: Path) -> None:
+        encoded(run("encode", shots / "shot9.png", video, "--fps", "10"))
+        assert numbers(video, 5) == [1]
+
+    def test_names_that_look_like_something_else(self, shots: Path, video: Path) -> None:
+        odd = shots.parent / "%d [a]"
+        shots.rename(odd)
+        for name, number in (("-x*.PNG", 8), ("file:y%d.png", 9), ("it's\n.png", 10)):
+            (odd / f"shot{number}.png").rename(odd / name)
+        files = [odd / name for name in ("-x*.PNG", "file:y%d.png", "it's\n.png")]
+        encoded(run("encode", *files, video, "--fps", "10"))
+        assert numbers(video, 5) == [0, 1, 2]
+        encoded(run("encode", "%d [a]", "video.mp4", "--fps", "10", cwd=shots.parent))
+        assert len(decode(video)) == 5
+
+    def test_kinds_may_be_mixed(self, tmp_path: Path, video: Path) -> None:
+        (tmp_path / "0.png").write_bytes(png(flat(0)))
+        (tmp_path / "1.PNG").write_bytes(png(flat(1)))
+        (tmp_path / "2.ppm").write_bytes(ppm(flat(2)))
+        (tmp_path / "3.jpg").write_bytes(jpeg(flat(3), tmp_path))
+        (tmp_path / "4.jpg").write_bytes(png(flat(4)))  # misnamed, as from many a site
+        (tmp_path / "notes.txt").write_text("no image")
+        encoded(run("encode", tmp_path, video, "--fps", "10"))
+        assert numbers(video, 5) == [0, 1, 2, 3, 4]
+
+    def test_the_note_on_how_to_turn_a_photograph_is_ignored(self, tmp_path: Path, video: Path) -> None:
+        # Orientation (0x112) is 6: to be turned by a quarter.
+        note = (
+            b"Exif\0\0" + b"MM\0*\0\0\0\x08" + b"\0\x01" + b"\x01\x12\0\x03\0\0\0\x01\0\x06\0\0" + b"\0\0\0\0"
+        )
+        plain = jpeg(flat(2), tmp_path)
+        noted = plain[:2] + b"\xff\xe1" + struct.pack(">H", len(note) + 2) + note + plain[2:]
+        for index in range(2):
+            (tmp_path / f"{index}.jpg").write_bytes(noted)
+        encoded(run("encode", tmp_path, video, "--fps", "10"))
+        assert numbers(video, 5) == [2, 2]
+
+    @pytest.mark.parametrize("size", [(62, 48), (48, 64)])
+    def test_another_size_is_named(self, shots: Path, video: Path, size: tuple[int, int]) -> None:
+        other = shots / "shot10.png"
+        other.write_bytes(png(flat(2, size)))
+        said = failed(run("encode", shots, video, "--fps", "10"))
+        assert f"{other}: {size[0]}x{size[1]} pixels, while {shots / 'shot8.png'} has 64x48" in said
+        assert "frames encoded: 2" in said
+        assert numbers(video, 5) == [0, 1]
+
+    def test_another_size_of_another_kind_is_named(self, shots: Path, video: Path) -> None:
+        (shots / "shot13.ppm").write_bytes(ppm(flat(2, (48, 64))))
+        said = failed(run("encode", shots, video, "--fps", "10"))
+        assert f"{shots / 'shot13.ppm'}: 48x64 pixels" in said
+        assert "frames encoded: 5" in said
+        assert numbers(video, 5) == [0, 1, 2, 3, 4]
+
+    @pytest.mark.parametrize(
+        ("index", "left"), [(0, 0), (2, 0), (4, 0), (2, 8), (2, 6000)], ids=lambda number: str(number)
+    )
+    def test_an_image_that_cannot_be_decoded_is_named_and_those_before_it_are_encoded(
+        self, tmp_path: Path, video: Path, index: int, left: int
+    ) -> None:
+        picture = np.random.default_rng(1).integers(0, 256, (HEIGHT, WIDTH, 3), np.uint8)
+        paths = [tmp_path / f"{number}.png" for number in (8, 9, 10, 11, 12)]
+        for path in paths:
+            path.write_bytes(png(picture))
+        os.truncate(paths[index], left)
+        said = failed(run("encode", tmp_path, video, "--fps", "10"))
+        assert f"Error: {paths[index]}: this image cannot be decoded: " in said
+        assert " @ 0x" not in said
+        assert (f"frames encoded: {index}" if index else "nothing was written") in said
+        assert (len(decode(video)) if index else not video.exists()) == (index or True)
+
+    def test_a_truncated_photograph_is_named(self, tmp_path: Path, video: Path) -> None:
+        noise = np.random.default_rng(1).integers(0, 256, (HEIGHT, WIDTH, 3), np.uint8)
+        photograph = jpeg(noise, tmp_path)
+        for index in range(3):
+            (tmp_path / f"{index}.jpg").write_bytes(
+                photograph[: len(photograph) // 2] if index == 1 else photograph
+            )
+        assert f"{tmp_path / '1.jpg'}: this image cannot be decoded" in failed(
+            run("encode", tmp_path, video, "--fps", "10")
+        )
+
+    def test_an_image_that_vanishes(self, shots: Path, video: Path) -> None:
+        (shots / "shot10.png").unlink()
+        (shots / "shot10.png").symlink_to("nowhere")
+        said = failed(run("encode", shots, video, "--fps", "10"))
+        assert f"{shots / 'shot10.png'}: {os.strerror(errno.ENOENT)}; nothing was written" in said
+
+    def test_a_gap_in_a_pattern_is_an_error_and_in_a_folder_it_is_none(
+        self, shots: Path, video: Path
+    ) -> None:
+        (shots / "shot10.png").unlink()
+        said = failed(run("encode", shots / "shot%d.png", video, "--fps", "10"))
+        assert f"{shots / 'shot10.png'}: missing, while shot11.png is there" in said
+        assert not video.exists()
+        encoded(run("encode", shots, video, "--fps", "10"))
+        assert numbers(video, 5) == [0, 1, 3, 4]
+
+    @pytest.mark.parametrize(
+        ("name", "complaint"),
+        [
+            ("*.jpg", "*.jpg: no file matches"),
+            ("shots/%05d.png", "shots/%05d.png: no file matches"),
+            ("shots/%d-%d.png", "shots/%d-%d.png: a pattern has one number"),
+            ("nowhere/%d.png", f"nowhere: {os.strerror(errno.ENOENT)}"),
+            ("missing.png", f"missing.png: {os.strerror(errno.ENOENT)}"),
+            ("empty", "empty: there is no image in this folder"),
+            ("shots/*", "shots/notes.txt: not an image by its name"),
+        ],
+    )
+    def test_names_that_mean_no_images(self, shots: Path, video: Path, name: str, complaint: str) -> None:
+        (shots.parent / "empty").mkdir()
+        (shots / "notes.txt").write_text("no image")
+        assert complaint in failed(run("encode", name, "video.mp4", "--fps", "10", cwd=shots.parent))
+        assert not video.exists()
+
+    def test_a_forgotten_output_harms_no_image(self, shots: Path) -> None:
+        before = (shots / "shot12.png").read_bytes()
+        said = failed(run("encode", *sorted(shots.iterdir()), "--fps", "10"), status=2)
+        assert "is OUTPUT missing?" in said
+        assert (shots / "shot12.png").read_bytes() == before
+
+    def test_images_become_images(self, shots: Path, tmp_path: Path) -> None:
+        to_png = ["--codec", "png", "--output-pixel-format", "rgb24", "--format", "image2"]
+        encoded(run("encode", shots, tmp_path / "out%d.png", "--fps", "10", *to_png))
+        assert [is_flat(decode(tmp_path / f"out{index + 1}.png")[0], index) for index in range(5)] == 5 * [
+            True
+        ]
+
+
+class TestOptions:
+    """What is handed on to the Encoder."""
+
+    def test_preset_crf_and_options_reach_the_codec(self, video: Path) -> None:
+        encoded(run("encode", video, *RAW, *FAST, "--crf", "7.5", "--option", "g=3", data=raw_frames(5)))
+        # x264 writes its settings into the stream.
+        settings = video.read_bytes()
+        assert b"crf=7.5" in settings
+        assert b"keyint=3 " in settings
+        assert b"me=dia" in settings
+
+    def test_codec_and_pixel_format(self, video: Path) -> None:
+        encoded(
+            run("encode", video, *RAW, "--codec", "mpeg4", "--output-pixel-format", "any", data=raw_frames(5))
+        )
+        assert "mpeg4" in described(video)
+
+    def test_vflip(self, video: Path) -> None:
+        frame = flat(0).copy()
+        frame[: HEIGHT // 2] = flat(1)[: HEIGHT // 2]
+        encoded(run("encode", video, *RAW, "--vflip", data=frame.tobytes()))
+        [turned] = decode(video)
+        assert (is_flat(turned[:16], 0), is_flat(turned[-16:], 1)) == (True, True)
+
+    @pytest.mark.parametrize(("policy", "size"), [("pad", "64x48"), ("crop", "62x46")])
+    def test_odd_sizes(self, video: Path, policy: str, size: str) -> None:
+        odd = ("--size", "63x47", "--fps", "30", "--odd-size", policy)
+        encoded(run("encode", video, *odd, data=flat(0, (63, 47)).tobytes()))
+        assert f", {size}" in described(video)
+
+    def test_an_odd_size_without_a_policy_says_what_to_do(self, video: Path) -> None:
+        said = failed(
+            run("encode", video, "--size", "63x47", "--fps", "30", data=bytes(63 * 47 * 3)), status=2
+        )
+        assert "add --odd-size pad (or crop)" in said
+
+    @pytest.mark.parametrize("convert", ["native", "ffmpeg"])
+    def test_colours(self, video: Path, convert: str) -> None:
+        colours = ["--convert", convert, "--color-matrix", "bt709", "--color-range", "full"]
+        encoded(run("encode", video, *RAW, *colours, data=raw_frames(5)))
+        assert "(pc, bt709" in described(video)
+        assert numbers(video, 5) == [0, 1, 2, 3, 4]
+
+    def test_an_exact_frame_rate(self, video: Path) -> None:
+        encoded(run("encode", video, "--size", "64x48", "--fps", "30000/1001", data=raw_frames(5)))
+        assert "29.97 fps" in described(video)
+
+    def test_ffmpeg(self, video: Path, tmp_path: Path) -> None:
+        program = tmp_path / "another"
+        program.write_text(f'#!/bin/sh\n: > "{tmp_path}/used"\nexec {shutil.which(find_ffmpeg())} "$@"\n')
+        program.chmod(0o755)
+        # Relative, and images are decoded in another folder.
+        (tmp_path / "0.png").write_bytes(png(flat(0)))
+        encoded(run("encode", "0.png", video, "--fps", "1", "--ffmpeg", "./another", cwd=tmp_path))
+        assert (tmp_path / "used").exists()
+
+    def test_json(self, video: Path) -> None:
+        report = json.loads(encoded(run("encode", video, *RAW, "--json", data=raw_frames(5))))
+        assert report["output"] == str(video)
+        assert report["frames_submitted"] == report["frames_encoded"] == 5
+        assert report["bytes_submitted"] == 5 * FRAME_BYTES
+        assert report["output_bytes"] == video.stat().st_size
+
+
+class TestFailures:
+    """One line each, with what to do."""
+
+    @pytest.mark.parametrize(
+        ("arguments", "complaint"),
+        [
+            (["--codec", "libx246"], "Did you mean 'libx264'"),
+            (["--preset", "ultrafst"], "Did you mean 'ultrafast'?"),
+            (["--option", "presset=fast"], "Did you mean 'preset'?"),
+            (["--ffmpeg", "/nowhere/ffmpeg"], "/nowhere/ffmpeg"),
+        ],
+    )
+    def test_ffmpeg_s(self, video: Path, arguments: list[str], complaint: str) -> None:
+        done = run("encode", video, *RAW, *arguments, data=raw_frames(3))
+        assert complaint in failed(done)
+        assert len(done.stderr.splitlines()) == 1
+
+    @pytest.mark.parametrize(
+        ("output", "arguments", "complaint"),
+        [
+            ("nowhere/video.mp4", [], "nowhere: the output's folder does not exist"),
+            (".", [], "the output is a folder"),
+            ("video.xyz", [], "or give --format"),
+            ("/dev/full", ["--format", "matroska"], "the disk is full"),
+        ],
+    )
+    def test_the_output_s(self, tmp_path: Path, output: str, arguments: list[str], complaint: str) -> None:
+        done = run("encode", "-", output, *RAW, *arguments, data=raw_frames(3), cwd=tmp_path)
+        assert complaint in failed(done)
+        assert len(done.stderr.splitlines()) == 1
+
+    @pytest.mark.parametrize(
+        ("arguments", "complaint"),
+        [
+            ([], "Missing argument 'OUTPUT'"),
+            (["o.mp4", "--size", "64x48"], "Missing option '--fps'"),
+            (["o.mp4", "--fps", "30"], "raw frames need --size"),
+            (["o.mp4", *RAW, "--fps", "0"], "'0' is not a number of frames per second"),
+            (["o.mp4", *RAW, "--fps", "1/0"], "'1/0' is not a number of frames per second"),
+            (["o.mp4", *RAW, "--fps", "nan"], "'nan' is not a number of frames per second"),
+            (["o.mp4", *RAW, "--size", "64"], "'64' is not a width and a height"),
+            (["o.mp4", *RAW, "--size", "0x48"], "'0x48' is not a width and a height"),
+            (["o.mp4", *RAW, "--option", "=3"], "'=3' is not NAME=VALUE"),
+            (["o.mp4", *RAW, "--option", "g=3", "--option", "g=4"], "'g' is given twice"),
+            (["o.mp4", *RAW, "--crf", "3", "--option", "crf=4"], "--crf and --option crf exclude each other"),
+            (["o.mp4", *RAW, "--convert", "magic"], "'magic' is not one of"),
+            (["o.mp4", *RAW, "--pixel-format", "rgb25"], "Did you mean 'rgb24'?"),
+            (["o.mp4", *RAW, "--quiet", "--progress"], "exclude each other"),
+            (["-", *RAW], "give --format"),
+            (["-", "--json", "--format", "nut", *RAW], "cannot both go to standard output"),
+            (["a.png", "o.mp4", *RAW], "--size: only for raw frames"),
+            (["a", "b", "o.mp4", *RAW], "raw frames come from one INPUT"),
+        ],
+    )
+    def test_wrong_usage_is_told_and_exits_with_2(
+        self, tmp_path: Path, arguments: list[str], complaint: str
+    ) -> None:
+        assert complaint in failed(run("encode", *arguments, cwd=tmp_path), status=2)
+        assert [*tmp_path.iterdir()] == []
+
+    def test_help_has_examples_that_are_right_usage(self, tmp_path: Path) -> None:
+        shown = encoded(run("encode", "--help")).partition("Examples:")[2]
+        examples = [
+            line.partition("penstock ")[2].split() for line in shown.splitlines() if "penstock" in line
+        ]
+        assert len(examples) == 5
+        for example in examples:
+            # What it names is not here: that is all that it can complain of.
+            arguments = [word.strip("'") for word in example]
+            said = failed(run(*arguments, cwd=tmp_path, data=b""))
+            assert "No such file" in said or "no file matches" in said or "0 bytes came" in said
+
+
+class TestSignals:
+    """A file that plays, an exit as a shell expects it, and nothing left behind."""
+
+    @pytest.mark.parametrize(("number", "said"), ENDING)
+    def test_one_ends_the_video_after_what_came(self, video: Path, number: int, said: str) -> None:
+        reader, writer = os.pipe()
+        with start("encode", video, *RAW, *FAST, stdin=reader) as process:
+            os.close(reader)
+            # A frame has been read when the next is waited for; the last is not whole.
+            os.write(writer, raw_frames(5) + b"begun")
+            assert eventually(lambda: video.exists() and not unread(writer))
+            process.send_signal(number)
+            assert finish(process) == (-number, f"Error: {said}; frames encoded: 5\n")
+        os.close(writer)
+        assert numbers(video, 5) == [0, 1, 2, 3, 4]
+
+    def test_before_the_first_frame_nothing_is_overwritten(self, video: Path, tmp_path: Path) -> None:
+        video.write_bytes(b"kept")
+        fifo = tmp_path / "fifo"
+        os.mkfifo(fifo)
+        with start("encode", f"fifo:{fifo}", video, *RAW) as process, fifo.open("wb", 0) as writer:
+            writer.write(b"begun")
+            assert eventually(lambda: not unread(writer.fileno()))
+            process.send_signal(signal.SIGINT)
+            assert finish(process) == (-signal.SIGINT, "Error: interrupted; frames encoded: 0\n")
+        assert video.read_bytes() == b"kept"
+
+    def test_a_second_one_ends_it_at_once(self, video: Path) -> None:
+        with start("encode", "/dev/zero", video, *RAW, *FAST) as process:
+            assert eventually(lambda: video.exists() and ffmpegs_of(process.pid))
+            [ffmpeg] = ffmpegs_of(process.pid)
+            os.kill(ffmpeg, signal.SIGSTOP)  # the file cannot be finished
+            process.send_signal(signal.SIGINT)
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.wait(0.5)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(PATIENCE_S) == -signal.SIGINT
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(ffmpeg, signal.SIGCONT)
+            assert eventually(lambda: not Path(f"/proc/{ffmpeg}").exists())
+
+    def test_while_images_are_decoded(self, tmp_path: Path, video: Path) -> None:
+        size = (640, 360)
+        shots = tmp_path / "shots"
+        shots.mkdir()
+        (shots / "0.png").write_bytes(png(flat(0, size)))
+        for number in range(1, 1000):
+            (shots / f"{number}.png").hardlink_to(shots / "0.png")
+        with start("encode", shots, video, "--fps", "10", *FAST) as process:
+            assert eventually(lambda: video.exists() and video.stat().st_size)
+            ffmpegs = ffmpegs_of(process.pid)
+            process.send_signal(signal.SIGINT)
+            status, said = finish(process)
+        frames = len(decode(video, size))
+        assert (status, len(ffmpegs)) == (-signal.SIGINT, 2)
+        assert said == f"Error: interrupted; frames encoded: {frames}\n"
+        assert 0 < frames < 1000
+        assert eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in ffmpegs))
+
+
+def unread(writer: int) -> bool:
+    """Whether there is something in a pipe whose writing end this is."""
+    return fcntl.ioctl(writer, termios.FIONREAD, b"\0" * 4) != b"\0" * 4
+
+
+def ffmpegs_of(pid: int) -> list[int]:
+    """The child processes of a process that run FFmpeg."""
+    found = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            for child in (task / "children").read_text().split():
+                if b"ffmpeg" in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")[0]:
+                    found.append(int(child))
+    return found
+
+
+class TestProgress:
+    """What is shown on standard error."""
+
+    def test_on_a_terminal_it_is_shown(self, video: Path, tmp_path: Path) -> None:
+        (tmp_path / "frames").write_bytes(raw_frames(50))
+        status, shown, _ = run_on_terminal("encode", tmp_path / "frames", video, *RAW)
+        assert status == 0
+        assert "50/50 frames" in shown
+        assert " fps " in shown
+        assert shown.splitlines()[-1].removeprefix(SHOW_CURSOR.decode()).startswith("frames encoded: 50 in ")
+
+    def test_of_a_pipe_the_total_is_told_or_not_known(self, video: Path) -> None:
+        done = run("encode", video, *RAW, "--progress", data=raw_frames(5))
+        row, summary = done.stderr.decode().splitlines()
+        assert " 5 frames " in row
+        assert "0.2 s of video" in row
+        assert summary.startswith("frames encoded: 5 in ")
+        assert str(video) in summary
+        done = run("encode", video, *RAW, "--progress", "--total-frames", "10", data=raw_frames(5))
+        assert " 5/10 frames " in done.stderr.decode()
+
+    @pytest.mark.parametrize("option", ["--no-progress", "--quiet", "-q"])
+    def test_it_can_be_turned_off(self, shots: Path, video: Path, option: str) -> None:
+        assert run_on_terminal("encode", shots, video, "--fps", "10", option) == (0, "", b"")
+
+    def test_a_signal_leaves_the_terminal_as_it_was(self, video: Path) -> None:
+        controlling, terminal = pty.openpty()
+        environment = os.environ | {"TERM": "xterm", "COLUMNS": "200"}
+        with start("encode", "/dev/zero", video, *RAW, *FAST, stderr=terminal, env=environment) as process:
+            os.close(terminal)
+            shown = bytearray()
+            while b" fps " not in shown:
+                shown += os.read(controlling, 1 << 16)
+            process.send_signal(signal.SIGINT)
+            with contextlib.suppress(OSError):
+                while chunk := os.read(controlling, 1 << 16):
+                    shown += chunk
+        os.close(controlling)
+        assert process.returncode == -signal.SIGINT
+        # At no time a second signal would leave it hidden.
+        assert shown.count(HIDE_CURSOR) == 1
+        assert (
+            SHOW_CURSOR in shown.partition(b" fps ")[2].partition(b" fps ")[0] + shown.partition(b" fps ")[0]
+        )
+        assert b"Error: interrupted; frames encoded: " in shown.rpartition(SHOW_CURSOR)[2]
+
+    def test_a_terminal_that_goes_away_stops_no_video(self, video: Path) -> None:
+        controlling, terminal = pty.openpty()
+        environment = os.environ | {"TERM": "xterm"}
+        reader, writer = os.pipe()
+        with start(
+            "encode", video, *RAW, "--json", stdin=reader, stderr=terminal, env=environment
+        ) as process:
+            os.close(terminal)
+            os.close(reader)
+            os.write(writer, raw_frames(3))
+            shown = bytearray()
+            while b" fps " not in shown:
+                shown += os.read(controlling, 1 << 16)
+            os.close(controlling)
+            os.write(writer, raw_frames(2))
+            os.close(writer)
+            assert process.stdout is not None
+            report = process.stdout.read()
+            process.wait(PATIENCE_S)
+        assert json.loads(report)["frames_encoded"] == 5
+        assert len(decode(video)) == 5
+
+
+ENCODER = """
+import sys
+from penstock import Encoder
+with Encoder(sys.argv[1], size=(64, 48), fps=30, progress=True, total_frames=3) as encoder:
+    for _ in range(3):
+        encoder.write(bytes(64 * 48 * 3))
+"""
+
+
+def test_the_encoder_draws_the_bar(video: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", ENCODER, video], capture_output=True, timeout=PATIENCE_S)
+    assert (done.returncode, done.stdout) == (0, b"")
+    [row] = done.stderr.decode().splitlines()
+    assert "3/3 frames" in row
+
+
+def test_without_rich_the_encoder_says_what_the_bar_needs(video: Path) -> None:
+    program = f"import sys; sys.modules['rich.console'] = None{ENCODER}"
+    done = subprocess.run([sys.executable, "-c", program, video], capture_output=True, timeout=PATIENCE_S)
+    assert done.returncode == 1
+    assert "pip install 'penstock[cli]'" in done.stderr.decode()
+    assert not video.exists()

@@ -1,0 +1,280 @@
+"""Who waits for whom: an FFmpeg that is stuck, progress, asyncio, Ctrl-C, and a Python that is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from media import SIZE, decode, eventually, flat
+
+from penstock import ClosedError, Encoder, EncoderError, StalledError
+from penstock.ffmpeg.stats import EncoderStats
+
+# More than the queue, the pipe and FFmpeg hold.
+MANY = 400
+
+
+def make(output: Path, **options: object) -> Encoder:
+    return Encoder(output, **{"size": SIZE, "fps": 30, **options})  # type: ignore[arg-type]
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process runs; one that has ended and was not waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+# Stuck
+
+
+def test_a_write_to_a_stuck_ffmpeg_ends(tmp_path: Path) -> None:
+    with make(tmp_path / "video.mp4", stall_timeout_s=1.0, size=(640, 480), queue_items=2) as encoder:
+        os.kill(encoder.pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(StalledError, match="no sign of life") as caught:
+                for _ in range(MANY):
+                    encoder.write(bytes(640 * 480 * 3))
+        finally:
+            os.kill(encoder.pid, signal.SIGCONT)
+        assert caught.value.seconds >= 1.0 and caught.value.bytes_pending > 0
+        encoder.write(bytes(640 * 480 * 3))  # nothing is lost: it goes on when FFmpeg does
+    assert encoder.close().frames_encoded == encoder.frames_submitted
+
+
+def test_closing_a_stuck_ffmpeg_ends_with_its_last_words(tmp_path: Path) -> None:
+    script = tmp_path / "ffmpeg"
+    script.write_text("#!/bin/sh\necho 'I shall now think' >&2\nexec sleep 1000\n")
+    script.chmod(0o755)
+    encoder = make(tmp_path / "video.mp4", ffmpeg=script, stall_timeout_s=1.0)
+    encoder.write(flat(0))
+    with pytest.raises(StalledError, match="I shall now think"):
+        encoder.close()
+    assert is_alive(encoder.pid)
+    encoder.abort()
+    assert not is_alive(encoder.pid)
+
+
+def test_a_timeout_of_the_callers_is_the_callers(tmp_path: Path) -> None:
+    with make(tmp_path / "video.mp4", queue_items=1, size=(640, 480)) as encoder:
+        os.kill(encoder.pid, signal.SIGSTOP)
+        start_s = time.monotonic()
+        with pytest.raises(StalledError) as caught:
+            for _ in range(MANY):
+                encoder.write(bytes(640 * 480 * 3), timeout=0.2)
+        assert "no sign of life" not in str(caught.value)
+        with pytest.raises(StalledError):
+            encoder.close(timeout=0.2)
+        assert time.monotonic() - start_s < 30
+        os.kill(encoder.pid, signal.SIGCONT)
+
+
+# Statistics and progress
+
+
+def test_statistics_and_the_bottleneck(tmp_path: Path) -> None:
+    with make(tmp_path / "video.mp4") as encoder:
+        assert encoder.bottleneck == "nothing was submitted yet"
+        for index in range(20):
+            encoder.write(flat(index))
+        assert eventually(lambda: encoder.stats.frames_written == 20)
+    stats = encoder.stats
+    assert (stats.frames_submitted, stats.frames_written, stats.frames_encoded) == (20, 20, 20)
+    assert stats.bytes_written == 20 * SIZE[0] * SIZE[1] * 3 // 2, "what FFmpeg got, in yuv420p"
+    assert stats.output_bytes is not None and stats.output_bytes > 0
+    assert stats.seconds > 0 and stats.fps == pytest.approx(20 / stats.seconds)
+    assert stats.speed == pytest.approx(stats.fps / 30)
+    assert stats.converting_s > 0 and stats.writer.items_accepted == 20
+
+
+def test_a_caller_that_is_slow_is_named(tmp_path: Path) -> None:
+    with make(tmp_path / "video.mp4") as encoder:
+        encoder.write(flat(0))
+        time.sleep(1.0)
+        assert encoder.bottleneck.startswith("the caller: ")
+        assert encoder.stats.caller_idle_s > 0.5
+
+
+def test_an_ffmpeg_that_is_slow_is_named(tmp_path: Path) -> None:
+    with make(tmp_path / "video.mp4", size=(640, 480), queue_items=2) as encoder:
+        os.kill(encoder.pid, signal.SIGSTOP)
+        timer = threading.Timer(1.5, os.kill, (encoder.pid, signal.SIGCONT))
+        timer.start()
+        for _ in range(20):
+            encoder.write(bytes(640 * 480 * 3))
+        timer.join()
+        assert encoder.bottleneck.startswith("FFmpeg: ")
+        assert encoder.stats.queue_blocked_s > 0.5 and encoder.stats.ffmpeg_blocked_s > 0.5
+
+
+def test_a_callable_is_told_of_the_progress(tmp_path: Path) -> None:
+    told: list[EncoderStats] = []
+    with make(tmp_path / "video.mp4", progress=told.append) as encoder:
+        for index in range(10):
+            encoder.write(flat(index))
+        assert eventually(lambda: len(told) >= 2)
+    assert told[-1].frames_encoded == 10, "the last word is the end's"
+    assert [stats.frames_encoded for stats in told] == sorted(stats.frames_encoded for stats in told)
+    assert not [thread.name for thread in threading.enumerate() if "progress" in thread.name]
+
+
+# asyncio
+
+
+def test_asyncio(tmp_path: Path) -> None:
+    async def encode() -> list[float]:
+        beats: list[float] = []
+
+        async def beat() -> None:
+            while True:
+                beats.append(time.monotonic())
+                await asyncio.sleep(0.01)
+
+        async with make(tmp_path / "video.mp4") as encoder:
+            beating = asyncio.create_task(beat())
+            for index in range(50):
+                await encoder.write(flat(index))
+        assert encoder.close().frames_encoded == 50
+        beating.cancel()
+        return beats
+
+    assert len(asyncio.run(encode())) > 1, "others run meanwhile"
+    assert len(decode(tmp_path / "video.mp4")) == 50
+
+
+def test_asyncio_tells_of_an_ffmpeg_that_failed(tmp_path: Path) -> None:
+    async def encode() -> None:
+        async with make(tmp_path / "video.mp4", options={"crf": "nonsense"}) as encoder:
+            for index in range(MANY):
+                await encoder.write(flat(index))
+
+    with pytest.raises((EncoderError, BrokenPipeError)) as caught:
+        asyncio.run(encode())
+    told = str(caught.value) + "".join(getattr(caught.value, "__notes__", []))
+    assert "nonsense" in told
+
+
+# Ctrl-C, and worse
+
+LOOP = """
+import sys
+from pathlib import Path
+import numpy as np
+from penstock import Encoder
+
+frame = np.zeros((480, 640, 3), np.uint8)
+with Encoder(Path(sys.argv[1]), size=(640, 480), fps=30, **eval(sys.argv[2])) as encoder:
+    print(encoder.pid, flush=True)
+    for index in range(10**9):
+        encoder.write(frame).wait()
+        if index == 20:
+            print("begun", flush=True)
+"""
+
+
+def start(output: Path, options: str = "{}") -> tuple[subprocess.Popen[str], int]:
+    command = [sys.executable, "-c", LOOP, str(output), options]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    pid = int(process.stdout.readline())
+    assert process.stdout.readline() == "begun\n"
+    return process, pid
+
+
+def test_ctrl_c_leaves_a_playable_file_of_what_was_submitted(tmp_path: Path) -> None:
+    process, pid = start(tmp_path / "video.mp4")
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode != 0 and "KeyboardInterrupt" in said
+    assert not is_alive(pid)
+    assert len(decode(tmp_path / "video.mp4", (640, 480))) >= 21
+
+
+def test_a_second_ctrl_c_ends_at_once(tmp_path: Path) -> None:
+    process, pid = start(tmp_path / "video.mp4")
+    os.kill(pid, signal.SIGSTOP)  # so that the first one cannot finish
+    process.send_signal(signal.SIGINT)
+    time.sleep(1.0)
+    assert process.poll() is None, "it waits for FFmpeg"
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert eventually(lambda: not is_alive(pid))
+
+
+CLOSING = """
+import sys
+from pathlib import Path
+import numpy as np
+from penstock import Encoder
+
+import os, signal
+with Encoder(Path(sys.argv[1]), size=(640, 480), fps=30) as encoder:
+    os.kill(encoder.pid, signal.SIGSTOP)
+    for _ in range(40):
+        encoder.write(np.zeros((480, 640, 3), np.uint8))
+    print(encoder.pid, flush=True)
+"""
+
+
+def test_ctrl_c_while_closing_still_leaves_a_whole_file(tmp_path: Path) -> None:
+    output = tmp_path / "video.mp4"
+    process = subprocess.Popen(
+        [sys.executable, "-c", CLOSING, str(output)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    pid = int(process.stdout.readline())
+    time.sleep(0.3)  # it is in `close` by now, or will be with the signal pending
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.3)
+    assert process.poll() is None, "it finishes first"
+    os.kill(pid, signal.SIGCONT)
+    process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert not is_alive(pid)
+    assert len(decode(output, (640, 480))) == 40
+
+
+def test_no_ffmpeg_is_left_when_python_is_killed(tmp_path: Path) -> None:
+    process, pid = start(tmp_path / "video.mp4")
+    process.kill()
+    process.communicate(timeout=30)
+    assert eventually(lambda: not is_alive(pid))
+    assert len(decode(tmp_path / "video.mp4", (640, 480))) >= 20, "it has finished the file by itself"
+
+
+def test_standard_output_is_an_output(tmp_path: Path) -> None:
+    script = (
+        "import sys; from penstock import Encoder\n"
+        "with Encoder('pipe:', size=(64, 48), fps=30, container_format='nut') as encoder:\n"
+        "    for _ in range(5): encoder.write(bytes(64 * 48 * 3))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, timeout=60)
+    (tmp_path / "video.nut").write_bytes(done.stdout)
+    assert len(decode(tmp_path / "video.nut")) == 5
+
+
+def test_a_live_stream_is_an_output(tmp_path: Path) -> None:
+    """HLS: a playlist that FFmpeg writes anew while it goes on, and its segments."""
+    playlist = tmp_path / "live.m3u8"
+    options = {"preset": "ultrafast", "g": 10, "hls_time": 1, "hls_list_size": 0}
+    with make(playlist, fps=10, container_format="hls", options=options) as encoder:
+        for index in range(30):
+            encoder.write(flat(index))
+    assert len(list(tmp_path.glob("live*.ts"))) >= 2
+    assert len(decode(playlist)) == 30
+
+
+def test_a_closed_encoder_leases_nothing(tmp_path: Path) -> None:
+    with make(tmp_path / "video.mp4") as encoder:
+        encoder.write(np.zeros((48, 64, 3), np.uint8))
+    with pytest.raises(ClosedError), encoder.frame():
+        pass
