@@ -69,6 +69,14 @@ pub(super) struct DeepOutput {
     is_interleaved: bool,
 }
 
+/// Whether `yuv` has code of its own for this processor.
+fn yuv_has_simd() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return std::arch::is_x86_feature_detected!("sse4.1");
+    #[cfg(not(target_arch = "x86_64"))]
+    return cfg!(target_arch = "aarch64");
+}
+
 impl Method {
     pub(super) fn between(input: PixelFormat, output: PixelFormat) -> Option<Self> {
         use PixelFormat::{
@@ -116,6 +124,10 @@ impl Method {
             Rgba64 => (4, true, false),
             _ => return None,
         };
+        // The portable code of `yuv` 0.8.20 for 4:2:0 of more than 8 bits takes a pixel of the first row for one of the second.
+        if output.subsampling().1 == 2 && !yuv_has_simd() {
+            return None;
+        }
         let (bits, with_three, with_four): (_, Planar16, Planar16) = match output {
             Yuv420p | Nv12 => (8, yuv::rgb14_to_i014, yuv::rgba14_to_i014),
             Yuv422p => (8, yuv::rgb14_to_i214, yuv::rgba14_to_i214),
