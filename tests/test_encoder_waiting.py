@@ -127,6 +127,19 @@ def test_a_callable_is_told_of_the_progress(tmp_path: Path) -> None:
     assert not [thread.name for thread in threading.enumerate() if "progress" in thread.name]
 
 
+def test_a_callable_that_fails_does_not_take_the_place_of_the_report(tmp_path: Path) -> None:
+    def fail(_: EncoderStats) -> None:
+        raise RuntimeError("the callable's own")
+
+    encoder = make(tmp_path / "video.mp4", progress=fail)
+    encoder.write(flat(0))
+    with pytest.warns(RuntimeWarning, match="the callable's own"):
+        assert encoder.close().frames_encoded == 1
+    encoder = make(tmp_path / "video.mp4", progress=fail, options={"crff": 1})
+    with pytest.warns(RuntimeWarning, match="the callable's own"), pytest.raises(EncoderError, match="crff"):
+        encoder.close()
+
+
 # asyncio
 
 
