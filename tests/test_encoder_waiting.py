@@ -176,6 +176,34 @@ def test_asyncio_tells_of_an_ffmpeg_that_failed(tmp_path: Path) -> None:
     assert "nonsense" in told
 
 
+def test_a_cancelled_exit_still_finishes_and_a_second_time_ends_at_once(tmp_path: Path) -> None:
+    async def encode(output: Path, *, cancel_twice: bool) -> Encoder:
+        encoder = make(output)
+
+        async def use() -> None:
+            async with encoder:
+                await encoder.write(flat(0))
+                os.kill(encoder.pid, signal.SIGSTOP)  # so that the exit cannot finish
+
+        task = asyncio.create_task(use())
+        assert await asyncio.to_thread(eventually, lambda: encoder._closing_at_s is not None)
+        task.cancel()
+        await asyncio.sleep(0.3)
+        assert not task.done(), "it finishes first"
+        if cancel_twice:
+            task.cancel()
+        else:
+            os.kill(encoder.pid, signal.SIGCONT)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert not is_alive(encoder.pid), "nothing is left to run behind the task's back"
+        return encoder
+
+    assert asyncio.run(encode(tmp_path / "once.mp4", cancel_twice=False)).close().frames_encoded == 1
+    with pytest.raises(ClosedError, match="aborted"):
+        asyncio.run(encode(tmp_path / "twice.mp4", cancel_twice=True)).close()
+
+
 # Ctrl-C, and worse
 
 LOOP = """

@@ -12,7 +12,7 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -400,7 +400,22 @@ class Encoder:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await asyncio.to_thread(self.__exit__, exc_type, exc, traceback)
+        exiting = asyncio.ensure_future(asyncio.to_thread(self.__exit__, exc_type, exc, traceback))
+        try:
+            await asyncio.shield(exiting)
+        except asyncio.CancelledError as cancelled:
+            await self._go_on_exiting(exiting, is_second=isinstance(exc, asyncio.CancelledError))
+            raise cancelled from None
+
+    async def _go_on_exiting(self, exiting: asyncio.Future[None], *, is_second: bool) -> None:
+        """After a cancellation, which is asyncio's Ctrl-C: the first lets the video be finished, a second ends all."""
+        if not is_second:
+            with suppress(asyncio.CancelledError):
+                await asyncio.shield(exiting)
+        if not exiting.done():
+            # The thread is not ours to stop: it ends because FFmpeg has, and its failure is our doing.
+            exiting.add_done_callback(lambda done: done.cancelled() or done.exception())
+            await asyncio.to_thread(self.abort)
 
     def __del__(self) -> None:
         if not self._unfinished:
