@@ -375,3 +375,14 @@ def test_filters_by_their_other_names_leave_ours_in_place(tmp_path: Path, name: 
             encoder.write(picture())
         raws.append(output.read_bytes())
     assert raws[0] == raws[1]
+
+
+@pytest.mark.parametrize("codec", ["libx264rgb", "png"])
+def test_a_codec_of_rgb_alone_keeps_the_colours(tmp_path: Path, codec: str) -> None:
+    rgb, output = picture(), tmp_path / "v.mkv"
+    with Encoder(
+        output, size=SIZE, fps=30, codec=codec, options={"crf": 0} if "264" in codec else None
+    ) as encoder:
+        encoder.write(rgb)
+    [frame] = decode(output, SIZE)
+    assert np.array_equal(np.frombuffer(frame, np.uint8), rgb.ravel())
