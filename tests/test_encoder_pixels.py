@@ -355,3 +355,34 @@ def test_memory_is_free_once_it_is_converted(tmp_path: Path) -> None:
     for frame, expected in zip(raw, luma, strict=True):
         assert np.abs(frame[: 640 * 480].astype(int) - expected).max() <= 1
         assert np.abs(frame[640 * 480 :].astype(int) - 128).max() <= 1
+
+
+def test_samples_of_the_other_byte_order_are_refused(tmp_path: Path) -> None:
+    frame = picture(dtype=np.uint16)
+    with Encoder(tmp_path / "v.mkv", size=SIZE, fps=30, pixel_format="rgb48", **LOSSLESS) as encoder:
+        with pytest.raises(ValueError, match="byte order"):
+            encoder.write(frame.astype(">u2"))
+        encoder.write(frame.astype("<u2"))
+
+
+@pytest.mark.parametrize("name", ["filter", "filter:v:0"])
+def test_filters_by_their_other_names_leave_ours_in_place(tmp_path: Path, name: str) -> None:
+    raws = []
+    for options in ({"vf": "hflip"}, {name: "hflip"}):
+        output = tmp_path / "v.yuv"
+        settings = RAW | {"convert": "ffmpeg", "color_matrix": "bt709", "options": options}
+        with Encoder(output, size=SIZE, fps=30, **settings) as encoder:
+            encoder.write(picture())
+        raws.append(output.read_bytes())
+    assert raws[0] == raws[1]
+
+
+@pytest.mark.parametrize("codec", ["libx264rgb", "png"])
+def test_a_codec_of_rgb_alone_keeps_the_colours(tmp_path: Path, codec: str) -> None:
+    rgb, output = picture(), tmp_path / "v.mkv"
+    with Encoder(
+        output, size=SIZE, fps=30, codec=codec, options={"crf": 0} if "264" in codec else None
+    ) as encoder:
+        encoder.write(rgb)
+    [frame] = decode(output, SIZE)
+    assert np.array_equal(np.frombuffer(frame, np.uint8), rgb.ravel())

@@ -127,6 +127,19 @@ def test_a_callable_is_told_of_the_progress(tmp_path: Path) -> None:
     assert not [thread.name for thread in threading.enumerate() if "progress" in thread.name]
 
 
+def test_a_callable_that_fails_does_not_take_the_place_of_the_report(tmp_path: Path) -> None:
+    def fail(_: EncoderStats) -> None:
+        raise RuntimeError("the callable's own")
+
+    encoder = make(tmp_path / "video.mp4", progress=fail)
+    encoder.write(flat(0))
+    with pytest.warns(RuntimeWarning, match="the callable's own"):
+        assert encoder.close().frames_encoded == 1
+    encoder = make(tmp_path / "video.mp4", progress=fail, options={"crff": 1})
+    with pytest.warns(RuntimeWarning, match="the callable's own"), pytest.raises(EncoderError, match="crff"):
+        encoder.close()
+
+
 # asyncio
 
 
@@ -161,6 +174,34 @@ def test_asyncio_tells_of_an_ffmpeg_that_failed(tmp_path: Path) -> None:
         asyncio.run(encode())
     told = str(caught.value) + "".join(getattr(caught.value, "__notes__", []))
     assert "nonsense" in told
+
+
+def test_a_cancelled_exit_still_finishes_and_a_second_time_ends_at_once(tmp_path: Path) -> None:
+    async def encode(output: Path, *, cancel_twice: bool) -> Encoder:
+        encoder = make(output)
+
+        async def use() -> None:
+            async with encoder:
+                await encoder.write(flat(0))
+                os.kill(encoder.pid, signal.SIGSTOP)  # so that the exit cannot finish
+
+        task = asyncio.create_task(use())
+        assert await asyncio.to_thread(eventually, lambda: encoder._closing_at_s is not None)
+        task.cancel()
+        await asyncio.sleep(0.3)
+        assert not task.done(), "it finishes first"
+        if cancel_twice:
+            task.cancel()
+        else:
+            os.kill(encoder.pid, signal.SIGCONT)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert not is_alive(encoder.pid), "nothing is left to run behind the task's back"
+        return encoder
+
+    assert asyncio.run(encode(tmp_path / "once.mp4", cancel_twice=False)).close().frames_encoded == 1
+    with pytest.raises(ClosedError, match="aborted"):
+        asyncio.run(encode(tmp_path / "twice.mp4", cancel_twice=True)).close()
 
 
 # Ctrl-C, and worse

@@ -24,7 +24,8 @@ _LIVE_CONTAINERS = {
     "rtsp": "rtsp",
 }
 
-_FILTER_OPTIONS = ("vf", "filter:v")
+# All of them are one option to FFmpeg, of which the last prevails.
+_FILTER_OPTIONS = ("vf", "filter:v", "filter", "filter:v:0", "filter:0")
 _RESIZING_OPTIONS = (*_FILTER_OPTIONS, "s")
 
 # Matrix, primaries and transfer characteristics, by FFmpeg's names of the code points in ITU-T H.273 (tables 4, 2

@@ -12,7 +12,7 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -27,6 +27,7 @@ from penstock.ffmpeg.capabilities import check_codec
 from penstock.ffmpeg.complaint import explain
 from penstock.ffmpeg.find import find_ffmpeg
 from penstock.ffmpeg.lease import seal, view_of
+from penstock.ffmpeg.pixels import FrameLayout
 from penstock.ffmpeg.plan import ColorMatrix, ColorRange, Convert, OddSize, Wish, plan_encode
 from penstock.ffmpeg.process import WATCH_INTERVAL_S, FFmpegProcess, Watch
 from penstock.ffmpeg.reporter import Reporter
@@ -286,7 +287,7 @@ class Encoder:
             timeout: seconds to wait for room in the queue; None waits as long as it takes.
 
         Raises:
-            ValueError: the frame has another size, or is not C-contiguous.
+            ValueError: the frame has another size, or another byte order, or is not C-contiguous.
             TypeError: it is no buffer.
             StalledError: no room within `timeout`, or FFmpeg gave no sign of life for ``stall_timeout_s``; the frame
                 is not queued.
@@ -399,7 +400,22 @@ class Encoder:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await asyncio.to_thread(self.__exit__, exc_type, exc, traceback)
+        exiting = asyncio.ensure_future(asyncio.to_thread(self.__exit__, exc_type, exc, traceback))
+        try:
+            await asyncio.shield(exiting)
+        except asyncio.CancelledError as cancelled:
+            await self._go_on_exiting(exiting, is_second=isinstance(exc, asyncio.CancelledError))
+            raise cancelled from None
+
+    async def _go_on_exiting(self, exiting: asyncio.Future[None], *, is_second: bool) -> None:
+        """After a cancellation, which is asyncio's Ctrl-C: the first lets the video be finished, a second ends all."""
+        if not is_second:
+            with suppress(asyncio.CancelledError):
+                await asyncio.shield(exiting)
+        if not exiting.done():
+            # The thread is not ours to stop: it ends because FFmpeg has, and its failure is our doing.
+            exiting.add_done_callback(lambda done: done.cancelled() or done.exception())
+            await asyncio.to_thread(self.abort)
 
     def __del__(self) -> None:
         if not self._unfinished:
@@ -432,6 +448,7 @@ class Encoder:
     def _check_frame(self, frame: Any) -> None:
         layout = self._plan.layout
         if (nbytes := _nbytes(frame)) == layout.frame_bytes:
+            _check_byte_order(frame, layout)
             return
         shape = getattr(frame, "shape", None)
         got = f"{nbytes} bytes" if shape is None else f"{tuple(shape)}, {nbytes} bytes"
@@ -608,6 +625,16 @@ def _nbytes(frame: Any) -> int:
         if isinstance(nbytes, int):
             return nbytes
         raise
+
+
+def _check_byte_order(frame: Any, layout: FrameLayout) -> None:
+    """An array knows its byte order, and raw bytes do not: handed on as they are, they would be other colours."""
+    described = str(getattr(getattr(frame, "dtype", None), "str", ""))  # NumPy's; ">u2"
+    if layout.sample_bytes > 1 and described.startswith(">"):
+        raise ValueError(
+            f"the frame's samples are {described}, and {layout.pixel_format} has the other byte order: "
+            "pass frame.astype('<u2')"
+        )
 
 
 def _looking_at(encoder: weakref.ref[Encoder]) -> Callable[[], EncoderStats | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal, get_args
 
@@ -15,6 +15,10 @@ Convert = Literal["auto", "native", "ffmpeg"]
 ColorMatrix = Literal["auto", "bt601", "bt709", "bt2020"]
 ColorRange = Literal["limited", "full"]
 OddSize = Literal["error", "pad", "crop"]
+
+# Encoders that have no YUV (``ffmpeg -h encoder=``). FFmpeg gives them RGB whatever it is told, and would tag it as
+# YUV with a matrix, by which players then show wrong colours.
+_RGB_CODECS = ("libx264rgb", "png", "apng")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,7 @@ def plan_encode(program: str, target: str, wish: Wish) -> Plan:
     """
     _check_choice("convert", wish.convert, get_args(Convert))
     _check_choice("odd_size", wish.odd_size, get_args(OddSize))
+    wish = _without_yuv(wish)
     width, height = command.checked_size(wish.size)
     rate = command.frame_rate(wish.fps)
     container_format = command.container_for(target, wish.container_format)
@@ -103,6 +108,13 @@ def plan_encode(program: str, target: str, wish: Wish) -> Plan:
 def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
         raise ValueError(f"{name} is {', '.join(map(repr, choices))}; got {value!r}")
+
+
+def _without_yuv(wish: Wish) -> Wish:
+    """`wish` as it can be had: a codec of RGB alone gets the format of it that FFmpeg finds nearest to the frames."""
+    output = wish.output_pixel_format
+    is_asked_for_yuv = output is not None and not is_rgb(output) and not is_gray(output)
+    return replace(wish, output_pixel_format=None) if wish.codec in _RGB_CODECS and is_asked_for_yuv else wish
 
 
 def _named_for(codec: str, pixel_format: str | None) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Self
@@ -24,6 +25,7 @@ class Reporter:
     def __init__(self, show: Callable[[EncoderStats], object], finish: Callable[[], object]) -> None:
         self._show = show
         self._finish = finish
+        self._has_failed = False
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -53,7 +55,8 @@ class Reporter:
                 stats = look()
                 if stats is None:
                     return
-                self._show(stats)
+                if not self._try_show(stats):
+                    return
 
         self._thread = threading.Thread(target=run, name="penstock-encoder-progress", daemon=True)
         self._thread.start()
@@ -65,5 +68,15 @@ class Reporter:
         self._stop.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
-        self._show(last)
+        if not self._has_failed:
+            self._try_show(last)
         self._finish()
+
+    def _try_show(self, stats: EncoderStats) -> bool:
+        """Shows, and tells whether that is possible: an error of the user's must not take the place of FFmpeg's."""
+        try:
+            self._show(stats)
+        except Exception as error:
+            self._has_failed = True
+            warnings.warn(f"progress is not told any more: {error!r}", RuntimeWarning, stacklevel=2)
+        return not self._has_failed
