@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from media import SIZE, decode, eventually, flat
 
-from penstock import ClosedError, Encoder, EncoderError, StalledError
+from penstock import ClosedError, Encoder, EncoderError, StalledError, ThreadPolicy
 from penstock.ffmpeg.stats import EncoderStats
 
 # More than the queue, the pipe and FFmpeg hold.
@@ -319,3 +319,26 @@ def test_a_closed_encoder_leases_nothing(tmp_path: Path) -> None:
         encoder.write(np.zeros((48, 64, 3), np.uint8))
     with pytest.raises(ClosedError), encoder.frame():
         pass
+
+
+def classes_of_workers() -> set[int]:
+    tasks = Path("/proc/self/task").iterdir()
+    return {
+        os.sched_getscheduler(int(task.name)) for task in tasks if (task / "comm").read_text() == "penstock\n"
+    }
+
+
+def test_a_worker_that_converts_does_not_take_its_callers_cpu(tmp_path: Path) -> None:
+    """`SCHED_BATCH` does not preempt who wakes it; a policy that was asked for is left alone."""
+    assert eventually(lambda: not classes_of_workers())
+    with make(tmp_path / "video.mp4") as encoder:
+        encoder.write(flat(0)).wait(30)
+        assert classes_of_workers() == {os.SCHED_BATCH}
+    with make(tmp_path / "video.mp4", policy=ThreadPolicy(priority="normal")) as encoder:
+        encoder.write(flat(0)).wait(30)
+        assert classes_of_workers() == {os.SCHED_OTHER}
+    with make(
+        tmp_path / "video.mp4", output_pixel_format="rgb24", codec="rawvideo", container_format="nut"
+    ) as encoder:
+        encoder.write(flat(0)).wait(30)
+        assert classes_of_workers() == {os.SCHED_OTHER}

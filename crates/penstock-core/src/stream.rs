@@ -364,6 +364,11 @@ impl Stream {
         state.applied = None;
     }
 
+    /// Whether somebody has said how the worker is to run.
+    pub(crate) fn has_policy(&self) -> bool {
+        lock(&self.policy).wanted.is_some()
+    }
+
     /// Called by the worker between writes: a policy that came later is applied, too.
     pub(crate) fn apply_policy(&self) {
         let Some(wanted) = self.unapplied_policy() else { return };

