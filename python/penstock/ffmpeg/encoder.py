@@ -40,6 +40,7 @@ R = TypeVar("R")
 STUCK_S = 5.0
 # How often a wait for FFmpeg looks whether it lives. Chosen: much shorter than anybody's `stall_timeout_s`.
 LOOK_INTERVAL_S = 0.5
+FULL = "FFmpeg did not take enough of what is queued for it"
 # Leased frames that nobody has any more and that are kept: one is drawn into while another is read, and one to spare.
 KEPT_SLOTS = 3
 
@@ -469,7 +470,7 @@ class Encoder:
 
     def _await_end(self, timeout_s: float) -> None:
         if not self._process.wait(timeout_s):
-            raise StalledError(f"FFmpeg has all frames, but was not done within {timeout_s} s", timeout_s)
+            raise StalledError("FFmpeg has all frames, but was not done", timeout_s)
 
     def _wait(self, timeout: float | None, step: Callable[[float], R]) -> R:
         """Waits for `step`, which waits for FFmpeg and is late with a `StalledError`, for as long as FFmpeg lives."""
@@ -481,7 +482,8 @@ class Encoder:
                 return step(max(0.0, min(left_s, LOOK_INTERVAL_S)))
             except StalledError as late:
                 if left_s <= LOOK_INTERVAL_S and timeout is not None:
-                    raise StalledError(str(late), timeout, late.bytes_pending) from None
+                    words = f"{FULL if late.bytes_pending else late} within {timeout:.3g} s"
+                    raise StalledError(words, timeout, late.bytes_pending) from None
                 watch = watch or Watch(self._process)
                 self._check_alive(watch, late.bytes_pending)
 
