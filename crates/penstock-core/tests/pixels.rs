@@ -178,7 +178,7 @@ fn psnr_db(got: &[f64], expected: &[f64], bits: u32) -> f64 {
 
 #[test]
 fn colours_are_those_of_the_definition() {
-    let sizes = [(64, 48), (35, 21), (2, 2), (1, 1), (1, 7), (9, 1)];
+    let sizes = [(48, 32), (35, 21), (2, 2), (1, 1), (1, 7), (9, 1)];
     for (input, output) in RGBS.into_iter().flat_map(|input| YUVS.map(|output| (input, output))) {
         for (matrix, range) in MATRICES.into_iter().flat_map(|matrix| RANGES.map(|range| (matrix, range))) {
             // Matrices and ranges are arithmetic, which does not depend on the size.
@@ -303,7 +303,7 @@ fn fitted_by_hand(
 
 #[test]
 fn odd_sizes_are_padded_or_cropped_as_by_hand() {
-    for size in [(33, 21), (34, 21), (33, 22), (3, 3), (700, 301)] {
+    for size in [(33, 21), (34, 21), (33, 22), (3, 3), (300, 151)] {
         for (input, output) in
             [Rgb24, Bgra, Rgb48, Gray].into_iter().flat_map(|input| YUVS.map(|output| (input, output)))
         {
