@@ -320,6 +320,8 @@ ODDITIES = {
     "one_frame": Clip("mp4", (*H264, *as_("yuv420p")), frames=1),
 }
 
+_BOTH = ("-map", "0", "-map", "1")
+
 WITH_AUDIO = {
     "audio_aac": Clip(
         "mp4",
@@ -341,35 +343,15 @@ WITH_AUDIO = {
     ),
     "several_videos": Clip(
         "mkv",
-        (
-            "-map",
-            "0",
-            "-map",
-            "1",
-            "-disposition:0",
-            "0",
-            "-disposition:1",
-            "default",
-            *H264,
-            *as_("yuv420p"),
-        ),
+        (*_BOTH, "-disposition:0", "0", "-disposition:1", "default", *H264, *as_("yuv420p")),
         inputs=(*moving((48, 64)), *moving((64, 48))),
         told={"index": 1, "is_default": True},
     ),
     "video_and_cover": Clip(
         "mp4",
         (
-            *("-map", "1", "-map", "0", "-c:v:0", "mjpeg", "-pix_fmt:v:0", "yuvj420p"),
-            *(
-                "-c:v:1",
-                "libx264",
-                "-pix_fmt:v:1",
-                "yuv420p",
-                "-frames:v:1",
-                "12",
-                "-disposition:v:0",
-                "attached_pic",
-            ),
+            *("-map", "1", "-c:v:0", "mjpeg", "-pix_fmt:v:0", "yuvj420p", "-disposition:v:0", "attached_pic"),
+            *("-map", "0", "-c:v:1", "libx264", "-pix_fmt:v:1", "yuv420p"),
         ),
         inputs=(*moving((64, 48)), *moving((32, 32), 1)),
         told={"is_attached_picture": False, "codec": "h264"},
@@ -384,19 +366,7 @@ WITHOUT_VIDEO = {
     "audio_only_m4a": Clip("m4a", ("-c:a", "aac"), inputs=sound(0.5), frames=None),
     "audio_and_cover": Clip(
         "m4a",
-        (
-            "-map",
-            "0",
-            "-map",
-            "1",
-            "-c:a",
-            "aac",
-            "-c:v",
-            "mjpeg",
-            *as_("yuvj420p"),
-            "-disposition:v",
-            "attached_pic",
-        ),
+        (*_BOTH, "-c:a", "aac", "-c:v", "mjpeg", *as_("yuvj420p"), "-disposition:v", "attached_pic"),
         inputs=(*sound(0.5), *moving((32, 32), 1)),
         frames=None,
     ),
