@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import re
 import signal
 import subprocess
 from fractions import Fraction
@@ -12,7 +14,7 @@ from pathlib import Path
 import pytest
 from clips import clip
 from conftest import PATIENCE_S, eventually
-from test_cli_relay import finish, run, run_on_terminal, start
+from test_cli_relay import finish, run, start
 
 from penstock.commands.probe import _clock
 from penstock.ffmpeg import probe
@@ -75,9 +77,19 @@ class TestForPeople:
         assert text.index(str(clip("h264"))) < text.index("h264 (High)") < text.index("pcm_s16le")
 
     def test_a_narrow_terminal(self) -> None:
-        status, text = run_on_terminal("probe", clip("rotated_90"), env=os.environ | {"COLUMNS": "60"})[:2]
-        assert status == 0
-        assert b"Traceback" not in (text if isinstance(text, bytes) else text.encode())
+        controlling, terminal = pty.openpty()
+        environment = os.environ | {"TERM": "xterm", "COLUMNS": "60"}
+        process = start("probe", clip("rotated_90"), stdout=terminal, env=environment)
+        os.close(terminal)
+        assert finish(process) == (0, "")
+        text = os.read(controlling, 1 << 16).decode()
+        os.close(controlling)
+        lines = [re.sub(r"\x1b\[[\d;]*m", "", line) for line in text.splitlines()]
+        assert len(lines) > 3 and max(map(len, lines)) <= 60
+        # What is broken goes on where it began.
+        assert lines[-1].startswith(" " * lines[-2].index(lines[-2].split()[0])) and lines[-1].startswith(
+            " " * 20
+        )
 
     def test_names_that_a_terminal_would_not_just_show(self, tmp_path: Path) -> None:
         path = tmp_path / "a\nb\x1b[2Jé.mp4"

@@ -343,19 +343,21 @@ class TestStalled:
         assert eventually(lambda: not state.exists() or state.read_text().rpartition(") ")[2].startswith("Z"))
 
     def test_ctrl_c_ends_it(self, tmp_path: Path) -> None:
-        os.mkfifo(tmp_path / "fifo")
+        # It says that it runs when Python has long gone on from starting it to waiting for it.
+        sleeper = program(tmp_path / "ffprobe", "sleep 0.5", f"touch {tmp_path}/running", "exec sleep 1000")
         before = children()
         main = threading.main_thread().ident
         assert main is not None
 
         def interrupt() -> None:
-            assert eventually(lambda: children() - before)
+            assert eventually((tmp_path / "running").exists)
             signal.pthread_kill(main, signal.SIGINT)
 
         thread = threading.Thread(target=interrupt)
+        path = clip("h264")
         thread.start()
         with pytest.raises(KeyboardInterrupt):
-            probe(tmp_path / "fifo", timeout_s=PATIENCE_S)
+            probe(path, ffprobe=sleeper, timeout_s=PATIENCE_S)
         thread.join()
         assert children() == before
 
