@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import os
 import re
@@ -321,11 +322,23 @@ def output_arguments(
     if pixel_format is not None:
         arguments += ["-pix_fmt", pixel_format]
     arguments += colors
-    for name, value in options.items():
-        arguments += [f"-{name}"] if value is None else [f"-{name}", str(value)]
+    arguments += option_arguments(options)
     if container_format is not None:
         arguments += ["-f", container_format]
     return [*arguments, "-y", target]
+
+
+def option_arguments(options: Mapping[str, object]) -> list[str]:
+    """FFmpeg's arguments for `options`, whose names have no dash; a value of None gives an option without a value."""
+    arguments: list[str] = []
+    for name, value in options.items():
+        arguments += [f"-{name}"] if value is None else [f"-{name}", str(value)]
+    return arguments
+
+
+def seconds(seconds: float) -> str:
+    """A time as FFmpeg reads it, in microseconds: never later, so that a frame at that very time is not left out."""
+    return f"{math.floor(seconds * 1_000_000) / 1_000_000:.6f}"
 
 
 def _even_filters(layout: FrameLayout, output_pixel_format: str, odd_size: str) -> list[str]:
