@@ -5,7 +5,8 @@ PenstockError
 ├── ClosedError        (also ValueError)        you closed it
 ├── BrokenStreamError  (also BrokenPipeError)   the peer went away
 ├── StalledError       (also TimeoutError)      the peer is there and reads nothing
-├── EncoderError       (also RuntimeError)      FFmpeg failed
+├── EncoderError       (also RuntimeError)      FFmpeg failed to encode
+├── DecoderError       (also RuntimeError)      FFmpeg failed to read or decode
 └── ChunkError                                  a chunk of a pipeline failed, in a callable of yours
     ├── ChunkDataError (also ValueError)        it is corrupt, truncated or too large
     └── ChunkReadError (also OSError)           the system did not give it
@@ -129,6 +130,37 @@ class EncoderError(PenstockError, RuntimeError):
         command: the command line that was run.
         stderr: the last lines that FFmpeg wrote to its standard error.
         frames: frames that FFmpeg reported as encoded.
+    """
+
+    returncode: int | None
+    command: Sequence[str]
+    stderr: str
+    frames: int
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        returncode: int | None = None,
+        command: Sequence[str] = (),
+        stderr: str = "",
+        frames: int = 0,
+    ) -> None:
+        super().__init__(message)
+        self.returncode = returncode
+        self.command = command
+        self.stderr = stderr
+        self.frames = frames
+
+
+class DecoderError(PenstockError, RuntimeError):
+    """FFmpeg could not read a file or a URL, or did not decode all of it.
+
+    Attributes:
+        returncode: the exit status of FFmpeg or ffprobe; negative if a signal ended it; None if it never started.
+        command: the command line that was run.
+        stderr: the last lines that it wrote to its standard error.
+        frames: frames that were decoded before.
     """
 
     returncode: int | None

@@ -6,6 +6,7 @@ import math
 import operator
 import os
 import re
+import stat
 from collections.abc import Mapping, Sequence
 from errno import EACCES, EISDIR, ENOENT, ENOTDIR
 from fractions import Fraction
@@ -111,6 +112,28 @@ def target(output: str | os.PathLike[str], container_format: str | None = None) 
     # A Path has no slash at its end any more.
     _check_writable(path, named_as_folder=os.fspath(output).endswith("/"))
     return f"{_FILE}{path}"
+
+
+def source(path_or_url: str | os.PathLike[str]) -> str:
+    """What FFmpeg is told to read from: a URL as it is, a path behind the protocol that takes it literally.
+
+    A `str` is a URL if it begins with a scheme and ``//``. All else is a path, whatever its characters: ``-`` is a
+    file of that name.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        IsADirectoryError: it is a folder.
+        PermissionError: it may not be read.
+        OSError: the system does not lead to it for another reason, such as a loop of symbolic links.
+    """
+    if isinstance(path_or_url, str) and _URL.match(path_or_url):
+        return path_or_url
+    path = os.fspath(path_or_url)
+    # As it was given: Path("clip.mp4/") is the file clip.mp4, which the system says is no folder.
+    if stat.S_ISDIR(os.stat(path).st_mode):  # noqa: PTH116
+        raise IsADirectoryError(EISDIR, os.strerror(EISDIR), path)
+    _check_access(Path(path), os.R_OK, os.strerror(EACCES))
+    return f"{_FILE}{Path(path).absolute()}"
 
 
 def uses_stdout(target: str) -> bool:

@@ -1,0 +1,426 @@
+"""What is in a file of video or audio, as ffprobe tells it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import IO, Any, TypeVar
+
+from penstock.errors import DecoderError, StalledError
+from penstock.ffmpeg import command
+from penstock.ffmpeg.find import find_ffprobe
+
+#: Guessed: a local file is told of in 0.1 s; a slow server, or a disk that has to spin up, takes seconds.
+PATIENCE_S = 30.0
+# Guessed: the reason is in the last lines, and what is kept must stay bounded.
+_STDERR_BYTES = 16 << 10
+_MOST_LINES = 3
+
+# FFmpeg's names of the code points in ITU-T H.273, table 4. 5 and 6 are BT.601 with 625 and 525 lines.
+_MATRICES = {"bt709": "bt709", "smpte170m": "bt601", "bt470bg": "bt601", "bt2020nc": "bt2020"}
+_RANGES = {"tv": "limited", "pc": "full"}
+_UNTAGGED = (None, "unknown", "unspecified", "reserved")
+
+# The demuxer that takes every text whose name ends in .txt for a terminal's recording, and draws it.
+_TEXT_CONTAINER = "tty"
+# Guessed: containers round times to 1 ms, so the rates of constant video differ by less.
+_RATE_TOLERANCE = 0.01
+# In front of FFmpeg's words: which of its parts says them.
+_PART = re.compile(r"\x1b\[[\d;]*m|\[[^\[\]]+ @ 0x[0-9a-f]+\] ?")
+
+
+_Stream = TypeVar("_Stream", "VideoInfo", "AudioInfo")
+
+
+@dataclass(frozen=True, slots=True)
+class VideoInfo:
+    """A stream of video.
+
+    Sizes come in two kinds. `width` and `height` are those of the picture after it was turned by `rotation`, as players
+    show it and as FFmpeg decodes it unless told not to. `stored_width` and `stored_height` are those of the frames in
+    the file. None of them knows of `sample_aspect_ratio`: all count pixels. A mirrored picture is not told.
+
+    Attributes:
+        index: the stream's number among all of the file, as in FFmpeg's ``-map 0:1``.
+        codec: FFmpeg's name: ``h264``, ``hevc``; "unknown" if it knows none.
+        profile: the codec's profile, such as ``High``; None if it has none.
+        pixel_format: FFmpeg's name: ``yuv420p``, ``gray10le``; None if no frame told it.
+        width, height: in pixels, as displayed.
+        stored_width, stored_height: in pixels, before rotation.
+        rotation: degrees clockwise by which the stored picture is turned for display: 0, 90, 180 or 270; for other
+            angles the nearest degree from 0 to 359, with sizes as stored. From the display matrix, which is what FFmpeg
+            turns by; it ignores the old ``rotate`` tag where there is no matrix, and so is it here.
+        sample_aspect_ratio: width by height of a pixel as displayed; None if the file does not say.
+        frame_rate: frames per second on average, else the base rate that FFmpeg guesses; None if there is none.
+        is_variable_frame_rate: a hint: the average differs notably from the base rate, which FFmpeg guesses from the
+            first frames.
+        frames: how many there are, by the container's own word, or counted by decoding if that was asked for; None if
+            the container does not say. Players may hide some (edit lists), and a damaged file may have fewer.
+        duration_s: in seconds, of the stream, else of the whole file; None if unknown.
+        start_s: time of the first frame in seconds; None if unknown.
+        time_base: the unit of timestamps in seconds, such as 1/15360.
+        color_matrix: ``bt601``, ``bt709``, ``bt2020`` (non-constant luminance), FFmpeg's name of any other (``gbr`` of
+            RGB), or None if the file does not say.
+        color_range: ``limited`` (tv), ``full`` (pc), or None if the file does not say.
+        color_primaries, color_transfer: by FFmpeg's names: ``bt709``, ``smpte2084``; None if the file does not say.
+        bit_depth: bits of a sample; None if unknown.
+        field_order: ``progressive``, or of interlaced video ``tt``, ``bb``, ``tb`` or ``bt``; None if the file does not
+            say.
+        bit_rate: bits per second; None if the file does not say.
+        is_default: whether the file says that this stream is for everybody.
+        is_attached_picture: it is one picture beside the audio, such as a cover, and no video.
+    """
+
+    index: int
+    codec: str
+    profile: str | None
+    pixel_format: str | None
+    width: int
+    height: int
+    stored_width: int
+    stored_height: int
+    rotation: int
+    sample_aspect_ratio: Fraction | None
+    frame_rate: Fraction | None
+    is_variable_frame_rate: bool
+    frames: int | None
+    duration_s: float | None
+    start_s: float | None
+    time_base: Fraction
+    color_matrix: str | None
+    color_range: str | None
+    color_primaries: str | None
+    color_transfer: str | None
+    bit_depth: int | None
+    field_order: str | None
+    bit_rate: int | None
+    is_default: bool
+    is_attached_picture: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AudioInfo:
+    """A stream of audio.
+
+    Attributes:
+        index: the stream's number among all of the file, as in FFmpeg's ``-map 0:1``.
+        codec: FFmpeg's name: ``aac``, ``pcm_s16le``; "unknown" if it knows none.
+        profile: the codec's profile, such as ``LC``; None if it has none.
+        sample_rate: samples per second of each channel.
+        channels: how many.
+        channel_layout: FFmpeg's name: ``stereo``, ``5.1``; None if the file does not say.
+        sample_format: FFmpeg's name of what its decoder gives: ``s16``, ``fltp`` (planar); None if unknown.
+        duration_s: in seconds, of the stream, else of the whole file; None if unknown.
+        start_s: time of the first sample in seconds; None if unknown.
+        time_base: the unit of timestamps in seconds, such as 1/44100.
+        bit_rate: bits per second; None if the file does not say.
+        is_default: whether the file says that this stream is for everybody.
+    """
+
+    index: int
+    codec: str
+    profile: str | None
+    sample_rate: int
+    channels: int
+    channel_layout: str | None
+    sample_format: str | None
+    duration_s: float | None
+    start_s: float | None
+    time_base: Fraction
+    bit_rate: int | None
+    is_default: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MediaInfo:
+    """A file, or what is behind a URL.
+
+    Attributes:
+        path: the path or URL, as it was given.
+        container: FFmpeg's names of the container: ``mov,mp4,m4a,3gp,3g2,mj2``, ``matroska,webm``.
+        container_name: its name for people: ``QuickTime / MOV``.
+        duration_s: in seconds; None if unknown, as of live streams.
+        start_s: time of the earliest frame or sample in seconds; None if unknown.
+        bit_rate: bits per second, over all; None if unknown.
+        size_bytes: None if unknown.
+        video: its streams of video, attached pictures among them.
+        audio: its streams of audio.
+        tags: what the file says of itself: ``title``, ``encoder``.
+    """
+
+    path: str
+    container: str
+    container_name: str
+    duration_s: float | None
+    start_s: float | None
+    bit_rate: int | None
+    size_bytes: int | None
+    video: tuple[VideoInfo, ...]
+    audio: tuple[AudioInfo, ...]
+    tags: Mapping[str, str]
+
+    @property
+    def best_video(self) -> VideoInfo | None:
+        """The first stream of video that is no attached picture, of those that the file calls default if it does."""
+        return _best([stream for stream in self.video if not stream.is_attached_picture])
+
+    @property
+    def best_audio(self) -> AudioInfo | None:
+        """The first stream of audio, of those that the file calls default if it does."""
+        return _best(self.audio)
+
+
+def probe(
+    path_or_url: str | os.PathLike[str],
+    *,
+    ffprobe: str | os.PathLike[str] | None = None,
+    ffmpeg: str | os.PathLike[str] | None = None,
+    count_frames: bool = False,
+    timeout_s: float | None = PATIENCE_S,
+) -> MediaInfo:
+    """Tells what is in a file of video or audio: container, streams, sizes, rates, colours.
+
+    It runs ffprobe, which comes with FFmpeg; the ``imageio_ffmpeg`` wheel has none (Debian: apt-get install ffmpeg).
+
+    Args:
+        path_or_url: a `str` that begins with a scheme and ``//`` is a URL, all else a path, whatever its characters.
+        ffprobe: the program to run; None finds one (see `penstock.ffmpeg.find_ffprobe`).
+        ffmpeg: the FFmpeg beside which ffprobe is looked for.
+        count_frames: decode all streams to count their frames, which takes as long as decoding takes.
+        timeout_s: how long ffprobe may take, in seconds; None for ever, as counting may need.
+
+    Raises:
+        FileNotFoundError, IsADirectoryError, PermissionError: of a path, as of ``open``.
+        DecoderError: there is no ffprobe, or it cannot read what is there; its words are in the message.
+        StalledError: ffprobe did not end in time: nobody writes to a FIFO, a server does not answer.
+    """
+    source = command.source(path_or_url)
+    path = os.fspath(path_or_url)
+    arguments = ("-v", "error", "-of", "json", "-show_format", "-show_streams")
+    counting = ("-count_frames",) if count_frames else ()
+    told = _told(path, (find_ffprobe(ffprobe, ffmpeg), *arguments, *counting, "-i", source), timeout_s)
+    container = told["format"]
+    duration_s = _seconds(container.get("duration"))
+    streams = told.get("streams", [])
+    return MediaInfo(
+        path=path,
+        container=container["format_name"],
+        container_name=container.get("format_long_name", container["format_name"]),
+        duration_s=duration_s,
+        start_s=_seconds(container.get("start_time")),
+        bit_rate=_count(container.get("bit_rate")),
+        size_bytes=_count(container.get("size")),
+        video=tuple(_video(stream, duration_s) for stream in _of_kind("video", streams)),
+        audio=tuple(_audio(stream, duration_s) for stream in _of_kind("audio", streams)),
+        tags=container.get("tags", {}),
+    )
+
+
+def _of_kind(kind: str, streams: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
+    return (stream for stream in streams if stream.get("codec_type") == kind)
+
+
+def _video(stream: Mapping[str, Any], duration_s: float | None) -> VideoInfo:
+    width, height = stream.get("width", 0), stream.get("height", 0)
+    rotation = _rotation(stream.get("side_data_list", []))
+    is_sideways = rotation in (90, 270)
+    sample_aspect_ratio = _fraction(stream.get("sample_aspect_ratio"))
+    if sample_aspect_ratio is not None and is_sideways:
+        sample_aspect_ratio = 1 / sample_aspect_ratio
+    average, base = _fraction(stream.get("avg_frame_rate")), _fraction(stream.get("r_frame_rate"))
+    is_picture = stream.get("disposition", {}).get("attached_pic") == 1
+    if is_picture:
+        base = None  # FFmpeg guesses 90000 for one picture
+    field_order = _tag(stream.get("field_order"))
+    matrix = _tag(stream.get("color_space"))
+    color_range = _tag(stream.get("color_range"))
+    return VideoInfo(
+        index=stream["index"],
+        codec=stream.get("codec_name", "unknown"),
+        profile=_tag(stream.get("profile")),
+        pixel_format=_tag(stream.get("pix_fmt")),
+        width=height if is_sideways else width,
+        height=width if is_sideways else height,
+        stored_width=width,
+        stored_height=height,
+        rotation=rotation,
+        sample_aspect_ratio=sample_aspect_ratio,
+        frame_rate=average or base,
+        is_variable_frame_rate=_differ(average, base, is_interlaced=field_order in ("tt", "bb", "tb", "bt")),
+        frames=_count(stream.get("nb_read_frames", stream.get("nb_frames"))),
+        duration_s=_or_of_file(stream.get("duration"), duration_s),
+        start_s=_seconds(stream.get("start_time")),
+        time_base=Fraction(stream["time_base"]),
+        color_matrix=_MATRICES.get(matrix, matrix) if matrix else None,
+        color_range=_RANGES.get(color_range, color_range) if color_range else None,
+        color_primaries=_tag(stream.get("color_primaries")),
+        color_transfer=_tag(stream.get("color_transfer")),
+        bit_depth=_count(stream.get("bits_per_raw_sample")) or _depth(stream.get("pix_fmt", "")),
+        field_order=field_order,
+        bit_rate=_count(stream.get("bit_rate")),
+        is_default=stream.get("disposition", {}).get("default") == 1,
+        is_attached_picture=is_picture,
+    )
+
+
+def _audio(stream: Mapping[str, Any], duration_s: float | None) -> AudioInfo:
+    return AudioInfo(
+        index=stream["index"],
+        codec=stream.get("codec_name", "unknown"),
+        profile=_tag(stream.get("profile")),
+        sample_rate=_count(stream.get("sample_rate")) or 0,
+        channels=stream.get("channels", 0),
+        channel_layout=_tag(stream.get("channel_layout")),
+        sample_format=_tag(stream.get("sample_fmt")),
+        duration_s=_or_of_file(stream.get("duration"), duration_s),
+        start_s=_seconds(stream.get("start_time")),
+        time_base=Fraction(stream["time_base"]),
+        bit_rate=_count(stream.get("bit_rate")),
+        is_default=stream.get("disposition", {}).get("default") == 1,
+    )
+
+
+def _best(streams: Sequence[_Stream]) -> _Stream | None:
+    return next((stream for stream in streams if stream.is_default), streams[0] if streams else None)
+
+
+def _rotation(side_data: Iterable[Mapping[str, Any]]) -> int:
+    """Degrees clockwise, from 0 to 359. ffprobe counts them the other way round (av_display_rotation_get)."""
+    return next((-round(float(one["rotation"])) % 360 for one in side_data if "rotation" in one), 0)
+
+
+def _differ(average: Fraction | None, base: Fraction | None, *, is_interlaced: bool) -> bool:
+    if average is None or base is None:
+        return False
+    ratio = base / average
+    # The base rate of interlaced video may be that of its fields.
+    return all(abs(ratio - same) > _RATE_TOLERANCE for same in ((1, 2) if is_interlaced else (1,)))
+
+
+def _depth(pixel_format: str) -> int | None:
+    """Bits of a sample, by FFmpeg's name of the format."""
+    if not pixel_format or pixel_format.startswith(("rgb4", "bgr4", "rgb5", "bgr5", "rgb8", "bgr8")):
+        return None  # 4, 555, 565, 8: several depths
+    if pixel_format.startswith("mono"):
+        return 1
+    # The bits of a whole pixel.
+    if packed := re.match(r"(?:rgb|bgr)(?:a)?(48|64|96|128)", pixel_format):
+        return int(packed[1]) // (4 if "a" in pixel_format else 3)
+    planar = re.search(r"(?:p|gray|ya|gbrpf|grayf|xyz|[py]0|x2rgb|x2bgr)(\d\d)(?:le|be)", pixel_format)
+    return int(planar[1]) if planar else 8
+
+
+def _tag(value: str | None) -> str | None:
+    return None if value in _UNTAGGED else value
+
+
+def _count(value: str | int | None) -> int | None:
+    return int(value) if value is not None and str(value).isdecimal() else None
+
+
+def _seconds(value: str | None) -> float | None:
+    try:
+        return None if value is None else float(value)
+    except ValueError:  # N/A
+        return None
+
+
+def _or_of_file(value: str | None, of_file_s: float | None) -> float | None:
+    own = _seconds(value)
+    return of_file_s if own is None else own
+
+
+def _fraction(value: str | None) -> Fraction | None:
+    """A rate or a ratio, both above 0; ffprobe writes 0/0 or 0:1 for those that are not known."""
+    try:
+        return Fraction((value or "").replace(":", "/")) or None
+    except (ValueError, ZeroDivisionError):
+        return None
+
+
+def _told(path: str, arguments: Sequence[str], timeout_s: float | None) -> dict[str, Any]:
+    """What ffprobe says of a path or URL.
+
+    Raises:
+        DecoderError: it cannot read it.
+        StalledError: it does not end in time.
+    """
+    returncode, said, stderr = _run(path, arguments, timeout_s)
+    try:
+        told = json.loads(said)
+    except ValueError:
+        told = None
+    is_answer = isinstance(told, dict) and "format_name" in told.get("format", {})
+    if returncode == 0 and is_answer and told["format"]["format_name"] != _TEXT_CONTAINER:
+        return dict(told)
+    if returncode == 0 and is_answer:
+        reason = f"{path} is text, and not a media file"
+    else:
+        reason = _reason(path, arguments[0], returncode, _words(stderr, arguments[-1]))
+    raise DecoderError(reason, returncode=returncode, command=arguments, stderr=stderr)
+
+
+def _reason(path: str, program: str, returncode: int, words: str) -> str:
+    if returncode < 0:
+        return f"{program} was ended by {signal.Signals(-returncode).name}, and did not tell what {path} is"
+    if returncode == 0 or not words:
+        return f"{program} ended with {returncode}, and did not tell what {path} is: is it ffprobe?"
+    if command.file_bytes(path) == 0:
+        return f"{path} is empty, and not a media file"
+    if "Invalid data found" in words:
+        return f"{path} is not a media file that FFmpeg knows, or it is damaged: {words}"
+    return f"FFmpeg cannot open {path}: {words}"
+
+
+def _words(stderr: str, source: str) -> str:
+    """FFmpeg's last words in one line, without the names of its parts and of what it reads."""
+    lines = (_PART.sub("", line).strip().removeprefix(f"{source}: ") for line in stderr.splitlines())
+    return "; ".join([*dict.fromkeys(filter(None, lines))][-_MOST_LINES:])
+
+
+def _run(path: str, arguments: Sequence[str], timeout_s: float | None) -> tuple[int, bytes, str]:
+    """Runs ffprobe to its end. Its exit status, its output, and the end of its standard error."""
+    # Files and not pipes: what a killed wrapper has started may hold a pipe open for ever.
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as stderr:
+        try:
+            process = subprocess.Popen(
+                arguments,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=stderr,
+                # A process group of its own: with a wrapper script, what it runs is killed too.
+                process_group=0,
+            )
+        except OSError as error:
+            raise DecoderError(f"could not start ffprobe: {error}", command=arguments) from error
+        with process:
+            _await(process, path, timeout_s)
+        output.seek(0)
+        return process.returncode, output.read(), _end_of(stderr)
+
+
+def _await(process: subprocess.Popen[bytes], path: str, timeout_s: float | None) -> None:
+    try:
+        process.wait(timeout_s)
+    except BaseException as error:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        if not isinstance(error, subprocess.TimeoutExpired):
+            raise
+        raise StalledError(
+            f"ffprobe did not end within {timeout_s:g} s; does anybody send what {path} is to bring?",
+            seconds=timeout_s or 0.0,
+        ) from None
+
+
+def _end_of(stderr: IO[bytes]) -> str:
+    stderr.seek(max(0, stderr.seek(0, os.SEEK_END) - _STDERR_BYTES))
+    return stderr.read().decode(errors="replace").strip()
