@@ -42,13 +42,14 @@ from penstock.errors import (
     PenstockError,
     StalledError,
 )
-from penstock.ffmpeg import Encoder
+from penstock.ffmpeg import Decoder, Encoder
 from penstock.pipes import make_pipe
 
 __all__ = [
     "BrokenStreamError",
     "ChunkError",
     "ClosedError",
+    "Decoder",
     "DecoderError",
     "Encoder",
     "EncoderError",

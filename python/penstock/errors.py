@@ -182,3 +182,7 @@ class DecoderError(PenstockError, RuntimeError):
         self.command = command
         self.stderr = stderr
         self.frames = frames
+
+
+class TruncatedStreamError(PenstockError, EOFError):
+    pass

@@ -68,8 +68,6 @@ class DecodePlan:
         divide = [f"untile=1x{self.parts}"] if self.parts > 1 else []
         told = timestamps.filters(descriptor, self.video.time_base)
         return [
-            # It stops at what it would otherwise conceal.
-            *(() if wish.conceal_errors else ("-xerror",)),
             # Timestamps as they are in the file.
             "-copyts",
             *(() if wish.start is None else ("-ss", command.seconds(wish.start))),
@@ -98,20 +96,21 @@ def plan_decode(program: str, video: VideoInfo, wish: DecodeWish) -> DecodePlan:
     check_choice("color_range", wish.color_range, ("auto", *_RANGES))
     width, height = _delivered_size(video, wish.size)
     layout = frame_layout(wish.pixel_format, width, height, program)
-    stored = canonical(_FULL_RANGE.get(video.pixel_format, video.pixel_format))
+    own = video.pixel_format or ""
+    stored = canonical(_FULL_RANGE.get(own, own))
     given = [] if wish.filters is None else [wish.filters]
     scaled = [*given, _scale(wish, width, height)]
-    if layout.pixel_format in (stored, canonical(video.pixel_format)):
-        filters = (*scaled, f"format={video.pixel_format}")
-        return DecodePlan(layout, video.pixel_format, None, 1, None, filters, wish, video)
+    if layout.pixel_format in (stored, canonical(own)):
+        filters = (*scaled, f"format={own}")
+        return DecodePlan(layout, own, None, 1, None, filters, wish, video)
     parts = _parts(stored, width, height)
     conversion = _native(stored, layout, parts, video, wish)
     if conversion is None:
         filters = (*scaled, f"format={layout.pixel_format}")
         return DecodePlan(layout, layout.pixel_format, None, 1, "ffmpeg", filters, wish, video)
     # By the name that it has in the file, full range or not, so that FFmpeg has nothing to do.
-    filters = (*scaled, f"format={video.pixel_format}")
-    return DecodePlan(layout, video.pixel_format, conversion, parts, "penstock", filters, wish, video)
+    filters = (*scaled, f"format={own}")
+    return DecodePlan(layout, own, conversion, parts, "penstock", filters, wish, video)
 
 
 def _delivered_size(video: VideoInfo, size: tuple[int | None, int | None] | None) -> tuple[int, int]:

@@ -108,11 +108,11 @@ class Decoder:
         self._frame_of = frame_of
         program = find_ffmpeg(ffmpeg)
         _check(start, count)
-        self._source = command.source(source)
+        self._given, self._source = source, command.source(source)
         self._media = probe(source, ffprobe=ffprobe, ffmpeg=ffmpeg)
         self._video = _chosen(self._media, stream)
         self._wish = DecodeWish(
-            pixel_format=self._video.pixel_format if pixel_format is None else pixel_format,
+            pixel_format=_named(pixel_format, self._media, self._video),
             size=size,
             start=start,
             count=count,
@@ -269,7 +269,7 @@ class Decoder:
         """The sound of the same file, from the same `start` on: see `AudioDecoder`, whose options these are."""
         ffmpeg, ffprobe = self._programs
         options = {"start": self._wish.start, "ffmpeg": ffmpeg, "ffprobe": ffprobe, **options}
-        return AudioDecoder(command.given(self._source), **options)
+        return AudioDecoder(self._given, **options)
 
     def close(self) -> None:
         """Ends FFmpeg, wherever it is, and lets go of everything. Frames that were given stay. May be called again."""
@@ -340,13 +340,25 @@ def _chosen(media: MediaInfo, stream: int | None) -> VideoInfo:
         DecoderError: there is none.
         ValueError: there is none of that number.
     """
-    if stream is None:
-        if media.best_video is None:
-            raise DecoderError(f"{media.path} has no video stream, only {_kinds(media)}")
-        return media.best_video
+    video = media.best_video if stream is None else _numbered(media, stream)
+    if video is None:
+        raise DecoderError(f"{media.path} has no video, only {_kinds(media)}")
+    if not video.width or not video.height:
+        raise DecoderError(f"{media.path} does not tell the size of its video, and may have no frames")
+    return video
+
+
+def _numbered(media: MediaInfo, stream: int) -> VideoInfo | None:
     if not 0 <= stream < len(media.video):
-        raise ValueError(f"stream is 0 to {len(media.video) - 1} for the {len(media.video)} video streams of {media.path}")
+        raise ValueError(f"{media.path} has {len(media.video)} streams of video, counted from 0; got {stream}")
     return media.video[stream]
+
+
+def _named(pixel_format: str | None, media: MediaInfo, video: VideoInfo) -> str:
+    name = video.pixel_format if pixel_format is None else pixel_format
+    if name is None:
+        raise DecoderError(f"{media.path} does not tell the pixel format of its video, and may have no frames")
+    return name
 
 
 def _kinds(media: MediaInfo) -> str:
