@@ -96,7 +96,8 @@ class AudioDecoder:
         self._sample_bytes = self.channels * np.dtype(self._dtype).itemsize
         arguments = [
             *(() if start is None else ("-ss", command.seconds(start))),
-            *("-i", self._source, "-map", f"0:{self._audio.index}", "-vn", "-sn", "-dn"),
+            *command.read_arguments(self._source, self._media.container),
+            *("-map", f"0:{self._audio.index}", "-vn", "-sn", "-dn"),
             *(() if duration is None else ("-t", command.seconds(duration))),
             *("-ar", str(self.sample_rate), "-ac", str(self.channels)),
             # Whole packets go straight into the pipe, so that of an FFmpeg that gives up all arrive that it has made.

@@ -351,6 +351,17 @@ def output_arguments(
     return [*arguments, "-y", target]
 
 
+def read_arguments(source: str, container: str) -> list[str]:
+    """FFmpeg's arguments to read `source`, a file of that `container` by ffprobe's names.
+
+    Of a QuickTime or MP4 file that was cut off, the last packet is left out: else an FFmpeg that is to stop at errors
+    stops there before its decoder has given the frames that it holds back. In other containers packets are marked as
+    corrupt in the middle, too, and what follows is not to be had as if nothing were missing.
+    """
+    cut_only_at_the_end = container.startswith("mov,")
+    return [*(("-fflags", "+discardcorrupt") if cut_only_at_the_end else ()), "-i", source]
+
+
 def option_arguments(options: Mapping[str, object]) -> list[str]:
     """FFmpeg's arguments for `options`, whose names have no dash; a value of None gives an option without a value."""
     arguments: list[str] = []

@@ -62,8 +62,14 @@ class DecodePlan:
     wish: DecodeWish
     video: VideoInfo
 
-    def arguments(self, source: str, descriptor: int) -> list[str]:
-        """FFmpeg's: `source` is what it reads, by `command.source`, and `descriptor` where it tells timestamps."""
+    def arguments(self, source: str, container: str, descriptor: int) -> list[str]:
+        """FFmpeg's arguments.
+
+        Args:
+            source: what it reads, as `command.source` has it.
+            container: of the file, by ffprobe's names.
+            descriptor: where it tells timestamps.
+        """
         wish = self.wish
         divide = [f"untile=1x{self.parts}"] if self.parts > 1 else []
         told = timestamps.filters(descriptor, self.video.time_base)
@@ -72,7 +78,8 @@ class DecodePlan:
             "-copyts",
             *(() if wish.start is None else ("-ss", command.seconds(wish.start))),
             *command.option_arguments(wish.input_options),
-            *("-i", source, "-map", f"0:{self.video.index}"),
+            *command.read_arguments(source, container),
+            *("-map", f"0:{self.video.index}"),
             *("-an", "-sn", "-dn"),
             *("-filter:v", ",".join([*self.filters, *told, *divide])),
             # No frame is dropped and none repeated, whatever their times.

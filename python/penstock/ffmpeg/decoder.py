@@ -129,7 +129,7 @@ class Decoder:
         try:
             self._intake = Intake(
                 program,
-                self._plan.arguments(self._source, self._timestamps.of_child),
+                self._plan.arguments(self._source, self._media.container, self._timestamps.of_child),
                 source=self._source,
                 pass_fds=(self._timestamps.of_child,),
                 ffmpeg_policy=ffmpeg_policy,
