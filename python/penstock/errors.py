@@ -5,10 +5,9 @@ PenstockError
 ├── ClosedError        (also ValueError)        you closed it
 ├── BrokenStreamError  (also BrokenPipeError)   the peer went away
 ├── StalledError       (also TimeoutError)      the peer is there and reads nothing
+├── TruncatedStreamError (also EOFError)        the peer ended in the middle of a frame
 ├── EncoderError       (also RuntimeError)      FFmpeg failed to encode
 ├── DecoderError       (also RuntimeError)      FFmpeg failed to read or decode
-├── TruncatedStreamError (also EOFError)        the peer ended in the middle of a frame
-├── EncoderError       (also RuntimeError)      FFmpeg failed
 └── ChunkError                                  a chunk of a pipeline failed, in a callable of yours
     ├── ChunkDataError (also ValueError)        it is corrupt, truncated or too large
     └── ChunkReadError (also OSError)           the system did not give it

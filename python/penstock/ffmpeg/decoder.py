@@ -285,10 +285,30 @@ class Decoder:
             raise StopIteration
         return frame
 
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> VideoFrame:
+        frame = self._placed(await self._intake.read_async())
+        if frame is None:
+            raise StopAsyncIteration
+        return frame
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
         self,
         exc_type: type[BaseException] | None,
         exc: BaseException | None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import os
 import re
@@ -10,7 +11,9 @@ import subprocess
 import time
 import weakref
 from collections.abc import Sequence
+from contextlib import suppress
 
+from penstock._asyncio import until_done
 from penstock._native import Frame, Reader, ThreadPolicy, _Conversion
 from penstock.errors import ClosedError, DecoderError, StalledError, TruncatedStreamError
 from penstock.ffmpeg import command
@@ -114,19 +117,24 @@ class Intake:
             StalledError: no frame within `timeout`, or FFmpeg gave no sign of life for the time that was set.
             ClosedError: after `close`, and in a forked child.
         """
-        if self._is_inherited:
-            raise ClosedError("the decoder belongs to the process that made it, of which this one is a fork")
-        if self._is_closed:
-            raise ClosedError("the decoder is closed")
-        frame = None if self.is_at_end else self._timed_read(timeout)
-        if frame is not None:
-            self.delivered += 1
-            return frame
+        self._check_open()
         if not self.is_at_end:
+            frame = self._timed_read(timeout)
+            if frame is not None:
+                return frame
             self._end()
-        if self._fault is not None:
-            raise self._fault
-        return None
+        return self._ended()
+
+    async def read_async(self) -> Frame | None:
+        """What `read` gives, for who must not block."""
+        self._check_open()
+        if not self.is_at_end:
+            await self._until_ready()
+            frame = self._timed_read(None)
+            if frame is not None:
+                return frame
+            await asyncio.to_thread(self._end)
+        return self._ended()
 
     def fail(self, what: str) -> DecoderError:
         """The error from now on: what went wrong, with FFmpeg's words."""
@@ -147,15 +155,40 @@ class Intake:
         self._is_closed = True
         self._let_go()
 
+    def _check_open(self) -> None:
+        if self._is_inherited:
+            raise ClosedError("the decoder belongs to the process that made it, of which this one is a fork")
+        if self._is_closed:
+            raise ClosedError("the decoder is closed")
+
+    def _ended(self) -> None:
+        """What there is to say when nothing more comes."""
+        if self._fault is not None:
+            raise self._fault
+
+    async def _until_ready(self) -> None:
+        """Waits until a read would not wait, for as long as FFmpeg lives."""
+        began_s = time.monotonic()
+        watch = Watch(self.process)
+        try:
+            while not (ready := self.reader._ready()).done():
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(until_done(ready), LOOK_INTERVAL_S)
+                self._check_alive(watch)
+        finally:
+            self.caller_blocked_s += time.monotonic() - began_s
+
     def _timed_read(self, timeout: float | None) -> Frame | None:
         began_s = time.monotonic()
         try:
-            return self._read_while_alive(timeout)
+            frame = self._read_while_alive(timeout)
         except TruncatedStreamError as truncated:
-            self.rest = truncated.rest
+            self.rest = getattr(truncated, "rest", None)
             return None
         finally:
             self.caller_blocked_s += time.monotonic() - began_s
+        self.delivered += frame is not None
+        return frame
 
     def _read_while_alive(self, timeout: float | None) -> Frame | None:
         start_s = time.monotonic()
