@@ -17,7 +17,6 @@ from penstock.ffmpeg.plan import check_choice
 from penstock.ffmpeg.probe import AudioInfo, MediaInfo, probe
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
 
 SampleType = Literal["uint8", "int16", "int32", "float32", "float64"]
@@ -188,9 +187,9 @@ class AudioDecoder:
         self._is_rest_given = True
         return self._shaped(rest)
 
-    def _shaped(self, block: Frame) -> np.ndarray[Any, np.dtype[Any]]:
+    def _shaped(self, block: Frame) -> npt.NDArray[Any]:
         samples = block.nbytes // self._sample_bytes
-        flat = self._np.frombuffer(block, self._dtype, samples * self.channels)
+        flat = self._np.frombuffer(memoryview(block), self._dtype, samples * self.channels)
         return flat.reshape(samples, self.channels)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import get_args
@@ -13,8 +13,7 @@ from penstock.ffmpeg.pixels import PIXEL_FORMATS, FrameLayout, canonical, frame_
 from penstock.ffmpeg.plan import ColorMatrix, Convert, check_choice
 from penstock.ffmpeg.probe import VideoInfo
 
-# Bytes of a part that FFmpeg writes, we read and convert while it is in a core's second cache (1 MiB and more): measured,
-# see `penstock bench decode`.
+# Bytes of a part that FFmpeg writes, and we read and convert, while it is in a core's second cache (1 MiB and more).
 _PART_BYTES = 256 << 10
 # What FFmpeg's scaler takes for video that does not say (SWS_CS_DEFAULT in libswscale/swscale.h), whatever its size.
 _UNTAGGED = "bt601"
@@ -47,7 +46,7 @@ class DecodePlan:
     Attributes:
         layout: of the frames that the caller gets.
         delivered: FFmpeg's name of the pixel format that it delivers.
-        conversion: what the native worker makes of each part of what FFmpeg delivers; None if the caller gets just that.
+        conversion: what the native worker makes of each part of what FFmpeg delivers; None if it is the caller's.
         parts: into how many parts, one above the other, FFmpeg divides a frame.
         converted_by: "penstock", "ffmpeg", or None if the pixels stay what they are in the file.
         filters: FFmpeg's, before those that tell timestamps and divide.
@@ -85,7 +84,7 @@ class DecodePlan:
             # No frame is dropped and none repeated, whatever their times.
             *("-fps_mode", "passthrough"),
             *(() if wish.count is None else ("-frames:v", str(wish.count * self.parts))),
-            # Whole packets go straight into the pipe, so that of an FFmpeg that gives up all frames arrive that it has made.
+            # Packets go straight into the pipe, so that of an FFmpeg that gives up all frames arrive that it has made.
             *("-avioflags", "direct"),
             *("-c:v", "rawvideo", "-pix_fmt", self.delivered, "-f", "rawvideo", "pipe:1"),
         ]
@@ -170,7 +169,9 @@ def _native(
 
 
 def _color_range(stored: str, video: VideoInfo, wish: DecodeWish) -> str:
-    if is_gray(stored):  # for FFmpeg's scaler gray is full, whatever it says (handle_jpeg in libswscale/utils.c)
+    if is_gray(
+        stored
+    ):  # for FFmpeg's scaler gray is full, whatever it says (handle_jpeg in libswscale/utils.c)
         return "full"
     if wish.color_range != "auto":
         return wish.color_range

@@ -57,7 +57,8 @@ class Decoder:
         start: seconds from the beginning of the file; earlier frames are left out. Exact to the frame.
         count: frames to decode at most.
         stream: which of the video streams, from 0; None for the best (no cover picture, the default one).
-        filters: FFmpeg's filters (``-vf``) to apply first, in the file's own pixel format. They must not change the size.
+        filters: FFmpeg's filters (``-vf``) to apply first, in the file's own pixel format; what comes of them is scaled
+            to `size`.
         convert: who makes `pixel_format` of the file's: "native", "ffmpeg", or "auto", natively where that can be. The
             worker makes 8-bit and 16-bit RGB, and gray, of yuv420p, yuv422p, yuv444p (of 8 or 10 bits) and nv12.
         color_matrix, color_range: what to take the file's YUV for; "auto" for what it is tagged with, or as FFmpeg
@@ -65,8 +66,8 @@ class Decoder:
         conceal_errors: go on after damage in the file with what FFmpeg makes of it, and not raise.
         depth: frames that are read ahead.
         input_options: FFmpeg's options for its input without their dash, such as ``{"hwaccel": "cuda"}``.
-        stall_timeout_s: reading raises `StalledError` when it has waited so long for an FFmpeg that gave no sign of life:
-            no frame, and no CPU time used. None waits for ever.
+        stall_timeout_s: reading raises `StalledError` when it has waited so long for an FFmpeg that gave no sign of
+            life: no frame, and no CPU time used. None waits for ever.
         ffmpeg, ffprobe: the programs; None finds them (see `penstock.ffmpeg.find_ffmpeg`).
         capacity_bytes, policy: as for `penstock.Reader`.
         ffmpeg_policy: priority and CPUs of FFmpeg, all of its threads.
@@ -233,8 +234,8 @@ class Decoder:
             timeout: seconds to wait for it; None waits as long as it takes.
 
         Raises:
-            DecoderError: the file is damaged, truncated or without frames, or FFmpeg failed otherwise; all frames before
-                that were given.
+            DecoderError: the file is damaged, truncated or without frames, or FFmpeg failed otherwise; all frames
+                before that were given, but those that its decoder held back.
             StalledError: no frame within `timeout`, or FFmpeg gave no sign of life for ``stall_timeout_s``. Nothing is
                 lost: read again.
             ClosedError: after ``close``.
@@ -261,8 +262,7 @@ class Decoder:
             frame = self.read(timeout)
             if frame is None:
                 return 0
-            with memoryview(frame) as own:
-                view.cast("B")[:] = own.cast("B")
+            view.cast("B")[:] = frame.data.cast("B")
         return self.frame_bytes
 
     def audio(self, **options: Any) -> AudioDecoder:
@@ -342,7 +342,9 @@ class Decoder:
     def _nothing(self) -> str:
         if self._wish.start is None:
             return "the video stream has no frames"
-        length = "" if self._media.duration_s is None else f"; the file is {self._media.duration_s:.3f} s long"
+        length = (
+            "" if self._media.duration_s is None else f"; the file is {self._media.duration_s:.3f} s long"
+        )
         return f"there are no frames from {self._wish.start:g} s on{length}"
 
 
@@ -370,14 +372,18 @@ def _chosen(media: MediaInfo, stream: int | None) -> VideoInfo:
 
 def _numbered(media: MediaInfo, stream: int) -> VideoInfo | None:
     if not 0 <= stream < len(media.video):
-        raise ValueError(f"{media.path} has {len(media.video)} streams of video, counted from 0; got {stream}")
+        raise ValueError(
+            f"{media.path} has {len(media.video)} streams of video, counted from 0; got {stream}"
+        )
     return media.video[stream]
 
 
 def _named(pixel_format: str | None, media: MediaInfo, video: VideoInfo) -> str:
     name = video.pixel_format if pixel_format is None else pixel_format
     if name is None:
-        raise DecoderError(f"{media.path} does not tell the pixel format of its video, and may have no frames")
+        raise DecoderError(
+            f"{media.path} does not tell the pixel format of its video, and may have no frames"
+        )
     return name
 
 

@@ -55,6 +55,6 @@ def frame_of(
     memory: Any, layout: FrameLayout, *, index: int, pts: int | None, time: float | None
 ) -> VideoFrame:
     """A frame in `memory`, which it keeps."""
-    frame = np.frombuffer(memory, dtype=layout.dtype).reshape(layout.shape).view(VideoFrame)
+    frame = np.frombuffer(memoryview(memory), dtype=layout.dtype).reshape(layout.shape).view(VideoFrame)
     frame.index, frame.pts, frame.time, frame._layout = index, pts, time, layout
     return frame

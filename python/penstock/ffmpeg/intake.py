@@ -25,7 +25,8 @@ LOOK_INTERVAL_S = 0.5
 END_GRACE_S = 5.0
 # What FFmpeg 5.1 to 9 says of a file that ends too early, and then ends as if all were well.
 _ENDED_EARLY = re.compile(
-    "ended prematurely|partial file|[Tt]runcat|Invalid data found|corrupt|Error (?:while )?(?:decoding|demuxing|submitting)"
+    "ended prematurely|partial file|[Tt]runcat|Invalid data found|corrupt|"
+    "[Ee]rror (?:while )?(?:decoding|demuxing|submitting)"
 )
 
 
@@ -123,7 +124,8 @@ class Intake:
             if frame is not None:
                 return frame
             self._end()
-        return self._ended()
+        self._raise_fault()
+        return None
 
     async def read_async(self) -> Frame | None:
         """What `read` gives, for who must not block."""
@@ -134,7 +136,8 @@ class Intake:
             if frame is not None:
                 return frame
             await asyncio.to_thread(self._end)
-        return self._ended()
+        self._raise_fault()
+        return None
 
     def fail(self, what: str) -> DecoderError:
         """The error from now on: what went wrong, with FFmpeg's words."""
@@ -161,8 +164,7 @@ class Intake:
         if self._is_closed:
             raise ClosedError("the decoder is closed")
 
-    def _ended(self) -> None:
-        """What there is to say when nothing more comes."""
+    def _raise_fault(self) -> None:
         if self._fault is not None:
             raise self._fault
 

@@ -102,7 +102,7 @@ class FFmpegProcess:
         return cast(FileIO, self._popen.stdout)
 
     def close_pipe(self) -> None:
-        """Lets go of our end of the pipe: FFmpeg sees the end of its input, or of who reads it, once others have, too."""
+        """Lets go of our end of the pipe: FFmpeg sees that once others have, too."""
         for end in (self._popen.stdin, self._popen.stdout):
             if end is not None:
                 end.close()
