@@ -16,6 +16,7 @@ SUBCOMMANDS = {
     "bench": "penstock.bench.command",
     "encode": "penstock.commands.encode",
     "info": "penstock.commands.info",
+    "probe": "penstock.commands.probe",
     "relay": "penstock.commands.relay",
     "tee": "penstock.commands.tee",
 }

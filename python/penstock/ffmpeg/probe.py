@@ -61,7 +61,7 @@ class VideoInfo:
         sample_aspect_ratio: width by height of a pixel as displayed; None if the file does not say.
         frame_rate: frames per second on average, else the base rate that FFmpeg guesses; None if there is none.
         is_variable_frame_rate: a hint: the average differs notably from the base rate, which FFmpeg guesses from the
-            first frames.
+            first frames. Of Matroska that states a rate which its frames do not keep it is False all the same.
         frames: how many there are, by the container's own word, or counted by decoding if that was asked for; None if
             the container does not say. Players may hide some (edit lists), and a damaged file may have fewer.
         duration_s: in seconds, of the stream, else of the whole file; None if unknown.
@@ -218,7 +218,9 @@ def probe(
         start_s=_seconds(container.get("start_time")),
         bit_rate=_count(container.get("bit_rate")),
         size_bytes=_count(container.get("size")),
-        video=tuple(_video(stream, duration_s) for stream in _of_kind("video", streams)),
+        video=tuple(
+            _video(stream, duration_s, is_counted=count_frames) for stream in _of_kind("video", streams)
+        ),
         audio=tuple(_audio(stream, duration_s) for stream in _of_kind("audio", streams)),
         tags=container.get("tags", {}),
     )
@@ -228,7 +230,7 @@ def _of_kind(kind: str, streams: Iterable[dict[str, Any]]) -> Iterable[dict[str,
     return (stream for stream in streams if stream.get("codec_type") == kind)
 
 
-def _video(stream: Mapping[str, Any], duration_s: float | None) -> VideoInfo:
+def _video(stream: Mapping[str, Any], duration_s: float | None, *, is_counted: bool) -> VideoInfo:
     width, height = stream.get("width", 0), stream.get("height", 0)
     rotation = _rotation(stream.get("side_data_list", []))
     is_sideways = rotation in (90, 270)
@@ -236,9 +238,9 @@ def _video(stream: Mapping[str, Any], duration_s: float | None) -> VideoInfo:
     if sample_aspect_ratio is not None and is_sideways:
         sample_aspect_ratio = 1 / sample_aspect_ratio
     average, base = _fraction(stream.get("avg_frame_rate")), _fraction(stream.get("r_frame_rate"))
-    is_picture = stream.get("disposition", {}).get("attached_pic") == 1
-    if is_picture:
-        base = None  # FFmpeg guesses 90000 for one picture
+    time_base = Fraction(stream["time_base"])
+    if base == 1 / time_base and average is None:
+        base = None  # nothing to guess from: FFmpeg then says how fast the clock ticks, 90000 as a rule
     field_order = _tag(stream.get("field_order"))
     matrix = _tag(stream.get("color_space"))
     color_range = _tag(stream.get("color_range"))
@@ -255,10 +257,10 @@ def _video(stream: Mapping[str, Any], duration_s: float | None) -> VideoInfo:
         sample_aspect_ratio=sample_aspect_ratio,
         frame_rate=average or base,
         is_variable_frame_rate=_differ(average, base, is_interlaced=field_order in ("tt", "bb", "tb", "bt")),
-        frames=_count(stream.get("nb_read_frames", stream.get("nb_frames"))),
+        frames=_count(stream.get("nb_read_frames", "0" if is_counted else stream.get("nb_frames"))),
         duration_s=_or_of_file(stream.get("duration"), duration_s),
         start_s=_seconds(stream.get("start_time")),
-        time_base=Fraction(stream["time_base"]),
+        time_base=time_base,
         color_matrix=_MATRICES.get(matrix, matrix) if matrix else None,
         color_range=_RANGES.get(color_range, color_range) if color_range else None,
         color_primaries=_tag(stream.get("color_primaries")),
@@ -267,7 +269,7 @@ def _video(stream: Mapping[str, Any], duration_s: float | None) -> VideoInfo:
         field_order=field_order,
         bit_rate=_count(stream.get("bit_rate")),
         is_default=stream.get("disposition", {}).get("default") == 1,
-        is_attached_picture=is_picture,
+        is_attached_picture=stream.get("disposition", {}).get("attached_pic") == 1,
     )
 
 
@@ -375,7 +377,7 @@ def _reason(path: str, program: str, returncode: int, words: str) -> str:
         return f"{program} ended with {returncode}, and did not tell what {path} is: is it ffprobe?"
     if command.file_bytes(path) == 0:
         return f"{path} is empty, and not a media file"
-    if "Invalid data found" in words:
+    if "Invalid data found" in words or "End of file" in words:
         return f"{path} is not a media file that FFmpeg knows, or it is damaged: {words}"
     return f"FFmpeg cannot open {path}: {words}"
 

@@ -1,0 +1,197 @@
+"""``penstock probe``"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from fractions import Fraction
+
+import click
+from rich.console import Console
+from rich.filesize import decimal
+from rich.table import Table
+from rich.text import Text
+
+from penstock.commands.ends import show_name
+from penstock.commands.parameters import parsed, seconds
+from penstock.errors import DecoderError, PenstockError
+from penstock.ffmpeg.find import find_ffprobe
+from penstock.ffmpeg.probe import PATIENCE_S, AudioInfo, MediaInfo, VideoInfo
+from penstock.ffmpeg.probe import probe as told_of
+
+#: Of an output that is no terminal: lines are for programs such as grep, and are not broken.
+UNBROKEN_COLUMNS = 1000
+
+
+@click.command(
+    epilog="\b\n"
+    "Examples:\n"
+    "  penstock probe holiday.mp4\n"
+    "  penstock probe *.mkv --count-frames\n"
+    "  penstock probe clip.mov --json | jq .video[0].frame_rate"
+)
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.option(
+    "--count-frames",
+    is_flag=True,
+    help="Decode everything to count frames, where the file only claims a number.",
+)
+@click.option(
+    "--timeout",
+    "timeout_s",
+    metavar="SECONDS",
+    callback=parsed(seconds),
+    help=f"How long to wait for each FILE: {PATIENCE_S:g} without this, and for ever with --count-frames.",
+)
+@click.option("--ffprobe", metavar="PATH", help="The ffprobe to run; by default the one beside FFmpeg.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print everything for programs: a list if there are several."
+)
+def probe(
+    files: tuple[str, ...], count_frames: bool, timeout_s: float | None, ffprobe: str | None, as_json: bool
+) -> None:
+    """Tell what is in each FILE of video or audio: container, streams, sizes, rates, colours.
+
+    A FILE is a path, or a URL that FFmpeg knows.
+
+    Exit status: 0 when all FILEs could be read; 1 if one could not, after all others were told; 2 for wrong usage.
+    """
+    try:
+        ffprobe = find_ffprobe(ffprobe)
+    except DecoderError as error:
+        raise click.ClickException(_in_one_line(error)) from None
+    if timeout_s is None and not count_frames:
+        timeout_s = PATIENCE_S
+    found: list[MediaInfo] = []
+    for name in files:
+        with _told():
+            info = told_of(name, ffprobe=ffprobe, count_frames=count_frames, timeout_s=timeout_s)
+            found.append(info)
+            if not as_json:
+                _print(info)
+    if as_json and found:
+        things = [asdict(info) for info in found]
+        click.echo(json.dumps(things if len(files) > 1 else things[0], indent=2, default=_ratio))
+    if len(found) < len(files):
+        sys.exit(1)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Says a failure in one line, and goes on to the next file."""
+    try:
+        yield
+    except PenstockError as error:
+        click.echo(f"Error: {_in_one_line(error)}", err=True)
+    except OSError as error:
+        if error.filename is None:
+            raise  # standard output's
+        click.echo(f"Error: {show_name(str(error.filename))}: {error.strerror}", err=True)
+
+
+def _print(info: MediaInfo) -> None:
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=UNBROKEN_COLUMNS)
+    console.print(Text(f"{_writable(show_name(info.path))}: {', '.join(_of_file(info))}", style="bold"))
+    table = Table.grid(padding=(0, 2, 0, 0))
+    streams: list[VideoInfo | AudioInfo] = sorted((*info.video, *info.audio), key=lambda stream: stream.index)
+    for stream in streams:
+        kind, facts = (
+            ("video", _of_video(stream)) if isinstance(stream, VideoInfo) else ("audio", _of_audio(stream))
+        )
+        codec = f"{stream.codec} ({stream.profile})" if stream.profile else stream.codec
+        table.add_row(f"  #{stream.index}", kind, Text(codec), Text(", ".join(facts)))
+    with console.capture() as shown:
+        console.print(table if streams else "  no video and no audio")
+    # A table's last column is filled up with blanks.
+    click.echo("\n".join(line.rstrip() for line in shown.get().splitlines()))
+
+
+def _of_file(info: MediaInfo) -> Iterable[str]:
+    yield info.container_name
+    yield "duration unknown" if info.duration_s is None else _clock(info.duration_s)
+    if info.size_bytes is not None:
+        yield decimal(info.size_bytes)
+    if info.bit_rate is not None:
+        yield _bit_rate(info.bit_rate)
+
+
+def _of_video(stream: VideoInfo) -> Iterable[str]:
+    yield stream.pixel_format or "pixel format unknown"
+    yield f"{stream.width}x{stream.height}"
+    if stream.rotation:
+        yield f"stored as {stream.stored_width}x{stream.stored_height} and turned {stream.rotation} degrees clockwise"
+    if stream.sample_aspect_ratio is not None and stream.sample_aspect_ratio != 1:
+        yield f"pixels of {_ratio(stream.sample_aspect_ratio).replace('/', ':')}"
+    if stream.is_attached_picture:
+        yield "attached picture"
+        return
+    if stream.frame_rate is not None:
+        yield f"{float(stream.frame_rate):.5g} frames/s{' (variable)' if stream.is_variable_frame_rate else ''}"
+    yield "frames not told" if stream.frames is None else f"{stream.frames} frames"
+    yield from _times(stream)
+    if stream.field_order not in (None, "progressive"):
+        yield f"interlaced ({stream.field_order})"
+    yield _colors(stream)
+    yield from _ends(stream)
+
+
+def _of_audio(stream: AudioInfo) -> Iterable[str]:
+    yield f"{stream.sample_rate} Hz"
+    yield stream.channel_layout or f"{stream.channels} channels"
+    yield stream.sample_format or "sample format unknown"
+    yield from _times(stream)
+    yield from _ends(stream)
+
+
+def _times(stream: VideoInfo | AudioInfo) -> Iterable[str]:
+    if stream.duration_s is not None:
+        yield _clock(stream.duration_s)
+    if stream.start_s:
+        yield f"from {stream.start_s:g} s"
+
+
+def _ends(stream: VideoInfo | AudioInfo) -> Iterable[str]:
+    if stream.bit_rate is not None:
+        yield _bit_rate(stream.bit_rate)
+    if stream.is_default:
+        yield "default"
+
+
+def _colors(stream: VideoInfo) -> str:
+    others = {stream.color_primaries, stream.color_transfer} - {None, stream.color_matrix}
+    if stream.color_matrix is stream.color_range is None and not others:
+        return "colours untagged"
+    named = f"{stream.color_matrix or 'matrix untagged'}, {stream.color_range or 'range untagged'}"
+    return f"{named} ({', '.join(sorted(map(str, others)))})" if others else named
+
+
+def _clock(time_s: float) -> str:
+    """Hours, minutes and seconds, to a thousandth: 0:00:10.0"""
+    thousandths = round(time_s * 1000)
+    minutes, rest = divmod(thousandths, 60_000)
+    text = f"{minutes // 60}:{minutes % 60:02}:{rest // 1000:02}.{rest % 1000:03}"
+    return text[:-2] + text[-2:].rstrip("0")  # one decimal stays
+
+
+def _bit_rate(bits: int) -> str:
+    return f"{bits / 1e6:.3g} Mbit/s" if bits >= 1_000_000 else f"{bits / 1e3:.3g} kbit/s"
+
+
+def _ratio(number: Fraction) -> str:
+    return f"{number.numerator}/{number.denominator}"
+
+
+def _in_one_line(error: object) -> str:
+    """Without what a terminal would not just show: names of files and FFmpeg's words may have anything."""
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in str(error))
+
+
+def _writable(name: str) -> str:
+    """As far as standard output can show it."""
+    encoding = sys.stdout.encoding or "ascii"
+    return name.encode(encoding, "backslashreplace").decode(encoding)
