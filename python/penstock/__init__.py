@@ -12,6 +12,9 @@ by one of three *transports*, without ever touching Python:
 When a write has ended, its ticket is done and the buffer is the caller's again. When a stream fails, its next
 call and its ``flush``, ``sync`` or ``close`` say so, with the bytes delivered and lost.
 
+A :class:`Reader` is the mirror: its worker reads frames of a fixed size ahead, into native memory that goes back to it
+when the last view of a frame is dropped, and hands over whole ones only.
+
 :func:`relay` moves bytes from one descriptor to another, in the kernel where the two allow it, and :class:`Tee`
 copies one stream to many. A relay runs on its caller's thread, or like a tee on a native one. ``pipes`` and ``fifo``
 have pipes to put between them, and ``results`` has what calls give back. ``pipeline`` streams assets through native
@@ -31,7 +34,7 @@ from penstock import fifo as fifo
 from penstock import pipeline as pipeline
 from penstock import pipes as pipes
 from penstock import results as results
-from penstock._native import Tee, ThreadPolicy, Ticket, Writer, __version__, close, pipe, sync
+from penstock._native import Reader, Tee, ThreadPolicy, Ticket, Writer, __version__, close, pipe, sync
 from penstock._relay import relay
 from penstock.errors import (
     BrokenStreamError,
@@ -41,22 +44,26 @@ from penstock.errors import (
     EncoderError,
     PenstockError,
     StalledError,
+    TruncatedStreamError,
 )
-from penstock.ffmpeg import Encoder
+from penstock.ffmpeg import Decoder, Encoder
 from penstock.pipes import make_pipe
 
 __all__ = [
     "BrokenStreamError",
     "ChunkError",
     "ClosedError",
+    "Decoder",
     "DecoderError",
     "Encoder",
     "EncoderError",
     "PenstockError",
+    "Reader",
     "StalledError",
     "Tee",
     "ThreadPolicy",
     "Ticket",
+    "TruncatedStreamError",
     "Writer",
     "__version__",
     "close",

@@ -6,8 +6,10 @@ import asyncio
 import os
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from penstock.errors import StalledError
+
 if TYPE_CHECKING:
-    from penstock._native import Ticket, _Watch
+    from penstock._native import Frame, Reader, Ticket, _Watch
 
 Result_co = TypeVar("Result_co", covariant=True)
 
@@ -53,6 +55,19 @@ async def until_done(watchable: Watchable) -> None:
     """Wait until it is done, whatever came of it."""
     if not watchable.done():
         await _signalled(watchable)
+
+
+async def next_frame(reader: Reader) -> Frame:
+    """The reader's next frame, as iteration gives it."""
+    while True:
+        await until_done(reader._ready())
+        try:
+            frame = reader.read(timeout=0)
+        except StalledError:
+            continue  # another task was quicker
+        if frame is None:
+            raise StopAsyncIteration
+        return frame
 
 
 async def _signalled(ticket: Watchable) -> None:

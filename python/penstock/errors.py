@@ -5,6 +5,7 @@ PenstockError
 ├── ClosedError        (also ValueError)        you closed it
 ├── BrokenStreamError  (also BrokenPipeError)   the peer went away
 ├── StalledError       (also TimeoutError)      the peer is there and reads nothing
+├── TruncatedStreamError (also EOFError)        the peer ended in the middle of a frame
 ├── EncoderError       (also RuntimeError)      FFmpeg failed to encode
 ├── DecoderError       (also RuntimeError)      FFmpeg failed to read or decode
 └── ChunkError                                  a chunk of a pipeline failed, in a callable of yours
@@ -27,7 +28,7 @@ class PenstockError(Exception):
 
 
 class ClosedError(PenstockError, ValueError):
-    """The writer was used after its ``close`` or ``abort``."""
+    """It was used after its ``close`` or ``abort``."""
 
 
 class BrokenStreamError(PenstockError, BrokenPipeError):
@@ -49,11 +50,12 @@ class BrokenStreamError(PenstockError, BrokenPipeError):
 
 
 class StalledError(PenstockError, TimeoutError):
-    """The reader is there, but did not read what was waited for in time. Nothing is lost yet.
+    """The peer is there, but did not read, or write, what was waited for in time. Nothing is lost yet.
 
     Attributes:
         seconds: how long the call waited.
-        bytes_pending: bytes that were still to be delivered when it gave up.
+        bytes_pending: bytes that were still to be delivered when it gave up; of a ``Reader``, bytes that were missing of
+            the frame that it was reading.
         bytes_delivered: of a relay: bytes that it had moved by then.
     """
 
@@ -65,6 +67,26 @@ class StalledError(PenstockError, TimeoutError):
         super().__init__(message)
         self.seconds = seconds
         self.bytes_pending = bytes_pending
+
+
+class TruncatedStreamError(PenstockError, EOFError):
+    """A stream of frames ended inside one. All whole frames came before this.
+
+    Attributes:
+        frames: whole frames that the stream had.
+        frame_bytes: the size of a frame in the stream.
+        bytes_over: bytes that came of the last one.
+    """
+
+    frames: int
+    frame_bytes: int
+    bytes_over: int
+
+    def __init__(self, message: str, frames: int = 0, frame_bytes: int = 0, bytes_over: int = 0) -> None:
+        super().__init__(message)
+        self.frames = frames
+        self.frame_bytes = frame_bytes
+        self.bytes_over = bytes_over
 
 
 class ChunkError(PenstockError):

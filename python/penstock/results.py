@@ -1,11 +1,22 @@
 """What calls give back: these are received, never made."""
 
-from penstock._native import AppliedPolicy, Relayed, RelayTicket, TeeOutlet, TeeReport, WriterStats
+from penstock._native import (
+    AppliedPolicy,
+    Frame,
+    ReaderStats,
+    Relayed,
+    RelayTicket,
+    TeeOutlet,
+    TeeReport,
+    WriterStats,
+)
 from penstock.ffmpeg import EncodeReport
 
 __all__ = [
     "AppliedPolicy",
     "EncodeReport",
+    "Frame",
+    "ReaderStats",
     "RelayTicket",
     "Relayed",
     "TeeOutlet",

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::thread;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use penstock_core::{Mode, Options, Reader, Writer};
+use penstock_core::{Mode, Options, ReaderKind, Writer};
 
 /// What FFmpeg asks read(2) for is a frame; what it gets is what is in the pipe.
 const READ_BYTES: usize = 1 << 20;
@@ -20,10 +20,10 @@ fn transports(criterion: &mut Criterion) {
     for (size, bytes) in [("720p", 1280 * 720 * 3), ("2160p", 3840 * 2160 * 3)] {
         group.throughput(Throughput::Bytes(bytes as u64));
         for (name, mode, reader) in [
-            ("write", Mode::Write, Reader::Unknown),
-            ("staged", Mode::Staged, Reader::Unknown),
-            ("staged, reader reads", Mode::Staged, Reader::Reads),
-            ("zero-copy", Mode::ZeroCopy, Reader::Reads),
+            ("write", Mode::Write, ReaderKind::Unknown),
+            ("staged", Mode::Staged, ReaderKind::Unknown),
+            ("staged, reader reads", Mode::Staged, ReaderKind::Reads),
+            ("zero-copy", Mode::ZeroCopy, ReaderKind::Reads),
         ] {
             let (mut source, sink) = pipe().expect("the system has a pipe left");
             let writer = Writer::new(&sink, &Options { mode, reader, ..Options::default() })

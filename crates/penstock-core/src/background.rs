@@ -71,6 +71,13 @@ impl Task {
         }
     }
 
+    /// Has its thread look at whatever its owner has for it, if it has not ended.
+    pub(crate) fn ring(&self) {
+        if let Some(control) = self.control.upgrade() {
+            control.bell.ring();
+        }
+    }
+
     /// What its thread runs with; none without a policy, and before the thread has started.
     pub(crate) fn applied_policy(&self) -> Option<AppliedPolicy> {
         self.applied.get().cloned()

@@ -38,6 +38,15 @@ pub enum Error {
         /// Bytes that were still to be delivered then.
         bytes_pending: u64,
     },
+    /// A stream of frames ended inside one.
+    Truncated {
+        /// Whole frames that came before.
+        frames: u64,
+        /// The size of a frame in the stream.
+        frame_bytes: usize,
+        /// Bytes that came of the last one.
+        bytes_over: usize,
+    },
     /// Any other failure of the operating system.
     Io {
         /// The system's error number.
@@ -93,6 +102,10 @@ impl fmt::Display for Error {
                 f,
                 "the stream took too long: {bytes_pending} bytes pending after {:.3} s",
                 waited.as_secs_f64()
+            ),
+            Self::Truncated { frames, frame_bytes, bytes_over } => write!(
+                f,
+                "the stream ended inside a frame: {bytes_over} of {frame_bytes} bytes came after {frames} whole frames"
             ),
             Self::Io { errno, bytes_delivered: 0, bytes_lost: 0 } => write!(f, "{errno}"),
             Self::Io { errno, bytes_delivered, bytes_lost } => {

@@ -7,8 +7,9 @@
 //! | the same without keeping a writer | [`pipe()`], [`sync()`], [`close()`] |
 //! | know what became of a write | [`Ticket`] |
 //! | hand in memory of any kind | [`Region`] |
+//! | read frames from a descriptor, ahead, by a native thread | [`Reader`] |
 //! | have other bytes made of it on the way | [`Recipe`], for pixels [`Conversion`] |
-//! | choose how bytes enter a pipe | [`Mode`], [`Reader`] |
+//! | choose how bytes enter a pipe | [`Mode`], [`ReaderKind`] |
 //! | move bytes from one descriptor to another, in the kernel | [`relay`], [`Relay`], [`relay_in_background`] |
 //! | copy one stream to many | [`Tee`] |
 //! | have a pipe between two of them | [`Pipe`], [`Fifo`] |
@@ -42,6 +43,7 @@ mod error;
 mod inbox;
 pub mod pipeline;
 mod queue;
+mod reader;
 mod sync;
 
 #[cfg(not(loom))]
@@ -54,6 +56,8 @@ mod codec;
 mod fifo;
 #[cfg(not(loom))]
 mod fork;
+#[cfg(not(loom))]
+mod inflow;
 #[cfg(not(loom))]
 mod kept;
 #[cfg(not(loom))]
@@ -103,6 +107,7 @@ pub use {
     pipes::{Marks, Outlet, close, close_at, drain_all, marks, pipe, sync, sync_to, tickets_of},
     pixels::{Conversion, ConversionOptions, Matrix, OddSize, PixelFormat, Range, Unsupported},
     pool::{Buffer, Pool},
+    reader::{Frame, Reader, ReaderOptions, ReaderStats},
     recipe::Recipe,
     region::Region,
     relay::{
@@ -111,6 +116,6 @@ pub use {
     },
     thread::{AppliedPolicy, Near, Priority, SchedulingClass, ThreadPolicy},
     topology::{CacheDomain, Core, CoreKind, KindSource, LogicalProcessor, NumaNode, Package, Topology},
-    transport::{Mode, Reader, Reason, STAGED_MIN_BYTES, Transport},
+    transport::{Mode, ReaderKind, Reason, STAGED_MIN_BYTES, Transport},
     writer::{Mark, Options, Rejected, Stats, Writer},
 };

@@ -6,6 +6,7 @@
 mod convert;
 mod format;
 mod strip;
+mod to_rgb;
 
 use std::borrow::Cow;
 use std::fmt;

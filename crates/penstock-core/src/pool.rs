@@ -51,6 +51,12 @@ impl Pool {
         Self(Arc::new(Shared { free: Mutex::new(free), keep_bytes, generation: fork_generation() }))
     }
 
+    /// A pool for memory of that size, which keeps at most so many pieces that nobody uses.
+    #[must_use]
+    pub fn of_slots(slot_bytes: usize, keep_slots: usize) -> Self {
+        Self::new(bytes_of(class_of(slot_bytes)).max(slot_bytes).saturating_mul(keep_slots))
+    }
+
     /// Memory for at least that many bytes. What is in it is what its last user left.
     ///
     /// # Errors

@@ -38,7 +38,7 @@ pub enum Mode {
 
 /// What is known of the process at the other end of a pipe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Reader {
+pub enum ReaderKind {
     /// Nothing: it may pass pages on without reading them.
     #[default]
     Unknown,
@@ -50,7 +50,7 @@ pub enum Reader {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Manner {
     pub(crate) mode: Mode,
-    pub(crate) reader: Reader,
+    pub(crate) reader: ReaderKind,
     pub(crate) memory: Memory,
     /// What is to be made of the memory; none if it is what enters the stream.
     pub(crate) recipe: Option<Arc<dyn Recipe>>,
@@ -314,7 +314,7 @@ impl Engine {
         transport: Transport,
         sink: &Sink<'_>,
         span: Span,
-        reader: Reader,
+        reader: ReaderKind,
     ) -> std::result::Result<Transport, (Stop, Transport)> {
         // SAFETY: the caller's promise.
         let mut outcome = unsafe { self.push_by(transport, sink, span, reader) };
@@ -347,7 +347,7 @@ impl Engine {
         transport: Transport,
         sink: &Sink<'_>,
         span: Span,
-        reader: Reader,
+        reader: ReaderKind,
     ) -> std::result::Result<(), Stop> {
         // SAFETY: the caller's promise covers what each transport asks for.
         unsafe {
@@ -369,19 +369,19 @@ impl Engine {
                 return (Transport::Write, Reason::SmallPiece);
             }
             (Mode::ZeroCopy, _) => return (Transport::ZeroCopy, Reason::Asked),
-            (Mode::Auto, Reader::Reads) if manner.memory == Memory::Ours => {
+            (Mode::Auto, ReaderKind::Reads) if manner.memory == Memory::Ours => {
                 return (Transport::ZeroCopy, Reason::MadeHere);
             }
-            (Mode::Auto, Reader::Reads) if self.balance.reader_is_slower => {
+            (Mode::Auto, ReaderKind::Reads) if self.balance.reader_is_slower => {
                 return (Transport::ZeroCopy, Reason::ReaderIsSlower);
             }
-            (Mode::Auto, Reader::Reads) => Reason::ReaderKeepsUp,
+            (Mode::Auto, ReaderKind::Reads) => Reason::ReaderKeepsUp,
             (Mode::Staged, _) => Reason::Asked,
-            (Mode::Auto, Reader::Unknown) => Reason::ReaderUnknown,
+            (Mode::Auto, ReaderKind::Unknown) => Reason::ReaderUnknown,
         };
         if sink.capacity_bytes().is_none_or(|bytes| bytes < STAGED_MIN_CAPACITY_BYTES) {
             (Transport::Write, Reason::SmallPipe)
-        } else if reader == Reader::Unknown && !self.has_huge_pages() {
+        } else if reader == ReaderKind::Unknown && !self.has_huge_pages() {
             (Transport::Write, Reason::NoHugePages)
         } else if self.can_stage() {
             (Transport::Staged, wish)

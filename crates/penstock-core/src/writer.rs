@@ -20,7 +20,7 @@ use crate::sync::{deadline_after, lock};
 use crate::sys::fd::{self, Kind};
 use crate::sys::pipe;
 use crate::thread::{AppliedPolicy, ThreadPolicy};
-use crate::transport::{Manner, Mode, Reader, Reason, Transport};
+use crate::transport::{Manner, Mode, ReaderKind, Reason, Transport};
 
 /// How a [`Writer`] is to write. The default suits a pipe of which nothing is known.
 #[derive(Clone, Debug, Default)]
@@ -28,7 +28,7 @@ pub struct Options {
     /// The transport.
     pub mode: Mode,
     /// What is known of the reader.
-    pub reader: Reader,
+    pub reader: ReaderKind,
     /// How many bytes the stream's queue holds before a write waits; 128 MiB unless told.
     pub queue_bytes: Option<usize>,
     /// How many writes the stream's queue holds before one more waits; 64 unless told.

@@ -6,7 +6,7 @@ use std::io::pipe;
 use std::sync::{Arc, Mutex};
 
 use common::{Temper, drain, pattern, plain_writes, pv_is_missing};
-use penstock_core::{Mode, Options, Reader, Region, Ticket, Writer};
+use penstock_core::{Mode, Options, ReaderKind, Region, Ticket, Writer};
 use proptest::prelude::*;
 
 const MAX_FRAME_BYTES: usize = 20 << 20;
@@ -68,7 +68,8 @@ fn run(frames: &[Vec<u8>], temper: Temper, modes: &[Mode], reads: bool, capacity
         .map(|&mode| {
             let mode =
                 if mode == Mode::ZeroCopy && !copies_what_it_reads(temper) { Mode::Staged } else { mode };
-            let reader = if reads && copies_what_it_reads(temper) { Reader::Reads } else { Reader::Unknown };
+            let reader =
+                if reads && copies_what_it_reads(temper) { ReaderKind::Reads } else { ReaderKind::Unknown };
             Writer::new(&writer_end, &Options { mode, reader, ..options.clone() }).unwrap()
         })
         .collect();

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use common::{Temper, drain, pattern};
-use penstock_core::{Errno, Error, Mode, Options, Reader, Recipe, Transport, Writer};
+use penstock_core::{Errno, Error, Mode, Options, ReaderKind, Recipe, Transport, Writer};
 
 /// Every byte of two becomes one: their sum. In steps of 1,000 bytes of output.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl Recipe for Halve {
     }
 }
 
-fn open(pipe: impl AsFd, recipe: &Arc<Halve>, mode: Mode, reader: Reader) -> Writer {
+fn open(pipe: impl AsFd, recipe: &Arc<Halve>, mode: Mode, reader: ReaderKind) -> Writer {
     let recipe: Arc<dyn Recipe> = recipe.clone();
     Writer::new(pipe, &Options { mode, reader, recipe: Some(recipe), ..Options::default() }).unwrap()
 }
@@ -85,9 +85,9 @@ fn what_arrives_is_what_the_recipe_makes_in_every_mode_and_at_every_pace() {
         let expected: Vec<_> = frames.iter().flat_map(|frame| Halve::of(frame)).collect();
         for mode in [Mode::Auto, Mode::Write, Mode::Staged, Mode::ZeroCopy] {
             for (known, pause) in [
-                (Reader::Reads, Duration::ZERO),
-                (Reader::Reads, Duration::from_millis(1)),
-                (Reader::Unknown, Duration::ZERO),
+                (ReaderKind::Reads, Duration::ZERO),
+                (ReaderKind::Reads, Duration::from_millis(1)),
+                (ReaderKind::Unknown, Duration::ZERO),
             ] {
                 let (source, pipe) = pipe().unwrap();
                 let recipe = Halve::new(output_bytes);
@@ -109,7 +109,7 @@ fn what_arrives_is_what_the_recipe_makes_in_every_mode_and_at_every_pace() {
 #[test]
 fn the_pages_of_a_conversion_go_into_the_pipe_themselves() {
     let (source, pipe) = pipe().unwrap();
-    let writer = open(&pipe, &Halve::new(1 << 20), Mode::Auto, Reader::Reads);
+    let writer = open(&pipe, &Halve::new(1 << 20), Mode::Auto, ReaderKind::Reads);
     drop(pipe);
     let got = drain(source, Temper::Eager);
     writer.write(Box::new(vec![1; 2 << 20]), None).unwrap().wait().unwrap();
@@ -122,7 +122,7 @@ fn the_pages_of_a_conversion_go_into_the_pipe_themselves() {
 #[test]
 fn the_callers_memory_is_free_once_it_is_converted_while_nobody_reads() {
     let (source, pipe) = pipe().unwrap();
-    let writer = open(&pipe, &Halve::new(3 << 20), Mode::Auto, Reader::Reads);
+    let writer = open(&pipe, &Halve::new(3 << 20), Mode::Auto, ReaderKind::Reads);
     drop(pipe);
     let frames: Vec<_> = (0..3).map(|seed| Arc::new(pattern(6 << 20, seed))).collect();
     for frame in &frames {
@@ -141,7 +141,7 @@ fn the_callers_memory_is_free_once_it_is_converted_while_nobody_reads() {
 #[test]
 fn a_write_of_another_size_is_refused_and_comes_back() {
     let (_source, pipe) = pipe().unwrap();
-    let writer = open(&pipe, &Halve::new(10), Mode::Auto, Reader::Reads);
+    let writer = open(&pipe, &Halve::new(10), Mode::Auto, ReaderKind::Reads);
     for bytes in [0, 10, 19, 21] {
         let rejected = writer.write(Box::new(vec![0; bytes]), None).unwrap_err();
         assert!(matches!(rejected.error, Error::Io { errno: Errno::INVAL, .. }));
@@ -153,8 +153,8 @@ fn a_write_of_another_size_is_refused_and_comes_back() {
 #[test]
 fn a_write_that_is_given_up_while_it_is_made_ahead_ends_and_frees_its_memory() {
     let (mut source, pipe) = pipe().unwrap();
-    let first = open(&pipe, &Halve::new(2 << 20), Mode::Auto, Reader::Reads);
-    let second = open(&pipe, &Halve::new(1 << 20), Mode::Auto, Reader::Reads);
+    let first = open(&pipe, &Halve::new(2 << 20), Mode::Auto, ReaderKind::Reads);
+    let second = open(&pipe, &Halve::new(1 << 20), Mode::Auto, ReaderKind::Reads);
     let frame = Arc::new(pattern(4 << 20, 1));
     let ahead = Arc::new(pattern(2 << 20, 2));
     first.write(Box::new(Arc::clone(&frame)), None).unwrap();
@@ -173,7 +173,7 @@ fn a_write_that_is_given_up_while_it_is_made_ahead_ends_and_frees_its_memory() {
 #[test]
 fn the_loss_is_counted_in_bytes_of_the_stream_when_the_reader_goes_away() {
     let (source, pipe) = pipe().unwrap();
-    let writer = open(&pipe, &Halve::new(4 << 20), Mode::Auto, Reader::Reads);
+    let writer = open(&pipe, &Halve::new(4 << 20), Mode::Auto, ReaderKind::Reads);
     drop(pipe);
     let ticket = writer.write(Box::new(vec![1; 8 << 20]), None).unwrap();
     drop(source);

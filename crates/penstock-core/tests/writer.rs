@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::{Temper, drain, pattern};
-use penstock_core::{Errno, Error, Mode, Options, Reader, Reason, Region, ThreadPolicy, Transport, Writer};
+use penstock_core::{
+    Errno, Error, Mode, Options, ReaderKind, Reason, Region, ThreadPolicy, Transport, Writer,
+};
 
 const MODES: [Mode; 4] = [Mode::Auto, Mode::Write, Mode::Staged, Mode::ZeroCopy];
 const A_WHILE: Option<Duration> = Some(Duration::from_millis(100));
@@ -40,12 +42,12 @@ fn smoke() {
 #[test]
 fn stats_name_the_transport_and_its_reason() {
     for (mode, reader, bytes, expected) in [
-        (Mode::Auto, Reader::Unknown, 1 << 20, Transport::Staged),
-        (Mode::Auto, Reader::Reads, 1 << 20, Transport::Staged),
-        (Mode::Auto, Reader::Reads, 1 << 10, Transport::Write),
-        (Mode::Write, Reader::Reads, 1 << 20, Transport::Write),
-        (Mode::Staged, Reader::Unknown, 1 << 10, Transport::Staged),
-        (Mode::ZeroCopy, Reader::Unknown, 1 << 10, Transport::ZeroCopy),
+        (Mode::Auto, ReaderKind::Unknown, 1 << 20, Transport::Staged),
+        (Mode::Auto, ReaderKind::Reads, 1 << 20, Transport::Staged),
+        (Mode::Auto, ReaderKind::Reads, 1 << 10, Transport::Write),
+        (Mode::Write, ReaderKind::Reads, 1 << 20, Transport::Write),
+        (Mode::Staged, ReaderKind::Unknown, 1 << 10, Transport::Staged),
+        (Mode::ZeroCopy, ReaderKind::Unknown, 1 << 10, Transport::ZeroCopy),
     ] {
         let (source, pipe) = pipe().unwrap();
         let got = drain(source, Temper::Eager);
@@ -105,7 +107,7 @@ fn memory_that_cannot_be_pinned_is_written_and_the_statistics_say_so() {
 #[test]
 fn auto_spares_a_slow_reader_the_copy() {
     let (reader, pipe) = pipe().unwrap();
-    let writer = Writer::new(&pipe, &Options { reader: Reader::Reads, ..Options::default() }).unwrap();
+    let writer = Writer::new(&pipe, &Options { reader: ReaderKind::Reads, ..Options::default() }).unwrap();
     drop(pipe);
     let got = drain(reader, Temper::Slow);
     for _ in 0..30 {

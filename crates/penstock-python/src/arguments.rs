@@ -3,7 +3,7 @@
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use penstock_core::{Mode, Reader};
+use penstock_core::{Mode, ReaderKind};
 use pyo3::exceptions::PyValueError;
 use pyo3::ffi;
 use pyo3::intern;
@@ -40,10 +40,10 @@ pub(crate) fn mode(name: &str) -> PyResult<Mode> {
     }
 }
 
-pub(crate) fn reader(name: &str) -> PyResult<Reader> {
+pub(crate) fn reader(name: &str) -> PyResult<ReaderKind> {
     match name {
-        "unknown" => Ok(Reader::Unknown),
-        "reads" => Ok(Reader::Reads),
+        "unknown" => Ok(ReaderKind::Unknown),
+        "reads" => Ok(ReaderKind::Reads),
         _ => Err(PyValueError::new_err(format!("reader must be 'unknown' or 'reads', not {name:?}"))),
     }
 }

@@ -18,6 +18,10 @@ fn build(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
         Error::Stalled { waited, bytes_pending } => {
             errors.getattr("StalledError")?.call1((error.to_string(), waited.as_secs_f64(), bytes_pending))?
         }
+        Error::Truncated { frames, frame_bytes, bytes_over } => {
+            let raised = errors.getattr("TruncatedStreamError")?;
+            raised.call1((error.to_string(), frames, frame_bytes, bytes_over))?
+        }
         Error::Io { errno, bytes_delivered, bytes_lost } => {
             return os_error(py, *errno, *bytes_delivered, *bytes_lost);
         }

@@ -11,6 +11,7 @@ mod pipeline;
 mod pipes;
 mod policy;
 mod python_stage;
+mod reader;
 mod relay;
 mod slot;
 mod tee;
@@ -46,6 +47,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(policy::_apply_policy, module)?)?;
     module.add_function(wrap_pyfunction!(policy::_current_policy, module)?)?;
     module.add_function(wrap_pyfunction!(policy::_try_priorities, module)?)?;
+    module.add_class::<reader::Reader>()?;
+    module.add_class::<reader::Frame>()?;
+    module.add_class::<reader::ReaderStats>()?;
     module.add_class::<relay::Relayed>()?;
     module.add_class::<relay::RelayTicket>()?;
     module.add_class::<tee::Tee>()?;

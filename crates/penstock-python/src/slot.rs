@@ -22,9 +22,7 @@ pub(crate) struct SlotPool {
 impl SlotPool {
     #[new]
     fn new(slot_bytes: usize, keep_slots: usize) -> Self {
-        // A class of the pool holds less than twice what was asked for, and a page.
-        let keep_bytes = slot_bytes.saturating_add(4 << 10).saturating_mul(2).saturating_mul(keep_slots);
-        Self { pool: Pool::new(keep_bytes), slot_bytes }
+        Self { pool: Pool::of_slots(slot_bytes, keep_slots), slot_bytes }
     }
 
     /// A slot that nobody else has. What is in it is what its last user left.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import os
 import re
@@ -344,11 +345,34 @@ def output_arguments(
     if pixel_format is not None:
         arguments += ["-pix_fmt", pixel_format]
     arguments += colors
-    for name, value in options.items():
-        arguments += [f"-{name}"] if value is None else [f"-{name}", str(value)]
+    arguments += option_arguments(options)
     if container_format is not None:
         arguments += ["-f", container_format]
     return [*arguments, "-y", target]
+
+
+def read_arguments(source: str, container: str) -> list[str]:
+    """FFmpeg's arguments to read `source`, a file of that `container` by ffprobe's names.
+
+    Of a QuickTime or MP4 file that was cut off, the last packet is left out: else an FFmpeg that is to stop at errors
+    stops there before its decoder has given the frames that it holds back. In other containers packets are marked as
+    corrupt in the middle, too, and what follows is not to be had as if nothing were missing.
+    """
+    cut_only_at_the_end = container.startswith("mov,")
+    return [*(("-fflags", "+discardcorrupt") if cut_only_at_the_end else ()), "-i", source]
+
+
+def option_arguments(options: Mapping[str, object]) -> list[str]:
+    """FFmpeg's arguments for `options`, whose names have no dash; a value of None gives an option without a value."""
+    arguments: list[str] = []
+    for name, value in options.items():
+        arguments += [f"-{name}"] if value is None else [f"-{name}", str(value)]
+    return arguments
+
+
+def seconds(seconds: float) -> str:
+    """A time as FFmpeg reads it, in microseconds: never later, so that a frame at that very time is not left out."""
+    return f"{math.floor(seconds * 1_000_000) / 1_000_000:.6f}"
 
 
 def _even_filters(layout: FrameLayout, output_pixel_format: str, odd_size: str) -> list[str]:

@@ -6,7 +6,7 @@ import asyncio
 import atexit
 import os
 import shlex
-import signal
+import subprocess
 import threading
 import time
 import warnings
@@ -35,6 +35,8 @@ from penstock.ffmpeg.stats import EncoderStats
 
 R = TypeVar("R")
 
+# Without it FFmpeg 5.1 exits with 0 when the disk is full at the file's end ("Error writing trailer").
+_STRICT = ("-xerror",)
 # After this long without a sign of life, an FFmpeg that nobody waits for knowingly is killed: as long as the
 # native writers give a reader at exit.
 STUCK_S = 5.0
@@ -190,9 +192,11 @@ class Encoder:
         self._reporter = Reporter.of(progress, total_frames, self._plan.rate)
         self._process = FFmpegProcess(
             program,
-            self._plan.arguments,
+            (*_STRICT, *self._plan.arguments),
             ffmpeg_policy,
-            inherit_stdout=command.uses_stdout(self._target),
+            stdin=subprocess.PIPE,
+            stdout=None if command.uses_stdout(self._target) else subprocess.DEVNULL,
+            error=EncoderError,
         )
         try:
             self._writer = Writer(
@@ -355,7 +359,7 @@ class Encoder:
             self._closing_at_s = self._process.seconds
         deadline_s = None if timeout is None else time.monotonic() + timeout
         self._deliver(deadline_s)
-        self._process.close_stdin()
+        self._process.close_pipe()
         self._wait(_left_s(deadline_s), self._await_end)
         self._finished()
         if self._process.returncode != 0 or self.frames_encoded != self.frames_submitted:
@@ -425,7 +429,7 @@ class Encoder:
             # Not here: this may be any thread, in the middle of anything, and FFmpeg may take long.
             threading.Thread(target=self._finish_forgotten, name="penstock-encoder-finish").start()
         except RuntimeError:  # the interpreter is ending: FFmpeg gets its end of file, and finishes alone
-            self._process.close_stdin()
+            self._process.close_pipe()
         _warn_unclosed(self)
 
     def __repr__(self) -> str:
@@ -502,7 +506,7 @@ class Encoder:
     def _failure(self) -> EncoderError:
         """The error of an FFmpeg that takes no more frames, once it has ended and said why."""
         self._writer.abort()
-        self._process.close_stdin()
+        self._process.close_pipe()
         self._process.wait_unless_stuck(STUCK_S)
         self._finished()
         return self._error()
@@ -513,7 +517,7 @@ class Encoder:
         advice = self._explain(process.stderr) if process.stderr else None
         advice = f"what to do: {advice}\n" if advice else ""
         message = (
-            f"FFmpeg {_ending(process.returncode)}; it had encoded {process.frames} "
+            f"FFmpeg {process.ending}; it had encoded {process.frames} "
             f"of {self.frames_submitted} submitted frames\n"
             f"it said: {said}\n{advice}"
             f"command: {shlex.join(process.command)}"
@@ -590,7 +594,7 @@ class Encoder:
     def _disown(self) -> None:
         # A copy of the pipe's end in a forked child would keep FFmpeg waiting for more.
         self._inherited, self._unfinished = True, False
-        self._process.close_stdin()
+        self._process.close_pipe()
 
 
 _unfinished_encoders: weakref.WeakSet[Encoder] = weakref.WeakSet()
@@ -651,14 +655,3 @@ def _looking_at(encoder: weakref.ref[Encoder]) -> Callable[[], EncoderStats | No
 
 def _left_s(deadline_s: float | None) -> float | None:
     return None if deadline_s is None else max(0.0, deadline_s - time.monotonic())
-
-
-def _ending(returncode: int | None) -> str:
-    if returncode is None:
-        return "still runs"
-    if returncode >= 0:
-        return f"ended with exit code {returncode}"
-    try:
-        return f"was killed by {signal.Signals(-returncode).name}"
-    except ValueError:
-        return f"was killed by signal {-returncode}"

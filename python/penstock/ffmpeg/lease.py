@@ -16,8 +16,7 @@ def view_of(slot: _Slot, layout: FrameLayout) -> Any:
         import numpy as np
     except ImportError:
         return memory
-    samples = np.frombuffer(memory, dtype=f"<u{layout.sample_bytes}")
-    return samples.reshape(layout.planes[0]) if len(layout.planes) == 1 else samples
+    return np.frombuffer(memory, dtype=layout.dtype).reshape(layout.shape)
 
 
 def seal(view: Any) -> None:

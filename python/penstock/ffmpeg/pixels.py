@@ -22,7 +22,10 @@ from penstock.ffmpeg.find import find_ffmpeg
 # Channels a pixel, and bytes a channel.
 _PACKED = {
     "gray": (1, 1),
+    "gray10le": (1, 2),
+    "gray12le": (1, 2),
     "gray16le": (1, 2),
+    "grayf32le": (1, 4),
     "rgb24": (3, 1),
     "bgr24": (3, 1),
     "rgb48le": (3, 2),
@@ -44,7 +47,16 @@ _PLANAR = {
     "yuv420p10le": (2, False),
     "yuv422p10le": (2, False),
     "yuv444p10le": (2, False),
+    "yuv420p12le": (2, False),
+    "yuv422p12le": (2, False),
+    "yuv444p12le": (2, False),
     "p010le": (2, True),
+    # Green, blue, red.
+    "gbrp": (1, False),
+    "gbrp10le": (2, False),
+    "gbrp12le": (2, False),
+    "gbrp16le": (2, False),
+    "gbrpf32le": (4, False),
 }
 
 PIXEL_FORMATS = (*_PACKED, *_PLANAR)
@@ -70,7 +82,7 @@ class FrameLayout:
 
     Attributes:
         planes: shape of each plane in memory, rows first: ``((height, width, channels),)`` if packed.
-        sample_bytes: bytes of one sample, 1 (uint8) or 2 (uint16, little-endian).
+        sample_bytes: bytes of one sample, 1 (uint8), 2 (uint16) or 4 (float32), little-endian.
         frame_bytes: bytes of a whole frame.
     """
 
@@ -81,9 +93,20 @@ class FrameLayout:
     sample_bytes: int
     frame_bytes: int
 
+    @property
+    def dtype(self) -> str:
+        """NumPy's name of a sample's type: ``"<u2"``."""
+        return f"<{'f' if 'f32' in self.pixel_format else 'u'}{self.sample_bytes}"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """That of a frame in memory: of its one plane, or all samples in one dimension if there are several."""
+        return self.planes[0] if len(self.planes) == 1 else (self.frame_bytes // self.sample_bytes,)
+
     def __str__(self) -> str:
         planes = " + ".join(str(plane) for plane in self.planes)
-        return f"{planes} of uint{8 * self.sample_bytes}, {self.frame_bytes} bytes"
+        kind = "float" if self.dtype[1] == "f" else "uint"
+        return f"{planes} of {kind}{8 * self.sample_bytes}, {self.frame_bytes} bytes"
 
 
 def frame_layout(

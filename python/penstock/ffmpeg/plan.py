@@ -67,8 +67,8 @@ def plan_encode(program: str, target: str, wish: Wish) -> Plan:
         ValueError: an argument is none of its choices, the video cannot have the size, or ``convert="native"`` was
             asked for where there is no native conversion.
     """
-    _check_choice("convert", wish.convert, get_args(Convert))
-    _check_choice("odd_size", wish.odd_size, get_args(OddSize))
+    check_choice("convert", wish.convert, get_args(Convert))
+    check_choice("odd_size", wish.odd_size, get_args(OddSize))
     wish = _without_yuv(wish)
     width, height = command.checked_size(wish.size)
     rate = command.frame_rate(wish.fps)
@@ -105,7 +105,12 @@ def plan_encode(program: str, target: str, wish: Wish) -> Plan:
     return Plan(layout, rate, conversion, fed, _converted_by(layout, wish, conversion), arguments)
 
 
-def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    """Checks that `value` is one of the `choices` for the argument `name`.
+
+    Raises:
+        ValueError: it is not.
+    """
     if value not in choices:
         raise ValueError(f"{name} is {', '.join(map(repr, choices))}; got {value!r}")
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from io import FileIO
 from pathlib import Path
 from typing import cast
 
 from penstock import _native
 from penstock._native import AppliedPolicy, ThreadPolicy
-from penstock.errors import EncoderError
+from penstock.errors import DecoderError, EncoderError
 
 # Guessed: FFmpeg's reason is in its last few lines, and what it says must stay bounded.
 STDERR_LINES = 50
@@ -24,18 +26,11 @@ STDERR_LINE_BYTES = 4096
 DRAIN_GRACE_S = 1.0
 WATCH_INTERVAL_S = 0.1
 
-_ALWAYS = (
-    "-hide_banner",
-    "-nostats",
-    "-loglevel",
-    "error",
-    # Without it FFmpeg 5.1 exits with 0 when the disk is full at the file's end ("Error writing trailer").
-    "-xerror",
-)
+_ALWAYS = ("-hide_banner", "-nostats", "-loglevel", "error")
 
 
 class FFmpegProcess:
-    """A started FFmpeg whose standard input is a pipe that we write to.
+    """A started FFmpeg that we feed, or that feeds us.
 
     Three daemon threads serve it until it ends: one drains its standard error (when that pipe is full, FFmpeg
     stops), one counts its frames, and one waits for it, so that it is never left a zombie. They know nothing
@@ -45,7 +40,9 @@ class FFmpegProcess:
         program: path of FFmpeg.
         arguments: its arguments, without those on logging and progress.
         policy: priority and CPUs that it starts with.
-        inherit_stdout: whether it gets our standard output, to write the video to.
+        stdin, stdout: as for `subprocess.Popen`. Standard input is never ours, for FFmpeg takes commands from it.
+        pass_fds: descriptors that it has as well, by the same numbers.
+        error: what is raised if it cannot be started.
 
     Attributes:
         frames: frames that it has encoded, by its report, which it gives twice a second.
@@ -53,7 +50,7 @@ class FFmpegProcess:
         policy: what came of the policy; None without one.
 
     Raises:
-        EncoderError: the program could not be started.
+        EncoderError, DecoderError: the program could not be started.
     """
 
     def __init__(
@@ -62,7 +59,10 @@ class FFmpegProcess:
         arguments: Sequence[str],
         policy: ThreadPolicy | None = None,
         *,
-        inherit_stdout: bool = False,
+        stdin: int,
+        stdout: int | None,
+        pass_fds: Sequence[int] = (),
+        error: type[EncoderError] | type[DecoderError],
     ) -> None:
         progress, progress_of_child = os.pipe()
         self.command = (program, *_ALWAYS, "-progress", f"pipe:{progress_of_child}", *arguments)
@@ -71,13 +71,12 @@ class FFmpegProcess:
         self._started_at_s = time.monotonic()
         self._ended_at_s: float | None = None
         try:
-            self._popen, self.policy = _start_with_policy(
-                policy, self.command, progress_of_child, inherit_stdout
-            )
-        except BaseException as error:
+            start = partial(_start, self.command, stdin, stdout, (progress_of_child, *pass_fds))
+            self._popen, self.policy = _start_with_policy(policy, start)
+        except BaseException as failure:
             os.close(progress)
-            if isinstance(error, OSError):
-                raise EncoderError(f"could not start FFmpeg: {error}", command=self.command) from error
+            if isinstance(failure, OSError):
+                raise error(f"could not start FFmpeg: {failure}", command=self.command) from failure
             raise
         finally:
             os.close(progress_of_child)
@@ -97,9 +96,16 @@ class FFmpegProcess:
         """The writing end of FFmpeg's standard input: for its descriptor only, never for its ``write``."""
         return cast(FileIO, self._popen.stdin)
 
-    def close_stdin(self) -> None:
-        """Lets go of our end of the pipe: FFmpeg sees the end of its input once the writer has let go too."""
-        self.stdin.close()
+    @property
+    def stdout(self) -> FileIO:
+        """The reading end of FFmpeg's standard output: for its descriptor only, never for its ``read``."""
+        return cast(FileIO, self._popen.stdout)
+
+    def close_pipe(self) -> None:
+        """Lets go of our end of the pipe: FFmpeg sees that once others have, too."""
+        for end in (self._popen.stdin, self._popen.stdout):
+            if end is not None:
+                end.close()
 
     @property
     def seconds(self) -> float:
@@ -115,6 +121,18 @@ class FFmpegProcess:
     def returncode(self) -> int | None:
         """The exit status, negative for a signal; None while FFmpeg runs."""
         return self._popen.returncode
+
+    @property
+    def ending(self) -> str:
+        """How it ended, in words."""
+        if self.returncode is None:
+            return "still runs"
+        if self.returncode >= 0:
+            return f"ended with exit code {self.returncode}"
+        try:
+            return f"was killed by {signal.Signals(-self.returncode).name}"
+        except ValueError:
+            return f"was killed by signal {-self.returncode}"
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Waits for FFmpeg to end, and tells whether it has. Its last words and count are then complete."""
@@ -137,7 +155,7 @@ class FFmpegProcess:
     def end(self) -> None:
         """Kills FFmpeg and lets go of everything."""
         self.kill()
-        self.close_stdin()
+        self.close_pipe()
         self.wait()
 
     def signs_of_life(self) -> tuple[int, int]:
@@ -185,7 +203,7 @@ class Watch:
 
 
 def _start_with_policy(
-    policy: ThreadPolicy | None, command: Sequence[str], progress: int, inherit_stdout: bool
+    policy: ThreadPolicy | None, start: Callable[[], subprocess.Popen[bytes]]
 ) -> tuple[subprocess.Popen[bytes], AppliedPolicy | None]:
     """Starts FFmpeg from a thread that has the policy and ends at once.
 
@@ -193,24 +211,26 @@ def _start_with_policy(
     what it had, and to run Python in the child before the program (`preexec_fn`) is not safe beside other threads.
     """
     if policy is None:
-        return _start(command, progress, inherit_stdout), None
+        return start(), None
 
-    def start() -> tuple[subprocess.Popen[bytes], AppliedPolicy]:
+    def start_so() -> tuple[subprocess.Popen[bytes], AppliedPolicy]:
         applied = _native._apply_policy(policy, try_undo=False)
-        return _start(command, progress, inherit_stdout), applied
+        return start(), applied
 
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="penstock-ffmpeg-start") as starter:
-        return starter.submit(start).result()
+        return starter.submit(start_so).result()
 
 
-def _start(command: Sequence[str], progress: int, inherit_stdout: bool) -> subprocess.Popen[bytes]:
+def _start(
+    command: Sequence[str], stdin: int, stdout: int | None, pass_fds: Sequence[int]
+) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         command,
         bufsize=0,
-        stdin=subprocess.PIPE,
-        stdout=None if inherit_stdout else subprocess.DEVNULL,
+        stdin=stdin,
+        stdout=stdout,
         stderr=subprocess.PIPE,
-        pass_fds=(progress,),
+        pass_fds=pass_fds,
         env=_environment(),
         # A process group of its own: Ctrl-C on the terminal is for us, and FFmpeg has to finish the file.
         process_group=0,

@@ -50,15 +50,19 @@ class EncoderStats:
         """Who is the slowest, in words."""
         if self.frames_submitted == 0:
             return "nothing was submitted yet"
-        share, words = max(
+        return slowest(
+            self.seconds,
             (
-                self.ffmpeg_blocked_s / self.seconds,
+                self.ffmpeg_blocked_s,
                 "FFmpeg: the worker waited {:.0%} of the time for it to take frames",
             ),
-            (
-                self.caller_idle_s / self.seconds,
-                "the caller: there was no frame to encode {:.0%} of the time",
-            ),
-            (self.converting_s / self.seconds, "the conversion: the worker spent {:.0%} of the time on it"),
+            (self.caller_idle_s, "the caller: there was no frame to encode {:.0%} of the time"),
+            (self.converting_s, "the conversion: the worker spent {:.0%} of the time on it"),
         )
-        return words.format(min(share, 1.0)) if share >= _CLEAR_SHARE else "nobody clearly"
+
+
+def slowest(seconds: float, *parts: tuple[float, str]) -> str:
+    """Of parts of `seconds`, each with words that take its share, the words of the largest."""
+    part_s, words = max(parts)
+    share = part_s / seconds
+    return words.format(min(share, 1.0)) if share >= _CLEAR_SHARE else "nobody clearly"

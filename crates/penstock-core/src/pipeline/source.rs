@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 
-use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{Advice, FileType, Mode, OFlags, Stat, fadvise, fstat, open};
 use rustix::io::{Errno, retry_on_intr};
 
@@ -16,10 +15,9 @@ use super::chunk::{Cause, Chunk, ChunkError};
 use super::line::{Enter, Item, Line, Port};
 use super::stage::Context;
 use crate::error::Error;
-use crate::kept::Kept;
+use crate::inflow::Inflow;
 use crate::pool::{Buffer, Pool};
 use crate::sync::lock;
-use crate::sys::fd::{self, Kind};
 use crate::thread::ThreadPolicy;
 
 /// A source of the caller's.
@@ -51,7 +49,7 @@ pub struct Source {
 enum Origin {
     Files(Paths),
     File { path: PathBuf, piece_bytes: usize },
-    Fd { fd: Kept, kind: Kind, name: OsString, piece_bytes: usize },
+    Fd { inflow: Inflow, name: OsString, piece_bytes: usize },
     Feed(Box<dyn Feed>),
 }
 
@@ -85,12 +83,9 @@ impl Source {
     ///
     /// [`Error::Io`] with `EBADF` for one that is not open for reading, or what the system says.
     pub fn fd(fd: impl AsFd, piece_bytes: usize) -> Result<Self, Error> {
-        let fd = fd.as_fd();
-        fd::check_readable(fd)?;
-        let kind = fd::kind_of(fd, &fstat(fd)?)?;
-        let name = format!("fd {}", fd.as_raw_fd()).into();
-        let fd = Kept::make(|| fd::duplicate(fd))?;
-        Ok(Self::new("fd", Origin::Fd { fd, kind, name, piece_bytes }))
+        let name = format!("fd {}", fd.as_fd().as_raw_fd()).into();
+        let inflow = Inflow::open(fd.as_fd())?;
+        Ok(Self::new("fd", Origin::Fd { inflow, name, piece_bytes }))
     }
 
     /// Buffers of the caller's, whose bytes are copied into the pipeline's memory, each as one chunk.
@@ -179,8 +174,8 @@ impl Source {
             Origin::File { path, piece_bytes } => {
                 vec![Box::new(move |port: &Port<'_>| read_file(port, &path, piece_bytes))]
             }
-            Origin::Fd { fd, kind, name, piece_bytes } => {
-                vec![Box::new(move |port: &Port<'_>| read_fd(port, &fd, kind, &name, piece_bytes))]
+            Origin::Fd { inflow, name, piece_bytes } => {
+                vec![Box::new(move |port: &Port<'_>| read_fd(port, &inflow, &name, piece_bytes))]
             }
             Origin::Feed(feed) => vec![Box::new(move |port: &Port<'_>| run_feed(port, feed))],
         };
@@ -367,13 +362,13 @@ fn read_piece(file: &File, offset: u64, piece_bytes: usize, pool: &Pool) -> Resu
     Ok(piece)
 }
 
-fn read_fd(port: &Port<'_>, fd: &Kept, kind: Kind, name: &OsStr, piece_bytes: usize) {
+fn read_fd(port: &Port<'_>, inflow: &Inflow, name: &OsStr, piece_bytes: usize) {
     let name: Arc<OsStr> = name.into();
     let (mut offset, mut index) = (0, 0);
     while !port.line.is_stopped() {
         let started_ns = port.line.now_ns();
         let mut waited_ns = 0;
-        let item = match gather(port.line, fd, kind, piece_bytes, &mut waited_ns) {
+        let item = match gather(port.line, inflow, piece_bytes, &mut waited_ns) {
             Ok(piece) if piece.is_empty() => return,
             Ok(piece) => Ok(port.chunk(piece, &name, offset, index, started_ns)),
             Err(errno) => Err(port.fault(&name, offset, index, errno.into())),
@@ -388,27 +383,15 @@ fn read_fd(port: &Port<'_>, fd: &Kept, kind: Kind, name: &OsStr, piece_bytes: us
 }
 
 /// What a descriptor has, waited for if it has nothing; no bytes at its end, or when the line was stopped.
-fn gather(
-    line: &Line,
-    fd: &Kept,
-    kind: Kind,
-    piece_bytes: usize,
-    waited_ns: &mut u64,
-) -> Result<Buffer, Errno> {
+fn gather(line: &Line, inflow: &Inflow, piece_bytes: usize, waited_ns: &mut u64) -> Result<Buffer, Errno> {
     let mut piece = line.pool.take(piece_bytes)?;
     let mut bytes = 0;
     while bytes < piece_bytes && !line.is_stopped() {
-        match fd::read_now(fd.as_fd(), kind, &mut piece.space_mut()[bytes..piece_bytes]) {
-            Ok(0) => break,
-            Ok(read) => bytes += read,
-            Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) if bytes > 0 => break,
-            Err(Errno::AGAIN) => {
-                let before_ns = line.now_ns();
-                let events = [PollFd::new(fd, PollFlags::IN), PollFd::new(&line.bell, PollFlags::IN)];
-                fd::wait(&mut { events }, None);
-                *waited_ns += line.now_ns() - before_ns;
-            }
+        match inflow.read(&mut piece.space_mut()[bytes..piece_bytes]) {
+            Ok(Some(0)) => break,
+            Ok(Some(read)) => bytes += read,
+            Ok(None) if bytes > 0 => break,
+            Ok(None) => *waited_ns += inflow.wait(&line.bell).as_nanos() as u64,
             // What came before it is passed on, and the next read has the error again, or the end.
             Err(_) if bytes > 0 => break,
             Err(errno) => return Err(errno),

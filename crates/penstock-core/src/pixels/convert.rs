@@ -10,6 +10,7 @@ use yuv::{
 
 use super::format::PixelFormat;
 use super::strip::Target;
+use super::to_rgb::ToRgb;
 use super::{Conversion, Matrix, Range as ColorRange};
 
 /// Rows that go through scratch memory at once, so that they are still in a near cache when they are taken out of it: 23 KB of
@@ -52,6 +53,8 @@ pub(super) enum Method {
     Deep { convert: Planar16, input: DeepInput, output: DeepOutput },
     /// Gray to luma, with chroma that is neutral.
     Gray { output_bits: u32 },
+    /// YUV or gray to RGB, YUV to gray.
+    ToRgb(ToRgb),
 }
 
 /// What becomes 14 bits a channel.
@@ -107,7 +110,9 @@ impl Method {
             (Gray, Yuv420p10 | Yuv422p10 | Yuv444p10) => Some(Self::Gray { output_bits: 10 }),
             _ => None,
         };
-        same_depth.or_else(|| Self::deep(input, output))
+        same_depth
+            .or_else(|| Self::deep(input, output))
+            .or_else(|| ToRgb::between(input, output).map(Self::ToRgb))
     }
 
     fn deep(input: PixelFormat, output: PixelFormat) -> Option<Self> {
@@ -171,7 +176,7 @@ impl Method {
 
     fn rows_at_once(self, conversion: &Conversion, rows: usize) -> usize {
         match (self, conversion.options.vertical_flip) {
-            (Self::Planar(_) | Self::BiPlanar(_), false) => rows,
+            (Self::Planar(_) | Self::BiPlanar(_), false) | (Self::ToRgb(_), _) => rows,
             // A row without a partner for its chroma goes alone: turned over with others, it would come first and take one of theirs.
             _ if rows < BAND_ROWS && rows > 1 => rows / 2 * 2,
             _ => rows.min(BAND_ROWS),
@@ -182,7 +187,7 @@ impl Method {
     pub(super) fn strip_bytes(self) -> usize {
         match self {
             Self::Deep { input: DeepInput { has_16_bits: false, .. }, .. } => 64 << 10,
-            Self::Deep { .. } => 128 << 10,
+            Self::Deep { .. } | Self::ToRgb(_) => 128 << 10,
             _ => 256 << 10,
         }
     }
@@ -204,6 +209,7 @@ impl Method {
                 deep(conversion, rows, input, (convert, from, to), target);
             }
             Self::Gray { output_bits } => gray(conversion, rows, input, output_bits, target),
+            Self::ToRgb(to_rgb) => to_rgb.make(conversion, rows, input, target),
         }
     }
 }

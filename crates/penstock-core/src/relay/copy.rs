@@ -3,10 +3,11 @@
 use rustix::event::PollFlags;
 use rustix::io::{Errno, Result};
 
-use super::splice::{InnerPipe, PIECE_BYTES, awaits_first_writer};
+use super::splice::{InnerPipe, PIECE_BYTES};
 use super::{Ends, Source, Step};
 use crate::region::Span;
 use crate::sys::fd::{self, Kind};
+use crate::sys::pipe;
 
 /// Bytes on their way through user space.
 #[derive(Debug)]
@@ -74,7 +75,7 @@ impl Buffer {
             return pass_on_empty_message(ends, destination);
         }
         if taken == 0 {
-            let awaits = awaits_first_writer(ends.src, source.kind);
+            let awaits = pipe::awaits_first_writer(ends.src, source.kind);
             return Ok(if awaits { Step::Blocked } else { Step::Ended });
         }
         (self.start, self.end) = (0, taken);

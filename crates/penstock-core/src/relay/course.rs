@@ -463,7 +463,7 @@ impl Source {
     fn has_ended(&self, src: BorrowedFd<'_>) -> Result<bool> {
         match (self.kind, self.position) {
             (Kind::File, Some(position)) => Ok(rustix::io::pread(src, &mut [0], position) == Ok(0)),
-            (Kind::Pipe, _) => Ok(splice::has_hung_up(src)),
+            (Kind::Pipe, _) => Ok(pipe::has_hung_up(src)),
             (Kind::StreamSocket, _) => match fd::peek_now(src, &mut [0]) {
                 Err(Errno::AGAIN | Errno::INTR) => Ok(false),
                 answer => answer.map(|seen| seen == 0),

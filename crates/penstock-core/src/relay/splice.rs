@@ -22,7 +22,7 @@ pub(super) fn direct(ends: &Ends<'_>, source: &mut Source, destination: Kind, le
         return Ok(Step::Blocked);
     }
     match pipe::splice(ends.src, source.position.as_mut(), ends.dst, at_most) {
-        Ok(0) if awaits_first_writer(ends.src, source.kind) => Ok(Step::Blocked),
+        Ok(0) if pipe::awaits_first_writer(ends.src, source.kind) => Ok(Step::Blocked),
         Ok(0) if stands_at_urgent_data(ends.src, source.kind) => Err(Errno::INVAL),
         Ok(0) => Ok(Step::Ended),
         Ok(bytes) => Ok(Step::direct(bytes)),
@@ -72,19 +72,6 @@ fn socket_room_bytes(dst: BorrowedFd<'_>) -> usize {
 
 /// A page: a socket that is ready takes it.
 const SMALLEST_SOCKET_PIECE_BYTES: usize = 4 << 10;
-
-/// Whether a pipe that had nothing and no writer is a FIFO that no writer has opened yet, or that one has opened since: only
-/// what has been hung up, and is empty, is at its end (pipe(7), poll(2)).
-pub(super) fn awaits_first_writer(src: BorrowedFd<'_>, kind: Kind) -> bool {
-    kind == Kind::Pipe && !has_hung_up(src)
-}
-
-/// Whether a pipe is empty and was hung up. poll(2) looks without the pipe's lock, and sees a hang-up also while a FIFO's first
-/// writer is about to open it (fs/pipe.c, `fifo_open` counts the opening first): asked again after the lock was had.
-pub(super) fn has_hung_up(src: BorrowedFd<'_>) -> bool {
-    let says_so = || fd::ready(src, PollFlags::IN) == PollFlags::HUP;
-    says_so() && pipe::unread_bytes(src) == Ok(0) && says_so()
-}
 
 /// Whether a socket that gave no byte is not at its end: TCP's urgent data stops a splice(2), and a recv(2) gets past it. To
 /// the caller that is a refusal.

@@ -3,11 +3,12 @@
 use std::collections::HashSet;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
+use rustix::event::PollFlags;
 use rustix::fs::FileType;
 use rustix::io::{Errno, Result};
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with};
 
-use super::fd::answer;
+use super::fd::{Kind, answer, ready};
 use crate::region::Span;
 
 /// A pipe's size in bytes.
@@ -36,6 +37,19 @@ pub(crate) unsafe fn give_pages(fd: BorrowedFd<'_>, span: Span) -> Result<usize>
     let part = libc::iovec { iov_base: span.as_ptr().cast_mut().cast(), iov_len: span.len() };
     // SAFETY: into a pipe, vmsplice only reads the memory, for which the caller vouches.
     answer(unsafe { libc::vmsplice(fd.as_raw_fd(), &raw const part, 1, libc::SPLICE_F_NONBLOCK) })
+}
+
+/// Whether a pipe that had nothing and no writer is a FIFO that no writer has opened yet, or that one has opened since: only
+/// what has been hung up, and is empty, is at its end (pipe(7), poll(2)).
+pub(crate) fn awaits_first_writer(src: BorrowedFd<'_>, kind: Kind) -> bool {
+    kind == Kind::Pipe && !has_hung_up(src)
+}
+
+/// Whether a pipe is empty and was hung up. poll(2) looks without the pipe's lock, and sees a hang-up also while a FIFO's first
+/// writer is about to open it (fs/pipe.c, `fifo_open` counts the opening first): asked again after the lock was had.
+pub(crate) fn has_hung_up(src: BorrowedFd<'_>) -> bool {
+    let says_so = || ready(src, PollFlags::IN) == PollFlags::HUP;
+    says_so() && unread_bytes(src) == Ok(0) && says_so()
 }
 
 /// A new pipe's reading and writing end.

@@ -12,7 +12,7 @@
 
 use rustix::io::Result;
 
-use super::{Reader, Sink, Stop, Transport};
+use super::{ReaderKind, Sink, Stop, Transport};
 use crate::region::Span;
 use crate::sys::memory::{Block, HUGE_PAGE_BYTES, page_bytes};
 use crate::sys::pipe;
@@ -49,7 +49,7 @@ impl Staging {
         &mut self,
         sink: &Sink<'_>,
         mut span: Span,
-        reader: Reader,
+        reader: ReaderKind,
     ) -> std::result::Result<(), Stop> {
         // Asked once a write: the question takes the pipe's lock, and so waits until the reader's read(2) is over,
         // which is the time to copy in. So a pipe must not be made larger than the ring in the middle of a write; by
@@ -107,8 +107,8 @@ impl Staging {
     }
 }
 
-fn suitable_pages(reader: Reader, capacity_bytes: Option<usize>) -> Pages {
+fn suitable_pages(reader: ReaderKind, capacity_bytes: Option<usize>) -> Pages {
     let ring_suffices = capacity_bytes
         .is_some_and(|bytes| bytes.saturating_add(REUSED_PIECE_BYTES + page_bytes()) <= REUSED_RING_BYTES);
-    if reader == Reader::Reads && ring_suffices { Pages::Reused } else { Pages::Renewed }
+    if reader == ReaderKind::Reads && ring_suffices { Pages::Reused } else { Pages::Renewed }
 }

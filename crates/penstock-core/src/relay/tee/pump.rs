@@ -13,7 +13,7 @@ use crate::background::Control;
 use crate::capacity;
 use crate::error::Error;
 use crate::relay::course::Idle;
-use crate::relay::splice::{PIECE_BYTES, awaits_first_writer};
+use crate::relay::splice::PIECE_BYTES;
 use crate::sys::fd::{self, Kind};
 use crate::sys::pipe;
 
@@ -216,7 +216,7 @@ impl<'a> Pump<'a> {
                 continue;
             }
             match self.take(index, window) {
-                Ok(0) if !awaits_first_writer(self.front.reader.as_fd(), Kind::Pipe) => {
+                Ok(0) if !pipe::awaits_first_writer(self.front.reader.as_fd(), Kind::Pipe) => {
                     self.end_source();
                     return Ok(true);
                 }

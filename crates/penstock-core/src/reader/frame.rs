@@ -1,0 +1,52 @@
+//! What a reader gives.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+
+use crate::pool::Buffer;
+
+/// The bytes of one frame, page-aligned, in memory that goes back to its reader, to be used again, when the frame is dropped.
+pub struct Frame {
+    bytes: Buffer,
+    index: u64,
+}
+
+impl Frame {
+    pub(super) fn new(bytes: Buffer, index: u64) -> Self {
+        Self { bytes, index }
+    }
+
+    /// Its number in the stream, from 0; those that were dropped count.
+    #[must_use]
+    pub fn index(&self) -> u64 {
+        self.index
+    }
+
+    /// The memory of its bytes.
+    #[must_use]
+    pub fn buffer(&self) -> &Buffer {
+        &self.bytes
+    }
+}
+
+impl Deref for Frame {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl DerefMut for Frame {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+}
+
+impl fmt::Debug for Frame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Frame")
+            .field("index", &self.index)
+            .field("bytes", &self.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,215 @@
+"""The sound of a file as arrays."""
+
+from __future__ import annotations
+
+import math
+import operator
+import os
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from penstock._native import Frame, ThreadPolicy
+from penstock.errors import DecoderError
+from penstock.ffmpeg import command
+from penstock.ffmpeg.find import find_ffmpeg
+from penstock.ffmpeg.intake import Intake
+from penstock.ffmpeg.plan import check_choice
+from penstock.ffmpeg.probe import AudioInfo, MediaInfo, probe
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+SampleType = Literal["uint8", "int16", "int32", "float32", "float64"]
+
+# FFmpeg's names of the samples, and NumPy's.
+_SAMPLES = {
+    "uint8": ("u8", "|u1"),
+    "int16": ("s16le", "<i2"),
+    "int32": ("s32le", "<i4"),
+    "float32": ("f32le", "<f4"),
+    "float64": ("f64le", "<f8"),
+}
+
+
+class AudioDecoder:
+    """Decodes the sound of a file with FFmpeg: blocks of samples, as arrays of samples × channels.
+
+    ```python
+    with AudioDecoder("in.mp4", sample_rate=16_000, channels=1) as audio:
+        samples = audio.read_all()
+    ```
+
+    Floating-point samples lie between -1 and 1 as a rule, and beyond where the sound is louder than full scale. Blocks
+    follow each other without a gap. The array is the caller's; its memory is used again when nobody has it any more.
+
+    Args:
+        source: as for `Decoder`.
+        stream: which of the streams of audio, from 0; None for the best.
+        sample_rate: samples per second to resample to; None for the file's own.
+        channels: channels to mix to; None for the file's own.
+        dtype: of the samples.
+        start: seconds from the beginning of the file; what is before is left out.
+        duration: seconds to decode at most.
+        block_samples: samples of each channel in a block; the last one may have fewer.
+        conceal_errors, depth, stall_timeout_s, ffmpeg, ffprobe, policy, ffmpeg_policy: as for `Decoder`.
+
+    Raises:
+        FileNotFoundError, IsADirectoryError, PermissionError: there is no such file, or it cannot be read.
+        DecoderError: it is no media file, or has no sound; FFmpeg was not found, or could not be started.
+        ValueError: an argument is not possible.
+        ImportError: NumPy is not installed.
+    """
+
+    def __init__(
+        self,
+        source: str | os.PathLike[str],
+        *,
+        stream: int | None = None,
+        sample_rate: int | None = None,
+        channels: int | None = None,
+        dtype: SampleType = "float32",
+        start: float | None = None,
+        duration: float | None = None,
+        block_samples: int = 1 << 14,
+        conceal_errors: bool = False,
+        depth: int = 4,
+        stall_timeout_s: float | None = 60.0,
+        ffmpeg: str | os.PathLike[str] | None = None,
+        ffprobe: str | os.PathLike[str] | None = None,
+        policy: ThreadPolicy | None = None,
+        ffmpeg_policy: ThreadPolicy | None = None,
+    ) -> None:
+        import numpy as np
+
+        self._np = np
+        program = find_ffmpeg(ffmpeg)
+        check_choice("dtype", dtype, tuple(_SAMPLES))
+        _check_seconds("start", start)
+        _check_seconds("duration", duration)
+        self._source = command.source(source)
+        self._media = probe(source, ffprobe=ffprobe, ffmpeg=ffmpeg)
+        self._audio = _chosen(self._media, stream)
+        self.sample_rate = _positive("sample_rate", sample_rate, self._audio.sample_rate)
+        self.channels = _positive("channels", channels, self._audio.channels)
+        container, self._dtype = _SAMPLES[dtype]
+        self._sample_bytes = self.channels * np.dtype(self._dtype).itemsize
+        arguments = [
+            *(() if start is None else ("-ss", command.seconds(start))),
+            *command.read_arguments(self._source, self._media.container),
+            *("-map", f"0:{self._audio.index}", "-vn", "-sn", "-dn"),
+            *(() if duration is None else ("-t", command.seconds(duration))),
+            *("-ar", str(self.sample_rate), "-ac", str(self.channels)),
+            # Whole packets go straight into the pipe, so that of an FFmpeg that gives up all arrive that it has made.
+            *("-avioflags", "direct", "-c:a", f"pcm_{container}", "-f", container, "pipe:1"),
+        ]
+        self._intake = Intake(
+            program,
+            arguments,
+            source=self._source,
+            ffmpeg_policy=ffmpeg_policy,
+            is_strict=not conceal_errors,
+            stall_timeout_s=stall_timeout_s,
+            frame_bytes=_positive("block_samples", block_samples, 1) * self._sample_bytes,
+            depth=depth,
+            capacity_bytes=None,
+            policy=policy,
+        )
+        self._is_rest_given = False
+
+    @property
+    def info(self) -> AudioInfo:
+        """The stream that is decoded, as the file has it."""
+        return self._audio
+
+    @property
+    def closed(self) -> bool:
+        """Whether ``close`` was called, or the block was left."""
+        return self._intake.is_closed
+
+    def read(self, timeout: float | None = None) -> npt.NDArray[Any] | None:
+        """The next block, samples × channels; None at the end.
+
+        Raises:
+            DecoderError: the file is damaged or truncated, or FFmpeg failed otherwise; all sound before that was given.
+            StalledError: no block within `timeout` seconds, or FFmpeg gave no sign of life for ``stall_timeout_s``.
+            ClosedError: after ``close``.
+        """
+        try:
+            block = self._intake.read(timeout)
+        except DecoderError:
+            if (rest := self._take_rest()) is not None:
+                return rest
+            raise
+        return self._take_rest() if block is None else self._shaped(block)
+
+    def read_all(self) -> npt.NDArray[Any]:
+        """All the sound that is left, samples × channels.
+
+        Raises:
+            DecoderError, StalledError, ClosedError: as `read`.
+        """
+        blocks = list(self)
+        return self._np.concatenate(blocks) if blocks else self._np.empty((0, self.channels), self._dtype)
+
+    def close(self) -> None:
+        """Ends FFmpeg, wherever it is, and lets go of everything. May be called again."""
+        self._intake.close()
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> npt.NDArray[Any]:
+        block = self.read()
+        if block is None:
+            raise StopIteration
+        return block
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        path = command.without_protocol(self._source)
+        return f"<AudioDecoder {path!r} {self.sample_rate} Hz, {self.channels} channels of {self._dtype}>"
+
+    def _take_rest(self) -> npt.NDArray[Any] | None:
+        """The last block, which is shorter, once."""
+        rest = self._intake.rest
+        if rest is None or self._is_rest_given or rest.nbytes < self._sample_bytes:
+            return None
+        self._is_rest_given = True
+        return self._shaped(rest)
+
+    def _shaped(self, block: Frame) -> npt.NDArray[Any]:
+        samples = block.nbytes // self._sample_bytes
+        flat = self._np.frombuffer(memoryview(block), self._dtype, samples * self.channels)
+        return flat.reshape(samples, self.channels)
+
+
+def _check_seconds(name: str, seconds: float | None) -> None:
+    if seconds is not None and not 0 <= seconds < math.inf:
+        raise ValueError(f"{name} is seconds, 0 or more; got {seconds}")
+
+
+def _positive(name: str, given: int | None, own: int) -> int:
+    number = own if given is None else operator.index(given)
+    if number < 1:
+        raise ValueError(f"{name} is 1 or more; got {number}")
+    return number
+
+
+def _chosen(media: MediaInfo, stream: int | None) -> AudioInfo:
+    if stream is None:
+        if media.best_audio is None:
+            raise DecoderError(f"{media.path} has no sound")
+        return media.best_audio
+    if not 0 <= stream < len(media.audio):
+        raise ValueError(f"stream is 0 to {len(media.audio) - 1} for the streams of audio of {media.path}")
+    return media.audio[stream]

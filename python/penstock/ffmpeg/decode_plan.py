@@ -1,0 +1,191 @@
+"""From a video to the frames that a caller wants: who converts, and FFmpeg's command line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import get_args
+
+from penstock._native import _Conversion
+from penstock.ffmpeg import command, timestamps
+from penstock.ffmpeg.pixels import PIXEL_FORMATS, FrameLayout, canonical, frame_layout, is_gray, subsampling
+from penstock.ffmpeg.plan import ColorMatrix, Convert, check_choice
+from penstock.ffmpeg.probe import VideoInfo
+
+# Bytes of a part that FFmpeg writes, and we read and convert, while it is in a core's second cache (1 MiB and more).
+_PART_BYTES = 256 << 10
+# What FFmpeg's scaler takes for video that does not say (SWS_CS_DEFAULT in libswscale/swscale.h), whatever its size.
+_UNTAGGED = "bt601"
+_MATRICES = ("bt601", "bt709", "bt2020")
+_RANGES = {"limited": "tv", "full": "pc"}
+# FFmpeg's names of full-range YUV, which differ from the others in nothing else.
+_FULL_RANGE = {"yuvj420p": "yuv420p", "yuvj422p": "yuv422p", "yuvj444p": "yuv444p"}
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeWish:
+    """What a decoder was asked for: its arguments of these names, checked by `plan_decode`."""
+
+    pixel_format: str
+    size: tuple[int | None, int | None] | None
+    start: float | None
+    count: int | None
+    convert: str
+    color_matrix: str
+    color_range: str
+    filters: str | None
+    conceal_errors: bool
+    input_options: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class DecodePlan:
+    """How frames come about, and by whom.
+
+    Attributes:
+        layout: of the frames that the caller gets.
+        delivered: FFmpeg's name of the pixel format that it delivers.
+        conversion: what the native worker makes of each part of what FFmpeg delivers; None if it is the caller's.
+        parts: into how many parts, one above the other, FFmpeg divides a frame.
+        converted_by: "penstock", "ffmpeg", or None if the pixels stay what they are in the file.
+        filters: FFmpeg's, before those that tell timestamps and divide.
+    """
+
+    layout: FrameLayout
+    delivered: str
+    conversion: _Conversion | None
+    parts: int
+    converted_by: str | None
+    filters: tuple[str, ...]
+    wish: DecodeWish
+    video: VideoInfo
+
+    def arguments(self, source: str, container: str, descriptor: int) -> list[str]:
+        """FFmpeg's arguments.
+
+        Args:
+            source: what it reads, as `command.source` has it.
+            container: of the file, by ffprobe's names.
+            descriptor: where it tells timestamps.
+        """
+        wish = self.wish
+        divide = [f"untile=1x{self.parts}"] if self.parts > 1 else []
+        told = timestamps.filters(descriptor, self.video.time_base)
+        return [
+            # Timestamps as they are in the file.
+            "-copyts",
+            *(() if wish.start is None else ("-ss", command.seconds(wish.start))),
+            *command.option_arguments(wish.input_options),
+            *command.read_arguments(source, container),
+            *("-map", f"0:{self.video.index}"),
+            *("-an", "-sn", "-dn"),
+            *("-filter:v", ",".join([*self.filters, *told, *divide])),
+            # No frame is dropped and none repeated, whatever their times.
+            *("-fps_mode", "passthrough"),
+            *(() if wish.count is None else ("-frames:v", str(wish.count * self.parts))),
+            # Packets go straight into the pipe, so that of an FFmpeg that gives up all frames arrive that it has made.
+            *("-avioflags", "direct"),
+            *("-c:v", "rawvideo", "-pix_fmt", self.delivered, "-f", "rawvideo", "pipe:1"),
+        ]
+
+
+def plan_decode(program: str, video: VideoInfo, wish: DecodeWish) -> DecodePlan:
+    """What is to be done for `wish` with `video` by the FFmpeg at `program`.
+
+    Raises:
+        ValueError: an argument is none of its choices, or ``convert="native"`` was asked for where there is no native
+            conversion.
+    """
+    check_choice("convert", wish.convert, get_args(Convert))
+    check_choice("color_matrix", wish.color_matrix, get_args(ColorMatrix))
+    check_choice("color_range", wish.color_range, ("auto", *_RANGES))
+    width, height = _delivered_size(video, wish.size)
+    layout = frame_layout(wish.pixel_format, width, height, program)
+    own = video.pixel_format or ""
+    stored = canonical(_FULL_RANGE.get(own, own))
+    given = [] if wish.filters is None else [wish.filters]
+    scaled = [*given, _scale(wish, width, height)]
+    if layout.pixel_format in (stored, canonical(own)):
+        filters = (*scaled, f"format={own}")
+        return DecodePlan(layout, own, None, 1, None, filters, wish, video)
+    parts = _parts(stored, width, height)
+    conversion = _native(stored, layout, parts, video, wish)
+    if conversion is None:
+        filters = (*scaled, f"format={layout.pixel_format}")
+        return DecodePlan(layout, layout.pixel_format, None, 1, "ffmpeg", filters, wish, video)
+    # By the name that it has in the file, full range or not, so that FFmpeg has nothing to do.
+    filters = (*scaled, f"format={own}")
+    return DecodePlan(layout, own, conversion, parts, "penstock", filters, wish, video)
+
+
+def _delivered_size(video: VideoInfo, size: tuple[int | None, int | None] | None) -> tuple[int, int]:
+    """`size`, with what it leaves open such that the picture keeps its shape, to an even number."""
+    width, height = (video.width, video.height) if size is None else size
+    if width is None and height is None:
+        raise ValueError("size is width and height in pixels, one of which may be None; got (None, None)")
+    if width is None:
+        width = _even(Fraction(height or 0) * video.width / video.height)
+    if height is None:
+        height = _even(Fraction(width) * video.height / video.width)
+    return command.checked_size((width, height))
+
+
+def _even(length: Fraction) -> int:
+    return max(2, round(length / 2) * 2)
+
+
+def _scale(wish: DecodeWish, width: int, height: int) -> str:
+    """To the size: nothing to do as a rule, but a video may change its size in the middle, and frames must not."""
+    matrix = "" if wish.color_matrix == "auto" else f":in_color_matrix={wish.color_matrix}"
+    color_range = "" if wish.color_range == "auto" else f":in_range={_RANGES[wish.color_range]}"
+    return f"scale={width}:{height}{matrix}{color_range}"
+
+
+def _native(
+    stored: str, layout: FrameLayout, parts: int, video: VideoInfo, wish: DecodeWish
+) -> _Conversion | None:
+    """The native conversion of a part, where there is one."""
+    matrix = video.color_matrix or _UNTAGGED if wish.color_matrix == "auto" else wish.color_matrix
+    if wish.convert == "ffmpeg":
+        return None
+    try:
+        if matrix not in _MATRICES:
+            raise ValueError(f"the colour matrix is {matrix}")
+        return _Conversion(
+            stored,
+            layout.pixel_format,
+            layout.width,
+            layout.height // parts,
+            matrix=matrix,
+            range=_color_range(stored, video, wish),
+            vflip=False,
+            odd_size="keep",
+        )
+    except ValueError as error:
+        if wish.convert == "native":
+            raise ValueError(f"convert='native' is not possible: {error}") from None
+        return None
+
+
+def _color_range(stored: str, video: VideoInfo, wish: DecodeWish) -> str:
+    if is_gray(
+        stored
+    ):  # for FFmpeg's scaler gray is full, whatever it says (handle_jpeg in libswscale/utils.c)
+        return "full"
+    if wish.color_range != "auto":
+        return wish.color_range
+    return video.color_range or ("full" if video.pixel_format in _FULL_RANGE else "limited")
+
+
+def _parts(stored: str, width: int, height: int) -> int:
+    """Into how many parts of equal, whole rows of chroma a frame of YUV can be divided, so that they are small enough.
+
+    One if there is no such number.
+    """
+    rows = subsampling(stored)[1]
+    frame_bytes = frame_layout(stored, width, height).frame_bytes if stored in PIXEL_FORMATS else 0
+    for parts in range(1, height // rows + 1):
+        if height % (parts * rows) == 0 and frame_bytes <= parts * _PART_BYTES:
+            return parts
+    return 1

@@ -1,0 +1,60 @@
+"""Video frames as NumPy arrays that know their place in the video."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.ffmpeg.pixels import FrameLayout
+
+
+class VideoFrame(np.ndarray[Any, np.dtype[Any]]):
+    """A frame: a writable array of height × width × channels, or height × width if there is one channel.
+
+    The samples of planar pixel formats (yuv420p) lie in one dimension, plane after plane; `planes` has each in its
+    shape. The memory is the decoder's, and is used for another frame when the last array on it is gone. Arrays that
+    are made of a frame, by slicing or by arithmetic, keep its `index`, `pts` and `time`.
+
+    Attributes:
+        index: its number among the frames that the decoder gives, from 0.
+        pts: its presentation timestamp in units of the stream's ``time_base``; None if the file has none for it.
+        time: the same in seconds since the beginning of the file, as `Decoder`'s ``start`` counts.
+    """
+
+    index: int
+    pts: int | None
+    time: float | None
+    _layout: FrameLayout | None
+
+    def __array_finalize__(self, source: npt.NDArray[Any] | None) -> None:
+        self.index = getattr(source, "index", -1)
+        self.pts = getattr(source, "pts", None)
+        self.time = getattr(source, "time", None)
+        self._layout = None  # of the whole frame only
+
+    @property
+    def planes(self) -> tuple[npt.NDArray[Any], ...]:
+        """Its planes, each in its shape: rows × columns, or rows × columns × channels.
+
+        Raises:
+            ValueError: this is a part of a frame, or was made of one.
+        """
+        if self._layout is None:
+            raise ValueError("only a whole frame, as the decoder gave it, has planes")
+        flat, planes, start = self.reshape(-1).view(np.ndarray), [], 0
+        for shape in self._layout.planes:
+            planes.append(flat[start : start + prod(shape)].reshape(shape))
+            start += prod(shape)
+        return tuple(planes)
+
+
+def frame_of(
+    memory: Any, layout: FrameLayout, *, index: int, pts: int | None, time: float | None
+) -> VideoFrame:
+    """A frame in `memory`, which it keeps."""
+    frame = np.frombuffer(memoryview(memory), dtype=layout.dtype).reshape(layout.shape).view(VideoFrame)
+    frame.index, frame.pts, frame.time, frame._layout = index, pts, time, layout
+    return frame

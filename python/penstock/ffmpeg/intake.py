@@ -1,0 +1,255 @@
+"""A running FFmpeg whose output we read: until its end, its fault, or ours."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import re
+import shlex
+import subprocess
+import time
+import weakref
+from collections.abc import Sequence
+from contextlib import suppress
+
+from penstock._asyncio import until_done
+from penstock._native import Frame, Reader, ThreadPolicy, _Conversion
+from penstock.errors import ClosedError, DecoderError, StalledError, TruncatedStreamError
+from penstock.ffmpeg import command
+from penstock.ffmpeg.process import FFmpegProcess, Watch
+
+# How often a wait for FFmpeg looks whether it lives. Chosen: much shorter than anybody's `stall_timeout_s`.
+LOOK_INTERVAL_S = 0.5
+# Guessed: an FFmpeg that has closed its output ends within this time.
+END_GRACE_S = 5.0
+# What FFmpeg 5.1 to 9 says of a file that ends too early, and then ends as if all were well.
+_ENDED_EARLY = re.compile(
+    "ended prematurely|partial file|[Tt]runcat|Invalid data found|corrupt|"
+    "[Ee]rror (?:while )?(?:decoding|demuxing|submitting)"
+)
+
+
+class Intake:
+    """An FFmpeg that is started to write raw frames, or blocks of sound, and the native reader of them.
+
+    Args:
+        program, arguments, pass_fds, ffmpeg_policy: as for `FFmpegProcess`.
+        source: what FFmpeg reads, as `command.source` has it.
+        is_strict: whether damage is an error although FFmpeg goes on.
+        stall_timeout_s: as for `Decoder`.
+        frame_bytes, depth, capacity_bytes, policy, conversion, parts: as for `penstock.Reader`.
+
+    Attributes:
+        process: FFmpeg.
+        reader: the reader.
+        delivered: frames that were given.
+        rest: what FFmpeg wrote after the last whole frame.
+        caller_blocked_s: seconds that callers waited.
+
+    Raises:
+        DecoderError: FFmpeg could not be started.
+    """
+
+    def __init__(
+        self,
+        program: str,
+        arguments: Sequence[str],
+        *,
+        source: str,
+        pass_fds: Sequence[int] = (),
+        ffmpeg_policy: ThreadPolicy | None,
+        is_strict: bool,
+        stall_timeout_s: float | None,
+        frame_bytes: int,
+        depth: int,
+        capacity_bytes: int | None,
+        policy: ThreadPolicy | None,
+        conversion: _Conversion | None = None,
+        parts: int = 1,
+    ) -> None:
+        if stall_timeout_s is not None and not stall_timeout_s > 0:
+            raise ValueError(f"stall_timeout_s is None or more than 0 seconds, not {stall_timeout_s}")
+        self._path = command.without_protocol(source)
+        self._is_strict = is_strict
+        self._stall_timeout_s = stall_timeout_s
+        self._fault: DecoderError | None = None
+        self._is_closed = self._is_inherited = False
+        self.is_at_end = False
+        self.delivered = 0
+        self.rest: Frame | None = None
+        self.caller_blocked_s = 0.0
+        self.process = FFmpegProcess(
+            program,
+            # It stops at what it would otherwise conceal.
+            [*(("-xerror",) if is_strict else ()), *arguments],
+            ffmpeg_policy,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            pass_fds=pass_fds,
+            error=DecoderError,
+        )
+        try:
+            self.reader = Reader(
+                self.process.stdout,
+                frame_bytes=frame_bytes,
+                depth=depth,
+                capacity_bytes=capacity_bytes,
+                policy=policy,
+                conversion=conversion,
+                parts=parts,
+            )
+        except BaseException:
+            self.process.end()
+            raise
+        # The reader has its own, and FFmpeg is to notice at once when that is closed.
+        self.process.close_pipe()
+        _open_intakes.add(self)
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed or self._is_inherited
+
+    def read(self, timeout: float | None = None) -> Frame | None:
+        """The next frame; None at the end, if all is well.
+
+        Raises:
+            DecoderError: FFmpeg has ended, and all was not well.
+            StalledError: no frame within `timeout`, or FFmpeg gave no sign of life for the time that was set.
+            ClosedError: after `close`, and in a forked child.
+        """
+        self._check_open()
+        if not self.is_at_end:
+            frame = self._timed_read(timeout)
+            if frame is not None:
+                return frame
+            self._end()
+        self._raise_fault()
+        return None
+
+    async def read_async(self) -> Frame | None:
+        """What `read` gives, for who must not block."""
+        self._check_open()
+        if not self.is_at_end:
+            await self._until_ready()
+            frame = self._timed_read(None)
+            if frame is not None:
+                return frame
+            await asyncio.to_thread(self._end)
+        self._raise_fault()
+        return None
+
+    def fail(self, what: str) -> DecoderError:
+        """The error from now on: what went wrong, with FFmpeg's words."""
+        process = self.process
+        self._fault = DecoderError(
+            f"{self._path}: {what}\n"
+            f"FFmpeg said: {process.stderr or '(nothing)'}\n"
+            f"command: {shlex.join(process.command)}",
+            returncode=process.returncode,
+            command=process.command,
+            stderr=process.stderr,
+            frames=self.delivered,
+        )
+        return self._fault
+
+    def close(self) -> None:
+        """Ends FFmpeg, wherever it is, and lets go of everything. May be called again."""
+        self._is_closed = True
+        self._let_go()
+
+    def _check_open(self) -> None:
+        if self._is_inherited:
+            raise ClosedError("the decoder belongs to the process that made it, of which this one is a fork")
+        if self._is_closed:
+            raise ClosedError("the decoder is closed")
+
+    def _raise_fault(self) -> None:
+        if self._fault is not None:
+            raise self._fault
+
+    async def _until_ready(self) -> None:
+        """Waits until a read would not wait, for as long as FFmpeg lives."""
+        began_s = time.monotonic()
+        watch = Watch(self.process)
+        try:
+            while not (ready := self.reader._ready()).done():
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(until_done(ready), LOOK_INTERVAL_S)
+                self._check_alive(watch)
+        finally:
+            self.caller_blocked_s += time.monotonic() - began_s
+
+    def _timed_read(self, timeout: float | None) -> Frame | None:
+        began_s = time.monotonic()
+        try:
+            frame = self._read_while_alive(timeout)
+        except TruncatedStreamError as truncated:
+            self.rest = getattr(truncated, "rest", None)
+            return None
+        finally:
+            self.caller_blocked_s += time.monotonic() - began_s
+        self.delivered += frame is not None
+        return frame
+
+    def _read_while_alive(self, timeout: float | None) -> Frame | None:
+        start_s = time.monotonic()
+        watch: Watch | None = None
+        while True:
+            left_s = LOOK_INTERVAL_S if timeout is None else start_s + timeout - time.monotonic()
+            try:
+                return self.reader.read(timeout=max(0.0, min(left_s, LOOK_INTERVAL_S)))
+            except StalledError:
+                if timeout is not None and left_s <= LOOK_INTERVAL_S:
+                    raise StalledError(f"FFmpeg gave nothing within {timeout:.3g} s", timeout) from None
+                watch = watch or Watch(self.process)
+                self._check_alive(watch)
+
+    def _check_alive(self, watch: Watch) -> None:
+        idle_s = watch.idle_s()
+        if self._stall_timeout_s is None or idle_s < self._stall_timeout_s:
+            return
+        raise StalledError(
+            f"FFmpeg gave no sign of life for {idle_s:.1f} s; it had given {self.delivered} frames\n"
+            f"it said: {self.process.stderr or '(nothing)'}",
+            idle_s,
+        )
+
+    def _end(self) -> None:
+        """FFmpeg has closed its output: all is well, or it says why not."""
+        if not self.process.wait(END_GRACE_S):
+            self.process.kill()
+            self.process.wait()
+        self.is_at_end = True
+        if self.process.returncode != 0:
+            self.fail(f"FFmpeg {self.process.ending}, after {self.delivered} frames")
+        elif self._is_strict and _ENDED_EARLY.search(self.process.stderr):
+            self.fail(f"the file is damaged, or ends too early, after {self.delivered} frames")
+        self._let_go()
+
+    def _let_go(self) -> None:
+        _open_intakes.discard(self)
+        if not self._is_inherited:
+            self.process.kill()
+        self.reader.close()
+
+    def _disown(self) -> None:
+        self._is_inherited = True
+
+
+_open_intakes: weakref.WeakSet[Intake] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all_at_exit() -> None:
+    for intake in list(_open_intakes):
+        intake.close()
+
+
+def _disown_all_in_child() -> None:
+    for intake in list(_open_intakes):
+        intake._disown()
+    _open_intakes.clear()
+
+
+os.register_at_fork(after_in_child=_disown_all_in_child)

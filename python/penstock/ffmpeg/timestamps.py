@@ -1,0 +1,72 @@
+"""When each frame is to be shown: FFmpeg tells it on a pipe of its own, beside that of the frames."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+from collections import deque
+from fractions import Fraction
+
+# What the filter prints for each frame; "NOPTS" if it has none.
+_LINE = re.compile(rb"^frame:\d+ +pts:(\S+)", re.MULTILINE)
+# Guessed: the line of a frame is written before the frame itself, so that there is nothing to wait for.
+_PATIENCE_MS = 1000
+
+
+def filters(descriptor: int, time_base: Fraction) -> list[str]:
+    """FFmpeg's filters that write a line for each frame to `descriptor`, with its timestamp in units of `time_base`.
+
+    `metadata` prints frames that have some, so each is given some. With `direct` a line is there before its frame.
+    """
+    return [
+        f"settb={time_base.numerator}/{time_base.denominator}",
+        "metadata=mode=add:key=penstock:value=1",
+        # Two levels of quoting: the list of filters takes one away, the filter's options the other.
+        rf"metadata=mode=print:key=penstock:direct=1:file=pipe\\:{descriptor}",
+    ]
+
+
+class Timestamps:
+    """The timestamps of frames, in order.
+
+    Attributes:
+        of_child: the descriptor that FFmpeg is to have, by the same number.
+    """
+
+    def __init__(self) -> None:
+        self._own, self.of_child = os.pipe()
+        os.set_blocking(self._own, False)
+        self._rest = b""
+        self._waiting: deque[int | None] = deque()
+
+    def started(self) -> None:
+        """Lets go of FFmpeg's end, so that only FFmpeg has it."""
+        if self.of_child >= 0:
+            os.close(self.of_child)
+            self.of_child = -1
+
+    def next(self) -> int | None:
+        """The timestamp of the next frame; None if it has none, or FFmpeg did not tell."""
+        while not self._waiting and self._read():
+            pass
+        return self._waiting.popleft() if self._waiting else None
+
+    def close(self) -> None:
+        self.started()
+        if self._own >= 0:
+            os.close(self._own)
+            self._own = -1
+
+    def _read(self) -> bool:
+        """Takes in what FFmpeg has written; False at the end."""
+        if self._own < 0:
+            return False
+        waiting = select.poll()
+        waiting.register(self._own, select.POLLIN)
+        if not waiting.poll(_PATIENCE_MS):
+            return False
+        said = os.read(self._own, 1 << 16)
+        lines, _, self._rest = (self._rest + said).rpartition(b"\n")
+        self._waiting.extend(None if pts == b"NOPTS" else int(pts) for pts in _LINE.findall(lines))
+        return bool(said)
