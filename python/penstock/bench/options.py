@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, TypeVar
+from dataclasses import Field, replace
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import click
 from rich.console import Console
@@ -16,6 +17,17 @@ from penstock.commands.parameters import parsed
 from penstock.errors import PenstockError
 from penstock.ffmpeg.find import find_ffmpeg
 
+
+class SizedJob(Protocol):
+    """A job of some size: a frozen dataclass with ``frames``, ``width`` and ``height``."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    @property
+    def name(self) -> str: ...
+
+
+Job = TypeVar("Job", bound=SizedJob)
 Group = TypeVar("Group")
 Report = Callable[[str], None]
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -54,6 +66,19 @@ def rounds_and_records(benchmark: str) -> Callable[[Command], Command]:
         return click.option("--rounds", type=click.IntRange(min=1), help=often)(command)
 
     return decorate
+
+
+def resized(jobs: Iterable[Job], size: tuple[int, int] | None, frames: int | None) -> tuple[Job, ...]:
+    """The jobs with another size or number of frames, where one is given."""
+    return tuple(_resized(job, size, frames) for job in jobs)
+
+
+def _resized(job: Job, size: tuple[int, int] | None, frames: int | None) -> Job:
+    """A job of another size has another name, for the goals are about the job as it was."""
+    if size is not None:
+        width, height = size
+        job = replace(job, name=f"{job.name}-at-{width}x{height}", width=width, height=height)
+    return job if frames is None else replace(job, frames=frames)
 
 
 def working_ffmpeg(path: str | None) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +13,15 @@ from penstock.bench import machine
 from penstock.bench.encode.cases import JOBS, METHODS, Job, Settings
 from penstock.bench.encode.report import print_goals, print_group
 from penstock.bench.encode.run import has_errors, make_record, run_groups
-from penstock.bench.options import chosen, keep, rounds_and_records, shown, table_console, working_ffmpeg
+from penstock.bench.options import (
+    chosen,
+    keep,
+    resized,
+    rounds_and_records,
+    shown,
+    table_console,
+    working_ffmpeg,
+)
 from penstock.bench.parsing import by_name, parse_even_size
 from penstock.commands.parameters import parsed
 
@@ -59,7 +66,7 @@ def encode(
         raise click.ClickException("the frames are NumPy arrays: pip install numpy")
     settings = Settings(
         ffmpegs=tuple(dict.fromkeys(map(working_ffmpeg, ffmpegs or (None,)))),
-        jobs=_changed(jobs or (QUICK_JOBS if quick else JOBS), size, frames),
+        jobs=resized(jobs or (QUICK_JOBS if quick else JOBS), size, frames),
         check_content=not no_content_check,
         **({"rounds": QUICK_ROUNDS} if quick else {})
         | {name: value for name, value in given.items() if value},
@@ -73,15 +80,3 @@ def encode(
     keep(make_record(settings, before, groups), console, json_path, record)
     if has_errors(groups):
         sys.exit(1)
-
-
-def _changed(jobs: Sequence[Job], size: tuple[int, int] | None, frames: int | None) -> tuple[Job, ...]:
-    return tuple(_renamed(job, size, frames) for job in jobs)
-
-
-def _renamed(job: Job, size: tuple[int, int] | None, frames: int | None) -> Job:
-    """A job of another size has another name, for the goals are about the job as it was."""
-    if size is not None:
-        width, height = size
-        job = replace(job, name=f"{job.name}-at-{width}x{height}", width=width, height=height)
-    return job if frames is None else replace(job, frames=frames)
