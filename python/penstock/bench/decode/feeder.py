@@ -8,6 +8,7 @@ from __future__ import annotations
 import mmap
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -28,7 +29,9 @@ def main() -> None:
     flags = mmap.MAP_SHARED | mmap.MAP_POPULATE
     with Path(path).open("rb") as file:
         content = mmap.mmap(file.fileno(), 0, flags=flags, prot=mmap.PROT_READ)
-    feed(sys.stdout.fileno(), memoryview(content), frame_bytes, frames)
+    # A method that has stopped early is found out by what it has not read.
+    with suppress(BrokenPipeError):
+        feed(sys.stdout.fileno(), memoryview(content), frame_bytes, frames)
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ def _numbers(summary: Summary | None, summaries: dict[str, Summary]) -> list[str
         f"{summary.cpu_child_s:.2f}",
         _mebibytes(summary.peak_own_bytes),
         _mebibytes(summary.peak_child_bytes),
-        "" if summary.mean_difference is None else f"{summary.mean_difference:.2f}",
+        "" if summary.difference is None else f"{summary.difference:.2f}",
     ]
 
 

@@ -45,7 +45,7 @@ class Summary:
     #: Of all rounds the largest, as are the following.
     peak_own_bytes: float | None
     peak_child_bytes: float | None
-    mean_difference: float | None
+    difference: float | None
 
 
 @dataclass
@@ -75,7 +75,7 @@ class Row:
             cpu_child_s=statistics.median(result.cpu_child_s for result in self.rounds),
             peak_own_bytes=over(self.rounds, "peak_own_bytes", max),
             peak_child_bytes=over(self.rounds, "peak_child_bytes", max),
-            mean_difference=over(self.rounds, "mean_difference", max),
+            difference=over(self.rounds, "difference", max),
         )
 
 

@@ -14,13 +14,14 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.bench.accounts import (
+    children,
     children_cpu_s,
     children_peak_bytes,
     own_cpu_s,
@@ -85,7 +86,7 @@ class Result:
     #: Peak of the children's resident memory; None if there were none.
     peak_child_bytes: int | None = None
     #: See `checks.compare`; None for the bound.
-    mean_difference: float | None = None
+    difference: float | None = None
     notes: dict[str, object] = field(default_factory=dict)
     error: str | None = None
 
@@ -99,7 +100,7 @@ def run_task(task: Task, decoding: Decoding | None = None) -> Result:
         for module in task.method.needs:
             importlib.import_module(module)
         if task.method.kind == "bound":
-            _timed(result, lambda: _run_bound(task, result))
+            _timed(result, children(), lambda: _run_bound(task, result))
         else:
             _run_method(task, decoding or decoding_of(task.method), result)
     except Exception as problem:  # whatever a method raises is its result, not ours
@@ -111,9 +112,10 @@ def run_task(task: Task, decoding: Decoding | None = None) -> Result:
 
 def _run_method(task: Task, decoding: Decoding, result: Result) -> None:
     samples = _room_for_samples(task.job)
+    before = children()
     fd = -1 if task.job.source == "file" else _start_feeder(task)
     target = Target(task.job, task.ffmpeg, task.path, task.method.pixel_format, fd, result.notes)
-    _timed(result, lambda: _consume(decoding(target), task.job, samples, result))
+    _timed(result, before, lambda: _consume(decoding(target), task.job, samples, result))
     _compare(task, samples[: result.frames_read], result)
 
 
@@ -135,23 +137,24 @@ def _start_feeder(task: Task) -> int:
     return reader
 
 
-def _timed(result: Result, run: Callable[[], None]) -> None:
+def _timed(result: Result, before: Set[int], run: Callable[[], None]) -> None:
+    """``before`` are the children that are not the method's."""
     resident = reset_peak()
     own_before_s, children_before_s = own_cpu_s(), children_cpu_s()
     started = time.perf_counter()
     run()
     result.seconds = time.perf_counter() - started
     result.cpu_own_s = own_cpu_s() - own_before_s
-    _wait_for_children()
+    _wait_for(children() - before)
     result.cpu_child_s = children_cpu_s() - children_before_s
     result.peak_own_bytes = peak_above(resident)
 
 
-def _wait_for_children() -> None:
-    """Their CPU seconds count only then, and not every library waits for its own."""
-    with suppress(ChildProcessError):
-        while True:
-            os.waitpid(-1, 0)
+def _wait_for(pids: Iterable[int]) -> None:
+    """Their CPU seconds count only then, and not every library waits for its own children."""
+    for pid in pids:
+        with suppress(ChildProcessError):
+            os.waitpid(pid, 0)
 
 
 def _consume(frames: Iterator[Frame], job: Job, samples: Samples, result: Result) -> None:
@@ -196,9 +199,8 @@ def _compare(task: Task, samples: Samples, result: Result) -> None:
     reference = np.load(task.reference_path)
     if task.method.pixel_format == "bgr24":
         reference = reference[..., ::-1]
-    # Of a pipe no byte may be another one.
-    most = 0.0 if task.job.source == "pipe" else checks.MOST_MEAN_DIFFERENCE
-    result.mean_difference, result.error = checks.compare(samples, reference, most)
+    exact = task.job.source == "pipe"
+    result.difference, result.error = checks.compare(samples, reference, exact=exact)
 
 
 def main() -> None:
