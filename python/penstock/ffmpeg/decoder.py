@@ -132,7 +132,12 @@ class Decoder:
         try:
             self._intake = Intake(
                 program,
-                self._plan.arguments(self._source, self._media.container, self._timestamps.of_child),
+                self._plan.arguments(
+                    self._source,
+                    self._media.container,
+                    self._media.start_s or 0.0,
+                    self._timestamps.of_child,
+                ),
                 source=self._source,
                 pass_fds=(self._timestamps.of_child,),
                 ffmpeg_policy=ffmpeg_policy,

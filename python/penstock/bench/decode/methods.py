@@ -61,7 +61,7 @@ def _read_into_one(file: IO[bytes], job: Job) -> Iterator[Frame]:
 
     frame = np.empty(job.shape, np.uint8)
     # For so much at once, a buffered file reads into the array itself.
-    while file.readinto(frame.data) == frame.nbytes:  # type: ignore[attr-defined]
+    while file.readinto(frame.data) == frame.nbytes:
         yield frame
 
 
@@ -146,7 +146,7 @@ def decord(target: Target) -> Iterator[Frame]:
 
 def penstock_decoder(target: Target) -> Iterator[Frame]:
     """Our own. It finds the FFmpeg by ``PENSTOCK_FFMPEG``."""
-    from penstock import Decoder  # type: ignore[attr-defined]
+    from penstock import Decoder
 
     with Decoder(target.path, pixel_format=target.pixel_format) as decoder:
         yield from decoder
@@ -168,7 +168,7 @@ def penstock_reader(target: Target) -> Iterator[Frame]:
     """Our own, which reads ahead."""
     import numpy as np
 
-    from penstock import Reader  # type: ignore[attr-defined]
+    from penstock import Reader
 
     with os.fdopen(target.fd, "rb"), Reader(target.fd, frame_bytes=target.job.frame_bytes) as reader:
         for frame in reader:
