@@ -1,4 +1,4 @@
-"""What goes wrong while frames are read: whole ones come first, then the reason; nothing hangs, and nobody else is harmed."""
+"""What goes wrong while frames are read: whole ones first, then the reason; nothing hangs, nobody else is harmed."""
 
 from __future__ import annotations
 

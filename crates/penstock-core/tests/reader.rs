@@ -88,7 +88,7 @@ fn frames_are_whole_and_in_order_however_they_are_written() {
         let (pipe, writer) = pipe().unwrap();
         let options = ReaderOptions {
             depth: 1 + usize::from(dice[5] % 5),
-            capacity_bytes: (dice[6] % 2 == 0).then_some(4096),
+            capacity_bytes: dice[6].is_multiple_of(2).then_some(4096),
             ..ReaderOptions::new(frame_bytes)
         };
         let reader = Reader::new(&pipe, &options).unwrap();
