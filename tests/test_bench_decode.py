@@ -24,7 +24,6 @@ pytest.importorskip("numpy", reason="the benchmark's frames are NumPy arrays")
 
 import numpy as np
 
-import penstock
 from penstock.bench.decode import checks, feeder, run
 from penstock.bench.decode.cases import (
     BOUND,
@@ -55,8 +54,6 @@ FRAMES = 12
 #: So many that a frame is like another one only by itself, and none of it is left out of the samples.
 SMALL = Job("small", 96, 64, FRAMES, "libx264")
 SMALL_PIPE = Job("small-pipe", 96, 64, FRAMES, None)
-#: Until both are there, only the others are run.
-HAVE_OURS = hasattr(penstock, "Decoder") and hasattr(penstock, "Reader")
 
 
 @pytest.fixture(scope="module")
@@ -102,9 +99,6 @@ def record(ffmpeg: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, A
     program = "import sys; from penstock.cli import main; sys.argv[0] = 'penstock'; main()"
     arguments = ["bench", "decode", "--job", "h264-720p,h265-1080p,reader", "--size", "96x64"]
     arguments += ["--frames", str(FRAMES), "--rounds", "1", "--ffmpeg", ffmpeg, "--json", str(path)]
-    if not HAVE_OURS:
-        others = ",".join(method.name for method in METHODS if method.kind != "ours")
-        arguments += ["--method", others]
     shown = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True)
     assert shown.returncode == 0, shown.stdout + shown.stderr
     assert "96x64 of libx264 medium" in shown.stdout
@@ -117,10 +111,9 @@ def rows_of(record: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def test_every_method_is_in_the_record_measured_or_with_the_reason_why_not(record: dict[str, Any]) -> None:
-    expected = [method for method in METHODS if HAVE_OURS or method.kind != "ours"]
     for group in record["groups"]:
         source = "pipe" if group["job"]["encoder"] is None else "file"
-        names = [method.name for method in expected if method.source == source]
+        names = [method.name for method in METHODS if method.source == source]
         assert [row["name"] for row in group["methods"]] == names
     for row in rows_of(record):
         assert row["error"] is None

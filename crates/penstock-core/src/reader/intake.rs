@@ -36,9 +36,9 @@ enum Filled {
 }
 
 /// Sees to it that whoever waits learns of the end, also of one by a panic.
-struct Ending<'a>(&'a Handover<Frame>);
+struct Ending(Arc<Handover<Frame>>);
 
-impl Drop for Ending<'_> {
+impl Drop for Ending {
     fn drop(&mut self) {
         self.0.end(Err(Errno::IO.into()));
     }
@@ -46,12 +46,13 @@ impl Drop for Ending<'_> {
 
 impl Intake {
     /// Reads until the end, a failure, or until nobody wants more.
-    pub(super) fn run(mut self, control: &Control) {
-        let handover = Arc::clone(&self.handover);
-        let _ending = Ending(&handover);
-        let outcome = self.read_frames(control);
-        drop(self); // first the descriptor: who has seen the end finds it closed
-        handover.end(outcome);
+    pub(super) fn run(self, control: &Control) {
+        let ending = Ending(Arc::clone(&self.handover));
+        // After it, so that it goes before it: who has seen the end, also that by a panic, finds the descriptor closed.
+        let mut intake = self;
+        let outcome = intake.read_frames(control);
+        drop(intake);
+        ending.0.end(outcome);
     }
 
     fn read_frames(&mut self, control: &Control) -> Result<(), Error> {

@@ -61,7 +61,7 @@ def _read_into_one(file: IO[bytes], job: Job) -> Iterator[Frame]:
 
     frame = np.empty(job.shape, np.uint8)
     # For so much at once, a buffered file reads into the array itself.
-    while file.readinto(frame.data) == frame.nbytes:
+    while file.readinto(frame.data) == frame.nbytes:  # type: ignore[attr-defined]
         yield frame
 
 
