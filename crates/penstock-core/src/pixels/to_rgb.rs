@@ -12,60 +12,47 @@ use super::{Conversion, Matrix, Range as ColorRange};
 
 /// Pixels that are worked on at once. Measured: 32 take 1.1 times as long.
 const BLOCK: usize = 64;
-const HALF: usize = BLOCK / 2;
-
-/// How samples of luma and chroma lie.
-#[derive(Clone, Copy, Debug)]
-struct Layout {
-    bits: u32,
-    /// Pixels in a row that a sample of chroma stands for; 0 where there is none, or none is wanted.
-    columns: usize,
-    /// Samples of chroma from one to the next of its kind: 2 where both kinds are in one plane.
-    step: usize,
-}
 
 /// The rows that share one of chroma.
 struct Group<'a> {
     luma: &'a [&'a [u8]],
     /// That of the first and that of the last channel of the output.
     chroma: [&'a [u8]; 2],
+    /// Which of a pair is the first's and which the last's, where chroma comes in pairs.
+    places: [usize; 2],
 }
 
-type Kernel = fn(Layout, &Group<'_>, &Scales, &mut [u8]);
+/// Converts the blocks that a group has whole.
+type Kernel = fn(&Group<'_>, &Scales, &mut [u8]);
 
 /// How luma and chroma become channels of RGB.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ToRgb {
     kernel: Kernel,
-    layout: Layout,
+    has_chroma: bool,
     blue_first: bool,
+    bits: u32,
 }
 
 impl ToRgb {
     pub(super) fn between(input: PixelFormat, output: PixelFormat) -> Option<Self> {
         use PixelFormat::{
-            Bgr0, Bgr24, Bgra, Gray, Nv12, Rgb0, Rgb24, Rgb48, Rgba, Rgba64, Yuv420p, Yuv420p10, Yuv422p,
-            Yuv422p10, Yuv444p, Yuv444p10,
+            Bgr0, Bgr24, Bgra, Gray, Nv12, Yuv420p, Yuv420p10, Yuv422p, Yuv422p10, Yuv444p, Yuv444p10,
         };
-        let (bits, columns, step) = match input {
-            Gray => (8, 0, 1),
-            Yuv444p => (8, 1, 1),
-            Yuv420p | Yuv422p => (8, 2, 1),
-            Nv12 => (8, 2, 2),
-            Yuv444p10 => (10, 1, 1),
-            Yuv420p10 | Yuv422p10 => (10, 2, 1),
+        let to_gray = output == Gray;
+        let (kernel, bits) = match input {
+            Yuv420p | Yuv422p | Yuv444p | Nv12 if to_gray => (run::<1, 0, 1, u8, 1> as Kernel, 8),
+            Yuv420p10 | Yuv422p10 | Yuv444p10 if to_gray => (run::<2, 0, 1, u8, 1> as Kernel, 10),
+            Gray => (kernel_to::<1, 0, 1>(output)?, 8),
+            Yuv444p => (kernel_to::<1, 1, 1>(output)?, 8),
+            Yuv420p | Yuv422p => (kernel_to::<1, 2, 1>(output)?, 8),
+            Nv12 => (kernel_to::<1, 2, 2>(output)?, 8),
+            Yuv444p10 => (kernel_to::<2, 1, 1>(output)?, 10),
+            Yuv420p10 | Yuv422p10 => (kernel_to::<2, 2, 1>(output)?, 10),
             _ => return None,
         };
-        let kernel: Kernel = match output {
-            Gray => run::<u8, 1>,
-            Rgb24 | Bgr24 => run::<u8, 3>,
-            Rgba | Bgra | Rgb0 | Bgr0 => run::<u8, 4>,
-            Rgb48 => run::<u16, 3>,
-            Rgba64 => run::<u16, 4>,
-            _ => return None,
-        };
-        let layout = Layout { bits, columns: if output == Gray { 0 } else { columns }, step };
-        Some(Self { kernel, layout, blue_first: matches!(output, Bgr24 | Bgra | Bgr0) })
+        let has_chroma = !to_gray && input != Gray;
+        Some(Self { kernel, has_chroma, blue_first: matches!(output, Bgr24 | Bgra | Bgr0), bits })
     }
 
     /// Makes these rows of the output, which begin at an even one.
@@ -76,48 +63,80 @@ impl ToRgb {
         input: &[u8],
         target: &mut Target<'_>,
     ) {
-        let scales = Scales::new(conversion, self.layout.bits, self.blue_first);
+        let scales = Scales::new(conversion, self.bits, self.blue_first);
         let planes = conversion.options.input.planes();
-        let shared_by = if self.layout.columns == 0 { 1 } else { planes[1].rows };
+        let shared_by = if self.has_chroma { planes[1].rows } else { 1 };
         let made = target.planes[0].chunks_mut(shared_by * target.row_bytes[0]);
         for (first, made) in rows.clone().step_by(shared_by).zip(made) {
             let luma = [first, (first + 1).min(rows.end - 1)]
                 .map(|row| conversion.input_row(&planes[0], 0, row, input));
             let luma = &luma[..shared_by.min(rows.end - first)];
-            let chroma = self.chroma(conversion, first / shared_by, input);
-            (self.kernel)(self.layout, &Group { luma, chroma }, &scales, made);
+            let (chroma, places) = self.chroma(conversion, first / shared_by, input);
+            let group = Group { luma, chroma, places };
+            (self.kernel)(&group, &scales, made);
+            self.make_rest(conversion.options.width, &group, &scales, made);
+        }
+    }
+
+    /// The columns that are less than a block, by way of one.
+    fn make_rest(self, width: usize, group: &Group<'_>, scales: &Scales, made: &mut [u8]) {
+        let (rest, whole) = (width % BLOCK, width / BLOCK * BLOCK);
+        if rest == 0 {
+            return;
+        }
+        let padded = |row: &[u8]| {
+            let mut padded = [0; 2 * BLOCK];
+            let row = &row[row.len() * whole / width..];
+            padded[..row.len()].copy_from_slice(row);
+            padded
+        };
+        let block_bytes = BLOCK * group.luma[0].len() / width;
+        let chroma = group.chroma.map(padded);
+        let chroma = chroma.each_ref().map(|row| &row[..]);
+        let row_bytes = made.len() / group.luma.len();
+        let pixel_bytes = row_bytes / width;
+        for (luma, row) in group.luma.iter().zip(made.chunks_exact_mut(row_bytes)) {
+            let mut pixels = [0; 8 * BLOCK];
+            let luma = &padded(luma)[..block_bytes];
+            let group = Group { luma: &[luma], chroma, places: group.places };
+            (self.kernel)(&group, scales, &mut pixels[..BLOCK * pixel_bytes]);
+            row[whole * pixel_bytes..].copy_from_slice(&pixels[..rest * pixel_bytes]);
         }
     }
 
     /// A row of chroma: that of the first channel, and that of the last.
-    fn chroma<'a>(self, conversion: &Conversion, row: usize, input: &'a [u8]) -> [&'a [u8]; 2] {
-        if self.layout.columns == 0 {
-            return [&[], &[]];
+    fn chroma<'a>(self, conversion: &Conversion, row: usize, input: &'a [u8]) -> ([&'a [u8]; 2], [usize; 2]) {
+        if !self.has_chroma {
+            return ([&[], &[]], [0, 0]);
         }
         let options = &conversion.options;
         let planes = options.input.planes();
         let bytes = |plane: &Plane| plane.row_bytes(options.width) * plane.rows_of(options.height);
         let u_start = bytes(&planes[0]);
         let u = conversion.input_row(&planes[1], u_start, row, input);
-        let v = match planes.get(2) {
-            Some(plane) => conversion.input_row(plane, u_start + bytes(&planes[1]), row, input),
-            None => &u[1..],
-        };
+        let v = planes
+            .get(2)
+            .map_or(u, |plane| conversion.input_row(plane, u_start + bytes(&planes[1]), row, input));
         // Red is made with V, blue with U.
-        if self.blue_first { [u, v] } else { [v, u] }
+        if self.blue_first { ([u, v], [0, 1]) } else { ([v, u], [1, 0]) }
     }
 }
 
-/// What a code value is worth, where white is 1.
+/// [`Factors`], for each depth of the output.
 struct Scales {
-    bits: u32,
-    luma: f64,
+    narrow: Factors<i16>,
+    deep: Factors<i32>,
+}
+
+/// What a sample of the input is worth in the output.
+struct Factors<T> {
+    luma: T,
     /// What luma of half the code values is.
-    middle: f64,
-    /// The first channel's chroma in it, the last's in it.
-    own: [f64; 2],
-    /// Both in green.
-    green: [f64; 2],
+    middle: T,
+    /// Of the first channel's chroma in it, of the last's in it.
+    own: [T; 2],
+    /// Of both in green.
+    green: [T; 2],
 }
 
 impl Scales {
@@ -138,36 +157,32 @@ impl Scales {
         };
         let (red, blue) = (2.0 * (1.0 - kr) * chroma, 2.0 * (1.0 - kb) * chroma);
         let kg = 1.0 - kr - kb;
-        let (own, green) = ([red, blue], [-red * kr / kg, -blue * kb / kg]);
-        let in_order = |[red, blue]: [f64; 2]| if blue_first { [blue, red] } else { [red, blue] };
+        let in_order = |red: f64, blue: f64| if blue_first { [blue, red] } else { [red, blue] };
         let middle = f64::from((1 << (bits - 1)) - black) * luma;
-        Self { bits, luma, middle, own: in_order(own), green: in_order(green) }
-    }
-
-    fn rounded<C: Channel>(&self) -> Fixed<C::Sum> {
-        let of = |scale: f64| C::factor(scale, self.bits);
-        let middle = C::middle(self.middle);
-        Fixed { luma: of(self.luma), middle, own: self.own.map(of), green: self.green.map(of) }
+        let (own, green) = (in_order(red, blue), in_order(-red * kr / kg, -blue * kb / kg));
+        let factors = Factors { luma, middle, own, green };
+        Self { narrow: factors.rounded::<u8>(bits), deep: factors.rounded::<u16>(bits) }
     }
 }
 
-/// [`Scales`] as numbers to calculate with.
-#[derive(Clone, Copy)]
-struct Fixed<T> {
-    luma: T,
-    middle: T,
-    own: [T; 2],
-    green: [T; 2],
+impl Factors<f64> {
+    fn rounded<C: Channel>(&self, bits: u32) -> Factors<C::Sum> {
+        let of = |factor: f64| C::factor(factor, bits);
+        let middle = C::middle(self.middle);
+        Factors { luma: of(self.luma), middle, own: self.own.map(of), green: self.green.map(of) }
+    }
 }
 
 /// A sample of the output.
 trait Channel: Copy + Default {
-    /// What a pixel's parts are added up in.
+    /// What the parts of it are added up in.
     type Sum: Copy + Default + Add<Output = Self::Sum>;
 
-    fn factor(scale: f64, bits: u32) -> Self::Sum;
+    /// Of a code value of the input, where white is 1.
+    fn factor(share: f64, bits: u32) -> Self::Sum;
     /// With what makes cutting off afterwards rounding to the nearest.
-    fn middle(middle: f64) -> Self::Sum;
+    fn middle(share: f64) -> Self::Sum;
+    fn factors(scales: &Scales) -> &Factors<Self::Sum>;
     fn product(sample: i16, factor: Self::Sum) -> Self::Sum;
     fn cut(sum: Self::Sum) -> Self;
     fn lay_out<const CHANNELS: usize, const AVX2: bool>(channels: &[[Self; BLOCK]; 3], pixels: &mut [u8]);
@@ -177,15 +192,16 @@ trait Channel: Copy + Default {
 impl Channel for u8 {
     type Sum = i16;
 
-    #[inline(always)]
-    fn factor(scale: f64, bits: u32) -> i16 {
-        (scale * 255.0 * f64::from(32 << bits)).round() as i16
+    fn factor(share: f64, bits: u32) -> i16 {
+        (share * 255.0 * f64::from(32 << bits)).round() as i16
     }
     /// A product of luma is cut off, too, which takes half of a 32nd on average. Those of chroma as well, but not when it is
     /// neutral: were that made up for, grays would be coloured.
-    #[inline(always)]
-    fn middle(middle: f64) -> i16 {
-        (middle * 255.0 * 32.0 + 16.5).round() as i16
+    fn middle(share: f64) -> i16 {
+        (share * 255.0 * 32.0 + 16.5).round() as i16
+    }
+    fn factors(scales: &Scales) -> &Factors<i16> {
+        &scales.narrow
     }
     #[inline(always)]
     fn product(sample: i16, factor: i16) -> i16 {
@@ -202,10 +218,10 @@ impl Channel for u8 {
             // SAFETY: only code for processors that have AVX2 is made with `AVX2`.
             return unsafe { avx2::lay_out(channels, pixels) };
         }
-        let (pixels, []) = pixels.as_chunks_mut::<CHANNELS>() else { unreachable!("a block is whole") };
-        for (index, pixel) in pixels.iter_mut().enumerate() {
-            *pixel =
-                std::array::from_fn(|channel| channels.get(channel).map_or(255, |samples| samples[index]));
+        for (index, pixel) in pixels.as_chunks_mut::<CHANNELS>().0.iter_mut().enumerate().take(BLOCK) {
+            for (channel, byte) in pixel.iter_mut().enumerate() {
+                *byte = channels.get(channel).map_or(255, |samples| samples[index]);
+            }
         }
     }
 }
@@ -214,17 +230,18 @@ impl Channel for u8 {
 impl Channel for u16 {
     type Sum = i32;
 
-    #[inline(always)]
-    fn factor(scale: f64, bits: u32) -> i32 {
-        (scale * 65535.0 * f64::from(1 << (3 + bits))).round() as i32
+    /// Of 10 bits, also for 8 of them.
+    fn factor(share: f64, bits: u32) -> i32 {
+        (share * 65535.0 * f64::from(1 << (bits + 3))).round() as i32
     }
-    #[inline(always)]
-    fn middle(middle: f64) -> i32 {
-        (middle * 65535.0 * f64::from(1 << 13)).round() as i32 + (1 << 12)
+    fn middle(share: f64) -> i32 {
+        (share * 65535.0 * f64::from(1 << 13)).round() as i32 + (1 << 12)
+    }
+    fn factors(scales: &Scales) -> &Factors<i32> {
+        &scales.deep
     }
     #[inline(always)]
     fn product(sample: i16, factor: i32) -> i32 {
-        // 10 bits of it: the others are 0.
         i32::from(sample >> 6) * factor
     }
     #[inline(always)]
@@ -233,9 +250,8 @@ impl Channel for u16 {
     }
     #[inline(always)]
     fn lay_out<const CHANNELS: usize, const AVX2: bool>(channels: &[[u16; BLOCK]; 3], pixels: &mut [u8]) {
-        let (samples, []) = pixels.as_chunks_mut::<2>() else { unreachable!("a block is whole") };
-        let (pixels, []) = samples.as_chunks_mut::<CHANNELS>() else { unreachable!("a block is whole") };
-        for (index, pixel) in pixels.iter_mut().enumerate() {
+        let samples = pixels.as_chunks_mut::<2>().0;
+        for (index, pixel) in samples.as_chunks_mut::<CHANNELS>().0.iter_mut().enumerate().take(BLOCK) {
             for (channel, sample) in pixel.iter_mut().enumerate() {
                 *sample = channels.get(channel).map_or(65535, |samples| samples[index]).to_le_bytes();
             }
@@ -298,9 +314,22 @@ mod avx2 {
     }
 }
 
-/// Converts a group of rows.
-fn run<C: Channel, const CHANNELS: usize>(
-    layout: Layout,
+fn kernel_to<const BYTES: usize, const COLUMNS: usize, const STEP: usize>(
+    output: PixelFormat,
+) -> Option<Kernel> {
+    use PixelFormat::{Bgr0, Bgr24, Bgra, Rgb0, Rgb24, Rgb48, Rgba, Rgba64};
+    match output {
+        Rgb24 | Bgr24 => Some(run::<BYTES, COLUMNS, STEP, u8, 3>),
+        Rgba | Bgra | Rgb0 | Bgr0 => Some(run::<BYTES, COLUMNS, STEP, u8, 4>),
+        Rgb48 => Some(run::<BYTES, COLUMNS, STEP, u16, 3>),
+        Rgba64 => Some(run::<BYTES, COLUMNS, STEP, u16, 4>),
+        _ => None,
+    }
+}
+
+/// A [`Kernel`] for samples of `BYTES`, where one of chroma stands for `COLUMNS` pixels of a row (0: there is none), and the next of
+/// its kind is `STEP` further.
+fn run<const BYTES: usize, const COLUMNS: usize, const STEP: usize, C: Channel, const CHANNELS: usize>(
     group: &Group<'_>,
     scales: &Scales,
     output: &mut [u8],
@@ -308,168 +337,123 @@ fn run<C: Channel, const CHANNELS: usize>(
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") {
         // SAFETY: the processor has it.
-        return unsafe { run_avx2::<C, CHANNELS>(layout, group, scales, output) };
+        return unsafe { run_avx2::<BYTES, COLUMNS, STEP, C, CHANNELS>(group, scales, output) };
     }
-    run_inline::<C, CHANNELS, false>(layout, group, scales, output);
+    run_inline::<BYTES, COLUMNS, STEP, C, CHANNELS, false>(group, scales, output);
 }
 
 /// The same code, compiled for more.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-fn run_avx2<C: Channel, const CHANNELS: usize>(
-    layout: Layout,
+fn run_avx2<
+    const BYTES: usize,
+    const COLUMNS: usize,
+    const STEP: usize,
+    C: Channel,
+    const CHANNELS: usize,
+>(
     group: &Group<'_>,
     scales: &Scales,
     output: &mut [u8],
 ) {
-    run_inline::<C, CHANNELS, true>(layout, group, scales, output);
+    run_inline::<BYTES, COLUMNS, STEP, C, CHANNELS, true>(group, scales, output);
 }
 
 #[inline(always)]
-fn run_inline<C: Channel, const CHANNELS: usize, const AVX2: bool>(
-    layout: Layout,
+fn run_inline<
+    const BYTES: usize,
+    const COLUMNS: usize,
+    const STEP: usize,
+    C: Channel,
+    const CHANNELS: usize,
+    const AVX2: bool,
+>(
     group: &Group<'_>,
     scales: &Scales,
     output: &mut [u8],
 ) {
-    let fixed = scales.rounded::<C>();
-    let (luma_bytes, chroma_bytes) = (layout.luma_bytes(), layout.chroma_bytes());
+    let factors = C::factors(scales);
+    let luma_bytes = BLOCK * BYTES;
+    let chroma_bytes = (BLOCK * BYTES * STEP).checked_div(COLUMNS).unwrap_or(0);
     let pixel_bytes = BLOCK * CHANNELS * size_of::<C>();
     let row_bytes = output.len() / group.luma.len();
-    let mut block = Block::<C>::default();
-    for index in 0..group.luma[0].len().div_ceil(luma_bytes) {
-        block.read_chroma(layout, group.chroma.map(|row| rest(row, index * chroma_bytes)), &fixed);
+    for block in 0..group.luma[0].len() / luma_bytes {
+        let chroma = group.chroma.map(|row| &row[block * chroma_bytes..][..chroma_bytes]);
+        let parts = chroma_parts::<BYTES, COLUMNS, STEP, C>(chroma, group.places, factors);
         for (luma, row) in group.luma.iter().zip(output.chunks_exact_mut(row_bytes)) {
-            block.read_luma(layout, &luma[index * luma_bytes..], &fixed);
-            let row = &mut row[index * pixel_bytes..];
-            if let Some(pixels) = row.get_mut(..pixel_bytes) {
-                C::lay_out::<CHANNELS, AVX2>(&block.channels, pixels);
-            } else {
-                let mut padded = [0; 8 * BLOCK];
-                C::lay_out::<CHANNELS, AVX2>(&block.channels, &mut padded[..pixel_bytes]);
-                row.copy_from_slice(&padded[..row.len()]);
-            }
+            let luma = &luma[block * luma_bytes..][..luma_bytes];
+            let pixels = &mut row[block * pixel_bytes..][..pixel_bytes];
+            make_pixels::<BYTES, C, CHANNELS, AVX2>(luma, &parts, factors, pixels);
         }
     }
 }
 
-/// None of a row that is not there.
+/// A sample as 16 bits with a sign: half of its code values is 0.
 #[inline(always)]
-fn rest(row: &[u8], from: usize) -> &[u8] {
-    row.get(from..).unwrap_or_default()
+fn sample<const BYTES: usize>(bytes: &[u8], index: usize) -> i16 {
+    let aligned = if BYTES == 1 {
+        u16::from(bytes[index]) << 8
+    } else {
+        u16::from_le_bytes([bytes[2 * index], bytes[2 * index + 1]]) << 6
+    };
+    (aligned ^ 0x8000) as i16
 }
 
-/// What is made of some columns, in steps.
-struct Block<C: Channel> {
-    /// What chroma adds to each channel of each pixel.
-    parts: [[C::Sum; BLOCK]; 3],
-    channels: [[C; BLOCK]; 3],
-}
-
-impl<C: Channel> Default for Block<C> {
-    fn default() -> Self {
-        Self { parts: [[C::Sum::default(); BLOCK]; 3], channels: [[C::default(); BLOCK]; 3] }
+/// What chroma adds to each channel of each pixel. In loops of their own, which compilers do many of at once; not in one.
+#[inline(always)]
+fn chroma_parts<const BYTES: usize, const COLUMNS: usize, const STEP: usize, C: Channel>(
+    chroma: [&[u8]; 2],
+    places: [usize; 2],
+    factors: &Factors<C::Sum>,
+) -> [[C::Sum; BLOCK]; 3] {
+    let mut parts = [[C::Sum::default(); BLOCK]; 3];
+    if COLUMNS == 0 {
+        return parts;
     }
-}
-
-impl<C: Channel> Block<C> {
-    #[inline(always)]
-    fn read_chroma(&mut self, layout: Layout, rows: [&[u8]; 2], fixed: &Fixed<C::Sum>) {
-        match (layout.bits, layout.columns, layout.step) {
-            (_, 0, _) => {}
-            (8, 1, _) => self.add_products::<1, 1, BLOCK>(rows, fixed),
-            (8, _, 1) => self.add_products::<1, 1, HALF>(rows, fixed),
-            (8, _, _) => self.add_products::<1, 2, HALF>(rows, fixed),
-            (_, 1, _) => self.add_products::<2, 1, BLOCK>(rows, fixed),
-            _ => self.add_products::<2, 1, HALF>(rows, fixed),
-        }
-    }
-
-    #[inline(always)]
-    fn add_products<const BYTES: usize, const STEP: usize, const COUNT: usize>(
-        &mut self,
-        rows: [&[u8]; 2],
-        fixed: &Fixed<C::Sum>,
-    ) {
-        let first = samples::<BYTES, STEP, COUNT>(rows[0]);
-        let last = samples::<BYTES, STEP, COUNT>(rows[1]);
-        let mut parts = [[C::Sum::default(); COUNT]; 3];
-        for index in 0..COUNT {
-            parts[0][index] = C::product(first[index], fixed.own[0]);
-            parts[2][index] = C::product(last[index], fixed.own[1]);
-            parts[1][index] =
-                C::product(first[index], fixed.green[0]) + C::product(last[index], fixed.green[1]);
-        }
-        for channel in 0..3 {
-            for index in 0..COUNT {
-                for pixel in 0..BLOCK / COUNT {
-                    self.parts[channel][index * (BLOCK / COUNT) + pixel] = parts[channel][index];
-                }
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn read_luma(&mut self, layout: Layout, row: &[u8], fixed: &Fixed<C::Sum>) {
-        if layout.bits == 8 {
-            self.add_luma(&samples::<1, 1, BLOCK>(row), fixed);
+    let count = BLOCK / COLUMNS;
+    let mut samples = [[0; BLOCK]; 2];
+    let mut products = [[C::Sum::default(); BLOCK]; 3];
+    for index in 0..count {
+        if STEP == 1 {
+            samples[0][index] = sample::<BYTES>(chroma[0], index);
+            samples[1][index] = sample::<BYTES>(chroma[1], index);
         } else {
-            self.add_luma(&samples::<2, 1, BLOCK>(row), fixed);
+            samples[places[0]][index] = sample::<BYTES>(chroma[0], 2 * index);
+            samples[places[1]][index] = sample::<BYTES>(chroma[0], 2 * index + 1);
         }
     }
-
-    #[inline(always)]
-    fn add_luma(&mut self, luma: &[i16; BLOCK], fixed: &Fixed<C::Sum>) {
-        for channel in 0..3 {
-            for index in 0..BLOCK {
-                let luma = C::product(luma[index], fixed.luma) + fixed.middle;
-                self.channels[channel][index] = C::cut(luma + self.parts[channel][index]);
+    for index in 0..count {
+        let [first, last] = [samples[0][index], samples[1][index]];
+        products[0][index] = C::product(first, factors.own[0]);
+        products[1][index] = C::product(first, factors.green[0]) + C::product(last, factors.green[1]);
+        products[2][index] = C::product(last, factors.own[1]);
+    }
+    for (parts, products) in parts.iter_mut().zip(&products) {
+        for index in 0..count {
+            for pixel in 0..COLUMNS {
+                parts[index * COLUMNS + pixel] = products[index];
             }
         }
     }
-}
-
-impl Layout {
-    fn luma_bytes(self) -> usize {
-        if self.bits == 8 { BLOCK } else { 2 * BLOCK }
-    }
-
-    fn chroma_bytes(self) -> usize {
-        self.luma_bytes().checked_div(self.columns).map_or(0, |bytes| bytes * self.step)
-    }
-}
-
-/// Samples of `BYTES` every `STEP`, as 16 bits with a sign: half of their code values is 0. Those that the row lacks are any.
-#[inline(always)]
-fn samples<const BYTES: usize, const STEP: usize, const COUNT: usize>(row: &[u8]) -> [i16; COUNT] {
-    // Not all of the last step: where both kinds of chroma are in one plane, that of the second kind ends before it does.
-    let needed = (COUNT - 1) * STEP * BYTES + BYTES;
-    match row.get(..needed) {
-        Some(row) => whole_samples::<BYTES, STEP, COUNT>(row),
-        None => padded_samples::<BYTES, STEP, COUNT>(row),
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn padded_samples<const BYTES: usize, const STEP: usize, const COUNT: usize>(row: &[u8]) -> [i16; COUNT] {
-    let mut padded = [0; 2 * BLOCK];
-    padded[..row.len()].copy_from_slice(row);
-    whole_samples::<BYTES, STEP, COUNT>(&padded)
+    parts
 }
 
 #[inline(always)]
-fn whole_samples<const BYTES: usize, const STEP: usize, const COUNT: usize>(row: &[u8]) -> [i16; COUNT] {
-    let row = &row[..(COUNT - 1) * STEP * BYTES + BYTES];
-    let mut made = [0; COUNT];
-    for index in 0..COUNT {
-        let first = index * STEP * BYTES;
-        let aligned = if BYTES == 1 {
-            u16::from(row[first]) << 8
-        } else {
-            u16::from_le_bytes([row[first], row[first + 1]]) << 6
-        };
-        made[index] = (aligned ^ 0x8000) as i16;
+fn make_pixels<const BYTES: usize, C: Channel, const CHANNELS: usize, const AVX2: bool>(
+    luma: &[u8],
+    chroma: &[[C::Sum; BLOCK]; 3],
+    factors: &Factors<C::Sum>,
+    pixels: &mut [u8],
+) {
+    let mut sums = [C::Sum::default(); BLOCK];
+    for (index, sum) in sums.iter_mut().enumerate() {
+        *sum = C::product(sample::<BYTES>(luma, index), factors.luma) + factors.middle;
     }
-    made
+    let mut channels = [[C::default(); BLOCK]; 3];
+    for (channel, parts) in channels.iter_mut().zip(chroma).take(CHANNELS) {
+        for index in 0..BLOCK {
+            channel[index] = C::cut(sums[index] + parts[index]);
+        }
+    }
+    C::lay_out::<CHANNELS, AVX2>(&channels, pixels);
 }
