@@ -2,8 +2,8 @@
 
 use std::mem::ManuallyDrop;
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::frame::Frame;
