@@ -28,7 +28,8 @@ const DEFAULT_DEPTH: usize = 4;
 
 /// What a pipe is grown to. What is in it is still in the processor's cache when it is read, and its pages are the next ones that
 /// are written. Measured with frames of 1080p that another process writes whole, 2-core x86-64 VM (1 MiB of L2 cache each), Linux
-/// 6.18, 2026-11-21: 1.17 times what a loop of read(2) on a pipe of 64 KiB moves, against 1.10 times with 1 MiB, medians of 20.
+/// 6.18, 2026-11-21, busy with other work: 1.17 times what a loop of read(2) on a pipe of 64 KiB moves, against 1.10 times with
+/// 1 MiB, medians of 20.
 const WANTED_PIPE_BYTES: usize = 256 << 10;
 
 /// Memory that nobody uses is kept for so many frames more than may wait: for the one that is being read, and one that the caller
