@@ -263,9 +263,12 @@ def test_a_fork_leaves_the_parent_its_reader() -> None:
 def test_a_child_keeps_no_descriptor_of_the_parents_reader() -> None:
     body = """
     os.close(reader)
+    ready, told = os.pipe()
     pid = os.fork()
     if pid == 0:
+        os.write(told, b"!")
         time.sleep(60)
+    os.read(ready, 1)  # it has what a fork leaves it, and nothing more
     stream.close()
     try:
         os.write(writer, b"nobody")

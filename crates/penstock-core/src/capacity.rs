@@ -61,9 +61,14 @@ pub(crate) fn hold() -> MutexGuard<'static, Share> {
 /// Grows the pipe to [`WANTED_BYTES`] or as far as it may, unless somebody has named its size; never fails, whatever is
 /// refused.
 pub(crate) fn grow(fd: BorrowedFd<'_>, id: StreamId) {
+    grow_to(fd, id, WANTED_BYTES);
+}
+
+/// The same to another size.
+pub(crate) fn grow_to(fd: BorrowedFd<'_>, id: StreamId, wanted_bytes: usize) {
     let mut share = lock(&SHARE);
     if !share.granted.get(&id).is_some_and(|granted| granted.chosen) {
-        share.grow(fd, id, WANTED_BYTES);
+        share.grow(fd, id, wanted_bytes);
     }
 }
 

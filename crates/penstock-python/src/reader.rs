@@ -33,7 +33,7 @@ use crate::waiting::until;
 ///     frame_bytes: the size of a frame, as it comes out.
 ///     depth: frames that are read ahead at most. Besides them only those take memory that you have, and as many as ``depth`` and
 ///         two that are kept for the next.
-///     capacity_bytes: size to ask for if it is a pipe; unless told, it is grown to 1 MiB where that is granted.
+///     capacity_bytes: size to ask for if it is a pipe; unless told, it is grown to 256 KiB where that is granted.
 ///     policy: priority and CPUs of the worker thread.
 ///     conversion: what the worker makes of each part of a frame.
 ///     parts: of how many parts a frame is made, one after another, each by the conversion.

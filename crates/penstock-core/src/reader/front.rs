@@ -26,6 +26,12 @@ use crate::thread::{AppliedPolicy, ThreadPolicy};
 /// How many frames a reader keeps read ahead unless told: enough to get over a caller that now and then takes longer. Guessed.
 const DEFAULT_DEPTH: usize = 4;
 
+/// What a pipe is grown to. What is in it is still in the processor's cache when it is read, and its pages are the next ones that
+/// are written. Measured with frames of 1080p that another process writes whole, 2-core x86-64 VM (1 MiB of L2 cache each), Linux
+/// 6.18, 2026-11-21, busy with other work: 1.17 times what a loop of read(2) on a pipe of 64 KiB moves, against 1.10 times with
+/// 1 MiB, medians of 20.
+const WANTED_PIPE_BYTES: usize = 256 << 10;
+
 /// Memory that nobody uses is kept for so many frames more than may wait: for the one that is being read, and one that the caller
 /// has given back.
 const SPARE_SLOTS: usize = 2;
@@ -40,7 +46,7 @@ pub struct ReaderOptions {
     pub frame_bytes: usize,
     /// How many frames are read ahead at most; 4 unless told.
     pub depth: usize,
-    /// The pipe's size to ask for; unless told, a pipe is grown to 1 MiB where that is granted.
+    /// The pipe's size to ask for; unless told, a pipe is grown to 256 KiB where that is granted.
     pub capacity_bytes: Option<usize>,
     /// Priority and CPUs of the worker.
     pub policy: Option<ThreadPolicy>,
@@ -326,7 +332,7 @@ fn grow(inflow: &Inflow, wanted_bytes: Option<usize>) -> Option<usize> {
     let (id, _) = fd::identify(inflow.as_fd()).ok()?;
     match wanted_bytes {
         Some(bytes) => capacity::set(inflow.as_fd(), id, bytes),
-        None => capacity::grow(inflow.as_fd(), id),
+        None => capacity::grow_to(inflow.as_fd(), id, WANTED_PIPE_BYTES),
     }
     pipe::capacity(inflow.as_fd()).ok()
 }
