@@ -7,9 +7,9 @@ import os
 import re
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import click
 from rich.filesize import decimal
@@ -29,6 +29,7 @@ from penstock.commands.outputs import (
     ImageOutput,
     Output,
     RawOutput,
+    Times,
     are_images,
     check_images,
 )
@@ -61,25 +62,6 @@ def moment(text: str) -> float:
     if match is None or (is_clock and float(seconds) >= 60) or (match[1] and int(minutes) >= 60):
         raise ValueError(f"{text!r} is not a time such as 90, 12.5, 1:30 or 0:01:30.5")
     return int(hours) * 3600 + int(minutes) * 60 + float(seconds)
-
-
-class Times:
-    """A line for each frame: its number, its timestamp, and its time in seconds."""
-
-    def __init__(self, file: IO[str], title: str) -> None:
-        self._file = file
-        self._title = title
-        self._put("index,pts,time\n")
-
-    def write(self, frame: Any) -> None:
-        pts, time_s = ("" if value is None else str(value) for value in (frame.pts, frame.time))
-        self._put(f"{frame.index},{pts},{time_s}\n")
-
-    def _put(self, line: str) -> None:
-        try:
-            self._file.write(line)
-        except OSError as error:
-            raise click.ClickException(f"{self._title}: {error.strerror}") from None
 
 
 class Shown:
@@ -224,9 +206,11 @@ def decode(
         with decoder:
             first = _next(decoder)
             images = (1 if start_number is None else start_number, options, settings["ffmpeg"])
-            with _opened(source, destination, timestamps, decoder, images) as (output, times):
-                with _shown(decoder, settings, began_s, wanted=wanted) as shown:
-                    fault = _deliver(decoder, first, output, times, shown)
+            with (
+                _opened(source, destination, timestamps, decoder, images) as (output, times),
+                _shown(decoder, settings, began_s, wanted=wanted) as shown,
+            ):
+                fault = _deliver(decoder, first, output, times, shown)
             seconds = time.monotonic() - began_s
     except Stopped as stopped:
         stopped.progress = stopped.progress or "frames delivered: 0"
@@ -316,19 +300,14 @@ def _opened(
     """Where frames and their times go. All FIFOs are opened at once; files are emptied."""
     has_images = are_images(destination)
     names = [*([] if has_images else [destination]), *([] if timestamps is None else [timestamps])]
-    with ExitStack() as stack:
-        ends = stack.enter_context(opened_destinations(names, source))
-        times = None
-        if timestamps is not None:
-            # By lines, so that who follows them is never behind the frames.
-            file = stack.enter_context(open(ends[-1].fd, "w", buffering=1, newline="\n", closefd=False))
-            times = Times(file, ends[-1].title)
+    with opened_destinations(names, source) as ends:
+        times = None if timestamps is None else Times(ends[-1], is_standard=timestamps == STANDARD)
         if has_images:
             refuse_same(source, destination)
             yield ImageOutput(Path(destination), decoder, *images), times
-            return
-        _refuse_terminal(ends[0].fd, ends[0].title)
-        yield RawOutput(ends[0], decoder.frame_bytes, is_standard=destination == STANDARD), times
+        else:
+            _refuse_terminal(ends[0].fd, ends[0].title)
+            yield RawOutput(ends[0], decoder.frame_bytes, is_standard=destination == STANDARD), times
 
 
 @contextmanager

@@ -11,6 +11,8 @@ from penstock.commands.ends import show_name
 from penstock.commands.images import without_complainers
 from penstock.errors import PenstockError
 
+#: What an Encoder and a Decoder say of an FFmpeg that said nothing.
+SILENCE = "said: (nothing)"
 #: How many of FFmpeg's lines are told. The first ones name the cause, the others what came of it.
 MOST_LINES = 3
 
@@ -33,6 +35,8 @@ def in_one_line(error: object) -> str:
     """Without the command, with FFmpeg's first words, which name the cause, and by our option's name."""
     head, *rest = str(error).splitlines()
     advice = [line for line in rest if line.startswith("what to do: ")]
-    said = [line for line in rest if not line.startswith(("what to do: ", "command: "))]
+    said = [
+        line for line in rest if not line.startswith(("what to do: ", "command: ")) and SILENCE not in line
+    ]
     line = without_complainers("; ".join((head, *said[:MOST_LINES], *advice)))
     return line.replace("give container_format", "give --format")

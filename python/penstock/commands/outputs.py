@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from penstock.commands.faults import in_one_line, told
 from penstock.commands.images import NUMBER, has_image_name
 from penstock.commands.progress import CANCEL_S
 from penstock.commands.signals import Stopped
-from penstock.errors import BrokenStreamError, PenstockError
+from penstock.errors import PenstockError
 from penstock.ffmpeg import Decoder, Encoder
 from penstock.ffmpeg.encoder import STUCK_S
 from penstock.ffmpeg.pixels import is_gray, is_rgb
@@ -25,8 +26,11 @@ from penstock.ffmpeg.pixels import is_gray, is_rgb
 CODECS = {
     **dict.fromkeys((".jpeg", ".jpg"), "mjpeg"),
     **dict.fromkeys((".tif", ".tiff"), "tiff"),
-    **{".png": "png", ".bmp": "bmp", ".jp2": "jpeg2000", ".jxl": "libjxl", ".pam": "pam", ".ppm": "ppm"},
-    **{".qoi": "qoi", ".sgi": "sgi", ".tga": "targa", ".webp": "libwebp"},
+    **{suffix: suffix[1:] for suffix in (".bmp", ".pam", ".png", ".ppm", ".qoi", ".sgi")},
+    ".jp2": "jpeg2000",
+    ".jxl": "libjxl",
+    ".tga": "targa",
+    ".webp": "libwebp",
 }
 #: Ends of the names of videos, which a name too many on the command line would have overwritten with raw frames.
 VIDEO_SUFFIXES = (
@@ -37,8 +41,8 @@ VIDEO_SUFFIXES = (
 JPEG_QUALITY = {"q:v": "2"}
 #: Images have no rate, and FFmpeg wants one.
 ANY_RATE = 25
-#: Frames that are decoded and wait for who takes them, beside those that the decoder has read ahead. Chosen: the decoder
-#: goes on while one is written.
+#: Frames that wait for who takes them, beside those that the decoder has read ahead. Chosen: it goes on while one is
+#: written.
 QUEUE_FRAMES = 4
 
 
@@ -116,15 +120,49 @@ class RawOutput:
     def _told(self) -> Iterator[None]:
         try:
             yield
-        except BrokenStreamError:
-            if self._is_standard:
-                raise Stopped(signal.SIGPIPE) from None
-            raise self._failed("its reader went away") from None
         except OSError as error:
-            raise self._failed(error.strerror or str(error)) from None
+            frames = f"; frames delivered: {self.frames}"
+            raise _failure(error, self.title, frames, is_standard=self._is_standard) from None
 
-    def _failed(self, why: str) -> click.ClickException:
-        return click.ClickException(f"{self.title}: {why}; frames delivered: {self.frames}")
+
+class Times:
+    """A line for each frame: its number, its timestamp, and its time in seconds.
+
+    Args:
+        end: where to.
+        is_standard: as for `RawOutput`.
+
+    Raises:
+        click.ClickException: they cannot be written.
+        Stopped: nobody reads standard output any more.
+    """
+
+    def __init__(self, end: End, *, is_standard: bool) -> None:
+        self._end = end
+        self._is_standard = is_standard
+        self._put("index,pts,time")
+
+    def write(self, frame: Any) -> None:
+        """Writes the line of a `VideoFrame`. Raises as the class."""
+        pts, time_s = ("" if value is None else str(value) for value in (frame.pts, frame.time))
+        self._put(f"{frame.index},{pts},{time_s}")
+
+    def _put(self, line: str) -> None:
+        data = f"{line}\n".encode()
+        try:
+            while data:
+                data = data[os.write(self._end.fd, data) :]
+        except OSError as error:
+            raise _failure(error, self._end.title, is_standard=self._is_standard) from None
+
+
+def _failure(error: OSError, title: str, how_far: str = "", *, is_standard: bool) -> BaseException:
+    """What ends the command when something cannot be written to an end of that title."""
+    if not isinstance(error, BrokenPipeError):
+        return click.ClickException(f"{title}: {error.strerror or error}{how_far}")
+    if is_standard:
+        return Stopped(signal.SIGPIPE)
+    return click.ClickException(f"{title}: its reader went away{how_far}")
 
 
 class ImageOutput:
