@@ -102,9 +102,9 @@ class TestRawFrames:
         assert delivered(run("decode", video, out)) == b""
         assert out.read_bytes() == b"".join(frames)
 
-    @pytest.mark.parametrize("prefix", ["", "fifo:"])
-    def test_a_fifo(self, video: Path, frames: list[bytes], tmp_path: Path, prefix: str) -> None:
-        fifo = tmp_path / "fifo"
+    @pytest.mark.parametrize(("prefix", "name"), [("", "fifo"), ("fifo:", "fifo.mp4"), ("fifo:", "%d.png")])
+    def test_a_fifo(self, video: Path, frames: list[bytes], tmp_path: Path, prefix: str, name: str) -> None:
+        fifo = tmp_path / name
         os.mkfifo(fifo)
         with start("decode", video, f"{prefix}{fifo}") as process:
             with open_blocking(fifo, "rb") as reader:

@@ -32,6 +32,7 @@ from penstock.commands.outputs import (
     Times,
     are_images,
     check_images,
+    is_file_name,
 )
 from penstock.commands.parameters import option_pairs, parsed
 from penstock.commands.progress import PERIOD_S, is_wanted
@@ -251,7 +252,7 @@ def _check_destinations(
     check_standard_output()
     if destination == STANDARD:
         _refuse_terminal(1, "standard output")
-    if Path(destination).suffix.lower() in VIDEO_SUFFIXES:
+    if is_file_name(destination) and Path(destination).suffix.lower() in VIDEO_SUFFIXES:
         raise click.UsageError(
             f"OUTPUT {show_name(destination)} is a video by its name, and would get raw frames; several INPUTs are "
             "decoded one at a time"
@@ -259,7 +260,7 @@ def _check_destinations(
     if are_images(destination):
         check_images(destination, count)
     for name in filter(None, (destination, timestamps)):
-        if name != STANDARD and not name.startswith(FIFO_PREFIX):
+        if is_file_name(name):
             with told():
                 command.target(Path(name))
 

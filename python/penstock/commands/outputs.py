@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import click
 
 from penstock import Writer
-from penstock.commands.ends import End, show_name
+from penstock.commands.ends import FIFO_PREFIX, STANDARD, End, show_name
 from penstock.commands.faults import in_one_line, told
 from penstock.commands.images import NUMBER, has_image_name
 from penstock.commands.progress import CANCEL_S
@@ -240,7 +240,12 @@ class ImageOutput:
 def are_images(name: str) -> bool:
     """Whether a name of an output stands for images; none but images have a number such as ``%05d``."""
     path = Path(name)
-    return has_image_name(path) or NUMBER.search(path.name) is not None
+    return is_file_name(name) and (has_image_name(path) or NUMBER.search(path.name) is not None)
+
+
+def is_file_name(name: str) -> bool:
+    """Whether a name of an output is that of files."""
+    return name != STANDARD and not name.startswith(FIFO_PREFIX)
 
 
 def check_images(name: str, count: int | None) -> None:
