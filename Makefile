@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test bench bench-encode bench-relay bench-pipeline check fmt clean
+.PHONY: help demo test bench bench-encode bench-decode bench-relay bench-pipeline check fmt clean
 
 ARGS ?=
 VENV := .venv
@@ -23,6 +23,7 @@ help:
 	@echo "make test         all tests: Rust, loom, Python"
 	@echo "make bench        penstock bench pipe: frames into FFmpeg; ARGS=\"--quick\" for half a minute"
 	@echo "make bench-encode  penstock bench encode: video files, by every library; ARGS=\"--quick\" for half a minute"
+	@echo "make bench-decode  penstock bench decode: videos into arrays, by every library; ARGS=\"--quick\" for half a minute"
 	@echo "make bench-relay  penstock bench relay: descriptor to descriptor; ARGS=\"--quick\" for half a minute"
 	@echo "make bench-pipeline  penstock bench pipeline: compressed assets under load; ARGS=\"--quick\" for a look"
 	@echo "make check        formatting, lints and types, of Rust and Python"
@@ -46,6 +47,9 @@ bench: $(READY)-bench $(READY)-native
 
 bench-encode: $(READY)-bench-encode $(READY)-native
 	@$(IN_VENV) penstock bench encode $(ARGS)
+
+bench-decode: $(READY)-bench-decode $(READY)-native
+	@$(IN_VENV) penstock bench decode $(ARGS)
 
 bench-relay: $(READY)-bench $(READY)-native
 	@$(IN_VENV) penstock bench relay $(ARGS)

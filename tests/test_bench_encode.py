@@ -31,20 +31,19 @@ from penstock.bench.encode.cases import (
     Job,
     Method,
     Settings,
-    parse_size,
 )
-from penstock.bench.encode.frames import LOOP_FRAMES, Pictures
 from penstock.bench.encode.goals import GOALS, PACED_JOB, judge
 from penstock.bench.encode.methods import StdinWrite, Target
 from penstock.bench.encode.report import print_group
 from penstock.bench.encode.worker import Result, Task, quantile, run_task
+from penstock.bench.frames import LOOP_FRAMES, Pictures
 from penstock.bench.goals import Limit, Verdict
-from penstock.bench.parsing import by_name
+from penstock.bench.parsing import by_name, parse_even_size
 from penstock.errors import PenstockError
 from penstock.ffmpeg.find import find_ffmpeg
 
 if TYPE_CHECKING:
-    from penstock.bench.encode.frames import Frame
+    from penstock.bench.frames import Frame
 
 FRAMES = 12
 PAGE_BYTES = 4096
@@ -377,7 +376,7 @@ def test_quantiles_are_values_that_were_measured() -> None:
 
 
 def test_sizes_are_read_and_odd_ones_are_refused() -> None:
-    assert parse_size("320x180") == (320, 180)
+    assert parse_even_size("320x180") == (320, 180)
     for wrong in ("320", "0x2", "321x180", "320x181"):
         with pytest.raises(ValueError, match=wrong):
-            parse_size(wrong)
+            parse_even_size(wrong)

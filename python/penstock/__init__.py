@@ -12,8 +12,8 @@ by one of three *transports*, without ever touching Python:
 When a write has ended, its ticket is done and the buffer is the caller's again. When a stream fails, its next
 call and its ``flush``, ``sync`` or ``close`` say so, with the bytes delivered and lost.
 
-A :class:`Reader` is the mirror: its worker reads frames of a fixed size ahead, into native memory that goes back to it
-when the last view of a frame is dropped, and hands over whole ones only.
+A :class:`Reader` is the mirror: its worker reads frames of a fixed size ahead, into native memory that goes back to
+it when the last view of a frame is dropped, and hands over whole ones only.
 
 :func:`relay` moves bytes from one descriptor to another, in the kernel where the two allow it, and :class:`Tee`
 copies one stream to many. A relay runs on its caller's thread, or like a tee on a native one. ``pipes`` and ``fifo``

@@ -54,8 +54,8 @@ class StalledError(PenstockError, TimeoutError):
 
     Attributes:
         seconds: how long the call waited.
-        bytes_pending: bytes that were still to be delivered when it gave up; of a ``Reader``, bytes that were missing of
-            the frame that it was reading.
+        bytes_pending: bytes that were still to be delivered when it gave up; of a ``Reader``, bytes that were missing
+            of the frame that it was reading.
         bytes_delivered: of a relay: bytes that it had moved by then.
     """
 

@@ -10,7 +10,9 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use penstock_core::{Conversion, ConversionOptions, Matrix, OddSize, PixelFormat, Range, Recipe};
 use yuv::{BufferStoreMut, YuvConversionMode, YuvPlanarImageMut, YuvRange, YuvStandardMatrix};
 
-use PixelFormat::{Bgra, Gray, Nv12, Rgb24, Rgb48, Rgba, Rgba64, Yuv420p, Yuv420p10, Yuv444p, Yuv444p10};
+use PixelFormat::{
+    Bgr24, Bgra, Gray, Nv12, Rgb24, Rgb48, Rgba, Rgba64, Yuv420p, Yuv420p10, Yuv422p, Yuv444p, Yuv444p10,
+};
 
 const WIDTH: usize = 1920;
 const HEIGHT: usize = 1080;
@@ -63,6 +65,18 @@ fn whole(criterion: &mut Criterion) {
 fn strips(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("strips");
     for (input, output) in [
+        (Yuv420p, Rgb24),
+        (Yuv420p, Bgr24),
+        (Yuv420p, Rgba),
+        (Yuv420p, Gray),
+        (Yuv420p, Rgb48),
+        (Yuv422p, Rgb24),
+        (Yuv444p, Rgb24),
+        (Nv12, Rgb24),
+        (Yuv420p10, Rgb24),
+        (Yuv420p10, Rgb48),
+        (Yuv420p10, Rgba64),
+        (Gray, Rgb24),
         (Rgb24, Yuv420p),
         (Rgb24, Yuv444p),
         (Rgb24, Nv12),
@@ -96,5 +110,39 @@ fn strips(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, whole, strips);
+/// Frames that stay in a near cache, as those that are made part by part while they are read.
+fn parts(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("parts");
+    for (output, rows) in [(Rgb24, 60), (Rgb24, 36), (Bgr24, 36), (Rgba, 36)] {
+        let part = ConversionOptions { height: rows, ..options(Yuv420p, output) };
+        let conversion = Conversion::new(&part).expect("the pair is supported");
+        let frame = noise(conversion.input_bytes());
+        let mut made = vec![0; conversion.output_bytes()];
+        group.throughput(Throughput::Bytes(frame.len() as u64));
+        group.bench_function(format!("yuv420p to {}, {rows} rows", output.name()), |bencher| {
+            bencher.iter(|| {
+                for step in 0..conversion.steps() {
+                    conversion.make(step, black_box(&frame), black_box(&mut made));
+                }
+            });
+        });
+    }
+    group.finish();
+}
+
+/// Copies of what is made: what no conversion is faster than.
+fn copies(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("copies");
+    for rows in [HEIGHT, 36] {
+        let frame = noise(WIDTH * rows * 3);
+        let mut made = vec![0; frame.len()];
+        group.throughput(Throughput::Bytes(frame.len() as u64));
+        group.bench_function(format!("rgb24, {rows} rows"), |bencher| {
+            bencher.iter(|| black_box(&mut made).copy_from_slice(black_box(&frame)));
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, whole, strips, parts, copies);
 criterion_main!(benches);

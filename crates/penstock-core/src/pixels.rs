@@ -1,6 +1,6 @@
 //! Frames from one pixel format to another, while they are copied.
 //!
-//! The arithmetic is the crate `yuv`'s; what is here is what surrounds it: whole frames in strips, planes one after another as
+//! To YUV, the arithmetic is the crate `yuv`'s; to RGB, it is here. Around it: whole frames in strips, planes one after another as
 //! FFmpeg's `rawvideo` has them, pictures upside down, and sizes that the chroma cannot share out.
 
 mod convert;
@@ -89,7 +89,8 @@ impl std::error::Error for Unsupported {}
 
 /// Makes frames of one pixel format from those of another, a strip at a time.
 ///
-/// A chroma sample is the mean of its pixels, and so lies in their middle (H.273's chroma sample location type 1).
+/// A chroma sample is the mean of its pixels, and so lies in their middle (H.273's chroma sample location type 1). To RGB, it stands
+/// for each of them, as FFmpeg has it with `-sws_flags neighbor+accurate_rnd+full_chroma_int`.
 #[derive(Clone, Debug)]
 pub struct Conversion {
     options: ConversionOptions,

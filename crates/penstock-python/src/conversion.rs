@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 /// _Conversion(input, output, width, height, *, matrix, range, vflip, odd_size)
 /// --
 ///
-/// Frames from one pixel format to another, made by a writer's worker while it copies them.
+/// Frames from one pixel format to another, made by a worker while it copies them.
 ///
 /// Args:
 ///     input, output: FFmpeg's names of pixel formats.

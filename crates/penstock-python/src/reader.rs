@@ -141,6 +141,12 @@ impl Reader {
             .map_err(|error| errors::to_python(py, &error))
     }
 
+    /// What came of the frame in the middle of which the stream ended, once ``TruncatedStreamError`` has told so: a shorter frame.
+    /// None with a conversion, and the second time.
+    fn take_rest(&self) -> Option<Frame> {
+        self.0.take_rest().map(Frame)
+    }
+
     /// Ends it wherever it is, and drops what nobody has got; frames that you have stay yours. The duplicate of the descriptor is
     /// closed, and threads that wait for a frame get ``ClosedError``. Closing again does nothing.
     fn close(&self, py: Python<'_>) {

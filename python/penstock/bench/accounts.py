@@ -41,13 +41,18 @@ def children_peak_bytes() -> int | None:
     By this and not by getrusage(2), which counts for a child what was resident here when it was forked.
     """
     peaks = []
-    for children in Path("/proc/self/task").glob("*/children"):
-        for pid in children.read_text().split():
-            try:
-                peaks.append(_status_bytes(pid, "VmHWM"))
-            except OSError:  # it has ended
-                continue
+    for pid in children():
+        try:
+            peaks.append(_status_bytes(str(pid), "VmHWM"))
+        except OSError:  # it has ended
+            continue
     return sum(peaks) if peaks else None
+
+
+def children() -> set[int]:
+    """Our children, and those that have ended and were not waited for."""
+    lists = Path("/proc/self/task").glob("*/children")
+    return {int(pid) for children in lists for pid in children.read_text().split()}
 
 
 def _status_bytes(pid: str, field: str) -> int:

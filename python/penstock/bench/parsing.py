@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
@@ -48,3 +49,18 @@ def parse_list(texts: Sequence[str], parse: Callable[[str], Value]) -> tuple[Val
     """What repeated and comma-separated options name, in order and each once."""
     names = [name.strip() for text in texts for name in text.split(",") if name.strip()]
     return tuple(dict.fromkeys(parse(name) for name in names))
+
+
+def parse_even_size(text: str) -> tuple[int, int]:
+    """Width and height from ``320x180``.
+
+    Raises:
+        ValueError: it is none, or odd, which yuv420p cannot have.
+    """
+    pixels = re.fullmatch(r"([1-9]\d{0,4})x([1-9]\d{0,4})", text)
+    if not pixels:
+        raise ValueError(f"{text!r} is not WIDTHxHEIGHT")
+    width, height = int(pixels[1]), int(pixels[2])
+    if width % 2 or height % 2:
+        raise ValueError(f"{text!r}: yuv420p needs an even width and height")
+    return width, height

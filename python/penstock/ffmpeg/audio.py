@@ -93,11 +93,16 @@ class AudioDecoder:
         self.channels = _positive("channels", channels, self._audio.channels)
         container, self._dtype = _SAMPLES[dtype]
         self._sample_bytes = self.channels * np.dtype(self._dtype).itemsize
+        seek, trim = command.seek_arguments(start, self._media.container, self._media.start_s or 0.0)
+        # `duration` counts from the first sample.
+        length = [] if duration is None else [f"trim=duration={command.seconds(duration)}"]
+        filters = [f"a{one}" for one in (*trim, *length)]
         arguments = [
-            *(() if start is None else ("-ss", command.seconds(start))),
+            # Timestamps as they are in the file, for the filters.
+            *("-copyts", *seek),
             *command.read_arguments(self._source, self._media.container),
             *("-map", f"0:{self._audio.index}", "-vn", "-sn", "-dn"),
-            *(() if duration is None else ("-t", command.seconds(duration))),
+            *(("-filter:a", ",".join(filters)) if filters else ()),
             *("-ar", str(self.sample_rate), "-ac", str(self.channels)),
             # Whole packets go straight into the pipe, so that of an FFmpeg that gives up all arrive that it has made.
             *("-avioflags", "direct", "-c:a", f"pcm_{container}", "-f", container, "pipe:1"),

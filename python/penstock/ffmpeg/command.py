@@ -38,6 +38,11 @@ _COLORS = {
     "bt2020": ("bt2020nc", "bt2020", "bt2020-10"),
 }
 _RANGES = {"limited": "tv", "full": "pc"}
+# In these FFmpeg finds a time by guessing positions, and may begin later than it was asked to. The rest have an index,
+# or are read from the beginning.
+_WITHOUT_INDEX = ("mpegts", "mpeg")
+# Guessed: between two keyframes there is less than this as a rule; broadcasts have 0.5 to 2 s.
+_SEEK_MARGIN_S = 10.0
 #: Lines from which a picture is HD, which has BT.709 where nobody says otherwise.
 _HD_LINES = 720
 _PAD = "pad=ceil(iw/2)*2:ceil(ih/2)*2"
@@ -360,6 +365,25 @@ def read_arguments(source: str, container: str) -> list[str]:
     """
     cut_only_at_the_end = container.startswith("mov,")
     return [*(("-fflags", "+discardcorrupt") if cut_only_at_the_end else ()), "-i", source]
+
+
+def seek_arguments(start: float | None, container: str, start_s: float) -> tuple[list[str], list[str]]:
+    """FFmpeg's options, and its filters, to begin with what is not before `start`, exactly.
+
+    The filters are those of video, want ``-copyts``, and are not always needed.
+
+    Args:
+        start: seconds from the beginning; None for all of it.
+        container: of the file, by ffprobe's names.
+        start_s: the time of the file's first timestamp.
+    """
+    if start is None:
+        return [], []
+    if container not in _WITHOUT_INDEX:
+        return ["-ss", seconds(start)], []
+    sooner_s = start - _SEEK_MARGIN_S
+    seek = ["-noaccurate_seek", "-ss", seconds(sooner_s)] if sooner_s > 0 else []
+    return seek, [f"trim=start={seconds(start + start_s)}"]
 
 
 def option_arguments(options: Mapping[str, object]) -> list[str]:

@@ -40,8 +40,8 @@ class Decoder:
     array is the caller's, and can be written to; its memory is used for another frame when nobody has it any more.
 
     Where it can, FFmpeg delivers the YUV of the file, half as many bytes as RGB, and the native thread makes what was
-    asked for while it copies, by the matrix and range that the file is tagged with. A chroma sample stands for all of
-    its pixels. Both are as FFmpeg's own conversion has them.
+    asked for while it copies, by the matrix and range that the file is tagged with; a chroma sample stands for all of
+    its pixels. Samples are rounded, at most 1 off the exact value.
 
     Closing ends FFmpeg at once, wherever it is. Frames that were given stay as they are. In a process made by
     ``fork``, an inherited decoder is closed; it goes on in the parent.
@@ -59,8 +59,10 @@ class Decoder:
         stream: which of the video streams, from 0; None for the best (no cover picture, the default one).
         filters: FFmpeg's filters (``-vf``) to apply first, in the file's own pixel format; what comes of them is scaled
             to `size`.
-        convert: who makes `pixel_format` of the file's: "native", "ffmpeg", or "auto", natively where that can be. The
-            worker makes 8-bit and 16-bit RGB, and gray, of yuv420p, yuv422p, yuv444p (of 8 or 10 bits) and nv12.
+        convert: who makes `pixel_format` of the file's: "native", the worker while it copies; "ffmpeg"; or "auto", the
+            worker where both make the same of it, up to 2 code values. The worker makes 8-bit and 16-bit RGB, and
+            gray, of yuv420p, yuv422p, yuv444p (of 8 or 10 bits) and nv12; "auto" leaves RGB from 10 bits, to 16, and
+            of odd sizes to FFmpeg, which smooths chroma there.
         color_matrix, color_range: what to take the file's YUV for; "auto" for what it is tagged with, or as FFmpeg
             without a tag: BT.601, limited.
         conceal_errors: go on after damage in the file with what FFmpeg makes of it, and not raise.
@@ -130,7 +132,12 @@ class Decoder:
         try:
             self._intake = Intake(
                 program,
-                self._plan.arguments(self._source, self._media.container, self._timestamps.of_child),
+                self._plan.arguments(
+                    self._source,
+                    self._media.container,
+                    self._media.start_s or 0.0,
+                    self._timestamps.of_child,
+                ),
                 source=self._source,
                 pass_fds=(self._timestamps.of_child,),
                 ffmpeg_policy=ffmpeg_policy,

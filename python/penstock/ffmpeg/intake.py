@@ -184,8 +184,8 @@ class Intake:
         began_s = time.monotonic()
         try:
             frame = self._read_while_alive(timeout)
-        except TruncatedStreamError as truncated:
-            self.rest = getattr(truncated, "rest", None)
+        except TruncatedStreamError:
+            self.rest = self.reader.take_rest()
             return None
         finally:
             self.caller_blocked_s += time.monotonic() - began_s

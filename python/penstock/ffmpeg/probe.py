@@ -217,7 +217,7 @@ def probe(
         duration_s=duration_s,
         start_s=_seconds(container.get("start_time")),
         bit_rate=_count(container.get("bit_rate")),
-        size_bytes=_count(container.get("size")),
+        size_bytes=_count(container.get("size")) or None,  # 0 is a FIFO's
         video=tuple(
             _video(stream, duration_s, is_counted=count_frames) for stream in _of_kind("video", streams)
         ),
@@ -415,6 +415,7 @@ def _await(process: subprocess.Popen[bytes], path: str, timeout_s: float | None)
     except BaseException as error:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
+        process.wait()  # `with` does not after Ctrl-C, and would leave a zombie
         if not isinstance(error, subprocess.TimeoutExpired):
             raise
         raise StalledError(

@@ -1,16 +1,16 @@
 //! From YUV to RGB, and from and to luma alone.
 //!
-//! The crate `yuv` could do it as fast, but 0.8.20 has colours wrong here: luma below black is cut off before chroma is added (up
-//! to 18 code values; not in its portable code), 10 bits are rounded down, and in portable code run over 255 to 0. So this is plain
-//! loops over blocks, of a size that compilers keep in registers and do many of at once.
+//! The crate `yuv` would do it a quarter faster, but 0.8.20 has colours wrong here: its SIMD cuts luma below black off before it
+//! adds chroma (up to 20 code values) and rounds 10 bits down, and its portable code lets 10 bits run over 255 to 0. So this is
+//! plain loops over blocks, which compilers do many of at once.
 
 use std::ops::{Add, Range};
 
-use super::format::PixelFormat;
+use super::format::{PixelFormat, Plane};
 use super::strip::Target;
 use super::{Conversion, Matrix, Range as ColorRange};
 
-/// Pixels that are worked on at once. Measured: 32 take 1.1 times as long.
+/// Pixels that are worked on at once. Measured: with 32, it takes 1.1 times as long.
 const BLOCK: usize = 64;
 
 /// The rows that share one of chroma.
@@ -18,10 +18,11 @@ struct Group<'a> {
     luma: &'a [&'a [u8]],
     /// That of the first and that of the last channel of the output.
     chroma: [&'a [u8]; 2],
-    /// Where the first's and the last's sample lies in a pair, where chroma has pairs.
+    /// Which of a pair is the first's and which the last's, where chroma comes in pairs.
     places: [usize; 2],
 }
 
+/// Converts the blocks that a group has whole.
 type Kernel = fn(&Group<'_>, &Scales, &mut [u8]);
 
 /// How luma and chroma become channels of RGB.
@@ -38,10 +39,10 @@ impl ToRgb {
         use PixelFormat::{
             Bgr0, Bgr24, Bgra, Gray, Nv12, Yuv420p, Yuv420p10, Yuv422p, Yuv422p10, Yuv444p, Yuv444p10,
         };
-        let to_luma = output == Gray;
+        let to_gray = output == Gray;
         let (kernel, bits) = match input {
-            Yuv420p | Yuv422p | Yuv444p | Nv12 if to_luma => (run::<1, 0, 1, u8, 1> as Kernel, 8),
-            Yuv420p10 | Yuv422p10 | Yuv444p10 if to_luma => (run::<2, 0, 1, u8, 1> as Kernel, 10),
+            Yuv420p | Yuv422p | Yuv444p | Nv12 if to_gray => (run::<1, 0, 1, u8, 1> as Kernel, 8),
+            Yuv420p10 | Yuv422p10 | Yuv444p10 if to_gray => (run::<2, 0, 1, u8, 1> as Kernel, 10),
             Gray => (kernel_to::<1, 0, 1>(output)?, 8),
             Yuv444p => (kernel_to::<1, 1, 1>(output)?, 8),
             Yuv420p | Yuv422p => (kernel_to::<1, 2, 1>(output)?, 8),
@@ -50,7 +51,7 @@ impl ToRgb {
             Yuv420p10 | Yuv422p10 => (kernel_to::<2, 2, 1>(output)?, 10),
             _ => return None,
         };
-        let has_chroma = !to_luma && input != Gray;
+        let has_chroma = !to_gray && input != Gray;
         Some(Self { kernel, has_chroma, blue_first: matches!(output, Bgr24 | Bgra | Bgr0), bits })
     }
 
@@ -71,7 +72,35 @@ impl ToRgb {
                 .map(|row| conversion.input_row(&planes[0], 0, row, input));
             let luma = &luma[..shared_by.min(rows.end - first)];
             let (chroma, places) = self.chroma(conversion, first / shared_by, input);
-            (self.kernel)(&Group { luma, chroma, places }, &scales, made);
+            let group = Group { luma, chroma, places };
+            (self.kernel)(&group, &scales, made);
+            self.make_rest(conversion.options.width, &group, &scales, made);
+        }
+    }
+
+    /// The columns that are less than a block, by way of one.
+    fn make_rest(self, width: usize, group: &Group<'_>, scales: &Scales, made: &mut [u8]) {
+        let (rest, whole) = (width % BLOCK, width / BLOCK * BLOCK);
+        if rest == 0 {
+            return;
+        }
+        let padded = |row: &[u8]| {
+            let mut padded = [0; 2 * BLOCK];
+            let row = &row[row.len() * whole / width..];
+            padded[..row.len()].copy_from_slice(row);
+            padded
+        };
+        let block_bytes = BLOCK * group.luma[0].len() / width;
+        let chroma = group.chroma.map(padded);
+        let chroma = chroma.each_ref().map(|row| &row[..]);
+        let row_bytes = made.len() / group.luma.len();
+        let pixel_bytes = row_bytes / width;
+        for (luma, row) in group.luma.iter().zip(made.chunks_exact_mut(row_bytes)) {
+            let mut pixels = [0; 8 * BLOCK];
+            let luma = &padded(luma)[..block_bytes];
+            let group = Group { luma: &[luma], chroma, places: group.places };
+            (self.kernel)(&group, scales, &mut pixels[..BLOCK * pixel_bytes]);
+            row[whole * pixel_bytes..].copy_from_slice(&pixels[..rest * pixel_bytes]);
         }
     }
 
@@ -82,27 +111,60 @@ impl ToRgb {
         }
         let options = &conversion.options;
         let planes = options.input.planes();
-        let bytes_of =
-            |index: usize| planes[index].row_bytes(options.width) * planes[index].rows_of(options.height);
-        let u = conversion.input_row(&planes[1], bytes_of(0), row, input);
+        let bytes = |plane: &Plane| plane.row_bytes(options.width) * plane.rows_of(options.height);
+        let u_start = bytes(&planes[0]);
+        let u = conversion.input_row(&planes[1], u_start, row, input);
         let v = planes
             .get(2)
-            .map_or(u, |plane| conversion.input_row(plane, bytes_of(0) + bytes_of(1), row, input));
+            .map_or(u, |plane| conversion.input_row(plane, u_start + bytes(&planes[1]), row, input));
         // Red is made with V, blue with U.
         if self.blue_first { ([u, v], [0, 1]) } else { ([v, u], [1, 0]) }
     }
 }
 
-/// What a code value is worth, where white is 1.
+/// [`Factors`], for each depth of the output.
 struct Scales {
-    bits: u32,
-    luma: f64,
+    narrow: Factors<i16>,
+    deep: Factors<i32>,
+    /// Where FFmpeg may be more than 2 below the nearest value.
+    ffmpeg: Option<FfmpegGreen>,
+}
+
+/// Green as FFmpeg 5.1 makes it on x86 where chroma has half as many columns (libswscale/x86/yuv_2_rgb.asm): it drops the fraction
+/// of each of three products, in 13 bits, and so is up to 2.98 below the exact value. Ours stays within 2 of it, and within 1 of the
+/// exact one.
+#[derive(Clone, Copy)]
+struct FfmpegGreen {
+    luma: i16,
+    chroma: [i16; 2],
+}
+
+impl FfmpegGreen {
+    /// The product of a sample's distance to a code value and a factor; both in eighths.
+    #[inline(always)]
+    fn product(distance: i16, factor: i16) -> i16 {
+        ((i32::from(distance) * i32::from(factor)) >> 16) as i16
+    }
+    #[inline(always)]
+    fn of_chroma(self, first: i16, last: i16) -> i16 {
+        Self::product(first >> 5, self.chroma[0]) + Self::product(last >> 5, self.chroma[1])
+    }
+    #[inline(always)]
+    fn of_luma(self, sample: i16) -> i16 {
+        // Half of the code values is 0 here; black is 16.
+        Self::product((sample >> 5) + ((128 - 16) << 3), self.luma)
+    }
+}
+
+/// What a sample of the input is worth in the output.
+struct Factors<T> {
+    luma: T,
     /// What luma of half the code values is.
-    middle: f64,
-    /// The first channel's chroma in it, the last's in it.
-    own: [f64; 2],
-    /// Both in green.
-    green: [f64; 2],
+    middle: T,
+    /// Of the first channel's chroma in it, of the last's in it.
+    own: [T; 2],
+    /// Of both in green.
+    green: [T; 2],
 }
 
 impl Scales {
@@ -123,39 +185,39 @@ impl Scales {
         };
         let (red, blue) = (2.0 * (1.0 - kr) * chroma, 2.0 * (1.0 - kb) * chroma);
         let kg = 1.0 - kr - kb;
-        let (own, green) = ([red, blue], [-red * kr / kg, -blue * kb / kg]);
-        let in_order = |[red, blue]: [f64; 2]| if blue_first { [blue, red] } else { [red, blue] };
+        let in_order = |red: f64, blue: f64| if blue_first { [blue, red] } else { [red, blue] };
         let middle = f64::from((1 << (bits - 1)) - black) * luma;
-        Self { bits, luma, middle, own: in_order(own), green: in_order(green) }
-    }
-
-    fn rounded<C: Channel>(&self) -> Fixed<C::Sum> {
-        let of = |scale: f64| C::factor(scale, self.bits);
-        let middle = C::middle(self.middle);
-        Fixed { luma: of(self.luma), middle, own: self.own.map(of), green: self.green.map(of) }
+        let (own, green) = (in_order(red, blue), in_order(-red * kr / kg, -blue * kb / kg));
+        let in_13_bits = |share: f64| (share * 255.0 * f64::from(1 << 13)).round() as i16;
+        let ffmpeg = FfmpegGreen { luma: in_13_bits(luma), chroma: green.map(in_13_bits) };
+        let ffmpeg = (bits == 8 && range == ColorRange::Limited).then_some(ffmpeg);
+        let factors = Factors { luma, middle, own, green };
+        Self { narrow: factors.rounded::<u8>(bits), deep: factors.rounded::<u16>(bits), ffmpeg }
     }
 }
 
-/// [`Scales`] as numbers to calculate with.
-#[derive(Clone, Copy)]
-struct Fixed<T> {
-    luma: T,
-    middle: T,
-    own: [T; 2],
-    green: [T; 2],
+impl Factors<f64> {
+    fn rounded<C: Channel>(&self, bits: u32) -> Factors<C::Sum> {
+        let of = |factor: f64| C::factor(factor, bits);
+        let middle = C::middle(self.middle);
+        Factors { luma: of(self.luma), middle, own: self.own.map(of), green: self.green.map(of) }
+    }
 }
 
 /// A sample of the output.
 trait Channel: Copy + Default {
-    /// What a pixel's parts are added up in.
+    /// What the parts of it are added up in.
     type Sum: Copy + Default + Add<Output = Self::Sum>;
 
-    fn factor(scale: f64, bits: u32) -> Self::Sum;
+    /// Of a code value of the input, where white is 1.
+    fn factor(share: f64, bits: u32) -> Self::Sum;
     /// With what makes cutting off afterwards rounding to the nearest.
-    fn middle(middle: f64) -> Self::Sum;
-    /// `sample` has its first bit for its sign, and begins at it whatever its depth, of `BYTES`.
-    fn product<const BYTES: usize>(sample: i16, factor: Self::Sum) -> Self::Sum;
+    fn middle(share: f64) -> Self::Sum;
+    fn factors(scales: &Scales) -> &Factors<Self::Sum>;
+    fn product(sample: i16, factor: Self::Sum) -> Self::Sum;
     fn cut(sum: Self::Sum) -> Self;
+    /// The same, or a code value of 8 bits if that is less.
+    fn at_most(self, limit: i16) -> Self;
     fn lay_out<const CHANNELS: usize, const AVX2: bool>(channels: &[[Self; BLOCK]; 3], pixels: &mut [u8]);
 }
 
@@ -163,23 +225,28 @@ trait Channel: Copy + Default {
 impl Channel for u8 {
     type Sum = i16;
 
-    #[inline(always)]
-    fn factor(scale: f64, bits: u32) -> i16 {
-        (scale * 255.0 * f64::from(32 << bits)).round() as i16
+    fn factor(share: f64, bits: u32) -> i16 {
+        (share * 255.0 * f64::from(32 << bits)).round() as i16
     }
     /// A product of luma is cut off, too, which takes half of a 32nd on average. Those of chroma as well, but not when it is
     /// neutral: were that made up for, grays would be coloured.
-    #[inline(always)]
-    fn middle(middle: f64) -> i16 {
-        (middle * 255.0 * 32.0 + 16.5).round() as i16
+    fn middle(share: f64) -> i16 {
+        (share * 255.0 * 32.0 + 16.5).round() as i16
+    }
+    fn factors(scales: &Scales) -> &Factors<i16> {
+        &scales.narrow
     }
     #[inline(always)]
-    fn product<const BYTES: usize>(sample: i16, factor: i16) -> i16 {
+    fn product(sample: i16, factor: i16) -> i16 {
         ((i32::from(sample) * i32::from(factor)) >> 16) as i16
     }
     #[inline(always)]
     fn cut(sum: i16) -> u8 {
         (sum >> 5).clamp(0, 255) as u8
+    }
+    #[inline(always)]
+    fn at_most(self, limit: i16) -> u8 {
+        self.min(limit.clamp(0, 255) as u8)
     }
     #[inline(always)]
     fn lay_out<const CHANNELS: usize, const AVX2: bool>(channels: &[[u8; BLOCK]; 3], pixels: &mut [u8]) {
@@ -188,10 +255,10 @@ impl Channel for u8 {
             // SAFETY: only code for processors that have AVX2 is made with `AVX2`.
             return unsafe { avx2::lay_out(channels, pixels) };
         }
-        let (pixels, []) = pixels.as_chunks_mut::<CHANNELS>() else { unreachable!("a block is whole") };
-        for (index, pixel) in pixels.iter_mut().enumerate() {
-            *pixel =
-                std::array::from_fn(|channel| channels.get(channel).map_or(255, |samples| samples[index]));
+        for (index, pixel) in pixels.as_chunks_mut::<CHANNELS>().0.iter_mut().enumerate().take(BLOCK) {
+            for (channel, byte) in pixel.iter_mut().enumerate() {
+                *byte = channels.get(channel).map_or(255, |samples| samples[index]);
+            }
         }
     }
 }
@@ -200,30 +267,35 @@ impl Channel for u8 {
 impl Channel for u16 {
     type Sum = i32;
 
-    #[inline(always)]
-    fn factor(scale: f64, _: u32) -> i32 {
-        (scale * 65535.0 * f64::from(1 << 13)).round() as i32
+    /// Of 10 bits, also for 8 of them.
+    fn factor(share: f64, bits: u32) -> i32 {
+        (share * 65535.0 * f64::from(1 << (bits + 3))).round() as i32
+    }
+    fn middle(share: f64) -> i32 {
+        (share * 65535.0 * f64::from(1 << 13)).round() as i32 + (1 << 12)
+    }
+    fn factors(scales: &Scales) -> &Factors<i32> {
+        &scales.deep
     }
     #[inline(always)]
-    fn middle(middle: f64) -> i32 {
-        (middle * 65535.0 * f64::from(1 << 13)).round() as i32 + (1 << 12)
-    }
-    #[inline(always)]
-    fn product<const BYTES: usize>(sample: i16, factor: i32) -> i32 {
-        i32::from(sample >> if BYTES == 1 { 8 } else { 6 }) * factor
+    fn product(sample: i16, factor: i32) -> i32 {
+        i32::from(sample >> 6) * factor
     }
     #[inline(always)]
     fn cut(sum: i32) -> u16 {
         (sum >> 13).clamp(0, 65535) as u16
     }
     #[inline(always)]
+    fn at_most(self, _limit: i16) -> u16 {
+        self
+    }
+    #[inline(always)]
     fn lay_out<const CHANNELS: usize, const AVX2: bool>(channels: &[[u16; BLOCK]; 3], pixels: &mut [u8]) {
-        let (samples, []) = pixels.as_chunks_mut::<2>() else { unreachable!("a block is whole") };
-        let (pixels, []) = samples.as_chunks_mut::<CHANNELS>() else { unreachable!("a block is whole") };
-        for (index, pixel) in pixels.iter_mut().enumerate() {
-            *pixel = std::array::from_fn(|channel| {
-                channels.get(channel).map_or(65535, |samples| samples[index]).to_le_bytes()
-            });
+        let samples = pixels.as_chunks_mut::<2>().0;
+        for (index, pixel) in samples.as_chunks_mut::<CHANNELS>().0.iter_mut().enumerate().take(BLOCK) {
+            for (channel, sample) in pixel.iter_mut().enumerate() {
+                *sample = channels.get(channel).map_or(65535, |samples| samples[index]).to_le_bytes();
+            }
         }
     }
 }
@@ -296,8 +368,8 @@ fn kernel_to<const BYTES: usize, const COLUMNS: usize, const STEP: usize>(
     }
 }
 
-/// Converts a group of rows: of samples of `BYTES`, of which one of chroma stands for `COLUMNS` pixels (0: there is none) and follows
-/// its neighbour after `STEP` of them.
+/// A [`Kernel`] for samples of `BYTES`, where one of chroma stands for `COLUMNS` pixels of a row (0: there is none), and the next of
+/// its kind is `STEP` further.
 fn run<const BYTES: usize, const COLUMNS: usize, const STEP: usize, C: Channel, const CHANNELS: usize>(
     group: &Group<'_>,
     scales: &Scales,
@@ -341,48 +413,23 @@ fn run_inline<
     scales: &Scales,
     output: &mut [u8],
 ) {
-    let fixed = scales.rounded::<C>();
     let luma_bytes = BLOCK * BYTES;
-    let chroma_bytes = if COLUMNS == 0 { 0 } else { BLOCK / COLUMNS * STEP * BYTES };
+    let chroma_bytes = (BLOCK * BYTES * STEP).checked_div(COLUMNS).unwrap_or(0);
     let pixel_bytes = BLOCK * CHANNELS * size_of::<C>();
     let row_bytes = output.len() / group.luma.len();
-    let whole = group.luma[0].len() / luma_bytes;
-    for block in 0..whole {
+    for block in 0..group.luma[0].len() / luma_bytes {
         let chroma = group.chroma.map(|row| &row[block * chroma_bytes..][..chroma_bytes]);
-        let parts = chroma_parts::<BYTES, COLUMNS, STEP, C>(chroma, group.places, &fixed);
+        let mut ffmpeg = [0; BLOCK];
+        let parts = chroma_parts::<BYTES, COLUMNS, STEP, C>(chroma, group.places, scales, &mut ffmpeg);
         for (luma, row) in group.luma.iter().zip(output.chunks_exact_mut(row_bytes)) {
             let luma = &luma[block * luma_bytes..][..luma_bytes];
             let pixels = &mut row[block * pixel_bytes..][..pixel_bytes];
-            pixels_of::<BYTES, C, CHANNELS, AVX2>(luma, &parts, &fixed, pixels);
+            make_pixels::<BYTES, COLUMNS, C, CHANNELS, AVX2>(luma, &parts, &ffmpeg, scales, pixels);
         }
-    }
-    if group.luma[0].len() == whole * luma_bytes {
-        return;
-    }
-    // What is left goes through blocks that are longer.
-    let (mut chroma, mut made) = ([[0; 4 * BLOCK]; 2], [0; 8 * BLOCK]);
-    for (padded, row) in chroma.iter_mut().zip(group.chroma) {
-        let rest = &row[whole * chroma_bytes..];
-        padded[..rest.len()].copy_from_slice(rest);
-    }
-    let chroma = chroma.each_ref().map(|padded| &padded[..chroma_bytes]);
-    let parts = chroma_parts::<BYTES, COLUMNS, STEP, C>(chroma, group.places, &fixed);
-    for (luma, row) in group.luma.iter().zip(output.chunks_exact_mut(row_bytes)) {
-        let mut padded = [0; 2 * BLOCK];
-        let rest = &luma[whole * luma_bytes..];
-        padded[..rest.len()].copy_from_slice(rest);
-        pixels_of::<BYTES, C, CHANNELS, AVX2>(
-            &padded[..luma_bytes],
-            &parts,
-            &fixed,
-            &mut made[..pixel_bytes],
-        );
-        let row = &mut row[whole * pixel_bytes..];
-        row.copy_from_slice(&made[..row.len()]);
     }
 }
 
-/// A sample as 16 bits with a sign, half of its code values being 0, whatever its depth.
+/// A sample as 16 bits with a sign: half of its code values is 0.
 #[inline(always)]
 fn sample<const BYTES: usize>(bytes: &[u8], index: usize) -> i16 {
     let aligned = if BYTES == 1 {
@@ -393,46 +440,106 @@ fn sample<const BYTES: usize>(bytes: &[u8], index: usize) -> i16 {
     (aligned ^ 0x8000) as i16
 }
 
-/// What chroma adds to each channel of each pixel.
+/// What chroma adds to each channel of each pixel. In loops of their own, which compilers do many of at once; not in one.
 #[inline(always)]
 fn chroma_parts<const BYTES: usize, const COLUMNS: usize, const STEP: usize, C: Channel>(
     chroma: [&[u8]; 2],
     places: [usize; 2],
-    fixed: &Fixed<C::Sum>,
+    scales: &Scales,
+    ffmpeg: &mut [i16; BLOCK],
 ) -> [[C::Sum; BLOCK]; 3] {
+    let factors = C::factors(scales);
     let mut parts = [[C::Sum::default(); BLOCK]; 3];
     if COLUMNS == 0 {
         return parts;
     }
-    for index in 0..BLOCK / COLUMNS {
-        let [first, last] = if STEP == 1 {
-            chroma.map(|row| sample::<BYTES>(row, index))
+    let count = BLOCK / COLUMNS;
+    let mut samples = [[0; BLOCK]; 2];
+    let mut products = [[C::Sum::default(); BLOCK]; 3];
+    let [ones, others] = &mut samples;
+    for (index, (one, other)) in ones.iter_mut().zip(others).enumerate().take(count) {
+        (*one, *other) = if STEP == 1 {
+            (sample::<BYTES>(chroma[0], index), sample::<BYTES>(chroma[1], index))
         } else {
-            [0, 1].map(|channel| sample::<BYTES>(chroma[0], index * 2 + places[channel]))
+            (sample::<BYTES>(chroma[0], 2 * index), sample::<BYTES>(chroma[0], 2 * index + 1))
         };
-        for pixel in index * COLUMNS..(index + 1) * COLUMNS {
-            parts[0][pixel] = C::product::<BYTES>(first, fixed.own[0]);
-            parts[1][pixel] =
-                C::product::<BYTES>(first, fixed.green[0]) + C::product::<BYTES>(last, fixed.green[1]);
-            parts[2][pixel] = C::product::<BYTES>(last, fixed.own[1]);
+    }
+    let [firsts, lasts] = if STEP == 1 { [0, 1] } else { places }.map(|place| &samples[place]);
+    for index in 0..count {
+        let (first, last) = (firsts[index], lasts[index]);
+        products[0][index] = C::product(first, factors.own[0]);
+        products[1][index] = C::product(first, factors.green[0]) + C::product(last, factors.green[1]);
+        products[2][index] = C::product(last, factors.own[1]);
+    }
+    if COLUMNS == 2
+        && let Some(green) = scales.ffmpeg
+    {
+        for index in 0..count {
+            let made = green.of_chroma(firsts[index], lasts[index]);
+            (ffmpeg[2 * index], ffmpeg[2 * index + 1]) = (made, made);
+        }
+    }
+    for (parts, products) in parts.iter_mut().zip(&products) {
+        for index in 0..count {
+            for pixel in 0..COLUMNS {
+                parts[index * COLUMNS + pixel] = products[index];
+            }
         }
     }
     parts
 }
 
 #[inline(always)]
-fn pixels_of<const BYTES: usize, C: Channel, const CHANNELS: usize, const AVX2: bool>(
+fn make_pixels<
+    const BYTES: usize,
+    const COLUMNS: usize,
+    C: Channel,
+    const CHANNELS: usize,
+    const AVX2: bool,
+>(
     luma: &[u8],
     chroma: &[[C::Sum; BLOCK]; 3],
-    fixed: &Fixed<C::Sum>,
+    ffmpeg: &[i16; BLOCK],
+    scales: &Scales,
     pixels: &mut [u8],
 ) {
+    let factors = C::factors(scales);
+    let mut sums = [C::Sum::default(); BLOCK];
+    for (index, sum) in sums.iter_mut().enumerate() {
+        *sum = C::product(sample::<BYTES>(luma, index), factors.luma) + factors.middle;
+    }
     let mut channels = [[C::default(); BLOCK]; 3];
-    for (channel, parts) in channels.iter_mut().zip(chroma) {
+    for (channel, parts) in channels.iter_mut().zip(chroma).take(CHANNELS) {
         for index in 0..BLOCK {
-            let luma = C::product::<BYTES>(sample::<BYTES>(luma, index), fixed.luma) + fixed.middle;
-            channel[index] = C::cut(luma + parts[index]);
+            channel[index] = C::cut(sums[index] + parts[index]);
+        }
+    }
+    if COLUMNS == 2
+        && let Some(green) = scales.ffmpeg
+    {
+        for (index, made) in channels[1].iter_mut().enumerate() {
+            *made = made.at_most(green.of_luma(sample::<BYTES>(luma, index)) + ffmpeg[index] + 2);
         }
     }
     C::lay_out::<CHANNELS, AVX2>(&channels, pixels);
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::{BLOCK, Channel};
+
+    /// Tests from without see only what this processor is given.
+    #[test]
+    fn pixels_are_laid_out_the_same_with_and_without_avx2() {
+        if !std::arch::is_x86_feature_detected!("avx2") {
+            eprintln!("skipped: the processor has no AVX2");
+            return;
+        }
+        let channels = [0, 1, 2].map(|channel| std::array::from_fn(|index| (index * 3 + channel) as u8));
+        let (mut with, mut without) = ([0; 3 * BLOCK], [0; 3 * BLOCK]);
+        u8::lay_out::<3, true>(&channels, &mut with);
+        u8::lay_out::<3, false>(&channels, &mut without);
+        assert_eq!(with, without);
+        assert!(with.iter().enumerate().all(|(index, byte)| *byte == index as u8));
+    }
 }

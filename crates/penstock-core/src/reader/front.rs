@@ -2,8 +2,8 @@
 
 use std::mem::ManuallyDrop;
 use std::os::fd::AsFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::frame::Frame;
@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::inflow::Inflow;
 use crate::pool::Pool;
 use crate::recipe::Recipe;
-use crate::sync::deadline_after;
+use crate::sync::{deadline_after, lock};
 use crate::sys::fd::{self, Kind};
 use crate::sys::pipe;
 use crate::thread::{AppliedPolicy, ThreadPolicy};
@@ -119,6 +119,7 @@ pub struct Reader {
     frame_bytes: usize,
     capacity_bytes: Option<usize>,
     is_closed: AtomicBool,
+    rest: Arc<Mutex<Option<Frame>>>,
 }
 
 /// What a reader has done. A picture of one moment.
@@ -181,7 +182,9 @@ impl Reader {
             making,
             handover: Arc::clone(&handover),
             meter: Arc::clone(&meter),
+            rest: Arc::default(),
         };
+        let rest = Arc::clone(&intake.rest);
         let task =
             background::start(background::control(AtExit::Cancel)?, options.policy.clone(), |control| {
                 intake.run(control);
@@ -195,6 +198,7 @@ impl Reader {
             frame_bytes,
             capacity_bytes,
             is_closed: AtomicBool::new(false),
+            rest,
         })
     }
 
@@ -226,6 +230,13 @@ impl Reader {
     /// As [`Reader::read`].
     pub fn latest(&self, timeout: Option<Duration>) -> Result<Option<Frame>, Error> {
         self.ask(timeout, |deadline| self.handover.newest(deadline, || self.task.ring()))
+    }
+
+    /// What came of the frame in the middle of which the stream ended, once [`Error::Truncated`] has told so: a shorter frame. None
+    /// with a recipe, and the second time.
+    #[must_use]
+    pub fn take_rest(&self) -> Option<Frame> {
+        if self.is_inherited() { None } else { lock(&self.rest).take() }
     }
 
     fn ask(

@@ -261,3 +261,196 @@ impl<T> State<T> {
         if self.is_closed { Some(Err(Error::Closed)) } else { self.end.clone().map(|end| end.map(|()| None)) }
     }
 }
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use loom::thread;
+
+    use super::*;
+    use crate::sync::Arc;
+
+    /// What a worker does with so many frames, of which none is stale.
+    fn work(handover: &Handover<u64>, frames: u64) {
+        for frame in 0..frames {
+            if !handover.wait_for_room() {
+                return;
+            }
+            if handover.is_going_live() {
+                handover.go_live(0);
+            }
+            handover.put(frame);
+        }
+        handover.end(Ok(()));
+    }
+
+    fn worker(handover: &Arc<Handover<u64>>, frames: u64) -> thread::JoinHandle<()> {
+        let handover = Arc::clone(handover);
+        thread::spawn(move || work(&handover, frames))
+    }
+
+    #[test]
+    fn all_frames_come_in_order_and_then_the_end() {
+        loom::model(|| {
+            let handover = Arc::new(Handover::new(1));
+            let worker = worker(&handover, 3);
+            for frame in 0..3 {
+                assert_eq!(handover.next(None), Some(Ok(Some(frame))));
+            }
+            assert_eq!(handover.next(None), Some(Ok(None)));
+            worker.join().unwrap();
+            assert_eq!(handover.load(), (0, 0));
+        });
+    }
+
+    #[test]
+    fn of_two_callers_one_gets_the_frame_and_the_other_the_end() {
+        loom::model(|| {
+            let handover = Arc::new(Handover::new(1));
+            let other = thread::spawn({
+                let handover = Arc::clone(&handover);
+                move || handover.next(None)
+            });
+            let worker = worker(&handover, 1);
+            let mut got = [handover.next(None), other.join().unwrap()];
+            got.sort_by_key(|answer| *answer == Some(Ok(None)));
+            assert_eq!(got, [Some(Ok(Some(0))), Some(Ok(None))]);
+            worker.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_close_reaches_caller_and_worker() {
+        loom::model(|| {
+            let handover = Arc::new(Handover::new(1));
+            let worker = worker(&handover, 2); // for ever, if it were not woken from its wait for room
+            let caller = thread::spawn({
+                let handover = Arc::clone(&handover);
+                move || handover.next(None)
+            });
+            handover.close();
+            assert_ne!(caller.join().unwrap(), Some(Ok(None)), "that would be a stream that has ended");
+            worker.join().unwrap();
+            assert_eq!(handover.next(None), Some(Err(Error::Closed)));
+            assert_eq!(handover.load().0, 0);
+        });
+    }
+
+    /// A worker that waits for its source, which has nothing until it was asked what is stale.
+    #[test]
+    fn a_worker_that_waits_for_its_source_is_asked_what_is_stale() {
+        loom::model(|| {
+            let shared = Arc::new((Handover::new(1), Mutex::new(false), Condvar::new()));
+            let worker = thread::spawn({
+                let shared = Arc::clone(&shared);
+                move || {
+                    let (handover, is_rung, bell) = &*shared;
+                    while !handover.is_going_live() {
+                        let mut rung = lock(is_rung);
+                        while !*rung {
+                            rung = bell.wait(rung).unwrap(); // for ever, if the ring had come before the question
+                        }
+                        *rung = false;
+                    }
+                    handover.go_live(1);
+                    (0..2).for_each(|frame| assert_eq!(handover.put(frame), (frame == 1).then_some(0)));
+                    handover.end(Ok(()));
+                }
+            });
+            let (handover, is_rung, bell) = &*shared;
+            let ring = || {
+                *lock(is_rung) = true;
+                bell.notify_one();
+            };
+            assert_eq!(handover.newest(None, ring), Some(Ok(Some(1))));
+            worker.join().unwrap();
+            assert_eq!(handover.load(), (0, 1));
+        });
+    }
+
+    #[test]
+    fn a_worker_that_waits_for_room_goes_on_when_the_newest_is_wanted() {
+        loom::model(|| {
+            let handover = Arc::new(Handover::new(1));
+            let worker = worker(&handover, 2);
+            let mut last = None;
+            while let Some(Ok(Some(frame))) = handover.newest(None, || {}) {
+                assert!(last < Some(frame));
+                last = Some(frame);
+            }
+            assert_eq!(last, Some(1), "the last one is nobody's but the caller's");
+            worker.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn who_watches_is_told_of_a_frame() {
+        loom::model(|| {
+            let handover = Arc::new(Handover::new(1));
+            let worker = worker(&handover, 1);
+            assert_eq!(handover.ready().wait(), Ok(())); // for ever, if it were forgotten
+            assert_eq!(handover.next(Some(Instant::now())), Some(Ok(Some(0))));
+            worker.join().unwrap();
+        });
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn now() -> Option<Instant> {
+        Some(Instant::now())
+    }
+
+    #[test]
+    fn live_the_oldest_makes_room_and_nothing_else_is_dropped() {
+        let handover = Handover::new(2);
+        assert_eq!(handover.newest(now(), || {}), None);
+        assert!(handover.is_going_live());
+        handover.go_live(1);
+        let dropped: Vec<_> = (0..4).map(|frame| handover.put(frame)).collect();
+        assert_eq!(dropped, [None, None, Some(0), Some(1)]);
+        assert_eq!(handover.next(now()), Some(Ok(Some(2))));
+        assert_eq!(handover.next(now()), Some(Ok(Some(3))));
+        assert_eq!(handover.load(), (0, 2));
+    }
+
+    #[test]
+    fn what_was_there_before_is_stale_unless_it_is_the_last() {
+        let handover = Handover::new(4);
+        handover.put('a');
+        handover.put('b');
+        assert_eq!(handover.newest(now(), || {}), None);
+        handover.go_live(1);
+        handover.put('c');
+        assert_eq!(handover.newest(now(), || {}), None, "it was in the pipe already");
+        handover.end(Err(Error::Closed));
+        assert_eq!(handover.newest(now(), || {}), Some(Ok(Some('c'))));
+        assert_eq!(handover.newest(now(), || {}), Some(Err(Error::Closed)));
+        assert_eq!(handover.load(), (0, 2));
+    }
+
+    #[test]
+    fn the_last_word_is_the_same_each_time() {
+        let handover = Handover::<u8>::new(1);
+        handover.put(1);
+        handover.end(Err(Error::Forked));
+        handover.end(Ok(()));
+        assert_eq!(handover.next(now()), Some(Ok(Some(1))));
+        assert_eq!(handover.next(now()), Some(Err(Error::Forked)));
+        assert_eq!(handover.newest(now(), || {}), Some(Err(Error::Forked)));
+        handover.close();
+        assert_eq!(handover.next(now()), Some(Err(Error::Closed)));
+        assert_eq!(handover.put(2), Some(2));
+    }
+
+    #[test]
+    fn all_who_watch_share_one_ticket() {
+        let handover = Handover::new(1);
+        let (first, second) = (handover.ready(), handover.ready());
+        assert_eq!(first.outcome(), None);
+        handover.put(1);
+        assert_eq!((first.outcome(), second.outcome()), (Some(Ok(())), Some(Ok(()))));
+        assert_eq!(handover.ready().outcome(), Some(Ok(())));
+    }
+}

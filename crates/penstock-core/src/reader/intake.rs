@@ -1,6 +1,6 @@
 //! A reader's worker: reads frames ahead of their callers.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use rustix::io::Errno;
@@ -14,6 +14,7 @@ use crate::background::Control;
 use crate::error::Error;
 use crate::inflow::Inflow;
 use crate::pool::{Buffer, Pool};
+use crate::sync::lock;
 
 /// What the worker works with. When it has ended, the descriptor is closed.
 pub(super) struct Intake {
@@ -24,6 +25,8 @@ pub(super) struct Intake {
     pub(super) making: Option<Making>,
     pub(super) handover: Arc<Handover<Frame>>,
     pub(super) meter: Arc<Meter>,
+    /// What came of a frame that the stream ended in.
+    pub(super) rest: Arc<Mutex<Option<Frame>>>,
 }
 
 /// How the filling of a piece of memory ended.
@@ -36,9 +39,9 @@ enum Filled {
 }
 
 /// Sees to it that whoever waits learns of the end, also of one by a panic.
-struct Ending<'a>(&'a Handover<Frame>);
+struct Ending(Arc<Handover<Frame>>);
 
-impl Drop for Ending<'_> {
+impl Drop for Ending {
     fn drop(&mut self) {
         self.0.end(Err(Errno::IO.into()));
     }
@@ -46,12 +49,13 @@ impl Drop for Ending<'_> {
 
 impl Intake {
     /// Reads until the end, a failure, or until nobody wants more.
-    pub(super) fn run(mut self, control: &Control) {
-        let handover = Arc::clone(&self.handover);
-        let _ending = Ending(&handover);
-        let outcome = self.read_frames(control);
-        drop(self); // first the descriptor: who has seen the end finds it closed
-        handover.end(outcome);
+    pub(super) fn run(self, control: &Control) {
+        let ending = Ending(Arc::clone(&self.handover));
+        // After it, so that it goes before it: who has seen the end, also that by a panic, finds the descriptor closed.
+        let mut intake = self;
+        let outcome = intake.read_frames(control);
+        drop(intake);
+        ending.0.end(outcome);
     }
 
     fn read_frames(&mut self, control: &Control) -> Result<(), Error> {
@@ -68,6 +72,7 @@ impl Intake {
                 Filled::Short(0) => return Ok(()),
                 Filled::Stopped => return Err(Error::Closed),
                 Filled::Short(bytes_over) => {
+                    self.keep_rest(slot, bytes_over, index);
                     let frame_bytes = self.frame_in_bytes();
                     return Err(Error::Truncated { frames: index, frame_bytes, bytes_over });
                 }
@@ -79,6 +84,13 @@ impl Intake {
     fn hand_over(&self, frame: Frame) {
         self.meter.add_frame_read();
         drop(self.handover.put(frame));
+    }
+
+    fn keep_rest(&self, mut slot: Buffer, bytes: usize, index: u64) {
+        if self.making.is_none() {
+            slot.set_len(bytes);
+            *lock(&self.rest) = Some(Frame::new(slot, index));
+        }
     }
 
     fn frame_in_bytes(&self) -> usize {

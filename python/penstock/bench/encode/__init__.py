@@ -1,7 +1,6 @@
 """``penstock bench encode``: frames from memory into a video file, by every library in turn.
 
 ``cases``    what can be measured: the jobs, and the methods
-``frames``   the pictures: noise, and a moving texture
 ``methods``  the methods, ours and the others', behind one interface
 ``worker``   one case in a process of its own: the clock, the accounts, the pace
 ``checks``   whether a file has the frames that were sent

@@ -6,12 +6,11 @@ of one job and one FFmpeg are compared with each other.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-#: ``smooth`` is the texture without its detail, for the check of the content.
-Content = Literal["noise", "texture", "smooth"]
+if TYPE_CHECKING:
+    from penstock.bench.frames import Content
 
 CODEC = "libx264"
 OUTPUT_PIXEL_FORMAT = "yuv420p"
@@ -154,24 +153,6 @@ METHODS = (
     Method(BOUND, "the bound: FFmpeg reads yuv420p from memory by itself", "bound", pixel_format="yuv420p"),
     Method("tmpfs-rgb24", "the same with rgb24, which FFmpeg has to convert", "bound"),
 )
-
-#: What pip calls the modules that have another name there.
-PACKAGES_OF_MODULES = {"cv2": "opencv-python-headless", "imageio_ffmpeg": "imageio-ffmpeg"}
-
-
-def parse_size(text: str) -> tuple[int, int]:
-    """Width and height from ``320x180``.
-
-    Raises:
-        ValueError: it is none, or odd, which yuv420p cannot have.
-    """
-    pixels = re.fullmatch(r"([1-9]\d{0,4})x([1-9]\d{0,4})", text)
-    if not pixels:
-        raise ValueError(f"{text!r} is not WIDTHxHEIGHT")
-    width, height = int(pixels[1]), int(pixels[2])
-    if width % 2 or height % 2:
-        raise ValueError(f"{text!r}: {OUTPUT_PIXEL_FORMAT} needs an even width and height")
-    return width, height
 
 
 @dataclass(frozen=True)

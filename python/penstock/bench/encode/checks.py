@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from penstock.bench.encode.cases import BYTES_PER_PIXEL
 
 if TYPE_CHECKING:
-    from penstock.bench.encode.frames import Frame
+    from penstock.bench.frames import Frame
 
 # Between what was sent and what a decoder shows, in code values: the mean of one channel of a frame, and of one
 # channel of a row. Measured with the smooth texture in steps of CHECKED_STEP, x264 ultrafast and medium, 64x48 to

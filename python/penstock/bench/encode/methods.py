@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 from penstock.bench.encode.cases import CODEC, CRF, FRAMES_PER_S, OUTPUT_PIXEL_FORMAT, STANDARD, Job, Method
 
 if TYPE_CHECKING:
-    from penstock.bench.encode.frames import Frame
+    from penstock.bench.frames import Frame
 
 #: Of our own stats.
 TIMES = ("queue_blocked_s", "ffmpeg_blocked_s", "caller_idle_s", "converting_s")

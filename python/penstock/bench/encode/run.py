@@ -1,18 +1,10 @@
-"""Runs the cases in turn, and keeps all that they measured.
-
-The rounds of a group are interleaved: every method runs once before any runs again, in another order each
-round, so that a machine that gets slower or busier meanwhile does so for all of them.
-"""
+"""Runs the cases in turn, and keeps all that they measured."""
 
 from __future__ import annotations
 
-import importlib.util
-import json
 import os
-import random
 import statistics
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -25,7 +17,6 @@ from penstock.bench.encode.cases import (
     CODEC,
     FRAMES_PER_S,
     OUTPUT_PIXEL_FORMAT,
-    PACKAGES_OF_MODULES,
     Job,
     Method,
     Settings,
@@ -33,7 +24,10 @@ from penstock.bench.encode.cases import (
 from penstock.bench.encode.goals import SOURCE, judge
 from penstock.bench.encode.worker import Result, Task
 from penstock.bench.goals import ROUNDS_NEEDED, Judgement, as_record
+from penstock.bench.isolated import FailedError, run_module
 from penstock.bench.record import header
+from penstock.bench.rivals import unavailable
+from penstock.bench.rounds import interleaved, over
 from penstock.bench.spread import iqr
 
 #: Of the record's layout; a change that a reader of records must know about counts it up.
@@ -112,8 +106,7 @@ class Row:
         )
 
     def _of_rounds(self, name: str, reduce: Callable[[list[float]], float]) -> float | None:
-        values = [value for result in self.rounds if (value := getattr(result, name)) is not None]
-        return reduce(values) if values else None
+        return over(self.rounds, name, reduce)
 
 
 @dataclass
@@ -143,7 +136,7 @@ def run_groups(settings: Settings, report: Report = lambda _: None) -> Iterator[
     for ffmpeg in settings.ffmpegs:
         for job in settings.jobs:
             methods = [method for method in settings.methods if method.serves(job)]
-            group = Group(job, ffmpeg, [Row(method, skipped=_unavailable(method)) for method in methods])
+            group = Group(job, ffmpeg, [Row(method, skipped=unavailable(method.needs)) for method in methods])
             if methods:
                 _run_group(settings, group, report)
                 yield group
@@ -178,48 +171,23 @@ def _check_content(settings: Settings, group: Group, output: str, report: Report
 
 
 def _run_rounds(settings: Settings, group: Group, output: str, files: dict[str, str], report: Report) -> None:
-    order = random.Random(settings.seed)
-    for number in range(settings.rounds):
-        for row in order.sample(group.rows, len(group.rows)):
-            if row.skipped or row.error:
-                continue
-            report(f"{group.job.name}, round {number + 1} of {settings.rounds}: {row.method.name}")
-            path = files.get(row.method.name)
-            task = Task(row.method, group.job, settings.seed, group.ffmpeg, output, input_path=path)
-            result = run_isolated(task, group.job.timeout_s)
-            row.rounds.append(result)
-            row.error = result.error
+    for number, row in interleaved(group.rows, settings.rounds, settings.seed):
+        report(f"{group.job.name}, round {number + 1} of {settings.rounds}: {row.method.name}")
+        path = files.get(row.method.name)
+        task = Task(row.method, group.job, settings.seed, group.ffmpeg, output, input_path=path)
+        result = run_isolated(task, group.job.timeout_s)
+        row.rounds.append(result)
+        row.error = result.error
 
 
 def run_isolated(task: Task, timeout_s: float) -> Result:
-    """Run one task in a fresh interpreter, and remove its file.
-
-    When it takes too long it is killed; FFmpeg then ends by itself, as its input does.
-    """
-    command = [sys.executable, "-m", "penstock.bench.encode.worker"]
+    """Run one task in a fresh interpreter, and remove its file."""
     try:
-        done = subprocess.run(
-            command, input=task.to_json(), capture_output=True, text=True, timeout=timeout_s
-        )
-    except subprocess.TimeoutExpired:
-        return Result(task.job.frames, error=f"did not end within {timeout_s:.0f} s")
+        return Result(**run_module("penstock.bench.encode.worker", task.to_json(), timeout_s))
+    except FailedError as error:
+        return Result(task.job.frames, error=str(error))
     finally:
         Path(task.output).unlink(missing_ok=True)
-    said = done.stderr.strip()[-2000:]
-    if done.returncode != 0:
-        return Result(task.job.frames, error=f"its process exited with {done.returncode}: {said}")
-    result = Result(**json.loads(done.stdout))
-    if result.error and said:
-        result.error += f"; it said: {said}"
-    return result
-
-
-def _unavailable(method: Method) -> str | None:
-    missing = [name for name in method.needs if importlib.util.find_spec(name) is None]
-    if not missing:
-        return None
-    packages = " ".join(PACKAGES_OF_MODULES.get(name, name) for name in missing)
-    return f"not installed (pip install {packages})"
 
 
 def _bound_files(settings: Settings, group: Group, stack: ExitStack) -> dict[str, str]:
@@ -246,7 +214,7 @@ def _nameless_file() -> IO[bytes]:
 
 def _raw_pictures(settings: Settings, group: Group, pixel_format: str) -> list[bytes]:
     """The job's pictures in that format, as FFmpeg converts them."""
-    from penstock.bench.encode.frames import Pictures
+    from penstock.bench.frames import Pictures
 
     job = group.job
     pictures = Pictures(job.content, job.width, job.height, settings.seed).all()

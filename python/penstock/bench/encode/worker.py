@@ -1,8 +1,5 @@
 """One case in one process: ``python -m penstock.bench.encode.worker`` takes a `Task` and answers with a `Result`.
 
-A process of its own keeps the cases apart: no method inherits threads, heap or loaded libraries from the one
-before, and the peak of its memory is its own. Task and result are JSON.
-
 The clock runs from before the method is started until the file is complete, for every method and for the bound:
 FFmpeg has then exited, or the library closed the file. The file is counted afterwards.
 """
@@ -14,7 +11,6 @@ import json
 import math
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -31,9 +27,10 @@ from penstock.bench.accounts import (
 from penstock.bench.encode import checks
 from penstock.bench.encode.cases import Job, Method
 from penstock.bench.encode.methods import Sender, Target, check_exit, ffmpeg_command, make_sender
+from penstock.bench.isolated import answer
 
 if TYPE_CHECKING:
-    from penstock.bench.encode.frames import Frame
+    from penstock.bench.frames import Frame
 
 SenderFactory = Callable[[Method, Target, Sequence["Frame"]], Sender]
 
@@ -128,7 +125,7 @@ def run_task(task: Task, make: SenderFactory = make_sender) -> Result:
 
 def make_frames(task: Task) -> list[Frame]:
     """The buffers of a timed run, filled."""
-    from penstock.bench.encode.frames import Pictures
+    from penstock.bench.frames import Pictures
 
     job = task.job
     frames = Pictures(job.content, job.width, job.height, task.seed).all()
@@ -180,7 +177,7 @@ def _feed(task: Task, make: SenderFactory, frames: Sequence[Frame], result: Resu
 
 def _check_content(task: Task, make: SenderFactory, result: Result) -> None:
     """Send the texture through buffers that are overwritten as soon as the method says that they may be."""
-    from penstock.bench.encode.frames import LOOP_FRAMES, Pictures
+    from penstock.bench.frames import LOOP_FRAMES, Pictures
 
     job = task.job
     pictures = Pictures("smooth", job.width, job.height, task.seed)
@@ -215,12 +212,7 @@ def quantile(values: Sequence[float], part: float) -> float:
 
 def main() -> None:
     """Run the task on standard input."""
-    task = Task.from_json(sys.stdin.read())
-    # What libraries print must not come between.
-    answer = os.dup(sys.stdout.fileno())
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    with os.fdopen(answer, "w") as out:
-        out.write(json.dumps(asdict(run_task(task))))
+    answer(lambda task: asdict(run_task(Task.from_json(task))))
 
 
 if __name__ == "__main__":

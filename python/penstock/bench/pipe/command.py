@@ -7,17 +7,23 @@ from dataclasses import replace
 from typing import Any
 
 import click
-from rich.console import Console
 
 from penstock.bench import machine
-from penstock.bench.options import keep, list_of, names, status_line, table_console
+from penstock.bench.options import (
+    chosen,
+    keep,
+    list_of,
+    names,
+    rounds_and_records,
+    shown,
+    table_console,
+    working_ffmpeg,
+)
 from penstock.bench.parsing import by_name, parse_bytes
 from penstock.bench.pipe.cases import ENCODES, METHODS, QUICK_METHODS, SIZES, Settings, parse_size
 from penstock.bench.pipe.report import print_goals, print_group
-from penstock.bench.pipe.run import GroupResult, has_errors, make_record, run_groups
+from penstock.bench.pipe.run import has_errors, make_record, run_groups
 from penstock.commands.parameters import UNITS, parsed
-from penstock.errors import PenstockError
-from penstock.ffmpeg.find import find_ffmpeg
 
 QUICK = Settings(
     sizes=(by_name(SIZES, "1080p"),),
@@ -56,13 +62,7 @@ def _at_least_one(text: str) -> int:
     callback=parsed(list_of(lambda name: by_name(ENCODES, name))),
     help=f"What FFmpeg does with the frames: {names(ENCODES)} (x264 presets, but for null).",
 )
-@click.option(
-    "--method",
-    "methods",
-    multiple=True,
-    callback=parsed(list_of(lambda name: by_name(METHODS, name))),
-    help=f"{names(METHODS)}; all of them by default.",
-)
+@chosen("--method", "methods", METHODS, "all of them by default.")
 @click.option(
     "--bytes",
     "bytes_per_case",
@@ -70,15 +70,13 @@ def _at_least_one(text: str) -> int:
     callback=parsed(parse_bytes),
     help=f"Bytes sent in each run, such as 500MB or 4GB; ultrafast gets a quarter, slow a twentieth. {UNITS}",
 )
-@click.option("--rounds", type=click.IntRange(min=1), help="Runs of each method, interleaved.")
 @click.option("--quick", is_flag=True, help="About 30 s: 1080p, null, the main methods, 3 rounds.")
 @click.option(
     "--all", "full", is_flag=True, help="The full table, with 1 and 4 buffers and every encode. Hours."
 )
 @click.option("--no-content-check", is_flag=True, help="Leave out the untimed pass that compares frames.")
 @click.option("--ffmpeg", metavar="PATH", help="The FFmpeg to use; else the best that is found.")
-@click.option("--json", "json_path", metavar="PATH", help="Write the record there; - is standard output.")
-@click.option("--record", is_flag=True, help="Keep the record as benchmarks/DATE-pipe-MACHINE.json.")
+@rounds_and_records("pipe")
 def pipe(
     quick: bool,
     full: bool,
@@ -86,7 +84,7 @@ def pipe(
     ffmpeg: str | None,
     json_path: str | None,
     record: bool,
-    **chosen: Any,
+    **given: Any,
 ) -> None:
     """Frames from memory into FFmpeg, by every method in turn.
 
@@ -99,33 +97,15 @@ def pipe(
     preset = QUICK if quick else FULL if full else Settings()
     settings = replace(
         preset,
-        ffmpeg=_working_ffmpeg(ffmpeg),
+        ffmpeg=working_ffmpeg(ffmpeg),
         check_content=not no_content_check,
-        **{name: value for name, value in chosen.items() if value},
+        **{name: value for name, value in given.items() if value},
     )
     console = table_console(json_path)
     before = machine.describe_machine()
-    results = _run(settings, console)
+    results = shown(console, lambda report: run_groups(settings, report), print_group)
     finished = make_record(settings, before, results)
     print_goals(console, results, settings.rounds)
     keep(finished, console, json_path, record)
     if has_errors(results):
         sys.exit(1)
-
-
-def _run(settings: Settings, console: Console) -> list[GroupResult]:
-    results = []
-    with status_line(console) as report:
-        for result in run_groups(settings, report):
-            results.append(result)
-            print_group(console, result)
-    return results
-
-
-def _working_ffmpeg(path: str | None) -> str:
-    try:
-        found = find_ffmpeg(path)
-        machine.ffmpeg_version(found)
-    except (PenstockError, OSError) as error:
-        raise click.ClickException(str(error)) from None
-    return found

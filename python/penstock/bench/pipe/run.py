@@ -1,18 +1,10 @@
-"""Runs the cases in turn, and keeps all that they measured.
-
-The rounds of a group are interleaved: every method runs once before any runs again, in another order each
-round, so that a machine that gets slower or busier meanwhile does so for all of them.
-"""
+"""Runs the cases in turn, and keeps all that they measured."""
 
 from __future__ import annotations
 
 import importlib
-import json
 import os
-import random
 import statistics
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,10 +13,12 @@ from typing import IO, Any
 
 from penstock.bench import machine
 from penstock.bench.goals import ROUNDS_NEEDED, Verdict, as_record
+from penstock.bench.isolated import FailedError, run_module
 from penstock.bench.pipe.cases import STANDARD, TMPFS, Group, Method, Settings
 from penstock.bench.pipe.goals import GOALS, MEMORY_LIMIT_BYTES, SOURCE, judge
 from penstock.bench.pipe.worker import Result, Task, make_frames
 from penstock.bench.record import header
+from penstock.bench.rounds import interleaved
 from penstock.bench.spread import iqr
 
 #: Of the record's layout; a change that a reader of records must know about counts it up.
@@ -127,15 +121,11 @@ def run_groups(settings: Settings, report: Report = lambda _: None) -> Iterator[
 
 
 def _run_rounds(settings: Settings, group: Group, rows: list[Row], path: str | None, report: Report) -> None:
-    order = random.Random(settings.seed)
-    for number in range(settings.rounds):
-        for row in order.sample(rows, len(rows)):
-            if row.skipped or row.error:
-                continue
-            report(f"{group.title}, round {number + 1} of {settings.rounds}: {row.method.name}")
-            result = run_isolated(_task(settings, group, row.method, path), group.timeout_s)
-            row.rounds.append(result)
-            row.error = result.error
+    for number, row in interleaved(rows, settings.rounds, settings.seed):
+        report(f"{group.title}, round {number + 1} of {settings.rounds}: {row.method.name}")
+        result = run_isolated(_task(settings, group, row.method, path), group.timeout_s)
+        row.rounds.append(result)
+        row.error = result.error
 
 
 def _check_content(settings: Settings, group: Group, rows: list[Row], report: Report) -> None:
@@ -181,24 +171,11 @@ def _task(
 
 
 def run_isolated(task: Task, timeout_s: float) -> Result:
-    """Run one task in a fresh interpreter.
-
-    When it takes too long it is killed; FFmpeg then ends by itself, as its input does.
-    """
-    command = [sys.executable, "-m", "penstock.bench.pipe.worker"]
+    """Run one task in a fresh interpreter."""
     try:
-        done = subprocess.run(
-            command, input=task.to_json(), capture_output=True, text=True, timeout=timeout_s
-        )
-    except subprocess.TimeoutExpired:
-        return _failed(task, f"did not end within {timeout_s:.0f} s")
-    if done.returncode != 0:
-        return _failed(task, f"its process exited with {done.returncode}: {done.stderr.strip()[-2000:]}")
-    return Result(**json.loads(done.stdout))
-
-
-def _failed(task: Task, error: str) -> Result:
-    return Result(task.frames, 0, 0.0, 0.0, 0.0, None, error=error)
+        return Result(**run_module("penstock.bench.pipe.worker", task.to_json(), timeout_s))
+    except FailedError as error:
+        return Result(task.frames, 0, 0.0, 0.0, 0.0, None, error=str(error))
 
 
 def _unavailable(method: Method) -> str | None:

@@ -1,8 +1,5 @@
 """One case in one process: ``python -m penstock.bench.pipe.worker`` takes a `Task` and answers with a `Result`.
 
-A process of its own keeps the cases apart: no method inherits threads, heap or page tables from the one
-before, and the peak of its memory is its own. Task and result are JSON.
-
 The clock runs from before FFmpeg is started until it has exited, the same for every method and for the
 bound. FFmpeg's start is in it, because a method may fill the pipe meanwhile; enough frames make it small.
 """
@@ -14,7 +11,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -23,6 +19,7 @@ from dataclasses import asdict, dataclass, field
 from typing import IO, TYPE_CHECKING, Any
 
 from penstock.bench.accounts import own_cpu_s, peak_above, reset_peak
+from penstock.bench.isolated import answer
 from penstock.bench.pipe.cases import FRAMES_PER_S, PIXEL_FORMAT, Encode, Method, Size
 from penstock.bench.pipe.methods import Sender, make_sender
 
@@ -235,7 +232,7 @@ def _text(file: IO[bytes]) -> str:
 
 def main() -> None:
     """Run the task on standard input."""
-    print(json.dumps(asdict(run_task(Task.from_json(sys.stdin.read())))))
+    answer(lambda task: asdict(run_task(Task.from_json(task))))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from penstock.bench import machine
-from penstock.bench.options import keep, list_of, names, status_line, table_console
+from penstock.bench.options import chosen, keep, list_of, rounds_and_records, shown, table_console
 from penstock.bench.parsing import by_name, parse_bytes
 from penstock.bench.relay.cases import KIB, MIB, WAYS
 from penstock.bench.relay.methods import METHODS
@@ -32,13 +32,7 @@ QUICK = Settings(
 
 
 @click.command()
-@click.option(
-    "--way",
-    "ways",
-    multiple=True,
-    callback=parsed(list_of(lambda name: by_name(WAYS, name))),
-    help=f"{names(WAYS)}; repeat it or separate by commas.",
-)
+@chosen("--way", "ways", WAYS, "repeat it or separate by commas.")
 @click.option(
     "--size",
     "sizes",
@@ -47,14 +41,7 @@ QUICK = Settings(
     metavar="BYTES",
     help=f"Bytes moved by one operation, such as 64KiB or 1MiB, instead of each way's own sizes. {UNITS}",
 )
-@click.option(
-    "--method",
-    "methods",
-    multiple=True,
-    callback=parsed(list_of(lambda name: by_name(METHODS, name))),
-    help=f"{names(METHODS)}; all of them by default.",
-)
-@click.option("--rounds", type=click.IntRange(min=1), help="Runs of each method, interleaved.")
+@chosen("--method", "methods", METHODS, "all of them by default.")
 @click.option(
     "--seconds",
     "run_s",
@@ -62,9 +49,8 @@ QUICK = Settings(
     help="An operation is repeated until a run lasts so long.",
 )
 @click.option("--quick", is_flag=True, help="About 20 s: the main ways and sizes, 3 rounds.")
-@click.option("--json", "json_path", metavar="PATH", help="Write the record there; - is standard output.")
-@click.option("--record", is_flag=True, help="Keep the record as benchmarks/DATE-relay-MACHINE.json.")
-def relay(quick: bool, json_path: str | None, record: bool, **chosen: Any) -> None:
+@rounds_and_records("relay")
+def relay(quick: bool, json_path: str | None, record: bool, **given: Any) -> None:
     """Bytes from descriptor to descriptor, and from one to many, by every method in turn.
 
     By default: every way and size, 5 rounds; some minutes, and 1 GiB of memory. Every option that says what to
@@ -72,15 +58,11 @@ def relay(quick: bool, json_path: str | None, record: bool, **chosen: Any) -> No
     exit status is then 1.
     """
     settings = replace(
-        QUICK if quick else Settings(), **{name: value for name, value in chosen.items() if value}
+        QUICK if quick else Settings(), **{name: value for name, value in given.items() if value}
     )
     console = table_console(json_path)
     before = machine.describe_machine()
-    groups = []
-    with status_line(console) as report:
-        for group in run_groups(settings, report):
-            groups.append(group)
-            print_group(console, group)
+    groups = shown(console, lambda report: run_groups(settings, report), print_group)
     if not groups:
         raise click.UsageError("none of these methods goes any of these ways")
     print_goals(console, groups, settings.rounds)

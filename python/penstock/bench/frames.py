@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from penstock.bench.encode.cases import Content
-
     Frame = NDArray[np.uint8]
+
+#: ``smooth`` is the texture without its detail, for checks of the content.
+Content = Literal["noise", "texture", "smooth"]
 
 #: As many as TurboPipe's own comparison has.
 NOISE_BUFFERS = 4

@@ -1,0 +1,35 @@
+"""A video in, NumPy on every frame, a video out: here its negative.
+
+    python examples/round_trip.py holiday.mp4 --output negative.mp4
+
+`Decoder` reads ahead while NumPy computes, and `Encoder.write` queues what comes of it without copying it. The
+negative is a new array for each frame, which the queue keeps alive until FFmpeg has it.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from penstock import Decoder, Encoder
+
+
+def main() -> None:
+    options = parse_options()
+    with Decoder(options.source) as decoder:
+        rate = decoder.info.frame_rate or 25  # a file of one picture has none
+        with Encoder(options.output, size=decoder.size, fps=rate) as encoder:
+            for frame in decoder:
+                encoder.write(255 - frame)
+    print(f"{options.output}: {encoder.frames_submitted} frames of {decoder.size[0]}x{decoder.size[1]}")
+
+
+def parse_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Makes the negative of a video.")
+    parser.add_argument("source", type=Path)
+    parser.add_argument("--output", type=Path, default=Path("negative.mp4"))
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

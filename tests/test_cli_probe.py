@@ -1,0 +1,200 @@
+"""``penstock probe``: what it prints, for people and for programs, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from clips import clip
+from conftest import PATIENCE_S, eventually
+from test_cli_relay import finish, run, start
+
+from penstock.commands.probe import _clock
+from penstock.ffmpeg import probe
+
+
+def shown(*arguments: object, **options: object) -> str:
+    """What a run that went well printed; it had nothing to complain of."""
+    done = run("probe", *arguments, **options)
+    assert (done.returncode, done.stderr.decode()) == (0, "")
+    return done.stdout.decode()
+
+
+def refused(*arguments: object, status: int = 1, **options: object) -> tuple[str, str]:
+    """What a run that failed printed, and what it said."""
+    done = run("probe", *arguments, **options)
+    assert done.returncode == status
+    said = done.stderr.decode()
+    assert "Traceback" not in said
+    return done.stdout.decode(), said
+
+
+class TestForPeople:
+    """The table."""
+
+    def test_smoke(self) -> None:
+        file, video, audio = shown(clip("audio_aac")).splitlines()
+        assert file.startswith(f"{clip('audio_aac')}: QuickTime / MOV, 0:00:00.4")
+        assert (
+            "#0  video  h264 (High)  yuv420p, 64x48, 25 frames/s, 12 frames, 0:00:00.48, colours untagged"
+            in video
+        )
+        assert "#1  audio  aac (LC)     44100 Hz, stereo, fltp, 0:00:00.4" in audio
+        assert not any(line.endswith(" ") for line in (file, video, audio))
+
+    @pytest.mark.parametrize(
+        ("name", "words"),
+        [
+            ("rotated_90", "48x64, stored as 64x48 and turned 90 degrees clockwise,"),
+            ("wide_pixels", "64x48, pixels of 4:3,"),
+            ("variable_mp4", "15 frames/s (variable), 12 frames,"),
+            ("h264_large", "29.97 frames/s"),
+            ("h264_mkv", "frames not told"),
+            ("bt709", "bt709, limited"),
+            ("bt2020_10bit", "bt2020, limited (smpte2084)"),
+            ("mjpeg_422", "bt601, full"),
+            ("interlaced", "interlaced (tt)"),
+            ("starts_late_mkv", "from 5 s"),
+            ("video_and_cover", "yuvj420p, 32x32, attached picture"),
+            ("no_streams", "no video and no audio"),
+        ],
+    )
+    def test_what_is_not_usual_is_told(self, name: str, words: str) -> None:
+        assert words in shown(clip(name))
+
+    def test_frames_are_counted_when_asked(self) -> None:
+        assert "30 frames," in shown(clip("h264_mkv"), "--count-frames")
+
+    def test_several_files(self) -> None:
+        text = shown(clip("h264"), clip("audio_only"))
+        assert text.index(str(clip("h264"))) < text.index("h264 (High)") < text.index("pcm_s16le")
+
+    def test_a_narrow_terminal(self) -> None:
+        controlling, terminal = pty.openpty()
+        environment = os.environ | {"TERM": "xterm", "COLUMNS": "60"}
+        process = start("probe", clip("rotated_90"), stdout=terminal, env=environment)
+        os.close(terminal)
+        assert finish(process) == (0, "")
+        text = os.read(controlling, 1 << 16).decode()
+        os.close(controlling)
+        lines = [re.sub(r"\x1b\[[\d;]*m", "", line) for line in text.splitlines()]
+        assert len(lines) > 3 and max(map(len, lines)) <= 60
+        # What is broken goes on where it began.
+        assert lines[-1].startswith(" " * lines[-2].index(lines[-2].split()[0])) and lines[-1].startswith(
+            " " * 20
+        )
+
+    def test_names_that_a_terminal_would_not_just_show(self, tmp_path: Path) -> None:
+        path = tmp_path / "a\nb\x1b[2Jé.mp4"
+        path.write_bytes(clip("h264").read_bytes())
+        environment = os.environ | {"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0"}
+        text = shown(path, env=environment)
+        assert "\x1b" not in text and text.isascii() and len(text.splitlines()) == 2
+        path.write_bytes(b"no video")
+        _, said = refused(path)
+        assert "\x1b" not in said and len(said.splitlines()) == 1
+
+    @pytest.mark.parametrize(
+        ("seconds", "clock"),
+        [
+            (10, "0:00:10.0"),
+            (0.0416, "0:00:00.042"),
+            (59.9996, "0:01:00.0"),
+            (3723.25, "1:02:03.25"),
+            (1e6, "277:46:40.0"),
+        ],
+    )
+    def test_times(self, seconds: float, clock: str) -> None:
+        assert _clock(seconds) == clock
+
+
+class TestForPrograms:
+    """``--json``"""
+
+    def test_has_what_python_has(self) -> None:
+        told, info = json.loads(shown(clip("audio_aac"), "--json")), probe(clip("audio_aac"))
+        assert told["path"] == info.path
+        assert told["duration_s"] == info.duration_s
+        assert told["tags"] == info.tags
+        assert told["audio"][0]["sample_rate"] == 44_100
+        assert told["video"][0]["pixel_format"] == "yuv420p"
+        assert told["video"][0]["color_matrix"] is None
+        assert Fraction(told["video"][0]["time_base"]) == info.video[0].time_base
+
+    def test_fractions_are_written_as_such(self) -> None:
+        stream = json.loads(shown(clip("h264_large"), "--json"))["video"][0]
+        assert (stream["frame_rate"], stream["sample_aspect_ratio"]) == ("30000/1001", "1/1")
+
+    def test_several_files_are_a_list(self) -> None:
+        names = [str(clip("h264")), str(clip("audio_only"))]
+        assert [one["path"] for one in json.loads(shown(*names, "--json"))] == names
+
+
+class TestFailures:
+    """One line each, no traceback, and an exit status."""
+
+    @pytest.mark.parametrize("options", [(), ("--json",)])
+    @pytest.mark.parametrize(
+        ("name", "words"),
+        [
+            ("text", "is not a media file"),
+            ("text_txt", "is text"),
+            ("empty", "is empty"),
+            ("cut_before_the_index", "moov"),
+        ],
+    )
+    def test_no_media(self, name: str, words: str, options: tuple[str, ...]) -> None:
+        printed, said = refused(clip(name), *options)
+        assert printed == ""
+        assert said.startswith(f"Error: {clip(name)} ") and words in said
+        assert len(said.splitlines()) == 1
+
+    def test_no_such_file_and_a_folder(self, tmp_path: Path) -> None:
+        assert refused(tmp_path / "none") == ("", f"Error: {tmp_path}/none: No such file or directory\n")
+        assert refused(tmp_path) == ("", f"Error: {tmp_path}: Is a directory\n")
+
+    def test_the_others_are_told_all_the_same(self) -> None:
+        printed, said = refused("--json", clip("h264"), clip("text"), clip("audio_only"))
+        assert [one["path"] for one in json.loads(printed)] == [str(clip("h264")), str(clip("audio_only"))]
+        assert str(clip("text")) in said
+
+    def test_nobody_writes_to_a_fifo(self, tmp_path: Path) -> None:
+        os.mkfifo(tmp_path / "fifo")
+        assert "did not end within 0.3 s" in refused(tmp_path / "fifo", "--timeout", "0.3")[1]
+
+    def test_no_ffprobe_is_told_once(self) -> None:
+        _, said = refused(clip("h264"), clip("text"), "--ffprobe", "/missing/ffprobe")
+        assert said.count("/missing/ffprobe") == 1 and "apt-get install ffmpeg" in said
+
+    @pytest.mark.parametrize("arguments", [(), ("x", "--timeout", "0"), ("x", "--nonsense")])
+    def test_wrong_usage(self, arguments: tuple[str, ...]) -> None:
+        refused(*arguments, status=2)
+
+    def test_a_full_standard_output(self) -> None:
+        with Path("/dev/full").open("wb") as full:
+            done = run("probe", clip("h264"), stdout=full)
+        assert done.returncode == 1
+        assert b"No space left" in done.stderr and b"Traceback" not in done.stderr
+
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    def test_a_signal_ends_it_and_ffprobe(self, tmp_path: Path, number: int) -> None:
+        fifo = tmp_path / "fifo"
+        os.mkfifo(fifo)
+        process = start("probe", fifo, "--count-frames")
+
+        def running() -> list[str]:
+            command = ["pgrep", "-f", f"ffprobe .*{fifo}$"]
+            return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S).stdout.split()
+
+        assert eventually(running)
+        process.send_signal(number)
+        status, said = finish(process)
+        assert status == -number and "Traceback" not in said
+        assert eventually(lambda: not running())

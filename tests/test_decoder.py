@@ -1,0 +1,331 @@
+"""The `Decoder` against FFmpeg itself: which frames, which pixels, when."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from clips import VIDEOS, WITH_AUDIO, clip
+
+from penstock import Decoder
+from penstock.ffmpeg import find_ffmpeg, find_ffprobe
+
+# FFmpeg's conversion with all its care: chroma from the nearest sample, and no fraction dropped.
+EXACT = ("-sws_flags", "neighbor+accurate_rnd+full_chroma_int")
+NATIVE = ("h264", "h264_large", "mjpeg_420", "mjpeg_422", "ffv1_yuv422p", "ffv1_yuv444p", "ffv1_yuv444p_odd")
+TAGGED = ("untagged", "bt709", "bt709_full", "bt601", "bt601_full", "bt601_625", "bt2020", "bt2020_full")
+DEEP = (
+    "h264_10bit",
+    "h264_422_10bit",
+    "h265_10bit",
+    "vp9_10bit",
+    "prores",
+    "ffv1_yuv422p10le",
+    "bt2020_10bit",
+)
+
+
+def raw(path: Path, decoder: Decoder, *options: str) -> np.ndarray:
+    """All frames as FFmpeg's own ``rawvideo`` has them, each of the file once."""
+    arguments = (*("-map", f"0:{decoder.info.index}"), *("-fps_mode", "passthrough"), *options)
+    made = ffmpeg(
+        "-i", f"file:{path}", *arguments, "-pix_fmt", decoder.pixel_format, "-f", "rawvideo", "pipe:1"
+    )
+    return np.frombuffer(made, decoder.dtype).reshape(-1, *decoder.shape)
+
+
+def ffmpeg(*arguments: str) -> bytes:
+    command = [find_ffmpeg(), "-v", "error", *arguments]
+    return subprocess.run(command, capture_output=True, check=True, timeout=100).stdout
+
+
+def furthest(frames: list[np.ndarray], others: np.ndarray) -> int:
+    """The largest difference of a sample; the frames are as many."""
+    pairs = zip(frames, others, strict=True)
+    return max(int(np.abs(frame.astype(np.int64) - other).max()) for frame, other in pairs)
+
+
+@pytest.mark.parametrize("name", sorted(VIDEOS))
+def test_frames_in_the_files_own_format_are_bit_exact(name: str) -> None:
+    path = clip(name)
+    with Decoder(path, pixel_format=None) as decoder:
+        frames = list(decoder)
+        assert decoder.converted_by is None
+        assert len(frames) == VIDEOS[name].frames
+        assert np.array_equal(np.stack(frames), raw(path, decoder))
+
+
+@pytest.mark.parametrize("name", sorted(VIDEOS))
+def test_rgb_is_what_ffmpeg_makes_of_it(name: str) -> None:
+    path = clip(name)
+    with Decoder(path) as decoder:
+        frames = list(decoder)
+        assert decoder.shape == (decoder.info.height, decoder.info.width, 3)
+        assert all(frame.shape == decoder.shape and frame.dtype == np.uint8 for frame in frames)
+        assert furthest(frames, raw(path, decoder)) <= 2
+
+
+@pytest.mark.parametrize("pixel_format", ["rgb24", "bgr24", "rgba", "bgra", "gray"])
+@pytest.mark.parametrize("name", [*NATIVE, *TAGGED])
+def test_the_native_conversion_is_that_of_an_exact_ffmpeg(name: str, pixel_format: str) -> None:
+    path = clip(name)
+    with Decoder(path, pixel_format=pixel_format, convert="native") as decoder:
+        assert decoder.converted_by == "penstock"
+        assert furthest(list(decoder), raw(path, decoder, *EXACT)) <= 1
+
+
+@pytest.mark.parametrize("name", DEEP)
+def test_the_native_conversion_of_10_bits_is_that_of_an_exact_ffmpeg(name: str) -> None:
+    path = clip(name)
+    with Decoder(path, convert="native") as decoder:
+        assert furthest(list(decoder), raw(path, decoder, *EXACT)) <= 1
+    with Decoder(path, pixel_format="rgb48le", convert="native") as decoder:
+        assert decoder.dtype == "<u2"
+        # FFmpeg's own arithmetic has no more than a unit of 8 bits here.
+        assert furthest(list(decoder), raw(path, decoder, *EXACT)) <= 257
+
+
+@pytest.mark.parametrize(
+    "name", ["h264", "h264_10bit", "h264_rgb", "ffv1_gray16le", "smpte240m", "ffv1_yuva420p"]
+)
+@pytest.mark.parametrize(
+    "pixel_format", ["rgb24", "rgb48le", "gray16le", "grayf32le", "yuv444p", "gbrp", "nv12"]
+)
+def test_what_is_left_to_ffmpeg_is_its_own(name: str, pixel_format: str) -> None:
+    path = clip(name)
+    with Decoder(path, pixel_format=pixel_format, convert="ffmpeg") as decoder:
+        frames = list(decoder)
+        assert np.array_equal(np.stack(frames), raw(path, decoder))
+
+
+@pytest.mark.parametrize(
+    ("pixel_format", "dtype", "shape"),
+    [
+        ("rgb24", "uint8", (48, 64, 3)),
+        ("rgba", "uint8", (48, 64, 4)),
+        ("gray", "uint8", (48, 64)),
+        ("rgb48", "uint16", (48, 64, 3)),
+        ("rgba64le", "uint16", (48, 64, 4)),
+        ("gray16le", "uint16", (48, 64)),
+        ("grayf32le", "float32", (48, 64)),
+        ("gbrpf32le", "float32", (3 * 48 * 64,)),
+        ("yuv420p", "uint8", (48 * 64 * 3 // 2,)),
+        ("p010le", "uint16", (48 * 64 * 3 // 2,)),
+    ],
+)
+def test_arrays_have_the_pixel_formats_type_and_shape(
+    pixel_format: str, dtype: str, shape: tuple[int, ...]
+) -> None:
+    with Decoder(clip("h264"), pixel_format=pixel_format, count=1) as decoder:
+        (frame,) = decoder
+    assert (frame.dtype, frame.shape) == (np.dtype(dtype), shape)
+    assert (np.dtype(decoder.dtype), decoder.shape) == (np.dtype(dtype), shape)
+
+
+def test_the_planes_of_a_planar_frame_have_their_shapes() -> None:
+    with Decoder(clip("h264"), pixel_format="yuv420p", count=1) as decoder:
+        (frame,) = decoder
+    luma, u, v = frame.planes
+    assert (luma.shape, u.shape, v.shape) == ((48, 64), (24, 32), (24, 32))
+    assert np.array_equal(np.concatenate([luma.ravel(), u.ravel(), v.ravel()]), frame)
+    with pytest.raises(ValueError, match="whole frame"):
+        _ = frame[:100].planes
+
+
+@pytest.mark.parametrize("name", sorted(VIDEOS))
+def test_each_frame_has_its_timestamp(name: str) -> None:
+    path = clip(name)
+    with Decoder(path) as decoder:
+        told = [(frame.index, frame.pts, frame.time) for frame in decoder]
+        info, start_s = decoder.info, decoder.media.start_s or 0.0
+    command = [find_ffprobe(), "-v", "error", "-select_streams", str(info.index)]
+    entries = ["-show_entries", "frame=best_effort_timestamp", "-of", "csv=p=0", "-i", f"file:{path}"]
+    said = subprocess.run([*command, *entries], capture_output=True, check=True, text=True).stdout
+    expected = [int(line.split(",")[0]) for line in said.split()]
+    assert [pts for _, pts, _ in told] == expected
+    assert [index for index, _, _ in told] == list(range(len(told)))
+    assert [time for _, _, time in told] == pytest.approx(
+        [pts * info.time_base - start_s for pts in expected]
+    )
+
+
+def test_a_file_that_starts_late_begins_at_zero() -> None:
+    with Decoder(clip("starts_late_mkv")) as decoder:
+        first = next(decoder)
+        assert (first.pts, first.time) == (5000, 0.0)
+
+
+def test_arrays_made_of_a_frame_keep_its_place() -> None:
+    with Decoder(clip("h264"), start=0.4) as decoder:
+        frame = next(decoder)
+    negative = 255 - frame
+    assert (negative.index, negative.pts, negative.time) == (0, frame.pts, frame.time)
+    assert negative[:10, ::2].time == frame.time
+
+
+@pytest.mark.parametrize("name", ["h264", "h264_mkv", "h264_ts", "variable_mp4", "starts_late_ts", "prores"])
+@pytest.mark.parametrize("first", [0, 1, 5, 11])
+def test_start_and_count_are_exact_to_the_frame(name: str, first: int) -> None:
+    with Decoder(clip(name)) as decoder:
+        frames = list(decoder)
+    with Decoder(clip(name), start=frames[first].time, count=3) as decoder:
+        got = list(decoder)
+    assert [frame.pts for frame in got] == [frame.pts for frame in frames[first : first + 3]]
+    assert all(np.array_equal(*pair) for pair in zip(got, frames[first:], strict=False))
+
+
+def test_a_start_between_two_frames_begins_with_the_later_one() -> None:
+    with Decoder(clip("h264"), start=0.45) as decoder:
+        assert next(decoder).time == pytest.approx(0.48)
+
+
+@pytest.mark.parametrize(("name", "size"), [("rotated_90", (48, 64)), ("rotated_180", (64, 48))])
+def test_frames_are_turned_as_players_show_them(name: str, size: tuple[int, int]) -> None:
+    with Decoder(clip(name)) as turned, Decoder(clip("h264")) as stored:
+        assert turned.size == size
+        times = turned.info.rotation // 90
+        for frame, as_stored in zip(turned, stored, strict=True):
+            assert np.array_equal(frame, np.rot90(as_stored, -times))
+
+
+@pytest.mark.parametrize(
+    ("asked", "size"),
+    [((32, 24), (32, 24)), ((32, None), (32, 24)), ((None, 96), (128, 96)), ((31, 17), (31, 17))],
+)
+def test_frames_are_scaled(asked: tuple[int | None, int | None], size: tuple[int, int]) -> None:
+    path = clip("h264")
+    with Decoder(path, size=asked, pixel_format=None) as decoder:
+        assert decoder.size == size
+        frames = list(decoder)
+        assert np.array_equal(np.stack(frames), raw(path, decoder, "-vf", f"scale={size[0]}:{size[1]}"))
+    with Decoder(path, size=asked) as decoder:
+        assert [frame.shape for frame in decoder] == [(size[1], size[0], 3)] * 30
+
+
+def test_a_video_that_changes_its_size_in_the_middle_keeps_the_first(tmp_path: Path) -> None:
+    small, large, joined = (tmp_path / name for name in ("small.ts", "large.ts", "joined.ts"))
+    for path, size in ((small, "64x48"), (large, "96x96")):
+        ffmpeg(
+            "-f",
+            "lavfi",
+            "-i",
+            f"testsrc2=size={size}:rate=25:duration=0.4",
+            "-c:v",
+            "libx264",
+            "-y",
+            str(path),
+        )
+    joined.write_bytes(small.read_bytes() + large.read_bytes())
+    # To FFmpeg the seam is damage.
+    with Decoder(joined, conceal_errors=True) as decoder, Decoder(small) as alone:
+        frames, before = list(decoder), list(alone)
+        assert len(before) < len(frames)
+        assert all(frame.shape == (48, 64, 3) for frame in frames)
+        assert all(np.array_equal(*pair) for pair in zip(frames, before[:-1], strict=False))
+        assert frames[-1].std() > 10
+
+
+def test_colours_can_be_said_where_the_file_does_not() -> None:
+    with Decoder(clip("untagged"), count=1) as decoder:
+        (as_bt601,) = decoder
+    frames = {}
+    for convert in ("native", "ffmpeg"):
+        with Decoder(
+            clip("untagged"), color_matrix="bt709", color_range="full", convert=convert, count=1
+        ) as decoder:
+            (frames[convert],) = decoder
+    assert np.abs(frames["native"].astype(int) - as_bt601).max() > 10
+    assert np.abs(frames["native"].astype(int) - frames["ffmpeg"]).max() <= 3
+
+
+def test_filters_see_the_files_own_pixels() -> None:
+    path = clip("h264")
+    with Decoder(path, filters="hflip,negate") as decoder:
+        frames = list(decoder)
+        assert furthest(frames, raw(path, decoder, "-vf", "hflip,negate")) <= 2
+
+
+def test_another_stream_can_be_had() -> None:
+    with Decoder(clip("several_videos")) as best, Decoder(clip("several_videos"), stream=0) as first:
+        assert (best.info.index, best.size) == (1, (64, 48))
+        assert (first.info.index, first.size) == (0, (48, 64))
+        assert len(list(best)) == len(list(first)) == 12
+
+
+def test_a_frame_is_the_callers_and_stays_as_it_is() -> None:
+    with Decoder(clip("long"), depth=2) as decoder:
+        kept = list(decoder)
+    with Decoder(clip("long")) as decoder:
+        for frame, other in zip(decoder, kept, strict=True):
+            assert np.array_equal(frame, other)
+            frame[:] = 0  # its own memory, and writable
+
+
+def test_memory_of_frames_that_nobody_has_is_used_again() -> None:
+    with Decoder(clip("long"), depth=2) as decoder:
+        places = {frame.__array_interface__["data"][0] for frame in decoder}
+    assert len(places) <= 6
+
+
+def test_readinto() -> None:
+    with Decoder(clip("h264")) as decoder:
+        expected = list(decoder)
+    with Decoder(clip("h264")) as decoder:
+        frame = np.empty(decoder.shape, decoder.dtype)
+        for other in expected:
+            assert decoder.readinto(frame) == decoder.frame_bytes
+            assert np.array_equal(frame, other)
+        assert decoder.readinto(frame) == 0
+        with pytest.raises(ValueError, match="bytes"):
+            decoder.readinto(bytearray(10))
+        with pytest.raises(BufferError):
+            decoder.readinto(bytes(decoder.frame_bytes))
+
+
+def test_async_for() -> None:
+    async def times() -> list[float | None]:
+        async with Decoder(clip("h264")) as decoder:
+            return [frame.time async for frame in decoder]
+
+    async def both() -> list[list[float | None]]:
+        return list(await asyncio.gather(times(), times()))
+
+    with Decoder(clip("h264")) as decoder:
+        expected = [frame.time for frame in decoder]
+    assert asyncio.run(both()) == [expected, expected]
+
+
+def test_a_url_is_read() -> None:
+    path = clip("h264")
+    with Decoder(f"file://{path}") as decoder:
+        assert len(list(decoder)) == 30
+
+
+def test_info_is_the_streams() -> None:
+    with Decoder(clip("h264_large")) as decoder:
+        assert decoder.info.frame_rate == Fraction(30000, 1001)
+        assert decoder.size == (322, 182)
+        assert repr(decoder) == f"<Decoder {str(clip('h264_large'))!r} 322x182 rgb24>"
+
+
+@pytest.mark.parametrize("name", sorted(WITH_AUDIO))
+def test_sound_does_not_disturb_the_picture(name: str) -> None:
+    with Decoder(clip(name)) as decoder:
+        assert len(list(decoder)) == 12
+
+
+def test_statistics() -> None:
+    with Decoder(clip("long")) as decoder:
+        for _ in decoder:
+            pass
+        stats = decoder.stats
+    assert stats.frames_read == stats.frames_delivered == 600
+    assert stats.bytes_read == 600 * 160 * 120 * 3 // 2
+    assert stats.seconds > 0
+    assert stats.fps == pytest.approx(600 / stats.seconds)
+    assert stats.converting_s > 0
+    assert stats.bottleneck

@@ -1,0 +1,444 @@
+"""`probe`: what it tells of files of every kind, checked against what FFmpeg decodes, and what it says of all else."""
+
+from __future__ import annotations
+
+import functools
+import os
+import pickle
+import signal
+import subprocess
+import threading
+from dataclasses import asdict, fields
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from clips import CLIPS, DAMAGED, NO_MEDIA, VIDEOS, WITHOUT_VIDEO, ZERO_FRAMES, clip
+from conftest import PATIENCE_S, eventually
+from media import children, holdings
+
+from penstock.errors import DecoderError, PenstockError, StalledError
+from penstock.ffmpeg import AudioInfo, MediaInfo, VideoInfo, find_ffmpeg, find_ffprobe, probe
+
+DECODABLE = VIDEOS | {"fragmented": ZERO_FRAMES["fragmented"], "fast_start": DAMAGED["fast_start"]}
+
+
+def video(name: str, *, count_frames: bool = False) -> VideoInfo:
+    best = probe(clip(name), count_frames=count_frames).best_video
+    assert best is not None
+    return best
+
+
+@functools.cache
+def decoded(name: str, *options: str) -> tuple[int, bytes]:
+    """How many frames FFmpeg decodes of a clip's best video, and their bytes as rgb24; it must find no fault."""
+    info = video(name)
+    source = [*options, "-i", f"file:{clip(name)}", "-map", f"0:{info.index}"]
+    output = ["-fps_mode", "passthrough", "-f", "rawvideo", "-pix_fmt", "rgb24", "pipe:1"]
+    command = [find_ffmpeg(), "-v", "error", "-xerror", *source, *output]
+    done = subprocess.run(command, capture_output=True, timeout=PATIENCE_S, check=False)
+    assert (done.returncode, done.stderr.decode()) == (0, "")
+    frames, rest = divmod(len(done.stdout), 3 * info.width * info.height)
+    assert rest == 0
+    return frames, done.stdout
+
+
+def program(path: Path, *lines: str) -> Path:
+    path.write_text("\n".join(("#!/bin/sh", *lines)))
+    path.chmod(0o755)
+    return path
+
+
+class TestVideo:
+    """Each clip, by the table that it was made from and by what FFmpeg decodes."""
+
+    @pytest.mark.parametrize("name", DECODABLE)
+    def test_is_what_was_made(self, name: str) -> None:
+        info, made = video(name), DECODABLE[name]
+        assert (info.stored_width, info.stored_height) == made.size
+        assert info.pixel_format == made.pixel_format
+        assert {field: getattr(info, field) for field in made.told} == made.told
+
+    @pytest.mark.parametrize("name", DECODABLE)
+    def test_has_the_frames_that_ffmpeg_decodes(self, name: str) -> None:
+        count, _ = decoded(name)
+        assert count == DECODABLE[name].frames
+        assert video(name, count_frames=True).frames == count
+        # Not every container says it.
+        assert video(name).frames in (count, None)
+
+    @pytest.mark.parametrize(
+        "name", ["h264", "h264_large", "h265", "prores", "mjpeg_420", "rotated_90", "long"]
+    )
+    def test_frames_are_told_by_containers_that_know(self, name: str) -> None:
+        assert video(name).frames == CLIPS[name].frames
+
+    @pytest.mark.parametrize("name", ["h264", "h264_large", "vp9", "long", "h264_mkv", "one_frame"])
+    def test_rates_and_times(self, name: str) -> None:
+        info, made = video(name), CLIPS[name]
+        assert made.frames is not None
+        assert info.frame_rate == made.rate
+        assert not info.is_variable_frame_rate
+        assert info.duration_s == pytest.approx(made.frames / made.rate, abs=0.002)
+        assert info.start_s == pytest.approx(0, abs=0.1)
+
+    def test_a_stream_without_a_duration_has_the_files(self) -> None:
+        info = probe(clip("h264_mkv"))
+        assert info.video[0].duration_s == info.duration_s == 1.2
+
+    def test_a_late_start(self) -> None:
+        info = probe(clip("starts_late_ts"))
+        assert info.start_s is not None and info.start_s > 5
+        assert info.video[0].start_s == info.start_s
+
+    def test_time_bases(self) -> None:
+        assert video("h264_ts").time_base == Fraction(1, 90_000)
+        assert video("h264_mkv").time_base == Fraction(1, 1000)
+
+
+class TestRotation:
+    """Degrees clockwise, as the picture has to be turned for display."""
+
+    @pytest.mark.parametrize("degrees", [0, 90, 180, 270])
+    def test_turned_by_it_the_stored_picture_is_what_ffmpeg_shows(self, degrees: int) -> None:
+        name = f"rotated_{degrees}" if degrees else "h264"
+        info = video(name)
+        count, shown = decoded(name)
+        _, stored = decoded(name, "-noautorotate")
+        pictures = np.frombuffer(stored, np.uint8).reshape(count, info.stored_height, info.stored_width, 3)
+        # NumPy turns from the first axis towards the second, which is against the clock.
+        turned = np.rot90(pictures, -info.rotation // 90, axes=(1, 2))
+        assert turned.shape[1:3] == (info.height, info.width)
+        # Chroma of 4:2:0 has a place in its square of pixels, which is turned with it: brightness alone is the same.
+        there = np.frombuffer(shown, np.uint8).reshape(turned.shape)
+        difference = turned.mean(axis=3) - there.mean(axis=3)
+        assert np.abs(difference).mean() < 4
+        assert info.rotation == degrees
+
+    def test_pixels_that_are_not_square_are_turned_too(self) -> None:
+        assert video("wide_pixels").sample_aspect_ratio == Fraction(4, 3)
+        assert video("wide_pixels_rotated").sample_aspect_ratio == Fraction(3, 4)
+
+    def test_a_tag_that_ffmpeg_does_not_obey_is_not_obeyed(self, tmp_path: Path) -> None:
+        path = tmp_path / "tagged.mkv"
+        options = ["-c", "copy", "-metadata:s:v", "rotate=90"]
+        subprocess.run([find_ffmpeg(), "-v", "error", "-i", clip("ffv1_gray"), *options, path], check=True)
+        info = probe(path).video[0]
+        assert (info.rotation, info.width, info.height) == (0, 64, 48)
+
+
+class TestStreams:
+    """Audio, several videos, and pictures that are none."""
+
+    @pytest.mark.parametrize(
+        ("name", "codec", "channels", "layout"),
+        [
+            ("audio_aac", "aac", 2, "stereo"),
+            ("audio_pcm", "pcm_s16le", 1, ("mono", None)),
+            ("audio_flac_51", "flac", 6, ("5.1", "5.1(side)")),
+            ("audio_only", "pcm_s16le", 2, ("stereo", None)),
+            ("audio_only_m4a", "aac", 1, "mono"),
+        ],
+    )
+    def test_audio(self, name: str, codec: str, channels: int, layout: str | tuple[str | None, ...]) -> None:
+        audio = probe(clip(name)).best_audio
+        assert audio is not None
+        assert (audio.codec, audio.channels, audio.sample_rate) == (codec, channels, 44_100)
+        assert audio.channel_layout in ((layout,) if isinstance(layout, str) else layout)
+        assert audio.duration_s == pytest.approx(0.5, abs=0.05)
+
+    @pytest.mark.parametrize("name", WITHOUT_VIDEO)
+    def test_no_video(self, name: str) -> None:
+        assert probe(clip(name)).best_video is None
+
+    def test_a_cover_is_no_video(self) -> None:
+        (cover,) = probe(clip("audio_and_cover")).video
+        assert cover.is_attached_picture
+        assert cover.frame_rate is None
+        assert not cover.is_variable_frame_rate
+
+    def test_the_best_video_is_no_cover(self) -> None:
+        info = probe(clip("video_and_cover"))
+        assert [stream.is_attached_picture for stream in info.video].count(True) == 1
+        assert info.best_video is not None and info.best_video.codec == "h264"
+
+    def test_the_best_video_is_the_default_one(self) -> None:
+        info = probe(clip("several_videos"))
+        assert [stream.index for stream in info.video] == [0, 1]
+        assert info.best_video is info.video[1]
+
+    def test_of_several_default_ones_the_first_is_best(self) -> None:
+        first, second = probe(clip("several_videos")).video
+        streams = {field.name: getattr(first, field.name) for field in fields(first)}
+        also_default = VideoInfo(**streams | {"is_default": True})
+        info = probe(clip("several_videos"))
+        both = {field.name: getattr(info, field.name) for field in fields(info)}
+        assert MediaInfo(**both | {"video": (also_default, second)}).best_video is also_default
+
+    @pytest.mark.parametrize("name", ["zero_frames_mp4", "zero_frames_avi"])
+    def test_no_frames(self, name: str) -> None:
+        assert video(name).frames in (0, None)
+        assert video(name, count_frames=True).frames == 0
+        assert (video(name).width, video(name).height) == (64, 48)
+
+    def test_no_streams(self) -> None:
+        info = probe(clip("no_streams"))
+        assert (info.video, info.audio, info.best_video, info.best_audio) == ((), (), None, None)
+
+
+class TestFiles:
+    """The file as a whole, and what it may be called."""
+
+    def test_smoke(self) -> None:
+        info = probe(clip("audio_aac"))
+        assert info.path == str(clip("audio_aac"))
+        assert "mp4" in info.container.split(",")
+        assert info.container_name == "QuickTime / MOV"
+        assert info.size_bytes == clip("audio_aac").stat().st_size
+        assert info.duration_s == pytest.approx(0.48, abs=0.05)
+        assert info.tags["major_brand"] == "isom"
+        assert isinstance(info.audio[0], AudioInfo)
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "-i.mp4",
+            "a:b.mp4",
+            "file:x.mp4",
+            "concat:a|b.mp4",
+            "50%.mp4",
+            "with space.mp4",
+            "-",
+            "pipe:0",
+            "é\n.mp4",
+        ],
+    )
+    @pytest.mark.parametrize("as_path", [True, False])
+    def test_names_are_taken_literally(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, as_path: bool
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        Path(name).write_bytes(clip("h264").read_bytes())
+        info = probe(Path(name) if as_path else name)
+        assert (info.path, info.video) == (name, probe(clip("h264")).video)
+
+    def test_a_name_that_is_not_text(self, tmp_path: Path) -> None:
+        path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.mp4"))
+        path.write_bytes(clip("h264").read_bytes())
+        assert probe(path).video[0].frames == 30
+
+    def test_a_url(self) -> None:
+        assert probe(f"file://{clip('h264')}").video[0].frames == 30
+
+    def test_a_fifo_that_somebody_writes(self, tmp_path: Path) -> None:
+        fifo = tmp_path / "fifo"
+        os.mkfifo(fifo)
+        writer = threading.Thread(target=lambda: fifo.write_bytes(clip("h264_ts").read_bytes()), daemon=True)
+        writer.start()
+        info = probe(fifo, timeout_s=PATIENCE_S)
+        writer.join(PATIENCE_S)
+        assert info.video[0].codec == "h264"
+        assert info.size_bytes is None
+
+    @pytest.mark.parametrize("name", DAMAGED)
+    def test_a_damaged_file_is_told_as_far_as_it_goes(self, name: str) -> None:
+        frames = video(name, count_frames=True).frames
+        assert frames is not None and 0 < frames <= 30
+        assert (frames < 30) == (name != "fast_start")
+
+    def test_what_is_told_can_be_compared_copied_and_sent(self) -> None:
+        info = probe(clip("audio_aac"))
+        assert info == probe(clip("audio_aac"))
+        assert pickle.loads(pickle.dumps(info)) == info
+        assert asdict(info)["video"][0]["codec"] == "h264"
+        with pytest.raises(AttributeError):
+            info.path = "another"  # type: ignore[misc]
+
+
+class TestNoMedia:
+    """Errors: whose fault, and in words."""
+
+    @pytest.mark.parametrize("name", NO_MEDIA)
+    def test_files_that_ffmpeg_does_not_know(self, name: str) -> None:
+        with pytest.raises(DecoderError) as caught:
+            probe(clip(name))
+        error = caught.value
+        words = {"empty": "is empty, and not a media file", "text_txt": "is text, and not a media file"}
+        assert words.get(name, "is not a media file that FFmpeg knows, or it is damaged: ") in str(error)
+        assert str(error).startswith(str(clip(name)))
+        assert "0x5" not in str(error) and "\n" not in str(error)
+        assert error.command[0] == find_ffprobe()
+        assert error.command[-1] == f"file:{clip(name)}"
+        assert error.returncode == (0 if name == "text_txt" else 1)
+        assert isinstance(error, PenstockError) and isinstance(error, RuntimeError)
+        assert error.frames == 0
+
+    def test_ffmpegs_words_are_in_the_message(self) -> None:
+        with pytest.raises(DecoderError, match="moov atom not found; Invalid data found") as caught:
+            probe(clip("cut_before_the_index"))
+        assert "moov atom not found" in caught.value.stderr
+
+    def test_no_such_file(self, tmp_path: Path) -> None:
+        with pytest.raises(FileNotFoundError) as caught:
+            probe(tmp_path / "none.mp4")
+        assert caught.value.filename == str(tmp_path / "none.mp4")
+
+    def test_an_empty_name(self) -> None:
+        with pytest.raises(FileNotFoundError):
+            probe("")
+
+    @pytest.mark.parametrize("ending", ["", "/"])
+    def test_a_folder(self, tmp_path: Path, ending: str) -> None:
+        with pytest.raises(IsADirectoryError, match=str(tmp_path)):
+            probe(f"{tmp_path}{ending}")
+
+    def test_a_file_named_as_a_folder(self) -> None:
+        with pytest.raises(NotADirectoryError):
+            probe(f"{clip('h264')}/")
+
+    def test_a_loop_of_links(self, tmp_path: Path) -> None:
+        (tmp_path / "loop").symlink_to(tmp_path / "loop")
+        with pytest.raises(OSError, match="Too many levels"):
+            probe(tmp_path / "loop")
+
+    @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+    def test_a_file_that_may_not_be_read(self, tmp_path: Path) -> None:
+        path = tmp_path / "mine.mp4"
+        path.write_bytes(clip("h264").read_bytes())
+        path.chmod(0)
+        with pytest.raises(PermissionError, match=r"mine\.mp4"):
+            probe(path)
+
+    @pytest.mark.parametrize(
+        ("url", "words"),
+        [
+            ("http://127.0.0.1:9/clip.mp4", "Connection refused"),
+            ("nonsense://host/clip", "Protocol not found"),
+        ],
+    )
+    def test_urls_that_lead_nowhere(self, url: str, words: str) -> None:
+        with pytest.raises(DecoderError, match=f"FFmpeg cannot open {url}: .*{words}"):
+            probe(url)
+
+
+class TestStalled:
+    """ffprobe that does not end is ended, and all that it has started."""
+
+    def test_a_fifo_that_nobody_writes(self, tmp_path: Path) -> None:
+        os.mkfifo(tmp_path / "fifo")
+        before = holdings()
+        with pytest.raises(StalledError, match=r"within 0\.3 s.*fifo") as caught:
+            probe(tmp_path / "fifo", timeout_s=0.3)
+        assert caught.value.seconds == 0.3
+        assert holdings() == before
+
+    def test_what_a_wrapper_has_started_is_ended_too(self, tmp_path: Path) -> None:
+        wrapper = program(tmp_path / "ffprobe", "sleep 1000 &", f"echo $! > {tmp_path}/child", "wait")
+        with pytest.raises(StalledError):
+            probe(clip("h264"), ffprobe=wrapper, timeout_s=1)
+        child = int((tmp_path / "child").read_text())
+        # Killed, it may stay a zombie until whoever inherits it has waited for it.
+        state = Path(f"/proc/{child}/stat")
+        assert eventually(lambda: not state.exists() or state.read_text().rpartition(") ")[2].startswith("Z"))
+
+    def test_ctrl_c_ends_it(self, tmp_path: Path) -> None:
+        # It says that it runs when Python has long gone on from starting it to waiting for it.
+        sleeper = program(tmp_path / "ffprobe", "sleep 0.5", f"touch {tmp_path}/running", "exec sleep 1000")
+        before = children()
+        main = threading.main_thread().ident
+        assert main is not None
+
+        def interrupt() -> None:
+            assert eventually((tmp_path / "running").exists)
+            signal.pthread_kill(main, signal.SIGINT)
+
+        thread = threading.Thread(target=interrupt)
+        path = clip("h264")
+        thread.start()
+        with pytest.raises(KeyboardInterrupt):
+            probe(path, ffprobe=sleeper, timeout_s=PATIENCE_S)
+        thread.join()
+        assert children() == before
+
+
+class TestProgram:
+    """Which ffprobe is run, and one that is none."""
+
+    def test_the_argument_comes_first(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        named = program(tmp_path / "mine")
+        monkeypatch.setenv("PENSTOCK_FFPROBE", "/missing/ffprobe")
+        assert find_ffprobe(named) == str(named)
+
+    def test_then_the_environment(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        named = program(tmp_path / "mine")
+        monkeypatch.setenv("PENSTOCK_FFPROBE", str(named))
+        assert find_ffprobe(ffmpeg=find_ffmpeg()) == str(named)
+
+    @pytest.mark.parametrize(
+        ("ffmpeg", "ffprobe"), [("ffmpeg", "ffprobe"), ("ffmpeg-7", "ffprobe-7"), ("ffmpeg-7", "ffprobe")]
+    )
+    def test_then_the_one_beside_ffmpeg(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ffmpeg: str, ffprobe: str
+    ) -> None:
+        monkeypatch.delenv("PENSTOCK_FFPROBE", raising=False)
+        beside = program(tmp_path / ffprobe)
+        assert find_ffprobe(ffmpeg=program(tmp_path / ffmpeg)) == str(beside)
+        monkeypatch.setenv("PENSTOCK_FFMPEG", str(tmp_path / ffmpeg))
+        assert find_ffprobe() == str(beside)
+
+    def test_then_path(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "bin").mkdir()
+        on_path = program(tmp_path / "bin" / "ffprobe")
+        monkeypatch.delenv("PENSTOCK_FFPROBE", raising=False)
+        monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+        assert find_ffprobe(ffmpeg=program(tmp_path / "ffmpeg")) == str(on_path)
+
+    def test_none_says_how_to_get_one(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv("PENSTOCK_FFPROBE", raising=False)
+        monkeypatch.setenv("PATH", "/missing")
+        path = clip("h264")
+        with pytest.raises(DecoderError, match=r"apt-get install ffmpeg.*PENSTOCK_FFPROBE") as caught:
+            probe(path, ffmpeg=program(tmp_path / "ffmpeg"))
+        assert caught.value.returncode is None
+
+    @pytest.mark.parametrize("named_by", ["argument `ffprobe`", "PENSTOCK_FFPROBE", "argument `ffmpeg`"])
+    def test_one_that_was_named_is_never_replaced(
+        self, monkeypatch: pytest.MonkeyPatch, named_by: str
+    ) -> None:
+        monkeypatch.delenv("PENSTOCK_FFPROBE", raising=False)
+        path, missing = clip("h264"), "/missing/program"
+        if named_by == "PENSTOCK_FFPROBE":
+            monkeypatch.setenv(named_by, missing)
+        arguments = {named_by.split("`")[1]: missing} if "`" in named_by else {}
+        with pytest.raises(DecoderError, match=rf"{named_by} names '{missing}'"):
+            probe(path, **arguments)  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize(
+        ("line", "words"),
+        [
+            ("exit 0", r"ended with 0, .*is it ffprobe\?"),
+            ("echo nonsense", "is it ffprobe"),
+            ("echo '[]'", "is it ffprobe"),
+            ("echo '{}'", "is it ffprobe"),
+            ("exit 3", "ended with 3"),
+            ("echo it is broken >&2; exit 3", "cannot open .*: it is broken"),
+            ("kill -SEGV $$", "ended by SIGSEGV"),
+        ],
+    )
+    def test_one_that_fails(self, tmp_path: Path, line: str, words: str) -> None:
+        with pytest.raises(DecoderError, match=words):
+            probe(clip("h264"), ffprobe=program(tmp_path / "ffprobe", line))
+
+    def test_one_that_cannot_be_started(self, tmp_path: Path) -> None:
+        broken = tmp_path / "ffprobe"
+        broken.write_bytes(b"\x7fELF and no more")
+        broken.chmod(0o755)
+        with pytest.raises(DecoderError, match="could not start ffprobe"):
+            probe(clip("h264"), ffprobe=broken)
+
+    def test_one_that_says_much(self, tmp_path: Path) -> None:
+        talker = program(tmp_path / "ffprobe", "yes 'it is broken' | head -c 3000000 >&2", "exit 1")
+        with pytest.raises(DecoderError, match=": it is broken") as caught:
+            probe(clip("h264"), ffprobe=talker)
+        assert len(caught.value.stderr) <= 16 << 10

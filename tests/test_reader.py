@@ -1,0 +1,505 @@
+"""Frames out of a descriptor: whole, in order, in memory that is theirs for as long as anybody looks at it."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import random
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import PATIENCE_S, ReaderThread, capacity_bytes, eventually, noise, open_fds, rss_bytes, workers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import penstock
+from penstock import _native
+from penstock.results import Frame, ReaderStats
+
+
+class WriterThread:
+    """Writes pieces to a descriptor on a Python thread, and closes it."""
+
+    def __init__(self, fd: int, pieces: list[bytes], *, gate: threading.Event | None = None) -> None:
+        self.fd, self.pieces, self.gate = fd, pieces, gate
+        self.written = 0
+        self.thread = threading.Thread(target=self._write, daemon=True)
+        self.thread.start()
+
+    def _write(self) -> None:
+        if self.gate is not None:
+            self.gate.wait()
+        for piece in self.pieces:
+            rest = memoryview(piece)
+            while rest:
+                written = os.write(self.fd, rest)
+                rest = rest[written:]
+                self.written += written
+        os.close(self.fd)
+
+    def join(self) -> None:
+        self.thread.join(PATIENCE_S)
+        assert not self.thread.is_alive()
+
+
+def frames_of(reader: penstock.Reader) -> list[bytes]:
+    return [bytes(frame) for frame in reader]
+
+
+def cut(data: bytes, seed: int) -> list[bytes]:
+    """The same bytes in pieces of odd sizes."""
+    dice, pieces, start = random.Random(seed), [], 0
+    while start < len(data):
+        size = max(1, int(len(data) ** dice.random()))
+        pieces.append(data[start : start + size])
+        start += size
+    return pieces
+
+
+@pytest.fixture
+def idle(pair: tuple[int, int]) -> Iterator[tuple[penstock.Reader, int]]:
+    """A reader of frames of 4 bytes, and the end of its pipe to write to."""
+    with penstock.Reader(pair[0], frame_bytes=4) as reader:
+        yield reader, pair[1]
+
+
+def test_smoke(pair: tuple[int, int]) -> None:
+    reader, writer = pair
+    with penstock.Reader(reader, frame_bytes=3) as frames:
+        os.write(writer, b"onetwo")
+        os.close(writer)
+        assert frames_of(frames) == [b"one", b"two"]
+        assert frames.read() is None, "the end again"
+        assert not frames.closed
+    assert frames.closed
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    frame_bytes=st.integers(1, 20_000),
+    frames=st.integers(0, 12),
+    over=st.floats(0, 0.99),
+    depth=st.integers(1, 6),
+    capacity=st.sampled_from([None, 4096, 65536]),
+    seed=st.integers(0, 2**32),
+)
+def test_frames_are_whole_and_in_order(
+    frame_bytes: int, frames: int, over: float, depth: int, capacity: int | None, seed: int
+) -> None:
+    data = noise(frames * frame_bytes + int(over * frame_bytes), seed)
+    bytes_over = int(over * frame_bytes)
+    reader, writer = os.pipe()
+    written = WriterThread(writer, cut(data, seed))
+    with penstock.Reader(reader, frame_bytes=frame_bytes, depth=depth, capacity_bytes=capacity) as stream:
+        os.close(reader)
+        for index in range(frames):
+            frame = stream.read(PATIENCE_S)
+            assert frame is not None
+            assert frame.index == index
+            assert bytes(frame) == data[index * frame_bytes :][:frame_bytes]
+        for _ in range(2):
+            if bytes_over == 0:
+                assert stream.read(PATIENCE_S) is None
+                continue
+            with pytest.raises(penstock.TruncatedStreamError) as torn:
+                stream.read(PATIENCE_S)
+            fault = torn.value
+            assert (fault.frames, fault.frame_bytes, fault.bytes_over) == (frames, frame_bytes, bytes_over)
+    written.join()
+
+
+def test_a_frame_is_a_writable_buffer_without_a_copy(idle: tuple[penstock.Reader, int]) -> None:
+    reader, writer = idle
+    os.write(writer, b"\0\1\2\3")
+    frame = reader.read()
+    assert frame is not None
+    array = np.asarray(frame)
+    assert (array.dtype, array.shape, array.flags.writeable) == (np.uint8, (4,), True)
+    assert (frame.nbytes, len(frame), frame.index) == (4, 4, 0)
+    assert repr(frame) == "<Frame 0: 4 bytes>"
+    array[0] = 9
+    assert bytes(frame) == b"\t\1\2\3"
+    assert array.ctypes.data % 4096 == 0
+    view = memoryview(frame)
+    assert (view.format, view.ndim, view.c_contiguous) == ("B", 1, True)
+
+
+def test_memory_is_a_frames_own_while_any_view_of_it_lives(pair: tuple[int, int]) -> None:
+    reader, writer = pair
+    size, count = 100_000, 40
+    pieces = [bytes([value]) * size for value in range(count)]
+    written = WriterThread(writer, pieces)
+    views = []
+    with penstock.Reader(reader, frame_bytes=size, depth=2) as stream:
+        for frame in stream:
+            views.append(np.asarray(frame).reshape(100, 1000)[5:, ::2])
+            del frame
+    written.join()
+    gc.collect()
+    assert [set(view.ravel().tolist()) for view in views] == [{value} for value in range(count)]
+    assert len({view.__array_interface__["data"][0] for view in views}) == count
+
+
+def test_memory_is_used_again_when_the_last_view_is_gone(pair: tuple[int, int]) -> None:
+    reader, writer = pair
+    size = 1 << 20
+    written = WriterThread(writer, [bytes(size)] * 50)
+    with penstock.Reader(reader, frame_bytes=size, depth=2) as stream:
+        places = {np.asarray(frame).ctypes.data for frame in stream}
+    written.join()
+    assert len(places) <= 2 + 2 + 2, (
+        "those that wait, those that are kept, the one read and the one looked at"
+    )
+
+
+def test_memory_is_bounded_while_nobody_takes_frames(pair: tuple[int, int]) -> None:
+    reader, writer = pair
+    size = 4 << 20
+    written = WriterThread(writer, [bytes(size)] * 20)
+    before = rss_bytes()
+    with penstock.Reader(reader, frame_bytes=size, depth=3) as stream:
+        assert eventually(lambda: stream.stats.frames_waiting == 3)
+        assert not eventually(lambda: stream.stats.frames_read > 3, 0.2)
+        assert written.thread.is_alive()
+        assert written.written <= 3 * size + capacity_bytes(reader)
+        assert rss_bytes() - before < 5 * size
+        assert sum(1 for _ in stream) == 20
+        assert stream.stats.worker_full_s > 0.1
+    written.join()
+
+
+def test_readinto_copies_into_anything_with_room(pair: tuple[int, int]) -> None:
+    reader, writer = pair
+    data = noise(6 * 16)
+    with penstock.Reader(reader, frame_bytes=16) as stream:
+        os.write(writer, data)
+        exact, larger = bytearray(16), np.full(20, 7, np.uint8)
+        floats = np.zeros((2, 2), np.float32)
+        assert [stream.readinto(exact), stream.readinto(larger), stream.readinto(floats)] == [16] * 3
+        assert bytes(exact) == data[:16]
+        assert larger.tobytes() == data[16:32] + b"\7" * 4
+        assert floats.tobytes() == data[32:48]
+        with pytest.raises(ValueError, match="room for 15 bytes, and a frame has 16"):
+            stream.readinto(bytearray(15))
+        with pytest.raises(BufferError):
+            stream.readinto(bytes(16))
+        with pytest.raises(ValueError, match="C-contiguous"):
+            stream.readinto(np.zeros((8, 8), np.uint8)[:, ::2])
+        with pytest.raises(TypeError):
+            stream.readinto(16)
+        exact.extend(b"not held any more")
+        rest = bytearray(16)
+        got = b"".join(bytes(rest) for _ in range(3) if stream.readinto(rest))
+        assert got == data[48:], "what was refused took no frame"
+        os.close(writer)
+        assert stream.readinto(rest) == 0
+        assert stream.readinto(rest, timeout=0) == 0
+
+
+def test_the_latest_is_newer_than_what_was_there(pair: tuple[int, int]) -> None:
+    reader, writer = pair
+    with penstock.Reader(reader, frame_bytes=4, depth=2) as stream:
+        os.write(writer, b"0000111122223333444")
+        assert eventually(lambda: stream.stats.frames_waiting == 2)
+        threading.Timer(0.1, os.write, (writer, b"4")).start()
+        frame = stream.latest(PATIENCE_S)
+        assert (bytes(frame), frame.index) == (b"4444", 4)
+        assert stream.stats.frames_dropped == 4
+        for value in range(50):  # the source never waits
+            os.write(writer, bytes([value]) * 4)
+        assert eventually(lambda: stream.stats.frames_read == 55)
+        frame = stream.latest()
+        assert (bytes(frame), frame.index) == (b"\x31" * 4, 54)
+        with pytest.raises(penstock.StalledError):
+            stream.latest(timeout=0.05)
+        with pytest.raises(penstock.StalledError):
+            stream.read(timeout=0)  # in order from here on
+        for value in range(5):
+            os.write(writer, bytes([value]) * 4)
+        os.close(writer)
+        assert [frame.index for frame in stream] == [55, 56, 57, 58, 59]
+        assert stream.latest() is None
+        stats = stream.stats
+        assert stats.frames_read == stats.frames_delivered + stats.frames_dropped == 60
+
+
+def test_latest_gives_whole_frames_of_a_source_that_does_not_wait(pair: tuple[int, int]) -> None:
+    reader, writer = pair
+    size, count = 300_000, 200
+    pieces = [piece for value in range(count) for piece in cut(bytes([value]) * size, value)]
+    written = WriterThread(writer, pieces)
+    indices = []
+    with penstock.Reader(reader, frame_bytes=size, depth=2) as stream:
+        while (frame := stream.latest(PATIENCE_S)) is not None:
+            assert set(np.asarray(frame).tolist()) == {frame.index}
+            indices.append(frame.index)
+        assert indices == sorted(set(indices))
+        assert indices[-1] == count - 1
+        assert stream.stats.frames_dropped == count - len(indices)
+    written.join()
+
+
+def test_latest_at_the_end_is_the_last_and_then_the_end(pair: tuple[int, int]) -> None:
+    reader, writer = pair
+    os.write(writer, b"00001111")
+    os.close(writer)
+    with penstock.Reader(reader, frame_bytes=4) as stream:
+        assert bytes(stream.latest()) == b"1111"
+        assert stream.latest() is None
+        assert stream.read() is None
+
+
+def test_asyncio_iterates_while_the_loop_goes_on(pair: tuple[int, int]) -> None:
+    reader, writer = pair
+
+    async def write() -> None:
+        for value in range(20):
+            os.write(writer, bytes([value]) * 2)
+            await asyncio.sleep(0)
+            os.write(writer, bytes([value]) * 2)
+        os.close(writer)
+
+    async def main() -> list[bytes]:
+        writing = asyncio.create_task(write())
+        got = [bytes(frame) async for frame in penstock.Reader(reader, frame_bytes=4)]
+        await writing
+        return got
+
+    assert asyncio.run(asyncio.wait_for(main(), PATIENCE_S)) == [bytes([value]) * 4 for value in range(20)]
+
+
+def test_asyncio_tasks_share_and_give_up_without_loss(idle: tuple[penstock.Reader, int]) -> None:
+    reader, writer = idle
+    before = len(open_fds())
+
+    async def collect() -> list[bytes]:
+        return [bytes(frame) async for frame in reader]
+
+    async def main() -> list[bytes]:
+        for _ in range(5):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(anext(reader), 0.01)
+        tasks = [asyncio.create_task(collect()) for _ in range(3)]
+        await asyncio.sleep(0.05)
+        for value in range(30):
+            os.write(writer, bytes([value]) * 4)
+        os.write(writer, b"piece")
+        os.close(writer)
+        got = await asyncio.gather(*tasks, return_exceptions=True)
+        faults = [answer for answer in got if isinstance(answer, BaseException)]
+        assert [type(fault) for fault in faults] == [penstock.TruncatedStreamError] * 3
+        return got
+
+    asyncio.run(asyncio.wait_for(main(), PATIENCE_S))
+    stats = reader.stats
+    assert (stats.frames_read, stats.frames_delivered) == (31, 31)
+    assert len(open_fds()) <= before
+
+
+def test_asyncio_learns_of_a_close(idle: tuple[penstock.Reader, int]) -> None:
+    reader, _ = idle
+
+    async def main() -> None:
+        asyncio.get_running_loop().call_later(0.05, reader.close)
+        with pytest.raises(penstock.ClosedError):
+            await anext(reader)
+
+    asyncio.run(asyncio.wait_for(main(), PATIENCE_S))
+
+
+def test_a_regular_file_is_read_from_its_position(tmp_path: Path) -> None:
+    data = noise(1_000_000)
+    path = tmp_path / "frames"
+    path.write_bytes(b"head" + data)
+    with path.open("rb", buffering=0) as file:
+        assert file.read(4) == b"head"
+        with penstock.Reader(file, frame_bytes=250_000) as stream:
+            assert b"".join(frames_of(stream)) == data
+            assert stream.stats.capacity_bytes is None
+
+
+def test_a_socket(tmp_path: Path) -> None:
+    ours, theirs = socket.socketpair()
+    data = noise(500_000)
+    written = WriterThread(theirs.detach(), cut(data, 1))
+    with ours, penstock.Reader(ours, frame_bytes=50_000) as stream:
+        assert b"".join(frames_of(stream)) == data
+    written.join()
+
+
+@pytest.mark.parametrize("is_blocking", [True, False])
+def test_a_fifo_is_waited_for_until_its_first_writer_comes(tmp_path: Path, is_blocking: bool) -> None:
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    os.set_blocking(reader, is_blocking)
+    with penstock.Reader(reader, frame_bytes=4) as stream:
+        with pytest.raises(penstock.StalledError):
+            stream.read(timeout=0.05)
+        writer = os.open(path, os.O_WRONLY)
+        os.write(writer, b"wholehal")
+        os.close(writer)
+        assert frames_of(stream) == [b"whol", b"ehal"]
+        assert os.get_blocking(reader) is is_blocking, "the mode is the caller's"
+    os.close(reader)
+
+
+def test_a_descriptor_that_does_not_block_stays_so(pair: tuple[int, int]) -> None:
+    reader, writer = pair
+    os.set_blocking(reader, False)
+    with penstock.Reader(reader, frame_bytes=4) as stream:
+        threading.Timer(0.1, os.write, (writer, b"late")).start()
+        assert bytes(stream.read()) == b"late"
+    assert not os.get_blocking(reader)
+
+
+def test_the_number_may_be_closed_and_used_again_at_once(pair: tuple[int, int], tmp_path: Path) -> None:
+    reader, writer = pair
+    stream = penstock.Reader(reader, frame_bytes=4)
+    with (tmp_path / "other").open("wb+") as other:
+        other.write(b"bad!" * 10)
+        other.seek(0)
+        os.dup2(other.fileno(), reader)
+        os.write(writer, b"goodgood")
+        os.close(writer)
+        assert frames_of(stream) == [b"good", b"good"]
+        assert other.tell() == 0
+
+
+def test_another_process_fills_the_pipe(pair: tuple[int, int]) -> None:
+    reader, writer = pair
+    program = "import os\nfor value in range(30): os.write(1, bytes([value]) * 1_000_000)"
+    with subprocess.Popen([sys.executable, "-c", program], stdout=writer) as process:
+        os.close(writer)
+        with penstock.Reader(reader, frame_bytes=1_000_000) as stream:
+            for value, frame in enumerate(stream):
+                array = np.asarray(frame)
+                assert (array.min(), array.max()) == (value, value)
+            assert stream.stats.frames_delivered == 30
+    assert process.returncode == 0
+
+
+def test_many_readers_at_once() -> None:
+    data = [noise(200_000, seed) for seed in range(20)]
+    streams = []
+    for seed, part in enumerate(data):
+        reader, writer = os.pipe()
+        streams.append((penstock.Reader(reader, frame_bytes=10_000), WriterThread(writer, cut(part, seed))))
+        os.close(reader)
+    assert [b"".join(frames_of(stream)) for stream, _ in streams] == data
+    for _, written in streams:
+        written.join()
+
+
+def test_a_policy_is_applied(pair: tuple[int, int]) -> None:
+    policy = penstock.ThreadPolicy(priority="below-normal")
+    with penstock.Reader(pair[0], frame_bytes=4, policy=policy) as stream:
+        assert eventually(lambda: stream.stats.policy is not None)
+        assert stream.stats.policy.nice == 5
+    with penstock.Reader(pair[0], frame_bytes=4) as stream:
+        assert stream.stats.policy is None
+
+
+def test_pipes_grow_and_the_wish_is_heeded(pair: tuple[int, int]) -> None:
+    with penstock.Reader(pair[0], frame_bytes=4, capacity_bytes=16384) as stream:
+        assert stream.stats.capacity_bytes == capacity_bytes(pair[0]) == 16384
+    other, _writer = os.pipe()
+    with penstock.Reader(other, frame_bytes=4) as stream:
+        assert stream.stats.capacity_bytes == capacity_bytes(other) > 65536
+    os.close(other)
+    os.close(_writer)
+
+
+def test_stats_are_a_picture_that_stays(idle: tuple[penstock.Reader, int]) -> None:
+    reader, writer = idle
+    os.write(writer, b"wholehalf")
+    assert eventually(lambda: reader.stats.bytes_read == 9)
+    stats = reader.stats
+    assert isinstance(stats, ReaderStats)
+    assert (stats.frames_read, stats.frames_waiting, stats.frames_delivered) == (2, 2, 0)
+    assert repr(stats) == "<ReaderStats 2 frames read, 0 delivered, 0 dropped, 2 waiting>"
+    assert isinstance(reader.read(), Frame)
+    with pytest.raises(penstock.StalledError):
+        [reader.read(timeout=0.1) for _ in range(2)]
+    reader.close()
+    stats = reader.stats
+    assert (stats.frames_read, stats.frames_waiting, stats.frames_delivered) == (2, 0, 2)
+    assert stats.caller_blocked_s >= 0.1
+    assert stats.worker_blocked_s > 0
+    assert stats.converting_s == 0
+
+
+def conversion(source: str, width: int, height: int, odd_size: str = "keep") -> _native._Conversion:
+    return _native._Conversion(
+        source, "yuv420p", width, height, matrix="bt709", range="limited", vflip=False, odd_size=odd_size
+    )
+
+
+def through_writer(data: bytes, made: _native._Conversion) -> bytes:
+    """What a writer's worker makes of a frame: the conversion as a whole."""
+    reader, writer = os.pipe()
+    result = ReaderThread(reader)
+    with penstock.Writer(writer, conversion=made) as stream:
+        stream.write(data)
+    os.close(writer)
+    return result.result()
+
+
+@pytest.mark.parametrize("parts", [1, 4])
+def test_a_conversion_makes_every_part(parts: int) -> None:
+    """Parts of a frame are pictures of their own here, as frames of several pictures are."""
+    width, height, count = 64, 32, 6
+    made = conversion("rgb24", width, height)
+    data = [noise(parts * width * height * 3, seed) for seed in range(count)]
+    size = width * height * 3
+    wanted = [
+        b"".join(through_writer(frame[part * size :][:size], made) for part in range(parts)) for frame in data
+    ]
+    reader, writer = os.pipe()
+    written = WriterThread(writer, cut(b"".join(data) + b"piece", 5))
+    frame_bytes = parts * width * height * 3 // 2
+    with penstock.Reader(reader, frame_bytes=frame_bytes, conversion=made, parts=parts) as stream:
+        os.close(reader)
+        got = []
+        with pytest.raises(penstock.TruncatedStreamError) as torn:
+            for frame in stream:
+                got.append(bytes(frame))
+        assert got == wanted
+        assert torn.value.frame_bytes == parts * size
+        assert torn.value.bytes_over == 5
+        assert stream.stats.converting_s > 0
+        assert stream.stats.bytes_read == len(b"".join(data)) + 5
+    written.join()
+
+
+def test_a_conversion_that_crops(pair: tuple[int, int]) -> None:
+    reader, writer = pair
+    width, height = 17, 9
+    data = noise(width * height + 2 * 9 * 5)
+    made = conversion("yuv420p", width, height, "crop")
+    wanted = through_writer(data, made)
+    with penstock.Reader(reader, frame_bytes=16 * 8 * 3 // 2, conversion=made) as stream:
+        os.write(writer, data)
+        assert bytes(stream.read(PATIENCE_S)) == wanted
+
+
+def test_a_reader_that_nobody_has_leaves_nothing_behind(pair: tuple[int, int]) -> None:
+    reader, writer = pair
+    fds, threads = len(open_fds()), workers()
+    streams = [penstock.Reader(reader, frame_bytes=4) for _ in range(5)]
+    assert eventually(
+        lambda: len(workers() - threads) == 5
+    )  # a thread has its name a moment after it was born
+    del streams
+    gc.collect()
+    assert eventually(lambda: workers() <= threads)
+    assert len(open_fds()) == fds
+    os.write(writer, b"ours")
+    assert os.read(reader, 4) == b"ours"

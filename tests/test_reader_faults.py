@@ -1,0 +1,309 @@
+"""What goes wrong while frames are read: whole ones first, then the reason; nothing hangs, nobody else is harmed."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import socket
+import struct
+import textwrap
+import threading
+from pathlib import Path
+
+import pytest
+from conftest import PATIENCE_S, eventually, noise, run_script, start_script, succeeded, workers
+
+import penstock
+from penstock import _native
+
+WAITS = {
+    "read": lambda reader: reader.read(),
+    "next": next,
+    "readinto": lambda reader: reader.readinto(bytearray(64)),
+    "latest": lambda reader: reader.latest(),
+}
+
+
+def test_what_cannot_be_read_is_refused_at_the_call(pair: tuple[int, int], tmp_path: Path) -> None:
+    reader, writer = pair
+    folder = os.open(tmp_path, os.O_RDONLY)
+    closed = os.dup(reader)
+    os.close(closed)
+    for fd, number in [(writer, errno.EBADF), (closed, errno.EBADF), (folder, errno.EISDIR)]:
+        with pytest.raises(OSError) as refused:
+            penstock.Reader(fd, frame_bytes=4)
+        assert refused.value.errno == number
+    os.close(folder)
+    with pytest.raises(OSError) as refused:
+        penstock.Reader(reader, frame_bytes=1 << 60)
+    assert refused.value.errno == errno.ENOMEM
+    assert eventually(lambda: not workers()), "who is refused leaves no thread"
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"frame_bytes": 0}, "frame_bytes must be at least 1"),
+        ({"frame_bytes": (1 << 64) - 1}, "more than memory can hold"),
+        ({"frame_bytes": 4, "depth": 0}, "depth must be at least 1"),
+        ({"frame_bytes": 4, "capacity_bytes": 0}, "capacity_bytes must be at least 1"),
+        ({"frame_bytes": 4, "parts": 0}, "parts must be at least 1"),
+        ({"frame_bytes": 4, "parts": 2}, "parts"),
+    ],
+)
+def test_numbers_that_make_no_sense(pair: tuple[int, int], options: dict[str, int], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        penstock.Reader(pair[0], **options)
+
+
+def test_a_conversion_of_another_size_is_refused(pair: tuple[int, int]) -> None:
+    made = _native._Conversion(
+        "rgb24", "yuv420p", 4, 4, matrix="bt709", range="limited", vflip=False, odd_size="keep"
+    )
+    with pytest.raises(ValueError, match="frame_bytes is 48, but 1 x 24 bytes are made"):
+        penstock.Reader(pair[0], frame_bytes=48, conversion=made)
+
+
+def test_messages_are_no_stream() -> None:
+    ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
+    with ours, theirs, pytest.raises(ValueError, match="messages"):
+        penstock.Reader(ours, frame_bytes=4)
+
+
+def test_a_reset_gives_whole_frames_first() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        theirs = socket.create_connection(server.getsockname())
+        ours, _ = server.accept()
+    with ours, penstock.Reader(ours, frame_bytes=10) as stream:
+        theirs.sendall(bytes(25))
+        assert eventually(lambda: stream.stats.bytes_read == 25)
+        theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        theirs.close()
+        assert [stream.read(PATIENCE_S).index for _ in range(2)] == [0, 1]
+        for wait in WAITS.values():
+            with pytest.raises(ConnectionResetError) as reset:
+                wait(stream)
+            assert reset.value.errno == errno.ECONNRESET
+
+
+def test_a_torn_frame_is_said_by_every_call(pair: tuple[int, int]) -> None:
+    reader, writer = pair
+    os.write(writer, b"wholehal")
+    os.write(writer, b"f")
+    os.close(writer)
+    with penstock.Reader(reader, frame_bytes=4) as stream:
+        assert [bytes(stream.read()), bytes(stream.read())] == [b"whol", b"ehal"]
+        for wait in WAITS.values():
+            with pytest.raises(penstock.TruncatedStreamError) as torn:
+                wait(stream)
+            assert isinstance(torn.value, EOFError)
+            assert isinstance(torn.value, penstock.PenstockError)
+            assert (
+                str(torn.value) == "the stream ended inside a frame: 1 of 4 bytes came after 2 whole frames"
+            )
+
+
+@pytest.mark.parametrize("wait", WAITS)
+def test_a_closed_reader_says_so(pair: tuple[int, int], wait: str) -> None:
+    os.write(pair[1], b"whole")
+    stream = penstock.Reader(pair[0], frame_bytes=4)
+    stream.close()
+    stream.close()
+    with pytest.raises(penstock.ClosedError):
+        WAITS[wait](stream)
+
+
+@pytest.mark.parametrize("wait", WAITS)
+def test_a_close_reaches_a_thread_that_waits(pair: tuple[int, int], wait: str) -> None:
+    reader, writer = pair
+    stream = penstock.Reader(reader, frame_bytes=4)
+    os.close(reader)
+    os.write(writer, b"ha")
+    raised = []
+
+    def waits() -> None:
+        try:
+            WAITS[wait](stream)
+        except penstock.ClosedError as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=waits)
+    thread.start()
+    assert eventually(lambda: stream.stats.bytes_read == 2)
+    stream.close()
+    thread.join(PATIENCE_S)
+    assert len(raised) == 1
+    assert eventually(lambda: not workers())
+    with pytest.raises(BrokenPipeError):
+        os.write(writer, b"nobody")
+
+
+def test_a_timeout_says_what_is_missing_and_loses_nothing(pair: tuple[int, int]) -> None:
+    reader, writer = pair
+    with penstock.Reader(reader, frame_bytes=8) as stream:
+        os.write(writer, b"piece")
+        assert eventually(lambda: stream.stats.bytes_read == 5)
+        with pytest.raises(penstock.StalledError) as stalled:
+            stream.read(timeout=0.12)
+        assert stalled.value.bytes_pending == 3
+        assert stalled.value.seconds >= 0.12
+        buffer = bytearray(8)
+        with pytest.raises(penstock.StalledError):
+            stream.readinto(buffer, timeout=0)
+        os.write(writer, b"ful")
+        assert stream.readinto(buffer) == 8
+        assert buffer == b"pieceful"
+    for timeout in (-1, float("nan")):
+        with pytest.raises(ValueError, match="timeout"):
+            stream.read(timeout)
+
+
+@pytest.mark.parametrize("wait", WAITS)
+def test_other_threads_run_meanwhile(pair: tuple[int, int], wait: str) -> None:
+    reader, writer = pair
+    with penstock.Reader(reader, frame_bytes=4) as stream:
+        waiter = threading.Thread(target=WAITS[wait], args=(stream,))
+        waiter.start()
+        counted = 0
+        while counted < 100_000:  # for ever, or as long as nobody writes, if the waiter kept the interpreter
+            counted += 1
+        assert waiter.is_alive()
+        # The first may be one that `latest` passes over.
+        while waiter.is_alive():
+            os.write(writer, b"done")
+            waiter.join(0.05)
+
+
+@pytest.mark.parametrize(
+    "call", ["stream.read()", "next(stream)", "stream.latest()", "stream.readinto(bytearray(4))"]
+)
+def test_ctrl_c_ends_a_wait(call: str) -> None:
+    code = f"""
+    reader, writer = os.pipe()
+    stream = penstock.Reader(reader, frame_bytes=4)
+    print("waiting", flush=True)
+    try:
+        {call}
+    except KeyboardInterrupt:
+        os.write(writer, b"here")
+        os.close(writer)
+        print(bytes(stream.read()))
+    """
+    with start_script(code) as program:
+        assert program.stdout.readline() == b"waiting\n"
+        threading.Event().wait(0.2)
+        program.send_signal(signal.SIGINT)
+        out, err = program.communicate(timeout=PATIENCE_S)
+    assert (program.returncode, out, err) == (0, b"b'here'\n", b"")
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        "pass",
+        "os.write(writer, b'ha'); time.sleep(0.1)",
+        "os.write(writer, bytes(400)); time.sleep(0.1)",
+        "os.write(writer, b'here'); kept = memoryview(stream.read())",
+        "threading.Thread(target=stream.read, daemon=True).start(); time.sleep(0.1)",
+        "penstock.Writer(writer).write(b'here').wait()",
+    ],
+)
+def test_a_program_ends_with_a_live_reader(state: str) -> None:
+    code = f"""
+    reader, writer = os.pipe()
+    stream = penstock.Reader(reader, frame_bytes=4)
+    {state}
+    print("ending")
+    """
+    assert succeeded(run_script(code)) == b"ending\n"
+
+
+FORKED = """
+reader, writer = os.pipe()
+stream = penstock.Reader(reader, frame_bytes=4)
+os.write(writer, b"before")
+first = stream.read()
+
+def child_is_well(pid):
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+def says_closed(call):
+    try:
+        call()
+    except penstock.ClosedError:
+        return True
+"""
+
+
+def test_a_fork_leaves_the_parent_its_reader() -> None:
+    body = """
+    pid = os.fork()
+    if pid == 0:
+        calls = [stream.read, stream.latest, lambda: next(stream), lambda: stream.readinto(bytearray(4))]
+        well = all([says_closed(call) for call in calls])
+        well &= bytes(first) == b"befo"
+        stream.stats
+        stream.close()
+        own, other = os.pipe()
+        os.write(other, b"mine")
+        own = penstock.Reader(own, frame_bytes=4)
+        well &= bytes(own.read()) == b"mine"
+        del stream, first, own
+        os._exit(0 if well else 1)
+    assert child_is_well(pid)
+    assert bytes(first) == b"befo"
+    os.write(writer, b"afters")
+    os.close(writer)
+    assert [bytes(frame) for frame in stream] == [b"reaf", b"ters"]
+    """
+    assert succeeded(run_script(FORKED + textwrap.dedent(body))) == b""
+
+
+def test_a_child_keeps_no_descriptor_of_the_parents_reader() -> None:
+    body = """
+    os.close(reader)
+    pid = os.fork()
+    if pid == 0:
+        time.sleep(60)
+    stream.close()
+    try:
+        os.write(writer, b"nobody")
+    except BrokenPipeError:
+        print("broken")
+    os.kill(pid, signal.SIGKILL)
+    """
+    assert succeeded(run_script(FORKED + textwrap.dedent(body))) == b"broken\n"
+
+
+def test_a_fork_while_the_worker_is_at_work() -> None:
+    body = """
+    def write():
+        for value in range(200):
+            os.write(writer, bytes([value]) * 100_000)
+        os.close(writer)
+    stream.close()
+    reader, writer = os.pipe()
+    stream = penstock.Reader(reader, frame_bytes=100_000)
+    threading.Thread(target=write).start()
+    for value, frame in enumerate(stream):
+        assert set(bytes(frame)) == {value}
+        if value % 20 == 0:
+            pid = os.fork()
+            if pid == 0:
+                os._exit(0 if says_closed(stream.read) else 1)
+            assert child_is_well(pid)
+    assert value == 199
+    """
+    # Python 3.12 and later warn of forks in a process with threads.
+    code = "import warnings; warnings.simplefilter('ignore')\n" + FORKED + textwrap.dedent(body)
+    assert succeeded(run_script(code)) == b""
+
+
+def test_frames_outlive_their_reader(pair: tuple[int, int]) -> None:
+    data = noise(4000)
+    os.write(pair[1], data)
+    with penstock.Reader(pair[0], frame_bytes=4000) as stream:
+        view = memoryview(stream.read())
+    del stream
+    assert view.tobytes() == data
