@@ -19,8 +19,9 @@ from rich.filesize import decimal
 
 from penstock.commands import images
 from penstock.commands.ends import FIFO_PREFIX, STANDARD, End, opened, show_name
+from penstock.commands.faults import in_one_line, told
 from penstock.commands.images import Images, SourceError
-from penstock.commands.parameters import parsed
+from penstock.commands.parameters import option_pairs, parsed
 from penstock.commands.progress import expected_bytes, is_wanted
 from penstock.commands.signals import Stopped
 from penstock.errors import PenstockError
@@ -30,8 +31,6 @@ from penstock.ffmpeg.pixels import divides_evenly, frame_layout
 
 #: Leaves the pixel format of the video to FFmpeg.
 ANY = "any"
-#: How many of FFmpeg's lines are told. The first ones name the cause, the others what came of it.
-MOST_LINES = 3
 
 
 class Source(Protocol):
@@ -98,19 +97,6 @@ def frame_rate(text: str) -> Fraction:
     if rate <= 0:
         raise ValueError(f"{text!r} is not a number of frames per second such as 60, 23.976 or 30000/1001")
     return rate
-
-
-def option_pairs(texts: Sequence[str]) -> dict[str, str | None]:
-    """FFmpeg's options by their names; None for one without a value."""
-    found: dict[str, str | None] = {}
-    for text in texts:
-        name, equals, value = text.removeprefix("-").partition("=")
-        if not name:
-            raise ValueError(f"{text!r} is not NAME=VALUE, or the NAME of an option that has no value")
-        if name in found:
-            raise ValueError(f"{name!r} is given twice")
-        found[name] = value if equals else None
-    return found
 
 
 @click.command(
@@ -246,7 +232,7 @@ def encode(
     """
     if quiet and progress:
         raise click.UsageError("--quiet and --progress exclude each other")
-    with _told():
+    with told():
         _check_output(output, settings["container_format"], as_json=as_json)
     has_images = images.are_images(inputs)
     _check_raw_options(inputs, has_images, size, pixel_format, total_frames)
@@ -257,7 +243,7 @@ def encode(
         "progress": wanted,
     }
     try:
-        with _told():
+        with told():
             settings["ffmpeg"] = find_ffmpeg(settings.get("ffmpeg"))
             check_codec(settings["ffmpeg"], settings["codec"])
         with _opened(inputs, has_images, size, settings, output) as source:
@@ -347,7 +333,7 @@ def _opened(
             yield source
         return
     assert size is not None
-    with _told():
+    with told():
         frame_bytes = frame_layout(settings["pixel_format"], *size, settings["ffmpeg"]).frame_bytes
     with opened(inputs[0] if inputs else STANDARD, [], append=False) as (end, _):
         if os.isatty(end.fd):
@@ -368,7 +354,7 @@ def _refuse_itself(end: End, output: str) -> None:
 def _encode(source: Source, output: str, settings: dict[str, Any]) -> tuple[Encoder, int]:
     """Encodes all frames. Returns the closed encoder, and the bytes of a last frame that is not whole."""
     first = _first_frame(source, settings)
-    with _told():
+    with told():
         encoder = Encoder(output, size=source.size, **settings)
     try:
         with encoder:
@@ -382,14 +368,14 @@ def _encode(source: Source, output: str, settings: dict[str, Any]) -> tuple[Enco
     except SourceError as error:
         raise click.ClickException(f"{error.message}; {_how_far(encoder, error)}") from None
     except (PenstockError, OSError) as error:
-        raise click.ClickException(_in_one_line(error)) from None
+        raise click.ClickException(in_one_line(error)) from None
     return encoder, left_over
 
 
 def _first_frame(source: Source, settings: dict[str, Any]) -> bytearray:
     """It is there before the encoder is, which empties a file that it overwrites."""
     _check_even(source.size, settings)
-    with _told():
+    with told():
         layout = frame_layout(settings["pixel_format"], *source.size, settings["ffmpeg"])
     width, height = source.size
     try:
@@ -434,31 +420,8 @@ def _feed(encoder: Encoder, source: Source) -> int:
 
 def _how_far(encoder: Encoder, error: BaseException) -> str:
     """What became of the frames, and what an encoder adds to an error in whose course it could not finish."""
-    notes = [_in_one_line(note) for note in getattr(error, "__notes__", [])]
+    notes = [in_one_line(note) for note in getattr(error, "__notes__", [])]
     return "; ".join([f"frames encoded: {encoder.frames_encoded}", *notes])
-
-
-@contextmanager
-def _told() -> Iterator[None]:
-    """Turns failures into one line for people, and wrong arguments into wrong usage."""
-    try:
-        yield
-    except PenstockError as error:
-        raise click.ClickException(_in_one_line(error)) from None
-    except OSError as error:
-        where = "" if error.filename is None else f"{show_name(str(error.filename))}: "
-        raise click.ClickException(f"{where}{error.strerror or error}") from None
-    except ValueError as error:
-        raise click.UsageError(_in_one_line(error)) from None
-
-
-def _in_one_line(error: object) -> str:
-    """Without the command, with FFmpeg's first words, which name the cause, and by our option's name."""
-    head, *rest = str(error).splitlines()
-    advice = [line for line in rest if line.startswith("what to do: ")]
-    said = [line for line in rest if not line.startswith(("what to do: ", "command: "))]
-    line = images.without_complainers("; ".join((head, *said[:MOST_LINES], *advice)))
-    return line.replace("give container_format", "give --format")
 
 
 def _summary(encoder: Encoder) -> str:

@@ -101,6 +101,35 @@ def opened(
         yield source, destinations
 
 
+@contextmanager
+def opened_destinations(names: Sequence[str], src: str) -> Iterator[list[End]]:
+    """Open them all, as `opened` does, for what another program reads from ``src``, a path or a URL.
+
+    Raises:
+        click.ClickException: one cannot be opened, or is the source or another one. No file has been emptied then.
+    """
+    with ExitStack() as stack:
+        ends = _come([_kept(_open_destination(name, append=False), stack) for name in names], None, stack)
+        _refuse_repeats([*_found_at(src), *((end.title, end.status) for end in ends)])
+        _empty(end for name, end in zip(names, ends, strict=True) if name != STANDARD)
+        yield ends
+
+
+def refuse_same(*names: str) -> None:
+    """Raises a ``click.ClickException`` if two of these lead to the same file or FIFO."""
+    _refuse_repeats(found for name in names for found in _found_at(name))
+
+
+def check_standard_output() -> None:
+    """Sees now whether there is one: if it is closed, the next descriptor that is opened would get its number.
+
+    Raises:
+        click.ClickException: there is none.
+    """
+    with _told(_STANDARD_TITLES[1]):
+        os.fstat(1)
+
+
 def _open_all(
     src: str, dsts: Sequence[str], append: bool, offset: int | None, timeout: float | None, stack: ExitStack
 ) -> list[End]:
@@ -109,6 +138,11 @@ def _open_all(
     if offset is not None and not openings[0].has_positions:
         raise click.UsageError(f"--offset needs a file, which {openings[0].title} is not")
     openings += [_kept(_open_destination(name, append), stack) for name in dsts]
+    return _come(openings, timeout, stack)
+
+
+def _come(openings: Sequence[End | Coming], timeout: float | None, stack: ExitStack) -> list[End]:
+    """The ends, once all other sides of FIFOs are there."""
     until_s = None if timeout is None else time.monotonic() + timeout
     try:
         return [
@@ -141,9 +175,13 @@ def _found(src: str, dsts: Sequence[str]) -> Iterator[tuple[str, os.stat_result]
             with _told(_STANDARD_TITLES[number]):
                 yield _STANDARD_TITLES[number], os.fstat(number)
         else:
-            # What cannot be looked at cannot be opened either, and is told then.
-            with suppress(OSError):
-                yield show_name(name), Path(name.removeprefix(FIFO_PREFIX)).stat()
+            yield from _found_at(name.removeprefix(FIFO_PREFIX), show_name(name))
+
+
+def _found_at(path: str, title: str | None = None) -> Iterator[tuple[str, os.stat_result]]:
+    """What is there; what cannot be looked at cannot be opened either, and is told then."""
+    with suppress(OSError, ValueError):  # the latter for a path with a zero byte
+        yield title or show_name(path), Path(path).stat()
 
 
 _STANDARD_TITLES = ("standard input", "standard output")

@@ -38,8 +38,8 @@ PIPE_BYTES = 1 << 20
 #: Of the names of folders with links.
 PREFIX = "penstock-images-"
 
-#: One number in a name, and how many digits it has at least.
-_NUMBER = re.compile(r"%(?:0(\d+))?d")
+#: A number in a name, and how many digits it has at least.
+NUMBER = re.compile(r"%(?:0(\d+))?d")
 #: In front of FFmpeg's complaints: which of its parts complains.
 _COMPLAINERS = re.compile(r"(?:\[[^\[\]]+ @ 0x[0-9a-f]+\] ?)+")
 
@@ -96,7 +96,7 @@ def _meant_by(path: Path) -> list[Path]:
         with _told(path):
             path.stat()
         return [path]
-    if _NUMBER.search(path.name):
+    if NUMBER.search(path.name):
         return _numbered(path)
     # Path.glob wants the folder apart, which a pattern need not have.
     matches = [Path(each) for each in glob.glob(str(path), recursive=True)]  # noqa: PTH207
@@ -111,7 +111,7 @@ def _mode(path: Path) -> int:
 
 
 def _is_pattern(path: Path) -> bool:
-    return glob.has_magic(str(path)) or _NUMBER.search(path.name) is not None
+    return glob.has_magic(str(path)) or NUMBER.search(path.name) is not None
 
 
 def _in_order(paths: Sequence[Path], meant_by: Path, complaint: str) -> list[Path]:
@@ -131,7 +131,7 @@ def _numbered(pattern: Path) -> list[Path]:
 
     A number that is missing is an error: as a rule its frame was lost, and all that follow would come too early.
     """
-    parts = _NUMBER.split(pattern.name)
+    parts = NUMBER.split(pattern.name)
     if len(parts) != 3:
         raise SourceError(f"{_title(pattern)}: a pattern has one number, such as %d or %04d")
     before, digits, after = parts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -50,6 +50,19 @@ def seconds(text: str) -> float:
     if not 0 < time_s < math.inf:
         raise ValueError(f"{text!r} is not a number of seconds above 0")
     return time_s
+
+
+def option_pairs(texts: Sequence[str]) -> dict[str, str | None]:
+    """FFmpeg's options by their names; None for one without a value."""
+    found: dict[str, str | None] = {}
+    for text in texts:
+        name, equals, value = text.removeprefix("-").partition("=")
+        if not name:
+            raise ValueError(f"{text!r} is not NAME=VALUE, or the NAME of an option that has no value")
+        if name in found:
+            raise ValueError(f"{name!r} is given twice")
+        found[name] = value if equals else None
+    return found
 
 
 progress_option = click.option(

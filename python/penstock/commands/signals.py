@@ -17,6 +17,8 @@ ENDING = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIG
 class Stopped(BaseException):
     """One of the signals has come. No Exception: what deals with failures shall let it pass.
 
+    A command raises it of SIGPIPE itself, which Python ignores, and ends in silence then, as other filters do.
+
     Attributes:
         progress: how far the command came, for people; empty if there is nothing to tell.
     """
@@ -39,7 +41,8 @@ def ending_by_signal() -> Iterator[None]:
     try:
         yield
     except Stopped as stopped:
-        _say(stopped)
+        if stopped.number in ENDING:
+            _say(stopped)
         _end(stopped.number)
 
 

@@ -1,4 +1,7 @@
-"""The progress bar of an `Encoder`, on standard error. It needs ``rich``, without which nothing else does."""
+"""The progress bar of an `Encoder` and of ``penstock decode``, on standard error.
+
+It needs ``rich``, without which nothing else does.
+"""
 
 from __future__ import annotations
 
@@ -18,21 +21,22 @@ if TYPE_CHECKING:
 
 
 class Bar:
-    """How far an `Encoder` is: frames, frames per second, speed, size, and the time that is left.
+    """How far it is: frames, frames per second, speed, size, and the time that is left.
 
     On a terminal it is drawn again by each `update`. Elsewhere there is one line, at the end. Where standard error
     cannot be written to any more, it shows nothing, and nothing fails.
 
     Args:
         total_frames: how many frames there will be. With None the length of the video takes the place of the time left.
-        fps: frames in a second of the video.
+        fps: frames in a second of the video; None if it has no rate: there is no speed then, and no length.
+        is_estimate: `total_frames` is about right, and no more.
 
     Raises:
         ImportError: of this module, not of the class: ``rich`` is not installed.
     """
 
-    def __init__(self, total_frames: int | None, fps: float) -> None:
-        self._total_frames = total_frames
+    def __init__(self, total_frames: int | None, fps: float | None, *, is_estimate: bool = False) -> None:
+        self._total = None if total_frames is None else f"{'~' if is_estimate else ''}{total_frames}"
         self._fps = fps
         self._progress = _progress(knows_total=total_frames is not None)
         self._task = self._progress.add_task("", total=total_frames, frames="", rate="", size="", length="")
@@ -40,13 +44,17 @@ class Bar:
 
     def update(self, stats: EncoderStats) -> None:
         """Draws what `stats` say. The first call begins the bar."""
+        self.show(stats.frames_encoded, stats.fps, stats.output_bytes)
+
+    def show(self, frames: int, fps: float, output_bytes: int | None) -> None:
+        """Draws so many frames, and the bytes that came of them. The first call begins the bar."""
         self._progress.update(
             self._task,
-            completed=stats.frames_encoded,
-            frames=self._frames(stats.frames_encoded),
-            rate=f"{stats.fps:.1f} fps {stats.speed:.2f}x",
-            size="" if stats.output_bytes is None else decimal(stats.output_bytes),
-            length=f"{stats.frames_encoded / self._fps:.1f} s of video",
+            completed=frames,
+            frames=f"{frames} frames" if self._total is None else f"{frames}/{self._total} frames",
+            rate=f"{fps:.1f} fps{'' if self._fps is None else f' {fps / self._fps:.2f}x'}",
+            size="" if output_bytes is None else decimal(output_bytes),
+            length="" if self._fps is None else f"{frames / self._fps:.1f} s of video",
         )
         with suppress(OSError):  # after a hang-up the terminal is gone, and the video is still to be finished
             self._draw()
@@ -65,9 +73,6 @@ class Bar:
             # It is hidden by `start`. A program that a second Ctrl-C ends at once cannot show it again.
             self._progress.console.show_cursor(True)
         self._progress.refresh()
-
-    def _frames(self, encoded: int) -> str:
-        return f"{encoded} frames" if self._total_frames is None else f"{encoded}/{self._total_frames} frames"
 
 
 def _progress(*, knows_total: bool) -> Progress:

@@ -1,0 +1,42 @@
+"""How the commands that run FFmpeg tell its failures, and wrong arguments: in one line each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+
+from penstock.commands.ends import show_name
+from penstock.commands.images import without_complainers
+from penstock.errors import PenstockError
+
+#: What an Encoder and a Decoder say of an FFmpeg that said nothing.
+SILENCE = "said: (nothing)"
+#: How many of FFmpeg's lines are told. The first ones name the cause, the others what came of it.
+MOST_LINES = 3
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Turns failures into one line for people, and wrong arguments into wrong usage."""
+    try:
+        yield
+    except PenstockError as error:
+        raise click.ClickException(in_one_line(error)) from None
+    except OSError as error:
+        where = "" if error.filename is None else f"{show_name(str(error.filename))}: "
+        raise click.ClickException(f"{where}{error.strerror or error}") from None
+    except ValueError as error:
+        raise click.UsageError(in_one_line(error)) from None
+
+
+def in_one_line(error: object) -> str:
+    """Without the command, with FFmpeg's first words, which name the cause, and by our option's name."""
+    head, *rest = str(error).splitlines()
+    advice = [line for line in rest if line.startswith("what to do: ")]
+    said = [
+        line for line in rest if not line.startswith(("what to do: ", "command: ")) and SILENCE not in line
+    ]
+    line = without_complainers("; ".join((head, *said[:MOST_LINES], *advice)))
+    return line.replace("give container_format", "give --format")

@@ -1,0 +1,505 @@
+"""``penstock decode``: what it delivers, in which order, how it ends, and what it says."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import pty
+import signal
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import PATIENCE_S, eventually, unread_bytes
+from test_cli_encode import ffmpegs_of
+from test_cli_relay import ENDING, delivered, failed, finish, open_blocking, run, run_on_terminal, start
+
+from penstock import Decoder
+from penstock.ffmpeg import find_ffmpeg
+
+WIDTH, HEIGHT, COUNT, RATE = 64, 48, 20, 10
+FRAME_BYTES = 3 * WIDTH * HEIGHT
+
+
+def ffmpeg(*arguments: object) -> bytes:
+    command = [find_ffmpeg(), "-hide_banner", "-v", "error", "-y", *map(str, arguments)]
+    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=True).stdout
+
+
+def make(
+    path: Path, *arguments: object, size: str = f"{WIDTH}x{HEIGHT}", seconds: float = COUNT / RATE
+) -> Path:
+    """A video of a picture that moves; each frame shows its number."""
+    picture = f"testsrc2=size={size}:rate={RATE}:duration={seconds}"
+    ffmpeg("-f", "lavfi", "-i", picture, *(arguments or ("-c:v", "ffv1", "-pix_fmt", "yuv420p")), path)
+    return path
+
+
+#: A chroma sample is that of all of its pixels, and nothing is rounded on the way.
+EXACT = "neighbor+accurate_rnd+full_chroma_int"
+
+
+def frames_of(path: object, pixel_format: str = "rgb24", *before: str) -> bytes:
+    """What FFmpeg itself makes of a video, or of images."""
+    raw = ("-fps_mode", "passthrough", "-sws_flags", EXACT, "-f", "rawvideo", "-pix_fmt", pixel_format, "-")
+    return ffmpeg(*before, "-i", path, *raw)
+
+
+def differ(some: bytes, others: bytes) -> int:
+    """By how many code values bytes differ at most; they must be as many."""
+    assert len(some) == len(others) > 0
+    return int(np.abs(np.frombuffer(some, np.uint8).astype(int) - np.frombuffer(others, np.uint8)).max())
+
+
+@pytest.fixture(scope="module")
+def video(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Twenty frames."""
+    return make(tmp_path_factory.mktemp("video") / "video.mkv")
+
+
+@pytest.fixture(scope="module")
+def frames(video: Path) -> list[bytes]:
+    """They, as the Decoder gives them."""
+    with Decoder(video) as decoder:
+        return [frame.tobytes() for frame in decoder]
+
+
+@pytest.fixture(scope="module")
+def long_video(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """More than any pipe, queue or patience holds: minutes of decoding."""
+    path = tmp_path_factory.mktemp("long") / "long.mkv"
+    one = make(
+        path.with_name("one.mkv"), "-c:v", "libx264", "-preset", "ultrafast", size="640x360", seconds=10
+    )
+    ffmpeg("-stream_loop", "500", "-i", one, "-c", "copy", path)
+    return path
+
+
+@pytest.fixture
+def cut(tmp_path: Path, video: Path) -> Path:
+    """A video that ends too early, in the middle of a frame."""
+    path = tmp_path / "cut.mkv"
+    path.write_bytes(video.read_bytes()[: video.stat().st_size // 2])
+    return path
+
+
+class TestRawFrames:
+    """Standard output, a file, a FIFO."""
+
+    def test_smoke(self, video: Path, frames: list[bytes]) -> None:
+        assert len(frames) == COUNT
+        assert delivered(run("decode", video)) == b"".join(frames)
+        assert differ(b"".join(frames), frames_of(video)) <= 2
+
+    def test_standard_output_by_its_name(self, video: Path, frames: list[bytes]) -> None:
+        assert delivered(run("decode", video, "-")) == b"".join(frames)
+
+    def test_a_file_is_overwritten(self, video: Path, frames: list[bytes], tmp_path: Path) -> None:
+        out = tmp_path / "out.rgb"
+        out.write_bytes(bytes(1 << 20))
+        assert delivered(run("decode", video, out)) == b""
+        assert out.read_bytes() == b"".join(frames)
+
+    @pytest.mark.parametrize(("prefix", "name"), [("", "fifo"), ("fifo:", "fifo.mp4"), ("fifo:", "%d.png")])
+    def test_a_fifo(self, video: Path, frames: list[bytes], tmp_path: Path, prefix: str, name: str) -> None:
+        fifo = tmp_path / name
+        os.mkfifo(fifo)
+        with start("decode", video, f"{prefix}{fifo}") as process:
+            with open_blocking(fifo, "rb") as reader:
+                assert reader.read() == b"".join(frames)
+            assert finish(process) == (0, "")
+
+    def test_to_penstock_encode_and_back(self, video: Path, frames: list[bytes], tmp_path: Path) -> None:
+        raw = delivered(run("decode", video))
+        again = tmp_path / "again.mkv"
+        lossless = ("--codec", "ffv1", "--output-pixel-format", "bgr0")
+        delivered(run("encode", again, "--size", f"{WIDTH}x{HEIGHT}", "--fps", "10", *lossless, data=raw))
+        assert delivered(run("decode", again)) == b"".join(frames)
+
+    @pytest.mark.parametrize("is_named", [False, True])
+    def test_a_terminal_is_refused(self, video: Path, is_named: bool) -> None:
+        controlling, terminal = pty.openpty()
+        name = os.ttyname(terminal)
+        done = run("decode", video, name) if is_named else run("decode", video, stdout=terminal)
+        assert f"{name if is_named else 'standard output'} is a terminal" in failed(done, status=2)
+        assert unread_bytes(controlling) == 0
+        os.close(terminal)
+        os.close(controlling)
+
+    def test_without_a_standard_output_no_other_file_takes_its_place(self, video: Path) -> None:
+        done = run("decode", video, preexec_fn=lambda: os.close(1))
+        assert failed(done) == f"Error: standard output: {os.strerror(errno.EBADF)}"
+
+    def test_a_reader_that_goes_away_ends_it_in_silence(self, long_video: Path) -> None:
+        with start("decode", long_video) as process:
+            assert process.stdout is not None
+            assert len(process.stdout.read(100)) == 100
+            [decoding] = ffmpegs_of(process.pid)
+            process.stdout.close()
+            process.stdout = None
+            assert finish(process) == (-signal.SIGPIPE, "")
+        assert eventually(lambda: not Path(f"/proc/{decoding}").exists())
+
+    def test_the_reader_of_a_fifo_that_goes_away_is_told(self, long_video: Path, tmp_path: Path) -> None:
+        fifo = tmp_path / "fifo"
+        os.mkfifo(fifo)
+        with start("decode", long_video, fifo) as process:
+            with open_blocking(fifo, "rb") as reader:
+                reader.read(100)
+            status, said = finish(process)
+        assert (status, said) == (1, f"Error: {fifo}: its reader went away; frames delivered: 0\n")
+
+    def test_a_full_disk_is_told(self, video: Path) -> None:
+        said = failed(run("decode", video, "/dev/full"))
+        assert said == f"Error: /dev/full: {os.strerror(errno.ENOSPC)}; frames delivered: 0"
+
+    @pytest.mark.parametrize("option", [(), ("--timestamps",)])
+    def test_its_own_input_is_refused_unharmed(
+        self, video: Path, tmp_path: Path, option: tuple[str, ...]
+    ) -> None:
+        copy, link = tmp_path / "copy", tmp_path / "link"
+        copy.write_bytes(video.read_bytes())
+        link.symlink_to(copy)
+        others = ("out.rgb", *option) if option else ()
+        assert "are the same; nothing was written" in failed(run("decode", copy, *others, link, cwd=tmp_path))
+        assert copy.read_bytes() == video.read_bytes()
+
+
+class TestImages:
+    """One file for each frame."""
+
+    def test_they_are_the_frames(self, video: Path, frames: list[bytes], tmp_path: Path) -> None:
+        assert delivered(run("decode", video, tmp_path / "%03d.png")) == b""
+        assert sorted(path.name for path in tmp_path.iterdir()) == [
+            f"{n:03}.png" for n in range(1, COUNT + 1)
+        ]
+        assert frames_of(tmp_path / "%03d.png") == b"".join(frames)
+
+    @pytest.mark.parametrize("ending", ["bmp", "pam", "ppm", "qoi", "sgi", "tga", "tif", "tiff"])
+    def test_other_kinds_without_loss(
+        self, video: Path, frames: list[bytes], tmp_path: Path, ending: str
+    ) -> None:
+        delivered(run("decode", video, tmp_path / f"%d.{ending}", "--count", "3"))
+        assert frames_of(tmp_path / f"%d.{ending}") == b"".join(frames[:3])
+
+    @pytest.mark.parametrize("size", ["64x48", "63x47"])
+    def test_photographs_of_any_size(self, video: Path, tmp_path: Path, size: str) -> None:
+        delivered(run("decode", video, tmp_path / "%d.jpg", "--count", "2", "--size", size))
+        assert [path.read_bytes()[:3] for path in sorted(tmp_path.iterdir())] == [b"\xff\xd8\xff"] * 2
+        asked = delivered(run("decode", video, "--count", "2", "--size", size))
+        difference = np.frombuffer(frames_of(tmp_path / "%d.jpg"), np.uint8).astype(int) - np.frombuffer(
+            asked, np.uint8
+        )
+        assert np.abs(difference).mean() < 6
+
+    def test_options_reach_ffmpeg(self, video: Path, tmp_path: Path) -> None:
+        for name, quality in (("fine", "2"), ("coarse", "31")):
+            delivered(
+                run("decode", video, tmp_path / f"{name}.jpg", "--count", "1", "--option", f"q:v={quality}")
+            )
+        assert (tmp_path / "fine.jpg").stat().st_size > 2 * (tmp_path / "coarse.jpg").stat().st_size
+
+    def test_their_numbers_may_begin_elsewhere(
+        self, video: Path, frames: list[bytes], tmp_path: Path
+    ) -> None:
+        delivered(run("decode", video, tmp_path / "%d.png", "--start-number", "0", "--count", "2"))
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["0.png", "1.png"]
+
+    def test_one_image(self, video: Path, frames: list[bytes], tmp_path: Path) -> None:
+        shot = tmp_path / "100%.png"
+        delivered(run("decode", video, shot, "--start", "1", "--count", "1"))
+        assert [path.name for path in tmp_path.iterdir()] == [shot.name]
+        assert delivered(run("decode", shot)) == frames[10]
+
+    def test_names_that_look_like_something_else(
+        self, video: Path, frames: list[bytes], tmp_path: Path
+    ) -> None:
+        delivered(run("decode", video, "--count", "1", "./-100%% %s*[a]%02d.png", cwd=tmp_path))
+        [path] = tmp_path.iterdir()
+        assert path.name == "-100%% %s*[a]01.png"
+        assert frames_of(path, "rgb24", "-f", "image2", "-pattern_type", "none") == frames[0]
+
+    def test_sixteen_bits_and_gray(self, tmp_path: Path) -> None:
+        deep = make(tmp_path / "deep.mkv", "-c:v", "ffv1", "-pix_fmt", "yuv444p10le")
+        for pixel_format in ("rgb48le", "gray"):
+            delivered(
+                run("decode", deep, tmp_path / f"{pixel_format}%d.png", "-p", pixel_format, "--count", "2")
+            )
+            raw = delivered(run("decode", deep, "-p", pixel_format, "--count", "2"))
+            assert frames_of(tmp_path / f"{pixel_format}%d.png", pixel_format) == raw
+
+    def test_their_folder_must_be_there(self, video: Path, tmp_path: Path) -> None:
+        said = failed(run("decode", video, tmp_path / "no" / "%d.png"))
+        assert said == f"Error: {tmp_path / 'no'}: the output's folder does not exist"
+
+    def test_of_a_truncated_video_all_before_the_fault(
+        self, cut: Path, frames: list[bytes], tmp_path: Path
+    ) -> None:
+        said = failed(run("decode", cut, tmp_path / "%d.png"))
+        count = len([*tmp_path.glob("*.png")])
+        assert 0 < count < COUNT
+        assert said.endswith(f"; frames delivered: {count}")
+        assert frames_of(tmp_path / "%d.png") == b"".join(frames[:count])
+
+
+class TestOptions:
+    """What is handed on to the Decoder."""
+
+    @pytest.mark.parametrize("name", ["yuv420p", "same"])
+    def test_the_file_s_own_pixels_are_exact(self, video: Path, name: str) -> None:
+        assert delivered(run("decode", video, "-p", name)) == frames_of(video, "yuv420p")
+
+    def test_another_pixel_format(self, video: Path, frames: list[bytes]) -> None:
+        pictures = np.frombuffer(b"".join(frames), np.uint8).reshape(-1, 3)
+        assert delivered(run("decode", video, "--pixel-format", "bgr24")) == pictures[:, ::-1].tobytes()
+
+    @pytest.mark.parametrize(("size", "pixels"), [("32x24", 32 * 24), ("32x", 32 * 24), ("x96", 128 * 96)])
+    def test_size(self, video: Path, size: str, pixels: int) -> None:
+        raw = delivered(run("decode", video, "--size", size, "--count", "2"))
+        assert len(raw) == 2 * 3 * pixels
+
+    @pytest.mark.parametrize("moment", ["0.5", "00:00.5", "0:00:00.5"])
+    def test_start_and_count(self, video: Path, frames: list[bytes], moment: str) -> None:
+        assert delivered(run("decode", video, "--start", moment, "--count", "3")) == b"".join(frames[5:8])
+
+    def test_stream(self, tmp_path: Path) -> None:
+        pictures = [f"color={colour}:size=64x48:rate=10:duration=1" for colour in ("black", "white")]
+        inputs = [word for picture in pictures for word in ("-f", "lavfi", "-i", picture)]
+        ffmpeg(*inputs, "-map", "0", "-map", "1", "-c:v", "ffv1", tmp_path / "two.mkv")
+        values = [
+            max(delivered(run("decode", tmp_path / "two.mkv", "-p", "gray", "--stream", number)))
+            for number in (0, 1)
+        ]
+        assert values[0] < 5 < 250 < values[1]
+
+    def test_who_converts(self, video: Path) -> None:
+        for who, said in (("native", "penstock"), ("ffmpeg", "ffmpeg")):
+            done = run("decode", video, "/dev/null", "--json", "--convert", who)
+            assert json.loads(delivered(done))["converted_by"] == said
+        assert "not possible" in failed(run("decode", video, "-p", "pal8", "--convert", "native"), status=2)
+
+    def test_colours(self, video: Path, frames: list[bytes]) -> None:
+        for option in (("--color-matrix", "bt709"), ("--color-range", "full")):
+            assert differ(delivered(run("decode", video, *option)), b"".join(frames)) > 5
+
+    def test_damage_can_be_concealed(self, tmp_path: Path) -> None:
+        video = make(tmp_path / "whole.ts", "-c:v", "mpeg2video", "-g", "5", size="320x240")
+        data = bytearray(video.read_bytes())
+        middle = len(data) // 2 // 188 * 188
+        data[middle + 8 : middle + 180] = bytes(172)
+        video.write_bytes(data)
+        assert "frames delivered: " in failed(run("decode", video, tmp_path / "out.rgb"))
+        delivered(run("decode", video, tmp_path / "all.rgb", "--conceal-errors"))
+        assert (tmp_path / "all.rgb").stat().st_size > (tmp_path / "out.rgb").stat().st_size
+
+    def test_timestamps(self, video: Path, tmp_path: Path) -> None:
+        asked = ("--start", "1", "--count", "3", "--timestamps")
+        delivered(run("decode", video, "out.rgb", *asked, "times.csv", cwd=tmp_path))
+        told = (tmp_path / "times.csv").read_text()
+        assert told.splitlines() == ["index,pts,time", "0,1000,1.0", "1,1100,1.1", "2,1200,1.2"]
+        assert delivered(run("decode", video, tmp_path / "out.rgb", *asked, "-")).decode() == told
+        said = failed(run("decode", video, tmp_path / "out.rgb", *asked, "/dev/full"))
+        assert said == f"Error: /dev/full: {os.strerror(errno.ENOSPC)}"
+
+    def test_json(self, video: Path, tmp_path: Path) -> None:
+        report = json.loads(delivered(run("decode", video, tmp_path / "out.rgb", "--json")))
+        assert report["frames"] == COUNT
+        assert report["bytes"] == COUNT * report["frame_bytes"] == COUNT * FRAME_BYTES
+        assert (report["width"], report["height"], report["pixel_format"]) == (WIDTH, HEIGHT, "rgb24")
+        assert (report["input"], report["output"]) == (str(video), str(tmp_path / "out.rgb"))
+        assert (report["converted_by"], report["error"]) == ("penstock", None)
+
+    def test_json_of_a_fault(self, cut: Path, tmp_path: Path) -> None:
+        done = run("decode", cut, tmp_path / "out.rgb", "--json")
+        said, report = failed(done), json.loads(done.stdout)
+        assert 0 < report["frames"] < COUNT
+        assert f"Error: {report['error']}; frames delivered: {report['frames']}" == said
+
+
+class TestFailures:
+    """One line each."""
+
+    def test_of_a_truncated_video_all_before_the_fault(self, cut: Path, frames: list[bytes]) -> None:
+        done = run("decode", cut)
+        count = len(done.stdout) // FRAME_BYTES
+        assert 0 < count < COUNT
+        assert done.stdout == b"".join(frames[:count])
+        said = failed(done)
+        assert said.startswith(f"Error: {cut}: ")
+        assert said.endswith(f"; frames delivered: {count}")
+        assert len(done.stderr.splitlines()) == 1
+
+    @pytest.mark.parametrize(
+        ("name", "complaint"),
+        [
+            ("missing.mp4", f"missing.mp4: {os.strerror(errno.ENOENT)}"),
+            ("folder", f"folder: {os.strerror(errno.EISDIR)}"),
+            ("text.txt", "text.txt is text, and not a media file"),
+            ("empty.mp4", "empty.mp4 is empty, and not a media file"),
+            ("sound.wav", "sound.wav has no video"),
+            ("", "Error: ''"),
+        ],
+    )
+    def test_an_input_that_is_no_video(self, tmp_path: Path, name: str, complaint: str) -> None:
+        (tmp_path / "folder").mkdir()
+        (tmp_path / "text.txt").write_text("no video\n" * 100)
+        (tmp_path / "empty.mp4").touch()
+        (tmp_path / "out.rgb").write_bytes(b"kept")
+        ffmpeg("-f", "lavfi", "-i", "sine=duration=1", tmp_path / "sound.wav")
+        done = run("decode", name, "out.rgb", cwd=tmp_path)
+        assert complaint in failed(done)
+        assert len(done.stderr.splitlines()) == 1
+        assert (tmp_path / "out.rgb").read_bytes() == b"kept"
+
+    def test_a_start_behind_the_end_overwrites_nothing(self, video: Path, tmp_path: Path) -> None:
+        out = tmp_path / "out.rgb"
+        out.write_bytes(b"kept")
+        said = failed(run("decode", video, out, "--start", "10"))
+        assert "there are no frames from 10 s on" in said
+        assert said.endswith("; nothing was written")
+        assert out.read_bytes() == b"kept"
+
+    @pytest.mark.parametrize(
+        ("output", "complaint"),
+        [
+            ("nowhere/out.rgb", "nowhere: the output's folder does not exist"),
+            (".", "the output is a folder"),
+            ("new/", f"new/: {os.strerror(errno.EISDIR)}"),
+            ("fifo:missing", "there is no FIFO"),
+        ],
+    )
+    def test_the_output_s(self, video: Path, tmp_path: Path, output: str, complaint: str) -> None:
+        done = run("decode", video, output, cwd=tmp_path)
+        assert complaint in failed(done)
+        assert len(done.stderr.splitlines()) == 1
+        assert [*tmp_path.iterdir()] == []
+
+    @pytest.mark.parametrize(
+        ("arguments", "complaint"),
+        [
+            ([], "Missing argument 'INPUT'"),
+            (["-"], "INPUT -: a video is looked at before it is decoded"),
+            (["VIDEO", "o.mp4"], "OUTPUT o.mp4 is a video by its name"),
+            (["VIDEO", "o.png"], "add --count 1, or name many, as o-%05d.png"),
+            (["VIDEO", "%d-%d.png"], "a pattern has one number"),
+            (["VIDEO", "%d.rgb"], "images are written by names that end in one of: bmp"),
+            (["VIDEO", "%d.png", "-p", "yuv420p"], "images are of RGB or gray"),
+            (["VIDEO", "%d.png", "-p", "same"], "images are of RGB or gray"),
+            (["VIDEO", "o", "--start-number", "3"], "--start-number: only for images"),
+            (["VIDEO", "o", "--option", "q=3"], "--option: only for images"),
+            (["VIDEO", "o", "--size", "64"], "'64' is not a width and a height"),
+            (["VIDEO", "o", "--size", "x"], "'x' is not a width and a height"),
+            (["VIDEO", "o", "--size", "0x48"], "'0x48' is not a width and a height"),
+            (["VIDEO", "o", "--start", "-1"], "'-1' is not a time"),
+            (["VIDEO", "o", "--start", "1:75"], "'1:75' is not a time"),
+            (["VIDEO", "o", "--start", "nan"], "'nan' is not a time"),
+            (["VIDEO", "o", "--count", "0"], "--count"),
+            (["VIDEO", "o", "--stream", "1"], "streams of video"),
+            (["VIDEO", "o", "-p", "rgb25"], "Did you mean 'rgb24'?"),
+            (["VIDEO", "o", "--convert", "magic"], "'magic' is not one of"),
+            (["VIDEO", "o", "--quiet", "--progress"], "exclude each other"),
+            (["VIDEO", "--json"], "cannot all go to standard output"),
+            (["VIDEO", "--timestamps", "-"], "cannot all go to standard output"),
+        ],
+    )
+    def test_wrong_usage_is_told_and_exits_with_2(
+        self, video: Path, tmp_path: Path, arguments: list[str], complaint: str
+    ) -> None:
+        given = [str(video) if word == "VIDEO" else word for word in arguments]
+        assert complaint in failed(run("decode", *given, cwd=tmp_path), status=2)
+        assert [*tmp_path.iterdir()] == []
+
+    def test_an_ffmpeg_that_is_not_there(self, video: Path) -> None:
+        assert "/nowhere/ffmpeg" in failed(run("decode", video, "--ffmpeg", "/nowhere/ffmpeg"))
+
+    def test_help_has_examples_that_are_right_usage(self, tmp_path: Path) -> None:
+        shown = delivered(run("decode", "--help")).decode().partition("Examples:")[2]
+        examples = [
+            line.partition("penstock ")[2].split() for line in shown.splitlines() if "penstock" in line
+        ]
+        assert len(examples) == 5
+        (tmp_path / "frames").mkdir()
+        for example in examples:
+            # What it reads is not here: that is all that it can complain of.
+            arguments = [word for word in example if word not in (">", "|", "frames.rgb", "analyse")]
+            assert os.strerror(errno.ENOENT) in failed(run(*arguments, cwd=tmp_path))
+
+
+class TestSignals:
+    """FFmpeg ends at once, what was decoded is whole, and the exit is as a shell expects it."""
+
+    @pytest.mark.parametrize(("number", "said"), ENDING)
+    def test_one_ends_it_between_two_frames(
+        self, long_video: Path, tmp_path: Path, number: int, said: str
+    ) -> None:
+        out = tmp_path / "out.rgb"
+        with start("decode", long_video, out) as process:
+            assert eventually(lambda: out.exists() and out.stat().st_size)
+            ffmpegs = ffmpegs_of(process.pid)
+            process.send_signal(number)
+            status, told = finish(process)
+        count, rest = divmod(out.stat().st_size, 3 * 640 * 360)
+        assert (status, told, rest) == (-number, f"Error: {said}; frames delivered: {count}\n", 0)
+        assert len(ffmpegs) == 1
+        assert eventually(lambda: not Path(f"/proc/{ffmpegs[0]}").exists())
+
+    def test_a_reader_that_reads_no_more_is_not_waited_for(self, long_video: Path) -> None:
+        # Of this size no pipe holds a frame.
+        with start("decode", long_video, "--size", "1280x720") as process:
+            assert process.stdout is not None
+            assert eventually(lambda: unread_bytes(process.stdout.fileno()))
+            process.send_signal(signal.SIGINT)
+            assert process.wait(PATIENCE_S) == -signal.SIGINT
+            assert process.stderr is not None
+            assert process.stderr.read().decode() == "Error: interrupted; frames delivered: at least 0\n"
+
+    def test_images_are_whole(self, long_video: Path, tmp_path: Path) -> None:
+        with start("decode", long_video, tmp_path / "%d.png") as process:
+            assert eventually(lambda: (tmp_path / "2.png").exists())
+            ffmpegs = ffmpegs_of(process.pid)
+            process.send_signal(signal.SIGINT)
+            status, said = finish(process)
+        count = len([*tmp_path.iterdir()])
+        assert (status, said) == (-signal.SIGINT, f"Error: interrupted; frames delivered: {count}\n")
+        assert len(ffmpegs) == 2
+        assert len(frames_of(tmp_path / "%d.png")) == count * 3 * 640 * 360
+        assert eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in ffmpegs))
+
+    def test_while_a_fifo_is_waited_for(self, video: Path, tmp_path: Path) -> None:
+        fifo = tmp_path / "fifo"
+        os.mkfifo(fifo)
+        with start("decode", video, fifo) as process:
+            assert eventually(lambda: ffmpegs_of(process.pid))
+            process.send_signal(signal.SIGINT)
+            assert finish(process) == (-signal.SIGINT, "Error: interrupted; frames delivered: 0\n")
+
+
+class TestProgress:
+    """What is shown on standard error."""
+
+    def test_on_a_terminal_it_is_shown(self, video: Path, tmp_path: Path) -> None:
+        status, shown, out = run_on_terminal("decode", video, tmp_path / "out.rgb")
+        assert (status, out) == (0, b"")
+        assert f"{COUNT}/~{COUNT} frames" in shown  # Matroska does not tell how many there are
+        assert " fps " in shown
+        assert f"frames delivered: {COUNT} in " in shown.splitlines()[-1]
+
+    def test_the_total_is_known_where_the_file_tells_it(self, tmp_path: Path) -> None:
+        video = make(tmp_path / "video.mov", "-c:v", "mjpeg")
+        done = run("decode", video, tmp_path / "out.rgb", "--progress")
+        assert f" {COUNT}/{COUNT} frames " in done.stderr.decode()
+        done = run("decode", video, tmp_path / "out.rgb", "--progress", "--count", "5")
+        assert " 5/5 frames " in done.stderr.decode()
+        done = run("decode", video, tmp_path / "%d.png", "--progress", "--start", "1")
+        assert " 10/~10 frames " in done.stderr.decode()
+
+    def test_the_frames_are_not_disturbed_by_it(self, video: Path, frames: list[bytes]) -> None:
+        status, shown, out = run_on_terminal("decode", video)
+        assert (status, out) == (0, b"".join(frames))
+        assert "frames delivered" in shown
+
+    @pytest.mark.parametrize("option", ["--no-progress", "--quiet", "-q"])
+    def test_it_can_be_turned_off(self, video: Path, tmp_path: Path, option: str) -> None:
+        assert run_on_terminal("decode", video, tmp_path / "out.rgb", option) == (0, "", b"")
