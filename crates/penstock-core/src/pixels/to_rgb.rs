@@ -133,26 +133,18 @@ struct Scales {
 /// Green as FFmpeg 5.1 makes it on x86 where chroma has half as many columns (libswscale/x86/yuv_2_rgb.asm): it drops the fraction
 /// of each of three products, in 13 bits, and so is up to 2.98 below the exact value. Ours stays within 2 of it, and within 1 of the
 /// exact one.
+///
+/// This is its chroma, in 13 bits of a code value; its luma is that of the sum here, where that is cut off.
 #[derive(Clone, Copy)]
-struct FfmpegGreen {
-    luma: i16,
-    chroma: [i16; 2],
-}
+struct FfmpegGreen([i16; 2]);
 
 impl FfmpegGreen {
-    /// The product of a sample's distance to a code value and a factor; both in eighths.
+    /// How much more than luma green may be.
     #[inline(always)]
-    fn product(distance: i16, factor: i16) -> i16 {
-        ((i32::from(distance) * i32::from(factor)) >> 16) as i16
-    }
-    #[inline(always)]
-    fn of_chroma(self, first: i16, last: i16) -> i16 {
-        Self::product(first >> 5, self.chroma[0]) + Self::product(last >> 5, self.chroma[1])
-    }
-    #[inline(always)]
-    fn of_luma(self, sample: i16) -> i16 {
-        // Half of the code values is 0 here; black is 16.
-        Self::product((sample >> 5) + ((128 - 16) << 3), self.luma)
+    fn most(self, first: i16, last: i16) -> i16 {
+        let [first, last] = [(first, self.0[0]), (last, self.0[1])]
+            .map(|(sample, factor)| ((i32::from(sample >> 5) * i32::from(factor)) >> 16) as i16);
+        first + last + 2
     }
 }
 
@@ -189,8 +181,7 @@ impl Scales {
         let middle = f64::from((1 << (bits - 1)) - black) * luma;
         let (own, green) = (in_order(red, blue), in_order(-red * kr / kg, -blue * kb / kg));
         let in_13_bits = |share: f64| (share * 255.0 * f64::from(1 << 13)).round() as i16;
-        let ffmpeg = FfmpegGreen { luma: in_13_bits(luma), chroma: green.map(in_13_bits) };
-        let ffmpeg = (bits == 8 && range == ColorRange::Limited).then_some(ffmpeg);
+        let ffmpeg = (bits == 8 && range == ColorRange::Limited).then(|| FfmpegGreen(green.map(in_13_bits)));
         let factors = Factors { luma, middle, own, green };
         Self { narrow: factors.rounded::<u8>(bits), deep: factors.rounded::<u16>(bits), ffmpeg }
     }
@@ -211,13 +202,14 @@ trait Channel: Copy + Default {
 
     /// Of a code value of the input, where white is 1.
     fn factor(share: f64, bits: u32) -> Self::Sum;
-    /// With what makes cutting off afterwards rounding to the nearest.
     fn middle(share: f64) -> Self::Sum;
+    /// What makes cutting off rounding to the nearest.
+    const HALF: Self::Sum;
     fn factors(scales: &Scales) -> &Factors<Self::Sum>;
     fn product(sample: i16, factor: Self::Sum) -> Self::Sum;
     fn cut(sum: Self::Sum) -> Self;
-    /// The same, or a code value of 8 bits if that is less.
-    fn at_most(self, limit: i16) -> Self;
+    /// Of luma and what is added to it; of 8 bits, no more than luma that is cut off and this.
+    fn cut_within(luma: Self::Sum, part: Self::Sum, most: i16) -> Self;
     fn lay_out<const CHANNELS: usize, const AVX2: bool>(channels: &[[Self; BLOCK]; 3], pixels: &mut [u8]);
 }
 
@@ -228,11 +220,13 @@ impl Channel for u8 {
     fn factor(share: f64, bits: u32) -> i16 {
         (share * 255.0 * f64::from(32 << bits)).round() as i16
     }
-    /// A product of luma is cut off, too, which takes half of a 32nd on average. Those of chroma as well, but not when it is
-    /// neutral: were that made up for, grays would be coloured.
+    /// Not above the exact value, so that luma that is cut off is never above FFmpeg's.
     fn middle(share: f64) -> i16 {
-        (share * 255.0 * 32.0 + 16.5).round() as i16
+        (share * 255.0 * 32.0).floor() as i16
     }
+    /// A product of luma is cut off, too, and so is the middle, which takes a 32nd on average. Those of chroma as well, but not
+    /// when it is neutral: were that made up for, grays would be coloured.
+    const HALF: i16 = 16 + 1;
     fn factors(scales: &Scales) -> &Factors<i16> {
         &scales.narrow
     }
@@ -245,8 +239,8 @@ impl Channel for u8 {
         (sum >> 5).clamp(0, 255) as u8
     }
     #[inline(always)]
-    fn at_most(self, limit: i16) -> u8 {
-        self.min(limit.clamp(0, 255) as u8)
+    fn cut_within(luma: i16, part: i16, most: i16) -> u8 {
+        ((luma + part) >> 5).min((luma >> 5) + most).clamp(0, 255) as u8
     }
     #[inline(always)]
     fn lay_out<const CHANNELS: usize, const AVX2: bool>(channels: &[[u8; BLOCK]; 3], pixels: &mut [u8]) {
@@ -272,8 +266,9 @@ impl Channel for u16 {
         (share * 65535.0 * f64::from(1 << (bits + 3))).round() as i32
     }
     fn middle(share: f64) -> i32 {
-        (share * 65535.0 * f64::from(1 << 13)).round() as i32 + (1 << 12)
+        (share * 65535.0 * f64::from(1 << 13)).round() as i32
     }
+    const HALF: i32 = 1 << 12;
     fn factors(scales: &Scales) -> &Factors<i32> {
         &scales.deep
     }
@@ -286,8 +281,8 @@ impl Channel for u16 {
         (sum >> 13).clamp(0, 65535) as u16
     }
     #[inline(always)]
-    fn at_most(self, _limit: i16) -> u16 {
-        self
+    fn cut_within(luma: i32, part: i32, _most: i16) -> u16 {
+        Self::cut(luma + part)
     }
     #[inline(always)]
     fn lay_out<const CHANNELS: usize, const AVX2: bool>(channels: &[[u16; BLOCK]; 3], pixels: &mut [u8]) {
@@ -449,7 +444,7 @@ fn chroma_parts<const BYTES: usize, const COLUMNS: usize, const STEP: usize, C: 
     ffmpeg: &mut [i16; BLOCK],
 ) -> [[C::Sum; BLOCK]; 3] {
     let factors = C::factors(scales);
-    let mut parts = [[C::Sum::default(); BLOCK]; 3];
+    let mut parts = [[C::HALF; BLOCK]; 3];
     if COLUMNS == 0 {
         return parts;
     }
@@ -467,16 +462,17 @@ fn chroma_parts<const BYTES: usize, const COLUMNS: usize, const STEP: usize, C: 
     let [firsts, lasts] = if STEP == 1 { [0, 1] } else { places }.map(|place| &samples[place]);
     for index in 0..count {
         let (first, last) = (firsts[index], lasts[index]);
-        products[0][index] = C::product(first, factors.own[0]);
-        products[1][index] = C::product(first, factors.green[0]) + C::product(last, factors.green[1]);
-        products[2][index] = C::product(last, factors.own[1]);
+        products[0][index] = C::product(first, factors.own[0]) + C::HALF;
+        products[1][index] =
+            C::product(first, factors.green[0]) + C::product(last, factors.green[1]) + C::HALF;
+        products[2][index] = C::product(last, factors.own[1]) + C::HALF;
     }
     if COLUMNS == 2
         && let Some(green) = scales.ffmpeg
     {
         for index in 0..count {
-            let made = green.of_chroma(firsts[index], lasts[index]);
-            (ffmpeg[2 * index], ffmpeg[2 * index + 1]) = (made, made);
+            let most = green.most(firsts[index], lasts[index]);
+            (ffmpeg[2 * index], ffmpeg[2 * index + 1]) = (most, most);
         }
     }
     for (parts, products) in parts.iter_mut().zip(&products) {
@@ -509,19 +505,36 @@ fn make_pixels<
         *sum = C::product(sample::<BYTES>(luma, index), factors.luma) + factors.middle;
     }
     let mut channels = [[C::default(); BLOCK]; 3];
-    for (channel, parts) in channels.iter_mut().zip(chroma).take(CHANNELS) {
-        for index in 0..BLOCK {
-            channel[index] = C::cut(sums[index] + parts[index]);
-        }
-    }
-    if COLUMNS == 2
-        && let Some(green) = scales.ffmpeg
-    {
-        for (index, made) in channels[1].iter_mut().enumerate() {
-            *made = made.at_most(green.of_luma(sample::<BYTES>(luma, index)) + ffmpeg[index] + 2);
+    let [first, green, last] = &mut channels;
+    cut_all(&sums, &chroma[0], first);
+    if CHANNELS > 1 {
+        cut_all(&sums, &chroma[2], last);
+        if COLUMNS == 2 && scales.ffmpeg.is_some() {
+            cut_all_within(&sums, &chroma[1], ffmpeg, green);
+        } else {
+            cut_all(&sums, &chroma[1], green);
         }
     }
     C::lay_out::<CHANNELS, AVX2>(&channels, pixels);
+}
+
+#[inline(always)]
+fn cut_all<C: Channel>(luma: &[C::Sum; BLOCK], parts: &[C::Sum; BLOCK], channel: &mut [C; BLOCK]) {
+    for index in 0..BLOCK {
+        channel[index] = C::cut(luma[index] + parts[index]);
+    }
+}
+
+#[inline(always)]
+fn cut_all_within<C: Channel>(
+    luma: &[C::Sum; BLOCK],
+    parts: &[C::Sum; BLOCK],
+    most: &[i16; BLOCK],
+    channel: &mut [C; BLOCK],
+) {
+    for index in 0..BLOCK {
+        channel[index] = C::cut_within(luma[index], parts[index], most[index]);
+    }
 }
 
 #[cfg(all(test, target_arch = "x86_64"))]
