@@ -12,6 +12,8 @@ import pytest
 README = Path(__file__).parents[1] / "README.md"
 EXAMPLES = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
 EXPECTED = {
+    "penstock.Decoder": "50 frames",
+    "penstock.Reader": "9 frames, and 4012800 bytes of another",
     "cpu.policy": "<AppliedPolicy priority=",
     "penstock.Encoder": "frames_encoded=60",
     "penstock.Writer": "  -\n",
