@@ -18,7 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.ffmpeg import capabilities, find_ffmpeg
+from penstock.errors import DecoderError
+from penstock.ffmpeg import capabilities, find_ffmpeg, find_ffprobe
 
 # Now, for tests may set another one later.
 _TEMPORARY = Path(tempfile.gettempdir())
@@ -58,12 +59,27 @@ class Clip:
 def clip(name: str) -> Path:
     """The file, made now if it is not there; several processes may ask at once.
 
-    Skips the test if FFmpeg lacks the encoder.
+    Skips the test if FFmpeg lacks the encoder, or if there is no ffprobe, as beside the wheel's FFmpeg.
     """
+    _need_ffprobe()
     path = _folder() / f"{name}.{CLIPS[name].ending}"
     if not path.exists():
         _make(CLIPS[name], path)
     return path
+
+
+@functools.cache
+def _no_ffprobe() -> str | None:
+    try:
+        find_ffprobe()
+    except DecoderError as error:
+        return str(error)
+    return None
+
+
+def _need_ffprobe() -> None:
+    if (reason := _no_ffprobe()) is not None:
+        pytest.skip(reason)
 
 
 @functools.cache

@@ -78,6 +78,21 @@ def test_the_native_conversion_is_that_of_an_exact_ffmpeg(name: str, pixel_forma
         assert furthest(list(decoder), raw(path, decoder, *EXACT)) <= 1
 
 
+@pytest.mark.parametrize("color_range", ["limited", "full"])
+@pytest.mark.parametrize("matrix", ["bt601", "bt709", "bt2020"])
+@pytest.mark.parametrize("chroma", ["420", "422"])
+def test_noise_is_what_ffmpeg_makes_of_it(chroma: str, matrix: str, color_range: str, tmp_path: Path) -> None:
+    """All code values, allowed or not, beside all others."""
+    path, noise = tmp_path / "noise.y4m", np.random.default_rng(1)
+    frame_bytes = 322 * 182 * 3 // 2 if chroma == "420" else 322 * 182 * 2
+    header = f"YUV4MPEG2 W322 H182 F25:1 Ip A1:1 C{chroma}\n".encode()
+    path.write_bytes(header + b"".join(b"FRAME\n" + noise.bytes(frame_bytes) for _ in range(3)))
+    with Decoder(path, color_matrix=matrix, color_range=color_range) as decoder:
+        assert decoder.converted_by == "penstock"
+        told = f"scale=in_color_matrix={matrix}:in_range={'tv' if color_range == 'limited' else 'pc'},format=rgb24"
+        assert furthest(list(decoder), raw(path, decoder, "-vf", told)) <= 2
+
+
 @pytest.mark.parametrize("name", DEEP)
 def test_the_native_conversion_of_10_bits_is_that_of_an_exact_ffmpeg(name: str) -> None:
     path = clip(name)

@@ -190,7 +190,7 @@ def test_no_name_is_near_nonsense() -> None:
 def test_every_raw_format_of_ffmpeg_has_its_bytes(ffmpeg: str) -> None:
     """Of a sample of all kinds: packed, planar, bits, palettes, padded, floats, Bayer, big-endian."""
     kinds = (
-        *("monow", "monob", "pal8", "rgb4", "rgb565le", "rgb555be", "gray10le", "gray16be", "ya8", "ya16le"),
+        *("monow", "monob", "pal8", "rgb4", "rgb565le", "rgb555be", "gray14le", "gray16be", "ya8", "ya16le"),
         *(
             "yuyv422",
             "uyvy422",
@@ -204,9 +204,9 @@ def test_every_raw_format_of_ffmpeg_has_its_bytes(ffmpeg: str) -> None:
             "p010be",
         ),
         *(
-            "gbrp",
+            "gbrap",
             "gbrap16le",
-            "gbrpf32le",
+            "gbrapf32le",
             "x2rgb10le",
             "bayer_bggr8",
             "bayer_rggb16le",
@@ -251,7 +251,7 @@ def test_names_without_byte_order_are_this_machines(ffmpeg: str, short: str, nam
 def test_the_bytes_are_measured_once(tmp_path: Path) -> None:
     program = script(tmp_path, f"echo asked >> {tmp_path}/asked", f"exec '{find_ffmpeg()}' \"$@\"")
     for _ in range(3):
-        assert frame_layout("gbrp", *ODD, program).frame_bytes == 3 * 35
+        assert frame_layout("gbrap", *ODD, program).frame_bytes == 4 * 35
     assert (tmp_path / "asked").read_text().count("asked") == 2  # the names, the bytes
 
 
@@ -273,15 +273,15 @@ def test_formats_that_are_none(ffmpeg: str, wrong: str, words: str) -> None:
 
 
 def test_a_frame_too_large_for_ffmpeg(ffmpeg: str) -> None:
-    with pytest.raises(EncoderError, match="did not tell the bytes of a gbrp frame of 1000000x1000000"):
-        frame_layout("gbrp", 1_000_000, 1_000_000, ffmpeg)
+    with pytest.raises(EncoderError, match="did not tell the bytes of a gbrap frame of 1000000x1000000"):
+        frame_layout("gbrap", 1_000_000, 1_000_000, ffmpeg)
 
 
 def test_an_unknown_format_needs_an_ffmpeg_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PENSTOCK_FFMPEG", "/missing/ffmpeg")
     assert frame_layout("rgb24", 64, 48).frame_bytes == 64 * 48 * 3
     with pytest.raises(EncoderError, match="/missing/ffmpeg"):
-        frame_layout("gbrp", 64, 48)
+        frame_layout("gbrap", 64, 48)
 
 
 @pytest.mark.parametrize(

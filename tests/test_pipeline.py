@@ -106,6 +106,19 @@ def every_thread_ends() -> Iterator[None]:
     assert eventually(lambda: workers() <= before)
 
 
+def test_a_reader_is_a_source() -> None:
+    reader, writer = os.pipe()
+    frames = [noise(50_000, number) for number in range(12)]
+    with os.fdopen(writer, "wb") as stream, penstock.Reader(reader, frame_bytes=50_000) as source:
+        os.close(reader)
+        thread = threading.Thread(target=lambda: (stream.write(b"".join(frames)), stream.close()))
+        thread.start()
+        with Pipeline(source, checksum("crc32")) as pipeline:
+            got = [(bytes(chunk), chunk.checksum) for chunk in pipeline]
+        thread.join()
+    assert got == [(frame, zlib.crc32(frame)) for frame in frames]
+
+
 def test_assets_come_out_whole_and_in_order(tmp_path: Path, plain: list[bytes], codec: str) -> None:
     paths = stored(tmp_path, plain, PACKERS[codec])
     for name in (codec, "auto"):

@@ -102,6 +102,22 @@ def test_a_torn_frame_is_said_by_every_call(pair: tuple[int, int]) -> None:
             assert (
                 str(torn.value) == "the stream ended inside a frame: 1 of 4 bytes came after 2 whole frames"
             )
+        rest = stream.take_rest()
+        assert rest is not None
+        assert (bytes(rest), rest.index) == (b"f", 2)
+        assert stream.take_rest() is None
+
+
+def test_there_is_no_rest_before_the_end_or_after_whole_frames(pair: tuple[int, int]) -> None:
+    reader, writer = pair
+    with penstock.Reader(reader, frame_bytes=4) as stream:
+        os.write(writer, b"whole")
+        assert bytes(stream.read()) == b"whol"
+        assert stream.take_rest() is None
+        os.write(writer, b"hal")
+        os.close(writer)
+        assert bytes(stream.read()) == b"ehal"
+        assert (stream.read(), stream.take_rest()) == (None, None)
 
 
 @pytest.mark.parametrize("wait", WAITS)
