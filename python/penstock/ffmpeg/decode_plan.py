@@ -27,6 +27,8 @@ _PART_BYTES = 256 << 10
 _UNTAGGED = "bt601"
 _MATRICES = ("bt601", "bt709", "bt2020")
 _RANGES = {"limited": "tv", "full": "pc"}
+# For these FFmpeg has code that converts without its scaler, or its scaler does the same (not for nv12).
+_AGREED = ("yuv420p", "yuv422p", "yuv444p")
 # FFmpeg's names of full-range YUV, which differ from the others in nothing else.
 _FULL_RANGE = {"yuvj420p": "yuv420p", "yuvj422p": "yuv422p", "yuvj444p": "yuv444p"}
 
@@ -162,7 +164,8 @@ def _agrees(stored: str, layout: FrameLayout) -> bool:
     through its scaler, which smooths chroma over edges: by up to 57 code values, seen with yuv420p10le of hard edges.
     """
     is_even = divides_evenly(stored, layout.width, layout.height)
-    return is_gray(layout.pixel_format) or (layout.sample_bytes == 1 and "10le" not in stored and is_even)
+    is_plain = stored in _AGREED or is_gray(stored)
+    return is_gray(layout.pixel_format) or (is_plain and layout.sample_bytes == 1 and is_even)
 
 
 def _native(
