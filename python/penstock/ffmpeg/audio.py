@@ -116,7 +116,7 @@ class AudioDecoder:
         self.channels = _positive("channels", channels, self._audio.channels)
         container, self._dtype = _SAMPLES[dtype]
         self._sample_bytes = self.channels * int(self._dtype[2:])
-        seek, trim = command.seek_arguments(start, self._media.container, self._media.start_s or 0.0)
+        seek, trim = command.seek_arguments(start, None, self._media.start_s or 0.0)
         # `duration` counts from the first sample.
         length = [] if duration is None else [f"trim=duration={command.seconds(duration)}"]
         filters = [f"a{one}" for one in (*trim, *length)]
