@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 import operator
 import os
+import threading
+import warnings
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
 
 from penstock._native import Frame, ThreadPolicy
 from penstock.errors import DecoderError
 from penstock.ffmpeg import command
-from penstock.ffmpeg.find import find_ffmpeg
+from penstock.ffmpeg.find import find_decoding_ffmpeg
 from penstock.ffmpeg.intake import Intake
 from penstock.ffmpeg.plan import check_choice
 from penstock.ffmpeg.probe import AudioInfo, MediaInfo, probe
@@ -29,6 +31,25 @@ _SAMPLES = {
     "float32": ("f32le", "<f4"),
     "float64": ("f64le", "<f8"),
 }
+
+
+class AudioOptions(TypedDict, total=False):
+    """The options of `AudioDecoder`, by the same names."""
+
+    stream: int | None
+    sample_rate: int | None
+    channels: int | None
+    dtype: SampleType
+    start: float | None
+    duration: float | None
+    block_samples: int
+    conceal_errors: bool
+    depth: int
+    stall_timeout_s: float | None
+    ffmpeg: str | os.PathLike[str] | None
+    ffprobe: str | os.PathLike[str] | None
+    policy: ThreadPolicy | None
+    ffmpeg_policy: ThreadPolicy | None
 
 
 class AudioDecoder:
@@ -60,6 +81,8 @@ class AudioDecoder:
         ImportError: NumPy is not installed.
     """
 
+    _intake: Intake  # there is none until FFmpeg runs
+
     def __init__(
         self,
         source: str | os.PathLike[str],
@@ -79,10 +102,10 @@ class AudioDecoder:
         policy: ThreadPolicy | None = None,
         ffmpeg_policy: ThreadPolicy | None = None,
     ) -> None:
-        import numpy as np
+        from penstock.ffmpeg import frames  # NumPy, which the rest of Penstock does without
 
-        self._np = np
-        program = find_ffmpeg(ffmpeg)
+        self._frames = frames
+        program = find_decoding_ffmpeg(ffmpeg)
         check_choice("dtype", dtype, tuple(_SAMPLES))
         _check_seconds("start", start)
         _check_seconds("duration", duration)
@@ -92,8 +115,8 @@ class AudioDecoder:
         self.sample_rate = _positive("sample_rate", sample_rate, self._audio.sample_rate)
         self.channels = _positive("channels", channels, self._audio.channels)
         container, self._dtype = _SAMPLES[dtype]
-        self._sample_bytes = self.channels * np.dtype(self._dtype).itemsize
-        seek, trim = command.seek_arguments(start, self._media.container, self._media.start_s or 0.0)
+        self._sample_bytes = self.channels * int(self._dtype[2:])
+        seek, trim = command.seek_arguments(start, None, self._media.start_s or 0.0)
         # `duration` counts from the first sample.
         length = [] if duration is None else [f"trim=duration={command.seconds(duration)}"]
         filters = [f"a{one}" for one in (*trim, *length)]
@@ -119,6 +142,7 @@ class AudioDecoder:
             capacity_bytes=None,
             policy=policy,
         )
+        self._lock = threading.Lock()
         self._is_rest_given = False
 
     @property
@@ -153,8 +177,7 @@ class AudioDecoder:
         Raises:
             DecoderError, StalledError, ClosedError: as `read`.
         """
-        blocks = list(self)
-        return self._np.concatenate(blocks) if blocks else self._np.empty((0, self.channels), self._dtype)
+        return self._frames.joined(list(self), self._dtype, self.channels)
 
     def close(self) -> None:
         """Ends FFmpeg, wherever it is, and lets go of everything. May be called again."""
@@ -180,6 +203,14 @@ class AudioDecoder:
     ) -> None:
         self.close()
 
+    def __del__(self) -> None:
+        if not hasattr(self, "_intake") or self._intake.is_closed:
+            return
+        is_at_end = self._intake.is_at_end
+        self._intake.abandon()
+        if not is_at_end:
+            warnings.warn(f"{self!r} was never closed", ResourceWarning, source=self, stacklevel=2)
+
     def __repr__(self) -> str:
         path = command.without_protocol(self._source)
         return f"<AudioDecoder {path!r} {self.sample_rate} Hz, {self.channels} channels of {self._dtype}>"
@@ -187,15 +218,14 @@ class AudioDecoder:
     def _take_rest(self) -> npt.NDArray[Any] | None:
         """The last block, which is shorter, once."""
         rest = self._intake.rest
-        if rest is None or self._is_rest_given or rest.nbytes < self._sample_bytes:
-            return None
-        self._is_rest_given = True
+        with self._lock:
+            if rest is None or self._is_rest_given or rest.nbytes < self._sample_bytes:
+                return None
+            self._is_rest_given = True
         return self._shaped(rest)
 
     def _shaped(self, block: Frame) -> npt.NDArray[Any]:
-        samples = block.nbytes // self._sample_bytes
-        flat = self._np.frombuffer(memoryview(block), self._dtype, samples * self.channels)
-        return flat.reshape(samples, self.channels)
+        return self._frames.samples_of(block, self._dtype, self.channels)
 
 
 def _check_seconds(name: str, seconds: float | None) -> None:
@@ -211,10 +241,11 @@ def _positive(name: str, given: int | None, own: int) -> int:
 
 
 def _chosen(media: MediaInfo, stream: int | None) -> AudioInfo:
+    if media.best_audio is None:
+        raise DecoderError(f"{media.path} has no sound")
     if stream is None:
-        if media.best_audio is None:
-            raise DecoderError(f"{media.path} has no sound")
         return media.best_audio
     if not 0 <= stream < len(media.audio):
-        raise ValueError(f"stream is 0 to {len(media.audio) - 1} for the streams of audio of {media.path}")
+        count = f"{len(media.audio)} stream{'s' if len(media.audio) > 1 else ''} of audio"
+        raise ValueError(f"{media.path} has {count}, counted from 0; got {stream}")
     return media.audio[stream]

@@ -367,19 +367,24 @@ def read_arguments(source: str, container: str) -> list[str]:
     return [*(("-fflags", "+discardcorrupt") if cut_only_at_the_end else ()), "-i", source]
 
 
-def seek_arguments(start: float | None, container: str, start_s: float) -> tuple[list[str], list[str]]:
+def seek_arguments(
+    start: float | None, container: str | None, start_s: float
+) -> tuple[list[str], list[str]]:
     """FFmpeg's options, and its filters, to begin with what is not before `start`, exactly.
 
     The filters are those of video, want ``-copyts``, and are not always needed.
 
+    A frame of sound is decoded rightly after the one before it only, which FFmpeg left alone would not read: the first
+    21 ms of AAC then fade in.
+
     Args:
         start: seconds from the beginning; None for all of it.
-        container: of the file, by ffprobe's names.
+        container: of the file, by ffprobe's names; None for sound, of whatever file.
         start_s: the time of the file's first timestamp.
     """
     if start is None:
         return [], []
-    if container not in _WITHOUT_INDEX:
+    if container is not None and container not in _WITHOUT_INDEX:
         return ["-ss", seconds(start)], []
     sooner_s = start - _SEEK_MARGIN_S
     seek = ["-noaccurate_seek", "-ss", seconds(sooner_s)] if sooner_s > 0 else []

@@ -116,7 +116,7 @@ def plan_decode(program: str, video: VideoInfo, wish: DecodeWish) -> DecodePlan:
     layout = frame_layout(wish.pixel_format, width, height, program)
     own = video.pixel_format or ""
     stored = canonical(_FULL_RANGE.get(own, own))
-    given = [] if wish.filters is None else [wish.filters]
+    given = [wish.filters] if wish.filters else []
     # Nothing to do as a rule, but a video may change its size in the middle, and frames must not.
     scaled = [*given, f"scale={width}:{height}"]
     if layout.pixel_format in (stored, canonical(own)):

@@ -8,15 +8,15 @@ import os
 import warnings
 from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from penstock._native import AppliedPolicy, Frame, ThreadPolicy
 from penstock.errors import DecoderError
 from penstock.ffmpeg import command
-from penstock.ffmpeg.audio import AudioDecoder
+from penstock.ffmpeg.audio import AudioDecoder, AudioOptions
 from penstock.ffmpeg.decode_plan import DecodeWish, plan_decode
 from penstock.ffmpeg.decoder_stats import DecoderStats
-from penstock.ffmpeg.find import find_ffmpeg
+from penstock.ffmpeg.find import find_decoding_ffmpeg
 from penstock.ffmpeg.intake import Intake
 from penstock.ffmpeg.plan import ColorMatrix, Convert
 from penstock.ffmpeg.probe import MediaInfo, VideoInfo, probe
@@ -109,7 +109,7 @@ class Decoder:
         from penstock.ffmpeg.frames import frame_of  # NumPy, which the rest of Penstock does without
 
         self._frame_of = frame_of
-        program = find_ffmpeg(ffmpeg)
+        program = find_decoding_ffmpeg(ffmpeg)
         _check(start, count)
         self._given, self._source = source, command.source(source)
         self._media = probe(source, ffprobe=ffprobe, ffmpeg=ffmpeg)
@@ -272,11 +272,12 @@ class Decoder:
             view.cast("B")[:] = frame.data.cast("B")
         return self.frame_bytes
 
-    def audio(self, **options: Any) -> AudioDecoder:
+    def audio(self, **options: Unpack[AudioOptions]) -> AudioDecoder:
         """The sound of the same file, from the same `start` on: see `AudioDecoder`, whose options these are."""
         ffmpeg, ffprobe = self._programs
-        options = {"start": self._wish.start, "ffmpeg": ffmpeg, "ffprobe": ffprobe, **options}
-        return AudioDecoder(self._given, **options)
+        settings: AudioOptions = {"start": self._wish.start, "ffmpeg": ffmpeg, "ffprobe": ffprobe}
+        settings.update(options)
+        return AudioDecoder(self._given, **settings)
 
     def close(self) -> None:
         """Ends FFmpeg, wherever it is, and lets go of everything. Frames that were given stay. May be called again."""
@@ -327,7 +328,8 @@ class Decoder:
         if not hasattr(self, "_intake") or self._intake.is_closed:
             return
         is_at_end = self._intake.is_at_end
-        self.close()
+        self._intake.abandon()
+        self._timestamps.close()
         if not is_at_end:
             warnings.warn(f"{self!r} was never closed", ResourceWarning, source=self, stacklevel=2)
 
@@ -342,9 +344,9 @@ class Decoder:
             if self._intake.delivered == 0:
                 raise self._intake.fail(self._nothing())
             return None
-        pts = self._timestamps.next()
+        pts = self._timestamps.take(frame.index)
         time = None if pts is None else float(pts * self._video.time_base) - (self._media.start_s or 0.0)
-        return self._frame_of(frame, self._plan.layout, index=self._intake.delivered - 1, pts=pts, time=time)
+        return self._frame_of(frame, self._plan.layout, index=frame.index, pts=pts, time=time)
 
     def _nothing(self) -> str:
         if self._wish.start is None:
@@ -378,10 +380,11 @@ def _chosen(media: MediaInfo, stream: int | None) -> VideoInfo:
 
 
 def _numbered(media: MediaInfo, stream: int) -> VideoInfo | None:
+    if not media.video:
+        return None
     if not 0 <= stream < len(media.video):
-        raise ValueError(
-            f"{media.path} has {len(media.video)} streams of video, counted from 0; got {stream}"
-        )
+        count = f"{len(media.video)} stream{'s' if len(media.video) > 1 else ''} of video"
+        raise ValueError(f"{media.path} has {count}, counted from 0; got {stream}")
     return media.video[stream]
 
 
@@ -395,5 +398,5 @@ def _named(pixel_format: str | None, media: MediaInfo, video: VideoInfo) -> str:
 
 
 def _kinds(media: MediaInfo) -> str:
-    kinds = [name for name, streams in (("pictures", media.video), ("sound", media.audio)) if streams]
+    kinds = [name for name, streams in (("a picture", media.video), ("sound", media.audio)) if streams]
     return " and ".join(kinds) or "other data"

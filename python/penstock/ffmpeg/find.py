@@ -40,6 +40,18 @@ def find_ffmpeg(ffmpeg: str | os.PathLike[str] | None = None) -> str:
     return found
 
 
+def find_decoding_ffmpeg(ffmpeg: str | os.PathLike[str] | None = None) -> str:
+    """What `find_ffmpeg` finds, for who decodes.
+
+    Raises:
+        DecoderError: no FFmpeg was found; the message says how to get one.
+    """
+    try:
+        return find_ffmpeg(ffmpeg)
+    except EncoderError as error:
+        raise DecoderError(str(error)) from None
+
+
 def find_ffprobe(
     ffprobe: str | os.PathLike[str] | None = None, ffmpeg: str | os.PathLike[str] | None = None
 ) -> str:

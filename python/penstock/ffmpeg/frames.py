@@ -1,12 +1,16 @@
-"""Video frames as NumPy arrays that know their place in the video."""
+"""Video frames as NumPy arrays that know their place in the video, and sound as arrays."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
+try:
+    import numpy as np
+    import numpy.typing as npt
+except ImportError as error:
+    raise ImportError("decoding gives NumPy arrays, and NumPy is not installed: pip install numpy") from error
 
 from penstock.ffmpeg.pixels import FrameLayout
 
@@ -58,3 +62,15 @@ def frame_of(
     frame = np.frombuffer(memoryview(memory), dtype=layout.dtype).reshape(layout.shape).view(VideoFrame)
     frame.index, frame.pts, frame.time, frame._layout = index, pts, time, layout
     return frame
+
+
+def samples_of(memory: Any, dtype: str, channels: int) -> npt.NDArray[Any]:
+    """The whole samples of all channels in `memory`, which the array keeps: samples × channels."""
+    view = memoryview(memory)
+    samples = view.nbytes // (np.dtype(dtype).itemsize * channels)
+    return np.frombuffer(view, dtype, samples * channels).reshape(samples, channels)
+
+
+def joined(blocks: Sequence[npt.NDArray[Any]], dtype: str, channels: int) -> npt.NDArray[Any]:
+    """All samples of `blocks`, of which there may be none."""
+    return np.concatenate(blocks) if blocks else np.empty((0, channels), dtype)

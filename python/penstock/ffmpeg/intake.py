@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 import subprocess
+import threading
 import time
 import weakref
 from collections.abc import Sequence
@@ -23,6 +24,8 @@ from penstock.ffmpeg.process import FFmpegProcess, Watch
 LOOK_INTERVAL_S = 0.5
 # Guessed: an FFmpeg that has closed its output ends within this time.
 END_GRACE_S = 5.0
+# Guessed: an FFmpeg that was killed is gone within milliseconds, unless the kernel has it wait for a lost server.
+KILL_GRACE_S = 2.0
 # What FFmpeg 5.1 to 9 says of a file that ends too early, and then ends as if all were well.
 _ENDED_EARLY = re.compile(
     "ended prematurely|partial file|[Tt]runcat|Invalid data found|corrupt|"
@@ -43,7 +46,6 @@ class Intake:
     Attributes:
         process: FFmpeg.
         reader: the reader.
-        delivered: frames that were given.
         rest: what FFmpeg wrote after the last whole frame.
         caller_blocked_s: seconds that callers waited.
 
@@ -76,7 +78,7 @@ class Intake:
         self._fault: DecoderError | None = None
         self._is_closed = self._is_inherited = False
         self.is_at_end = False
-        self.delivered = 0
+        self._lock = threading.Lock()
         self.rest: Frame | None = None
         self.caller_blocked_s = 0.0
         self.process = FFmpegProcess(
@@ -110,6 +112,11 @@ class Intake:
     def is_closed(self) -> bool:
         return self._is_closed or self._is_inherited
 
+    @property
+    def delivered(self) -> int:
+        """Frames that were given."""
+        return self.reader.stats.frames_delivered
+
     def read(self, timeout: float | None = None) -> Frame | None:
         """The next frame; None at the end, if all is well.
 
@@ -131,8 +138,8 @@ class Intake:
         """What `read` gives, for who must not block."""
         self._check_open()
         if not self.is_at_end:
-            await self._until_ready()
-            frame = self._timed_read(None)
+            # Not before there is something to take is it taken: a task that is cancelled meanwhile has lost no frame.
+            frame = await self._read_when_ready()
             if frame is not None:
                 return frame
             await asyncio.to_thread(self._end)
@@ -155,6 +162,12 @@ class Intake:
 
     def close(self) -> None:
         """Ends FFmpeg, wherever it is, and lets go of everything. May be called again."""
+        self.abandon()
+        if not self._is_inherited:
+            self.process.wait(KILL_GRACE_S)
+
+    def abandon(self) -> None:
+        """Kills FFmpeg, and waits for nothing: for a finalizer, which may run on any thread."""
         self._is_closed = True
         self._let_go()
 
@@ -168,6 +181,14 @@ class Intake:
         if self._fault is not None:
             raise self._fault
 
+    async def _read_when_ready(self) -> Frame | None:
+        while True:
+            await self._until_ready()
+            try:
+                return self._timed_read(0)
+            except StalledError:
+                continue  # another task was quicker
+
     async def _until_ready(self) -> None:
         """Waits until a read would not wait, for as long as FFmpeg lives."""
         began_s = time.monotonic()
@@ -178,19 +199,25 @@ class Intake:
                     await asyncio.wait_for(until_done(ready), LOOK_INTERVAL_S)
                 self._check_alive(watch)
         finally:
-            self.caller_blocked_s += time.monotonic() - began_s
+            self._add_blocked(began_s)
 
     def _timed_read(self, timeout: float | None) -> Frame | None:
         began_s = time.monotonic()
         try:
-            frame = self._read_while_alive(timeout)
+            return self._read_while_alive(timeout)
         except TruncatedStreamError:
-            self.rest = self.reader.take_rest()
+            # Once: the reader says so at each call, but has the rest for the first only.
+            self.rest = self.rest or self.reader.take_rest()
             return None
+        except ClosedError:
+            self._check_open()
+            return None  # another thread was first to see the end, and has let go of the reader
         finally:
-            self.caller_blocked_s += time.monotonic() - began_s
-        self.delivered += frame is not None
-        return frame
+            self._add_blocked(began_s)
+
+    def _add_blocked(self, since_s: float) -> None:
+        with self._lock:
+            self.caller_blocked_s += time.monotonic() - since_s
 
     def _read_while_alive(self, timeout: float | None) -> Frame | None:
         start_s = time.monotonic()
@@ -216,7 +243,12 @@ class Intake:
         )
 
     def _end(self) -> None:
-        """FFmpeg has closed its output: all is well, or it says why not."""
+        """FFmpeg has closed its output: all is well, or it says why not.
+
+        Raises:
+            ClosedError: it was killed by our own `close`, in another thread.
+        """
+        self._check_open()
         if not self.process.wait(END_GRACE_S):
             self.process.kill()
             self.process.wait()

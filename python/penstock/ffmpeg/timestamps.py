@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import select
-from collections import deque
+import threading
 from fractions import Fraction
 
 # What the filter prints for each frame; "NOPTS" if it has none.
@@ -28,7 +28,7 @@ def filters(descriptor: int, time_base: Fraction) -> list[str]:
 
 
 class Timestamps:
-    """The timestamps of frames, in order.
+    """The timestamps of frames, by their number: several threads may ask, and not in order.
 
     Attributes:
         of_child: the descriptor that FFmpeg is to have, by the same number.
@@ -38,7 +38,9 @@ class Timestamps:
         self._own, self.of_child = os.pipe()
         os.set_blocking(self._own, False)
         self._rest = b""
-        self._waiting: deque[int | None] = deque()
+        self._told = 0
+        self._waiting: dict[int, int | None] = {}
+        self._lock = threading.Lock()
 
     def started(self) -> None:
         """Lets go of FFmpeg's end, so that only FFmpeg has it."""
@@ -46,17 +48,19 @@ class Timestamps:
             os.close(self.of_child)
             self.of_child = -1
 
-    def next(self) -> int | None:
-        """The timestamp of the next frame; None if it has none, or FFmpeg did not tell."""
-        while not self._waiting and self._read():
-            pass
-        return self._waiting.popleft() if self._waiting else None
+    def take(self, index: int) -> int | None:
+        """The timestamp of frame `index`, once; None if it has none, or FFmpeg did not tell."""
+        with self._lock:
+            while self._told <= index and self._read():
+                pass
+            return self._waiting.pop(index, None)
 
     def close(self) -> None:
         self.started()
-        if self._own >= 0:
-            os.close(self._own)
-            self._own = -1
+        with self._lock:  # else another thread might go on with a descriptor that is somebody else's by then
+            if self._own >= 0:
+                os.close(self._own)
+                self._own = -1
 
     def _read(self) -> bool:
         """Takes in what FFmpeg has written; False at the end."""
@@ -68,5 +72,7 @@ class Timestamps:
             return False
         said = os.read(self._own, 1 << 16)
         lines, _, self._rest = (self._rest + said).rpartition(b"\n")
-        self._waiting.extend(None if pts == b"NOPTS" else int(pts) for pts in _LINE.findall(lines))
+        for pts in _LINE.findall(lines):
+            self._waiting[self._told] = None if pts == b"NOPTS" else int(pts)
+            self._told += 1
         return bool(said)
