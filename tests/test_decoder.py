@@ -69,8 +69,13 @@ def test_rgb_is_what_ffmpeg_makes_of_it(name: str) -> None:
         assert furthest(frames, raw(path, decoder)) <= 2
 
 
-@pytest.mark.parametrize("pixel_format", ["rgb24", "bgr24", "rgba", "bgra", "gray"])
-@pytest.mark.parametrize("name", [*NATIVE, *TAGGED])
+@pytest.mark.parametrize(
+    ("name", "pixel_format"),
+    [
+        *((name, "rgb24") for name in (*NATIVE, *TAGGED)),
+        *(("bt709", to) for to in ("bgr24", "rgba", "bgra", "gray")),
+    ],
+)
 def test_the_native_conversion_is_that_of_an_exact_ffmpeg(name: str, pixel_format: str) -> None:
     path = clip(name)
     with Decoder(path, pixel_format=pixel_format, convert="native") as decoder:
@@ -105,10 +110,17 @@ def test_the_native_conversion_of_10_bits_is_that_of_an_exact_ffmpeg(name: str) 
 
 
 @pytest.mark.parametrize(
-    "name", ["h264", "h264_10bit", "h264_rgb", "ffv1_gray16le", "smpte240m", "ffv1_yuva420p"]
-)
-@pytest.mark.parametrize(
-    "pixel_format", ["rgb24", "rgb48le", "gray16le", "grayf32le", "yuv444p", "gbrp", "nv12"]
+    ("name", "pixel_format"),
+    [
+        ("h264", "rgb24"),
+        ("h264", "grayf32le"),
+        ("h264_10bit", "rgb48le"),
+        ("h264_rgb", "rgb24"),
+        ("h264_rgb", "gbrp"),
+        ("ffv1_gray16le", "gray16le"),
+        ("smpte240m", "rgb24"),
+        ("ffv1_yuva420p", "nv12"),
+    ],
 )
 def test_what_is_left_to_ffmpeg_is_its_own(name: str, pixel_format: str) -> None:
     path = clip(name)
@@ -183,7 +195,7 @@ def test_arrays_made_of_a_frame_keep_its_place() -> None:
 
 
 @pytest.mark.parametrize("name", ["h264", "h264_mkv", "h264_ts", "variable_mp4", "starts_late_ts", "prores"])
-@pytest.mark.parametrize("first", [0, 1, 5, 11])
+@pytest.mark.parametrize("first", [0, 5, 11])
 def test_start_and_count_are_exact_to_the_frame(name: str, first: int) -> None:
     with Decoder(clip(name)) as decoder:
         frames = list(decoder)
