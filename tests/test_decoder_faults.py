@@ -1,0 +1,577 @@
+"""The `Decoder` where something is wrong, or ends early: files, arguments, FFmpeg, the caller, the process."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import math
+import os
+import re
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from clips import NO_MEDIA, WITHOUT_VIDEO, clip
+from conftest import PATIENCE_S, run_script, start_script, succeeded, workers
+from media import children, eventually, holdings
+
+from penstock import ClosedError, Decoder, DecoderError, StalledError, ThreadPolicy
+from penstock.ffmpeg import find_ffmpeg
+
+# The clip, and what it was made of.
+CUT = {"cut_mp4": "fast_start", "cut_mkv": "h264_mkv"}
+CORRUPT = {"corrupt_mkv": "h264_mkv", "corrupt_ts": "h264_ts"}
+MEANT = re.escape("FFmpeg said: ")
+
+
+def is_there(pid: int) -> bool:
+    """Whether the process exists, if only as a zombie."""
+    return Path(f"/proc/{pid}").exists()
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    """No test leaves an FFmpeg, a zombie, a descriptor, or a thread of ours."""
+    gc.collect()
+    before, threads = holdings(), workers()
+    yield
+    gc.collect()
+    assert eventually(lambda: holdings() == before and workers() <= threads), (before, holdings())
+
+
+def whole(name: str) -> list[np.ndarray]:
+    with Decoder(clip(name)) as decoder:
+        return list(decoder)
+
+
+def until_fault(decoder: Decoder) -> tuple[list[np.ndarray], DecoderError]:
+    frames: list[np.ndarray] = []
+    with pytest.raises(DecoderError) as caught:
+        frames.extend(decoder)
+        while (frame := decoder.read()) is not None:
+            frames.append(frame)
+    return frames, caught.value
+
+
+# Files
+
+
+@pytest.mark.parametrize("name", [*CUT, *CORRUPT])
+def test_frames_up_to_the_fault_and_then_ffmpegs_words(name: str) -> None:
+    expected = whole({**CUT, **CORRUPT}[name])
+    frames = []
+    with Decoder(clip(name)) as decoder:
+        with pytest.raises(DecoderError, match=MEANT) as caught:
+            for frame in decoder:
+                frames.append(frame)  # noqa: PERF402, for those before the fault are kept
+        assert 0 < len(frames) < len(expected)
+        assert all(np.array_equal(*pair) for pair in zip(frames, expected, strict=False))
+        error = caught.value
+        assert error.frames == len(frames) == decoder.stats.frames_delivered
+        assert error.stderr and error.stderr in str(error)
+        assert error.returncode is not None
+        assert error.command[0] == find_ffmpeg() and str(clip(name)) in str(error)
+        for _ in range(2):
+            with pytest.raises(DecoderError) as again:
+                decoder.read()
+            assert str(again.value) == str(error)
+
+
+@pytest.mark.parametrize("name", [*CUT, *CORRUPT])
+def test_damage_can_be_concealed(name: str) -> None:
+    with Decoder(clip(name)) as strict, pytest.raises(DecoderError):
+        list(strict)
+    with Decoder(clip(name), conceal_errors=True) as decoder:
+        assert len(list(decoder)) >= strict.stats.frames_delivered
+        assert decoder.read() is None
+
+
+@pytest.mark.parametrize("name", sorted(WITHOUT_VIDEO))
+def test_a_file_without_video_says_what_it_has(name: str) -> None:
+    with pytest.raises(DecoderError, match=r"has no video, only (sound|a picture and sound|other data)$"):
+        Decoder(clip(name))
+    with pytest.raises(DecoderError, match="has no video") if "cover" not in name else pytest.raises(ValueError):
+        Decoder(clip(name), stream=5)
+
+
+@pytest.mark.parametrize("name", ["zero_frames_mp4", "zero_frames_avi"])
+def test_a_video_without_frames(name: str) -> None:
+    with pytest.raises(DecoderError, match=r"no frames"):
+        list(Decoder(clip(name)))
+
+
+def test_a_start_behind_the_end() -> None:
+    with Decoder(clip("h264"), start=100) as decoder:
+        for _ in range(2):
+            with pytest.raises(DecoderError, match=r"no frames from 100 s on; the file is 1\.200 s long"):
+                decoder.read()
+
+
+@pytest.mark.parametrize("name", sorted(NO_MEDIA))
+def test_what_is_no_media_says_so(name: str) -> None:
+    with pytest.raises(DecoderError, match="not a media file") as caught:
+        Decoder(clip(name))
+    assert str(clip(name)) in str(caught.value)
+
+
+def test_what_is_no_file_is_pythons_own_error(tmp_path: Path) -> None:
+    for absent in (tmp_path / "absent.mp4", str(tmp_path / "no folder" / "absent.mp4")):
+        with pytest.raises(FileNotFoundError, match="absent.mp4"):
+            Decoder(absent)
+    with pytest.raises(IsADirectoryError):
+        Decoder(tmp_path)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_what_may_not_be_read(tmp_path: Path) -> None:
+    secret = tmp_path / "secret.mp4"
+    secret.touch(0o000)
+    with pytest.raises(PermissionError, match="secret.mp4"):
+        Decoder(secret)
+
+
+def test_a_file_that_goes_after_it_was_probed(tmp_path: Path) -> None:
+    path = tmp_path / "gone.mp4"
+    path.write_bytes(clip("h264").read_bytes())
+    program = tmp_path / "ffmpeg"
+    program.write_text(f'#!/bin/sh\ncase "$*" in *-progress*) rm -f {path};; esac\nexec {find_ffmpeg()} "$@"\n')
+    program.chmod(0o755)
+    with Decoder(path, ffmpeg=program) as decoder, pytest.raises(DecoderError, match="No such file"):
+        decoder.read()
+
+
+@pytest.mark.parametrize("name", ["shot%03d.png", "shot [a].png", "100%.png", "shot{1,2}*?.png"])
+def test_a_picture_is_read_by_its_name_and_not_by_a_pattern(name: str, tmp_path: Path) -> None:
+    (tmp_path / "shot001.png").write_bytes(b"")
+    (tmp_path / name).write_bytes(clip("png").read_bytes())
+    with Decoder(tmp_path / name) as decoder, Decoder(clip("png")) as other:
+        assert np.array_equal(np.stack(list(decoder)), np.stack(list(other)))
+
+
+# Arguments
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"pixel_format": "rbg24"}, "unknown raw pixel format 'rbg24'. Did you mean .*'rgb24'"),
+        ({"size": (0, 1)}, "more than 0"),
+        ({"size": (None, 0)}, "more than 0"),
+        ({"size": (None, None)}, "one of which may be None"),
+        ({"start": -0.1}, "start is seconds"),
+        ({"start": math.nan}, "start is seconds"),
+        ({"start": math.inf}, "start is seconds"),
+        ({"count": 0}, "count is a number of frames"),
+        ({"stream": 1}, "has 1 stream of video, counted from 0; got 1"),
+        ({"stream": -1}, "has 1 stream of video, counted from 0; got -1"),
+        ({"convert": "both"}, "convert is 'auto', 'native', 'ffmpeg'; got 'both'"),
+        ({"color_matrix": "bt707"}, "color_matrix is .*'bt709'.*; got 'bt707'"),
+        ({"color_range": "tv"}, "color_range is 'auto', 'limited', 'full'; got 'tv'"),
+        ({"convert": "native", "pixel_format": "yuv444p"}, "convert='native' is not possible: "),
+        ({"stall_timeout_s": 0}, "stall_timeout_s"),
+        ({"depth": 0}, "depth"),
+    ],
+)
+def test_arguments_that_cannot_be(options: dict[str, object], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        Decoder(clip("h264"), **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("options", [{"size": (1.5, 2)}, {"count": 1.5}, {"size": 5}, {"start": "1"}])
+def test_arguments_of_another_type(options: dict[str, object]) -> None:
+    with pytest.raises(TypeError):
+        Decoder(clip("h264"), **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"filters": "no_such_filter"}, "No such filter: 'no_such_filter'"),
+        ({"filters": "scale=nonsense"}, "nonsense"),
+        ({"input_options": {"no_such_option": 1}}, "no_such_option"),
+    ],
+)
+def test_what_ffmpeg_refuses_it_says(options: dict[str, object], words: str) -> None:
+    with Decoder(clip("h264"), **options) as decoder:  # type: ignore[arg-type]
+        with pytest.raises(DecoderError, match=words) as caught:
+            decoder.read()
+    assert caught.value.returncode not in (0, None) and caught.value.frames == 0
+
+
+def test_no_filters_are_no_filters() -> None:
+    with Decoder(clip("h264"), filters="") as decoder:
+        assert len(list(decoder)) == 30
+
+
+@pytest.mark.parametrize("name", ["ffmpeg", "ffprobe"])
+def test_programs_that_are_not_there(name: str) -> None:
+    with pytest.raises(DecoderError, match=f"`{name}` names '/nowhere'"):
+        Decoder(clip("h264"), **{name: "/nowhere"})  # type: ignore[arg-type]
+
+
+# Ending early
+
+
+def test_closing_ends_ffmpeg_and_frames_stay() -> None:
+    with Decoder(clip("long")) as decoder:
+        for frame in decoder:
+            break
+        copy, pid = frame.copy(), decoder.pid
+        assert is_there(pid) and not decoder.closed
+    assert decoder.closed and not is_there(pid)
+    assert np.array_equal(frame, copy) and frame.std() > 0
+    frame[:] = 7
+    decoder.close()
+    for use in (decoder.read, lambda: next(decoder), lambda: decoder.readinto(bytearray(decoder.frame_bytes))):
+        with pytest.raises(ClosedError, match="closed"):
+            use()
+    assert decoder.stats.frames_delivered == 1
+    assert "long" in repr(decoder)
+
+
+def test_an_exception_in_the_block_is_the_one_that_is_raised() -> None:
+    with pytest.raises(KeyError, match="mine"), Decoder(clip("long")) as decoder:
+        next(decoder)
+        raise KeyError("mine")
+    assert not is_there(decoder.pid)
+
+
+def test_a_decoder_that_nobody_has_any_more_is_ended_and_told_of() -> None:
+    decoder = Decoder(clip("long"))
+    frame, pid = next(decoder), decoder.pid
+    copy = frame.copy()
+    with pytest.warns(ResourceWarning, match="long.*was never closed"):
+        del decoder
+        gc.collect()
+    assert eventually(lambda: not is_there(pid))
+    assert np.array_equal(frame, copy)
+
+
+def test_a_decoder_that_is_at_its_end_needs_no_close(recwarn: pytest.WarningsRecorder) -> None:
+    decoder = Decoder(clip("h264"))
+    assert len(list(decoder)) == 30
+    del decoder
+    gc.collect()
+    assert not recwarn
+
+
+def test_a_decoder_that_was_never_made_is_no_trouble(recwarn: pytest.WarningsRecorder) -> None:
+    Decoder.__new__(Decoder).__del__()
+    with pytest.raises(ValueError, match="depth"):
+        Decoder(clip("h264"), depth=0)
+    gc.collect()
+    assert not recwarn
+
+
+@pytest.mark.parametrize("ending", ["", "sys.exit(0)", "del decoder", "decoder.close()"])
+def test_a_program_that_ends_with_a_live_decoder_makes_no_noise(ending: str) -> None:
+    code = f"""
+    decoder = penstock.Decoder(sys.argv[1])
+    next(decoder)
+    print(decoder.pid, flush=True)
+    {ending}
+    """
+    assert eventually(lambda: not is_there(int(succeeded(run_script(code, clip("long"))))))
+
+
+def test_a_thread_that_waits_hears_of_a_close() -> None:
+    said: list[BaseException] = []
+    decoder = Decoder(clip("long"))
+    next(decoder)
+    os.kill(decoder.pid, signal.SIGSTOP)
+
+    def read() -> None:
+        try:
+            list(decoder)
+        except BaseException as error:
+            said.append(error)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    assert eventually(lambda: decoder._intake.reader.stats.frames_waiting == 0)
+    decoder.close()
+    thread.join(PATIENCE_S)
+    assert [type(error) for error in said] == [ClosedError], said
+    assert not is_there(decoder.pid)
+
+
+# FFmpeg
+
+
+def test_an_ffmpeg_that_was_killed() -> None:
+    with Decoder(clip("long"), size=(1280, 720)) as decoder:
+        next(decoder)
+        os.kill(decoder.pid, signal.SIGKILL)
+        frames, error = until_fault(decoder)
+    assert "was killed by SIGKILL" in str(error)
+    assert (error.returncode, error.frames) == (-signal.SIGKILL, len(frames) + 1)
+    expected = whole("long")
+    assert [frame.index for frame in frames] == list(range(1, len(frames) + 1)) and len(frames) < len(expected)
+    assert None not in [frame.pts for frame in frames]
+
+
+def test_a_stopped_ffmpeg_is_told_of_and_nothing_is_lost() -> None:
+    with Decoder(clip("long"), size=(640, 480), stall_timeout_s=0.6) as decoder:
+        frames = [next(decoder)]
+        os.kill(decoder.pid, signal.SIGSTOP)
+        with pytest.raises(StalledError, match="no sign of life") as caught:
+            frames.extend(iter(decoder.read, None))
+            while True:
+                frames.append(next(decoder))
+        assert caught.value.seconds >= 0.6
+        os.kill(decoder.pid, signal.SIGCONT)
+        # `extend` has what came before the error.
+        frames.extend(decoder)
+        assert [frame.index for frame in frames] == list(range(600))
+        assert len({frame.pts for frame in frames}) == 600
+
+
+def test_a_read_that_is_late_loses_nothing() -> None:
+    with Decoder(clip("long"), size=(640, 480)) as decoder:
+        os.kill(decoder.pid, signal.SIGSTOP)
+        indices = []
+        with pytest.raises(StalledError, match=r"within 0\.1 s"):
+            while (frame := decoder.read(timeout=0.1)) is not None:
+                indices.append(frame.index)
+        with pytest.raises(StalledError):
+            decoder.read(timeout=0)
+        os.kill(decoder.pid, signal.SIGCONT)
+        indices.extend(frame.index for frame in decoder)
+        assert indices == list(range(600))
+
+
+def test_an_ffmpeg_that_says_nothing_and_does_nothing(tmp_path: Path) -> None:
+    program = tmp_path / "ffmpeg"
+    program.write_text(
+        f'#!/bin/sh\ncase "$*" in *-progress*) echo thinking >&2; exec sleep 1000;; esac\nexec {find_ffmpeg()} "$@"\n'
+    )
+    program.chmod(0o755)
+    with Decoder(clip("h264"), ffmpeg=program, stall_timeout_s=0.6) as decoder:
+        with pytest.raises(StalledError, match="no sign of life.*\n.*thinking"):
+            next(decoder)
+    assert not is_there(decoder.pid)
+
+
+def cpu_ticks(pid: int) -> int:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def test_a_caller_that_sleeps_lets_ffmpeg_wait() -> None:
+    with Decoder(clip("long"), size=(1280, 720), depth=2) as decoder:
+        next(decoder)
+        used = [-1]
+
+        def stands_still() -> bool:
+            used.append(cpu_ticks(decoder.pid))
+            time.sleep(0.3)
+            return used[-1] == cpu_ticks(decoder.pid)
+
+        assert eventually(stands_still)
+        stats = decoder.stats
+        # Those that wait, and the one that has no place yet.
+        assert stats.frames_read <= 1 + 2 + 1 and stats.frames_delivered == 1
+        assert stats.reader.frames_waiting <= 2
+
+
+def test_policies() -> None:
+    policy = ThreadPolicy(priority="normal", cpus=sorted(os.sched_getaffinity(0))[:1])
+    with Decoder(clip("long"), policy=policy, ffmpeg_policy=policy) as decoder:
+        next(decoder)
+        assert decoder.stats.reader.policy is not None
+        assert decoder.ffmpeg_policy is not None
+        assert os.sched_getaffinity(decoder.pid) == set(policy.cpus or ())
+    with Decoder(clip("h264")) as decoder:
+        assert decoder.ffmpeg_policy is None
+
+
+# Threads, processes, signals
+
+
+def test_two_threads_get_each_frame_once_with_its_own_place() -> None:
+    with Decoder(clip("long"), pixel_format="gray") as decoder:
+        expected = {(frame.index, frame.pts, int(frame.sum())) for frame in decoder}
+    got: list[tuple[int, int | None, int]] = []
+    with Decoder(clip("long"), pixel_format="gray") as decoder:
+
+        def read() -> None:
+            got.extend((frame.index, frame.pts, int(frame.sum())) for frame in decoder)
+
+        threads = [threading.Thread(target=read) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE_S)
+        assert decoder.read() is None
+    assert len(got) == 600 and set(got) == expected
+
+
+def test_ctrl_c_ends_the_wait_and_ffmpeg() -> None:
+    code = """
+    with penstock.Decoder(sys.argv[1]) as decoder:
+        os.kill(decoder.pid, signal.SIGSTOP)
+        print(decoder.pid, flush=True)
+        list(decoder)
+    """
+    with start_script(code, clip("long")) as program:
+        pid = int(program.stdout.readline())
+        time.sleep(0.5)  # it waits by now, or will with the signal pending
+        program.send_signal(signal.SIGINT)
+        _, said = program.communicate(timeout=PATIENCE_S)
+    assert program.returncode != 0 and said.decode().rstrip().endswith("KeyboardInterrupt")
+    assert eventually(lambda: not is_there(pid))
+
+
+def test_no_ffmpeg_is_left_when_python_is_killed() -> None:
+    code = """
+    decoder = penstock.Decoder(sys.argv[1], size=(1280, 720))
+    print(decoder.pid, flush=True)
+    time.sleep(1000)
+    """
+    with start_script(code, clip("long")) as program:
+        pid = int(program.stdout.readline())
+        program.kill()
+    assert eventually(lambda: not is_there(pid) or "Z" in Path(f"/proc/{pid}/stat").read_text())
+
+
+def test_a_forked_child_has_no_part_in_it() -> None:
+    code = """
+    decoder = penstock.Decoder(sys.argv[1], size=(640, 480))
+    first = next(decoder)
+    child = os.fork()
+    if child == 0:
+        assert decoder.closed
+        try:
+            next(decoder)
+        except penstock.ClosedError as error:
+            assert "fork" in str(error), error
+            decoder.close()
+            del decoder
+            sys.exit(7)
+        sys.exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    indices = [frame.index for frame in decoder]
+    assert indices == list(range(1, 600)), indices
+    decoder.close()
+    """
+    succeeded(run_script(code, clip("long")))
+
+
+@pytest.mark.parametrize("kind", ["Decoder", "AudioDecoder"])
+def test_without_numpy_it_says_what_to_install(kind: str) -> None:
+    code = f"""
+    sys.modules["numpy"] = None
+    from penstock.ffmpeg import {kind}
+    try:
+        {kind}(sys.argv[1])
+    except ImportError as error:
+        print(error)
+    """
+    said = succeeded(run_script(code, "/nowhere"))
+    assert b"pip install numpy" in said
+
+
+@pytest.mark.parametrize("kind", ["Decoder", "AudioDecoder"])
+def test_without_ffmpeg_it_says_how_to_get_it(kind: str, tmp_path: Path) -> None:
+    code = f"""
+    sys.modules["imageio_ffmpeg"] = None
+    from penstock.ffmpeg import {kind}
+    for _ in range(2):
+        try:
+            {kind}(sys.argv[1])
+        except penstock.DecoderError as error:
+            print(error)
+        os.symlink(sys.argv[2], os.environ["PATH"] + "/ffmpeg") if _ == 0 else None
+    """
+    path = tmp_path / "bin"
+    path.mkdir()
+    stub = tmp_path / "program"
+    stub.write_text("#!/bin/sh\n")
+    stub.chmod(0o755)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_FF")}
+    done = run_script(code, clip("audio_aac"), stub, env={**environment, "PATH": str(path)})
+    no_ffmpeg, no_ffprobe = succeeded(done).decode().splitlines()
+    assert no_ffmpeg.startswith("no FFmpeg was found") and "apt-get install ffmpeg" in no_ffmpeg
+    assert no_ffprobe.startswith("no ffprobe was found") and "PENSTOCK_FFPROBE" in no_ffprobe
+
+
+# asyncio
+
+
+def test_a_cancelled_wait_loses_no_frame() -> None:
+    async def indices() -> list[int]:
+        got = []
+        async with Decoder(clip("long"), size=(640, 480)) as decoder:
+            os.kill(decoder.pid, signal.SIGSTOP)
+            for patience_s in (0.01, 0.05, 0.7):
+                with pytest.raises(TimeoutError):
+                    while True:
+                        got.append((await asyncio.wait_for(anext(decoder), patience_s)).index)
+            os.kill(decoder.pid, signal.SIGCONT)
+            for _ in range(100):
+                task = asyncio.create_task(anext(decoder))
+                await asyncio.sleep(0)
+                task.cancel()
+                try:
+                    got.append((await task).index)
+                except asyncio.CancelledError:
+                    continue
+            got.extend([frame.index async for frame in decoder])
+        return got
+
+    assert asyncio.run(indices()) == list(range(600))
+
+
+def test_a_stopped_ffmpeg_is_told_of_in_asyncio_and_the_loop_goes_on() -> None:
+    async def use() -> int:
+        beats = 0
+
+        async def beat() -> None:
+            nonlocal beats
+            while True:
+                beats += 1
+                await asyncio.sleep(0.01)
+
+        async with Decoder(clip("long"), size=(640, 480), stall_timeout_s=1.0) as decoder:
+            os.kill(decoder.pid, signal.SIGSTOP)
+            beating = asyncio.create_task(beat())
+            with pytest.raises(StalledError, match="no sign of life"):
+                async for _ in decoder:
+                    pass
+            beating.cancel()
+        return beats
+
+    assert asyncio.run(use()) > 20, "the loop turned while it waited for a second"
+
+
+def test_two_tasks_share_a_decoder_without_blocking_the_loop() -> None:
+    async def use() -> list[int]:
+        async with Decoder(clip("long")) as decoder:
+
+            async def some() -> list[int]:
+                return [frame.index async for frame in decoder]
+
+            first, second = await asyncio.gather(some(), some())
+            return sorted(first + second)
+
+    assert asyncio.run(use()) == list(range(600))
+
+
+def test_a_damaged_file_in_asyncio() -> None:
+    async def use() -> int:
+        count = 0
+        async with Decoder(clip("cut_mkv")) as decoder:
+            with pytest.raises(DecoderError, match=MEANT) as caught:
+                async for _ in decoder:
+                    count += 1
+            with pytest.raises(DecoderError):
+                await anext(decoder)
+        assert caught.value.frames == count
+        return count
+
+    assert asyncio.run(use()) > 0
+    assert not children()
