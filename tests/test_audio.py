@@ -97,8 +97,8 @@ def test_start_and_duration_are_exact(ending: str, start: float, folder: Path) -
     if slack:
         shifts = range(max(-slack, -first), slack + 1)
         expected = min((full[first + shift :] for shift in shifts), key=lambda piece: apart(piece, samples))
-    # AAC's decoder makes noise of its own, by what came before.
-    assert len(samples) == len(expected) and apart(samples, expected) < 1e-3
+    # AAC's decoder makes noise of its own, by what came before: 0.02 here. A shift by a sample makes more than 0.1.
+    assert len(samples) == len(expected) and apart(samples, expected) < 0.05
     with AudioDecoder(path, start=start, duration=0.1) as audio:
         some = audio.read_all()
         assert abs(len(some) - RATE // 10) <= slack and np.array_equal(some, samples[: len(some)])
@@ -187,7 +187,6 @@ def test_a_damaged_file_gives_its_samples_up_to_there_and_then_the_error(
         with pytest.raises(DecoderError) as again:
             audio.read()
     samples = np.concatenate(blocks)
-    # FLAC's decoder holds nothing back; the containers of the others end between two packets, or not.
     assert 0.4 * len(full) < len(samples) < 0.7 * len(full)
     assert np.array_equal(samples, full[: len(samples)])
     assert str(again.value) == str(caught.value) and str(cut) in str(caught.value)

@@ -207,9 +207,9 @@ def test_arguments_of_another_type(options: dict[str, object]) -> None:
     ],
 )
 def test_what_ffmpeg_refuses_it_says(options: dict[str, object], words: str) -> None:
-    with Decoder(clip("h264"), **options) as decoder:  # type: ignore[arg-type]
-        with pytest.raises(DecoderError, match=words) as caught:
-            decoder.read()
+    decoder = Decoder(clip("h264"), **options)  # type: ignore[arg-type]
+    with decoder, pytest.raises(DecoderError, match=words) as caught:
+        decoder.read()
     assert caught.value.returncode not in (0, None) and caught.value.frames == 0
 
 
@@ -368,9 +368,9 @@ def test_an_ffmpeg_that_says_nothing_and_does_nothing(tmp_path: Path) -> None:
         f'#!/bin/sh\ncase "$*" in *-progress*) echo thinking >&2; exec sleep 1000;; esac\nexec {find_ffmpeg()} "$@"\n'
     )
     program.chmod(0o755)
-    with Decoder(clip("h264"), ffmpeg=program, stall_timeout_s=0.6) as decoder:
-        with pytest.raises(StalledError, match=r"no sign of life.*\n.*thinking"):
-            next(decoder)
+    decoder = Decoder(clip("h264"), ffmpeg=program, stall_timeout_s=0.6)
+    with decoder, pytest.raises(StalledError, match=r"no sign of life.*\n.*thinking"):
+        next(decoder)
     assert not is_there(decoder.pid)
 
 
