@@ -90,6 +90,15 @@ def test_damage_can_be_concealed(name: str) -> None:
         assert decoder.read() is None
 
 
+def test_of_a_cut_transport_stream_all_whole_frames_are_given() -> None:
+    """FFmpeg has no words for this one."""
+    expected = whole("h264_ts")
+    with Decoder(clip("cut_ts")) as decoder:
+        frames = list(decoder)
+    assert 10 < len(frames) < len(expected)
+    assert all(np.array_equal(*pair) for pair in zip(frames[:-1], expected, strict=False))
+
+
 @pytest.mark.parametrize("name", sorted(WITHOUT_VIDEO))
 def test_a_file_without_video_says_what_it_has(name: str) -> None:
     with pytest.raises(DecoderError, match=r"has no video, only (sound|a picture and sound|other data)$"):
