@@ -69,7 +69,8 @@ class AudioDecoder:
         sample_rate: samples per second to resample to; None for the file's own.
         channels: channels to mix to; None for the file's own.
         dtype: of the samples.
-        start: seconds from the beginning of the file; what is before is left out.
+        start: seconds from the beginning of the file; what is before is left out. Exact to the sample, in Matroska to
+            the millisecond, which is all that it has.
         duration: seconds to decode at most.
         block_samples: samples of each channel in a block; the last one may have fewer.
         conceal_errors, depth, stall_timeout_s, ffmpeg, ffprobe, policy, ffmpeg_policy: as for `Decoder`.

@@ -364,12 +364,19 @@ def read_arguments(source: str, container: str) -> list[str]:
     corrupt in the middle, too, and what follows is not to be had as if nothing were missing.
     """
     cut_only_at_the_end = container.startswith("mov,")
-    return [*(("-fflags", "+discardcorrupt") if cut_only_at_the_end else ()), "-i", source]
+    return [
+        *(("-fflags", "+discardcorrupt") if cut_only_at_the_end else ()),
+        *(literal_arguments(source) if container == "image2" else ()),
+        *("-i", source),
+    ]
 
 
-def seek_arguments(
-    start: float | None, container: str | None, start_s: float
-) -> tuple[list[str], list[str]]:
+def literal_arguments(source: str) -> list[str]:
+    """FFmpeg's arguments to take a picture's path, if `source` is one, for no pattern: ``shot%03d.png``."""
+    return ["-pattern_type", "none"] if is_path(source) else []
+
+
+def seek_arguments(start: float | None, container: str | None, start_s: float) -> tuple[list[str], list[str]]:
     """FFmpeg's options, and its filters, to begin with what is not before `start`, exactly.
 
     The filters are those of video, want ``-copyts``, and are not always needed.

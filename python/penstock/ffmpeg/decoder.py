@@ -43,6 +43,9 @@ class Decoder:
     asked for while it copies, by the matrix and range that the file is tagged with; a chroma sample stands for all of
     its pixels. Samples are rounded, at most 1 off the exact value.
 
+    An MPEG transport stream does not say how long it is: of one that was cut off FFmpeg notices nothing, and its last
+    frames may be damaged.
+
     Closing ends FFmpeg at once, wherever it is. Frames that were given stay as they are. In a process made by
     ``fork``, an inherited decoder is closed; it goes on in the parent.
 

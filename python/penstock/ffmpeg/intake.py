@@ -26,6 +26,8 @@ LOOK_INTERVAL_S = 0.5
 END_GRACE_S = 5.0
 # Guessed: an FFmpeg that was killed is gone within milliseconds, unless the kernel has it wait for a lost server.
 KILL_GRACE_S = 2.0
+# What FFmpeg says of a stream of which no frame was decoded.
+_NO_FRAMES = "Cannot determine format of input stream"
 # What FFmpeg 5.1 to 9 says of a file that ends too early, and then ends as if all were well.
 _ENDED_EARLY = re.compile(
     "ended prematurely|partial file|[Tt]runcat|Invalid data found|corrupt|"
@@ -253,7 +255,9 @@ class Intake:
             self.process.kill()
             self.process.wait()
         self.is_at_end = True
-        if self.process.returncode != 0:
+        if self.process.returncode != 0 and _NO_FRAMES in self.process.stderr:
+            self.fail("the stream has no frames that FFmpeg can decode")
+        elif self.process.returncode != 0:
             self.fail(f"FFmpeg {self.process.ending}, after {self.delivered} frames")
         elif self._is_strict and _ENDED_EARLY.search(self.process.stderr):
             self.fail(f"the file is damaged, or ends too early, after {self.delivered} frames")

@@ -206,7 +206,10 @@ def probe(
     path = os.fspath(path_or_url)
     arguments = ("-v", "error", "-of", "json", "-show_format", "-show_streams")
     counting = ("-count_frames",) if count_frames else ()
-    told = _told(path, (find_ffprobe(ffprobe, ffmpeg), *arguments, *counting, "-i", source), timeout_s)
+    # Of other names ffprobe takes none for a pattern that a file does not match.
+    literal = command.literal_arguments(source) if "%" in source else ()
+    program = find_ffprobe(ffprobe, ffmpeg)
+    told = _told(path, (program, *arguments, *counting, *literal, "-i", source), timeout_s)
     container = told["format"]
     duration_s = _seconds(container.get("duration"))
     streams = told.get("streams", [])

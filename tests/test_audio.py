@@ -1,0 +1,231 @@
+"""The `AudioDecoder` against FFmpeg itself: which samples, from where, and what is said when there are none."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from clips import WITH_AUDIO, clip
+from conftest import workers
+from media import eventually, holdings
+
+from penstock import ClosedError, Decoder, DecoderError, StalledError
+from penstock.ffmpeg import AudioDecoder, find_ffmpeg
+
+SOUNDS = ("audio_aac", "audio_pcm", "audio_flac_51", "audio_only", "audio_only_m4a")
+FORMATS = {"uint8": "u8", "int16": "s16le", "int32": "s32le", "float32": "f32le", "float64": "f64le"}
+RATE = 48_000
+# No two pieces of it are alike.
+SWEEP = "aevalsrc='sin(2*PI*t*(200+60*t))|cos(330*t*t)':d=15:s=48000"
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    """No test leaves an FFmpeg, a zombie, a descriptor, or a thread of ours."""
+    gc.collect()
+    before, threads = holdings(), workers()
+    yield
+    gc.collect()
+    assert eventually(lambda: holdings() == before and workers() <= threads), (before, holdings())
+
+
+def ffmpeg(*arguments: str) -> bytes:
+    command = [find_ffmpeg(), "-v", "error", *arguments]
+    return subprocess.run(command, capture_output=True, check=True, timeout=100).stdout
+
+
+def raw(path: Path, channels: int, dtype: str = "float32", *options: str) -> np.ndarray:
+    """All samples as FFmpeg's own raw output has them."""
+    made = ffmpeg("-i", f"file:{path}", "-vn", *options, "-f", FORMATS[dtype], "pipe:1")
+    return np.frombuffer(made, np.dtype(dtype)).reshape(-1, channels)
+
+
+@pytest.mark.parametrize("dtype", FORMATS)
+@pytest.mark.parametrize("name", SOUNDS)
+def test_samples_are_ffmpegs_own(name: str, dtype: str) -> None:
+    with AudioDecoder(clip(name), dtype=dtype) as audio:  # type: ignore[arg-type]
+        samples = audio.read_all()
+        assert (samples.dtype, samples.shape[1]) == (np.dtype(dtype), audio.info.channels)
+        assert len(samples) > 0.4 * audio.sample_rate
+        assert np.array_equal(samples, raw(clip(name), audio.channels, dtype))
+        assert audio.read() is None
+        assert audio.read_all().shape == (0, audio.channels)
+
+
+@pytest.mark.parametrize(("rate", "channels"), [(16_000, 1), (48_000, 2), (8_000, 6)])
+@pytest.mark.parametrize("name", ["audio_aac", "audio_flac_51"])
+def test_resampled_and_mixed(name: str, rate: int, channels: int) -> None:
+    with AudioDecoder(clip(name), sample_rate=rate, channels=channels) as audio:
+        assert (audio.sample_rate, audio.channels) == (rate, channels)
+        expected = raw(clip(name), channels, "float32", "-ar", str(rate), "-ac", str(channels))
+        assert np.array_equal(audio.read_all(), expected)
+
+
+@functools.cache
+def sweep(folder: Path, ending: str) -> tuple[Path, np.ndarray]:
+    path = folder / f"sweep.{ending}"
+    picture = ("-f", "lavfi", "-i", "testsrc2=d=15:s=64x48", "-c:v", "mpeg4")
+    video = () if ending in ("m4a", "wav", "flac") else picture
+    codec = {"wav": "pcm_s16le", "flac": "flac"}.get(ending, "aac")
+    ffmpeg("-f", "lavfi", "-i", SWEEP, *video, "-c:a", codec, "-y", str(path))
+    return path, raw(path, 2)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("sound")
+
+
+@pytest.mark.parametrize("start", [0, 0.25, 2.5, 12.5])
+@pytest.mark.parametrize("ending", ["mp4", "mkv", "ts", "m4a", "wav", "flac"])
+def test_start_and_duration_are_exact(ending: str, start: float, folder: Path) -> None:
+    path, full = sweep(folder, ending)
+    with AudioDecoder(path, start=start) as audio:
+        samples = audio.read_all()
+        late_s = (audio.info.start_s or 0.0) - (audio._media.start_s or 0.0)
+    first = round((start - late_s) * RATE)
+    # Matroska has milliseconds, and so has the first packet that FFmpeg finds there.
+    slack = RATE // 1000 if ending == "mkv" else 0
+    expected = full[first:]
+    if slack:
+        shifts = range(max(-slack, -first), slack + 1)
+        expected = min((full[first + shift :] for shift in shifts), key=lambda piece: apart(piece, samples))
+    # AAC's decoder makes noise of its own, by what came before: 0.02 here. A shift by a sample makes more than 0.1.
+    assert len(samples) == len(expected) and apart(samples, expected) < 0.05
+    with AudioDecoder(path, start=start, duration=0.1) as audio:
+        some = audio.read_all()
+        assert abs(len(some) - RATE // 10) <= slack and np.array_equal(some, samples[: len(some)])
+
+
+def apart(samples: np.ndarray, others: np.ndarray) -> float:
+    """The largest difference."""
+    length = min(len(samples), len(others))
+    return float(np.abs(samples[:length] - others[:length]).max())
+
+
+@pytest.mark.parametrize("block_samples", [1, 1000, 1024, 1 << 20])
+def test_blocks_follow_without_a_gap_and_the_last_may_be_shorter(block_samples: int) -> None:
+    expected = raw(clip("audio_only"), 2)[:3500]
+    seconds = len(expected) / 44_100
+    with AudioDecoder(clip("audio_only"), block_samples=block_samples, duration=seconds) as audio:
+        blocks = list(audio)
+    assert [len(block) for block in blocks[:-1]] == [block_samples] * (len(blocks) - 1)
+    assert 1 <= len(blocks[-1]) <= block_samples
+    assert np.array_equal(np.concatenate(blocks), expected)
+
+
+def test_a_block_is_the_callers() -> None:
+    with AudioDecoder(clip("audio_only"), block_samples=1000) as audio:
+        kept = [(block, block.copy()) for block in audio]
+    for block, copy in kept:
+        assert np.array_equal(block, copy)
+        block[:] = 0
+
+
+def test_the_sound_of_a_decoder() -> None:
+    with Decoder(clip("audio_aac"), start=0.2) as decoder, decoder.audio(channels=1) as audio:
+        with AudioDecoder(clip("audio_aac"), start=0.2, channels=1) as other:
+            assert np.array_equal(audio.read_all(), other.read_all())
+        with decoder.audio(start=None) as all_of_it, AudioDecoder(clip("audio_aac")) as other:
+            assert np.array_equal(all_of_it.read_all(), other.read_all())
+
+
+def test_closing_ends_ffmpeg_and_blocks_stay(folder: Path) -> None:
+    path, full = sweep(folder, "wav")
+    with AudioDecoder(path, block_samples=100) as audio:
+        block, pid = next(audio), audio._intake.process.pid
+        assert not audio.closed
+    assert audio.closed and not Path(f"/proc/{pid}").exists()
+    assert np.array_equal(block, full[:100])
+    with pytest.raises(ClosedError):
+        audio.read()
+    audio.close()
+
+
+def test_one_that_nobody_has_any_more_is_ended_and_told_of(folder: Path) -> None:
+    audio = AudioDecoder(sweep(folder, "wav")[0], block_samples=100)
+    next(audio)
+    pid = audio._intake.process.pid
+    with pytest.warns(ResourceWarning, match=r"sweep\.wav.*was never closed"):
+        del audio
+        gc.collect()
+    assert eventually(lambda: not Path(f"/proc/{pid}").exists())
+
+
+def test_a_stopped_ffmpeg_is_told_of_and_nothing_is_lost(folder: Path) -> None:
+    path, full = sweep(folder, "flac")
+    with AudioDecoder(path, block_samples=500, stall_timeout_s=0.6) as audio:
+        blocks = [next(audio)]
+        os.kill(audio._intake.process.pid, signal.SIGSTOP)
+        with pytest.raises(StalledError, match="no sign of life"):
+            while True:
+                blocks.append(next(audio))
+        os.kill(audio._intake.process.pid, signal.SIGCONT)
+        blocks.extend(audio)
+    assert np.array_equal(np.concatenate(blocks), full)
+
+
+@pytest.mark.parametrize("ending", ["flac", "mkv"])
+def test_a_damaged_file_gives_its_samples_up_to_there_and_then_the_error(
+    ending: str, folder: Path, tmp_path: Path
+) -> None:
+    path, full = sweep(folder, ending)
+    cut = tmp_path / f"cut.{ending}"
+    cut.write_bytes(path.read_bytes()[: path.stat().st_size * 6 // 10])
+    blocks = []
+    with AudioDecoder(cut) as audio:
+        with pytest.raises(DecoderError, match="FFmpeg said: ") as caught:
+            for block in audio:
+                blocks.append(block)
+        with pytest.raises(DecoderError) as again:
+            audio.read()
+    samples = np.concatenate(blocks)
+    assert 0.4 * len(full) < len(samples) < 0.7 * len(full)
+    assert np.array_equal(samples, full[: len(samples)])
+    assert str(again.value) == str(caught.value) and str(cut) in str(caught.value)
+    with AudioDecoder(cut, conceal_errors=True) as audio:
+        assert len(audio.read_all()) >= len(samples)
+
+
+@pytest.mark.parametrize("stream", [None, 0])
+def test_a_file_without_sound(stream: int | None) -> None:
+    with pytest.raises(DecoderError, match="has no sound"):
+        AudioDecoder(clip("h264"), stream=stream)
+    with Decoder(clip("h264")) as decoder, pytest.raises(DecoderError, match="has no sound"):
+        decoder.audio()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"dtype": "int24"}, "dtype is .*'int16'.*; got 'int24'"),
+        ({"sample_rate": 0}, "sample_rate is 1 or more; got 0"),
+        ({"channels": -1}, "channels is 1 or more; got -1"),
+        ({"block_samples": 0}, "block_samples is 1 or more; got 0"),
+        ({"start": -1}, "start is seconds"),
+        ({"duration": float("nan")}, "duration is seconds"),
+        ({"stream": 1}, "has 1 stream of audio, counted from 0; got 1"),
+    ],
+)
+def test_arguments_that_cannot_be(options: dict[str, object], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        AudioDecoder(clip("audio_only"), **options)  # type: ignore[arg-type]
+
+
+def test_a_start_behind_the_end_is_silence_of_no_length() -> None:
+    with AudioDecoder(clip("audio_only"), start=100) as audio:
+        assert audio.read_all().shape == (0, 2)
+
+
+@pytest.mark.parametrize("name", sorted(WITH_AUDIO))
+def test_repr(name: str) -> None:
+    if name in SOUNDS:
+        with AudioDecoder(clip(name)) as audio:
+            assert str(clip(name)) in repr(audio) and f"{audio.sample_rate} Hz" in repr(audio)
