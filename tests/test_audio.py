@@ -47,8 +47,13 @@ def raw(path: Path, channels: int, dtype: str = "float32", *options: str) -> np.
     return np.frombuffer(made, np.dtype(dtype)).reshape(-1, channels)
 
 
-@pytest.mark.parametrize("dtype", FORMATS)
-@pytest.mark.parametrize("name", SOUNDS)
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        *((name, "float32") for name in SOUNDS),
+        *((SOUNDS[0], dtype) for dtype in FORMATS if dtype != "float32"),
+    ],
+)
 def test_samples_are_ffmpegs_own(name: str, dtype: str) -> None:
     with AudioDecoder(clip(name), dtype=dtype) as audio:  # type: ignore[arg-type]
         samples = audio.read_all()
@@ -83,7 +88,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("sound")
 
 
-@pytest.mark.parametrize("start", [0, 0.25, 2.5, 12.5])
+@pytest.mark.parametrize("start", [0, 12.5])
 @pytest.mark.parametrize("ending", ["mp4", "mkv", "ts", "m4a", "wav", "flac"])
 def test_start_and_duration_are_exact(ending: str, start: float, folder: Path) -> None:
     path, full = sweep(folder, ending)

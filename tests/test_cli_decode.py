@@ -396,7 +396,7 @@ class TestFailures:
             (["VIDEO", "o", "--start", "1:75"], "'1:75' is not a time"),
             (["VIDEO", "o", "--start", "nan"], "'nan' is not a time"),
             (["VIDEO", "o", "--count", "0"], "--count"),
-            (["VIDEO", "o", "--stream", "1"], "streams of video"),
+            (["VIDEO", "o", "--stream", "1"], "stream of video"),
             (["VIDEO", "o", "-p", "rgb25"], "Did you mean 'rgb24'?"),
             (["VIDEO", "o", "--convert", "magic"], "'magic' is not one of"),
             (["VIDEO", "o", "--quiet", "--progress"], "exclude each other"),

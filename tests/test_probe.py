@@ -60,7 +60,20 @@ class TestVideo:
         assert info.pixel_format == made.pixel_format
         assert {field: getattr(info, field) for field in made.told} == made.told
 
-    @pytest.mark.parametrize("name", DECODABLE)
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "h264",
+            "h264_mkv",
+            "h264_ts",
+            "vp9",
+            "gif",
+            "variable_mp4",
+            "interlaced",
+            "starts_late_ts",
+            "one_frame",
+        ],
+    )
     def test_has_the_frames_that_ffmpeg_decodes(self, name: str) -> None:
         count, _ = decoded(name)
         assert count == DECODABLE[name].frames
