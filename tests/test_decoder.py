@@ -135,6 +135,15 @@ def test_what_is_left_to_ffmpeg_is_its_own(name: str, pixel_format: str) -> None
         assert np.array_equal(np.stack(frames), raw(path, decoder))
 
 
+def test_full_range_yuv_is_not_passed_off_as_limited() -> None:
+    path = clip("mjpeg_420")
+    with Decoder(path, pixel_format="yuv420p") as decoder:
+        assert decoder.converted_by == "ffmpeg"
+        assert np.array_equal(np.stack(list(decoder)), raw(path, decoder))
+    with pytest.raises(ValueError, match="range"):
+        Decoder(path, pixel_format="yuv420p", convert="native")
+
+
 @pytest.mark.parametrize(
     ("pixel_format", "dtype", "shape"),
     [

@@ -119,7 +119,7 @@ def plan_decode(program: str, video: VideoInfo, wish: DecodeWish) -> DecodePlan:
     given = [wish.filters] if wish.filters else []
     # Nothing to do as a rule, but a video may change its size in the middle, and frames must not.
     scaled = [*given, f"scale={width}:{height}"]
-    if layout.pixel_format in (stored, canonical(own)):
+    if layout.pixel_format == canonical(own):
         filters = (*scaled, f"format={own}")
         return DecodePlan(layout, own, None, 1, None, filters, wish, video)
     parts = _parts(stored, width, height)
@@ -164,7 +164,7 @@ def _agrees(stored: str, layout: FrameLayout) -> bool:
     through its scaler, which smooths chroma over edges: by up to 57 code values, seen with yuv420p10le of hard edges.
     """
     is_even = divides_evenly(stored, layout.width, layout.height)
-    is_plain = stored in _AGREED or is_gray(stored)
+    is_plain = (stored in _AGREED or is_gray(stored)) and stored != layout.pixel_format
     return is_gray(layout.pixel_format) or (is_plain and layout.sample_bytes == 1 and is_even)
 
 
@@ -174,6 +174,8 @@ def _native(
     """The native conversion of a part, where there is one."""
     matrix = video.color_matrix or _UNTAGGED if wish.color_matrix == "auto" else wish.color_matrix
     try:
+        if stored == layout.pixel_format:
+            raise ValueError(f"{video.pixel_format} to {stored} is a change of the range")
         if matrix not in _MATRICES:
             raise ValueError(f"the colour matrix is {matrix}")
         return _Conversion(
