@@ -38,8 +38,9 @@ from penstock.commands.parameters import option_pairs, parsed
 from penstock.commands.progress import PERIOD_S, is_wanted
 from penstock.commands.signals import Stopped
 from penstock.errors import DecoderError, StalledError
-from penstock.ffmpeg import Decoder, command, find_ffmpeg
+from penstock.ffmpeg import Decoder, command
 from penstock.ffmpeg.bar import Bar
+from penstock.ffmpeg.find import find_decoding_ffmpeg
 
 #: Leaves the pixels as they are in the file.
 SAME = "same"
@@ -202,7 +203,7 @@ def decode(
     began_s = time.monotonic()
     try:
         with told():
-            settings["ffmpeg"] = find_ffmpeg(settings["ffmpeg"])
+            settings["ffmpeg"] = find_decoding_ffmpeg(settings["ffmpeg"])
             decoder = Decoder(source, **_decoder_settings(settings))
         with decoder:
             first = _next(decoder)
