@@ -20,7 +20,8 @@ from pathlib import Path
 import moderngl
 import numpy as np
 
-from penstock import Encoder, Ticket
+from penstock import Encoder
+from penstock.results import Ticket
 
 RING = 4  # frames that may be on their way at once
 

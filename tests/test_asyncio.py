@@ -100,7 +100,7 @@ def test_a_cancelled_await_leaves_the_write_be(pair: tuple[int, int]) -> None:
     reader, writer = pair
     before = open_fds().keys()
 
-    async def main() -> penstock.Ticket:
+    async def main() -> penstock.results.Ticket:
         ticket = penstock.pipe(FRAME, writer)
         for _ in range(3):
             with pytest.raises(asyncio.TimeoutError):
@@ -140,14 +140,14 @@ def test_a_loop_that_ends_with_the_write_under_way(pair: tuple[int, int]) -> Non
     """The next loop may await the same ticket."""
     reader, writer = pair
 
-    async def start() -> penstock.Ticket:
+    async def start() -> penstock.results.Ticket:
         ticket = penstock.pipe(FRAME, writer)
         waiting = asyncio.ensure_future(ticket)
         await asyncio.sleep(0.01)
         assert not waiting.done()
         return ticket
 
-    async def finish(ticket: penstock.Ticket) -> None:
+    async def finish(ticket: penstock.results.Ticket) -> None:
         ReaderThread(os.dup(reader))
         await asyncio.wait_for(ticket, 30)
 
@@ -176,7 +176,7 @@ def test_a_pipe_of_a_subprocess_of_asyncio(mode: str) -> None:
 
 
 def test_outside_of_a_loop_it_cannot_be_awaited(pair: tuple[int, int]) -> None:
-    async def main(ticket: penstock.Ticket) -> None:
+    async def main(ticket: penstock.results.Ticket) -> None:
         await ticket
 
     coroutine = main(penstock.pipe(FRAME, pair[1]))

@@ -66,7 +66,7 @@ def test_buffers_that_are_overwritten_as_soon_as_they_may_arrive_whole(
     thread.start()
     kind = "reads" if known else "unknown"
     owns = [penstock.Writer(writer, mode=mode, reader=kind, capacity_bytes=capacity_bytes) for mode in modes]
-    in_flight: list[tuple[bytearray, penstock.Ticket]] = []
+    in_flight: list[tuple[bytearray, penstock.results.Ticket]] = []
     for number, frame in enumerate(frames):
         area = bytearray(frame)
         if by_number:
@@ -85,7 +85,7 @@ def test_buffers_that_are_overwritten_as_soon_as_they_may_arrive_whole(
     assert bytes(got) == plain(frames)
 
 
-def overwrite(area: bytearray, ticket: penstock.Ticket) -> None:
+def overwrite(area: bytearray, ticket: penstock.results.Ticket) -> None:
     ticket.wait(60)
     area[:] = b"\xee" * len(area)
     area.clear()  # which an export that is still held would refuse

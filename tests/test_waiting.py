@@ -31,7 +31,7 @@ WAITS = {
 }
 
 
-def stalled(writer: int) -> tuple[penstock.Writer, penstock.Ticket]:
+def stalled(writer: int) -> tuple[penstock.Writer, penstock.results.Ticket]:
     """A stream with one frame in flight that came by `pipe`, and no room for more."""
     stream = penstock.Writer(writer, queue_items=1)
     return stream, penstock.pipe(FRAME, writer)

@@ -190,7 +190,7 @@ class TestTickets:
 
     def test_cannot_be_made(self) -> None:
         with pytest.raises(TypeError):
-            penstock.Ticket()
+            penstock.results.Ticket()
         with pytest.raises(TypeError):
             penstock.results.WriterStats()
 

@@ -1,6 +1,6 @@
 """Penstock moves raw bytes between memory and file descriptors, off the caller's thread, and loses or tears none.
 
-A caller hands a *buffer* to :func:`pipe` or to a :class:`Writer` and gets a :class:`Ticket`. The buffer is held
+A caller hands a *buffer* to :func:`pipe` or to a :class:`Writer` and gets a ticket (``results.Ticket``). The buffer is held
 by an *export*, so that it can be neither freed nor resized, and waits in the bounded queue of its *stream*: the
 pipe, socket or file that the descriptor led to at the call. A native thread, the stream's *worker*, puts it there
 by one of three *transports*, without ever touching Python:
@@ -34,7 +34,7 @@ from penstock import fifo as fifo
 from penstock import pipeline as pipeline
 from penstock import pipes as pipes
 from penstock import results as results
-from penstock._native import Reader, Tee, ThreadPolicy, Ticket, Writer, __version__, close, pipe, sync
+from penstock._native import Reader, Tee, ThreadPolicy, Writer, __version__, close, pipe, sync
 from penstock._relay import relay
 from penstock.errors import (
     BrokenStreamError,
@@ -62,7 +62,6 @@ __all__ = [
     "StalledError",
     "Tee",
     "ThreadPolicy",
-    "Ticket",
     "TruncatedStreamError",
     "Writer",
     "__version__",

@@ -8,6 +8,7 @@ from penstock._native import (
     RelayTicket,
     TeeOutlet,
     TeeReport,
+    Ticket,
     WriterStats,
 )
 from penstock.ffmpeg import EncodeReport
@@ -21,5 +22,6 @@ __all__ = [
     "Relayed",
     "TeeOutlet",
     "TeeReport",
+    "Ticket",
     "WriterStats",
 ]

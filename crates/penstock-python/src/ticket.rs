@@ -16,7 +16,7 @@ use crate::waiting::{Attempt, until};
 ///
 /// A write has ended when its buffer is free again: with the transports ``write`` and ``staged`` when the kernel has all of
 /// its bytes, with ``zero-copy`` when the reader has read them.
-#[pyclass(frozen, module = "penstock")]
+#[pyclass(frozen, module = "penstock.results")]
 pub(crate) struct Ticket(pub(crate) penstock_core::Ticket);
 
 impl Ticket {

@@ -268,7 +268,7 @@ class PenstockEncoder:
         import penstock
 
         self.frames = frames
-        self.tickets: list[penstock.Ticket | None] = [None] * len(frames)
+        self.tickets: list[penstock.results.Ticket | None] = [None] * len(frames)
         self.encoder = penstock.Encoder(
             target.output,
             size=target.size,

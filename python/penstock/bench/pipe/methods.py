@@ -128,7 +128,7 @@ class PenstockWriter:
         assert method.mode is not None, "only our own methods come here"
         self.writer = penstock.Writer(stdin, mode=method.mode, reader=method.reader)
         self.frames = frames
-        self.tickets: list[penstock.Ticket | None] = [None] * len(frames)
+        self.tickets: list[penstock.results.Ticket | None] = [None] * len(frames)
 
     def wait_until_free(self, index: int) -> None:
         ticket = self.tickets[index]
