@@ -1,7 +1,7 @@
 """Penstock moves raw bytes between memory and file descriptors, off the caller's thread, and loses or tears none.
 
-A caller hands a *buffer* to :func:`pipe` or to a :class:`Writer` and gets a ticket (``results.Ticket``). The buffer is held
-by an *export*, so that it can be neither freed nor resized, and waits in the bounded queue of its *stream*: the
+A caller hands a *buffer* to :func:`pipe` or to a :class:`Writer` and gets a ticket (``results.Ticket``). The buffer
+is held by an *export*, so that it can be neither freed nor resized, and waits in the bounded queue of its *stream*: the
 pipe, socket or file that the descriptor led to at the call. A native thread, the stream's *worker*, puts it there
 by one of three *transports*, without ever touching Python:
 
