@@ -83,6 +83,8 @@ mod relay;
 #[cfg(not(loom))]
 mod stream;
 #[cfg(not(loom))]
+mod strided;
+#[cfg(not(loom))]
 mod sys;
 #[cfg(not(loom))]
 mod thread;
@@ -114,6 +116,7 @@ pub use {
         Method, MethodReason, OutletReport, Relay, RelayError, RelayMode, RelayOptions, RelayTicket, Relayed,
         Tee, TeeEnd, TeeOutlet, TeePolicy, TeeReport, relay, relay_in_background,
     },
+    strided::Strided,
     thread::{AppliedPolicy, Near, Priority, SchedulingClass, ThreadPolicy},
     topology::{CacheDomain, Core, CoreKind, KindSource, LogicalProcessor, NumaNode, Package, Topology},
     transport::{Mode, ReaderKind, Reason, STAGED_MIN_BYTES, Transport},

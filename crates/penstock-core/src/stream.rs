@@ -176,7 +176,7 @@ impl Stream {
         let start = Instant::now();
         let span = Span::of(&*region);
         let bytes = manner.recipe.as_ref().map_or(span.len(), |recipe| recipe.output_bytes());
-        let (completion, ticket) = ticket(span.len());
+        let (completion, ticket) = ticket(bytes);
         let job = Job {
             // Relaxed: only uniqueness counts.
             number: self.next_number.fetch_add(1, Ordering::Relaxed),

@@ -61,7 +61,7 @@ pub(crate) struct Manner {
 pub(crate) enum Memory {
     #[default]
     Callers,
-    /// What a recipe made, in pages that nobody else has.
+    /// What a recipe made, or what was taken at the call: nobody writes to it again.
     Ours,
 }
 
@@ -114,7 +114,7 @@ pub enum Reason {
     ReaderKeepsUp,
     /// `auto`: the reader is not known, so that a page in flight must never be written again.
     ReaderUnknown,
-    /// `auto`: the bytes were made on the way, in pages of ours, and the reader copies.
+    /// `auto`: the bytes are in pages of ours, and the reader copies.
     MadeHere,
 }
 
@@ -149,7 +149,7 @@ impl Reason {
             Self::ReaderIsSlower => "auto: the reader copies what it reads, and is the slower side",
             Self::ReaderKeepsUp => "auto: the reader copies what it reads, and keeps up",
             Self::ReaderUnknown => "auto: the reader is not known",
-            Self::MadeHere => "auto: converted into pages of our own, and the reader copies what it reads",
+            Self::MadeHere => "auto: the bytes are in pages of our own, and the reader copies what it reads",
         }
     }
 

@@ -20,7 +20,7 @@ use crate::sync::{deadline_after, lock};
 use crate::sys::fd::{self, Kind};
 use crate::sys::pipe;
 use crate::thread::{AppliedPolicy, ThreadPolicy};
-use crate::transport::{Manner, Mode, ReaderKind, Reason, Transport};
+use crate::transport::{Manner, Memory, Mode, ReaderKind, Reason, Transport};
 
 /// How a [`Writer`] is to write. The default suits a pipe of which nothing is known.
 #[derive(Clone, Debug, Default)]
@@ -205,18 +205,49 @@ impl Writer {
     /// The memory comes back with the reason: [`Error::Closed`], the stream's failure, or [`Error::Stalled`] if the queue
     /// was full until the timeout. [`Error::Io`] with `EINVAL` if it has not the size that the writer's recipe takes.
     pub fn write(&self, region: Box<dyn Region>, timeout: Option<Duration>) -> Result<Ticket, Rejected> {
-        if self.manner.recipe.as_ref().is_some_and(|recipe| recipe.input_bytes() != region.len()) {
+        let takes_bytes = self.manner.recipe.as_ref().map(|recipe| recipe.input_bytes());
+        self.push(region, takes_bytes, self.manner.clone(), timeout)
+    }
+
+    /// Queues memory that holds what the writer's recipe makes already: it enters the stream as it is.
+    ///
+    /// Nobody may write to the memory again before the region is dropped. In order with what [`Writer::write`] queues.
+    ///
+    /// # Errors
+    ///
+    /// As [`Writer::write`]; `EINVAL` if it has not the size of the recipe's output.
+    pub fn write_made(&self, region: Box<dyn Region>, timeout: Option<Duration>) -> Result<Ticket, Rejected> {
+        let takes_bytes = self.manner.recipe.as_ref().map(|recipe| recipe.output_bytes());
+        let manner = Manner { recipe: None, memory: Memory::Ours, ..self.manner.clone() };
+        self.push(region, takes_bytes, manner, timeout)
+    }
+
+    fn push(
+        &self,
+        region: Box<dyn Region>,
+        takes_bytes: Option<usize>,
+        manner: Manner,
+        timeout: Option<Duration>,
+    ) -> Result<Ticket, Rejected> {
+        if takes_bytes.is_some_and(|bytes| bytes != region.len()) {
             return Err(Rejected { region, error: Errno::INVAL.into() });
         }
         let Some(fd) = self.fd() else {
             return Err(Rejected { region, error: Error::Closed });
         };
         self.stream
-            .push(region, fd, self.manner.clone(), self.owner, deadline_after(timeout), || {
+            .push(region, fd, manner, self.owner, deadline_after(timeout), || {
                 // Relaxed: the queue's lock, under which this is asked, orders it.
                 self.gone.load(Ordering::Relaxed)
             })
             .map_err(|(region, error)| Rejected { region, error })
+    }
+
+    /// The ticket of the oldest write that has not ended: when it has, there is room in a queue that was full.
+    #[must_use]
+    pub fn oldest(&self) -> Option<Ticket> {
+        let tickets = self.stream.queue.select(|job| Some(job.ticket.clone()));
+        tickets.into_iter().find(|ticket| ticket.outcome().is_none())
     }
 
     /// Marks the place behind everything queued so far, so that a wait in several goes waits for nothing else.

@@ -4,11 +4,11 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use penstock_core::{Mode, ReaderKind};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyInt;
+use pyo3::types::{PyBytes, PyInt, PyString};
 
 /// A descriptor: an int, or anything with `fileno()`. What Python has buffered on it is flushed first, so that bytes written
 /// through the object stay in front of ours.
@@ -17,7 +17,8 @@ pub(crate) fn descriptor(fd: &Bound<'_, PyAny>) -> PyResult<BorrowedFd<'static>>
     // SAFETY: a borrowed reference that lives for the call.
     let number = unsafe { ffi::PyObject_AsFileDescriptor(fd.as_ptr()) };
     if number < 0 {
-        return Err(PyErr::fetch(py));
+        let error = PyErr::fetch(py);
+        return Err(if is_path(fd)? { not_a_path(fd)? } else { error });
     }
     if !fd.is_instance_of::<PyInt>()
         && let Some(flush) = fd.getattr_opt(intern!(py, "flush"))?
@@ -26,6 +27,20 @@ pub(crate) fn descriptor(fd: &Bound<'_, PyAny>) -> PyResult<BorrowedFd<'static>>
     }
     // SAFETY: not negative. Whether it is open is asked of the system first thing; the core works on a duplicate of its own.
     Ok(unsafe { BorrowedFd::borrow_raw(number) })
+}
+
+fn is_path(fd: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(fd.is_instance_of::<PyString>()
+        || fd.is_instance_of::<PyBytes>()
+        || fd.hasattr(intern!(fd.py(), "__fspath__"))?)
+}
+
+fn not_a_path(path: &Bound<'_, PyAny>) -> PyResult<PyErr> {
+    let path = path.py().import("os")?.call_method1("fspath", (path,))?.repr()?;
+    Ok(PyTypeError::new_err(format!(
+        "an open file or a descriptor is wanted, and not a path: pass open({path}, 'rb') to read from it, \
+         open({path}, 'wb') to write to it"
+    )))
 }
 
 pub(crate) fn mode(name: &str) -> PyResult<Mode> {

@@ -3,12 +3,13 @@
 use std::ffi::{c_char, c_int};
 use std::mem::MaybeUninit;
 use std::ptr;
+use std::slice;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use penstock_core::Region;
 use penstock_core::pipeline::Space;
-use pyo3::exceptions::PyValueError;
+use penstock_core::{Region, Strided};
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -111,6 +112,61 @@ pub(crate) fn export(data: &Bound<'_, PyAny>) -> PyResult<Box<dyn Region>> {
     Ok(Box::new(export))
 }
 
+/// The bytes of anything with the buffer protocol, for the time of a call only: so a ModernGL buffer is mapped no longer.
+pub(crate) struct Glimpse<'py> {
+    py: Python<'py>,
+    export: Option<Export>,
+}
+
+impl<'py> Glimpse<'py> {
+    pub(crate) fn of(data: &Bound<'py, PyAny>) -> PyResult<Self> {
+        let view = get_buffer(&exporter_of(data)?, ffi::PyBUF_STRIDED_RO)?;
+        Ok(Self { py: data.py(), export: Some(Export(Some(view))) })
+    }
+
+    fn view(&self) -> &ffi::Py_buffer {
+        self.export.as_ref().expect("only the drop takes it").view()
+    }
+
+    /// The size of all elements.
+    pub(crate) fn bytes(&self) -> usize {
+        self.view().len as usize
+    }
+
+    /// The bytes as they lie in memory; none if they do not follow each other in C order.
+    pub(crate) fn contiguous(&self) -> Option<&[u8]> {
+        let view = self.view();
+        // SAFETY: a filled view.
+        if unsafe { ffi::PyBuffer_IsContiguous(view, b'C' as c_char) } == 0 {
+            return None;
+        }
+        if view.len == 0 {
+            return Some(&[]); // whose address may be null
+        }
+        // SAFETY: the export keeps the memory in place and readable until it is released. That nobody writes there meanwhile is
+        // asked of the caller, as of one who hands an array to any other function that computes without the GIL.
+        Some(unsafe { slice::from_raw_parts(view.buf.cast_const().cast(), view.len as usize) })
+    }
+
+    /// Where the elements lie that do not follow each other.
+    pub(crate) fn strided(&self) -> Strided<'_> {
+        let view = self.view();
+        let axes = view.ndim as usize;
+        // SAFETY: of what is not contiguous `PyBUF_STRIDED_RO` fills as many entries of both; lengths are never negative, and have the size of a usize.
+        let (shape, strides) = unsafe {
+            (slice::from_raw_parts(view.shape.cast(), axes), slice::from_raw_parts(view.strides, axes))
+        };
+        Strided { start: view.buf.cast_const().cast(), shape, strides, item_bytes: view.itemsize as usize }
+    }
+}
+
+impl Drop for Glimpse<'_> {
+    fn drop(&mut self) {
+        drop(self.export.take());
+        release_parked(self.py);
+    }
+}
+
 /// Takes hold of memory that can be written to, of anything with the buffer protocol that is C-contiguous.
 pub(crate) fn export_space(data: &Bound<'_, PyAny>) -> PyResult<Box<dyn Space>> {
     let exporter = exporter_of(data)?;
@@ -139,43 +195,46 @@ fn exporter_of<'py>(data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         };
         return detached.call_method0(intern!(py, "numpy"));
     }
+    if data.hasattr(intern!(py, "__array_interface__"))? {
+        let kind = data.get_type().name()?;
+        return Err(PyTypeError::new_err(format!("{kind} has no buffer: pass numpy.asarray(data)"))); // a PIL image, say
+    }
     Ok(data.clone()) // and let the buffer protocol say what is wrong with it
 }
 
 fn simple_view(exporter: &Bound<'_, PyAny>, flags: c_int) -> PyResult<Box<ParkedView>> {
-    match get_buffer(exporter, flags) {
-        Ok(view) => Ok(Box::new(ParkedView { view, next: ptr::null_mut() })),
-        Err(error) if is_strided(exporter) => {
-            let remedy = PyValueError::new_err(
-                "data is not C-contiguous (strided, flipped or in Fortran order): pass a contiguous copy of it, \
-                 as numpy.ascontiguousarray(data) makes",
-            );
-            remedy.set_cause(exporter.py(), Some(error));
-            Err(remedy)
+    get_buffer(exporter, flags).map_err(|error| {
+        if !is_strided(exporter) {
+            return error;
         }
-        Err(error) => Err(error),
-    }
+        let remedy = PyValueError::new_err(
+            "data is not C-contiguous (strided, flipped or in Fortran order): pass a contiguous copy of it, \
+             as numpy.ascontiguousarray(data) makes",
+        );
+        remedy.set_cause(exporter.py(), Some(error));
+        remedy
+    })
 }
 
-fn get_buffer(exporter: &Bound<'_, PyAny>, flags: c_int) -> PyResult<ffi::Py_buffer> {
-    let mut view = MaybeUninit::<ffi::Py_buffer>::zeroed();
+/// Fills a view where it stays: of a buffer of one dimension its shape and strides point into the view itself.
+fn get_buffer(exporter: &Bound<'_, PyAny>, flags: c_int) -> PyResult<Box<ParkedView>> {
+    // SAFETY: all zeros is a view of nothing, and the end of a stack.
+    let mut parked: Box<ParkedView> = unsafe { Box::new(MaybeUninit::zeroed().assume_init()) };
     // SAFETY: the view is large enough, and only taken for filled when the call says so.
-    unsafe {
-        if ffi::PyObject_GetBuffer(exporter.as_ptr(), view.as_mut_ptr(), flags) == -1 {
-            return Err(PyErr::fetch(exporter.py()));
-        }
-        Ok(view.assume_init())
+    if unsafe { ffi::PyObject_GetBuffer(exporter.as_ptr(), &raw mut parked.view, flags) } == -1 {
+        return Err(PyErr::fetch(exporter.py()));
     }
+    Ok(parked)
 }
 
 fn is_strided(exporter: &Bound<'_, PyAny>) -> bool {
-    let Ok(mut view) = get_buffer(exporter, ffi::PyBUF_STRIDED_RO) else {
+    let Ok(mut parked) = get_buffer(exporter, ffi::PyBUF_STRIDED_RO) else {
         return false;
     };
     // SAFETY: the view was filled, and is released once.
     unsafe {
-        let contiguous = ffi::PyBuffer_IsContiguous(&raw const view, b'C' as c_char);
-        ffi::PyBuffer_Release(&raw mut view);
+        let contiguous = ffi::PyBuffer_IsContiguous(&raw const parked.view, b'C' as c_char);
+        ffi::PyBuffer_Release(&raw mut parked.view);
         contiguous == 0
     }
 }
@@ -187,10 +246,10 @@ pub(crate) fn extent(data: &Bound<'_, PyAny>) -> PyResult<Option<(*const u8, usi
     if is_gl_mapping(&exporter)? {
         return Ok(None);
     }
-    let mut view = get_buffer(&exporter, ffi::PyBUF_STRIDED_RO)?;
-    let extent = strided_extent(&view);
+    let mut parked = get_buffer(&exporter, ffi::PyBUF_STRIDED_RO)?;
+    let extent = strided_extent(&parked.view);
     // SAFETY: the view was filled, and is released once.
-    unsafe { ffi::PyBuffer_Release(&raw mut view) };
+    unsafe { ffi::PyBuffer_Release(&raw mut parked.view) };
     Ok(Some(extent))
 }
 

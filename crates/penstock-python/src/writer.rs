@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use penstock_core::{Error, Options, Region};
+use penstock_core::{Error, Options, Region, Rejected};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
@@ -74,11 +74,12 @@ impl Writer {
         writer.map(Self).map_err(|error| errors::to_python(py, &error))
     }
 
-    /// Queues a buffer and returns its ticket; waits only while the queue is full.
+    /// Queues a buffer without a copy: its memory must stay unchanged until the returned ticket is done.
+    ///
+    /// It waits only while the queue is full.
     ///
     /// Args:
-    ///     data: anything with the buffer protocol that is C-contiguous, of any dtype, shape and size. Its memory is in use,
-    ///         and must not be written to, until the ticket is done.
+    ///     data: anything with the buffer protocol that is C-contiguous, of any dtype, shape and size.
     ///     timeout: seconds to wait for room in the queue; None waits for as long as it takes.
     ///
     /// Raises:
@@ -89,16 +90,19 @@ impl Writer {
     ///     TypeError: ``data`` has no buffer.
     #[pyo3(signature = (data, *, timeout=None))]
     fn write(&self, py: Python<'_>, data: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<Ticket> {
-        let timeout = arguments::timeout(timeout)?;
-        arm_exit(py)?; // here, too: a forked child may write through the writer that it has inherited
-        let mut region = Some(buffer::export(data)?);
-        let pushed = until(py, timeout, |slice| {
-            let region = &mut region;
-            hand_in(region, |data| self.0.write(data, Some(slice))).into()
-        });
-        drop(region);
-        buffer::release_parked(py);
-        pushed?.map(Ticket).map_err(|error| errors::to_python(py, &error))
+        self.queue(py, data, timeout, penstock_core::Writer::write)
+    }
+
+    /// Queues what the conversion makes already: it enters the stream as it is, in order with all else. The memory must never be
+    /// written to again.
+    #[pyo3(signature = (data, *, timeout=None))]
+    fn _write_made(&self, py: Python<'_>, data: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<Ticket> {
+        self.queue(py, data, timeout, penstock_core::Writer::write_made)
+    }
+
+    /// The ticket of the oldest write that has not ended; None if all have.
+    fn _oldest(&self) -> Option<Ticket> {
+        self.0.oldest().map(Ticket)
     }
 
     /// Waits until everything queued so far has ended.
@@ -174,7 +178,30 @@ impl Writer {
 /// How long a block that raised waits for a reader that reads nothing: as long as a program's end does.
 const EXIT_STALL: Duration = Duration::from_secs(5);
 
+/// One of the core's ways to queue memory.
+type Write =
+    fn(&penstock_core::Writer, Box<dyn Region>, Option<Duration>) -> Result<penstock_core::Ticket, Rejected>;
+
 impl Writer {
+    fn queue(
+        &self,
+        py: Python<'_>,
+        data: &Bound<'_, PyAny>,
+        timeout: Option<f64>,
+        write: Write,
+    ) -> PyResult<Ticket> {
+        let timeout = arguments::timeout(timeout)?;
+        arm_exit(py)?; // here, too: a forked child may write through the writer that it has inherited
+        let mut region = Some(buffer::export(data)?);
+        let pushed = until(py, timeout, |slice| {
+            let region = &mut region;
+            hand_in(region, |data| write(&self.0, data, Some(slice))).into()
+        });
+        drop(region);
+        buffer::release_parked(py);
+        pushed?.map(Ticket).map_err(|error| errors::to_python(py, &error))
+    }
+
     fn close_within(&self, py: Python<'_>, timeout: Option<Duration>) -> PyResult<Result<(), Error>> {
         let mark = self.0.mark();
         until(py, timeout, |slice| self.0.close_at(mark, Some(slice)).into())
@@ -201,7 +228,7 @@ impl Writer {
 /// Hands the region in, and keeps it when it comes back.
 pub(crate) fn hand_in(
     region: &mut Option<Box<dyn Region>>,
-    write: impl FnOnce(Box<dyn Region>) -> Result<penstock_core::Ticket, penstock_core::Rejected>,
+    write: impl FnOnce(Box<dyn Region>) -> Result<penstock_core::Ticket, Rejected>,
 ) -> Result<penstock_core::Ticket, Error> {
     let data = region.take().expect("what was not taken came back");
     write(data).map_err(|rejected| {
