@@ -65,9 +65,7 @@ def encode(options: argparse.Namespace, painter: Painter) -> Encoder:
         total_frames=total,
     ) as encoder:
         for index in range(total):
-            with (
-                encoder.frame() as view
-            ):  # memory of the encoder's own: nothing is copied, and nothing to wait for
+            with encoder.frame() as view:  # memory of the encoder's own, which saves a copy
                 painter.paint(view, index / options.fps)
     return encoder
 

@@ -2,14 +2,12 @@
 
     python examples/moderngl_loop.py --output silk.mp4
 
-The picture is read from the GPU into a small ring of NumPy arrays. `Encoder.write` queues an array without
-copying it, so an array is painted again only when the ticket of its last frame is done; meanwhile the others
-are. That is the fastest safe way where reading back is a copy anyway (software rendering, as Mesa's): no
-other copy is made of a frame, and the encoder may hand FFmpeg its very pages.
+The picture is read from the GPU into memory of the encoder's own, which `Encoder.frame` leases: no other copy is
+made of a frame, and the encoder may hand FFmpeg its very pages.
 
-`Encoder.write` takes a `moderngl.Buffer` too, and copies its bytes at the call, so that it can be read into
-again at once. Worth it on a GPU that fills one buffer while the next frame is drawn into another; write each
-of them one frame late then, or the copy waits for the GPU.
+`Encoder.write` takes a `moderngl.Buffer` too, and its bytes at the call, so that it can be read into again at once.
+Worth it on a GPU that fills one buffer while the next frame is drawn into another; write each of them one frame late
+then, or the call waits for the GPU.
 """
 
 from __future__ import annotations
@@ -21,9 +19,6 @@ import moderngl
 import numpy as np
 
 from penstock import Encoder
-from penstock.results import Ticket
-
-RING = 4  # frames that may be on their way at once
 
 # One triangle that covers the picture.
 VERTEX_SHADER = """
@@ -88,15 +83,10 @@ def main() -> None:
     options = parse_options()
     width, height = options.size
     painter = ShaderPainter(width, height)
-    ring = [np.empty((height, width, 3), np.uint8) for _ in range(RING)]
-    tickets: list[Ticket | None] = [None] * RING
     with Encoder(options.output, size=(width, height), fps=options.fps) as encoder:
         for index in range(options.frames):
-            slot = index % RING
-            if (ticket := tickets[slot]) is not None:
-                ticket.wait()
-            painter.paint(ring[slot], index / options.fps)
-            tickets[slot] = encoder.write(ring[slot])
+            with encoder.frame() as frame:
+                painter.paint(frame, index / options.fps)
     print(painter.name)
     print(encoder.close())
 

@@ -2,9 +2,8 @@
 
     python examples/numpy_loop.py --output waves.mp4
 
-`Encoder.write` queues a frame without copying it, so a frame's memory may be painted again only when its
-ticket is done. Two ways to live with that: a fresh array for each frame, which the queue keeps alive
-(simple), or a small ring of arrays and a wait for the ticket, as here (nothing is allocated anew).
+`Encoder.write` takes a frame's bytes, so one array is painted again and again. To paint into the encoder's own
+memory instead, which saves that copy, see `examples/demo.py`.
 """
 
 from __future__ import annotations
@@ -15,9 +14,6 @@ from pathlib import Path
 import numpy as np
 
 from penstock import Encoder
-from penstock.results import Ticket
-
-RING = 4  # frames that may be on their way at once
 
 
 class WavePainter:
@@ -50,15 +46,11 @@ def main() -> None:
     options = parse_options()
     width, height = options.size
     painter = WavePainter(width, height)
-    ring = [np.empty((height, width, 3), np.uint8) for _ in range(RING)]
-    tickets: list[Ticket | None] = [None] * RING
+    frame = np.empty((height, width, 3), np.uint8)
     with Encoder(options.output, size=(width, height), fps=options.fps) as encoder:
         for index in range(options.frames):
-            slot = index % RING
-            if (ticket := tickets[slot]) is not None:
-                ticket.wait()
-            painter.paint(ring[slot], index / options.fps)
-            tickets[slot] = encoder.write(ring[slot])
+            painter.paint(frame, index / options.fps)
+            encoder.write(frame)
     print(encoder.close())
 
 

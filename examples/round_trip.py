@@ -2,8 +2,7 @@
 
     python examples/round_trip.py holiday.mp4 --output negative.mp4
 
-`Decoder` reads ahead while NumPy computes, and `Encoder.write` queues what comes of it without copying it. The
-negative is a new array for each frame, which the queue keeps alive until FFmpeg has it.
+`Decoder` reads ahead while NumPy computes, and `Encoder.write` takes what comes of it.
 """
 
 from __future__ import annotations

@@ -343,14 +343,14 @@ def test_the_best_rival_is_the_one_that_counts_and_other_codecs_do_not() -> None
 
 def test_goals_are_judged_as_far_as_the_methods_were_run() -> None:
     texture, paced = by_name(JOBS, "texture-1080p"), by_name(JOBS, PACED_JOB)
-    assert judge(texture, {"pyav": 100.0}, {}, ["pyav"]) == []
-    assert judge(texture, {OURS: 100.0}, {}, ["pyav"]) == []
-    (verdict,) = judge(texture, {OURS: 120.0, "pyav": 100.0, BOUND: 130.0}, {}, ["pyav"])
+    assert judge(texture, {"pyav": 100.0}, None, ["pyav"]) == []
+    assert judge(texture, {OURS: 100.0}, None, ["pyav"]) == []
+    (verdict,) = judge(texture, {OURS: 120.0, "pyav": 100.0, BOUND: 130.0}, None, ["pyav"])
     assert isinstance(verdict, Verdict)
     assert not verdict.met
-    (limit,) = judge(paced, {OURS: 30.0}, {OURS: 0.6}, [])
-    assert limit == Limit("caller blocked, p99, paced-1080p", 0.6, 0.5, "ms")
-    assert str(limit) == "caller blocked, p99, paced-1080p: 0.600 ms (target 0.5 ms: missed)"
+    (limit,) = judge(paced, {OURS: 30.0}, 1.6, [])
+    assert limit == Limit("caller blocked, p99, paced-1080p", 1.6, 1.5, "x a memcpy")
+    assert str(limit) == "caller blocked, p99, paced-1080p: 1.600 x a memcpy (target 1.5 x a memcpy: missed)"
 
 
 def test_a_row_with_an_error_has_no_speed_and_the_table_says_why() -> None:

@@ -376,3 +376,9 @@ def test_a_failed_conversion_leaves_no_export_behind(pair: tuple[int, int]) -> N
         penstock.pipe(frame, pair[1], mode="fast")
     gc.collect()
     frame.clear()
+
+
+def test_an_image_of_pillow_is_told_what_to_pass(pair: tuple[int, int]) -> None:
+    image = pytest.importorskip("PIL.Image").new("RGB", (3, 2))
+    with penstock.Writer(pair[1]) as writer, pytest.raises(TypeError, match=r"numpy\.asarray\(data\)"):
+        writer.write(image)

@@ -199,7 +199,7 @@ def test_any_buffer_of_the_right_size_is_a_frame(tmp_path: Path, wrap: type) -> 
     frame = flat(2)
     with make(output) as encoder:
         ticket = encoder.write(wrap(frame) if wrap not in (bytes, bytearray) else wrap(frame.tobytes()))
-        assert ticket.nbytes == FRAME_BYTES
+        assert ticket.nbytes == FRAME_BYTES // 2  # what FFmpeg gets: yuv420p
     assert is_flat(decode(output)[0], 2)
 
 
@@ -285,7 +285,7 @@ def test_wrong_size_says_both_shapes(tmp_path: Path) -> None:
     with make(tmp_path / "video.mp4") as encoder:
         with pytest.raises(ValueError) as caught:
             encoder.write(np.zeros((WIDTH, HEIGHT, 4), np.uint8))
-        assert f"({WIDTH}, {HEIGHT}, 4), {WIDTH * HEIGHT * 4} bytes" in str(caught.value)
+        assert f"({WIDTH}, {HEIGHT}, 4) of uint8" in str(caught.value)
         assert f"({HEIGHT}, {WIDTH}, 3) of uint8, {FRAME_BYTES} bytes" in str(caught.value)
         with pytest.raises(ValueError, match=f"got {FRAME_BYTES + 1} bytes"):
             encoder.write(bytes(FRAME_BYTES + 1))
@@ -293,12 +293,12 @@ def test_wrong_size_says_both_shapes(tmp_path: Path) -> None:
     assert encoder.close().frames_submitted == 1
 
 
-def test_frames_that_are_no_buffer_or_not_contiguous(tmp_path: Path) -> None:
+def test_frames_that_are_no_buffer_or_cannot_be_borrowed(tmp_path: Path) -> None:
     with make(tmp_path / "video.mp4") as encoder:
-        with pytest.raises(TypeError):
+        with pytest.raises(TypeError, match="a buffer of pixels, such as a NumPy array"):
             encoder.write("frame")
         with pytest.raises(ValueError, match="contiguous"):
-            encoder.write(flat(0)[::-1])
+            encoder.submit(flat(0)[::-1])
     assert encoder.close().frames_submitted == 0
 
 

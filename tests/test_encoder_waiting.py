@@ -335,13 +335,13 @@ def test_a_worker_that_converts_does_not_take_its_callers_cpu(tmp_path: Path) ->
     """`SCHED_BATCH` does not preempt who wakes it; a policy that was asked for is left alone."""
     assert eventually(lambda: not classes_of_workers())
     with make(tmp_path / "video.mp4") as encoder:
-        encoder.write(flat(0)).wait(30)
+        encoder.submit(flat(0)).wait(30)
         assert classes_of_workers() == {os.SCHED_BATCH}
     with make(tmp_path / "video.mp4", policy=ThreadPolicy(priority="normal")) as encoder:
-        encoder.write(flat(0)).wait(30)
+        encoder.submit(flat(0)).wait(30)
         assert classes_of_workers() == {os.SCHED_OTHER}
     with make(
         tmp_path / "video.mp4", output_pixel_format="rgb24", codec="rawvideo", container_format="nut"
     ) as encoder:
-        encoder.write(flat(0)).wait(30)
+        encoder.submit(flat(0)).wait(30)
         assert classes_of_workers() == {os.SCHED_OTHER}

@@ -496,3 +496,22 @@ def test_closing_and_piping_at_once_never_misdirects(tmp_path: Path) -> None:
         for thread in bystanders:
             thread.join()
     assert [(tmp_path / f"bystander{number}").read_bytes() for number in range(2)] == [b"", b""]
+
+
+@pytest.mark.parametrize(
+    "path", ["frames.raw", b"frames.raw", Path("frames.raw")], ids=["str", "bytes", "Path"]
+)
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda path: penstock.Reader(path, frame_bytes=3),
+        penstock.Writer,
+        penstock.Tee,
+        lambda path: penstock.pipe(b"data", path),
+        lambda path: penstock.relay(path, path),
+    ],
+    ids=["Reader", "Writer", "Tee", "pipe", "relay"],
+)
+def test_a_path_is_no_descriptor_and_the_error_says_what_to_write(call, path: object) -> None:
+    with pytest.raises(TypeError, match=r"pass open\(b?'frames\.raw', 'rb'\) to read from it"):
+        call(path)

@@ -10,6 +10,7 @@ import stat
 from collections.abc import Mapping, Sequence
 from errno import EACCES, EISDIR, ENOENT, ENOTDIR
 from fractions import Fraction
+from numbers import Rational
 from pathlib import Path
 
 from penstock.ffmpeg.pixels import FrameLayout, canonical, divides_evenly, is_gray, is_rgb, subsampling
@@ -55,7 +56,13 @@ def checked_size(size: tuple[int, int]) -> tuple[int, int]:
         ValueError: it is not two numbers above 0.
         TypeError: they are not integers.
     """
-    width, height = (operator.index(length) for length in size)
+    try:
+        lengths = [operator.index(length) for length in size]
+    except TypeError:
+        raise TypeError(f"size is width and height in pixels, two integers; got {size!r}") from None
+    if len(lengths) != 2:
+        raise ValueError(f"size is width and height in pixels, of an array frame.shape[1::-1]; got {size!r}")
+    width, height = lengths
     if width <= 0 or height <= 0:
         raise ValueError(f"size is width and height in pixels, both more than 0; got {size!r}")
     return width, height
@@ -68,10 +75,15 @@ def frame_rate(fps: int | float | Fraction) -> Fraction:
         ValueError: it is not a finite number above 0.
     """
     try:
-        # The limit finds 30000/1001 in its float again, and keeps both numbers small enough for FFmpeg.
-        rate = Fraction(fps).limit_denominator(1_000_000)
+        # Of NumPy's float32 a Fraction cannot be made. The limit finds 30000/1001 in its float again, and keeps both
+        # numbers small enough for FFmpeg.
+        rate = Fraction(fps if isinstance(fps, Rational | str) else float(fps)).limit_denominator(1_000_000)
     except (ValueError, OverflowError):  # nan, inf
         rate = Fraction(0)
+    except TypeError:
+        raise TypeError(
+            f"fps is frames per second, a number such as 30, 29.97 or Fraction(30000, 1001); got {fps!r}"
+        ) from None
     if rate <= 0:
         raise ValueError(f"fps is frames per second, more than 0; got {fps!r}")
     return rate

@@ -19,15 +19,16 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from penstock._native import AppliedPolicy, ThreadPolicy, Ticket, Writer, _SlotPool
+from penstock._asyncio import until_done
+from penstock._native import AppliedPolicy, ThreadPolicy, Ticket, Writer, _Slot, _SlotPool
 from penstock._types import Mode
 from penstock.errors import BrokenStreamError, ClosedError, EncoderError, PenstockError, StalledError
 from penstock.ffmpeg import command
 from penstock.ffmpeg.capabilities import check_codec
 from penstock.ffmpeg.complaint import explain
 from penstock.ffmpeg.find import find_ffmpeg
+from penstock.ffmpeg.frame_check import frame_buffer
 from penstock.ffmpeg.lease import seal, view_of
-from penstock.ffmpeg.pixels import FrameLayout
 from penstock.ffmpeg.plan import ColorMatrix, ColorRange, Convert, OddSize, Wish, plan_encode
 from penstock.ffmpeg.process import WATCH_INTERVAL_S, FFmpegProcess, Watch
 from penstock.ffmpeg.reporter import Reporter
@@ -79,8 +80,8 @@ class Encoder:
             encoder.write(frame)
     ```
 
-    A frame's memory must stay unchanged until its ticket is done: ``write`` queues, it does not copy. (The
-    bytes of a ModernGL buffer are the exception: they are copied at the call.)
+    ``write`` takes a frame: its memory is yours again when the call returns. ``frame()`` leases memory to draw into,
+    which saves that copy. ``submit`` borrows memory of yours, until its ticket is done.
 
     An existing output file is overwritten. FFmpeg runs in a process group of its own, so that Ctrl-C
     interrupts Python only, and FFmpeg can finish the file. Leaving the ``with`` block by an exception
@@ -188,6 +189,8 @@ class Encoder:
         self._aborted = self._inherited = False
         self._report: EncodeReport | None = None
         self._slots = _SlotPool(self._plan.layout.frame_bytes, KEPT_SLOTS)
+        self._taken = _SlotPool(self._plan.fed.frame_bytes, KEPT_SLOTS)
+        self._turn = asyncio.Lock()
         self._closing_at_s: float | None = None
         self._reporter = Reporter.of(progress, total_frames, self._plan.rate)
         self._process = FFmpegProcess(
@@ -221,7 +224,7 @@ class Encoder:
     def stats(self) -> EncoderStats:
         """What was done so far: frames submitted, written and encoded, and who waited for whom."""
         writer, process = self._writer.stats, self._process
-        seconds = process.seconds
+        seconds, taking_s = process.seconds, self._taken.filling_s
         fed_s = seconds if self._closing_at_s is None else self._closing_at_s
         fps = process.frames / seconds
         return EncoderStats(
@@ -235,8 +238,8 @@ class Encoder:
             speed=fps / float(self._plan.rate),
             queue_blocked_s=writer.caller_blocked_s,
             ffmpeg_blocked_s=writer.worker_blocked_s,
-            caller_idle_s=max(0.0, fed_s - writer.worker_busy_s),
-            converting_s=writer.converting_s,
+            caller_idle_s=max(0.0, fed_s - writer.worker_busy_s - taking_s),
+            converting_s=writer.converting_s + taking_s,
             writer=writer,
         )
 
@@ -281,30 +284,81 @@ class Encoder:
         return not self._unfinished
 
     def write(self, frame: Any, *, timeout: float | None = None) -> Ticket:
-        """Queues one frame and returns its ticket; waits while the queue is full.
+        """Takes one frame and queues it; waits while the queue is full. The frame's memory is yours again afterwards.
 
+        The bytes are converted, or copied where there is nothing to convert, before the call returns, without the GIL.
         The wait releases the GIL and lets Ctrl-C through.
 
         Args:
-            frame: C-contiguous buffer of exactly ``frame_bytes`` bytes, of any shape and dtype: height × width ×
-                channels for packed pixel formats, the planes one after another for planar ones. Anything that
-                `penstock.Writer.write` takes.
+            frame: a NumPy array, or any buffer, a tensor in the CPU's memory, a PIL image, a ``moderngl.Buffer``.
+                Its shape is height × width × channels for packed pixel formats, height × width for gray, and the
+                planes one after another for planar ones; its dtype is uint8, uint16 for formats of more than 8 bits,
+                or float32. It need not be contiguous: ``frame[::-1]`` and ``frame[..., ::-1]`` are taken as they look.
+                Bytes and flat arrays are taken by their size, ``frame_bytes``.
             timeout: seconds to wait for room in the queue; None waits as long as it takes.
 
+        Returns:
+            A ticket, done when FFmpeg has the frame. Nothing has to be done with it; ``await`` works.
+
         Raises:
-            ValueError: the frame has another size, or another byte order, or is not C-contiguous.
+            ValueError: the frame has another shape, dtype, size or byte order.
             TypeError: it is no buffer.
             StalledError: no room within `timeout`, or FFmpeg gave no sign of life for ``stall_timeout_s``; the frame
                 is not queued.
             EncoderError: FFmpeg has failed; its words are in the message.
             ClosedError: after ``close`` or ``abort``.
         """
+        taken = self._take(frame)
+        return self._queue(partial(self._writer._write_made, taken), timeout)
+
+    async def awrite(self, frame: Any, *, timeout: float | None = None) -> Ticket:
+        """`write` for asyncio: while the queue is full, the event loop goes on.
+
+        Of several tasks that wait, the first to call is the first to be served.
+
+        Args:
+            frame, timeout: as for `write`. The memory must stay as it is until this returns.
+
+        Raises:
+            As `write`.
+        """
+        async with self._turn:
+            deadline_s = None if timeout is None else time.monotonic() + timeout
+            taken = self._take(frame)
+            watch: Watch | None = None
+            while True:
+                try:
+                    return self._writer._write_made(taken, timeout=0)
+                except BrokenStreamError as broken:
+                    raise await asyncio.to_thread(self._failure) from broken
+                except StalledError as full:
+                    bytes_pending = full.bytes_pending
+                if deadline_s is not None and time.monotonic() >= deadline_s:
+                    raise StalledError(f"{FULL} within {timeout:.3g} s", timeout or 0.0, bytes_pending)
+                watch = watch or Watch(self._process)
+                await self._until_room(_left_s(deadline_s))
+                self._check_alive(watch, bytes_pending)
+
+    def submit(self, frame: Any, *, timeout: float | None = None) -> Ticket:
+        """Queues one frame without a copy: its memory must stay unchanged until the ticket is done.
+
+        For programs that keep several buffers in turn and wait for each one's ticket before they draw into it again. A
+        change before that makes a wrong frame, which nobody can notice: where in doubt, use `write` or `frame`. The
+        bytes of a ``moderngl.Buffer`` are copied at the call.
+
+        Args:
+            frame: as for `write`, but C-contiguous, and no PIL image.
+            timeout: as for `write`.
+
+        Returns:
+            A ticket, done when FFmpeg has the frame and its memory is yours again; ``ticket.wait()``, ``await ticket``.
+
+        Raises:
+            As `write`; ValueError also for a frame that is not C-contiguous.
+        """
         self._check_open()
-        self._check_frame(frame)
-        try:
-            return self._wait(timeout, lambda slice_s: self._writer.write(frame, timeout=slice_s))
-        except BrokenStreamError as broken:
-            raise self._failure() from broken
+        buffer = frame_buffer(frame, self._plan.layout)
+        return self._queue(partial(self._writer.write, buffer), timeout)
 
     @contextmanager
     def frame(self, *, timeout: float | None = None) -> Iterator[Any]:
@@ -335,7 +389,8 @@ class Encoder:
         view = view_of(slot, self._plan.layout)
         yield view
         seal(view)
-        self.write(slot, timeout=timeout)
+        self._check_open()
+        self._queue(partial(self._writer.write, slot), timeout)
 
     def close(self, timeout: float | None = None) -> EncodeReport:
         """Finishes the video: delivers what is queued, ends FFmpeg's input and waits until it is done.
@@ -450,17 +505,26 @@ class Encoder:
         if self._inherited:
             raise ClosedError("the encoder belongs to the process that made it, of which this one is a fork")
 
-    def _check_frame(self, frame: Any) -> None:
-        layout = self._plan.layout
-        if (nbytes := _nbytes(frame)) == layout.frame_bytes:
-            _check_byte_order(frame, layout)
+    def _take(self, frame: Any) -> _Slot:
+        """What FFmpeg gets of the frame, in memory of ours."""
+        self._check_open()
+        return self._taken.filled(frame_buffer(frame, self._plan.layout), self._plan.conversion)
+
+    def _queue(self, push: Callable[..., Ticket], timeout: float | None) -> Ticket:
+        try:
+            return self._wait(timeout, lambda slice_s: push(timeout=slice_s))
+        except BrokenStreamError as broken:
+            raise self._failure() from broken
+
+    async def _until_room(self, left_s: float | None) -> None:
+        """Waits until a frame has ended, or it is time to look whether FFmpeg lives."""
+        oldest = self._writer._oldest()
+        if oldest is None:  # all have ended, and the worker is about to take them out of the queue
+            await asyncio.sleep(0)
             return
-        shape = getattr(frame, "shape", None)
-        got = f"{nbytes} bytes" if shape is None else f"{tuple(shape)}, {nbytes} bytes"
-        raise ValueError(
-            f"wrong size of frame: got {got}; "
-            f"a {layout.pixel_format} frame of {layout.width}x{layout.height} pixels is {layout}"
-        )
+        with suppress(TimeoutError):
+            patience_s = LOOK_INTERVAL_S if left_s is None else min(left_s, LOOK_INTERVAL_S)
+            await asyncio.wait_for(until_done(oldest), patience_s)
 
     def _deliver(self, deadline_s: float | None) -> None:
         if self._writer.closed:
@@ -618,29 +682,6 @@ os.register_at_fork(after_in_child=_disown_all_in_child)
 
 def _warn_unclosed(encoder: Encoder) -> None:
     warnings.warn(f"{encoder!r} was never closed", ResourceWarning, source=encoder, stacklevel=3)
-
-
-def _nbytes(frame: Any) -> int:
-    if hasattr(frame, "mglo"):  # a moderngl.Buffer: a memoryview would map it, and wait for the GPU
-        return int(frame.size)
-    try:
-        with memoryview(frame) as view:
-            return view.nbytes
-    except TypeError:
-        nbytes = getattr(frame, "nbytes", None)  # a torch tensor, say, which is no buffer itself
-        if isinstance(nbytes, int):
-            return nbytes
-        raise
-
-
-def _check_byte_order(frame: Any, layout: FrameLayout) -> None:
-    """An array knows its byte order, and raw bytes do not: handed on as they are, they would be other colours."""
-    described = str(getattr(getattr(frame, "dtype", None), "str", ""))  # NumPy's; ">u2"
-    if layout.sample_bytes > 1 and described.startswith(">"):
-        raise ValueError(
-            f"the frame's samples are {described}, and {layout.pixel_format} has the other byte order: "
-            "pass frame.astype('<u2')"
-        )
 
 
 def _looking_at(encoder: weakref.ref[Encoder]) -> Callable[[], EncoderStats | None]:

@@ -25,9 +25,9 @@ class EncoderStats:
         speed: frames encoded a second, by the frames of a second of video: 1 is real time.
         queue_blocked_s: seconds that ``write`` spent on putting frames into the queue, waiting for room included.
         ffmpeg_blocked_s: seconds that the worker waited for FFmpeg to take bytes.
-        caller_idle_s: seconds that the worker had no frame, until ``close``.
-        converting_s: seconds that the worker spent on converting frames, some of them while it would have waited for
-            FFmpeg.
+        caller_idle_s: seconds until ``close`` in which the worker had no frame, and none was being taken.
+        converting_s: seconds spent on converting frames, or copying those that stay what they are: by ``write`` on its
+            caller's thread; for leased and submitted frames by the worker, some while it would have waited for FFmpeg.
         writer: what the native writer did: the transport and why, bytes accepted and delivered.
     """
 
@@ -57,7 +57,7 @@ class EncoderStats:
                 "FFmpeg: the worker waited {:.0%} of the time for it to take frames",
             ),
             (self.caller_idle_s, "the caller: there was no frame to encode {:.0%} of the time"),
-            (self.converting_s, "the conversion: the worker spent {:.0%} of the time on it"),
+            (self.converting_s, "the conversion: it took {:.0%} of the time"),
         )
 
 

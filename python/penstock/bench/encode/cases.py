@@ -22,6 +22,7 @@ CRF = "23"
 #: The method that gains are counted from.
 STANDARD = "stdin.write"
 OURS = "penstock"
+SUBMIT = "penstock-submit"
 #: FFmpeg alone, with nothing to convert and no pipe to read.
 BOUND = "tmpfs-yuv420p"
 
@@ -79,6 +80,8 @@ class Method:
     own_ffmpeg: bool = False
     #: For our own: who converts the colours.
     convert: Literal["auto", "ffmpeg"] = "auto"
+    #: For our own: whether frames are submitted, each from its array, and not taken by the call.
+    borrows: bool = False
 
     def serves(self, job: Job) -> bool:
         """Whether it can run the job: FFmpeg alone has no pace."""
@@ -142,7 +145,14 @@ METHODS = (
         pixel_format="bgr24",
         own_ffmpeg=True,
     ),
-    Method(OURS, "penstock.Encoder", "ours", loads=("penstock",)),
+    Method(OURS, "penstock.Encoder, write: the call takes the frame", "ours", loads=("penstock",)),
+    Method(
+        SUBMIT,
+        "penstock.Encoder, submit: the arrays are lent, and painted again when their tickets are done",
+        "ours",
+        loads=("penstock",),
+        borrows=True,
+    ),
     Method(
         "penstock-ffmpeg",
         'penstock.Encoder with convert="ffmpeg"',

@@ -268,6 +268,7 @@ class PenstockEncoder:
         import penstock
 
         self.frames = frames
+        self.borrows = method.borrows
         self.tickets: list[penstock.results.Ticket | None] = [None] * len(frames)
         self.encoder = penstock.Encoder(
             target.output,
@@ -286,7 +287,10 @@ class PenstockEncoder:
             ticket.wait()
 
     def send(self, index: int) -> None:
-        self.tickets[index] = self.encoder.write(self.frames[index])
+        if self.borrows:
+            self.tickets[index] = self.encoder.submit(self.frames[index])
+        else:
+            self.encoder.write(self.frames[index])
 
     def finish(self) -> None:
         self.encoder.close()

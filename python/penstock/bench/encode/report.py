@@ -24,6 +24,7 @@ COLUMNS = (
     "CPU s\nFFmpeg",
     "blocked\np50 ms",
     "blocked\np99 ms",
+    "memcpy\np99 ms",
     "peak\nMiB",
     "file\nMB",
 )
@@ -57,6 +58,7 @@ def _numbers(summary: Summary | None, summaries: dict[str, Summary]) -> list[str
         f"{summary.cpu_child_s:.2f}",
         _milliseconds(summary.blocked_p50_ms),
         _milliseconds(summary.blocked_p99_ms),
+        _milliseconds(summary.copy_p99_ms),
         _peak(summary),
         f"{summary.output_bytes / 1e6:.1f}",
     ]

@@ -16,6 +16,7 @@ from penstock.bench import machine
 from penstock.bench.encode.cases import (
     CODEC,
     FRAMES_PER_S,
+    OURS,
     OUTPUT_PIXEL_FORMAT,
     Job,
     Method,
@@ -65,6 +66,7 @@ class Summary:
     blocked_p99_ms: float | None
     #: Of all rounds the largest, as the two peaks are.
     blocked_max_ms: float | None
+    copy_p99_ms: float | None
     peak_own_bytes: float | None
     peak_child_bytes: float | None
     output_bytes: float
@@ -100,6 +102,7 @@ class Row:
             blocked_p50_ms=self._of_rounds("blocked_p50_ms", statistics.median),
             blocked_p99_ms=self._of_rounds("blocked_p99_ms", statistics.median),
             blocked_max_ms=self._of_rounds("blocked_max_ms", max),
+            copy_p99_ms=self._of_rounds("copy_p99_ms", statistics.median),
             peak_own_bytes=self._of_rounds("peak_own_bytes", max),
             peak_child_bytes=self._of_rounds("peak_child_bytes", max),
             output_bytes=self._of_rounds("output_bytes", statistics.median) or 0.0,
@@ -127,8 +130,11 @@ class Group:
         summaries = self.summaries()
         rivals = [row.method.name for row in self.rows if row.method.kind == "rival"]
         fps = {name: summary.fps for name, summary in summaries.items()}
-        blocked_ms = {name: summary.blocked_p99_ms for name, summary in summaries.items()}
-        return judge(self.job, fps, blocked_ms, rivals)
+        ours = summaries.get(OURS)
+        over_copy = None
+        if ours is not None and ours.blocked_p99_ms is not None and ours.copy_p99_ms is not None:
+            over_copy = ours.blocked_p99_ms / ours.copy_p99_ms
+        return judge(self.job, fps, over_copy, rivals)
 
 
 def run_groups(settings: Settings, report: Report = lambda _: None) -> Iterator[Group]:

@@ -1,0 +1,225 @@
+"""Checks that what is handed to an `Encoder` is a frame of its layout, by shape and dtype; errors say what to write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from penstock.ffmpeg.pixels import PIXEL_FORMATS, FrameLayout
+
+# Of struct's characters, as the buffer protocol uses them, NumPy's names of the types.
+_KINDS = {
+    **dict.fromkeys("BHILQN", "uint"),
+    **dict.fromkeys("bhilqn", "int"),
+    **dict.fromkeys("efdg", "float"),
+    "?": "bool",
+}
+# The formats of gray, RGB and RGBA by the bytes of a sample.
+_BY_CHANNELS = {
+    1: {1: "gray", 3: "rgb24", 4: "rgba"},
+    2: {1: "gray16le", 3: "rgb48le", 4: "rgba64le"},
+    4: {1: "grayf32le"},
+}
+
+
+def frame_buffer(frame: Any, layout: FrameLayout) -> Any:
+    """`frame` as something with the buffer protocol, contiguous or not, that is a frame of `layout`.
+
+    With more than one dimension, shape and dtype must be those of the layout; axes of length 1 do not count. The planes
+    of planar formats may lie in rows as wide as the picture, as OpenCV has them. With one dimension the size is all
+    there is to check, and the byte order where the dtype tells it.
+
+    Args:
+        frame: a buffer (bytes, a NumPy array, a memoryview), a tensor in the CPU's memory, a PIL image, a ModernGL
+            buffer.
+
+    Raises:
+        ValueError: it is no frame of the layout; the message tells both, and what to write.
+        TypeError: it is no buffer.
+    """
+    if hasattr(frame, "mglo"):  # a moderngl.Buffer: a memoryview would map it, and wait for the GPU
+        _check_size(_Samples("bytes", frame.size, (frame.size,), "uint", 1, False), layout)
+        return frame
+    buffer = _buffer_of(frame)
+    with memoryview(buffer) as view:
+        samples = _samples(view, _call_on(frame))
+    if len(samples.shape) > 1 and layout.pixel_format in PIXEL_FORMATS:
+        _check_shape(samples, layout)
+        _check_dtype(samples, layout)
+    _check_size(samples, layout)
+    _check_byte_order(samples, layout)
+    return buffer
+
+
+@dataclass(frozen=True, slots=True)
+class _Samples:
+    """What a buffer holds. `owner` is what its methods are called by: numpy, torch, PIL, or none of them."""
+
+    owner: str
+    nbytes: int
+    shape: tuple[int, ...]
+    kind: str
+    sample_bytes: int
+    is_big_endian: bool
+
+    @property
+    def dtype(self) -> str:
+        return (
+            self.kind if self.kind in ("bool", "unknown samples") else f"{self.kind}{8 * self.sample_bytes}"
+        )
+
+    def __str__(self) -> str:
+        return f"{self.shape} of {self.dtype}" if len(self.shape) > 1 else f"{self.nbytes} bytes"
+
+
+def _buffer_of(frame: Any) -> Any:
+    try:
+        memoryview(frame).release()
+        return frame
+    except TypeError:
+        pass
+    if hasattr(frame, "numpy"):  # a tensor: of PyTorch one that has a gradient must be detached from it
+        return (frame.detach() if hasattr(frame, "detach") else frame).numpy()
+    if hasattr(frame, "__array_interface__") or hasattr(frame, "__array__"):
+        import numpy as np
+
+        return np.asarray(frame)
+    if isinstance(frame, list | tuple):
+        raise TypeError(
+            f"a frame is one buffer, such as a NumPy array, and not a {type(frame).__name__}: pass "
+            "numpy.asarray(frame, numpy.uint8), or write the frames one by one"
+        )
+    raise TypeError(
+        f"a frame is a buffer of pixels, such as a NumPy array, a tensor or bytes, and not {type(frame).__name__}"
+    )
+
+
+def _call_on(frame: Any) -> str:
+    if hasattr(frame, "permute"):
+        return "torch"
+    return "PIL" if hasattr(frame, "convert") else "numpy"
+
+
+def _samples(view: memoryview, owner: str) -> _Samples:
+    code = view.format.lstrip("@=<>!")
+    kind = _KINDS.get(code, "unknown samples")
+    return _Samples(owner, view.nbytes, view.shape or (), kind, view.itemsize, view.format[0] in ">!")
+
+
+def _check_size(samples: _Samples, layout: FrameLayout) -> None:
+    if samples.nbytes != layout.frame_bytes:
+        raise ValueError(f"wrong size of frame: got {samples}; {_wanted(layout)}")
+
+
+def _check_shape(samples: _Samples, layout: FrameLayout) -> None:
+    if not _fits(samples.shape, layout):
+        remedy = _reshape(samples, layout)
+        raise ValueError(
+            f"wrong shape of frame: got {samples}; {_wanted(layout)}{f': {remedy}' if remedy else ''}"
+        )
+
+
+def _wanted(layout: FrameLayout) -> str:
+    size = f"{layout.width}x{layout.height}"
+    return f"a {layout.pixel_format} frame of {size} pixels (width x height) is {layout}"
+
+
+def _fits(shape: tuple[int, ...], layout: FrameLayout) -> bool:
+    samples = layout.frame_bytes // layout.sample_bytes
+    if len(layout.planes) > 1:
+        return shape[-1] == layout.width and prod(shape) == samples
+    rows, *row = layout.planes[0]
+    return _squeezed(shape) in (_squeezed((rows, *row)), _squeezed((rows, prod(row))))
+
+
+def _squeezed(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(length for length in shape if length != 1)
+
+
+def _reshape(samples: _Samples, layout: FrameLayout) -> str | None:
+    """What to write to have the right shape; None if it cannot be guessed."""
+    shape, width, height = _squeezed(samples.shape), layout.width, layout.height
+    if len(layout.planes) > 1:
+        return _reshape_planar(shape, layout)
+    channels = layout.planes[0][2:]
+    if shape == (width, height, *channels):
+        axes = "1, 0, 2" if channels else "1, 0"
+        return (
+            f"size is (width, height), so give size={(height, width)} if that is the picture's, "
+            f"else pass {_turned(samples, axes)}"
+        )
+    for place, axes in (((*channels, height, width), "1, 2, 0"), ((*channels, width, height), "2, 1, 0")):
+        if channels and shape == place:
+            return f"pass {_turned(samples, axes)}"
+    if shape[:2] == (height, width) and len(shape) < 4:
+        return _other_format(samples, shape[2] if len(shape) > 2 else 1, layout)
+    if len(shape) == len(layout.planes[0]) + 1 and shape[1:] == layout.planes[0]:
+        return f"write its {shape[0]} frames one by one"
+    if shape[2:] == channels and len(shape) > 1:
+        return f"scale it, or give size={(shape[1], shape[0])}"
+    return None
+
+
+def _reshape_planar(shape: tuple[int, ...], layout: FrameLayout) -> str | None:
+    packed = _BY_CHANNELS[layout.sample_bytes].get(shape[2] if len(shape) == 3 else 1)
+    if packed and shape[:2] == (layout.height, layout.width):
+        return f"give pixel_format={packed!r}, and output_pixel_format={layout.pixel_format!r}"
+    return None
+
+
+def _other_format(samples: _Samples, channels: int, layout: FrameLayout) -> str | None:
+    found = _BY_CHANNELS[layout.sample_bytes].get(channels)
+    if found is None:
+        return None
+    if samples.owner == "PIL":
+        modes = {1: "L", 3: "RGB", 4: "RGBA"}
+        mode = modes.get((*layout.planes[0], 1)[2])
+        return f"pass frame.convert({mode!r}), or give pixel_format={found!r}"
+    swapped = f" (or {found.replace('rgb', 'bgr')!r})" if channels > 1 else ""
+    return f"give pixel_format={found!r}{swapped}"
+
+
+def _turned(samples: _Samples, axes: str) -> str:
+    return f"frame.{'permute' if samples.owner == 'torch' else 'transpose'}({axes})"
+
+
+def _check_dtype(samples: _Samples, layout: FrameLayout) -> None:
+    wanted = "float" if layout.dtype[1] == "f" else "uint"
+    if (samples.kind, samples.sample_bytes) != (wanted, layout.sample_bytes):
+        raise ValueError(
+            f"wrong dtype of frame: got {samples}; {_wanted(layout)}: {_converted(samples, wanted, layout)}"
+        )
+
+
+def _converted(samples: _Samples, wanted: str, layout: FrameLayout) -> str:
+    """What to write to have the right dtype."""
+    name = f"{wanted}{8 * layout.sample_bytes}"
+    cast = f".to(torch.{name})" if samples.owner == "torch" else f".astype(np.{name})"
+    if wanted == "float":
+        return f"pass frame{cast}, scaled to 0…1"
+    most = 256**layout.sample_bytes - 1
+    if samples.kind == "float":
+        return f"scale to 0…{most} and {cast}"
+    if samples.kind == "bool":
+        return f"pass frame{cast} * {most}"
+    if samples.kind == "uint" and samples.sample_bytes in (1, 2) and (other := _sibling(samples, layout)):
+        return f"give pixel_format={other!r}, or scale to 0…{most} and {cast}"
+    return f"pass frame{cast} if its values are 0…{most}"
+
+
+def _sibling(samples: _Samples, layout: FrameLayout) -> str | None:
+    """The format that differs by the bytes of a sample only."""
+    if len(layout.planes) > 1:
+        return None
+    return _BY_CHANNELS[samples.sample_bytes].get((*layout.planes[0], 1)[2])
+
+
+def _check_byte_order(samples: _Samples, layout: FrameLayout) -> None:
+    """An array knows its byte order, and raw bytes do not: handed on as they are, they would be other colours."""
+    if samples.is_big_endian and layout.sample_bytes > 1:
+        code = layout.dtype
+        raise ValueError(
+            f"the frame's samples are big-endian, and {layout.pixel_format} has the other byte order: "
+            f"pass frame.astype({code!r})"
+        )

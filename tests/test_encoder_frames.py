@@ -1,0 +1,479 @@
+"""What callers hand to an Encoder: whose memory it is and when, in which shapes and dtypes, and what is refused."""
+
+from __future__ import annotations
+
+import array
+import asyncio
+import os
+import signal
+import threading
+from contextlib import contextmanager
+from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from media import COLOURS, SIZE, decode, eventually, flat, is_flat
+
+from penstock import ClosedError, Encoder, EncoderError, StalledError
+
+WIDTH, HEIGHT = SIZE
+# Frames come out as they went in: without a conversion of any kind.
+EXACT = {"codec": "rawvideo", "container_format": "rawvideo", "output_pixel_format": None}
+# More frames of 640x480 than the pipe and FFmpeg hold, so that a stopped FFmpeg is felt.
+MANY = 400
+
+
+def make(output: Path, **options: object) -> Encoder:
+    return Encoder(output, **{"size": SIZE, "fps": 30, **options})  # type: ignore[arg-type]
+
+
+def painted(index: int, size: tuple[int, int] = SIZE) -> np.ndarray:
+    """A frame that differs from all others of this test, everywhere."""
+    width, height = size
+    return np.random.default_rng(index).integers(0, 256, (height, width, 3), np.uint8)
+
+
+def exact_frames(path: Path, size: tuple[int, int] = SIZE) -> np.ndarray:
+    width, height = size
+    return np.frombuffer(path.read_bytes(), np.uint8).reshape(-1, height, width, 3)
+
+
+@contextmanager
+def stopped(encoder: Encoder):
+    os.kill(encoder.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(encoder.pid, signal.SIGCONT)
+
+
+# Whose memory
+
+
+def test_one_buffer_is_painted_again_for_each_frame(tmp_path: Path) -> None:
+    """What OpenCV and imageio taught: the frame is taken by the call."""
+    output = tmp_path / "video.mp4"
+    buffer = np.empty((HEIGHT, WIDTH, 3), np.uint8)
+    with make(output) as encoder:
+        for index in range(120):
+            buffer[...] = COLOURS[index % len(COLOURS)]
+            encoder.write(buffer)
+        buffer[...] = 0
+    frames = decode(output)
+    assert [index for index in range(120) if not is_flat(frames[index], index)] == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        EXACT,
+        EXACT | {"mode": "write"},
+        EXACT | {"mode": "staged"},
+        EXACT | {"vflip": True},
+        EXACT | {"convert": "ffmpeg"},
+    ],
+    ids=["auto", "write", "staged", "turned over by us", "left to FFmpeg"],
+)
+def test_the_memory_is_the_callers_again_at_the_return(tmp_path: Path, options: dict) -> None:
+    output = tmp_path / "video.raw"
+    buffer = np.empty((480, 640, 3), np.uint8)
+    with make(output, size=(640, 480), **options) as encoder, stopped(encoder):
+        for index in range(20):
+            buffer[...] = painted(index, (640, 480))
+            encoder.write(buffer)
+            buffer[...] = 255
+    wanted = [painted(index, (640, 480)) for index in range(20)]
+    if "vflip" in options:
+        wanted = [frame[::-1] for frame in wanted]
+    np.testing.assert_array_equal(exact_frames(output, (640, 480)), wanted)
+
+
+def test_written_submitted_and_leased_frames_keep_their_order(tmp_path: Path) -> None:
+    output = tmp_path / "video.mp4"
+    with make(output) as encoder, stopped(encoder):
+        for index in range(0, 60, 3):
+            encoder.write(flat(index))
+            encoder.submit(flat(index + 1))
+            with encoder.frame() as view:
+                view[...] = flat(index + 2)
+    frames = decode(output)
+    assert [index for index in range(60) if not is_flat(frames[index], index)] == []
+
+
+def test_submitted_memory_is_borrowed_until_its_ticket_is_done(tmp_path: Path) -> None:
+    """Four arrays in turn, each painted again when its ticket says so."""
+    output = tmp_path / "video.raw"
+    ring = [np.empty((HEIGHT, WIDTH, 3), np.uint8) for _ in range(4)]
+    tickets: list = [None] * 4
+    with make(output, **EXACT) as encoder:
+        for index in range(100):
+            if tickets[index % 4] is not None:
+                tickets[index % 4].wait()
+            ring[index % 4][...] = painted(index)
+            tickets[index % 4] = encoder.submit(ring[index % 4])
+    np.testing.assert_array_equal(exact_frames(output), [painted(index) for index in range(100)])
+
+
+def test_a_frame_that_is_refused_for_want_of_room_leaves_nothing_behind(tmp_path: Path) -> None:
+    output = tmp_path / "video.raw"
+    accepted = []
+    with make(output, size=(640, 480), queue_items=2, **EXACT) as encoder:
+        with stopped(encoder):
+            for index in range(MANY):
+                try:
+                    encoder.write(painted(index, (640, 480)), timeout=0)
+                    accepted.append(index)
+                except StalledError:
+                    break
+        encoder.write(painted(999, (640, 480)))
+    frames = exact_frames(output, (640, 480))
+    np.testing.assert_array_equal(frames, [painted(index, (640, 480)) for index in [*accepted, 999]])
+
+
+def test_threads_write_whole_frames(tmp_path: Path) -> None:
+    """Several at once, each painting its own buffer again and again."""
+    output = tmp_path / "video.raw"
+
+    def work(number: int, encoder: Encoder) -> None:
+        buffer = np.empty((HEIGHT, WIDTH, 3), np.uint8)
+        for index in range(50):
+            buffer[...] = painted(100 * number + index)
+            encoder.write(buffer[::-1] if index % 2 else buffer)
+
+    with make(output, **EXACT) as encoder:
+        threads = [threading.Thread(target=work, args=(number, encoder)) for number in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    written = {
+        painted(100 * number + index)[:: -1 if index % 2 else 1].tobytes()
+        for number in range(3)
+        for index in range(50)
+    }
+    assert {frame.tobytes() for frame in exact_frames(output)} == written
+
+
+# Views
+
+
+VIEWS = {
+    "upside down": lambda rgb: rgb[::-1],
+    "mirrored": lambda rgb: rgb[:, ::-1],
+    "BGR": lambda rgb: rgb[..., ::-1],
+    "all of these": lambda rgb: rgb[::-1, ::-1, ::-1],
+    "every second pixel": lambda rgb: np.repeat(np.repeat(rgb, 2, 0), 2, 1)[::2, ::2],
+    "a part": lambda rgb: np.pad(rgb, ((3, 5), (7, 2), (0, 0)))[3:-5, 7:-2],
+    "without alpha": lambda rgb: np.concatenate([rgb, rgb[..., :1]], axis=-1)[..., :3],
+    "in Fortran order": np.asfortranarray,
+    "channels first, turned": lambda rgb: np.ascontiguousarray(rgb.transpose(2, 0, 1)).transpose(1, 2, 0),
+    "columns first, turned": lambda rgb: np.ascontiguousarray(rgb.transpose(1, 0, 2)).transpose(1, 0, 2),
+    "one row for all": lambda rgb: np.broadcast_to(rgb[0], rgb.shape),
+    "a memoryview": lambda rgb: memoryview(rgb[::-1]),
+    "read-only": lambda rgb: np.frombuffer(rgb.tobytes(), np.uint8).reshape(rgb.shape)[:, ::-1],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("converted", [False, True], ids=["as it is", "converted"])
+@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS.keys())
+def test_views_are_taken_as_they_look(tmp_path: Path, view: object, converted: bool) -> None:
+    looks = view(painted(1))  # type: ignore[operator]
+    outputs = []
+    for name, frame in (("view", looks), ("copy", np.ascontiguousarray(looks))):
+        outputs.append(tmp_path / name)
+        options = EXACT | ({"output_pixel_format": "yuv444p"} if converted else {})
+        with make(outputs[-1], **options) as encoder:
+            encoder.write(frame)
+            encoder.write(frame)
+        assert len(outputs[-1].read_bytes()) == 2 * looks.nbytes if hasattr(looks, "nbytes") else True
+    assert outputs[0].read_bytes() == outputs[1].read_bytes()
+    if not converted:
+        assert exact_frames(outputs[0])[0].tobytes() == np.ascontiguousarray(looks).tobytes()
+
+
+def test_wide_samples_are_taken_as_they_look(tmp_path: Path) -> None:
+    output = tmp_path / "video.raw"
+    frame = np.random.default_rng(3).integers(0, 65536, (HEIGHT, WIDTH, 3), np.uint16)
+    with make(output, pixel_format="rgb48", **EXACT) as encoder:
+        encoder.write(frame[..., ::-1])
+    assert output.read_bytes() == np.ascontiguousarray(frame[..., ::-1]).tobytes()
+
+
+# Shapes and dtypes
+
+
+GOOD = [
+    ("rgb24", (HEIGHT, WIDTH, 3), np.uint8),
+    ("rgb24", (1, HEIGHT, WIDTH, 3), np.uint8),
+    ("rgb24", (HEIGHT, WIDTH * 3), np.uint8),
+    ("rgb24", (HEIGHT * WIDTH * 3,), np.uint8),
+    ("gray", (HEIGHT, WIDTH), np.uint8),
+    ("gray", (HEIGHT, WIDTH, 1), np.uint8),
+    ("gray16le", (HEIGHT, WIDTH), np.uint16),
+    ("grayf32le", (HEIGHT, WIDTH), np.float32),
+    ("rgba", (HEIGHT, WIDTH, 4), np.uint8),
+    ("yuv420p", (HEIGHT * 3 // 2, WIDTH), np.uint8),
+    ("yuv444p", (3, HEIGHT, WIDTH), np.uint8),
+    ("nv12", (HEIGHT * 3 // 2, WIDTH), np.uint8),
+    ("yuv420p10le", (HEIGHT * 3 // 2, WIDTH), np.uint16),
+    # Known to FFmpeg only: by the size.
+    ("ya8", (HEIGHT, WIDTH, 2), np.uint8),
+]
+
+
+@pytest.mark.parametrize(("pixel_format", "shape", "dtype"), GOOD)
+def test_these_are_frames(tmp_path: Path, pixel_format: str, shape: tuple, dtype: type) -> None:
+    output = tmp_path / "video.raw"
+    frame = (np.random.default_rng(4).random(shape) * 250).astype(dtype)
+    with make(output, pixel_format=pixel_format, **EXACT) as encoder:
+        encoder.write(frame)
+        encoder.submit(frame)
+    assert output.read_bytes() == frame.tobytes() * 2
+
+
+class Tensor:
+    """Has its axes in another order by the method of that name, as PyTorch's tensors do."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        self.values = values
+
+    def detach(self) -> Tensor:
+        return self
+
+    def numpy(self) -> np.ndarray:
+        return self.values
+
+    def permute(self, *axes: int) -> Tensor:
+        return Tensor(self.values.transpose(axes))
+
+
+W, H = WIDTH, HEIGHT
+BAD = [
+    ("rgb24", np.zeros((W, H, 3), np.uint8), r"got \(64, 48, 3\).*\(48, 64, 3\) of uint8.*size=\(48, 64\)"),
+    ("rgb24", np.zeros((W, H, 3), np.uint8), r"pass frame\.transpose\(1, 0, 2\)"),
+    ("rgb24", Tensor(np.zeros((W, H, 3), np.uint8)), r"frame\.permute\(1, 0, 2\)"),
+    ("rgb24", np.zeros((3, H, W), np.uint8), r"got \(3, 48, 64\).*pass frame\.transpose\(1, 2, 0\)"),
+    ("rgb24", Tensor(np.zeros((3, H, W), np.uint8)), r"pass frame\.permute\(1, 2, 0\)"),
+    ("rgb24", np.zeros((3, W, H), np.uint8), r"pass frame\.transpose\(2, 1, 0\)"),
+    ("rgb24", np.zeros((H, W, 4), np.uint8), r"give pixel_format='rgba' \(or 'bgra'\)"),
+    ("rgb24", np.zeros((H, W), np.uint8), "give pixel_format='gray'"),
+    ("rgba", np.zeros((H, W, 3), np.uint8), r"give pixel_format='rgb24' \(or 'bgr24'\)"),
+    ("gray", np.zeros((W, H), np.uint8), r"frame\.transpose\(1, 0\)"),
+    ("gray", np.zeros((H, W, 3), np.uint8), "pixel_format='rgb24'"),
+    ("rgb24", np.zeros((20, 30, 3), np.uint8), r"scale it, or give size=\(30, 20\)"),
+    ("rgb24", np.zeros((5, H, W, 3), np.uint8), "write its 5 frames one by one"),
+    ("yuv420p", np.zeros((H, W, 3), np.uint8), "pixel_format='rgb24', and output_pixel_format='yuv420p'"),
+    ("yuv420p", np.zeros((W, H * 3 // 2), np.uint8), r"got \(64, 72\)"),
+    ("rgb24", np.zeros((H, W, 3), np.float32), r"got .* of float32.*scale to 0…255 and \.astype\(np\.uint8\)"),
+    ("rgb24", np.zeros((H, W, 3)), r"of float64.*scale to 0…255 and \.astype\(np\.uint8\)"),
+    ("rgb24", Tensor(np.zeros((H, W, 3), np.float32)), r"\.to\(torch\.uint8\)"),
+    ("rgb24", np.zeros((H, W, 3), bool), r"of bool.*frame\.astype\(np\.uint8\) \* 255"),
+    ("rgb24", np.zeros((H, W, 3), np.int8), r"of int8.*frame\.astype\(np\.uint8\) if its values are 0…255"),
+    ("rgb24", np.zeros((H, W, 3), np.int64), r"of int64.*frame\.astype\(np\.uint8\)"),
+    ("rgb24", np.zeros((H, W, 3), np.uint16), "of uint16.*give pixel_format='rgb48le'"),
+    ("rgb48", np.zeros((H, W, 3), np.uint8), "of uint8.*give pixel_format='rgb24'"),
+    ("rgb48", np.zeros((H, W, 3), np.float16), r"of float16.*scale to 0…65535 and \.astype\(np\.uint16\)"),
+    ("rgb48", np.zeros((H, W, 3), np.int16), r"of int16.*\.astype\(np\.uint16\)"),
+    ("rgb48", np.zeros((H, W, 3), ">u2"), r"byte order: pass frame\.astype\('<u2'\)"),
+    ("grayf32le", np.zeros((H, W)), r"of float64.*\.astype\(np\.float32\)"),
+    ("grayf32le", np.zeros((H, W), np.uint8), r"of uint8.*\.astype\(np\.float32\), scaled to 0…1"),
+    ("rgb24", bytes(100), "got 100 bytes"),
+    ("rgb24", array.array("f", [0.0] * (H * W * 3)), "got 36864 bytes"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("call", ["write", "submit"])
+@pytest.mark.parametrize(("pixel_format", "frame", "words"), BAD)
+def test_these_are_none(tmp_path: Path, pixel_format: str, frame: object, words: str, call: str) -> None:
+    with make(tmp_path / "v", pixel_format=pixel_format, **EXACT) as encoder:
+        with pytest.raises(ValueError, match=words):
+            getattr(encoder, call)(frame)
+        assert encoder.frames_submitted == 0
+
+
+@pytest.mark.parametrize(
+    ("frame", "words"),
+    [
+        ([[1, 2], [3, 4]], r"numpy\.asarray\(frame, numpy\.uint8\)"),
+        ([np.zeros((H, W, 3), np.uint8)], "one by one"),
+        (None, "not NoneType"),
+        ("frame.png", "not str"),
+        (7, "not int"),
+    ],
+)
+def test_what_is_no_buffer_is_told_so(tmp_path: Path, frame: object, words: str) -> None:
+    with make(tmp_path / "v.mp4") as encoder, pytest.raises(TypeError, match=words):
+        encoder.write(frame)
+
+
+def test_advice_for_a_wrong_shape_is_right(tmp_path: Path) -> None:
+    """What the messages say to write is taken, and is the picture."""
+    output = tmp_path / "video.raw"
+    rgb = painted(5)
+    with make(output, **EXACT) as encoder:
+        encoder.write(np.ascontiguousarray(rgb.transpose(1, 0, 2)).transpose(1, 0, 2))
+        encoder.write(Tensor(np.ascontiguousarray(rgb.transpose(2, 0, 1))).permute(1, 2, 0))
+        encoder.write((rgb / 255 * 255).round().astype(np.uint8))
+    np.testing.assert_array_equal(exact_frames(output), [rgb] * 3)
+
+
+@given(
+    shape=st.lists(st.integers(1, 5), min_size=2, max_size=4).map(tuple),
+    dtype=st.sampled_from(["u1", "u2", ">u2", "i1", "i4", "f2", "f4", "f8", "?"]),
+    channels=st.sampled_from([("gray", ()), ("rgb24", (3,)), ("rgba", (4,)), ("rgb48", (3,))]),
+)
+def test_a_frame_is_taken_exactly_or_refused_at_the_call(shape: tuple, dtype: str, channels: tuple) -> None:
+    """Against the rule in one line: height x width x channels, axes of length 1 aside, or rows of all samples."""
+    from penstock.ffmpeg.frame_check import frame_buffer
+    from penstock.ffmpeg.pixels import frame_layout
+
+    pixel_format, last = channels
+    layout = frame_layout(pixel_format, 4, 3)
+    frame = np.zeros(shape, dtype)
+    wanted = [tuple(n for n in full if n != 1) for full in ((3, 4, *last), (3, 4 * int(np.prod(last or 1))))]
+    is_frame = tuple(n for n in shape if n != 1) in wanted and frame.dtype == np.dtype(layout.dtype)
+    try:
+        assert frame_buffer(frame, layout) is frame
+    except ValueError:
+        assert not is_frame
+    else:
+        assert is_frame
+
+
+def test_images_of_pillow_are_taken(tmp_path: Path) -> None:
+    image_module = pytest.importorskip("PIL.Image")
+    output = tmp_path / "video.raw"
+    rgb = painted(6)
+    with make(output, **EXACT) as encoder:
+        encoder.write(image_module.fromarray(rgb))
+        with pytest.raises(ValueError, match=r"pass frame\.convert\('RGB'\), or give pixel_format='gray'"):
+            encoder.write(image_module.fromarray(rgb).convert("L"))
+        with pytest.raises(ValueError, match=r"convert\('RGB'\), or give pixel_format='rgba'"):
+            encoder.write(image_module.fromarray(rgb).convert("RGBA"))
+    np.testing.assert_array_equal(exact_frames(output), [rgb])
+
+
+@pytest.mark.parametrize(
+    "fps", [np.float32(30), np.int64(30), np.float64(30), Fraction(30), 30.0], ids=lambda fps: type(fps).__name__
+)  # fmt: skip
+def test_rates_are_numbers_of_any_kind(tmp_path: Path, fps: object) -> None:
+    with make(tmp_path / "v.mp4", fps=fps) as encoder:
+        encoder.write(flat(0))
+    assert encoder.close().frames_encoded == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ({"fps": None}, TypeError, "fps is frames per second, a number"),
+        ({"fps": (30000, 1001)}, TypeError, r"Fraction\(30000, 1001\)"),
+        ({"fps": "thirty"}, ValueError, "fps is frames per second, more than 0"),
+        ({"fps": 1j}, TypeError, "fps is frames per second, a number"),
+        ({"size": (48, 64, 3)}, ValueError, r"frame\.shape\[1::-1\]"),
+        ({"size": 64}, TypeError, "width and height"),
+        ({"size": (64.0, 48)}, TypeError, "two integers"),
+        ({"size": None}, TypeError, "width and height"),
+    ],
+)
+def test_wrong_rates_and_sizes_say_what_to_write(
+    tmp_path: Path, arguments: dict, error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        make(tmp_path / "v.mp4", **arguments)
+
+
+# asyncio
+
+
+def test_awrite_waits_for_room_without_holding_the_loop(tmp_path: Path) -> None:
+    output = tmp_path / "video.raw"
+
+    async def main() -> int:
+        ticks = 0
+        buffer = np.empty((480, 640, 3), np.uint8)
+        async with make(output, size=(640, 480), queue_items=2, **EXACT) as encoder:
+
+            async def feed() -> None:
+                for index in range(40):
+                    buffer[...] = painted(index, (640, 480))
+                    await encoder.awrite(buffer)
+
+            os.kill(encoder.pid, signal.SIGSTOP)
+            feeding = asyncio.create_task(feed())
+            for _ in range(20):  # the loop goes on while FFmpeg stands
+                await asyncio.sleep(0.02)
+                ticks += 1
+            assert not feeding.done()
+            os.kill(encoder.pid, signal.SIGCONT)
+            await feeding
+        return ticks
+
+    assert asyncio.run(main()) == 20
+    np.testing.assert_array_equal(
+        exact_frames(output, (640, 480)), [painted(index, (640, 480)) for index in range(40)]
+    )
+
+
+def test_tasks_are_served_in_their_order_and_a_cancelled_one_writes_nothing(tmp_path: Path) -> None:
+    output = tmp_path / "video.raw"
+
+    async def main() -> list[int]:
+        async with make(output, size=(640, 480), queue_items=2, **EXACT) as encoder:
+            os.kill(encoder.pid, signal.SIGSTOP)
+            tasks = [asyncio.create_task(encoder.awrite(painted(index, (640, 480)))) for index in range(30)]
+            await asyncio.sleep(0.3)
+            waiting = [index for index, task in enumerate(tasks) if not task.done()]
+            for index in waiting[::3]:
+                tasks[index].cancel()
+            await asyncio.sleep(0)
+            os.kill(encoder.pid, signal.SIGCONT)
+            outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        assert waiting
+        return [index for index, outcome in enumerate(outcomes) if not isinstance(outcome, BaseException)]
+
+    written = asyncio.run(main())
+    assert all(before < after for before, after in pairwise(written))
+    np.testing.assert_array_equal(
+        exact_frames(output, (640, 480)), [painted(index, (640, 480)) for index in written]
+    )
+
+
+def test_awrite_raises_what_write_raises(tmp_path: Path) -> None:
+    async def main() -> None:
+        black = np.zeros((480, 640, 3), np.uint8)
+
+        async def write_many(**options: float) -> None:
+            for _ in range(MANY):
+                await encoder.awrite(black, **options)
+
+        encoder = make(tmp_path / "v.raw", size=(640, 480), queue_items=2, stall_timeout_s=1.0, **EXACT)
+        with pytest.raises(ValueError, match="wrong shape"):
+            await encoder.awrite(black.transpose(1, 0, 2))
+        os.kill(encoder.pid, signal.SIGSTOP)
+        with pytest.raises(StalledError, match=r"within 0\.1 s"):
+            await write_many(timeout=0.1)
+        with pytest.raises(StalledError, match="no sign of life"):
+            await write_many()
+        os.kill(encoder.pid, signal.SIGKILL)
+        with pytest.raises(EncoderError, match="SIGKILL"):
+            await write_many()
+        with pytest.raises(EncoderError, match="SIGKILL"):
+            await encoder.awrite(black)
+        closed = make(tmp_path / "w.raw", **EXACT)
+        closed.abort()
+        with pytest.raises(ClosedError):
+            await closed.awrite(flat(0))
+
+    asyncio.run(main())
+
+
+def test_the_time_that_write_takes_is_the_conversions(tmp_path: Path) -> None:
+    with make(tmp_path / "v.mp4", size=(640, 480)) as encoder:
+        for index in range(20):
+            encoder.write(painted(index, (640, 480)))
+        assert encoder.stats.converting_s > 0
+    assert eventually(lambda: encoder.stats.frames_encoded == 20)
