@@ -16,8 +16,8 @@ from conftest import PATIENCE_S, eventually
 
 import penstock
 
-pytest.importorskip("click", reason="the command line is the extra penstock[cli]")
-pytest.importorskip("rich", reason="the command line is the extra penstock[cli]")
+pytest.importorskip("click", reason="the command line is the extra penstock-io[cli]")
+pytest.importorskip("rich", reason="the command line is the extra penstock-io[cli]")
 
 
 PROGRAM = "import sys\nsys.argv[0] = 'penstock'\nfrom penstock.cli import main\nmain()"
@@ -83,7 +83,7 @@ def test_an_ffmpeg_that_is_not_there_is_told() -> None:
 def test_without_its_extra_it_says_what_to_install(missing: str) -> None:
     shown = run("--version", before=f"import sys; sys.modules[{missing!r}] = None")
     assert shown.returncode == 1
-    assert "pip install 'penstock[cli]'" in shown.stderr
+    assert "pip install 'penstock-io[cli]'" in shown.stderr
     assert "Traceback" not in shown.stderr
 
 

@@ -33,7 +33,7 @@ def main() -> None:
             import click
             import rich  # noqa: F401
         except ImportError as error:
-            print(f"penstock: {error}; the command line needs: pip install 'penstock[cli]'", file=sys.stderr)
+            print(f"penstock: {error}; the command line needs: pip install 'penstock-io[cli]'", file=sys.stderr)
             sys.exit(1)
         del click
         try:
