@@ -135,7 +135,9 @@ import penstock
 def start_script(code: str, *arguments: object, **options: object) -> subprocess.Popen[bytes]:
     """A Python program in a process of its own; its stderr is kept."""
     program = PRELUDE + textwrap.dedent(code)
-    command = [sys.executable, "-c", program, *map(str, arguments)]
+    # Since Python 3.12: our threads touch no Python, and a fork leaves their locks alone.
+    no_warning = "ignore:This process:DeprecationWarning"
+    command = [sys.executable, "-W", no_warning, "-c", program, *map(str, arguments)]
     settings = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen(command, **(settings | options))
 
