@@ -46,7 +46,9 @@ class Machine:
     def set_up(self) -> str:
         """What the setup says, which must fail."""
         command = [self.folder / "scripts/setup", "check"]
-        done = subprocess.run(command, env={"PATH": str(self.bin)}, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            command, env={"PATH": str(self.bin)}, capture_output=True, text=True, timeout=60
+        )
         assert (done.returncode, done.stdout) == (1, ""), done.stderr
         return done.stderr
 
@@ -62,7 +64,9 @@ def machine(tmp_path: Path) -> Machine:
 
 def test_the_version_is_the_one_of_the_crates() -> None:
     package = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]
-    assert re.findall(r"^rust=(\S+)", (ROOT / "scripts/setup").read_text(), re.MULTILINE) == [package["rust-version"]]
+    assert re.findall(r"^rust=(\S+)", (ROOT / "scripts/setup").read_text(), re.MULTILINE) == [
+        package["rust-version"]
+    ]
 
 
 @pytest.mark.parametrize(
