@@ -139,3 +139,18 @@ def of_session(session: int) -> list[bytes]:
             if int(its_session) == session and state != "Z":
                 found.append((entry / "cmdline").read_bytes())
     return found
+
+
+def test_a_signal_waits_while_what_it_ends_is_begun() -> None:
+    code = """
+import os, signal
+from penstock.commands.signals import ending_by_signal, held
+
+with ending_by_signal():
+    with held():
+        os.kill(os.getpid(), signal.SIGTERM)
+        print("begun", flush=True)
+    print("never")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGTERM, "begun\n", "Error: terminated\n")
