@@ -7,18 +7,32 @@ import fcntl
 import functools
 import os
 import random
+import signal
 import subprocess
 import sys
 import termios
 import textwrap
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from pathlib import Path
 
 import pytest
 
 import penstock
+
+# A shell's background jobs ignore SIGINT and SIGQUIT, nohup's SIGHUP, and what they start inherits that. A program that
+# is started by one that handles a signal has the signal's default.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+for _number in (signal.SIGHUP, signal.SIGQUIT):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, lambda _number, _frame: None)
+
+# In the environment of all that the tests of this process start, and of what those start.
+_MARK = "PENSTOCK_TESTED_BY"
+_MARKED = f"{os.environ.get(_MARK, '')}{os.getpid()}/"
+os.environ[_MARK] = _MARKED
 
 MODES = ["auto", "write", "staged", "zero-copy"]
 
@@ -121,7 +135,9 @@ import penstock
 def start_script(code: str, *arguments: object, **options: object) -> subprocess.Popen[bytes]:
     """A Python program in a process of its own; its stderr is kept."""
     program = PRELUDE + textwrap.dedent(code)
-    command = [sys.executable, "-c", program, *map(str, arguments)]
+    # Since Python 3.12: our threads touch no Python, and a fork leaves their locks alone.
+    no_warning = "ignore:This process:DeprecationWarning"
+    command = [sys.executable, "-W", no_warning, "-c", program, *map(str, arguments)]
     settings = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen(command, **(settings | options))
 
@@ -153,6 +169,53 @@ def no_strace() -> str | None:
     except FileNotFoundError:
         return "strace is not installed"
     return None if done.returncode == 0 else f"strace does not work here: {done.stderr.decode().strip()}"
+
+
+def processes() -> set[int]:
+    """All that run on this machine, as far as we see them."""
+    return {int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()}
+
+
+def started(others: Container[int] = ()) -> dict[int, bytes]:
+    """What the tests of this process started and has not ended, but for `others`: command lines by process id."""
+    found = {}
+    for pid in processes() - {os.getpid()}:
+        if pid not in others:
+            with contextlib.suppress(OSError):  # it is gone, or another user's
+                if _is_ours(process := Path(f"/proc/{pid}")):
+                    found[pid] = (process / "cmdline").read_bytes()
+    return found
+
+
+def _is_ours(process: Path) -> bool:
+    state, parent, *_ = (process / "stat").read_text().rpartition(")")[2].split()
+    if state == "Z":
+        return False
+    # A fork that has executed nothing shows the environment that its parent was started with.
+    return (
+        int(parent) == os.getpid()
+        or f"\0{_MARK}={_MARKED}".encode() in b"\0" + (process / "environ").read_bytes()
+    )
+
+
+def kill_started(others: Container[int] = ()) -> None:
+    """Ends what the tests started and left running, whoever its parent is by now."""
+    for pid in started(others):
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays_running() -> Iterator[None]:
+    """A test that fails may leave programs behind, and some of them spin."""
+    others = processes()
+    yield
+    kill_started(others)
+
+
+def pytest_unconfigure() -> None:
+    """What is left of tests whose process died."""
+    kill_started()
 
 
 @pytest.fixture

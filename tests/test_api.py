@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import tomllib
 from importlib.resources import files
 from pathlib import Path
 from types import ModuleType
@@ -15,6 +16,9 @@ import penstock
 from penstock import _native
 
 STUB = ast.parse((files("penstock") / "_native.pyi").read_text())
+
+
+ROOT = Path(__file__).parents[1]
 
 
 def public(names: object) -> set[str]:
@@ -134,3 +138,11 @@ def test_the_ends_of_pipes_say_what_they_are() -> None:
 def test_what_stands_in_the_way_of_a_fifo_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileExistsError, match=re.escape(str(tmp_path))):
         penstock.fifo.create(tmp_path)
+
+
+def test_hints_name_the_distribution_and_extras_that_it_has() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    texts = [ROOT / "README.md", *ROOT.glob("python/**/*.py"), *ROOT.glob("tests/*.py")]
+    hints = {hint for path in texts for hint in re.findall(r"(penstock[\w-]*)\[(\w+)\]", path.read_text())}
+    assert {name for name, _ in hints} == {project["name"]} == {"penstock-io"}
+    assert {extra for _, extra in hints} == set(project["optional-dependencies"])

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-pytest.importorskip("click", reason="the command line is the extra penstock[cli]")
-pytest.importorskip("rich", reason="the command line is the extra penstock[cli]")
+pytest.importorskip("click", reason="the command line is the extra penstock-io[cli]")
+pytest.importorskip("rich", reason="the command line is the extra penstock-io[cli]")
 pytest.importorskip("numpy", reason="the benchmark's frames are NumPy arrays")
 
 from penstock.bench import machine

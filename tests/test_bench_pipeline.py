@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 from conftest import eventually
 
-pytest.importorskip("click", reason="the command line is the extra penstock[cli]")
-pytest.importorskip("rich", reason="the command line is the extra penstock[cli]")
+pytest.importorskip("click", reason="the command line is the extra penstock-io[cli]")
+pytest.importorskip("rich", reason="the command line is the extra penstock-io[cli]")
 
 from penstock.bench.pipeline import storage, throughput
 from penstock.bench.pipeline.cases import (

@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 from conftest import open_fds
 
-pytest.importorskip("click", reason="the command line is the extra penstock[cli]")
-pytest.importorskip("rich", reason="the command line is the extra penstock[cli]")
+pytest.importorskip("click", reason="the command line is the extra penstock-io[cli]")
+pytest.importorskip("rich", reason="the command line is the extra penstock-io[cli]")
 
 from rich.console import Console
 

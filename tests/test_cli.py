@@ -16,8 +16,8 @@ from conftest import PATIENCE_S, eventually
 
 import penstock
 
-pytest.importorskip("click", reason="the command line is the extra penstock[cli]")
-pytest.importorskip("rich", reason="the command line is the extra penstock[cli]")
+pytest.importorskip("click", reason="the command line is the extra penstock-io[cli]")
+pytest.importorskip("rich", reason="the command line is the extra penstock-io[cli]")
 
 
 PROGRAM = "import sys\nsys.argv[0] = 'penstock'\nfrom penstock.cli import main\nmain()"
@@ -83,7 +83,7 @@ def test_an_ffmpeg_that_is_not_there_is_told() -> None:
 def test_without_its_extra_it_says_what_to_install(missing: str) -> None:
     shown = run("--version", before=f"import sys; sys.modules[{missing!r}] = None")
     assert shown.returncode == 1
-    assert "pip install 'penstock[cli]'" in shown.stderr
+    assert "pip install 'penstock-io[cli]'" in shown.stderr
     assert "Traceback" not in shown.stderr
 
 
@@ -139,3 +139,18 @@ def of_session(session: int) -> list[bytes]:
             if int(its_session) == session and state != "Z":
                 found.append((entry / "cmdline").read_bytes())
     return found
+
+
+def test_a_signal_waits_while_what_it_ends_is_begun() -> None:
+    code = """
+import os, signal
+from penstock.commands.signals import ending_by_signal, held
+
+with ending_by_signal():
+    with held():
+        os.kill(os.getpid(), signal.SIGTERM)
+        print("begun", flush=True)
+    print("never")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGTERM, "begun\n", "Error: terminated\n")

@@ -14,8 +14,8 @@ import pytest
 import penstock
 from penstock import cpu
 
-pytest.importorskip("click", reason="the command line is the extra penstock[cli]")
-pytest.importorskip("rich", reason="the command line is the extra penstock[cli]")
+pytest.importorskip("click", reason="the command line is the extra penstock-io[cli]")
+pytest.importorskip("rich", reason="the command line is the extra penstock-io[cli]")
 
 from rich.console import Console
 

@@ -7,13 +7,12 @@ import os
 import pty
 import re
 import signal
-import subprocess
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 from clips import clip
-from conftest import PATIENCE_S, eventually
+from conftest import eventually, started
 from test_cli_relay import finish, run, start
 
 from penstock.commands.probe import _clock
@@ -189,9 +188,8 @@ class TestFailures:
         os.mkfifo(fifo)
         process = start("probe", fifo, "--count-frames")
 
-        def running() -> list[str]:
-            command = ["pgrep", "-f", f"ffprobe .*{fifo}$"]
-            return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S).stdout.split()
+        def running() -> bool:
+            return any(command.endswith(f"{fifo}\0".encode()) for command in started().values())
 
         assert eventually(running)
         process.send_signal(number)

@@ -14,13 +14,13 @@ from typing import TypeVar
 
 import numpy as np
 import pytest
+from conftest import eventually, open_fds, run_script, succeeded, workers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock
 from penstock import Encoder, Tee, ThreadPolicy, Writer, cpu
 from penstock._types import Priority
-from tests.conftest import eventually, open_fds, run_script, succeeded, workers
 
 NICE = {
     "background": 19,
@@ -83,13 +83,15 @@ def unprivileged(code: str, nice_limit: int = 0) -> list[list[str]]:
     """What a program tells that may not lower its niceness beyond a limit: the fields of each answer."""
 
     def limit() -> None:
+        # The tests themselves may have been started with another.
+        os.setpriority(os.PRIO_PROCESS, 0, 0)
         resource.setrlimit(resource.RLIMIT_NICE, (nice_limit, nice_limit))
 
     program = textwrap.dedent(UNPRIVILEGED) + textwrap.dedent(code)
     try:
         output = succeeded(run_script(program, preexec_fn=limit)).decode()
     except subprocess.SubprocessError:
-        pytest.skip(f"no right to an RLIMIT_NICE of {nice_limit} here")
+        pytest.skip(f"no right to a niceness of 0, or to an RLIMIT_NICE of {nice_limit}, here")
     return [line.split("|") for line in output.splitlines()]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -33,15 +34,31 @@ def main() -> None:
             import click
             import rich  # noqa: F401
         except ImportError as error:
-            print(f"penstock: {error}; the command line needs: pip install 'penstock[cli]'", file=sys.stderr)
-            sys.exit(1)
+            sys.exit(f"penstock: {error}; the command line needs: pip install 'penstock-io[cli]'")
         del click
         try:
             root()()
-        except (
-            OSError
-        ) as error:  # of standard output, as a rule: what else fails, the commands tell themselves
-            sys.exit(f"Error: {error}")
+        except SystemExit as end:
+            status = end.code
+        except OSError as error:  # as a rule of standard output: commands tell of other failures themselves
+            status = f"Error: {error}"
+        unwritten = _flush_output()
+        sys.exit(status or unwritten)
+
+
+def _flush_output() -> str | None:
+    """Write what standard output has not written yet; what to say if that fails.
+
+    Python does so when it exits, and since 3.13 the exit status is 120 then, whatever it was to be.
+    """
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError as error:
+        # For Python's own flush.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return f"Error: {error}"
+    return None
 
 
 def root() -> click.Group:

@@ -21,5 +21,5 @@ They share:
 ``options``  how the commands read their options and say how it went
 ``command``  the group of the commands
 
-They need the extra ``penstock[cli]``.
+They need the extra ``penstock-io[cli]``.
 """

@@ -12,7 +12,7 @@ import penstock
 from penstock.commands.ends import End, opened
 from penstock.commands.parameters import UNITS, append_option, byte_count, parsed, progress_option, seconds
 from penstock.commands.progress import CANCEL_S, PERIOD_S, Show, expected_bytes, in_numbers, is_wanted, rows
-from penstock.commands.signals import Stopped
+from penstock.commands.signals import Stopped, held
 from penstock.errors import BrokenStreamError, StalledError
 from penstock.results import Relayed, RelayTicket
 
@@ -67,7 +67,8 @@ def relay(
             wanted = is_wanted(progress, [destination])
             with rows([destination.title], total, wanted=wanted) as show:
                 began_s = time.monotonic()
-                ticket = _start(source, destination, count, offset, timeout)
+                with held():
+                    ticket = _start(source, destination, count, offset, timeout)
                 relayed = _finish(ticket, source, destination, show)
             destination.close()
             took_s = time.monotonic() - began_s

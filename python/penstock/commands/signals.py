@@ -13,6 +13,9 @@ from typing import NoReturn
 #: What ends a command, and what it says then.
 ENDING = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hung up"}
 
+#: Those that came in a block of ``held``; None outside.
+_held: list[int] | None = None
+
 
 class Stopped(BaseException):
     """One of the signals has come. No Exception: what deals with failures shall let it pass.
@@ -46,7 +49,24 @@ def ending_by_signal() -> Iterator[None]:
         _end(stopped.number)
 
 
-def _stop(number: int, _frame: FrameType | None) -> NoReturn:
+@contextmanager
+def held() -> Iterator[None]:
+    """Have a signal wait for the block's end: what begins there has a name then, by which to tell how far it came."""
+    global _held
+    numbers: list[int] = []
+    _held = numbers
+    try:
+        yield
+    finally:
+        _held = None
+        if numbers:
+            _stop(numbers[0], None)
+
+
+def _stop(number: int, _frame: FrameType | None) -> None:
+    if _held is not None:
+        _held.append(number)
+        return
     # A second one ends the process at once, whatever it is doing about the first.
     for each in ENDING:
         if signal.getsignal(each) is _stop:

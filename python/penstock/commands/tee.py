@@ -13,7 +13,7 @@ import penstock
 from penstock.commands.ends import End, opened, show_name
 from penstock.commands.parameters import append_option, parsed, progress_option, seconds
 from penstock.commands.progress import CANCEL_S, PERIOD_S, Show, expected_bytes, in_numbers, is_wanted, rows
-from penstock.commands.signals import Stopped
+from penstock.commands.signals import Stopped, held
 from penstock.errors import BrokenStreamError, ClosedError, StalledError
 from penstock.results import TeeReport
 
@@ -51,7 +51,8 @@ def tee(
             wanted = is_wanted(progress, destinations)
             with rows(titles, total, wanted=wanted) as show:
                 began_s = time.monotonic()
-                running = _start(source, destinations, evict_after)
+                with held():
+                    running = _start(source, destinations, evict_after)
                 report = _finish(running, source, show)
             if wanted:
                 _tell_summary(report, titles, time.monotonic() - began_s)

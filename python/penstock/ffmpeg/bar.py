@@ -14,7 +14,7 @@ try:
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
     from rich.table import Column
 except ImportError as error:
-    raise ImportError(f"{error}; the progress bar needs: pip install 'penstock[cli]'") from error
+    raise ImportError(f"{error}; the progress bar needs: pip install 'penstock-io[cli]'") from error
 
 if TYPE_CHECKING:
     from penstock.ffmpeg.stats import EncoderStats

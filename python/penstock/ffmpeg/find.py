@@ -11,7 +11,7 @@ from penstock.errors import DecoderError, EncoderError
 
 _REMEDY = (
     "install FFmpeg with the system's package manager (Debian: apt-get install ffmpeg), "
-    "or `pip install 'penstock[ffmpeg]'` for a wheel that brings one, "
+    "or `pip install 'penstock-io[ffmpeg]'` for a wheel that brings one, "
     "or set PENSTOCK_FFMPEG to the path of the program"
 )
 _PROBE_REMEDY = (
