@@ -14,6 +14,8 @@ from clips import VIDEOS, WITH_AUDIO, clip
 from penstock import Decoder
 from penstock.ffmpeg import find_ffmpeg, find_ffprobe
 
+pytestmark = pytest.mark.filterwarnings("error::penstock.FFmpegWarning")
+
 # FFmpeg's conversion with all its care: chroma from the nearest sample, and no fraction dropped.
 EXACT = ("-sws_flags", "neighbor+accurate_rnd+full_chroma_int")
 NATIVE = ("h264", "h264_large", "mjpeg_420", "mjpeg_422", "ffv1_yuv422p", "ffv1_yuv444p", "ffv1_yuv444p_odd")

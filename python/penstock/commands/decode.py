@@ -6,6 +6,7 @@ import json
 import os
 import re
 import time
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,7 +38,7 @@ from penstock.commands.outputs import (
 from penstock.commands.parameters import option_pairs, parsed
 from penstock.commands.progress import PERIOD_S, is_wanted
 from penstock.commands.signals import Stopped
-from penstock.errors import DecoderError, StalledError
+from penstock.errors import DecoderError, FFmpegWarning, StalledError
 from penstock.ffmpeg import Decoder, command
 from penstock.ffmpeg.bar import Bar
 from penstock.ffmpeg.find import find_decoding_ffmpeg
@@ -205,7 +206,7 @@ def decode(
         with told():
             settings["ffmpeg"] = find_decoding_ffmpeg(settings["ffmpeg"])
             decoder = Decoder(source, **_decoder_settings(settings))
-        with decoder:
+        with decoder, _warnings_told(is_quiet=quiet):
             first = _next(decoder)
             images = (1 if start_number is None else start_number, options, settings["ffmpeg"])
             with (
@@ -289,6 +290,17 @@ def _next(decoder: Decoder) -> Any:
         return decoder.read()
     except (DecoderError, StalledError) as error:
         raise SourceError(in_one_line(error)) from None
+
+
+@contextmanager
+def _warnings_told(*, is_quiet: bool) -> Iterator[None]:
+    """Says what the decoder warns of in one line each."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", FFmpegWarning)
+        yield
+    for warning in caught:
+        if not is_quiet and issubclass(warning.category, FFmpegWarning):
+            click.echo(f"Warning: {in_one_line(warning.message)}", err=True)
 
 
 @contextmanager
