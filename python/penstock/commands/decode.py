@@ -34,6 +34,7 @@ from penstock.commands.outputs import (
     are_images,
     check_images,
     is_file_name,
+    to_be_made,
 )
 from penstock.commands.parameters import option_pairs, parsed
 from penstock.commands.progress import PERIOD_S, is_wanted
@@ -187,7 +188,8 @@ def decode(
 
     OUTPUT is - or left out for standard output, a FIFO that must be there (fifo:PATH), or a file: raw frames then come
     one after another, with nothing between them. Or it is a pattern with a number (frames/%05d.png): images, of the
-    kind that the name tells, one for each frame. Files are overwritten, once the first frame is there.
+    kind that the name tells, one for each frame; their folder is made if it is missing. Files are overwritten, once the
+    first frame is there.
 
     Of a file that is damaged or was cut off, all frames before that are delivered.
 
@@ -264,7 +266,7 @@ def _check_destinations(
     for name in filter(None, (destination, timestamps)):
         if is_file_name(name):
             with told():
-                command.target(Path(name))
+                command.target(to_be_made(Path(name)))
 
 
 def _refuse_terminal(fd: int, title: str) -> None:
