@@ -26,8 +26,8 @@ LOOK_INTERVAL_S = 0.5
 END_GRACE_S = 5.0
 # Guessed: an FFmpeg that was killed is gone within milliseconds, unless the kernel has it wait for a lost server.
 KILL_GRACE_S = 2.0
-# What FFmpeg says of a stream of which no frame was decoded.
-_NO_FRAMES = "Cannot determine format of input stream"
+# What FFmpeg 5.1 to 9 says, and says first, of a stream of which no frame came.
+_NO_FRAMES = "Cannot determine format of input"
 
 
 class Intake:
@@ -267,7 +267,7 @@ class Intake:
 
     def _why_not_well(self) -> str | None:
         after = f"after {self.delivered} frames"
-        if self.process.returncode != 0 and _NO_FRAMES in self.process.stderr:
+        if self.process.returncode != 0 and _NO_FRAMES in self.process.stderr.partition("\n")[0]:
             return "the stream has no frames that FFmpeg can decode"
         if self.process.returncode != 0:
             return f"FFmpeg {self.process.ending}, {after}"
