@@ -230,9 +230,30 @@ class TestImages:
             raw = delivered(run("decode", deep, "-p", pixel_format, "--count", "2"))
             assert frames_of(tmp_path / f"{pixel_format}%d.png", pixel_format) == raw
 
-    def test_their_folder_must_be_there(self, video: Path, tmp_path: Path) -> None:
-        said = failed(run("decode", video, tmp_path / "no" / "%d.png"))
+    def test_their_folder_is_made(self, video: Path, frames: list[bytes], tmp_path: Path) -> None:
+        delivered(run("decode", video, "new/and/%d.png", cwd=tmp_path))
+        assert frames_of(tmp_path / "new" / "and" / "%d.png") == b"".join(frames)
+
+    def test_no_folder_is_made_for_one_image_or_for_nothing(self, video: Path, tmp_path: Path) -> None:
+        said = failed(run("decode", video, tmp_path / "no" / "shot.png", "--count", "1"))
         assert said == f"Error: {tmp_path / 'no'}: the output's folder does not exist"
+        failed(run("decode", video, tmp_path / "no" / "%d.png", "--start", "10"))
+        failed(run("decode", video, tmp_path / "no" / "%d.png", "-p", "yuv420p"), status=2)
+        (tmp_path / "file").touch()
+        said = failed(run("decode", video, tmp_path / "file" / "new" / "%d.png"))
+        assert said == f"Error: {tmp_path / 'file'}: the output's folder is a file"
+        assert [*tmp_path.iterdir()] == [tmp_path / "file"]
+
+    def test_a_wrong_number_of_frames_in_the_header_is_a_warning(self, tmp_path: Path) -> None:
+        path = make(tmp_path / "wrong.avi", "-c:v", "mpeg4")
+        data = bytearray(path.read_bytes())
+        length = data.index(b"strh") + 8 + 32  # dwLength in AVISTREAMHEADER
+        data[length] += 1
+        path.write_bytes(data)
+        done = run("decode", path)
+        warning = f"Warning: {path}: its header says {COUNT + 1} frames, and it has {COUNT}\n"
+        assert (done.returncode, done.stderr.decode()) == (0, warning)
+        delivered(run("decode", path, "--quiet"))
 
     def test_of_a_truncated_video_all_before_the_fault(
         self, cut: Path, frames: list[bytes], tmp_path: Path

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import json
+import pickle
 import subprocess
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 
@@ -13,6 +17,8 @@ from clips import VIDEOS, WITH_AUDIO, clip
 
 from penstock import Decoder
 from penstock.ffmpeg import find_ffmpeg, find_ffprobe
+
+pytestmark = pytest.mark.filterwarnings("error::penstock.FFmpegWarning")
 
 # FFmpeg's conversion with all its care: chroma from the nearest sample, and no fraction dropped.
 EXACT = ("-sws_flags", "neighbor+accurate_rnd+full_chroma_int")
@@ -207,6 +213,54 @@ def test_arrays_made_of_a_frame_keep_its_place() -> None:
     negative = 255 - frame
     assert (negative.index, negative.pts, negative.time) == (0, frame.pts, frame.time)
     assert negative[:10, ::2].time == frame.time
+
+
+def test_numbers_made_of_a_frame_are_plain() -> None:
+    with Decoder(clip("h264"), count=1) as decoder:
+        (frame,) = decoder
+    plain = np.array(frame)
+    for function in (np.mean, np.max, np.min, np.sum, np.std, np.var, np.median, np.ptp, np.any, np.argmax):
+        number = function(frame)
+        assert isinstance(number, np.generic) and number == function(plain), function
+    for number in (
+        frame.mean(),
+        frame.max(),
+        np.linalg.norm(frame.astype(float)),
+        frame.ravel() @ frame.ravel(),
+    ):
+        assert isinstance(number, np.generic)
+    assert type(frame.mean()) is np.float64
+    assert round(frame.mean(), 2) == round(float(plain.mean()), 2)
+    assert json.loads(json.dumps({"max": frame.max().item()})) == {"max": plain.max()}
+    assert {frame.min(): "darkest"}[plain.min()] == "darkest"
+    rows = frame.mean(axis=(1, 2))
+    assert isinstance(rows, type(frame)) and rows.time == frame.time and rows.shape == (48,)
+    total = np.zeros(())
+    assert np.add.reduce(frame, axis=None, out=total) == total == plain.sum()
+
+
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+def test_a_pickled_frame_keeps_its_place(protocol: int) -> None:
+    with Decoder(clip("h264"), pixel_format="yuv420p", start=0.4) as decoder:
+        next(decoder)
+        frame = next(decoder)
+    for other in (frame, frame[10:], frame[::-2]):
+        again = pickle.loads(pickle.dumps(other, protocol))
+        assert type(again) is type(frame) and np.array_equal(again, other)
+        assert (again.index, again.pts, again.time) == (1, frame.pts, frame.time)
+        again[:] = 0
+    whole = pickle.loads(pickle.dumps(frame, protocol))
+    assert all(np.array_equal(*pair) for pair in zip(whole.planes, frame.planes, strict=True))
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, np.ndarray.copy])
+def test_a_copied_frame_keeps_its_place(copied: Callable[[np.ndarray], np.ndarray]) -> None:
+    with Decoder(clip("h264"), start=0.4) as decoder:
+        next(decoder)
+        frame = next(decoder)
+    again = copied(frame)
+    assert type(again) is type(frame) and np.array_equal(again, frame) and not np.shares_memory(again, frame)
+    assert (again.index, again.pts, again.time) == (1, frame.pts, frame.time)
 
 
 @pytest.mark.parametrize("name", ["h264", "h264_mkv", "h264_ts", "variable_mp4", "starts_late_ts", "prores"])

@@ -204,3 +204,7 @@ class DecoderError(PenstockError, RuntimeError):
         self.command = command
         self.stderr = stderr
         self.frames = frames
+
+
+class FFmpegWarning(UserWarning):
+    """FFmpeg did its work, and something about it is worth a look."""

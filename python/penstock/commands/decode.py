@@ -6,6 +6,7 @@ import json
 import os
 import re
 import time
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,11 +34,12 @@ from penstock.commands.outputs import (
     are_images,
     check_images,
     is_file_name,
+    to_be_made,
 )
 from penstock.commands.parameters import option_pairs, parsed
 from penstock.commands.progress import PERIOD_S, is_wanted
 from penstock.commands.signals import Stopped
-from penstock.errors import DecoderError, StalledError
+from penstock.errors import DecoderError, FFmpegWarning, StalledError
 from penstock.ffmpeg import Decoder, command
 from penstock.ffmpeg.bar import Bar
 from penstock.ffmpeg.find import find_decoding_ffmpeg
@@ -186,7 +188,8 @@ def decode(
 
     OUTPUT is - or left out for standard output, a FIFO that must be there (fifo:PATH), or a file: raw frames then come
     one after another, with nothing between them. Or it is a pattern with a number (frames/%05d.png): images, of the
-    kind that the name tells, one for each frame. Files are overwritten, once the first frame is there.
+    kind that the name tells, one for each frame; their folder is made if it is missing. Files are overwritten, once the
+    first frame is there.
 
     Of a file that is damaged or was cut off, all frames before that are delivered.
 
@@ -205,7 +208,7 @@ def decode(
         with told():
             settings["ffmpeg"] = find_decoding_ffmpeg(settings["ffmpeg"])
             decoder = Decoder(source, **_decoder_settings(settings))
-        with decoder:
+        with decoder, _warnings_told(is_quiet=quiet):
             first = _next(decoder)
             images = (1 if start_number is None else start_number, options, settings["ffmpeg"])
             with (
@@ -263,7 +266,7 @@ def _check_destinations(
     for name in filter(None, (destination, timestamps)):
         if is_file_name(name):
             with told():
-                command.target(Path(name))
+                command.target(to_be_made(Path(name)))
 
 
 def _refuse_terminal(fd: int, title: str) -> None:
@@ -289,6 +292,17 @@ def _next(decoder: Decoder) -> Any:
         return decoder.read()
     except (DecoderError, StalledError) as error:
         raise SourceError(in_one_line(error)) from None
+
+
+@contextmanager
+def _warnings_told(*, is_quiet: bool) -> Iterator[None]:
+    """Says what the decoder warns of in one line each."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", FFmpegWarning)
+        yield
+    for warning in caught:
+        if not is_quiet and issubclass(warning.category, FFmpegWarning):
+            click.echo(f"Warning: {in_one_line(warning.message)}", err=True)
 
 
 @contextmanager

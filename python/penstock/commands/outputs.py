@@ -169,7 +169,7 @@ class ImageOutput:
     """Each frame as an image file, by an FFmpeg of its own.
 
     Args:
-        path: its name has one number such as ``%05d``, or none, of one image.
+        path: its name has one number such as ``%05d``, and its folder is made if it is missing; or none, of one image.
         decoder: whose frames they are.
         start_number: the first one.
         options: FFmpeg's for the images.
@@ -191,9 +191,11 @@ class ImageOutput:
                 "or rgb48le or gray16le for 16 bits"
             )
         is_jpeg = codec == "mjpeg"
-        is_sequence = NUMBER.search(path.name) is not None
+        is_sequence = _is_sequence(path)
         named = {"start_number": str(start_number)} if is_sequence else {"update": "1"}
         with told():
+            if is_sequence:
+                path.parent.mkdir(parents=True, exist_ok=True)
             self._encoder = Encoder(
                 _escaped(path) if is_sequence else path,
                 size=decoder.size,
@@ -237,10 +239,19 @@ class ImageOutput:
             raise click.ClickException(f"{in_one_line(error)}; frames delivered: {self.frames}") from None
 
 
+def to_be_made(path: Path) -> Path:
+    """The first folder that has to be made for a sequence of images; `path` itself if there is none."""
+    if _is_sequence(path):
+        path = path.absolute()
+        while not path.parent.exists():
+            path = path.parent
+    return path
+
+
 def are_images(name: str) -> bool:
     """Whether a name of an output stands for images; none but images have a number such as ``%05d``."""
     path = Path(name)
-    return is_file_name(name) and (has_image_name(path) or NUMBER.search(path.name) is not None)
+    return is_file_name(name) and (has_image_name(path) or _is_sequence(path))
 
 
 def is_file_name(name: str) -> bool:
@@ -269,6 +280,10 @@ def check_images(name: str, count: int | None) -> None:
             f"{show_name(name)}: FFmpeg takes a % in a folder's name for a number; name the folder by a "
             "symbolic link"
         )
+
+
+def _is_sequence(path: Path) -> bool:
+    return NUMBER.search(path.name) is not None
 
 
 def _escaped(path: Path) -> Path:

@@ -2,7 +2,8 @@
 
 ``find`` finds the program, ``process`` keeps it running, ``pixels`` knows what a raw frame is made of, and
 ``encoder`` makes an `Encoder` of these and of the native writer. ``probe`` tells what is in a file, and ``decoder``
-makes a `Decoder` of it with the native reader, as ``audio`` does for sound; what both do with FFmpeg is in ``intake``.
+makes a `Decoder` of it with the native reader, as ``audio`` does for sound; what both do with FFmpeg is in ``intake``,
+and ``ending`` tells whether all frames of a file came.
 """
 
 from penstock.ffmpeg.audio import AudioDecoder

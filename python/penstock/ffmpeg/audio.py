@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
 from penstock._native import Frame, ThreadPolicy
 from penstock.errors import DecoderError
 from penstock.ffmpeg import command
+from penstock.ffmpeg.ending import other_codecs
 from penstock.ffmpeg.find import find_decoding_ffmpeg
 from penstock.ffmpeg.intake import Intake
 from penstock.ffmpeg.plan import check_choice
@@ -137,6 +138,7 @@ class AudioDecoder:
             source=self._source,
             ffmpeg_policy=ffmpeg_policy,
             is_strict=not conceal_errors,
+            other_codecs=other_codecs(self._media, self._audio.index),
             stall_timeout_s=stall_timeout_s,
             frame_bytes=_positive("block_samples", block_samples, 1) * self._sample_bytes,
             depth=depth,

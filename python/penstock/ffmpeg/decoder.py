@@ -11,12 +11,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from penstock._native import AppliedPolicy, Frame, ThreadPolicy
-from penstock.errors import DecoderError
-from penstock.ffmpeg import command
+from penstock.errors import DecoderError, FFmpegWarning
+from penstock.ffmpeg import command, ending
 from penstock.ffmpeg.audio import AudioDecoder, AudioOptions
 from penstock.ffmpeg.decode_plan import DecodeWish, plan_decode
 from penstock.ffmpeg.decoder_stats import DecoderStats
-from penstock.ffmpeg.find import find_decoding_ffmpeg
+from penstock.ffmpeg.find import find_decoding_ffmpeg, find_ffprobe
 from penstock.ffmpeg.intake import Intake
 from penstock.ffmpeg.plan import ColorMatrix, Convert
 from penstock.ffmpeg.probe import MediaInfo, VideoInfo, probe
@@ -24,6 +24,22 @@ from penstock.ffmpeg.timestamps import Timestamps
 
 if TYPE_CHECKING:
     from penstock.ffmpeg.frames import VideoFrame
+
+# FFmpeg's options for its input that change neither which frames come nor their times.
+_TIMELESS = frozenset(
+    (
+        *(
+            "hwaccel",
+            "hwaccel_device",
+            "hwaccel_output_format",
+            "init_hw_device",
+            "vaapi_device",
+            "extra_hw_frames",
+        ),
+        *("c", "c:v", "codec", "codec:v", "vcodec", "threads", "threads:v", "thread_type", "filter_threads"),
+        *("probesize", "analyzeduration", "reinit_filter", "apply_cropping", "autorotate", "noautorotate"),
+    )
+)
 
 
 class Decoder:
@@ -43,8 +59,10 @@ class Decoder:
     asked for while it copies, by the matrix and range that the file is tagged with; a chroma sample stands for all of
     its pixels. Samples are rounded, at most 1 off the exact value.
 
-    An MPEG transport stream does not say how long it is: of one that was cut off FFmpeg notices nothing, and its last
-    frames may be damaged.
+    After the last frame of a file that is damaged, or that ends before its container says, reading raises
+    `DecoderError`, unless `conceal_errors`: whenever FFmpeg printed an error. A header that is only wrong about the
+    number of frames is a `penstock.FFmpegWarning`. MPEG transport streams, Ogg and Y4M do not say how long they are:
+    of one that was cut off FFmpeg notices nothing, and its last frames may be damaged or missing.
 
     Closing ends FFmpeg at once, wherever it is. Frames that were given stay as they are. In a process made by
     ``fork``, an inherited decoder is closed; it goes on in the parent.
@@ -114,7 +132,7 @@ class Decoder:
         self._frame_of = frame_of
         program = find_decoding_ffmpeg(ffmpeg)
         _check(start, count)
-        self._given, self._source = source, command.source(source)
+        self._as_given, self._source = source, command.source(source)
         self._media = probe(source, ffprobe=ffprobe, ffmpeg=ffmpeg)
         self._video = _chosen(self._media, stream)
         self._wish = DecodeWish(
@@ -131,6 +149,7 @@ class Decoder:
         )
         self._plan = plan_decode(program, self._video, self._wish)
         self._programs = program, ffprobe
+        self._is_told_of = False
         self._timestamps = Timestamps()
         try:
             self._intake = Intake(
@@ -145,6 +164,8 @@ class Decoder:
                 pass_fds=(self._timestamps.of_child,),
                 ffmpeg_policy=ffmpeg_policy,
                 is_strict=not conceal_errors,
+                other_codecs=ending.other_codecs(self._media, self._video.index),
+                check_end=self._early_end,
                 stall_timeout_s=stall_timeout_s,
                 frame_bytes=self._plan.layout.frame_bytes,
                 depth=depth,
@@ -244,8 +265,8 @@ class Decoder:
             timeout: seconds to wait for it; None waits as long as it takes.
 
         Raises:
-            DecoderError: the file is damaged, truncated or without frames, or FFmpeg failed otherwise; all frames
-                before that were given, but those that its decoder held back.
+            DecoderError: the file is damaged, truncated or without frames, or FFmpeg printed an error or failed; all
+                frames before that were given, but those that its decoder held back.
             StalledError: no frame within `timeout`, or FFmpeg gave no sign of life for ``stall_timeout_s``. Nothing is
                 lost: read again.
             ClosedError: after ``close``.
@@ -280,7 +301,7 @@ class Decoder:
         ffmpeg, ffprobe = self._programs
         settings: AudioOptions = {"start": self._wish.start, "ffmpeg": ffmpeg, "ffprobe": ffprobe}
         settings.update(options)
-        return AudioDecoder(self._given, **settings)
+        return AudioDecoder(self._as_given, **settings)
 
     def close(self) -> None:
         """Ends FFmpeg, wherever it is, and lets go of everything. Frames that were given stay. May be called again."""
@@ -291,7 +312,7 @@ class Decoder:
         return self
 
     def __next__(self) -> VideoFrame:
-        frame = self.read()
+        frame = self._placed(self._intake.read())
         if frame is None:
             raise StopIteration
         return frame
@@ -346,10 +367,38 @@ class Decoder:
         if frame is None:
             if self._intake.delivered == 0:
                 raise self._intake.fail(self._nothing())
+            self._warn_of_count()
             return None
         pts = self._timestamps.take(frame.index)
         time = None if pts is None else float(pts * self._video.time_base) - (self._media.start_s or 0.0)
         return self._frame_of(frame, self._plan.layout, index=frame.index, pts=pts, time=time)
+
+    def _given(self) -> ending.Given | None:
+        """What came of the video; None where that tells nothing of the file."""
+        wish, last = self._wish, self._timestamps.last
+        is_all_asked = self._intake.delivered != wish.count
+        if last is None or wish.filters or not is_all_asked or not _TIMELESS.issuperset(wish.input_options):
+            return None
+        return ending.Given(
+            frames=self._intake.delivered,
+            last_s=float(last * self._video.time_base),
+            longest_s=float(self._timestamps.longest * self._video.time_base),
+        )
+
+    def _early_end(self) -> str | None:
+        self._timestamps.take_in_all()
+        if (given := self._given()) is None:
+            return None
+        program, ffprobe = self._programs
+        return ending.early_end(self._source, self._media, self._video, given, find_ffprobe(ffprobe, program))
+
+    def _warn_of_count(self) -> None:
+        """Warns the caller's caller, once, of a number of frames in the header that is wrong."""
+        is_unsure = self._wish.conceal_errors or self._wish.start is not None
+        given = None if self._is_told_of or is_unsure else self._given()
+        self._is_told_of = True
+        if given is not None and (said := ending.wrong_count(self._video, self._media.container, given)):
+            warnings.warn(f"{command.without_protocol(self._source)}: {said}", FFmpegWarning, stacklevel=4)
 
     def _nothing(self) -> str:
         if self._wish.start is None:

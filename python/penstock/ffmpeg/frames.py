@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import Any, cast
 
 try:
     import numpy as np
@@ -20,7 +20,8 @@ class VideoFrame(np.ndarray[Any, np.dtype[Any]]):
 
     The samples of planar pixel formats (yuv420p) lie in one dimension, plane after plane; `planes` has each in its
     shape. The memory is the decoder's, and is used for another frame when the last array on it is gone. Arrays that
-    are made of a frame, by slicing or by arithmetic, keep its `index`, `pts` and `time`.
+    are made of a frame, by slicing, arithmetic, copying or pickling, keep its `index`, `pts` and `time`. What is one
+    number, such as ``frame.mean()``, is NumPy's scalar.
 
     Attributes:
         index: its number among the frames that the decoder gives, from 0.
@@ -38,6 +39,20 @@ class VideoFrame(np.ndarray[Any, np.dtype[Any]]):
         self.pts = getattr(source, "pts", None)
         self.time = getattr(source, "time", None)
         self._layout = None  # of the whole frame only
+
+    def __array_wrap__(
+        self, array: npt.NDArray[Any], context: Any = None, return_scalar: bool = False, /
+    ) -> Any:
+        # NumPy makes a scalar of an array without dimensions, but leaves those of subclasses as they are.
+        return array[()] if array.ndim == 0 else super().__array_wrap__(array, context)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        rebuild, arguments, state = cast("tuple[Any, ...]", super().__reduce__())
+        return rebuild, arguments, (state, self.index, self.pts, self.time, self._layout)
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        samples, self.index, self.pts, self.time, self._layout = state
+        super().__setstate__(samples)
 
     @property
     def planes(self) -> tuple[npt.NDArray[Any], ...]:

@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 import atexit
 import os
-import re
 import shlex
 import subprocess
 import threading
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 
 from penstock._asyncio import until_done
 from penstock._native import Frame, Reader, ThreadPolicy, _Conversion
 from penstock.errors import ClosedError, DecoderError, StalledError, TruncatedStreamError
 from penstock.ffmpeg import command
+from penstock.ffmpeg.ending import complaints
 from penstock.ffmpeg.process import FFmpegProcess, Watch
 
 # How often a wait for FFmpeg looks whether it lives. Chosen: much shorter than anybody's `stall_timeout_s`.
@@ -26,13 +26,8 @@ LOOK_INTERVAL_S = 0.5
 END_GRACE_S = 5.0
 # Guessed: an FFmpeg that was killed is gone within milliseconds, unless the kernel has it wait for a lost server.
 KILL_GRACE_S = 2.0
-# What FFmpeg says of a stream of which no frame was decoded.
-_NO_FRAMES = "Cannot determine format of input stream"
-# What FFmpeg 5.1 to 9 says of a file that ends too early, and then ends as if all were well.
-_ENDED_EARLY = re.compile(
-    "ended prematurely|partial file|[Tt]runcat|Invalid data found|corrupt|"
-    "[Ee]rror (?:while )?(?:decoding|demuxing|submitting)"
-)
+# What FFmpeg 5.1 to 9 says, and says first, of a stream of which no frame came.
+_NO_FRAMES = "Cannot determine format of input"
 
 
 class Intake:
@@ -42,6 +37,9 @@ class Intake:
         program, arguments, pass_fds, ffmpeg_policy: as for `FFmpegProcess`.
         source: what FFmpeg reads, as `command.source` has it.
         is_strict: whether damage is an error although FFmpeg goes on.
+        other_codecs: codecs of the file's other streams, whose damage is no matter.
+        check_end: called when FFmpeg has ended and had no complaint, if `is_strict`: why the file has more than it
+            gave, or None.
         stall_timeout_s: as for `Decoder`.
         frame_bytes, depth, capacity_bytes, policy, conversion, parts: as for `penstock.Reader`.
 
@@ -64,6 +62,8 @@ class Intake:
         pass_fds: Sequence[int] = (),
         ffmpeg_policy: ThreadPolicy | None,
         is_strict: bool,
+        other_codecs: Collection[str] = (),
+        check_end: Callable[[], str | None] | None = None,
         stall_timeout_s: float | None,
         frame_bytes: int,
         depth: int,
@@ -76,11 +76,14 @@ class Intake:
             raise ValueError(f"stall_timeout_s is None or more than 0 seconds, not {stall_timeout_s}")
         self._path = command.without_protocol(source)
         self._is_strict = is_strict
+        self._other_codecs = other_codecs
+        self._check_end = check_end
         self._stall_timeout_s = stall_timeout_s
         self._fault: DecoderError | None = None
         self._is_closed = self._is_inherited = False
         self.is_at_end = False
         self._lock = threading.Lock()
+        self._ending = threading.Lock()
         self.rest: Frame | None = None
         self.caller_blocked_s = 0.0
         self.process = FFmpegProcess(
@@ -250,18 +253,30 @@ class Intake:
         Raises:
             ClosedError: it was killed by our own `close`, in another thread.
         """
-        self._check_open()
-        if not self.process.wait(END_GRACE_S):
-            self.process.kill()
-            self.process.wait()
-        self.is_at_end = True
-        if self.process.returncode != 0 and _NO_FRAMES in self.process.stderr:
-            self.fail("the stream has no frames that FFmpeg can decode")
-        elif self.process.returncode != 0:
-            self.fail(f"FFmpeg {self.process.ending}, after {self.delivered} frames")
-        elif self._is_strict and _ENDED_EARLY.search(self.process.stderr):
-            self.fail(f"the file is damaged, or ends too early, after {self.delivered} frames")
-        self._let_go()
+        with self._ending:
+            self._check_open()
+            if self.is_at_end:
+                return  # another thread was first
+            if not self.process.wait(END_GRACE_S):
+                self.process.kill()
+                self.process.wait()
+            if (reason := self._why_not_well()) is not None:
+                self.fail(reason)
+            self.is_at_end = True
+            self._let_go()
+
+    def _why_not_well(self) -> str | None:
+        after = f"after {self.delivered} frames"
+        if self.process.returncode != 0 and _NO_FRAMES in self.process.stderr.partition("\n")[0]:
+            return "the stream has no frames that FFmpeg can decode"
+        if self.process.returncode != 0:
+            return f"FFmpeg {self.process.ending}, {after}"
+        if not self._is_strict:
+            return None
+        if complaints(self.process.stderr, self._other_codecs):
+            return f"the file is damaged, or ends too early, {after}"
+        reason = None if self._check_end is None else self._check_end()
+        return None if reason is None else f"{reason}, {after}"
 
     def _let_go(self) -> None:
         _open_intakes.discard(self)

@@ -229,6 +229,27 @@ def probe(
     )
 
 
+def last_packets(source: str, index: int, from_s: float, ffprobe: str) -> dict[str, Any]:
+    """What ffprobe tells of the packets of one stream from about a time on, of the stream, and of the file.
+
+    Args:
+        source: the file, as `command.source` has it.
+        index: the stream's number among all of the file.
+        from_s: the time in seconds, by the file's own clock.
+
+    Raises:
+        DecoderError: ffprobe cannot read it.
+        StalledError: ffprobe did not end in time.
+    """
+    entries = "packet=pts_time,duration_time,size,flags:stream=duration:stream_tags=DURATION"
+    arguments = (
+        *("-v", "error", "-of", "json", "-select_streams", str(index), "-read_intervals", f"{from_s:f}%"),
+        *("-show_entries", f"{entries}:format=format_name,nb_streams"),
+    )
+    literal = command.literal_arguments(source) if "%" in source else ()
+    return _told(command.without_protocol(source), (ffprobe, *arguments, *literal, "-i", source), PATIENCE_S)
+
+
 def _of_kind(kind: str, streams: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
     return (stream for stream in streams if stream.get("codec_type") == kind)
 

@@ -32,6 +32,8 @@ class Timestamps:
 
     Attributes:
         of_child: the descriptor that FFmpeg is to have, by the same number.
+        last: the latest of those told so far; None before the first.
+        longest: the longest step from one to the next.
     """
 
     def __init__(self) -> None:
@@ -40,6 +42,8 @@ class Timestamps:
         self._rest = b""
         self._told = 0
         self._waiting: dict[int, int | None] = {}
+        self.last: int | None = None
+        self.longest = 0
         self._lock = threading.Lock()
 
     def started(self) -> None:
@@ -54,6 +58,12 @@ class Timestamps:
             while self._told <= index and self._read():
                 pass
             return self._waiting.pop(index, None)
+
+    def take_in_all(self) -> None:
+        """Takes in all that an FFmpeg that has ended told."""
+        with self._lock:
+            while self._read():
+                pass
 
     def close(self) -> None:
         self.started()
@@ -73,6 +83,12 @@ class Timestamps:
         said = os.read(self._own, 1 << 16)
         lines, _, self._rest = (self._rest + said).rpartition(b"\n")
         for pts in _LINE.findall(lines):
-            self._waiting[self._told] = None if pts == b"NOPTS" else int(pts)
+            self._waiting[self._told] = None if pts == b"NOPTS" else self._seen(int(pts))
             self._told += 1
         return bool(said)
+
+    def _seen(self, pts: int) -> int:
+        if self.last is not None:
+            self.longest = max(self.longest, pts - self.last)
+        self.last = pts if self.last is None else max(self.last, pts)
+        return pts

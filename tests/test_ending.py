@@ -1,0 +1,240 @@
+"""Whether all frames of a file were given: damage, cuts and wrong headers are told, and nothing of an ordinary file."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import sysconfig
+import warnings
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from clips import FFV1, H264, H264_B, VP9, Clip, as_, clip, moving, sound
+from clips import _make as make
+
+from penstock import Decoder, DecoderError, FFmpegWarning
+from penstock.ffmpeg.ending import complaints
+
+FRAMES = 60
+_INPUT = moving((160, 120), FRAMES, Fraction(30))
+_H264 = (*H264_B, *as_("yuv420p"))
+_SOUND_TOO = ("-map", "0", "-map", "1", "-c:a", "aac")
+MADE = {
+    "webm": Clip("webm", (*VP9, *as_("yuv420p")), inputs=_INPUT),
+    "mkv": Clip("mkv", _H264, inputs=_INPUT),
+    "mp4": Clip("mp4", (*_H264, "-movflags", "+faststart"), inputs=_INPUT),
+    "fragmented": Clip("mp4", (*_H264, "-movflags", "frag_keyframe+empty_moov"), inputs=_INPUT),
+    "avi": Clip("avi", ("-c:v", "mpeg4", "-bf", "0", *as_("yuv420p")), inputs=_INPUT),
+    "flv": Clip("flv", _H264, inputs=_INPUT),
+    "mxf": Clip("mxf", ("-c:v", "mpeg2video", *as_("yuv420p")), inputs=_INPUT),
+    "gif": Clip("gif", inputs=_INPUT),
+    "apng": Clip("apng", inputs=_INPUT),
+    "ts": Clip("ts", _H264, inputs=_INPUT),
+    # Nothing in these is wrong, but each has something that a cut file has.
+    **{
+        f"long_last_{ending}": Clip(
+            ending,
+            (
+                *H264,
+                "-bf",
+                "0",
+                *as_("yuv420p"),
+                "-bsf:v",
+                "setts=duration=if(eq(N\\,59)\\,15360*3\\,DURATION)",
+            ),
+            inputs=_INPUT,
+        )
+        for ending in ("mp4", "mov")
+    },
+    **{
+        f"long_sound_{ending}": Clip(ending, (*_H264, *_SOUND_TOO), inputs=(*_INPUT, *sound(6)))
+        for ending in ("mp4", "mkv", "flv", "ts")
+    },
+    "uneven": Clip(
+        "mkv", ("-vf", "select='not(mod(n,25))'", "-fps_mode", "vfr", *_H264), inputs=_INPUT, frames=3
+    ),
+    "starts_late": Clip("mkv", (*_H264, "-output_ts_offset", "7"), inputs=_INPUT),
+    "starts_late_mp4": Clip("mp4", (*_H264, "-output_ts_offset", "7"), inputs=_INPUT),
+    "one_picture": Clip(
+        "mkv", (*FFV1, *as_("yuv420p")), inputs=moving((64, 48), 1, Fraction(1, 5)), frames=1
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("ending")
+
+
+def made(name: str, folder: Path) -> Path:
+    clip("h264")  # skips where there is no ffprobe
+    path = folder / f"{name}.{MADE[name].ending}"
+    if not path.exists():
+        make(MADE[name], path)
+    return path
+
+
+def count(path: Path, **options: object) -> int:
+    with Decoder(path, **options) as decoder:  # type: ignore[arg-type]
+        return len(list(decoder))
+
+
+@pytest.mark.filterwarnings("ignore::penstock.FFmpegWarning")
+@pytest.mark.parametrize("name", ["webm", "mkv", "mp4", "fragmented", "avi", "flv", "gif", "apng"])
+def test_zeroed_bytes_are_told_or_cost_no_frame(name: str, folder: Path, tmp_path: Path) -> None:
+    """Not of MPEG-TS: of a lost packet FFmpeg says nothing at the level of errors."""
+    data, path = made(name, folder).read_bytes(), tmp_path / f"damaged.{MADE[name].ending}"
+    for seed in range(8):
+        place = random.Random(seed)
+        length = place.choice([1, 4, 16, 64])
+        start = place.randrange(len(data) - length)
+        path.write_bytes(data[:start] + bytes(length) + data[start + length :])
+        try:
+            frames = count(path)
+        except DecoderError:
+            continue
+        assert frames == FRAMES, f"{length} zeros at {start} of {name}"
+
+
+def test_webm_that_stops_in_the_middle_is_told(folder: Path, tmp_path: Path) -> None:
+    """FFmpeg takes zeros between two blocks for the end, complains, and exits with 0."""
+    data, path = made("webm", folder).read_bytes(), tmp_path / "damaged.webm"
+    # The ID of a SimpleBlock, its length, its track, and the bytes of its time (RFC 9559, 5.1.3.4).
+    blocks = [
+        at for at in range(len(data) - 8) if data[at] == 0xA3 and data[at + 1] & 0x40 and data[at + 3] == 0x81
+    ]
+    at = blocks[len(blocks) // 4]
+    path.write_bytes(data[:at] + bytes(64) + data[at + 64 :])
+    with Decoder(path) as decoder:
+        with pytest.raises(DecoderError, match="damaged, or ends too early, after") as caught:
+            list(decoder)
+        assert 0 < caught.value.frames < FRAMES
+    assert count(path, conceal_errors=True) < FRAMES
+
+
+@pytest.mark.parametrize(
+    ("name", "share"),
+    [
+        (name, share)
+        for name in ("webm", "mkv", "mp4", "fragmented", "avi", "flv", "mxf", "gif", "apng")
+        for share in (0.3, 0.5, 0.6, 0.99)
+        if (name, share) != ("flv", 0.99)  # Matroska and FLV do not say how long the last frame is shown
+    ],
+)
+def test_a_cut_file_is_told(name: str, share: float, folder: Path, tmp_path: Path) -> None:
+    path, data = tmp_path / f"cut.{MADE[name].ending}", made(name, folder).read_bytes()
+    path.write_bytes(data[: int(len(data) * share)])
+    with pytest.raises(DecoderError) as caught:
+        count(path)
+    assert str(path) in str(caught.value)
+
+
+def test_a_video_that_ends_before_its_container_says(folder: Path, tmp_path: Path) -> None:
+    """Cut between two tags, of which FFmpeg notices nothing; with the duration in the header."""
+    data, path = made("flv", folder).read_bytes(), tmp_path / "cut.flv"
+    at, ends = 13, []
+    while at < len(
+        data
+    ):  # the header, then tags: a kind, a length of 3 bytes, 7 more, the data, and 4 bytes (FLV 1, E)
+        at += 11 + int.from_bytes(data[at + 1 : at + 4], "big") + 4
+        ends.append(at)
+    path.write_bytes(data[: ends[len(ends) // 3]])
+    with pytest.raises(
+        DecoderError, match=r"is 2\.\d+ s long by its container, and its last frame is at 0\.\d+ s"
+    ):
+        count(path)
+    assert count(path, conceal_errors=True) > 5
+    assert count(path, count=5) == 5
+
+
+def test_a_wrong_number_of_frames_in_the_header_is_a_warning(folder: Path, tmp_path: Path) -> None:
+    data, path = bytearray(made("avi", folder).read_bytes()), tmp_path / "wrong.avi"
+    length = data.index(b"strh") + 8 + 32  # dwLength in AVISTREAMHEADER
+    assert int.from_bytes(data[length : length + 4], "little") == FRAMES
+    data[length : length + 4] = (444).to_bytes(4, "little")
+    path.write_bytes(data)
+    with pytest.warns(FFmpegWarning, match=r"wrong\.avi: its header says 444 frames, and it has 60") as told:
+        assert count(path) == FRAMES
+    assert [warning.filename for warning in told] == [__file__]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert count(path, count=3) == 3
+        assert count(path, start=1) == FRAMES // 2
+        assert count(path, conceal_errors=True) == FRAMES
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", sorted(MADE))
+def test_nothing_is_told_of_an_ordinary_file(name: str, folder: Path) -> None:
+    path, frames = made(name, folder), FRAMES if MADE[name].frames == 12 else MADE[name].frames
+    assert count(path) == frames
+    if frames != FRAMES:
+        return
+    for options in (
+        {"start": 0.5},
+        {"start": 1.9},
+        {"count": 7},
+        {"start": 1, "count": 1},
+        {"filters": "trim=end_frame=9"},
+        {"filters": "setpts=PTS/9"},
+        {"input_options": {"t": 1}},
+    ):
+        assert 0 < count(path, **options) < FRAMES or "setpts" in str(options)
+
+
+@pytest.mark.filterwarnings("error")
+def test_nothing_is_told_of_a_file_that_was_trimmed_without_encoding(folder: Path, tmp_path: Path) -> None:
+    """Its edit list hides the frames from the keyframe on."""
+    path = tmp_path / "trimmed.mp4"
+    copied = ("-ss", "0.7", "-i", f"file:{made('mp4', folder)}")
+    make(Clip("mp4", ("-c", "copy"), inputs=copied), path)
+    assert 0 < count(path) < FRAMES
+
+
+@pytest.mark.filterwarnings("error")
+def test_damaged_sound_does_not_disturb_the_picture(folder: Path, tmp_path: Path) -> None:
+    data = bytearray(made("long_sound_mp4", folder).read_bytes())
+    path = tmp_path / "damaged.mp4"
+    middle = data.index(b"mdat") + (len(data) - data.index(b"mdat")) * 3 // 4  # the video is long over
+    data[middle : middle + 3000] = bytes(3000)
+    path.write_bytes(data)
+    assert count(path) == FRAMES
+
+
+def test_what_costs_no_frame_is_no_complaint() -> None:
+    ordinary = [
+        "[rawvideo @ 0x55cc7a406e00] Application provided invalid, non monotonically increasing dts to muxer in "
+        "stream 0: 3 >= 3",
+        "    Last message repeated 3 times",
+        "[h264 @ 0x5618] co located POCs unavailable",
+        "[mov,mp4,m4a,3gp,3g2,mj2 @ 0x5618] Referenced QT chapter track not found",
+        "[aac @ 0x5618] channel element 2.0 is not allocated",
+        "\x1b[48;5;0m\x1b[38;5;155m[mp3float @ 0x5618] \x1b[0mHeader missing",
+        "",
+    ]
+    assert complaints("\n".join(ordinary), {"aac", "mp3"}) == []
+    serious = [
+        "[h264 @ 0x5618] error while decoding MB 4 5, bytestream -7",
+        "[matroska,webm @ 0x5618] 0x00 at pos 38387 (0x95f3) invalid as first byte of an EBML number",
+    ]
+    assert complaints("\n".join([*ordinary, *serious]), {"aac", "mp3"}) == serious
+    assert complaints(ordinary[4]) == [ordinary[4]]
+
+
+def shipped() -> list[Path]:
+    """Videos and animations that Python and the packages installed beside us bring."""
+    folders = {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}
+    endings = ("avi", "gif", "mkv", "mov", "mp4", "mpg", "ogv", "webm")
+    found = (path for folder in folders for ending in endings for path in Path(folder).rglob(f"*.{ending}"))
+    return sorted(set(itertools.islice(found, 60)))
+
+
+@pytest.mark.filterwarnings("error")
+def test_nothing_is_told_of_what_packages_ship() -> None:
+    paths = shipped()
+    if not paths:
+        pytest.skip("no installed package ships a video or an animation")
+    clip("h264")
+    for path in paths:
+        assert count(path) > 0, path
