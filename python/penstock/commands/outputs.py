@@ -216,7 +216,7 @@ class ImageOutput:
 
     def write(self, frame: Any) -> None:
         with self._told():
-            self._encoder.write(frame)
+            self._encoder.submit(frame)  # its memory is the decoder's, and stays as it is
 
     def finish(self) -> None:
         with self._told():
