@@ -87,9 +87,12 @@ def plan_encode(program: str, target: str, wish: Wish) -> Plan:
         )
     else:
         fed = frame_layout(output_pixel_format or layout.pixel_format, *conversion.output_size, program)
+    centred = command.is_centred(layout.pixel_format, output_pixel_format)
     arguments = [
         *command.input_arguments(
-            fed, rate, command.input_color_arguments(fed.pixel_format, matrix, color_range)
+            fed,
+            rate,
+            command.input_color_arguments(fed.pixel_format, matrix, color_range, centred=centred),
         ),
         *command.output_arguments(
             target,
@@ -97,9 +100,7 @@ def plan_encode(program: str, target: str, wish: Wish) -> Plan:
             output_pixel_format,
             command.with_filters(wish.options, filters),
             container_format,
-            command.output_color_arguments(
-                output_pixel_format, matrix, color_range, converted=_has_no_chroma(layout.pixel_format)
-            ),
+            command.output_color_arguments(output_pixel_format, matrix, color_range, centred=centred),
         ),
     ]
     return Plan(layout, rate, conversion, fed, _converted_by(layout, wish, conversion), arguments)
@@ -124,10 +125,6 @@ def _without_yuv(wish: Wish) -> Wish:
 
 def _named_for(codec: str, pixel_format: str | None) -> str | None:
     return None if pixel_format is None else command.jpeg_pixel_format(codec, pixel_format)
-
-
-def _has_no_chroma(pixel_format: str) -> bool:
-    return is_rgb(pixel_format) or is_gray(pixel_format)
 
 
 def _native(layout: FrameLayout, wish: Wish, matrix: str, color_range: str) -> _Conversion | None:
