@@ -13,6 +13,8 @@ PenstockError
     └── ChunkReadError (also OSError)           the system did not give it
 ```
 
+`FFmpegWarning` is no error: a video cannot hold all that was handed in.
+
 Every other failure of the operating system is an ``OSError`` with its ``errno``, on which a failed stream
 also sets ``bytes_delivered`` and ``bytes_lost``. Wrong arguments are ``TypeError`` or ``ValueError`` at the call.
 """
@@ -173,6 +175,11 @@ class EncoderError(PenstockError, RuntimeError):
         self.command = command
         self.stderr = stderr
         self.frames = frames
+
+
+class FFmpegWarning(UserWarning):
+    """A video cannot hold all that is in its frames, such as alpha; the words name what does, and how to say that it
+    is meant. They stand in ``EncodeReport.warnings``, too."""
 
 
 class DecoderError(PenstockError, RuntimeError):

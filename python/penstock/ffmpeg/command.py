@@ -26,9 +26,9 @@ _LIVE_CONTAINERS = {
     "rtsp": "rtsp",
 }
 
-# All of them are one option to FFmpeg, of which the last prevails.
-_FILTER_OPTIONS = ("vf", "filter:v", "filter", "filter:v:0", "filter:0")
-_RESIZING_OPTIONS = (*_FILTER_OPTIONS, "s")
+#: All of them are one option to FFmpeg, of which the last prevails.
+FILTER_OPTIONS = ("vf", "filter:v", "filter", "filter:v:0", "filter:0")
+_RESIZING_OPTIONS = (*FILTER_OPTIONS, "s")
 
 # Matrix, primaries and transfer characteristics, by FFmpeg's names of the code points in ITU-T H.273 (tables 4, 2
 # and 3): 6, 6, 6 for BT.601 with 525 lines; 1, 1, 1; and 9, 9, 14, whose curve is that of 1, 6 and 15 as well.
@@ -361,8 +361,8 @@ def with_filters(options: Mapping[str, object], filters: Sequence[str]) -> dict[
     """`options` with `filters` in front of the user's own, which see the picture that these make."""
     if not filters:
         return dict(options)
-    own = [str(options[name]) for name in _FILTER_OPTIONS if name in options]
-    others = {name: value for name, value in options.items() if name not in _FILTER_OPTIONS}
+    own = [str(options[name]) for name in FILTER_OPTIONS if name in options]
+    others = {name: value for name, value in options.items() if name not in FILTER_OPTIONS}
     return {"filter:v": ",".join([*filters, *own]), **others}
 
 
