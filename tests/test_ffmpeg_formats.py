@@ -129,9 +129,17 @@ def test_the_codecs_that_are_not_asked_have_crf_and_preset(ffmpeg: str) -> None:
             assert name in capabilities.encoder_options(ffmpeg, codec), codec
 
 
-def test_an_ordinary_encode_asks_ffmpeg_for_nothing() -> None:
-    assert output_format("/no/such/ffmpeg", "libx264", {}, "rgb24", "auto").name == "yuv420p"
-    capabilities.check_option("/no/such/ffmpeg", "libx264", "crf")
+def test_an_ordinary_encode_asks_ffmpeg_for_nothing(tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/asked\n")
+    program.chmod(0o755)
+    for codec in formats.PLAYABLE_CODECS:
+        for asked in ("auto", "yuv420p", None):
+            assert output_format(str(program), codec, {}, "rgb24", asked).name == (asked and "yuv420p")
+    capabilities.check_option(str(program), "libx264", "crf")
+    assert not (tmp_path / "asked").exists()
+    output_format(str(program), "libx264", {}, "rgba", "auto")
+    assert (tmp_path / "asked").exists()
 
 
 # Choices
@@ -236,7 +244,8 @@ def test_names_without_byte_order_are_those_of_the_codec(ffmpeg: str) -> None:
 
 def test_an_option_is_as_good_as_the_argument(tmp_path: Path, ffmpeg: str) -> None:
     needs(ffmpeg, "libx264")
-    assert output_format(ffmpeg, "libx264", {"pix_fmt": "yuv444p"}, "rgb24", "auto").name == "yuv444p"
+    for name in ("pix_fmt", "pix_fmt:v"):
+        assert output_format(ffmpeg, "libx264", {name: "yuv444p"}, "rgb24", "auto").name == "yuv444p"
     with pytest.raises(ValueError, match="give one"):
         output_format(ffmpeg, "libx264", {"pix_fmt": "yuv444p"}, "rgb24", "yuv420p")
 

@@ -103,8 +103,8 @@ def output_format(
     Raises:
         ValueError: the codec does not have the format that was asked for.
     """
-    if "pix_fmt" in options:
-        asked = _asked_in_options(asked, str(options["pix_fmt"]))
+    if (option := _option(options, "pix_fmt")) is not None:
+        asked = _asked_in_options(asked, option)
     source = samples(frames)
     if codec in PLAYABLE_CODECS and source and not source.has_alpha and source.depth <= 8:
         if asked is None or asked in (AUTO, _PLAYABLE.name):
@@ -133,6 +133,11 @@ def _kind(name: str) -> str:
 
 def _has_alpha(name: str) -> bool:
     return re.match(r"yuva|gbrap|rgba|bgra|argb|abgr|ya[f\d]|y400a|ayuv|vuya|uyva|pal8", name) is not None
+
+
+def _option(options: Mapping[str, object], name: str) -> str | None:
+    """The value of an option by its name, which may have a stream after it: ``pix_fmt:v``."""
+    return next((str(value) for given, value in options.items() if given.partition(":")[0] == name), None)
 
 
 def _asked_in_options(asked: str | None, option: str) -> str:
@@ -187,7 +192,7 @@ def _known(codec: str, options: Mapping[str, object], frames: str, names: Iterab
     found = [one for name in names if (name != _PALETTE or name == frames) and (one := samples(name))]
     if codec == "libvpx-vp9":  # FFmpeg 9 calls the others with alpha experimental, and refuses them
         return [one for one in found if not one.has_alpha or one.name == _PLAYABLE_WITH_ALPHA.name]
-    if not _DROPS_ALPHA.fullmatch(codec) or str(options.get("format")) in _HAP_WITH_ALPHA:
+    if not _DROPS_ALPHA.fullmatch(codec) or _option(options, "format") in _HAP_WITH_ALPHA:
         return found
     without = [one for one in found if not (one.has_alpha and one.kind == "rgb")]
     return without or [replace(one, has_alpha=False) for one in found]
@@ -195,9 +200,10 @@ def _known(codec: str, options: Mapping[str, object], frames: str, names: Iterab
 
 def _for_options(known: list[Samples], codec: str, options: Mapping[str, object]) -> list[Samples]:
     """Those of the formats that go with the profile, where ProRes is given one."""
-    if not codec.startswith("prores") or "profile" not in options:
+    profile = _option(options, "profile")
+    if not codec.startswith("prores") or profile is None:
         return known
-    is_full = str(options["profile"]) in _PRORES_FULL_CHROMA
+    is_full = profile in _PRORES_FULL_CHROMA
     return [one for one in known if (one.shared == (1, 1)) == is_full] or known
 
 
