@@ -88,7 +88,7 @@ def test_all_is_what_the_package_offers() -> None:
         assert getattr(penstock, name) is not None
     offered = {name for name in public(vars(penstock)) if not inspect.ismodule(getattr(penstock, name))}
     assert offered == public(penstock.__all__)
-    # "A dozen names", the errors, and a warning.
+    # "A dozen names", and the errors and warnings.
     assert len([name for name in penstock.__all__ if not name.endswith(("Error", "Warning"))]) <= 12
 
 

@@ -128,7 +128,7 @@ class TestRawFrames:
             np.dstack([flat(index)[..., ::-1], np.full((HEIGHT, WIDTH), 9, np.uint8)]) for index in range(4)
         ]
         (tmp_path / "frames.bgra").write_bytes(b"".join(frame.tobytes() for frame in frames))
-        encoded(run("encode", tmp_path / "frames.bgra", video, *RAW, "--pixel-format", "bgra"))
+        encoded(run("encode", tmp_path / "frames.bgra", video, *RAW, "--pixel-format", "bgr0"))
         assert numbers(video, 5) == [0, 1, 2, 3]
 
     @pytest.mark.parametrize("prefix", ["", "fifo:"])
@@ -409,6 +409,23 @@ class TestOptions:
         assert report["frames_submitted"] == report["frames_encoded"] == 5
         assert report["bytes_submitted"] == 5 * FRAME_BYTES
         assert report["output_bytes"] == video.stat().st_size
+        assert report["warnings"] == []
+
+    def test_what_is_lost_is_told_in_a_line_and_in_json(self, video: Path) -> None:
+        frames = bytes(WIDTH * HEIGHT * 4)
+        arguments = ("encode", video, *RAW, "--pixel-format", "rgba", "--option", "cq=20", "--json")
+        done = run(*arguments, data=frames)
+        told = done.stderr.decode().splitlines()
+        assert done.returncode == 0 and len(told) == 2
+        assert told[0].startswith("Warning: the frames' alpha is dropped") and "cq" in told[1]
+        assert "--output-pixel-format yuv420p says that this is meant" in told[0]
+        assert len(json.loads(done.stdout)["warnings"]) == 2
+        assert run(*arguments, "--quiet", data=frames).stderr == b""
+
+    def test_an_odd_size_is_an_error_only_where_the_video_cannot_have_it(self, tmp_path: Path) -> None:
+        odd = ("--size", "3x5", "--fps", "1")
+        encoded(run("encode", tmp_path / "v.mkv", *odd, "--codec", "ffv1", data=bytes(45)))
+        assert run("encode", tmp_path / "v.mkv", *odd, data=bytes(45)).returncode == 2
 
 
 class TestFailures:

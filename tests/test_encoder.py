@@ -479,7 +479,6 @@ def test_ffmpeg_gets_huge_pages_unless_the_user_tunes_glibc(
         ({"options": {"nonsense": 1}}, "nonsense"),
         ({"options": {"preset": "nonsense"}}, "nonsense"),
         ({"container_format": "nonsense"}, "nonsense"),
-        ({"output_pixel_format": "nonsense"}, "nonsense"),
         (
             {"size": (64, 48), "output_pixel_format": None, "codec": "ffv1", "container_format": "webm"},
             "WebM",

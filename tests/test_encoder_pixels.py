@@ -16,6 +16,7 @@ from penstock import Encoder
 
 LOSSLESS = {"codec": "ffv1", "container_format": "matroska"}
 RAW = {"codec": "rawvideo", "container_format": "rawvideo"}
+YUV = {"output_pixel_format": "yuv420p"}
 SIZE = (64, 48)
 MATRICES = {"bt601": (0.299, 0.114), "bt709": (0.2126, 0.0722), "bt2020": (0.2627, 0.0593)}
 # FFmpeg's names of the matrix in the file.
@@ -96,7 +97,7 @@ def test_colours_are_those_of_the_definition(
     rgb = picture(dtype=np.uint16 if pixel_format == "rgb48" else np.uint8)
     output = tmp_path / "video.yuv"
     options = {"convert": convert, "color_matrix": matrix, "color_range": color_range}
-    with Encoder(output, size=SIZE, fps=30, pixel_format=pixel_format, **options, **RAW) as encoder:
+    with Encoder(output, size=SIZE, fps=30, pixel_format=pixel_format, **options, **RAW, **YUV) as encoder:
         encoder.write(laid_out(rgb, pixel_format))
     assert encoder.converted_by == ("penstock" if convert == "native" else "ffmpeg")
     got, expected = planes(output.read_bytes()), reference(rgb, matrix, color_range)
@@ -113,6 +114,7 @@ def test_colours_are_those_of_the_definition(
         ("rgba64", "yuv422p10le", "penstock"),
         ("rgb24", "yuv444p10", "penstock"),
         ("gray", "nv12", "penstock"),
+        ("rgb0", "yuv420p", "penstock"),
         ("rgb24", "gbrp", "ffmpeg"),
         ("yuv420p", "yuv444p", "ffmpeg"),
         ("yuv420p", "yuv420p", None),
@@ -202,7 +204,7 @@ def test_motion_jpeg_has_the_full_range(tmp_path: Path) -> None:
 def test_a_player_sees_the_colours_that_went_in(tmp_path: Path, convert: str) -> None:
     output = tmp_path / "video.mkv"
     size = (64, 720)  # where BT.709 is, and where BT.601 would be off by a dozen and more
-    with Encoder(output, size=size, fps=30, convert=convert, **LOSSLESS) as encoder:
+    with Encoder(output, size=size, fps=30, convert=convert, **LOSSLESS, **YUV) as encoder:
         for colour in COLOURS:
             encoder.write(np.broadcast_to(np.uint8(colour), (720, 64, 3)).copy())
     for frame, colour in zip(decode(output, size), COLOURS, strict=True):
@@ -242,7 +244,7 @@ def test_odd_sizes(
     )
     expected = reference(rgb[rows][:, columns], "bt601", "limited")
     output = tmp_path / "video.yuv"
-    with Encoder(output, size=size, fps=30, convert=convert, odd_size=odd_size, **RAW) as encoder:
+    with Encoder(output, size=size, fps=30, convert=convert, odd_size=odd_size, **RAW, **YUV) as encoder:
         for _ in range(3):
             encoder.write(rgb)
     raw = output.read_bytes()
@@ -265,7 +267,7 @@ def test_a_filter_of_the_users_sees_what_ours_make(tmp_path: Path) -> None:
         output = tmp_path / f"{convert}.mkv"
         options = {"vf": "scale=iw/2:ih/2"}
         with Encoder(
-            output, size=(63, 47), fps=30, odd_size="pad", convert=convert, options=options, **LOSSLESS
+            output, size=(63, 47), fps=30, odd_size="pad", convert=convert, options=options, **LOSSLESS, **YUV
         ) as encoder:
             encoder.write(picture((63, 47)))
         assert "32x24" in described(output)
@@ -330,7 +332,7 @@ def test_a_block_that_raises_submits_nothing(tmp_path: Path) -> None:
 def test_the_shape_of_a_leased_frame(
     tmp_path: Path, pixel_format: str, shape: tuple[int, ...], dtype: str
 ) -> None:
-    made = Encoder(tmp_path / "video.mp4", size=SIZE, fps=30, pixel_format=pixel_format)
+    made = Encoder(tmp_path / "video.mp4", size=SIZE, fps=30, pixel_format=pixel_format, **YUV)
     with made as encoder, encoder.frame() as view:
         assert (view.shape, view.dtype.str[1:]) == (shape, dtype)
         view[:] = 7
@@ -343,7 +345,7 @@ def test_memory_is_free_once_it_is_converted(tmp_path: Path) -> None:
     """One buffer may be drawn into again as soon as its ticket is done: every frame arrives as it was then."""
     output = tmp_path / "video.yuv"
     buffer = np.empty((480, 640, 3), np.uint8)
-    with Encoder(output, size=(640, 480), fps=30, **RAW) as encoder:
+    with Encoder(output, size=(640, 480), fps=30, **RAW, **YUV) as encoder:
         for level in range(0, 250, 10):
             buffer[:] = level
             encoder.write(buffer).wait()
@@ -370,7 +372,7 @@ def test_filters_by_their_other_names_leave_ours_in_place(tmp_path: Path, name: 
     raws = []
     for options in ({"vf": "hflip"}, {name: "hflip"}):
         output = tmp_path / "v.yuv"
-        settings = RAW | {"convert": "ffmpeg", "color_matrix": "bt709", "options": options}
+        settings = RAW | YUV | {"convert": "ffmpeg", "color_matrix": "bt709", "options": options}
         with Encoder(output, size=SIZE, fps=30, **settings) as encoder:
             encoder.write(picture())
         raws.append(output.read_bytes())

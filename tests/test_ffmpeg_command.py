@@ -44,6 +44,7 @@ def run(
     container_format: str | None = None,
     odd_size: str = "error",
     vflip: bool = False,
+    centred: bool = True,
     **options: object,
 ) -> subprocess.CompletedProcess[bytes]:
     """Encodes as the `Encoder` has FFmpeg convert; all that FFmpeg tells is kept."""
@@ -53,8 +54,8 @@ def run(
     filters = command.conversion_filters(
         layout, output_pixel_format, matrix, color_range, odd_size=odd_size, vflip=vflip
     )
-    inputs = command.input_color_arguments(pixel_format, matrix, color_range)
-    outputs = command.output_color_arguments(output_pixel_format, matrix, color_range)
+    inputs = command.input_color_arguments(pixel_format, matrix, color_range, centred=centred)
+    outputs = command.output_color_arguments(output_pixel_format, matrix, color_range, centred=centred)
     arguments = [
         *(ffmpeg, "-hide_banner", "-nostats", "-loglevel", "verbose", "-xerror"),
         *command.input_arguments(layout, Fraction(30), inputs),
@@ -235,11 +236,11 @@ def test_unknown_colours(matrix: str, color_range: str, words: str) -> None:
 
 
 def test_where_chroma_lies_is_said_of_what_was_converted() -> None:
-    centred = ["-chroma_sample_location", "center"]
-    assert command.output_color_arguments("yuv420p10", "bt709", "full")[-2:] == centred
-    for pixel_format, converted in (("yuv420p", False), ("yuv444p", True)):
-        arguments = command.output_color_arguments(pixel_format, "bt709", "full", converted=converted)
-        assert arguments == command.color_arguments("bt709", "full")
+    assert command.is_centred("rgb24", "yuv420p10") and command.is_centred("gray", "yuva420p")
+    assert not command.is_centred("yuv444p", "yuv420p") and not command.is_centred("rgb24", "yuv444p")
+    centre = ["-chroma_sample_location", "center"]
+    assert command.output_color_arguments("yuv420p", "bt709", "full", centred=True)[-2:] == centre
+    assert command.input_color_arguments("rgb24", "bt709", "full", centred=True)[-2:] == centre
     assert command.output_color_arguments(None, "bt709", "full") == []
 
 
@@ -314,6 +315,13 @@ def test_jpeg_is_full_and_converted_once(ffmpeg: str, tmp_path: Path, native: bo
     assert tags(output)["pix_fmt"] == "yuvj420p"
 
 
+def test_lists_and_tuples_repeat_an_option() -> None:
+    options = {"metadata": ["title=x", "artist=y"], "map": ("0",), "an": None, "crf": 20}
+    assert command.option_arguments(options) == [
+        *("-metadata", "title=x", "-metadata", "artist=y", "-map", "0", "-an", "-crf", "20")
+    ]
+
+
 @needs_ffprobe
 def test_rgb_gets_no_matrix(ffmpeg: str, tmp_path: Path) -> None:
     output = tmp_path / "video.mkv"
@@ -372,6 +380,30 @@ def test_gray_has_the_full_range(ffmpeg: str, color_range: str) -> None:
     y, uv = planes(raw(ffmpeg, gray, "gray", color_range=color_range), *SIZE)
     assert np.abs(y - (gray * (219 / 255) + 16 if color_range == "limited" else gray)).max() <= 1
     assert (uv == 128).all()
+
+
+@pytest.mark.parametrize("matrix", WEIGHTS)
+@pytest.mark.parametrize("color_range", ["limited", "full"])
+@pytest.mark.parametrize("picture", ["ramps", "bars"])
+def test_gray_of_colours_is_their_brightness_of_the_full_range(
+    ffmpeg: str, matrix: str, color_range: str, picture: str
+) -> None:
+    rgb = pictures()[picture]
+    expected, _ = converted(rgb, matrix, "full")
+    colours = {"matrix": matrix, "color_range": color_range}
+    for pixel_format, step in (("gray", 1), ("ya8", 2)):
+        got = raw(ffmpeg, rgb, "rgb24", output_pixel_format=pixel_format, **colours)
+        gray = np.frombuffer(got, np.uint8)[::step].reshape(HEIGHT, WIDTH)
+        assert np.abs(gray - expected.round()).max() <= 1
+    got = raw(ffmpeg, rgb, "rgb24", output_pixel_format="gray16le", **colours)
+    # White is 254 × 257 with FFmpeg 5.1 and 7.1, which make 16 bits of 8 by a shift.
+    assert np.abs(np.frombuffer(got, "<u2").reshape(HEIGHT, WIDTH) / 257 - expected).max() <= 1.01
+
+
+def test_gray_of_more_bits_keeps_its_range(ffmpeg: str) -> None:
+    gray = pictures()["noise"][..., 0].copy()
+    got = raw(ffmpeg, gray, "gray", output_pixel_format="gray16le", color_range="limited")
+    assert np.abs(np.frombuffer(got, "<u2").reshape(HEIGHT, WIDTH) / 257 - gray).max() <= 1
 
 
 def test_frames_of_the_outputs_format_pass_untouched(ffmpeg: str) -> None:

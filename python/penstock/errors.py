@@ -13,6 +13,8 @@ PenstockError
     └── ChunkReadError (also OSError)           the system did not give it
 ```
 
+`FFmpegWarning` is no error: a video cannot hold all that was handed in, or a file's header is wrong.
+
 Every other failure of the operating system is an ``OSError`` with its ``errno``, on which a failed stream
 also sets ``bytes_delivered`` and ``bytes_lost``. Wrong arguments are ``TypeError`` or ``ValueError`` at the call.
 """
@@ -207,4 +209,8 @@ class DecoderError(PenstockError, RuntimeError):
 
 
 class FFmpegWarning(UserWarning):
-    """FFmpeg did its work, and something about it is worth a look."""
+    """Something was left out, or is not what a file says, and is no error.
+
+    Of an `Encoder`: the video cannot hold all that is in its frames, such as alpha; the words name what can, and how to
+    say that it is meant. They stand in ``EncodeReport.warnings``, too. Of a `Decoder`: the file's header is wrong.
+    """

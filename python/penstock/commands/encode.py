@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import errno
 import json
+import logging
 import os
 import re
 import stat
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -19,14 +21,15 @@ from rich.filesize import decimal
 
 from penstock.commands import images
 from penstock.commands.ends import FIFO_PREFIX, STANDARD, End, opened, show_name
-from penstock.commands.faults import in_one_line, told
+from penstock.commands.faults import by_option, in_one_line, told
 from penstock.commands.images import Images, SourceError
 from penstock.commands.parameters import option_pairs, parsed
 from penstock.commands.progress import expected_bytes, is_wanted
 from penstock.commands.signals import Stopped
-from penstock.errors import PenstockError
+from penstock.errors import FFmpegWarning, PenstockError
 from penstock.ffmpeg import Encoder, command, find_ffmpeg
 from penstock.ffmpeg.capabilities import check_codec
+from penstock.ffmpeg.formats import AUTO, output_format
 from penstock.ffmpeg.pixels import divides_evenly, frame_layout
 
 #: Leaves the pixel format of the video to FFmpeg.
@@ -105,7 +108,7 @@ def frame_rate(text: str) -> Fraction:
     "  penstock encode frames/ out.mp4 --fps 30\n"
     "  penstock encode 'shots/*.png' out.mkv --fps 24 --codec libx265 --crf 20\n"
     "  render | penstock encode out.mp4 --size 1920x1080 --fps 60 --preset fast\n"
-    "  penstock encode dump.bgra out.mp4 --size 1280x720 --fps 30 --pixel-format bgra\n"
+    "  penstock encode dump.bgra out.mp4 --size 1280x720 --fps 30 --pixel-format bgr0\n"
     "  render | penstock encode rtmp://host/key --size 1280x720 --fps 30 --option g=60"
 )
 @click.argument("inputs", metavar="[INPUT]...", nargs=-1)
@@ -162,9 +165,10 @@ def frame_rate(text: str) -> Fraction:
 @click.option(
     "--output-pixel-format",
     metavar="NAME",
-    default="yuv420p",
+    default=AUTO,
     show_default=True,
-    help=f"Pixel format of the video. This one plays everywhere; '{ANY}' leaves it to FFmpeg.",
+    help="Pixel format of the video. By default that of the frames for a lossless codec, one with alpha where frames "
+    f"and codec have it, and else yuv420p, which plays everywhere; '{ANY}' leaves it to FFmpeg.",
 )
 @click.option(
     "--convert",
@@ -200,7 +204,7 @@ def frame_rate(text: str) -> Fraction:
     default=None,
     help="Show a bar on standard error, and a summary at the end. By default if that is a terminal.",
 )
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors, as with --no-progress.")
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors: no bar, no summary, no warnings.")
 @click.option("--json", "as_json", is_flag=True, help="When the video is done, print a report for programs.")
 def encode(
     inputs: tuple[str, ...],
@@ -254,8 +258,11 @@ def encode(
         raise
     except SourceError as error:
         raise click.ClickException(f"{error.message}; nothing was written") from None
+    report = encoder.close()
     if as_json:
-        click.echo(json.dumps(asdict(encoder.close()), indent=2))
+        click.echo(json.dumps(asdict(report), indent=2))
+    for warning in () if quiet else report.warnings:
+        click.echo(f"Warning: {by_option(warning)}", err=True)
     if wanted:
         click.echo(_summary(encoder), err=True)
     if left_over:
@@ -298,11 +305,9 @@ def _encoder_settings(given: dict[str, Any]) -> dict[str, Any]:
     """The Encoder's arguments, of those that it shares with us; what was not given is left to it."""
     settings = {name: value for name, value in given.items() if value is not None}
     options = dict(settings.pop("options"))
-    for name, text in (("preset", "{}"), ("crf", "{:g}")):
-        if name in settings:
-            if name in options:
-                raise click.UsageError(f"--{name} and --option {name} exclude each other")
-            options[name] = text.format(settings.pop(name))
+    for name in ("preset", "crf"):
+        if name in settings and name in options:
+            raise click.UsageError(f"--{name} and --option {name} exclude each other")
     return settings | {"options": options}
 
 
@@ -354,8 +359,7 @@ def _refuse_itself(end: End, output: str) -> None:
 def _encode(source: Source, output: str, settings: dict[str, Any]) -> tuple[Encoder, int]:
     """Encodes all frames. Returns the closed encoder, and the bytes of a last frame that is not whole."""
     first = _first_frame(source, settings)
-    with told():
-        encoder = Encoder(output, size=source.size, **settings)
+    encoder = _started(source, output, settings)
     try:
         with encoder:
             encoder.write(first)
@@ -370,6 +374,14 @@ def _encode(source: Source, output: str, settings: dict[str, Any]) -> tuple[Enco
     except (PenstockError, OSError) as error:
         raise click.ClickException(in_one_line(error)) from None
     return encoder, left_over
+
+
+def _started(source: Source, output: str, settings: dict[str, Any]) -> Encoder:
+    """An encoder whose warnings are left to its report."""
+    logging.getLogger("penstock").addHandler(logging.NullHandler())
+    with told(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", FFmpegWarning)
+        return Encoder(output, size=source.size, **settings)
 
 
 def _first_frame(source: Source, settings: dict[str, Any]) -> bytearray:
@@ -395,7 +407,11 @@ def _first_frame(source: Source, settings: dict[str, Any]) -> bytearray:
 
 def _check_even(size: tuple[int, int], settings: dict[str, Any]) -> None:
     """Says in our words what the encoder would say in Python's."""
-    output_pixel_format = settings["output_pixel_format"]
+    with told():
+        output_pixel_format = output_format(
+            *(settings["ffmpeg"], settings["codec"], settings["options"]),
+            *(settings["pixel_format"], settings["output_pixel_format"]),
+        ).name
     can_be_resized = {"vf", "filter:v", "s"} & set(settings["options"])
     if output_pixel_format is None or "odd_size" in settings or can_be_resized:
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -40,3 +41,12 @@ def in_one_line(error: object) -> str:
     ]
     line = without_complainers("; ".join((head, *said[:MOST_LINES], *advice)))
     return line.replace("give container_format", "give --format")
+
+
+def by_option(warning: str) -> str:
+    """An Encoder's warning with its arguments by our options' names: ``--codec ffv1`` for ``codec='ffv1'``."""
+
+    def option(found: re.Match[str]) -> str:
+        return f"--{found[1].replace('_', '-')} {found[2]}"
+
+    return re.sub(r"\b(codec|pixel_format|output_pixel_format)='(\w+)'", option, warning)

@@ -33,6 +33,14 @@ COMMON_CODECS = frozenset(
     )
 )
 
+# Encoders that have an option by the name of each of these arguments of the `Encoder`, and are not asked.
+_HAVE_OPTION = {
+    "crf": ("libx264", "libx264rgb", "libx265", "libvpx", "libvpx-vp9", "libsvtav1", "libaom-av1"),
+    "preset": ("libx264", "libx264rgb", "libx265", "libsvtav1", "h264_nvenc", "hevc_nvenc", "av1_nvenc"),
+}
+# Options of other encoders for what those are for: quality, or the effort for it.
+_INSTEAD = {"crf": ("cq", "qp", "quality"), "preset": ("deadline", "cpu-used", "speed", "compression_level")}
+
 #: Names from elsewhere that FFmpeg does not know.
 _MEANT = {
     "h265": ("hevc", "libx265"),
@@ -107,6 +115,21 @@ def encoder_options(program: str, codec: str) -> Mapping[str, Option]:
     return _options(said(program, "-h", f"encoder={codec}"))
 
 
+def encoder_pixel_formats(program: str, codec: str) -> tuple[str, ...]:
+    """The pixel formats that an encoder takes; none if `program` does not tell, or it takes any."""
+    found = re.search(r"Supported pixel formats: (.*)", said(program, "-h", f"encoder={codec}"))
+    return tuple(found[1].split()) if found else ()
+
+
+def is_lossless(program: str, codec: str) -> bool:
+    """Whether an encoder, or a kind of video, is lossless whatever its options are."""
+    lines = re.findall(r"^ .EV.([.L])S (\w+)(.*)", said(program, "-codecs"), re.MULTILINE)
+    return any(
+        lossy == "." and codec in (kind, *re.sub(r".*\(encoders: (.*?)\).*|.*", r"\1", rest).split())
+        for lossy, kind, rest in lines
+    )
+
+
 def muxer_options(program: str, container_format: str) -> Mapping[str, Option]:
     """The options of a container, as `encoder_options` has an encoder's."""
     return _options(said(program, "-h", f"muxer={container_format}"))
@@ -163,6 +186,19 @@ def check_codec(program: str, codec: str) -> None:
         return
     if codec not in (*encoders(program), *codecs(program), "copy"):
         raise EncoderError(unknown_codec(program, codec))
+
+
+def check_option(program: str, codec: str, name: str) -> None:
+    """Checks that `codec` has the option `name`, which is crf or preset, as far as `program` tells.
+
+    Raises:
+        ValueError: it has not.
+    """
+    if codec in _HAVE_OPTION[name] or not (options := encoder_options(program, codec)) or name in options:
+        return
+    instead = [other for other in _INSTEAD[name] if other in options] or ["q:v"] * (name == "crf")
+    hint = f": options={{{instead[0]!r}: …}} is what comes near" if instead else ""
+    raise ValueError(f"{codec} has no {name}{hint}")
 
 
 def unknown_codec(program: str, codec: str) -> str:

@@ -27,9 +27,9 @@ _LIVE_CONTAINERS = {
     "rtsp": "rtsp",
 }
 
-# All of them are one option to FFmpeg, of which the last prevails.
-_FILTER_OPTIONS = ("vf", "filter:v", "filter", "filter:v:0", "filter:0")
-_RESIZING_OPTIONS = (*_FILTER_OPTIONS, "s")
+#: All of them are one option to FFmpeg, of which the last prevails.
+FILTER_OPTIONS = ("vf", "filter:v", "filter", "filter:v:0", "filter:0")
+_RESIZING_OPTIONS = (*FILTER_OPTIONS, "s")
 
 # Matrix, primaries and transfer characteristics, by FFmpeg's names of the code points in ITU-T H.273 (tables 4, 2
 # and 3): 6, 6, 6 for BT.601 with 525 lines; 1, 1, 1; and 9, 9, 14, whose curve is that of 1, 6 and 15 as well.
@@ -39,6 +39,9 @@ _COLORS = {
     "bt2020": ("bt2020nc", "bt2020", "bt2020-10"),
 }
 _RANGES = {"limited": "tv", "full": "pc"}
+# Shares of red, green and blue in brightness (ITU-R BT.601, BT.709, BT.2020).
+_WEIGHTS = {"bt601": "0.299:0.587:0.114", "bt709": "0.2126:0.7152:0.0722", "bt2020": "0.2627:0.678:0.0593"}
+_CENTRED = ("-chroma_sample_location", "center")
 # In these FFmpeg finds a time by guessing positions, and may begin later than it was asked to. The rest have an index,
 # or are read from the beginning.
 _WITHOUT_INDEX = ("mpegts", "mpeg")
@@ -228,7 +231,7 @@ def jpeg_pixel_format(codec: str, pixel_format: str) -> str:
     return pixel_format.replace("yuv", "yuvj") if _is_jpeg(codec) and is_yuv else pixel_format
 
 
-def color_arguments(matrix: str, color_range: str, *, centred: bool = False) -> list[str]:
+def color_arguments(matrix: str, color_range: str) -> list[str]:
     """FFmpeg's arguments that say which colours YUV is made of, for an input or for an output.
 
     Both need them: of an input FFmpeg believes them, and then converts nothing on the way to an output that has the
@@ -237,40 +240,57 @@ def color_arguments(matrix: str, color_range: str, *, centred: bool = False) -> 
     Args:
         matrix: bt601, bt709 or bt2020.
         color_range: limited or full.
-        centred: a chroma sample lies in the middle of its pixels, not in their left column. For outputs only.
 
     Raises:
         ValueError: there is no such matrix or range.
     """
     space, primaries, transfer = _COLORS[color_matrix(matrix, _HD_LINES)]
-    arguments = [
+    return [
         *("-color_range", _range(color_range)),
         *("-colorspace", space),
         *("-color_primaries", primaries),
         *("-color_trc", transfer),
     ]
-    return [*arguments, "-chroma_sample_location", "center"] if centred else arguments
 
 
-def input_color_arguments(pixel_format: str, matrix: str, color_range: str) -> list[str]:
-    """`color_arguments` for frames of `pixel_format` that FFmpeg is given: RGB and gray have the full range."""
+def input_color_arguments(
+    pixel_format: str, matrix: str, color_range: str, *, centred: bool = False
+) -> list[str]:
+    """`color_arguments` for frames of `pixel_format` that FFmpeg is given: RGB and gray have the full range.
+
+    Args:
+        centred: as for `output_color_arguments`. FFmpeg 7.1 takes the place of chroma from the frames, and 9 from the
+            output's arguments where it has converted: both get it.
+    """
+    centre = _CENTRED if centred else ()
     if is_rgb(pixel_format) or is_gray(pixel_format):
-        return ["-color_range", _range("full")]
-    return color_arguments(matrix, color_range)
+        return ["-color_range", _range("full"), *centre]
+    return [*color_arguments(matrix, color_range), *centre]
 
 
 def output_color_arguments(
-    pixel_format: str | None, matrix: str, color_range: str, *, converted: bool = True
+    pixel_format: str | None, matrix: str, color_range: str, *, centred: bool = False
 ) -> list[str]:
     """`color_arguments` for video of `pixel_format`. RGB has no matrix, and of None nobody knows whether it is RGB.
 
+    Gray has the full range: FFmpeg 7 and later make and read no other.
+
     Args:
-        converted: the frames were RGB or gray: chroma then lies in the middle of its pixels, as the native conversion
-            and `conversion_filters` make it. Where that of a caller's own YUV lies is not known.
+        centred: a chroma sample lies in the middle of its pixels, not in their left column (see `is_centred`).
     """
     if pixel_format is None or is_rgb(pixel_format):
         return []
-    return color_arguments(matrix, color_range, centred=converted and subsampling(pixel_format) != (1, 1))
+    color_range = "full" if is_gray(pixel_format) else color_range
+    return [*color_arguments(matrix, color_range), *(_CENTRED if centred else ())]
+
+
+def is_centred(frames: str, output_pixel_format: str | None) -> bool:
+    """Whether chroma lies in the middle of its pixels in a video of `output_pixel_format`, for that is to be said.
+
+    So the native conversion and `conversion_filters` make it of RGB and gray `frames`. Where that of a caller's own YUV
+    lies is not known.
+    """
+    return (is_rgb(frames) or is_gray(frames)) and subsampling(output_pixel_format or "") != (1, 1)
 
 
 def scale_filter(matrix: str, color_range: str, pixel_format: str) -> str:
@@ -286,6 +306,21 @@ def scale_filter(matrix: str, color_range: str, pixel_format: str) -> str:
         f"format={pixel_format},"
         f"setparams=range={color_range}:colorspace={space}:color_primaries={primaries}:color_trc={transfer}"
     )
+
+
+def gray_filter(pixel_format: str, matrix: str) -> str:
+    """FFmpeg's filters that convert colours to gray `pixel_format` of the full range, by this matrix.
+
+    Left alone, FFmpeg 7 and 9 take BT.601 whatever they are told. Red, green and blue that are equal are the same gray
+    by every matrix. They are made of 16 bits, because the mixer rounds each share.
+    """
+    weights = _WEIGHTS[color_matrix(matrix, _HD_LINES)]
+    mixer = f"format=rgba64,colorchannelmixer={weights}:0:{weights}:0:{weights}"
+    return f"{mixer},{_full_gray(pixel_format)}"
+
+
+def _full_gray(pixel_format: str) -> str:
+    return f"scale=out_range=full:flags=accurate_rnd,format={pixel_format}"
 
 
 def conversion_filters(
@@ -306,8 +341,14 @@ def conversion_filters(
         return filters
     filters += _even_filters(layout, output_pixel_format, odd_size)
     if canonical(output_pixel_format) != layout.pixel_format and not is_rgb(output_pixel_format):
-        filters.append(scale_filter(matrix, color_range, output_pixel_format))
+        filters.append(_conversion_filter(layout.pixel_format, output_pixel_format, matrix, color_range))
     return filters
+
+
+def _conversion_filter(frames: str, output_pixel_format: str, matrix: str, color_range: str) -> str:
+    if not is_gray(output_pixel_format):
+        return scale_filter(matrix, color_range, output_pixel_format)
+    return _full_gray(output_pixel_format) if is_gray(frames) else gray_filter(output_pixel_format, matrix)
 
 
 def output_size(width: int, height: int, output_pixel_format: str | None, odd_size: str) -> tuple[int, int]:
@@ -332,8 +373,8 @@ def with_filters(options: Mapping[str, object], filters: Sequence[str]) -> dict[
     """`options` with `filters` in front of the user's own, which see the picture that these make."""
     if not filters:
         return dict(options)
-    own = [str(options[name]) for name in _FILTER_OPTIONS if name in options]
-    others = {name: value for name, value in options.items() if name not in _FILTER_OPTIONS}
+    own = [str(options[name]) for name in FILTER_OPTIONS if name in options]
+    others = {name: value for name, value in options.items() if name not in FILTER_OPTIONS}
     return {"filter:v": ",".join([*filters, *own]), **others}
 
 
@@ -411,10 +452,14 @@ def seek_arguments(start: float | None, container: str | None, start_s: float) -
 
 
 def option_arguments(options: Mapping[str, object]) -> list[str]:
-    """FFmpeg's arguments for `options`, whose names have no dash; a value of None gives an option without a value."""
+    """FFmpeg's arguments for `options`, whose names have no dash.
+
+    A value of None gives an option without a value, and a list or a tuple gives the option once for each of its values.
+    """
     arguments: list[str] = []
-    for name, value in options.items():
-        arguments += [f"-{name}"] if value is None else [f"-{name}", str(value)]
+    for name, values in options.items():
+        for value in values if isinstance(values, list | tuple) else (values,):
+            arguments += [f"-{name}"] if value is None else [f"-{name}", str(value)]
     return arguments
 
 

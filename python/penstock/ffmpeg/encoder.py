@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import logging
 import os
 import shlex
 import subprocess
@@ -22,19 +23,28 @@ from typing import Any, Self, TypeVar
 from penstock._asyncio import until_done
 from penstock._native import AppliedPolicy, ThreadPolicy, Ticket, Writer, _Slot, _SlotPool
 from penstock._types import Mode
-from penstock.errors import BrokenStreamError, ClosedError, EncoderError, PenstockError, StalledError
+from penstock.errors import (
+    BrokenStreamError,
+    ClosedError,
+    EncoderError,
+    FFmpegWarning,
+    PenstockError,
+    StalledError,
+)
 from penstock.ffmpeg import command
 from penstock.ffmpeg.capabilities import check_codec
 from penstock.ffmpeg.complaint import explain
 from penstock.ffmpeg.find import find_ffmpeg
 from penstock.ffmpeg.frame_check import frame_buffer
 from penstock.ffmpeg.lease import seal, view_of
-from penstock.ffmpeg.plan import ColorMatrix, ColorRange, Convert, OddSize, Wish, plan_encode
+from penstock.ffmpeg.plan import ColorMatrix, ColorRange, Convert, OddSize, Wish, all_options, plan_encode
 from penstock.ffmpeg.process import WATCH_INTERVAL_S, FFmpegProcess, Watch
 from penstock.ffmpeg.reporter import Reporter
 from penstock.ffmpeg.stats import EncoderStats
 
 R = TypeVar("R")
+
+_logger = logging.getLogger("penstock")
 
 # Without it FFmpeg 5.1 exits with 0 when the disk is full at the file's end ("Error writing trailer").
 _STRICT = ("-xerror",)
@@ -60,6 +70,8 @@ class EncodeReport:
         output_bytes: size of the file at the end; None if the output is not a regular file.
         seconds: from the start of FFmpeg to its end.
         fps: frames encoded a second of that time.
+        warnings: what the video does not hold of the frames, and FFmpeg's own warnings, such as of an option that
+            nothing used.
     """
 
     output: str
@@ -69,6 +81,7 @@ class EncodeReport:
     output_bytes: int | None
     seconds: float
     fps: float
+    warnings: tuple[str, ...] = ()
 
 
 class Encoder:
@@ -100,11 +113,17 @@ class Encoder:
         pixel_format: layout of the frames handed to ``write``, one of
             `penstock.ffmpeg.pixels.PIXEL_FORMATS`.
         codec: FFmpeg's name of the video encoder (``ffmpeg -encoders``).
-        options: FFmpeg's output options without their dash, ``{"preset": "ultrafast", "crf": 18}``. A value
-            of None gives an option without a value. Options that change the number of frames (``r``, ``t``,
+        crf: constant quality, if the codec has that option. A lower number is better and makes a larger file; libx264
+            takes 0 to 51, and 23 by default.
+        preset: how hard the codec works for a small file, if it has that option: "ultrafast" to "veryslow" of libx264.
+        options: FFmpeg's output options without their dash, ``{"tune": "film", "g": 60}``. A value of None gives an
+            option without a value, and a list gives the option once for each of its values,
+            ``{"metadata": ["title=x", "artist=y"]}``. Options that change the number of frames (``r``, ``t``,
             ``vf`` with ``fps``) make ``close`` raise, for it compares the frames submitted and encoded.
-        output_pixel_format: pixel format of the video. The default plays everywhere, and needs an even width
-            and height. None leaves the choice to FFmpeg.
+        output_pixel_format: pixel format of the video. "auto" keeps the samples of the frames for a lossless codec
+            (ffv1, png, rawvideo) and keeps alpha where the codec has it. Otherwise it is yuv420p, or what the codec has
+            nearest to it: yuv420p plays everywhere and needs an even width and height. If this drops alpha or bits,
+            an `FFmpegWarning` says so. None leaves the choice to FFmpeg.
         convert: who makes `output_pixel_format` of `pixel_format`: "native", the worker while it copies; "ffmpeg";
             or "auto", the worker where it can, and FFmpeg where it cannot. The worker makes yuv420p, yuv422p,
             yuv444p (of 8 or 10 bits) and nv12 of 8-bit and 16-bit RGB and of gray.
@@ -128,8 +147,8 @@ class Encoder:
             and in `policy`, FFmpeg and the writer share the L3 cache of the thread that renders.
 
     Raises:
-        ValueError: `size`, `fps` or `pixel_format` is not possible, or the size is odd and
-            `output_pixel_format` needs an even one.
+        ValueError: `size`, `fps` or `pixel_format` is not possible; the size is odd and `output_pixel_format` needs an
+            even one; the codec lacks `output_pixel_format`, `crf` or `preset`; or one of these is in `options`, too.
         FileNotFoundError: the output's folder does not exist.
         EncoderError: FFmpeg was not found, or could not be started.
     """
@@ -144,8 +163,10 @@ class Encoder:
         fps: int | float | Fraction,
         pixel_format: str = "rgb24",
         codec: str = "libx264",
+        crf: float | None = None,
+        preset: str | None = None,
         options: Mapping[str, object] | None = None,
-        output_pixel_format: str | None = "yuv420p",
+        output_pixel_format: str | None = "auto",
         convert: Convert = "auto",
         color_matrix: ColorMatrix = "auto",
         color_range: ColorRange = "limited",
@@ -163,8 +184,8 @@ class Encoder:
         policy: ThreadPolicy | None = None,
         ffmpeg_policy: ThreadPolicy | None = None,
     ) -> None:
-        options = {} if options is None else options
         program = find_ffmpeg(ffmpeg)
+        options = all_options(program, codec, options or {}, crf, preset)
         self._target = command.target(output, container_format)
         wish = Wish(
             size=size,
@@ -182,6 +203,8 @@ class Encoder:
         )
         self._plan = plan_encode(program, self._target, wish)
         check_codec(program, codec)
+        for lost in self._plan.warnings:
+            warnings.warn(lost, FFmpegWarning, stacklevel=2)
         self._explain = partial(explain, program, codec, options, container_format, self._target)
         if stall_timeout_s is not None and not stall_timeout_s > 0:
             raise ValueError(f"stall_timeout_s is None or more than 0 seconds, not {stall_timeout_s}")
@@ -199,6 +222,7 @@ class Encoder:
             ffmpeg_policy,
             stdin=subprocess.PIPE,
             stdout=None if command.uses_stdout(self._target) else subprocess.DEVNULL,
+            with_warnings=True,
             error=EncoderError,
         )
         try:
@@ -219,6 +243,11 @@ class Encoder:
         _unfinished_encoders.add(self)
         if self._reporter is not None:
             self._reporter.start(_looking_at(weakref.ref(self)))
+
+    @property
+    def report(self) -> EncodeReport | None:
+        """What ``close`` returned, also where leaving the ``with`` block closed; None before."""
+        return self._report
 
     @property
     def stats(self) -> EncoderStats:
@@ -580,10 +609,11 @@ class Encoder:
         said = process.stderr or "(nothing)"
         advice = self._explain(process.stderr) if process.stderr else None
         advice = f"what to do: {advice}\n" if advice else ""
+        warned = "".join(f"it warned: {line}\n" for line in process.warnings)
         message = (
             f"FFmpeg {process.ending}; it had encoded {process.frames} "
             f"of {self.frames_submitted} submitted frames\n"
-            f"it said: {said}\n{advice}"
+            f"it said: {said}\n{advice}{warned}"
             f"command: {shlex.join(process.command)}"
         )
         return EncoderError(
@@ -595,6 +625,8 @@ class Encoder:
         )
 
     def _make_report(self) -> EncodeReport:
+        for warning in self._process.warnings:
+            _logger.warning("FFmpeg: %s", warning)
         stats = self._writer.stats
         seconds = self._process.seconds
         return EncodeReport(
@@ -605,6 +637,7 @@ class Encoder:
             output_bytes=command.file_bytes(self._target),
             seconds=seconds,
             fps=self.frames_encoded / seconds,
+            warnings=(*self._plan.warnings, *self._process.warnings),
         )
 
     def _close_in_spite_of_ctrl_c(self) -> None:

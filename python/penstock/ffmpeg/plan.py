@@ -9,16 +9,14 @@ from typing import Literal, get_args
 
 from penstock._native import _Conversion
 from penstock.ffmpeg import command
-from penstock.ffmpeg.pixels import FrameLayout, canonical, divides_evenly, frame_layout, is_gray, is_rgb
+from penstock.ffmpeg.capabilities import check_option
+from penstock.ffmpeg.formats import output_format
+from penstock.ffmpeg.pixels import FrameLayout, canonical, divides_evenly, frame_layout
 
 Convert = Literal["auto", "native", "ffmpeg"]
 ColorMatrix = Literal["auto", "bt601", "bt709", "bt2020"]
 ColorRange = Literal["limited", "full"]
 OddSize = Literal["error", "pad", "crop"]
-
-# Encoders that have no YUV (``ffmpeg -h encoder=``). FFmpeg gives them RGB whatever it is told, and would tag it as
-# YUV with a matrix, by which players then show wrong colours.
-_RGB_CODECS = ("libx264rgb", "png", "apng")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +48,7 @@ class Plan:
         fed: the layout of what FFmpeg gets.
         converted_by: "penstock", "ffmpeg", or None if the pixels stay what they are.
         arguments: FFmpeg's, for its input and its output.
+        warnings: what the video cannot hold of the frames.
     """
 
     layout: FrameLayout
@@ -58,23 +57,25 @@ class Plan:
     fed: FrameLayout
     converted_by: str | None
     arguments: list[str]
+    warnings: tuple[str, ...]
 
 
 def plan_encode(program: str, target: str, wish: Wish) -> Plan:
     """What is to be done for `wish` by the FFmpeg at `program`, which writes to `target`.
 
     Raises:
-        ValueError: an argument is none of its choices, the video cannot have the size, or ``convert="native"`` was
-            asked for where there is no native conversion.
+        ValueError: an argument is none of its choices, the video cannot have the size, the codec has not the output's
+            pixel format, or ``convert="native"`` was asked for where there is no native conversion.
     """
     check_choice("convert", wish.convert, get_args(Convert))
     check_choice("odd_size", wish.odd_size, get_args(OddSize))
-    wish = _without_yuv(wish)
     width, height = command.checked_size(wish.size)
     rate = command.frame_rate(wish.fps)
     container_format = command.container_for(target, wish.container_format)
     matrix, color_range = command.colors_for(wish.codec, wish.color_matrix, wish.color_range, height)
     layout = frame_layout(wish.pixel_format, width, height, program)
+    output = output_format(program, wish.codec, wish.options, layout.pixel_format, wish.output_pixel_format)
+    wish = replace(wish, output_pixel_format=output.name)
     if wish.odd_size == "error":
         command.check_even(layout, wish.output_pixel_format, wish.options)
     conversion = _native(layout, wish, matrix, color_range)
@@ -87,9 +88,12 @@ def plan_encode(program: str, target: str, wish: Wish) -> Plan:
         )
     else:
         fed = frame_layout(output_pixel_format or layout.pixel_format, *conversion.output_size, program)
+    centred = command.is_centred(layout.pixel_format, output_pixel_format)
     arguments = [
         *command.input_arguments(
-            fed, rate, command.input_color_arguments(fed.pixel_format, matrix, color_range)
+            fed,
+            rate,
+            command.input_color_arguments(fed.pixel_format, matrix, color_range, centred=centred),
         ),
         *command.output_arguments(
             target,
@@ -97,12 +101,28 @@ def plan_encode(program: str, target: str, wish: Wish) -> Plan:
             output_pixel_format,
             command.with_filters(wish.options, filters),
             container_format,
-            command.output_color_arguments(
-                output_pixel_format, matrix, color_range, converted=_has_no_chroma(layout.pixel_format)
-            ),
+            command.output_color_arguments(output_pixel_format, matrix, color_range, centred=centred),
         ),
     ]
-    return Plan(layout, rate, conversion, fed, _converted_by(layout, wish, conversion), arguments)
+    converted_by = _converted_by(layout, wish, conversion)
+    return Plan(layout, rate, conversion, fed, converted_by, arguments, output.warnings)
+
+
+def all_options(
+    program: str, codec: str, options: Mapping[str, object], crf: float | None, preset: str | None
+) -> dict[str, object]:
+    """FFmpeg's output options: those given as arguments of their own, and `options`.
+
+    Raises:
+        ValueError: one is given twice, or `codec` has none of that name.
+    """
+    own = {"crf": None if crf is None else f"{crf:g}", "preset": preset}
+    given = {name: value for name, value in own.items() if value is not None}
+    for name in given:
+        if name in options:
+            raise ValueError(f"{name} is given as an argument and in options: give one")
+        check_option(program, codec, name)
+    return {**given, **options}
 
 
 def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
@@ -115,19 +135,8 @@ def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
         raise ValueError(f"{name} is {', '.join(map(repr, choices))}; got {value!r}")
 
 
-def _without_yuv(wish: Wish) -> Wish:
-    """`wish` as it can be had: a codec of RGB alone gets the format of it that FFmpeg finds nearest to the frames."""
-    output = wish.output_pixel_format
-    is_asked_for_yuv = output is not None and not is_rgb(output) and not is_gray(output)
-    return replace(wish, output_pixel_format=None) if wish.codec in _RGB_CODECS and is_asked_for_yuv else wish
-
-
 def _named_for(codec: str, pixel_format: str | None) -> str | None:
     return None if pixel_format is None else command.jpeg_pixel_format(codec, pixel_format)
-
-
-def _has_no_chroma(pixel_format: str) -> bool:
-    return is_rgb(pixel_format) or is_gray(pixel_format)
 
 
 def _native(layout: FrameLayout, wish: Wish, matrix: str, color_range: str) -> _Conversion | None:

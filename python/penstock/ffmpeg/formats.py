@@ -1,0 +1,253 @@
+"""The pixel format of a video: kept, chosen or refused, and what it cannot hold of the frames.
+
+What samples a format has is read from its name, which spares a run of FFmpeg before each encode.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from penstock.ffmpeg import capabilities
+from penstock.ffmpeg.command import FILTER_OPTIONS, jpeg_pixel_format
+from penstock.ffmpeg.pixels import is_gray, is_rgb, subsampling
+
+AUTO = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """What the samples of a pixel format are.
+
+    Attributes:
+        kind: "rgb", "yuv" or "gray".
+        depth: bits of one.
+        shared: columns and rows of pixels that share one chroma sample.
+    """
+
+    name: str
+    kind: str
+    has_alpha: bool
+    depth: int
+    shared: tuple[int, int]
+
+
+#: What every player shows, and its kin with alpha.
+_PLAYABLE = Samples("yuv420p", "yuv", False, 8, (2, 2))
+_PLAYABLE_WITH_ALPHA = Samples("yuva420p", "yuv", True, 8, (2, 2))
+
+# Lossy encoders that have yuv420p, and of which FFmpeg need not be asked for frames of 8 bits without alpha.
+PLAYABLE_CODECS = frozenset(
+    (
+        *("libx264", "libx265", "libvpx", "libvpx-vp9", "libsvtav1", "libaom-av1"),
+        *("h264_nvenc", "hevc_nvenc", "av1_nvenc", "mpeg4", "mpeg2video", "mjpeg"),
+    )
+)
+# These take any format as it is.
+_UNCODED = ("rawvideo", "copy")
+# Encoders whose formats with red, green, blue and alpha have the alpha for the form only: GPUs', and hap without
+# its option format=hap_alpha.
+_DROPS_ALPHA = re.compile(r"hap|\w+_(?:nvenc|qsv|amf|vaapi|vulkan|v4l2m2m|omx|mf)")
+_HAP_WITH_ALPHA = ("hap_alpha", "11")
+_PALETTE = "pal8"
+# ProRes's profiles without and with full chroma (prores_ks, prores_aw).
+_PRORES_FULL_CHROMA = ("4444", "4444xq", "4", "5")
+
+_KEEPS_ALPHA = "codec='prores_ks' (.mov), 'libvpx-vp9' (.webm) or 'ffv1' (.mkv) keeps it"
+_KEEPS_BITS = "codec='prores_ks' (.mov) keeps 10, and 'ffv1' (.mkv) 16"
+_PALETTED = (
+    "options={'vf': 'split[a][b];[a]palettegen[p];[b][p]paletteuse'} makes 256 colours that suit the video"
+)
+
+# Bits a sample, by the names of formats; the first that matches.
+_DEPTHS: tuple[tuple[str, int | None], ...] = (
+    (r"mono[bw]|(?:rgb|bgr)4(?:_byte)?", 1),
+    (r"(?:rgb|bgr)8", 2),
+    (r"(?:rgb|bgr)([45])\d\d(?:[lb]e)?", None),
+    (r"\w+f(16|32)(?:[lb]e)?", None),
+    (r"(?:rgba|bgra|ayuv)64(?:[lb]e)?|(?:rgb|bgr)48(?:[lb]e)?|xv48(?:[lb]e)?", 16),
+    (r"(?:rgb96|rgba128)(?:[lb]e)?", 32),
+    (r"(?:xv36|xyz12)(?:[lb]e)?", 12),
+    (r"(?:v30x|xv30|x2rgb10|x2bgr10|nv20)(?:[lb]e)?", 10),
+    (r"[py][0234]?[0-4](1[0246])(?:[lb]e)?", None),
+    (r"(?:yuva?4\d\dp|gbra?p|gray|ya|bayer_[rgb]{4})(\d\d?)(?:msb)?(?:[lb]e)?", None),
+    (r"yuv[aj]?4\d\dp|gbra?p|gray|y400a|pal8|nv(?:12|21|16|24|42)|(?:rgb|bgr)24|[rgba0]{4}", 8),
+    (r"yuyv422|uyvy422|yvyu422|uyyvyy411|ayuv|vuy[ax]|vyu444|uyva", 8),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFormat:
+    """The pixel format of a video.
+
+    Attributes:
+        name: FFmpeg's; None leaves the choice to it.
+        warnings: what the video cannot hold of the frames, and what to do about it.
+    """
+
+    name: str | None
+    warnings: tuple[str, ...] = ()
+
+
+def output_format(
+    program: str, codec: str, options: Mapping[str, object], frames: str, asked: str | None
+) -> OutputFormat:
+    """The pixel format of `codec`'s video of frames in the pixel format `frames`.
+
+    Args:
+        asked: a pixel format; "auto", which keeps the frames' samples for a lossless codec, keeps alpha where the codec
+            has it, and is yuv420p else; or None, which leaves the choice to FFmpeg.
+
+    Raises:
+        ValueError: the codec does not have the format that was asked for.
+    """
+    if (option := _option(options, "pix_fmt")) is not None:
+        asked = _asked_in_options(asked, option)
+    source = samples(frames)
+    if codec in PLAYABLE_CODECS and source and not source.has_alpha and source.depth <= 8:
+        if asked is None or asked in (AUTO, _PLAYABLE.name):
+            return OutputFormat(asked and _PLAYABLE.name)
+    elif codec in _UNCODED:
+        return OutputFormat(frames if asked == AUTO else asked)
+    names = capabilities.encoder_pixel_formats(program, codec)
+    if asked not in (AUTO, None):
+        return OutputFormat(_checked(codec, asked, names))
+    return _chosen(program, codec, options, frames, asked, names)
+
+
+def samples(name: str) -> Samples | None:
+    """What the samples of the format `name` are; None of memory of a device, and of names that are not known here."""
+    for pattern, bits in _DEPTHS:
+        if found := re.fullmatch(pattern, name):
+            return Samples(name, _kind(name), _has_alpha(name), bits or int(found[1]), subsampling(name))
+    return None
+
+
+def _kind(name: str) -> str:
+    if is_rgb(name):
+        return "rgb"
+    return "gray" if is_gray(name) or name.startswith("yaf") else "yuv"
+
+
+def _has_alpha(name: str) -> bool:
+    return re.match(r"yuva|gbrap|rgba|bgra|argb|abgr|ya[f\d]|y400a|ayuv|vuya|uyva|pal8", name) is not None
+
+
+def _option(options: Mapping[str, object], name: str) -> str | None:
+    """The value of an option by its name, which may have a stream after it: ``pix_fmt:v``."""
+    return next((str(value) for given, value in options.items() if given.partition(":")[0] == name), None)
+
+
+def _asked_in_options(asked: str | None, option: str) -> str:
+    if asked not in (AUTO, None, option):
+        raise ValueError(f"output_pixel_format is {asked!r}, and options['pix_fmt'] is {option!r}: give one")
+    return option
+
+
+def _checked(codec: str, asked: str, names: tuple[str, ...]) -> str:
+    """`asked` by the name that the codec has for it, if FFmpeg tells what it has."""
+    if not any(
+        samples(name) for name in names
+    ):  # not told, or memory of a device, to which the user's filters bring it
+        return asked
+    byte_orders = ("le", "be") if sys.byteorder == "little" else ("be", "le")
+    known = (asked, *(asked + order for order in byte_orders), jpeg_pixel_format(codec, asked))
+    for name in known:
+        if name in names:
+            return name
+    near = capabilities.did_you_mean(asked, names)
+    raise ValueError(
+        f"{codec} has no pixel format {asked!r}.{near} It has {', '.join(names)}; 'auto' chooses one of them"
+    )
+
+
+def _chosen(
+    program: str,
+    codec: str,
+    options: Mapping[str, object],
+    frames: str,
+    asked: str | None,
+    names: tuple[str, ...],
+) -> OutputFormat:
+    source, known = samples(frames), _known(codec, options, frames, names)
+    if source is None or (asked is None and not known):
+        return OutputFormat(asked and _PLAYABLE.name)
+    known = known or [_PLAYABLE]
+    if _PALETTE in names and any(name in options for name in FILTER_OPTIONS):
+        return OutputFormat(None)  # a filter of the user's makes a palette, which another format would undo
+    keeps_samples = asked is None or all(one.kind != "yuv" for one in known) or _is_lossless(program, codec)
+    ideal = source if keeps_samples else _PLAYABLE_WITH_ALPHA if source.has_alpha else _PLAYABLE
+    chosen = nearest(ideal, _for_options(known, codec, options))
+    return OutputFormat(asked and chosen.name, tuple(_losses(codec, source, chosen, known)))
+
+
+def _is_lossless(program: str, codec: str) -> bool:
+    return codec not in PLAYABLE_CODECS and capabilities.is_lossless(program, codec)
+
+
+def _known(codec: str, options: Mapping[str, object], frames: str, names: Iterable[str]) -> list[Samples]:
+    """The formats among `names` that hold what their names say. FFmpeg makes no palette that suits a picture."""
+    found = [one for name in names if (name != _PALETTE or name == frames) and (one := samples(name))]
+    if codec == "libvpx-vp9":  # FFmpeg 9 calls the others with alpha experimental, and refuses them
+        return [one for one in found if not one.has_alpha or one.name == _PLAYABLE_WITH_ALPHA.name]
+    if not _DROPS_ALPHA.fullmatch(codec) or _option(options, "format") in _HAP_WITH_ALPHA:
+        return found
+    without = [one for one in found if not (one.has_alpha and one.kind == "rgb")]
+    return without or [replace(one, has_alpha=False) for one in found]
+
+
+def _for_options(known: list[Samples], codec: str, options: Mapping[str, object]) -> list[Samples]:
+    """Those of the formats that go with the profile, where ProRes is given one."""
+    profile = _option(options, "profile")
+    if not codec.startswith("prores") or profile is None:
+        return known
+    is_full = profile in _PRORES_FULL_CHROMA
+    return [one for one in known if (one.shared == (1, 1)) == is_full] or known
+
+
+def nearest(ideal: Samples, known: Iterable[Samples]) -> Samples:
+    """The format that loses least of `ideal`, and of those that lose nothing the one that is most like it."""
+
+    def distance(one: Samples) -> tuple[object, ...]:
+        columns, rows = one.shared
+        ideal_columns, ideal_rows = ideal.shared
+        has_chroma = ideal.kind != "gray"
+        return (
+            ideal.has_alpha and not one.has_alpha,
+            has_chroma and one.kind == "gray",
+            max(0, ideal.depth - one.depth),
+            has_chroma and (columns > ideal_columns or rows > ideal_rows),
+            # Gray is the same as red, green and blue, and loses levels as YUV of the limited range.
+            ideal.kind != "yuv" and one.kind == "yuv",
+            one.kind != ideal.kind,
+            one.has_alpha and not ideal.has_alpha,
+            one.depth,
+            -(columns * rows),
+            one.name != ideal.name,
+            # From packed to planar, FFmpeg 5.1 rounds alpha from 128 on up by one.
+            one.name.startswith("gbr") != ideal.name.startswith("gbr"),
+        )
+
+    return min(known, key=distance)
+
+
+def _losses(codec: str, source: Samples, chosen: Samples, known: list[Samples]) -> Iterable[str]:
+    """What is lost of frames like `source` in a video of `chosen`, in sentences that name the fix."""
+    best = nearest(replace(chosen, has_alpha=source.has_alpha, depth=source.depth), known)
+    meant = f"output_pixel_format={chosen.name!r} says that this is meant"
+    if source.has_alpha and not chosen.has_alpha:
+        keeps = f"output_pixel_format={best.name!r} keeps it" if best.has_alpha else _KEEPS_ALPHA
+        none = f"; pixel_format='{source.name[:3]}0' says that there is none" * (
+            source.name in ("rgba", "bgra")
+        )
+        yield f"the frames' alpha is dropped: {codec} video of {chosen.name} has none. {keeps}; {meant}{none}"
+    if source.kind != "gray" and chosen.kind == "gray":
+        yield f"the frames' colours are dropped: {codec} video of {chosen.name} has none; {meant}"
+    if source.depth > chosen.depth:
+        keeps = _PALETTED if codec == "gif" else _KEEPS_BITS
+        if best.depth > chosen.depth:
+            keeps = f"output_pixel_format={best.name!r} keeps {min(best.depth, source.depth)}"
+        few = f"the frames' {source.depth} bits a sample become {chosen.depth}"
+        yield f"{few}: {codec} video of {chosen.name} has no more. {keeps}; {meant}"

@@ -1,0 +1,481 @@
+"""The pixel format of a video, and what is said of what it cannot hold: names, choices, files that are read again."""
+
+from __future__ import annotations
+
+import logging
+import re
+import subprocess
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from media import ffmpegs
+from test_encoder_pixels import needs_ffprobe, picture, probed
+
+import penstock
+from penstock import Encoder, EncoderError, FFmpegWarning
+from penstock.ffmpeg import capabilities, formats
+from penstock.ffmpeg.formats import output_format, samples
+
+SIZE = (96, 64)
+ENDINGS = {
+    "libvpx-vp9": "webm",
+    "libvpx": "webm",
+    "ffv1": "mkv",
+    "ffvhuff": "mkv",
+    "prores_ks": "mov",
+    "gif": "gif",
+    "mjpeg": "avi",
+    "utvideo": "avi",
+    "huffyuv": "avi",
+    "png": "mov",
+    "qtrle": "mov",
+    "apng": "apng",
+    "rawvideo": "nut",
+    "libx264rgb": "mkv",
+    "v210": "mov",
+    "magicyuv": "avi",
+}
+
+
+@pytest.fixture(params=ffmpegs(), ids=lambda program: "wheel" if "imageio" in program else "system")
+def ffmpeg(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def needs(ffmpeg: str, *codecs: str) -> None:
+    missing = set(codecs) - set(capabilities.encoders(ffmpeg))
+    if missing:
+        pytest.skip(f"this FFmpeg has no {', '.join(missing)}")
+
+
+def frame(pixel_format: str) -> np.ndarray:
+    """A picture with noise in it, and alpha with a gradient."""
+    width, height = SIZE
+    dtype = np.uint16 if re.search("48|64|16", pixel_format) else np.uint8
+    rgb = picture(SIZE, dtype)
+    if pixel_format.startswith("gray"):
+        return rgb[..., 0].copy()
+    if pixel_format.startswith("rgba"):
+        alpha = np.linspace(0, np.iinfo(dtype).max, width).astype(dtype)
+        return np.dstack([rgb, np.broadcast_to(alpha, (height, width))])
+    return rgb
+
+
+def encoded(
+    ffmpeg: str, folder: Path, codec: str, pixel_format: str, **settings: object
+) -> tuple[Path, Encoder]:
+    """A video of three frames, and the closed encoder. An `FFmpegWarning` is an error unless it is expected."""
+    output = folder / f"video.{ENDINGS.get(codec, 'mp4')}"
+    if codec == "libvpx":
+        settings = {"options": {"auto-alt-ref": 0}, **settings}  # else it has no alpha, and says so
+    with Encoder(
+        output, size=SIZE, fps=30, pixel_format=pixel_format, codec=codec, ffmpeg=ffmpeg, **settings
+    ) as encoder:
+        for _ in range(3):
+            if pixel_format.startswith(("rgb", "gray")):
+                encoder.write(frame(pixel_format)).wait()
+            else:
+                encoder.write(bytes(encoder.frame_bytes)).wait()
+    return output, encoder
+
+
+def decoded(ffmpeg: str, path: Path, pixel_format: str, *decoder: str) -> np.ndarray:
+    """The first frame of a video, as `frame` has it."""
+    arguments = [*decoder, "-i", path, "-frames:v", "1", "-f", "rawvideo", "-pix_fmt", pixel_format, "-"]
+    done = subprocess.run([ffmpeg, "-v", "error", *arguments], capture_output=True, check=True)
+    like = frame(pixel_format)
+    return np.frombuffer(done.stdout, like.dtype).reshape(like.shape)
+
+
+# Names
+
+
+def test_smoke(ffmpeg: str) -> None:
+    assert output_format(ffmpeg, "libx264", {}, "rgb24", "auto").name == "yuv420p"
+
+
+def test_names_tell_alpha_and_bits_as_ffmpeg_does(ffmpeg: str) -> None:
+    listed = re.findall(
+        r"^[I.][O.]([H.])[P.]([B.]) (\w+) +(\d) +\d+ +(\S+)$",
+        capabilities.said(ffmpeg, "-pix_fmts"),
+        re.MULTILINE,
+    )
+    assert len(listed) > 150
+    for hardware, _, name, components, depths in listed:
+        found = samples(name)
+        if hardware == "H":
+            assert found is None, name
+            continue
+        assert found is not None, name
+        if name == "pal8":
+            assert found.has_alpha  # of its palette
+            continue
+        assert found.has_alpha == (int(components) % 2 == 0), name
+        if not name.startswith("bayer"):  # bits of a mosaic are counted otherwise
+            assert found.depth == min(map(int, depths.split("-"))), name
+
+
+def test_the_codecs_that_are_not_asked_have_yuv420p(ffmpeg: str) -> None:
+    for codec in formats.PLAYABLE_CODECS & set(capabilities.encoders(ffmpeg)):
+        assert "yuv420p" in capabilities.encoder_pixel_formats(ffmpeg, codec), codec
+        assert not capabilities.is_lossless(ffmpeg, codec), codec
+
+
+def test_the_codecs_that_are_not_asked_have_crf_and_preset(ffmpeg: str) -> None:
+    for name, codecs in capabilities._HAVE_OPTION.items():
+        for codec in set(codecs) & set(capabilities.encoders(ffmpeg)):
+            assert name in capabilities.encoder_options(ffmpeg, codec), codec
+
+
+def test_an_ordinary_encode_asks_ffmpeg_for_nothing(tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/asked\n")
+    program.chmod(0o755)
+    for codec in formats.PLAYABLE_CODECS:
+        for asked in ("auto", "yuv420p", None):
+            assert output_format(str(program), codec, {}, "rgb24", asked).name == (asked and "yuv420p")
+    capabilities.check_option(str(program), "libx264", "crf")
+    assert not (tmp_path / "asked").exists()
+    output_format(str(program), "libx264", {}, "rgba", "auto")
+    assert (tmp_path / "asked").exists()
+
+
+# Choices
+
+
+@pytest.mark.parametrize(
+    ("codec", "frames", "expected"),
+    [
+        ("libx264", "gray", "yuv420p"),
+        ("libx264", "bgr0", "yuv420p"),
+        ("libx264rgb", "rgb24", "rgb24"),
+        ("libvpx-vp9", "bgra", "yuva420p"),
+        ("libvpx-vp9", "rgb24", "yuv420p"),
+        ("prores_ks", "rgb24", "yuv422p10le"),
+        ("prores_ks", "rgba", "yuva444p10le"),
+        ("prores_ks", "yuv420p10le", "yuv422p10le"),
+        ("ffv1", "rgb24", "bgr0"),
+        ("ffv1", "rgba", "bgra"),
+        ("ffv1", "gray16le", "gray16le"),
+        ("ffv1", "yuv420p10le", "yuv420p10le"),
+        ("ffv1", "rgb48le", "rgb48le"),
+        ("png", "rgb48le", "rgb48be"),
+        ("png", "bgra", "rgba"),
+        ("png", "yuv420p10le", "rgb48be"),
+        ("qtrle", "bgra", "argb"),
+        ("huffyuv", "gray", "rgb24"),
+        ("huffyuv", "yuv420p", "yuv422p"),
+        ("utvideo", "rgba", "gbrap"),
+        ("ffvhuff", "rgba64le", "yuva444p16le"),
+        ("rawvideo", "rgba64le", "rgba64le"),
+        ("mjpeg", "rgb24", "yuv420p"),
+    ],
+)
+def test_auto_drops_nothing_where_the_codec_has_it(
+    ffmpeg: str, codec: str, frames: str, expected: str
+) -> None:
+    needs(ffmpeg, codec)
+    assert output_format(ffmpeg, codec, {}, frames, "auto") == formats.OutputFormat(expected)
+
+
+@pytest.mark.parametrize(
+    ("codec", "frames", "chosen", "words"),
+    [
+        ("libx264", "rgba", "yuv420p", ["alpha is dropped.*'prores_ks'.*output_pixel_format='yuv420p' says"]),
+        ("libx264", "yuva420p", "yuv420p", ["alpha"]),
+        ("libx264", "ya8", "yuv420p", ["alpha"]),
+        ("libx264", "rgb48le", "yuv420p", ["16 bits a sample become 8: .*'yuv420p10le' keeps 10"]),
+        ("libx264", "yuv420p10le", "yuv420p", ["10 bits a sample become 8: .*'yuv420p10le' keeps 10"]),
+        ("libx264", "gbrpf32le", "yuv420p", ["32 bits"]),
+        ("libx264", "rgba64le", "yuv420p", ["alpha", "16 bits"]),
+        ("mpeg4", "gray16le", "yuv420p", ["16 bits.*'ffv1'"]),
+        ("prores_ks", "rgb48le", "yuv422p10le", ["16 bits a sample become 10"]),
+        ("utvideo", "rgb48le", "gbrp", ["16 bits a sample become 8"]),
+        ("gif", "rgb24", "rgb8", ["8 bits a sample become 2: .*palettegen"]),
+        ("hap", "rgba", "rgba", ["alpha"]),
+        ("pgm", "rgb24", "gray", ["colours are dropped"]),
+    ],
+)
+def test_what_is_dropped_is_said_with_the_fix(
+    ffmpeg: str, codec: str, frames: str, chosen: str, words: list[str]
+) -> None:
+    needs(ffmpeg, codec)
+    found = output_format(ffmpeg, codec, {}, frames, "auto")
+    assert found.name == chosen
+    assert len(found.warnings) == len(words)
+    for warning, expected in zip(found.warnings, words, strict=True):
+        assert re.search(expected, warning)
+    assert output_format(ffmpeg, codec, {}, frames, chosen).warnings == (), "it is meant"
+
+
+def test_the_profile_of_prores_chooses_too(ffmpeg: str) -> None:
+    needs(ffmpeg, "prores_ks")
+    for profile, expected in (("4444", "yuv444p10le"), (4, "yuv444p10le"), ("hq", "yuv422p10le")):
+        assert output_format(ffmpeg, "prores_ks", {"profile": profile}, "rgb24", "auto").name == expected
+    lossy = output_format(ffmpeg, "prores_ks", {"profile": "hq"}, "rgba", "auto")
+    assert lossy.name == "yuv422p10le" and "'yuva444p10le' keeps it" in lossy.warnings[0]
+
+
+def test_a_palette_of_the_users_stays(ffmpeg: str) -> None:
+    options = {"vf": "split[a][b];[a]palettegen[p];[b][p]paletteuse"}
+    assert output_format(ffmpeg, "gif", options, "rgb24", "auto") == formats.OutputFormat(None)
+
+
+def test_a_format_that_the_codec_lacks_is_an_error_that_names_those_it_has(
+    tmp_path: Path, ffmpeg: str
+) -> None:
+    for codec, asked in (
+        ("mpeg4", "yuva420p"),
+        ("mpeg4", "nonsense"),
+        ("png", "yuv420p"),
+        ("prores_ks", "yuv420p"),
+    ):
+        with pytest.raises(ValueError, match=f"{codec} has no pixel format '{asked}'.* It has \\w+"):
+            encoded(ffmpeg, tmp_path, codec, "rgb24", output_pixel_format=asked)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_names_without_byte_order_are_those_of_the_codec(ffmpeg: str) -> None:
+    assert output_format(ffmpeg, "png", {}, "rgb24", "rgb48").name == "rgb48be"
+    assert output_format(ffmpeg, "ffv1", {}, "rgb24", "yuv420p10").name == "yuv420p10le"
+
+
+def test_an_option_is_as_good_as_the_argument(tmp_path: Path, ffmpeg: str) -> None:
+    needs(ffmpeg, "libx264")
+    for name in ("pix_fmt", "pix_fmt:v"):
+        assert output_format(ffmpeg, "libx264", {name: "yuv444p"}, "rgb24", "auto").name == "yuv444p"
+    with pytest.raises(ValueError, match="give one"):
+        output_format(ffmpeg, "libx264", {"pix_fmt": "yuv444p"}, "rgb24", "yuv420p")
+
+
+# Files
+
+
+@pytest.mark.parametrize("pixel_format", ["rgb24", "rgba", "gray", "gray16le", "rgb48le"])
+@pytest.mark.parametrize("codec", ["ffv1", "png", "ffvhuff", "rawvideo"])
+def test_lossless_codecs_lose_nothing(tmp_path: Path, ffmpeg: str, codec: str, pixel_format: str) -> None:
+    output, encoder = encoded(ffmpeg, tmp_path, codec, pixel_format)
+    assert np.array_equal(decoded(ffmpeg, output, pixel_format), frame(pixel_format))
+    assert encoder.report is not None and encoder.report.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("codec", "pixel_format"),
+    [
+        ("qtrle", "rgba"),
+        ("utvideo", "rgb24"),
+        ("huffyuv", "rgba"),
+        ("huffyuv", "gray"),
+        ("apng", "rgba"),
+        ("apng", "rgb48le"),
+        ("png", "rgba64le"),
+        ("libx264rgb", "rgb24"),
+    ],
+)
+def test_nor_do_others(tmp_path: Path, ffmpeg: str, codec: str, pixel_format: str) -> None:
+    needs(ffmpeg, codec)
+    output, _ = encoded(ffmpeg, tmp_path, codec, pixel_format, crf=0 if codec == "libx264rgb" else None)
+    assert np.array_equal(decoded(ffmpeg, output, pixel_format), frame(pixel_format))
+
+
+@pytest.mark.parametrize(
+    ("codec", "decoder", "matrix"),
+    [
+        ("prores_ks", "prores", "bt601"),
+        ("prores_ks", "prores", "bt709"),
+        ("libvpx-vp9", "libvpx-vp9", "bt601"),
+        ("libvpx-vp9", "libvpx-vp9", "bt709"),
+        ("libvpx", "libvpx", "bt601"),  # VP8 knows no other
+    ],
+)
+def test_lossy_codecs_keep_alpha_and_colours(
+    tmp_path: Path, ffmpeg: str, codec: str, decoder: str, matrix: str
+) -> None:
+    needs(ffmpeg, codec)
+    smooth = frame("rgba")
+    smooth[..., :3] = (200, 30, 40)
+    output = tmp_path / f"video.{ENDINGS[codec]}"
+    options = {"auto-alt-ref": 0} if codec == "libvpx" else {}
+    settings = {"codec": codec, "ffmpeg": ffmpeg, "color_matrix": matrix, "options": options}
+    with Encoder(output, size=SIZE, fps=30, pixel_format="rgba", **settings) as encoder:
+        encoder.write(smooth).wait()
+    got = decoded(ffmpeg, output, "rgba", "-c:v", decoder).astype(int)
+    assert np.abs(got[..., 3] - smooth[..., 3]).max() <= 16
+    assert np.abs(got[..., 3] - smooth[..., 3]).mean() <= 2
+    assert np.abs(got[..., :3].mean(axis=(0, 1)) - (200, 30, 40)).max() <= 5
+    assert encoder.converted_by == "ffmpeg" and encoder.report is not None and encoder.report.warnings == ()
+
+
+def test_profile_4444_of_rgba_has_full_chroma_and_alpha(tmp_path: Path, ffmpeg: str) -> None:
+    output, _ = encoded(ffmpeg, tmp_path, "prores_ks", "rgba", options={"profile": "4444"})
+    shown = subprocess.run([ffmpeg, "-i", output], capture_output=True, check=False).stderr.decode()
+    assert re.search(r"yuva444p1[02]le", shown)
+
+
+@pytest.mark.parametrize(("codec", "matrix"), [("png", "bt709"), ("png", "bt601"), ("libx264rgb", "bt709")])
+def test_yuv_becomes_rgb_by_its_own_matrix(tmp_path: Path, ffmpeg: str, codec: str, matrix: str) -> None:
+    needs(ffmpeg, codec)
+    y, u, v = {"bt709": (73, 115, 202), "bt601": (86, 107, 202)}[matrix]  # (200, 30, 40)
+    nbytes = SIZE[0] * SIZE[1]
+    planes = bytes([y]) * nbytes + bytes([u]) * (nbytes // 4) + bytes([v]) * (nbytes // 4)
+    output = tmp_path / "video.mkv"
+    settings = {"codec": codec, "pixel_format": "yuv420p", "color_matrix": matrix, "ffmpeg": ffmpeg}
+    with Encoder(output, size=SIZE, fps=30, **settings) as encoder:
+        encoder.write(planes).wait()
+    got = decoded(ffmpeg, output, "rgb24").mean(axis=(0, 1))
+    assert np.abs(got - (200, 30, 40)).max() <= 3
+
+
+def test_planar_codecs_keep_alpha_as_ffmpeg_rounds_it(tmp_path: Path, ffmpeg: str) -> None:
+    output, _ = encoded(ffmpeg, tmp_path, "utvideo", "rgba")
+    got = decoded(ffmpeg, output, "rgba").astype(int) - frame("rgba")
+    assert not got[..., :3].any() and set(np.unique(got[..., 3])) <= {0, 1}, "1 with FFmpeg 5.1"
+
+
+# What FFmpeg chooses for None
+
+
+@needs_ffprobe
+@pytest.mark.parametrize("pixel_format", ["rgba", "rgb48le", "rgba64le"])
+@pytest.mark.parametrize("codec", ["libx264", "mpeg4", "prores_ks", "ffv1", "png", "qtrle", "utvideo"])
+def test_none_drops_only_what_is_said(tmp_path: Path, ffmpeg: str, codec: str, pixel_format: str) -> None:
+    needs(ffmpeg, codec)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FFmpegWarning)
+        output, encoder = encoded(ffmpeg, tmp_path, codec, pixel_format, output_pixel_format=None)
+    source, stream = samples(pixel_format), probed(output)
+    got = samples(stream["pix_fmt"])
+    assert source is not None and got is not None and encoder.report is not None
+    has_alpha = got.has_alpha or stream.get("tags", {}).get("alpha_mode") == "1"  # type: ignore[attr-defined]
+    said = "\n".join(encoder.report.warnings)
+    assert has_alpha or not source.has_alpha or "alpha" in said
+    assert got.depth >= source.depth or "bits" in said
+
+
+# What is said of it, and what FFmpeg says
+
+
+def test_a_loss_is_a_warning_at_the_call_and_in_the_report(tmp_path: Path, ffmpeg: str) -> None:
+    with pytest.warns(FFmpegWarning, match="alpha is dropped") as caught:
+        encoder = Encoder(
+            tmp_path / "v.mp4", size=SIZE, fps=30, pixel_format="rgba", codec="mpeg4", ffmpeg=ffmpeg
+        )
+    assert caught[0].filename == __file__, "the caller's line"
+    with encoder:
+        encoder.write(frame("rgba")).wait()
+        assert encoder.report is None
+    assert encoder.report is encoder.close()
+    assert encoder.report.warnings == (str(caught[0].message),)
+
+
+def test_as_an_error_it_leaves_nothing_running(tmp_path: Path, ffmpeg: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FFmpegWarning)
+        with pytest.raises(FFmpegWarning):
+            Encoder(tmp_path / "v.mp4", size=SIZE, fps=30, pixel_format="rgba", codec="mpeg4", ffmpeg=ffmpeg)
+    assert list(tmp_path.iterdir()) == []
+    assert issubclass(penstock.FFmpegWarning, UserWarning)
+
+
+@pytest.mark.parametrize(
+    "codec",
+    [
+        *("libx264", "libx264rgb", "libx265", "libvpx-vp9", "libvpx", "libsvtav1", "libaom-av1", "mpeg4"),
+        *(
+            "mjpeg",
+            "prores_ks",
+            "ffv1",
+            "rawvideo",
+            "png",
+            "apng",
+            "qtrle",
+            "utvideo",
+            "huffyuv",
+        ),
+    ],
+)
+@pytest.mark.parametrize("convert", ["auto", "ffmpeg"])
+def test_an_ordinary_encode_warns_of_nothing(tmp_path: Path, ffmpeg: str, codec: str, convert: str) -> None:
+    needs(ffmpeg, codec)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FFmpegWarning)
+        _, encoder = encoded(ffmpeg, tmp_path, codec, "rgb24", convert=convert)
+    assert encoder.report is not None and encoder.report.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("container", "ending"),
+    [
+        *(
+            ("mp4", "mp4"),
+            ("matroska", "mkv"),
+            ("mov", "mov"),
+            ("mpegts", "ts"),
+            ("flv", "flv"),
+            ("nut", "nut"),
+        ),
+        *(("avi", "avi"), ("hls", "m3u8"), ("h264", "h264"), ("mpeg", "mpg")),
+    ],
+)
+def test_nor_does_an_ordinary_container(tmp_path: Path, ffmpeg: str, container: str, ending: str) -> None:
+    codec = "mpeg2video" if container == "mpeg" else "libx264"
+    needs(ffmpeg, codec)
+    settings = {"codec": codec, "container_format": container, "ffmpeg": ffmpeg}
+    with Encoder(tmp_path / f"video.{ending}", size=SIZE, fps=30, **settings) as encoder:
+        for _ in range(40):
+            encoder.write(frame("rgb24")).wait()
+    assert encoder.report is not None and encoder.report.warnings == ()
+
+
+def test_an_option_that_nothing_used_is_told_and_logged(
+    tmp_path: Path, ffmpeg: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    needs(ffmpeg, "libx264")
+    with caplog.at_level(logging.WARNING, "penstock"):
+        _, encoder = encoded(ffmpeg, tmp_path, "libx264", "rgb24", options={"cq": 20})
+    assert encoder.report is not None
+    [warning] = encoder.report.warnings
+    assert "cq" in warning and "has not been used" in warning and "0x" not in warning
+    assert [(record.name, record.levelname) for record in caplog.records] == [("penstock", "WARNING")]
+    assert warning in caplog.text
+
+
+def test_a_failure_tells_warnings_apart_from_what_ffmpeg_said(tmp_path: Path, ffmpeg: str) -> None:
+    needs(ffmpeg, "libx264")
+    with pytest.raises(EncoderError) as caught:
+        encoded(ffmpeg, tmp_path, "libx264", "rgb24", options={"cq": 20, "profile": "nonsense"})
+    assert "has not been used" in str(caught.value)
+    assert "has not been used" not in caught.value.stderr
+    assert "nonsense" in caught.value.stderr
+    assert not re.search(r"^(?:\[.* @ .*\] )?\[(?:error|fatal)\]", caught.value.stderr, re.MULTILINE)
+
+
+# Arguments that are options
+
+
+def test_crf_and_preset(tmp_path: Path, ffmpeg: str) -> None:
+    needs(ffmpeg, "libx264")
+    sizes = []
+    for crf in (10, 40.5, np.float32(40.5)):
+        _, encoder = encoded(ffmpeg, tmp_path, "libx264", "rgb24", crf=crf, preset="ultrafast")
+        sizes.append(encoder.close().output_bytes)
+    assert sizes[0] > sizes[1] == sizes[2]
+
+
+def test_crf_and_preset_twice_or_for_nothing_are_errors(tmp_path: Path, ffmpeg: str) -> None:
+    with pytest.raises(ValueError, match="crf is given as an argument and in options"):
+        encoded(ffmpeg, tmp_path, "libx264", "rgb24", crf=20, options={"crf": 18})
+    with pytest.raises(ValueError, match=r"mpeg4 has no crf: options=\{'q:v'"):
+        encoded(ffmpeg, tmp_path, "mpeg4", "rgb24", crf=20)
+    with pytest.raises(ValueError, match="mpeg4 has no preset"):
+        encoded(ffmpeg, tmp_path, "mpeg4", "rgb24", preset="fast")
+    assert list(tmp_path.iterdir()) == []
+
+
+@needs_ffprobe
+def test_a_list_repeats_an_option(tmp_path: Path, ffmpeg: str) -> None:
+    output, _ = encoded(ffmpeg, tmp_path, "ffv1", "rgb24", options={"metadata": ["title=x", "artist=y"]})
+    shown = subprocess.run([ffmpeg, "-i", output], capture_output=True, check=False).stderr.decode()
+    assert re.search(r"title +: x", shown) and re.search(r"(?i)artist +: y", shown)
