@@ -257,7 +257,8 @@ class Decoder:
     def read(self, timeout: float | None = None) -> VideoFrame | None:
         """The next frame; None at the end.
 
-        The wait releases the GIL and lets Ctrl-C through.
+        The wait releases the GIL and lets Ctrl-C through. Tell the end by ``is None``: ``==`` compares each sample of
+        an array.
 
         Args:
             timeout: seconds to wait for it; None waits as long as it takes.
