@@ -259,6 +259,25 @@ OTHER_CODECS = {
     ),
 }
 
+_FADING = (
+    *("-f", "lavfi", "-i"),
+    "color=red:size=64x48:rate=25,format=yuva420p,"
+    "geq=lum=p(X\\,Y):cb=p(X\\,Y):cr=p(X\\,Y):a=X*4,trim=end_frame=12",
+)
+
+# FFmpeg's own decoders give them without alpha.
+ALPHA_CLIPS = {
+    "vp9_alpha": Clip(
+        "webm", (*VP9, *as_("yuva420p"), "-b:v", "1M"), inputs=_FADING, told={"has_separate_alpha": True}
+    ),
+    "vp8_alpha": Clip(
+        "webm",
+        ("-c:v", "libvpx", *as_("yuva420p"), "-auto-alt-ref", "0", "-b:v", "1M"),
+        inputs=_FADING,
+        told={"has_separate_alpha": True},
+    ),
+}
+
 FFV1_CLIPS = {
     "ffv1_yuv420p": _ffv1("yuv420p"),
     "ffv1_yuv420p_odd": _ffv1("yuv420p", size=(63, 47)),
@@ -420,4 +439,4 @@ NO_MEDIA = {
 }
 """FFmpeg must not know what they are, or that they are text."""
 
-CLIPS = VIDEOS | WITHOUT_VIDEO | ZERO_FRAMES | DAMAGED | NO_MEDIA
+CLIPS = VIDEOS | ALPHA_CLIPS | WITHOUT_VIDEO | ZERO_FRAMES | DAMAGED | NO_MEDIA

@@ -345,6 +345,75 @@ def test_filters_see_the_files_own_pixels() -> None:
         assert furthest(frames, raw(path, decoder, "-vf", "hflip,negate")) <= 2
 
 
+@pytest.mark.parametrize(
+    ("filters", "size", "expected"),
+    [
+        ("crop=ih:ih", None, (48, 48)),
+        ("transpose=1", None, (48, 64)),
+        ("scale=33:-1", None, (33, 25)),
+        ("crop=ih:ih,reverse", None, (48, 48)),
+        ("tile=3x2", None, (192, 96)),
+        ("crop=ih:ih", (None, 24), (24, 24)),
+        ("crop=ih/2:ih", (12, None), (12, 24)),
+        ("crop=ih:ih", (20, 30), (20, 30)),
+        ("negate", None, (64, 48)),
+    ],
+)
+def test_frames_have_the_size_that_filters_make(
+    filters: str, size: tuple[int | None, int | None] | None, expected: tuple[int, int]
+) -> None:
+    path = clip("h264")
+    for start in (None, 0.4):
+        with Decoder(path, filters=filters, size=size, start=start, pixel_format=None) as decoder:
+            assert decoder.size == expected
+            frames = list(decoder)
+            seek = () if start is None else ("-ss", str(start))
+            arguments = ("-i", f"file:{path}", "-vf", f"{filters},scale={expected[0]}:{expected[1]}")
+            made = ffmpeg(*seek, *arguments, "-fps_mode", "passthrough", "-f", "rawvideo", "pipe:1")
+            assert b"".join(frame.tobytes() for frame in frames) == made
+    with Decoder(path, filters=filters, size=size, count=1) as decoder:
+        assert next(decoder).shape == (expected[1], expected[0], 3)
+
+
+def test_filters_see_a_turned_picture() -> None:
+    with Decoder(clip("rotated_90"), filters="crop=iw:iw", count=1) as decoder:
+        assert decoder.size == (48, 48)
+        assert next(decoder).shape == (48, 48, 3)
+
+
+ALPHA = ("vp8_alpha", "vp9_alpha")
+
+
+@pytest.mark.parametrize("name", ALPHA)
+def test_alpha_that_lies_beside_the_frames_is_decoded(name: str) -> None:
+    """FFmpeg's own decoders of VP8 and VP9 leave it out."""
+    path = clip(name)
+    columns = np.arange(64) * 4
+    for pixel_format in ("rgba", "bgra", "rgba64le"):
+        with Decoder(path, pixel_format=pixel_format) as decoder:
+            assert decoder.info.has_separate_alpha
+            frames = list(decoder)
+            assert len(frames) == 12
+            for frame in frames:
+                alpha = frame[..., 3] >> (8 if pixel_format == "rgba64le" else 0)
+                assert np.abs(alpha.astype(int) - columns).max() <= 12
+    with Decoder(path, pixel_format="rgba", start=0.2, size=(32, None), filters="hflip") as decoder:
+        assert np.abs(next(decoder)[..., 3].astype(int) - columns[::-2]).max() <= 12
+
+
+@pytest.mark.parametrize("name", ALPHA)
+def test_the_files_own_format_has_its_alpha(name: str) -> None:
+    path, library = clip(name), "libvpx-vp9" if name == "vp9_alpha" else "libvpx"
+    with Decoder(path, pixel_format=None) as decoder:
+        assert decoder.pixel_format == "yuva420p"
+        frames = list(decoder)
+    made = ffmpeg("-c:v", library, "-i", f"file:{path}", "-f", "rawvideo", "pipe:1")
+    assert b"".join(frame.tobytes() for frame in frames) == made
+    with Decoder(path, count=1) as decoder, Decoder(clip("vp9"), pixel_format="rgba", count=1) as opaque:
+        assert next(decoder).shape == (48, 64, 3)
+        assert not opaque.info.has_separate_alpha and (next(opaque)[..., 3] == 255).all()
+
+
 def test_another_stream_can_be_had() -> None:
     with Decoder(clip("several_videos")) as best, Decoder(clip("several_videos"), stream=0) as first:
         assert (best.info.index, best.size) == (1, (64, 48))

@@ -20,7 +20,7 @@ from conftest import PATIENCE_S, run_script, start_script, succeeded, workers
 from media import children, eventually, holdings
 
 from penstock import ClosedError, Decoder, DecoderError, StalledError, ThreadPolicy
-from penstock.ffmpeg import find_ffmpeg
+from penstock.ffmpeg import find_ffmpeg, find_ffprobe
 
 # The clip, and what it was made of.
 CUT = {"cut_mp4": "fast_start", "cut_mkv": "h264_mkv"}
@@ -220,6 +220,15 @@ def test_what_ffmpeg_refuses_it_says(options: dict[str, object], words: str) -> 
     with decoder, pytest.raises(DecoderError, match=words) as caught:
         decoder.read()
     assert caught.value.returncode not in (0, None) and caught.value.frames == 0
+
+
+def test_an_ffmpeg_that_cannot_decode_alpha(tmp_path: Path) -> None:
+    program = tmp_path / "ffmpeg"
+    program.write_text(f'#!/bin/sh\n{find_ffmpeg()} "$@" | sed "s/ libvpx-vp9 / nothing /"\n')
+    program.chmod(0o755)
+    for pixel_format in ("rgba", None):
+        with pytest.raises(DecoderError, match=r"has alpha, which only .*libvpx-vp9 reads, and .*'rgb24'"):
+            Decoder(clip("vp9_alpha"), pixel_format=pixel_format, ffmpeg=program, ffprobe=find_ffprobe())
 
 
 def test_no_filters_are_no_filters() -> None:

@@ -14,14 +14,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from clips import CLIPS, DAMAGED, NO_MEDIA, VIDEOS, WITHOUT_VIDEO, ZERO_FRAMES, clip
+from clips import ALPHA_CLIPS, CLIPS, DAMAGED, NO_MEDIA, VIDEOS, WITHOUT_VIDEO, ZERO_FRAMES, clip
 from conftest import PATIENCE_S, eventually
 from media import children, holdings
 
 from penstock.errors import DecoderError, PenstockError, StalledError
 from penstock.ffmpeg import AudioInfo, MediaInfo, VideoInfo, find_ffmpeg, find_ffprobe, probe
 
-DECODABLE = VIDEOS | {"fragmented": ZERO_FRAMES["fragmented"], "fast_start": DAMAGED["fast_start"]}
+DECODABLE = (
+    VIDEOS | ALPHA_CLIPS | {"fragmented": ZERO_FRAMES["fragmented"], "fast_start": DAMAGED["fast_start"]}
+)
 
 
 def video(name: str, *, count_frames: bool = False) -> VideoInfo:

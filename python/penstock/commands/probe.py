@@ -121,7 +121,8 @@ def _of_file(info: MediaInfo) -> Iterable[str]:
 
 
 def _of_video(stream: VideoInfo) -> Iterable[str]:
-    yield stream.pixel_format or "pixel format unknown"
+    alpha = " and alpha" if stream.has_separate_alpha else ""
+    yield f"{stream.pixel_format or 'pixel format unknown'}{alpha}"
     yield f"{stream.width}x{stream.height}"
     if stream.rotation:
         yield f"stored as {stream.stored_width}x{stream.stored_height} and turned {stream.rotation} degrees clockwise"

@@ -87,6 +87,11 @@ def encoders(program: str) -> tuple[str, ...]:
     return tuple(name for flags, name in _listed(program, "-encoders") if flags.startswith("V"))
 
 
+def decoders(program: str) -> tuple[str, ...]:
+    """Names of the video decoders of `program`; none if it does not tell."""
+    return tuple(name for flags, name in _listed(program, "-decoders") if flags.startswith("V"))
+
+
 def codecs(program: str) -> tuple[str, ...]:
     """Names of the kinds of video that `program` encodes, each of which stands for its best encoder: h264, av1."""
     return tuple(name for flags, name in _listed(program, "-codecs") if flags[1:3] == "EV")

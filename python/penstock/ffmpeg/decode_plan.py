@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import get_args
 
 from penstock._native import _Conversion
-from penstock.ffmpeg import command, timestamps
+from penstock.errors import DecoderError
+from penstock.ffmpeg import capabilities, command, timestamps
 from penstock.ffmpeg.pixels import (
     PIXEL_FORMATS,
     FrameLayout,
@@ -19,7 +21,7 @@ from penstock.ffmpeg.pixels import (
     subsampling,
 )
 from penstock.ffmpeg.plan import ColorMatrix, Convert, check_choice
-from penstock.ffmpeg.probe import VideoInfo
+from penstock.ffmpeg.probe import VideoInfo, first_size
 
 # Bytes of a part that FFmpeg writes, and we read and convert, while it is in a core's second cache (1 MiB and more).
 _PART_BYTES = 256 << 10
@@ -31,13 +33,18 @@ _RANGES = {"limited": "tv", "full": "pc"}
 _AGREED = ("yuv420p", "yuv422p", "yuv444p")
 # FFmpeg's names of full-range YUV, which differ from the others in nothing else.
 _FULL_RANGE = {"yuvj420p": "yuv420p", "yuvj422p": "yuv422p", "yuvj444p": "yuv444p"}
+# Formats with alpha, by FFmpeg's names of them.
+_ALPHA = re.compile("yuva|ayuv|vuya|uyva|rgba|bgra|argb|abgr|gbrap|ya8|ya16|ya32|(?:rgb|bgr)32$")
+# Those of FFmpeg's decoders that read alpha beside the frames. Its own decoders of these codecs leave it out.
+_ALPHA_DECODERS = {"vp8": "libvpx", "vp9": "libvpx-vp9"}
+_CODEC_OPTIONS = ("c", "c:v", "codec", "codec:v", "vcodec")
 
 
 @dataclass(frozen=True, slots=True)
 class DecodeWish:
     """What a decoder was asked for: its arguments of these names, checked by `plan_decode`."""
 
-    pixel_format: str
+    pixel_format: str | None
     size: tuple[int | None, int | None] | None
     start: float | None
     count: int | None
@@ -60,6 +67,8 @@ class DecodePlan:
         parts: into how many parts, one above the other, FFmpeg divides a frame.
         converted_by: "penstock", "ffmpeg", or None if the pixels stay what they are in the file.
         filters: FFmpeg's, before those that tell timestamps and divide.
+        video: with the pixel format that its decoder gives.
+        decoder: FFmpeg's decoder; None leaves it to FFmpeg.
     """
 
     layout: FrameLayout
@@ -70,6 +79,7 @@ class DecodePlan:
     filters: tuple[str, ...]
     wish: DecodeWish
     video: VideoInfo
+    decoder: str | None = None
 
     def arguments(self, source: str, container: str, start_s: float, descriptor: int) -> list[str]:
         """FFmpeg's arguments.
@@ -81,17 +91,11 @@ class DecodePlan:
             descriptor: where it tells timestamps.
         """
         wish = self.wish
-        seek, trim = command.seek_arguments(wish.start, container, start_s)
+        reading, trim = _reading(wish, self.video, self.decoder, source, container, start_s)
         divide = [f"untile=1x{self.parts}"] if self.parts > 1 else []
         told = timestamps.filters(descriptor, self.video.time_base)
         return [
-            # Timestamps as they are in the file.
-            "-copyts",
-            *seek,
-            *command.option_arguments(wish.input_options),
-            *command.read_arguments(source, container),
-            *("-map", f"0:{self.video.index}"),
-            *("-an", "-sn", "-dn"),
+            *reading,
             *("-filter:v", ",".join([*trim, *self.filters, *told, *divide])),
             # No frame is dropped and none repeated, whatever their times.
             *("-fps_mode", "passthrough"),
@@ -102,18 +106,36 @@ class DecodePlan:
         ]
 
 
-def plan_decode(program: str, video: VideoInfo, wish: DecodeWish) -> DecodePlan:
+def plan_decode(
+    program: str, source: str, container: str, start_s: float, video: VideoInfo, wish: DecodeWish
+) -> DecodePlan:
     """What is to be done for `wish` with `video` by the FFmpeg at `program`.
+
+    Runs it for a frame if the size depends on what the filters make.
+
+    Args:
+        source, container, start_s: as for `DecodePlan.arguments`.
 
     Raises:
         ValueError: an argument is none of its choices, or ``convert="native"`` was asked for where there is no native
             conversion.
+        DecoderError: alpha was asked for that the FFmpeg cannot decode.
     """
     check_choice("convert", wish.convert, get_args(Convert))
     check_choice("color_matrix", wish.color_matrix, get_args(ColorMatrix))
     check_choice("color_range", wish.color_range, ("auto", *_RANGES))
-    width, height = _delivered_size(video, wish.size)
-    layout = frame_layout(wish.pixel_format, width, height, program)
+    name = wish.pixel_format or own_pixel_format(video)
+    decoder = _alpha_decoder(program, source, video, wish, name)
+    if decoder is not None:
+        video = replace(video, pixel_format=own_pixel_format(video))
+    own_size = video.width, video.height
+    if wish.filters and (wish.size is None or (None in wish.size and wish.size != (None, None))):
+        reading, trim = _reading(wish, video, decoder, source, container, start_s)
+        filtered = ("-v", "error", *reading, "-filter:v", ",".join([*trim, wish.filters]))
+        # Of filters that fail, FFmpeg says why when it is run for all frames.
+        own_size = first_size(command.without_protocol(source), (program, *filtered)) or own_size
+    width, height = _delivered_size(own_size, wish.size)
+    layout = frame_layout(name, width, height, program)
     own = video.pixel_format or ""
     stored = canonical(_FULL_RANGE.get(own, own))
     given = [wish.filters] if wish.filters else []
@@ -121,28 +143,73 @@ def plan_decode(program: str, video: VideoInfo, wish: DecodeWish) -> DecodePlan:
     scaled = [*given, f"scale={width}:{height}"]
     if layout.pixel_format == canonical(own):
         filters = (*scaled, f"format={own}")
-        return DecodePlan(layout, own, None, 1, None, filters, wish, video)
+        return DecodePlan(layout, own, None, 1, None, filters, wish, video, decoder)
     parts = _parts(stored, width, height)
     is_left_to_ffmpeg = wish.convert == "ffmpeg" or (wish.convert == "auto" and not _agrees(stored, layout))
     conversion = None if is_left_to_ffmpeg else _native(stored, layout, parts, video, wish)
     if conversion is None:
         scaled[-1] += _colors(wish)
         filters = (*scaled, f"format={layout.pixel_format}")
-        return DecodePlan(layout, layout.pixel_format, None, 1, "ffmpeg", filters, wish, video)
+        return DecodePlan(layout, layout.pixel_format, None, 1, "ffmpeg", filters, wish, video, decoder)
     # By the name that it has in the file, full range or not, so that FFmpeg has nothing to do.
     filters = (*scaled, f"format={own}")
     return DecodePlan(layout, own, conversion, parts, "penstock", filters, wish, video)
 
 
-def _delivered_size(video: VideoInfo, size: tuple[int | None, int | None] | None) -> tuple[int, int]:
-    """`size`, with what it leaves open such that the picture keeps its shape, to an even number."""
-    width, height = (video.width, video.height) if size is None else size
+def own_pixel_format(video: VideoInfo) -> str:
+    """What the frames of the file are, alpha that lies beside them included; empty if the file does not tell."""
+    own = video.pixel_format or ""
+    return "yuva420p" if video.has_separate_alpha and own == "yuv420p" else own
+
+
+def _alpha_decoder(
+    program: str, source: str, video: VideoInfo, wish: DecodeWish, pixel_format: str
+) -> str | None:
+    """The decoder for alpha that lies beside the frames, if frames of `pixel_format` have any; else None.
+
+    Raises:
+        DecoderError: `program` has no such decoder.
+    """
+    is_chosen = any(name in wish.input_options for name in (*_CODEC_OPTIONS, f"c:{video.index}"))
+    if own_pixel_format(video) == video.pixel_format or not _ALPHA.match(pixel_format) or is_chosen:
+        return None
+    name = _ALPHA_DECODERS[video.codec]
+    known = capabilities.decoders(program)
+    if known and name not in known:
+        raise DecoderError(
+            f"{command.without_protocol(source)} has alpha, which only FFmpeg's decoder {name} reads, and {program} "
+            "was built without it: install another FFmpeg (Debian's has it), or give a pixel_format without alpha, "
+            "such as 'rgb24' or 'yuv420p'"
+        )
+    return name
+
+
+def _reading(
+    wish: DecodeWish, video: VideoInfo, decoder: str | None, source: str, container: str, start_s: float
+) -> tuple[list[str], list[str]]:
+    """FFmpeg's arguments that read the stream, and the filters that begin with the right frame."""
+    seek, trim = command.seek_arguments(wish.start, container, start_s)
+    return [
+        # Timestamps as they are in the file.
+        "-copyts",
+        *seek,
+        *(() if decoder is None else (f"-c:{video.index}", decoder)),
+        *command.option_arguments(wish.input_options),
+        *command.read_arguments(source, container),
+        *("-map", f"0:{video.index}"),
+        *("-an", "-sn", "-dn"),
+    ], trim
+
+
+def _delivered_size(own: tuple[int, int], size: tuple[int | None, int | None] | None) -> tuple[int, int]:
+    """`size`, with what it leaves open such that a picture of the size `own` keeps its shape, to an even number."""
+    width, height = own if size is None else size
     if width is None and height is None:
         raise ValueError("size is width and height in pixels, one of which may be None; got (None, None)")
     if width is None:
-        width = _even(Fraction(height or 0) * video.width / video.height)
+        width = _even(Fraction(height or 0) * own[0] / own[1])
     if height is None:
-        height = _even(Fraction(width) * video.height / video.width)
+        height = _even(Fraction(width) * own[1] / own[0])
     return command.checked_size((width, height))
 
 

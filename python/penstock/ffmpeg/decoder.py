@@ -72,14 +72,15 @@ class Decoder:
             local path, whatever its characters.
         pixel_format: FFmpeg's name of what the frames are to be (``ffmpeg -pix_fmts``); None for what the file has.
             rgb24, bgr24, rgba and gray give uint8; rgb48le and rgba64le, and YUV of more than 8 bits, uint16; grayf32le
-            and gbrpf32le float32.
+            and gbrpf32le float32. The alpha of VP8 and VP9 in WebM is decoded, by libvpx, for formats that have alpha,
+            and for None, which then is yuva420p.
         size: width and height in pixels to scale to, one of which may be None to keep the picture's shape; None for
-            the video's own.
+            the video's own, or that which `filters` make.
         start: seconds from the beginning of the file; earlier frames are left out. Exact to the frame.
         count: frames to decode at most.
         stream: which of the video streams, from 0; None for the best (no cover picture, the default one).
         filters: FFmpeg's filters (``-vf``) to apply first, in the file's own pixel format; what comes of them is scaled
-            to `size`.
+            to `size`. Where that is not given whole, FFmpeg is run for one frame before, to learn what size they make.
         convert: who makes `pixel_format` of the file's: "native", the worker while it copies; "ffmpeg"; or "auto", the
             worker where both make the same of it, up to 2 code values. The worker makes 8-bit and 16-bit RGB, and
             gray, of yuv420p, yuv422p, yuv444p (of 8 or 10 bits) and nv12; "auto" leaves RGB from 10 bits, to 16, and
@@ -97,7 +98,8 @@ class Decoder:
 
     Raises:
         FileNotFoundError, IsADirectoryError, PermissionError: there is no such file, or it cannot be read.
-        DecoderError: it is no media file, or has no video; FFmpeg was not found, or could not be started.
+        DecoderError: it is no media file, or has no video; FFmpeg was not found, or could not be started, or has no
+            decoder for the alpha that was asked for.
         ValueError: an argument is not possible.
         ImportError: NumPy is not installed.
     """
@@ -136,7 +138,7 @@ class Decoder:
         self._media = probe(source, ffprobe=ffprobe, ffmpeg=ffmpeg)
         self._video = _chosen(self._media, stream)
         self._wish = DecodeWish(
-            pixel_format=_named(pixel_format, self._media, self._video),
+            pixel_format=_checked(pixel_format, self._media, self._video),
             size=size,
             start=start,
             count=count,
@@ -147,19 +149,15 @@ class Decoder:
             conceal_errors=conceal_errors,
             input_options=dict(input_options or {}),
         )
-        self._plan = plan_decode(program, self._video, self._wish)
+        place = self._source, self._media.container, self._media.start_s or 0.0
+        self._plan = plan_decode(program, *place, self._video, self._wish)
         self._programs = program, ffprobe
         self._is_told_of = False
         self._timestamps = Timestamps()
         try:
             self._intake = Intake(
                 program,
-                self._plan.arguments(
-                    self._source,
-                    self._media.container,
-                    self._media.start_s or 0.0,
-                    self._timestamps.of_child,
-                ),
+                self._plan.arguments(*place, self._timestamps.of_child),
                 source=self._source,
                 pass_fds=(self._timestamps.of_child,),
                 ffmpeg_policy=ffmpeg_policy,
@@ -259,7 +257,8 @@ class Decoder:
     def read(self, timeout: float | None = None) -> VideoFrame | None:
         """The next frame; None at the end.
 
-        The wait releases the GIL and lets Ctrl-C through.
+        The wait releases the GIL and lets Ctrl-C through. Tell the end by ``is None``: ``==`` compares each sample of
+        an array.
 
         Args:
             timeout: seconds to wait for it; None waits as long as it takes.
@@ -440,13 +439,12 @@ def _numbered(media: MediaInfo, stream: int) -> VideoInfo | None:
     return media.video[stream]
 
 
-def _named(pixel_format: str | None, media: MediaInfo, video: VideoInfo) -> str:
-    name = video.pixel_format if pixel_format is None else pixel_format
-    if name is None:
+def _checked(pixel_format: str | None, media: MediaInfo, video: VideoInfo) -> str | None:
+    if pixel_format is None and video.pixel_format is None:
         raise DecoderError(
             f"{media.path} does not tell the pixel format of its video, and may have no frames"
         )
-    return name
+    return pixel_format
 
 
 def _kinds(media: MediaInfo) -> str:

@@ -14,12 +14,12 @@ from penstock.errors import PenstockError
 from penstock.ffmpeg import command
 from penstock.ffmpeg.probe import AudioInfo, MediaInfo, VideoInfo, last_packets
 
-# Containers whose header says how long the video is, and whether it also says how long the last frame is shown. In
-# others FFmpeg measures what is there (MPEG-TS, Ogg, Y4M) or guesses from the bit rate, and neither shows a cut. The
-# header of AVI is often wrong, and of a cut one FFmpeg complains.
-_TELLS_LAST_DURATION = {"mov": True, "mxf": True, "matroska": False, "flv": False}
-# Guessed: a last frame is not shown for a third of the whole video, as the pause at the end of a short loop might be.
-_LONGEST_LAST_SHARE = 1 / 3
+# Containers whose header says how long the video is. In others FFmpeg measures what is there (MPEG-TS, Ogg, Y4M) or
+# guesses from the bit rate, and neither shows a cut. AVI's header is often wrong, and of a cut file FFmpeg complains.
+_TELLING = ("mov", "matroska", "flv", "mxf")
+# Guessed: less is missing where a video was trimmed between two frames, or where the last one is shown for long, which
+# Matroska and FLV do not say of a frame.
+_MISSING_SHARE = 1 / 3
 # More than one frame, with times that Matroska and FLV round to 1 ms.
 _FRAMES_APART = 1.5
 # The last bytes of these files. GIF: the trailer (GIF89a, 27). APNG: the chunk IEND (PNG, 11.2.5).
@@ -99,9 +99,8 @@ def early_end(source: str, media: MediaInfo, video: VideoInfo, given: Given, ffp
         Path(command.without_protocol(source)), media.container, video, given
     ):
         return "the file was cut off: its end is missing"
-    tells_last = _TELLS_LAST_DURATION.get(media.container.partition(",")[0])
     if (
-        tells_last is None
+        media.container.partition(",")[0] not in _TELLING
         or media.duration_s is None
         or video.duration_s is None
         or video.is_attached_picture
@@ -122,9 +121,7 @@ def early_end(source: str, media: MediaInfo, video: VideoInfo, given: Given, ffp
     if later:
         return f"FFmpeg gave no frame for the last {len(later)} packets of the video"
     ends_s = max((time_s + duration_s for time_s, duration_s, _ in packets), default=given.last_s)
-    if not tells_last:
-        ends_s = max(ends_s, given.last_s + own_s * _LONGEST_LAST_SHARE)
-    if not _is_early(ends_s - frame_s, own_s, video.start_s, frame_s):
+    if not _is_early(ends_s + own_s * _MISSING_SHARE - frame_s, own_s, video.start_s, frame_s):
         return None
     return f"the video is {own_s:.3f} s long by its container, and its last frame is at {given.last_s:.3f} s"
 

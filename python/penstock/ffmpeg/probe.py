@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import IO, Any, TypeVar
 
-from penstock.errors import DecoderError, StalledError
+from penstock.errors import DecoderError, PenstockError, StalledError
 from penstock.ffmpeg import command
 from penstock.ffmpeg.find import find_ffprobe
 
@@ -75,6 +75,7 @@ class VideoInfo:
         field_order: ``progressive``, or of interlaced video ``tt``, ``bb``, ``tb`` or ``bt``; None if the file does not
             say.
         bit_rate: bits per second; None if the file does not say.
+        has_separate_alpha: alpha lies beside the frames, as in WebM, and `pixel_format` does not tell of it.
         is_default: whether the file says that this stream is for everybody.
         is_attached_picture: it is one picture beside the audio, such as a cover, and no video.
     """
@@ -102,6 +103,7 @@ class VideoInfo:
     bit_depth: int | None
     field_order: str | None
     bit_rate: int | None
+    has_separate_alpha: bool
     is_default: bool
     is_attached_picture: bool
 
@@ -250,6 +252,22 @@ def last_packets(source: str, index: int, from_s: float, ffprobe: str) -> dict[s
     return _told(command.without_protocol(source), (ffprobe, *arguments, *literal, "-i", source), PATIENCE_S)
 
 
+def first_size(path: str, arguments: Sequence[str]) -> tuple[int, int] | None:
+    """Width and height of the first frame that FFmpeg writes with `arguments`; None if it writes none in time.
+
+    Args:
+        path: what it reads, for people.
+        arguments: FFmpeg's, the program among them and the output not.
+    """
+    output = ("-frames:v", "1", "-c:v", "rawvideo", "-f", "framecrc", "pipe:1")
+    try:
+        _, said, _ = _run(path, (*arguments, *output), PATIENCE_S)
+    except PenstockError:
+        return None
+    size = re.search(rb"^#dimensions 0: (\d+)x(\d+)$", said, re.MULTILINE)
+    return (int(size[1]), int(size[2])) if size else None
+
+
 def _of_kind(kind: str, streams: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
     return (stream for stream in streams if stream.get("codec_type") == kind)
 
@@ -292,6 +310,7 @@ def _video(stream: Mapping[str, Any], duration_s: float | None, *, is_counted: b
         bit_depth=_count(stream.get("bits_per_raw_sample")) or _depth(stream.get("pix_fmt", "")),
         field_order=field_order,
         bit_rate=_count(stream.get("bit_rate")),
+        has_separate_alpha=_has_separate_alpha(stream),
         is_default=stream.get("disposition", {}).get("default") == 1,
         is_attached_picture=stream.get("disposition", {}).get("attached_pic") == 1,
     )
@@ -321,6 +340,11 @@ def _best(streams: Sequence[_Stream]) -> _Stream | None:
 def _rotation(side_data: Iterable[Mapping[str, Any]]) -> int:
     """Degrees clockwise, from 0 to 359. ffprobe counts them the other way round (av_display_rotation_get)."""
     return next((-round(float(one["rotation"])) % 360 for one in side_data if "rotation" in one), 0)
+
+
+def _has_separate_alpha(stream: Mapping[str, Any]) -> bool:
+    tags = {name.lower(): value for name, value in stream.get("tags", {}).items()}
+    return stream.get("codec_name") in ("vp8", "vp9") and tags.get("alpha_mode") == "1"
 
 
 def _differ(average: Fraction | None, base: Fraction | None, *, is_interlaced: bool) -> bool:
