@@ -778,13 +778,13 @@ def test_statistics_and_bottleneck() -> None:
 
 
 def test_policies_are_applied_by_name() -> None:
-    policy = penstock.ThreadPolicy(nice=5)
+    policy = penstock.ThreadPolicy(nice=15)
     policies = {"checksum": policy, "iterable": policy}
     with Pipeline([b"x"], checksum(workers=2), checksum(), policies=policies) as pipeline:
         next(pipeline)
         assert eventually(lambda: len(pipeline.stats.stages[1].policies) == 2)
         nices = [[applied.nice for applied in stage.policies] for stage in pipeline.stats.stages]
-    assert nices == [[5], [5, 5], [], []]
+    assert nices == [[15], [15, 15], [], []]
 
 
 def test_a_signal_handler_may_raise_in_a_wait(pair: tuple[int, int]) -> None:

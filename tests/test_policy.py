@@ -98,7 +98,7 @@ def unprivileged(code: str, nice_limit: int = 0) -> list[list[str]]:
 class TestSetPriority:
     @pytest.mark.parametrize("level", NICE)
     def test_is_what_the_system_says(self, level: Priority) -> None:
-        if NICE[level] < 0 and not may_raise():
+        if NICE[level] < seen()[0] and not may_raise():
             pytest.skip("no right to raise priorities here")
         applied, (nice, scheduler, _) = apart(lambda: (cpu.set_priority(level), seen()))
         assert (applied.nice, applied.priority) == (nice, level) == (NICE[level], level)
@@ -419,11 +419,11 @@ class TestWorkers:
 
     def test_a_tees(self, pair: tuple[int, int], tmp_path: Path) -> None:
         with (tmp_path / "out").open("wb") as out:
-            tee = Tee(pair[0], out, thread_policy=ThreadPolicy(nice=7, cpus=[8000]), start=False)
+            tee = Tee(pair[0], out, thread_policy=ThreadPolicy(nice=17, cpus=[8000]), start=False)
             assert tee.thread_policy is None
             os.close(pair[1])
             tee.wait(10)
-            assert tee.thread_policy.nice == 7
+            assert tee.thread_policy.nice == 17
             assert "8000" in tee.thread_policy.notes[0]
 
 
@@ -434,14 +434,14 @@ class TestFFmpeg:
 
     def test_has_its_policy_in_all_its_threads(self, tmp_path: Path) -> None:
         before = seen()
-        asked = ThreadPolicy(priority="below-normal", cpus=ALLOWED[:1])
+        asked = ThreadPolicy(priority="lowest", cpus=ALLOWED[:1])
         with self.encode(tmp_path / "out.mp4", ffmpeg_policy=asked) as encoder:
             encoder.write(bytes(64 * 64 * 3)).wait(30)
             assert eventually(lambda: encoder.stats.frames_written == 1)
             threads = [int(entry.name) for entry in Path(f"/proc/{encoder.pid}/task").iterdir()]
-            assert {os.getpriority(os.PRIO_PROCESS, thread) for thread in threads} == {5}
+            assert {os.getpriority(os.PRIO_PROCESS, thread) for thread in threads} == {10}
             assert {frozenset(os.sched_getaffinity(thread)) for thread in threads} == {frozenset(ALLOWED[:1])}
-            assert (encoder.ffmpeg_policy.priority, encoder.ffmpeg_policy.notes) == ("below-normal", ())
+            assert (encoder.ffmpeg_policy.priority, encoder.ffmpeg_policy.notes) == ("lowest", ())
         assert encoder.close().frames_encoded == 1
         assert seen() == before
 
@@ -481,7 +481,8 @@ def test_what_levels_there_are_is_tried() -> None:
     assert list(tried) == list(NICE)
     for level, applied in tried.items():
         assert (applied.priority == level) == (applied.notes == ())
-    assert [level for level in tried if tried[level].notes == ()][:4] == list(NICE)[:4]
+    without_rights = {level for level in NICE if NICE[level] >= before[0]}
+    assert without_rights <= {level for level in tried if tried[level].notes == ()}
     assert seen() == before
 
 

@@ -399,10 +399,10 @@ def test_many_readers_at_once() -> None:
 
 
 def test_a_policy_is_applied(pair: tuple[int, int]) -> None:
-    policy = penstock.ThreadPolicy(priority="below-normal")
+    policy = penstock.ThreadPolicy(priority="lowest")
     with penstock.Reader(pair[0], frame_bytes=4, policy=policy) as stream:
         assert eventually(lambda: stream.stats.policy is not None)
-        assert stream.stats.policy.nice == 5
+        assert stream.stats.policy.nice == 10
     with penstock.Reader(pair[0], frame_bytes=4) as stream:
         assert stream.stats.policy is None
 

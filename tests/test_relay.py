@@ -466,11 +466,11 @@ class TestInTheBackground:
     def test_has_a_policy(self, pair: tuple[int, int]) -> None:
         quiet, producer = os.pipe()
         before = workers()
-        ticket = penstock.relay(quiet, pair[1], wait=False, policy=penstock.ThreadPolicy(nice=7))
+        ticket = penstock.relay(quiet, pair[1], wait=False, policy=penstock.ThreadPolicy(nice=17))
         assert eventually(lambda: workers() - before)
         (thread,) = workers() - before
         nice = lambda: int(Path(f"/proc/self/task/{thread}/stat").read_text().rpartition(")")[2].split()[16])  # noqa: E731
-        assert eventually(lambda: nice() == 7)
+        assert eventually(lambda: nice() == 17)
         os.close(producer)
         ticket.wait(PATIENCE_S)
         os.close(quiet)

@@ -520,14 +520,14 @@ class TestStats:
 class TestPolicies:
     def test_are_applied_to_the_worker_and_read_back(self, pair: tuple[int, int]) -> None:
         cpu = min(os.sched_getaffinity(0))
-        stream = Writer(pair[1], policy=ThreadPolicy(nice=7, cpus=[cpu]))
+        stream = Writer(pair[1], policy=ThreadPolicy(nice=17, cpus=[cpu]))
         before = workers()
         stream.write(b"x").wait(10)
         assert eventually(lambda: len(workers() - before) == 1)
         (worker,) = workers() - before
         applied = stream.stats.policy
-        assert (applied.nice, applied.cpus, applied.notes) == (7, (cpu,), ())
-        assert os.getpriority(os.PRIO_PROCESS, worker) == 7
+        assert (applied.nice, applied.cpus, applied.notes) == (17, (cpu,), ())
+        assert os.getpriority(os.PRIO_PROCESS, worker) == 17
         assert os.sched_getaffinity(worker) == {cpu}
         assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == os.getpriority(
             os.PRIO_PROCESS, 0
@@ -650,12 +650,12 @@ class TestSync:
 
 def test_idle_workers_leave_by_themselves_and_come_again(pair: tuple[int, int]) -> None:
     reader, writer = pair
-    stream = Writer(writer, policy=ThreadPolicy(nice=3))
+    stream = Writer(writer, policy=ThreadPolicy(nice=13))
     before = workers()
     for _ in range(2):
         stream.write(b"frame").wait(10)
         assert eventually(lambda: workers() - before)
-        assert stream.stats.policy.nice == 3
+        assert stream.stats.policy.nice == 13
         assert eventually(lambda: not workers() - before)
     assert read_exactly(reader, 10) == b"frame" * 2
 
