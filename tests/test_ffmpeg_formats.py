@@ -309,9 +309,23 @@ def test_lossy_codecs_keep_alpha_and_colours(
 
 
 def test_profile_4444_of_rgba_has_full_chroma_and_alpha(tmp_path: Path, ffmpeg: str) -> None:
-    output, _ = encoded(ffmpeg, tmp_path, "prores_ks", "rgba", options={"profile": "4444"})
+    output, encoder = encoded(ffmpeg, tmp_path, "prores_ks", "rgba", options={"profile": "4444"})
     shown = subprocess.run([ffmpeg, "-i", output], capture_output=True, check=False).stderr.decode()
     assert re.search(r"yuva444p1[02]le", shown)
+    assert encoder.report is not None and encoder.report.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("codec", "pixel_format"), [("libx265", "rgba"), ("ffv1", "grayf32le"), ("ffv1", "gbrpf32le")]
+)
+def test_what_ffmpeg_9_lists_and_refuses_is_not_chosen(
+    tmp_path: Path, ffmpeg: str, codec: str, pixel_format: str
+) -> None:
+    needs(ffmpeg, codec)
+    settings = {"size": SIZE, "fps": 30, "pixel_format": pixel_format, "codec": codec, "ffmpeg": ffmpeg}
+    with pytest.warns(FFmpegWarning), Encoder(tmp_path / "v.mkv", **settings) as encoder:
+        encoder.write(bytes(encoder.frame_bytes)).wait()
+    assert encoder.close().frames_encoded == 1
 
 
 @pytest.mark.parametrize(("codec", "matrix"), [("png", "bt709"), ("png", "bt601"), ("libx264rgb", "bt709")])

@@ -27,6 +27,8 @@ _LIVE_CONTAINERS = {
     "rtsp": "rtsp",
 }
 
+# FFmpeg warns that these may be for sound, too.
+_VIDEO_OPTIONS = {"b": "b:v", "profile": "profile:v"}
 #: All of them are one option to FFmpeg, of which the last prevails.
 FILTER_OPTIONS = ("vf", "filter:v", "filter", "filter:v:0", "filter:0")
 _RESIZING_OPTIONS = (*FILTER_OPTIONS, "s")
@@ -403,7 +405,7 @@ def output_arguments(
     if pixel_format is not None:
         arguments += ["-pix_fmt", pixel_format]
     arguments += colors
-    arguments += option_arguments(options)
+    arguments += option_arguments({_VIDEO_OPTIONS.get(name, name): value for name, value in options.items()})
     if container_format is not None:
         arguments += ["-f", container_format]
     return [*arguments, "-y", target]

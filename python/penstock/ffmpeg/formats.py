@@ -190,12 +190,18 @@ def _is_lossless(program: str, codec: str) -> bool:
 def _known(codec: str, options: Mapping[str, object], frames: str, names: Iterable[str]) -> list[Samples]:
     """The formats among `names` that hold what their names say. FFmpeg makes no palette that suits a picture."""
     found = [one for name in names if (name != _PALETTE or name == frames) and (one := samples(name))]
-    if codec == "libvpx-vp9":  # FFmpeg 9 calls the others with alpha experimental, and refuses them
-        return [one for one in found if not one.has_alpha or one.name == _PLAYABLE_WITH_ALPHA.name]
+    found = [one for one in found if not _may_be_refused(codec, one)]
     if not _DROPS_ALPHA.fullmatch(codec) or _option(options, "format") in _HAP_WITH_ALPHA:
         return found
     without = [one for one in found if not (one.has_alpha and one.kind == "rgb")]
     return without or [replace(one, has_alpha=False) for one in found]
+
+
+def _may_be_refused(codec: str, one: Samples) -> bool:
+    """Whether FFmpeg 9 lists a format, and then calls it experimental, or finds that its library lacks it."""
+    if codec == "ffv1":
+        return one.depth > 16
+    return one.has_alpha and (codec == "libx265" or (codec == "libvpx-vp9" and one != _PLAYABLE_WITH_ALPHA))
 
 
 def _for_options(known: list[Samples], codec: str, options: Mapping[str, object]) -> list[Samples]:
