@@ -577,8 +577,8 @@ def test_a_ticket_that_is_forgotten_leaves_nothing(
 @pytest.mark.parametrize("mode", ["r", "w"])
 def test_many_are_cancelled_at_once(path: Path, mode: str, nothing_is_left: Callable[[], bool]) -> None:
     """More than a user may have of inotify's instances (128 by default): the rest looks by the clock."""
-    tickets = [fifo.open_async(path, mode) for _ in range(300)]
-    assert eventually(lambda: len(workers()) == 300)
+    tickets = [fifo.open_async(path, mode) for _ in range(150)]
+    assert eventually(lambda: len(workers()) == 150)
     assert not any(ticket.done() for ticket in tickets)
     for ticket in tickets:
         ticket.cancel()
@@ -589,7 +589,7 @@ def test_many_are_cancelled_at_once(path: Path, mode: str, nothing_is_left: Call
 
 @pytest.mark.parametrize("mode", ["r", "w"])
 def test_many_are_met_at_once(path: Path, mode: str, nothing_is_left: Callable[[], bool]) -> None:
-    tickets = [fifo.open_async(path, mode) for _ in range(300)]
+    tickets = [fifo.open_async(path, mode) for _ in range(150)]
     with fifo.open(path, "r+"):
         for ticket in tickets:
             ticket.wait(PATIENCE_S).close()
