@@ -57,6 +57,7 @@ def ffmpeg(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(autouse=True)
 def nothing_is_left_behind() -> Iterator[None]:
     """Every test here, whatever it does to FFmpeg, must leave no process, thread or descriptor."""
+    gc.collect()  # what other tests have left in cycles
     before = holdings()
     yield
     gc.collect()

@@ -259,7 +259,7 @@ import numpy as np
 from penstock import Encoder
 
 import os, signal
-with Encoder(Path(sys.argv[1]), size=(640, 480), fps=30) as encoder:
+with Encoder(Path(sys.argv[1]), size=(640, 480), fps=30, queue_items=40) as encoder:
     os.kill(encoder.pid, signal.SIGSTOP)
     for _ in range(40):
         encoder.write(np.zeros((480, 640, 3), np.uint8))
