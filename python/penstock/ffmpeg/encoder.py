@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from penstock._asyncio import until_done
-from penstock._native import AppliedPolicy, ThreadPolicy, Ticket, Writer, _Slot, _SlotPool
+from penstock._native import AppliedPolicy, ThreadPolicy, Ticket, Writer, _SlotPool
 from penstock._types import Mode
 from penstock.errors import (
     BrokenStreamError,
@@ -257,7 +257,7 @@ class Encoder:
     def stats(self) -> EncoderStats:
         """What was done so far: frames submitted, written and encoded, and who waited for whom."""
         writer, process = self._writer.stats, self._process
-        seconds, taking_s = process.seconds, self._taken.filling_s
+        seconds, taking_s = process.seconds, self._taken.filling_s + self._slots.filling_s
         fed_s = seconds if self._closing_at_s is None else self._closing_at_s
         fps = process.frames / seconds
         return EncoderStats(
@@ -319,7 +319,7 @@ class Encoder:
     def write(self, frame: Any, *, timeout: float | None = None) -> Ticket:
         """Takes one frame and queues it; waits while the queue is full. The frame's memory is yours again afterwards.
 
-        The bytes are converted, or copied where there is nothing to convert, before the call returns, without the GIL.
+        The bytes are copied or converted before the call returns, without the GIL.
         The wait releases the GIL and lets Ctrl-C through.
 
         Args:
@@ -341,8 +341,7 @@ class Encoder:
             EncoderError: FFmpeg has failed; its words are in the message.
             ClosedError: after ``close`` or ``abort``.
         """
-        taken = self._take(frame)
-        return self._queue(partial(self._writer._write_made, taken), timeout)
+        return self._queue(self._take(frame), timeout)
 
     async def awrite(self, frame: Any, *, timeout: float | None = None) -> Ticket:
         """`write` for asyncio: while the queue is full, the event loop goes on.
@@ -357,11 +356,11 @@ class Encoder:
         """
         async with self._turn:
             deadline_s = None if timeout is None else time.monotonic() + timeout
-            taken = self._take(frame)
+            push = self._take(frame)
             watch: Watch | None = None
             while True:
                 try:
-                    return self._writer._write_made(taken, timeout=0)
+                    return push(timeout=0)
                 except BrokenStreamError as broken:
                     raise await asyncio.to_thread(self._failure) from broken
                 except StalledError as full:
@@ -538,10 +537,18 @@ class Encoder:
         if self._inherited:
             raise ClosedError("the encoder belongs to the process that made it, of which this one is a fork")
 
-    def _take(self, frame: Any) -> _Slot:
-        """What FFmpeg gets of the frame, in memory of ours."""
+    def _take(self, frame: Any) -> Callable[..., Ticket]:
+        """Takes the frame's bytes into memory of ours. Returns what queues that.
+
+        A worker that has nothing to do gets a copy and converts it: a caller in step with real time waits for the copy
+        only. Where frames wait, they are converted here, which saves that copy: a tenth of all CPU time with x264
+        ultrafast (2-core x86-64 VM, 2026-11-22), of which FFmpeg has none to spare then.
+        """
         self._check_open()
-        return self._taken.filled(frame_buffer(frame, self._plan.layout), self._plan.conversion)
+        buffer, conversion = frame_buffer(frame, self._plan.layout), self._plan.conversion
+        if conversion is not None and self._writer._oldest() is None:
+            return partial(self._writer.write, self._slots.filled(buffer))
+        return partial(self._writer._write_made, self._taken.filled(buffer, conversion))
 
     def _queue(self, push: Callable[..., Ticket], timeout: float | None) -> Ticket:
         try:

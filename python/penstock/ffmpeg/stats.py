@@ -26,8 +26,8 @@ class EncoderStats:
         queue_blocked_s: seconds that ``write`` spent on putting frames into the queue, waiting for room included.
         ffmpeg_blocked_s: seconds that the worker waited for FFmpeg to take bytes.
         caller_idle_s: seconds until ``close`` in which the worker had no frame, and none was being taken.
-        converting_s: seconds spent on converting frames, or copying those that stay what they are: by ``write`` on its
-            caller's thread; for leased and submitted frames by the worker, some while it would have waited for FFmpeg.
+        converting_s: seconds spent on taking and converting frames: by ``write`` on its caller's thread, and by the
+            worker, some while it would have waited for FFmpeg.
         writer: what the native writer did: the transport and why, bytes accepted and delivered.
     """
 
