@@ -18,6 +18,7 @@ from penstock.ffmpeg.pixels import (
     divides_evenly,
     frame_layout,
     is_gray,
+    is_rgb,
     subsampling,
 )
 from penstock.ffmpeg.plan import ColorMatrix, Convert, check_choice
@@ -148,7 +149,7 @@ def plan_decode(
     is_left_to_ffmpeg = wish.convert == "ffmpeg" or (wish.convert == "auto" and not _agrees(stored, layout))
     conversion = None if is_left_to_ffmpeg else _native(stored, layout, parts, video, wish)
     if conversion is None:
-        scaled[-1] += _colors(wish)
+        scaled[-1] += _colors(wish, own, layout)
         filters = (*scaled, f"format={layout.pixel_format}")
         return DecodePlan(layout, layout.pixel_format, None, 1, "ffmpeg", filters, wish, video, decoder)
     # By the name that it has in the file, full range or not, so that FFmpeg has nothing to do.
@@ -217,9 +218,13 @@ def _even(length: Fraction) -> int:
     return max(2, round(length / 2) * 2)
 
 
-def _colors(wish: DecodeWish) -> str:
+def _colors(wish: DecodeWish, own: str, layout: FrameLayout) -> str:
     """What the scaler is to take the file's YUV for. On the way to YUV again it would change the range."""
     matrix = "" if wish.color_matrix == "auto" else f":in_color_matrix={wish.color_matrix}"
+    if is_gray(layout.pixel_format) and not is_rgb(own):
+        # Gray is the luma. FFmpeg 9 makes RGB of YUV first, and gray of that by BT.601: the luma again, if that is the
+        # matrix on both ways. Its values for BT.709 are up to 28 off otherwise; 5.1 and 7.1 take the luma as it is.
+        matrix = ":in_color_matrix=bt601"
     color_range = "" if wish.color_range == "auto" else f":in_range={_RANGES[wish.color_range]}"
     return matrix + color_range
 
