@@ -477,3 +477,48 @@ def test_the_time_that_write_takes_is_the_conversions(tmp_path: Path) -> None:
             encoder.write(painted(index, (640, 480)))
         assert encoder.stats.converting_s > 0
     assert eventually(lambda: encoder.stats.frames_encoded == 20)
+
+
+def test_awrite_serves_one_event_loop_after_another(tmp_path: Path) -> None:
+    output = tmp_path / "video.raw"
+
+    async def write(encoder: Encoder, first: int) -> None:
+        await asyncio.gather(*(encoder.awrite(painted(index)) for index in range(first, first + 60)))
+
+    with make(output, queue_items=2, **EXACT) as encoder:
+        asyncio.run(write(encoder, 0))
+        asyncio.run(write(encoder, 60))
+    np.testing.assert_array_equal(exact_frames(output), [painted(index) for index in range(120)])
+
+
+@pytest.mark.parametrize(
+    ("mode", "pixel_format", "remedy"),
+    [
+        ("YCbCr", "rgb24", "RGB"),
+        ("HSV", "rgb24", "RGB"),
+        ("CMYK", "rgba", "RGBA"),
+        ("P", "gray", "L"),
+        ("P", "rgb24", "RGB"),
+        ("1", "gray", "L"),
+    ],
+)
+def test_images_of_pillow_with_other_colours_are_refused(
+    tmp_path: Path, mode: str, pixel_format: str, remedy: str
+) -> None:
+    image_module = pytest.importorskip("PIL.Image")
+    image = image_module.fromarray(painted(7)).convert(mode)
+    with make(tmp_path / "v.raw", pixel_format=pixel_format, **EXACT) as encoder:
+        with pytest.raises(ValueError, match=rf"mode '{mode}'.*pass frame\.convert\('{remedy}'\)"):
+            encoder.write(image)
+        encoder.write(image.convert("RGB").convert(remedy))
+
+
+def test_advice_on_a_turned_image_or_memoryview_is_right(tmp_path: Path) -> None:
+    image_module = pytest.importorskip("PIL.Image")
+    turned = np.ascontiguousarray(painted(8).transpose(1, 0, 2))
+    with make(tmp_path / "v.raw", **EXACT) as encoder:
+        for frame in (image_module.fromarray(turned), memoryview(turned)):
+            with pytest.raises(ValueError, match=r"pass np\.asarray\(frame\)\.transpose\(1, 0, 2\)"):
+                encoder.write(frame)
+            encoder.write(np.asarray(frame).transpose(1, 0, 2))
+    np.testing.assert_array_equal(exact_frames(tmp_path / "v.raw"), [painted(8)] * 2)

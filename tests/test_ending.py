@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import json
 import random
+import subprocess
 import sysconfig
 import warnings
 from fractions import Fraction
@@ -15,6 +17,7 @@ from clips import _make as make
 
 from penstock import Decoder, DecoderError, FFmpegWarning
 from penstock.ffmpeg.ending import complaints
+from penstock.ffmpeg.find import find_ffmpeg, find_ffprobe
 
 FRAMES = 60
 _INPUT = moving((160, 120), FRAMES, Fraction(30))
@@ -246,3 +249,43 @@ def test_nothing_is_told_of_what_packages_ship() -> None:
     clip("h264")
     for path in paths:
         assert count(path) > 0, path
+
+
+@pytest.mark.parametrize("name", ["cut.avi", "cut.flv"])
+@pytest.mark.parametrize("has_sound", [False, True], ids=["alone", "with sound"])
+def test_a_cut_between_two_packets_is_told(tmp_path: Path, name: str, has_sound: bool) -> None:
+    """FFmpeg notices nothing then. AVI's header is often wrong: there it is a warning."""
+    path = tmp_path / name
+    tones = ("-f", "lavfi", "-i", "sine") if has_sound else ()
+    ffmpeg("-f", "lavfi", "-i", "testsrc2=size=160x120:rate=25", *tones, "-t", "4", "-y", str(path))
+    packets = probed(path, "-select_streams", "v", "-show_entries", "packet=pos,size")["packets"]
+    end = int(packets[9]["pos"]) + int(packets[9]["size"]) + (4 if name == "cut.flv" else 0)
+    path.write_bytes(path.read_bytes()[:end])
+    with pytest.raises((DecoderError, FFmpegWarning)) as caught:
+        frames_of(path)
+    assert name == "cut.avi" or isinstance(caught.value, DecoderError)
+
+
+def test_one_frame_more_in_an_avi_with_sound_is_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "whole.avi"
+    picture = ("-f", "lavfi", "-i", "testsrc2=size=160x120:rate=25", "-f", "lavfi", "-i", "sine")
+    ffmpeg(*picture, "-t", "4", "-c:v", "mpeg4", "-y", str(path))
+    assert frames_of(path) == 100
+
+
+def ffmpeg(*arguments: str) -> None:
+    subprocess.run([find_ffmpeg(), "-v", "error", *arguments], check=True)
+
+
+def probed(path: Path, *arguments: str) -> dict:
+    said = subprocess.run(
+        [find_ffprobe(), "-v", "error", "-of", "json", *arguments, str(path)], capture_output=True
+    )
+    return json.loads(said.stdout)
+
+
+def frames_of(path: Path) -> int:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FFmpegWarning)
+        with Decoder(path) as decoder:
+            return sum(1 for _ in decoder)

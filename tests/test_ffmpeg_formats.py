@@ -14,9 +14,10 @@ from media import ffmpegs
 from test_encoder_pixels import needs_ffprobe, picture, probed
 
 import penstock
-from penstock import Encoder, EncoderError, FFmpegWarning
+from penstock import Decoder, Encoder, EncoderError, FFmpegWarning
 from penstock.ffmpeg import capabilities, formats
 from penstock.ffmpeg.formats import output_format, samples
+from penstock.ffmpeg.pixels import frame_layout
 
 SIZE = (96, 64)
 ENDINGS = {
@@ -215,7 +216,7 @@ def test_the_profile_of_prores_chooses_too(ffmpeg: str) -> None:
     for profile, expected in (("4444", "yuv444p10le"), (4, "yuv444p10le"), ("hq", "yuv422p10le")):
         assert output_format(ffmpeg, "prores_ks", {"profile": profile}, "rgb24", "auto").name == expected
     lossy = output_format(ffmpeg, "prores_ks", {"profile": "hq"}, "rgba", "auto")
-    assert lossy.name == "yuv422p10le" and "'yuva444p10le' keeps it" in lossy.warnings[0]
+    assert lossy.name == "yuv422p10le" and "profile 4444 keeps it" in lossy.warnings[0]
 
 
 def test_a_palette_of_the_users_stays(ffmpeg: str) -> None:
@@ -493,3 +494,70 @@ def test_a_list_repeats_an_option(tmp_path: Path, ffmpeg: str) -> None:
     output, _ = encoded(ffmpeg, tmp_path, "ffv1", "rgb24", options={"metadata": ["title=x", "artist=y"]})
     shown = subprocess.run([ffmpeg, "-i", output], capture_output=True, check=False).stderr.decode()
     assert re.search(r"title +: x", shown) and re.search(r"(?i)artist +: y", shown)
+
+
+@needs_ffprobe
+@pytest.mark.parametrize("name", ["v.avi", "v.mov", "v.mkv"])
+@pytest.mark.parametrize("pixel_format", ["rgb24", "rgb0", "bgr24", "rgba", "gray16le", "rgb48le"])
+def test_raw_video_in_a_container_that_mistakes_formats_is_the_picture(
+    tmp_path: Path, name: str, pixel_format: str
+) -> None:
+    """AVI takes RGB for BGR, and Matroska none of it: there it is YUV, and what that drops is said."""
+    layout = frame_layout(pixel_format, 16, 8)
+    frame = np.zeros(layout.shape, layout.dtype)
+    frame[:, :, *([0] * (frame.ndim - 2))] = np.iinfo(layout.dtype).max
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FFmpegWarning)
+        encoder = Encoder(tmp_path / name, size=(16, 8), fps=30, codec="rawvideo", pixel_format=pixel_format)
+    with encoder:
+        encoder.write(frame)
+    with Decoder(tmp_path / name) as decoder:
+        read = next(iter(decoder))[4, 8].astype(int)
+    wanted = (
+        [255, 255, 255] if "gray" in pixel_format else [0, 0, 255] if "bgr" in pixel_format else [255, 0, 0]
+    )
+    assert np.abs(read - wanted).max() <= 4
+    drops = pixel_format in ("rgba", "gray16le", "rgb48le")
+    assert bool(encoder.report and encoder.report.warnings) == drops
+
+
+@needs_ffprobe
+def test_raw_video_stays_as_it_is_where_the_container_says_what_it_is(tmp_path: Path) -> None:
+    frame = np.random.default_rng(1).integers(0, 65536, (8, 16, 3), np.uint16)
+    with Encoder(tmp_path / "v.nut", size=(16, 8), fps=30, codec="rawvideo", pixel_format="rgb48") as encoder:
+        encoder.write(frame)
+    with Decoder(tmp_path / "v.nut", pixel_format="rgb48le") as decoder:
+        np.testing.assert_array_equal(next(iter(decoder)), frame)
+    assert encoder.report is not None and encoder.report.warnings == ()
+
+
+def test_what_ffmpeg_calls_an_error_and_goes_on_is_reported(tmp_path: Path) -> None:
+    options = {"codec": "rawvideo", "pixel_format": "rgb48le", "output_pixel_format": "rgb48le"}
+    with Encoder(tmp_path / "v.avi", size=(16, 8), fps=30, **options) as encoder:  # type: ignore[arg-type]
+        encoder.write(np.zeros((8, 16, 3), np.uint16))
+    assert encoder.report is not None
+    assert any("unreadable" in warning for warning in encoder.report.warnings)
+
+
+@needs_ffprobe
+def test_vp8_has_alpha_by_default(tmp_path: Path) -> None:
+    frame = np.zeros((16, 32, 4), np.uint8)
+    frame[..., 3] = 128
+    with Encoder(tmp_path / "v.webm", size=(32, 16), fps=30, codec="libvpx", pixel_format="rgba") as encoder:
+        encoder.write(frame)
+    with Decoder(tmp_path / "v.webm", pixel_format="rgba") as decoder:
+        assert abs(int(next(iter(decoder))[8, 16, 3]) - 128) <= 2
+
+
+def test_a_pixel_format_in_the_options_is_given_once(tmp_path: Path) -> None:
+    with Encoder(tmp_path / "v.mp4", size=(32, 16), fps=30, options={"pix_fmt": "yuv444p"}) as encoder:
+        encoder.write(np.zeros((16, 32, 3), np.uint8))
+    assert encoder.report is not None and encoder.report.warnings == ()
+
+
+@pytest.mark.parametrize("crf", [20, 20.5, "20"])
+def test_crf_is_a_number_or_its_text(tmp_path: Path, crf: float | str) -> None:
+    with Encoder(tmp_path / "v.mp4", size=(32, 16), fps=30, crf=crf) as encoder:
+        encoder.write(np.zeros((16, 32, 3), np.uint8))
+    with pytest.raises(ValueError, match="crf is given as an argument and in options"):
+        Encoder(tmp_path / "w.mp4", size=(32, 16), fps=30, crf=crf, options={"crf:v": 20})

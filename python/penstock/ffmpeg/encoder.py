@@ -73,8 +73,8 @@ class EncodeReport:
         output_bytes: size of the file at the end; None if the output is not a regular file.
         seconds: from the start of FFmpeg to its end.
         fps: frames encoded a second of that time.
-        warnings: what the video does not hold of the frames, and FFmpeg's own warnings, such as of an option that
-            nothing used.
+        warnings: what the video does not hold of the frames, and what FFmpeg itself called an error or a warning, such
+            as an option that nothing used.
     """
 
     output: str
@@ -167,7 +167,7 @@ class Encoder:
         fps: int | float | Fraction,
         pixel_format: str = "rgb24",
         codec: str = "libx264",
-        crf: float | None = None,
+        crf: float | str | None = None,
         preset: str | None = None,
         options: Mapping[str, object] | None = None,
         output_pixel_format: str | None = "auto",
@@ -217,7 +217,9 @@ class Encoder:
         self._report: EncodeReport | None = None
         self._slots = _SlotPool(self._plan.layout.frame_bytes, KEPT_SLOTS)
         self._taken = _SlotPool(self._plan.fed.frame_bytes, KEPT_SLOTS)
-        self._turn = asyncio.Lock()
+        self._turns: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = (
+            weakref.WeakKeyDictionary()
+        )
         self._closing_at_s: float | None = None
         self._reporter = Reporter.of(progress, total_frames, self._plan.rate)
         self._process = FFmpegProcess(
@@ -354,7 +356,7 @@ class Encoder:
         Raises:
             As `write`.
         """
-        async with self._turn:
+        async with self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
             deadline_s = None if timeout is None else time.monotonic() + timeout
             push = self._take(frame)
             watch: Watch | None = None
@@ -379,7 +381,7 @@ class Encoder:
         bytes of a ``moderngl.Buffer`` are copied at the call.
 
         Args:
-            frame: as for `write`, but C-contiguous, and no PIL image.
+            frame: as for `write`, but C-contiguous.
             timeout: as for `write`.
 
         Returns:
@@ -636,8 +638,10 @@ class Encoder:
         )
 
     def _make_report(self) -> EncodeReport:
-        for warning in self._process.warnings:
-            _logger.warning("FFmpeg: %s", warning)
+        # FFmpeg has ended well; what it called an error all the same may matter more than a warning.
+        told = (*self._process.errors, *self._process.warnings)
+        for line in told:
+            _logger.warning("FFmpeg: %s", line)
         stats = self._writer.stats
         seconds = self._process.seconds
         return EncodeReport(
@@ -648,7 +652,7 @@ class Encoder:
             output_bytes=command.file_bytes(self._target),
             seconds=seconds,
             fps=self.frames_encoded / seconds,
-            warnings=(*self._plan.warnings, *self._process.warnings),
+            warnings=(*self._plan.warnings, *told),
         )
 
     def _close_in_spite_of_ctrl_c(self) -> None:

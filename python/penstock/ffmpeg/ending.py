@@ -15,11 +15,13 @@ from penstock.ffmpeg import command
 from penstock.ffmpeg.probe import AudioInfo, MediaInfo, VideoInfo, last_packets
 
 # Containers whose header says how long the video is. In others FFmpeg measures what is there (MPEG-TS, Ogg, Y4M) or
-# guesses from the bit rate, and neither shows a cut. AVI's header is often wrong, and of a cut file FFmpeg complains.
+# guesses from the bit rate, and neither shows a cut. AVI's header is often wrong, so that `wrong_count` warns.
 _TELLING = ("mov", "matroska", "flv", "mxf")
 # Guessed: less is missing where a video was trimmed between two frames, or where the last one is shown for long, which
 # Matroska and FLV do not say of a frame.
 _MISSING_SHARE = 1 / 3
+# Guessed: there is a keyframe within this time, as a rule. ffprobe finds nothing from a time after the last one.
+_SEEK_BACK_S = 20.0
 # More than one frame, with times that Matroska and FLV round to 1 ms.
 _FRAMES_APART = 1.5
 # The last bytes of these files. GIF: the trailer (GIF89a, 27). APNG: the chunk IEND (PNG, 11.2.5).
@@ -114,7 +116,9 @@ def early_end(source: str, media: MediaInfo, video: VideoInfo, given: Given, ffp
     except PenstockError:
         return None  # it was there a moment ago; nobody knows
     own_s = _own_duration_s(told, media.duration_s)
-    if own_s is None or not _is_early(given.last_s, own_s, video.start_s, frame_s):
+    if own_s is None:
+        return _whole_ends_early(source, media, given, ffprobe)
+    if not _is_early(given.last_s, own_s, video.start_s, frame_s):
         return None
     packets = [packet for packet in map(_packet, told.get("packets", [])) if packet is not None]
     later = [time_s for time_s, _, is_shown in packets if is_shown and time_s > given.last_s + frame_s / 2]
@@ -126,6 +130,22 @@ def early_end(source: str, media: MediaInfo, video: VideoInfo, given: Given, ffp
     return f"the video is {own_s:.3f} s long by its container, and its last frame is at {given.last_s:.3f} s"
 
 
+def _whole_ends_early(source: str, media: MediaInfo, given: Given, ffprobe: str) -> str | None:
+    """Of a container with one duration for all streams: whether they all end long before it."""
+    whole_s = media.duration_s or 0.0
+    try:
+        told = last_packets(source, None, max(0.0, given.last_s - _SEEK_BACK_S), ffprobe)
+    except PenstockError:
+        return None
+    packets = [packet for packet in map(_packet, told.get("packets", [])) if packet is not None]
+    if not packets:
+        return None  # nobody knows
+    ends_s = max(time_s + duration_s for time_s, duration_s, _ in packets)
+    if ends_s + whole_s * _MISSING_SHARE >= min(media.start_s or 0.0, 0.0) + whole_s:
+        return None
+    return f"the file is {whole_s:.3f} s long by its container, and its streams end at {ends_s:.3f} s"
+
+
 def wrong_count(video: VideoInfo, container: str, given: Given) -> str | None:
     """How the number of frames that the container claims differs from that given; None if it does not.
 
@@ -134,7 +154,11 @@ def wrong_count(video: VideoInfo, container: str, given: Given) -> str | None:
     claimed = video.frames
     if claimed is None or claimed == given.frames or video.is_attached_picture:
         return None
-    if container.partition(",")[0] not in ("mov", "avi"):
+    if container == "avi":
+        # FFmpeg writes one more where there is sound.
+        is_told = abs(claimed - given.frames) > 1
+        return f"its header says {claimed} frames, and it has {given.frames}" if is_told else None
+    if not container.startswith("mov,"):
         return None
     if video.frame_rate and video.duration_s is not None:
         all_of_it = claimed / video.frame_rate

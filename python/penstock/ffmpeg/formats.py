@@ -45,8 +45,9 @@ PLAYABLE_CODECS = frozenset(
         *("h264_nvenc", "hevc_nvenc", "av1_nvenc", "mpeg4", "mpeg2video", "mjpeg"),
     )
 )
-# These take any format as it is.
-_UNCODED = ("rawvideo", "copy")
+# Containers that say of raw video which format it has, or leave that to the reader.
+_RAW_CONTAINERS = ("nut", "rawvideo")
+_RAW_ENDINGS = (".nut", ".yuv", ".rgb")
 # Encoders whose formats with red, green, blue and alpha have the alpha for the form only: GPUs', and hap without
 # its option format=hap_alpha.
 _DROPS_ALPHA = re.compile(r"hap|\w+_(?:nvenc|qsv|amf|vaapi|vulkan|v4l2m2m|omx|mf)")
@@ -92,11 +93,18 @@ class OutputFormat:
 
 
 def output_format(
-    program: str, codec: str, options: Mapping[str, object], frames: str, asked: str | None
+    program: str,
+    codec: str,
+    options: Mapping[str, object],
+    frames: str,
+    asked: str | None,
+    *,
+    held: str | None = None,
 ) -> OutputFormat:
     """The pixel format of `codec`'s video of frames in the pixel format `frames`.
 
     Args:
+        held: the format of raw video that the container holds (see `raw_format`).
         asked: a pixel format; "auto", which keeps the frames' samples for a lossless codec, keeps alpha where the codec
             has it, and is yuv420p else; or None, which leaves the choice to FFmpeg.
 
@@ -109,12 +117,35 @@ def output_format(
     if codec in PLAYABLE_CODECS and source and not source.has_alpha and source.depth <= 8:
         if asked is None or asked in (AUTO, _PLAYABLE.name):
             return OutputFormat(asked and _PLAYABLE.name)
-    elif codec in _UNCODED:
+    elif codec == "rawvideo":
+        return _raw(source, frames, asked, held)
+    elif codec == "copy":
         return OutputFormat(frames if asked == AUTO else asked)
     names = capabilities.encoder_pixel_formats(program, codec)
     if asked not in (AUTO, None):
         return OutputFormat(_checked(codec, asked, names))
     return _chosen(program, codec, options, frames, asked, names)
+
+
+def raw_format(target: str, container_format: str | None) -> str | None:
+    """The format of raw video that this container holds for sure; None if it holds every one.
+
+    AVI, QuickTime and Matroska take some formats for others when they are read, or make files that nobody reads.
+    """
+    if container_format in _RAW_CONTAINERS or (
+        not container_format and target.lower().endswith(_RAW_ENDINGS)
+    ):
+        return None
+    is_quicktime = container_format == "mov" if container_format else target.lower().endswith(".mov")
+    return "rgb24" if is_quicktime else _PLAYABLE.name
+
+
+def _raw(source: Samples | None, frames: str, asked: str | None, held: str | None) -> OutputFormat:
+    if asked != AUTO or held is None:
+        return OutputFormat(frames if asked == AUTO else asked)
+    chosen = samples(held)
+    losses = () if source is None or chosen is None else _losses("rawvideo", source, chosen, [chosen])
+    return OutputFormat(held, tuple(losses))
 
 
 def samples(name: str) -> Samples | None:
@@ -179,8 +210,9 @@ def _chosen(
         return OutputFormat(None)  # a filter of the user's makes a palette, which another format would undo
     keeps_samples = asked is None or all(one.kind != "yuv" for one in known) or _is_lossless(program, codec)
     ideal = source if keeps_samples else _PLAYABLE_WITH_ALPHA if source.has_alpha else _PLAYABLE
-    chosen = nearest(ideal, _for_options(known, codec, options))
-    return OutputFormat(asked and chosen.name, tuple(_losses(codec, source, chosen, known)))
+    fitting = _for_options(known, codec, options)
+    chosen = nearest(ideal, fitting)
+    return OutputFormat(asked and chosen.name, tuple(_losses(codec, source, chosen, fitting)))
 
 
 def _is_lossless(program: str, codec: str) -> bool:
@@ -244,7 +276,8 @@ def _losses(codec: str, source: Samples, chosen: Samples, known: list[Samples]) 
     best = nearest(replace(chosen, has_alpha=source.has_alpha, depth=source.depth), known)
     meant = f"output_pixel_format={chosen.name!r} says that this is meant"
     if source.has_alpha and not chosen.has_alpha:
-        keeps = f"output_pixel_format={best.name!r} keeps it" if best.has_alpha else _KEEPS_ALPHA
+        elsewhere = "profile 4444 keeps it" if codec.startswith("prores") else _KEEPS_ALPHA
+        keeps = f"output_pixel_format={best.name!r} keeps it" if best.has_alpha else elsewhere
         none = f"; pixel_format='{source.name[:3]}0' says that there is none" * (
             source.name in ("rgba", "bgra")
         )

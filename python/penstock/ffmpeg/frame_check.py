@@ -15,6 +15,8 @@ _KINDS = {
     **dict.fromkeys("efdg", "float"),
     "?": "bool",
 }
+# Modes of PIL images whose samples are gray, RGB or RGBA.
+_PIL_MODES = ("L", "RGB", "RGBA", "RGBX", "I;16", "F")
 # The formats of gray, RGB and RGBA by the bytes of a sample.
 _BY_CHANNELS = {
     1: {1: "gray", 3: "rgb24", 4: "rgba"},
@@ -41,6 +43,7 @@ def frame_buffer(frame: Any, layout: FrameLayout) -> Any:
     if hasattr(frame, "mglo"):  # a moderngl.Buffer: a memoryview would map it, and wait for the GPU
         _check_size(_Samples("bytes", frame.size, (frame.size,), "uint", 1, False), layout)
         return frame
+    _check_mode(frame, layout)
     buffer = _buffer_of(frame)
     with memoryview(buffer) as view:
         samples = _samples(view, _call_on(frame))
@@ -52,9 +55,26 @@ def frame_buffer(frame: Any, layout: FrameLayout) -> Any:
     return buffer
 
 
+def _check_mode(frame: Any, layout: FrameLayout) -> None:
+    """A PIL image may have as many samples as a frame, and other colours: YCbCr, CMYK, the indices of a palette."""
+    mode = getattr(frame, "mode", None)
+    if not hasattr(frame, "convert") or not isinstance(mode, str) or mode in _PIL_MODES:
+        return
+    wanted = _pil_mode(layout)
+    remedy = f": pass frame.convert({wanted!r})" if wanted else ""
+    raise ValueError(f"a PIL image of mode {mode!r} is no frame of {layout.pixel_format}{remedy}")
+
+
+def _pil_mode(layout: FrameLayout) -> str | None:
+    """The mode of a PIL image that is a frame of the layout; None if there is none."""
+    channels = (*layout.planes[0], 1)[2] if len(layout.planes) == 1 else 0
+    modes = {1: {1: "L", 3: "RGB", 4: "RGBA"}, 2: {1: "I;16"}, 4: {1: "F"}}
+    return modes[layout.sample_bytes].get(channels)
+
+
 @dataclass(frozen=True, slots=True)
 class _Samples:
-    """What a buffer holds. `owner` is what its methods are called by: numpy, torch, PIL, or none of them."""
+    """What a buffer holds. `owner` is what its methods are those of: numpy, torch, PIL, memoryview."""
 
     owner: str
     nbytes: int
@@ -98,7 +118,9 @@ def _buffer_of(frame: Any) -> Any:
 def _call_on(frame: Any) -> str:
     if hasattr(frame, "permute"):
         return "torch"
-    return "PIL" if hasattr(frame, "convert") else "numpy"
+    if hasattr(frame, "convert"):
+        return "PIL"
+    return "memoryview" if isinstance(frame, memoryview) else "numpy"
 
 
 def _samples(view: memoryview, owner: str) -> _Samples:
@@ -172,15 +194,15 @@ def _other_format(samples: _Samples, channels: int, layout: FrameLayout) -> str 
     found = _BY_CHANNELS[layout.sample_bytes].get(channels)
     if found is None:
         return None
-    if samples.owner == "PIL":
-        modes = {1: "L", 3: "RGB", 4: "RGBA"}
-        mode = modes.get((*layout.planes[0], 1)[2])
+    if samples.owner == "PIL" and (mode := _pil_mode(layout)):
         return f"pass frame.convert({mode!r}), or give pixel_format={found!r}"
     swapped = f" (or {found.replace('rgb', 'bgr')!r})" if channels > 1 else ""
     return f"give pixel_format={found!r}{swapped}"
 
 
 def _turned(samples: _Samples, axes: str) -> str:
+    if samples.owner in ("PIL", "memoryview"):
+        return f"np.asarray(frame).transpose({axes})"
     return f"frame.{'permute' if samples.owner == 'torch' else 'transpose'}({axes})"
 
 

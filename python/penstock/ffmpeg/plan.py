@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from numbers import Real
 from typing import Literal, get_args
 
 from penstock._native import _Conversion
 from penstock.ffmpeg import command
 from penstock.ffmpeg.capabilities import check_option
-from penstock.ffmpeg.formats import output_format
+from penstock.ffmpeg.formats import output_format, raw_format
 from penstock.ffmpeg.pixels import FrameLayout, canonical, divides_evenly, frame_layout
 
 Convert = Literal["auto", "native", "ffmpeg"]
@@ -74,8 +75,15 @@ def plan_encode(program: str, target: str, wish: Wish) -> Plan:
     container_format = command.container_for(target, wish.container_format)
     matrix, color_range = command.colors_for(wish.codec, wish.color_matrix, wish.color_range, height)
     layout = frame_layout(wish.pixel_format, width, height, program)
-    output = output_format(program, wish.codec, wish.options, layout.pixel_format, wish.output_pixel_format)
-    wish = replace(wish, output_pixel_format=output.name)
+    output = output_format(
+        program,
+        wish.codec,
+        wish.options,
+        layout.pixel_format,
+        wish.output_pixel_format,
+        held=raw_format(target, container_format),
+    )
+    wish = replace(wish, output_pixel_format=output.name, options=_options_for(wish, output.name))
     if wish.odd_size == "error":
         command.check_even(layout, wish.output_pixel_format, wish.options)
     conversion = _native(layout, wish, matrix, color_range)
@@ -108,18 +116,29 @@ def plan_encode(program: str, target: str, wish: Wish) -> Plan:
     return Plan(layout, rate, conversion, fed, converted_by, arguments, output.warnings)
 
 
+def _options_for(wish: Wish, output_pixel_format: str | None) -> dict[str, object]:
+    """`wish.options` without a pixel format, which is an argument of its own by now, and with what the format takes."""
+    options = dict(wish.options)
+    if output_pixel_format is not None:
+        options = {name: value for name, value in options.items() if name.partition(":")[0] != "pix_fmt"}
+    if (wish.codec, output_pixel_format) == ("libvpx", "yuva420p"):
+        # VP8 has alpha only without frames that are not shown, and FFmpeg refuses it otherwise.
+        options = {"auto-alt-ref": 0, **options}
+    return options
+
+
 def all_options(
-    program: str, codec: str, options: Mapping[str, object], crf: float | None, preset: str | None
+    program: str, codec: str, options: Mapping[str, object], crf: float | str | None, preset: str | None
 ) -> dict[str, object]:
     """FFmpeg's output options: those given as arguments of their own, and `options`.
 
     Raises:
         ValueError: one is given twice, or `codec` has none of that name.
     """
-    own = {"crf": None if crf is None else f"{crf:g}", "preset": preset}
+    own = {"crf": f"{crf:g}" if isinstance(crf, Real) else crf, "preset": preset}
     given = {name: value for name, value in own.items() if value is not None}
     for name in given:
-        if name in options:
+        if any(option.partition(":")[0] == name for option in options):
             raise ValueError(f"{name} is given as an argument and in options: give one")
         check_option(program, codec, name)
     return {**given, **options}

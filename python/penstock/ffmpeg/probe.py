@@ -231,12 +231,12 @@ def probe(
     )
 
 
-def last_packets(source: str, index: int, from_s: float, ffprobe: str) -> dict[str, Any]:
-    """What ffprobe tells of the packets of one stream from about a time on, of the stream, and of the file.
+def last_packets(source: str, index: int | None, from_s: float, ffprobe: str) -> dict[str, Any]:
+    """What ffprobe tells of the packets of a stream from about a time on, of the stream, and of the file.
 
     Args:
         source: the file, as `command.source` has it.
-        index: the stream's number among all of the file.
+        index: the stream's number among all of the file; None for all streams.
         from_s: the time in seconds, by the file's own clock.
 
     Raises:
@@ -244,8 +244,9 @@ def last_packets(source: str, index: int, from_s: float, ffprobe: str) -> dict[s
         StalledError: ffprobe did not end in time.
     """
     entries = "packet=pts_time,duration_time,size,flags:stream=duration:stream_tags=DURATION"
+    selected = () if index is None else ("-select_streams", str(index))
     arguments = (
-        *("-v", "error", "-of", "json", "-select_streams", str(index), "-read_intervals", f"{from_s:f}%"),
+        *("-v", "error", "-of", "json", *selected, "-read_intervals", f"{from_s:f}%"),
         *("-show_entries", f"{entries}:format=format_name,nb_streams"),
     )
     literal = command.literal_arguments(source) if "%" in source else ()

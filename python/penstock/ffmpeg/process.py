@@ -99,7 +99,9 @@ class FFmpegProcess:
         finally:
             os.close(progress_of_child)
         self._stderr: deque[str] = deque(maxlen=STDERR_LINES)
-        self._warnings: dict[str, None] = {}  # a set that keeps the order
+        # Sets that keep the order.
+        self._warnings: dict[str, None] = {}
+        self._errors: dict[str, None] = {}
         self._ended = _daemon(self._await_end, "wait")
         self._all_read = (
             _daemon(self._drain_stderr, "stderr"),
@@ -140,6 +142,11 @@ class FFmpegProcess:
     def warnings(self) -> tuple[str, ...]:
         """The first warnings that FFmpeg gave, each once, without those in `_NOISE`."""
         return tuple(self._warnings)
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """The first errors that FFmpeg told, each once, if it tells warnings, too: it may go on and end with 0."""
+        return tuple(self._errors)
 
     @property
     def returncode(self) -> int | None:
@@ -208,8 +215,9 @@ class FFmpegProcess:
         line = tagged[1] + line[tagged.end() :]
         if tagged[2] != "warning":
             self._stderr.append(line)
-        elif len(self._warnings) < WARNING_LINES and not _NOISE.search(line):
-            self._warnings[_ADDRESS.sub("", line)] = None
+        told = self._warnings if tagged[2] == "warning" else self._errors
+        if len(told) < WARNING_LINES and not _NOISE.search(line):
+            told[_ADDRESS.sub("", line)] = None
 
     def _follow_progress(self, progress: int) -> None:
         with open(progress, encoding="ascii", errors="replace") as lines:
