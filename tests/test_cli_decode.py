@@ -248,10 +248,10 @@ class TestImages:
         path = make(tmp_path / "wrong.avi", "-c:v", "mpeg4")
         data = bytearray(path.read_bytes())
         length = data.index(b"strh") + 8 + 32  # dwLength in AVISTREAMHEADER
-        data[length] += 1
+        data[length] += 2  # one more is what FFmpeg itself writes where there is sound
         path.write_bytes(data)
         done = run("decode", path)
-        warning = f"Warning: {path}: its header says {COUNT + 1} frames, and it has {COUNT}\n"
+        warning = f"Warning: {path}: its header says {COUNT + 2} frames, and it has {COUNT}\n"
         assert (done.returncode, done.stderr.decode()) == (0, warning)
         delivered(run("decode", path, "--quiet"))
 
