@@ -101,8 +101,8 @@ unsafe fn gather_outer(
 /// As for [`gather_outer`].
 unsafe fn gather_plane(axes: [Axis; 2], item_bytes: usize, from: *const u8, to: *mut u8) -> *mut u8 {
     let [pixels, channels] = axes;
-    // Lengths known to the compiler, so that it unrolls the loops: `frame[..., ::-1]` of 1080p rgb24 takes 1.5 ms, NumPy 22
-    // (2-core x86-64 VM, 2026-11-21).
+    // Lengths known to the compiler, so that it unrolls the loops: `frame[..., ::-1]` of 1080p rgb24 takes 1.6 ms, NumPy 8
+    // (2-core x86-64 VM, idle, 2026-11-22).
     // SAFETY: the caller's promise.
     unsafe {
         if channels.stride == item_bytes as isize && channels.length * item_bytes > RUN_BYTES {
