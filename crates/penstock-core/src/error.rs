@@ -56,6 +56,15 @@ pub enum Error {
         /// Accepted bytes that will not arrive.
         bytes_lost: u64,
     },
+    /// No thread could be started, for want of memory or by a limit on their number.
+    NoThread {
+        /// The system's error number, `EAGAIN` as a rule.
+        errno: Errno,
+        /// Bytes of the stream that the kernel had accepted; 0 without a stream.
+        bytes_delivered: u64,
+        /// Accepted bytes that will not arrive.
+        bytes_lost: u64,
+    },
     /// What was asked for makes no sense with what it was asked of; nothing was done.
     Unsuitable(Cow<'static, str>),
     /// A chunk of a pipeline could not be read or worked on.
@@ -110,6 +119,13 @@ impl fmt::Display for Error {
             Self::Io { errno, bytes_delivered: 0, bytes_lost: 0 } => write!(f, "{errno}"),
             Self::Io { errno, bytes_delivered, bytes_lost } => {
                 write!(f, "{errno}: {bytes_delivered} bytes delivered, {bytes_lost} lost")
+            }
+            Self::NoThread { errno, bytes_delivered, bytes_lost } => {
+                write!(f, "no thread could be started: {errno}")?;
+                match bytes_lost {
+                    0 => Ok(()),
+                    _ => write!(f, ": {bytes_delivered} bytes delivered, {bytes_lost} lost"),
+                }
             }
             Self::Unsuitable(why) => f.write_str(why),
             #[cfg(not(loom))]

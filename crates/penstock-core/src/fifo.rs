@@ -18,10 +18,10 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{CWD, FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl, fstat, mkfifoat, open};
 use rustix::io::{Errno, retry_on_intr};
 
-use crate::background::{self, AtExit, Task};
 use crate::completion::Ticket;
 use crate::error::Error;
-use crate::kept::Kept;
+use crate::runtime::kept::Kept;
+use crate::runtime::task::{self, AtExit, Task};
 use crate::sync::{deadline_after, lock, passed};
 use crate::sys::{fd, inotify, pipe};
 
@@ -152,8 +152,8 @@ impl Fifo {
         let slot = Arc::new(Mutex::new(Slot::Waiting));
         let mut opening = self.opening(access);
         let shared = Arc::clone(&slot);
-        let control = background::control(AtExit::Cancel)?;
-        let task = background::start(control, None, move |control| {
+        let control = task::control(AtExit::Cancel)?;
+        let task = task::start(control, None, move |control| {
             let opened = opening.wait(Some(control.bell.as_fd()), None, || control.is_cancelled())?;
             lock(&shared).fill(opened)
         })?;

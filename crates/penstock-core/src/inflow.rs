@@ -8,7 +8,7 @@ use rustix::fs::fstat;
 use rustix::io::{Errno, Result};
 
 use crate::error::Error;
-use crate::kept::{Bell, Kept};
+use crate::runtime::kept::{Bell, Kept};
 use crate::sys::fd::{self, Kind};
 use crate::sys::pipe;
 

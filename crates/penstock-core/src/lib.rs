@@ -19,7 +19,7 @@
 //!
 //! From the front to the kernel: [`writer`](Writer) and `pipes` find the `stream` that a descriptor leads to and put a job into
 //! its `queue`; the stream's `worker` lets a `transport` put it into the destination; `sys` makes the system calls. A relay
-//! needs no stream: it runs on its caller's thread, or as a task in the `background`. A [`pipeline`] has chunks in memory of a
+//! needs no stream: it runs on its caller's thread, or as a task of the `runtime`. A [`pipeline`] has chunks in memory of a
 //! `pool` go through channels from part to part; `codec` decompresses them, `latency` keeps the times.
 //!
 //! ```
@@ -47,19 +47,13 @@ mod reader;
 mod sync;
 
 #[cfg(not(loom))]
-mod background;
-#[cfg(not(loom))]
 mod capacity;
 #[cfg(not(loom))]
 mod codec;
 #[cfg(not(loom))]
 mod fifo;
 #[cfg(not(loom))]
-mod fork;
-#[cfg(not(loom))]
 mod inflow;
-#[cfg(not(loom))]
-mod kept;
 #[cfg(not(loom))]
 mod latency;
 #[cfg(not(loom))]
@@ -80,6 +74,8 @@ mod recipe;
 mod region;
 #[cfg(not(loom))]
 mod relay;
+#[cfg(not(loom))]
+mod runtime;
 #[cfg(not(loom))]
 mod stream;
 #[cfg(not(loom))]
@@ -103,7 +99,6 @@ pub use rustix::io::Errno;
 
 #[cfg(not(loom))]
 pub use {
-    background::drain_tasks,
     fifo::{Access, Fifo, FifoTicket, Opening},
     pipe::Pipe,
     pipes::{Marks, Outlet, close, close_at, drain_all, marks, pipe, sync, sync_to, tickets_of},
@@ -116,6 +111,7 @@ pub use {
         Method, MethodReason, OutletReport, Relay, RelayError, RelayMode, RelayOptions, RelayTicket, Relayed,
         Tee, TeeEnd, TeeOutlet, TeePolicy, TeeReport, relay, relay_in_background,
     },
+    runtime::exit::drain_tasks,
     strided::Strided,
     thread::{AppliedPolicy, Near, Priority, SchedulingClass, ThreadPolicy},
     topology::{CacheDomain, Core, CoreKind, KindSource, LogicalProcessor, NumaNode, Package, Topology},

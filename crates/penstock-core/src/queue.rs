@@ -426,6 +426,26 @@ mod loom_tests {
         });
     }
 
+    /// The worker's memory is given back then, so that nobody may begin to write it.
+    #[test]
+    fn no_worker_is_started_while_items_of_one_that_did_not_start_are_given_up() {
+        loom::model(|| {
+            let queue = Arc::new(Queue::new(Limits { bytes: 8, items: 2 }));
+            assert_eq!(queue.push(1, 1, None, || false).unwrap(), true);
+            let other = thread::spawn({
+                let queue = Arc::clone(&queue);
+                move || queue.push(2, 2, None, || false)
+            });
+            let given_up = queue.fail(|_| Error::Closed);
+            queue.retire(given_up.len());
+            queue.sign_off();
+            match other.join().unwrap() {
+                Ok(starts_worker) => assert_eq!((starts_worker, given_up), (false, vec![1, 2])),
+                Err(refused) => assert_eq!((refused.value, given_up), (2, vec![1])),
+            }
+        });
+    }
+
     #[test]
     fn a_caller_that_waits_for_room_is_woken() {
         loom::model(|| {

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 
 use crate::error::Error;
-use crate::kept::Kept;
+use crate::runtime::kept::Kept;
 use crate::sync::deadline_after;
 use crate::sys::{fd, sched};
 use course::{Course, Ends, Source, Step, Watch};

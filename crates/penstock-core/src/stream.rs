@@ -10,12 +10,12 @@ use rustix::io::Errno;
 
 use crate::completion::{Completion, Ticket, ticket};
 use crate::error::Error;
-use crate::fork;
 use crate::meter::Meter;
 use crate::pool::Buffer;
 use crate::prepare::Preparation;
 use crate::queue::{Held, Limits, Load, Queue, Refusal};
 use crate::region::{Region, Span};
+use crate::runtime::fork;
 use crate::sync::lock;
 use crate::sys::fd::{self, Kind, StreamId};
 use crate::thread::{AppliedPolicy, ThreadPolicy};
@@ -317,21 +317,28 @@ impl Stream {
         }
     }
 
-    fn failure(&self, errno: Errno, unread_bytes: u64, load: Load) -> Error {
+    /// What the stream failed of, from the bytes delivered and lost.
+    fn failure(&self, unread_bytes: u64, load: Load, of: impl FnOnce(u64, u64) -> Error) -> Error {
         let delivered = self.meter.written_bytes().saturating_sub(unread_bytes);
         let lost = load.accepted_bytes.saturating_sub(delivered);
         self.meter.set_lost(lost);
-        Error::of_stream(errno, delivered, lost)
+        of(delivered, lost)
     }
 
     /// Fails the stream if nothing is in flight on it, in which case no worker would notice.
     pub(crate) fn fail_at_rest(&self, errno: Errno, unread_bytes: u64) {
-        self.queue.fail_at_rest(|load| self.failure(errno, unread_bytes, load));
+        let of = |delivered, lost| Error::of_stream(errno, delivered, lost);
+        self.queue.fail_at_rest(|load| self.failure(unread_bytes, load, of));
     }
 
     /// Fails the stream and all that is queued on it. Only for its worker, or where there is none.
     pub(crate) fn fail(&self, errno: Errno, unread_bytes: u64) {
-        let jobs = self.queue.fail(|load| self.failure(errno, unread_bytes, load));
+        self.fail_with(unread_bytes, |delivered, lost| Error::of_stream(errno, delivered, lost));
+    }
+
+    /// The same of anything, made of the bytes delivered and lost.
+    pub(crate) fn fail_with(&self, unread_bytes: u64, of: impl FnOnce(u64, u64) -> Error) {
+        let jobs = self.queue.fail(|load| self.failure(unread_bytes, load, of));
         let failure = self.queue.failure().expect("a failed queue knows of what");
         self.end_all(jobs, &failure);
     }

@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::os::fd::BorrowedFd;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,6 +11,7 @@ use rustix::io::Errno;
 use crate::capacity;
 use crate::prepare::Preparation;
 use crate::queue::Next;
+use crate::runtime::task::{self, Fault, Signals};
 use crate::stream::{Stream, Work};
 use crate::sys::fd::{self, Kind};
 use crate::sys::{pipe, sched};
@@ -30,21 +30,24 @@ const LAST_LOOK: Duration = Duration::from_micros(800);
 /// Starts the worker of a stream that has signed one on.
 pub(crate) fn start(stream: &Arc<Stream>) {
     let own = Arc::clone(stream);
-    let spawned = thread::Builder::new().name("penstock".into()).spawn(move || {
-        if catch_unwind(AssertUnwindSafe(|| serve(&own))).is_err() {
-            // A defect of ours; whoever waits shall learn of it rather than wait for ever.
-            own.fail(Errno::IO, 0);
-            own.queue.sign_off();
+    let started = task::spawn(Signals::Blocked, move || {
+        if let Err(fault) = task::guarded(|| serve(&own)) {
+            give_up(&own, fault);
         }
     });
-    if let Err(error) = spawned {
-        stream.queue.sign_off();
-        stream.fail(Errno::from_io_error(&error).unwrap_or(Errno::AGAIN), 0);
+    if let Err(fault) = started {
+        give_up(stream, fault);
     }
 }
 
+/// Ends what is queued for a worker that there is not. Only then the worker is signed off: a push that found none before would
+/// start another, which would write from memory that is given back here.
+fn give_up(stream: &Stream, fault: Fault) {
+    stream.fail_with(0, |delivered, lost| fault.of_stream(delivered, lost));
+    stream.queue.sign_off();
+}
+
 fn serve(stream: &Stream) {
-    sched::block_signals();
     stream.forget_applied_policy();
     let mut engine = Engine::default();
     let mut preparation = Preparation::default();

@@ -25,6 +25,14 @@ fn build(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
         Error::Io { errno, bytes_delivered, bytes_lost } => {
             return os_error(py, *errno, *bytes_delivered, *bytes_lost);
         }
+        Error::NoThread { errno, bytes_delivered, bytes_lost } => {
+            // Made without its number, for which Python would make it a `BlockingIOError`: nothing here is non-blocking.
+            let exception = py.get_type::<PyOSError>().call1((error.to_string(),))?;
+            exception.setattr("errno", errno.raw_os_error())?;
+            exception.setattr("strerror", error.to_string())?;
+            with_bytes(&exception, *bytes_delivered, *bytes_lost)?;
+            exception
+        }
         Error::Chunk(error) => return chunk_error(py, error),
         Error::Unsuitable(why) => return Ok(PyValueError::new_err(why.to_string())),
         _ => errors.getattr("ClosedError")?.call1((error.to_string(),))?,
@@ -62,12 +70,17 @@ pub(crate) fn chunk_error(py: Python<'_>, error: &ChunkError) -> PyResult<PyErr>
 fn os_error(py: Python<'_>, errno: Errno, delivered: u64, lost: u64) -> PyResult<PyErr> {
     let text = py.import("os")?.call_method1("strerror", (errno.raw_os_error(),))?;
     let exception = py.get_type::<PyOSError>().call1((errno.raw_os_error(), text))?;
+    with_bytes(&exception, delivered, lost)?;
+    Ok(PyErr::from_value(exception))
+}
+
+fn with_bytes(exception: &Bound<'_, PyAny>, delivered: u64, lost: u64) -> PyResult<()> {
     if lost > 0 {
         exception.setattr("bytes_delivered", delivered)?;
         exception.setattr("bytes_lost", lost)?;
         exception.call_method1("add_note", (format!("{delivered} bytes delivered, {lost} lost"),))?;
     }
-    Ok(PyErr::from_value(exception))
+    Ok(())
 }
 
 /// The first failure, with a note for each other one.

@@ -1,23 +1,20 @@
 //! What all threads of a pipeline share, and how they come and go.
 
 use std::ffi::OsStr;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
-use rustix::io::Errno;
-
 use super::channel::Channel;
 use super::chunk::{Chunk, ChunkError};
 use super::meter::{Meter, Part};
 use crate::error::Error;
-use crate::kept::Bell;
 use crate::latency::Recorder;
 use crate::pool::Pool;
+use crate::runtime::kept::Bell;
+use crate::runtime::task::{self, Signals};
 use crate::sync::{lock, passed, wait_until};
-use crate::sys::sched;
 use crate::thread::ThreadPolicy;
 use crate::writer::Writer;
 
@@ -141,8 +138,9 @@ impl Line {
         let line = Arc::clone(self);
         // Held until the thread is on the list, so that it cannot leave before.
         let mut running = lock(&self.running);
-        let spawned = thread::Builder::new().name("penstock".into()).spawn(move || {
-            sched::block_signals();
+        // A thread that runs the caller's code starts processes of the caller's, which inherit its signal mask.
+        let signals = if enter.is_some() { Signals::AsStarter } else { Signals::Blocked };
+        let thread = task::spawn(signals, move || {
             if let Some(policy) = policy {
                 let _ = meter(&line).policy.set(policy.apply());
             }
@@ -150,8 +148,7 @@ impl Line {
             let own = thread::current().id();
             lock(&line.running).retain(|id| *id != own);
             line.left.notify_all();
-        });
-        let thread = spawned.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))?;
+        })?;
         running.push(thread.thread().id());
         Ok(())
     }
@@ -163,10 +160,10 @@ impl Line {
                 work(self);
             }
         };
-        let outcome = catch_unwind(AssertUnwindSafe(|| match enter {
+        let outcome = task::guarded(|| match enter {
             Some(enter) => enter(&mut body),
             None => body(),
-        }));
+        });
         if outcome.is_err() {
             // A defect, of ours or of an iterator over paths: whoever waits shall not wait for ever, nor take it for the end.
             self.has_panicked.store(true, Ordering::Relaxed);

@@ -11,13 +11,13 @@ use super::handover::{Answer, Handover};
 use super::intake::Intake;
 use super::making::Making;
 use super::meter::Meter;
-use crate::background::{self, AtExit, Task};
 use crate::capacity;
 use crate::completion::{Ticket, ticket};
 use crate::error::Error;
 use crate::inflow::Inflow;
 use crate::pool::Pool;
 use crate::recipe::Recipe;
+use crate::runtime::task::{self, AtExit, Task};
 use crate::sync::{deadline_after, lock};
 use crate::sys::fd::{self, Kind};
 use crate::sys::pipe;
@@ -191,11 +191,10 @@ impl Reader {
             rest: Arc::default(),
         };
         let rest = Arc::clone(&intake.rest);
-        let task =
-            background::start(background::control(AtExit::Cancel)?, options.policy.clone(), |control| {
-                intake.run(control);
-                Ok(())
-            })?;
+        let task = task::start(task::control(AtExit::Cancel)?, options.policy.clone(), |control| {
+            intake.run(control);
+            Ok(())
+        })?;
         Ok(Self {
             handover: ManuallyDrop::new(handover),
             meter,

@@ -10,10 +10,10 @@ use super::handover::Handover;
 use super::making::Making;
 use super::meter::Meter;
 
-use crate::background::Control;
 use crate::error::Error;
 use crate::inflow::Inflow;
 use crate::pool::{Buffer, Pool};
+use crate::runtime::task::Control;
 use crate::sync::lock;
 
 /// What the worker works with. When it has ended, the descriptor is closed.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Relay, RelayError, RelayOptions, Relayed, Watch};
-use crate::background::{self, AtExit, Control, Live, Task};
 use crate::completion::Ticket;
 use crate::error::Error;
+use crate::runtime::task::{self, AtExit, Control, Live, Task};
 use crate::thread::{AppliedPolicy, ThreadPolicy};
 
 /// A relay under way on a thread of its own, and what became of it.
@@ -34,8 +34,8 @@ pub fn relay_in_background(
     let relayed = Arc::new(Live::new(so_far));
     let shared = Arc::clone(&relayed);
     let start = || {
-        let control = background::control(AtExit::Drain)?;
-        background::start(control, policy, move |control| run(&mut relay, control, &shared))
+        let control = task::control(AtExit::Drain)?;
+        task::start(control, policy, move |control| run(&mut relay, control, &shared))
     };
     let task = start().map_err(|error| RelayError { error, relayed: so_far })?;
     Ok(RelayTicket { task, relayed })

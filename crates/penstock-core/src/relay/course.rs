@@ -10,7 +10,7 @@ use rustix::io::{Errno, Result};
 use super::{Method, MethodReason, RelayError, RelayMode, RelayOptions, Relayed, copy, file, splice};
 use crate::capacity;
 use crate::error::Error;
-use crate::kept::{Bell, Kept};
+use crate::runtime::kept::{Bell, Kept};
 use crate::sync::passed;
 use crate::sys::fd::{self, Kind};
 use crate::sys::pipe;

@@ -7,7 +7,7 @@ use rustix::io::{Errno, Result};
 
 use super::{Ends, Source, Step};
 use crate::capacity::{self, Grant};
-use crate::kept::Kept;
+use crate::runtime::kept::Kept;
 use crate::sys::fd::{self, Kind};
 use crate::sys::pipe;
 

@@ -16,10 +16,10 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use super::{Method, MethodReason, Relayed};
-use crate::background::{self, AtExit, Control, Live, Task};
 use crate::completion::Ticket;
 use crate::error::Error;
 use crate::inbox::Inbox;
+use crate::runtime::task::{self, AtExit, Control, Live, Task};
 use crate::sync::lock;
 use crate::sys::fd::{self, Kind, StreamId};
 use crate::thread::{AppliedPolicy, ThreadPolicy};
@@ -226,7 +226,7 @@ impl Tee {
         fd::check_readable(src.as_fd())?;
         let (source, kind) = fd::identify(src.as_fd())?;
         let front = Front::open(src.as_fd(), kind)?;
-        let control = background::control(AtExit::Drain)?;
+        let control = task::control(AtExit::Drain)?;
         Ok(Self {
             control: Arc::downgrade(&control),
             shared: Arc::new(Shared {
@@ -297,7 +297,7 @@ impl Tee {
         let Some(Start { control, front, policy }) = lock(&self.unstarted).take() else { return Ok(()) };
         let shared = Arc::clone(&self.shared);
         let work = move |control: &Control| Pump::new(front, &shared, control).run();
-        *lock(&self.task) = Some(background::start(control, policy, work)?);
+        *lock(&self.task) = Some(task::start(control, policy, work)?);
         Ok(())
     }
 

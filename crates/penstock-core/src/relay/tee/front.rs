@@ -8,9 +8,9 @@ use rustix::io::Result;
 
 use crate::capacity::{self, Grant};
 use crate::error::Error;
-use crate::kept::Kept;
 use crate::relay::course::{Course, Ends};
 use crate::relay::{RelayError, RelayOptions};
+use crate::runtime::kept::Kept;
 use crate::sys::fd::{self, Kind};
 use crate::sys::pipe;
 

@@ -9,12 +9,12 @@ use rustix::io::Errno;
 
 use super::front::inner_pipe;
 use super::{Outlet, OutletReport, TeeEnd, TeeOutlet, TeePolicy};
-use crate::background::Live;
 use crate::capacity::Grant;
 use crate::error::Error;
-use crate::kept::Kept;
 use crate::relay::RelayOptions;
 use crate::relay::course::{Course, Ends, Idle};
+use crate::runtime::kept::Kept;
+use crate::runtime::task::Live;
 use crate::sys::fd::{self, Kind, StreamId};
 use crate::sys::pipe;
 

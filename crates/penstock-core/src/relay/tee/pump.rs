@@ -9,11 +9,11 @@ use rustix::io::{Errno, Result};
 use super::front::{Advance, Front, advance};
 use super::lane::Lane;
 use super::{Order, Progress, Shared, TeeEnd};
-use crate::background::Control;
 use crate::capacity;
 use crate::error::Error;
 use crate::relay::course::Idle;
 use crate::relay::splice::PIECE_BYTES;
+use crate::runtime::task::Control;
 use crate::sys::fd::{self, Kind};
 use crate::sys::pipe;
 

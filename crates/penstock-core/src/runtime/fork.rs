@@ -9,11 +9,11 @@ use std::collections::{BTreeSet, HashMap};
 use std::os::fd::{OwnedFd, RawFd};
 use std::sync::{Arc, MutexGuard, Once};
 
-use crate::background::{self, Control};
 use crate::capacity::{self, Share};
 use crate::completion::disown_tickets;
-use crate::kept;
 use crate::pipes::{self, Entry};
+use crate::runtime::kept;
+use crate::runtime::task::{self, Control};
 use crate::stream::HeldStreams;
 use crate::sys::fd::StreamId;
 use crate::writer;
@@ -45,7 +45,7 @@ extern "C" fn before() {
     let pipes = pipes::hold();
     let share = capacity::hold();
     let writers = writer::hold();
-    let (tasks, streams, kept) = (background::hold(), HeldStreams::hold(), kept::hold());
+    let (tasks, streams, kept) = (task::hold(), HeldStreams::hold(), kept::hold());
     let held = Held { streams, pipes, share, writers, tasks, kept };
     HELD.with(|slot| slot.replace(Some(held)));
 }

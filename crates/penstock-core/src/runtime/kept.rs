@@ -9,7 +9,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Result;
 
 use crate::completion::fork_generation;
-use crate::fork;
+use crate::runtime::fork;
 use crate::sync::lock;
 
 static KEPT: Mutex<BTreeSet<RawFd>> = Mutex::new(BTreeSet::new());

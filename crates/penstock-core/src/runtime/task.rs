@@ -1,19 +1,72 @@
-//! Work on a native thread of its own that can be waited for, cancelled, and drained when the program ends.
+//! Threads of ours: one place that starts them all, and tasks on them that can be waited for, cancelled, and drained when the
+//! program ends.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::thread::{Builder, JoinHandle};
 
 use rustix::io::Errno;
 
 use crate::completion::{Ticket, fork_generation, ticket};
 use crate::error::Error;
-use crate::kept::Bell;
+use crate::runtime::kept::Bell;
 use crate::sync::lock;
 use crate::sys::sched;
 use crate::thread::{AppliedPolicy, ThreadPolicy};
+
+/// Which signals of the process a thread of ours may get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Signals {
+    /// None: they are the host program's.
+    Blocked,
+    /// Those that the thread gets which started it. For threads that run the caller's code, whose processes inherit the mask.
+    AsStarter,
+}
+
+/// Why a thread did not do its work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    NotStarted(Errno),
+    /// A defect of ours, or a panic in a caller's code.
+    Panicked,
+}
+
+impl Fault {
+    /// The failure of a stream of which so many bytes were delivered and lost.
+    pub(crate) fn of_stream(self, bytes_delivered: u64, bytes_lost: u64) -> Error {
+        match self {
+            Self::NotStarted(errno) => Error::NoThread { errno, bytes_delivered, bytes_lost },
+            Self::Panicked => Error::Io { errno: Errno::IO, bytes_delivered, bytes_lost },
+        }
+    }
+}
+
+impl From<Fault> for Error {
+    fn from(fault: Fault) -> Self {
+        fault.of_stream(0, 0)
+    }
+}
+
+/// Starts a thread. All threads of ours start here.
+pub(crate) fn spawn<T: Send + 'static>(
+    signals: Signals,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>, Fault> {
+    let work = move || {
+        if signals == Signals::Blocked {
+            sched::block_signals();
+        }
+        work()
+    };
+    let spawned = Builder::new().name("penstock".into()).spawn(work);
+    spawned.map_err(|error| Fault::NotStarted(Errno::from_io_error(&error).unwrap_or(Errno::AGAIN)))
+}
+
+/// Does the work; a panic ends it and nothing else, so that whoever waits can be told.
+pub(crate) fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, Fault> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|_| Fault::Panicked)
+}
 
 /// Whether a program that ends waits for a task, or ends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +94,10 @@ impl Control {
     /// Whether it is a parent process's, so that here nobody works at it.
     pub(crate) fn is_inherited(&self) -> bool {
         self.bell.is_inherited()
+    }
+
+    pub(super) fn moved_bytes(&self) -> u64 {
+        self.moved_bytes.load(Ordering::Relaxed)
     }
 
     pub(crate) fn cancel(&self) {
@@ -143,21 +200,19 @@ pub(crate) fn start(
     let applied = Arc::new(OnceLock::new());
     let task = Task { ticket, control: Arc::downgrade(&control), applied: Arc::clone(&applied) };
     lock(&RUNNING).push(Arc::clone(&control));
-    let spawned = thread::Builder::new().name("penstock".into()).spawn(move || {
-        sched::block_signals();
+    let spawned = spawn(Signals::Blocked, move || {
         if let Some(policy) = policy {
             let _ = applied.set(policy.apply());
         }
-        // A panic would be a defect of ours; whoever waits shall learn of it rather than wait for ever.
-        let outcome =
-            catch_unwind(AssertUnwindSafe(|| work(&own))).unwrap_or_else(|_| Err(Error::at_call(Errno::IO)));
+        // Whoever waits shall learn of a panic rather than wait for ever.
+        let outcome = guarded(|| work(&own)).unwrap_or_else(|fault| Err(fault.into()));
         lock(&RUNNING).retain(|other| !Arc::ptr_eq(other, &own));
         drop(own);
         completion.end(outcome);
     });
-    if let Err(error) = spawned {
+    if let Err(fault) = spawned {
         lock(&RUNNING).retain(|other| !Arc::ptr_eq(other, &control));
-        return Err(Error::at_call(Errno::from_io_error(&error).unwrap_or(Errno::AGAIN)));
+        return Err(fault.into());
     }
     Ok(task)
 }
@@ -167,33 +222,7 @@ pub(crate) fn hold() -> MutexGuard<'static, Vec<Arc<Control>>> {
     lock(&RUNNING)
 }
 
-/// Waits for relays and tees in the background for as long as any of them makes progress, and ends waits for FIFOs: the last
-/// thing before a program ends. Gives the number of relays and tees that it cut off, after `stall` without any progress, or
-/// when `keep_on`, asked every 20 ms, says no.
-#[must_use]
-pub fn drain_tasks(stall: Duration, mut keep_on: impl FnMut() -> bool) -> usize {
-    const LOOK: Duration = Duration::from_millis(20);
-    let (draining, waiting): (Vec<_>, Vec<_>) =
-        lock(&RUNNING).clone().into_iter().partition(|task| task.at_exit == AtExit::Drain);
-    waiting.iter().for_each(|task| task.cancel());
-    let mut seen = (usize::MAX, 0);
-    let mut since = Instant::now();
-    loop {
-        let running = lock(&RUNNING).clone();
-        let unfinished: Vec<_> =
-            draining.iter().filter(|task| running.iter().any(|other| Arc::ptr_eq(other, task))).collect();
-        let moved = draining.iter().map(|task| task.moved_bytes.load(Ordering::Relaxed)).sum();
-        if unfinished.is_empty() {
-            return 0;
-        }
-        if (unfinished.len(), moved) != seen {
-            seen = (unfinished.len(), moved);
-            since = Instant::now();
-        }
-        if since.elapsed() >= stall || !keep_on() {
-            unfinished.iter().for_each(|task| task.cancel());
-            return unfinished.len();
-        }
-        thread::sleep(LOOK);
-    }
+/// The tasks that run, in the two kinds: those that a program's end waits for, and those that it ends.
+pub(super) fn running() -> (Vec<Arc<Control>>, Vec<Arc<Control>>) {
+    lock(&RUNNING).clone().into_iter().partition(|task| task.at_exit == AtExit::Drain)
 }

@@ -1,0 +1,86 @@
+"""Native threads: when none can be had, and what they leave to processes that the caller's code starts."""
+
+from __future__ import annotations
+
+import textwrap
+
+from conftest import run_script, succeeded
+
+# The next thread finds no memory for its stack, whoever runs this: a limit on their number does not hold for root.
+NO_THREAD = """
+import errno, resource
+from penstock.pipeline import Pipeline
+
+reader, writer = os.pipe()
+spare = [os.pipe() for _ in range(2)]
+frame = bytearray(1000)
+with open("/proc/self/statm") as sizes:
+    size_bytes = int(sizes.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+before = resource.getrlimit(resource.RLIMIT_AS)
+resource.setrlimit(resource.RLIMIT_AS, (size_bytes + (1 << 20), before[1]))
+
+def refused(call):
+    try:
+        call()
+    except OSError as error:
+        assert type(error) is OSError, error
+        assert error.errno == errno.EAGAIN and "no thread could be started" in str(error), error
+        return error
+    raise AssertionError("a thread could be started")
+"""
+
+
+def test_without_a_thread_a_write_fails_in_words_and_its_memory_is_free() -> None:
+    body = """
+    ticket = penstock.pipe(frame, writer)
+    error = refused(lambda: ticket.wait(20))
+    assert (error.bytes_delivered, error.bytes_lost) == (0, len(frame))
+    refused(lambda: penstock.pipe(frame, writer))
+    refused(lambda: penstock.sync(timeout=20))
+    frame.clear()  # no export is left
+    resource.setrlimit(resource.RLIMIT_AS, before)
+    penstock.pipe(b"and now", writer).wait(20)
+    assert os.read(reader, 100) == b"and now"
+    """
+    succeeded(run_script(NO_THREAD + textwrap.dedent(body)))
+
+
+def test_without_a_thread_nothing_else_starts_either() -> None:
+    body = """
+    writer = penstock.Writer(spare[0][1])
+    refused(lambda: writer.write(frame).wait(20))
+    refused(writer.close)
+    refused(lambda: penstock.Reader(reader, frame_bytes=10))
+    refused(lambda: penstock.relay(reader, spare[1][1], wait=False))
+    refused(lambda: Pipeline(iter([frame]), lambda chunk: None))
+    frame.clear()
+    """
+    succeeded(run_script(NO_THREAD + textwrap.dedent(body)))
+
+
+def test_children_of_a_stage_have_the_signal_mask_of_the_program() -> None:
+    body = """
+    import subprocess
+    from penstock.pipeline import Pipeline
+
+    def blocked():
+        with open("/proc/thread-self/status") as status:
+            return next(line for line in status if line.startswith("SigBlk"))
+
+    seen = []
+
+    def stage(chunk):
+        seen.append(blocked())
+        with subprocess.Popen(["sleep", "60"]) as child:
+            child.terminate()
+            seen.append(child.wait(20))
+
+    def source():
+        seen.append(blocked())
+        yield b"x"
+
+    for chunk in Pipeline(source(), stage):
+        pass
+    assert seen == [blocked(), blocked(), -signal.SIGTERM], seen
+    """
+    succeeded(run_script(textwrap.dedent(body)))
