@@ -9,7 +9,7 @@ import textwrap
 import time
 
 import pytest
-from conftest import read_exactly, start_script, succeeded
+from conftest import read_exactly, run_script, start_script, succeeded
 
 SIZE = 5_000_000
 
@@ -158,3 +158,31 @@ def test_a_program_says_what_it_still_waits_for() -> None:
         program.send_signal(signal.SIGINT)
         _, err = program.communicate(timeout=60)
     assert b"penstock: 1 relays were cut off" in err
+
+
+BUSY = {
+    "stage": "Pipeline([b'x'], lambda chunk: spin())",
+    "source": "Pipeline(iter(spin, None))",
+    "sink": "Pipeline([b'x'], sink=into(iter(spin, None)))",
+}
+
+
+@pytest.mark.parametrize("part", BUSY)
+def test_a_program_ends_while_a_pipeline_is_busy_in_python(part: str) -> None:
+    code = f"""
+    import atexit
+    import penstock.pipeline
+    from penstock.pipeline import Pipeline, into
+
+    began = threading.Event()
+
+    def spin():
+        began.set()
+        while True:
+            pass
+
+    pipeline = {BUSY[part]}
+    began.wait(20)
+    atexit.unregister(penstock.pipeline._end_all)  # which would wait for it for a while
+    """
+    succeeded(run_script(code))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
+import pytest
 from conftest import run_script, succeeded
 
 # The parent has a write in flight that nobody reads yet, and forks then.
@@ -215,3 +216,47 @@ def test_a_multiprocessing_child_delivers_what_it_wrote_through_an_inherited_wri
     assert len(got()) == len(frame) + (8 << 20)
     """
     run(body)
+
+
+# Threads of the parent come to the interpreter, and leave it, at every moment of a fork.
+FORKS_BESIDE_PYTHON = """
+from penstock.pipeline import Pipeline
+
+def work():
+    with Pipeline(iter([b"x" * 1000] * 5), lambda chunk: None) as pipeline:
+        assert len(list(pipeline)) == 5
+
+stop = threading.Event()
+hung = []
+
+def work_on():
+    while not stop.is_set():
+        work()
+
+def fork():
+    for _ in range(int(sys.argv[1]) // 2):
+        pid = os.fork()
+        if pid == 0:
+            signal.alarm(20)
+            work()
+            os._exit(0)
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        if status:
+            hung.append(status)
+
+forkers = [threading.Thread(target=fork) for _ in range(2)]
+workers = [threading.Thread(target=work_on) for _ in range(3)]
+for thread in forkers + workers:
+    thread.start()
+for thread in forkers:
+    thread.join()
+stop.set()
+for thread in workers:
+    thread.join()
+assert not hung, hung
+"""
+
+
+@pytest.mark.parametrize("forks", [200, pytest.param(3000, marks=pytest.mark.slow)])
+def test_no_child_hangs_beside_pipelines_that_run_python(forks: int) -> None:
+    succeeded(run_script(FORKS_BESIDE_PYTHON, forks))

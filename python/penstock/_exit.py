@@ -39,5 +39,9 @@ def _say_what_for() -> None:
         print(f"penstock: {what}", file=sys.stderr, flush=True)
 
 
-# The parent's writes are not the child's; their memory is free here.
-os.register_at_fork(after_in_child=_native._release_exports)
+# Threads of pipelines make their thread states not in the middle of a fork, for which the child would wait for ever.
+os.register_at_fork(
+    before=_native._before_fork,
+    after_in_parent=_native._after_fork_in_parent,
+    after_in_child=_native._after_fork_in_child,
+)

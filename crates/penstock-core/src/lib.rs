@@ -44,6 +44,7 @@ mod inbox;
 pub mod pipeline;
 mod queue;
 mod reader;
+mod runtime;
 mod sync;
 
 #[cfg(not(loom))]
@@ -74,8 +75,6 @@ mod recipe;
 mod region;
 #[cfg(not(loom))]
 mod relay;
-#[cfg(not(loom))]
-mod runtime;
 #[cfg(not(loom))]
 mod stream;
 #[cfg(not(loom))]
@@ -111,7 +110,7 @@ pub use {
         Method, MethodReason, OutletReport, Relay, RelayError, RelayMode, RelayOptions, RelayTicket, Relayed,
         Tee, TeeEnd, TeeOutlet, TeePolicy, TeeReport, relay, relay_in_background,
     },
-    runtime::exit::drain_tasks,
+    runtime::{exit::drain_tasks, gate::Gate},
     strided::Strided,
     thread::{AppliedPolicy, Near, Priority, SchedulingClass, ThreadPolicy},
     topology::{CacheDomain, Core, CoreKind, KindSource, LogicalProcessor, NumaNode, Package, Topology},

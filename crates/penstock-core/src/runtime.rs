@@ -1,7 +1,13 @@
-//! The process around us: threads (`task`), what a fork leaves to the child (`fork`, `kept`), and the end of the program
-//! (`exit`).
+//! The process around us: threads (`task`), what a fork leaves to the child (`fork`, `kept`, `gate`), and the end of the
+//! program (`exit`).
 
+pub(crate) mod gate;
+
+#[cfg(not(loom))]
 pub(crate) mod exit;
+#[cfg(not(loom))]
 pub(crate) mod fork;
+#[cfg(not(loom))]
 pub(crate) mod kept;
+#[cfg(not(loom))]
 pub(crate) mod task;

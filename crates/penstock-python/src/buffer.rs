@@ -2,10 +2,8 @@
 
 use std::ffi::{c_char, c_int};
 use std::mem::MaybeUninit;
-use std::ptr;
 use std::slice;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicPtr, Ordering};
 
 use penstock_core::pipeline::Space;
 use penstock_core::{Region, Strided};
@@ -14,16 +12,14 @@ use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
 
+use crate::attach::{hanging, raw};
+use crate::parked::Parcel;
+pub(crate) use crate::parked::release_parked;
+
 /// A `Py_buffer`: while it lives, the memory can be neither freed nor resized.
 ///
-/// A worker may drop it, and must not touch Python: so the drop only parks it, and the next Python thread that comes by
-/// releases it. See [`release_parked`].
-struct Export(Option<Box<ParkedView>>);
-
-struct ParkedView {
-    view: ffi::Py_buffer,
-    next: *mut ParkedView,
-}
+/// A worker may drop it, and must not touch Python: so the drop only parks it. See [`release_parked`].
+struct Export(Option<Box<Parcel>>);
 
 // SAFETY: the memory is pinned by the export, whatever thread reads it; the view itself is only handed around.
 unsafe impl Send for Export {}
@@ -56,45 +52,17 @@ unsafe impl Space for WritableExport {
     }
 }
 
-/// Views that nobody reads any more: a stack without locks, because a fork may come at any moment.
-static PARKED: AtomicPtr<ParkedView> = AtomicPtr::new(ptr::null_mut());
-
 impl Export {
     fn view(&self) -> &ffi::Py_buffer {
-        &self.0.as_ref().expect("only the drop empties an export").view
+        self.0.as_ref().expect("only the drop empties an export").view()
     }
 }
 
 impl Drop for Export {
     fn drop(&mut self) {
-        let Some(parked) = self.0.take() else { return };
-        let parked = Box::into_raw(parked);
-        let mut head = PARKED.load(Ordering::Relaxed);
-        loop {
-            // SAFETY: until the exchange succeeds, the node is ours alone.
-            unsafe { (*parked).next = head };
-            // Release: hands the node to the Acquire of the swap in `release_parked`.
-            match PARKED.compare_exchange_weak(head, parked, Ordering::Release, Ordering::Relaxed) {
-                Ok(_) => return,
-                Err(now) => head = now,
-            }
+        if let Some(parcel) = self.0.take() {
+            parcel.park();
         }
-    }
-}
-
-/// Releases all exports that have ended. Called before any call that may have ended one returns to Python.
-pub(crate) fn release_parked(_py: Python<'_>) {
-    if PARKED.load(Ordering::Relaxed).is_null() {
-        return;
-    }
-    // Acquire: partner of the Release in the drop. Taking the whole stack at once leaves no room for an ABA.
-    let mut node = PARKED.swap(ptr::null_mut(), Ordering::Acquire);
-    while !node.is_null() {
-        // SAFETY: the nodes came from `Box::into_raw`, and the swap made them ours.
-        let mut parked = unsafe { Box::from_raw(node) };
-        node = parked.next;
-        // SAFETY: the view was filled by `PyObject_GetBuffer`, is released once, and we are attached.
-        unsafe { ffi::PyBuffer_Release(&raw mut parked.view) };
     }
 }
 
@@ -202,7 +170,7 @@ fn exporter_of<'py>(data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     Ok(data.clone()) // and let the buffer protocol say what is wrong with it
 }
 
-fn simple_view(exporter: &Bound<'_, PyAny>, flags: c_int) -> PyResult<Box<ParkedView>> {
+fn simple_view(exporter: &Bound<'_, PyAny>, flags: c_int) -> PyResult<Box<Parcel>> {
     get_buffer(exporter, flags).map_err(|error| {
         if !is_strided(exporter) {
             return error;
@@ -216,15 +184,16 @@ fn simple_view(exporter: &Bound<'_, PyAny>, flags: c_int) -> PyResult<Box<Parked
     })
 }
 
-/// Fills a view where it stays: of a buffer of one dimension its shape and strides point into the view itself.
-fn get_buffer(exporter: &Bound<'_, PyAny>, flags: c_int) -> PyResult<Box<ParkedView>> {
-    // SAFETY: all zeros is a view of nothing, and the end of a stack.
-    let mut parked: Box<ParkedView> = unsafe { Box::new(MaybeUninit::zeroed().assume_init()) };
+/// Fills a view where it stays.
+fn get_buffer(exporter: &Bound<'_, PyAny>, flags: c_int) -> PyResult<Box<Parcel>> {
+    // SAFETY: all zeros is a view of nothing.
+    let mut parcel = Parcel::of_view(unsafe { MaybeUninit::zeroed().assume_init() });
+    let view: *mut ffi::Py_buffer = parcel.view_mut();
     // SAFETY: the view is large enough, and only taken for filled when the call says so.
-    if unsafe { ffi::PyObject_GetBuffer(exporter.as_ptr(), &raw mut parked.view, flags) } == -1 {
+    if hanging(|| unsafe { raw::PyObject_GetBuffer(exporter.as_ptr(), view, flags) }) == -1 {
         return Err(PyErr::fetch(exporter.py()));
     }
-    Ok(parked)
+    Ok(parcel)
 }
 
 fn is_strided(exporter: &Bound<'_, PyAny>) -> bool {
@@ -233,8 +202,8 @@ fn is_strided(exporter: &Bound<'_, PyAny>) -> bool {
     };
     // SAFETY: the view was filled, and is released once.
     unsafe {
-        let contiguous = ffi::PyBuffer_IsContiguous(&raw const parked.view, b'C' as c_char);
-        ffi::PyBuffer_Release(&raw mut parked.view);
+        let contiguous = ffi::PyBuffer_IsContiguous(parked.view(), b'C' as c_char);
+        ffi::PyBuffer_Release(parked.view_mut());
         contiguous == 0
     }
 }
@@ -247,9 +216,9 @@ pub(crate) fn extent(data: &Bound<'_, PyAny>) -> PyResult<Option<(*const u8, usi
         return Ok(None);
     }
     let mut parked = get_buffer(&exporter, ffi::PyBUF_STRIDED_RO)?;
-    let extent = strided_extent(&parked.view);
+    let extent = strided_extent(parked.view());
     // SAFETY: the view was filled, and is released once.
-    unsafe { ffi::PyBuffer_Release(&raw mut parked.view) };
+    unsafe { ffi::PyBuffer_Release(parked.view_mut()) };
     Ok(Some(extent))
 }
 

@@ -5,6 +5,8 @@ use penstock_core::{Errno, Error};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 
+use crate::python_stage::Raised;
+
 pub(crate) fn to_python(py: Python<'_>, error: &Error) -> PyErr {
     build(py, error).unwrap_or_else(|failure| failure)
 }
@@ -59,9 +61,9 @@ pub(crate) fn chunk_error(py: Python<'_>, error: &ChunkError) -> PyResult<PyErr>
     };
     let raised = PyErr::from_value(raised);
     if let Cause::Failed(own) = &error.cause
-        && let Some(own) = own.downcast_ref::<PyErr>()
+        && let Some(own) = own.downcast_ref::<Raised>()
     {
-        raised.set_cause(py, Some(own.clone_ref(py)));
+        raised.set_cause(py, Some(own.to_python(py)));
     }
     Ok(raised)
 }

@@ -1,12 +1,14 @@
 //! The Python face of `penstock-core`: converts, detaches, delegates, maps errors.
 
 mod arguments;
+mod attach;
 mod buffer;
 mod chunk;
 mod conversion;
 mod cpu;
 mod errors;
 mod fifo;
+mod parked;
 mod pipeline;
 mod pipes;
 mod policy;
@@ -60,6 +62,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(pipes::sync, module)?)?;
     module.add_function(wrap_pyfunction!(pipes::close, module)?)?;
     module.add_function(wrap_pyfunction!(pipes::_drain, module)?)?;
-    module.add_function(wrap_pyfunction!(pipes::_release_exports, module)?)?;
+    attach::remember_interpreter(module.py());
+    module.add_function(wrap_pyfunction!(attach::_before_fork, module)?)?;
+    module.add_function(wrap_pyfunction!(attach::_after_fork_in_parent, module)?)?;
+    module.add_function(wrap_pyfunction!(attach::_after_fork_in_child, module)?)?;
     Ok(())
 }

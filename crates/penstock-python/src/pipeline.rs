@@ -13,11 +13,13 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyIterator, PyList, PyTuple};
 
 use crate::arguments;
+use crate::attach::as_python_thread;
 use crate::chunk::Chunk;
 use crate::errors;
+use crate::parked::{Held, release_parked};
 use crate::pipes::arm_exit;
 use crate::policy::{AppliedPolicy, ThreadPolicy};
-use crate::python_stage::{Callable, Iterable, Writables, as_python_thread};
+use crate::python_stage::{Callable, Iterable, Writables};
 use crate::ticket::Watch;
 use crate::waiting::{Attempt, until};
 
@@ -72,8 +74,8 @@ impl Source {
     #[staticmethod]
     #[pyo3(signature = (buffers, policy))]
     fn iterable(buffers: &Bound<'_, PyAny>, policy: Option<ThreadPolicy>) -> PyResult<Self> {
-        let iterator = PyIterator::from_object(buffers)?.unbind();
-        let source = pipeline::Source::feed(Iterable(iterator)).named("iterable");
+        let iterator = PyIterator::from_object(buffers)?.into_any().unbind();
+        let source = pipeline::Source::feed(Iterable(Held::new(iterator))).named("iterable");
         Ok(Self::new(source.within(as_python_thread), policy))
     }
 }
@@ -124,9 +126,10 @@ impl Stage {
     #[staticmethod]
     #[pyo3(signature = (function, name, workers, policy))]
     fn call(function: Py<PyAny>, name: String, workers: usize, policy: Option<ThreadPolicy>) -> Self {
+        let function = Held::new(function);
         let make = move || {
             // A thread that makes its worker is a Python thread already, and only there a reference can be taken.
-            let own = Python::try_attach(|py| function.clone_ref(py));
+            let own = Python::try_attach(|py| Held::new(function.get().clone_ref(py)));
             match own {
                 Some(own) => Box::new(Callable(own)) as Box<dyn pipeline::Map>,
                 None => panic!("the interpreter is ending"),
@@ -184,8 +187,9 @@ impl Sink {
     /// Buffers of the caller's.
     #[staticmethod]
     fn into(buffers: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let iterator = PyIterator::from_object(buffers)?.unbind();
-        Ok(Self(Part::new(pipeline::Sink::spaces(Writables(iterator)))))
+        let iterator = PyIterator::from_object(buffers)?.into_any().unbind();
+        let spaces = pipeline::Sink::spaces(Writables(Held::new(iterator)));
+        Ok(Self(Part::new(spaces.within(as_python_thread))))
     }
 }
 
@@ -223,6 +227,7 @@ impl Pipeline {
         let sink = sink.map_or_else(|| Ok(pipeline::Sink::iterate()), |sink| sink.0.take())?;
         // Detached: its threads begin with becoming Python threads, where they are.
         let started = py.detach(|| pipeline::Pipeline::start(source, stages, sink, options));
+        release_parked(py);
         started.map(Self).map_err(|error| errors::to_python(py, &error))
     }
 

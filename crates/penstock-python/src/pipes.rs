@@ -165,9 +165,3 @@ pub(crate) fn _drain(
         _ => Ok((lost, cut_off)),
     }
 }
-
-/// Releases exports that have ended, as any call would.
-#[pyfunction]
-pub(crate) fn _release_exports(py: Python<'_>) {
-    buffer::release_parked(py);
-}

@@ -5,32 +5,60 @@
 
 use std::ffi::OsString;
 use std::time::Instant;
+use std::{fmt, ptr};
 
 use penstock_core::Region;
 use penstock_core::pipeline::{self, Cause, Chunk, Context, Fed, Feed, Map, Space, Spaces};
-use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyIterator, PyTuple};
+use pyo3::types::PyTuple;
 
+use crate::attach::{hanging, raw};
 use crate::buffer;
 use crate::chunk;
+use crate::parked::{Held, release_parked};
 
 /// From this size on, bytes are copied without the GIL: to get it back may take longer than to copy less (5 ms:
 /// `sys.getswitchinterval()`).
 const COPY_WITHOUT_GIL_BYTES: usize = 1 << 20;
 
-/// Makes the calling thread a Python thread for as long as the body runs, without the GIL meanwhile.
-pub(crate) fn as_python_thread(body: &mut (dyn FnMut() + Send)) {
-    // Not attached where the interpreter is ending: then the body finds that out when it wants to run something.
-    let mut body = Some(body);
-    Python::try_attach(|py| {
-        let body = body.take().expect("it is taken here or below");
-        py.detach(body);
-    });
-    if let Some(body) = body {
-        body();
+/// An exception of the caller's code, which any thread may drop and put into words.
+#[derive(Debug)]
+pub(crate) struct Raised {
+    text: String,
+    exception: Held,
+}
+
+impl Raised {
+    fn new(py: Python<'_>, error: PyErr) -> Self {
+        let text = error.to_string();
+        Self { text, exception: Held::new(error.into_value(py).into_any()) }
+    }
+
+    pub(crate) fn to_python(&self, py: Python<'_>) -> PyErr {
+        PyErr::from_value(self.exception.get().bind(py).clone())
     }
 }
+
+impl fmt::Display for Raised {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for Raised {}
+
+/// There is nothing to run Python code with any more.
+#[derive(Debug)]
+struct Ending;
+
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the interpreter is ending")
+    }
+}
+
+impl std::error::Error for Ending {}
 
 /// Runs that with the GIL, and books the wait for it.
 fn attached<T>(
@@ -40,11 +68,38 @@ fn attached<T>(
     let asked = Instant::now();
     Python::try_attach(|py| {
         context.waited_for_lock(asked.elapsed());
-        buffer::release_parked(py);
-        run(py, context)
+        release_parked(py);
+        run(py, context).map_err(|error| Cause::failed(Raised::new(py, error)))
     })
-    .unwrap_or_else(|| Err(PyRuntimeError::new_err("the interpreter is ending")))
-    .map_err(Cause::failed)
+    .unwrap_or_else(|| Err(Cause::failed(Ending)))
+}
+
+/// The next item of an iterator; none at its end.
+fn next_of<'py>(py: Python<'py>, iterator: &Held) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let iterator = iterator.get().as_ptr();
+    // SAFETY: an iterator that lives, and we are attached; the answer is a new reference.
+    let item = unsafe {
+        let item = hanging(|| raw::PyIter_Next(iterator));
+        Bound::from_owned_ptr_or_opt(py, item)
+    };
+    match item {
+        None => PyErr::take(py).map_or(Ok(None), Err),
+        item => Ok(item),
+    }
+}
+
+/// What a callable answers.
+fn answer_of<'py>(
+    py: Python<'py>,
+    callable: &Held,
+    arguments: &Bound<'py, PyTuple>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let callable = callable.get().as_ptr();
+    // SAFETY: both live, and we are attached; the answer is a new reference.
+    unsafe {
+        let answer = hanging(|| raw::PyObject_Call(callable, arguments.as_ptr(), ptr::null_mut()));
+        Bound::from_owned_ptr_or_err(py, answer)
+    }
 }
 
 /// A copy of what an object's buffer has, in the pipeline's memory: nothing of the object is needed any more, and its owner
@@ -56,7 +111,7 @@ fn copied(data: &Bound<'_, PyAny>, context: &Context<'_>) -> PyResult<Result<pip
         0..COPY_WITHOUT_GIL_BYTES => filled(copy, region),
         _ => py.detach(|| filled(copy, region)),
     });
-    buffer::release_parked(py);
+    release_parked(py);
     Ok(copied)
 }
 
@@ -68,13 +123,13 @@ fn filled(mut copy: pipeline::Buffer, region: Box<dyn Region>) -> pipeline::Buff
 }
 
 /// An iterable of buffers, or of pairs of a name and a buffer.
-pub(crate) struct Iterable(pub(crate) Py<PyIterator>);
+pub(crate) struct Iterable(pub(crate) Held);
 
 impl Feed for Iterable {
     fn next(&mut self, context: &mut Context<'_>) -> Option<Result<Fed, Cause>> {
         let fed = attached(context, |py, context| {
-            let Some(item) = self.0.bind(py).clone().next() else { return Ok(None) };
-            let (name, data) = named(item?)?;
+            let Some(item) = next_of(py, &self.0)? else { return Ok(None) };
+            let (name, data) = named(item)?;
             Ok(Some(copied(&data, context)?.map(|bytes| Fed { name, bytes })))
         });
         match fed {
@@ -93,12 +148,13 @@ fn named(item: Bound<'_, PyAny>) -> PyResult<(Option<OsString>, Bound<'_, PyAny>
 }
 
 /// A callable that gets each chunk.
-pub(crate) struct Callable(pub(crate) Py<PyAny>);
+pub(crate) struct Callable(pub(crate) Held);
 
 impl Map for Callable {
     fn map(&mut self, chunk: Chunk, context: &mut Context<'_>) -> Result<Option<Chunk>, Cause> {
         attached(context, |py, context| {
-            let answer = self.0.bind(py).call1((chunk::Chunk::shared(chunk.clone()),))?;
+            let arguments = (chunk::Chunk::shared(chunk.clone()),).into_pyobject(py)?;
+            let answer = answer_of(py, &self.0, &arguments)?;
             if answer.is_none() {
                 return Ok(Ok(chunk));
             }
@@ -112,12 +168,12 @@ impl Map for Callable {
 }
 
 /// An iterable of buffers that can be written to.
-pub(crate) struct Writables(pub(crate) Py<PyIterator>);
+pub(crate) struct Writables(pub(crate) Held);
 
 impl Spaces for Writables {
     fn next(&mut self, context: &mut Context<'_>) -> Option<Result<Box<dyn Space>, Cause>> {
-        let space = attached(context, |py, _| match self.0.bind(py).clone().next() {
-            Some(data) => buffer::export_space(&data?).map(Some),
+        let space = attached(context, |py, _| match next_of(py, &self.0)? {
+            Some(data) => buffer::export_space(&data).map(Some),
             None => Ok(None),
         });
         space.transpose()

@@ -102,14 +102,14 @@ impl Pipeline {
         sink: Sink,
         options: Options,
     ) -> Result<Self, Error> {
-        let Sink { kind, policy } = sink;
+        let Sink { kind, policy, enter } = sink;
         let sink_name = Sink::name_of(&kind);
         let (writer, spaces) = match kind {
             Kind::Iterate => (None, None),
             Kind::Writer(writer) => (Some(writer), None),
             Kind::Spaces(spaces) => (None, Some(spaces)),
         };
-        stages.extend(spaces.map(Stage::into_spaces));
+        stages.extend(spaces.map(|spaces| Stage::into_spaces(spaces, enter)));
         check(&source, &mut stages, &options)?;
         let line = Arc::new(line_of(&source, &stages, sink_name, &options)?);
         let mut pipeline = Self {

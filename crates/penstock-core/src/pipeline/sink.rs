@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::channel::Taken;
 use super::chunk::{ChunkError, Written};
-use super::line::Line;
+use super::line::{Enter, Line};
 use super::run::{OnError, Skipped};
 use super::stage::Spaces;
 use crate::completion::Completion;
@@ -18,6 +18,7 @@ use crate::writer::Writer;
 pub struct Sink {
     pub(super) kind: Kind,
     pub(super) policy: Option<ThreadPolicy>,
+    pub(super) enter: Option<Enter>,
 }
 
 pub(super) enum Kind {
@@ -34,7 +35,7 @@ impl Default for Sink {
 
 impl Sink {
     fn new(kind: Kind) -> Self {
-        Self { kind, policy: None }
+        Self { kind, policy: None, enter: None }
     }
 
     /// To whoever calls [`Pipeline::next`](super::Pipeline::next).
@@ -60,6 +61,12 @@ impl Sink {
     #[must_use]
     pub fn policy(self, policy: Option<ThreadPolicy>) -> Self {
         Self { policy, ..self }
+    }
+
+    /// Runs the thread that fills spaces within that function, which must call what it is given once.
+    #[must_use]
+    pub fn within(self, enter: fn(&mut (dyn FnMut() + Send))) -> Self {
+        Self { enter: Some(enter), ..self }
     }
 
     pub(super) fn name_of(kind: &Kind) -> &'static str {

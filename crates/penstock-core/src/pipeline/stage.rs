@@ -170,9 +170,9 @@ impl Stage {
     }
 
     /// Copies each chunk into the next space of the caller's, until there is none.
-    pub(super) fn into_spaces(spaces: Box<dyn Spaces>) -> Self {
+    pub(super) fn into_spaces(spaces: Box<dyn Spaces>, enter: Option<Enter>) -> Self {
         let spaces = Mutex::new(Some(spaces));
-        Self::map("into", move || Box::new(Fill(lock(&spaces).take())))
+        Self { enter, ..Self::map("into", move || Box::new(Fill(lock(&spaces).take()))) }
     }
 
     /// How many threads work on it, each on a chunk of its own. The order of chunks stays.

@@ -1,0 +1,122 @@
+//! Keeps forks away from short steps that must not be cut in two. Checked with loom.
+
+use std::time::Duration;
+
+use crate::sync::{AtomicU32, Ordering};
+
+/// Many may pass at once, and a fork waits until nobody is inside.
+///
+/// One word and no lock, for the child of a fork finds a lock as other threads left it: there the gate is [reset](Gate::reset).
+#[derive(Debug)]
+pub struct Gate(AtomicU32);
+
+/// What one fork adds; below it those are counted who are inside.
+const FORK: u32 = 1 << 16;
+
+/// How often one who waits looks again. A fork takes some 100 µs to some ms.
+const PAUSE: Duration = Duration::from_micros(50);
+
+impl Gate {
+    /// An open gate.
+    #[must_use]
+    #[cfg(not(loom))]
+    pub const fn new() -> Self {
+        Self(AtomicU32::new(0))
+    }
+
+    #[cfg(loom)]
+    fn new() -> Self {
+        Self(AtomicU32::new(0))
+    }
+
+    /// Does a short step, with no fork in the middle of it. It must wait for nothing that a forking thread may hold.
+    pub fn pass<T>(&self, step: impl FnOnce() -> T) -> T {
+        while !self.try_enter() {
+            pause();
+        }
+        let _leaving = Leaving(self);
+        step()
+    }
+
+    /// Waits until nobody is inside, and keeps everybody out until [`Gate::open`]. Several forks may be under way.
+    pub fn close(&self) {
+        // Acquire: partner of the Release of those who leave.
+        let mut state = self.0.fetch_add(FORK, Ordering::Acquire);
+        while !state.is_multiple_of(FORK) {
+            pause();
+            state = self.0.load(Ordering::Acquire);
+        }
+    }
+
+    /// The word of a parent whose fork is over.
+    pub fn open(&self) {
+        self.0.fetch_sub(FORK, Ordering::Release);
+    }
+
+    /// The word of a child, in which no other thread is inside or forks.
+    pub fn reset(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+
+    fn try_enter(&self) -> bool {
+        let state = self.0.load(Ordering::Relaxed);
+        // Acquire: partner of the Release in `open`.
+        state < FORK
+            && self.0.compare_exchange(state, state + 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+}
+
+impl Default for Gate {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+struct Leaving<'a>(&'a Gate);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Release);
+    }
+}
+
+#[cfg(not(loom))]
+fn pause() {
+    std::thread::sleep(PAUSE);
+}
+
+#[cfg(loom)]
+fn pause() {
+    loom::thread::yield_now();
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use loom::thread;
+
+    use super::*;
+    use crate::sync::{Arc, AtomicBool};
+
+    #[test]
+    fn no_fork_finds_anybody_inside() {
+        loom::model(|| {
+            let shared = Arc::new((Gate::new(), AtomicBool::new(false)));
+            let passers: Vec<_> = (0..2)
+                .map(|_| {
+                    let shared = Arc::clone(&shared);
+                    thread::spawn(move || {
+                        shared.0.pass(|| {
+                            shared.1.swap(true, Ordering::Relaxed);
+                            shared.1.swap(false, Ordering::Relaxed);
+                        });
+                    })
+                })
+                .collect();
+            shared.0.close();
+            // A swap, because loom lets a load see what was stored before.
+            assert!(!shared.1.swap(false, Ordering::Relaxed), "somebody is inside");
+            shared.0.open();
+            passers.into_iter().for_each(|passer| passer.join().unwrap());
+        });
+    }
+}

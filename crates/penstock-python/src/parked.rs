@@ -1,0 +1,122 @@
+//! What native threads let go of, and only Python threads may release: exports of memory, and references to objects.
+//!
+//! A thread that is not attached to the interpreter must not even drop a `Py`: PyO3 puts it on a list behind a lock, which the child
+//! of a fork may find taken for ever.
+
+use std::mem::ManuallyDrop;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use crate::attach::{hanging, raw};
+
+/// Something to be released, and a place in the stack of such.
+pub(crate) struct Parcel {
+    what: What,
+    next: *mut Parcel,
+}
+
+enum What {
+    View(ffi::Py_buffer),
+    /// Given up by [`release_parked`] only.
+    Object(ManuallyDrop<Py<PyAny>>),
+}
+
+// SAFETY: until it is released, nothing is done with it but to hand it around; `next` is used by who has it alone.
+unsafe impl Send for Parcel {}
+// SAFETY: shared, it gives its address or a `Py`, which is `Sync`.
+unsafe impl Sync for Parcel {}
+
+/// What nobody holds any more: a stack without locks, because a fork may come at any moment.
+static PARKED: AtomicPtr<Parcel> = AtomicPtr::new(ptr::null_mut());
+
+impl Parcel {
+    /// A view that is to be filled where it lies: of a buffer of one dimension its shape and strides point into the view itself.
+    pub(crate) fn of_view(view: ffi::Py_buffer) -> Box<Self> {
+        Box::new(Self { what: What::View(view), next: ptr::null_mut() })
+    }
+
+    pub(crate) fn view(&self) -> &ffi::Py_buffer {
+        match &self.what {
+            What::View(view) => view,
+            What::Object(_) => unreachable!("who asks for a view has made one"),
+        }
+    }
+
+    pub(crate) fn view_mut(&mut self) -> &mut ffi::Py_buffer {
+        match &mut self.what {
+            What::View(view) => view,
+            What::Object(_) => unreachable!("who asks for a view has made one"),
+        }
+    }
+
+    /// Leaves it for the next Python thread that comes by.
+    pub(crate) fn park(self: Box<Self>) {
+        let parked = Box::into_raw(self);
+        let mut head = PARKED.load(Ordering::Relaxed);
+        loop {
+            // SAFETY: until the exchange succeeds, the parcel is ours alone.
+            unsafe { (*parked).next = head };
+            // Release: hands it to the Acquire of the swap in `release_parked`.
+            match PARKED.compare_exchange_weak(head, parked, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(now) => head = now,
+            }
+        }
+    }
+}
+
+/// Releases all that was parked. Called before any call that may have ended a loan returns to Python.
+pub(crate) fn release_parked(_py: Python<'_>) {
+    if PARKED.load(Ordering::Relaxed).is_null() {
+        return;
+    }
+    // Acquire: partner of the Release in `park`. Taking the whole stack at once leaves no room for an ABA.
+    let mut parked = PARKED.swap(ptr::null_mut(), Ordering::Acquire);
+    while !parked.is_null() {
+        // SAFETY: the parcels came from `Box::into_raw`, and the swap made them ours.
+        let mut parcel = unsafe { Box::from_raw(parked) };
+        parked = parcel.next;
+        match &mut parcel.what {
+            // SAFETY: the view was filled by `PyObject_GetBuffer`, is released once, and we are attached.
+            What::View(view) => hanging(|| unsafe { raw::PyBuffer_Release(view) }),
+            What::Object(object) => {
+                let object = object.as_ptr();
+                // SAFETY: the reference is the parcel's own, given up once: the parcel does not.
+                hanging(|| unsafe { raw::Py_DecRef(object) });
+            }
+        }
+    }
+}
+
+/// A Python object that any thread may drop.
+pub(crate) struct Held(Option<Box<Parcel>>);
+
+impl Held {
+    pub(crate) fn new(object: Py<PyAny>) -> Self {
+        Self(Some(Box::new(Parcel { what: What::Object(ManuallyDrop::new(object)), next: ptr::null_mut() })))
+    }
+
+    pub(crate) fn get(&self) -> &Py<PyAny> {
+        match &self.0.as_ref().expect("only the drop takes it").what {
+            What::Object(object) => object,
+            What::View(_) => unreachable!("it was made of an object"),
+        }
+    }
+}
+
+impl std::fmt::Debug for Held {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Held").finish_non_exhaustive()
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some(parcel) = self.0.take() {
+            parcel.park();
+        }
+    }
+}
