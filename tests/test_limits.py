@@ -12,7 +12,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import MODES, PIPE_BYTES, ReaderThread, capacity_bytes, eventually, open_fds, rss_bytes, workers
+from conftest import (
+    MODES,
+    PIPE_BYTES,
+    ReaderThread,
+    capacity_bytes,
+    eventually,
+    open_fds,
+    rss_bytes,
+    run_script,
+    succeeded,
+    workers,
+)
 
 import penstock
 
@@ -200,3 +211,30 @@ def test_capacity_is_stepped_down_and_never_an_error() -> None:
         assert granted >= PIPE_BYTES
     os.close(reader)
     os.close(writer)
+
+
+def test_more_busy_pipes_than_are_remembered_are_all_waited_for_and_reported() -> None:
+    count = 300
+    code = f"""
+    import resource
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
+    data = bytes(1 << 20)
+    pipes = [os.pipe() for _ in range({count})]
+    for _, writer in pipes:
+        os.write(writer, b"-")  # so that no pipe takes it whole
+        penstock.pipe(data, writer)
+    for call in (penstock.sync, penstock.close):
+        try:
+            call(timeout=0.3)
+        except penstock.StalledError as stalled:
+            print(stalled.bytes_pending // len(data), end=" ")
+    for reader, _ in pipes:
+        os.close(reader)
+    try:
+        penstock.sync()
+    except penstock.BrokenStreamError as first:
+        print(1 + len(first.__notes__) if hasattr(first, "__notes__") else {count}, end=" ")
+    penstock.sync()
+    """
+    assert succeeded(run_script(code)) == b"300 300 300 "

@@ -28,6 +28,15 @@ pub(crate) struct Entry {
     stream: Arc<Stream>,
     /// The descriptor of the last write, to be shared by the next while it is in flight.
     fd: Weak<OwnedFd>,
+    /// Shared with every open [`Outlet`]: whoever holds one is about to write.
+    open: Arc<()>,
+}
+
+impl Entry {
+    /// Whether it can be forgotten: nobody is about to write, nothing is queued, and no failure is to be reported.
+    fn is_at_rest(&self) -> bool {
+        Arc::strong_count(&self.open) == 1 && self.stream.queue.is_at_rest()
+    }
 }
 
 static PIPES: LazyLock<Mutex<HashMap<StreamId, Entry>>> = LazyLock::new(Mutex::default);
@@ -60,6 +69,8 @@ pub fn pipe(
 pub struct Outlet {
     stream: Arc<Stream>,
     fd: Arc<OwnedFd>,
+    /// Keeps the table's entry, so that what is written is never forgotten by [`sync`].
+    _open: Arc<()>,
 }
 
 impl Outlet {
@@ -76,21 +87,25 @@ impl Outlet {
         let known = pipes.get(&stream.id).filter(|entry| Arc::ptr_eq(&entry.stream, &stream));
         // Every descriptor of a pipe or socket will do. Those of a file may stand at positions of their own.
         let shareable = matches!(stream.kind, Kind::Pipe | Kind::StreamSocket | Kind::Messages);
-        if let Some(own) = known.filter(|_| shareable).and_then(|entry| entry.fd.upgrade()) {
-            return Ok(Self { stream, fd: own });
+        if let Some(known) = known.filter(|_| shareable)
+            && let Some(own) = known.fd.upgrade()
+        {
+            return Ok(Self { stream, fd: own, _open: Arc::clone(&known.open) });
         }
-        let is_new = known.is_none();
+        let open = known.map(|entry| Arc::clone(&entry.open));
+        let is_new = open.is_none();
         let own = Arc::new(fd::duplicate(fd)?);
         if is_new && stream.kind == Kind::Pipe {
             capacity::grow(own.as_fd(), stream.id);
         }
-        let entry = Entry { stream: Arc::clone(&stream), fd: Arc::downgrade(&own) };
+        let open = open.unwrap_or_default();
+        let entry = Entry { stream: Arc::clone(&stream), fd: Arc::downgrade(&own), open: Arc::clone(&open) };
         let replaced = pipes.insert(stream.id, entry);
         let forgotten = if pipes.len() > REMEMBERED { take_at_rest(&mut pipes) } else { Vec::new() };
         drop(pipes);
         // Streams end outside of the table's lock.
         drop((replaced, forgotten));
-        Ok(Self { stream, fd: own })
+        Ok(Self { stream, fd: own, _open: open })
     }
 
     /// Queues the memory to be written; returns at once unless the queue is full.
@@ -113,7 +128,7 @@ impl Outlet {
 }
 
 fn take_at_rest(pipes: &mut HashMap<StreamId, Entry>) -> Vec<Entry> {
-    pipes.extract_if(|_, entry| entry.stream.queue.is_at_rest()).map(|(_, entry)| entry).collect()
+    pipes.extract_if(|_, entry| entry.is_at_rest()).map(|(_, entry)| entry).collect()
 }
 
 /// Whether a failure of the stream is still to be reported by [`sync`].
@@ -171,8 +186,12 @@ pub fn sync_to(marks: &Marks, timeout: Option<Duration>) -> Result<(), Vec<Error
 /// Takes a failed stream off the tables, so that the next write to the same pipe begins a new one.
 fn forget(stream: &Arc<Stream>) {
     stream.forget();
-    let entry = lock(&PIPES).remove(&stream.id);
-    drop(entry);
+    // Only the failed stream: another thread may have begun a new one to the same pipe since.
+    let mut pipes = lock(&PIPES);
+    let is_ours = pipes.get(&stream.id).is_some_and(|entry| Arc::ptr_eq(&entry.stream, stream));
+    let entry = is_ours.then(|| pipes.remove(&stream.id));
+    drop(pipes);
+    drop(entry); // outside of the table's lock
 }
 
 /// As [`sync`], and lets all idle workers leave. `pipe` may be used again afterwards.
