@@ -442,6 +442,26 @@ class TestStats:
         assert stats.bytes_by_transport[mode] == sum(stats.bytes_by_transport.values()) == len(FRAME)
         assert stats.worker_blocked_s > 0
 
+    @pytest.mark.parametrize("mode", ["write", "zero-copy"])
+    def test_never_count_as_delivered_what_was_not_read(self, pair: tuple[int, int], mode: str) -> None:
+        reader, writer = pair
+        stream, got = Writer(writer, mode=mode), 0
+        data = bytes(256 << 20)
+        stream.write(data)
+        while got < len(data):
+            got += len(os.read(reader, 1 << 17))
+            for _ in range(8):  # while the worker fills what was emptied
+                assert stream.stats.bytes_delivered <= got
+        stream.close(10)
+
+    def test_nothing_is_pending_after_a_flush(self, pair: tuple[int, int]) -> None:
+        stream = Writer(pair[1], mode="write")
+        stream.write(bytes(1000))
+        stream.flush(10)
+        stats = stream.stats
+        assert (stats.bytes_accepted, stats.bytes_delivered, stats.bytes_pending) == (1000, 0, 0)
+        assert stats.items_pending == 0
+
     def test_time_that_callers_waited(self, pair: tuple[int, int]) -> None:
         stream = Writer(pair[1], queue_items=1)
         stream.write(FRAME)

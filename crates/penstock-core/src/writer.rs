@@ -60,19 +60,22 @@ pub struct Writer {
 }
 
 /// What only a descriptor can tell of a pipe.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct PipeState {
     capacity_bytes: Option<usize>,
-    unread_bytes: u64,
+    delivered_bytes: u64,
 }
 
 impl PipeState {
-    fn of(stream: &Stream, fd: &OwnedFd) -> Self {
+    fn of(stream: &Stream, fd: &OwnedFd) -> Option<Self> {
         if stream.kind != Kind::Pipe {
-            return Self::default();
+            return None;
         }
+        // In this order: of bytes that are written in between nobody may think that they were read.
+        let written_bytes = stream.meter.written_bytes();
         let unread_bytes = pipe::unread_bytes(fd.as_fd()).unwrap_or(0);
-        Self { capacity_bytes: pipe::capacity(fd.as_fd()).ok(), unread_bytes }
+        let delivered_bytes = written_bytes.saturating_sub(unread_bytes);
+        Some(Self { capacity_bytes: pipe::capacity(fd.as_fd()).ok(), delivered_bytes })
     }
 }
 
@@ -138,7 +141,7 @@ pub struct Stats {
     pub accepted_bytes: u64,
     /// Bytes that the reader has taken (pipes) or the kernel has accepted (all else).
     pub delivered_bytes: u64,
-    /// Accepted bytes that are neither delivered nor lost.
+    /// Bytes of writes that have not ended, as far as they are neither delivered nor lost.
     pub pending_bytes: u64,
     /// Writes taken into the queue.
     pub accepted_items: u64,
@@ -326,17 +329,18 @@ impl Writer {
         let stream = &self.stream;
         let pipe = match self.fd() {
             Some(fd) => PipeState::of(stream, &fd),
-            None => self.last_look.get().copied().unwrap_or_default(),
+            None => self.last_look.get().copied(),
         };
+        let delivered = pipe.map_or_else(|| stream.meter.written_bytes(), |pipe| pipe.delivered_bytes);
         let load = stream.queue.load();
-        let delivered = stream.meter.written_bytes().saturating_sub(pipe.unread_bytes);
         let settled = delivered + stream.meter.lost_bytes();
         Stats {
             choice: stream.meter.choice(),
-            capacity_bytes: pipe.capacity_bytes,
+            capacity_bytes: pipe.and_then(|pipe| pipe.capacity_bytes),
             accepted_bytes: load.accepted_bytes,
             delivered_bytes: delivered,
-            pending_bytes: load.accepted_bytes.saturating_sub(settled),
+            // What has ended and waits in the pipe for its reader is pending no more.
+            pending_bytes: load.accepted_bytes.saturating_sub(settled).min(load.pending_bytes),
             accepted_items: load.accepted_items,
             pending_items: load.pending_items,
             written_by: stream.meter.written_by(),
@@ -370,7 +374,9 @@ impl Writer {
         self.stream.queue.wake();
         let fd = lock(&OPEN).remove(&self.owner);
         if let Some(fd) = fd {
-            let _ = self.last_look.set(PipeState::of(&self.stream, &fd)); // only the first closing closes
+            if let Some(look) = PipeState::of(&self.stream, &fd) {
+                let _ = self.last_look.set(look); // only the first closing closes
+            }
         } // here, outside of the lock: closing some files takes a while
         self.stream.queue.dismiss_worker(Some(Instant::now() + WORKERS_LEAVE_WITHIN));
         self.forget_failure();

@@ -273,7 +273,8 @@ impl WriterStats {
         self.0.delivered_bytes
     }
 
-    /// Accepted bytes that are neither delivered nor lost.
+    /// Bytes of writes that have not ended, as far as they are neither delivered nor lost. What a pipe holds of writes that have
+    /// ended is neither delivered nor pending: it waits for the reader.
     #[getter]
     fn bytes_pending(&self) -> u64 {
         self.0.pending_bytes
