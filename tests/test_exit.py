@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import textwrap
@@ -186,3 +187,62 @@ def test_a_program_ends_while_a_pipeline_is_busy_in_python(part: str) -> None:
     atexit.unregister(penstock.pipeline._end_all)  # which would wait for it for a while
     """
     succeeded(run_script(code))
+
+
+FORGOTTEN = {
+    "pipe": "penstock.pipe(bytes(4 << 20), writer)",
+    "a Writer": "w = penstock.Writer(writer); w.write(bytes(4 << 20))",
+    "a Writer that is gone": "penstock.Writer(writer).write(bytes(4 << 20))",
+    "a look that tells nothing": "t = penstock.pipe(bytes(4 << 20), writer); t.done()",
+    "what the pipe holds": "w = penstock.Writer(writer); w.write(bytes(40_000)).wait()",
+}
+"""Programs whose reader goes, and that end without having asked."""
+
+REPORTED = {
+    "wait": "penstock.pipe(bytes(4 << 20), writer).wait()",
+    "exception": "penstock.pipe(bytes(4 << 20), writer).exception()",
+    "sync": "penstock.pipe(bytes(4 << 20), writer); penstock.sync()",
+    "the next call": "penstock.pipe(bytes(4 << 20), writer); time.sleep(1); penstock.pipe(b'', writer)",
+    "close": "w = penstock.Writer(writer); w.write(bytes(4 << 20)); w.close()",
+    "abort": "w = penstock.Writer(writer); w.write(bytes(4 << 20)); w.abort()",
+}
+"""The same, but somebody hears of it, or has given the bytes up."""
+
+WHOSE_READER_GOES = """
+reader, writer = os.pipe()
+threading.Timer(0.3, os.close, (reader,)).start()
+try:
+    {}
+except penstock.BrokenStreamError:
+    pass
+"""
+
+
+@pytest.mark.parametrize("way", FORGOTTEN)
+def test_a_failure_that_nobody_has_heard_of_is_told_at_the_end(way: str) -> None:
+    """The exit status stays the program's own: Python's atexit functions cannot change it."""
+    done = run_script(WHOSE_READER_GOES.format(FORGOTTEN[way]))
+    lost = re.fullmatch(r"penstock: (\d+) bytes were lost: the reader went away .*\n", done.stderr.decode())
+    assert lost, done.stderr.decode()
+    assert int(lost[1]) == (40_000 if way == "what the pipe holds" else 4 << 20)
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize("way", REPORTED)
+def test_a_failure_that_was_reported_is_not_told_again(way: str) -> None:
+    succeeded(run_script(WHOSE_READER_GOES.format(REPORTED[way])))
+
+
+def test_a_forked_child_does_not_tell_of_the_parents_losses() -> None:
+    code = """
+    reader, writer = os.pipe()
+    ticket = penstock.pipe(bytes(4 << 20), writer)
+    os.close(reader)
+    while not ticket.done():
+        time.sleep(0.01)
+    if os.fork() == 0:
+        sys.exit()
+    os.wait()
+    """
+    done = run_script(code)
+    assert done.stderr.count(b"penstock: 4194304 bytes were lost") == 1

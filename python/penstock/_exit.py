@@ -24,10 +24,13 @@ def arm() -> None:
 
 
 def _drain() -> None:
-    lost, cut_off = _native._drain(STALL_S, _say_what_for)
+    lost, unheard, cut_off = _native._drain(STALL_S, _say_what_for)
     why = f"the program ended, and nothing moved for {STALL_S:g} s or the wait was interrupted"
     if lost:
         print(f"penstock: {lost} bytes were lost: {why}", file=sys.stderr, flush=True)
+    if unheard:
+        what = "the reader went away or the destination failed, and no call has reported it"
+        print(f"penstock: {unheard} bytes were lost: {what}", file=sys.stderr, flush=True)
     if cut_off:
         print(f"penstock: {cut_off} relays were cut off: {why}", file=sys.stderr, flush=True)
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::error::Error;
 use crate::sync::{Arc, Condvar, Mutex, deadline_after, lock, passed, wait_until};
+use crate::unheard::Unheard;
 
 /// Counts the forks that led to this process, so that a child recognises its parent's tickets.
 static FORK_GENERATION: AtomicU32 = AtomicU32::new(0);
@@ -38,6 +39,8 @@ struct Shared {
     ended: Condvar,
     bytes: usize,
     generation: u32,
+    /// The failure that may end it, for which asking for the outcome is hearing of it.
+    unheard: Option<Arc<Unheard>>,
 }
 
 /// The caller's end: asks what became of a write, and waits for it.
@@ -52,11 +55,21 @@ pub(crate) struct Completion(Option<Arc<Shared>>);
 /// Makes the two ends for a write of that many bytes.
 #[must_use]
 pub(crate) fn ticket(bytes: usize) -> (Completion, Ticket) {
+    make(bytes, None)
+}
+
+/// The same for a write to a stream, whose failure has been heard of when the ticket has told it.
+pub(crate) fn ticket_of(bytes: usize, unheard: &Arc<Unheard>) -> (Completion, Ticket) {
+    make(bytes, Some(Arc::clone(unheard)))
+}
+
+fn make(bytes: usize, unheard: Option<Arc<Unheard>>) -> (Completion, Ticket) {
     let shared = Arc::new(Shared {
         state: Mutex::new(State::Pending { callbacks: Vec::new(), next: 0 }),
         ended: Condvar::new(),
         bytes,
         generation: fork_generation(),
+        unheard,
     });
     (Completion(Some(Arc::clone(&shared))), Ticket(shared))
 }
@@ -66,6 +79,12 @@ impl Ticket {
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.0.bytes
+    }
+
+    /// Whether the write has ended, well or not.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.is_inherited() || matches!(*lock(&self.0.state), State::Ended(_))
     }
 
     /// What became of the write; none while it is under way.
@@ -94,10 +113,22 @@ impl Ticket {
         let mut state = lock(&self.0.state);
         loop {
             match &*state {
-                State::Ended(outcome) => return Some(outcome.clone()),
+                State::Ended(outcome) => {
+                    let outcome = outcome.clone();
+                    drop(state);
+                    self.note_heard(&outcome);
+                    return Some(outcome);
+                }
                 State::Pending { .. } if passed(deadline) => return None,
                 State::Pending { .. } => state = wait_until(&self.0.ended, state, deadline),
             }
+        }
+    }
+
+    fn note_heard(&self, outcome: &Result<(), Error>) {
+        let is_failure = outcome.as_ref().is_err_and(|error| !matches!(error, Error::Aborted { .. }));
+        if let Some(unheard) = self.0.unheard.as_ref().filter(|_| is_failure) {
+            unheard.note_heard();
         }
     }
 
@@ -136,7 +167,7 @@ impl Ticket {
 
 impl fmt::Debug for Ticket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ticket").field("bytes", &self.0.bytes).field("outcome", &self.outcome()).finish()
+        f.debug_struct("Ticket").field("bytes", &self.0.bytes).field("ended", &self.has_ended()).finish()
     }
 }
 
@@ -237,6 +268,7 @@ mod tests {
             ended: Condvar::new(),
             bytes: 3,
             generation: fork_generation().wrapping_sub(1),
+            unheard: None,
         });
         assert_eq!(Ticket(shared).wait(), Err(Error::Forked));
     }

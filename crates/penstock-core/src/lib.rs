@@ -46,6 +46,7 @@ mod queue;
 mod reader;
 mod runtime;
 mod sync;
+mod unheard;
 
 #[cfg(not(loom))]
 mod capacity;
@@ -95,6 +96,7 @@ mod writer;
 pub use completion::{CallbackId, Ticket};
 pub use error::Error;
 pub use rustix::io::Errno;
+pub use unheard::take_unheard_bytes;
 
 #[cfg(not(loom))]
 pub use {

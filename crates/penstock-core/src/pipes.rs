@@ -16,7 +16,7 @@ use crate::stream::Stream;
 use crate::sync::{deadline_after, lock};
 use crate::sys::fd::{self, Kind, StreamId};
 use crate::transport::{Manner, Mode};
-use crate::writer::{Mark, Rejected, WORKERS_LEAVE_WITHIN, flush_stream};
+use crate::writer::{Mark, Rejected, WORKERS_LEAVE_WITHIN, check_readers, flush_stream};
 
 /// The owner of all writes that no writer owns.
 const OWNER: u64 = 0;
@@ -178,7 +178,10 @@ pub fn sync_to(marks: &Marks, timeout: Option<Duration>) -> Result<(), Vec<Error
     if pending > 0 {
         return Err(vec![Error::Stalled { waited: start.elapsed(), bytes_pending: pending }]);
     }
-    failed.iter().for_each(|(stream, _)| forget(stream));
+    for (stream, _) in &failed {
+        stream.unheard.note_heard();
+        forget(stream);
+    }
     let failures: Vec<_> = failed.into_iter().map(|(_, failure)| failure).collect();
     if failures.is_empty() { Ok(()) } else { Err(failures) }
 }
@@ -232,7 +235,9 @@ pub fn tickets_of(start: *const u8, len: usize) -> Vec<Ticket> {
 
 /// Waits for what is queued now on all streams of the process, writers' too, for as long as any of them makes progress: the
 /// last thing before a program ends. Gives the bytes that no destination has taken after `stall` without any, or when
-/// `keep_on`, asked every 20 ms, says no.
+/// `keep_on`, asked every 20 ms, says no. What failures have lost is not among them: see [`take_unheard_bytes`].
+///
+/// [`take_unheard_bytes`]: crate::take_unheard_bytes
 #[must_use]
 pub fn drain_all(stall: Duration, mut keep_on: impl FnMut() -> bool) -> u64 {
     const LOOK: Duration = Duration::from_millis(20);
@@ -245,6 +250,7 @@ pub fn drain_all(stall: Duration, mut keep_on: impl FnMut() -> bool) -> u64 {
         let items: u64 = queued.iter().map(|(items, stream)| stream.queue.pending_of(*items)).sum();
         let written: u64 = queued.iter().map(|(_, stream)| stream.meter.written_bytes()).sum();
         if items == 0 {
+            check_readers();
             return 0;
         }
         if (items, written) != seen {

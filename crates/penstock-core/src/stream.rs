@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use rustix::io::Errno;
 
-use crate::completion::{Completion, Ticket, ticket};
+use crate::completion::{Completion, Ticket, ticket_of};
 use crate::error::Error;
 use crate::meter::Meter;
 use crate::pool::Buffer;
@@ -20,6 +20,7 @@ use crate::sync::lock;
 use crate::sys::fd::{self, Kind, StreamId};
 use crate::thread::{AppliedPolicy, ThreadPolicy};
 use crate::transport::{Manner, Memory};
+use crate::unheard::{Unheard, take_unheard_bytes};
 use crate::worker;
 
 /// What queues hold when nobody says otherwise: five frames of 2160p rgb24, and enough small ones.
@@ -107,6 +108,8 @@ pub(crate) struct Stream {
     pub(crate) kind: Kind,
     pub(crate) queue: Queue<Job>,
     pub(crate) meter: Meter,
+    /// The failure, until somebody hears of it.
+    pub(crate) unheard: Arc<Unheard>,
     policy: Mutex<PolicyState>,
     /// The number of the write that is to be cut short; numbers start at one.
     pub(crate) cut: AtomicU64,
@@ -136,6 +139,7 @@ impl Stream {
             kind,
             queue: Queue::new(DEFAULT_LIMITS),
             meter: Meter::default(),
+            unheard: Arc::default(),
             policy: Mutex::default(),
             cut: AtomicU64::new(0),
             next_number: AtomicU64::new(1),
@@ -176,7 +180,8 @@ impl Stream {
         let start = Instant::now();
         let span = Span::of(&*region);
         let bytes = manner.recipe.as_ref().map_or(span.len(), |recipe| recipe.output_bytes());
-        let (completion, ticket) = ticket(bytes);
+        let (completion, ticket) = ticket_of(bytes, &self.unheard);
+        self.unheard.set_given_up(false);
         let job = Job {
             // Relaxed: only uniqueness counts.
             number: self.next_number.fetch_add(1, Ordering::Relaxed),
@@ -201,7 +206,10 @@ impl Stream {
             }
             Err(refused) => {
                 let error = match refused.reason {
-                    Refusal::Failed(failure) => failure,
+                    Refusal::Failed(failure) => {
+                        self.unheard.note_heard();
+                        failure
+                    }
                     Refusal::Gone => Error::Closed,
                     Refusal::Full { pending_bytes } => {
                         Error::Stalled { waited: start.elapsed(), bytes_pending: pending_bytes }
@@ -322,6 +330,7 @@ impl Stream {
         let delivered = self.meter.written_bytes().saturating_sub(unread_bytes);
         let lost = load.accepted_bytes.saturating_sub(delivered);
         self.meter.set_lost(lost);
+        self.unheard.add(lost);
         of(delivered, lost)
     }
 
@@ -363,6 +372,9 @@ impl Stream {
             job.end(Err(Error::Aborted { bytes_lost }));
         }
         self.queue.retire(count);
+        if self.queue.select(|job| (job.owner != owner).then_some(())).is_empty() {
+            self.unheard.set_given_up(true);
+        }
     }
 
     pub(crate) fn set_policy(&self, policy: ThreadPolicy) {
@@ -451,7 +463,9 @@ impl HeldStreams {
             inherited.append(&mut queue.empty());
             policy.applied = None;
             stream.meter.reset();
+            stream.unheard.note_heard();
         }
+        let _ = take_unheard_bytes(); // the parent reports them
         self.release();
         inherited.into_iter().for_each(Job::disown);
     }

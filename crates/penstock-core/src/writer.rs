@@ -250,7 +250,7 @@ impl Writer {
     #[must_use]
     pub fn oldest(&self) -> Option<Ticket> {
         let tickets = self.stream.queue.select(|job| Some(job.ticket.clone()));
-        tickets.into_iter().find(|ticket| ticket.outcome().is_none())
+        tickets.into_iter().find(|ticket| !ticket.has_ended())
     }
 
     /// Marks the place behind everything queued so far, so that a wait in several goes waits for nothing else.
@@ -353,20 +353,11 @@ impl Writer {
     }
 
     fn drain(&self, fd: &OwnedFd, mark: Mark, timeout: Option<Duration>) -> Result<(), Error> {
-        flush_stream(&self.stream, mark, timeout)?;
-        self.check_reader(fd)
-    }
-
-    /// What is in a pipe without a reader arrives nowhere, though the kernel took it.
-    fn check_reader(&self, fd: &OwnedFd) -> Result<(), Error> {
-        if self.stream.kind == Kind::Pipe && fd::peer_is_gone(fd.as_fd()) {
-            let unread = pipe::unread_bytes(fd.as_fd()).unwrap_or(0);
-            if unread > 0 {
-                self.stream.fail_at_rest(Errno::PIPE, unread);
-                return self.stream.queue.failure().map_or(Ok(()), Err);
-            }
+        let outcome = flush_stream(&self.stream, mark, timeout).and_then(|()| check_reader(&self.stream, fd));
+        if outcome.as_ref().is_err_and(|error| !matches!(error, Error::Stalled { .. })) {
+            self.stream.unheard.note_heard();
         }
-        Ok(())
+        outcome
     }
 
     fn retire(&self) {
@@ -396,6 +387,28 @@ impl Drop for Writer {
         let fd = lock(&OPEN).remove(&self.owner);
         drop(fd);
         self.forget_failure();
+    }
+}
+
+/// What is in a pipe without a reader arrives nowhere, though the kernel took it.
+fn check_reader(stream: &Stream, fd: &OwnedFd) -> Result<(), Error> {
+    if stream.kind == Kind::Pipe && fd::peer_is_gone(fd.as_fd()) {
+        let unread = pipe::unread_bytes(fd.as_fd()).unwrap_or(0);
+        if unread > 0 {
+            stream.fail_at_rest(Errno::PIPE, unread);
+            return stream.queue.failure().map_or(Ok(()), Err);
+        }
+    }
+    Ok(())
+}
+
+/// The same for all writers that are still open: the failures stay to be heard of.
+pub(crate) fn check_readers() {
+    let open: Vec<_> = lock(&OPEN).values().cloned().collect();
+    for fd in open {
+        if let Ok(stream) = Stream::of(fd.as_fd()) {
+            let _ = check_reader(&stream, &fd);
+        }
     }
 }
 

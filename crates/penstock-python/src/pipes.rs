@@ -131,14 +131,14 @@ pub(crate) fn arm_exit(py: Python<'_>) -> PyResult<()> {
 }
 
 /// Waits until all streams and relays have ended, or none makes progress for so many seconds, or a signal raises. Gives the
-/// bytes that no destination has taken, and the number of relays and tees that were cut off. These may be without an end: after
-/// so many seconds `on_long_wait` is called.
+/// bytes that no destination has taken, those that were lost to failures of which no call has told, and the number of relays and
+/// tees that were cut off. These may be without an end: after so many seconds `on_long_wait` is called.
 #[pyfunction]
 pub(crate) fn _drain(
     py: Python<'_>,
     stall_s: f64,
     on_long_wait: &Bound<'_, PyAny>,
-) -> PyResult<(u64, usize)> {
+) -> PyResult<(u64, u64, usize)> {
     let mut raised = None;
     let stall = Duration::from_secs_f64(stall_s);
     let begun = Instant::now();
@@ -160,8 +160,9 @@ pub(crate) fn _drain(
         })
     });
     buffer::release_parked(py);
+    let told = (lost, penstock_core::take_unheard_bytes(), cut_off);
     match raised {
-        Some(raised) if (lost, cut_off) == (0, 0) => Err(raised),
-        _ => Ok((lost, cut_off)),
+        Some(raised) if told == (0, 0, 0) => Err(raised),
+        _ => Ok(told),
     }
 }

@@ -42,7 +42,7 @@ impl Ticket {
 
     /// Whether the write has ended, well or not.
     fn done(&self, py: Python<'_>) -> bool {
-        let done = self.0.outcome().is_some();
+        let done = self.0.has_ended();
         release_parked(py);
         done
     }

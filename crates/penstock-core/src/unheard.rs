@@ -1,0 +1,47 @@
+//! Failures that no call has reported: told when the program ends, if nobody asks before.
+//!
+//! Plain atomics, so that a fork cannot tear them. All orderings are `Relaxed`: the numbers stand for themselves, and a program
+//! that ends has waited for its workers by means of the queues' locks.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+/// Bytes that such failures have lost, of all streams.
+static BYTES: AtomicU64 = AtomicU64::new(0);
+
+/// What one stream's failure has lost, until somebody hears of it.
+#[derive(Default)]
+pub(crate) struct Unheard {
+    bytes: AtomicU64,
+    /// Everything in flight was given up, so that its loss is no news.
+    is_given_up: AtomicBool,
+}
+
+impl Unheard {
+    /// Called when the stream fails.
+    pub(crate) fn add(&self, bytes_lost: u64) {
+        if !self.is_given_up.load(Relaxed) {
+            self.bytes.fetch_add(bytes_lost, Relaxed);
+            BYTES.fetch_add(bytes_lost, Relaxed);
+        }
+    }
+
+    /// Called when the failure is handed to a caller.
+    pub(crate) fn note_heard(&self) {
+        let bytes = self.bytes.swap(0, Relaxed);
+        // Saturating: in the child of a fork, a failure of the parent's is on no account.
+        let _ = BYTES.fetch_update(Relaxed, Relaxed, |all| Some(all.saturating_sub(bytes)));
+    }
+
+    pub(crate) fn set_given_up(&self, is_given_up: bool) {
+        self.is_given_up.store(is_given_up, Relaxed);
+        if is_given_up {
+            self.note_heard();
+        }
+    }
+}
+
+/// Takes the bytes lost to failures that no call has reported: whoever calls this reports them.
+#[must_use]
+pub fn take_unheard_bytes() -> u64 {
+    BYTES.swap(0, Relaxed)
+}
