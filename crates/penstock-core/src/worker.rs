@@ -1,7 +1,7 @@
 //! The native thread that serves one stream. It starts with the first write and leaves when there is nothing to do.
 
 use std::cell::RefCell;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use crate::capacity;
 use crate::prepare::Preparation;
 use crate::queue::Next;
+use crate::runtime::kept::Kept;
 use crate::runtime::task::{self, Fault, Signals};
 use crate::stream::{Stream, Work};
 use crate::sys::fd::{self, Kind};
@@ -97,7 +98,7 @@ fn write(stream: &Stream, work: &Work, engine: &mut Engine, preparation: &mut Pr
         Ok(work) => work,
         Err(errno) => {
             wait_for_given_pages(stream, fd, Transport::Write);
-            return fail(stream, fd, errno);
+            return fail(stream, fd, errno, Transport::Write);
         }
     };
     let preparation = RefCell::new(preparation);
@@ -120,7 +121,7 @@ fn write(stream: &Stream, work: &Work, engine: &mut Engine, preparation: &mut Pr
         }
         Err((Stop::Failed { errno, .. }, transport)) => {
             wait_for_given_pages(stream, fd, transport);
-            fail(stream, fd, errno);
+            fail(stream, fd, errno, transport);
         }
     }
     reap_what_was_read(stream);
@@ -161,7 +162,7 @@ fn look_at_reader(stream: &Stream, pace: &mut Pace) {
     let unread = pipe::unread_bytes(fd).unwrap_or(0);
     pace.note(unread);
     if gone && unread > 0 {
-        stream.fail(Errno::PIPE, unread);
+        fail(stream, fd, Errno::PIPE, Transport::ZeroCopy);
     } else {
         stream.reap(stream.meter.written_bytes().saturating_sub(unread));
     }
@@ -179,11 +180,25 @@ fn wait_for_given_pages(stream: &Stream, fd: BorrowedFd<'_>, transport: Transpor
 }
 
 /// Fails the stream. Of a pipe without a reader, what is in it is lost.
-fn fail(stream: &Stream, fd: BorrowedFd<'_>, errno: Errno) {
+fn fail(stream: &Stream, fd: BorrowedFd<'_>, errno: Errno, transport: Transport) {
     reap_what_was_read(stream);
-    let is_lost = stream.kind == Kind::Pipe && fd::peer_is_gone(fd);
-    let unread = if is_lost { pipe::unread_bytes(fd).unwrap_or(0) } else { 0 };
-    stream.fail(errno, unread);
+    let unread = if stream.kind == Kind::Pipe { pipe::unread_bytes(fd).unwrap_or(0) } else { 0 };
+    let has_given = transport == Transport::ZeroCopy || stream.oldest_awaiting().is_some();
+    if unread == 0 || !has_given {
+        let is_lost = fd::peer_is_gone(fd);
+        return stream.fail(errno, if is_lost { unread } else { 0 });
+    }
+    // The pages are the caller's again when the stream has failed, and whoever opens a FIFO next would read what they hold then.
+    match take_back_pages(fd) {
+        Ok(taken_back) => stream.fail(errno, taken_back),
+        Err(_) if pipe::is_anonymous(fd) => stream.fail(errno, unread),
+        Err(_) => stream.fail_keeping_memory(errno, unread),
+    }
+}
+
+fn take_back_pages(fd: BorrowedFd<'_>) -> rustix::io::Result<u64> {
+    let reader = Kept::make(|| pipe::reopen_reader(fd))?;
+    pipe::discard(reader.as_fd())
 }
 
 /// When to look again whether the reader has read.

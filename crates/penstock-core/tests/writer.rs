@@ -408,3 +408,36 @@ fn a_policy_that_is_refused_is_a_note_and_no_failure() {
     writer.close(None).unwrap();
     assert_eq!(got.join().unwrap().len(), 100);
 }
+
+#[test]
+fn the_next_reader_of_a_fifo_does_not_get_pages_that_were_given_back() {
+    let folder = std::env::temp_dir().join(format!("penstock-given-back-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("fifo");
+    rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    let open_reader = || {
+        let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK;
+        File::from(rustix::fs::open(&path, flags, rustix::fs::Mode::empty()).unwrap())
+    };
+    let mut first = open_reader();
+    let pipe = File::options().write(true).open(&path).unwrap();
+    for bytes in [300_000, 3_000_000] {
+        let writer = Writer::new(&pipe, &Options { mode: Mode::ZeroCopy, ..Options::default() }).unwrap();
+        let frame = Arc::new(pattern(bytes, 4));
+        let ticket = writer.write(Box::new(Arc::clone(&frame)), None).unwrap();
+        first.read_exact(&mut [0; 100]).unwrap_or_else(|_| {
+            std::thread::sleep(Duration::from_millis(100));
+            first.read_exact(&mut [0; 100]).unwrap();
+        });
+        drop(first);
+        let failure =
+            Error::Broken { errno: Errno::PIPE, bytes_delivered: 100, bytes_lost: bytes as u64 - 100 };
+        assert_eq!(ticket.wait(), Err(failure.clone()));
+        assert_eq!(Arc::strong_count(&frame), 1, "the memory is the caller's again");
+        first = open_reader();
+        let left = rustix::io::ioctl_fionread(&first).unwrap();
+        assert_eq!(left, 0, "and the next reader gets nothing of it");
+        assert_eq!(writer.close(None), Err(failure));
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::event::PollFlags;
-use rustix::fs::FileType;
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::{Errno, Result};
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with};
 
@@ -37,6 +37,35 @@ pub(crate) unsafe fn give_pages(fd: BorrowedFd<'_>, span: Span) -> Result<usize>
     let part = libc::iovec { iov_base: span.as_ptr().cast_mut().cast(), iov_len: span.len() };
     // SAFETY: into a pipe, vmsplice only reads the memory, for which the caller vouches.
     answer(unsafe { libc::vmsplice(fd.as_raw_fd(), &raw const part, 1, libc::SPLICE_F_NONBLOCK) })
+}
+
+/// A reading end of the pipe that a descriptor leads to, which does not block.
+pub(crate) fn reopen_reader(fd: BorrowedFd<'_>) -> Result<OwnedFd> {
+    let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    rustix::fs::open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// Takes out and drops what the pipe holds now; the answer is how many bytes it was.
+pub(crate) fn discard(reader: BorrowedFd<'_>) -> Result<u64> {
+    let held = unread_bytes(reader)?; // no more than that: others may go on writing
+    let mut scrap = vec![0; 64 << 10];
+    let mut discarded = 0;
+    while discarded < held {
+        let most = scrap.len().min((held - discarded) as usize);
+        match rustix::io::read(reader, &mut scrap[..most]) {
+            Ok(0) | Err(Errno::AGAIN) => break, // somebody else has read it
+            Ok(bytes) => discarded += bytes as u64,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(discarded)
+}
+
+/// Whether it is a pipe of pipe(2), which has no name that a reader could open.
+pub(crate) fn is_anonymous(fd: BorrowedFd<'_>) -> bool {
+    const PIPEFS_MAGIC: rustix::fs::FsWord = 0x5049_5045; // include/uapi/linux/magic.h
+    rustix::fs::fstatfs(fd).is_ok_and(|system| system.f_type == PIPEFS_MAGIC)
 }
 
 /// Whether a pipe that had nothing and no writer is a FIFO that no writer has opened yet, or that one has opened since: only
