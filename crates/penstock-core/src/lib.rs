@@ -116,6 +116,6 @@ pub use {
     strided::Strided,
     thread::{AppliedPolicy, Near, Priority, SchedulingClass, ThreadPolicy},
     topology::{CacheDomain, Core, CoreKind, KindSource, LogicalProcessor, NumaNode, Package, Topology},
-    transport::{Mode, ReaderKind, Reason, STAGED_MIN_BYTES, Transport},
+    transport::{Mode, ReaderKind, Reason, STAGED_MIN_BYTES, Transport, set_staging_budget},
     writer::{Mark, Options, Rejected, Stats, Writer},
 };

@@ -19,7 +19,7 @@ use crate::runtime::fork;
 use crate::sync::lock;
 use crate::sys::fd::{self, Kind, StreamId};
 use crate::thread::{AppliedPolicy, ThreadPolicy};
-use crate::transport::{Manner, Memory};
+use crate::transport::{Manner, Memory, staged};
 use crate::unheard::{Unheard, take_unheard_bytes};
 use crate::worker;
 
@@ -475,6 +475,7 @@ impl HeldStreams {
             stream.unheard.note_heard();
         }
         let _ = take_unheard_bytes(); // the parent reports them
+        staged::forget_shares();
         self.release();
         inherited.into_iter().for_each(Job::disown);
     }

@@ -20,6 +20,7 @@ use crate::recipe::Recipe;
 use crate::region::Span;
 use crate::sys::{fd, memory, pipe};
 use staged::Staging;
+pub use staged::set_staging_budget;
 
 /// Which transport a write asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -104,6 +105,8 @@ pub enum Reason {
     NoHugePages,
     /// The staging memory could not be had.
     NoMemory,
+    /// Other streams have all of the process's staging memory: see [`set_staging_budget`](crate::set_staging_budget).
+    NoShare,
     /// The kernel cannot pin the caller's memory.
     CannotBeGiven,
     /// The system lacks vmsplice(2), or forbids it.
@@ -119,13 +122,14 @@ pub enum Reason {
 }
 
 impl Reason {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 13] = [
         Self::Asked,
         Self::NotAPipe,
         Self::SmallPiece,
         Self::SmallPipe,
         Self::NoHugePages,
         Self::NoMemory,
+        Self::NoShare,
         Self::CannotBeGiven,
         Self::GivingIsRefused,
         Self::ReaderIsSlower,
@@ -144,6 +148,7 @@ impl Reason {
             Self::SmallPipe => "the pipe is too small for pages to pay",
             Self::NoHugePages => "the system gives no transparent huge pages",
             Self::NoMemory => "the system gave no memory for staging",
+            Self::NoShare => "other streams have all of the process's staging memory",
             Self::CannotBeGiven => "the kernel cannot pin this memory (EFAULT)",
             Self::GivingIsRefused => "the system lacks vmsplice(2), or forbids it",
             Self::ReaderIsSlower => "auto: the reader copies what it reads, and is the slower side",
@@ -295,7 +300,7 @@ impl Engine {
         sink.meter.set_choice(transport, reason);
         let (start, waited_before) = (Instant::now(), sink.meter.worker_blocked());
         // SAFETY: this function's own contract.
-        let outcome = unsafe { self.push_or_write(transport, sink, span, manner.reader) };
+        let outcome = unsafe { self.push_or_write(transport, sink, span) };
         if span.len() >= STAGED_MIN_BYTES {
             self.balance.note(sink.meter.worker_blocked() - waited_before, start.elapsed());
         }
@@ -314,10 +319,9 @@ impl Engine {
         transport: Transport,
         sink: &Sink<'_>,
         span: Span,
-        reader: ReaderKind,
     ) -> std::result::Result<Transport, (Stop, Transport)> {
         // SAFETY: the caller's promise.
-        let mut outcome = unsafe { self.push_by(transport, sink, span, reader) };
+        let mut outcome = unsafe { self.push_by(transport, sink, span) };
         if let Err(Stop::Failed { errno, rest }) = outcome
             && transport != Transport::Write
             && let Some(reason) = self.reason_to_write(errno)
@@ -347,13 +351,12 @@ impl Engine {
         transport: Transport,
         sink: &Sink<'_>,
         span: Span,
-        reader: ReaderKind,
     ) -> std::result::Result<(), Stop> {
         // SAFETY: the caller's promise covers what each transport asks for.
         unsafe {
             match (transport, &mut self.staging) {
                 (Transport::ZeroCopy, _) => zero_copy::push(sink, span),
-                (Transport::Staged, Some(staging)) => staging.push(sink, span, reader),
+                (Transport::Staged, Some(staging)) => staging.push(sink, span),
                 _ => write::push(sink, span),
             }
         }
@@ -383,23 +386,19 @@ impl Engine {
             (Transport::Write, Reason::SmallPipe)
         } else if reader == ReaderKind::Unknown && !self.has_huge_pages() {
             (Transport::Write, Reason::NoHugePages)
-        } else if self.can_stage() {
-            (Transport::Staged, wish)
         } else {
-            (Transport::Write, Reason::NoMemory)
+            match Staging::suited(self.staging.take(), reader) {
+                Ok(staging) => {
+                    self.staging = Some(staging);
+                    (Transport::Staged, wish)
+                }
+                Err(reason) => (Transport::Write, reason),
+            }
         }
     }
 
     fn has_huge_pages(&mut self) -> bool {
         *self.has_huge_pages.get_or_insert_with(memory::has_huge_pages)
-    }
-
-    /// Gets the staging memory, if it is not there yet.
-    fn can_stage(&mut self) -> bool {
-        if self.staging.is_none() {
-            self.staging = Staging::map().ok();
-        }
-        self.staging.is_some()
     }
 }
 
