@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import gzip
 import itertools
@@ -201,6 +202,17 @@ def test_a_socket_is_passed_on_as_it_comes() -> None:
             pipeline.read(timeout=0.01)
         ours.shutdown(socket.SHUT_WR)
         assert pipeline.read(PATIENCE_S) is None
+
+
+def test_a_reset_is_no_end_and_what_came_before_it_comes_out() -> None:
+    ours, theirs = socket.socketpair()
+    ours.send(b"nobody reads this, so that the close below is a reset")
+    theirs.send(b"d" * 4000)
+    theirs.close()
+    got = []
+    with ours, Pipeline(fd(ours)) as pipeline, pytest.raises(ChunkReadError) as reset:
+        got.extend(bytes(chunk) for chunk in pipeline)
+    assert (b"".join(got), reset.value.errno, reset.value.offset) == (b"d" * 4000, errno.ECONNRESET, 4000)
 
 
 def test_an_iterable_may_use_its_buffer_again() -> None:

@@ -365,10 +365,11 @@ fn read_piece(file: &File, offset: u64, piece_bytes: usize, pool: &Pool) -> Resu
 fn read_fd(port: &Port<'_>, inflow: &Inflow, name: &OsStr, piece_bytes: usize) {
     let name: Arc<OsStr> = name.into();
     let (mut offset, mut index) = (0, 0);
+    let mut failure = None;
     while !port.line.is_stopped() {
         let started_ns = port.line.now_ns();
         let mut waited_ns = 0;
-        let item = match gather(port.line, inflow, piece_bytes, &mut waited_ns) {
+        let item = match gather(port.line, inflow, piece_bytes, &mut failure, &mut waited_ns) {
             Ok(piece) if piece.is_empty() => return,
             Ok(piece) => Ok(port.chunk(piece, &name, offset, index, started_ns)),
             Err(errno) => Err(port.fault(&name, offset, index, errno.into())),
@@ -382,8 +383,18 @@ fn read_fd(port: &Port<'_>, inflow: &Inflow, name: &OsStr, piece_bytes: usize) {
     }
 }
 
-/// What a descriptor has, waited for if it has nothing; no bytes at its end, or when the line was stopped.
-fn gather(line: &Line, inflow: &Inflow, piece_bytes: usize, waited_ns: &mut u64) -> Result<Buffer, Errno> {
+/// What a descriptor has, waited for if it has nothing; no bytes at its end, or when the line was stopped. A failure after some
+/// bytes is kept for the next call: a socket reports its error once, and ends after that.
+fn gather(
+    line: &Line,
+    inflow: &Inflow,
+    piece_bytes: usize,
+    failure: &mut Option<Errno>,
+    waited_ns: &mut u64,
+) -> Result<Buffer, Errno> {
+    if let Some(errno) = failure.take() {
+        return Err(errno);
+    }
     let mut piece = line.pool.take(piece_bytes)?;
     let mut bytes = 0;
     while bytes < piece_bytes && !line.is_stopped() {
@@ -392,8 +403,10 @@ fn gather(line: &Line, inflow: &Inflow, piece_bytes: usize, waited_ns: &mut u64)
             Ok(Some(read)) => bytes += read,
             Ok(None) if bytes > 0 => break,
             Ok(None) => *waited_ns += inflow.wait(&line.bell).as_nanos() as u64,
-            // What came before it is passed on, and the next read has the error again, or the end.
-            Err(_) if bytes > 0 => break,
+            Err(errno) if bytes > 0 => {
+                *failure = Some(errno);
+                break;
+            }
             Err(errno) => return Err(errno),
         }
     }
