@@ -728,6 +728,25 @@ def test_the_loop_goes_on_while_a_task_waits(pair: tuple[int, int]) -> None:
     assert asyncio.run(run()) == b"latekept"
 
 
+def test_awaits_that_were_given_up_leave_nothing(pair: tuple[int, int]) -> None:
+    async def give_up(pipeline: Pipeline) -> None:
+        for _ in range(50):
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(anext(pipeline), 0.0001)
+
+    with Pipeline(fd(pair[0])) as pipeline:
+        before_fds = len(open_fds())
+        asyncio.run(give_up(pipeline))
+        eventfd = os.eventfd(0)
+        before = rss_bytes()
+        for _ in range(100_000):  # as each of those awaits does
+            assert not pipeline._native.done()
+            pipeline._native._notify(eventfd).stop()
+        os.close(eventfd)
+        assert rss_bytes() - before < 16 << 20
+        assert len(open_fds()) <= before_fds
+
+
 def test_an_await_waits_for_a_descriptor(pair: tuple[int, int]) -> None:
     reader, writer = pair
     got = ReaderThread(reader)

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::mem;
 use std::time::Instant;
 
+use crate::completion::{Completion, Ticket, ticket};
 use crate::queue::Limits;
 use crate::sync::{Condvar, Mutex, MutexGuard, lock, passed, wait_until};
 
@@ -37,8 +38,6 @@ enum Place<T> {
     Filled(T, usize),
 }
 
-type Callback = Box<dyn FnOnce() + Send>;
-
 pub(crate) struct Channel<T> {
     state: Mutex<State<T>>,
     /// There is something to take, or an end.
@@ -62,8 +61,8 @@ struct State<T> {
     /// takes it off, and who looks again without having been woken is counted twice.
     sleeping_takers: usize,
     sleeping_putters: usize,
-    /// To be called when there is something to take, or an end.
-    callbacks: Vec<Callback>,
+    /// Ends when a `take` would not wait. One for all who ask, so that those who give up leave nothing behind.
+    ready: Option<(Completion, Ticket)>,
 }
 
 impl<T> Channel<T> {
@@ -79,7 +78,7 @@ impl<T> Channel<T> {
             is_stopped: false,
             sleeping_takers: 0,
             sleeping_putters: 0,
-            callbacks: Vec::new(),
+            ready: None,
         };
         Self { state: Mutex::new(state), filled: Condvar::new(), room: Condvar::new() }
     }
@@ -150,15 +149,16 @@ impl<T> Channel<T> {
         drop(dropped); // not under the lock: it gives memory back
     }
 
-    /// Calls back once when a `take` would not wait, at once if it would not now. The callback must be quick.
-    pub(crate) fn when_ready(&self, callback: Callback) {
+    /// Ends when a `take` would not wait.
+    pub(crate) fn ready(&self) -> Ticket {
         let mut state = lock(&self.state);
         if state.is_ready() {
             drop(state);
-            callback();
-        } else {
-            state.callbacks.push(callback);
+            let (completion, ready) = ticket(0);
+            completion.end(Ok(()));
+            return ready;
         }
+        state.ready.get_or_insert_with(|| ticket(0)).1.clone()
     }
 
     /// Items and bytes that are in it.
@@ -172,7 +172,7 @@ impl<T> Channel<T> {
         if !state.is_ready() {
             return;
         }
-        let callbacks = mem::take(&mut state.callbacks);
+        let ready = state.ready.take();
         if state.sleeping_takers > 0 {
             state.sleeping_takers -= 1;
             drop(state);
@@ -180,7 +180,7 @@ impl<T> Channel<T> {
         } else {
             drop(state);
         }
-        callbacks.into_iter().for_each(|callback| callback());
+        end(ready);
     }
 
     fn wake_after_take(&self, mut state: MutexGuard<'_, State<T>>) {
@@ -202,13 +202,20 @@ impl<T> Channel<T> {
     }
 
     fn wake_all(&self, mut state: MutexGuard<'_, State<T>>) {
-        let callbacks = mem::take(&mut state.callbacks);
+        let ready = state.ready.take();
         state.sleeping_putters = 0;
         state.sleeping_takers = 0;
         drop(state);
         self.room.notify_all();
         self.filled.notify_all();
-        callbacks.into_iter().for_each(|callback| callback());
+        end(ready);
+    }
+}
+
+/// Tells who watches, with the lock let go: it calls back.
+fn end(ready: Option<(Completion, Ticket)>) {
+    if let Some((completion, _)) = ready {
+        completion.end(Ok(()));
     }
 }
 
@@ -394,25 +401,14 @@ mod loom_tests {
     }
 
     #[test]
-    fn a_callback_is_called_when_something_comes() {
+    fn one_who_watches_learns_when_something_comes() {
         loom::model(|| {
             let channel = Arc::new(Channel::new(ONE));
             let putter = thread::spawn({
                 let channel = Arc::clone(&channel);
                 move || channel.put(0, Some(0), 1).unwrap()
             });
-            let called = Arc::new((Mutex::new(false), Condvar::new()));
-            channel.when_ready({
-                let called = Arc::clone(&called);
-                Box::new(move || {
-                    *lock(&called.0) = true;
-                    called.1.notify_one();
-                })
-            });
-            let mut is_called = lock(&called.0);
-            while !*is_called {
-                is_called = called.1.wait(is_called).unwrap(); // for ever, if it were forgotten
-            }
+            assert_eq!(channel.ready().wait(), Ok(())); // for ever, if it were forgotten
             assert!(!channel.would_wait());
             putter.join().unwrap();
         });
@@ -443,6 +439,16 @@ mod tests {
         .collect();
         assert_eq!(got, [(0, "a"), (1, "b"), (2, "c")]);
         assert_eq!(channel.take(None), Taken::Ended);
+    }
+
+    #[test]
+    fn all_who_watch_share_one_ticket() {
+        let channel = Channel::new(Limits { bytes: 1, items: 1 });
+        let (first, second) = (channel.ready(), channel.ready());
+        assert_eq!(first.outcome(), None);
+        channel.put(0, Some('a'), 1).unwrap();
+        assert_eq!((first.outcome(), second.outcome()), (Some(Ok(())), Some(Ok(()))));
+        assert_eq!(channel.ready().outcome(), Some(Ok(())));
     }
 
     #[test]

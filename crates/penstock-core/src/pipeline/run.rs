@@ -262,14 +262,12 @@ impl Pipeline {
         if let Some(written) = &self.written {
             return written.clone();
         }
-        let (completion, ticket) = ticket(0);
-        if self.line.is_inherited() {
-            completion.end(Err(Error::Forked));
-            return ticket;
+        if !self.line.is_inherited() {
+            return self.line.channels[self.line.channels.len() - 1].ready();
         }
-        let last = self.line.channels.len() - 1;
-        self.line.channels[last].when_ready(Box::new(move || completion.end(Ok(()))));
-        ticket
+        let (completion, ready) = ticket(0);
+        completion.end(Err(Error::Forked));
+        ready
     }
 
     /// The failures that were skipped so far, in order.
