@@ -747,6 +747,23 @@ def test_awaits_that_were_given_up_leave_nothing(pair: tuple[int, int]) -> None:
         assert len(open_fds()) <= before_fds
 
 
+def test_the_loop_goes_on_while_a_block_is_left() -> None:
+    """The stage is in a call that only the loop ends."""
+    begun, may_end = threading.Event(), threading.Event()
+
+    def stage(chunk: Chunk) -> None:
+        begun.set()
+        may_end.wait(PATIENCE_S)
+
+    async def main() -> None:
+        async with Pipeline(endless(), stage):
+            assert await asyncio.to_thread(begun.wait, PATIENCE_S)
+            asyncio.get_running_loop().call_later(0.05, may_end.set)
+        assert may_end.is_set()
+
+    asyncio.run(main())
+
+
 def test_an_await_waits_for_a_descriptor(pair: tuple[int, int]) -> None:
     reader, writer = pair
     got = ReaderThread(reader)

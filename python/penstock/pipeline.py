@@ -17,6 +17,7 @@ descriptor, and :func:`into`.
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import contextlib
 import glob
@@ -311,8 +312,9 @@ class Pipeline:
     of them.
 
     A program that ends lets a pipeline into a descriptor go on for as long as anything moves, and says so if it had to
-    cut it off. Leaving early, by ``close`` or by dropping it, stops all threads wherever they wait. A call of Python
-    code that does not return is left behind after 5 seconds. In the child of a fork a pipeline raises ``ClosedError``.
+    cut it off. Leaving early, by ``close`` or by dropping it, stops all threads wherever they wait. ``close`` waits until
+    they have ended, and leaves a call of Python code that does not return behind after 5 seconds. Dropping it waits for
+    nothing, and a call in progress goes on to its end. In the child of a fork a pipeline raises ``ClosedError``.
 
     Args:
         source: ``files``, ``file``, ``fd``; or an iterable of buffers, or of pairs of a name and a buffer. An
@@ -399,9 +401,9 @@ class Pipeline:
             raise
 
     def close(self) -> None:
-        """End it wherever it is, and wait for its threads. What is in it is dropped. Closing again does nothing.
+        """End it wherever it is, and wait for its threads, awake to signals. What is in it is dropped.
 
-        A call of Python code that does not return is left behind after 5 seconds.
+        A call of Python code that does not return is left behind after 5 seconds. Closing again does nothing but wait.
         """
         self._native.close()
 
@@ -486,7 +488,8 @@ class Pipeline:
             if self._writes and exc_type is None and not self.closed:
                 await self
         finally:
-            self.close()
+            if not self._native.cancel():
+                await asyncio.to_thread(self.close)
 
 
 @dataclass(frozen=True)

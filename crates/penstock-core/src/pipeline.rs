@@ -27,9 +27,10 @@
 //!
 //! # Leaving early
 //!
-//! [`Pipeline::close`], or dropping it, has all threads end, wherever they wait. What cannot be interrupted is waited for, for
-//! at most [`LEAVE_WITHIN`]: one call of a stage of the caller's, one asset that is being decompressed, a disk. In the child of a
-//! fork there are no threads; there a pipeline says [`Error::Forked`](crate::Error::Forked).
+//! [`Pipeline::close`], or dropping it, has all threads end, wherever they wait. Dropping it waits for none of them. A close waits
+//! for what cannot be interrupted, for at most [`LEAVE_WITHIN`]: one call of a stage of the caller's, one asset that is being
+//! decompressed, a disk, a socket that lingers. In the child of a fork there are no threads; there a pipeline says
+//! [`Error::Forked`](crate::Error::Forked).
 
 pub(crate) mod channel;
 

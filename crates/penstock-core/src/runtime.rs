@@ -1,5 +1,5 @@
-//! The process around us: threads (`task`), what a fork leaves to the child (`fork`, `kept`, `gate`), and the end of the
-//! program (`exit`).
+//! The process around us: threads (`task`), what a fork leaves to the child (`fork`, `kept`, `gate`), descriptors that
+//! close slowly (`reaper`), and the end of the program (`exit`).
 
 pub(crate) mod gate;
 
@@ -9,5 +9,7 @@ pub(crate) mod exit;
 pub(crate) mod fork;
 #[cfg(not(loom))]
 pub(crate) mod kept;
+#[cfg(not(loom))]
+pub(crate) mod reaper;
 #[cfg(not(loom))]
 pub(crate) mod task;

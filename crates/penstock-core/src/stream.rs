@@ -15,7 +15,7 @@ use crate::pool::Buffer;
 use crate::prepare::Preparation;
 use crate::queue::{Held, Limits, Load, Queue, Refusal};
 use crate::region::{Region, Span};
-use crate::runtime::fork;
+use crate::runtime::{fork, reaper};
 use crate::sync::lock;
 use crate::sys::fd::{self, Kind, StreamId};
 use crate::thread::{AppliedPolicy, ThreadPolicy};
@@ -88,10 +88,17 @@ impl Job {
     /// Lets go of the descriptor and the memory, then tells who waits: so that a reader has its end of file,
     /// and the caller its memory, before the ticket says that the write is over.
     fn end(mut self, outcome: Result<(), Error>) {
-        drop(self.fd.take());
+        self.close_fd();
         drop(self.region.take());
         if let Some(completion) = self.completion.take() {
             completion.end(outcome);
+        }
+    }
+
+    /// Lets go of the descriptor, and never waits for a socket that lingers.
+    fn close_fd(&mut self) {
+        if let Some(fd) = self.fd.take() {
+            reaper::close(fd);
         }
     }
 
@@ -310,7 +317,7 @@ impl Stream {
                 Progress::AwaitsReader { end } if end > read_position => None,
                 _ => {
                     // Closed under the lock, so that no fork sees a descriptor that no job owns.
-                    drop(job.fd.take());
+                    job.close_fd();
                     Some((job.region.take(), job.completion.take()))
                 }
             });

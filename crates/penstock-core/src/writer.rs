@@ -13,6 +13,7 @@ use crate::completion::Ticket;
 use crate::error::Error;
 use crate::pipes;
 use crate::queue::Limits;
+use crate::runtime::reaper;
 use crate::recipe::Recipe;
 use crate::region::Region;
 use crate::stream::{DEFAULT_LIMITS, Stream};
@@ -298,6 +299,7 @@ impl Writer {
         drop(fd);
         if !matches!(outcome, Err(Error::Stalled { .. })) {
             self.retire();
+            self.stream.queue.dismiss_worker(Some(Instant::now() + WORKERS_LEAVE_WITHIN));
         }
         outcome
     }
@@ -307,6 +309,14 @@ impl Writer {
     /// A write in the middle is cut short. Pages that zero-copy has put into the pipe cannot be called back: their memory
     /// stays in use until the reader has read them or is gone.
     pub fn abort(&self) {
+        if !self.is_closed() {
+            self.cut();
+            self.stream.queue.dismiss_worker(Some(Instant::now() + WORKERS_LEAVE_WITHIN));
+        }
+    }
+
+    /// The same without a wait for the worker to leave.
+    pub(crate) fn cut(&self) {
         if !self.is_closed() {
             self.gone.store(true, Ordering::Relaxed); // see `write`
             self.stream.abort(self.owner);
@@ -364,11 +374,12 @@ impl Writer {
         self.gone.store(true, Ordering::Relaxed); // see `write`
         self.stream.queue.wake();
         let fd = lock(&OPEN).remove(&self.owner);
-        if let Some(look) = fd.as_ref().and_then(|fd| PipeState::of(&self.stream, fd)) {
-            let _ = self.last_look.set(look); // only the first closing closes
+        if let Some(fd) = fd {
+            if let Some(look) = PipeState::of(&self.stream, &fd) {
+                let _ = self.last_look.set(look); // only the first closing closes
+            }
+            reaper::close(fd);
         }
-        drop(fd); // outside of the lock: closing some files takes a while
-        self.stream.queue.dismiss_worker(Some(Instant::now() + WORKERS_LEAVE_WITHIN));
         self.forget_failure();
     }
 
@@ -384,7 +395,9 @@ impl Drop for Writer {
     /// Writes in flight hold the descriptor for themselves.
     fn drop(&mut self) {
         let fd = lock(&OPEN).remove(&self.owner);
-        drop(fd);
+        if let Some(fd) = fd {
+            reaper::close(fd);
+        }
         self.forget_failure();
     }
 }

@@ -270,9 +270,9 @@ impl Pipeline {
         Ok(closed.is_ok())
     }
 
-    /// Has it end soon, and waits for nothing.
-    fn cancel(&self, py: Python<'_>) {
-        self.close_within(py, Duration::ZERO);
+    /// Has it end soon, and waits for nothing. Says whether all threads have ended.
+    fn cancel(&self, py: Python<'_>) -> bool {
+        self.close_within(py, Duration::ZERO)
     }
 
     /// Whether it was closed.
@@ -318,12 +318,6 @@ impl Pipeline {
     /// Detached, because a thread of the pipeline may want to run Python code before it can end.
     fn close_within(&self, py: Python<'_>, within: Duration) -> bool {
         py.detach(|| self.0.close_within(within))
-    }
-}
-
-impl Drop for Pipeline {
-    fn drop(&mut self) {
-        Python::attach(|py| self.close_within(py, pipeline::LEAVE_WITHIN));
     }
 }
 

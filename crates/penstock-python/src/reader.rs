@@ -16,7 +16,7 @@ use crate::conversion::Conversion;
 use crate::errors;
 use crate::policy::{AppliedPolicy, ThreadPolicy};
 use crate::ticket::Ticket;
-use crate::waiting::until;
+use crate::waiting::{Attempt, until};
 
 /// Reader(fd, *, frame_bytes, depth=4, capacity_bytes=None, policy=None, conversion=None, parts=1)
 /// --
@@ -149,8 +149,16 @@ impl Reader {
 
     /// Ends it wherever it is, and drops what nobody has got; frames that you have stay yours. The duplicate of the descriptor is
     /// closed, and threads that wait for a frame get ``ClosedError``. Closing again does nothing.
-    fn close(&self, py: Python<'_>) {
-        py.detach(|| self.0.close());
+    ///
+    /// It waits for its thread for at most 5 seconds, awake to signals: what cannot be interrupted is one read of a disk, and the
+    /// close of a socket that lingers.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let closed = until(py, Some(penstock_core::Reader::LEAVE_WITHIN), |slice| match self.0.close_within(slice) {
+            true => Attempt::Ended(Ok(())),
+            false => Attempt::NotYet { bytes_pending: 0 },
+        })?;
+        drop(closed); // a thread that takes longer is left behind, and ends when it can
+        Ok(())
     }
 
     /// Whether it was closed.
@@ -196,8 +204,8 @@ impl Reader {
         _exc_type: Option<&Bound<'_, PyType>>,
         _exc: Option<&Bound<'_, PyAny>>,
         _traceback: Option<&Bound<'_, PyAny>>,
-    ) {
-        self.close(py);
+    ) -> PyResult<()> {
+        self.close(py)
     }
 }
 
@@ -206,13 +214,6 @@ impl Reader {
         until(py, timeout, |slice| self.0.read(Some(slice)).into())?
             .map(|frame| frame.map(Frame))
             .map_err(|error: Error| errors::to_python(py, &error))
-    }
-}
-
-impl Drop for Reader {
-    /// Closed here, and not where the core's is dropped: that may take a moment, and is to keep no other thread.
-    fn drop(&mut self) {
-        Python::attach(|py| self.close(py));
     }
 }
 

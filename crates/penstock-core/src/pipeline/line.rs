@@ -96,7 +96,7 @@ impl Line {
         self.bell.is_inherited()
     }
 
-    /// Has all threads end soon, wherever they wait.
+    /// Has all threads end soon, wherever they wait. Waits for nothing: also destructors call it.
     pub(super) fn stop(&self) {
         // The channels first: a source that found the flag would end its channel, and a stage behind it take that for the end
         // of its stream, which then is truncated.
@@ -104,7 +104,7 @@ impl Line {
         self.is_stopped.store(true, Ordering::Relaxed);
         self.bell.ring();
         if let Some(writer) = self.writer.get() {
-            writer.abort();
+            writer.cut();
         }
     }
 

@@ -335,7 +335,7 @@ impl Drop for Pipeline {
         if self.line.is_inherited() {
             return;
         }
-        let _ = self.close();
+        self.close_within(Duration::ZERO);
         // SAFETY: dropped once, here, and not used afterwards.
         unsafe {
             ManuallyDrop::drop(&mut self.line);

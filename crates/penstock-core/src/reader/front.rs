@@ -36,9 +36,6 @@ const WANTED_PIPE_BYTES: usize = 256 << 10;
 /// has given back.
 const SPARE_SLOTS: usize = 2;
 
-/// How long a close waits for the worker. What cannot be interrupted is one read of a disk, or the making of one part.
-const LEAVE_WITHIN: Duration = Duration::from_secs(5);
-
 /// How a [`Reader`] is to read.
 #[derive(Clone, Debug)]
 pub struct ReaderOptions {
@@ -157,6 +154,10 @@ pub struct ReaderStats {
 }
 
 impl Reader {
+    /// How long [`Reader::close`] waits for the worker. What cannot be interrupted is one read of a disk, the making of one part, and
+    /// the close of a socket that lingers.
+    pub const LEAVE_WITHIN: Duration = Duration::from_secs(5);
+
     /// Begins to read from what the descriptor leads to: a pipe, a socket that is a stream, a file from its present position, or
     /// a device. The descriptor stays the caller's, and so does its mode.
     ///
@@ -280,15 +281,22 @@ impl Reader {
     }
 
     /// Ends it wherever it is, and drops what nobody has got; the descriptor is closed then, unless the worker is at something that
-    /// cannot be interrupted and takes it longer than 5 s. Callers who wait get [`Error::Closed`]. Closing again does nothing.
+    /// cannot be interrupted and takes it longer than [`Reader::LEAVE_WITHIN`]. Callers who wait get [`Error::Closed`]. Closing again
+    /// does nothing but wait.
     pub fn close(&self) {
+        self.close_within(Self::LEAVE_WITHIN);
+    }
+
+    /// The same with another limit; says whether the worker has ended.
+    pub fn close_within(&self, at_most: Duration) -> bool {
         // Relaxed: the handover's lock orders what matters.
         self.is_closed.store(true, Ordering::Relaxed);
-        if !self.is_inherited() {
-            self.handover.close();
-            self.task.cancel();
-            let _ = self.task.ticket.wait_for(Some(LEAVE_WITHIN));
+        if self.is_inherited() {
+            return true;
         }
+        self.handover.close();
+        self.task.cancel();
+        self.task.ticket.wait_for(Some(at_most)).is_some()
     }
 
     /// Whether it was closed.
@@ -337,9 +345,10 @@ fn grow(inflow: &Inflow, wanted_bytes: Option<usize>) -> Option<usize> {
 }
 
 impl Drop for Reader {
+    /// Ends it, and waits for nothing.
     fn drop(&mut self) {
         if !self.is_inherited() {
-            self.close();
+            self.close_within(Duration::ZERO);
             // SAFETY: dropped once, here, and not used afterwards.
             unsafe { ManuallyDrop::drop(&mut self.handover) };
         }

@@ -9,7 +9,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Result;
 
 use crate::completion::fork_generation;
-use crate::runtime::fork;
+use crate::runtime::{fork, reaper};
 use crate::sync::lock;
 
 static KEPT: Mutex<BTreeSet<RawFd>> = Mutex::new(BTreeSet::new());
@@ -39,6 +39,12 @@ impl Kept {
         }))
     }
 
+    /// Keeps a descriptor that there is already: under whatever lock has kept it from a fork until now.
+    pub(crate) fn adopt(fd: OwnedFd) -> Self {
+        lock(&KEPT).insert(fd.as_raw_fd());
+        Self { fd: ManuallyDrop::new(fd), generation: fork_generation() }
+    }
+
     /// Whether a fork lies between its making and now.
     pub(crate) fn is_inherited(&self) -> bool {
         self.generation != fork_generation()
@@ -66,6 +72,7 @@ impl Drop for Kept {
         if self.is_inherited() {
             return; // closed in the child already; the number may be somebody else's by now
         }
+        reaper::empty(&mut self.fd); // before the lock is taken, which everybody needs who makes or drops one of these
         let mut kept = lock(&KEPT);
         kept.remove(&self.fd.as_raw_fd());
         // SAFETY: dropped once, and not used afterwards.

@@ -43,6 +43,11 @@ pub(crate) fn duplicate(fd: BorrowedFd<'_>) -> Result<OwnedFd> {
     rustix::io::fcntl_dupfd_cloexec(fd, 3)
 }
 
+/// Whether the last close of it may wait for its peer: a socket that lingers.
+pub(crate) fn closes_slowly(fd: BorrowedFd<'_>) -> bool {
+    rustix::net::sockopt::socket_linger(fd).is_ok_and(|time| time.is_some_and(|time| !time.is_zero()))
+}
+
 /// `EBADF` unless bytes can be written to the descriptor, as write(2) would say.
 pub(crate) fn check_writable(fd: BorrowedFd<'_>) -> Result<()> {
     let flags = fcntl_getfl(fd)?;
