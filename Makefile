@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test bench bench-encode bench-decode bench-relay bench-pipeline check fmt clean
+.PHONY: help demo test test-all bench bench-encode bench-decode bench-relay bench-pipeline check fmt clean
 
 ARGS ?=
 VENV := .venv
@@ -20,7 +20,8 @@ NATIVE_SOURCES := Cargo.toml $(wildcard Cargo.lock) pyproject.toml \
 
 help:
 	@echo "make demo         render a video with a progress bar"
-	@echo "make test         all tests: Rust, loom, Python"
+	@echo "make test         the tests: Rust, loom, and Python's but for those that are marked slow"
+	@echo "make test-all     all tests, the slow ones too"
 	@echo "make bench        penstock bench pipe: frames into FFmpeg; ARGS=\"--quick\" for half a minute"
 	@echo "make bench-encode  penstock bench encode: video files, by every library; ARGS=\"--quick\" for half a minute"
 	@echo "make bench-decode  penstock bench decode: videos into arrays, by every library; ARGS=\"--quick\" for half a minute"
@@ -57,12 +58,14 @@ bench-relay: $(READY)-bench $(READY)-native
 bench-pipeline: $(READY)-bench $(READY)-native
 	@$(IN_VENV) penstock bench pipeline $(ARGS)
 
+# Of two -m the last one holds, so that ARGS can ask for others. pytest itself, called by hand, leaves none out.
+test: SELECTED := -m "not slow"
 # Loom's build is another program: in a folder of its own, neither throws away what the other has compiled.
-test: $(READY)-test $(READY)-native
+test test-all: $(READY)-test $(READY)-native
 	$(IN_VENV) cargo test --quiet --package penstock-core
 	CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_DEBUG=none RUSTFLAGS="$$RUSTFLAGS --cfg loom" \
 		cargo test --quiet --package penstock-core --release --lib --target-dir target/loom
-	$(IN_VENV) python -m pytest --numprocesses=auto --maxprocesses=4 --dist=worksteal $(ARGS)
+	$(IN_VENV) python -m pytest --numprocesses=auto --maxprocesses=4 --dist=worksteal $(SELECTED) $(ARGS)
 
 check: $(READY)-check $(READY)-native
 	cargo fmt --all --check
