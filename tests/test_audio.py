@@ -211,11 +211,11 @@ def test_a_file_without_sound(stream: int | None) -> None:
     ("options", "words"),
     [
         ({"dtype": "int24"}, "dtype is .*'int16'.*; got 'int24'"),
-        ({"sample_rate": 0}, "sample_rate is 1 or more; got 0"),
-        ({"channels": -1}, "channels is 1 or more; got -1"),
-        ({"block_samples": 0}, "block_samples is 1 or more; got 0"),
-        ({"start": -1}, "start is seconds"),
-        ({"duration": float("nan")}, "duration is seconds"),
+        ({"sample_rate": 0}, "sample_rate must be at least 1"),
+        ({"channels": -1}, "channels must be at least 1"),
+        ({"block_samples": 0}, "block_samples must be at least 1"),
+        ({"start": -1}, "start must be None or at least 0 seconds"),
+        ({"duration": float("nan")}, "duration must be None or at least 0 seconds"),
         ({"stream": 1}, "has 1 stream of audio, counted from 0; got 1"),
     ],
 )

@@ -104,13 +104,14 @@ def files(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], *, w
     Args:
         paths: the paths, in the order in which they come; or one path; or a pattern for ``glob.glob``, whose
             matches come sorted (``**`` is any folders).
-        workers: how many threads read, each a file of its own: worth it where the storage answers late, not for
-            files that are in the page cache.
+        workers: how many threads read, each a file of its own, 1024 at most: worth it where the storage answers late,
+            not for files that are in the page cache.
 
     Raises:
+        ValueError, TypeError: ``workers`` is no such number.
         FileNotFoundError: nothing matches the pattern. A file that is missing is its chunk's ``ChunkReadError``.
     """
-    names = _paths(paths)
+    names, workers = _paths(paths), _native._count("workers", workers)
     return Source("files", lambda policy: _native._Source.files(names, workers, policy))
 
 
@@ -134,7 +135,7 @@ def file(path: str | os.PathLike[str], piece_bytes: int = PIECE_BYTES) -> Source
         path: the file.
         piece_bytes: the size of a piece; the last one is as long as what is left.
     """
-    name = os.fspath(path)
+    name, piece_bytes = os.fspath(path), _native._count("piece_bytes", piece_bytes)
     return Source("file", lambda policy: _native._Source.file(name, piece_bytes, policy))
 
 
@@ -148,6 +149,7 @@ def fd(fd: int | HasFileno, piece_bytes: int = PIECE_BYTES) -> Source:
         fd: an int, or anything with ``fileno()``, open for reading. What a Python stream has read ahead is not seen.
         piece_bytes: the most bytes of a piece.
     """
+    piece_bytes = _native._count("piece_bytes", piece_bytes)
     return Source("fd", lambda policy: _native._Source.fd(fd, piece_bytes, policy))
 
 
@@ -170,7 +172,7 @@ def decompress(codec: CodecName = "auto", *, workers: int = 1, streamed: bool | 
     def make(name: str, policy: _Policy) -> _native._Stage:
         return _native._Stage.decompress(codec, streamed, name, workers, policy)
 
-    return Stage("decompress", workers, make)
+    return Stage("decompress", _native._count("workers", workers), make)
 
 
 def checksum(kind: ChecksumName = "xxh3", *, workers: int = 1) -> Stage:
@@ -184,7 +186,7 @@ def checksum(kind: ChecksumName = "xxh3", *, workers: int = 1) -> Stage:
     def make(name: str, policy: _Policy) -> _native._Stage:
         return _native._Stage.checksum(kind, name, workers, policy)
 
-    return Stage("checksum", workers, make)
+    return Stage("checksum", _native._count("workers", workers), make)
 
 
 def call(function: Callable[[Chunk], Any], *, workers: int = 1, name: str | None = None) -> Stage:
@@ -204,7 +206,7 @@ def call(function: Callable[[Chunk], Any], *, workers: int = 1, name: str | None
     def make(name: str, policy: _Policy) -> _native._Stage:
         return _native._Stage.call(function, name, workers, policy)
 
-    return Stage(named, workers, make)
+    return Stage(named, _native._count("workers", workers), make)
 
 
 def into(buffers: Iterable[Any]) -> Sink:

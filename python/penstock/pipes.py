@@ -41,12 +41,10 @@ def make_pipe(capacity_bytes: int | None = None) -> tuple[PipeReader, PipeWriter
 
     Raises:
         ValueError: ``capacity_bytes`` is less than 1.
+        TypeError: it is no integer.
         OSError: no more descriptors can be had.
     """
-    if capacity_bytes is not None and capacity_bytes < 1:
-        raise ValueError(f"capacity_bytes must be at least 1, not {capacity_bytes}")
-    # More than the machine can count is more than it has, and is granted as far as it goes.
-    reader, writer = _native._make_pipe(None if capacity_bytes is None else min(capacity_bytes, sys.maxsize))
+    reader, writer = _native._make_pipe(capacity_bytes)
     return PipeReader(reader), PipeWriter(writer)
 
 

@@ -361,7 +361,8 @@ impl Stream {
 
     /// The same where pages that were given cannot be taken back: their memory is never freed, for somebody may still read it.
     pub(crate) fn fail_keeping_memory(&self, errno: Errno, unread_bytes: u64) {
-        let mut jobs = self.queue.fail(|load| self.failure(errno, unread_bytes, load));
+        let of = |delivered, lost| Error::of_stream(errno, delivered, lost);
+        let mut jobs = self.queue.fail(|load| self.failure(unread_bytes, load, of));
         let begun = jobs.iter().take_while(|job| job.progress != Progress::Queued).count() + 1;
         jobs.iter_mut().take(begun).for_each(|job| std::mem::forget(job.region.take()));
         let failure = self.queue.failure().expect("a failed queue knows of what");

@@ -4,11 +4,11 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use penstock_core::{Mode, ReaderKind};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyInt, PyString};
+use pyo3::types::{PyBool, PyBytes, PyInt, PyString};
 
 /// A descriptor: an int, or anything with `fileno()`. What Python has buffered on it is flushed first, so that bytes written
 /// through the object stay in front of ours.
@@ -63,21 +63,132 @@ pub(crate) fn reader(name: &str) -> PyResult<ReaderKind> {
     }
 }
 
+/// More threads for one part of a pipeline are a mistake. Chosen: a machine with more CPUs is not known to us.
+const MOST_WORKERS: usize = 1024;
+
+/// What memory can hold.
+const MOST_BYTES: usize = isize::MAX as usize;
+
+/// Functions for `from_py_with`, for the arguments of these names.
+macro_rules! counts {
+    ($($name:ident),*) => {$(
+        pub(crate) fn $name(value: &Bound<'_, PyAny>) -> PyResult<usize> {
+            count(stringify!($name), value)
+        }
+    )*};
+}
+
+/// The same for arguments that may be None.
+macro_rules! optional_counts {
+    ($($name:ident),*) => {$(
+        pub(crate) fn $name(value: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
+            if value.is_none() { Ok(None) } else { count(stringify!($name), value).map(Some) }
+        }
+    )*};
+}
+
+counts!(depth, depth_bytes, frame_bytes, height, max_chunk_bytes, parts, piece_bytes, width, workers);
+optional_counts!(capacity_bytes, queue_bytes, queue_items);
+
+/// A count or size: an integer of at least 1, and at most what its name allows.
+fn count(name: &str, value: &Bound<'_, PyAny>) -> PyResult<usize> {
+    let number = number(value, name)?.unwrap_or(if value.gt(0)? { i64::MAX } else { i64::MIN });
+    match usize::try_from(number) {
+        Err(_) | Ok(0) => Err(PyValueError::new_err(format!("{name} must be at least 1, not {value}"))),
+        Ok(number) if name == "workers" && number > MOST_WORKERS => {
+            Err(PyValueError::new_err(format!("{name} must be at most {MOST_WORKERS}, not {value}")))
+        }
+        Ok(number) if is_size(name) && number >= MOST_BYTES => {
+            Err(PyValueError::new_err(format!("{name} is more than memory can hold: {value}")))
+        }
+        // Of the others, which are limits, what is more than can be counted is no limit at all.
+        Ok(number) => Ok(number.min(MOST_BYTES)),
+    }
+}
+
+/// Whether memory of that size is taken, or a multiple of it.
+fn is_size(name: &str) -> bool {
+    matches!(name, "frame_bytes" | "height" | "parts" | "width")
+}
+
+/// The count or size of that name, checked: for the parts that are written in Python.
+#[pyfunction]
+pub(crate) fn _count(name: &str, value: &Bound<'_, PyAny>) -> PyResult<usize> {
+    count(name, value)
+}
+
+/// The seconds of that name, checked; None stays None.
+#[pyfunction]
+pub(crate) fn _seconds(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
+    if value.is_none() {
+        return Ok(None);
+    }
+    let seconds = value.extract::<Seconds>().map_err(|error| {
+        PyTypeError::new_err(format!(
+            "{name} must be None or seconds, not {value:?}: {}",
+            error.value(value.py())
+        ))
+    })?;
+    duration(name, Some(seconds))?;
+    Ok(Some(seconds.into()))
+}
+
+/// An integer, which True is not here; none if it is beyond what is ever counted.
+pub(crate) fn number(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Option<i64>> {
+    // Of any type that is one, as NumPy's are.
+    let index = value.call_method0("__index__").ok().filter(|_| !value.is_instance_of::<PyBool>());
+    let Some(index) = index.filter(|index| index.is_instance_of::<PyInt>()) else {
+        return Err(PyTypeError::new_err(format!("{name} must be an integer, not {value:?}")));
+    };
+    match index.extract() {
+        Ok(number) => Ok(Some(number)),
+        Err(error) if error.is_instance_of::<PyOverflowError>(value.py()) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// A number of seconds as it was given: infinite for an int that no float can hold.
+#[derive(Clone, Copy)]
+pub(crate) struct Seconds(f64);
+
+impl<'py> FromPyObject<'_, 'py> for Seconds {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        match value.extract() {
+            Ok(seconds) => Ok(Self(seconds)),
+            Err(error) if error.is_instance_of::<PyOverflowError>(value.py()) => {
+                Ok(Self(if value.gt(0)? { f64::INFINITY } else { f64::NEG_INFINITY }))
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl From<Seconds> for f64 {
+    fn from(Seconds(seconds): Seconds) -> Self {
+        seconds
+    }
+}
+
 /// Seconds to a duration: none for none, and for more than the clock can count.
-pub(crate) fn timeout(seconds: Option<f64>) -> PyResult<Option<Duration>> {
-    match seconds {
+pub(crate) fn timeout(seconds: Option<impl Into<f64>>) -> PyResult<Option<Duration>> {
+    duration("timeout", seconds)
+}
+
+fn duration(name: &str, seconds: Option<impl Into<f64>>) -> PyResult<Option<Duration>> {
+    match seconds.map(Into::into) {
         Some(seconds) if seconds.is_nan() || seconds < 0.0 => {
-            Err(PyValueError::new_err(format!("timeout must be None or at least 0 seconds, not {seconds}")))
+            Err(PyValueError::new_err(format!("{name} must be None or at least 0 seconds, not {seconds}")))
         }
         Some(seconds) => Ok(Duration::try_from_secs_f64(seconds).ok()),
         None => Ok(None),
     }
 }
 
-/// A limit that means something.
-pub(crate) fn positive(name: &str, value: Option<usize>) -> PyResult<Option<usize>> {
-    match value {
-        Some(0) => Err(PyValueError::new_err(format!("{name} must be at least 1"))),
-        value => Ok(value),
-    }
+/// For `from_py_with`: seconds that are not None.
+pub(crate) fn stall_timeout(value: &Bound<'_, PyAny>) -> PyResult<f64> {
+    let seconds = value.extract::<Seconds>()?;
+    duration("stall_timeout", Some(seconds))?;
+    Ok(seconds.into())
 }

@@ -6,6 +6,8 @@ use penstock_core::{ConversionOptions, Matrix, OddSize, PixelFormat, Range, Reci
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
+use crate::arguments;
+
 /// _Conversion(input, output, width, height, *, matrix, range, vflip, odd_size)
 /// --
 ///
@@ -38,8 +40,8 @@ impl Conversion {
     fn new(
         input: &str,
         output: &str,
-        width: usize,
-        height: usize,
+        #[pyo3(from_py_with = arguments::width)] width: usize,
+        #[pyo3(from_py_with = arguments::height)] height: usize,
         matrix: &str,
         range: &str,
         vflip: bool,

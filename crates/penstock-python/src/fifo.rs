@@ -9,7 +9,7 @@ use penstock_core::{Access, Error, Fifo};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 
-use crate::arguments;
+use crate::arguments::{self, Seconds};
 use crate::errors;
 use crate::ticket::Watch;
 use crate::waiting::{Attempt, until};
@@ -21,7 +21,7 @@ pub(crate) fn _fifo_open(
     py: Python<'_>,
     path: &Bound<'_, PyAny>,
     mode: &str,
-    timeout: Option<f64>,
+    timeout: Option<Seconds>,
 ) -> PyResult<i32> {
     let timeout = arguments::timeout(timeout)?;
     let access = access(mode)?;
@@ -101,7 +101,7 @@ pub(crate) struct FifoTicket {
 }
 
 impl FifoTicket {
-    fn ended_within(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Result<(), Error>> {
+    fn ended_within(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<Result<(), Error>> {
         until(py, arguments::timeout(timeout)?, |slice| {
             self.ticket.wait_for(Some(slice)).map_or(Attempt::NotYet { bytes_pending: 0 }, Attempt::Ended)
         })
@@ -121,13 +121,17 @@ impl FifoTicket {
 
     /// Waits until the opening has ended.
     #[pyo3(signature = (timeout=None))]
-    fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
+    fn wait(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<()> {
         self.ended_within(py, timeout)?.map_err(|error| self.raised(py, &error))
     }
 
     /// What `wait` would raise.
     #[pyo3(signature = (timeout=None))]
-    fn exception<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    fn exception<'py>(
+        &self,
+        py: Python<'py>,
+        timeout: Option<Seconds>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
         match self.ended_within(py, timeout)? {
             Ok(()) => Ok(None),
             Err(error @ Error::Stalled { .. }) => Err(self.raised(py, &error)),
@@ -155,7 +159,10 @@ impl FifoTicket {
 /// Makes a pipe, of that capacity or what comes nearest to it, and gives the descriptors of its reader and its writer.
 #[pyfunction]
 #[pyo3(signature = (capacity_bytes=None))]
-pub(crate) fn _make_pipe(py: Python<'_>, capacity_bytes: Option<usize>) -> PyResult<(i32, i32)> {
+pub(crate) fn _make_pipe(
+    py: Python<'_>,
+    #[pyo3(from_py_with = arguments::capacity_bytes)] capacity_bytes: Option<usize>,
+) -> PyResult<(i32, i32)> {
     let pipe = penstock_core::Pipe::new(capacity_bytes).map_err(|error| errors::to_python(py, &error))?;
     let (reader, writer) = pipe.into_ends();
     Ok((reader.into_raw_fd(), writer.into_raw_fd()))

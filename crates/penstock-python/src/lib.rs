@@ -66,5 +66,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(attach::_before_fork, module)?)?;
     module.add_function(wrap_pyfunction!(attach::_after_fork_in_parent, module)?)?;
     module.add_function(wrap_pyfunction!(attach::_after_fork_in_child, module)?)?;
+    module.add_function(wrap_pyfunction!(arguments::_count, module)?)?;
+    module.add_function(wrap_pyfunction!(arguments::_seconds, module)?)?;
     Ok(())
 }

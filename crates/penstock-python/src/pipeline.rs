@@ -12,7 +12,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyIterator, PyList, PyTuple};
 
-use crate::arguments;
+use crate::arguments::{self, Seconds};
 use crate::attach::as_python_thread;
 use crate::chunk::Chunk;
 use crate::errors;
@@ -50,21 +50,33 @@ impl Source {
     /// Files, each as one chunk.
     #[staticmethod]
     #[pyo3(signature = (paths, workers, policy))]
-    fn files(paths: Vec<PathBuf>, workers: usize, policy: Option<ThreadPolicy>) -> Self {
+    fn files(
+        paths: Vec<PathBuf>,
+        #[pyo3(from_py_with = arguments::workers)] workers: usize,
+        policy: Option<ThreadPolicy>,
+    ) -> Self {
         Self::new(pipeline::Source::files(paths).workers(workers), policy)
     }
 
     /// One file in pieces.
     #[staticmethod]
     #[pyo3(signature = (path, piece_bytes, policy))]
-    fn file(path: PathBuf, piece_bytes: usize, policy: Option<ThreadPolicy>) -> Self {
+    fn file(
+        path: PathBuf,
+        #[pyo3(from_py_with = arguments::piece_bytes)] piece_bytes: usize,
+        policy: Option<ThreadPolicy>,
+    ) -> Self {
         Self::new(pipeline::Source::file(path, piece_bytes), policy)
     }
 
     /// What a descriptor has.
     #[staticmethod]
     #[pyo3(signature = (fd, piece_bytes, policy))]
-    fn fd(fd: &Bound<'_, PyAny>, piece_bytes: usize, policy: Option<ThreadPolicy>) -> PyResult<Self> {
+    fn fd(
+        fd: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = arguments::piece_bytes)] piece_bytes: usize,
+        policy: Option<ThreadPolicy>,
+    ) -> PyResult<Self> {
         let source = pipeline::Source::fd(arguments::descriptor(fd)?, piece_bytes);
         let source = source.map_err(|error| errors::to_python(fd.py(), &error))?;
         Ok(Self::new(source, policy))
@@ -99,7 +111,7 @@ impl Stage {
         codec: &str,
         streamed: Option<bool>,
         name: String,
-        workers: usize,
+        #[pyo3(from_py_with = arguments::workers)] workers: usize,
         policy: Option<ThreadPolicy>,
     ) -> PyResult<Self> {
         let stage = pipeline::Stage::decompress(codec_of(codec)?);
@@ -113,7 +125,12 @@ impl Stage {
     /// Finds out checksums.
     #[staticmethod]
     #[pyo3(signature = (kind, name, workers, policy))]
-    fn checksum(kind: &str, name: String, workers: usize, policy: Option<ThreadPolicy>) -> PyResult<Self> {
+    fn checksum(
+        kind: &str,
+        name: String,
+        #[pyo3(from_py_with = arguments::workers)] workers: usize,
+        policy: Option<ThreadPolicy>,
+    ) -> PyResult<Self> {
         let kind = match kind {
             "xxh3" => ChecksumKind::Xxh3,
             "crc32" => ChecksumKind::Crc32,
@@ -125,7 +142,12 @@ impl Stage {
     /// Calls a callable.
     #[staticmethod]
     #[pyo3(signature = (function, name, workers, policy))]
-    fn call(function: Py<PyAny>, name: String, workers: usize, policy: Option<ThreadPolicy>) -> Self {
+    fn call(
+        function: Py<PyAny>,
+        name: String,
+        #[pyo3(from_py_with = arguments::workers)] workers: usize,
+        policy: Option<ThreadPolicy>,
+    ) -> Self {
         let function = Held::new(function);
         let make = move || {
             // A thread that makes its worker is a Python thread already, and only there a reference can be taken.
@@ -167,15 +189,15 @@ impl Sink {
     #[pyo3(signature = (fd, depth, depth_bytes, policy))]
     fn fd(
         fd: &Bound<'_, PyAny>,
-        depth: usize,
-        depth_bytes: usize,
+        #[pyo3(from_py_with = arguments::depth)] depth: usize,
+        #[pyo3(from_py_with = arguments::depth_bytes)] depth_bytes: usize,
         policy: Option<ThreadPolicy>,
     ) -> PyResult<Self> {
         arm_exit(fd.py())?;
         let policy = policy_of(policy);
         let options = penstock_core::Options {
-            queue_items: arguments::positive("depth", Some(depth))?,
-            queue_bytes: arguments::positive("depth_bytes", Some(depth_bytes))?,
+            queue_items: Some(depth),
+            queue_bytes: Some(depth_bytes),
             policy: policy.clone(),
             ..penstock_core::Options::default()
         };
@@ -207,9 +229,9 @@ impl Pipeline {
         source: &Source,
         stages: Vec<PyRef<'_, Stage>>,
         sink: Option<&Sink>,
-        depth: usize,
-        depth_bytes: usize,
-        max_chunk_bytes: usize,
+        #[pyo3(from_py_with = arguments::depth)] depth: usize,
+        #[pyo3(from_py_with = arguments::depth_bytes)] depth_bytes: usize,
+        #[pyo3(from_py_with = arguments::max_chunk_bytes)] max_chunk_bytes: usize,
         on_error: &str,
     ) -> PyResult<Self> {
         let on_error = match on_error {
@@ -233,7 +255,7 @@ impl Pipeline {
 
     /// The next chunk; None at the end.
     #[pyo3(signature = (timeout))]
-    fn next(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Chunk>> {
+    fn next(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<Option<Chunk>> {
         let timeout = arguments::timeout(timeout)?;
         until(py, timeout, |slice| self.0.next(Some(slice)).into())?
             .map(|chunk| chunk.map(Chunk::own))
@@ -242,7 +264,7 @@ impl Pipeline {
 
     /// Waits for the end of a pipeline whose sink is a descriptor.
     #[pyo3(signature = (timeout))]
-    fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
+    fn wait(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<()> {
         let timeout = arguments::timeout(timeout)?;
         until(py, timeout, |slice| self.0.wait(Some(slice)).into())?
             .map_err(|error| errors::to_python(py, &error))

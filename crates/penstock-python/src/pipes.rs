@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use penstock_core::{Error, Marks, Outlet};
 use pyo3::prelude::*;
 
-use crate::arguments;
+use crate::arguments::{self, Seconds};
 use crate::buffer;
 use crate::errors;
 use crate::ticket::Ticket;
@@ -63,7 +63,11 @@ pub(crate) fn pipe(
 ///     StalledError: it took longer than ``timeout``. Nothing is lost.
 #[pyfunction]
 #[pyo3(signature = (data=None, timeout=None))]
-pub(crate) fn sync(py: Python<'_>, data: Option<&Bound<'_, PyAny>>, timeout: Option<f64>) -> PyResult<()> {
+pub(crate) fn sync(
+    py: Python<'_>,
+    data: Option<&Bound<'_, PyAny>>,
+    timeout: Option<Seconds>,
+) -> PyResult<()> {
     let timeout = arguments::timeout(timeout)?;
     match data {
         None => report(py, timeout, penstock_core::sync_to),
@@ -77,7 +81,7 @@ pub(crate) fn sync(py: Python<'_>, data: Option<&Bound<'_, PyAny>>, timeout: Opt
 ///     As ``sync``.
 #[pyfunction]
 #[pyo3(signature = (timeout=None))]
-pub(crate) fn close(py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
+pub(crate) fn close(py: Python<'_>, timeout: Option<Seconds>) -> PyResult<()> {
     report(py, arguments::timeout(timeout)?, penstock_core::close_at)
 }
 

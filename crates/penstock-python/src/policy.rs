@@ -3,9 +3,11 @@
 use std::collections::BTreeSet;
 
 use penstock_core::{Near, Priority};
-use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyInt, PyString, PyTuple};
+use pyo3::types::{PyDict, PyString, PyTuple};
+
+use crate::arguments::number;
 
 /// ThreadPolicy(*, priority=None, nice=None, cpus=None, near=None)
 /// --
@@ -146,20 +148,6 @@ fn neighbour(near: &Bound<'_, PyAny>) -> PyResult<Near> {
         .filter(|&id| id > 0)
         .map(Near::Thread)
         .ok_or_else(|| PyValueError::new_err(format!("near: {near} can be no thread's or process's id")))
-}
-
-/// An integer, which True is not here; none if it is beyond what is ever counted.
-fn number(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Option<i64>> {
-    // Of any type that is one, as NumPy's are.
-    let index = value.call_method0("__index__").ok().filter(|_| !value.is_instance_of::<PyBool>());
-    let Some(index) = index.filter(|index| index.is_instance_of::<PyInt>()) else {
-        return Err(PyTypeError::new_err(format!("{name} must be an integer, not {value:?}")));
-    };
-    match index.extract() {
-        Ok(number) => Ok(Some(number)),
-        Err(error) if error.is_instance_of::<PyOverflowError>(value.py()) => Ok(None),
-        Err(error) => Err(error),
-    }
 }
 
 /// What a thread runs with, read back from the system.

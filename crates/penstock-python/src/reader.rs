@@ -10,7 +10,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-use crate::arguments;
+use crate::arguments::{self, Seconds};
 use crate::buffer::{export_space, release_parked};
 use crate::conversion::Conversion;
 use crate::errors;
@@ -41,7 +41,7 @@ use crate::waiting::{Attempt, until};
 /// Raises:
 ///     OSError: EBADF for a descriptor that is closed or not open for reading, EISDIR for a directory, ENOMEM for frames that do
 ///         not fit into memory, or what the system says.
-///     ValueError, TypeError, OverflowError: a wrong argument, or a socket that keeps messages apart.
+///     ValueError, TypeError: a wrong argument, or a socket that keeps messages apart.
 #[pyclass(frozen, module = "penstock")]
 pub(crate) struct Reader(penstock_core::Reader);
 
@@ -51,12 +51,12 @@ impl Reader {
     #[pyo3(signature = (fd, *, frame_bytes, depth=4, capacity_bytes=None, policy=None, conversion=None, parts=1))]
     fn new(
         fd: &Bound<'_, PyAny>,
-        frame_bytes: usize,
-        depth: usize,
-        capacity_bytes: Option<usize>,
+        #[pyo3(from_py_with = arguments::frame_bytes)] frame_bytes: usize,
+        #[pyo3(from_py_with = arguments::depth)] depth: usize,
+        #[pyo3(from_py_with = arguments::capacity_bytes)] capacity_bytes: Option<usize>,
         policy: Option<ThreadPolicy>,
         conversion: Option<&Conversion>,
-        parts: usize,
+        #[pyo3(from_py_with = arguments::parts)] parts: usize,
     ) -> PyResult<Self> {
         let options = ReaderOptions {
             frame_bytes,
@@ -81,7 +81,7 @@ impl Reader {
     ///     StalledError: no whole frame came in time. Nothing is lost: the next call goes on.
     ///     ClosedError: the reader is closed, or was a parent process's.
     #[pyo3(signature = (timeout=None))]
-    fn read(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Frame>> {
+    fn read(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<Option<Frame>> {
         let timeout = arguments::timeout(timeout)?;
         self.read_within(py, timeout)
     }
@@ -98,7 +98,12 @@ impl Reader {
     ///     BufferError, TypeError: it cannot be written to, or is no buffer.
     ///     TruncatedStreamError, OSError, StalledError, ClosedError: as ``read``.
     #[pyo3(signature = (buffer, timeout=None))]
-    fn readinto(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<usize> {
+    fn readinto(
+        &self,
+        py: Python<'_>,
+        buffer: &Bound<'_, PyAny>,
+        timeout: Option<Seconds>,
+    ) -> PyResult<usize> {
         let timeout = arguments::timeout(timeout)?;
         let space = export_space(buffer)?;
         let frame_bytes = self.0.frame_bytes();
@@ -134,7 +139,7 @@ impl Reader {
     /// Raises:
     ///     TruncatedStreamError, OSError, StalledError, ClosedError: as ``read``.
     #[pyo3(signature = (timeout=None))]
-    fn latest(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Frame>> {
+    fn latest(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<Option<Frame>> {
         let timeout = arguments::timeout(timeout)?;
         until(py, timeout, |slice| self.0.latest(Some(slice)).into())?
             .map(|frame| frame.map(Frame))

@@ -6,7 +6,7 @@ use penstock_core::{RelayError, RelayMode, RelayOptions};
 use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 
-use crate::arguments;
+use crate::arguments::{self, Seconds};
 use crate::errors;
 use crate::pipes::arm_exit;
 use crate::policy::{AppliedPolicy, ThreadPolicy};
@@ -23,7 +23,7 @@ pub(crate) fn relay<'py>(
     dst: &Bound<'py, PyAny>,
     count: Option<Bound<'py, PyAny>>,
     offset: Option<Bound<'py, PyAny>>,
-    timeout: Option<f64>,
+    timeout: Option<Seconds>,
     method: &str,
     policy: Option<ThreadPolicy>,
     wait: bool,
@@ -170,7 +170,7 @@ impl RelayTicket {
     fn ended_within(
         &self,
         py: Python<'_>,
-        timeout: Option<f64>,
+        timeout: Option<Seconds>,
     ) -> PyResult<Result<penstock_core::Relayed, PyErr>> {
         let ended = until(py, arguments::timeout(timeout)?, |slice| {
             self.0
@@ -200,13 +200,17 @@ impl RelayTicket {
     ///     ClosedError: it was cancelled.
     ///     BrokenStreamError, OSError: as ``relay`` does.
     #[pyo3(signature = (timeout=None))]
-    fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Relayed> {
+    fn wait(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<Relayed> {
         self.ended_within(py, timeout)?.map(Relayed)
     }
 
     /// Waits as ``wait`` does, and gives what that would raise; None if all went well.
     #[pyo3(signature = (timeout=None))]
-    fn exception<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    fn exception<'py>(
+        &self,
+        py: Python<'py>,
+        timeout: Option<Seconds>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let outcome = self.ended_within(py, timeout)?;
         Ok(outcome.err().map(|error| error.into_value(py).into_bound(py).into_any()))
     }

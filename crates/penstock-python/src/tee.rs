@@ -7,7 +7,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyTuple, PyType};
 
-use crate::arguments;
+use crate::arguments::{self, Seconds};
 use crate::errors;
 use crate::pipes::arm_exit;
 use crate::policy::{AppliedPolicy, ThreadPolicy};
@@ -55,7 +55,7 @@ impl Tee {
         src: &Bound<'_, PyAny>,
         dsts: &Bound<'_, PyTuple>,
         policy: &str,
-        stall_timeout: f64,
+        #[pyo3(from_py_with = arguments::stall_timeout)] stall_timeout: f64,
         thread_policy: Option<ThreadPolicy>,
         start: bool,
     ) -> PyResult<Self> {
@@ -93,7 +93,7 @@ impl Tee {
         py: Python<'_>,
         dst: &Bound<'_, PyAny>,
         policy: &str,
-        stall_timeout: f64,
+        #[pyo3(from_py_with = arguments::stall_timeout)] stall_timeout: f64,
     ) -> PyResult<TeeOutlet> {
         let policy = tee_policy(policy, stall_timeout)?;
         let outlet = self.0.add(arguments::descriptor(&faithful(dst, "tee_destination")?)?, policy);
@@ -137,7 +137,7 @@ impl Tee {
     ///     OSError: the source failed.
     ///     ClosedError: it was cancelled.
     #[pyo3(signature = (timeout=None))]
-    fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<TeeReport> {
+    fn wait(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<TeeReport> {
         self.start(py)?;
         until(py, arguments::timeout(timeout)?, |slice| {
             self.0.wait_for(Some(slice)).map_or(Attempt::NotYet { bytes_pending: 0 }, Attempt::Ended)

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 
-use crate::arguments;
+use crate::arguments::{self, Seconds};
 use crate::buffer::release_parked;
 use crate::errors;
 use crate::waiting::{Attempt, until};
@@ -57,7 +57,7 @@ impl Ticket {
     ///     BrokenStreamError, OSError: the stream failed.
     ///     ClosedError: the write was aborted.
     #[pyo3(signature = (timeout=None))]
-    fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
+    fn wait(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<()> {
         let timeout = arguments::timeout(timeout)?;
         self.wait_until(py, timeout)?.map_err(|error| errors::to_python(py, &error))
     }
@@ -67,7 +67,11 @@ impl Ticket {
     /// Raises:
     ///     StalledError: it has not ended in that time.
     #[pyo3(signature = (timeout=None))]
-    fn exception<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    fn exception<'py>(
+        &self,
+        py: Python<'py>,
+        timeout: Option<Seconds>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let timeout = arguments::timeout(timeout)?;
         match self.wait_until(py, timeout)? {
             Ok(()) => Ok(None),

@@ -7,7 +7,7 @@ use penstock_core::{Error, Options, Region, Rejected};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-use crate::arguments;
+use crate::arguments::{self, Seconds};
 use crate::buffer;
 use crate::conversion::Conversion;
 use crate::errors;
@@ -40,7 +40,7 @@ use crate::waiting::until;
 ///
 /// Raises:
 ///     OSError: EBADF for a descriptor that is closed or not open for writing, or what the system says.
-///     ValueError, TypeError, OverflowError: a wrong argument.
+///     ValueError, TypeError: a wrong argument.
 #[pyclass(frozen, module = "penstock")]
 pub(crate) struct Writer(penstock_core::Writer);
 
@@ -52,9 +52,9 @@ impl Writer {
     fn new(
         fd: &Bound<'_, PyAny>,
         mode: &str,
-        queue_bytes: Option<usize>,
-        queue_items: Option<usize>,
-        capacity_bytes: Option<usize>,
+        #[pyo3(from_py_with = arguments::queue_bytes)] queue_bytes: Option<usize>,
+        #[pyo3(from_py_with = arguments::queue_items)] queue_items: Option<usize>,
+        #[pyo3(from_py_with = arguments::capacity_bytes)] capacity_bytes: Option<usize>,
         policy: Option<ThreadPolicy>,
         reader: &str,
         conversion: Option<&Conversion>,
@@ -62,9 +62,9 @@ impl Writer {
         let options = Options {
             mode: arguments::mode(mode)?,
             reader: arguments::reader(reader)?,
-            queue_bytes: arguments::positive("queue_bytes", queue_bytes)?,
-            queue_items: arguments::positive("queue_items", queue_items)?,
-            capacity_bytes: arguments::positive("capacity_bytes", capacity_bytes)?,
+            queue_bytes,
+            queue_items,
+            capacity_bytes,
             policy: policy.map(|policy| policy.0),
             recipe: conversion.map(Conversion::recipe),
         };
@@ -89,14 +89,19 @@ impl Writer {
     ///     ValueError: ``data`` is not C-contiguous.
     ///     TypeError: ``data`` has no buffer.
     #[pyo3(signature = (data, *, timeout=None))]
-    fn write(&self, py: Python<'_>, data: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<Ticket> {
+    fn write(&self, py: Python<'_>, data: &Bound<'_, PyAny>, timeout: Option<Seconds>) -> PyResult<Ticket> {
         self.queue(py, data, timeout, penstock_core::Writer::write)
     }
 
     /// Queues what the conversion makes already: it enters the stream as it is, in order with all else. The memory must never be
     /// written to again.
     #[pyo3(signature = (data, *, timeout=None))]
-    fn _write_made(&self, py: Python<'_>, data: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<Ticket> {
+    fn _write_made(
+        &self,
+        py: Python<'_>,
+        data: &Bound<'_, PyAny>,
+        timeout: Option<Seconds>,
+    ) -> PyResult<Ticket> {
         self.queue(py, data, timeout, penstock_core::Writer::write_made)
     }
 
@@ -112,7 +117,7 @@ impl Writer {
     ///     StalledError: it took longer than ``timeout`` seconds. Nothing is lost.
     ///     ClosedError: the writer is closed.
     #[pyo3(signature = (timeout=None))]
-    fn flush(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
+    fn flush(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<()> {
         let timeout = arguments::timeout(timeout)?;
         let mark = self.0.mark();
         until(py, timeout, |slice| self.0.flush_to(mark, Some(slice)).into())?
@@ -125,7 +130,7 @@ impl Writer {
     ///     BrokenStreamError, OSError: the stream failed. The writer is closed all the same.
     ///     StalledError: it took longer than ``timeout`` seconds. The writer is still open, and nothing is lost.
     #[pyo3(signature = (timeout=None))]
-    fn close(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
+    fn close(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<()> {
         let timeout = arguments::timeout(timeout)?;
         self.close_within(py, timeout)?.map_err(|error| errors::to_python(py, &error))
     }
@@ -187,7 +192,7 @@ impl Writer {
         &self,
         py: Python<'_>,
         data: &Bound<'_, PyAny>,
-        timeout: Option<f64>,
+        timeout: Option<Seconds>,
         write: Write,
     ) -> PyResult<Ticket> {
         let timeout = arguments::timeout(timeout)?;

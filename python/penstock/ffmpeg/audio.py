@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import operator
 import os
 import threading
@@ -10,12 +9,12 @@ import warnings
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
 
-from penstock._native import Frame, ThreadPolicy
+from penstock._native import Frame, ThreadPolicy, _count
 from penstock.errors import DecoderError
 from penstock.ffmpeg import command
 from penstock.ffmpeg.ending import other_codecs
 from penstock.ffmpeg.find import find_decoding_ffmpeg
-from penstock.ffmpeg.intake import Intake
+from penstock.ffmpeg.intake import Intake, check_place
 from penstock.ffmpeg.plan import check_choice
 from penstock.ffmpeg.probe import AudioInfo, MediaInfo, probe
 
@@ -109,13 +108,15 @@ class AudioDecoder:
         self._frames = frames
         program = find_decoding_ffmpeg(ffmpeg)
         check_choice("dtype", dtype, tuple(_SAMPLES))
-        _check_seconds("start", start)
-        _check_seconds("duration", duration)
+        check_place("start", start)
+        check_place("duration", duration)
         self._source = command.source(source)
         self._media = probe(source, ffprobe=ffprobe, ffmpeg=ffmpeg)
         self._audio = _chosen(self._media, stream)
-        self.sample_rate = _positive("sample_rate", sample_rate, self._audio.sample_rate)
-        self.channels = _positive("channels", channels, self._audio.channels)
+        self.sample_rate = _count(
+            "sample_rate", self._audio.sample_rate if sample_rate is None else sample_rate
+        )
+        self.channels = _count("channels", self._audio.channels if channels is None else channels)
         container, self._dtype = _SAMPLES[dtype]
         self._sample_bytes = self.channels * int(self._dtype[2:])
         seek, trim = command.seek_arguments(start, None, self._media.start_s or 0.0)
@@ -140,7 +141,7 @@ class AudioDecoder:
             is_strict=not conceal_errors,
             other_codecs=other_codecs(self._media, self._audio.index),
             stall_timeout_s=stall_timeout_s,
-            frame_bytes=_positive("block_samples", block_samples, 1) * self._sample_bytes,
+            frame_bytes=_count("block_samples", block_samples) * self._sample_bytes,
             depth=depth,
             capacity_bytes=None,
             policy=policy,
@@ -231,24 +232,12 @@ class AudioDecoder:
         return self._frames.samples_of(block, self._dtype, self.channels)
 
 
-def _check_seconds(name: str, seconds: float | None) -> None:
-    if seconds is not None and not 0 <= seconds < math.inf:
-        raise ValueError(f"{name} is seconds, 0 or more; got {seconds}")
-
-
-def _positive(name: str, given: int | None, own: int) -> int:
-    number = own if given is None else operator.index(given)
-    if number < 1:
-        raise ValueError(f"{name} is 1 or more; got {number}")
-    return number
-
-
 def _chosen(media: MediaInfo, stream: int | None) -> AudioInfo:
     if media.best_audio is None:
         raise DecoderError(f"{media.path} has no sound")
     if stream is None:
         return media.best_audio
-    if not 0 <= stream < len(media.audio):
+    if not 0 <= operator.index(stream) < len(media.audio):
         count = f"{len(media.audio)} stream{'s' if len(media.audio) > 1 else ''} of audio"
         raise ValueError(f"{media.path} has {count}, counted from 0; got {stream}")
     return media.audio[stream]

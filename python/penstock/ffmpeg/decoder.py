@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import operator
 import os
 import warnings
@@ -10,14 +9,14 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
-from penstock._native import AppliedPolicy, Frame, ThreadPolicy
+from penstock._native import AppliedPolicy, Frame, ThreadPolicy, _count
 from penstock.errors import DecoderError, FFmpegWarning
 from penstock.ffmpeg import command, ending
 from penstock.ffmpeg.audio import AudioDecoder, AudioOptions
 from penstock.ffmpeg.decode_plan import DecodeWish, plan_decode
 from penstock.ffmpeg.decoder_stats import DecoderStats
 from penstock.ffmpeg.find import find_decoding_ffmpeg, find_ffprobe
-from penstock.ffmpeg.intake import Intake
+from penstock.ffmpeg.intake import Intake, check_place
 from penstock.ffmpeg.plan import ColorMatrix, Convert
 from penstock.ffmpeg.probe import MediaInfo, VideoInfo, probe
 from penstock.ffmpeg.timestamps import Timestamps
@@ -409,10 +408,9 @@ class Decoder:
 
 
 def _check(start: float | None, count: int | None) -> None:
-    if start is not None and not 0 <= start < math.inf:
-        raise ValueError(f"start is seconds from the file's beginning, 0 or more; got {start}")
-    if count is not None and operator.index(count) < 1:
-        raise ValueError(f"count is a number of frames, 1 or more; got {count}")
+    check_place("start", start)
+    if count is not None:
+        _count("count", count)
 
 
 def _chosen(media: MediaInfo, stream: int | None) -> VideoInfo:
@@ -433,7 +431,7 @@ def _chosen(media: MediaInfo, stream: int | None) -> VideoInfo:
 def _numbered(media: MediaInfo, stream: int) -> VideoInfo | None:
     if not media.video:
         return None
-    if not 0 <= stream < len(media.video):
+    if not 0 <= operator.index(stream) < len(media.video):
         count = f"{len(media.video)} stream{'s' if len(media.video) > 1 else ''} of video"
         raise ValueError(f"{media.path} has {count}, counted from 0; got {stream}")
     return media.video[stream]

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from penstock._asyncio import until_done
-from penstock._native import AppliedPolicy, ThreadPolicy, Ticket, Writer, _SlotPool
+from penstock._native import AppliedPolicy, ThreadPolicy, Ticket, Writer, _count, _seconds, _SlotPool
 from penstock._types import Mode
 from penstock.errors import (
     BrokenStreamError,
@@ -38,7 +38,7 @@ from penstock.ffmpeg.find import find_ffmpeg
 from penstock.ffmpeg.frame_check import frame_buffer
 from penstock.ffmpeg.lease import seal, view_of
 from penstock.ffmpeg.plan import ColorMatrix, ColorRange, Convert, OddSize, Wish, all_options, plan_encode
-from penstock.ffmpeg.process import WATCH_INTERVAL_S, FFmpegProcess, Watch
+from penstock.ffmpeg.process import WATCH_INTERVAL_S, FFmpegProcess, Watch, checked_stall_timeout
 from penstock.ffmpeg.reporter import Reporter
 from penstock.ffmpeg.stats import EncoderStats
 
@@ -214,9 +214,8 @@ class Encoder:
         for lost in self._plan.warnings:
             warnings.warn(lost, FFmpegWarning, stacklevel=2)
         self._explain = partial(explain, program, codec, options, container_format, self._target)
-        if stall_timeout_s is not None and not stall_timeout_s > 0:
-            raise ValueError(f"stall_timeout_s is None or more than 0 seconds, not {stall_timeout_s}")
-        self._stall_timeout_s = stall_timeout_s
+        self._stall_timeout_s = checked_stall_timeout(stall_timeout_s)
+        total_frames = None if total_frames is None else _count("total_frames", total_frames)
         self._aborted = self._inherited = False
         self._report: EncodeReport | None = None
         self._slots = _SlotPool(self._plan.layout.frame_bytes, KEPT_SLOTS)
@@ -362,6 +361,7 @@ class Encoder:
         Raises:
             As `write`.
         """
+        timeout = _seconds("timeout", timeout)
         async with self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
             deadline_s = None if timeout is None else time.monotonic() + timeout
             push = self._take(frame)
@@ -424,6 +424,7 @@ class Encoder:
         Raises:
             As `write`.
         """
+        timeout = _seconds("timeout", timeout)
         self._check_open()
         slot = self._slots.take()
         view = view_of(slot, self._plan.layout)
@@ -447,6 +448,7 @@ class Encoder:
                 lost: close again, or abort.
             ClosedError: the encoder was aborted.
         """
+        timeout = _seconds("timeout", timeout)
         if self._report is not None:
             return self._report
         self._check_not_given_up()
@@ -559,6 +561,7 @@ class Encoder:
         return partial(self._writer._write_made, self._taken.filled(buffer, conversion))
 
     def _queue(self, push: Callable[..., Ticket], timeout: float | None) -> Ticket:
+        timeout = _seconds("timeout", timeout)
         try:
             return self._wait(timeout, lambda slice_s: push(timeout=slice_s))
         except BrokenStreamError as broken:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import math
 import os
 import shlex
 import subprocess
@@ -14,11 +15,11 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 
 from penstock._asyncio import until_done
-from penstock._native import Frame, Reader, ThreadPolicy, _Conversion
+from penstock._native import Frame, Reader, ThreadPolicy, _Conversion, _seconds
 from penstock.errors import ClosedError, DecoderError, StalledError, TruncatedStreamError
 from penstock.ffmpeg import command
 from penstock.ffmpeg.ending import complaints
-from penstock.ffmpeg.process import FFmpegProcess, Watch
+from penstock.ffmpeg.process import FFmpegProcess, Watch, checked_stall_timeout
 
 # How often a wait for FFmpeg looks whether it lives. Chosen: much shorter than anybody's `stall_timeout_s`.
 LOOK_INTERVAL_S = 0.5
@@ -28,6 +29,17 @@ END_GRACE_S = 5.0
 KILL_GRACE_S = 2.0
 # What FFmpeg 5.1 to 9 says, and says first, of a stream of which no frame came.
 _NO_FRAMES = "Cannot determine format of input"
+
+
+def check_place(name: str, seconds: float | None) -> None:
+    """Checks an argument that is a time within a file, or None.
+
+    Raises:
+        ValueError: it is negative, NaN or infinite.
+        TypeError: it is no number.
+    """
+    if _seconds(name, seconds) == math.inf:
+        raise ValueError(f"{name} must be None or a finite number of seconds, not {seconds}")
 
 
 class Intake:
@@ -72,13 +84,11 @@ class Intake:
         conversion: _Conversion | None = None,
         parts: int = 1,
     ) -> None:
-        if stall_timeout_s is not None and not stall_timeout_s > 0:
-            raise ValueError(f"stall_timeout_s is None or more than 0 seconds, not {stall_timeout_s}")
         self._path = command.without_protocol(source)
         self._is_strict = is_strict
         self._other_codecs = other_codecs
         self._check_end = check_end
-        self._stall_timeout_s = stall_timeout_s
+        self._stall_timeout_s = checked_stall_timeout(stall_timeout_s)
         self._fault: DecoderError | None = None
         self._is_closed = self._is_inherited = False
         self.is_at_end = False
@@ -130,6 +140,7 @@ class Intake:
             StalledError: no frame within `timeout`, or FFmpeg gave no sign of life for the time that was set.
             ClosedError: after `close`, and in a forked child.
         """
+        timeout = _seconds("timeout", timeout)
         self._check_open()
         if not self.is_at_end:
             frame = self._timed_read(timeout)

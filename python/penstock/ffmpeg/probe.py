@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import IO, Any, TypeVar
 
+from penstock import _native
 from penstock.errors import DecoderError, PenstockError, StalledError
 from penstock.ffmpeg import command
 from penstock.ffmpeg.find import find_ffprobe
@@ -201,9 +202,11 @@ def probe(
 
     Raises:
         FileNotFoundError, IsADirectoryError, PermissionError: of a path, as of ``open``.
+        ValueError, TypeError: ``timeout_s`` is negative, NaN or no number.
         DecoderError: there is no ffprobe, or it cannot read what is there; its words are in the message.
         StalledError: ffprobe did not end in time: nobody writes to a FIFO, a server does not answer.
     """
+    timeout_s = _native._seconds("timeout_s", timeout_s)
     source = command.source(path_or_url)
     path = os.fspath(path_or_url)
     arguments = ("-v", "error", "-of", "json", "-show_format", "-show_streams")

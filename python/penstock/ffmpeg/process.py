@@ -43,6 +43,19 @@ _NOISE = re.compile(
 )
 
 
+def checked_stall_timeout(seconds: float | None) -> float | None:
+    """The argument ``stall_timeout_s``.
+
+    Raises:
+        ValueError: it is not more than 0.
+        TypeError: it is no number.
+    """
+    seconds = _native._seconds("stall_timeout_s", seconds)
+    if seconds == 0:
+        raise ValueError("stall_timeout_s must be None or more than 0 seconds, not 0")
+    return seconds
+
+
 class FFmpegProcess:
     """A started FFmpeg that we feed, or that feeds us.
 

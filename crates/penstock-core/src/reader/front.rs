@@ -174,7 +174,7 @@ impl Reader {
         }
         let capacity_bytes = grow(&inflow, options.capacity_bytes);
         let frame_bytes = options.frame_bytes;
-        let pool = Pool::of_slots(frame_bytes, options.depth + SPARE_SLOTS);
+        let pool = Pool::of_slots(frame_bytes, options.depth.saturating_add(SPARE_SLOTS));
         drop(pool.take(frame_bytes)?); // now, so that what does not fit into memory is refused here
         let making =
             options.recipe.as_ref().map(|recipe| Making::new(Arc::clone(recipe), options.parts, &pool));

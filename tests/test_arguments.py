@@ -1,0 +1,430 @@
+"""Counts, sizes and times: whatever is given for one, the call takes it or says ValueError or TypeError, and lives."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import contextlib
+import dataclasses
+import importlib
+import inspect
+import math
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from clips import clip
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from test_api import FUNCTIONS
+
+import penstock
+from penstock import fifo, pipeline
+from penstock.ffmpeg import AudioDecoder, Decoder, Encoder, probe
+
+MODULES = (
+    "penstock",
+    "penstock.pipeline",
+    "penstock.pipes",
+    "penstock.fifo",
+    "penstock.cpu",
+    "penstock.ffmpeg",
+)
+RESULTS = "penstock.results"
+
+NOT_COUNTED = {
+    "crf": "a scale of the codec's own, which FFmpeg judges",
+    "fd": "a descriptor",
+    "permissions": "a mode, which the system judges",
+}
+
+
+def callables() -> Iterator[tuple[str, Callable[..., Any]]]:
+    """What people call: functions, and classes that are no plain records, with their methods."""
+    seen = set()
+    for module in map(importlib.import_module, (*MODULES, RESULTS)):
+        for name in module.__all__:
+            target = getattr(module, name)
+            is_record = dataclasses.is_dataclass(target) or (
+                inspect.isclass(target) and issubclass(target, BaseException)
+            )
+            if not callable(target) or is_record or target in seen:
+                continue
+            seen.add(target)
+            yield f"{module.__name__}.{name}", target
+            if inspect.isclass(target):
+                methods = {key: value for key, value in vars(target).items() if not key.startswith("_")}
+                for key, value in methods.items():
+                    if callable(value):
+                        yield f"{module.__name__}.{name}.{key}", value
+
+
+def numbers_of(path: str, target: Callable[..., Any]) -> Iterator[str]:
+    """The parameters that are counts, sizes or times, by their types."""
+    for name, annotation in annotations_of(path, target).items():
+        is_number = re.search(r"\b(int|float|Fraction)\b", annotation) and "HasFileno" not in annotation
+        if is_number and name not in NOT_COUNTED:
+            yield name
+
+
+def annotations_of(path: str, target: Callable[..., Any]) -> dict[str, str]:
+    stubbed = path.split(".", 2)[2] if path.startswith(RESULTS) else path.rpartition("penstock.")[2]
+    node = FUNCTIONS.get(f"{stubbed}.__new__") or FUNCTIONS.get(stubbed)
+    if node is not None:
+        arguments = (*node.args.args, *node.args.kwonlyargs)
+        return {one.arg: ast.unparse(one.annotation) for one in arguments if one.annotation is not None}
+    try:
+        parameters = inspect.signature(target).parameters.values()
+    except ValueError:  # a built-in method that some class inherits
+        return {}
+    by_name = [one for one in parameters if one.kind is not inspect.Parameter.POSITIONAL_ONLY]
+    return {one.name: str(one.annotation) for one in by_name}
+
+
+NUMBERS = sorted((path, name) for path, target in callables() for name in numbers_of(path, target))
+
+
+@contextlib.contextmanager
+def ends() -> Iterator[tuple[int, int]]:
+    reader, writer = os.pipe()
+    yield reader, writer
+    os.close(reader)
+    os.close(writer)
+
+
+@contextlib.contextmanager
+def ended_source() -> Iterator[int]:
+    """A pipe with 100 bytes and then its end."""
+    reader, writer = os.pipe()
+    os.write(writer, bytes(100))
+    os.close(writer)
+    yield reader
+    os.close(reader)
+
+
+def with_writer(method: str, *arguments: object, **options: object) -> None:
+    with ends() as (_, writer), penstock.Writer(writer) as own:
+        getattr(own, method)(*arguments, **options)
+
+
+def make_writer(**options: Any) -> None:
+    with ends() as (_, writer), penstock.Writer(writer, **options) as own:
+        own.write(b"x")
+
+
+def with_reader(method: str, *arguments: object, **options: object) -> None:
+    with ended_source() as source, penstock.Reader(source, frame_bytes=100) as reader:
+        getattr(reader, method)(*arguments, **options)
+
+
+def make_reader(**options: Any) -> None:
+    with ended_source() as source, penstock.Reader(source, **({"frame_bytes": 100} | options)) as reader:
+        reader.read(10)
+
+
+def with_ticket(method: str, **options: object) -> None:
+    with ends() as (_, writer):
+        ticket = penstock.pipe(b"x", writer)
+        ticket.wait(10)
+        getattr(ticket, method)(**options)
+
+
+def make_relay(**options: object) -> None:
+    with ended_source() as source, ends() as (_, writer):
+        penstock.relay(source, writer, **options)
+
+
+def with_relay_ticket(method: str, **options: object) -> None:
+    with ended_source() as source, ends() as (_, writer):
+        ticket = penstock.relay(source, writer, wait=False)
+        ticket.wait(10)
+        getattr(ticket, method)(**options)
+
+
+def make_tee(**options: object) -> None:
+    with (
+        ended_source() as source,
+        ends() as (_, writer),
+        penstock.Tee(source, writer, policy="evict", **options),
+    ):
+        pass
+
+
+def add_to_tee(**options: object) -> None:
+    with ended_source() as source, ends() as (_, writer), penstock.Tee(source, start=False) as tee:
+        tee.add(writer, policy="evict", **options)
+
+
+def wait_for_tee(**options: object) -> None:
+    with ended_source() as source, ends() as (_, writer):
+        penstock.Tee(source, writer).wait(**options)
+
+
+def run_pipeline(*parts: Any, **options: Any) -> None:
+    with pipeline.Pipeline(*parts, **options) as line:
+        for _ in line:
+            pass
+
+
+def with_pipeline(method: str, **options: object) -> None:
+    with ends() as (_, writer), pipeline.Pipeline([b"x"], sink=writer if method == "wait" else None) as line:
+        getattr(line, method)(**options)
+
+
+def with_stage(make: Callable[..., pipeline.Stage], **options: object) -> None:
+    run_pipeline([b"x"], make(**options))
+
+
+def read_file(**options: Any) -> None:
+    run_pipeline(pipeline.file(__file__, **options))
+
+
+def read_files(**options: Any) -> None:
+    run_pipeline(pipeline.files([__file__], **options))
+
+
+def read_fd(**options: Any) -> None:
+    with ended_source() as source:
+        run_pipeline(pipeline.fd(source, **options))
+
+
+def make_pipe(**options: Any) -> None:
+    for end in penstock.make_pipe(**options):
+        end.close()
+
+
+def between_ends(method: str, **options: object) -> None:
+    ours, theirs = penstock.make_pipe()
+    with ours, theirs, ended_source() as source, ends() as (_, writer):
+        theirs.write(bytes(10))
+        theirs.close()
+        if method == "write_to":
+            ours.write_to(writer, **options)
+        else:
+            spare, theirs = penstock.make_pipe()
+            with spare, theirs:
+                theirs.read_from(source, **options)
+
+
+def at_fifo(use: Callable[[Path], object]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        use(Path(folder) / "fifo")
+
+
+def open_fifo(**options: Any) -> None:
+    def use(path: Path) -> None:
+        os.mkfifo(path)
+        with fifo.open(path, "r"), fifo.open(path, "w", **options):
+            pass
+
+    at_fifo(use)
+
+
+def with_fifo_ticket(method: str, **options: object) -> None:
+    def use(path: Path) -> None:
+        os.mkfifo(path)
+        with fifo.open(path, "r"):
+            opening = fifo.open_async(path, "w")
+            opening._opening.wait(10)
+            if method == "exception":
+                opening.exception(**options)
+            with opening.wait(**(options if method == "wait" else {})):
+                pass
+
+    at_fifo(use)
+
+
+def make_encoder(**options: Any) -> None:
+    settings = {"size": (16, 16), "fps": 25, "codec": "rawvideo"} | options
+    with tempfile.TemporaryDirectory() as folder:
+        encoder = Encoder(f"{folder}/out.nut", **settings)
+        try:
+            if encoder.frame_bytes < 1 << 20:
+                encoder.write(bytes(encoder.frame_bytes))
+        finally:
+            encoder.abort()
+
+
+def with_encoder(method: str, **options: Any) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        encoder = Encoder(f"{folder}/out.nut", size=(16, 16), fps=25, codec="rawvideo")
+        try:
+            if method == "frame":
+                with encoder.frame(**options):
+                    pass
+            elif method == "awrite":
+                asyncio.run(encoder.awrite(bytes(768), **options))
+            elif method == "close":
+                encoder.close(**options)
+            else:
+                getattr(encoder, method)(bytes(768), **options)
+        finally:
+            encoder.abort()
+
+
+def with_decoder(decoder: Any, method: str, *arguments: object, **options: object) -> None:
+    with decoder:
+        getattr(decoder, method)(*arguments, **options)
+
+
+def make_decoder(make: Callable[..., Any], **options: object) -> None:
+    with make(clip("audio_aac"), **options) as decoder:
+        decoder.read(30)
+
+
+CALLS: dict[str, Callable[..., object]] = {
+    "penstock.Decoder": partial(make_decoder, Decoder),
+    "penstock.Decoder.read": lambda **given: with_decoder(Decoder(clip("audio_aac")), "read", **given),
+    "penstock.Decoder.readinto": lambda **given: with_decoder(
+        Decoder(clip("audio_aac")), "readinto", bytearray(64 * 48 * 3), **given
+    ),
+    "penstock.Encoder": make_encoder,
+    **{
+        f"penstock.Encoder.{method}": partial(with_encoder, method)
+        for method in ("awrite", "close", "frame", "submit", "write")
+    },
+    "penstock.Reader": make_reader,
+    "penstock.Reader.latest": partial(with_reader, "latest"),
+    "penstock.Reader.read": partial(with_reader, "read"),
+    "penstock.Reader.readinto": partial(with_reader, "readinto", bytearray(100)),
+    "penstock.Tee": make_tee,
+    "penstock.Tee.add": add_to_tee,
+    "penstock.Tee.wait": wait_for_tee,
+    "penstock.ThreadPolicy": penstock.ThreadPolicy,
+    "penstock.Writer": make_writer,
+    "penstock.Writer.close": partial(with_writer, "close"),
+    "penstock.Writer.flush": partial(with_writer, "flush"),
+    "penstock.Writer.write": partial(with_writer, "write", b"x"),
+    "penstock.close": penstock.close,
+    "penstock.cpu.pin": lambda **given: penstock.ThreadPolicy(
+        **given
+    ),  # what it checks by, without being pinned
+    "penstock.cpu.policy": penstock.cpu.policy,
+    "penstock.ffmpeg.AudioDecoder": partial(make_decoder, AudioDecoder),
+    "penstock.ffmpeg.AudioDecoder.read": lambda **given: with_decoder(
+        AudioDecoder(clip("audio_aac")), "read", **given
+    ),
+    "penstock.ffmpeg.probe": lambda **given: probe(clip("audio_aac"), **given),
+    "penstock.fifo.FifoTicket.exception": partial(with_fifo_ticket, "exception"),
+    "penstock.fifo.FifoTicket.wait": partial(with_fifo_ticket, "wait"),
+    "penstock.fifo.open": open_fifo,
+    "penstock.make_pipe": make_pipe,
+    "penstock.pipeline.Pipeline": partial(run_pipeline, [b"x"]),
+    "penstock.pipeline.Pipeline.read": partial(with_pipeline, "read"),
+    "penstock.pipeline.Pipeline.wait": partial(with_pipeline, "wait"),
+    "penstock.pipeline.call": partial(with_stage, partial(pipeline.call, lambda chunk: None)),
+    "penstock.pipeline.checksum": partial(with_stage, pipeline.checksum),
+    "penstock.pipeline.decompress": partial(with_stage, pipeline.decompress),
+    "penstock.pipeline.fd": read_fd,
+    "penstock.pipeline.file": read_file,
+    "penstock.pipeline.files": read_files,
+    "penstock.pipes.PipeReader.write_to": partial(between_ends, "write_to"),
+    "penstock.pipes.PipeWriter.read_from": partial(between_ends, "read_from"),
+    "penstock.relay": make_relay,
+    "penstock.results.RelayTicket.exception": partial(with_relay_ticket, "exception"),
+    "penstock.results.RelayTicket.wait": partial(with_relay_ticket, "wait"),
+    "penstock.results.Ticket.exception": partial(with_ticket, "exception"),
+    "penstock.results.Ticket.wait": partial(with_ticket, "wait"),
+    "penstock.sync": penstock.sync,
+}
+
+
+def test_all_parameters_of_numbers_are_tried() -> None:
+    assert {path for path, _ in NUMBERS} == set(CALLS)
+    # A type that hides a number would hide a parameter: these are known to be some.
+    assert {("penstock.Writer", "queue_items"), ("penstock.sync", "timeout")} <= set(NUMBERS)
+
+
+EDGES = (2**8, 2**15, 2**16, 2**31, 2**32, 2**62, 2**63, 2**64, 10**30, 10**400)
+WHOLE = st.one_of(
+    st.sampled_from([sign * edge + step for edge in EDGES for sign in (1, -1) for step in (-1, 0, 1)]),
+    st.integers(-3, 70),
+    st.integers(),
+)
+OTHERS = st.one_of(
+    st.sampled_from(
+        [math.nan, math.inf, -math.inf, -0.0, -1e-300, 1e300, "3", "", b"1", None, True, [], ...]
+    ),
+    st.floats(),
+    st.fractions(),
+    st.builds(Decimal, st.sampled_from(["NaN", "sNaN", "-1", "1e500"])),
+)
+SHAPED: dict[str, Callable[[object], object]] = {
+    "size": lambda value: (value, 16),
+    "cpus": lambda value: [value],
+}
+MAY_BE_NEGATIVE = {"nice"}
+# Granted to root, it would take the room for pipes from all tests beside this one: `test_pipes` asks for it once.
+LARGE_PIPE_BYTES = 1 << 20
+
+
+def is_senseless(value: object) -> bool:
+    """Whether it can be no count, size or time at all."""
+    if isinstance(value, int | float | Fraction) and not isinstance(value, bool):
+        return value < 0 or value != value
+    return isinstance(value, bytes | list) or value is ... or (isinstance(value, Decimal) and value.is_nan())
+
+
+def try_one(path: str, name: str, value: object) -> None:
+    if name == "capacity_bytes" and isinstance(value, int):
+        assume(value <= LARGE_PIPE_BYTES)
+    given = SHAPED.get(name, lambda value: value)(value)
+    try:
+        CALLS[path](**{name: given})
+    except (ValueError, TypeError):
+        pass
+    except (penstock.PenstockError, OSError, MemoryError):
+        assert not is_senseless(value), "it was taken"
+    else:
+        assert name in MAY_BE_NEGATIVE or not is_senseless(value), "it was taken"
+
+
+def is_of_ffmpeg(path: str) -> bool:
+    return "coder" in path or "ffmpeg" in path
+
+
+@pytest.mark.parametrize(("path", "name"), [one for one in NUMBERS if not is_of_ffmpeg(one[0])])
+def test_a_number_is_taken_or_refused(path: str, name: str) -> None:
+    @settings(max_examples=40, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(st.one_of(WHOLE, OTHERS))
+    def try_any(value: object) -> None:
+        try_one(path, name, value)
+
+    try_any()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::penstock.FFmpegWarning")
+@pytest.mark.parametrize(("path", "name"), [one for one in NUMBERS if is_of_ffmpeg(one[0])])
+def test_a_number_for_ffmpeg_is_taken_or_refused(path: str, name: str) -> None:
+    @settings(max_examples=20, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(st.one_of(WHOLE, OTHERS))
+    def try_any(value: object) -> None:
+        try_one(path, name, value)
+
+    try_any()
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: pipeline.decompress(workers=2**31), "workers must be at most 1024, not 2147483648"),
+        (lambda: pipeline.files([__file__], workers=0), "workers must be at least 1, not 0"),
+        (lambda: make_reader(depth=-1), "depth must be at least 1, not -1"),
+        (
+            lambda: make_reader(frame_bytes=2**64),
+            "frame_bytes is more than memory can hold: 18446744073709551616",
+        ),
+        (lambda: penstock.sync(timeout=math.nan), "timeout must be None or at least 0 seconds, not NaN"),
+    ],
+)
+def test_what_is_wrong_is_said(call: Callable[[], object], words: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(words)):
+        call()
