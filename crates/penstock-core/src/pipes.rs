@@ -4,7 +4,7 @@
 //! file as soon as the last byte is out and the program has closed its own end.
 
 use std::collections::HashMap;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
@@ -12,6 +12,7 @@ use crate::capacity;
 use crate::completion::Ticket;
 use crate::error::Error;
 use crate::region::{Region, Span};
+use crate::runtime::kept::Kept;
 use crate::stream::Stream;
 use crate::sync::{deadline_after, lock};
 use crate::sys::fd::{self, Kind, StreamId};
@@ -27,7 +28,7 @@ const REMEMBERED: usize = 256;
 pub(crate) struct Entry {
     stream: Arc<Stream>,
     /// The descriptor of the last write, to be shared by the next while it is in flight.
-    fd: Weak<OwnedFd>,
+    fd: Weak<Kept>,
     /// Shared with every open [`Outlet`]: whoever holds one is about to write.
     open: Arc<()>,
 }
@@ -68,7 +69,7 @@ pub fn pipe(
 /// What a descriptor led to at the moment of asking, kept open for a write or two.
 pub struct Outlet {
     stream: Arc<Stream>,
-    fd: Arc<OwnedFd>,
+    fd: Arc<Kept>,
     /// Keeps the table's entry, so that what is written is never forgotten by [`sync`].
     _open: Arc<()>,
 }
@@ -94,7 +95,7 @@ impl Outlet {
         }
         let open = known.map(|entry| Arc::clone(&entry.open));
         let is_new = open.is_none();
-        let own = Arc::new(fd::duplicate(fd)?);
+        let own = Arc::new(Kept::make(|| fd::duplicate(fd))?);
         if is_new && stream.kind == Kind::Pipe {
             capacity::grow(own.as_fd(), stream.id);
         }

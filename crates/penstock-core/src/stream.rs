@@ -1,7 +1,7 @@
 //! A stream: one destination with its ordered queue, known by what it is and not by a descriptor's number.
 
 use std::collections::HashMap;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Weak};
 use std::time::Instant;
@@ -15,7 +15,8 @@ use crate::pool::Buffer;
 use crate::prepare::Preparation;
 use crate::queue::{Held, Limits, Load, Queue, Refusal};
 use crate::region::{Region, Span};
-use crate::runtime::{fork, reaper};
+use crate::runtime::fork;
+use crate::runtime::kept::Kept;
 use crate::sync::lock;
 use crate::sys::fd::{self, Kind, StreamId};
 use crate::thread::{AppliedPolicy, ThreadPolicy};
@@ -38,7 +39,7 @@ pub(crate) struct Job {
     pub(crate) ticket: Ticket,
     /// The memory, the descriptor and the waiter's other end; taken out one by one as the write ends.
     region: Option<Box<dyn Region>>,
-    fd: Option<Arc<OwnedFd>>,
+    fd: Option<Arc<Kept>>,
     completion: Option<Completion>,
     progress: Progress,
 }
@@ -74,7 +75,7 @@ pub(crate) struct Work {
 impl Job {
     pub(crate) fn work(&self) -> Work {
         let fd = self.fd.as_ref().expect("a job that is to be written has its descriptor");
-        Work { number: self.number, span: self.span, fd: fd.as_raw_fd(), manner: self.manner.clone() }
+        Work { number: self.number, span: self.span, fd: fd.as_fd().as_raw_fd(), manner: self.manner.clone() }
     }
 
     /// Puts what was made in the place of what it was made of, which is given back.
@@ -88,21 +89,14 @@ impl Job {
     /// Lets go of the descriptor and the memory, then tells who waits: so that a reader has its end of file,
     /// and the caller its memory, before the ticket says that the write is over.
     fn end(mut self, outcome: Result<(), Error>) {
-        self.close_fd();
+        drop(self.fd.take());
         drop(self.region.take());
         if let Some(completion) = self.completion.take() {
             completion.end(outcome);
         }
     }
 
-    /// Lets go of the descriptor, and never waits for a socket that lingers.
-    fn close_fd(&mut self) {
-        if let Some(fd) = self.fd.take() {
-            reaper::close(fd);
-        }
-    }
-
-    /// In the child of a fork: closes the inherited descriptor, lets go of the memory and leaves the parent's ticket be.
+    /// In the child of a fork: lets go of the memory and leaves the parent's ticket be.
     fn disown(mut self) {
         if let Some(completion) = self.completion.take() {
             completion.disown();
@@ -178,7 +172,7 @@ impl Stream {
     pub(crate) fn push(
         self: &Arc<Self>,
         region: Box<dyn Region>,
-        fd: Arc<OwnedFd>,
+        fd: Arc<Kept>,
         manner: Manner,
         owner: u64,
         deadline: Option<Instant>,
@@ -303,7 +297,7 @@ impl Stream {
         self.queue
             .front(|job| match job.progress {
                 Progress::AwaitsReader { end } => {
-                    job.fd.as_ref().map(|fd| Awaiting { fd: fd.as_raw_fd(), end })
+                    job.fd.as_ref().map(|fd| Awaiting { fd: fd.as_fd().as_raw_fd(), end })
                 }
                 _ => None,
             })
@@ -316,8 +310,7 @@ impl Stream {
             let taken = self.queue.front(|job| match job.progress {
                 Progress::AwaitsReader { end } if end > read_position => None,
                 _ => {
-                    // Closed under the lock, so that no fork sees a descriptor that no job owns.
-                    job.close_fd();
+                    drop(job.fd.take());
                     Some((job.region.take(), job.completion.take()))
                 }
             });

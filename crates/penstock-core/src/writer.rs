@@ -1,7 +1,7 @@
 //! A handle on a stream: memory goes in, a ticket comes out.
 
 use std::collections::HashMap;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 
 use crate::capacity;
-use crate::completion::Ticket;
+use crate::completion::{Ticket, fork_generation};
 use crate::error::Error;
 use crate::pipes;
 use crate::queue::Limits;
-use crate::runtime::reaper;
 use crate::recipe::Recipe;
 use crate::region::Region;
+use crate::runtime::kept::Kept;
 use crate::stream::{DEFAULT_LIMITS, Stream};
 use crate::sync::{deadline_after, lock};
 use crate::sys::fd::{self, Kind};
@@ -54,6 +54,8 @@ pub struct Writer {
     stream: Arc<Stream>,
     manner: Manner,
     owner: u64,
+    /// Of the process that opened it; for the child of a fork it is closed.
+    generation: u32,
     /// Set when the writer is closed, before anything else: nothing of it is accepted any more.
     gone: AtomicBool,
     /// What the pipe was like when the writer was closed.
@@ -68,7 +70,7 @@ struct PipeState {
 }
 
 impl PipeState {
-    fn of(stream: &Stream, fd: &OwnedFd) -> Option<Self> {
+    fn of(stream: &Stream, fd: &Kept) -> Option<Self> {
         if stream.kind != Kind::Pipe {
             return None;
         }
@@ -81,10 +83,10 @@ impl PipeState {
 }
 
 /// The descriptors of all open writers, by owner. In one table, because a fork has to hold it still.
-static OPEN: LazyLock<Mutex<HashMap<u64, Arc<OwnedFd>>>> = LazyLock::new(Mutex::default);
+static OPEN: LazyLock<Mutex<HashMap<u64, Arc<Kept>>>> = LazyLock::new(Mutex::default);
 
-/// Holds the table still while the process forks. The child has the same writers open.
-pub(crate) fn hold() -> MutexGuard<'static, HashMap<u64, Arc<OwnedFd>>> {
+/// Holds the table still while the process forks. The child has no writer open.
+pub(crate) fn hold() -> MutexGuard<'static, HashMap<u64, Arc<Kept>>> {
     lock(&OPEN)
 }
 
@@ -179,7 +181,7 @@ impl Writer {
             return Err(Errno::INVAL.into());
         }
         let stream = Stream::of(fd)?;
-        let own = fd::duplicate(fd)?;
+        let own = Kept::make(|| fd::duplicate(fd))?;
         if stream.kind == Kind::Pipe {
             match options.capacity_bytes {
                 Some(bytes) => capacity::set(own.as_fd(), stream.id, bytes),
@@ -199,7 +201,15 @@ impl Writer {
         lock(&OPEN).insert(owner, Arc::new(own));
         let recipe = options.recipe.clone();
         let manner = Manner { mode: options.mode, reader: options.reader, recipe, ..Manner::default() };
-        Ok(Self { stream, manner, owner, gone: AtomicBool::new(false), last_look: OnceLock::new() })
+        let generation = fork_generation();
+        Ok(Self {
+            stream,
+            manner,
+            owner,
+            generation,
+            gone: AtomicBool::new(false),
+            last_look: OnceLock::new(),
+        })
     }
 
     /// Queues the memory to be written, and returns at once unless the queue is full.
@@ -237,7 +247,7 @@ impl Writer {
             return Err(Rejected { region, error: Errno::INVAL.into() });
         }
         let Some(fd) = self.fd() else {
-            return Err(Rejected { region, error: Error::Closed });
+            return Err(Rejected { region, error: self.closed() });
         };
         self.stream
             .push(region, fd, manner, self.owner, deadline_after(timeout), || {
@@ -275,7 +285,7 @@ impl Writer {
     ///
     /// As [`Writer::flush`].
     pub fn flush_to(&self, mark: Mark, timeout: Option<Duration>) -> Result<(), Error> {
-        self.fd().ok_or(Error::Closed).and_then(|fd| self.drain(&fd, mark, timeout))
+        self.fd().ok_or_else(|| self.closed()).and_then(|fd| self.drain(&fd, mark, timeout))
     }
 
     /// Waits as `flush` does, then closes. Closing again does nothing.
@@ -330,8 +340,13 @@ impl Writer {
         self.fd().is_none()
     }
 
-    fn fd(&self) -> Option<Arc<OwnedFd>> {
+    fn fd(&self) -> Option<Arc<Kept>> {
         lock(&OPEN).get(&self.owner).cloned()
+    }
+
+    /// Why it has no descriptor.
+    fn closed(&self) -> Error {
+        if self.generation == fork_generation() { Error::Closed } else { Error::Forked }
     }
 
     /// What the stream has done so far; for a closed writer, up to its closing.
@@ -362,7 +377,7 @@ impl Writer {
         }
     }
 
-    fn drain(&self, fd: &OwnedFd, mark: Mark, timeout: Option<Duration>) -> Result<(), Error> {
+    fn drain(&self, fd: &Kept, mark: Mark, timeout: Option<Duration>) -> Result<(), Error> {
         let outcome = flush_stream(&self.stream, mark, timeout).and_then(|()| check_reader(&self.stream, fd));
         if outcome.as_ref().is_err_and(|error| !matches!(error, Error::Stalled { .. })) {
             self.stream.unheard.note_heard();
@@ -378,8 +393,7 @@ impl Writer {
             if let Some(look) = PipeState::of(&self.stream, &fd) {
                 let _ = self.last_look.set(look); // only the first closing closes
             }
-            reaper::close(fd);
-        }
+        } // here, outside of the table's lock, it is closed
         self.forget_failure();
     }
 
@@ -395,15 +409,13 @@ impl Drop for Writer {
     /// Writes in flight hold the descriptor for themselves.
     fn drop(&mut self) {
         let fd = lock(&OPEN).remove(&self.owner);
-        if let Some(fd) = fd {
-            reaper::close(fd);
-        }
+        drop(fd); // outside of the table's lock
         self.forget_failure();
     }
 }
 
 /// What is in a pipe without a reader arrives nowhere, though the kernel took it.
-fn check_reader(stream: &Stream, fd: &OwnedFd) -> Result<(), Error> {
+fn check_reader(stream: &Stream, fd: &Kept) -> Result<(), Error> {
     if stream.kind == Kind::Pipe && fd::peer_is_gone(fd.as_fd()) {
         let unread = pipe::unread_bytes(fd.as_fd()).unwrap_or(0);
         if unread > 0 {

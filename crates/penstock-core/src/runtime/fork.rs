@@ -1,18 +1,18 @@
 //! A fork leaves the parent its streams, and gives the child none: see `pthread_atfork(3)`.
 //!
 //! Before the fork everything is held still, in the order in which locks are taken elsewhere, so that the child finds whole
-//! states. The child closes the descriptors of writes in flight, so that it keeps no reader from its end of file, and has
-//! its own workers when it writes.
+//! states. The child closes all descriptors of ours, so that it keeps no reader from its end of file: they are in one table,
+//! `kept`. What it inherits is closed for it; it opens its own, and has its own workers then.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
-use std::os::fd::{OwnedFd, RawFd};
+use std::os::fd::RawFd;
 use std::sync::{Arc, MutexGuard, Once};
 
 use crate::capacity::{self, Share};
 use crate::completion::disown_tickets;
 use crate::pipes::{self, Entry};
-use crate::runtime::kept;
+use crate::runtime::kept::{self, Kept};
 use crate::runtime::task::{self, Control};
 use crate::stream::HeldStreams;
 use crate::sys::fd::StreamId;
@@ -22,9 +22,10 @@ struct Held {
     streams: HeldStreams,
     pipes: MutexGuard<'static, HashMap<StreamId, Entry>>,
     share: MutexGuard<'static, Share>,
-    writers: MutexGuard<'static, HashMap<u64, Arc<OwnedFd>>>,
+    writers: MutexGuard<'static, HashMap<u64, Arc<Kept>>>,
     tasks: MutexGuard<'static, Vec<Arc<Control>>>,
     kept: MutexGuard<'static, BTreeSet<RawFd>>,
+    starts: MutexGuard<'static, ()>,
 }
 
 thread_local! {
@@ -46,7 +47,8 @@ extern "C" fn before() {
     let share = capacity::hold();
     let writers = writer::hold();
     let (tasks, streams, kept) = (task::hold(), HeldStreams::hold(), kept::hold());
-    let held = Held { streams, pipes, share, writers, tasks, kept };
+    let starts = task::hold_starts();
+    let held = Held { streams, pipes, share, writers, tasks, kept, starts };
     HELD.with(|slot| slot.replace(Some(held)));
 }
 
@@ -55,20 +57,21 @@ fn take() -> Option<Held> {
 }
 
 extern "C" fn in_parent() {
-    if let Some(Held { streams, pipes, share, writers, tasks, kept }) = take() {
-        drop((pipes, share, writers, tasks, kept));
+    if let Some(Held { streams, pipes, share, writers, tasks, kept, starts }) = take() {
+        drop((pipes, share, writers, tasks, kept, starts));
         streams.release();
     }
 }
 
 extern "C" fn in_child() {
     disown_tickets();
-    if let Some(Held { streams, mut pipes, share, writers, mut tasks, mut kept }) = take() {
+    if let Some(Held { streams, mut pipes, share, mut writers, mut tasks, mut kept, starts }) = take() {
         pipes.clear();
+        writers.clear();
         kept::close_all(&mut kept);
         // Their bells are dead here: forgotten without a sound.
         let disowned = std::mem::take(&mut *tasks);
-        drop((pipes, share, writers, tasks, kept));
+        drop((pipes, share, writers, tasks, kept, starts));
         drop(disowned);
         streams.reset();
     }

@@ -39,12 +39,6 @@ impl Kept {
         }))
     }
 
-    /// Keeps a descriptor that there is already: under whatever lock has kept it from a fork until now.
-    pub(crate) fn adopt(fd: OwnedFd) -> Self {
-        lock(&KEPT).insert(fd.as_raw_fd());
-        Self { fd: ManuallyDrop::new(fd), generation: fork_generation() }
-    }
-
     /// Whether a fork lies between its making and now.
     pub(crate) fn is_inherited(&self) -> bool {
         self.generation != fork_generation()
@@ -72,12 +66,16 @@ impl Drop for Kept {
         if self.is_inherited() {
             return; // closed in the child already; the number may be somebody else's by now
         }
-        reaper::empty(&mut self.fd); // before the lock is taken, which everybody needs who makes or drops one of these
-        let mut kept = lock(&KEPT);
-        kept.remove(&self.fd.as_raw_fd());
         // SAFETY: dropped once, and not used afterwards.
-        unsafe { ManuallyDrop::drop(&mut self.fd) };
+        reaper::close(unsafe { ManuallyDrop::take(&mut self.fd) });
     }
+}
+
+/// Takes a descriptor off the table and closes it.
+pub(super) fn close(fd: OwnedFd) {
+    let mut kept = lock(&KEPT);
+    kept.remove(&fd.as_raw_fd());
+    drop(fd); // under the lock: until then a fork finds it there
 }
 
 /// Holds the table still while the process forks.

@@ -1,38 +1,40 @@
 //! Closes descriptors whose close(2) may wait, so that nobody waits for it who holds a lock or runs a destructor.
 //!
 //! The last close of a socket that lingers (`SO_LINGER`, socket(7)) returns when the peer has acknowledged everything, or after
-//! the time that was set. Nothing changes on the wire if another thread waits there.
+//! the time that was set. Nothing changes on the wire if another thread waits there. That of a file may write to a network.
 
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
+use std::os::fd::{AsFd, FromRawFd, IntoRawFd, OwnedFd};
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{DupFlags, dup3};
 
-use crate::runtime::kept::Kept;
+use crate::runtime::kept;
 use crate::runtime::task::{self, Signals};
 use crate::sys::fd;
 
-/// Closes a descriptor unless somebody else shares it: at once, or on a thread of its own if that may take a while.
+/// Closes a descriptor of the table of those that are kept: on a thread of its own if it lingers.
 ///
 /// A thread for each, and not one for all: the peer has its end of file when the close begins, which must not wait for another
 /// peer. Such threads are few, because each belongs to a socket whose peer is slow and whose owner has set `SO_LINGER`.
-pub(crate) fn close(fd: Arc<OwnedFd>) {
-    let Some(fd) = Arc::into_inner(fd) else { return };
-    if !fd::closes_slowly(fd.as_fd()) {
-        return;
+pub(super) fn close(fd: OwnedFd) {
+    if !fd::lingers(fd.as_fd()) {
+        return close_here(fd);
     }
-    let kept = Kept::adopt(fd); // so that the child of a fork closes it
-    // Without a thread to be had it is closed here.
-    let _ = task::spawn(Signals::Blocked, move || drop(kept));
+    let number = fd.into_raw_fd();
+    // SAFETY: it was taken from its owner above, and is given to one of the two calls below.
+    let close_it = move || close_here(unsafe { OwnedFd::from_raw_fd(number) });
+    if task::spawn(Signals::Blocked, close_it).is_err() {
+        close_it();
+    }
 }
 
-/// Lets go of what a descriptor leads to if that may take a while, and leaves something in its place that can be closed at once.
-/// So its number stays taken until its owner closes it, under whatever lock.
-pub(crate) fn empty(fd: &mut OwnedFd) {
+/// Closes it in two steps if the first may take a while: lets go of what it leads to, with something in its place that can be closed
+/// at once. So the number stays on the table until it is free, and nobody waits for the table's lock.
+fn close_here(mut fd: OwnedFd) {
     if fd::closes_slowly(fd.as_fd())
         && let Ok(idle) = eventfd(0, EventfdFlags::CLOEXEC)
     {
-        let _ = dup3(&idle, fd, DupFlags::CLOEXEC); // which closes what was there
+        let _ = dup3(&idle, &mut fd, DupFlags::CLOEXEC); // which closes what was there
     }
+    kept::close(fd);
 }

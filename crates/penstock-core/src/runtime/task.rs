@@ -10,6 +10,7 @@ use rustix::io::Errno;
 
 use crate::completion::{Ticket, fork_generation, ticket};
 use crate::error::Error;
+use crate::runtime::fork;
 use crate::runtime::kept::Bell;
 use crate::sync::lock;
 use crate::sys::sched;
@@ -48,6 +49,16 @@ impl From<Fault> for Error {
     }
 }
 
+/// Held while a thread is started, and over a fork: glibc gives a new thread the memory of one that has ended, and frees what that one
+/// had of thread-local variables. In the middle of that (`get_cached_stack` in nptl/allocatestack.c, 2.36) the child of a fork would
+/// free it a second time.
+static STARTING: Mutex<()> = Mutex::new(());
+
+/// Keeps threads from being started while the process forks.
+pub(super) fn hold_starts() -> MutexGuard<'static, ()> {
+    lock(&STARTING)
+}
+
 /// Starts a thread. All threads of ours start here.
 pub(crate) fn spawn<T: Send + 'static>(
     signals: Signals,
@@ -59,7 +70,10 @@ pub(crate) fn spawn<T: Send + 'static>(
         }
         work()
     };
+    fork::prepare();
+    let starting = lock(&STARTING);
     let spawned = Builder::new().name("penstock".into()).spawn(work);
+    drop(starting);
     spawned.map_err(|error| Fault::NotStarted(Errno::from_io_error(&error).unwrap_or(Errno::AGAIN)))
 }
 

@@ -44,8 +44,14 @@ pub(crate) fn duplicate(fd: BorrowedFd<'_>) -> Result<OwnedFd> {
 }
 
 /// Whether the last close of it may wait for its peer: a socket that lingers.
-pub(crate) fn closes_slowly(fd: BorrowedFd<'_>) -> bool {
+pub(crate) fn lingers(fd: BorrowedFd<'_>) -> bool {
     rustix::net::sockopt::socket_linger(fd).is_ok_and(|time| time.is_some_and(|time| !time.is_zero()))
+}
+
+/// Whether a close can take long: of all but pipes and what has no place in any file system.
+pub(crate) fn closes_slowly(fd: BorrowedFd<'_>) -> bool {
+    let kind = fstat(fd).map(|stat| FileType::from_raw_mode(stat.st_mode));
+    !matches!(kind, Ok(FileType::Fifo | FileType::Unknown))
 }
 
 /// `EBADF` unless bytes can be written to the descriptor, as write(2) would say.
