@@ -238,3 +238,38 @@ def test_more_busy_pipes_than_are_remembered_are_all_waited_for_and_reported() -
     penstock.sync()
     """
     assert succeeded(run_script(code)) == b"300 300 300 "
+
+
+def test_staging_memory_has_one_budget() -> None:
+    code = """
+    from collections import Counter
+    from penstock.pipes import set_staging_budget
+
+    def transports(**options):
+        pipes = [os.pipe() for _ in range(12)]
+        writers = [penstock.Writer(writer, mode="staged", **options) for _, writer in pipes]
+        for writer in writers:
+            writer.write(bytes(300_000)).wait()
+        used = Counter(writer.stats.transport for writer in writers)
+        reasons = {writer.stats.reason for writer in writers if writer.stats.transport == "write"}
+        for writer in writers:
+            writer.close()
+        for ends in pipes:
+            os.close(ends[0]), os.close(ends[1])
+        return used["staged"], used["write"], *reasons
+
+    print(transports(), transports(reader="reads"))
+    set_staging_budget(0)
+    print(transports()[:2])
+    set_staging_budget(1 << 62)
+    if os.fork() == 0:
+        print(transports()[:2], flush=True)
+        os._exit(0)
+    os.wait()
+    """
+    no_huge_pages = "[never]" in Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text()
+    if no_huge_pages:
+        pytest.skip("this system gives no huge pages, so nothing is staged for an unknown reader")
+    why = '"other streams have all of the process\'s staging memory"'
+    expected = f"(4, 8, {why}) (8, 4, {why})\n(0, 12)\n(12, 0)\n"
+    assert succeeded(run_script(code)).decode() == expected

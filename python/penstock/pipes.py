@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from penstock._native import Relayed, RelayTicket, ThreadPolicy
     from penstock._types import RelayMethod
 
-__all__ = ["PipeReader", "PipeWriter", "make_pipe"]
+__all__ = ["PipeReader", "PipeWriter", "make_pipe", "set_staging_budget"]
 
 
 def make_pipe(capacity_bytes: int | None = None) -> tuple[PipeReader, PipeWriter]:
@@ -46,6 +46,24 @@ def make_pipe(capacity_bytes: int | None = None) -> tuple[PipeReader, PipeWriter
     """
     reader, writer = _native._make_pipe(capacity_bytes)
     return PipeReader(reader), PipeWriter(writer)
+
+
+def set_staging_budget(nbytes: int) -> None:
+    """Set how much memory all writers of this process together may use for the transport ``staged``.
+
+    A stream takes 4 MiB, or 2 MiB if its reader is known to copy, from its first staged write until its thread has been
+    idle for a while. A stream that finds no room uses ``write``, and its ``stats.reason`` says so. What streams have
+    already, they keep.
+
+    Args:
+        nbytes: bytes; 16 MiB unless set. 0 turns ``staged`` off for streams that do not use it yet.
+
+    Raises:
+        ValueError: ``nbytes`` is negative.
+    """
+    if nbytes < 0:
+        raise ValueError(f"nbytes must be at least 0, not {nbytes}")
+    _native._set_staging_budget(min(nbytes, sys.maxsize))
 
 
 class _Options(TypedDict, total=False):

@@ -410,6 +410,7 @@ impl Drop for Writer {
     fn drop(&mut self) {
         let fd = lock(&OPEN).remove(&self.owner);
         drop(fd); // outside of the table's lock
+        self.stream.queue.dismiss_worker(Some(Instant::now())); // who leaves by itself when it is through
         self.forget_failure();
     }
 }

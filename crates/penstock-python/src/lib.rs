@@ -68,5 +68,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(attach::_after_fork_in_child, module)?)?;
     module.add_function(wrap_pyfunction!(arguments::_count, module)?)?;
     module.add_function(wrap_pyfunction!(arguments::_seconds, module)?)?;
+    module.add_function(wrap_pyfunction!(pipes::_set_staging_budget, module)?)?;
     Ok(())
 }

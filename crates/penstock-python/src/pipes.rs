@@ -170,3 +170,9 @@ pub(crate) fn _drain(
         _ => Ok(told),
     }
 }
+
+/// Sets how much memory all streams together may use for staging, in bytes.
+#[pyfunction]
+pub(crate) fn _set_staging_budget(nbytes: usize) {
+    penstock_core::set_staging_budget(nbytes);
+}
