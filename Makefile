@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-all bench bench-encode bench-decode bench-relay bench-pipeline check fmt clean
+.PHONY: help demo test test-all soak sanitize fuzz bench bench-encode bench-decode bench-relay bench-pipeline check fmt clean
 
 ARGS ?=
 VENV := .venv
@@ -22,6 +22,7 @@ help:
 	@echo "make demo         render a video with a progress bar"
 	@echo "make test         the tests: Rust, loom, and Python's but for those that are marked slow"
 	@echo "make test-all     all tests, the slow ones too"
+	@echo "make soak         everything at random, with kills, forks and signals; ARGS=\"--seed 5 --minutes 30\""
 	@echo "make bench        penstock bench pipe: frames into FFmpeg; ARGS=\"--quick\" for half a minute"
 	@echo "make bench-encode  penstock bench encode: video files, by every library; ARGS=\"--quick\" for half a minute"
 	@echo "make bench-decode  penstock bench decode: videos into arrays, by every library; ARGS=\"--quick\" for half a minute"
@@ -66,6 +67,9 @@ test test-all: $(READY)-test $(READY)-native
 	CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_DEBUG=none RUSTFLAGS="$$RUSTFLAGS --cfg loom" \
 		cargo test --quiet --package penstock-core --release --lib --target-dir target/loom
 	$(IN_VENV) python -m pytest --numprocesses=auto --maxprocesses=4 --dist=worksteal $(SELECTED) $(ARGS)
+
+soak: $(READY)-test $(READY)-native
+	@$(IN_VENV) python tests/soak $(ARGS)
 
 check: $(READY)-check $(READY)-native
 	cargo fmt --all --check

@@ -1,0 +1,20 @@
+"""A short `make soak`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SOAK = Path(__file__).parent / "soak"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("seed", [1])
+def test_half_a_minute_of_everything(seed: int) -> None:
+    command = [sys.executable, SOAK, "--seed", str(seed), "--minutes", "0.5"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr[-20_000:]}"
