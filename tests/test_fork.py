@@ -151,21 +151,78 @@ def test_memory_in_flight_in_the_parent_is_free_in_the_child() -> None:
     run(body)
 
 
-def test_an_inherited_writer_works_on_both_sides() -> None:
+def test_what_is_inherited_is_closed_in_the_child_and_works_in_the_parent() -> None:
     body = """
+    from penstock.pipeline import Pipeline, fd
+
+    idle_reader, idle_writer = os.pipe()
     got = read_in_thread(reader)
     own = penstock.Writer(writer)
     own.flush(20)
+    frames = penstock.Reader(idle_reader, frame_bytes=10)
+    relay = penstock.relay(idle_reader, writer, wait=False)
+    tee = penstock.Tee(idle_reader)
+    chunks = Pipeline(fd(idle_reader))
+    calls = [
+        lambda: own.write(b"c"),
+        lambda: own.flush(20),
+        frames.read,
+        frames.latest,
+        relay.wait,
+        lambda: tee.add(writer),
+        lambda: next(chunks),
+    ]
     pid = os.fork()
     if pid == 0:
-        own.write(b"c" * 1000).wait(20)
-        own.close(20)
-        end_child(own.closed)
+        raised = []
+        for call in calls:
+            try:
+                call()
+            except Exception as error:
+                raised.append(type(error))
+        for inherited in (own, frames, chunks):
+            inherited.close()
+        os.write(2, repr(raised).encode() if raised != [penstock.ClosedError] * len(calls) else b"")
+        end_child(raised == [penstock.ClosedError] * len(calls))
     assert child_is_well(pid)
+    relay.cancel()
     own.write(b"p" * 1000)
     own.close(20)
+    frames.close()
+    chunks.close()
     os.close(writer)
-    assert got() == frame + b"c" * 1000 + b"p" * 1000
+    assert got() == frame + b"p" * 1000
+    """
+    run(body)
+
+
+def test_a_child_has_none_of_our_descriptors() -> None:
+    body = """
+    from pathlib import Path
+    from penstock.pipeline import Pipeline, fd
+
+    def pipes():
+        found = {entry.name: os.readlink(entry) for entry in Path("/proc/self/fd").iterdir() if entry.exists()}
+        return sorted(name for name, target in found.items() if "pipe:" in target or "eventfd" in target)
+
+    mine = [reader, writer, *os.pipe()]
+    own = penstock.Writer(writer)
+    more = penstock.pipe(b"x", writer)
+    busy = threading.Thread(target=lambda: [penstock.pipe(frame, writer) for _ in range(80)], daemon=True)
+    busy.start()  # waits for room after 64
+    while len(pipes()) < 5:
+        time.sleep(0.01)
+    time.sleep(0.2)
+    frames = penstock.Reader(mine[2], frame_bytes=10)
+    relay = penstock.relay(mine[2], writer, wait=False)
+    chunks = Pipeline(fd(mine[2]), sink=writer)
+    pid = os.fork()
+    if pid == 0:
+        left = [name for name in pipes() if int(name) > 2 and int(name) not in mine]
+        os.write(2, " ".join(left).encode())
+        end_child(not left)
+    assert child_is_well(pid)
+    os._exit(0)
     """
     run(body)
 
@@ -201,19 +258,40 @@ def test_forks_in_the_middle_of_everything() -> None:
     run(body)
 
 
-def test_a_multiprocessing_child_delivers_what_it_wrote_through_an_inherited_writer() -> None:
-    """Its end runs none of Python's exit functions, and it has opened nothing itself."""
+def test_a_multiprocessing_child_delivers_what_it_wrote() -> None:
+    """Its end runs none of Python's exit functions."""
     body = """
     import multiprocessing
-    own = penstock.Writer(writer)
     got = read_in_thread(reader)
-    child = multiprocessing.get_context("fork").Process(target=lambda: own.write(bytes(8 << 20)) and None)
+    penstock.sync(timeout=20)
+    write = lambda: penstock.pipe(bytes(8 << 20), writer) and None
+    child = multiprocessing.get_context("fork").Process(target=write)
     child.start()
     child.join()
-    own.close(20)
     os.close(writer)
     assert child.exitcode == 0
     assert len(got()) == len(frame) + (8 << 20)
+    """
+    run(body)
+
+
+def test_a_child_that_ends_says_nothing_of_its_parents_pipeline() -> None:
+    body = """
+    from penstock.pipeline import Pipeline
+
+    def source():
+        yield b"x"
+        time.sleep(2)
+
+    got = read_in_thread(reader)
+    with Pipeline(source(), sink=writer) as pipeline:
+        pid = os.fork()
+        if pid == 0:
+            sys.exit(0)
+        assert child_is_well(pid)
+        pipeline.wait()
+    os.close(writer)
+    assert got() == frame + b"x"
     """
     run(body)
 

@@ -546,6 +546,14 @@ _LOOK_S = 0.2
 _armed_for: int | None = None  # the process; a forked child arms for itself
 
 
+def _disown_all_in_child() -> None:
+    global _open
+    _open = weakref.WeakSet()
+
+
+os.register_at_fork(after_in_child=_disown_all_in_child)
+
+
 def _watch_exit(pipeline: Pipeline) -> None:
     """Have the program end the pipeline before itself: its threads may want to run Python code, gone by then."""
     global _armed_for
@@ -566,6 +574,9 @@ def _end_all() -> None:
     for pipeline in list(_open):
         if pipeline._writes and not pipeline.closed and (fault := _drain(pipeline)):
             print(f"penstock: a pipeline was cut off: {fault}", file=sys.stderr, flush=True)
+    for pipeline in list(_open):
+        pipeline._native.cancel()  # all of them, so that the waits for their threads are one
+    for pipeline in list(_open):
         pipeline.close()
 
 
