@@ -84,3 +84,59 @@ def test_children_of_a_stage_have_the_signal_mask_of_the_program() -> None:
     assert seen == [blocked(), blocked(), -signal.SIGTERM], seen
     """
     succeeded(run_script(textwrap.dedent(body)))
+
+
+WORKERS = """
+from pathlib import Path
+
+def workers():
+    found = 0
+    for task in Path("/proc/self/task").iterdir():
+        try:
+            found += (task / "comm").read_text().strip() == "penstock"
+        except OSError:  # it ended meanwhile
+            pass
+    return found
+"""
+
+
+def test_a_worker_of_one_write_leaves_at_once() -> None:
+    body = """
+    most = 0
+    for _ in range(400):
+        reader, writer = os.pipe()
+        penstock.pipe(b"only one", writer).wait(20)
+        os.close(writer)
+        os.close(reader)
+        most = max(most, workers())
+    assert most < 40, most
+    """
+    succeeded(run_script(WORKERS + textwrap.dedent(body)))
+
+
+def test_idle_workers_are_few_and_close_leaves_none() -> None:
+    body = """
+    def settles_at(most):
+        patience_s = time.monotonic() + 20
+        while workers() > most and time.monotonic() < patience_s:
+            time.sleep(0.001)
+        return workers() <= most
+
+    pipes = [os.pipe() for _ in range(300)]
+    for _ in range(3):
+        for _, writer in pipes:
+            penstock.pipe(b"one of many", writer)
+    penstock.sync(timeout=20)
+    assert settles_at(16), workers()
+    kept = [penstock.Writer(writer) for _, writer in pipes[:10]]
+    for _ in range(2):
+        for writer in kept:
+            writer.write(b"more")
+    for writer in kept:
+        writer.flush(20)
+    penstock.close(timeout=20)
+    began_s = time.monotonic()
+    assert settles_at(0), workers()
+    assert time.monotonic() - began_s < 1.4, "they left by themselves, after 1.5 s"
+    """
+    succeeded(run_script(WORKERS + textwrap.dedent(body)))

@@ -17,6 +17,7 @@ use crate::stream::Stream;
 use crate::sync::{deadline_after, lock};
 use crate::sys::fd::{self, Kind, StreamId};
 use crate::transport::{Manner, Mode};
+use crate::worker;
 use crate::writer::{Mark, Rejected, WORKERS_LEAVE_WITHIN, check_readers, flush_stream};
 
 /// The owner of all writes that no writer owns.
@@ -217,8 +218,7 @@ pub fn close_at(marks: &Marks, timeout: Option<Duration>) -> Result<(), Vec<Erro
     let is_stalled =
         outcome.as_ref().is_err_and(|errors| matches!(errors.as_slice(), [Error::Stalled { .. }]));
     if !is_stalled {
-        let soon = Some(Instant::now() + WORKERS_LEAVE_WITHIN);
-        marks.0.iter().for_each(|(stream, _)| stream.queue.dismiss_worker(soon));
+        worker::dismiss_all(Instant::now() + WORKERS_LEAVE_WITHIN);
         let forgotten = take_at_rest(&mut lock(&PIPES));
         drop(forgotten);
     }

@@ -70,7 +70,7 @@ struct State<T> {
     writing: bool,
     /// Whether a worker is signed on. Set by the push that finds none, cleared by the worker that leaves.
     worker: bool,
-    /// Whether an idle worker may stay for a while, in case more comes.
+    /// Whether an idle worker may stay for a while, in case more comes: not after the first item, which may be the only one.
     linger: bool,
     limits: Limits,
     pending_bytes: usize,
@@ -95,7 +95,7 @@ impl<T> Queue<T> {
             cursor: 0,
             writing: false,
             worker: false,
-            linger: true,
+            linger: false,
             limits,
             pending_bytes: 0,
             accepted_bytes: 0,
@@ -201,7 +201,7 @@ impl<T> Queue<T> {
                 state.writing = true;
                 return Next::Write(view);
             }
-            let dismissed = !state.linger && state.items.is_empty();
+            let dismissed = (!state.linger || state.failure.is_some()) && state.items.is_empty();
             if dismissed || passed(deadline) {
                 let next = state.leave_or_reap();
                 self.room.notify_all();
@@ -352,7 +352,7 @@ impl<T> State<T> {
         self.pending_bytes += bytes;
         self.accepted_bytes += bytes as u64;
         self.accepted_items += 1;
-        self.linger = true;
+        self.linger = self.accepted_items > 1;
         !std::mem::replace(&mut self.worker, true)
     }
 

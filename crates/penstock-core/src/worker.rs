@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,26 @@ use crate::transport::{Engine, Sink, Stop, Transport};
 /// How long an idle worker stays, in case more comes: longer than a frame at one a second lasts. Guessed; a new
 /// thread costs some 50 µs, an idle one no time but its staging memory.
 const LINGER: Duration = Duration::from_millis(1500);
+
+/// How many idle workers stay at most in the whole process. Guessed: more streams than this are rarely written to at once by one
+/// program, and one more costs the start of a thread for a write.
+const MAX_IDLE: usize = 16;
+
+/// Workers that have nothing to write, or are about to ask.
+static IDLE: AtomicUsize = AtomicUsize::new(0);
+
+/// In the child of a fork, where there is none.
+pub(crate) fn forget_idle() {
+    IDLE.store(0, Ordering::Relaxed);
+}
+
+/// Has all idle workers leave, and waits until they have, or for the deadline.
+pub(crate) fn dismiss_all(deadline: Instant) {
+    let streams = Stream::all();
+    // All at once, then each is waited for.
+    streams.iter().for_each(|stream| stream.queue.dismiss_worker(Some(Instant::now())));
+    streams.iter().for_each(|stream| stream.queue.dismiss_worker(Some(deadline)));
+}
 
 /// How often a worker looks whether a zero-copy write has been read, while nothing else is to do: the kernel tells
 /// nobody when a pipe runs empty. From the first to the last, doubling while the reader does nothing. The last bounds
@@ -57,9 +78,16 @@ fn serve(stream: &Stream) {
     loop {
         stream.apply_policy();
         let awaits_reader = stream.oldest_awaiting().is_some();
-        let patience = if awaits_reader { pace.next() } else { LINGER };
+        // Relaxed: a count, of which one more or less matters to nobody.
+        let others_idle = IDLE.fetch_add(1, Ordering::Relaxed);
+        let patience = match awaits_reader {
+            true => pace.next(),
+            false if others_idle < MAX_IDLE => LINGER,
+            false => Duration::ZERO,
+        };
         let start = Instant::now();
         let next = stream.queue.next(Some(start + patience), |job| job.work());
+        IDLE.fetch_sub(1, Ordering::Relaxed);
         if awaits_reader {
             // There is nothing to write, perhaps because the queue is full of what the reader has not read.
             stream.meter.add_worker_blocked(start.elapsed());

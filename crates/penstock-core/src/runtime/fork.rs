@@ -16,7 +16,7 @@ use crate::runtime::kept::{self, Kept};
 use crate::runtime::task::{self, Control};
 use crate::stream::HeldStreams;
 use crate::sys::fd::StreamId;
-use crate::writer;
+use crate::{worker, writer};
 
 struct Held {
     streams: HeldStreams,
@@ -65,6 +65,7 @@ extern "C" fn in_parent() {
 
 extern "C" fn in_child() {
     disown_tickets();
+    worker::forget_idle();
     if let Some(Held { streams, mut pipes, share, mut writers, mut tasks, mut kept, starts }) = take() {
         pipes.clear();
         writers.clear();
