@@ -52,6 +52,8 @@ mod unheard;
 mod capacity;
 #[cfg(not(loom))]
 mod codec;
+#[cfg(all(test, not(loom)))]
+mod faults;
 #[cfg(not(loom))]
 mod fifo;
 #[cfg(not(loom))]

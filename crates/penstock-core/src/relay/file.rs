@@ -4,6 +4,7 @@ use rustix::io::{Errno, Result};
 
 use super::splice::room_bytes;
 use super::{Ends, Source, Step};
+use crate::sys::faults::{Call, pass};
 use crate::sys::fd::Kind;
 
 /// What is copied at once from file to file. Nobody waits at the other end; this only bounds how long a signal, a deadline or
@@ -13,6 +14,7 @@ const FILE_PIECE_BYTES: u64 = 16 << 20;
 /// copy_file_range(2), which on some file systems shares the blocks instead of copying them.
 pub(super) fn copy_range(ends: &Ends<'_>, source: &mut Source, left: u64) -> Result<Step> {
     let at_most = left.min(FILE_PIECE_BYTES) as usize;
+    let at_most = pass(Call::CopyFileRange, at_most)?;
     moved(rustix::fs::copy_file_range(ends.src, source.position.as_mut(), ends.dst, None, at_most))
 }
 

@@ -9,6 +9,7 @@ use rustix::fs::{AtFlags, FileType, OFlags, SeekFrom, Stat, StatxFlags, fcntl_ge
 use rustix::io::{Errno, Result, retry_on_intr};
 use rustix::net::SocketType;
 
+use super::faults::{Call, pass};
 use crate::region::Span;
 
 /// What a stream is known by: the same for every descriptor of one pipe, FIFO, socket or file.
@@ -40,6 +41,7 @@ pub(crate) enum Kind {
 /// Duplicates the descriptor, closed on exec, so that nobody else can close or reuse it.
 pub(crate) fn duplicate(fd: BorrowedFd<'_>) -> Result<OwnedFd> {
     // 3 keeps off the standard streams, which a program may close and reopen by number.
+    pass(Call::NewDescriptor, 0)?;
     rustix::io::fcntl_dupfd_cloexec(fd, 3)
 }
 
@@ -219,6 +221,7 @@ pub(crate) fn wait_writable(fd: BorrowedFd<'_>, at_most: Duration) {
 ///
 /// The span's memory is readable.
 pub(crate) unsafe fn write(fd: BorrowedFd<'_>, span: Span) -> Result<usize> {
+    let span = span.first(pass(Call::Write, span.len())?);
     // SAFETY: the caller vouches for the memory; the kernel only reads it.
     answer(unsafe { libc::write(fd.as_raw_fd(), span.as_ptr().cast(), span.len()) })
 }
@@ -233,6 +236,7 @@ pub(crate) unsafe fn write(fd: BorrowedFd<'_>, span: Span) -> Result<usize> {
 /// The span's memory is readable.
 #[cfg(target_os = "linux")]
 pub(crate) unsafe fn write_now(fd: BorrowedFd<'_>, span: Span) -> Result<usize> {
+    let span = span.first(pass(Call::Write, span.len())?);
     let part = libc::iovec { iov_base: span.as_ptr().cast_mut().cast(), iov_len: span.len() };
     // SAFETY: the caller vouches for the memory; the kernel only reads it. The offset -1 means the position.
     answer(unsafe { libc::pwritev2(fd.as_raw_fd(), &raw const part, 1, -1, libc::RWF_NOWAIT) })
@@ -244,6 +248,7 @@ pub(crate) unsafe fn write_now(fd: BorrowedFd<'_>, span: Span) -> Result<usize> 
 ///
 /// The span's memory is readable.
 pub(crate) unsafe fn send_now(fd: BorrowedFd<'_>, span: Span) -> Result<usize> {
+    let span = span.first(pass(Call::Write, span.len())?);
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
     // SAFETY: the caller vouches for the memory; the kernel only reads it.
     answer(unsafe { libc::send(fd.as_raw_fd(), span.as_ptr().cast(), span.len(), flags) })
@@ -305,6 +310,8 @@ pub(crate) fn limits_unsent(fd: BorrowedFd<'_>) -> bool {
 /// Reads what is there without blocking, whatever the descriptor's flags, where that can be had: `EAGAIN` when nothing is. Of
 /// anything but a pipe or socket that may make a reader wait, ask [`ready`] first.
 pub(crate) fn read_now(fd: BorrowedFd<'_>, kind: Kind, buffer: &mut [u8]) -> Result<usize> {
+    let at_most = pass(Call::Read, buffer.len())?;
+    let buffer = &mut buffer[..at_most];
     match kind {
         Kind::Pipe => match read_pipe_now(fd, buffer) {
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => read_if_ready(fd, buffer),

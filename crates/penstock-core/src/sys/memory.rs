@@ -5,6 +5,7 @@ use std::ptr::{self, NonNull};
 use rustix::io::Result;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
+use super::faults::{Call, pass};
 use crate::region::Span;
 
 /// A huge page on x86-64, and on most others where one exists.
@@ -35,6 +36,7 @@ unsafe impl Send for Block {}
 impl Block {
     /// Maps that many whole huge pages; no memory is taken before it is touched.
     pub(crate) fn map(huge_pages: usize) -> Result<Self> {
+        pass(Call::Map, 0)?;
         let bytes = huge_pages * HUGE_PAGE_BYTES;
         let mapping_bytes = bytes + HUGE_PAGE_BYTES; // so that an aligned start lies within
         let protection = ProtFlags::READ | ProtFlags::WRITE;
@@ -101,6 +103,7 @@ unsafe impl Sync for Pages {}
 impl Pages {
     /// Maps at least that many bytes; no memory is taken before it is touched.
     pub(crate) fn map(bytes: usize) -> Result<Self> {
+        pass(Call::Map, 0)?;
         let bytes = bytes.max(1).next_multiple_of(page_bytes());
         let alignment = if bytes >= HUGE_PAGE_BYTES { HUGE_PAGE_BYTES } else { page_bytes() };
         let mapping_bytes = bytes + alignment - page_bytes(); // so that an aligned start lies within

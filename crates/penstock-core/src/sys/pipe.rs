@@ -8,6 +8,7 @@ use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::{Errno, Result};
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with};
 
+use super::faults::{Call, pass};
 use super::fd::{Kind, answer, ready};
 use crate::region::Span;
 
@@ -18,6 +19,7 @@ pub(crate) fn capacity(fd: BorrowedFd<'_>) -> Result<usize> {
 
 /// Asks for that size; the answer is the size that the kernel rounded it up to.
 pub(crate) fn set_capacity(fd: BorrowedFd<'_>, bytes: usize) -> Result<usize> {
+    pass(Call::SetPipeSize, bytes)?;
     fcntl_setpipe_size(fd, bytes)?;
     capacity(fd)
 }
@@ -34,6 +36,7 @@ pub(crate) fn unread_bytes(fd: BorrowedFd<'_>) -> Result<u64> {
 ///
 /// The memory is readable now, and nobody writes to it before the pipe's readers are through with it.
 pub(crate) unsafe fn give_pages(fd: BorrowedFd<'_>, span: Span) -> Result<usize> {
+    let span = span.first(pass(Call::Vmsplice, span.len())?);
     let part = libc::iovec { iov_base: span.as_ptr().cast_mut().cast(), iov_len: span.len() };
     // SAFETY: into a pipe, vmsplice only reads the memory, for which the caller vouches.
     answer(unsafe { libc::vmsplice(fd.as_raw_fd(), &raw const part, 1, libc::SPLICE_F_NONBLOCK) })
@@ -41,6 +44,7 @@ pub(crate) unsafe fn give_pages(fd: BorrowedFd<'_>, span: Span) -> Result<usize>
 
 /// A reading end of the pipe that a descriptor leads to, which does not block.
 pub(crate) fn reopen_reader(fd: BorrowedFd<'_>) -> Result<OwnedFd> {
+    pass(Call::NewDescriptor, 0)?;
     let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
     rustix::fs::open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())
 }
@@ -83,6 +87,7 @@ pub(crate) fn has_hung_up(src: BorrowedFd<'_>) -> bool {
 
 /// A new pipe's reading and writing end.
 pub(crate) fn make() -> Result<[OwnedFd; 2]> {
+    pass(Call::NewDescriptor, 0)?;
     pipe_with(PipeFlags::CLOEXEC).map(|(reader, writer)| [reader, writer])
 }
 
@@ -94,12 +99,14 @@ pub(crate) fn splice(
     dst: BorrowedFd<'_>,
     at_most: usize,
 ) -> Result<usize> {
+    let at_most = pass(Call::Splice, at_most)?;
     rustix::pipe::splice(src, offset, dst, None, at_most, SpliceFlags::NONBLOCK)
 }
 
 /// Has the second pipe share what is at the front of the first, which keeps it: `EAGAIN` when one is empty or the other full,
 /// 0 when one is empty and nobody can fill it.
 pub(crate) fn tee(src: BorrowedFd<'_>, dst: BorrowedFd<'_>, at_most: usize) -> Result<usize> {
+    let at_most = pass(Call::Tee, at_most)?;
     rustix::pipe::tee(src, dst, at_most, SpliceFlags::NONBLOCK)
 }
 
