@@ -1,15 +1,18 @@
-"""What `del` and `close` do about threads and descriptors that cannot be had to end at once: sockets that linger."""
+"""What ends without a `close`: what `del` and the garbage collector do, and what waits for a socket that lingers."""
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import itertools
 import os
 import signal
 import socket
 import struct
 import time
+import weakref
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -17,7 +20,7 @@ import pytest
 from conftest import eventually, open_fds, workers
 
 import penstock
-from penstock.pipeline import Pipeline, fd
+from penstock.pipeline import Chunk, Pipeline, call, fd, into
 
 LINGER_S = 8
 """Much longer than what does not wait takes, and less than what a test may take."""
@@ -52,7 +55,7 @@ MAKERS: dict[str, Callable[[socket.socket], Any]] = {
     "reader": lambda ours: penstock.Reader(ours, frame_bytes=4),
     "writer": lambda ours: penstock.Writer(ours),
     "source": lambda ours: Pipeline(fd(ours)),
-    "sink": lambda ours: Pipeline(itertools.repeat(b"more"), sink=ours),
+    "sink": lambda ours: Pipeline(endless(), sink=ours),
     "idle sink": idle_into,
 }
 
@@ -64,6 +67,7 @@ def use_others() -> None:
         pipeline.wait()
         assert bytes(next(frames)) == b"four"
     penstock.pipe(b"more", writer).wait()
+    penstock.close()
     os.close(reader)
     os.close(writer)
 
@@ -87,9 +91,100 @@ def test_a_write_that_ends_holds_up_no_other(lingering: socket.socket) -> None:
     writer.abort()
     with pytest.raises(penstock.ClosedError):
         ticket.wait()
-    assert writer.stats.items_pending == 0
+    assert eventually(lambda: writer.stats.items_pending == 0)
     use_others()
     assert time.monotonic() - begin_s < LINGER_S / 2
+
+
+class Owner:
+    """Has a pipeline, which has one of its methods, and in `blame` the frame of a failure as well."""
+
+    def __init__(self, make: Callable[[Owner], Pipeline]) -> None:
+        self.pipeline = make(self)
+
+    def stage(self, chunk: Chunk) -> None: ...
+
+    def touchy(self, chunk: Chunk) -> None:
+        if chunk.index == 0:
+            raise ValueError("touched")
+
+    def feed(self) -> Iterator[bytes]:
+        while True:
+            yield b"some"
+
+    def buffers(self) -> Iterator[bytearray]:
+        while True:
+            yield bytearray(10)
+
+
+def endless() -> Iterator[bytes]:
+    return itertools.repeat(b"more")
+
+
+CYCLES: dict[str, Callable[[Owner], Pipeline]] = {
+    "stage": lambda owner: Pipeline(endless(), owner.stage),
+    "stage of several threads": lambda owner: Pipeline(endless(), call(owner.stage, workers=3)),
+    "source": lambda owner: Pipeline(owner.feed()),
+    "sink": lambda owner: Pipeline(endless(), sink=into(owner.buffers())),
+    "failure that was skipped": lambda owner: Pipeline(endless(), owner.touchy, on_error="skip"),
+    "failure before a descriptor": lambda owner: Pipeline([b"x"], owner.touchy, sink=1),
+    "idle": lambda owner: Pipeline(iter([b"x"]), owner.stage),
+}
+
+
+def until_it_works(owner: Owner) -> Owner:
+    def items() -> int:
+        return sum(part.work.count + part.failed for part in owner.pipeline.stats.stages)
+
+    assert eventually(lambda: items() > 1)
+    return owner
+
+
+@pytest.mark.parametrize("cycle", CYCLES)
+def test_a_pipeline_that_only_its_own_parts_have_is_collected(cycle: str) -> None:
+    before = workers(), open_fds()
+    owner = until_it_works(Owner(CYCLES[cycle]))
+    gone = weakref.ref(owner)
+    del owner
+    # A thread that is in one of the owner's methods has it, for that moment.
+    assert eventually(lambda: gc.collect() >= 0 and gone() is None)
+    assert eventually(
+        lambda: gc.collect() >= 0 and workers() <= before[0] and open_fds().keys() <= before[1].keys()
+    )
+
+
+def test_a_pipeline_in_a_cycle_that_somebody_has_goes_on() -> None:
+    owner = Owner(CYCLES["stage"])
+    for _ in range(20):
+        gc.collect()
+        assert bytes(next(owner.pipeline)) == b"more"
+    owner.pipeline.close()
+
+
+def test_what_a_pipeline_was_lent_is_let_go_of_at_its_end() -> None:
+    owner = Owner(lambda owner: Pipeline([b"x"], owner.stage))
+    gone = weakref.ref(owner)
+    pipeline = owner.pipeline
+    del owner
+    assert gone() is not None
+    assert [bytes(chunk) for chunk in pipeline] == [b"x"]
+    assert gone() is None
+
+
+def test_a_fifo_ticket_whose_path_has_it_is_collected(tmp_path: Path) -> None:
+    class Place:
+        def __init__(self) -> None:
+            self.ticket = penstock._native._fifo_open_async(self, "w")
+
+        def __fspath__(self) -> str:
+            return str(tmp_path / "fifo")
+
+    os.mkfifo(tmp_path / "fifo")
+    before = workers()
+    gone = weakref.ref(Place())
+    gc.collect()
+    assert gone() is None
+    assert eventually(lambda: workers() <= before)
 
 
 class Interrupted(Exception):

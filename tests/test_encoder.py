@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import warnings
+import weakref
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -42,6 +43,7 @@ from penstock import (
 from penstock.ffmpeg import EncodeReport, find_ffmpeg
 from penstock.ffmpeg import encoder as encoder_module
 from penstock.ffmpeg.pixels import PIXEL_FORMATS, frame_layout
+from penstock.ffmpeg.stats import EncoderStats
 
 WIDTH, HEIGHT = SIZE
 FRAME_BYTES = 3 * WIDTH * HEIGHT
@@ -779,6 +781,27 @@ def test_a_forgotten_encoder_is_finished(tmp_path: Path) -> None:
         gc.collect()
     assert eventually(lambda: is_gone(pid))
     assert len(decode(output)) == 25
+
+
+def test_an_encoder_that_only_its_own_progress_has_is_finished(tmp_path: Path) -> None:
+    class Owner:
+        def __init__(self) -> None:
+            self.encoder = make(tmp_path / "video.mp4", progress=self.show)
+
+        def show(self, stats: EncoderStats) -> None: ...
+
+    threads = set(threading.enumerate())
+    owner = Owner()
+    pid = pid_of(owner.encoder)
+    submit(owner.encoder, 25)
+    gone = weakref.ref(owner)
+    with pytest.warns(ResourceWarning, match="never closed"):
+        del owner
+        # The thread that tells has the owner while it does.
+        assert eventually(lambda: gc.collect() >= 0 and gone() is None)
+    assert eventually(lambda: is_gone(pid))
+    assert len(decode(tmp_path / "video.mp4")) == 25
+    assert eventually(lambda: set(threading.enumerate()) <= threads)
 
 
 def test_a_closed_encoder_is_collected_in_silence(tmp_path: Path) -> None:

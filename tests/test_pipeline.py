@@ -559,11 +559,9 @@ def test_closed_pipelines_let_go_of_callables_and_iterables() -> None:
     pipeline = Pipeline(feed, look)
     next(pipeline)
     pipeline.close()
-    del feed, look, pipeline
-    gc.collect()
-    with Pipeline([b"x"]) as other:  # a Python thread that comes by drops what native ones could not
-        next(other)
-    assert [reference() for reference in gone] == [None, None]
+    del feed, look
+    # A thread that is in a call has what it calls until it comes back.
+    assert eventually(lambda: [reference() for reference in gone] == [None, None])
 
 
 def test_ctrl_c_interrupts_a_wait() -> None:

@@ -314,9 +314,10 @@ class Pipeline:
     of them.
 
     A program that ends lets a pipeline into a descriptor go on for as long as anything moves, and says so if it had to
-    cut it off. Leaving early, by ``close`` or by dropping it, stops all threads wherever they wait. ``close`` waits until
-    they have ended, and leaves a call of Python code that does not return behind after 5 seconds. Dropping it waits for
-    nothing, and a call in progress goes on to its end. In the child of a fork a pipeline raises ``ClosedError``.
+    cut it off. Leaving early, by ``close`` or by dropping it, stops all threads wherever they wait. ``close`` waits
+    until they have ended, and leaves a call of Python code that does not return behind after 5 seconds. Dropping it
+    waits for nothing, and a call in progress goes on to its end. In the child of a fork a pipeline raises
+    ``ClosedError``.
 
     Args:
         source: ``files``, ``file``, ``fd``; or an iterable of buffers, or of pairs of a name and a buffer. An
@@ -460,7 +461,13 @@ class Pipeline:
 
     def __await__(self) -> Generator[Any, Any, None]:
         self._is_told = True
-        return _asyncio.ended_or_cancelled(_Written(self._native)).__await__()
+        return _asyncio.ended_or_cancelled(_Written(self)).__await__()
+
+    def __del__(self) -> None:
+        # Before the garbage collector takes a cycle apart: no thread is to call a method of an object that has lost its
+        # parts.
+        if (native := getattr(self, "_native", None)) is not None:
+            native.cancel()
 
     def __enter__(self) -> Self:
         return self
@@ -496,21 +503,21 @@ class Pipeline:
 
 @dataclass(frozen=True)
 class _Written:
-    """A pipeline into a descriptor as something to wait for."""
+    """A pipeline into a descriptor as something to wait for, which ends if nobody has it."""
 
-    native: _native._Pipeline
+    pipeline: Pipeline
 
     def done(self) -> bool:
-        return self.native.done()
+        return self.pipeline._native.done()
 
     def wait(self) -> None:
-        self.native.wait(None)
+        self.pipeline._native.wait(None)
 
     def cancel(self) -> None:
-        self.native.cancel()
+        self.pipeline._native.cancel()
 
     def _notify(self, eventfd: int) -> _native._Watch:
-        return self.native._notify(eventfd)
+        return self.pipeline._native._notify(eventfd)
 
 
 def _named(stages: list[Stage]) -> dict[str, Stage]:

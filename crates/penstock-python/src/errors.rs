@@ -5,7 +5,7 @@ use penstock_core::{Errno, Error};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 
-use crate::python_stage::Raised;
+use crate::lent::Raised;
 
 pub(crate) fn to_python(py: Python<'_>, error: &Error) -> PyErr {
     build(py, error).unwrap_or_else(|failure| failure)
@@ -63,7 +63,7 @@ pub(crate) fn chunk_error(py: Python<'_>, error: &ChunkError) -> PyResult<PyErr>
     if let Cause::Failed(own) = &error.cause
         && let Some(own) = own.downcast_ref::<Raised>()
     {
-        raised.set_cause(py, Some(own.to_python(py)));
+        raised.set_cause(py, own.to_python(py));
     }
     Ok(raised)
 }

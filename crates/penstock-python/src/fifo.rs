@@ -8,6 +8,7 @@ use std::time::Duration;
 use penstock_core::{Access, Error, Fifo};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::{PyTraverseError, PyVisit};
 
 use crate::arguments::{self, Seconds};
 use crate::errors;
@@ -114,6 +115,11 @@ impl FifoTicket {
 
 #[pymethods]
 impl FifoTicket {
+    /// The path may be any object, also one that has the ticket.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.path)
+    }
+
     /// Whether the opening has ended, well or not.
     fn done(&self) -> bool {
         self.ticket.wait_for(Some(Duration::ZERO)).is_some()

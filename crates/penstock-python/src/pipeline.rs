@@ -1,7 +1,7 @@
 //! Pipelines in Python. `penstock.pipeline` has what people call; here are its native halves.
 
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use penstock_core::pipeline::{
@@ -11,29 +11,46 @@ use penstock_core::{Error, Writer};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyIterator, PyList, PyTuple};
+use pyo3::{PyTraverseError, PyVisit};
 
 use crate::arguments::{self, Seconds};
 use crate::attach::as_python_thread;
 use crate::chunk::Chunk;
 use crate::errors;
-use crate::parked::{Held, release_parked};
+use crate::lent::Lent;
+use crate::parked::release_parked;
 use crate::pipes::arm_exit;
 use crate::policy::{AppliedPolicy, ThreadPolicy};
 use crate::python_stage::{Callable, Iterable, Writables};
 use crate::ticket::Watch;
 use crate::waiting::{Attempt, until};
 
-/// A part of a pipeline, until the pipeline takes it.
-struct Part<T>(Mutex<Option<T>>);
+/// A part of a pipeline and what of Python's it works with, until the pipeline takes it.
+struct Part<T>(Mutex<Option<(T, Option<Arc<Lent>>)>>);
 
 impl<T> Part<T> {
-    fn new(part: T) -> Self {
-        Self(Mutex::new(Some(part)))
+    fn new(part: T, lent: Option<Arc<Lent>>) -> Self {
+        Self(Mutex::new(Some((part, lent))))
     }
 
-    fn take(&self) -> PyResult<T> {
+    /// Gives the part, and has the pipeline own what it works with.
+    fn take(&self, owned: &mut Vec<Arc<Lent>>) -> PyResult<T> {
         let part = self.0.lock().ok().and_then(|mut part| part.take());
-        part.ok_or_else(|| PyValueError::new_err("it belongs to a pipeline already"))
+        let (part, lent) = part.ok_or_else(|| PyValueError::new_err("it belongs to a pipeline already"))?;
+        owned.extend(lent);
+        Ok(part)
+    }
+
+    fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        match self.0.try_lock().as_deref() {
+            Ok(Some((_, Some(lent)))) => lent.traverse(visit),
+            _ => Ok(()),
+        }
+    }
+
+    fn clear(&self) {
+        let part = self.0.lock().ok().and_then(|mut part| part.take());
+        drop(part);
     }
 }
 
@@ -86,15 +103,24 @@ impl Source {
     #[staticmethod]
     #[pyo3(signature = (buffers, policy))]
     fn iterable(buffers: &Bound<'_, PyAny>, policy: Option<ThreadPolicy>) -> PyResult<Self> {
-        let iterator = PyIterator::from_object(buffers)?.into_any().unbind();
-        let source = pipeline::Source::feed(Iterable(Held::new(iterator))).named("iterable");
-        Ok(Self::new(source.within(as_python_thread), policy))
+        let lent = Lent::new(PyIterator::from_object(buffers)?.into_any().unbind());
+        let source = pipeline::Source::feed(Iterable(Arc::clone(&lent))).named("iterable");
+        let source = source.within(as_python_thread).policy(policy_of(policy));
+        Ok(Self(Part::new(source, Some(lent))))
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.0.traverse(&visit)
+    }
+
+    fn __clear__(&self) {
+        self.0.clear();
     }
 }
 
 impl Source {
     fn new(source: pipeline::Source, policy: Option<ThreadPolicy>) -> Self {
-        Self(Part::new(source.policy(policy_of(policy))))
+        Self(Part::new(source.policy(policy_of(policy)), None))
     }
 }
 
@@ -148,23 +174,26 @@ impl Stage {
         #[pyo3(from_py_with = arguments::workers)] workers: usize,
         policy: Option<ThreadPolicy>,
     ) -> Self {
-        let function = Held::new(function);
-        let make = move || {
-            // A thread that makes its worker is a Python thread already, and only there a reference can be taken.
-            let own = Python::try_attach(|py| Held::new(function.get().clone_ref(py)));
-            match own {
-                Some(own) => Box::new(Callable(own)) as Box<dyn pipeline::Map>,
-                None => panic!("the interpreter is ending"),
-            }
-        };
+        let lent = Lent::new(function);
+        let own = Arc::clone(&lent);
+        let make = move || Box::new(Callable(Arc::clone(&own))) as Box<dyn pipeline::Map>;
         let stage = pipeline::Stage::map("call", make).within(as_python_thread);
-        Self::new(stage, name, workers, policy)
+        let stage = stage.named(name).workers(workers).policy(policy_of(policy));
+        Self(Part::new(stage, Some(lent)))
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.0.traverse(&visit)
+    }
+
+    fn __clear__(&self) {
+        self.0.clear();
     }
 }
 
 impl Stage {
     fn new(stage: pipeline::Stage, name: String, workers: usize, policy: Option<ThreadPolicy>) -> Self {
-        Self(Part::new(stage.named(name).workers(workers).policy(policy_of(policy))))
+        Self(Part::new(stage.named(name).workers(workers).policy(policy_of(policy)), None))
     }
 }
 
@@ -203,21 +232,29 @@ impl Sink {
         };
         let writer = Writer::new(arguments::descriptor(fd)?, &options);
         let writer = writer.map_err(|error| errors::to_python(fd.py(), &error))?;
-        Ok(Self(Part::new(pipeline::Sink::writer(writer).policy(policy))))
+        Ok(Self(Part::new(pipeline::Sink::writer(writer).policy(policy), None)))
     }
 
     /// Buffers of the caller's.
     #[staticmethod]
     fn into(buffers: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let iterator = PyIterator::from_object(buffers)?.into_any().unbind();
-        let spaces = pipeline::Sink::spaces(Writables(Held::new(iterator)));
-        Ok(Self(Part::new(spaces.within(as_python_thread))))
+        let lent = Lent::new(PyIterator::from_object(buffers)?.into_any().unbind());
+        let spaces = pipeline::Sink::spaces(Writables(Arc::clone(&lent)));
+        Ok(Self(Part::new(spaces.within(as_python_thread), Some(lent))))
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.0.traverse(&visit)
+    }
+
+    fn __clear__(&self) {
+        self.0.clear();
     }
 }
 
-/// A pipeline at work.
+/// A pipeline at work, and what it has lent to its threads.
 #[pyclass(frozen, module = "penstock._native")]
-pub(crate) struct Pipeline(pipeline::Pipeline);
+pub(crate) struct Pipeline(pipeline::Pipeline, Vec<Arc<Lent>>);
 
 #[pymethods]
 impl Pipeline {
@@ -244,30 +281,42 @@ impl Pipeline {
         };
         let depth = Depth { items: depth, bytes: depth_bytes };
         let options = Options { depth, on_error, max_chunk_bytes };
-        let source = source.0.take()?;
-        let stages = stages.iter().map(|stage| stage.0.take()).collect::<PyResult<Vec<_>>>()?;
-        let sink = sink.map_or_else(|| Ok(pipeline::Sink::iterate()), |sink| sink.0.take())?;
+        let mut lent = Vec::new();
+        let source = source.0.take(&mut lent)?;
+        let stages = stages.iter().map(|stage| stage.0.take(&mut lent)).collect::<PyResult<Vec<_>>>()?;
+        let sink = sink.map_or_else(|| Ok(pipeline::Sink::iterate()), |sink| sink.0.take(&mut lent))?;
         // Detached: its threads begin with becoming Python threads, where they are.
         let started = py.detach(|| pipeline::Pipeline::start(source, stages, sink, options));
         release_parked(py);
-        started.map(Self).map_err(|error| errors::to_python(py, &error))
+        match started {
+            Ok(pipeline) => Ok(Self(pipeline, lent)),
+            Err(error) => {
+                lent.iter().for_each(|lent| lent.clear(py));
+                Err(errors::to_python(py, &error))
+            }
+        }
     }
 
     /// The next chunk; None at the end.
     #[pyo3(signature = (timeout))]
     fn next(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<Option<Chunk>> {
         let timeout = arguments::timeout(timeout)?;
-        until(py, timeout, |slice| self.0.next(Some(slice)).into())?
-            .map(|chunk| chunk.map(Chunk::own))
-            .map_err(|error| errors::to_python(py, &error))
+        let outcome = until(py, timeout, |slice| self.0.next(Some(slice)).into())?;
+        if !matches!(outcome, Ok(Some(_)) | Err(Error::Stalled { .. })) {
+            self.release(py);
+        }
+        outcome.map(|chunk| chunk.map(Chunk::own)).map_err(|error| errors::to_python(py, &error))
     }
 
     /// Waits for the end of a pipeline whose sink is a descriptor.
     #[pyo3(signature = (timeout))]
     fn wait(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<()> {
         let timeout = arguments::timeout(timeout)?;
-        until(py, timeout, |slice| self.0.wait(Some(slice)).into())?
-            .map_err(|error| errors::to_python(py, &error))
+        let outcome = until(py, timeout, |slice| self.0.wait(Some(slice)).into())?;
+        if !matches!(outcome, Err(Error::Stalled { .. })) {
+            self.release(py);
+        }
+        outcome.map_err(|error| errors::to_python(py, &error))
     }
 
     /// Whether ``next`` or ``wait`` would not wait.
@@ -283,8 +332,9 @@ impl Pipeline {
     /// Ends it, and says whether all threads have ended. Waits for them as long as is sensible, awake to signals.
     fn close(&self, py: Python<'_>) -> PyResult<bool> {
         if self.0.is_at_work_here() {
-            return Ok(self.close_within(py, Duration::ZERO));
+            return Ok(self.cancel(py));
         }
+        self.cancel(py);
         let closed = until(py, Some(pipeline::LEAVE_WITHIN), |slice| match self.0.close_within(slice) {
             true => Attempt::Ended(Ok(())),
             false => Attempt::NotYet { bytes_pending: 0 },
@@ -294,7 +344,9 @@ impl Pipeline {
 
     /// Has it end soon, and waits for nothing. Says whether all threads have ended.
     fn cancel(&self, py: Python<'_>) -> bool {
-        self.close_within(py, Duration::ZERO)
+        let have_ended = self.close_within(py, Duration::ZERO);
+        self.release(py);
+        have_ended
     }
 
     /// Whether it was closed.
@@ -326,6 +378,16 @@ impl Pipeline {
         Ok(record)
     }
 
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.1.iter().try_for_each(|lent| lent.traverse(&visit))
+    }
+
+    fn __clear__(&self, py: Python<'_>) {
+        // Without a wait, and without letting other threads run: this is the garbage collector's.
+        self.0.close_within(Duration::ZERO);
+        self.1.iter().for_each(|lent| lent.clear(py));
+    }
+
     /// Who is slow.
     fn bottleneck(&self, py: Python<'_>) -> PyResult<String> {
         Ok(self.read_stats(py)?.bottleneck())
@@ -333,6 +395,11 @@ impl Pipeline {
 }
 
 impl Pipeline {
+    /// At the end no thread wants what it was lent: a generator, say, whose own end somebody waits for.
+    fn release(&self, py: Python<'_>) {
+        self.1.iter().for_each(|lent| lent.release(py));
+    }
+
     fn read_stats(&self, py: Python<'_>) -> PyResult<Stats> {
         py.detach(|| self.0.stats()).map_err(|error: Error| errors::to_python(py, &error))
     }
@@ -340,6 +407,12 @@ impl Pipeline {
     /// Detached, because a thread of the pipeline may want to run Python code before it can end.
     fn close_within(&self, py: Python<'_>, within: Duration) -> bool {
         py.detach(|| self.0.close_within(within))
+    }
+}
+
+impl Drop for Pipeline {
+    fn drop(&mut self) {
+        Python::attach(|py| self.__clear__(py));
     }
 }
 

@@ -4,6 +4,7 @@
 //! what the code keeps in thread-local variables. How long they wait for the GIL is measured apart from how long they run.
 
 use std::ffi::OsString;
+use std::sync::Arc;
 use std::time::Instant;
 use std::{fmt, ptr};
 
@@ -16,37 +17,12 @@ use pyo3::types::PyTuple;
 use crate::attach::{hanging, raw};
 use crate::buffer;
 use crate::chunk;
-use crate::parked::{Held, release_parked};
+use crate::lent::Lent;
+use crate::parked::release_parked;
 
 /// From this size on, bytes are copied without the GIL: to get it back may take longer than to copy less (5 ms:
 /// `sys.getswitchinterval()`).
 const COPY_WITHOUT_GIL_BYTES: usize = 1 << 20;
-
-/// An exception of the caller's code, which any thread may drop and put into words.
-#[derive(Debug)]
-pub(crate) struct Raised {
-    text: String,
-    exception: Held,
-}
-
-impl Raised {
-    fn new(py: Python<'_>, error: PyErr) -> Self {
-        let text = error.to_string();
-        Self { text, exception: Held::new(error.into_value(py).into_any()) }
-    }
-
-    pub(crate) fn to_python(&self, py: Python<'_>) -> PyErr {
-        PyErr::from_value(self.exception.get().bind(py).clone())
-    }
-}
-
-impl fmt::Display for Raised {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
-impl std::error::Error for Raised {}
 
 /// There is nothing to run Python code with any more.
 #[derive(Debug)]
@@ -60,26 +36,29 @@ impl fmt::Display for Ending {
 
 impl std::error::Error for Ending {}
 
-/// Runs that with the GIL, and books the wait for it.
+/// Runs that with the GIL and the object, and books the wait for the GIL. None if the object was let go: the pipeline is over.
 fn attached<T>(
+    lent: &Lent,
     context: &mut Context<'_>,
-    run: impl FnOnce(Python<'_>, &mut Context<'_>) -> PyResult<T>,
-) -> Result<T, Cause> {
+    run: impl FnOnce(&Bound<'_, PyAny>, &mut Context<'_>) -> PyResult<T>,
+) -> Result<Option<T>, Cause> {
     let asked = Instant::now();
     Python::try_attach(|py| {
         context.waited_for_lock(asked.elapsed());
         release_parked(py);
-        run(py, context).map_err(|error| Cause::failed(Raised::new(py, error)))
+        let Some(object) = lent.get(py) else { return Ok(None) };
+        let outcome = run(object.bind(py), context);
+        outcome.map(Some).map_err(|error| Cause::Failed(lent.keep(py, error)))
     })
     .unwrap_or_else(|| Err(Cause::failed(Ending)))
 }
 
 /// The next item of an iterator; none at its end.
-fn next_of<'py>(py: Python<'py>, iterator: &Held) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let iterator = iterator.get().as_ptr();
+fn next_of<'py>(iterator: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let py = iterator.py();
     // SAFETY: an iterator that lives, and we are attached; the answer is a new reference.
     let item = unsafe {
-        let item = hanging(|| raw::PyIter_Next(iterator));
+        let item = hanging(|| raw::PyIter_Next(iterator.as_ptr()));
         Bound::from_owned_ptr_or_opt(py, item)
     };
     match item {
@@ -90,15 +69,13 @@ fn next_of<'py>(py: Python<'py>, iterator: &Held) -> PyResult<Option<Bound<'py, 
 
 /// What a callable answers.
 fn answer_of<'py>(
-    py: Python<'py>,
-    callable: &Held,
+    callable: &Bound<'py, PyAny>,
     arguments: &Bound<'py, PyTuple>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let callable = callable.get().as_ptr();
     // SAFETY: both live, and we are attached; the answer is a new reference.
     unsafe {
-        let answer = hanging(|| raw::PyObject_Call(callable, arguments.as_ptr(), ptr::null_mut()));
-        Bound::from_owned_ptr_or_err(py, answer)
+        let answer = hanging(|| raw::PyObject_Call(callable.as_ptr(), arguments.as_ptr(), ptr::null_mut()));
+        Bound::from_owned_ptr_or_err(callable.py(), answer)
     }
 }
 
@@ -123,17 +100,17 @@ fn filled(mut copy: pipeline::Buffer, region: Box<dyn Region>) -> pipeline::Buff
 }
 
 /// An iterable of buffers, or of pairs of a name and a buffer.
-pub(crate) struct Iterable(pub(crate) Held);
+pub(crate) struct Iterable(pub(crate) Arc<Lent>);
 
 impl Feed for Iterable {
     fn next(&mut self, context: &mut Context<'_>) -> Option<Result<Fed, Cause>> {
-        let fed = attached(context, |py, context| {
-            let Some(item) = next_of(py, &self.0)? else { return Ok(None) };
+        let fed = attached(&self.0, context, |iterator, context| {
+            let Some(item) = next_of(iterator)? else { return Ok(None) };
             let (name, data) = named(item)?;
             Ok(Some(copied(&data, context)?.map(|bytes| Fed { name, bytes })))
         });
         match fed {
-            Ok(fed) => fed,
+            Ok(fed) => fed.flatten(),
             Err(cause) => Some(Err(cause)),
         }
     }
@@ -148,13 +125,13 @@ fn named(item: Bound<'_, PyAny>) -> PyResult<(Option<OsString>, Bound<'_, PyAny>
 }
 
 /// A callable that gets each chunk.
-pub(crate) struct Callable(pub(crate) Held);
+pub(crate) struct Callable(pub(crate) Arc<Lent>);
 
 impl Map for Callable {
     fn map(&mut self, chunk: Chunk, context: &mut Context<'_>) -> Result<Option<Chunk>, Cause> {
-        attached(context, |py, context| {
-            let arguments = (chunk::Chunk::shared(chunk.clone()),).into_pyobject(py)?;
-            let answer = answer_of(py, &self.0, &arguments)?;
+        let answer = attached(&self.0, context, |function, context| {
+            let arguments = (chunk::Chunk::shared(chunk.clone()),).into_pyobject(function.py())?;
+            let answer = answer_of(function, &arguments)?;
             if answer.is_none() {
                 return Ok(Ok(chunk));
             }
@@ -162,20 +139,20 @@ impl Map for Callable {
                 return Ok(Ok(other.get().get().clone()));
             }
             Ok(copied(&answer, context)?.map(|bytes| chunk.with_bytes(bytes)))
-        })?
-        .map(Some)
+        })?;
+        answer.transpose()
     }
 }
 
 /// An iterable of buffers that can be written to.
-pub(crate) struct Writables(pub(crate) Held);
+pub(crate) struct Writables(pub(crate) Arc<Lent>);
 
 impl Spaces for Writables {
     fn next(&mut self, context: &mut Context<'_>) -> Option<Result<Box<dyn Space>, Cause>> {
-        let space = attached(context, |py, _| match next_of(py, &self.0)? {
+        let space = attached(&self.0, context, |iterator, _| match next_of(iterator)? {
             Some(data) => buffer::export_space(&data).map(Some),
             None => Ok(None),
         });
-        space.transpose()
+        space.map(Option::flatten).transpose()
     }
 }

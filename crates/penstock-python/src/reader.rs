@@ -158,10 +158,11 @@ impl Reader {
     /// It waits for its thread for at most 5 seconds, awake to signals: what cannot be interrupted is one read of a disk, and the
     /// close of a socket that lingers.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let closed = until(py, Some(penstock_core::Reader::LEAVE_WITHIN), |slice| match self.0.close_within(slice) {
-            true => Attempt::Ended(Ok(())),
-            false => Attempt::NotYet { bytes_pending: 0 },
-        })?;
+        let closed =
+            until(py, Some(penstock_core::Reader::LEAVE_WITHIN), |slice| match self.0.close_within(slice) {
+                true => Attempt::Ended(Ok(())),
+                false => Attempt::NotYet { bytes_pending: 0 },
+            })?;
         drop(closed); // a thread that takes longer is left behind, and ends when it can
         Ok(())
     }

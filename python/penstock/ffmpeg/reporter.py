@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import warnings
+import weakref
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Self
@@ -48,17 +49,13 @@ class Reporter:
         return cls(bar.update, bar.finish)
 
     def start(self, look: Callable[[], EncoderStats | None]) -> None:
-        """Begins; `look` gives None when there is nothing to look at any more."""
+        """Begins; `look` gives None when there is nothing to look at any more.
 
-        def run() -> None:
-            while not self._stop.wait(PERIOD_S):
-                stats = look()
-                if stats is None:
-                    return
-                if not self._try_show(stats):
-                    return
-
-        self._thread = threading.Thread(target=run, name="penstock-encoder-progress", daemon=True)
+        Between two reports the thread holds neither this nor what `show` belongs to, which may be what has the encoder.
+        """
+        arguments = (weakref.ref(self), self._stop, look)
+        name = "penstock-encoder-progress"
+        self._thread = threading.Thread(target=_report, args=arguments, name=name, daemon=True)
         self._thread.start()
 
     def stop(self, last: EncoderStats) -> None:
@@ -80,3 +77,15 @@ class Reporter:
             self._has_failed = True
             warnings.warn(f"progress is not told any more: {error!r}", RuntimeWarning, stacklevel=2)
         return not self._has_failed
+
+
+def _report(
+    itself: weakref.ref[Reporter], stop: threading.Event, look: Callable[[], EncoderStats | None]
+) -> None:
+    while not stop.wait(PERIOD_S):
+        if not _report_once(itself(), look()):
+            return
+
+
+def _report_once(reporter: Reporter | None, stats: EncoderStats | None) -> bool:
+    return reporter is not None and stats is not None and reporter._try_show(stats)
