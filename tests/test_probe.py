@@ -438,7 +438,7 @@ class TestProgram:
             ("echo '{}'", "is it ffprobe"),
             ("exit 3", "ended with 3"),
             ("echo it is broken >&2; exit 3", "cannot open .*: it is broken"),
-            ("kill -SEGV $$", "ended by SIGSEGV"),
+            ("kill -SEGV $$", "killed by SIGSEGV"),
         ],
     )
     def test_one_that_fails(self, tmp_path: Path, line: str, words: str) -> None:

@@ -150,7 +150,8 @@ class EncoderError(PenstockError, RuntimeError):
     """FFmpeg failed, or did not encode every frame that it was given.
 
     Attributes:
-        returncode: FFmpeg's exit status; negative if a signal ended it; None if it never started.
+        returncode: FFmpeg's exit status; negative if a signal ended it; None if it never started, or if
+            the status is unknown: this process ignores SIGCHLD, or another thread waits for all children.
         command: the command line that was run.
         stderr: the last lines that FFmpeg wrote to its standard error.
         frames: frames that FFmpeg reported as encoded.
@@ -181,7 +182,8 @@ class DecoderError(PenstockError, RuntimeError):
     """FFmpeg could not read a file or a URL, or did not decode all of it.
 
     Attributes:
-        returncode: the exit status of FFmpeg or ffprobe; negative if a signal ended it; None if it never started.
+        returncode: the exit status of FFmpeg or ffprobe; negative if a signal ended it; None if it never started, or if
+            the status is unknown: this process ignores SIGCHLD, or another thread waits for all children.
         command: the command line that was run.
         stderr: the last lines that it wrote to its standard error.
         frames: frames that were decoded before.

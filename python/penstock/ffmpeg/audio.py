@@ -82,7 +82,7 @@ class AudioDecoder:
         ImportError: NumPy is not installed.
     """
 
-    _intake: Intake  # there is none until FFmpeg runs
+    _intake: Intake  # there is none until the arguments are checked
 
     def __init__(
         self,
@@ -148,6 +148,11 @@ class AudioDecoder:
         )
         self._lock = threading.Lock()
         self._is_rest_given = False
+        try:
+            self._intake.start()
+        except BaseException:  # a signal handler's, say
+            self._intake.undo()
+            raise
 
     @property
     def info(self) -> AudioInfo:

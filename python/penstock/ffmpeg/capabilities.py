@@ -6,19 +6,15 @@ loading libraries. A program that does not answer has none, which is no reason t
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import functools
-import os
 import re
-import signal
-import subprocess
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from penstock.errors import EncoderError
+from penstock.ffmpeg.child import NotStartedError, run
 
 #: Guessed: an FFmpeg answers within 0.1 s, cold caches and a loaded machine aside.
 PATIENCE_S = 5.0
@@ -214,34 +210,12 @@ def unknown_codec(program: str, codec: str) -> str:
 
 @functools.lru_cache(maxsize=64)
 def said(program: str, *arguments: str) -> str:
-    """What FFmpeg prints to its standard output; empty if it cannot be run, or does not end in time."""
-    # A file and not a pipe: what a killed wrapper has started may hold a pipe open for ever.
-    with tempfile.TemporaryFile() as output:
-        command = [program, "-hide_banner", "-loglevel", "error", *arguments]
-        try:
-            # A process group of its own: with a wrapper script, what it runs is killed too.
-            with subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.DEVNULL,
-                process_group=0,
-            ) as process:
-                _end_in_time(process)
-        except OSError:
-            return ""
-        output.seek(0)
-        return output.read().decode(errors="replace")
-
-
-def _end_in_time(process: subprocess.Popen[bytes]) -> None:
+    """What FFmpeg prints to its standard output; empty if it cannot be run, fails, or does not end in time."""
     try:
-        process.wait(PATIENCE_S)
-    except BaseException as error:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        if not isinstance(error, subprocess.TimeoutExpired):
-            raise
+        child = run((program, "-hide_banner", "-loglevel", "error", *arguments), PATIENCE_S)
+    except NotStartedError:
+        return ""
+    return "" if child is None or child.returncode != 0 else child.output.decode(errors="replace")
 
 
 def _listed(program: str, listing: str) -> list[tuple[str, str]]:

@@ -6,6 +6,7 @@ import operator
 import os
 import warnings
 from collections.abc import Mapping
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
@@ -103,7 +104,7 @@ class Decoder:
         ImportError: NumPy is not installed.
     """
 
-    _intake: Intake  # there is none until FFmpeg runs
+    _intake: Intake  # there is none until the arguments are checked
 
     def __init__(
         self,
@@ -152,29 +153,28 @@ class Decoder:
         self._plan = plan_decode(program, *place, self._video, self._wish)
         self._programs = program, ffprobe
         self._is_told_of = False
-        self._timestamps = Timestamps()
+        self._intake = Intake(
+            program,
+            partial(self._plan.arguments, *place),
+            source=self._source,
+            ffmpeg_policy=ffmpeg_policy,
+            is_strict=not conceal_errors,
+            other_codecs=ending.other_codecs(self._media, self._video.index),
+            check_end=self._early_end,
+            stall_timeout_s=stall_timeout_s,
+            frame_bytes=self._plan.layout.frame_bytes,
+            depth=depth,
+            capacity_bytes=capacity_bytes,
+            policy=policy,
+            conversion=self._plan.conversion,
+            parts=self._plan.parts,
+        )
         try:
-            self._intake = Intake(
-                program,
-                self._plan.arguments(*place, self._timestamps.of_child),
-                source=self._source,
-                pass_fds=(self._timestamps.of_child,),
-                ffmpeg_policy=ffmpeg_policy,
-                is_strict=not conceal_errors,
-                other_codecs=ending.other_codecs(self._media, self._video.index),
-                check_end=self._early_end,
-                stall_timeout_s=stall_timeout_s,
-                frame_bytes=self._plan.layout.frame_bytes,
-                depth=depth,
-                capacity_bytes=capacity_bytes,
-                policy=policy,
-                conversion=self._plan.conversion,
-                parts=self._plan.parts,
-            )
-        except BaseException:
-            self._timestamps.close()
+            self._intake.start()
+            self._timestamps = Timestamps(self._intake.process.side)
+        except BaseException:  # a signal handler's, say
+            self._intake.undo()
             raise
-        self._timestamps.started()
 
     @property
     def info(self) -> VideoInfo:

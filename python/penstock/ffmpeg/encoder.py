@@ -46,8 +46,6 @@ R = TypeVar("R")
 
 _logger = logging.getLogger("penstock")
 
-# Without it FFmpeg 5.1 exits with 0 when the disk is full at the file's end ("Error writing trailer").
-_STRICT = ("-xerror",)
 # After this long without a sign of life, an FFmpeg that nobody waits for knowingly is killed: as long as the
 # native writers give a reader at exit.
 STUCK_S = 5.0
@@ -227,9 +225,10 @@ class Encoder:
         self._reporter = Reporter.of(progress, total_frames, self._plan.rate)
         self._process = FFmpegProcess(
             program,
-            (*_STRICT, *self._plan.arguments),
+            self._plan.arguments,
             ffmpeg_policy,
-            stdin=subprocess.PIPE,
+            is_fed=True,
+            is_strict=True,
             stdout=None if command.uses_stdout(self._target) else subprocess.DEVNULL,
             with_warnings=True,
             error=EncoderError,
@@ -237,6 +236,7 @@ class Encoder:
         if queue_bytes is None:
             queue_bytes = max(QUEUE_BYTES, LEAST_QUEUE_FRAMES * self._plan.fed.frame_bytes)
         try:
+            self._process.start()
             self._writer = Writer(
                 self._process.stdin,
                 mode=mode,
@@ -247,13 +247,17 @@ class Encoder:
                 reader="reads",  # FFmpeg's pipe protocol takes bytes with read(2), which allows zero-copy
                 conversion=self._plan.conversion,
             )
-        except BaseException:
+            self._unfinished = True
+            _unfinished_encoders.add(self)
+            if self._reporter is not None:
+                self._reporter.start(_looking_at(weakref.ref(self)))
+        except BaseException:  # a signal handler's, say: nothing is left of what was begun
+            self._unfinished = False
+            _unfinished_encoders.discard(self)
             self._process.end()
+            if hasattr(self, "_writer"):
+                self._writer.abort()
             raise
-        self._unfinished = True
-        _unfinished_encoders.add(self)
-        if self._reporter is not None:
-            self._reporter.start(_looking_at(weakref.ref(self)))
 
     @property
     def report(self) -> EncodeReport | None:
@@ -456,10 +460,10 @@ class Encoder:
             self._closing_at_s = self._process.seconds
         deadline_s = None if timeout is None else time.monotonic() + timeout
         self._deliver(deadline_s)
-        self._process.close_pipe()
+        self._process.close_pipes()
         self._wait(_left_s(deadline_s), self._await_end)
         self._finished()
-        if self._process.returncode != 0 or self.frames_encoded != self.frames_submitted:
+        if not self._process.has_succeeded or self.frames_encoded != self.frames_submitted:
             raise self._error()
         self._report = self._make_report()
         return self._report
@@ -526,7 +530,7 @@ class Encoder:
             # Not here: this may be any thread, in the middle of anything, and FFmpeg may take long.
             threading.Thread(target=self._finish_forgotten, name="penstock-encoder-finish").start()
         except RuntimeError:  # the interpreter is ending: FFmpeg gets its end of file, and finishes alone
-            self._process.close_pipe()
+            self._process.close_pipes()
         _warn_unclosed(self)
 
     def __repr__(self) -> str:
@@ -621,7 +625,7 @@ class Encoder:
     def _failure(self) -> EncoderError:
         """The error of an FFmpeg that takes no more frames, once it has ended and said why."""
         self._writer.abort()
-        self._process.close_pipe()
+        self._process.close_pipes()
         self._process.wait_unless_stuck(STUCK_S)
         self._finished()
         return self._error()
@@ -715,7 +719,7 @@ class Encoder:
     def _disown(self) -> None:
         # A copy of the pipe's end in a forked child would keep FFmpeg waiting for more.
         self._inherited, self._unfinished = True, False
-        self._process.close_pipe()
+        self._process.close_pipes()
 
 
 _unfinished_encoders: weakref.WeakSet[Encoder] = weakref.WeakSet()
@@ -742,11 +746,11 @@ def _warn_unclosed(encoder: Encoder) -> None:
 
 
 def _looking_at(encoder: weakref.ref[Encoder]) -> Callable[[], EncoderStats | None]:
-    """What looks at an encoder's statistics, and does not keep it from being collected."""
+    """What looks at an unfinished encoder's statistics, and does not keep it from being collected."""
 
     def look() -> EncoderStats | None:
         alive = encoder()
-        return None if alive is None else alive.stats
+        return None if alive is None or not alive._unfinished else alive.stats
 
     return look
 

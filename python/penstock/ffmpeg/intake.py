@@ -13,6 +13,7 @@ import time
 import weakref
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from functools import partial
 
 from penstock._asyncio import until_done
 from penstock._native import Frame, Reader, ThreadPolicy, _Conversion, _seconds
@@ -46,7 +47,7 @@ class Intake:
     """An FFmpeg that is started to write raw frames, or blocks of sound, and the native reader of them.
 
     Args:
-        program, arguments, pass_fds, ffmpeg_policy: as for `FFmpegProcess`.
+        program, arguments, ffmpeg_policy: as for `FFmpegProcess`.
         source: what FFmpeg reads, as `command.source` has it.
         is_strict: whether damage is an error although FFmpeg goes on.
         other_codecs: codecs of the file's other streams, whose damage is no matter.
@@ -61,17 +62,16 @@ class Intake:
         rest: what FFmpeg wrote after the last whole frame.
         caller_blocked_s: seconds that callers waited.
 
-    Raises:
-        DecoderError: FFmpeg could not be started.
     """
+
+    reader: Reader  # there is none until FFmpeg runs
 
     def __init__(
         self,
         program: str,
-        arguments: Sequence[str],
+        arguments: Sequence[str] | Callable[[int], Sequence[str]],
         *,
         source: str,
-        pass_fds: Sequence[int] = (),
         ffmpeg_policy: ThreadPolicy | None,
         is_strict: bool,
         other_codecs: Collection[str] = (),
@@ -90,7 +90,8 @@ class Intake:
         self._check_end = check_end
         self._stall_timeout_s = checked_stall_timeout(stall_timeout_s)
         self._fault: DecoderError | None = None
-        self._is_closed = self._is_inherited = False
+        self._is_closed = True  # until it is started
+        self._is_inherited = False
         self.is_at_end = False
         self._lock = threading.Lock()
         self._ending = threading.Lock()
@@ -98,30 +99,43 @@ class Intake:
         self.caller_blocked_s = 0.0
         self.process = FFmpegProcess(
             program,
-            # It stops at what it would otherwise conceal.
-            [*(("-xerror",) if is_strict else ()), *arguments],
+            arguments,
             ffmpeg_policy,
-            stdin=subprocess.DEVNULL,
+            # It stops at what it would otherwise conceal.
+            is_strict=is_strict,
             stdout=subprocess.PIPE,
-            pass_fds=pass_fds,
             error=DecoderError,
         )
-        try:
-            self.reader = Reader(
-                self.process.stdout,
-                frame_bytes=frame_bytes,
-                depth=depth,
-                capacity_bytes=capacity_bytes,
-                policy=policy,
-                conversion=conversion,
-                parts=parts,
-            )
-        except BaseException:
-            self.process.end()
-            raise
+        self._make_reader = partial(
+            Reader,
+            frame_bytes=frame_bytes,
+            depth=depth,
+            capacity_bytes=capacity_bytes,
+            policy=policy,
+            conversion=conversion,
+            parts=parts,
+        )
+
+    def start(self) -> None:
+        """Starts FFmpeg, and reads. What follows is done in a ``try`` that ends with `undo`, as is this.
+
+        Raises:
+            DecoderError: FFmpeg could not be started.
+        """
+        self.process.start()
+        self.reader = self._make_reader(self.process.stdout)
         # The reader has its own, and FFmpeg is to notice at once when that is closed.
-        self.process.close_pipe()
+        self.process.stdout.close()
+        self._is_closed = False
         _open_intakes.add(self)
+
+    def undo(self) -> None:
+        """Leaves nothing of what `start` began, however far it came."""
+        self._is_closed = True
+        _open_intakes.discard(self)
+        self.process.end()
+        if hasattr(self, "reader"):
+            self.reader.close()
 
     @property
     def is_closed(self) -> bool:
@@ -278,9 +292,9 @@ class Intake:
 
     def _why_not_well(self) -> str | None:
         after = f"after {self.delivered} frames"
-        if self.process.returncode != 0 and _NO_FRAMES in self.process.stderr.partition("\n")[0]:
+        if self.process.returncode not in (0, None) and _NO_FRAMES in self.process.stderr.partition("\n")[0]:
             return "the stream has no frames that FFmpeg can decode"
-        if self.process.returncode != 0:
+        if not self.process.has_succeeded:
             return f"FFmpeg {self.process.ending}, {after}"
         if not self._is_strict:
             return None

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
-import signal
-import subprocess
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import IO, Any, TypeVar
+from typing import Any, TypeVar
 
 from penstock import _native
 from penstock.errors import DecoderError, PenstockError, StalledError
 from penstock.ffmpeg import command
+from penstock.ffmpeg.child import CapturedChild, Child, NotStartedError, run
 from penstock.ffmpeg.find import find_ffprobe
 
 #: Guessed: a local file is told of in 0.1 s; a slow server, or a disk that has to spin up, takes seconds.
@@ -265,7 +262,7 @@ def first_size(path: str, arguments: Sequence[str]) -> tuple[int, int] | None:
     """
     output = ("-frames:v", "1", "-c:v", "rawvideo", "-f", "framecrc", "pipe:1")
     try:
-        _, said, _ = _run(path, (*arguments, *output), PATIENCE_S)
+        said = _run(path, (*arguments, *output), PATIENCE_S).output
     except PenstockError:
         return None
     size = re.search(rb"^#dimensions 0: (\d+)x(\d+)$", said, re.MULTILINE)
@@ -407,9 +404,10 @@ def _told(path: str, arguments: Sequence[str], timeout_s: float | None) -> dict[
         DecoderError: it cannot read it.
         StalledError: it does not end in time.
     """
-    returncode, said, stderr = _run(path, arguments, timeout_s)
+    child = _run(path, arguments, timeout_s)
+    returncode, stderr = child.returncode, child.stderr.decode(errors="replace").strip()
     try:
-        told = json.loads(said)
+        told = json.loads(child.output)
     except ValueError:
         told = None
     is_answer = isinstance(told, dict) and "format_name" in told.get("format", {})
@@ -418,13 +416,14 @@ def _told(path: str, arguments: Sequence[str], timeout_s: float | None) -> dict[
     if returncode == 0 and is_answer:
         reason = f"{path} is text, and not a media file"
     else:
-        reason = _reason(path, arguments[0], returncode, _words(stderr, arguments[-1]))
+        reason = _reason(path, child, _words(stderr, arguments[-1]))
     raise DecoderError(reason, returncode=returncode, command=arguments, stderr=stderr)
 
 
-def _reason(path: str, program: str, returncode: int, words: str) -> str:
-    if returncode < 0:
-        return f"{program} was ended by {signal.Signals(-returncode).name}, and did not tell what {path} is"
+def _reason(path: str, child: Child, words: str) -> str:
+    program, returncode = child.command[0], child.returncode
+    if returncode is None or returncode < 0:
+        return f"{program} {child.ending}, and did not tell what {path} is"
     if returncode == 0 or not words:
         return f"{program} ended with {returncode}, and did not tell what {path} is: is it ffprobe?"
     if command.file_bytes(path) == 0:
@@ -440,42 +439,15 @@ def _words(stderr: str, source: str) -> str:
     return "; ".join([*dict.fromkeys(filter(None, lines))][-_MOST_LINES:])
 
 
-def _run(path: str, arguments: Sequence[str], timeout_s: float | None) -> tuple[int, bytes, str]:
-    """Runs ffprobe to its end. Its exit status, its output, and the end of its standard error."""
-    # Files and not pipes: what a killed wrapper has started may hold a pipe open for ever.
-    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as stderr:
-        try:
-            process = subprocess.Popen(
-                arguments,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=stderr,
-                # A process group of its own: with a wrapper script, what it runs is killed too.
-                process_group=0,
-            )
-        except OSError as error:
-            raise DecoderError(f"could not start ffprobe: {error}", command=arguments) from error
-        with process:
-            _await(process, path, timeout_s)
-        output.seek(0)
-        return process.returncode, output.read(), _end_of(stderr)
-
-
-def _await(process: subprocess.Popen[bytes], path: str, timeout_s: float | None) -> None:
+def _run(path: str, arguments: Sequence[str], timeout_s: float | None) -> CapturedChild:
+    """Runs ffprobe to its end. Nothing runs any more afterwards, whatever was raised."""
     try:
-        process.wait(timeout_s)
-    except BaseException as error:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()  # `with` does not after Ctrl-C, and would leave a zombie
-        if not isinstance(error, subprocess.TimeoutExpired):
-            raise
+        child = run(arguments, timeout_s, _STDERR_BYTES)
+    except NotStartedError as error:
+        raise DecoderError(f"could not start ffprobe: {error}", command=arguments) from error
+    if child is None:
         raise StalledError(
             f"ffprobe did not end within {timeout_s:g} s; does anybody send what {path} is to bring?",
             seconds=timeout_s or 0.0,
-        ) from None
-
-
-def _end_of(stderr: IO[bytes]) -> str:
-    stderr.seek(max(0, stderr.seek(0, os.SEEK_END) - _STDERR_BYTES))
-    return stderr.read().decode(errors="replace").strip()
+        )
+    return child

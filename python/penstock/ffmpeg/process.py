@@ -1,34 +1,33 @@
-"""A running FFmpeg: what it says, how far it is, and when it ends."""
+"""A running FFmpeg: what it says, how far it is, and whether it ended well."""
 
 from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from contextlib import ExitStack
 from io import FileIO
 from pathlib import Path
-from typing import cast
 
-from penstock import _native
-from penstock._native import AppliedPolicy, ThreadPolicy
+from penstock._native import ThreadPolicy
 from penstock.errors import DecoderError, EncoderError
+from penstock.ffmpeg.child import Child, Lines, NotStartedError
 
 # Guessed: FFmpeg's reason is in its last few lines, and what it says must stay bounded.
 STDERR_LINES = 50
-STDERR_LINE_BYTES = 4096
+LINE_BYTES = 4096
 # Guessed: whoever has not understood after these does not read on.
 WARNING_LINES = 20
-# Guessed: what an FFmpeg that has ended left in its two pipes is read within this time.
-DRAIN_GRACE_S = 1.0
 WATCH_INTERVAL_S = 0.1
 
+# More than any number of FFmpeg's has, and fewer than Python refuses to read.
+_MOST_DIGITS = 30
+
+# Without it FFmpeg 5.1 exits with 0 when the disk is full at the file's end ("Error writing trailer").
+_STRICT = ("-xerror",)
 _ALWAYS = ("-hide_banner", "-nostats", "-loglevel")
 # What FFmpeg puts before a line: the parts that speak, with their addresses, and with "level" what the line is.
 _TAGGED = re.compile(r"((?:\[[^\[\]]+ @ 0x[0-9a-f]+\] )*)\[(panic|fatal|error|warning)\] ")
@@ -56,95 +55,108 @@ def checked_stall_timeout(seconds: float | None) -> float | None:
     return seconds
 
 
-class FFmpegProcess:
+class FFmpegProcess(Child):
     """A started FFmpeg that we feed, or that feeds us.
 
-    Three daemon threads serve it until it ends: one drains its standard error (when that pipe is full, FFmpeg
-    stops), one counts its frames, and one waits for it, so that it is never left a zombie. They know nothing
-    of the object that owns this one, which can therefore be collected while they run.
+    The child's thread hears its standard error (when that pipe is full, FFmpeg stops) and counts its frames.
 
     Args:
         program: path of FFmpeg.
-        arguments: its arguments, without those on logging and progress.
+        arguments: its arguments, without those on logging and progress; or what makes them of the number of another
+            descriptor of FFmpeg's, whose other end is `side`.
         policy: priority and CPUs that it starts with.
-        stdin, stdout: as for `subprocess.Popen`. Standard input is never ours, for FFmpeg takes commands from it.
-        pass_fds: descriptors that it has as well, by the same numbers.
+        is_fed: we write to its standard input, `stdin`; else it has none. It is never ours, for FFmpeg takes commands
+            from it.
+        is_strict: it is to fail where it would go on after an error.
+        stdout: where its standard output goes: ``subprocess.PIPE`` for us, ``subprocess.DEVNULL``, or None for our own.
         with_warnings: FFmpeg is to say its warnings, too.
         error: what is raised if it cannot be started.
 
     Attributes:
         frames: frames that it has encoded, by its report, which it gives twice a second.
         output_bytes: what it has written, by the same report; None if it does not say.
-        policy: what came of the policy; None without one.
-
-    Raises:
-        EncoderError, DecoderError: the program could not be started.
+        is_complete: it has said that its report is at its end, which it does when all is encoded.
+        stdin, stdout, side: our ends of these pipes: for their descriptors only, never for their ``read`` and
+            ``write``.
     """
+
+    stdin: FileIO
+    stdout: FileIO
+    side: FileIO
 
     def __init__(
         self,
         program: str,
-        arguments: Sequence[str],
+        arguments: Sequence[str] | Callable[[int], Sequence[str]],
         policy: ThreadPolicy | None = None,
         *,
-        stdin: int,
+        is_fed: bool = False,
+        is_strict: bool,
         stdout: int | None,
-        pass_fds: Sequence[int] = (),
         with_warnings: bool = False,
         error: type[EncoderError] | type[DecoderError],
     ) -> None:
-        progress, progress_of_child = os.pipe()
+        super().__init__()
+        self._program = program
+        self._arguments = arguments
+        self._policy = policy
+        self._is_fed = is_fed
+        self._is_strict = is_strict
+        self._stdout_of_child = stdout
         # "repeat" has FFmpeg write a line again instead of how often it was repeated.
-        loglevel = "repeat+level+warning" if with_warnings else "error"
-        self.command = (program, *_ALWAYS, loglevel, "-progress", f"pipe:{progress_of_child}", *arguments)
+        self._loglevel = "repeat+level+warning" if with_warnings else "error"
+        self._error = error
         self.frames = 0
         self.output_bytes: int | None = None
-        self._started_at_s = time.monotonic()
-        self._ended_at_s: float | None = None
-        try:
-            start = partial(_start, self.command, stdin, stdout, (progress_of_child, *pass_fds))
-            self._popen, self.policy = _start_with_policy(policy, start)
-        except BaseException as failure:
-            os.close(progress)
-            if isinstance(failure, OSError):
-                raise error(f"could not start FFmpeg: {failure}", command=self.command) from failure
-            raise
-        finally:
-            os.close(progress_of_child)
+        self.is_complete = False
         self._stderr: deque[str] = deque(maxlen=STDERR_LINES)
         # Sets that keep the order.
         self._warnings: dict[str, None] = {}
         self._errors: dict[str, None] = {}
-        self._ended = _daemon(self._await_end, "wait")
-        self._all_read = (
-            _daemon(self._drain_stderr, "stderr"),
-            _daemon(self._follow_progress, "progress", progress),
-        )
 
-    @property
-    def pid(self) -> int:
-        return self._popen.pid
+    def start(self) -> None:
+        """Starts FFmpeg. What follows is done in a ``try`` that ends with `end`, as is this.
 
-    @property
-    def stdin(self) -> FileIO:
-        """The writing end of FFmpeg's standard input: for its descriptor only, never for its ``write``."""
-        return cast(FileIO, self._popen.stdin)
+        Raises:
+            EncoderError, DecoderError: the program could not be started.
+        """
+        try:
+            super().start()
+        except NotStartedError as failure:
+            raise self._error(f"could not start FFmpeg: {failure}", command=self.command) from failure
 
-    @property
-    def stdout(self) -> FileIO:
-        """The reading end of FFmpeg's standard output: for its descriptor only, never for its ``read``."""
-        return cast(FileIO, self._popen.stdout)
-
-    def close_pipe(self) -> None:
-        """Lets go of our end of the pipe: FFmpeg sees that once others have, too."""
-        for end in (self._popen.stdin, self._popen.stdout):
-            if end is not None:
-                end.close()
-
-    @property
-    def seconds(self) -> float:
-        """Seconds from FFmpeg's start to its end, or to now."""
-        return (self._ended_at_s or time.monotonic()) - self._started_at_s
+    def spawn(self) -> subprocess.Popen[bytes]:
+        with ExitStack() as of_child:
+            progress = of_child.enter_context(self.heard_pipe(Lines(self._take_progress, LINE_BYTES)))
+            stderr = of_child.enter_context(self.heard_pipe(Lines(self._take_line, LINE_BYTES)))
+            stdin: int | FileIO = subprocess.DEVNULL
+            stdout: int | FileIO | None = self._stdout_of_child
+            pass_fds = [progress.fileno()]
+            if self._is_fed:
+                self.stdin, stdin = self.pipe_to()
+                of_child.enter_context(stdin)
+            if stdout == subprocess.PIPE:
+                self.stdout, stdout = self.pipe_from()
+                of_child.enter_context(stdout)
+            elif stdout is None:
+                os.fstat(1)  # closed, it would be the number of whatever FFmpeg opens first
+            if callable(self._arguments):
+                self.side, told = self.pipe_from()
+                pass_fds.append(of_child.enter_context(told).fileno())
+                arguments = self._arguments(told.fileno())
+            else:
+                arguments = self._arguments
+            reporting = ("-progress", f"pipe:{progress.fileno()}")
+            strict = _STRICT if self._is_strict else ()
+            self.command = (self._program, *_ALWAYS, self._loglevel, *reporting, *strict, *arguments)
+            return self.popen(
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                pass_fds=pass_fds,
+                env=_environment(),
+                policy=self._policy,
+            )
 
     @property
     def stderr(self) -> str:
@@ -162,29 +174,15 @@ class FFmpegProcess:
         return tuple(self._errors)
 
     @property
-    def returncode(self) -> int | None:
-        """The exit status, negative for a signal; None while FFmpeg runs."""
-        return self._popen.returncode
+    def has_succeeded(self) -> bool:
+        """Whether it has ended well, by its exit status and by its report. An unknown status is no success."""
+        return self.returncode == 0 and self.is_complete
 
     @property
     def ending(self) -> str:
         """How it ended, in words."""
-        if self.returncode is None:
-            return "still runs"
-        if self.returncode >= 0:
-            return f"ended with exit code {self.returncode}"
-        try:
-            return f"was killed by {signal.Signals(-self.returncode).name}"
-        except ValueError:
-            return f"was killed by signal {-self.returncode}"
-
-    def wait(self, timeout_s: float | None = None) -> bool:
-        """Waits for FFmpeg to end, and tells whether it has. Its last words and count are then complete."""
-        if not self._ended.wait(timeout_s):
-            return False
-        for all_read in self._all_read:
-            all_read.wait(DRAIN_GRACE_S)
-        return True
+        unsaid = self.has_ended and self.returncode == 0 and not self.is_complete
+        return f"{super().ending}{', and did not report that it was done' * unsaid}"
 
     def wait_unless_stuck(self, stuck_s: float) -> None:
         """Waits for FFmpeg to end, and kills it after `stuck_s` seconds without a sign of life."""
@@ -193,15 +191,6 @@ class FFmpegProcess:
             if watch.idle_s() >= stuck_s:
                 self.kill()
 
-    def kill(self) -> None:
-        self._popen.kill()
-
-    def end(self) -> None:
-        """Kills FFmpeg and lets go of everything."""
-        self.kill()
-        self.close_pipe()
-        self.wait()
-
     def signs_of_life(self) -> tuple[int, int]:
         """Frames encoded and CPU time used: of a working FFmpeg at least one of them grows.
 
@@ -209,18 +198,8 @@ class FFmpegProcess:
         """
         return self.frames, _cpu_ticks(self.pid)
 
-    def _await_end(self) -> None:
-        self._popen.wait()
-        self._ended_at_s = time.monotonic()
-
-    def _drain_stderr(self) -> None:
-        assert self._popen.stderr is not None
-        # Popen's own file is unbuffered, as its standard input must be, and would read byte by byte.
-        with open(self._popen.stderr.fileno(), "rb", closefd=False) as lines, self._popen.stderr:
-            for line in iter(lambda: lines.readline(STDERR_LINE_BYTES), b""):
-                self._take_line(line.decode(errors="replace").rstrip())
-
-    def _take_line(self, line: str) -> None:
+    def _take_line(self, said: bytes) -> None:
+        line = said.decode(errors="replace").rstrip()
         tagged = _TAGGED.match(line)
         if tagged is None:  # a library's own, or all of them without their levels
             self._stderr.append(line)
@@ -232,13 +211,14 @@ class FFmpegProcess:
         if len(told) < WARNING_LINES and not _NOISE.search(line):
             told[_ADDRESS.sub("", line)] = None
 
-    def _follow_progress(self, progress: int) -> None:
-        with open(progress, encoding="ascii", errors="replace") as lines:
-            for key, count in _counts(lines):
-                if key == "frame":
-                    self.frames = count
-                elif key == "total_size":
-                    self.output_bytes = count
+    def _take_progress(self, line: bytes) -> None:
+        if line.rstrip() == b"progress=end":
+            self.is_complete = True
+        for key, count in _counts([line.decode("ascii", "replace")]):
+            if key == "frame":
+                self.frames = count
+            elif key == "total_size":
+                self.output_bytes = count
 
 
 class Watch:
@@ -258,41 +238,6 @@ class Watch:
         return now_s - self._since_s
 
 
-def _start_with_policy(
-    policy: ThreadPolicy | None, start: Callable[[], subprocess.Popen[bytes]]
-) -> tuple[subprocess.Popen[bytes], AppliedPolicy | None]:
-    """Starts FFmpeg from a thread that has the policy and ends at once.
-
-    A process and all its threads start with the policy of the thread that starts it. Ours could not always go back to
-    what it had, and to run Python in the child before the program (`preexec_fn`) is not safe beside other threads.
-    """
-    if policy is None:
-        return start(), None
-
-    def start_so() -> tuple[subprocess.Popen[bytes], AppliedPolicy]:
-        applied = _native._apply_policy(policy, try_undo=False)
-        return start(), applied
-
-    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="penstock-ffmpeg-start") as starter:
-        return starter.submit(start_so).result()
-
-
-def _start(
-    command: Sequence[str], stdin: int, stdout: int | None, pass_fds: Sequence[int]
-) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        command,
-        bufsize=0,
-        stdin=stdin,
-        stdout=stdout,
-        stderr=subprocess.PIPE,
-        pass_fds=pass_fds,
-        env=_environment(),
-        # A process group of its own: Ctrl-C on the terminal is for us, and FFmpeg has to finish the file.
-        process_group=0,
-    )
-
-
 def _environment() -> dict[str, str]:
     """Our environment, with huge pages for FFmpeg's memory unless the user has tuned glibc himself, and no colours.
 
@@ -303,29 +248,11 @@ def _environment() -> dict[str, str]:
     return {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1", **os.environ, "AV_LOG_FORCE_NOCOLOR": "1"}
 
 
-def _daemon(target: Callable[..., None], name: str, *args: object) -> threading.Event:
-    """Runs `target` on a daemon thread; the event is set when it is done.
-
-    An event, because a join of a running thread that Ctrl-C interrupts takes that thread for ended from then on
-    (Python 3.11 and 3.12).
-    """
-    done = threading.Event()
-
-    def run() -> None:
-        try:
-            target(*args)
-        finally:
-            done.set()
-
-    threading.Thread(target=run, name=f"penstock-ffmpeg-{name}", daemon=True).start()
-    return done
-
-
 def _counts(lines: Iterable[str]) -> Iterable[tuple[str, int]]:
     """The whole numbers in FFmpeg's ``-progress`` report, with their keys."""
     for line in lines:
         key, _, value = line.partition("=")
-        if value.strip().isdigit():
+        if value.strip().isdigit() and len(value) <= _MOST_DIGITS:
             yield key, int(value)
 
 

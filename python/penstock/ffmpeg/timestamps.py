@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
 import select
 import threading
 from fractions import Fraction
+from io import FileIO
 
 # What the filter prints for each frame; "NOPTS" if it has none.
 _LINE = re.compile(rb"^frame:\d+ +pts:(\S+)", re.MULTILINE)
@@ -30,27 +30,22 @@ def filters(descriptor: int, time_base: Fraction) -> list[str]:
 class Timestamps:
     """The timestamps of frames, by their number: several threads may ask, and not in order.
 
+    Args:
+        told: the pipe on which FFmpeg tells them.
+
     Attributes:
-        of_child: the descriptor that FFmpeg is to have, by the same number.
         last: the latest of those told so far; None before the first.
         longest: the longest step from one to the next.
     """
 
-    def __init__(self) -> None:
-        self._own, self.of_child = os.pipe()
-        os.set_blocking(self._own, False)
+    def __init__(self, told: FileIO) -> None:
+        self._pipe = told
         self._rest = b""
         self._told = 0
         self._waiting: dict[int, int | None] = {}
         self.last: int | None = None
         self.longest = 0
         self._lock = threading.Lock()
-
-    def started(self) -> None:
-        """Lets go of FFmpeg's end, so that only FFmpeg has it."""
-        if self.of_child >= 0:
-            os.close(self.of_child)
-            self.of_child = -1
 
     def take(self, index: int) -> int | None:
         """The timestamp of frame `index`, once; None if it has none, or FFmpeg did not tell."""
@@ -66,21 +61,18 @@ class Timestamps:
                 pass
 
     def close(self) -> None:
-        self.started()
         with self._lock:  # else another thread might go on with a descriptor that is somebody else's by then
-            if self._own >= 0:
-                os.close(self._own)
-                self._own = -1
+            self._pipe.close()
 
     def _read(self) -> bool:
         """Takes in what FFmpeg has written; False at the end."""
-        if self._own < 0:
+        if self._pipe.closed:
             return False
         waiting = select.poll()
-        waiting.register(self._own, select.POLLIN)
+        waiting.register(self._pipe, select.POLLIN)
         if not waiting.poll(_PATIENCE_MS):
             return False
-        said = os.read(self._own, 1 << 16)
+        said = self._pipe.read(1 << 16)
         lines, _, self._rest = (self._rest + said).rpartition(b"\n")
         for pts in _LINE.findall(lines):
             self._waiting[self._told] = None if pts == b"NOPTS" else self._seen(int(pts))

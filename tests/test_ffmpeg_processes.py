@@ -1,0 +1,356 @@
+"""FFmpeg's processes: what becomes of them when they start, end and are interrupted, in hosts of all kinds."""
+
+from __future__ import annotations
+
+import gc
+import random
+import signal
+import sys
+import textwrap
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+from clips import clip
+from conftest import run_script, succeeded
+from media import children, eventually, open_fds
+
+from penstock import Decoder, Encoder
+from penstock.ffmpeg import AudioDecoder, find_ffmpeg, find_ffprobe, probe
+from penstock.ffmpeg.child import Lines
+
+PACKAGE = str(Path(sys.modules["penstock"].__file__ or "").parent)
+
+ENCODE = """
+from penstock import Encoder, EncoderError
+from penstock.ffmpeg import find_ffmpeg
+
+def encode(path, frames=5, **options):
+    encoder = Encoder(path, size=(64, 48), fps=25, **options)
+    for index in range(frames):
+        encoder.write(bytes([index * 10]) * (64 * 48 * 3))
+    return encoder.close()
+"""
+
+# An FFmpeg that does everything rightly, and says by its status that it did not.
+FAILING = """#!/bin/sh
+"{program}" "$@"
+exit 3
+"""
+
+
+def wrapped(tmp_path: Path, program: str, script: str) -> Path:
+    wrapper = tmp_path / Path(program).name
+    wrapper.write_text(script.format(program=program))
+    wrapper.chmod(0o755)
+    return wrapper
+
+
+def host(code: str, *arguments: object, **options: Any) -> str:
+    """What a program prints that must have gone well."""
+    return succeeded(run_script(ENCODE + textwrap.dedent(code), *arguments, **options)).decode()
+
+
+REAPERS = {
+    "SIGCHLD is ignored": "signal.signal(signal.SIGCHLD, signal.SIG_IGN)",
+    "a thread waits for all": """
+def reap():
+    while True:
+        try:
+            os.wait()
+        except ChildProcessError:
+            time.sleep(0.001)
+
+for _ in range(4):
+    threading.Thread(target=reap, daemon=True).start()
+""",
+}
+
+
+class TestAStatusThatSomebodyElseTakes:
+    """subprocess.Popen says 0 then."""
+
+    @pytest.mark.parametrize("reaper", REAPERS.values(), ids=REAPERS)
+    def test_of_an_encoder_that_failed(self, tmp_path: Path, reaper: str) -> None:
+        failing = wrapped(tmp_path, find_ffmpeg(), FAILING)
+        code = """
+        for _ in range(3):
+            try:
+                print("success", encode(sys.argv[2], ffmpeg=sys.argv[1]))
+            except EncoderError as error:
+                print(error.returncode, "status is unknown" in str(error))
+        """
+        said = host(reaper + textwrap.dedent(code), failing, tmp_path / "out.mp4").splitlines()
+        assert len(said) == 3
+        assert set(said) <= {"3 False", "None True"}
+
+    @pytest.mark.parametrize("reaper", REAPERS.values(), ids=REAPERS)
+    def test_of_one_that_did_not(self, tmp_path: Path, reaper: str) -> None:
+        code = """
+        try:
+            print(encode(sys.argv[1]).frames_encoded)
+        except EncoderError as error:  # no success, for nobody knows
+            print(error.returncode, "status is unknown" in str(error))
+        """
+        assert host(reaper + textwrap.dedent(code), tmp_path / "out.mp4").strip() in ("5", "None True")
+
+    @pytest.mark.parametrize("reaper", REAPERS.values(), ids=REAPERS)
+    def test_of_a_decoder(self, tmp_path: Path, reaper: str) -> None:
+        failing = wrapped(tmp_path, find_ffmpeg(), FAILING)
+        code = """
+        from penstock import Decoder, DecoderError
+        from penstock.ffmpeg import AudioDecoder
+        source, ffmpeg, ffprobe = sys.argv[1:]
+        for kind in (Decoder, AudioDecoder):
+            try:
+                with kind(source, ffmpeg=ffmpeg, ffprobe=ffprobe) as decoder:
+                    for frame in decoder:
+                        pass
+                print("success")
+            except DecoderError as error:
+                print(error.returncode, "status is unknown" in str(error))
+        """
+        said = host(reaper + textwrap.dedent(code), clip("audio_aac"), failing, find_ffprobe()).splitlines()
+        assert len(said) == 2 and set(said) <= {"3 False", "None True"}
+
+    @pytest.mark.parametrize("reaper", REAPERS.values(), ids=REAPERS)
+    def test_of_ffprobe_and_of_a_listing(self, tmp_path: Path, reaper: str) -> None:
+        failing = wrapped(tmp_path, find_ffprobe(), FAILING)
+        code = """
+        from penstock import DecoderError
+        from penstock.ffmpeg import capabilities, probe
+        try:
+            print("success", probe(sys.argv[1], ffprobe=sys.argv[2]))
+        except DecoderError as error:
+            print(error.returncode, "status is unknown" in str(error))
+        print(capabilities.said(sys.argv[2], "-pix_fmts") == "")
+        """
+        said = host(reaper + textwrap.dedent(code), clip("h264"), failing).splitlines()
+        assert said in (["3 False", "True"], ["None True", "True"])
+
+
+def test_an_ffmpeg_that_ends_well_without_a_last_word_is_no_success(tmp_path: Path) -> None:
+    # Its status is 0 and its count is right, but the report breaks off.
+    script = """#!/bin/bash
+for report; do [ "$before" = -progress ] && break; before=$report; done
+"{program}" "${{@/$report/pipe:9}}" 9> >(sed -u /progress=end/d >&"${{report#pipe:}}")
+wait $!
+"""
+    mute = wrapped(tmp_path, find_ffmpeg(), script)
+    encoder = Encoder(tmp_path / "out.mp4", size=(64, 48), fps=25, ffmpeg=mute)
+    encoder.write(bytes(64 * 48 * 3))
+    with pytest.raises(
+        Exception, match="exit code 0, and did not report that it was done; it had encoded 1 of 1"
+    ):
+        encoder.close()
+
+
+class Interrupted(BaseException):
+    """What a signal handler raises."""
+
+
+def _constructions(tmp_path: Path) -> dict[str, Callable[[], Any]]:
+    source = clip("audio_aac")
+    return {
+        "Encoder": lambda: Encoder(tmp_path / "out.mp4", size=(64, 48), fps=25),
+        "Decoder": lambda: Decoder(source),
+        "AudioDecoder": lambda: AudioDecoder(source),
+        "probe": lambda: probe(source),
+    }
+
+
+@pytest.fixture
+def nothing_is_left(recwarn: pytest.WarningsRecorder) -> Iterator[None]:
+    before = open_fds(), children()
+    yield
+    gc.collect()
+    assert eventually(lambda: (open_fds(), children()) == before), (before, open_fds(), children())
+
+
+def _raised_after(construct: Callable[[], Any], lines: int) -> bool:
+    """Constructs, and raises at the given line of the package's Python code; tells whether there was such a line."""
+    left = lines
+
+    def count(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal left
+        if not frame.f_code.co_filename.startswith(PACKAGE):
+            return None
+        if event != "call":
+            left -= 1
+            if left == 0:
+                raise Interrupted
+        return count
+
+    made = None
+    sys.settrace(count)
+    try:
+        made = construct()
+    except Interrupted as interrupted:
+        traceback.clear_frames(interrupted.__traceback__)
+    finally:
+        sys.settrace(None)
+    _end(made)
+    return left <= 0
+
+
+@pytest.mark.parametrize("kind", ["Encoder", "Decoder", "AudioDecoder", "probe"])
+@pytest.mark.parametrize("step", [100, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.usefixtures("nothing_is_left")
+def test_an_exception_at_a_line_of_a_constructor(kind: str, step: int, tmp_path: Path) -> None:
+    construct = _constructions(tmp_path)[kind]
+    chosen = random.Random(13)
+    at = 1
+    while _raised_after(construct, at):
+        at += chosen.randrange(1, step)
+
+
+def _end(made: Any) -> None:
+    """Ends what was constructed, if there is anything to end."""
+    end = getattr(made, "abort", None) or getattr(made, "close", None)
+    if end is not None:
+        end()
+
+
+def _interrupt_at_random(construct: Callable[[], Any], times: int) -> None:
+    """Interrupts so many constructions, each after a time of its own."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise Interrupted
+
+    chosen = random.Random(13)
+    _end(construct())  # with all imports and listings
+    began_s = time.monotonic()
+    _end(construct())
+    patience_s = (time.monotonic() - began_s) * 1.2
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        while times:
+            made = None
+            try:
+                signal.setitimer(signal.ITIMER_REAL, chosen.uniform(0.0001, patience_s))
+                made = construct()
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                patience_s *= 0.95  # it is quicker than the one that was measured
+            except Interrupted as caught:
+                times -= 1
+                traceback.clear_frames(caught.__traceback__)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            _end(made)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("kind", ["Encoder", "Decoder", "AudioDecoder", "probe"])
+@pytest.mark.usefixtures("nothing_is_left")
+@pytest.mark.parametrize("times", [20, pytest.param(400, marks=pytest.mark.slow)])
+def test_a_signal_handler_that_raises_in_a_constructor(kind: str, times: int, tmp_path: Path) -> None:
+    _interrupt_at_random(_constructions(tmp_path)[kind], times)
+
+
+class TestDescriptors:
+    @pytest.mark.parametrize("closed", ["0", "1", "2", "01", "12", "012"])
+    def test_standard_streams_that_are_closed(self, tmp_path: Path, closed: str) -> None:
+        """The host's are closed, and what it prints to them all the same goes nowhere."""
+        code = """
+        from penstock import Decoder
+        from penstock.ffmpeg import AudioDecoder
+        from penstock.ffmpeg import probe
+        said = open(sys.argv[1], "w")
+        before = {number for number in range(3) if str(number) not in sys.argv[4]}
+        for number in sys.argv[4]:
+            os.close(int(number))
+        encoder = Encoder(sys.argv[2], size=(64, 48), fps=25, codec="ffv1")
+        for index in range(5):
+            encoder.write(bytes(64 * 48 * 3))
+            for number in map(int, sys.argv[4]):
+                try:
+                    os.write(number, b"printed")
+                    print("not closed:", number, file=said)
+                except OSError:
+                    pass
+        print(encoder.close().frames_encoded, file=said)
+        with Decoder(sys.argv[2]) as decoder:
+            print(sum(frame.time is not None for frame in decoder), file=said)
+        with AudioDecoder(sys.argv[3]) as audio:
+            print(len(audio.read_all()) > 0, file=said)
+        said.close()
+        os._exit(0)
+        """
+        said = tmp_path / "said"
+        host(code, said, tmp_path / "out.mkv", clip("audio_aac"), closed)
+        assert said.read_text().split() == ["5", "5", "True"]
+
+    def test_a_standard_output_that_is_closed_and_wanted(self) -> None:
+        code = """
+        os.close(1)
+        try:
+            encode("-", container_format="nut")
+        except EncoderError as error:
+            sys.exit(0 if "Bad file descriptor" in str(error) else str(error))
+        sys.exit("success")
+        """
+        host(code)
+
+    def test_none_left(self, tmp_path: Path) -> None:
+        """It works, or it says at the call that there are none; never later, and never with a wrong count."""
+        code = """
+        import resource
+        from penstock import Decoder, PenstockError
+        encode(sys.argv[1])  # imports
+        list(Decoder(sys.argv[1]))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))
+        held = []
+        try:
+            while True:
+                held.append(os.dup(0))
+        except OSError:
+            pass
+        for _ in range(12):
+            for work in (lambda: encode(sys.argv[1]).frames_encoded, lambda: len(list(Decoder(sys.argv[1])))):
+                try:
+                    print(work())
+                except (PenstockError, OSError) as error:
+                    print("none" if "Too many open files" in str(error) else error)
+            os.close(held.pop())
+            os.close(held.pop())
+        """
+        said = host(code, tmp_path / "out.mp4").split()
+        assert set(said) == {"none", "5"}
+
+
+def test_a_fork_while_encoders_start_keeps_none_from_its_end(tmp_path: Path) -> None:
+    code = """
+    def work(number):
+        for _ in range(5):
+            encode(f"{sys.argv[1]}/{number}.mp4")
+
+    workers = [threading.Thread(target=work, args=(number,)) for number in range(3)]
+    for worker in workers:
+        worker.start()
+    forked = []
+    while any(worker.is_alive() for worker in workers):
+        forked.append(os.fork())
+        if not forked[-1]:
+            time.sleep(60)
+            os._exit(0)
+        time.sleep(0.01)
+        if len(forked) > 20:
+            os.kill(forked[0], signal.SIGKILL)
+            os.waitpid(forked.pop(0), 0)
+    for pid in forked:
+        os.kill(pid, signal.SIGKILL)
+    print("done")
+    """
+    assert host(code, tmp_path) == "done\n"
+
+
+def test_lines_are_cut_where_they_end_and_where_they_are_too_long() -> None:
+    heard: list[bytes] = []
+    lines = Lines(heard.append, 4)
+    for said in (b"ab", b"c\n", b"\nabcdefgh\nabcdef", b"gh", b"i\nx", b""):
+        lines(said)
+    assert heard == [b"abc", b"", b"abcd", b"efgh", b"abcd", b"efgh", b"i", b"x"]
