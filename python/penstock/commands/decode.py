@@ -158,6 +158,11 @@ class Shown:
     "--conceal-errors", is_flag=True, help="Go on after damage in the file, with what FFmpeg makes of it."
 )
 @click.option(
+    "--follow-playlists",
+    is_flag=True,
+    help="INPUT may be a local playlist (HLS, DASH, ffconcat): open the local files that it leads to.",
+)
+@click.option(
     "--timestamps",
     metavar="FILE",
     help="Write a line for each frame: its number from 0, its timestamp, its time in seconds (CSV).",

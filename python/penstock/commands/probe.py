@@ -46,12 +46,22 @@ UNBROKEN_COLUMNS = 1000
     callback=parsed(seconds),
     help=f"How long to wait for each FILE: {PATIENCE_S:g} without this, and for ever with --count-frames.",
 )
+@click.option(
+    "--follow-playlists",
+    is_flag=True,
+    help="A FILE may be a local playlist (HLS, DASH, ffconcat): open the local files that it leads to.",
+)
 @click.option("--ffprobe", metavar="PATH", help="The ffprobe to run; by default the one beside FFmpeg.")
 @click.option(
     "--json", "as_json", is_flag=True, help="Print everything for programs: a list if there are several."
 )
 def probe(
-    files: tuple[str, ...], count_frames: bool, timeout_s: float | None, ffprobe: str | None, as_json: bool
+    files: tuple[str, ...],
+    count_frames: bool,
+    timeout_s: float | None,
+    follow_playlists: bool,
+    ffprobe: str | None,
+    as_json: bool,
 ) -> None:
     """Tell what is in each FILE of video or audio: container, streams, sizes, rates, colours.
 
@@ -68,7 +78,13 @@ def probe(
     found: list[MediaInfo] = []
     for name in files:
         with _told():
-            info = told_of(name, ffprobe=ffprobe, count_frames=count_frames, timeout_s=timeout_s)
+            info = told_of(
+                name,
+                ffprobe=ffprobe,
+                count_frames=count_frames,
+                timeout_s=timeout_s,
+                follow_playlists=follow_playlists,
+            )
             found.append(info)
             if not as_json:
                 _print(info)

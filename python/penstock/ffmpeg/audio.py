@@ -44,6 +44,7 @@ class AudioOptions(TypedDict, total=False):
     duration: float | None
     block_samples: int
     conceal_errors: bool
+    follow_playlists: bool
     depth: int
     stall_timeout_s: float | None
     ffmpeg: str | os.PathLike[str] | None
@@ -73,7 +74,8 @@ class AudioDecoder:
             the millisecond, which is all that it has.
         duration: seconds to decode at most.
         block_samples: samples of each channel in a block; the last one may have fewer.
-        conceal_errors, depth, stall_timeout_s, ffmpeg, ffprobe, policy, ffmpeg_policy: as for `Decoder`.
+        conceal_errors, follow_playlists, depth, stall_timeout_s, ffmpeg, ffprobe, policy, ffmpeg_policy: as for
+            `Decoder`.
 
     Raises:
         FileNotFoundError, IsADirectoryError, PermissionError: there is no such file, or it cannot be read.
@@ -96,6 +98,7 @@ class AudioDecoder:
         duration: float | None = None,
         block_samples: int = 1 << 14,
         conceal_errors: bool = False,
+        follow_playlists: bool = False,
         depth: int = 4,
         stall_timeout_s: float | None = 60.0,
         ffmpeg: str | os.PathLike[str] | None = None,
@@ -111,7 +114,7 @@ class AudioDecoder:
         check_place("start", start)
         check_place("duration", duration)
         self._source = command.source(source)
-        self._media = probe(source, ffprobe=ffprobe, ffmpeg=ffmpeg)
+        self._media = probe(source, ffprobe=ffprobe, ffmpeg=ffmpeg, follow_playlists=follow_playlists)
         self._audio = _chosen(self._media, stream)
         self.sample_rate = _count(
             "sample_rate", self._audio.sample_rate if sample_rate is None else sample_rate
@@ -126,6 +129,7 @@ class AudioDecoder:
         arguments = [
             # Timestamps as they are in the file, for the filters.
             *("-copyts", *seek),
+            *command.confining_arguments(self._source, () if follow_playlists else (self._media.container,)),
             *command.read_arguments(self._source, self._media.container),
             *("-map", f"0:{self._audio.index}", "-vn", "-sn", "-dn"),
             *(("-filter:a", ",".join(filters)) if filters else ()),

@@ -99,6 +99,12 @@ def muxers(program: str) -> tuple[str, ...]:
     return tuple(name for flags, names in listed if "E" in flags for name in names.split(","))
 
 
+def demuxers(program: str) -> tuple[str, ...]:
+    """Names of the containers that `program` can read; none if it does not tell."""
+    listed = _listed(program, "-demuxers")
+    return tuple(name for flags, names in listed if "D" in flags for name in names.split(","))
+
+
 def filters(program: str) -> tuple[str, ...]:
     """Names of the filters of `program`; none if it does not tell."""
     return tuple(re.findall(r"^ [T.][S.]\S* (\w+) +\S+->", said(program, "-filters"), re.MULTILINE))

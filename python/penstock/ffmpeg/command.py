@@ -7,7 +7,7 @@ import operator
 import os
 import re
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from errno import EACCES, EISDIR, ENOENT, ENOTDIR
 from fractions import Fraction
 from numbers import Rational
@@ -16,6 +16,15 @@ from pathlib import Path
 from penstock.ffmpeg.pixels import FrameLayout, canonical, divides_evenly, is_gray, is_rgb, subsampling
 
 _FILE = "file:"
+#: What FFmpeg may open by itself where it reads a local path: no network. FFmpeg's own default, said all the same.
+_LOCAL_PROTOCOLS = "file,crypto,data"
+#: FFmpeg's demuxers of files that lead to other files, or are programs to be run.
+LEADING_CONTAINERS = frozenset(
+    (
+        *("applehttp", "avisynth", "concat", "dash", "dvdvideo", "hls", "imf", "rtp", "rtsp", "sap", "sdp"),
+        *("vapoursynth", "vobsub", "webm_dash_manifest"),
+    )
+)
 _STDOUT = "pipe:1"
 # A scheme, and perhaps others before it, as in "zmq:tcp://127.0.0.1:5555".
 _URL = re.compile(r"(?:[a-z][a-z0-9+.-]*:)+//", re.IGNORECASE)
@@ -156,6 +165,24 @@ def source(path_or_url: str | os.PathLike[str]) -> str:
         raise IsADirectoryError(EISDIR, os.strerror(EISDIR), path)
     _check_access(Path(path), os.R_OK, os.strerror(EACCES))
     return f"{_FILE}{Path(path).absolute()}"
+
+
+def confining_arguments(source: str, containers: Iterable[str]) -> list[str]:
+    """FFmpeg's arguments that keep it from opening anything but `source`, if that is a path.
+
+    Args:
+        containers: those that it may be; none for any.
+    """
+    if not is_path(source):
+        return []
+    allowed = ",".join(containers)
+    whitelist = ["-format_whitelist", allowed] if allowed else []
+    return ["-protocol_whitelist", _LOCAL_PROTOCOLS, *whitelist]
+
+
+def leads_elsewhere(container: str) -> bool:
+    """Whether a file of this container, by ffprobe's names, leads to other files."""
+    return not LEADING_CONTAINERS.isdisjoint(container.split(","))
 
 
 def uses_stdout(target: str) -> bool:

@@ -55,6 +55,7 @@ class DecodeWish:
     filters: str | None
     conceal_errors: bool
     input_options: Mapping[str, object]
+    follow_playlists: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +196,7 @@ def _reading(
         "-copyts",
         *seek,
         *(() if decoder is None else (f"-c:{video.index}", decoder)),
+        *command.confining_arguments(source, () if wish.follow_playlists else (container,)),
         *command.option_arguments(wish.input_options),
         *command.read_arguments(source, container),
         *("-map", f"0:{video.index}"),

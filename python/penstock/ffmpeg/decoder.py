@@ -88,6 +88,8 @@ class Decoder:
         color_matrix, color_range: what to take the file's YUV for; "auto" for what it is tagged with, or as FFmpeg
             without a tag: BT.601, limited.
         conceal_errors: go on after damage in the file with what FFmpeg makes of it, and not raise.
+        follow_playlists: a local file may be a playlist, and FFmpeg opens the local files that it leads to: see
+            `penstock.ffmpeg.probe`.
         depth: frames that are read ahead.
         input_options: FFmpeg's options for its input without their dash, such as ``{"hwaccel": "cuda"}``.
         stall_timeout_s: reading raises `StalledError` when it has waited so long for an FFmpeg that gave no sign of
@@ -120,6 +122,7 @@ class Decoder:
         color_matrix: ColorMatrix = "auto",
         color_range: Literal["auto", "limited", "full"] = "auto",
         conceal_errors: bool = False,
+        follow_playlists: bool = False,
         depth: int = 4,
         input_options: Mapping[str, object] | None = None,
         stall_timeout_s: float | None = 60.0,
@@ -135,7 +138,7 @@ class Decoder:
         program = find_decoding_ffmpeg(ffmpeg)
         _check(start, count)
         self._as_given, self._source = source, command.source(source)
-        self._media = probe(source, ffprobe=ffprobe, ffmpeg=ffmpeg)
+        self._media = probe(source, ffprobe=ffprobe, ffmpeg=ffmpeg, follow_playlists=follow_playlists)
         self._video = _chosen(self._media, stream)
         self._wish = DecodeWish(
             pixel_format=_checked(pixel_format, self._media, self._video),
@@ -148,6 +151,7 @@ class Decoder:
             filters=filters,
             conceal_errors=conceal_errors,
             input_options=dict(input_options or {}),
+            follow_playlists=follow_playlists,
         )
         place = self._source, self._media.container, self._media.start_s or 0.0
         self._plan = plan_decode(program, *place, self._video, self._wish)
@@ -298,6 +302,7 @@ class Decoder:
         """The sound of the same file, from the same `start` on: see `AudioDecoder`, whose options these are."""
         ffmpeg, ffprobe = self._programs
         settings: AudioOptions = {"start": self._wish.start, "ffmpeg": ffmpeg, "ffprobe": ffprobe}
+        settings["follow_playlists"] = self._wish.follow_playlists
         settings.update(options)
         return AudioDecoder(self._as_given, **settings)
 

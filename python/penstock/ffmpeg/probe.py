@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from penstock import _native
 from penstock.errors import DecoderError, PenstockError, StalledError
-from penstock.ffmpeg import command
+from penstock.ffmpeg import capabilities, command
 from penstock.ffmpeg.child import CapturedChild, Child, NotStartedError, run
 from penstock.ffmpeg.find import find_ffprobe
 
@@ -34,6 +34,9 @@ _RATE_TOLERANCE = 0.01
 # In front of FFmpeg's words: which of its parts says them.
 _PART = re.compile(r"\x1b\[[\d;]*m|\[[^\[\]]+ @ 0x[0-9a-f]+\] ?")
 
+
+# What ffprobe says of a container that it was not to read.
+_NOT_ALLOWED = "Format not on whitelist"
 
 _Stream = TypeVar("_Stream", "VideoInfo", "AudioInfo")
 
@@ -185,6 +188,7 @@ def probe(
     ffmpeg: str | os.PathLike[str] | None = None,
     count_frames: bool = False,
     timeout_s: float | None = PATIENCE_S,
+    follow_playlists: bool = False,
 ) -> MediaInfo:
     """Tells what is in a file of video or audio: container, streams, sizes, rates, colours.
 
@@ -196,11 +200,14 @@ def probe(
         ffmpeg: the FFmpeg beside which ffprobe is looked for.
         count_frames: decode all streams to count their frames, which takes as long as decoding takes.
         timeout_s: how long ffprobe may take, in seconds; None for ever, as counting may need.
+        follow_playlists: a local file may be a playlist, whatever its name is (HLS, DASH, ffconcat), and ffprobe opens
+            the local files that it leads to. Else such a file is an error.
 
     Raises:
         FileNotFoundError, IsADirectoryError, PermissionError: of a path, as of ``open``.
         ValueError, TypeError: ``timeout_s`` is negative, NaN or no number.
-        DecoderError: there is no ffprobe, or it cannot read what is there; its words are in the message.
+        DecoderError: there is no ffprobe, or it cannot read what is there, with its words in the message; or the file
+            is a playlist that is not to be followed.
         StalledError: ffprobe did not end in time: nobody writes to a FIFO, a server does not answer.
     """
     timeout_s = _native._seconds("timeout_s", timeout_s)
@@ -208,11 +215,13 @@ def probe(
     path = os.fspath(path_or_url)
     arguments = ("-v", "error", "-of", "json", "-show_format", "-show_streams")
     counting = ("-count_frames",) if count_frames else ()
-    # Of other names ffprobe takes none for a pattern that a file does not match.
-    literal = command.literal_arguments(source) if "%" in source else ()
     program = find_ffprobe(ffprobe, ffmpeg)
-    told = _told(path, (program, *arguments, *counting, *literal, "-i", source), timeout_s)
+    reading = _reading(program, source, follow_playlists=follow_playlists)
+    told = _told(path, (program, *arguments, *counting, *reading), timeout_s)
     container = told["format"]
+    # Where ffprobe did not list its containers.
+    if command.is_path(source) and not follow_playlists and command.leads_elsewhere(container["format_name"]):
+        raise DecoderError(_leading(path))
     duration_s = _seconds(container.get("duration"))
     streams = told.get("streams", [])
     return MediaInfo(
@@ -228,6 +237,22 @@ def probe(
         ),
         audio=tuple(_audio(stream, duration_s) for stream in _of_kind("audio", streams)),
         tags=container.get("tags", {}),
+    )
+
+
+def _reading(program: str, source: str, *, follow_playlists: bool) -> list[str]:
+    """The arguments with which ffprobe reads `source`, and nothing that it leads to."""
+    # Of other names ffprobe takes none for a pattern that a file does not match.
+    literal = command.literal_arguments(source) if "%" in source else ()
+    allowed = () if follow_playlists or not command.is_path(source) else capabilities.demuxers(program)
+    allowed = tuple(name for name in allowed if name not in command.LEADING_CONTAINERS)
+    return [*command.confining_arguments(source, allowed), *literal, "-i", source]
+
+
+def _leading(path: str) -> str:
+    return (
+        f"{path} is a playlist, which leads to other files: with follow_playlists=True (--follow-playlists) FFmpeg "
+        "opens those, as far as they are local"
     )
 
 
@@ -249,8 +274,8 @@ def last_packets(source: str, index: int | None, from_s: float, ffprobe: str) ->
         *("-v", "error", "-of", "json", *selected, "-read_intervals", f"{from_s:f}%"),
         *("-show_entries", f"{entries}:format=format_name,nb_streams"),
     )
-    literal = command.literal_arguments(source) if "%" in source else ()
-    return _told(command.without_protocol(source), (ffprobe, *arguments, *literal, "-i", source), PATIENCE_S)
+    reading = _reading(ffprobe, source, follow_playlists=False)
+    return _told(command.without_protocol(source), (ffprobe, *arguments, *reading), PATIENCE_S)
 
 
 def first_size(path: str, arguments: Sequence[str]) -> tuple[int, int] | None:
@@ -426,6 +451,8 @@ def _reason(path: str, child: Child, words: str) -> str:
         return f"{program} {child.ending}, and did not tell what {path} is"
     if returncode == 0 or not words:
         return f"{program} ended with {returncode}, and did not tell what {path} is: is it ffprobe?"
+    if _NOT_ALLOWED in words:
+        return _leading(path)
     if command.file_bytes(path) == 0:
         return f"{path} is empty, and not a media file"
     if "Invalid data found" in words or "End of file" in words:

@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from io import FileIO
 from pathlib import Path
 
+from penstock import _native
 from penstock._native import ThreadPolicy
 from penstock.errors import DecoderError, EncoderError
 from penstock.ffmpeg.child import Child, Lines, NotStartedError
