@@ -208,6 +208,40 @@ class TestComingAndGoing:
         assert readers.results() == [b"both, one", b"both"]
         assert stays.ended == "source-ended"
 
+    def test_those_that_ended_long_ago_are_forgotten_but_counted(self) -> None:
+        source, readers = Source(), Readers(1)
+        tee = Tee(source.fd, *readers.writers)
+        first = None
+        for batch in range(11):
+            pipes = [os.pipe() for _ in range(100)]
+            outlets = [tee.add(writer) for _, writer in pipes]
+            first = first or outlets[0]
+            failing = pipes[:3] if batch == 0 else []
+            for reader, _ in failing:
+                os.close(reader)
+            for outlet in outlets[len(failing) :]:
+                tee.remove(outlet)
+            assert eventually(lambda outlets=outlets: all(outlet.ended for outlet in outlets))
+            for reader, writer in pipes:
+                os.close(writer)
+                if (reader, writer) not in failing:
+                    os.close(reader)
+        tee.add(null := os.open(os.devnull, os.O_WRONLY))
+        os.close(null)
+        report = tee.report
+        assert len(report.destinations) == 1002
+        assert report.destinations[0].fd == readers.writers[0]
+        assert (report.forgotten, report.forgotten_failures, report.forgotten_bytes_lost) == (100, 3, 0)
+        assert first is not None
+        tee.remove(first)  # it has ended, and nothing is done
+        source.write(b"data")
+        source.close()
+        readers.close()
+        with pytest.raises(BrokenStreamError) as broken:
+            tee.wait(PATIENCE_S).check()
+        assert broken.value.__notes__ == ["2 more destinations failed, which are forgotten"]
+        assert readers.results() == [b"data"]
+
     def test_strangers_are_not_removed(self) -> None:
         source, readers = Source(), Readers(1)
         tee = Tee(source.fd, *readers.writers)

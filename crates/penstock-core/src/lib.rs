@@ -111,8 +111,8 @@ pub use {
     recipe::Recipe,
     region::Region,
     relay::{
-        Method, MethodReason, OutletReport, Relay, RelayError, RelayMode, RelayOptions, RelayTicket, Relayed,
-        Tee, TeeEnd, TeeOutlet, TeePolicy, TeeReport, relay, relay_in_background,
+        Forgotten, Method, MethodReason, OutletReport, Relay, RelayError, RelayMode, RelayOptions,
+        RelayTicket, Relayed, Tee, TeeEnd, TeeOutlet, TeePolicy, TeeReport, relay, relay_in_background,
     },
     runtime::{exit::drain_tasks, gate::Gate},
     strided::Strided,

@@ -25,7 +25,7 @@ use crate::sys::{fd, sched};
 use course::{Course, Ends, Source, Step, Watch};
 
 pub use background::{RelayTicket, relay_in_background};
-pub use tee::{OutletReport, Tee, TeeEnd, TeeOutlet, TeePolicy, TeeReport};
+pub use tee::{Forgotten, OutletReport, Tee, TeeEnd, TeeOutlet, TeePolicy, TeeReport};
 
 /// What a relay is asked for. The default is everything up to the end of the source, from its position, for as long as it
 /// takes.

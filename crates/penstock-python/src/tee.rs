@@ -108,19 +108,15 @@ impl Tee {
     /// Raises:
     ///     ValueError: it is no destination of this tee.
     fn remove(&self, dst: &Bound<'_, PyAny>) -> PyResult<()> {
-        let outlets = self.0.report().outlets;
-        if let Ok(outlet) = dst.cast::<TeeOutlet>() {
-            if !outlets.iter().any(|other| other.is(&outlet.get().0)) {
-                return Err(PyValueError::new_err("it is no destination of this tee"));
-            }
-            self.0.remove(&outlet.get().0);
-            return Ok(());
-        }
-        let fd = arguments::descriptor(dst)?;
-        // The last, for a descriptor may have been added again after it was removed.
-        match outlets.iter().rev().find(|outlet| outlet.leads_to(fd)) {
-            Some(outlet) => self.0.remove(outlet),
-            None => return Err(PyValueError::new_err("it is no destination of this tee")),
+        let unknown = || PyValueError::new_err("it is no destination of this tee");
+        let outlet = match dst.cast::<TeeOutlet>() {
+            Ok(outlet) => outlet.get().0.clone(),
+            Err(_) => self.0.find(arguments::descriptor(dst)?).ok_or_else(unknown)?,
+        };
+        // One that has ended may not be listed any more, and there is nothing to do about it.
+        if outlet.report().end.is_none() {
+            self.0.report().outlets.iter().find(|other| other.is(&outlet)).ok_or_else(unknown)?;
+            self.0.remove(&outlet);
         }
         Ok(())
     }
@@ -307,7 +303,8 @@ pub(crate) struct TeeReport(penstock_core::TeeReport);
 
 impl TeeReport {
     fn failures(&self) -> Vec<Error> {
-        self.0.outlets.iter().filter_map(|outlet| outlet.report().error).collect()
+        let listed = self.0.outlets.iter().filter_map(|outlet| outlet.report().error);
+        self.0.forgotten.first_error.clone().into_iter().chain(listed).collect()
     }
 }
 
@@ -331,16 +328,43 @@ impl TeeReport {
         self.0.source_ended
     }
 
-    /// All destinations, in the order in which they were added.
+    /// The destinations, in the order in which they were added: all that run, and the last thousand that have ended.
     #[getter]
     fn destinations<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, self.0.outlets.iter().cloned().map(TeeOutlet))
     }
 
+    /// How many destinations ended before those that are listed.
+    #[getter]
+    fn forgotten(&self) -> u64 {
+        self.0.forgotten.outlets
+    }
+
+    /// How many of the forgotten ones failed. ``check`` raises what the first of them failed of.
+    #[getter]
+    fn forgotten_failures(&self) -> u64 {
+        self.0.forgotten.failures
+    }
+
+    /// Bytes that were taken for the forgotten ones and did not arrive.
+    #[getter]
+    fn forgotten_bytes_lost(&self) -> u64 {
+        self.0.forgotten.bytes_lost
+    }
+
     /// Raises what the first destination failed of, with the others as notes; does nothing if none did.
     fn check(&self, py: Python<'_>) -> PyResult<()> {
         let failures = self.failures();
-        if failures.is_empty() { Ok(()) } else { Err(errors::first_of(py, &failures)) }
+        if failures.is_empty() {
+            return Ok(());
+        }
+        let raised = errors::first_of(py, &failures);
+        if self.forgotten_failures() > 1 {
+            let note =
+                format!("{} more destinations failed, which are forgotten", self.forgotten_failures() - 1);
+            raised.value(py).call_method1("add_note", (note,))?;
+        }
+        Err(raised)
     }
 
     fn __repr__(&self) -> String {

@@ -8,6 +8,7 @@
 
 mod front;
 mod lane;
+mod outlets;
 mod pump;
 
 use std::os::fd::AsFd;
@@ -25,7 +26,10 @@ use crate::sys::fd::{self, Kind, StreamId};
 use crate::thread::{AppliedPolicy, ThreadPolicy};
 use front::Front;
 use lane::Lane;
+use outlets::Outlets;
 use pump::Pump;
+
+pub use outlets::Forgotten;
 
 /// What is done about a destination that takes nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -124,8 +128,10 @@ pub struct TeeReport {
     pub bytes_lost: u64,
     /// Whether the source has come to its end.
     pub source_ended: bool,
-    /// All destinations in the order in which they were added.
+    /// The destinations in the order in which they were added: all that run, and the last thousand that have ended.
     pub outlets: Vec<TeeOutlet>,
+    /// What is known of those that ended before.
+    pub forgotten: Forgotten,
 }
 
 /// One destination of a [`Tee`]: live while it runs, a report afterwards.
@@ -166,12 +172,6 @@ impl TeeOutlet {
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
-
-    /// Whether the descriptor leads to this destination.
-    #[must_use]
-    pub fn leads_to(&self, fd: impl AsFd) -> bool {
-        fd::identify(fd.as_fd()).is_ok_and(|(id, _)| id == self.0.id)
-    }
 }
 
 /// Copies one stream to many destinations, on a native thread, without a byte passing through user space where all are pipes.
@@ -200,7 +200,7 @@ struct Shared {
     source: StreamId,
     orders: Inbox<Order>,
     progress: Live<Progress>,
-    outlets: Live<Vec<TeeOutlet>>,
+    outlets: Live<Outlets>,
 }
 
 #[derive(Debug)]
@@ -233,7 +233,7 @@ impl Tee {
                 source,
                 orders: Inbox::new(),
                 progress: Live::new(Progress::default()),
-                outlets: Live::new(Vec::new()),
+                outlets: Live::new(Outlets::default()),
             }),
             unstarted: Mutex::new(Some(Start { control, front, policy })),
             task: Mutex::new(None),
@@ -255,11 +255,11 @@ impl Tee {
         }
         let (lane, outlet) = Lane::open(dst, id, kind, policy)?;
         // Known before the thread has it, which may be through with it at once.
-        if !self.shared.outlets.change(|outlets| list(outlets, &outlet, kind)) {
+        if !self.shared.outlets.change(|outlets| outlets.add(&outlet, kind)) {
             return Err(Error::Unsuitable("it is a destination already".into()));
         }
         if self.order(Order::Add(Box::new(lane))).is_err() {
-            self.shared.outlets.change(|outlets| outlets.retain(|other| !other.is(&outlet)));
+            self.shared.outlets.change(|outlets| outlets.withdraw(&outlet));
             return Err(Error::Closed);
         }
         Ok(outlet)
@@ -271,6 +271,14 @@ impl Tee {
         let _ = self.order(Order::Remove(outlet.clone()));
         // Relaxed: who adds it again orders that after the removal, and the thread obeys in that order.
         outlet.0.leaves.store(true, Ordering::Relaxed);
+    }
+
+    /// The destination that the descriptor leads to, the last that was added if there were several; none if it is none of
+    /// those that are listed.
+    #[must_use]
+    pub fn find(&self, fd: impl AsFd) -> Option<TeeOutlet> {
+        let (id, _) = fd::identify(fd.as_fd()).ok()?;
+        self.shared.outlets.get().find(id)
     }
 
     fn order(&self, order: Order) -> std::result::Result<(), Order> {
@@ -346,17 +354,7 @@ impl Tee {
     #[must_use]
     pub fn report(&self) -> TeeReport {
         let Progress { taken, lost, source_ended } = self.shared.progress.get();
-        TeeReport { bytes: taken, bytes_lost: lost, source_ended, outlets: self.shared.outlets.get() }
+        let (outlets, forgotten) = self.shared.outlets.get().report();
+        TeeReport { bytes: taken, bytes_lost: lost, source_ended, outlets, forgotten }
     }
-}
-
-/// Adds it unless it is there; false if it is.
-fn list(outlets: &mut Vec<TeeOutlet>, new: &TeeOutlet, kind: Kind) -> bool {
-    let stays = |outlet: &Outlet| !outlet.leaves.load(Ordering::Relaxed) && outlet.report.get().end.is_none();
-    let is_here = outlets.iter().any(|other| other.0.id == new.0.id && stays(&other.0));
-    if is_here && kind != Kind::Other {
-        return false;
-    }
-    outlets.push(new.clone());
-    true
 }

@@ -1,0 +1,101 @@
+//! Which destinations a tee has, and which it had.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+
+use super::TeeOutlet;
+use crate::error::Error;
+use crate::sys::fd::{Kind, StreamId};
+
+/// How many destinations that have ended a tee remembers, so that one that runs for months does not grow. Guessed: more than
+/// anybody reads.
+const REMEMBERED: usize = 1000;
+
+/// What is left of destinations that ended so long ago that they are not listed any more.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Forgotten {
+    /// How many they are.
+    pub outlets: u64,
+    /// How many of them failed.
+    pub failures: u64,
+    /// What the first of these failed of.
+    pub first_error: Option<Error>,
+    /// Bytes that were taken for them and did not arrive.
+    pub bytes_lost: u64,
+}
+
+/// Which destinations a tee has, and which it had.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Outlets {
+    added: u64,
+    /// Those that had not ended when the last was added.
+    running: Vec<Listed>,
+    /// The last that had, oldest first.
+    ended: VecDeque<Listed>,
+    forgotten: Forgotten,
+}
+
+#[derive(Clone, Debug)]
+struct Listed {
+    /// When it was added, counted from 0.
+    index: u64,
+    outlet: TeeOutlet,
+}
+
+impl Listed {
+    fn has_ended(&self) -> bool {
+        self.outlet.report().end.is_some()
+    }
+
+    fn leads_to(&self, id: StreamId) -> bool {
+        self.outlet.0.id == id
+    }
+}
+
+impl Outlets {
+    /// Adds it unless it is there; false if it is.
+    pub(super) fn add(&mut self, new: &TeeOutlet, kind: Kind) -> bool {
+        self.ended.extend(self.running.extract_if(.., |listed| listed.has_ended()));
+        while self.ended.len() > REMEMBERED
+            && let Some(oldest) = self.ended.pop_front()
+        {
+            self.forgotten.note(&oldest.outlet);
+        }
+        // Relaxed: who adds it again orders that after the removal, which set it.
+        let stays = |listed: &Listed| !listed.outlet.0.leaves.load(Ordering::Relaxed);
+        if kind != Kind::Other && self.running.iter().any(|other| other.leads_to(new.0.id) && stays(other)) {
+            return false;
+        }
+        self.running.push(Listed { index: self.added, outlet: new.clone() });
+        self.added += 1;
+        true
+    }
+
+    /// Forgets that it was added.
+    pub(super) fn withdraw(&mut self, outlet: &TeeOutlet) {
+        self.running.retain(|listed| !listed.outlet.is(outlet));
+    }
+
+    /// The last that was added of those that lead there.
+    pub(super) fn find(&self, id: StreamId) -> Option<TeeOutlet> {
+        let there = self.running.iter().chain(&self.ended).filter(|listed| listed.leads_to(id));
+        there.max_by_key(|listed| listed.index).map(|listed| listed.outlet.clone())
+    }
+
+    /// All that are listed, in the order in which they were added, and what is known of the others.
+    pub(super) fn report(self) -> (Vec<TeeOutlet>, Forgotten) {
+        let mut listed: Vec<_> = self.ended.into_iter().chain(self.running).collect();
+        listed.sort_unstable_by_key(|listed| listed.index);
+        (listed.into_iter().map(|listed| listed.outlet).collect(), self.forgotten)
+    }
+}
+
+impl Forgotten {
+    fn note(&mut self, outlet: &TeeOutlet) {
+        let report = outlet.report();
+        self.outlets += 1;
+        self.bytes_lost += report.bytes_lost;
+        self.failures += u64::from(report.error.is_some());
+        self.first_error = self.first_error.take().or(report.error);
+    }
+}
