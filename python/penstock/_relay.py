@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import os
-import stat
-import sys
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
-from penstock import _native
+from penstock import _native, _streams
+from penstock._streams import Buffered
 
 if TYPE_CHECKING:
     from penstock._native import Relayed, RelayTicket, ThreadPolicy
     from penstock._types import HasFileno, RelayMethod
-
-_Buffered: TypeAlias = io.BufferedReader | io.BufferedRandom
-
-_FAITHFUL = (io.RawIOBase, io.BufferedReader, io.BufferedRandom, io.BufferedWriter)
-"""Of Python's binary streams, those whose descriptor carries the very bytes that they read or write."""
 
 
 @overload
@@ -114,11 +107,11 @@ def relay(
     """
     # Descriptors, the fast case, cost two comparisons.
     if type(src) is not int or type(dst) is not int:
-        src = _without_wrapper(src)
-        _check_source(src)
-        _check_destination(_without_wrapper(dst))
-        if offset is None and isinstance(src, _Buffered):
-            if not _is_file(src):
+        src = _streams.without_wrapper(src)
+        _streams.check_source(src, "src")
+        _streams.check_destination(dst, "dst")
+        if offset is None and isinstance(src, Buffered):
+            if not _streams.is_file(src):
                 return _relay_stream(src, dst, count, wait, timeout=timeout, method=method, policy=policy)
             if wait:
                 return _relay_file(src, dst, count, timeout=timeout, method=method, policy=policy)
@@ -128,35 +121,7 @@ def relay(
     )
 
 
-def tee_source(src: Any) -> Any:
-    """What a tee may read instead of that object: the bytes that the program has not taken."""
-    src = _without_wrapper(src)
-    _check_source(src)
-    if isinstance(src, _Buffered):
-        if _is_file(src):
-            _drop_read_ahead(src)
-        elif _read_ahead(src):
-            raise ValueError(
-                "src has been read ahead of by Python, and a tee would leave that out: read it first, or pass a stream "
-                "without a buffer"
-            )
-    return src
-
-
-def tee_destination(dst: Any) -> Any:
-    """The object, if its descriptor carries the bytes that are written to it."""
-    _check_destination(_without_wrapper(dst))
-    return dst
-
-
-def _drop_read_ahead(file: _Buffered) -> None:
-    """Set the descriptor's position to the stream's own. A seek within the buffer alone would not reach it."""
-    position = file.tell()
-    file.seek(0, os.SEEK_END)
-    file.seek(position)
-
-
-def _relay_file(src: _Buffered, dst: int | HasFileno, count: int | None, **options: Any) -> Relayed:
+def _relay_file(src: Buffered, dst: int | HasFileno, count: int | None, **options: Any) -> Relayed:
     position = src.tell()
     delivered = 0
     try:
@@ -171,7 +136,7 @@ def _relay_file(src: _Buffered, dst: int | HasFileno, count: int | None, **optio
 
 
 def _relay_stream(
-    src: _Buffered, dst: int | HasFileno, count: int | None, wait: bool, **options: Any
+    src: Buffered, dst: int | HasFileno, count: int | None, wait: bool, **options: Any
 ) -> Relayed:
     """The bytes that were read ahead go first, the descriptor's follow."""
     if not wait:
@@ -180,7 +145,7 @@ def _relay_stream(
             "if it has not been read from, or wait=True"
         )
     # A negative count, and one of 0, are for the native side to judge.
-    ahead = _read_ahead(src)[: count if count is None else max(count, 0)]
+    ahead = _streams.read_ahead(src)[: count if count is None else max(count, 0)]
     if not ahead:
         return _run(src, dst, count, **options)
     first = _relay_ahead(src, ahead, dst, options)
@@ -194,7 +159,7 @@ def _relay_stream(
     return rest._after(len(ahead))
 
 
-def _relay_ahead(src: _Buffered, ahead: bytes, dst: int | HasFileno, options: dict[str, Any]) -> Relayed:
+def _relay_ahead(src: Buffered, ahead: bytes, dst: int | HasFileno, options: dict[str, Any]) -> Relayed:
     """Relays bytes that are in the stream's buffer, and takes out of it those that the destination took."""
     # A file in memory, because the native side counts, waits and fails for files as it does for the rest.
     with os.fdopen(os.memfd_create("penstock"), "r+b") as memory:
@@ -213,75 +178,3 @@ def _run(src: HasFileno, dst: int | HasFileno, count: int | None, **options: Any
 def _delivered(error: BaseException) -> int:
     """How far a relay came; those that failed at the call, and so moved nothing, do not say."""
     return getattr(error, "bytes_delivered", 0)
-
-
-def _read_ahead(stream: _Buffered) -> bytes:
-    """What is in the stream's buffer, without taking it out.
-
-    With an empty buffer, ``peek`` would read, and wait for that without regard to a timeout.
-    """
-    raw = cast(Any, stream.raw)
-    try:
-        raw.readinto = _would_block
-    except AttributeError:  # a class of somebody's own, with slots
-        return stream.peek()
-    try:
-        return stream.peek()
-    finally:
-        del raw.readinto
-
-
-def _would_block(_buffer: object) -> None:
-    """What ``readinto`` of a raw stream gives when there is nothing to read yet."""
-
-
-def _is_file(stream: io.IOBase) -> bool:
-    """Whether it has positions, and can be read from any of them."""
-    mode = os.fstat(stream.fileno()).st_mode
-    return stat.S_ISREG(mode) or stat.S_ISBLK(mode)
-
-
-def _without_wrapper(end: Any) -> Any:
-    """The file inside ``tempfile.NamedTemporaryFile``, which is itself none of Python's streams."""
-    inner = getattr(end, "file", None)
-    return inner if isinstance(inner, io.IOBase) and not isinstance(end, io.IOBase) else end
-
-
-def _check_source(src: Any) -> None:
-    if isinstance(src, io.TextIOBase):
-        raise TypeError("src is a text stream, and has decoded bytes ahead: pass src.buffer")
-    _check_faithful(src, "src")
-
-
-def _check_destination(dst: Any) -> None:
-    # What a text stream has encoded is flushed; what matters is where it then goes.
-    _check_faithful(getattr(dst, "buffer", dst) if isinstance(dst, io.TextIOBase) else dst, "dst")
-
-
-def _check_faithful(end: Any, name: str) -> None:
-    """Refuses what has a descriptor with other bytes than its own, such as a ``GzipFile``, or has none."""
-    if isinstance(end, io.IOBase) and not (isinstance(end, _FAITHFUL) and _has_descriptor(end)):
-        _refuse(end, name)
-    ssl = sys.modules.get("ssl")
-    if ssl is not None and isinstance(_socket_of(end), ssl.SSLSocket):
-        _refuse(end, name)
-
-
-def _refuse(end: object, name: str) -> NoReturn:
-    raise TypeError(
-        f"{name} is a {type(end).__name__}, whose bytes are not those of a descriptor: "
-        "shutil.copyfileobj moves them, also from and to the ends of penstock.make_pipe()"
-    )
-
-
-def _has_descriptor(stream: Any) -> bool:
-    try:
-        stream.fileno()
-    except (AttributeError, io.UnsupportedOperation):  # the first from the buffered members of a tarfile
-        return False
-    return True
-
-
-def _socket_of(end: Any) -> Any:
-    """The socket behind ``socket.makefile``, or the object itself."""
-    return getattr(getattr(end, "raw", end), "_sock", end)

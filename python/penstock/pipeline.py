@@ -146,7 +146,9 @@ def fd(fd: int | HasFileno, piece_bytes: int = PIECE_BYTES) -> Source:
     from when the pipeline is made.
 
     Args:
-        fd: an int, or anything with ``fileno()``, open for reading. What a Python stream has read ahead is not seen.
+        fd: an int, or anything with ``fileno()``, open for reading. A buffered stream of Python's is read from the
+            first byte that the program has not taken. One whose descriptor carries other bytes (text, compressed
+            files, TLS sockets) is a TypeError when the pipeline is made.
         piece_bytes: the most bytes of a piece.
     """
     piece_bytes = _native._count("piece_bytes", piece_bytes)

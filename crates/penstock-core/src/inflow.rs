@@ -1,5 +1,8 @@
 //! A descriptor that bytes come from: read without blocking, whatever its flags, and waited for awake to a bell.
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
@@ -16,23 +19,28 @@ use crate::sys::pipe;
 #[derive(Debug)]
 pub(crate) struct Inflow {
     fd: Kept,
+    /// What somebody has read of it before, and comes first.
+    ahead: RefCell<VecDeque<u8>>,
     pub(crate) kind: Kind,
 }
 
 impl Inflow {
-    /// Takes a duplicate.
+    /// Takes a duplicate; those bytes were read of it before, and come first.
     ///
     /// # Errors
     ///
     /// [`Error::Io`] with `EBADF` for one that is not open for reading, `EISDIR` for a directory, or what the system says.
-    pub(crate) fn open(fd: BorrowedFd<'_>) -> std::result::Result<Self, Error> {
+    pub(crate) fn open(ahead: Vec<u8>, fd: BorrowedFd<'_>) -> std::result::Result<Self, Error> {
         fd::check_readable(fd)?;
         let kind = fd::kind_of(fd, &fstat(fd)?)?;
-        Ok(Self { fd: Kept::make(|| fd::duplicate(fd))?, kind })
+        Ok(Self { fd: Kept::make(|| fd::duplicate(fd))?, ahead: RefCell::new(ahead.into()), kind })
     }
 
     /// Reads what is there: 0 at the end, none if there is nothing yet.
     pub(crate) fn read(&self, buffer: &mut [u8]) -> Result<Option<usize>> {
+        if let Ok(bytes @ 1..) = self.ahead.borrow_mut().read(buffer) {
+            return Ok(Some(bytes));
+        }
         loop {
             match fd::read_now(self.as_fd(), self.kind, buffer) {
                 Ok(0) if pipe::awaits_first_writer(self.as_fd(), self.kind) => return Ok(None),
@@ -58,7 +66,9 @@ impl Inflow {
 
     /// Bytes that could be read at once; 0 where nothing tells, and of a file, which is never behind.
     pub(crate) fn unread_bytes(&self) -> u64 {
-        if self.kind == Kind::File { 0 } else { rustix::io::ioctl_fionread(&self.fd).unwrap_or(0) }
+        let here =
+            if self.kind == Kind::File { 0 } else { rustix::io::ioctl_fionread(&self.fd).unwrap_or(0) };
+        self.ahead.borrow().len() as u64 + here
     }
 }
 

@@ -8,6 +8,7 @@ use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBool, PyBytes, PyInt, PyString};
 
 /// A descriptor: an int, or anything with `fileno()`. What Python has buffered on it is flushed first, so that bytes written
@@ -27,6 +28,57 @@ pub(crate) fn descriptor(fd: &Bound<'_, PyAny>) -> PyResult<BorrowedFd<'static>>
     }
     // SAFETY: not negative. Whether it is open is asked of the system first thing; the core works on a duplicate of its own.
     Ok(unsafe { BorrowedFd::borrow_raw(number) })
+}
+
+/// What to read from, and what a Python stream has read ahead of it.
+#[derive(Default)]
+pub(crate) struct Ahead {
+    pub(crate) bytes: Vec<u8>,
+    stream: Option<Py<PyAny>>,
+}
+
+impl Ahead {
+    /// Takes the bytes out of the stream's buffer: somebody else has them now.
+    pub(crate) fn take(&self, py: Python<'_>) -> PyResult<()> {
+        match &self.stream {
+            Some(stream) if !self.bytes.is_empty() => {
+                stream.call_method1(py, intern!(py, "read"), (self.bytes.len(),)).map(drop)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A descriptor to read from. A stream of Python is one if its bytes are the descriptor's. Of a file the descriptor then stands
+/// where the stream does; of all else the bytes that it has read ahead come first, and are still its own until they are taken.
+pub(crate) fn source(fd: &Bound<'_, PyAny>) -> PyResult<(BorrowedFd<'static>, Ahead)> {
+    if fd.is_instance_of::<PyInt>() {
+        return Ok((descriptor(fd)?, Ahead::default()));
+    }
+    let found = streams(fd)?.call_method1(intern!(fd.py(), "source"), (fd, "fd"))?;
+    let (stream, bytes): (Bound<'_, PyAny>, PyBackedBytes) = found.extract()?;
+    let number = descriptor(&stream)?;
+    Ok((number, Ahead { bytes: bytes.to_vec(), stream: Some(stream.unbind()) }))
+}
+
+/// What a tee may read from: as of a source, if nothing of it has been read ahead.
+pub(crate) fn tee_source<'py>(src: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    if src.is_instance_of::<PyInt>() {
+        return Ok(src.clone());
+    }
+    streams(src)?.call_method1(intern!(src.py(), "tee_source"), (src,))
+}
+
+/// A descriptor to write to. A stream of Python is one if its bytes are the descriptor's; what it holds back is flushed.
+pub(crate) fn destination(fd: &Bound<'_, PyAny>) -> PyResult<BorrowedFd<'static>> {
+    if !fd.is_instance_of::<PyInt>() {
+        streams(fd)?.call_method1(intern!(fd.py(), "check_destination"), (fd, "fd"))?;
+    }
+    descriptor(fd)
+}
+
+fn streams<'py>(fd: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyModule>> {
+    fd.py().import(intern!(fd.py(), "penstock._streams"))
 }
 
 fn is_path(fd: &Bound<'_, PyAny>) -> PyResult<bool> {

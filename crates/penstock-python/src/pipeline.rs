@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyIterator, PyList, PyTuple};
 use pyo3::{PyTraverseError, PyVisit};
 
-use crate::arguments::{self, Seconds};
+use crate::arguments::{self, Ahead, Seconds};
 use crate::attach::as_python_thread;
 use crate::chunk::Chunk;
 use crate::errors;
@@ -60,7 +60,7 @@ fn policy_of(policy: Option<ThreadPolicy>) -> Option<penstock_core::ThreadPolicy
 
 /// A source.
 #[pyclass(frozen, module = "penstock._native")]
-pub(crate) struct Source(Part<pipeline::Source>);
+pub(crate) struct Source(Part<pipeline::Source>, Ahead);
 
 #[pymethods]
 impl Source {
@@ -94,9 +94,10 @@ impl Source {
         #[pyo3(from_py_with = arguments::piece_bytes)] piece_bytes: usize,
         policy: Option<ThreadPolicy>,
     ) -> PyResult<Self> {
-        let source = pipeline::Source::fd(arguments::descriptor(fd)?, piece_bytes);
+        let (fd_read, ahead) = arguments::source(fd)?;
+        let source = pipeline::Source::fd_after(ahead.bytes.clone(), fd_read, piece_bytes);
         let source = source.map_err(|error| errors::to_python(fd.py(), &error))?;
-        Ok(Self::new(source, policy))
+        Ok(Self(Self::new(source, policy).0, ahead))
     }
 
     /// An iterable of buffers.
@@ -120,7 +121,7 @@ impl Source {
 
 impl Source {
     fn new(source: pipeline::Source, policy: Option<ThreadPolicy>) -> Self {
-        Self(Part::new(source.policy(policy_of(policy)), None))
+        Self(Part::new(source.policy(policy_of(policy)), None), Ahead::default())
     }
 }
 
@@ -230,7 +231,7 @@ impl Sink {
             policy: policy.clone(),
             ..penstock_core::Options::default()
         };
-        let writer = Writer::new(arguments::descriptor(fd)?, &options);
+        let writer = Writer::new(arguments::destination(fd)?, &options);
         let writer = writer.map_err(|error| errors::to_python(fd.py(), &error))?;
         Ok(Self(Part::new(pipeline::Sink::writer(writer).policy(policy), None)))
     }
@@ -282,14 +283,19 @@ impl Pipeline {
         let depth = Depth { items: depth, bytes: depth_bytes };
         let options = Options { depth, on_error, max_chunk_bytes };
         let mut lent = Vec::new();
-        let source = source.0.take(&mut lent)?;
+        let Source(source, ahead) = source;
+        let source = source.take(&mut lent)?;
         let stages = stages.iter().map(|stage| stage.0.take(&mut lent)).collect::<PyResult<Vec<_>>>()?;
         let sink = sink.map_or_else(|| Ok(pipeline::Sink::iterate()), |sink| sink.0.take(&mut lent))?;
         // Detached: its threads begin with becoming Python threads, where they are.
         let started = py.detach(|| pipeline::Pipeline::start(source, stages, sink, options));
         release_parked(py);
         match started {
-            Ok(pipeline) => Ok(Self(pipeline, lent)),
+            Ok(pipeline) => {
+                let own = Self(pipeline, lent);
+                ahead.take(py)?;
+                Ok(own)
+            }
             Err(error) => {
                 lent.iter().for_each(|lent| lent.clear(py));
                 Err(errors::to_python(py, &error))

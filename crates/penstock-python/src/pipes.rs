@@ -22,13 +22,14 @@ use crate::writer::hand_in;
 ///     data: anything with the buffer protocol that is C-contiguous, of any dtype, shape and size; also a CPU torch tensor,
 ///         and a ``moderngl.Buffer``, whose bytes are copied at the call. Memory that is not copied at the call is in use, and
 ///         must not be written to, until the ticket is done or ``sync(data)`` returns.
-///     fd: an int, or anything with ``fileno()``, open for writing.
+///     fd: an int, or anything with ``fileno()``, open for writing. What a Python stream has buffered for it goes there first.
 ///     mode: ``"auto"``, ``"write"``, ``"staged"`` or ``"zero-copy"``. Zero-copy is right only for readers that copy (read(2)).
 ///
 /// Raises:
 ///     BrokenStreamError, OSError: an earlier write to this stream failed (nothing of ``data`` was taken), or ``fd`` is bad.
 ///     ValueError: ``data`` is not C-contiguous, or another wrong argument.
-///     TypeError: ``data`` has no buffer, or ``fd`` is no descriptor.
+///     TypeError: ``data`` has no buffer, or ``fd`` is no descriptor, or one that does not carry what the object writes: that of a
+///         compressed file, a TLS socket.
 #[pyfunction]
 #[pyo3(signature = (data, fd, *, mode="auto"))]
 pub(crate) fn pipe(
@@ -39,7 +40,7 @@ pub(crate) fn pipe(
 ) -> PyResult<Ticket> {
     let mode = arguments::mode(mode)?;
     arm_exit(py)?;
-    let outlet = Outlet::open(arguments::descriptor(fd)?).map_err(|error| errors::to_python(py, &error))?;
+    let outlet = Outlet::open(arguments::destination(fd)?).map_err(|error| errors::to_python(py, &error))?;
     let mut region = Some(buffer::export(data)?);
     let pushed = until(py, None, |slice| {
         let region = &mut region;

@@ -29,7 +29,8 @@ use crate::waiting::{Attempt, until};
 ///
 /// Args:
 ///     fd: an int, or anything with ``fileno()``, open for reading: a pipe, a socket that is a stream, a file from its present
-///         position, a device. What Python has buffered on it already is not seen.
+///         position, a device. A buffered stream of Python's, such as ``Popen.stdout``, is read from the first byte that the program
+///         has not taken: what the stream has read ahead is the reader's from now on.
 ///     frame_bytes: the size of a frame, as it comes out.
 ///     depth: frames that are read ahead at most. Besides them only those take memory that you have, and as many as ``depth`` and
 ///         two that are kept for the next.
@@ -41,6 +42,8 @@ use crate::waiting::{Attempt, until};
 /// Raises:
 ///     OSError: EBADF for a descriptor that is closed or not open for reading, EISDIR for a directory, ENOMEM for frames that do
 ///         not fit into memory, or what the system says.
+///     TypeError: the descriptor does not carry what the object reads: that of a text stream, a compressed file, a TLS socket. Or
+///         there is none.
 ///     ValueError, TypeError: a wrong argument, or a socket that keeps messages apart.
 #[pyclass(frozen, module = "penstock")]
 pub(crate) struct Reader(penstock_core::Reader);
@@ -58,6 +61,8 @@ impl Reader {
         conversion: Option<&Conversion>,
         #[pyo3(from_py_with = arguments::parts)] parts: usize,
     ) -> PyResult<Self> {
+        let py = fd.py();
+        let (source, ahead) = arguments::source(fd)?;
         let options = ReaderOptions {
             frame_bytes,
             depth,
@@ -65,9 +70,12 @@ impl Reader {
             policy: policy.map(|policy| policy.0),
             recipe: conversion.map(Conversion::recipe),
             parts,
+            ahead: ahead.bytes.clone(),
         };
-        let reader = penstock_core::Reader::new(arguments::descriptor(fd)?, &options);
-        reader.map(Self).map_err(|error| errors::to_python(fd.py(), &error))
+        let reader = penstock_core::Reader::new(source, &options);
+        let reader = reader.map_err(|error| errors::to_python(py, &error))?;
+        ahead.take(py)?;
+        Ok(Self(reader))
     }
 
     /// The next frame in order; None when the stream has ended between two frames.

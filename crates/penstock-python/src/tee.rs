@@ -5,7 +5,7 @@ use std::time::Duration;
 use penstock_core::{Error, TeeEnd, TeePolicy};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyInt, PyTuple, PyType};
+use pyo3::types::{PyTuple, PyType};
 
 use crate::arguments::{self, Seconds};
 use crate::errors;
@@ -59,7 +59,7 @@ impl Tee {
         thread_policy: Option<ThreadPolicy>,
         start: bool,
     ) -> PyResult<Self> {
-        let source = arguments::descriptor(&faithful(src, "tee_source")?)?;
+        let source = arguments::descriptor(&arguments::tee_source(src)?)?;
         let tee = penstock_core::Tee::new(source, thread_policy.map(|policy| policy.0))
             .map_err(|error| errors::to_python(py, &error))?;
         let tee = Self(tee);
@@ -96,7 +96,7 @@ impl Tee {
         #[pyo3(from_py_with = arguments::stall_timeout)] stall_timeout: f64,
     ) -> PyResult<TeeOutlet> {
         let policy = tee_policy(policy, stall_timeout)?;
-        let outlet = self.0.add(arguments::descriptor(&faithful(dst, "tee_destination")?)?, policy);
+        let outlet = self.0.add(arguments::destination(dst)?, policy);
         outlet.map(TeeOutlet).map_err(|error| errors::to_python(py, &error))
     }
 
@@ -198,14 +198,6 @@ impl Tee {
         }
         self.wait(py, None)?.check(py)
     }
-}
-
-/// An object whose descriptor carries the bytes that it stands for, looked at in Python as ``relay`` does.
-fn faithful<'py>(end: &Bound<'py, PyAny>, check: &str) -> PyResult<Bound<'py, PyAny>> {
-    if end.is_instance_of::<PyInt>() {
-        return Ok(end.clone());
-    }
-    end.py().import("penstock._relay")?.call_method1(check, (end,))
 }
 
 fn tee_policy(name: &str, stall_timeout: f64) -> PyResult<TeePolicy> {

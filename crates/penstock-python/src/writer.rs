@@ -26,7 +26,7 @@ use crate::waiting::until;
 /// same pipe share one ordered stream, with its queue and its failure.
 ///
 /// Args:
-///     fd: an int, or anything with ``fileno()``, open for writing.
+///     fd: an int, or anything with ``fileno()``, open for writing. What a Python stream has buffered for it goes there first.
 ///     mode: ``"auto"``, ``"write"``, ``"staged"`` or ``"zero-copy"``. With zero-copy a buffer is in use until the reader has
 ///         read it, and the reader must be one that copies (read(2)), as FFmpeg does.
 ///     queue_bytes: bytes that the queue holds before ``write`` waits; 128 MiB unless told. One write always fits.
@@ -40,6 +40,7 @@ use crate::waiting::until;
 ///
 /// Raises:
 ///     OSError: EBADF for a descriptor that is closed or not open for writing, or what the system says.
+///     TypeError: the descriptor does not carry what the object writes: that of a compressed file, a TLS socket. Or there is none.
 ///     ValueError, TypeError: a wrong argument.
 #[pyclass(frozen, module = "penstock")]
 pub(crate) struct Writer(penstock_core::Writer);
@@ -70,7 +71,7 @@ impl Writer {
         };
         let py = fd.py();
         arm_exit(py)?;
-        let writer = penstock_core::Writer::new(arguments::descriptor(fd)?, &options);
+        let writer = penstock_core::Writer::new(arguments::destination(fd)?, &options);
         writer.map(Self).map_err(|error| errors::to_python(py, &error))
     }
 

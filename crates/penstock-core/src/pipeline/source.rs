@@ -83,8 +83,17 @@ impl Source {
     ///
     /// [`Error::Io`] with `EBADF` for one that is not open for reading, or what the system says.
     pub fn fd(fd: impl AsFd, piece_bytes: usize) -> Result<Self, Error> {
+        Self::fd_after(Vec::new(), fd, piece_bytes)
+    }
+
+    /// The same with bytes that come first: the caller has read them from the descriptor already.
+    ///
+    /// # Errors
+    ///
+    /// As [`fd`](Self::fd).
+    pub fn fd_after(ahead: Vec<u8>, fd: impl AsFd, piece_bytes: usize) -> Result<Self, Error> {
         let name = format!("fd {}", fd.as_fd().as_raw_fd()).into();
-        let inflow = Inflow::open(fd.as_fd())?;
+        let inflow = Inflow::open(ahead, fd.as_fd())?;
         Ok(Self::new("fd", Origin::Fd { inflow, name, piece_bytes }))
     }
 

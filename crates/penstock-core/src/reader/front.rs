@@ -52,6 +52,8 @@ pub struct ReaderOptions {
     /// Of how many parts a frame is made, one after another and each by the recipe; 1 unless told. Small parts are still in the
     /// processor's cache when they are made.
     pub parts: usize,
+    /// Bytes that come before all others: the caller has read them from the descriptor already.
+    pub ahead: Vec<u8>,
 }
 
 impl ReaderOptions {
@@ -59,7 +61,15 @@ impl ReaderOptions {
     #[must_use]
     pub fn new(frame_bytes: usize) -> Self {
         let (capacity_bytes, policy, recipe) = (None, None, None);
-        Self { frame_bytes, depth: DEFAULT_DEPTH, capacity_bytes, policy, recipe, parts: 1 }
+        Self {
+            frame_bytes,
+            depth: DEFAULT_DEPTH,
+            capacity_bytes,
+            policy,
+            recipe,
+            parts: 1,
+            ahead: Vec::new(),
+        }
     }
 
     fn check(&self) -> Result<(), Error> {
@@ -167,7 +177,7 @@ impl Reader {
     ///   fit into memory, or what the system says.
     /// - [`Error::Unsuitable`]: numbers that make no sense, or a socket or pipe that keeps messages apart.
     pub fn new(fd: impl AsFd, options: &ReaderOptions) -> Result<Self, Error> {
-        let inflow = Inflow::open(fd.as_fd())?;
+        let inflow = Inflow::open(options.ahead.clone(), fd.as_fd())?;
         options.check()?;
         if inflow.kind == Kind::Messages {
             return Err(Error::Unsuitable("frames are read from a stream, and not from messages".into()));

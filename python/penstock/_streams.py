@@ -1,0 +1,141 @@
+"""Python's streams as ends of what Penstock moves: their read-ahead, and those whose bytes are not a descriptor's."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import os
+import stat
+import sys
+from typing import Any, NoReturn, TypeAlias, cast
+
+Buffered: TypeAlias = io.BufferedReader | io.BufferedRandom
+"""Streams that read ahead of the program."""
+
+_RAW = io.RawIOBase
+_BUFFERED = (io.BufferedReader, io.BufferedRandom, io.BufferedWriter)
+_RECODING = (codecs.StreamReader, codecs.StreamWriter, codecs.StreamReaderWriter, codecs.StreamRecoder)
+"""Text streams that are none of ``io``'s, and pass ``fileno`` on."""
+
+
+def source(src: Any, name: str) -> tuple[Any, bytes]:
+    """What to read from instead of the object, and the bytes that come before: those that the program has not taken.
+
+    Of a file there are none: its descriptor is set to where the stream stands. The bytes stay in the stream's buffer.
+
+    Raises:
+        TypeError: the descriptor does not carry the bytes that the object reads.
+    """
+    src = without_wrapper(src)
+    check_source(src, name)
+    if not isinstance(src, Buffered):
+        return src, b""
+    if not is_file(src):
+        return src, read_ahead(src)
+    _drop_read_ahead(src)
+    return src, b""
+
+
+def tee_source(src: Any) -> Any:
+    """What a tee may read instead of that object, which it does without anything in front."""
+    src, ahead = source(src, "src")
+    if ahead:
+        raise ValueError(
+            "src has been read ahead of by Python, and a tee would leave that out: read it first, or pass a stream "
+            "without a buffer"
+        )
+    return src
+
+
+def check_source(src: Any, name: str) -> None:
+    """Refuses what reads other bytes than its descriptor's. It is without its wrapper."""
+    if isinstance(src, io.TextIOBase):
+        raise TypeError(
+            f"{name} is a text stream, and has decoded bytes ahead: open it in binary mode, or pass {name}.buffer if "
+            "nothing was read from it"
+        )
+    _check_faithful(src, name)
+
+
+def check_destination(dst: Any, name: str) -> None:
+    """Refuses what writes other bytes than its descriptor's."""
+    dst = without_wrapper(dst)
+    # What a text stream has encoded is flushed; what matters is where it then goes.
+    _check_faithful(getattr(dst, "buffer", dst) if isinstance(dst, io.TextIOBase) else dst, name)
+
+
+def without_wrapper(end: Any) -> Any:
+    """The file inside ``tempfile.NamedTemporaryFile``, which is itself none of Python's streams."""
+    inner = getattr(end, "file", None)
+    return inner if isinstance(inner, io.IOBase) and not isinstance(end, io.IOBase) else end
+
+
+def is_file(stream: io.IOBase) -> bool:
+    """Whether it has positions, and can be read from any of them."""
+    mode = os.fstat(stream.fileno()).st_mode
+    return stat.S_ISREG(mode) or stat.S_ISBLK(mode)
+
+
+def read_ahead(stream: Buffered) -> bytes:
+    """What is in the stream's buffer, without taking it out.
+
+    With an empty buffer, ``peek`` would read, and wait for that without regard to a timeout.
+    """
+    raw = cast(Any, stream.raw)
+    try:
+        raw.readinto = _would_block
+    except AttributeError:  # a class of somebody's own, with slots
+        return stream.peek()
+    try:
+        return stream.peek()
+    finally:
+        del raw.readinto
+
+
+def _would_block(_buffer: object) -> None:
+    """What ``readinto`` of a raw stream gives when there is nothing to read yet."""
+
+
+def _drop_read_ahead(file: Buffered) -> None:
+    """Set the descriptor's position to the stream's own. A seek within the buffer alone would not reach it."""
+    position = file.tell()
+    try:
+        file.seek(0, os.SEEK_END)
+    except OSError:  # files in /proc have no end that is known before
+        file.seek(position + len(read_ahead(file)) + 1)
+    file.seek(position)
+
+
+def _check_faithful(end: Any, name: str) -> None:
+    """Refuses what has a descriptor with other bytes than its own, such as a ``GzipFile``, or has none."""
+    if isinstance(end, _RECODING) or (isinstance(end, io.IOBase) and not _is_faithful(end)):
+        _refuse(end, name)
+    ssl = sys.modules.get("ssl")
+    if ssl is not None and isinstance(_socket_of(end), ssl.SSLSocket):
+        _refuse(end, name)
+
+
+def _is_faithful(stream: Any) -> bool:
+    """Whether the descriptor carries the very bytes that the stream, or the raw one inside it, reads or writes."""
+    raw = stream.raw if isinstance(stream, _BUFFERED) else stream
+    return isinstance(raw, _RAW) and _has_descriptor(raw)
+
+
+def _refuse(end: object, name: str) -> NoReturn:
+    raise TypeError(
+        f"{name} is a {type(end).__name__}, whose bytes are not those of its descriptor: shutil.copyfileobj moves "
+        "them, from or to an end of penstock.make_pipe() where a descriptor is needed"
+    )
+
+
+def _has_descriptor(stream: Any) -> bool:
+    try:
+        stream.fileno()
+    except (AttributeError, io.UnsupportedOperation):  # the first from the buffered members of a tarfile
+        return False
+    return True
+
+
+def _socket_of(end: Any) -> Any:
+    """The socket behind ``socket.makefile``, or the object itself."""
+    return getattr(getattr(end, "raw", end), "_sock", end)

@@ -1,0 +1,268 @@
+"""Python's streams as what Penstock reads and writes: their read-ahead is not skipped, and no wrapper is bypassed."""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import gzip
+import io
+import lzma
+import os
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import noise, read_exactly, unread_bytes
+
+import penstock
+from penstock import Reader, Tee, Writer
+from penstock.pipeline import Pipeline, fd
+
+LINE = b"frames follow\n"
+FRAME_BYTES = 1000
+FRAMES = noise(100 * FRAME_BYTES)
+
+
+def frames_of(src: Any) -> bytes:
+    """What a reader gives."""
+    with Reader(src, frame_bytes=FRAME_BYTES) as reader:
+        return b"".join(bytes(frame) for frame in reader)
+
+
+def into_reused_buffer(src: Any) -> bytes:
+    """The same through one buffer."""
+    got, buffer = bytearray(), bytearray(FRAME_BYTES)
+    with Reader(src, frame_bytes=FRAME_BYTES, depth=1) as reader:
+        while nbytes := reader.readinto(buffer):
+            got += buffer[:nbytes]
+    return bytes(got)
+
+
+def pieces_of(src: Any) -> bytes:
+    """What a pipeline gives."""
+    with Pipeline(fd(src, 777)) as pipeline:
+        return b"".join(bytes(chunk) for chunk in pipeline)
+
+
+every_reader = pytest.mark.parametrize("read", [frames_of, into_reused_buffer, pieces_of])
+
+
+def from_process(data: bytes) -> Iterator[Any]:
+    with tempfile.TemporaryFile() as file:
+        file.write(data)
+        file.seek(0)
+        with subprocess.Popen(["cat"], stdin=file, stdout=subprocess.PIPE) as process:
+            yield process.stdout
+
+
+def from_socket(data: bytes) -> Iterator[Any]:
+    near, far = socket.socketpair()
+    with near, far, near.makefile("rb") as src:
+        far.sendall(data)
+        far.shutdown(socket.SHUT_WR)
+        yield src
+
+
+def from_file(data: bytes) -> Iterator[Any]:
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(data)
+        file.flush()
+        with Path(file.name).open("rb") as src:
+            yield src
+
+
+def from_temporary_file(data: bytes) -> Iterator[Any]:
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(data)
+        file.seek(0)
+        yield file
+
+
+def unbuffered(data: bytes) -> Iterator[Any]:
+    for src in from_file(data):
+        with open(src.fileno(), "rb", buffering=0, closefd=False) as raw:
+            yield io.BufferedReader(raw, 1)
+
+
+@every_reader
+@pytest.mark.parametrize("make", [from_process, from_socket, from_file, from_temporary_file, unbuffered])
+class TestReadAhead:
+    """A program that reads a header from a stream finds the frames behind it whole."""
+
+    def test_the_first_byte_is_the_one_that_the_program_has_not_taken(
+        self, make: Callable[[bytes], Iterator[Any]], read: Callable[[Any], bytes]
+    ) -> None:
+        for src in make(LINE + FRAMES):
+            assert src.readline() == LINE
+            assert read(src) == FRAMES
+            assert src.read() == b"", "they are not there twice"
+
+    def test_with_nothing_read(
+        self, make: Callable[[bytes], Iterator[Any]], read: Callable[[Any], bytes]
+    ) -> None:
+        for src in make(FRAMES):
+            assert read(src) == FRAMES
+
+
+def test_the_newest_frame_counts_what_was_read_ahead() -> None:
+    source, feed = os.pipe()
+    with os.fdopen(source, "rb") as src, os.fdopen(feed, "wb", buffering=0) as fed:
+        fed.write(LINE + FRAMES[: 3 * FRAME_BYTES])
+        assert src.readline() == LINE
+        with Reader(src, frame_bytes=FRAME_BYTES, depth=1) as reader:
+            fed.write(FRAMES[3 * FRAME_BYTES : 4 * FRAME_BYTES])
+            fed.close()
+            latest = reader.latest()
+            assert latest is not None
+            assert bytes(latest) == FRAMES[3 * FRAME_BYTES : 4 * FRAME_BYTES]
+
+
+def test_a_file_without_an_end_that_is_known_before() -> None:
+    """Files in /proc cannot be set to their end."""
+    with Path("/proc/cpuinfo").open("rb") as src:
+        head = src.read(10)
+        got = pieces_of(src)
+    assert (head + got).startswith(Path("/proc/cpuinfo").read_bytes()[:64])
+
+
+@every_reader
+def test_what_is_refused_takes_nothing(read: Callable[[Any], bytes]) -> None:
+    with Path(__file__).open("rb") as src:
+        src.read(10)
+        with pytest.raises((ValueError, TypeError)):
+            Reader(src, frame_bytes=0)
+        with pytest.raises(ValueError, match="on_error"):
+            Pipeline(fd(src), on_error="ignore")  # type: ignore[arg-type]
+        position = src.tell()
+    source, feed = os.pipe()
+    with os.fdopen(source, "rb") as pipe:
+        os.write(feed, LINE + FRAMES[:FRAME_BYTES])
+        os.close(feed)
+        assert pipe.readline() == LINE
+        with pytest.raises(ValueError, match="frame_bytes"):
+            Reader(pipe, frame_bytes=0)
+        with pytest.raises(ValueError, match="on_error"):
+            Pipeline(fd(pipe), on_error="ignore")  # type: ignore[arg-type]
+        assert read(pipe) == FRAMES[:FRAME_BYTES]
+    assert position == 10
+
+
+def wrapped_sources(path: Path) -> dict[str, Callable[[], Any]]:
+    for suffix, module in (("gz", gzip), ("bz2", bz2), ("xz", lzma)):
+        (path / f"a.{suffix}").write_bytes(module.compress(FRAMES))
+    (path / "a.txt").write_bytes(b"text")
+    return {
+        "gzip": lambda: gzip.open(path / "a.gz"),
+        "buffered gzip": lambda: io.BufferedReader(gzip.open(path / "a.gz")),  # type: ignore[arg-type]
+        "bz2": lambda: bz2.open(path / "a.bz2"),
+        "lzma": lambda: lzma.open(path / "a.xz"),
+        "text": lambda: (path / "a.txt").open(encoding="utf-8"),
+        "codecs": lambda: codecs.open(str(path / "a.txt"), "r", "latin-1"),
+        "memory": lambda: io.BytesIO(FRAMES),
+    }
+
+
+SOURCES = ["gzip", "buffered gzip", "bz2", "lzma", "text", "codecs", "memory"]
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+@pytest.mark.parametrize(
+    "read",
+    [frames_of, pieces_of, lambda src: penstock.relay(src, 1), lambda src: Tee(src, start=False)],
+    ids=["Reader", "fd", "relay", "Tee"],
+)
+def test_no_wrapper_of_a_source_is_bypassed(tmp_path: Path, kind: str, read: Callable[[Any], Any]) -> None:
+    with wrapped_sources(tmp_path)[kind]() as src:
+        with pytest.raises(TypeError, match=r"shutil\.copyfileobj|in binary mode"):
+            read(src)
+        assert src.read()
+
+
+def wrapped_destinations(path: Path) -> dict[str, Callable[[], Any]]:
+    return {
+        "gzip": lambda: gzip.open(path, "wb"),
+        "gzip text": lambda: gzip.open(path, "wt"),
+        "buffered gzip": lambda: io.BufferedWriter(gzip.open(path, "wb")),  # type: ignore[arg-type]
+        "bz2": lambda: bz2.open(path, "wb"),
+        "lzma": lambda: lzma.open(path, "wb"),
+        "codecs": lambda: codecs.open(str(path), "w", "utf-16"),
+    }
+
+
+DESTINATIONS = ["gzip", "gzip text", "buffered gzip", "bz2", "lzma", "codecs"]
+
+
+def pipe_to(dst: Any) -> None:
+    penstock.pipe(FRAMES, dst)
+
+
+def write_to(dst: Any) -> None:
+    with Writer(dst) as writer:
+        writer.write(FRAMES)
+
+
+def sink_to(dst: Any) -> None:
+    Pipeline([FRAMES], sink=dst).wait()
+
+
+def tee_to(dst: Any) -> None:
+    Tee(os.open(__file__, os.O_RDONLY), dst).wait()
+
+
+def relay_to(dst: Any) -> None:
+    penstock.relay(os.open(__file__, os.O_RDONLY), dst)
+
+
+@pytest.mark.parametrize("write", [pipe_to, write_to, sink_to, tee_to, relay_to])
+class TestDestinations:
+    """What is written through a stream's descriptor must be what the stream's reader finds."""
+
+    @pytest.mark.parametrize("kind", DESTINATIONS)
+    def test_no_wrapper_is_bypassed(self, tmp_path: Path, kind: str, write: Callable[[Any], None]) -> None:
+        with wrapped_destinations(tmp_path / "out")[kind]() as dst:
+            with pytest.raises(TypeError, match=r"shutil\.copyfileobj"):
+                write(dst)
+            dst.write("plain" if kind in ("gzip text", "codecs") else b"plain")
+        modules: dict[str, Any] = {"gzip": gzip, "bz2": bz2, "lzma": lzma}
+        module = modules.get(kind.removeprefix("buffered ").removesuffix(" text"))
+        got = (tmp_path / "out").read_bytes()
+        assert (module.decompress(got) if module else got.decode("utf-16").encode()) == b"plain"
+
+    def test_no_encryption_is_bypassed(self, write: Callable[[Any], None]) -> None:
+        near, far = socket.socketpair()
+        context = ssl.create_default_context()
+        with far, context.wrap_socket(near, do_handshake_on_connect=False, server_hostname="far") as secure:
+            with pytest.raises(TypeError, match="is a SSLSocket"):
+                write(secure)
+            with secure.makefile("wb") as stream, pytest.raises(TypeError, match="whose bytes are not"):
+                write(stream)
+            assert unread_bytes(far.fileno()) == 0
+
+
+@pytest.mark.parametrize("write", [pipe_to, write_to, sink_to])
+@pytest.mark.parametrize("mode", ["wb", "w", "w+b"])
+def test_what_a_stream_has_held_back_comes_first(
+    tmp_path: Path, mode: str, write: Callable[[Any], None]
+) -> None:
+    with (tmp_path / "out").open(mode) as dst:
+        dst.write("head" if mode == "w" else b"head")
+        write(dst)
+        penstock.sync()
+        dst.write("tail" if mode == "w" else b"tail")
+    assert (tmp_path / "out").read_bytes() == b"head" + FRAMES + b"tail"
+
+
+def test_standard_streams_are_taken(pair: tuple[int, int]) -> None:
+    reader, writer = pair
+    with open(writer, "w", encoding="utf-8", closefd=False) as out:
+        pipe_to(out)
+        assert read_exactly(reader, len(FRAMES)) == FRAMES
+    assert isinstance(sys.__stdin__, io.TextIOBase)
+    with pytest.raises(TypeError, match=r"fd is a text stream.*fd\.buffer"):
+        Reader(sys.__stdin__, frame_bytes=1)
