@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import functools
 import os
 import pty
@@ -315,6 +316,23 @@ class TestRelay:
         assert "standard output took nothing for 0.1" in said
         assert f"; {unread_bytes(pair[0])} bytes were delivered" in said
 
+    @pytest.mark.parametrize("end", ["timeout", "signal"])
+    def test_what_was_in_hand_when_it_was_ended_is_told(self, end: str, pair: tuple[int, int]) -> None:
+        near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        with near, far:
+            far.send(bytes(150_000))  # a message, which is taken whole
+            fcntl.fcntl(pair[1], fcntl.F_SETPIPE_SZ, 1 << 20)
+            before = os.write(pair[1], bytes((1 << 20) - 100_000))
+            limit = ["--timeout", "0.1"] if end == "timeout" else []
+            with start("relay", "-", "-", *limit, stdin=near, stdout=pair[1]) as process:
+                if end == "signal":
+                    assert eventually(lambda: unread_bytes(pair[0]) > before)
+                    process.terminate()
+                _, said = finish(process)
+        counts = re.search(r"; (\d+) bytes were delivered, and (\d+) that were read are lost", said)
+        assert counts is not None, said
+        assert sum(map(int, counts.groups())) == 150_000
+
     @pytest.mark.parametrize(("number", "said"), ENDING)
     def test_a_signal_ends_it_as_a_shell_expects_and_it_says_how_far_it_came(
         self, number: int, said: str
@@ -363,7 +381,8 @@ class TestRelay:
         assert status == -signal.SIGINT
         # The count is final: the kernel holds no write.
         assert re.fullmatch(
-            r"Error: interrupted; (\d+ bytes were delivered|bytes delivered: \d+ to -)\n", said
+            r"Error: interrupted; (\d+ bytes were delivered|bytes delivered: \d+ to -)([,;].* are lost)?\n",
+            said,
         )
 
     def test_waiting_for_a_fifo_has_the_timeout_and_harms_no_destination(self, fifo: Path) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from penstock.errors import StalledError
 
 if TYPE_CHECKING:
-    from penstock._native import Frame, Reader, Ticket, _Watch
+    from penstock._native import Frame, Reader, Relayed, RelayTicket, Ticket, _Watch
 
 Result_co = TypeVar("Result_co", covariant=True)
 
@@ -49,6 +49,16 @@ async def ended_or_cancelled(ticket: Cancellable[Result_co]) -> Result_co:
             ticket.cancel()
             raise
     return ticket.wait()
+
+
+async def relayed(ticket: RelayTicket) -> Relayed:
+    """As ``ended_or_cancelled``; and a cancellation has the relay's counts, as all that ends one does."""
+    try:
+        return await ended_or_cancelled(ticket)
+    except asyncio.CancelledError as error:
+        await until_done(ticket)  # soon: it has been cancelled
+        ticket._tell(error)
+        raise
 
 
 async def until_done(watchable: Watchable) -> None:

@@ -1,6 +1,7 @@
 """The types of the native module. What each name does is documented on the objects themselves."""
 
 from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
+from io import BufferedRandom, BufferedReader
 from types import TracebackType
 from typing import Any, Self, final
 
@@ -319,7 +320,6 @@ class Relayed:
     def reason(self) -> str: ...
     @property
     def source_ended(self) -> bool: ...
-    def _after(self, bytes: int) -> Relayed: ...
 
 @final
 class RelayTicket:
@@ -333,6 +333,7 @@ class RelayTicket:
     def policy(self) -> AppliedPolicy | None: ...
     def __await__(self) -> Generator[Any, Any, Relayed]: ...
     def _notify(self, eventfd: int) -> _Watch: ...
+    def _tell(self, exception: BaseException) -> None: ...
 
 @final
 class TeeOutlet:
@@ -406,17 +407,32 @@ class Tee:
         traceback: TracebackType | None,
     ) -> None: ...
 
-def relay(
+@final
+class _Relay:
+    def __new__(
+        cls,
+        src: int | HasFileno,
+        dst: int | HasFileno,
+        count: int | None,
+        *,
+        offset: int | None,
+        timeout: float | None,
+        method: RelayMethod,
+        ahead: bytes,
+    ) -> Self: ...
+    def run(self, stream: BufferedReader | BufferedRandom | None) -> Relayed: ...
+    def tell(self, exception: BaseException) -> None: ...
+
+def _start_relay(
     src: int | HasFileno,
     dst: int | HasFileno,
-    count: int | None = None,
+    count: int | None,
     *,
-    offset: int | None = None,
-    timeout: float | None = None,
-    method: RelayMethod = "auto",
-    policy: ThreadPolicy | None = None,
-    wait: bool = True,
-) -> Relayed | RelayTicket: ...
+    offset: int | None,
+    timeout: float | None,
+    method: RelayMethod,
+    policy: ThreadPolicy | None,
+) -> RelayTicket: ...
 def pipe(data: Any, fd: int | HasFileno, *, mode: Mode = "auto") -> Ticket: ...
 def sync(data: Any = None, timeout: float | None = None) -> None: ...
 def close(timeout: float | None = None) -> None: ...

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, Any, Literal, cast, overload
+from typing import TYPE_CHECKING, Literal, overload
 
 from penstock import _native, _streams
-from penstock._streams import Buffered
 
 if TYPE_CHECKING:
     from penstock._native import Relayed, RelayTicket, ThreadPolicy
@@ -97,7 +95,9 @@ def relay(
             are the same pipe, or overlap in the same file; ``policy`` with ``wait=True``; or ``wait=False`` for a
             buffered pipe or socket, as what has been read ahead of it would be left out.
 
-    Every failure after the first byte, an interruption as well, has ``bytes_delivered``.
+    Every exception that ends a relay has ``bytes_delivered`` and ``bytes_lost``, also a ``KeyboardInterrupt`` and what
+    else a signal's handler raises. Lost are bytes that had left a pipe, a socket or a device and did not reach the
+    destination. Of a file none are: its position is behind the last byte that was delivered.
 
     **Buffered sources**, such as ``open(path, "rb")``, ``Popen.stdout`` and ``socket.makefile("rb")``, have read ahead
     of what the program took from them. The relay begins with the first byte that the program has not taken, and the
@@ -106,75 +106,31 @@ def relay(
     was at the call: nobody could move it when a ticket ends.
     """
     # Descriptors, the fast case, cost two comparisons.
+    stream, ahead = None, b""
     if type(src) is not int or type(dst) is not int:
         src = _streams.without_wrapper(src)
         _streams.check_source(src, "src")
         _streams.check_destination(dst, "dst")
-        if offset is None and isinstance(src, Buffered):
-            if not _streams.is_file(src):
-                return _relay_stream(src, dst, count, wait, timeout=timeout, method=method, policy=policy)
-            if wait:
-                return _relay_file(src, dst, count, timeout=timeout, method=method, policy=policy)
-            offset = src.tell()
-    return _native.relay(
-        src, dst, count, offset=offset, timeout=timeout, method=method, policy=policy, wait=wait
-    )
-
-
-def _relay_file(src: Buffered, dst: int | HasFileno, count: int | None, **options: Any) -> Relayed:
-    position = src.tell()
-    delivered = 0
-    try:
-        relayed = _run(src, dst, count, offset=position, **options)
-        delivered = relayed.bytes
-    except BaseException as error:
-        delivered = _delivered(error)
-        raise
-    finally:
-        src.seek(position + delivered)
-    return relayed
-
-
-def _relay_stream(
-    src: Buffered, dst: int | HasFileno, count: int | None, wait: bool, **options: Any
-) -> Relayed:
-    """The bytes that were read ahead go first, the descriptor's follow."""
+        if offset is None and isinstance(src, _streams.Buffered):
+            if _streams.is_file(src):
+                stream, offset = (src if wait else None), src.tell()
+            elif wait:
+                stream, ahead = src, _streams.read_ahead(src)
+            else:
+                raise ValueError(
+                    "src is buffered, and wait=False would leave out what it has read ahead: pass src.raw or "
+                    "src.fileno() if it has not been read from, or wait=True"
+                )
     if not wait:
-        raise ValueError(
-            "src is buffered, and wait=False would leave out what it has read ahead: pass src.raw or src.fileno() "
-            "if it has not been read from, or wait=True"
+        return _native._start_relay(
+            src, dst, count, offset=offset, timeout=timeout, method=method, policy=policy
         )
-    # A negative count, and one of 0, are for the native side to judge.
-    ahead = _streams.read_ahead(src)[: count if count is None else max(count, 0)]
-    if not ahead:
-        return _run(src, dst, count, **options)
-    first = _relay_ahead(src, ahead, dst, options)
-    if count is not None and count == len(ahead):
-        return first
+    if policy is not None:
+        raise ValueError("policy is for a thread of its own: it needs wait=False")
+    relay = _native._Relay(src, dst, count, offset=offset, timeout=timeout, method=method, ahead=ahead)
     try:
-        rest = _run(src, dst, None if count is None else count - len(ahead), **options)
+        return relay.run(stream)
     except BaseException as error:
-        cast(Any, error).bytes_delivered = len(ahead) + _delivered(error)
+        # Also what a signal's handler raises when all was moved, and nothing of ours was left to be interrupted.
+        relay.tell(error)
         raise
-    return rest._after(len(ahead))
-
-
-def _relay_ahead(src: Buffered, ahead: bytes, dst: int | HasFileno, options: dict[str, Any]) -> Relayed:
-    """Relays bytes that are in the stream's buffer, and takes out of it those that the destination took."""
-    # A file in memory, because the native side counts, waits and fails for files as it does for the rest.
-    with os.fdopen(os.memfd_create("penstock"), "r+b") as memory:
-        memory.write(ahead)
-        memory.seek(0)
-        try:
-            return _run(memory.raw, dst, len(ahead), **options)
-        finally:
-            src.read(memory.raw.tell())  # as far as the relay came, however it ended
-
-
-def _run(src: HasFileno, dst: int | HasFileno, count: int | None, **options: Any) -> Relayed:
-    return cast("Relayed", _native.relay(src, dst, count, **options))
-
-
-def _delivered(error: BaseException) -> int:
-    """How far a relay came; those that failed at the call, and so moved nothing, do not say."""
-    return getattr(error, "bytes_delivered", 0)

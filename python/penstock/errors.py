@@ -52,18 +52,20 @@ class BrokenStreamError(PenstockError, BrokenPipeError):
 
 
 class StalledError(PenstockError, TimeoutError):
-    """The peer is there, but did not read, or write, what was waited for in time. Nothing is lost yet.
+    """The peer is there, but did not read, or write, what was waited for in time. But for a relay, nothing is lost yet.
 
     Attributes:
         seconds: how long the call waited.
         bytes_pending: bytes that were still to be delivered when it gave up; of a ``Reader``, bytes that were missing
             of the frame that it was reading.
         bytes_delivered: of a relay: bytes that it had moved by then.
+        bytes_lost: of a relay that has ended: bytes that had left its source by then and were not delivered.
     """
 
     seconds: float
     bytes_pending: int
     bytes_delivered: int = 0
+    bytes_lost: int = 0
 
     def __init__(self, message: str, seconds: float = 0.0, bytes_pending: int = 0) -> None:
         super().__init__(message)

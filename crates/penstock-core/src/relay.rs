@@ -143,6 +143,28 @@ pub struct RelayError {
     pub error: Error,
     /// What had been moved by then.
     pub relayed: Relayed,
+    /// Bytes that had been taken from the source by then, could not be put back, and have not reached the destination.
+    pub bytes_held: u64,
+}
+
+impl RelayError {
+    /// Bytes that arrived; of a pipe whose reader has gone, only those that it had read.
+    #[must_use]
+    pub fn bytes_delivered(&self) -> u64 {
+        match self.error {
+            Error::Broken { bytes_delivered, .. } | Error::Io { bytes_delivered, .. } => bytes_delivered,
+            _ => self.relayed.bytes,
+        }
+    }
+
+    /// Bytes that have left the source and will not arrive.
+    #[must_use]
+    pub fn bytes_lost(&self) -> u64 {
+        match self.error {
+            Error::Broken { bytes_lost, .. } | Error::Io { bytes_lost, .. } => bytes_lost,
+            _ => self.bytes_held,
+        }
+    }
 }
 
 impl fmt::Display for RelayError {
@@ -223,6 +245,14 @@ impl Relay {
         build().map_err(|error| RelayError::before(error, options))
     }
 
+    /// The same with bytes that go first: the caller has read them from the source already. Of these,
+    /// [`relayed`](Self::relayed) counts what was delivered; the rest are still the caller's, however the relay ends.
+    #[must_use]
+    pub fn after(mut self, ahead: Vec<u8>) -> Self {
+        self.course.begin_with(ahead);
+        self
+    }
+
     /// Goes on for at most that long, or until a signal comes; none if it is not at its end then.
     pub fn run(&mut self, at_most: Option<Duration>) -> Option<std::result::Result<Relayed, RelayError>> {
         let _quiet = sched::WithoutWriteSignals::new();
@@ -235,13 +265,19 @@ impl Relay {
         self.course.relayed()
     }
 
+    /// Bytes that have been taken from the source, cannot be put back, and are not delivered yet: lost if it does not go on.
+    #[must_use]
+    pub fn bytes_held(&self) -> u64 {
+        self.course.unreturnable_bytes()
+    }
+
     fn run_watched(
         &mut self,
         watch: Option<&Watch<'_>>,
         deadline: Option<Instant>,
     ) -> Option<std::result::Result<Relayed, RelayError>> {
         if self.src.is_inherited() {
-            return Some(Err(RelayError { error: Error::Forked, relayed: self.relayed() }));
+            return Some(Err(self.course.ended_by(Error::Forked)));
         }
         let ends = Ends { src: self.src.as_fd(), dst: self.dst.as_fd() };
         self.course.run(&ends, watch, deadline)
@@ -252,6 +288,6 @@ impl RelayError {
     fn before(error: Error, options: &RelayOptions) -> Self {
         let method = if options.mode == RelayMode::ReadWrite { Method::ReadWrite } else { Method::Splice };
         let relayed = Relayed { bytes: 0, method, reason: MethodReason::Asked, source_ended: false };
-        Self { error, relayed }
+        Self { error, relayed, bytes_held: 0 }
     }
 }

@@ -53,12 +53,13 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<reader::Reader>()?;
     module.add_class::<reader::Frame>()?;
     module.add_class::<reader::ReaderStats>()?;
+    module.add_class::<relay::Relay>()?;
     module.add_class::<relay::Relayed>()?;
     module.add_class::<relay::RelayTicket>()?;
     module.add_class::<tee::Tee>()?;
     module.add_class::<tee::TeeOutlet>()?;
     module.add_class::<tee::TeeReport>()?;
-    module.add_function(wrap_pyfunction!(relay::relay, module)?)?;
+    module.add_function(wrap_pyfunction!(relay::_start_relay, module)?)?;
     module.add_function(wrap_pyfunction!(pipes::pipe, module)?)?;
     module.add_function(wrap_pyfunction!(pipes::sync, module)?)?;
     module.add_function(wrap_pyfunction!(pipes::close, module)?)?;

@@ -1,9 +1,9 @@
 //! Relays in Python.
 
-use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
 use penstock_core::{RelayError, RelayMode, RelayOptions};
-use pyo3::exceptions::{PyOverflowError, PyValueError};
+use pyo3::exceptions::{PyBaseException, PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::arguments::{self, Seconds};
@@ -13,63 +13,117 @@ use crate::policy::{AppliedPolicy, ThreadPolicy};
 use crate::ticket::Watch;
 use crate::waiting::{Attempt, until};
 
-/// Moves bytes from one descriptor to another: see ``penstock.relay``, which also knows Python's buffered files.
+/// A relay in the caller's thread, prepared: see ``penstock.relay``, which also knows Python's streams.
+#[pyclass(module = "penstock._native", name = "_Relay")]
+pub(crate) struct Relay {
+    /// Gone when it has ended: a traceback keeps this object, and shall not keep descriptors.
+    relay: Option<penstock_core::Relay>,
+    offset: Option<u64>,
+    ahead_bytes: u64,
+    bytes_delivered: u64,
+    bytes_lost: u64,
+}
+
+#[pymethods]
+impl Relay {
+    /// ``ahead`` goes first: it has been read from the source already.
+    #[new]
+    #[pyo3(signature = (src, dst, count, *, offset, timeout, method, ahead))]
+    #[allow(clippy::too_many_arguments)] // keyword-only options
+    fn new(
+        py: Python<'_>,
+        src: &Bound<'_, PyAny>,
+        dst: &Bound<'_, PyAny>,
+        count: Option<Bound<'_, PyAny>>,
+        offset: Option<Bound<'_, PyAny>>,
+        timeout: Option<Seconds>,
+        method: &str,
+        ahead: &[u8],
+    ) -> PyResult<Self> {
+        let options = options(count, offset, timeout, method)?;
+        let (src, dst) = (arguments::descriptor(src)?, arguments::descriptor(dst)?);
+        let ahead_bytes = ahead.len() as u64;
+        let relay = penstock_core::Relay::new(src, dst, &options);
+        let relay = relay.map_err(|error| raised(py, &error))?.after(ahead.to_vec());
+        let offset = options.offset;
+        Ok(Self { relay: Some(relay), offset, ahead_bytes, bytes_delivered: 0, bytes_lost: 0 })
+    }
+
+    /// Moves the bytes, and has the stream, whose descriptor is the source, go on after those that were delivered. Once.
+    fn run(&mut self, py: Python<'_>, stream: Option<&Bound<'_, PyAny>>) -> PyResult<Relayed> {
+        let spent = || PyValueError::new_err("this relay has ended");
+        let mut relay = self.relay.take().ok_or_else(spent)?;
+        let outcome = until(py, None, |slice| match relay.run(Some(slice)) {
+            Some(outcome) => Attempt::Ended(Ok(outcome)),
+            None => Attempt::NotYet { bytes_pending: 0 },
+        });
+        (self.bytes_delivered, self.bytes_lost) = (relay.relayed().bytes, relay.bytes_held());
+        let outcome = match outcome {
+            Ok(Ok(Ok(relayed))) => Ok(Relayed(relayed)),
+            Ok(Ok(Err(failure))) => {
+                (self.bytes_delivered, self.bytes_lost) = (failure.bytes_delivered(), failure.bytes_lost());
+                Err(errors::to_python(py, &failure.error))
+            }
+            Ok(Err(error)) => Err(errors::to_python(py, &error)),
+            Err(interruption) => Err(interruption),
+        };
+        // Here and not in Python, where a signal's exception could come before it.
+        let left = stream.map_or(Ok(()), |stream| self.leave(stream, relay.relayed().bytes));
+        outcome.and_then(|relayed| left.map(|()| relayed))
+    }
+
+    /// Has the exception that ended the relay say how far it came.
+    fn tell(&self, exception: &Bound<'_, PyAny>) {
+        tell(exception, self.bytes_delivered, self.bytes_lost);
+    }
+}
+
+impl Relay {
+    /// Has the stream stand behind the bytes that were delivered.
+    fn leave(&self, stream: &Bound<'_, PyAny>, moved: u64) -> PyResult<()> {
+        match self.offset {
+            Some(offset) => stream.call_method1("seek", (offset + self.bytes_delivered,))?,
+            // Of a pipe those from its buffer: what was taken from the descriptor is gone.
+            None => stream.call_method1("read", (moved.min(self.ahead_bytes),))?,
+        };
+        Ok(())
+    }
+}
+
+/// Starts a relay on a native thread.
 #[pyfunction]
-#[pyo3(signature = (src, dst, count=None, *, offset=None, timeout=None, method="auto", policy=None, wait=true))]
+#[pyo3(signature = (src, dst, count, *, offset, timeout, method, policy))]
 #[allow(clippy::too_many_arguments)] // keyword-only options
-pub(crate) fn relay<'py>(
-    py: Python<'py>,
-    src: &Bound<'py, PyAny>,
-    dst: &Bound<'py, PyAny>,
-    count: Option<Bound<'py, PyAny>>,
-    offset: Option<Bound<'py, PyAny>>,
+pub(crate) fn _start_relay(
+    py: Python<'_>,
+    src: &Bound<'_, PyAny>,
+    dst: &Bound<'_, PyAny>,
+    count: Option<Bound<'_, PyAny>>,
+    offset: Option<Bound<'_, PyAny>>,
     timeout: Option<Seconds>,
     method: &str,
     policy: Option<ThreadPolicy>,
-    wait: bool,
-) -> PyResult<Bound<'py, PyAny>> {
-    let options = RelayOptions {
+) -> PyResult<RelayTicket> {
+    let options = options(count, offset, timeout, method)?;
+    let (src, dst) = (arguments::descriptor(src)?, arguments::descriptor(dst)?);
+    arm_exit(py)?;
+    penstock_core::relay_in_background(src, dst, &options, policy.map(|policy| policy.0))
+        .map(RelayTicket)
+        .map_err(|error| raised(py, &error))
+}
+
+fn options(
+    count: Option<Bound<'_, PyAny>>,
+    offset: Option<Bound<'_, PyAny>>,
+    timeout: Option<Seconds>,
+    method: &str,
+) -> PyResult<RelayOptions> {
+    Ok(RelayOptions {
         count: count.map(|count| not_negative("count", &count)).transpose()?,
         offset: offset.map(|offset| not_negative("offset", &offset)).transpose()?,
         timeout: arguments::timeout(timeout)?,
         mode: mode(method)?,
-    };
-    if wait && policy.is_some() {
-        return Err(PyValueError::new_err("policy is for a thread of its own: it needs wait=False"));
-    }
-    let ends = (arguments::descriptor(src)?, arguments::descriptor(dst)?);
-    if wait {
-        Ok(run(py, ends, &options)?.into_pyobject(py)?.into_any())
-    } else {
-        Ok(start(py, ends, &options, policy)?.into_pyobject(py)?.into_any())
-    }
-}
-
-type Ends = (BorrowedFd<'static>, BorrowedFd<'static>);
-
-fn run(py: Python<'_>, (src, dst): Ends, options: &RelayOptions) -> PyResult<Relayed> {
-    let mut relay = penstock_core::Relay::new(src, dst, options).map_err(|error| raised(py, &error))?;
-    let outcome = until(py, None, |slice| match relay.run(Some(slice)) {
-        Some(outcome) => Attempt::Ended(Ok(outcome)),
-        None => Attempt::NotYet { bytes_pending: 0 },
-    });
-    // A signal's exception, as Ctrl-C raises, tells as well how far it came.
-    let outcome =
-        outcome.map_err(|interruption| with_counts(py, interruption, relay.relayed().bytes, None))?;
-    let outcome = outcome.map_err(|error| errors::to_python(py, &error))?;
-    outcome.map(Relayed).map_err(|error| raised(py, &error))
-}
-
-fn start(
-    py: Python<'_>,
-    (src, dst): Ends,
-    options: &RelayOptions,
-    policy: Option<ThreadPolicy>,
-) -> PyResult<RelayTicket> {
-    arm_exit(py)?;
-    penstock_core::relay_in_background(src, dst, options, policy.map(|policy| policy.0))
-        .map(RelayTicket)
-        .map_err(|error| raised(py, &error))
+    })
 }
 
 fn mode(name: &str) -> PyResult<RelayMode> {
@@ -95,28 +149,29 @@ fn not_negative(name: &str, value: &Bound<'_, PyAny>) -> PyResult<u64> {
 
 /// The exception, with how far the relay came.
 fn raised(py: Python<'_>, failure: &RelayError) -> PyErr {
-    use penstock_core::Error;
     let exception = errors::to_python(py, &failure.error);
-    match failure.error {
-        Error::Unsuitable(_) => exception,
-        Error::Broken { .. } => exception, // knows better: what the reader did not take is not delivered
-        Error::Io { bytes_delivered, bytes_lost, .. } => {
-            with_counts(py, exception, bytes_delivered, Some(bytes_lost))
-        }
-        Error::Aborted { bytes_lost } => with_counts(py, exception, failure.relayed.bytes, Some(bytes_lost)),
-        _ => with_counts(py, exception, failure.relayed.bytes, None),
+    if !matches!(failure.error, penstock_core::Error::Unsuitable(_)) {
+        tell(exception.value(py), failure.bytes_delivered(), failure.bytes_lost());
     }
+    exception
 }
 
-fn with_counts(py: Python<'_>, exception: PyErr, delivered: u64, lost: Option<u64>) -> PyErr {
-    let value = exception.value(py);
-    let set = value
-        .setattr("bytes_delivered", delivered)
-        .and_then(|()| lost.map_or(Ok(()), |lost| value.setattr("bytes_lost", lost)));
-    match set {
-        Ok(()) => exception,
-        Err(failure) => failure,
+/// Sets what an exception says of a relay's bytes, whatever class it is of, if it does not say it yet.
+fn tell(exception: &Bound<'_, PyAny>, delivered: u64, lost: u64) {
+    // Of a class of somebody's own that takes neither attributes nor notes, it is itself that matters.
+    let _ = try_to_tell(exception, delivered, lost);
+}
+
+fn try_to_tell(exception: &Bound<'_, PyAny>, delivered: u64, lost: u64) -> PyResult<()> {
+    let says_so = exception.getattr("__dict__")?.contains("bytes_lost")?;
+    // Not by `setattr`, which a frozen dataclass refuses.
+    let set = exception.py().get_type::<PyBaseException>().getattr("__setattr__")?;
+    set.call1((exception, "bytes_delivered", delivered))?;
+    set.call1((exception, "bytes_lost", lost))?;
+    if lost > 0 && !says_so {
+        exception.call_method1("add_note", (format!("{delivered} bytes delivered, {lost} lost"),))?;
     }
+    Ok(())
 }
 
 /// What a relay has moved, and how.
@@ -150,11 +205,6 @@ impl Relayed {
         self.0.source_ended
     }
 
-    /// The same with so many bytes in front, which went another way.
-    fn _after(&self, bytes: u64) -> Self {
-        Self(penstock_core::Relayed { bytes: bytes + self.0.bytes, ..self.0 })
-    }
-
     fn __repr__(&self) -> String {
         let end = if self.0.source_ended { ", to the source's end" } else { "" };
         format!("<Relayed {} bytes by {} ({}){end}>", self.0.bytes, self.method(), self.0.reason)
@@ -162,7 +212,7 @@ impl Relayed {
 }
 
 /// A relay under way on a native thread. ``await ticket`` waits for it in asyncio; if the task that awaits is cancelled, so is
-/// the relay.
+/// the relay, and the ``CancelledError`` has ``bytes_delivered`` and ``bytes_lost``.
 #[pyclass(frozen, module = "penstock.results")]
 pub(crate) struct RelayTicket(penstock_core::RelayTicket);
 
@@ -177,8 +227,11 @@ impl RelayTicket {
                 .wait_for(Some(slice))
                 .map_or(Attempt::NotYet { bytes_pending: 0 }, |end| Attempt::Ended(Ok(end)))
         })?;
-        let outcome = ended
-            .map_err(|error| with_counts(py, errors::to_python(py, &error), self.0.relayed().bytes, None))?;
+        let outcome = ended.map_err(|error| {
+            let exception = errors::to_python(py, &error);
+            tell(exception.value(py), self.0.relayed().bytes, 0);
+            exception
+        })?;
         Ok(outcome.map_err(|failure| raised(py, &failure)))
     }
 }
@@ -233,13 +286,21 @@ impl RelayTicket {
     }
 
     fn __await__<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        let ended = slf.py().import("penstock._asyncio")?.call_method1("ended_or_cancelled", (&slf,))?;
+        let ended = slf.py().import("penstock._asyncio")?.call_method1("relayed", (&slf,))?;
         ended.call_method0("__await__")
     }
 
     /// Adds 1 to the eventfd when the relay ends. The answer ends the watch.
     fn _notify(&self, eventfd: i32) -> PyResult<Watch> {
         Watch::start(self.0.ticket(), eventfd)
+    }
+
+    /// Has an exception say how far the relay, which has ended, came.
+    fn _tell(&self, error: &Bound<'_, PyAny>) {
+        match self.0.wait_for(Some(Duration::ZERO)) {
+            Some(Err(failure)) => tell(error, failure.bytes_delivered(), failure.bytes_lost()),
+            _ => tell(error, self.0.relayed().bytes, 0),
+        }
     }
 
     fn __repr__(&self) -> String {

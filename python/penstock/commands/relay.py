@@ -106,17 +106,24 @@ def _cancel(ticket: RelayTicket | None) -> str:
     if ticket is None:
         return "0 bytes were delivered"
     ticket.cancel()
+    failure = None
     with suppress(StalledError):
-        ticket.exception(CANCEL_S)  # its count is final when it has ended
+        failure = ticket.exception(CANCEL_S)  # its counts are final when it has ended
     at_least = "" if ticket.done() else "at least "
-    return f"{at_least}{ticket.relayed.bytes} bytes were delivered"
+    return f"{at_least}{_counted(ticket.relayed.bytes, getattr(failure, 'bytes_lost', 0))}"
+
+
+def _counted(delivered: int, lost: int) -> str:
+    taken = f", and {lost} that were read are lost" if lost else ""
+    return f"{delivered} bytes were delivered{taken}"
 
 
 def _fault(error: Exception, source: End, destination: End) -> str:
     """Whose fault it was, and how far it came."""
-    delivered = f"{getattr(error, 'bytes_delivered', 0)} bytes were delivered"
+    moved = getattr(error, "bytes_delivered", 0)
     if isinstance(error, BrokenStreamError):
-        return f"{destination.title}: its reader went away; {delivered}"
+        return f"{destination.title}: its reader went away; {_counted(moved, 0)}"
+    delivered = _counted(moved, getattr(error, "bytes_lost", 0))
     if isinstance(error, StalledError):
         idle = f"{destination.title} took" if error.bytes_pending else f"{source.title} gave"
         return f"{idle} nothing for {round(error.seconds, 3):g} s; {delivered}"

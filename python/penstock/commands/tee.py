@@ -138,4 +138,7 @@ def _cancel(running: penstock.Tee | None, names: Sequence[str]) -> str:
         f"{outlet.bytes_delivered} to {name}"
         for name, outlet in zip(map(show_name, names), running.report.destinations, strict=True)
     )
-    return f"bytes delivered: {at_least}{', '.join(counts)}"
+    report = running.report
+    lost = report.bytes_lost + sum(outlet.bytes_lost for outlet in report.destinations)
+    taken = f"; {lost} that were read are lost" if lost else ""
+    return f"bytes delivered: {at_least}{', '.join(counts)}{taken}"

@@ -14,7 +14,15 @@ use crate::thread::{AppliedPolicy, ThreadPolicy};
 #[derive(Clone, Debug)]
 pub struct RelayTicket {
     task: Task,
-    relayed: Arc<Live<Relayed>>,
+    progress: Arc<Live<Progress>>,
+}
+
+/// How far a relay has come.
+#[derive(Clone, Copy, Debug)]
+struct Progress {
+    relayed: Relayed,
+    /// Set when it has ended.
+    bytes_held: u64,
 }
 
 /// As [`relay`](super::relay), on a native thread: the descriptors may be closed, and their numbers reused, as soon as this
@@ -30,29 +38,29 @@ pub fn relay_in_background(
     policy: Option<ThreadPolicy>,
 ) -> Result<RelayTicket, RelayError> {
     let mut relay = Relay::new(src, dst, options)?;
-    let so_far = relay.relayed();
-    let relayed = Arc::new(Live::new(so_far));
-    let shared = Arc::clone(&relayed);
+    let relayed = relay.relayed();
+    let progress = Arc::new(Live::new(Progress { relayed, bytes_held: 0 }));
+    let shared = Arc::clone(&progress);
     let start = || {
         let control = task::control(AtExit::Drain)?;
         task::start(control, policy, move |control| run(&mut relay, control, &shared))
     };
-    let task = start().map_err(|error| RelayError { error, relayed: so_far })?;
-    Ok(RelayTicket { task, relayed })
+    let task = start().map_err(|error| RelayError { error, relayed, bytes_held: 0 })?;
+    Ok(RelayTicket { task, progress })
 }
 
-fn run(relay: &mut Relay, control: &Control, shared: &Live<Relayed>) -> Result<(), Error> {
+fn run(relay: &mut Relay, control: &Control, shared: &Live<Progress>) -> Result<(), Error> {
     let watch = Watch {
         bell: &control.bell,
         is_cancelled: &|| control.is_cancelled(),
         on_progress: &|relayed| {
-            shared.set(relayed);
+            shared.set(Progress { relayed, bytes_held: 0 });
             control.set_moved_bytes(relayed.bytes);
         },
     };
     loop {
         if let Some(outcome) = relay.run_watched(Some(&watch), None) {
-            shared.set(relay.relayed());
+            shared.set(Progress { relayed: relay.relayed(), bytes_held: relay.bytes_held() });
             return outcome.map(|_| ()).map_err(|failure| failure.error);
         }
     }
@@ -63,8 +71,8 @@ impl RelayTicket {
     #[must_use]
     pub fn wait_for(&self, timeout: Option<Duration>) -> Option<Result<Relayed, RelayError>> {
         let outcome = self.task.ticket.wait_for(timeout)?;
-        let relayed = self.relayed();
-        Some(outcome.map(|()| relayed).map_err(|error| RelayError { error, relayed }))
+        let Progress { relayed, bytes_held } = self.progress.get();
+        Some(outcome.map(|()| relayed).map_err(|error| RelayError { error, relayed, bytes_held }))
     }
 
     /// Waits for the end.
@@ -79,7 +87,7 @@ impl RelayTicket {
     /// What has been moved so far.
     #[must_use]
     pub fn relayed(&self) -> Relayed {
-        self.relayed.get()
+        self.progress.get().relayed
     }
 
     /// What its thread runs with; none without a policy, and before the thread has started.

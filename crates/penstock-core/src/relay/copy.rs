@@ -3,7 +3,7 @@
 use rustix::event::PollFlags;
 use rustix::io::{Errno, Result};
 
-use super::splice::{InnerPipe, PIECE_BYTES};
+use super::splice::{InnerPipe, PIECE_BYTES, room_bytes};
 use super::{Ends, Source, Step};
 use crate::region::Span;
 use crate::sys::fd::{self, Kind};
@@ -28,7 +28,10 @@ impl Default for Buffer {
 impl Buffer {
     /// With the bytes that an inner pipe could not get rid of.
     pub(super) fn after(inner: InnerPipe) -> Self {
-        let bytes = inner.into_bytes();
+        Self::holding(inner.into_bytes())
+    }
+
+    pub(super) fn holding(bytes: Vec<u8>) -> Self {
         Self { end: bytes.len(), bytes, ..Self::default() }
     }
 
@@ -57,7 +60,11 @@ impl Buffer {
     }
 
     fn fill(&mut self, ends: &Ends<'_>, source: &mut Source, destination: Kind, left: u64) -> Result<Step> {
-        let at_most = usize::try_from(left).unwrap_or(usize::MAX);
+        let at_most =
+            usize::try_from(left).unwrap_or(usize::MAX).min(self.most_taken(ends, source, destination));
+        if at_most == 0 {
+            return Ok(Step::Blocked); // somebody else has taken the room
+        }
         let message = if source.kind == Kind::Messages { fd::next_message_bytes(ends.src)? } else { None };
         if message.is_some_and(|bytes| bytes > at_most) {
             return Err(Errno::MSGSIZE); // to take a part of it would be to lose the rest
@@ -81,6 +88,17 @@ impl Buffer {
         (self.start, self.end) = (0, taken);
         source.advance(taken);
         Ok(Step::Moved { taken, given: 0 })
+    }
+
+    /// What may be taken at once. A file's bytes can be put back; of all else no more is taken than the destination has room for,
+    /// so that a relay that is ended while the destination takes nothing has as little in hand as can be.
+    fn most_taken(&self, ends: &Ends<'_>, source: &Source, destination: Kind) -> usize {
+        match destination {
+            _ if source.position.is_some() || source.kind == Kind::Messages => usize::MAX,
+            Kind::Pipe => pipe::room_bytes(ends.dst).unwrap_or(PIECE_BYTES),
+            Kind::Messages => self.message_bytes,
+            _ => room_bytes(ends.dst, destination, u64::MAX),
+        }
     }
 
     fn empty(&mut self, ends: &Ends<'_>, source: Kind, destination: Kind) -> Result<Step> {

@@ -94,6 +94,9 @@ pub(super) struct Course {
     /// Bytes that may still be taken.
     left: u64,
     pub(super) moved: u64,
+    /// What the caller has read of the source before, and has not been given to the destination yet. It goes first, and is still
+    /// the caller's to keep if the relay ends before.
+    ahead: copy::Buffer,
     pub(super) mover: Mover,
     reason: MethodReason,
     source_ended: bool,
@@ -177,6 +180,7 @@ impl Course {
             destination,
             left: options.count.unwrap_or(u64::MAX),
             moved: 0,
+            ahead: copy::Buffer::default(),
             mover,
             reason,
             source_ended: false,
@@ -187,6 +191,13 @@ impl Course {
             can_lose_reader: matches!(destination, Kind::Pipe | Kind::StreamSocket),
             false_starts: 0,
         })
+    }
+
+    /// Has the bytes go first that the caller has read ahead, of which no more than the count are used.
+    pub(super) fn begin_with(&mut self, mut ahead: Vec<u8>) {
+        ahead.truncate(usize::try_from(self.left).unwrap_or(usize::MAX));
+        self.left -= ahead.len() as u64;
+        self.ahead = copy::Buffer::holding(ahead);
     }
 
     /// Where a source file goes on after what has left us.
@@ -216,7 +227,16 @@ impl Course {
         self.terminal = terminal;
         self.leave_position(ends.src);
         let outcome = outcome?;
-        Some(outcome.map(|()| self.relayed()).map_err(|error| RelayError { error, relayed: self.relayed() }))
+        Some(outcome.map(|()| self.relayed()).map_err(|error| self.ended_by(error)))
+    }
+
+    pub(super) fn ended_by(&self, error: Error) -> RelayError {
+        RelayError { error, relayed: self.relayed(), bytes_held: self.unreturnable_bytes() }
+    }
+
+    /// Bytes that we hold: from the caller, or from the source.
+    fn held_bytes(&self) -> usize {
+        self.ahead.held_bytes() + self.mover.held_bytes()
     }
 
     fn advance(
@@ -225,7 +245,7 @@ impl Course {
         watch: Option<&Watch<'_>>,
         deadline: Option<Instant>,
     ) -> Option<std::result::Result<(), Error>> {
-        while self.left > 0 || self.mover.held_bytes() > 0 {
+        while self.left > 0 || self.held_bytes() > 0 {
             if watch.is_some_and(|watch| (watch.is_cancelled)()) {
                 return Some(Err(Error::Aborted { bytes_lost: self.unreturnable_bytes() }));
             }
@@ -258,8 +278,9 @@ impl Course {
     }
 
     fn step(&mut self, ends: &Ends<'_>) -> Result<Step> {
-        let Self { source, destination, left, mover, .. } = self;
+        let Self { source, destination, left, ahead, mover, .. } = self;
         match mover {
+            _ if ahead.held_bytes() > 0 => ahead.step(ends, source, *destination, 0),
             Mover::Splice => splice::direct(ends, source, *destination, *left),
             Mover::Through(inner) => inner.step(ends, source, *destination, *left),
             Mover::CopyFileRange => file::copy_range(ends, source, *left),
@@ -297,7 +318,8 @@ impl Course {
 
     /// Whether the errno says that this method is not for this pair, rather than that one of the two has failed.
     fn is_refusal(&self, errno: Errno) -> bool {
-        !matches!(self.mover, Mover::ReadWrite(_)) && method_is_refused(errno)
+        let is_splicing = !matches!(self.mover, Mover::ReadWrite(_)) && self.ahead.held_bytes() == 0;
+        is_splicing && method_is_refused(errno)
     }
 
     fn fall_back(&mut self, reason: MethodReason) {
@@ -343,7 +365,7 @@ impl Course {
 
     /// Whom we wait for. A file and what we hold are always there, so that it can only be the destination.
     fn awaited(&self, ends: &Ends<'_>) -> Awaited {
-        if self.mover.held_bytes() > 0 || self.source.kind == Kind::File {
+        if self.held_bytes() > 0 || self.source.kind == Kind::File {
             Awaited::Destination
         } else if fd::ready(ends.src, PollFlags::IN).is_empty() {
             Awaited::Source
@@ -397,11 +419,11 @@ impl Course {
 
     /// Whether the source would have nothing if the destination took something.
     fn has_nothing_more(&self, ends: &Ends<'_>) -> Result<bool> {
-        if self.mover.held_bytes() > 0 { Ok(false) } else { self.source.has_ended(ends.src) }
+        if self.held_bytes() > 0 { Ok(false) } else { self.source.has_ended(ends.src) }
     }
 
     /// Bytes that were taken from the source and cannot be put back: a file's can.
-    fn unreturnable_bytes(&self) -> u64 {
+    pub(super) fn unreturnable_bytes(&self) -> u64 {
         if self.source.position.is_some() { 0 } else { self.mover.held_bytes() as u64 }
     }
 
@@ -412,7 +434,7 @@ impl Course {
         } else {
             rustix::io::ioctl_fionread(ends.src).unwrap_or(0)
         };
-        let bytes_pending = self.mover.held_bytes() as u64 + waiting.min(self.left);
+        let bytes_pending = self.held_bytes() as u64 + waiting.min(self.left);
         Error::Stalled { waited, bytes_pending }
     }
 
@@ -431,6 +453,7 @@ impl Course {
     fn is_of_source(&self, ends: &Ends<'_>, errno: Errno) -> bool {
         match self.mover {
             _ if errno == Errno::PIPE => false, // no read says so
+            _ if self.ahead.held_bytes() > 0 => false,
             Mover::Through(_) | Mover::ReadWrite(_) => self.mover.held_bytes() == 0,
             _ => self.source.kind == Kind::StreamSocket && !fd::peer_is_gone(ends.dst),
         }

@@ -10,6 +10,7 @@ use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_siz
 
 use super::faults::{Call, pass};
 use super::fd::{Kind, answer, ready};
+use super::memory::page_bytes;
 use crate::region::Span;
 
 /// A pipe's size in bytes.
@@ -28,6 +29,17 @@ pub(crate) fn set_capacity(fd: BorrowedFd<'_>, bytes: usize) -> Result<usize> {
 /// is still in (the kernel takes the pipe's lock for both, fs/pipe.c).
 pub(crate) fn unread_bytes(fd: BorrowedFd<'_>) -> Result<u64> {
     rustix::io::ioctl_fionread(fd)
+}
+
+/// What surely goes at once into a pipe that poll(2) calls ready, if it has pages as full as ours: a page of it may be read in
+/// part, and the last be filled in part.
+pub(crate) fn room_bytes(fd: BorrowedFd<'_>) -> Result<usize> {
+    let used_pages = match unread_bytes(fd)? as usize {
+        0 => 0,
+        unread => unread / page_bytes() + 2,
+    };
+    let pages = (capacity(fd)? / page_bytes()).saturating_sub(used_pages);
+    Ok(pages.max(1) * page_bytes())
 }
 
 /// Puts the pages of the span into the pipe without copying and without blocking: `EAGAIN` when it is full.
