@@ -107,7 +107,7 @@ impl Source {
         let lent = Lent::new(PyIterator::from_object(buffers)?.into_any().unbind());
         let source = pipeline::Source::feed(Iterable(Arc::clone(&lent))).named("iterable");
         let source = source.within(as_python_thread).policy(policy_of(policy));
-        Ok(Self(Part::new(source, Some(lent))))
+        Ok(Self(Part::new(source, Some(lent)), Ahead::default()))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
