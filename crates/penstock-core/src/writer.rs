@@ -357,8 +357,11 @@ impl Writer {
             None => self.last_look.get().copied(),
         };
         let delivered = pipe.map_or_else(|| stream.meter.written_bytes(), |pipe| pipe.delivered_bytes);
+        let lost = stream.meter.lost_bytes();
         let load = stream.queue.load();
-        let settled = delivered + stream.meter.lost_bytes();
+        // A pipe that was emptied after a failure holds nothing, and yet what it held was not read.
+        let delivered = delivered.min(load.accepted_bytes.saturating_sub(lost));
+        let settled = delivered + lost;
         Stats {
             choice: stream.meter.choice(),
             capacity_bytes: pipe.and_then(|pipe| pipe.capacity_bytes),
