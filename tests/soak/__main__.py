@@ -1,13 +1,13 @@
-"""Penstock under random use, by hand or as `make soak`: with kills, forks, signals, and without descriptors and threads.
+"""Penstock under random use, by hand or as `make soak`: with kills, forks, signals, and nothing left to take.
 
     python tests/soak --seed 5 --minutes 30
     python tests/soak --seed 5 --round 17          that round alone, again
     python tests/soak --seed 5 --only relay,tee    rounds of these actions
 
-A run is a series of rounds, each of one to four actions at the same time: one on the main thread, the others on threads
-of their own. The seed decides what a round does, but for the scheduling of threads. Each action checks what came against
-a plain Python oracle. Between rounds, threads, descriptors and children must be as they were at the start; at the end,
-memory as well. `actions` has what is done, `holdings` what is counted.
+A run is a series of rounds, each of one to four actions at the same time: one on the main thread, the others on
+threads of their own. The seed decides what a round does, but for the scheduling of threads. Each action checks what
+came against a plain Python oracle. Every few rounds, threads, descriptors and children must be as they were at the
+start, and memory must not have grown. `actions` has what is done, `holdings` what is counted.
 
 Rounds run in a worker process, so that one that hangs, aborts or leaks is reported, and the run goes on behind it. It
 exits with 1 if anything failed.

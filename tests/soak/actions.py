@@ -1,4 +1,4 @@
-"""What a round is made of: each function does one thing at random, and asserts that no byte was lost, doubled or torn."""
+"""What a round is made of: each does one thing at random, and asserts that no byte was lost, doubled or torn."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import random
 import resource
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -192,6 +193,7 @@ def writer_whose_reader_leaves(choose: random.Random) -> None:
     """What is not delivered is reported; what was read is how the stream begins."""
     data = [choose.randbytes(300_000) for _ in range(8)]
     reader, end = channel(choose)
+    is_pipe = stat.S_ISFIFO(os.fstat(end).st_mode)
     drain = Drain(reader, choose, leave_after=choose.randrange(1, 1_500_000))
     own = penstock.Writer(end, mode=choose.choice(MODES))
     os.close(end)
@@ -200,7 +202,7 @@ def writer_whose_reader_leaves(choose: random.Random) -> None:
     got = drain.result()
     assert b"".join(data).startswith(got)
     assert failure is not None, f"{len(got)} bytes of 2,400,000 were read, and nothing was said"
-    if isinstance(failure, penstock.BrokenStreamError):
+    if isinstance(failure, penstock.BrokenStreamError) and is_pipe:  # a socket does not tell what was read
         assert failure.bytes_delivered <= len(got), f"{failure.bytes_delivered} delivered, {len(got)} read"
 
 
@@ -295,7 +297,7 @@ def reader_behind_readline(choose: random.Random) -> None:
     frames = [choose.randbytes(50).replace(b"\n", b"x") for _ in range(100)]
     start, end = os.pipe()
     feed = Feed(end, b"header\n" + b"".join(frames), choose)
-    with open(start, "rb") as stream:
+    with os.fdopen(start, "rb") as stream:
         assert stream.readline() == b"header\n"
         with penstock.Reader(stream, frame_bytes=50) as own:
             got = [bytes(frame) for frame in own]
@@ -346,7 +348,7 @@ def relay_source(choose: random.Random, data: bytes) -> Iterator[tuple[Any, thre
     else:
         start, end = channel(choose, (kind,))
         feed = Feed(end, data, choose)
-        with open(start, "rb", buffering=0) as source:
+        with os.fdopen(start, "rb", buffering=0) as source:
             yield source, feed
         joined(feed)
 
@@ -802,8 +804,8 @@ def everything() -> Iterator[list[Callable[[], object]]]:
             lambda: Encoder(f"{folder}/out.nut", size=(16, 16), fps=25, codec="rawvideo").abort(),
             lambda: Decoder(clip).close(),
         ]
-    for fd in (reader, end, own_reader, own_end):
-        os.close(fd)
+    for one in (reader, end, own_reader, own_end):
+        os.close(one)
 
 
 def refused_or_done(calls: list[Callable[[], object]]) -> None:
