@@ -78,6 +78,7 @@ def rows_of(record: dict[str, Any]) -> list[dict[str, Any]]:
     return [row for group in record["groups"] for row in group["methods"]]
 
 
+@pytest.mark.slow
 def test_every_method_is_in_the_record_measured_or_with_the_reason_why_not(record: dict[str, Any]) -> None:
     assert len(record["groups"]) == 2
     for group in record["groups"]:
@@ -87,11 +88,13 @@ def test_every_method_is_in_the_record_measured_or_with_the_reason_why_not(recor
         assert (row["median"] is None) == bool(row["skipped"])
 
 
+@pytest.mark.slow
 def test_only_rivals_and_the_bound_may_be_missing(record: dict[str, Any]) -> None:
     skipped = {row["name"] for row in rows_of(record) if row["skipped"]}
     assert skipped <= {"turbopipe", TMPFS}
 
 
+@pytest.mark.slow
 def test_every_frame_of_every_round_is_accounted_for(record: dict[str, Any]) -> None:
     for group in record["groups"]:
         assert group["frames"] == 12  # 2 MB of frames of 172,800 bytes, rounded up
@@ -101,6 +104,7 @@ def test_every_frame_of_every_round_is_accounted_for(record: dict[str, Any]) -> 
                 assert result["frames_sent"] == result["frames_read"] == group["frames"]
 
 
+@pytest.mark.slow
 def test_a_record_says_what_it_was_measured_on_and_names_no_host(record: dict[str, Any]) -> None:
     import platform
 
@@ -115,6 +119,7 @@ def test_a_record_says_what_it_was_measured_on_and_names_no_host(record: dict[st
     assert f'"{platform.node()}"' not in text
 
 
+@pytest.mark.slow
 def test_our_methods_say_how_the_bytes_went(record: dict[str, Any]) -> None:
     for row in rows_of(record):
         if row["name"] in ("write", "staged", "staged-recycled", "zero-copy", "auto"):

@@ -82,6 +82,7 @@ def rows_of(record: dict[str, Any]) -> list[dict[str, Any]]:
     return [row for group in record["groups"] for row in group["methods"]]
 
 
+@pytest.mark.slow
 def test_every_method_is_in_the_record_measured_or_with_the_reason_why_not(record: dict[str, Any]) -> None:
     flat_out, paced = record["groups"]
     assert [row["name"] for row in flat_out["methods"]] == [method.name for method in METHODS]
@@ -91,12 +92,14 @@ def test_every_method_is_in_the_record_measured_or_with_the_reason_why_not(recor
         assert (row["median"] is None) == bool(row["skipped"])
 
 
+@pytest.mark.slow
 def test_only_rivals_and_the_bound_may_be_missing(record: dict[str, Any]) -> None:
     skipped = [row for row in rows_of(record) if row["skipped"]]
     assert "ours" not in {row["kind"] for row in skipped}
     assert STANDARD not in {row["name"] for row in skipped}
 
 
+@pytest.mark.slow
 def test_every_frame_of_every_round_is_accounted_for(record: dict[str, Any]) -> None:
     for row in rows_of(record):
         assert len(row["rounds"]) == (0 if row["skipped"] else 1)
@@ -105,6 +108,7 @@ def test_every_frame_of_every_round_is_accounted_for(record: dict[str, Any]) -> 
             assert result["output_bytes"] > 0
 
 
+@pytest.mark.slow
 def test_a_caller_is_blocked_for_some_time_and_the_bound_has_none(record: dict[str, Any]) -> None:
     for row in rows_of(record):
         for result in row["rounds"]:
@@ -114,18 +118,21 @@ def test_a_caller_is_blocked_for_some_time_and_the_bound_has_none(record: dict[s
                 assert 0 < result["blocked_p50_ms"] <= result["blocked_p99_ms"] <= result["blocked_max_ms"]
 
 
+@pytest.mark.slow
 def test_paced_frames_come_no_faster_than_their_pace(record: dict[str, Any]) -> None:
     for row in record["groups"][1]["methods"]:
         for result in row["rounds"]:
             assert result["seconds"] >= (FRAMES - 1) / 30
 
 
+@pytest.mark.slow
 def test_the_content_of_all_that_send_frames_was_compared(record: dict[str, Any]) -> None:
     for row in rows_of(record):
         compared = not row["skipped"] and row["kind"] != "bound"
         assert (row["row_difference"] is not None) == compared
 
 
+@pytest.mark.slow
 def test_a_record_says_what_it_was_measured_on_and_names_no_host(record: dict[str, Any]) -> None:
     import platform
 
@@ -141,6 +148,7 @@ def test_the_goals_are_about_jobs_that_there_are() -> None:
     assert {goal.job for goal in GOALS} | {PACED_JOB} == {job.name for job in JOBS}
 
 
+@pytest.mark.slow
 def test_jobs_of_another_size_are_not_judged(record: dict[str, Any]) -> None:
     assert record["goals"]["verdicts"] == []
 

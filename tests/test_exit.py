@@ -41,7 +41,7 @@ def test_whatever_ends_a_program_its_bytes_are_delivered(ending: str) -> None:
     assert b"penstock" not in err.replace(b"penstock.", b"")
 
 
-@pytest.mark.parametrize("mode", ["write", "staged"])
+@pytest.mark.parametrize("mode", ["write", pytest.param("staged", marks=pytest.mark.slow)])
 def test_a_stalled_reader_ends_the_wait_within_6_s_and_the_loss_is_told(mode: str) -> None:
     reader, writer = os.pipe()
     start_s = time.monotonic()
@@ -57,6 +57,7 @@ def test_a_stalled_reader_ends_the_wait_within_6_s_and_the_loss_is_told(mode: st
     assert f"penstock: {SIZE - left} bytes were lost" in err.decode()
 
 
+@pytest.mark.slow
 def test_a_reader_that_is_slow_but_reads_is_waited_for() -> None:
     with start_script(PIPE_TO_STDOUT) as program:
         got = b""
@@ -148,6 +149,7 @@ def test_a_daemon_thread_that_never_stops_writing_does_not_keep_the_program() ->
     assert (writer.returncode, err.decode()) == (0, "")
 
 
+@pytest.mark.slow
 def test_a_program_says_what_it_still_waits_for() -> None:
     code = """
     zeros, null = open("/dev/zero", "rb", buffering=0), open("/dev/null", "wb", buffering=0)
