@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from conftest import eventually, open_fds, workers
+from conftest import eventually, open_fds, run_script, succeeded, workers
 
 import penstock
 from penstock.pipeline import Chunk, Pipeline, call, fd, into
@@ -185,6 +185,20 @@ def test_a_fifo_ticket_whose_path_has_it_is_collected(tmp_path: Path) -> None:
     gc.collect()
     assert gone() is None
     assert eventually(lambda: workers() <= before)
+
+
+def test_a_program_ends_well_while_a_dropped_pipeline_is_in_a_call() -> None:
+    body = """
+    import itertools
+    from penstock.pipeline import Pipeline
+    def busy(chunk):
+        end_s = time.monotonic() + 0.2
+        while time.monotonic() < end_s:
+            sum(range(1000))
+    for chunk in Pipeline(itertools.repeat(b"x"), busy):
+        break
+    """
+    assert succeeded(run_script(body)) == b""
 
 
 class Interrupted(Exception):
