@@ -654,7 +654,8 @@ class TestSync:
         reader, writer = pair
         before = workers()
         for _ in range(3):
-            penstock.pipe(b"frame", writer)
+            penstock.pipe(b"fr", writer)
+            penstock.pipe(b"ame", writer)  # after a first write none stays
             assert eventually(lambda: workers() - before)  # a thread has its name a moment after its start
             penstock.close(timeout=10)
             assert eventually(lambda: not workers() - before)

@@ -70,7 +70,9 @@ struct State<T> {
     writing: bool,
     /// Whether a worker is signed on. Set by the push that finds none, cleared by the worker that leaves.
     worker: bool,
-    /// Whether an idle worker may stay for a while, in case more comes: not after the first item, which may be the only one.
+    /// Whether more is to be expected after the first item, which otherwise may be the only one.
+    expects_more: bool,
+    /// Whether an idle worker may stay for a while, in case more comes.
     linger: bool,
     limits: Limits,
     pending_bytes: usize,
@@ -95,6 +97,7 @@ impl<T> Queue<T> {
             cursor: 0,
             writing: false,
             worker: false,
+            expects_more: false,
             linger: false,
             limits,
             pending_bytes: 0,
@@ -109,6 +112,11 @@ impl<T> Queue<T> {
     pub(crate) fn set_limits(&self, limits: Limits) {
         lock(&self.state).limits = limits;
         self.room.notify_all();
+    }
+
+    /// Says that the first item will not be the only one.
+    pub(crate) fn expect_more(&self) {
+        lock(&self.state).expects_more = true;
     }
 
     /// Appends the item, waiting for room until the deadline. Says whether the caller must start a worker.
@@ -352,7 +360,7 @@ impl<T> State<T> {
         self.pending_bytes += bytes;
         self.accepted_bytes += bytes as u64;
         self.accepted_items += 1;
-        self.linger = self.accepted_items > 1;
+        self.linger = self.expects_more || self.accepted_items > 1;
         !std::mem::replace(&mut self.worker, true)
     }
 

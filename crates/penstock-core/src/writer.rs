@@ -197,6 +197,7 @@ impl Writer {
         if let Some(policy) = &options.policy {
             stream.set_policy(policy.clone());
         }
+        stream.queue.expect_more();
         let owner = NEXT_OWNER.fetch_add(1, Ordering::Relaxed);
         lock(&OPEN).insert(owner, Arc::new(own));
         let recipe = options.recipe.clone();

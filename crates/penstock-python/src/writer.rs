@@ -197,7 +197,6 @@ impl Writer {
         write: Write,
     ) -> PyResult<Ticket> {
         let timeout = arguments::timeout(timeout)?;
-        arm_exit(py)?; // here, too: a forked child may write through the writer that it has inherited
         let mut region = Some(buffer::export(data)?);
         let pushed = until(py, timeout, |slice| {
             let region = &mut region;
