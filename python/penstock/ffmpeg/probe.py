@@ -218,10 +218,26 @@ def probe(
     program = find_ffprobe(ffprobe, ffmpeg)
     reading = _reading(program, source, follow_playlists=follow_playlists)
     told = _told(path, (program, *arguments, *counting, *reading), timeout_s)
-    container = told["format"]
     # Where ffprobe did not list its containers.
-    if command.is_path(source) and not follow_playlists and command.leads_elsewhere(container["format_name"]):
+    if command.is_path(source) and not follow_playlists and command.leads_elsewhere(told["format"]["format_name"]):
         raise DecoderError(_leading(path))
+    return _media(path, program, told, is_counted=count_frames)
+
+
+def _media(path: str, program: str, told: Mapping[str, Any], *, is_counted: bool) -> MediaInfo:
+    """The record of what ffprobe told.
+
+    Raises:
+        DecoderError: it is not what ffprobe tells.
+    """
+    try:
+        return _media_of(path, told, is_counted=is_counted)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise DecoderError(f"{program} told of {path} what no ffprobe tells: {error!r}") from error
+
+
+def _media_of(path: str, told: Mapping[str, Any], *, is_counted: bool) -> MediaInfo:
+    container = told["format"]
     duration_s = _seconds(container.get("duration"))
     streams = told.get("streams", [])
     return MediaInfo(
@@ -233,7 +249,7 @@ def probe(
         bit_rate=_count(container.get("bit_rate")),
         size_bytes=_count(container.get("size")) or None,  # 0 is a FIFO's
         video=tuple(
-            _video(stream, duration_s, is_counted=count_frames) for stream in _of_kind("video", streams)
+            _video(stream, duration_s, is_counted=is_counted) for stream in _of_kind("video", streams)
         ),
         audio=tuple(_audio(stream, duration_s) for stream in _of_kind("audio", streams)),
         tags=container.get("tags", {}),
@@ -431,11 +447,8 @@ def _told(path: str, arguments: Sequence[str], timeout_s: float | None) -> dict[
     """
     child = _run(path, arguments, timeout_s)
     returncode, stderr = child.returncode, child.stderr.decode(errors="replace").strip()
-    try:
-        told = json.loads(child.output)
-    except ValueError:
-        told = None
-    is_answer = isinstance(told, dict) and "format_name" in told.get("format", {})
+    told = _answer(child.output)
+    is_answer = "format_name" in told.get("format", {})
     if returncode == 0 and is_answer and told["format"]["format_name"] != _TEXT_CONTAINER:
         return dict(told)
     if returncode == 0 and is_answer:
@@ -443,6 +456,15 @@ def _told(path: str, arguments: Sequence[str], timeout_s: float | None) -> dict[
     else:
         reason = _reason(path, child, _words(stderr, arguments[-1]))
     raise DecoderError(reason, returncode=returncode, command=arguments, stderr=stderr)
+
+
+def _answer(said: bytes) -> dict[str, Any]:
+    """What ffprobe printed; empty if that is no answer of its kind."""
+    try:
+        told = json.loads(said)
+    except (ValueError, RecursionError):
+        return {}
+    return told if isinstance(told, dict) and isinstance(told.get("format"), dict) else {}
 
 
 def _reason(path: str, child: Child, words: str) -> str:

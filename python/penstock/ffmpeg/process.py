@@ -24,9 +24,6 @@ LINE_BYTES = 4096
 WARNING_LINES = 20
 WATCH_INTERVAL_S = 0.1
 
-# More than any number of FFmpeg's has, and fewer than Python refuses to read.
-_MOST_DIGITS = 30
-
 # Without it FFmpeg 5.1 exits with 0 when the disk is full at the file's end ("Error writing trailer").
 _STRICT = ("-xerror",)
 _ALWAYS = ("-hide_banner", "-nostats", "-loglevel")
@@ -253,7 +250,7 @@ def _counts(lines: Iterable[str]) -> Iterable[tuple[str, int]]:
     """The whole numbers in FFmpeg's ``-progress`` report, with their keys."""
     for line in lines:
         key, _, value = line.partition("=")
-        if value.strip().isdigit() and len(value) <= _MOST_DIGITS:
+        if re.fullmatch(r"\s*\d{1,19}\s*", value, re.ASCII):
             yield key, int(value)
 
 
