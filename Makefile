@@ -22,6 +22,8 @@ help:
 	@echo "make demo         render a video with a progress bar"
 	@echo "make test         the tests: Rust, loom, and Python's but for those that are marked slow"
 	@echo "make test-all     all tests, the slow ones too"
+	@echo "make sanitize     the core's tests with AddressSanitizer and LeakSanitizer (needs a nightly Rust)"
+	@echo "make fuzz         hostile and random input, a minute each; SECONDS_EACH=600 (needs a nightly Rust)"
 	@echo "make soak         everything at random, with kills, forks and signals; ARGS=\"--seed 5 --minutes 30\""
 	@echo "make bench        penstock bench pipe: frames into FFmpeg; ARGS=\"--quick\" for half a minute"
 	@echo "make bench-encode  penstock bench encode: video files, by every library; ARGS=\"--quick\" for half a minute"
@@ -70,6 +72,28 @@ test test-all: $(READY)-test $(READY)-native
 
 soak: $(READY)-test $(READY)-native
 	@$(IN_VENV) python tests/soak $(ARGS)
+
+# A folder of its own, for everything is compiled anew. Without the tests of the examples, which start cargo themselves.
+HOST = $(shell rustc -vV | sed -n 's/^host: //p')
+SANITIZED := $(filter-out examples,$(basename $(notdir $(wildcard crates/penstock-core/tests/*.rs))))
+sanitize:
+	@scripts/setup sanitize
+	RUSTFLAGS="$$RUSTFLAGS -Zsanitizer=address" ASAN_OPTIONS="detect_leaks=1:$$ASAN_OPTIONS" \
+		CARGO_PROFILE_DEV_OPT_LEVEL=1 cargo +nightly test --quiet --package penstock-core \
+		--lib $(SANITIZED:%=--test=%) --target $(HOST) --target-dir target/sanitize $(ARGS)
+
+# Each target for so many seconds.
+SECONDS_EACH ?= 60
+FUZZED := $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
+fuzz: $(READY)-test $(READY)-native
+	@scripts/setup fuzz
+	for target in $(FUZZED); do \
+		mkdir -p target/fuzz-corpus/$$target && \
+		PATH="$(CURDIR)/target/cargo-tools/bin:$$PATH" cargo +nightly fuzz run --target-dir target/fuzz $$target \
+			target/fuzz-corpus/$$target -- -max_total_time=$(SECONDS_EACH) -rss_limit_mb=4096 -timeout=30 \
+			-print_final_stats=1 $(ARGS) || exit 1; \
+	done
+	PENSTOCK_FUZZ_S=$(SECONDS_EACH) $(IN_VENV) python -m pytest -q tests/test_hostile_words.py
 
 check: $(READY)-check $(READY)-native
 	cargo fmt --all --check

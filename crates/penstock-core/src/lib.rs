@@ -95,6 +95,34 @@ mod worker;
 #[cfg(not(loom))]
 mod writer;
 
+/// For `fuzz/` alone, which compiles with this cfg: what is no part of the crate's face.
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing {
+    use std::io::{self, BufReader, Read};
+
+    use crate::codec::{Decoder, Members, Undecoded};
+    use crate::pipeline::Codec;
+    use crate::pool::Pool;
+
+    /// A stream, in input of so many bytes at a time; what came before an error, and the error.
+    pub fn streamed(codec: Codec, input: &[u8], step: usize, most: u64) -> (Vec<u8>, io::Result<()>) {
+        let mut output = Vec::new();
+        let mut members = Members::new(codec, BufReader::with_capacity(step, input)).take(most);
+        let result = members.read_to_end(&mut output).map(drop);
+        (output, result)
+    }
+
+    /// An asset at once; none for more than `most` bytes.
+    pub fn whole(codec: Codec, input: &[u8], most: usize) -> Option<io::Result<Vec<u8>>> {
+        match Decoder::new().decode(codec, input, &Pool::new(0), most) {
+            Ok(buffer) => Some(Ok(buffer.to_vec())),
+            Err(Undecoded::At { error, .. }) => Some(Err(error)),
+            Err(_) => None,
+        }
+    }
+}
+
 pub use completion::{CallbackId, Ticket};
 pub use error::Error;
 pub use rustix::io::Errno;
