@@ -82,13 +82,14 @@ sanitize:
 		CARGO_PROFILE_DEV_OPT_LEVEL=1 cargo +nightly test --quiet --package penstock-core \
 		--lib $(SANITIZED:%=--test=%) --target $(HOST) --target-dir target/sanitize $(ARGS)
 
-# Each target for so many seconds.
+# Each target for so many seconds. libdeflate has a constant of one name in several files, which is no fault.
 SECONDS_EACH ?= 60
 FUZZED := $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 fuzz: $(READY)-test $(READY)-native
 	@scripts/setup fuzz
 	for target in $(FUZZED); do \
 		mkdir -p target/fuzz-corpus/$$target && \
+		ASAN_OPTIONS="detect_odr_violation=0:$$ASAN_OPTIONS" \
 		PATH="$(CURDIR)/target/cargo-tools/bin:$$PATH" cargo +nightly fuzz run --target-dir target/fuzz $$target \
 			target/fuzz-corpus/$$target -- -max_total_time=$(SECONDS_EACH) -rss_limit_mb=4096 -timeout=30 \
 			-print_final_stats=1 $(ARGS) || exit 1; \
