@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import struct
+import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
@@ -201,24 +202,41 @@ def test_a_program_ends_well_while_a_dropped_pipeline_is_in_a_call() -> None:
     assert succeeded(run_script(body)) == b""
 
 
+@pytest.mark.parametrize("kind", ["reader", "source"])
+def test_a_close_waits_for_no_socket_that_lingers(lingering: socket.socket, kind: str) -> None:
+    made = MAKERS[kind](lingering)
+    lingering.close()
+    begin_s = time.monotonic()
+    made.close()
+    assert time.monotonic() - begin_s < LINGER_S / 2
+    assert made.closed
+
+
 class Interrupted(Exception):
     pass
 
 
-@pytest.mark.parametrize("kind", ["reader", "source"])
-def test_a_close_that_waits_is_awake_to_signals(lingering: socket.socket, kind: str) -> None:
+def test_a_close_that_waits_for_a_call_is_awake_to_signals() -> None:
+    """The call has no end of its own before the test has one."""
+
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise Interrupted
 
-    made = MAKERS[kind](lingering)
-    lingering.close()
+    called, leave = threading.Event(), threading.Event()
+
+    def stuck(chunk: Chunk) -> None:
+        called.set()
+        leave.wait(60)
+
+    pipeline = Pipeline([b"one"], stuck)
+    assert called.wait(20)
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.2)
-        begin_s = time.monotonic()
         with pytest.raises(Interrupted):
-            made.close()
-        assert time.monotonic() - begin_s < LINGER_S / 2
+            pipeline.close()
     finally:
         signal.signal(signal.SIGALRM, before)
-    assert made.closed
+        leave.set()
+    pipeline.close()
+    assert pipeline.closed

@@ -52,8 +52,8 @@ STUCK_S = 5.0
 # How often a wait for FFmpeg looks whether it lives. Chosen: much shorter than anybody's `stall_timeout_s`.
 LOOK_INTERVAL_S = 0.5
 FULL = "FFmpeg did not take enough of what is queued for it"
-# What may wait for FFmpeg: so many frames and bytes, but four frames of any size. Measured, 2-core x86-64 VM, x264
-# ultrafast, 2026-11-22: what lies longer in memory is cold when FFmpeg reads it, and its pages are fresh at the start. At
+# What may wait for FFmpeg: so many frames and bytes, but four frames of any size. What lies longer in memory is cold
+# when FFmpeg reads it, and its pages are fresh at the start. Measured, 2-core x86-64 VM, x264 ultrafast, 2026-11-22: at
 # 2160p `write` has 0.96, 0.97 and 0.99 of `submit`'s frame rate with 16, 8 and 4 frames; up to 1080p they are equal.
 QUEUE_FRAMES = 16
 QUEUE_BYTES = 24 << 20

@@ -219,7 +219,11 @@ def probe(
     reading = _reading(program, source, follow_playlists=follow_playlists)
     told = _told(path, (program, *arguments, *counting, *reading), timeout_s)
     # Where ffprobe did not list its containers.
-    if command.is_path(source) and not follow_playlists and command.leads_elsewhere(told["format"]["format_name"]):
+    if (
+        command.is_path(source)
+        and not follow_playlists
+        and command.leads_elsewhere(told["format"]["format_name"])
+    ):
         raise DecoderError(_leading(path))
     return _media(path, program, told, is_counted=count_frames)
 
@@ -458,7 +462,7 @@ def _told(path: str, arguments: Sequence[str], timeout_s: float | None) -> dict[
     raise DecoderError(reason, returncode=returncode, command=arguments, stderr=stderr)
 
 
-def _answer(said: bytes) -> dict[str, Any]:
+def _answer(said: bytes | bytearray) -> dict[str, Any]:
     """What ffprobe printed; empty if that is no answer of its kind."""
     try:
         told = json.loads(said)
