@@ -25,11 +25,11 @@ help:
 	@echo "make sanitize     the core's tests with AddressSanitizer and LeakSanitizer (needs a nightly Rust)"
 	@echo "make fuzz         hostile and random input, a minute each; SECONDS_EACH=600 (needs a nightly Rust)"
 	@echo "make soak         everything at random, with kills, forks and signals; ARGS=\"--seed 5 --minutes 30\""
-	@echo "make bench        penstock bench pipe: frames into FFmpeg; ARGS=\"--quick\" for half a minute"
-	@echo "make bench-encode  penstock bench encode: video files, by every library; ARGS=\"--quick\" for half a minute"
-	@echo "make bench-decode  penstock bench decode: videos into arrays, by every library; ARGS=\"--quick\" for half a minute"
-	@echo "make bench-relay  penstock bench relay: descriptor to descriptor; ARGS=\"--quick\" for half a minute"
-	@echo "make bench-pipeline  penstock bench pipeline: compressed assets under load; ARGS=\"--quick\" for a look"
+	@echo "make bench        frames into FFmpeg, by every way of writing; ARGS=\"--quick\" for half a minute"
+	@echo "make bench-encode  frames into video files, by every library; ARGS=\"--quick\" for half a minute"
+	@echo "make bench-decode  videos into arrays, by every library; ARGS=\"--quick\" for half a minute"
+	@echo "make bench-relay  descriptor to descriptor; ARGS=\"--quick\" for half a minute"
+	@echo "make bench-pipeline  compressed assets under load; ARGS=\"--quick\" for a look"
 	@echo "make check        formatting, lints and types, of Rust and Python"
 	@echo "make fmt          format, and fix what the linters can"
 	@echo "make clean        remove everything that was built or installed here"
@@ -47,19 +47,19 @@ demo: $(READY)-demo $(READY)-native
 	@$(IN_VENV) python examples/demo.py $(ARGS)
 
 bench: $(READY)-bench $(READY)-native
-	@$(IN_VENV) penstock bench pipe $(ARGS)
+	@$(IN_VENV) python -m benchmarks.pipe $(ARGS)
 
 bench-encode: $(READY)-bench-encode $(READY)-native
-	@$(IN_VENV) penstock bench encode $(ARGS)
+	@$(IN_VENV) python -m benchmarks.encode $(ARGS)
 
 bench-decode: $(READY)-bench-decode $(READY)-native
-	@$(IN_VENV) penstock bench decode $(ARGS)
+	@$(IN_VENV) python -m benchmarks.decode $(ARGS)
 
 bench-relay: $(READY)-bench $(READY)-native
-	@$(IN_VENV) penstock bench relay $(ARGS)
+	@$(IN_VENV) python -m benchmarks.relay $(ARGS)
 
 bench-pipeline: $(READY)-bench $(READY)-native
-	@$(IN_VENV) penstock bench pipeline $(ARGS)
+	@$(IN_VENV) python -m benchmarks.pipeline $(ARGS)
 
 # Of two -m the last one holds, so that ARGS can ask for others. pytest itself, called by hand, leaves none out.
 test: SELECTED := -m "not slow"
@@ -111,5 +111,5 @@ fmt: $(READY)-check
 
 clean:
 	rm -rf $(VENV) target build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	find python tests examples scripts -name __pycache__ -prune -exec rm -rf {} +
+	find benchmarks python tests examples scripts -name __pycache__ -prune -exec rm -rf {} +
 	find python -name '*.so' -delete

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 #: Every subcommand and where it lives. A new one is a line here.
 SUBCOMMANDS = {
-    "bench": "penstock.bench.command",
     "decode": "penstock.commands.decode",
     "encode": "penstock.commands.encode",
     "info": "penstock.commands.info",

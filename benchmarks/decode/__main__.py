@@ -1,0 +1,5 @@
+"""``python -m benchmarks.decode``"""
+
+from benchmarks.decode import main
+
+main()

@@ -1,0 +1,5 @@
+"""``python -m benchmarks.encode``"""
+
+from benchmarks.encode import main
+
+main()

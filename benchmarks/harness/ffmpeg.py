@@ -1,0 +1,104 @@
+"""FFmpeg's command lines, output and version."""
+
+from __future__ import annotations
+
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+
+import click
+
+from penstock.errors import PenstockError
+from penstock.ffmpeg.find import find_ffmpeg
+
+QUIET = ("-hide_banner", "-loglevel", "error", "-nostats")
+#: How much of FFmpeg's stderr goes into an error message.
+STDERR_CHARACTERS = 2000
+
+
+class FFmpegFailedError(Exception):
+    """FFmpeg did not exit with 0."""
+
+
+class FFmpeg(subprocess.Popen[bytes]):
+    """An FFmpeg whose input is closed at the end of the block, and that is killed if the block fails."""
+
+    def __exit__(self, failure: Any, *others: Any) -> None:
+        if failure:
+            # Else it would wait for frames for as long as a method keeps a descriptor.
+            self.kill()
+        # Bytes for a child that has gone: its exit status and its frame count tell.
+        with suppress(BrokenPipeError):
+            super().__exit__(failure, *others)
+        self.wait()
+
+
+def start(ffmpeg: str, *arguments: str, stdin: bool = True, stdout: IO[bytes] | None = None) -> FFmpeg:
+    """FFmpeg with a pipe as its input. What it says goes to our standard error."""
+    return FFmpeg(
+        [ffmpeg, *QUIET, *arguments],
+        stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL if stdout is None else stdout,
+    )
+
+
+def raw_input(width: int, height: int, pixel_format: str, fps: int, source: str = "-") -> list[str]:
+    """The options to read raw frames."""
+    size = ["-s", f"{width}x{height}", "-r", str(fps)]
+    return ["-f", "rawvideo", "-pix_fmt", pixel_format, *size, "-i", source]
+
+
+def output_of(ffmpeg: str, *arguments: str, sent: bytes = b"") -> bytes:
+    """What FFmpeg writes to standard output.
+
+    Raises:
+        FFmpegFailedError: with what it said.
+    """
+    done = subprocess.run([ffmpeg, *QUIET, *arguments], input=sent, capture_output=True)
+    if done.returncode != 0:
+        said = done.stderr.decode(errors="replace")[-STDERR_CHARACTERS:].strip()
+        raise FFmpegFailedError(f"FFmpeg exited with {done.returncode}: {said}")
+    return done.stdout
+
+
+def check_exit(returncode: int) -> None:
+    """Raise if FFmpeg failed. What it said is on our standard error.
+
+    Raises:
+        FFmpegFailedError: it did.
+    """
+    if returncode != 0:
+        raise FFmpegFailedError(f"FFmpeg exited with {returncode}")
+
+
+def frame_count(progress: str) -> int:
+    """The last ``frame=`` of the report that ``-progress`` asks for; 0 without one."""
+    counts = [line.removeprefix("frame=") for line in progress.splitlines() if line.startswith("frame=")]
+    return int(counts[-1]) if counts else 0
+
+
+def version(ffmpeg: str) -> str:
+    """The first line of ``ffmpeg -version``.
+
+    Raises:
+        OSError: it cannot be run.
+    """
+    shown = subprocess.run([ffmpeg, "-version"], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if shown.returncode != 0:
+        raise OSError(f"{ffmpeg} -version exited with {shown.returncode}: {shown.stderr.strip()}")
+    return (shown.stdout.splitlines() or [""])[0].partition(" Copyright")[0]
+
+
+def working_ffmpeg(path: str | None) -> str:
+    """The FFmpeg at that path, or the one that Penstock finds.
+
+    Raises:
+        click.ClickException: there is none, or it does not run.
+    """
+    try:
+        found = str(Path(find_ffmpeg(path)).absolute())
+        version(found)
+    except (PenstockError, OSError) as error:
+        raise click.ClickException(str(error)) from None
+    return found

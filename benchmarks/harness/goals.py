@@ -1,0 +1,47 @@
+"""Whether a run reached what the project aims at. The goals themselves are in each benchmark's own file.
+
+A goal compares medians within one group of one run, so that it holds on any machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from benchmarks.harness.results import Group
+
+#: Fewer are no claim.
+ROUNDS_NEEDED = 5
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A goal, and the value that a run reached."""
+
+    what: str
+    value: float
+    target: float
+    unit: str = "x"
+    #: Whether the target is a limit from above.
+    at_most: bool = False
+
+    @property
+    def met(self) -> bool:
+        """Whether the value reaches the goal, or keeps to the limit."""
+        return self.value <= self.target if self.at_most else self.value >= self.target
+
+    def __str__(self) -> str:
+        unit = self.unit if self.unit == "x" else f" {self.unit}"
+        limit = "at most " if self.at_most else ""
+        outcome = "met" if self.met else "missed"
+        return f"{self.what}: {self.value:.2f}{unit} (target {limit}{self.target:.2f}{unit}: {outcome})"
+
+
+def over(
+    group: Group, ours: Sequence[str], rivals: Sequence[str], at_least: float, figure: str = "fps"
+) -> Iterator[Verdict]:
+    """The best of ours over the best of the rivals; nothing unless all of them were measured."""
+    medians = group.medians(figure)
+    if ours and rivals and {*ours, *rivals} <= medians.keys():
+        best, rival = (max(names, key=medians.__getitem__) for names in (ours, rivals))
+        yield Verdict(f"{best} / {rival}, {group.name}", medians[best] / medians[rival], at_least)

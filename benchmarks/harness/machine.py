@@ -1,0 +1,106 @@
+"""What a run was measured on, without anything that names the host or its user."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import penstock
+
+#: The repository.
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def describe_machine() -> dict[str, Any]:
+    """Processor, memory, kernel, and the kernel's settings that the transports depend on."""
+    return {
+        "cpu": _cpu_model(),
+        "cores": os.cpu_count(),
+        "usable_cores": len(os.sched_getaffinity(0)),
+        "architecture": platform.machine(),
+        "memory_bytes": meminfo_bytes("MemTotal"),
+        "kernel": f"{platform.system()} {platform.release()}",
+        "transparent_hugepage": _chosen(_read("/sys/kernel/mm/transparent_hugepage/enabled")),
+        "shmem_hugepage": _chosen(_read("/sys/kernel/mm/transparent_hugepage/shmem_enabled")),
+        "pipe_max_size_bytes": _number("/proc/sys/fs/pipe-max-size"),
+        "pipe_user_pages_soft": _number("/proc/sys/fs/pipe-user-pages-soft"),
+        # Above a few tenths, something else was running: read the spread before the medians.
+        "load_average_before": round(os.getloadavg()[0], 2),
+    }
+
+
+def describe_software(**others: str | None) -> dict[str, Any]:
+    """Versions of everything that took part."""
+    return {
+        "penstock": penstock.__version__,
+        "git": _git_state(),
+        "python": platform.python_version(),
+        **others,
+    }
+
+
+def package_version(name: str) -> str | None:
+    """The version of an installed package."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def slug(machine: dict[str, Any]) -> str:
+    """A short name for files, such as ``2-core-xeon-2-50ghz``: of the processor, not of the host."""
+    words = re.sub(r"\((?:r|tm|c)\)|\b(?:intel|amd|cpu|processor)\b|@", " ", str(machine["cpu"]).lower())
+    return f"{machine['cores']}-core-" + "-".join(re.findall(r"[a-z0-9]+", words)[:5])
+
+
+def _git_state() -> str | None:
+    """The commit that was measured; None where `penstock` is not this checkout's."""
+    if not Path(penstock.__file__).resolve().is_relative_to(ROOT / "python"):
+        return None
+    try:
+        commit = _git("rev-parse", "HEAD")
+        return f"{commit}, with uncommitted changes" if _git("status", "--porcelain") else commit
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.run(
+        ["git", "-C", ROOT, *arguments], check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+def _cpu_model() -> str:
+    match = re.search(
+        r"^(?:model name|Model|Hardware)\s*:\s*(.+)$", _read("/proc/cpuinfo") or "", re.MULTILINE
+    )
+    return match[1].strip() if match else platform.processor() or platform.machine()
+
+
+def meminfo_bytes(field: str) -> int | None:
+    """A line of /proc/meminfo; None where there is none."""
+    match = re.search(rf"^{field}:\s*(\d+) kB", _read("/proc/meminfo") or "", re.MULTILINE)
+    return int(match[1]) * 1024 if match else None
+
+
+def _chosen(setting: str | None) -> str | None:
+    """The word in brackets of a setting such as ``always [madvise] never``."""
+    match = re.search(r"\[(.+?)\]", setting or "")
+    return match[1] if match else None
+
+
+def _number(path: str) -> int | None:
+    text = _read(path)
+    return int(text) if text else None
+
+
+def _read(path: str) -> str | None:
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return None

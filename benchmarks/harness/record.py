@@ -1,0 +1,128 @@
+"""The JSON record of a run: what was run, on what, and each figure's median, spread and rounds."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness import machine
+from benchmarks.harness.goals import ROUNDS_NEEDED, Verdict
+from benchmarks.harness.results import Group, Row, Spread
+
+#: Of the layout. A change that a reader of records must know about counts it up.
+SCHEMA = 2
+FOLDER = machine.ROOT / "benchmarks" / "records"
+#: Longest line that holds a whole list or object.
+LINE_CHARACTERS = 200
+
+
+def make(
+    benchmark: str,
+    before: dict[str, Any],
+    software: dict[str, Any],
+    settings: dict[str, Any],
+    groups: Iterable[Group],
+    verdicts: Sequence[Verdict],
+    source: str,
+) -> dict[str, Any]:
+    """The record. ``before`` describes the machine before the run, ``source`` where the goals come from."""
+    return {
+        "schema": SCHEMA,
+        "benchmark": benchmark,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": before,
+        "software": software,
+        "settings": settings,
+        "groups": [_group(group) for group in groups],
+        "goals": {
+            "source": source,
+            "rounds_needed": ROUNDS_NEEDED,
+            "verdicts": [asdict(verdict) | {"met": verdict.met} for verdict in verdicts],
+        },
+    }
+
+
+def _group(group: Group) -> dict[str, Any]:
+    known = {"ffmpeg": group.ffmpeg, "findings": group.findings}
+    return {
+        "name": group.name,
+        **group.about,
+        **{name: value for name, value in known.items() if value},
+        "methods": [_row(row) for row in group.rows],
+    }
+
+
+def _row(row: Row) -> dict[str, Any]:
+    figures = dict.fromkeys(name for run in row.runs for name in run.figures)
+    spreads = {name: spread for name in figures if (spread := row.spread(name))}
+    known = {
+        "skipped": row.skipped,
+        "error": row.error,
+        "content": row.checked.figures if row.checked else None,
+        "notes": row.notes,
+        "figures": {name: _spread(spread) for name, spread in spreads.items()},
+    }
+    return {
+        "name": row.name,
+        "kind": row.method.kind,
+        **{name: value for name, value in known.items() if value},
+    }
+
+
+def _spread(spread: Spread) -> dict[str, Any]:
+    values = {name: _short(getattr(spread, name)) for name in ("median", "min", "max", "iqr")}
+    return values | {"rounds": [_short(value) for value in spread.rounds]}
+
+
+def _short(value: float) -> float:
+    """With six digits, more than any clock here is worth."""
+    return value if isinstance(value, int) else float(f"{value:.6g}")
+
+
+def to_text(value: Any, indent: str = "") -> str:
+    """JSON with an item a line, but a list or object that fits one line is on one."""
+    flat = json.dumps(value, default=lambda item: item.name)
+    if len(indent) + len(flat) <= LINE_CHARACTERS or not isinstance(value, dict | list):
+        return flat
+    deeper = indent + " "
+    if isinstance(value, dict):
+        items = [f"{json.dumps(name)}: {to_text(item, deeper)}" for name, item in value.items()]
+        return f"{{\n{deeper}" + f",\n{deeper}".join(items) + f"\n{indent}}}"
+    items = [to_text(item, deeper) for item in value]
+    return f"[\n{deeper}" + f",\n{deeper}".join(items) + f"\n{indent}]"
+
+
+def describe(record: dict[str, Any]) -> str:
+    """One line on what a record was measured on."""
+    machine, software = record["machine"], record["software"]
+    ffmpeg = f"{software['ffmpeg']}, " if "ffmpeg" in software else ""
+    return (
+        f"{machine['cpu']}, {machine['cores']} cores, {machine['kernel']}, "
+        f"huge pages {machine['transparent_hugepage']}; "
+        f"{ffmpeg}Python {software['python']}, penstock {software['penstock']}"
+    )
+
+
+def path_of(record: dict[str, Any]) -> Path:
+    """A file in `FOLDER` that is not there yet."""
+    stem = f"{datetime.now(UTC):%Y-%m-%d}-{record['benchmark']}-{machine.slug(record['machine'])}"
+    candidates = (FOLDER / f"{stem}{suffix}.json" for suffix in ("", *(f"-{n}" for n in range(2, 1000))))
+    return next(path for path in candidates if not path.exists())
+
+
+def write(record: dict[str, Any], path: str) -> None:
+    """Write a record there; ``-`` is standard output.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    text = to_text(record) + "\n"
+    if path == "-":
+        sys.stdout.write(text)
+    else:
+        Path(path).write_text(text)

@@ -1,0 +1,5 @@
+"""``python -m benchmarks.pipeline``"""
+
+from benchmarks.pipeline import main
+
+main()

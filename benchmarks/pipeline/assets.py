@@ -1,0 +1,132 @@
+"""What is streamed: compressed files in the page cache, or a simulated storage.
+
+The content is made of words, so that it compresses as text, meshes and levels do. Random bytes, which a codec
+leaves as they are, would measure a copy.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal
+
+Codec = Literal["zlib", "gzip", "zstd", "lz4"]
+#: Python's module for each.
+CODECS: dict[Codec, str] = {"zlib": "zlib", "gzip": "gzip", "zstd": "zstandard", "lz4": "lz4.frame"}
+
+#: The known example's storage takes so long for each asset, evenly spread.
+SIMULATED_DELAY_S = (0.001, 0.005)
+WORDS = 4096
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What to run. The defaults are those of the known example, but for the storage, which is real."""
+
+    codec: Codec = "zlib"
+    chunk_bytes: int = 64 * 2**10
+    chunks: int = 100
+    #: Workers that burn CPU: every second one at below-normal priority.
+    background: int = 4
+    rounds: int = 7
+    simulated: bool = False
+    #: Assets of a run of the race; none leaves it out.
+    assets: int = 2000
+    #: Threads that decompress in the race, of each side.
+    workers: int = 2
+    #: Pieces that may wait between two parts.
+    depth: int = 16
+
+
+class MissingPackageError(Exception):
+    """A codec's package is not installed."""
+
+
+class MisdeliveredError(Exception):
+    """What came out is not what went in."""
+
+
+def _module(codec: Codec) -> Any:
+    try:
+        return import_module(CODECS[codec])
+    except ImportError as error:
+        package = CODECS[codec].partition(".")[0]
+        raise MissingPackageError(f"{codec} needs the package {package}: pip install {package}") from error
+
+
+def compressor(codec: Codec) -> Callable[[bytes], bytes]:
+    """What compresses an asset.
+
+    Raises:
+        MissingPackageError: neither Python nor an installed package can.
+    """
+    module = _module(codec)
+    compress: Callable[[bytes], bytes] = (
+        module.ZstdCompressor().compress if codec == "zstd" else module.compress
+    )
+    return compress
+
+
+def decompressor(codec: Codec) -> Callable[[bytes], bytes]:
+    """What Python has for the codec.
+
+    Raises:
+        MissingPackageError: it needs a package that is not installed.
+    """
+    module = _module(codec)
+    if codec == "zstd":
+        # One for each call: they are not to be shared between threads.
+        return lambda data: module.ZstdDecompressor().decompress(data)
+    decompress: Callable[[bytes], bytes] = module.decompress
+    return decompress
+
+
+@dataclass
+class Assets:
+    """Compressed files in the page cache, from having been written."""
+
+    paths: list[str] = field(default_factory=list)
+    #: The CRC-32 of the content of each.
+    sums: list[int] = field(default_factory=list)
+    content_bytes: int = 0
+    compressed_bytes: int = 0
+
+
+def contents(chunk_bytes: int) -> Iterator[bytes]:
+    """Assets without end, all different, the same in each run."""
+    chance = random.Random(1)
+    words = [chance.randbytes(chance.randint(3, 24)) for _ in range(WORDS)]
+    mean_bytes = sum(map(len, words)) / WORDS
+    while True:
+        text = b""
+        while len(text) < chunk_bytes:
+            text += b"".join(chance.choices(words, k=int(1.1 * chunk_bytes / mean_bytes)))
+        yield text[:chunk_bytes]
+
+
+def write_assets(folder: Path, codec: Codec, chunk_bytes: int, count: int) -> Assets:
+    """So many files with different content."""
+    compress = compressor(codec)
+    assets = Assets()
+    for number, content in zip(range(count), contents(chunk_bytes), strict=False):
+        path = folder / f"{number:06}.{codec}"
+        assets.compressed_bytes += path.write_bytes(compress(content))
+        assets.content_bytes += chunk_bytes
+        assets.paths.append(str(path))
+        assets.sums.append(zlib.crc32(content))
+    return assets
+
+
+def simulated_assets(codec: Codec, chunk_bytes: int, count: int) -> Iterator[tuple[str, bytes]]:
+    """As the known example has it: random bytes, compressed on the fly, and a sleep for each."""
+    compress = compressor(codec)
+    chance = random.Random(1)
+    for number in range(count):
+        time.sleep(chance.uniform(*SIMULATED_DELAY_S))
+        yield f"{number:06}", compress(os.urandom(chunk_bytes))

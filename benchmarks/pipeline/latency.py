@@ -1,0 +1,207 @@
+"""The assets through reader, decompressor and processor, each timed on its way, while other work burns the CPUs."""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from benchmarks.harness.results import Group, Method, Row, Run
+from benchmarks.harness.rounds import Report, run_rounds
+from benchmarks.pipeline.assets import Assets, MisdeliveredError, Settings, simulated_assets, write_assets
+from penstock import ThreadPolicy, cpu
+from penstock.pipeline import Pipeline, Source, checksum, decompress, files
+
+#: The parts that are timed, in order, by their names in tables. What a pipeline calls them depends on its source.
+PARTS = ("reader", "decompressor", "processor")
+END_TO_END = "end to end"
+METRICS = ("min", "p50", "p95", "max", "mean")
+
+Priority = Literal["normal", "above-normal", "highest"]
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """What the threads of the parts run with."""
+
+    name: str
+    #: Of reader, decompressor and processor.
+    priorities: tuple[Priority, Priority, Priority]
+    pins: bool = False
+
+    def policies(self) -> dict[str, ThreadPolicy | None]:
+        """A policy for each part; none where it asks for nothing."""
+        cpus = pinned_cpus() if self.pins else (None, None, None)
+        return {
+            part: _policy(priority, number)
+            for part, priority, number in zip(PARTS, self.priorities, cpus, strict=True)
+        }
+
+
+def _policy(priority: Priority, number: int | None) -> ThreadPolicy | None:
+    if priority == "normal" and number is None:
+        return None
+    return ThreadPolicy(priority=priority, cpus=None if number is None else [number])
+
+
+def pinned_cpus() -> tuple[int, int, int]:
+    """A CPU for each part: cores of their own where there are three, the fastest first for the decompressor."""
+    usable = [one for one in cpu.topology().logical_processors if one.allowed and one.online]
+    usable.sort(key=lambda one: (one.kind != "performance", one.id))
+    # One of each core before the second of any.
+    cores: dict[int | None, list[int]] = {}
+    for one in usable:
+        cores.setdefault(one.core, []).append(one.id)
+    order = sorted(
+        ((rank, ids.index(number), number) for rank, ids in enumerate(cores.values()) for number in ids),
+        key=lambda entry: (entry[1], entry[0]),
+    )
+    numbers = [number for _, _, number in order]
+    decompressor, reader, processor = (numbers[n % len(numbers)] for n in range(3))
+    # With two CPUs the decompressor, which works the most, has one for itself.
+    return reader, decompressor, reader if len(numbers) == 2 else processor
+
+
+NORMAL = Configuration("all normal", ("normal", "normal", "normal"))
+PRIORITIES = Configuration("priorities", ("above-normal", "highest", "above-normal"))
+PINNED = Configuration("priorities, pinned", ("above-normal", "highest", "above-normal"), pins=True)
+#: Of the known example (the streaming pipeline of ``gdt-cpus``).
+CONFIGURATIONS = (NORMAL, PRIORITIES, PINNED)
+
+
+def figure_name(part: str, metric: str) -> str:
+    """What a run calls a figure, in microseconds."""
+    return f"{part} {metric} µs"
+
+
+def run_latencies(settings: Settings, report: Report = lambda _: None) -> Group:
+    """All configurations, in interleaved rounds."""
+    storage = "a simulated storage" if settings.simulated else "files in the page cache"
+    title = (
+        f"{settings.chunks} assets of {settings.chunk_bytes} bytes, {settings.codec}, from {storage}, "
+        f"{settings.background} workers in the background; medians of {settings.rounds} rounds (IQR)"
+    )
+    configurations = {one.name: one for one in CONFIGURATIONS}
+    rows = [Row(Method(one.name, ", ".join(one.priorities), "ours", one.policies)) for one in CONFIGURATIONS]
+    about = {"codec": settings.codec, "background": settings.background}
+    group = Group("latencies", title, rows, about)
+    with tempfile.TemporaryDirectory() as folder:
+        assets = Assets()
+        if not settings.simulated:
+            report("writing the assets")
+            assets = write_assets(Path(folder), settings.codec, settings.chunk_bytes, settings.chunks)
+        with background(settings.background):
+            run_rounds(
+                group,
+                lambda row: run_once(settings, configurations[row.name], assets),
+                settings.rounds,
+                report,
+            )
+    return group
+
+
+def run_once(settings: Settings, configuration: Configuration, assets: Assets) -> Run:
+    """The stream once, on threads that are new: what one run did to them is nothing to the next."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(_run, settings, configuration, assets).result()
+
+
+def _run(settings: Settings, configuration: Configuration, assets: Assets) -> Run:
+    policies = configuration.policies()
+    source: Any = files(assets.paths)
+    if settings.simulated:
+        source = simulated_assets(settings.codec, settings.chunk_bytes, settings.chunks)
+    name = source.name if isinstance(source, Source) else "iterable"
+    names = dict(zip(PARTS, (name, "decompress", "checksum"), strict=True))
+    wanted = {names[part]: policy for part, policy in policies.items() if policy is not None}
+    # Who takes the chunks out is no part of what is measured, but must not hold it up.
+    refused = _apply(policies["processor"])
+    timings, sums, nbytes = [], [], 0
+    stages = (decompress(settings.codec), checksum("crc32"))
+    with Pipeline(source, *stages, depth=settings.depth, policies=wanted) as pipeline:
+        for chunk in pipeline:
+            timings.append(chunk.timings)
+            sums.append(chunk.checksum)
+            nbytes += chunk.nbytes
+        stats = pipeline.stats
+    if nbytes != settings.chunks * settings.chunk_bytes or (assets.sums and sums != assets.sums):
+        raise MisdeliveredError(f"what came out in {configuration.name!r} is not what went in")
+    refused += [note for stage in stats.stages for policy in stage.policies for note in policy.notes]
+    seconds = (timings[-1][-1][3] - timings[0][0][2]) / 1e9
+    latencies_us = _latencies_us(timings)
+    figures: dict[str, float | None] = {"mb_per_s": nbytes / seconds / 1e6}
+    for part, values in latencies_us.items():
+        figures |= {figure_name(part, metric): value for metric, value in summarize(values).items()}
+    return Run(figures, {"refused": sorted(set(refused))} if refused else {}, raw=latencies_us)
+
+
+def _apply(policy: ThreadPolicy | None) -> list[str]:
+    if policy is None:
+        return []
+    applied = [] if policy.priority is None else [cpu.set_priority(policy.priority)]
+    applied += [] if policy.cpus is None else [cpu.pin(policy.cpus)]
+    return [note for one in applied for note in one.notes]
+
+
+Timings = Sequence[tuple[str, int, int, int]]
+
+
+def _latencies_us(assets: Sequence[Timings]) -> dict[str, list[float]]:
+    """The work of each part, and all from its beginning: of ``(stage, queued, started, ended)`` in nanoseconds."""
+    latencies = {
+        part: [(timings[number][3] - timings[number][2]) / 1e3 for timings in assets]
+        for number, part in enumerate(PARTS)
+    }
+    latencies[END_TO_END] = [(timings[-1][3] - timings[0][2]) / 1e3 for timings in assets]
+    return latencies
+
+
+def summarize(values: Sequence[float]) -> dict[str, float]:
+    """The metrics of one run. Percentiles lie between two values where none is exactly there."""
+    low_to_high = (
+        statistics.quantiles(values, n=100, method="inclusive") if len(values) > 1 else [values[0]] * 99
+    )
+    p50, p95 = low_to_high[49], low_to_high[94]
+    found = (min(values), p50, p95, max(values), statistics.fmean(values))
+    return dict(zip(METRICS, found, strict=True))
+
+
+#: It says when its priority is set, and ends with its parent at the latest: a benchmark that is killed leaves none.
+BURN = """
+import os, sys
+from penstock import cpu
+applied = cpu.set_priority(sys.argv[1])
+print(applied.nice, flush=True)
+parent = os.getppid()
+while os.getppid() == parent:
+    for _ in range(1_000_000):
+        pass
+"""
+
+
+@contextmanager
+def background(workers: int) -> Iterator[None]:
+    """So many processes that burn a CPU each: the first, the third… at normal, the others at below-normal priority."""
+    burning: list[subprocess.Popen[bytes]] = []
+    try:
+        for number in range(workers):
+            priority = "below-normal" if number % 2 else "normal"
+            command = [sys.executable, "-c", BURN, priority]
+            burning.append(subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL))
+        for worker in burning:
+            assert worker.stdout is not None
+            if not worker.stdout.readline():
+                raise RuntimeError("a worker of the background did not start")
+        yield
+    finally:
+        for worker in burning:
+            worker.kill()
+        for worker in burning:
+            worker.communicate()

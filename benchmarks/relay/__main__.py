@@ -1,0 +1,5 @@
+"""``python -m benchmarks.relay``"""
+
+from benchmarks.relay import main
+
+main()

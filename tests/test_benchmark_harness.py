@@ -1,0 +1,266 @@
+"""The harness of the benchmarks: rounds, spreads, goals, tables, records, options, and cases in their own processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("click", reason="the benchmarks' command lines need it")
+pytest.importorskip("rich", reason="the benchmarks' tables need it")
+pytest.importorskip("numpy", reason="the benchmarks' frames are NumPy arrays")
+
+from rich.console import Console
+
+from benchmarks.harness import files, record, tables
+from benchmarks.harness.accounts import accounted
+from benchmarks.harness.ffmpeg import frame_count
+from benchmarks.harness.goals import Verdict, over
+from benchmarks.harness.isolated import CaseError, run_isolated
+from benchmarks.harness.options import by_name, parse_bytes, parse_even_size, resized
+from benchmarks.harness.pictures import LOOP_FRAMES, Pictures
+from benchmarks.harness.results import Group, Method, Row, Run, Spread, rows_for
+from benchmarks.harness.rounds import check_content, run_rounds
+from benchmarks.harness.senders import quantile
+
+
+def row(name: str, *fps: float, kind: str = "rival", error: str | None = None) -> Row:
+    runs = [Run({"fps": value, "start_s": None}) for value in fps]
+    return Row(Method(name, "", kind), runs, error=error)  # type: ignore[arg-type]
+
+
+def group(*rows: Row) -> Group:
+    return Group("job", "job: 10 frames", [*rows], {"frames": 10})
+
+
+# --- rounds -----------------------------------------------------------------------------------------------
+
+
+def test_rows_take_turns_and_every_second_round_goes_backwards() -> None:
+    ran: list[str] = []
+    made = group(*(row(name) for name in "abcd"))
+    run_rounds(made, lambda one: Run({"fps": 1.0}), 4, lambda text: ran.append(text[-1]))
+    rounds = ["".join(ran[start : start + 4]) for start in range(0, 16, 4)]
+    assert [sorted(names) for names in rounds] == [["a", "b", "c", "d"]] * 4
+    assert (rounds[1], rounds[3]) == (rounds[0][::-1], rounds[2][::-1])
+    assert all(len(one.runs) == 4 for one in made.rows)
+
+
+def test_a_row_that_failed_is_not_run_again_and_has_no_figures() -> None:
+    def fails_once(one: Row) -> Run:
+        if one.name == "fails" and one.runs:
+            raise RuntimeError("the method's own reason")
+        return Run({"fps": 1.0})
+
+    made = group(row("fails"), row("works"))
+    run_rounds(made, fails_once, 5, lambda _: None)
+    failed, works = made.rows
+    assert failed.error == "RuntimeError: the method's own reason"
+    assert (len(failed.runs), failed.median("fps")) == (2, None)
+    assert works.median("fps") == 1.0
+
+
+def test_what_fails_its_content_check_is_not_timed_and_bounds_have_none() -> None:
+    made = group(row("lies"), row("alone", kind="bound"))
+    check_content(made, lambda _: Run(error="lost a frame"), lambda _: None)
+    run_rounds(made, lambda _: Run({"fps": 1.0}), 1, lambda _: None)
+    lies, alone = made.rows
+    assert (lies.error, lies.runs) == ("lost a frame", [])
+    assert (alone.checked, alone.median("fps")) == (None, 1.0)
+
+
+def test_a_rival_that_is_not_installed_is_skipped_and_says_how_to_get_it() -> None:
+    rival = Method("rival", "", needs=("nobody_wrote_this.module", "nobody_wrote_that"))
+    (only,) = rows_for([rival, Method("other job", "", serves=lambda _: False)], None)
+    assert only.skipped == "not installed (pip install nobody_wrote_this nobody_wrote_that)"
+
+
+# --- figures ----------------------------------------------------------------------------------------------
+
+
+def test_spreads() -> None:
+    spread = Spread((5.0, 1.0, 2.0, 3.0, 4.0))
+    assert (spread.median, spread.min, spread.max, spread.iqr) == (3.0, 1.0, 5.0, 2.0)
+    assert Spread((1.0,)).iqr == 0.0
+    assert row("method", 1.0).spread("start_s") is None
+    assert row("method", 1.0, error="lost a frame").spread("fps") is None
+
+
+def test_quantiles_are_values_that_were_measured() -> None:
+    assert quantile([3.0, 1.0, 2.0], 0.5) == 2.0
+    assert quantile(list(range(1, 151)), 0.99) == 149
+    assert quantile([7.0], 0.99) == 7.0
+
+
+def test_goals_compare_the_best_with_the_best_if_all_were_measured() -> None:
+    made = group(row("ours", 230), row("better", 340), row("rival", 100), row("lost", 999, error="lost"))
+    assert [str(verdict) for verdict in over(made, ["ours", "better"], ["rival"], 3.5)] == [
+        "better / rival, job: 3.40x (target 3.50x: missed)"
+    ]
+    assert [verdict.met for verdict in over(made, ["ours"], ["rival"], 2.3)] == [True]
+    assert not [*over(made, ["ours"], ["rival", "lost"], 1.0), *over(made, ["ours"], [], 1.0)]
+
+
+def test_a_goal_may_be_a_limit() -> None:
+    limit = Verdict("peak memory", 9.0, 8.0, "frames", at_most=True)
+    assert str(limit) == "peak memory: 9.00 frames (target at most 8.00 frames: missed)"
+
+
+def test_the_block_and_its_children_are_accounted_for() -> None:
+    run = Run()
+    code = "sum(range(3_000_000))"
+    with accounted(run):
+        child = subprocess.Popen([sys.executable, "-I", "-S", "-c", code])  # nobody waits for it
+    assert (run.figures["cpu_child_s"] or 0) > 0
+    assert (run.figures["seconds"] or 0) > 0
+    with pytest.raises(ProcessLookupError):
+        os.kill(child.pid, 0)
+    child.wait()
+
+
+# --- cases in processes -----------------------------------------------------------------------------------
+
+
+def prints_and_measures(value: float) -> Run:
+    print("what a library prints")
+    return Run({"fps": value}, {"pid": os.getpid()})
+
+
+def fails(_: object) -> Run:
+    print("and what it said", file=sys.stderr)
+    raise RuntimeError("the method's own reason")
+
+
+def hangs(_: object) -> Run:
+    sys.stdin.read()
+    return Run(error=str(subprocess.run(["sleep", "60"])))
+
+
+def exits(_: object) -> Run:
+    print("its last words", file=sys.stderr)
+    os._exit(3)
+
+
+@pytest.fixture
+def importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(Path(__file__).parent), *sys.path)))
+
+
+@pytest.mark.usefixtures("importable")
+def test_a_case_runs_in_a_process_of_its_own_and_may_print() -> None:
+    run = run_isolated(prints_and_measures, 2.0, timeout_s=60)
+    assert (run.figures, run.error) == ({"fps": 2.0}, None)
+    assert run.notes["pid"] != os.getpid()
+
+
+@pytest.mark.usefixtures("importable")
+def test_a_case_that_fails_is_told_with_what_it_said() -> None:
+    run = run_isolated(fails, None, timeout_s=60)
+    assert run.error == "RuntimeError: the method's own reason; it said: and what it said"
+    with pytest.raises(CaseError, match=r"exited with 3: its last words"):
+        run_isolated(exits, None, timeout_s=60)
+    with pytest.raises(CaseError, match="did not end"):
+        run_isolated(hangs, None, timeout_s=1)
+
+
+# --- reports ----------------------------------------------------------------------------------------------
+
+
+def test_the_table_says_what_went_wrong_and_gives_no_numbers_for_it() -> None:
+    made = group(
+        row("standard", 50), row("twice", 100), row("lost", 999, error="read 9"), Row(Method("none", ""))
+    )
+    made.rows[-1].skipped = "not installed"
+    made.findings.append("FFmpeg's start is long")
+    printed = StringIO()
+    columns = [*tables.rates(), tables.gain("standard"), tables.median("start", "start_s", str)]
+    tables.print_group(Console(file=printed, width=100), made, columns, lambda one: f"note of {one.name}")
+    lines = printed.getvalue().splitlines()
+    cells = {words[0]: words[1:] for line in lines if (words := line.split())}
+    assert cells["standard"] == ["50.0", "50.0-50.0", "1.00x"]
+    assert cells["twice"] == ["100", "100-100", "2.00x"]
+    assert set(cells["lost"]) == set(cells["none"]) == {"-"}
+    assert {"lost: ERROR: read 9", "none: skipped: not installed", "twice: note of twice"} <= set(lines)
+    assert "FFmpeg's start is long" in lines
+
+
+def test_a_record_has_medians_spread_and_rounds_on_one_line_each() -> None:
+    made = group(row("method", 2.0, 1.0, 3.0000001), row("lost", 9.0, error="read 9"))
+    verdicts = [Verdict("what", 2.0, 1.0)]
+    methods = {"methods": [Method("method", "")], "rounds": 3}
+    text = record.to_text(record.make("pipe", {}, {}, methods, [made], verdicts, "source"))
+    loaded = json.loads(text)
+    method, lost = loaded["groups"][0]["methods"]
+    spread = {"median": 2.0, "min": 1.0, "max": 3.0, "iqr": 1.0, "rounds": [2.0, 1.0, 3.0]}
+    assert method == {"name": "method", "kind": "rival", "figures": {"fps": spread}}
+    assert lost == {"name": "lost", "kind": "rival", "error": "read 9"}
+    assert loaded["settings"] == {"methods": ["method"], "rounds": 3}
+    assert loaded["goals"]["verdicts"][0]["met"]
+    assert len(text.splitlines()) < 30
+
+
+def test_kept_records_have_the_layout_of_new_ones() -> None:
+    paths = list(record.FOLDER.glob("*.json"))
+    assert paths
+    for path in paths:
+        text = path.read_text()
+        loaded = json.loads(text)
+        assert loaded["schema"] == record.SCHEMA
+        assert record.to_text(loaded) + "\n" == text
+        for one in (one for made in loaded["groups"] for one in made["methods"]):
+            assert ("figures" in one) != bool(one.get("skipped") or one.get("error"))
+
+
+# --- options, pictures, files -----------------------------------------------------------------------------
+
+
+def test_options_are_read_as_the_other_commands_read_them() -> None:
+    assert [parse_bytes(text) for text in ("500", "4G", "4GB")] == [500, 4 * 2**30, 4 * 10**9]
+    assert parse_even_size("320x180") == (320, 180)
+    for wrong in ("320", "0x2", "321x180", "320x181"):
+        with pytest.raises(ValueError, match=wrong):
+            parse_even_size(wrong)
+    with pytest.raises(ValueError, match="'magic' is none of a, b"):
+        by_name([Method("a", ""), Method("b", "")], "magic")
+
+
+def test_a_job_of_another_size_has_another_name() -> None:
+    from benchmarks.encode import JOBS
+
+    (small,) = resized(JOBS[:1], (64, 48), 12)
+    assert (small.name, small.width, small.frames) == ("ultrafast-720p-at-64x48", 64, 12)
+    assert resized(JOBS, None, None) == JOBS
+
+
+def test_pictures_are_the_same_for_the_same_seed_and_come_round() -> None:
+    for content in ("noise", "texture", "smooth"):
+        first, second = (Pictures(content, 32, 16, 1).all() for _ in range(2))
+        assert all((a == b).all() for a, b in zip(first, second, strict=True))
+        assert {frame.shape for frame in first} == {(16, 32, 3)}
+    pictures = Pictures("texture", 32, 16, 1)
+    assert (pictures.texture(0) == pictures.texture(LOOP_FRAMES)).all()
+    assert (pictures.texture(0) != pictures.texture(1)).any()
+    noise = Pictures("noise", 64, 48, 1).noise()
+    assert (noise.min(), noise.max()) == (128, 135)
+
+
+def test_a_bound_reads_the_pictures_in_turn_where_they_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = group(row("bound", kind="bound"), row("method"))
+    with files.bound_files(made, lambda _: [b"aa", b"bb"], 3) as paths:
+        if made.rows[0].skipped is None:
+            assert Path(paths["bound"]).read_bytes() == b"aabbaa"
+    monkeypatch.setattr(files, "MEMORY_MARGIN_BYTES", 10**18)
+    with files.bound_files(made, lambda _: [b"aa"], 3) as paths:
+        assert paths == {}
+    assert "/dev/shm" in (made.rows[0].skipped or "")
+    assert made.rows[1].skipped is None
+
+
+def test_ffmpegs_progress_is_read() -> None:
+    assert frame_count("frame=7\nfps=1\nprogress=continue\nframe=12\nprogress=end\n") == 12
+    assert frame_count("") == 0

@@ -1,0 +1,366 @@
+"""The benchmarks as programs: a small real run of each, their goals, and how they fail.
+
+Nothing here looks at how fast anything was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import json
+import os
+import platform
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import PATIENCE_S, eventually
+
+pytest.importorskip("click", reason="the benchmarks' command lines need it")
+pytest.importorskip("rich", reason="the benchmarks' tables need it")
+pytest.importorskip("numpy", reason="the benchmarks' frames are NumPy arrays")
+
+from click.testing import CliRunner, Result
+
+import penstock
+from benchmarks import decode, encode, pipe, pipeline, relay
+from benchmarks.harness.machine import ROOT
+from benchmarks.harness.options import by_name
+from benchmarks.harness.results import Group, Method, Row, Run
+from benchmarks.pipeline.latency import CONFIGURATIONS, END_TO_END, METRICS, PARTS, figure_name
+from benchmarks.pipeline.race import PIPELINE, POOL
+from penstock.errors import PenstockError
+from penstock.ffmpeg.find import find_ffmpeg
+
+#: A small run of each; all of its methods that are installed take part.
+SMALL = {
+    "pipe": "--size 320x180 --bytes 2MB --rounds 1",
+    "encode": "--job ultrafast-720p,paced-1080p --size 64x48 --frames 12 --rounds 1",
+    "decode": "--job h264-720p,h265-1080p,reader --size 96x64 --frames 12 --rounds 1",
+    "relay": "--size 5000,70001 --rounds 1 --seconds 0.001",
+    "pipeline": "--chunk 5000 --chunks 10 --rounds 1 --background 1 --assets 40",
+}
+METHODS = {"pipe": pipe.METHODS, "encode": encode.METHODS, "decode": decode.METHODS, "relay": relay.METHODS}
+
+
+def run(benchmark: str, *arguments: str) -> Result:
+    """Run its command line here."""
+    return CliRunner().invoke(importlib.import_module(f"benchmarks.{benchmark}").main, arguments)
+
+
+@functools.cache
+def record(benchmark: str) -> dict[str, Any]:
+    """The record of a small real run, in a process of its own."""
+    if benchmark in ("pipe", "encode", "decode"):
+        try:
+            find_ffmpeg()
+        except PenstockError as error:
+            pytest.skip(str(error))
+    command = [sys.executable, "-m", f"benchmarks.{benchmark}", *SMALL[benchmark].split(), "--json", "-"]
+    shown = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert shown.returncode == 0, shown.stderr
+    loaded: dict[str, Any] = json.loads(shown.stdout)
+    for group in loaded["groups"]:
+        for row in group["methods"]:
+            assert row["name"] in shown.stderr
+    return loaded
+
+
+def rows_of(benchmark: str) -> list[dict[str, Any]]:
+    return [row for group in record(benchmark)["groups"] for row in group["methods"]]
+
+
+def rounds(row: dict[str, Any], figure: str) -> list[float]:
+    found: list[float] = row.get("figures", {}).get(figure, {}).get("rounds", [])
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("benchmark", SMALL)
+def test_every_method_is_in_the_record_measured_or_with_the_reason_why_not(benchmark: str) -> None:
+    main_figure = {"relay": "ops_per_s", "pipeline": "mb_per_s"}.get(benchmark, "fps")
+    for row in rows_of(benchmark):
+        assert "error" not in row
+        assert len(rounds(row, main_figure)) == (0 if "skipped" in row else 1)
+        if "skipped" in row:
+            assert row["kind"] in ("rival", "other", "bound") or "cannot make the file" in row["skipped"]
+    named = {row["name"] for row in rows_of(benchmark)}
+    assert named >= {method.name for method in METHODS.get(benchmark, ())}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("benchmark", SMALL)
+def test_a_record_says_what_it_was_measured_on_and_names_no_host(benchmark: str) -> None:
+    made = record(benchmark)
+    assert (made["benchmark"], made["software"]["penstock"]) == (benchmark, penstock.__version__)
+    assert made["machine"]["cores"] > 0
+    assert ("ffmpeg" in made["software"]) == (benchmark in ("pipe", "encode", "decode"))
+    text = json.dumps(made)
+    assert str(Path.home()) + "/" not in text
+    assert f'"{platform.node()}"' not in text
+
+
+@pytest.mark.slow
+def test_our_methods_say_how_the_bytes_went() -> None:
+    for row in rows_of("pipe"):
+        if row["kind"] == "ours":
+            assert sum(row["notes"]["bytes_by_transport"].values()) == 12 * 320 * 180 * 3
+    by_way = {group["way"]: group["methods"][0] for group in record("relay")["groups"]}
+    assert by_way["file-pipe"]["notes"]["method"] == "splice"
+    assert by_way["tee-2"]["notes"]["method"] == "tee"
+
+
+@pytest.mark.slow
+def test_a_caller_is_blocked_for_some_time_and_the_bound_has_none() -> None:
+    paced = [row for row in record("encode")["groups"][1]["methods"] if "skipped" not in row]
+    for row in paced:
+        assert rounds(row, "seconds")[0] >= 11 / 30
+        assert rounds(row, "copy_p99_ms")[0] > 0
+    for row in (row for row in rows_of("encode") if "skipped" not in row):
+        times = [rounds(row, f"blocked_{name}_ms") for name in ("p50", "p99", "max")]
+        assert times == sorted(times)
+        assert (times == [[], [], []]) == (row["kind"] == "bound")
+
+
+@pytest.mark.slow
+def test_an_asset_takes_as_long_as_its_parts_at_least() -> None:
+    latencies, race = record("pipeline")["groups"]
+    assert [row["name"] for row in latencies["methods"]] == [one.name for one in CONFIGURATIONS]
+    for row in latencies["methods"]:
+        means = [rounds(row, figure_name(part, "mean"))[0] for part in (*PARTS, END_TO_END)]
+        assert sum(means[:-1]) <= means[-1] + 0.5
+    assert [row["name"] for row in race["methods"]] == [PIPELINE, POOL]
+
+
+@pytest.mark.slow
+def test_the_simulated_storage_and_the_picture(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="it draws the picture")
+    picture, json_path = tmp_path / "latencies.png", tmp_path / "record.json"
+    arguments = ["--simulated", "--chunks", "5", "--rounds", "1", "--background", "0"]
+    shown = run("pipeline", *arguments, "--picture", str(picture), "--json", str(json_path))
+    assert shown.exit_code == 0, shown.output
+    (latencies,) = json.loads(json_path.read_text())["groups"]
+    assert rounds(latencies["methods"][0], figure_name("reader", "min"))[0] > 1000
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+# --- goals ------------------------------------------------------------------------------------------------
+
+
+def told(
+    judge: Any, name: str, about: dict[str, Any], methods: Any = (), **figures: dict[str, float]
+) -> list[str]:
+    """What the goals say of a group whose methods have these figures."""
+    names = dict.fromkeys(method for values in figures.values() for method in values)
+    rows = []
+    for each in names:
+        method = by_name(methods, each) if methods else Method(each, "", "ours")
+        rows.append(Row(method, [Run({figure: values.get(each) for figure, values in figures.items()})]))
+    return [str(verdict) for verdict in judge(Group(name, name, rows, about))]
+
+
+def test_goals_of_the_pipe() -> None:
+    fps = {"turbopipe": 100.0, "staged": 230.0, "zero-copy": 340.0}
+    assert told(pipe.judge, "720p to null, 4 buffers", {}, pipe.METHODS, fps=fps) == [
+        "staged / turbopipe, 720p to null, 4 buffers: 2.30x (target 2.20x: met)",
+        "zero-copy / turbopipe, 720p to null, 4 buffers: 3.40x (target 3.50x: missed)",
+    ]
+    assert told(pipe.judge, "320x180 to null, 4 buffers", {}, pipe.METHODS, fps=fps) == []
+    peaks = {"staged": 4.0 * 2**20, "auto": 17.0 * 2**20, "turbopipe": 99.0 * 2**20}
+    assert told(pipe.judge, "1080p to slow, 1 buffer", {}, pipe.METHODS, peak_own_bytes=peaks) == [
+        "own memory of auto, 1080p to slow, 1 buffer: 17.00 MiB (target at most 16.00 MiB: missed)"
+    ]
+
+
+def test_goals_of_the_encoder() -> None:
+    fps = {"stdin.write": 70.0, "pyav": 140.0, "opencv": 999.0, "penstock": 280.0, "tmpfs-yuv420p": 300.0}
+    assert told(encode.judge, "ultrafast-1080p", {}, encode.METHODS, fps=fps) == [
+        "penstock / pyav, ultrafast-1080p: 2.00x (target 1.50x: met)",
+        "penstock / tmpfs-yuv420p, ultrafast-1080p: 0.93x (target 0.85x: met)",
+    ]
+    assert told(encode.judge, "texture-1080p", {}, encode.METHODS, fps={"penstock": 100.0}) == []
+    blocked = {"blocked_p99_ms": {"penstock": 1.6}, "copy_p99_ms": {"penstock": 1.0}}
+    assert told(encode.judge, "paced-1080p", {}, encode.METHODS, **blocked) == [
+        "caller blocked, p99, paced-1080p: 1.60 x a memcpy (target at most 1.50 x a memcpy: missed)"
+    ]
+    assert {*encode.OVER_BEST_RIVAL, encode.PACED_JOB} == {job.name for job in encode.JOBS}
+
+
+def test_goals_of_the_decoder() -> None:
+    about = {"width": 1920, "height": 1080}
+    fps = {"stdout.readinto": 100.0, "ffmpegcv": 120.0, "opencv": 200.0, "pyav": 150.0, "penstock": 210.0}
+    fps |= {"penstock-bgr": 999.0, "decode-only": 300.0}
+    peak = {"penstock": 9.0 * 1920 * 1080 * 3}
+    assert told(decode.judge, "h264-1080p", about, decode.METHODS, fps=fps, peak_own_bytes=peak) == [
+        "penstock / opencv, h264-1080p: 1.05x (target 1.05x: met)",
+        "penstock / stdout.readinto, h264-1080p: 2.10x (target 1.40x: met)",
+        "penstock / ffmpegcv, h264-1080p: 1.75x (target 1.40x: met)",
+        "peak memory of penstock's process, h264-1080p: 9.00 frames (target at most 8.00 frames: missed)",
+    ]
+    fps = {"readinto": 100.0, "readinto-1MiB": 200.0, "penstock.Reader": 120.0}
+    assert told(decode.judge, "reader", about, decode.METHODS, fps=fps) == [
+        "penstock.Reader / readinto, reader: 1.20x (target 1.30x: missed)"
+    ]
+    assert told(decode.judge, "h264-720p", about, decode.METHODS, fps={"penstock": 100.0, "pyav": 9.0}) == []
+    assert {decode.FILE_JOB, decode.PIPE_JOB} <= {job.name for job in decode.JOBS}
+
+
+def test_goals_of_the_relay() -> None:
+    rates = {"penstock.relay": 190.0, "os.read+os.write": 100.0, "os.splice": 150.0, "os.splice-tuned": 200.0}
+    large, small = {"way": "file-pipe", "bytes": 2**30}, {"way": "file-pipe", "bytes": 32 * 2**10}
+    assert told(relay.judge, "1 GiB", large, relay.METHODS, ops_per_s=rates) == [
+        "penstock.relay / os.read+os.write, 1 GiB: 1.90x (target 2.00x: missed)",
+        "penstock.relay / os.splice-tuned, 1 GiB: 0.95x (target 0.95x: met)",
+    ]
+    assert told(relay.judge, "32 KiB", small, relay.METHODS, ops_per_s=rates) == []
+    tees = {"penstock.Tee": 80.0, "single-relay": 100.0}
+    for way, judged in (("tee-4-paced", 1), ("tee-4", 0), ("tee-8-paced", 0)):
+        about = {"way": way, "bytes": 2**20}
+        assert len(told(relay.judge, way, about, relay.METHODS, ops_per_s=tees)) == judged
+    shown = [relay.show_size(nbytes) for nbytes in (0, 16 * 2**10, 10 * 2**20, 2**30)]
+    assert shown == ["0 B", "16 KiB", "10 MiB", "1 GiB"]
+
+
+def latencies(**microseconds: list[float]) -> Group:
+    """A row for each configuration, whose rounds have these end-to-end latencies, always the same within a round."""
+    rows = []
+    for one, values in zip(CONFIGURATIONS, microseconds.values(), strict=False):
+        figures = ({figure_name(END_TO_END, metric): value for metric in METRICS} for value in values)
+        runs = [Run(each | {"mb_per_s": 1000 / value}) for each, value in zip(figures, values, strict=True)]
+        rows.append(Row(Method(one.name, "", "ours"), runs))
+    return Group("latencies", "latencies", rows, {"codec": "zlib", "background": 1})
+
+
+def test_what_is_said_of_priorities_follows_from_the_figures() -> None:
+    (better,) = pipeline.findings(latencies(normal=[100, 110, 90, 100], priorities=[50, 55, 45, 50]))
+    assert better.startswith(
+        "Priorities, against none: end-to-end p50 -50 % (-50 % to -50 % in the middle half"
+    )
+    assert "no clear difference" not in better
+    (worse,) = pipeline.findings(latencies(normal=[100, 100], priorities=[130, 140]))
+    assert "p50 +35 %" in worse
+    (unclear,) = pipeline.findings(latencies(normal=[100, 100, 100, 100], priorities=[80, 120, 90, 115]))
+    assert unclear.count("no clear difference") == 3
+    three = latencies(normal=[100, 100], priorities=[50, 50], pinned=[100, 100])
+    three.rows[1].runs[0].notes["refused"] = ["niceness -5 was refused"]
+    _, pinning, refused = pipeline.findings(three)
+    assert pinning.startswith("Pinning, on top of priorities: end-to-end p50 +100 %")
+    assert refused == "Refused in 'priorities': niceness -5 was refused"
+
+
+def test_goals_of_the_pipeline() -> None:
+    group = latencies(normal=[100, 100], priorities=[79, 79])
+    assert [verdict.met for verdict in pipeline.judge(group)] == [True]
+    assert [verdict.met for verdict in pipeline.judge(latencies(normal=[100.0], priorities=[85.0]))] == [
+        False
+    ]
+    group.about["background"] = 0
+    assert [*pipeline.judge(group)] == []
+    rates = {PIPELINE: 3.0, POOL: 2.0}
+    assert told(pipeline.judge, "2 threads each", {"codec": "zstd"}, mb_per_s=rates) == [
+        "penstock.Pipeline / ThreadPoolExecutor, 2 threads each: 1.50x (target 1.50x: met)"
+    ]
+    assert told(pipeline.judge, "2 threads each", {"codec": "lz4"}, mb_per_s=rates) == []
+
+
+# --- command lines ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "arguments", "complaint"),
+    [
+        ("pipe", "--size 8k", "'8k' is none of 720p"),
+        ("pipe", "--method magic", "'magic' is none of stdin.write"),
+        ("pipe", "--bytes much", "'much' is not a number of bytes"),
+        ("pipe", "--bytes 0", "'0' is not a number of bytes"),
+        ("pipe", "--buffers 0", "0 buffers"),
+        ("pipe", "--rounds 0", "--rounds"),
+        ("pipe", "--quick --all", "exclude each other"),
+        ("encode", "--size 321x180", "yuv420p needs an even width"),
+        ("relay", "--way uphill", "'uphill' is none of call, file-pipe"),
+        ("relay", "--seconds 0", "--seconds"),
+        ("relay", "--way call --method os.splice", "none of these methods"),
+        ("pipeline", "--codec magic", "'magic' is not one of"),
+        ("pipeline", "--chunks 1", "1 is not in the range"),
+        ("pipeline", "--background -1", "-1 is not in the range"),
+    ],
+)
+def test_wrong_usage_is_told_and_exits_with_2(benchmark: str, arguments: str, complaint: str) -> None:
+    shown = run(benchmark, *arguments.split())
+    assert shown.exit_code == 2
+    assert complaint in " ".join(shown.stderr.split())
+
+
+@pytest.mark.parametrize("benchmark", METHODS)
+def test_help_names_every_method(benchmark: str) -> None:
+    words = run(benchmark, "--help").output.replace(",", " ").replace(";", " ").split()
+    assert [method.name for method in METHODS[benchmark] if method.name not in words] == []
+
+
+@pytest.mark.parametrize("benchmark", ["pipe", "encode", "decode"])
+def test_an_ffmpeg_that_is_not_there_is_told(benchmark: str) -> None:
+    shown = run(benchmark, "--quick", "--ffmpeg", "/nowhere/ffmpeg")
+    assert shown.exit_code == 1
+    assert "/nowhere/ffmpeg" in shown.stderr
+
+
+def test_the_exit_status_tells_of_a_method_that_lost_a_byte(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = ["--size", "5000", "--rounds", "1", "--seconds", "0.001"]
+    arguments = ["--way", "file-pipe", "--method", "os.sendfile", *few]
+    assert run("relay", *arguments).exit_code == 0
+    whole = os.sendfile
+    monkeypatch.setattr(os, "sendfile", lambda out, src, at, count: whole(out, src, at, count - 1) + 1)
+    shown = run("relay", *arguments)
+    assert shown.exit_code == 1
+    assert "ERROR: MisdeliveredError: 10000 bytes were sent, and 9998 arrived at end 0" in shown.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("benchmark", ["pipe", "relay"])
+def test_a_signal_ends_a_benchmark_and_what_it_has_started(benchmark: str, number: int) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", f"benchmarks.{benchmark}", "--quick"],
+        start_new_session=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=ROOT,
+    )
+    # A case of the pipe's has a process of its own.
+    is_there = has_worker if benchmark == "pipe" else is_busy
+    assert eventually(lambda: is_there(process.pid))
+    process.send_signal(number)
+    _, said = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode != 0, b"Traceback" in said) == (True, False)
+    assert not has_worker(process.pid)
+    assert eventually(lambda: of_session(process.pid) == [])  # an FFmpeg that has lost its input
+
+
+def has_worker(session: int) -> bool:
+    """Whether a case is being run in it."""
+    return any(b"benchmarks.harness.isolated" in command for command in of_session(session))
+
+
+def is_busy(pid: int) -> bool:
+    """Whether it has used a second of the processor: it is past its imports."""
+    return sum(map(int, status_of(pid)[11:13])) / os.sysconf("SC_CLK_TCK") >= 1
+
+
+def status_of(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat behind the name."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+
+
+def of_session(session: int) -> list[bytes]:
+    """Command lines of the processes in a session that have not ended."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it ended meanwhile
+            state, *_, its_session = status_of(int(entry.name))[:4]
+            if int(its_session) == session and state != "Z":
+                found.append((entry / "cmdline").read_bytes())
+    return found
