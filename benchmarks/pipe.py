@@ -24,12 +24,11 @@ from benchmarks.harness.command import Benchmark, conduct
 from benchmarks.harness.ffmpeg import check_exit, frame_count, raw_input, start, version, working_ffmpeg
 from benchmarks.harness.files import bound_files
 from benchmarks.harness.goals import Verdict, over
-from benchmarks.harness.isolated import isolated, run_isolated
+from benchmarks.harness.isolated import Task, isolated, run_isolated
 from benchmarks.harness.options import UNITS, by_name, names, parse_bytes, parse_size, parsed
 from benchmarks.harness.results import Group, Method, Row, Run, rows_for
 from benchmarks.harness.rounds import Report, check_content, run_rounds
 from benchmarks.harness.senders import (
-    Sender,
     StdinWrite,
     ThreadQueue,
     TicketSender,
@@ -195,7 +194,6 @@ class Settings:
     #: A second or so for the faster methods, so that FFmpeg's start (some 0.1 s) weighs little.
     bytes_per_run: int = 4 * 10**9
     rounds: int = 5
-    check_content: bool = True
 
     def jobs(self) -> Iterator[Job]:
         for encode in self.encodes:
@@ -208,17 +206,6 @@ class Settings:
 # --- one case, in a process of its own --------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Task:
-    """One run of one method."""
-
-    method: Method
-    job: Job
-    ffmpeg: str
-    #: What FFmpeg reads instead of a pipe, for the bound.
-    source: str = "-"
-
-
 def make_frames(job: Job) -> list[Frame]:
     """The buffers, with noise from 128 to 135."""
     from benchmarks.harness.pictures import Pictures
@@ -227,10 +214,9 @@ def make_frames(job: Job) -> list[Frame]:
     return [pictures.noise() for _ in range(job.buffers)]
 
 
-def measure(task: Task) -> Run:
+def measure(task: Task[Job]) -> Run:
     """Time one run, and count the frames that FFmpeg read."""
-    for module in task.method.needs:
-        import_module(module)
+    task.load()
     is_bound = task.method.kind == "bound"
     frames = [] if is_bound else make_frames(task.job)
     run = Run()
@@ -239,7 +225,7 @@ def measure(task: Task) -> Run:
         arguments = ["-progress", "pipe:1", *_read(task), *task.job.encode.arguments, "-f", "null", "-"]
         with accounted(run), start(task.ffmpeg, *arguments, stdin=not is_bound, stdout=progress) as child:
             if child.stdin is not None:
-                feed(_sender(task, child.stdin, frames), task.job.frames, run)
+                feed(task.start(child.stdin, frames), task.job.frames, run)
         read = frame_count(_text(progress))
     if read != task.job.frames:
         run.error = f"{task.job.frames} frames were sent and FFmpeg read {read}"
@@ -248,8 +234,9 @@ def measure(task: Task) -> Run:
     return run
 
 
-def check(task: Task) -> Run:
+def check(task: Task[Job]) -> Run:
     """Overwrite each buffer as soon as the method allows, and compare what FFmpeg read, frame by frame."""
+    task.load()
     frames = make_frames(task.job)
     expected = []
     for number in range(task.job.frames):
@@ -260,24 +247,18 @@ def check(task: Task) -> Run:
         arguments = [*_read(task), "-c:v", "rawvideo", "-f", "framemd5", "-"]
         with start(task.ffmpeg, *arguments, stdout=hashes) as child:
             assert child.stdin is not None
-            feed_repainted(_sender(task, child.stdin, frames), task.job.frames, _stamp)
+            feed_repainted(task.start(child.stdin, frames), task.job.frames, _stamp)
         check_exit(child.returncode)
         return Run(error=compare(expected, read_hashes(_text(hashes))))
 
 
-def _read(task: Task) -> list[str]:
+def _read(task: Task[Job]) -> list[str]:
     return raw_input(task.job.size.width, task.job.size.height, PIXEL_FORMAT, FRAMES_PER_S, task.source)
 
 
 def _text(file: IO[bytes]) -> str:
     file.seek(0)
     return file.read().decode()
-
-
-def _sender(task: Task, stdin: IO[bytes], frames: Sequence[Frame]) -> Sender:
-    assert task.method.start is not None
-    sender: Sender = task.method.start(stdin, frames)
-    return sender
 
 
 def _stamp(frame: Frame, number: int) -> None:
@@ -309,9 +290,8 @@ def run_groups(settings: Settings, ffmpeg: str, report: Report = lambda _: None)
         about = {"size": asdict(job.size), "encode": job.encode.arguments, "buffers": job.buffers}
         about |= {"frames": job.frames, "bytes": job.nbytes}
         group = Group(job.name, "", rows_for(settings.methods, job), about, version(ffmpeg))
-        if settings.check_content:
-            few = replace(job, frames=min(job.frames, CHECKED_FRAMES))
-            check_content(group, isolated(check, partial(_task, few, ffmpeg, {}), few.timeout_s), report)
+        few = replace(job, frames=min(job.frames, CHECKED_FRAMES))
+        check_content(group, isolated(check, partial(_task, few, ffmpeg, {}), few.timeout_s), report)
         report(f"{group.name}, FFmpeg's start")
         startup_s = _startup_s(job, ffmpeg)
         with bound_files(group, partial(_pictures, job), job.frames) as files:
@@ -321,7 +301,7 @@ def run_groups(settings: Settings, ffmpeg: str, report: Report = lambda _: None)
         yield group
 
 
-def _task(job: Job, ffmpeg: str, files: dict[str, str], row: Row) -> Task:
+def _task(job: Job, ffmpeg: str, files: dict[str, str], row: Row) -> Task[Job]:
     return Task(row.method, job, ffmpeg, files.get(row.name, "-"))
 
 
@@ -428,7 +408,6 @@ QUICK = Settings(
     bytes_per_run=10**9,
     rounds=3,
 )
-FULL = Settings(encodes=ENCODES, buffers=(1, 4))
 
 
 def _count(text: str) -> int:
@@ -459,32 +438,16 @@ def _count(text: str) -> int:
     callback=parsed(parse_bytes),
     help=f"Bytes sent in each run, such as 500MB or 4GB; ultrafast gets a quarter, slow a twentieth. {UNITS}",
 )
-@click.option(
-    "--all", "full", is_flag=True, help="The full table, with 1 and 4 buffers and every encode. Hours."
-)
-@click.option("--no-content-check", is_flag=True, help="Leave out the untimed pass that compares frames.")
 @options.ffmpeg_option("ffmpeg")
 @options.common_options("pipe", "About 30 s: 1080p, null, the main methods, 3 rounds.")
-def main(
-    quick: bool,
-    full: bool,
-    no_content_check: bool,
-    ffmpeg: str | None,
-    json_path: str | None,
-    is_kept: bool,
-    **given: Any,
-) -> None:
+def main(quick: bool, ffmpeg: str | None, json_path: str | None, is_kept: bool, **given: Any) -> None:
     """Frames from memory into FFmpeg, by every method in turn.
 
     By default: all four sizes to null with 4 buffers, 5 rounds, 4 GB a run; some minutes. Every option that
-    says what to run also narrows --quick and --all. A method that loses, tears or adds a frame is an error,
-    and has no speed; the exit status is then 1.
+    says what to run also narrows --quick. A method that loses, tears or adds a frame is an error, and has no speed;
+    the exit status is then 1.
     """
-    if quick and full:
-        raise click.UsageError("--quick and --all exclude each other")
-    preset = QUICK if quick else FULL if full else Settings()
-    chosen = {name: value for name, value in given.items() if value}
-    settings = replace(preset, check_content=not no_content_check, **chosen)
+    settings = options.given_in(QUICK if quick else Settings(), given)
     program = working_ffmpeg(ffmpeg)
     conduct(
         BENCHMARK, lambda report: run_groups(settings, program, report), vars(settings), json_path, is_kept

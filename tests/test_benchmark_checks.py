@@ -30,6 +30,7 @@ from benchmarks.decode.methods import readinto, stdout_readinto
 from benchmarks.encode.methods import IntoFFmpeg
 from benchmarks.harness.ffmpeg import FFmpegFailedError
 from benchmarks.harness.files import nameless_file
+from benchmarks.harness.isolated import FFMPEG_VARIABLES, Task
 from benchmarks.harness.options import by_name
 from benchmarks.harness.pictures import Pictures
 from benchmarks.harness.results import Method, Row, Run
@@ -56,7 +57,7 @@ def ffmpeg() -> str:
 @pytest.fixture(autouse=True)
 def own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """A case says in its process's environment which FFmpeg it wants; here it is undone."""
-    for name in {*encode.FFMPEG_VARIABLES, *decode.FFMPEG_VARIABLES, "PATH"}:
+    for name in (*FFMPEG_VARIABLES, "PATH"):
         monkeypatch.setenv(name, os.environ.get(name, ""))
 
 
@@ -118,13 +119,15 @@ class Fails(StdinWrite):
 
 
 @pytest.fixture
-def pipe_task(ffmpeg: str) -> pipe.Task:
+def pipe_task(ffmpeg: str) -> Task[pipe.Job]:
     job = pipe.Job(pipe.Size("320x180", 320, 180), by_name(pipe.ENCODES, "null"), 1, FRAMES)
-    return pipe.Task(by_name(pipe.METHODS, pipe.STANDARD), job, ffmpeg)
+    return Task(by_name(pipe.METHODS, pipe.STANDARD), job, ffmpeg)
 
 
 @pytest.mark.parametrize("run", [pipe.measure, pipe.check])
-def test_a_pipe_run_that_is_right_has_no_error(run: Callable[[pipe.Task], Run], pipe_task: pipe.Task) -> None:
+def test_a_pipe_run_that_is_right_has_no_error(
+    run: Callable[[Task[pipe.Job]], Run], pipe_task: Task[pipe.Job]
+) -> None:
     for method in pipe.METHODS:
         if method.kind != "bound" and not method.missing():
             assert attempt(replace(pipe_task, method=method), run).error is None, method.name
@@ -142,13 +145,13 @@ def test_a_pipe_run_that_is_right_has_no_error(run: Callable[[pipe.Task], Run], 
     ],
 )
 def test_a_pipe_method_that_lies_is_found_out(
-    run: Callable[[pipe.Task], Run], sender: type[StdinWrite], reason: str, pipe_task: pipe.Task
+    run: Callable[[Task[pipe.Job]], Run], sender: type[StdinWrite], reason: str, pipe_task: Task[pipe.Job]
 ) -> None:
     method = replace(pipe_task.method, start=sender)
     assert attempt(replace(pipe_task, method=method), run).error == reason
 
 
-def test_an_ffmpeg_that_fails_is_an_error(pipe_task: pipe.Task) -> None:
+def test_an_ffmpeg_that_fails_is_an_error(pipe_task: Task[pipe.Job]) -> None:
     wrong = replace(pipe_task.job.encode, arguments=("-c:v", "no-such-encoder"))
     run = attempt(replace(pipe_task, job=replace(pipe_task.job, encode=wrong)), pipe.measure)
     assert "Error" in (run.error or "")
@@ -160,18 +163,18 @@ def test_ffmpegs_hashes_are_read() -> None:
 
 
 @pytest.fixture
-def encode_task(ffmpeg: str, tmp_path: Path) -> encode.Task:
+def encode_task(ffmpeg: str, tmp_path: Path) -> Task[encode.Job]:
     job = encode.Job("small", 64, 48, "ultrafast", "noise", FRAMES)
-    return encode.Task(by_name(encode.METHODS, encode.STANDARD), job, ffmpeg, str(tmp_path))
+    return Task(by_name(encode.METHODS, encode.STANDARD), job, ffmpeg, folder=str(tmp_path))
 
 
-def filled_by(sender: type[StdinWrite], task: encode.Task) -> encode.Task:
+def filled_by(sender: type[StdinWrite], task: Task[encode.Job]) -> Task[encode.Job]:
     return replace(task, method=replace(task.method, start=partial(IntoFFmpeg, fill=sender)))
 
 
 @pytest.mark.parametrize("run", [encode.measure, encode.check])
 def test_an_encode_run_that_is_right_has_no_error(
-    run: Callable[[encode.Task], Run], encode_task: encode.Task
+    run: Callable[[Task[encode.Job]], Run], encode_task: Task[encode.Job]
 ) -> None:
     for method in encode.METHODS:
         if method.kind != "bound" and not method.missing():
@@ -192,13 +195,16 @@ def test_an_encode_run_that_is_right_has_no_error(
     ],
 )
 def test_an_encode_method_that_lies_is_found_out(
-    run: Callable[[encode.Task], Run], sender: type[StdinWrite], reason: str, encode_task: encode.Task
+    run: Callable[[Task[encode.Job]], Run],
+    sender: type[StdinWrite],
+    reason: str,
+    encode_task: Task[encode.Job],
 ) -> None:
     assert reason in (attempt(filled_by(sender, encode_task), run).error or "")
 
 
 @pytest.mark.parametrize(("width", "height"), [(320, 180), (1280, 720)])
-def test_a_page_of_another_frame_is_an_error(encode_task: encode.Task, width: int, height: int) -> None:
+def test_a_page_of_another_frame_is_an_error(encode_task: Task[encode.Job], width: int, height: int) -> None:
     task = replace(encode_task, job=replace(encode_task.job, width=width, height=height))
     assert "frame 1 shows something else" in (
         attempt(filled_by(SendsAPageLate, task), encode.check).error or ""
@@ -206,9 +212,9 @@ def test_a_page_of_another_frame_is_an_error(encode_task: encode.Task, width: in
 
 
 def test_a_wrong_matrix_is_above_what_is_allowed(
-    ffmpeg: str, encode_task: encode.Task, tmp_path: Path
+    ffmpeg: str, encode_task: Task[encode.Job], tmp_path: Path
 ) -> None:
-    target = encode_task.target(str(tmp_path))
+    target = encode.target_of(encode_task, str(tmp_path))
     sent = Pictures("smooth", 64, 48, encode.SEED)
     encode._encode(encode_task, target, [sent.texture(0)], Run())
     wrong = ["-vf", "scale=in_color_matrix=bt709", "-f", "rawvideo", "-pix_fmt", "rgb24", "-"]
@@ -228,30 +234,30 @@ def test_a_file_that_is_no_video_is_an_error(ffmpeg: str, tmp_path: Path) -> Non
 # --- frames from a file or a pipe -------------------------------------------------------------------------
 
 
-def made_decode_task(ffmpeg: str, folder: Path, encoder: str | None) -> decode.Task:
+def made_decode_task(ffmpeg: str, folder: Path, encoder: str | None) -> Task[decode.Job]:
     """A small run of the standard method. None of the frame is left out of the samples."""
     job = decode.Job("small", 96, 64, FRAMES, encoder)
     program = decode.link_programs(ffmpeg, folder)
     try:
         path, reference = decode.make_input(job, program, folder)
-    except decode.InputError as error:
+    except FFmpegFailedError as error:
         pytest.skip(str(error))
-    np.save(folder / "reference.npy", reference)
+    np.save(folder / decode.REFERENCE, reference)
     standard = decode.STANDARD if encoder else decode.PIPE_STANDARD
-    return decode.Task(by_name(decode.METHODS, standard), job, program, path, str(folder / "reference.npy"))
+    return Task(by_name(decode.METHODS, standard), job, program, path, str(folder))
 
 
 @pytest.fixture(scope="module")
-def file_task(ffmpeg: str, tmp_path_factory: pytest.TempPathFactory) -> decode.Task:
+def file_task(ffmpeg: str, tmp_path_factory: pytest.TempPathFactory) -> Task[decode.Job]:
     return made_decode_task(ffmpeg, tmp_path_factory.mktemp("file"), "libx264")
 
 
 @pytest.fixture(scope="module")
-def reader_task(ffmpeg: str, tmp_path_factory: pytest.TempPathFactory) -> decode.Task:
+def reader_task(ffmpeg: str, tmp_path_factory: pytest.TempPathFactory) -> Task[decode.Job]:
     return made_decode_task(ffmpeg, tmp_path_factory.mktemp("pipe"), None)
 
 
-def decoded(task: decode.Task, decoding: Callable[[DecodeTarget], Iterator[Any]], **more: Any) -> Run:
+def decoded(task: Task[decode.Job], decoding: Callable[[DecodeTarget], Iterator[Any]], **more: Any) -> Run:
     method = replace(task.method, start=decoding, **more)
     return attempt(replace(task, method=method), decode.measure)
 
@@ -278,7 +284,9 @@ def fails(target: DecodeTarget) -> Iterator[Any]:
     raise RuntimeError("the method's own reason")
 
 
-def test_a_decoder_that_is_right_has_no_error(file_task: decode.Task, reader_task: decode.Task) -> None:
+def test_a_decoder_that_is_right_has_no_error(
+    file_task: Task[decode.Job], reader_task: Task[decode.Job]
+) -> None:
     for task in (file_task, reader_task):
         for method in decode.METHODS:
             if method.serves(task.job) and not method.missing():
@@ -309,7 +317,7 @@ def test_a_decoder_that_is_right_has_no_error(file_task: decode.Task, reader_tas
     ],
 )
 def test_what_is_not_the_file_is_an_error(
-    file_task: decode.Task, decoding: Callable[[DecodeTarget], Iterator[Any]], reason: str
+    file_task: Task[decode.Job], decoding: Callable[[DecodeTarget], Iterator[Any]], reason: str
 ) -> None:
     assert reason in (decoded(file_task, decoding).error or "")
 
@@ -322,7 +330,7 @@ def test_a_frame_that_is_off_by_little_but_nearer_to_the_next_is_an_error() -> N
     assert decode.compare(shifted, reference) == (1.0, "frame 0 shows what frame 1 has to show")
 
 
-def test_of_a_pipe_no_byte_may_be_another_one(reader_task: decode.Task) -> None:
+def test_of_a_pipe_no_byte_may_be_another_one(reader_task: Task[decode.Job]) -> None:
     def changes_a_byte(target: DecodeTarget) -> Iterator[Any]:
         for number, frame in enumerate(readinto(target)):
             frame[40, 50, 1] += number == 7
@@ -336,13 +344,13 @@ def test_of_a_pipe_no_byte_may_be_another_one(reader_task: decode.Task) -> None:
     assert decoded(reader_task, stops).error == "there are 12 frames, and it read 0"
 
 
-def test_the_bound_counts_its_frames(file_task: decode.Task) -> None:
+def test_the_bound_counts_its_frames(file_task: Task[decode.Job]) -> None:
     short = replace(file_task.job, frames=FRAMES + 1)
     task = replace(file_task, method=by_name(decode.METHODS, decode.BOUND), job=short)
     assert attempt(task, decode.measure).error == "there are 13 frames, and it read 12"
 
 
-def test_libraries_find_the_ffmpeg_that_was_asked_for(file_task: decode.Task) -> None:
+def test_libraries_find_the_ffmpeg_that_was_asked_for(file_task: Task[decode.Job]) -> None:
     found = []
 
     def looks(target: DecodeTarget) -> Iterator[Any]:

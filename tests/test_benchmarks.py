@@ -279,7 +279,6 @@ def test_goals_of_the_pipeline() -> None:
         ("pipe", "--bytes 0", "'0' is not a number of bytes"),
         ("pipe", "--buffers 0", "0 buffers"),
         ("pipe", "--rounds 0", "--rounds"),
-        ("pipe", "--quick --all", "exclude each other"),
         ("encode", "--size 321x180", "yuv420p needs an even width"),
         ("relay", "--way uphill", "'uphill' is none of call, file-pipe"),
         ("relay", "--seconds 0", "--seconds"),

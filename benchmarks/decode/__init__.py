@@ -18,9 +18,8 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -51,12 +50,13 @@ from benchmarks.harness.ffmpeg import (
     working_ffmpeg,
 )
 from benchmarks.harness.goals import Verdict, over
-from benchmarks.harness.isolated import isolated
+from benchmarks.harness.isolated import Task, isolated
 from benchmarks.harness.options import (
     by_name,
     chosen,
     common_options,
     ffmpeg_option,
+    given_in,
     resized,
     sized_options,
 )
@@ -82,10 +82,10 @@ JOBS = (
 FRAMES_PER_S = 30
 #: Frames that go round in the pipe: a prime, so that they have no period in common with anybody's buffers.
 PIPE_FRAMES = 5
-#: Where libraries that cannot be told at the call look for FFmpeg. ffmpegcv takes the first on ``PATH``.
-FFMPEG_VARIABLES = ("IMAGEIO_FFMPEG_EXE", "PENSTOCK_FFMPEG")
 #: How often FFmpeg's memory is looked at: it is gone when the last frame has come, and a look takes its time.
 LOOKS = 4
+#: Samples of the frames that are in the input, in the folder of a task.
+REFERENCE = "reference.npy"
 
 #: A frame is looked at in so many tiles, across and down: within a tile, what another way to enlarge chroma makes of
 #: sharp edges cancels out, and what a wrong matrix makes does not.
@@ -99,25 +99,10 @@ MOST_DIFFERENCE = 2.5
 # --- one case, in a process of its own --------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Task:
-    """One run of one method."""
-
-    method: Method
-    job: Job
-    ffmpeg: str
-    #: The video; of a pipe, what the feeder writes.
-    path: str
-    #: Samples of the frames that are in it, as NumPy saves them.
-    reference_path: str
-
-
-def measure(task: Task) -> Run:
+def measure(task: Task[Job]) -> Run:
     """Time one run, and compare the frames that it gave."""
-    os.environ.update(dict.fromkeys(FFMPEG_VARIABLES, task.ffmpeg))
+    task.load()
     os.environ["PATH"] = os.pathsep.join((str(Path(task.ffmpeg).parent), os.environ.get("PATH", os.defpath)))
-    for module in task.method.needs:
-        import_module(module)
     run = Run()
     frames = _run_bound(task, run) if task.method.kind == "bound" else _run_method(task, run)
     if run.error is None and frames != task.job.frames:
@@ -126,7 +111,7 @@ def measure(task: Task) -> Run:
     return run
 
 
-def _run_method(task: Task, run: Run) -> int:
+def _run_method(task: Task[Job], run: Run) -> int:
     import numpy as np
 
     job = task.job
@@ -135,12 +120,11 @@ def _run_method(task: Task, run: Run) -> int:
     samples = np.full((job.frames, rows, columns, 3), 255, np.uint8)
     others = children()
     target = Target(
-        job, task.ffmpeg, task.path, -1 if job.source == "file" else _start_feeder(task), run.notes
+        job, task.ffmpeg, task.source, -1 if job.source == "file" else _start_feeder(task), run.notes
     )
-    assert task.method.start is not None
     with accounted(run, others):
-        frames = _consume(task.method.start(target), job, samples, run)
-    reference = np.load(task.reference_path)
+        frames = _consume(task.start(target), job, samples, run)
+    reference = np.load(Path(task.folder) / REFERENCE)
     if task.method.pixel_format == "bgr24":
         reference = reference[..., ::-1]
     exact = job.source == "pipe"
@@ -148,10 +132,10 @@ def _run_method(task: Task, run: Run) -> int:
     return frames
 
 
-def _start_feeder(task: Task) -> int:
+def _start_feeder(task: Task[Job]) -> int:
     """A pipe, with its first bytes in it: the other process's start is nobody's speed."""
     reader, writer = os.pipe()
-    arguments = [task.path, str(task.job.frame_bytes), str(task.job.frames)]
+    arguments = [task.source, str(task.job.frame_bytes), str(task.job.frames)]
     subprocess.Popen([sys.executable, "-I", "-S", str(feeder.__file__), *arguments], stdout=writer)
     os.close(writer)
     select.select([reader], [], [])
@@ -177,8 +161,8 @@ def _consume(frames: Iterable[Frame], job: Job, samples: Samples, run: Run) -> i
     return count
 
 
-def _run_bound(task: Task, run: Run) -> int:
-    command = [task.ffmpeg, *QUIET, "-i", task.path, "-progress", "pipe:1", "-f", "null", "-"]
+def _run_bound(task: Task[Job], run: Run) -> int:
+    command = [task.ffmpeg, *QUIET, "-i", task.source, "-progress", "pipe:1", "-f", "null", "-"]
     progress = ""
     with (
         accounted(run),
@@ -244,10 +228,6 @@ def _pixels_apart(shown: Samples, expected: Samples) -> float:
 # --- inputs -----------------------------------------------------------------------------------------------
 
 
-class InputError(Exception):
-    """There is nothing to measure with."""
-
-
 def link_programs(ffmpeg: str, folder: Path) -> str:
     """A folder with that FFmpeg, and an ffprobe, under the names that libraries look for on ``PATH``."""
     program = Path(ffmpeg).absolute()
@@ -263,7 +243,7 @@ def make_input(job: Job, ffmpeg: str, folder: Path) -> tuple[str, Samples]:
     """The file that the job reads, or whose bytes are fed to it, and samples of the frames that are in it.
 
     Raises:
-        InputError: FFmpeg cannot make or read it.
+        FFmpegFailedError: FFmpeg cannot make or read it.
     """
     import numpy as np
 
@@ -274,14 +254,11 @@ def make_input(job: Job, ffmpeg: str, folder: Path) -> tuple[str, Samples]:
         frames.tofile(path)
         return str(path), frames[:, ::step, ::step]
     path = folder / "video.mp4"
-    try:
-        _make_video(job, ffmpeg, path)
-        decoded = stdout_readinto(Target(job, ffmpeg, str(path)))
-        samples = np.array([frame[::step, ::step].copy() for frame in decoded])
-    except FFmpegFailedError as error:
-        raise InputError(f"FFmpeg cannot make the file: {error}") from None
+    _make_video(job, ffmpeg, path)
+    decoded = stdout_readinto(Target(job, ffmpeg, str(path)))
+    samples = np.array([frame[::step, ::step].copy() for frame in decoded])
     if len(samples) != job.frames:
-        raise InputError(f"FFmpeg was to make {job.frames} frames, and reads {len(samples)}")
+        raise FFmpegFailedError(f"FFmpeg was to make {job.frames} frames, and reads {len(samples)}")
     return str(path), samples
 
 
@@ -338,18 +315,15 @@ def _run_group(settings: Settings, group: Group, job: Job, ffmpeg: str, folder: 
     program = link_programs(ffmpeg, folder)
     try:
         path, reference = make_input(job, program, folder)
-    except InputError as error:
+    except FFmpegFailedError as error:
         for row in group.rows:
-            row.skipped = row.skipped or str(error)
+            row.skipped = row.skipped or f"cannot make the file: {error}"
         return
     group.about["input_bytes"] = Path(path).stat().st_size
-    reference_path = str(folder / "reference.npy")
-    np.save(reference_path, reference)
+    np.save(folder / REFERENCE, reference)
 
-    def task_of(row: Row) -> Task:
-        return Task(row.method, job, program, path, reference_path)
-
-    run_rounds(group, isolated(measure, task_of, job.timeout_s), settings.rounds, report)
+    run = isolated(measure, lambda row: Task(row.method, job, program, path, str(folder)), job.timeout_s)
+    run_rounds(group, run, settings.rounds, report)
 
 
 # --- goals and report -------------------------------------------------------------------------------------
@@ -427,11 +401,9 @@ BENCHMARK = Benchmark(
     packages=("av", "decord", "ffmpegcv", "imageio-ffmpeg", "numpy", "opencv-python-headless"),
 )
 #: Some tenths of a second for the fastest, so that FFmpeg's start weighs much: a look, and no claim.
-QUICK_JOBS = (
-    replace(by_name(JOBS, "h264-720p"), frames=150),
-    replace(by_name(JOBS, "reader"), frames=200),
+QUICK = Settings(
+    (replace(by_name(JOBS, "h264-720p"), frames=150), replace(by_name(JOBS, "reader"), frames=200)), rounds=2
 )
-QUICK_ROUNDS = 2
 
 
 @click.command()
@@ -441,15 +413,13 @@ QUICK_ROUNDS = 2
 @ffmpeg_option("ffmpeg")
 @common_options("decode", "About half a minute: 720p and the reader, few frames, 2 rounds.")
 def main(
-    jobs: tuple[Job, ...],
-    methods: tuple[Method, ...],
+    quick: bool,
     size: tuple[int, int] | None,
     frames: int | None,
     ffmpeg: str | None,
-    quick: bool,
-    rounds: int | None,
     json_path: str | None,
     is_kept: bool,
+    **given: Any,
 ) -> None:
     """Frames from a video file, or a pipe, into memory, by every library in turn.
 
@@ -457,11 +427,8 @@ def main(
     FFmpeg first. Every option that says what to run also narrows --quick. A method that loses a frame, or shows
     another one or other colours, is an error, and has no speed; the exit status is then 1.
     """
-    settings = Settings(
-        resized(jobs or (QUICK_JOBS if quick else JOBS), size, frames),
-        methods or METHODS,
-        rounds or (QUICK_ROUNDS if quick else 5),
-    )
+    settings = given_in(QUICK if quick else Settings(), given)
+    settings = replace(settings, jobs=resized(settings.jobs, size, frames))
     program = working_ffmpeg(ffmpeg)
     conduct(
         BENCHMARK, lambda report: run_groups(settings, program, report), vars(settings), json_path, is_kept

@@ -8,15 +8,13 @@ the file. The file is counted afterwards.
 from __future__ import annotations
 
 import math
-import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -47,18 +45,19 @@ from benchmarks.harness.ffmpeg import (
 )
 from benchmarks.harness.files import SHARED_MEMORY, bound_files, no_room
 from benchmarks.harness.goals import Verdict, over
-from benchmarks.harness.isolated import isolated
+from benchmarks.harness.isolated import Task, isolated
 from benchmarks.harness.options import (
     by_name,
     chosen,
     common_options,
     ffmpeg_option,
+    given_in,
     resized,
     sized_options,
 )
 from benchmarks.harness.results import Group, Method, Row, Run, rows_for
 from benchmarks.harness.rounds import Report, check_content, run_rounds
-from benchmarks.harness.senders import Sender, feed, feed_repainted
+from benchmarks.harness.senders import feed, feed_repainted
 
 if TYPE_CHECKING:
     from benchmarks.harness.pictures import Frame
@@ -74,8 +73,6 @@ JOBS = (
 )
 #: Makes the pictures the same in every run.
 SEED = 1
-#: Where libraries that cannot be told at the call look for FFmpeg.
-FFMPEG_VARIABLES = ("IMAGEIO_FFMPEG_EXE", "FFMPEG_BINARY")
 
 #: Of the content check: frames, buffers (few, so that each is overwritten often), and frames of the texture's loop
 #: from one that is sent to the next: far apart, so that none looks like another.
@@ -91,30 +88,18 @@ MOST_ROW_DIFFERENCE = 9.0
 # --- one case, in a process of its own --------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Task:
-    """One run of one method."""
-
-    method: Method
-    job: Job
-    ffmpeg: str
-    #: The file is made here, and removed.
-    folder: str
-    #: What FFmpeg reads instead of a pipe, for the bound.
-    source: str = "-"
-
-    def target(self, folder: str) -> Target:
-        """What the method is asked for."""
-        return Target(self.job, self.ffmpeg, str(Path(folder) / "video.mp4"))
+def target_of(task: Task[Job], folder: str) -> Target:
+    """What the method is asked for."""
+    return Target(task.job, task.ffmpeg, str(Path(folder) / "video.mp4"))
 
 
-def measure(task: Task) -> Run:
+def measure(task: Task[Job]) -> Run:
     """Time one run, and count the frames in its file."""
-    _load(task)
+    task.load()
     frames = [] if task.method.kind == "bound" else make_frames(task)
     run = Run()
     with tempfile.TemporaryDirectory(dir=task.folder) as folder:
-        target = task.target(folder)
+        target = target_of(task, folder)
         with accounted(run):
             _encode(task, target, frames, run)
         read = count_frames(task.ffmpeg, target.output)
@@ -125,11 +110,11 @@ def measure(task: Task) -> Run:
     return run
 
 
-def check(task: Task) -> Run:
+def check(task: Task[Job]) -> Run:
     """Send the texture through buffers that are overwritten as soon as the method allows, and decode the file."""
     from benchmarks.harness.pictures import LOOP_FRAMES, Pictures
 
-    _load(task)
+    task.load()
     pictures = Pictures("smooth", task.job.width, task.job.height, SEED)
 
     def picture(number: int) -> Frame:
@@ -140,18 +125,12 @@ def check(task: Task) -> Run:
 
     frames = [picture(0).copy() for _ in range(CHECKED_BUFFERS)]
     with tempfile.TemporaryDirectory(dir=task.folder) as folder:
-        target = task.target(folder)
-        feed_repainted(_sender(task, target, frames), task.job.frames, paint)
+        target = target_of(task, folder)
+        feed_repainted(task.start(target, frames), task.job.frames, paint)
         return compare(decode(target), task.job.frames, picture)
 
 
-def _load(task: Task) -> None:
-    os.environ.update(dict.fromkeys(FFMPEG_VARIABLES, task.ffmpeg))
-    for module in task.method.needs:
-        import_module(module)
-
-
-def make_frames(task: Task) -> list[Frame]:
+def make_frames(task: Task[Job]) -> list[Frame]:
     """The buffers of a timed run, filled."""
     from benchmarks.harness.pictures import Pictures
 
@@ -165,7 +144,7 @@ def _in_format(method: Method, frame: Frame) -> Frame:
     return frame[..., ::-1].copy() if method.pixel_format == "bgr24" else frame
 
 
-def _encode(task: Task, target: Target, frames: Sequence[Frame], run: Run) -> None:
+def _encode(task: Task[Job], target: Target, frames: Sequence[Frame], run: Run) -> None:
     if task.method.kind == "bound":
         with start(
             task.ffmpeg, *ffmpeg_arguments(target, task.method.pixel_format, task.source), stdin=False
@@ -174,15 +153,9 @@ def _encode(task: Task, target: Target, frames: Sequence[Frame], run: Run) -> No
         check_exit(child.returncode)
         return
     started = time.perf_counter()
-    sender = _sender(task, target, frames)
+    sender = task.start(target, frames)
     run.figures["start_s"] = time.perf_counter() - started
     feed(sender, task.job.frames, run, task.job.paced_fps)
-
-
-def _sender(task: Task, target: Target, frames: Sequence[Frame]) -> Sender:
-    assert task.method.start is not None
-    sender: Sender = task.method.start(target, frames)
-    return sender
 
 
 def count_frames(ffmpeg: str, path: str) -> int:
@@ -247,7 +220,6 @@ class Settings:
     jobs: tuple[Job, ...] = JOBS
     methods: tuple[Method, ...] = METHODS
     rounds: int = 5
-    check_content: bool = True
 
 
 def run_groups(
@@ -267,16 +239,15 @@ def run_groups(
 
 def _run_group(settings: Settings, group: Group, job: Job, ffmpeg: str, folder: str, report: Report) -> None:
     with bound_files(group, partial(_raw_pictures, job, ffmpeg), job.frames) as files:
-        if settings.check_content:
-            few = replace(job, frames=min(job.frames, CHECKED_FRAMES), paced_fps=None)
-            task_of = partial(_task, few, ffmpeg, folder, files)
-            check_content(group, isolated(check, task_of, few.timeout_s), report)
+        few = replace(job, frames=min(job.frames, CHECKED_FRAMES), paced_fps=None)
+        task_of = partial(_task, few, ffmpeg, folder, files)
+        check_content(group, isolated(check, task_of, few.timeout_s), report)
         task_of = partial(_task, job, ffmpeg, folder, files)
         run_rounds(group, isolated(measure, task_of, job.timeout_s), settings.rounds, report)
 
 
-def _task(job: Job, ffmpeg: str, folder: str, files: dict[str, str], row: Row) -> Task:
-    return Task(row.method, job, ffmpeg, folder, files.get(row.name, "-"))
+def _task(job: Job, ffmpeg: str, folder: str, files: dict[str, str], row: Row) -> Task[Job]:
+    return Task(row.method, job, ffmpeg, files.get(row.name, "-"), folder)
 
 
 def _raw_pictures(job: Job, ffmpeg: str, row: Row) -> list[bytes]:
@@ -363,28 +334,23 @@ BENCHMARK = Benchmark(
     packages=("av", "imageio-ffmpeg", "moviepy", "numpy", "opencv-python-headless", "turbopipe", "vidgear"),
 )
 #: A third of a second for the fastest, so that FFmpeg's start weighs much: a look, and no claim.
-QUICK_JOBS = (replace(by_name(JOBS, "ultrafast-720p"), frames=150),)
-QUICK_ROUNDS = 2
+QUICK = Settings((replace(by_name(JOBS, "ultrafast-720p"), frames=150),), rounds=2)
 
 
 @click.command()
 @chosen("--job", "jobs", JOBS)
 @chosen("--method", "methods", METHODS)
 @sized_options
-@click.option("--no-content-check", is_flag=True, help="Leave out the untimed pass that compares frames.")
 @ffmpeg_option("ffmpegs", " Repeat it to run all with each.", multiple=True)
 @common_options("encode", "About half a minute: 720p ultrafast with few frames, 2 rounds.")
 def main(
-    jobs: tuple[Job, ...],
-    methods: tuple[Method, ...],
+    quick: bool,
     size: tuple[int, int] | None,
     frames: int | None,
-    no_content_check: bool,
     ffmpegs: tuple[str, ...],
-    quick: bool,
-    rounds: int | None,
     json_path: str | None,
     is_kept: bool,
+    **given: Any,
 ) -> None:
     """Frames from memory into a video file, by every library in turn.
 
@@ -392,12 +358,8 @@ def main(
     same FFmpeg serves all methods that take one. Every option that says what to run also narrows --quick. A
     method that loses, tears or adds a frame is an error, and has no speed; the exit status is then 1.
     """
-    settings = Settings(
-        resized(jobs or (QUICK_JOBS if quick else JOBS), size, frames),
-        methods or METHODS,
-        rounds or (QUICK_ROUNDS if quick else 5),
-        not no_content_check,
-    )
+    settings = given_in(QUICK if quick else Settings(), given)
+    settings = replace(settings, jobs=resized(settings.jobs, size, frames))
     programs = tuple(dict.fromkeys(map(working_ffmpeg, ffmpegs or (None,))))
     conduct(
         BENCHMARK, lambda report: run_groups(settings, programs, report), vars(settings), json_path, is_kept

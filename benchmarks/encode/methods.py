@@ -3,11 +3,12 @@
 Each is used as its own documentation has it, with what makes it faster where it has such a thing. None gets more
 than codec, preset, quality, pixel format and frame rate, which are the same for all.
 
-A rival is a class here and an entry of `METHODS`.
+A rival is a function here and an entry of `METHODS`.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -111,123 +112,103 @@ class IntoFFmpeg(Sender):
         check_exit(self.child.wait())
 
 
-class ImageioFFmpeg(Sender):
+class Library(Sender):
+    """A library's writer: a call for each frame, and one that completes the file."""
+
+    def __init__(
+        self, frames: Sequence[Frame], write: Callable[[Frame], object], close: Callable[[], object]
+    ) -> None:
+        super().__init__(frames)
+        self.write, self.close = write, close
+
+    def send(self, index: int) -> None:
+        self.write(self.frames[index])
+
+    def finish(self) -> None:
+        self.close()
+
+
+def imageio_ffmpeg(target: Target, frames: Sequence[Frame]) -> Sender:
     """Its generator writes the array itself; its own idea of quality and of block sizes is switched off."""
+    import imageio_ffmpeg
 
-    def __init__(self, target: Target, frames: Sequence[Frame]) -> None:
-        import imageio_ffmpeg
-
-        super().__init__(frames)
-        self.writer = imageio_ffmpeg.write_frames(
-            target.output,
-            target.size,
-            pix_fmt_in="rgb24",
-            pix_fmt_out=OUTPUT_PIXEL_FORMAT,
-            fps=FRAMES_PER_S,
-            quality=None,
-            codec=CODEC,
-            macro_block_size=1,
-            ffmpeg_log_level="error",
-            output_params=["-preset", target.job.preset],
-        )
-        self.writer.send(None)
-
-    def send(self, index: int) -> None:
-        self.writer.send(self.frames[index])
-
-    def finish(self) -> None:
-        self.writer.close()
+    writer = imageio_ffmpeg.write_frames(
+        target.output,
+        target.size,
+        pix_fmt_in="rgb24",
+        pix_fmt_out=OUTPUT_PIXEL_FORMAT,
+        fps=FRAMES_PER_S,
+        quality=None,
+        codec=CODEC,
+        macro_block_size=1,
+        ffmpeg_log_level="error",
+        output_params=["-preset", target.job.preset],
+    )
+    writer.send(None)
+    return Library(frames, writer.send, writer.close)
 
 
-class MoviePy(Sender):
+def moviepy(target: Target, frames: Sequence[Frame]) -> Sender:
     """What moviepy's ``write_videofile`` writes with."""
+    from moviepy.video.io.ffmpeg_writer import FFMPEG_VideoWriter
 
-    def __init__(self, target: Target, frames: Sequence[Frame]) -> None:
-        from moviepy.video.io.ffmpeg_writer import FFMPEG_VideoWriter
-
-        super().__init__(frames)
-        preset = target.job.preset
-        self.writer = FFMPEG_VideoWriter(target.output, target.size, FRAMES_PER_S, codec=CODEC, preset=preset)
-
-    def send(self, index: int) -> None:
-        self.writer.write_frame(self.frames[index])
-
-    def finish(self) -> None:
-        self.writer.close()
+    preset = target.job.preset
+    writer = FFMPEG_VideoWriter(target.output, target.size, FRAMES_PER_S, codec=CODEC, preset=preset)
+    return Library(frames, writer.write_frame, writer.close)
 
 
-class VidGear(Sender):
+def vidgear(target: Target, frames: Sequence[Frame]) -> Sender:
     """WriteGear; x264's own quality must be asked for, because it has another default."""
+    from vidgear.gears import WriteGear
 
-    def __init__(self, target: Target, frames: Sequence[Frame]) -> None:
-        from vidgear.gears import WriteGear
-
-        super().__init__(frames)
-        options = {
-            "-vcodec": CODEC,
-            "-preset": target.job.preset,
-            "-crf": CRF,
-            "-pix_fmt": OUTPUT_PIXEL_FORMAT,
-            "-input_framerate": FRAMES_PER_S,
-        }
-        self.writer = WriteGear(
-            output=target.output, compression_mode=True, custom_ffmpeg=target.ffmpeg, logging=False, **options
-        )
-
-    def send(self, index: int) -> None:
-        self.writer.write(self.frames[index], rgb_mode=True)
-
-    def finish(self) -> None:
-        self.writer.close()
+    options = {
+        "-vcodec": CODEC,
+        "-preset": target.job.preset,
+        "-crf": CRF,
+        "-pix_fmt": OUTPUT_PIXEL_FORMAT,
+        "-input_framerate": FRAMES_PER_S,
+    }
+    writer = WriteGear(
+        output=target.output, compression_mode=True, custom_ffmpeg=target.ffmpeg, logging=False, **options
+    )
+    return Library(frames, partial(writer.write, rgb_mode=True), writer.close)
 
 
-class PyAV(Sender):
+def pyav(target: Target, frames: Sequence[Frame]) -> Sender:
     """Threads as the ``ffmpeg`` program has them: as many as x264 wants, each for a frame. (PyAV's default is slices.)
 
     A frame lies on the array's memory, and is converted into another one before ``encode`` returns.
     """
+    av = import_module("av")
+    container = av.open(target.output, "w")
+    stream = container.add_stream(CODEC, rate=FRAMES_PER_S, options={"preset": target.job.preset, "crf": CRF})
+    stream.width, stream.height = target.size
+    stream.pix_fmt = OUTPUT_PIXEL_FORMAT
+    stream.thread_type = "AUTO"
+    stream.codec_context.thread_count = 0  # automatic, of the conversion too
+    times = itertools.count()
 
-    def __init__(self, target: Target, frames: Sequence[Frame]) -> None:
-        super().__init__(frames)
-        av = import_module("av")
-        self.count = 0
-        self.frame_on = av.VideoFrame.from_numpy_buffer
-        self.container = av.open(target.output, "w")
-        self.stream = self.container.add_stream(
-            CODEC, rate=FRAMES_PER_S, options={"preset": target.job.preset, "crf": CRF}
-        )
-        self.stream.width, self.stream.height = target.size
-        self.stream.pix_fmt = OUTPUT_PIXEL_FORMAT
-        self.stream.thread_type = "AUTO"
-        self.stream.codec_context.thread_count = 0  # automatic, of the conversion too
+    def write(array: Frame) -> None:
+        frame = av.VideoFrame.from_numpy_buffer(array, format="rgb24")
+        frame.pts = next(times)
+        container.mux(stream.encode(frame))
 
-    def send(self, index: int) -> None:
-        frame = self.frame_on(self.frames[index], format="rgb24")
-        frame.pts, self.count = self.count, self.count + 1
-        self.container.mux(self.stream.encode(frame))
+    def close() -> None:
+        container.mux(stream.encode(None))
+        container.close()
 
-    def finish(self) -> None:
-        self.container.mux(self.stream.encode(None))
-        self.container.close()
+    return Library(frames, write, close)
 
 
-class OpenCV(Sender):
+def opencv(target: Target, frames: Sequence[Frame]) -> Sender:
     """VideoWriter, for which the frames are bgr24 from the start."""
+    import cv2
 
-    def __init__(self, target: Target, frames: Sequence[Frame]) -> None:
-        import cv2
-
-        super().__init__(frames)
-        codec = cv2.VideoWriter.fourcc(*"mp4v")
-        self.writer = cv2.VideoWriter(target.output, cv2.CAP_FFMPEG, codec, FRAMES_PER_S, target.size)
-        if not self.writer.isOpened():
-            raise RuntimeError("VideoWriter could not open the file")
-
-    def send(self, index: int) -> None:
-        self.writer.write(self.frames[index])
-
-    def finish(self) -> None:
-        self.writer.release()
+    codec = cv2.VideoWriter.fourcc(*"mp4v")
+    writer = cv2.VideoWriter(target.output, cv2.CAP_FFMPEG, codec, FRAMES_PER_S, target.size)
+    if not writer.isOpened():
+        raise RuntimeError("VideoWriter could not open the file")
+    return Library(frames, writer.write, writer.release)
 
 
 class PenstockEncoder(TicketSender):
@@ -285,10 +266,10 @@ METHODS = (
         STANDARD, "stdin.write(frame.tobytes()) into FFmpeg", "rival", partial(IntoFFmpeg, fill=StdinWrite)
     ),
     Method(
-        "imageio-ffmpeg", "write_frames, given the array itself", "rival", ImageioFFmpeg, ("imageio_ffmpeg",)
+        "imageio-ffmpeg", "write_frames, given the array itself", "rival", imageio_ffmpeg, ("imageio_ffmpeg",)
     ),
-    Method("moviepy", "FFMPEG_VideoWriter", "rival", MoviePy, ("moviepy.video.io.ffmpeg_writer",)),
-    Method("vidgear", "WriteGear in compression mode", "rival", VidGear, ("vidgear.gears", "cv2")),
+    Method("moviepy", "FFMPEG_VideoWriter", "rival", moviepy, ("moviepy.video.io.ffmpeg_writer",)),
+    Method("vidgear", "WriteGear in compression mode", "rival", vidgear, ("vidgear.gears", "cv2")),
     Method(
         "turbopipe",
         "TurboPipe, with sync before a buffer is used again",
@@ -300,7 +281,7 @@ METHODS = (
         "pyav",
         "frames on the arrays' own memory, threads for the conversion and the codec",
         "rival",
-        PyAV,
+        pyav,
         ("av",),
         own_ffmpeg=True,
     ),
@@ -308,7 +289,7 @@ METHODS = (
         "opencv",
         "VideoWriter; its wheels encode no H.264, so that this is MPEG-4 Part 2",
         "other",
-        OpenCV,
+        opencv,
         ("cv2",),
         pixel_format="bgr24",
         own_ffmpeg=True,

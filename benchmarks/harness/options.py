@@ -15,6 +15,7 @@ UNITS = "64K and 64KiB are 64 × 1024, 64kB is 64 × 1000; so for M and G."
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Job = TypeVar("Job", bound=Any)
+Settings = TypeVar("Settings", bound=Any)
 
 
 class Named(Protocol):
@@ -149,6 +150,11 @@ def sized_options(command: Command) -> Command:
         "--frames", type=click.IntRange(min=1), help="Frames of each run, instead of each job's own."
     )
     return size(frames(command))
+
+
+def given_in(settings: Settings, given: dict[str, Any]) -> Settings:
+    """The settings with what was given on the command line."""
+    return replace(settings, **{name: value for name, value in given.items() if value not in (None, ())})
 
 
 def resized(jobs: Iterable[Job], size: tuple[int, int] | None, frames: int | None) -> tuple[Job, ...]:

@@ -18,7 +18,7 @@ from rich.console import Console
 from benchmarks.harness import tables
 from benchmarks.harness.command import Benchmark, conduct
 from benchmarks.harness.goals import Verdict, over
-from benchmarks.harness.options import UNITS, common_options, parse_bytes, parsed
+from benchmarks.harness.options import UNITS, common_options, given_in, parse_bytes, parsed
 from benchmarks.harness.results import Group, Row
 from benchmarks.harness.rounds import Report
 from benchmarks.pipeline.assets import CODECS, MissingPackageError, Settings
@@ -214,8 +214,7 @@ def main(quick: bool, picture: Path | None, json_path: str | None, is_kept: bool
     decompressor at the highest; the same with each pinned to a CPU. Then, with nothing in the background, many assets
     as fast as it goes, against a pool of Python threads.
     """
-    chosen = {name: value for name, value in given.items() if value is not None}
-    settings = replace(QUICK if quick else Settings(), **chosen)
+    settings = given_in(QUICK if quick else Settings(), given)
     conduct(
         BENCHMARK, lambda report: run_groups(settings, picture, report), vars(settings), json_path, is_kept
     )

@@ -20,7 +20,7 @@ from benchmarks.harness import tables
 from benchmarks.harness.command import Benchmark, conduct
 from benchmarks.harness.files import nameless_file, no_room
 from benchmarks.harness.goals import Verdict, over
-from benchmarks.harness.options import UNITS, by_name, chosen, common_options, listed, parse_bytes
+from benchmarks.harness.options import UNITS, by_name, chosen, common_options, given_in, listed, parse_bytes
 from benchmarks.harness.results import Group, Method, Row, Run, rows_for
 from benchmarks.harness.rounds import Report, check_content, run_rounds
 from benchmarks.relay.ends import Content, Flow, Way
@@ -280,6 +280,5 @@ def main(quick: bool, json_path: str | None, is_kept: bool, **given: Any) -> Non
     run also narrows --quick. A method that loses, changes or adds a byte is an error, and has no speed; the
     exit status is then 1.
     """
-    chosen = {name: value for name, value in given.items() if value}
-    settings = replace(QUICK if quick else Settings(), **chosen)
+    settings = given_in(QUICK if quick else Settings(), given)
     conduct(BENCHMARK, lambda report: run_groups(settings, report), vars(settings), json_path, is_kept)

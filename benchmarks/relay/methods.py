@@ -176,24 +176,9 @@ def _start_tee(ends: Ends) -> Operation:
     return operate
 
 
-def is_tee(way: Way) -> bool:
-    """Of ways to many."""
-    return way.is_tee
-
-
-def is_single(way: Way) -> bool:
-    """Of ways to one."""
-    return not way.is_tee
-
-
 def moves(way: Way) -> bool:
     """Of ways to one on which something is moved."""
-    return is_single(way) and any(way.sizes)
-
-
-def is_from_file(way: Way) -> bool:
-    """Of what sendfile(2) takes."""
-    return moves(way) and way.source == "file"
+    return not way.is_tee and any(way.sizes)
 
 
 def has_pipe(way: Way) -> bool:
@@ -202,10 +187,16 @@ def has_pipe(way: Way) -> bool:
 
 
 METHODS = (
-    Method(RELAY, "ours", "ours", _start_relay, serves=is_single),
+    Method(RELAY, "ours", "ours", _start_relay, serves=lambda way: not way.is_tee),
     Method(READ_WRITE, "a loop with pieces of 256 KiB", "rival", _start_read_write, serves=moves),
     Method("shutil.copyfileobj", "between buffered files", "rival", _start_copyfileobj, serves=moves),
-    Method("os.sendfile", "all that is left in each call", "rival", _start_sendfile, serves=is_from_file),
+    Method(
+        "os.sendfile",
+        "all that is left in each call",
+        "rival",
+        _start_sendfile,
+        serves=lambda way: moves(way) and way.source == "file",
+    ),
     Method(
         SPLICE, "all that is left in each call, pipes as they are", "rival", _start_splice, serves=has_pipe
     ),
@@ -216,8 +207,14 @@ METHODS = (
         _start_tuned_splice,
         serves=has_pipe,
     ),
-    Method(TEE, "ours, to many", "ours", _start_tee, serves=is_tee),
-    Method(WRITE_ALL, "a loop that writes each piece to all", "rival", _start_write_to_all, serves=is_tee),
+    Method(TEE, "ours, to many", "ours", _start_tee, serves=lambda way: way.is_tee),
+    Method(
+        WRITE_ALL,
+        "a loop that writes each piece to all",
+        "rival",
+        _start_write_to_all,
+        serves=lambda way: way.is_tee,
+    ),
     # It has but one reader, where the others have as many as the way.
-    Method(SINGLE, "ours, to the slowest reader alone", "other", _start_relay, serves=is_tee),
+    Method(SINGLE, "ours, to the slowest reader alone", "other", _start_relay, serves=lambda way: way.is_tee),
 )
