@@ -133,7 +133,7 @@ def _run_method(task: Task[Job], run: Run) -> int:
 
 
 def _start_feeder(task: Task[Job]) -> int:
-    """A pipe, with its first bytes in it: the other process's start is nobody's speed."""
+    """A pipe with its first bytes in it, so that the start of the other process is not measured."""
     reader, writer = os.pipe()
     arguments = [task.source, str(task.job.frame_bytes), str(task.job.frames)]
     subprocess.Popen([sys.executable, "-I", "-S", str(feeder.__file__), *arguments], stdout=writer)
@@ -272,7 +272,7 @@ def _noise(job: Job) -> Frame:
 
 
 def _make_video(job: Job, ffmpeg: str, path: Path) -> None:
-    """FFmpeg's own moving test picture, which has sharp edges and all colours, and never comes round."""
+    """FFmpeg's own moving test picture, which has sharp edges and all colours, and does not repeat."""
     assert job.encoder is not None, "a pipe has no file"
     source = f"testsrc2=size={job.width}x{job.height}:rate={FRAMES_PER_S}"
     read = ["-f", "lavfi", "-i", source, "-frames:v", str(job.frames)]

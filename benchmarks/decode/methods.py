@@ -112,7 +112,7 @@ def _read_into_one(file: IO[bytes], job: Job) -> Iterator[Frame]:
 
 
 def stdout_readinto(target: Target) -> Iterator[Frame]:
-    """What the careful do by themselves: no bytes object for each frame, and no copy of it."""
+    """A plain loop that makes no bytes object for each frame, and no copy of it."""
     output = ["-f", "rawvideo", "-pix_fmt", "rgb24", "pipe:1"]
     command = [target.ffmpeg, *QUIET, "-i", target.path, *output]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as child:
@@ -158,7 +158,7 @@ def opencv(target: Target) -> Iterator[Frame]:
 
 
 def opencv_rgb(target: Target) -> Iterator[Frame]:
-    """The caller wants RGB."""
+    """The same, converted to RGB."""
     import cv2
     import numpy as np
 
@@ -185,7 +185,7 @@ def decord(target: Target) -> Iterator[Frame]:
 
 
 def penstock_decoder(target: Target, pixel_format: str = "rgb24") -> Iterator[Frame]:
-    """Ours. It finds the FFmpeg by ``PENSTOCK_FFMPEG``."""
+    """Ours. It finds FFmpeg by ``PENSTOCK_FFMPEG``."""
     from penstock import Decoder
 
     with Decoder(target.path, pixel_format=pixel_format) as decoder:
@@ -193,13 +193,13 @@ def penstock_decoder(target: Target, pixel_format: str = "rgb24") -> Iterator[Fr
 
 
 def readinto(target: Target) -> Iterator[Frame]:
-    """A pipe of the size that it was born with."""
+    """A pipe of the default size."""
     with os.fdopen(target.fd, "rb") as pipe:
         yield from _read_into_one(pipe, target.job)
 
 
 def readinto_large(target: Target) -> Iterator[Frame]:
-    """A pipe that somebody has thought of enlarging."""
+    """A pipe enlarged to 1 MiB."""
     target.notes["capacity_bytes"] = fcntl.fcntl(target.fd, fcntl.F_SETPIPE_SZ, LARGE_PIPE_BYTES)
     yield from readinto(target)
 

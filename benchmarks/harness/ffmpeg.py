@@ -28,7 +28,7 @@ class FFmpeg(subprocess.Popen[bytes]):
         if failure:
             # Else it would wait for frames for as long as a method keeps a descriptor.
             self.kill()
-        # Bytes for a child that has gone: its exit status and its frame count tell.
+        # FFmpeg may be gone already; its exit status and its frame count tell.
         with suppress(BrokenPipeError):
             super().__exit__(failure, *others)
         self.wait()

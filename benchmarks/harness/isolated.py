@@ -1,7 +1,7 @@
 """Runs one case in a process of its own.
 
 No method inherits threads, heap or loaded libraries from the one before, and its peak memory is its own.
-Case and result are pickled, so a benchmark's classes must be found under its module's name (see `main` there).
+Case and result are pickled, so a benchmark must run under its module's name: ``__main__`` imports it and calls `main`.
 """
 
 from __future__ import annotations

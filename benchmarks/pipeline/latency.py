@@ -108,7 +108,7 @@ def run_latencies(settings: Settings, report: Report = lambda _: None) -> Group:
 
 
 def run_once(settings: Settings, configuration: Configuration, assets: Assets) -> Run:
-    """The stream once, on threads that are new: what one run did to them is nothing to the next."""
+    """Stream everything once, on new threads, so that no run inherits a policy from the one before."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(_run, settings, configuration, assets).result()
 
@@ -121,7 +121,7 @@ def _run(settings: Settings, configuration: Configuration, assets: Assets) -> Ru
     name = source.name if isinstance(source, Source) else "iterable"
     names = dict(zip(PARTS, (name, "decompress", "checksum"), strict=True))
     wanted = {names[part]: policy for part, policy in policies.items() if policy is not None}
-    # Who takes the chunks out is no part of what is measured, but must not hold it up.
+    # The consumer is not measured, but must not hold the pipeline up.
     refused = _apply(policies["processor"])
     timings, sums, nbytes = [], [], 0
     stages = (decompress(settings.codec), checksum("crc32"))

@@ -69,10 +69,6 @@ CHECKED_ONCE_BYTES = 64 * MIB
 # --- one case ---------------------------------------------------------------------------------------------
 
 
-class MisdeliveredError(Exception):
-    """What arrived is not what was sent."""
-
-
 @dataclass
 class Case:
     """What every method of a group gets."""
@@ -126,20 +122,8 @@ class Case:
             seconds = time.perf_counter() - started
         finally:
             flow.close()
-        _account(flow, moved_bytes(outcome))
+        flow.verify(moved_bytes(outcome))
         return seconds, outcome
-
-
-def _account(flow: Flow, claimed: int) -> None:
-    if claimed != flow.ends.nbytes:
-        raise MisdeliveredError(f"it says that it moved {claimed} bytes of {flow.ends.nbytes}")
-    expected = flow.expected()
-    for number, arrived in enumerate(flow.arrived()):
-        if arrived.nbytes != expected.nbytes:
-            sent = f"{expected.nbytes} bytes were sent"
-            raise MisdeliveredError(f"{sent}, and {arrived.nbytes} arrived at end {number}")
-        if arrived.crc != expected.crc:
-            raise MisdeliveredError(f"other bytes than were sent arrived at end {number}")
 
 
 # --- groups -----------------------------------------------------------------------------------------------

@@ -49,6 +49,10 @@ class Way:
         return BASE_PACE_BYTES_PER_S * PACES[reader % len(PACES)] if self.is_paced else None
 
 
+class MisdeliveredError(Exception):
+    """What arrived is not what was sent."""
+
+
 class Content:
     """The bytes of one operation: in a file whose pages are in memory, and mapped."""
 
@@ -117,20 +121,11 @@ class Feeder(threading.Thread):
             done += os.write(self.fd, self.content.view[done : done + PIECE_BYTES])
 
     def end(self) -> None:
-        """When nobody reads any more: return when the thread has ended, or see that it never begins."""
+        """Once the pipe has no reader: wait for the thread, or close the pipe if the thread was never started."""
         if self.ident is None:
             os.close(self.fd)
         else:
             self.join()
-
-
-@dataclass(frozen=True)
-class Arrived:
-    """What came out at one end, or should have."""
-
-    nbytes: int
-    #: None where it was not asked for: in timed runs.
-    crc: int | None
 
 
 class Drain(threading.Thread):
@@ -206,17 +201,28 @@ class Flow:
             os.close(self.ends.src)
             self.feeder.end()
 
-    def expected(self) -> Arrived:
-        """What must come out at each end."""
-        crc = self.content.crc(self.passes) if self.check else None
-        return Arrived(self.passes * self.content.nbytes, crc)
+    def verify(self, claimed: int) -> None:
+        """Compare what has come out at each end with the content. ``claimed`` is what the method says that it moved.
 
-    def arrived(self) -> list[Arrived]:
-        """What has come out at each end."""
+        Raises:
+            MisdeliveredError: other bytes have arrived than were sent, or fewer or more.
+        """
+        if claimed != self.content.nbytes:
+            raise MisdeliveredError(f"it says that it moved {claimed} bytes of {self.content.nbytes}")
+        sent = self.passes * self.content.nbytes
+        crc = self.content.crc(self.passes) if self.check else 0
+        for number, (arrived, arrived_crc) in enumerate(self._arrived()):
+            if arrived != sent:
+                raise MisdeliveredError(f"{sent} bytes were sent, and {arrived} arrived at end {number}")
+            if arrived_crc != crc:
+                raise MisdeliveredError(f"other bytes than were sent arrived at end {number}")
+
+    def _arrived(self) -> list[tuple[int, int]]:
+        """Bytes and CRC-32 (0 where it was not asked for) of each end."""
         if self.drains:
-            return [Arrived(drain.nbytes, drain.crc if self.check else None) for drain in self.drains]
+            return [(drain.nbytes, drain.crc) for drain in self.drains]
         nbytes = os.fstat(self.sink.fileno()).st_size
-        return [Arrived(nbytes, zlib.crc32(_mapped(self.sink, nbytes)) if self.check else None)]
+        return [(nbytes, zlib.crc32(_mapped(self.sink, nbytes)) if self.check else 0)]
 
 
 def _connected(sink: str) -> tuple[int, int]:

@@ -60,7 +60,7 @@ def _start_relay(ends: Ends) -> Operation:
     (dst, *_) = ends.dsts
     offset = 0 if ends.way.source == "file" else None
 
-    def operate() -> Any:  # a Relayed, for it waits
+    def operate() -> Any:  # a Relayed, because it waits
         _rewind_sink(ends)
         return relay(ends.src, dst, ends.nbytes, offset=offset)
 
