@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib import import_module
-from typing import IO, TYPE_CHECKING, Any, Literal
+from typing import IO, Any, Literal
 
 import click
 
@@ -26,6 +26,7 @@ from benchmarks.harness.files import bound_files
 from benchmarks.harness.goals import Verdict, over
 from benchmarks.harness.isolated import Task, isolated, run_isolated
 from benchmarks.harness.options import UNITS, by_name, names, parse_bytes, parse_size, parsed
+from benchmarks.harness.pictures import Frame, Pictures
 from benchmarks.harness.results import Group, Method, Row, Run, rows_for
 from benchmarks.harness.rounds import Report, check_content, run_rounds
 from benchmarks.harness.senders import (
@@ -36,9 +37,6 @@ from benchmarks.harness.senders import (
     feed,
     feed_repainted,
 )
-
-if TYPE_CHECKING:
-    from benchmarks.harness.pictures import Frame
 
 PIXEL_FORMAT = "rgb24"
 FRAMES_PER_S = 60
@@ -208,8 +206,6 @@ class Settings:
 
 def make_frames(job: Job) -> list[Frame]:
     """The buffers, with noise from 128 to 135."""
-    from benchmarks.harness.pictures import Pictures
-
     pictures = Pictures("noise", job.size.width, job.size.height, seed=1)
     return [pictures.noise() for _ in range(job.buffers)]
 

@@ -42,6 +42,8 @@ from penstock import cpu
 from penstock.errors import PenstockError
 from penstock.ffmpeg.find import find_ffmpeg
 
+pytestmark = pytest.mark.slow
+
 FRAMES = 12
 PAGE_BYTES = 4096
 

@@ -19,9 +19,11 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.decode import feeder
 from benchmarks.decode.methods import (
@@ -60,16 +62,12 @@ from benchmarks.harness.options import (
     resized,
     sized_options,
 )
+from benchmarks.harness.pictures import Frame, Pictures
 from benchmarks.harness.results import Group, Method, Row, Run, rows_for
 from benchmarks.harness.rounds import Report, run_rounds
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from benchmarks.decode.methods import Frame
-
-    Samples = NDArray[np.uint8]
+#: Pixels of rows all over each frame.
+Samples = Frame
 
 # Some two seconds each for FFmpeg alone, on 2 cores.
 JOBS = (
@@ -112,8 +110,6 @@ def measure(task: Task[Job]) -> Run:
 
 
 def _run_method(task: Task[Job], run: Run) -> int:
-    import numpy as np
-
     job = task.job
     rows, columns = (len(range(0, pixels, job.sample_step)) for pixels in (job.height, job.width))
     # Written to, so that it is resident before the memory is looked at.
@@ -198,15 +194,11 @@ def compare(samples: Samples, reference: Samples, *, exact: bool = False) -> tup
 
 def difference(shown: Samples, expected: Samples) -> float:
     """Of two frames, by their tiles."""
-    import numpy as np
-
     return float(np.abs(_tiles(shown) - _tiles(expected)).mean())
 
 
 def _tiles(samples: Samples) -> NDArray[np.float64]:
     """The mean of each tile, in each channel."""
-    import numpy as np
-
     sums = samples.astype(np.float64)
     for axis in (0, 1):
         length = samples.shape[axis]
@@ -218,8 +210,6 @@ def _tiles(samples: Samples) -> NDArray[np.float64]:
 
 def _pixels_apart(shown: Samples, expected: Samples) -> float:
     """The mean of all pixels: more than the tiles, it is a matter of where a frame has its edges."""
-    import numpy as np
-
     # The larger less the smaller one: in uint8 a plain difference would wrap around.
     apart = np.maximum(shown, expected) - np.minimum(shown, expected)
     return float(apart.mean(dtype=np.float32))
@@ -245,8 +235,6 @@ def make_input(job: Job, ffmpeg: str, folder: Path) -> tuple[str, Samples]:
     Raises:
         FFmpegFailedError: FFmpeg cannot make or read it.
     """
-    import numpy as np
-
     step = job.sample_step
     if job.source == "pipe":
         frames = _noise(job)
@@ -263,10 +251,6 @@ def make_input(job: Job, ffmpeg: str, folder: Path) -> tuple[str, Samples]:
 
 
 def _noise(job: Job) -> Frame:
-    import numpy as np
-
-    from benchmarks.harness.pictures import Pictures
-
     pictures = Pictures("noise", job.width, job.height, seed=1)
     return np.array([pictures.noise() for _ in range(min(PIPE_FRAMES, job.frames))])
 
@@ -309,8 +293,6 @@ def run_groups(settings: Settings, ffmpeg: str, report: Report = lambda _: None)
 
 
 def _run_group(settings: Settings, group: Group, job: Job, ffmpeg: str, folder: Path, report: Report) -> None:
-    import numpy as np
-
     report(f"{job.name}: making what is to be read")
     program = link_programs(ffmpeg, folder)
     try:

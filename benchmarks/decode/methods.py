@@ -15,16 +15,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
-from typing import IO, TYPE_CHECKING, Any, Literal
+from typing import IO, Any, Literal
+
+import numpy as np
 
 from benchmarks.harness.ffmpeg import QUIET, check_exit
+from benchmarks.harness.pictures import Frame
 from benchmarks.harness.results import Method
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Frame = NDArray[np.uint8]
 
 #: x264's own defaults, said for the record; x265 gets the same.
 PRESET, CRF = "medium", "23"
@@ -99,12 +96,10 @@ class Target:
     notes: dict[str, Any] = field(default_factory=dict)
 
 
-Decoding = Callable[[Target], Iterator["Frame"]]
+Decoding = Callable[[Target], Iterator[Frame]]
 
 
 def _read_into_one(file: IO[bytes], job: Job) -> Iterator[Frame]:
-    import numpy as np
-
     frame = np.empty(job.shape, np.uint8)
     # For so much at once, a buffered file reads into the array itself.
     while file.readinto(frame.data) == frame.nbytes:  # type: ignore[attr-defined]
@@ -124,7 +119,6 @@ def stdout_readinto(target: Target) -> Iterator[Frame]:
 def imageio_ffmpeg(target: Target) -> Iterator[Frame]:
     """Its generator gives the metadata first, and then bytes."""
     import imageio_ffmpeg
-    import numpy as np
 
     frames = imageio_ffmpeg.read_frames(target.path, pix_fmt="rgb24")
     next(frames)
@@ -147,7 +141,6 @@ def ffmpegcv(target: Target) -> Iterator[Frame]:
 def opencv(target: Target) -> Iterator[Frame]:
     """VideoCapture, on the FFmpeg that its wheel brings."""
     import cv2
-    import numpy as np
 
     capture = cv2.VideoCapture(target.path, cv2.CAP_FFMPEG)
     # Given an array, read fills it, and allocates none.
@@ -160,7 +153,6 @@ def opencv(target: Target) -> Iterator[Frame]:
 def opencv_rgb(target: Target) -> Iterator[Frame]:
     """The same, converted to RGB."""
     import cv2
-    import numpy as np
 
     rgb = np.empty(target.job.shape, np.uint8)
     for frame in opencv(target):
@@ -206,8 +198,6 @@ def readinto_large(target: Target) -> Iterator[Frame]:
 
 def penstock_reader(target: Target) -> Iterator[Frame]:
     """Ours, which reads ahead."""
-    import numpy as np
-
     from penstock import Reader
 
     with os.fdopen(target.fd, "rb"), Reader(target.fd, frame_bytes=target.job.frame_bytes) as reader:

@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+import numpy as np
 
 from benchmarks.encode.methods import (
     BOUND,
@@ -55,12 +56,10 @@ from benchmarks.harness.options import (
     resized,
     sized_options,
 )
+from benchmarks.harness.pictures import LOOP_FRAMES, Frame, Pictures
 from benchmarks.harness.results import Group, Method, Row, Run, rows_for
 from benchmarks.harness.rounds import Report, check_content, run_rounds
 from benchmarks.harness.senders import feed, feed_repainted
-
-if TYPE_CHECKING:
-    from benchmarks.harness.pictures import Frame
 
 # Some two seconds each for FFmpeg alone, on 2 cores.
 JOBS = (
@@ -112,8 +111,6 @@ def measure(task: Task[Job]) -> Run:
 
 def check(task: Task[Job]) -> Run:
     """Send the texture through buffers that are overwritten as soon as the method allows, and decode the file."""
-    from benchmarks.harness.pictures import LOOP_FRAMES, Pictures
-
     task.load()
     pictures = Pictures("smooth", task.job.width, task.job.height, SEED)
 
@@ -132,8 +129,6 @@ def check(task: Task[Job]) -> Run:
 
 def make_frames(task: Task[Job]) -> list[Frame]:
     """The buffers of a timed run, filled."""
-    from benchmarks.harness.pictures import Pictures
-
     job = task.job
     return [
         _in_format(task.method, frame) for frame in Pictures(job.content, job.width, job.height, SEED).all()
@@ -174,8 +169,6 @@ def decode(target: Target) -> Frame:
     Raises:
         FFmpegFailedError: it finds a fault.
     """
-    import numpy as np
-
     width, height = target.size
     raw = output_of(target.ffmpeg, "-xerror", "-i", target.output, "-f", "rawvideo", "-pix_fmt", "rgb24", "-")
     return np.frombuffer(raw, np.uint8).reshape(-1, height, width, 3)
@@ -202,8 +195,6 @@ def difference(shown: Frame, sent: Frame) -> tuple[float, float]:
 
     A page that was sent too late is hardly more than a row.
     """
-    import numpy as np
-
     # The larger less the smaller one: in uint8 a plain difference would wrap around.
     apart = np.maximum(shown, sent) - np.minimum(shown, sent)
     rows = apart.mean(axis=1, dtype=np.float32)
@@ -238,10 +229,10 @@ def run_groups(
 
 
 def _run_group(settings: Settings, group: Group, job: Job, ffmpeg: str, folder: str, report: Report) -> None:
+    few = replace(job, frames=min(job.frames, CHECKED_FRAMES), paced_fps=None)
+    task_of = partial(_task, few, ffmpeg, folder, {})
+    check_content(group, isolated(check, task_of, few.timeout_s), report)
     with bound_files(group, partial(_raw_pictures, job, ffmpeg), job.frames) as files:
-        few = replace(job, frames=min(job.frames, CHECKED_FRAMES), paced_fps=None)
-        task_of = partial(_task, few, ffmpeg, folder, files)
-        check_content(group, isolated(check, task_of, few.timeout_s), report)
         task_of = partial(_task, job, ffmpeg, folder, files)
         run_rounds(group, isolated(measure, task_of, job.timeout_s), settings.rounds, report)
 
@@ -252,8 +243,6 @@ def _task(job: Job, ffmpeg: str, folder: str, files: dict[str, str], row: Row) -
 
 def _raw_pictures(job: Job, ffmpeg: str, row: Row) -> list[bytes]:
     """The job's pictures in the bound's format, as FFmpeg converts them."""
-    from benchmarks.harness.pictures import Pictures
-
     pictures = Pictures(job.content, job.width, job.height, SEED).all()
     read = raw_input(job.width, job.height, "rgb24", FRAMES_PER_S)
     write = ["-f", "rawvideo", "-pix_fmt", row.method.pixel_format, "-"]

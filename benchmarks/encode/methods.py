@@ -13,14 +13,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from typing import IO, TYPE_CHECKING, Literal
+from typing import IO, Literal
 
 from benchmarks.harness.ffmpeg import check_exit, raw_input, start
+from benchmarks.harness.pictures import Content, Frame
 from benchmarks.harness.results import Method
 from benchmarks.harness.senders import Sender, StdinWrite, TicketSender, TurboPipe
-
-if TYPE_CHECKING:
-    from benchmarks.harness.pictures import Content, Frame
 
 CODEC = "libx264"
 OUTPUT_PIXEL_FORMAT = "yuv420p"

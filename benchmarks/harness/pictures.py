@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Frame = NDArray[np.uint8]
+Frame = NDArray[np.uint8]
 
 #: ``smooth`` is the texture without its detail, for checks of the content.
 Content = Literal["noise", "texture", "smooth"]

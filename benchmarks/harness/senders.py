@@ -7,14 +7,12 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 from benchmarks.harness.accounts import note_children_peak
+from benchmarks.harness.pictures import Frame
 from benchmarks.harness.results import Run
-
-if TYPE_CHECKING:
-    from benchmarks.harness.pictures import Frame
-    from penstock.results import Ticket
+from penstock.results import Ticket
 
 #: As long as the queue of TurboPipe's own comparison.
 QUEUED_FRAMES = 10
