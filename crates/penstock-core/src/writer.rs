@@ -393,11 +393,10 @@ impl Writer {
         self.gone.store(true, Ordering::Relaxed); // see `write`
         self.stream.queue.wake();
         let fd = lock(&OPEN).remove(&self.owner);
-        if let Some(fd) = fd {
-            if let Some(look) = PipeState::of(&self.stream, &fd) {
-                let _ = self.last_look.set(look); // only the first closing closes
-            }
-        } // here, outside of the table's lock, it is closed
+        if let Some(look) = fd.as_ref().and_then(|fd| PipeState::of(&self.stream, fd)) {
+            let _ = self.last_look.set(look); // only the first closing closes
+        }
+        drop(fd); // outside of the table's lock
         self.forget_failure();
     }
 
