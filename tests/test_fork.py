@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from pathlib import Path
 
 import pytest
 from conftest import run_script, succeeded
@@ -292,6 +293,22 @@ def test_a_child_that_ends_says_nothing_of_its_parents_pipeline() -> None:
         pipeline.wait()
     os.close(writer)
     assert got() == frame + b"x"
+    """
+    run(body)
+
+
+def test_a_child_that_lives_on_does_not_keep_ffmpeg_waiting(tmp_path: Path) -> None:
+    body = f"""
+    import multiprocessing
+
+    context = multiprocessing.get_context("fork")
+    with penstock.Encoder({str(tmp_path / "video.mkv")!r}, size=(64, 48), fps=30) as encoder:
+        encoder.write(bytes(encoder.frame_bytes))
+        child = context.Process(target=time.sleep, args=(60,))
+        child.start()
+        encoder.write(bytes(encoder.frame_bytes))
+        assert encoder.close(timeout=30).frames_encoded == 2
+        child.kill()
     """
     run(body)
 

@@ -6,7 +6,6 @@ import json
 import platform
 import re
 import resource
-import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -16,6 +15,7 @@ from typing import Any
 import penstock
 from penstock import cpu
 from penstock.errors import EncoderError
+from penstock.ffmpeg.child import NotStartedError, run
 from penstock.ffmpeg.find import find_ffmpeg
 
 SCHEMA = 1
@@ -23,6 +23,8 @@ SCHEMA = 1
 WANTED_PIPE_BYTES = 1 << 20
 #: Guessed: a healthy FFmpeg answers in 0.1 s and a driver in 2 s, cold caches and a loaded machine aside.
 PATIENCE_S = 20.0
+#: Of what a program says, the end that is kept: its last line is told.
+SAID_BYTES = 4096
 
 _KINDS = {"V": "video", "A": "audio", "S": "subtitle"}
 
@@ -149,21 +151,15 @@ def _output(command: Sequence[str]) -> str:
         OSError: it cannot be run, fails, or does not end.
     """
     try:
-        run = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=PATIENCE_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise OSError(f"{command[0]} did not end within {PATIENCE_S:g} s") from None
-    if run.returncode != 0:
-        said = run.stderr.strip().rpartition("\n")[2]
-        raise OSError(said or f"{command[0]} ended with {run.returncode}")
-    return run.stdout
+        child = run(command, PATIENCE_S, SAID_BYTES)
+    except NotStartedError as error:
+        raise OSError(str(error)) from error
+    if child is None:
+        raise OSError(f"{command[0]} did not end within {PATIENCE_S:g} s")
+    if child.returncode != 0:
+        said = child.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        raise OSError(said or f"{command[0]} {child.ending}")
+    return child.output.decode(errors="replace")
 
 
 def _granted_pipe_bytes() -> int | None:
