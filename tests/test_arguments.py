@@ -94,9 +94,11 @@ NUMBERS = sorted((path, name) for path, target in callables() for name in number
 @contextlib.contextmanager
 def ends() -> Iterator[tuple[int, int]]:
     reader, writer = os.pipe()
-    yield reader, writer
-    os.close(reader)
-    os.close(writer)
+    try:
+        yield reader, writer
+    finally:
+        os.close(reader)
+        os.close(writer)
 
 
 @contextlib.contextmanager
@@ -105,8 +107,10 @@ def ended_source() -> Iterator[int]:
     reader, writer = os.pipe()
     os.write(writer, bytes(100))
     os.close(writer)
-    yield reader
-    os.close(reader)
+    try:
+        yield reader
+    finally:
+        os.close(reader)
 
 
 def with_writer(method: str, *arguments: object, **options: object) -> None:
@@ -211,6 +215,13 @@ def between_ends(method: str, **options: object) -> None:
             spare, theirs = penstock.make_pipe()
             with spare, theirs:
                 theirs.read_from(source, **options)
+
+
+def budget_for_once(**options: Any) -> None:
+    try:
+        penstock.pipes.set_staging_budget(**options)
+    finally:
+        penstock.pipes.set_staging_budget(16 << 20)
 
 
 def at_fifo(use: Callable[[Path], object]) -> None:
@@ -327,6 +338,7 @@ CALLS: dict[str, Callable[..., object]] = {
     "penstock.pipeline.files": read_files,
     "penstock.pipes.PipeReader.write_to": partial(between_ends, "write_to"),
     "penstock.pipes.PipeWriter.read_from": partial(between_ends, "read_from"),
+    "penstock.pipes.set_staging_budget": budget_for_once,
     "penstock.relay": make_relay,
     "penstock.results.RelayTicket.exception": partial(with_relay_ticket, "exception"),
     "penstock.results.RelayTicket.wait": partial(with_relay_ticket, "wait"),

@@ -31,7 +31,7 @@ PROGRAM = "import sys\nsys.argv[0] = 'penstock'\nfrom penstock.cli import main\n
 
 ENDING = [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated"), (signal.SIGHUP, "hung up")]
 
-LOADED = ("penstock.commands.relay", "penstock.commands.tee")
+LOADED = ("penstock.commands.encode", "penstock.commands.relay", "penstock.commands.tee")
 """What must be imported while this user may still read it."""
 
 

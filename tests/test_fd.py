@@ -401,7 +401,7 @@ def test_no_descriptor_at_all(call: Opening, fd: object) -> None:
 
 
 def test_objects_without_a_descriptor_say_so(call: Opening) -> None:
-    with pytest.raises(io.UnsupportedOperation):
+    with pytest.raises(TypeError, match="fd is a BytesIO, whose bytes are not those of its descriptor"):
         call(io.BytesIO())
 
 

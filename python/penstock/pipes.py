@@ -13,7 +13,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import io
-import sys
 import termios
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict, Unpack, cast, overload
 
@@ -60,10 +59,9 @@ def set_staging_budget(nbytes: int) -> None:
 
     Raises:
         ValueError: ``nbytes`` is negative.
+        TypeError: it is no integer.
     """
-    if nbytes < 0:
-        raise ValueError(f"nbytes must be at least 0, not {nbytes}")
-    _native._set_staging_budget(min(nbytes, sys.maxsize))
+    _native._set_staging_budget(_native._count("nbytes", nbytes))
 
 
 class _Options(TypedDict, total=False):

@@ -201,7 +201,9 @@ def writer_whose_reader_leaves(choose: random.Random) -> None:
     failure = broken(lambda: own.close(PATIENCE_S)) or failure
     got = drain.result()
     assert b"".join(data).startswith(got)
-    assert failure is not None, f"{len(got)} bytes of 2,400,000 were read, and nothing was said"
+    # A reader may leave after the close: then the kernel has the rest, at most as much as a channel holds.
+    unread = 2_400_000 - len(got)
+    assert failure is not None or unread <= 1 << 20, f"{unread} bytes were not read, and nothing was said"
     if isinstance(failure, penstock.BrokenStreamError) and is_pipe:  # a socket does not tell what was read
         assert failure.bytes_delivered <= len(got), f"{failure.bytes_delivered} delivered, {len(got)} read"
 

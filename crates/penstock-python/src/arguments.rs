@@ -142,19 +142,20 @@ macro_rules! optional_counts {
 counts!(depth, depth_bytes, frame_bytes, height, max_chunk_bytes, parts, piece_bytes, width, workers);
 optional_counts!(capacity_bytes, queue_bytes, queue_items);
 
-/// A count or size: an integer of at least 1, and at most what its name allows.
+/// A count or size: an integer of at least 1 (a budget may be nothing), and at most what its name allows.
 fn count(name: &str, value: &Bound<'_, PyAny>) -> PyResult<usize> {
+    let least = usize::from(name != "nbytes");
     let number = number(value, name)?.unwrap_or(if value.gt(0)? { i64::MAX } else { i64::MIN });
-    match usize::try_from(number) {
-        Err(_) | Ok(0) => Err(PyValueError::new_err(format!("{name} must be at least 1, not {value}"))),
-        Ok(number) if name == "workers" && number > MOST_WORKERS => {
+    match usize::try_from(number).ok().filter(|number| *number >= least) {
+        None => Err(PyValueError::new_err(format!("{name} must be at least {least}, not {value}"))),
+        Some(number) if name == "workers" && number > MOST_WORKERS => {
             Err(PyValueError::new_err(format!("{name} must be at most {MOST_WORKERS}, not {value}")))
         }
-        Ok(number) if is_size(name) && number >= MOST_BYTES => {
+        Some(number) if is_size(name) && number >= MOST_BYTES => {
             Err(PyValueError::new_err(format!("{name} is more than memory can hold: {value}")))
         }
         // Of the others, which are limits, what is more than can be counted is no limit at all.
-        Ok(number) => Ok(number.min(MOST_BYTES)),
+        Some(number) => Ok(number.min(MOST_BYTES)),
     }
 }
 
