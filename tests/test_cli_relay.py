@@ -31,7 +31,8 @@ PROGRAM = "import sys\nsys.argv[0] = 'penstock'\nfrom penstock.cli import main\n
 
 ENDING = [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated"), (signal.SIGHUP, "hung up")]
 
-LOADED = ("penstock.commands.encode", "penstock.commands.relay", "penstock.commands.tee")
+LOAD = "import penstock.cli
+penstock.cli.root()"
 """What must be imported while this user may still read it."""
 
 
@@ -409,7 +410,7 @@ class TestRelay:
     def test_without_permission(self, tmp_path: Path, arguments: list[str]) -> None:
         (tmp_path / "closed").mkdir(0o700)
         program = (
-            f"import os, sys\nimport {', '.join(LOADED)}\nos.chdir({str(tmp_path)!r})\nos.setuid(65534)\n"
+            f"import os, sys\n{LOAD}\nos.chdir({str(tmp_path)!r})\nos.setuid(65534)\n"
         )
         command = [sys.executable, "-c", program + PROGRAM, "relay", *arguments]
         done = subprocess.run(command, input=b"", capture_output=True, timeout=PATIENCE_S)

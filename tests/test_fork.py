@@ -301,6 +301,8 @@ def test_a_child_that_lives_on_does_not_keep_ffmpeg_waiting(tmp_path: Path) -> N
     body = f"""
     import multiprocessing
 
+    got = read_in_thread(reader)
+    os.close(writer)
     context = multiprocessing.get_context("fork")
     with penstock.Encoder({str(tmp_path / "video.mkv")!r}, size=(64, 48), fps=30) as encoder:
         encoder.write(bytes(encoder.frame_bytes))
@@ -309,6 +311,7 @@ def test_a_child_that_lives_on_does_not_keep_ffmpeg_waiting(tmp_path: Path) -> N
         encoder.write(bytes(encoder.frame_bytes))
         assert encoder.close(timeout=30).frames_encoded == 2
         child.kill()
+    assert got() == frame
     """
     run(body)
 

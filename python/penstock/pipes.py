@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import io
+import sys
 import termios
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict, Unpack, cast, overload
 
