@@ -31,8 +31,7 @@ PROGRAM = "import sys\nsys.argv[0] = 'penstock'\nfrom penstock.cli import main\n
 
 ENDING = [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated"), (signal.SIGHUP, "hung up")]
 
-LOAD = "import penstock.cli
-penstock.cli.root()"
+LOAD = "import penstock.cli\npenstock.cli.root()"
 """What must be imported while this user may still read it."""
 
 
@@ -409,9 +408,7 @@ class TestRelay:
     @pytest.mark.parametrize("arguments", [["closed/a", "-"], ["-", "closed/a"], ["closed", "-"]])
     def test_without_permission(self, tmp_path: Path, arguments: list[str]) -> None:
         (tmp_path / "closed").mkdir(0o700)
-        program = (
-            f"import os, sys\n{LOAD}\nos.chdir({str(tmp_path)!r})\nos.setuid(65534)\n"
-        )
+        program = f"import os, sys\n{LOAD}\nos.chdir({str(tmp_path)!r})\nos.setuid(65534)\n"
         command = [sys.executable, "-c", program + PROGRAM, "relay", *arguments]
         done = subprocess.run(command, input=b"", capture_output=True, timeout=PATIENCE_S)
         assert os.strerror(errno.EACCES) in failed(done)
