@@ -65,7 +65,7 @@ bench-pipeline: $(READY)-bench $(READY)-native
 test: SELECTED := -m "not slow"
 # Loom's build is another program: in a folder of its own, neither throws away what the other has compiled.
 test test-all: $(READY)-test $(READY)-native
-	$(IN_VENV) cargo test --quiet --package penstock-core
+	$(IN_VENV) cargo test --quiet --workspace --exclude penstock-python
 	CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_DEBUG=none RUSTFLAGS="$$RUSTFLAGS --cfg loom" \
 		cargo test --quiet --package penstock-core --release --lib --target-dir target/loom
 	$(IN_VENV) python -m pytest --numprocesses=auto --maxprocesses=4 --dist=worksteal $(SELECTED) $(ARGS)
@@ -75,11 +75,11 @@ soak: $(READY)-test $(READY)-native
 
 # A folder of its own, for everything is compiled anew. Without the tests of the examples, which start cargo themselves.
 HOST = $(shell rustc -vV | sed -n 's/^host: //p')
-SANITIZED := $(filter-out examples,$(basename $(notdir $(wildcard crates/penstock-core/tests/*.rs))))
+SANITIZED := $(filter-out examples,$(basename $(notdir $(wildcard crates/penstock-c*/tests/*.rs))))
 sanitize:
 	@scripts/setup sanitize
 	RUSTFLAGS="$$RUSTFLAGS -Zsanitizer=address" ASAN_OPTIONS="detect_leaks=1:$$ASAN_OPTIONS" \
-		CARGO_PROFILE_DEV_OPT_LEVEL=1 cargo +nightly test --quiet --package penstock-core \
+		CARGO_PROFILE_DEV_OPT_LEVEL=1 cargo +nightly test --quiet --package penstock-core --package penstock-cpu \
 		--lib $(SANITIZED:%=--test=%) --target $(HOST) --target-dir target/sanitize $(ARGS)
 
 # Each target for so many seconds. libdeflate has a constant of one name in several files, which is no fault.

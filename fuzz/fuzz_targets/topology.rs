@@ -7,7 +7,7 @@ use std::fs;
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
-use penstock_core::Topology;
+use penstock_cpu::Topology;
 
 #[derive(Arbitrary, Debug)]
 struct Input<'a> {

@@ -8,14 +8,13 @@
 //! | know what became of a write | [`Ticket`] |
 //! | hand in memory of any kind | [`Region`] |
 //! | read frames from a descriptor, ahead, by a native thread | [`Reader`] |
-//! | have other bytes made of it on the way | [`Recipe`], for pixels [`Conversion`] |
+//! | have other bytes made of it on the way | [`Recipe`], for pixels `penstock_pixels::Conversion` |
 //! | choose how bytes enter a pipe | [`Mode`], [`ReaderKind`] |
 //! | move bytes from one descriptor to another, in the kernel | [`relay`], [`Relay`], [`relay_in_background`] |
 //! | copy one stream to many | [`Tee`] |
 //! | have a pipe between two of them | [`Pipe`], [`Fifo`] |
 //! | stream assets through decompressors and other stages | [`pipeline::Pipeline`] |
-//! | know the machine's CPUs | [`Topology`] |
-//! | give a thread a priority and CPUs | [`ThreadPolicy`] |
+//! | give a thread a priority and CPUs | [`ThreadPolicy`], of `penstock-cpu`, which knows the machine's CPUs |
 //!
 //! From the front to the kernel: [`writer`](Writer) and `pipes` find the `stream` that a descriptor leads to and put a job into
 //! its `queue`; the stream's `worker` lets a `transport` put it into the destination; `sys` makes the system calls. A relay
@@ -67,8 +66,6 @@ mod pipe;
 #[cfg(not(loom))]
 mod pipes;
 #[cfg(not(loom))]
-mod pixels;
-#[cfg(not(loom))]
 mod pool;
 #[cfg(not(loom))]
 mod prepare;
@@ -84,10 +81,6 @@ mod stream;
 mod strided;
 #[cfg(not(loom))]
 mod sys;
-#[cfg(not(loom))]
-mod thread;
-#[cfg(not(loom))]
-mod topology;
 #[cfg(not(loom))]
 mod transport;
 #[cfg(not(loom))]
@@ -131,9 +124,9 @@ pub use unheard::take_unheard_bytes;
 #[cfg(not(loom))]
 pub use {
     fifo::{Access, Fifo, FifoTicket, Opening},
+    penstock_cpu::{AppliedPolicy, ThreadPolicy},
     pipe::Pipe,
     pipes::{Marks, Outlet, close, close_at, drain_all, marks, pipe, sync, sync_to, tickets_of},
-    pixels::{Conversion, ConversionOptions, Matrix, OddSize, PixelFormat, Range, Unsupported},
     pool::{Buffer, Pool},
     reader::{Frame, Reader, ReaderOptions, ReaderStats},
     recipe::Recipe,
@@ -144,8 +137,6 @@ pub use {
     },
     runtime::{exit::drain_tasks, gate::Gate},
     strided::Strided,
-    thread::{AppliedPolicy, Near, Priority, SchedulingClass, ThreadPolicy},
-    topology::{CacheDomain, Core, CoreKind, KindSource, LogicalProcessor, NumaNode, Package, Topology},
     transport::{Mode, ReaderKind, Reason, STAGED_MIN_BYTES, Transport, set_staging_budget},
     writer::{Mark, Options, Rejected, Stats, Writer},
 };

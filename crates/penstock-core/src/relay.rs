@@ -21,7 +21,7 @@ use rustix::io::Errno;
 use crate::error::Error;
 use crate::runtime::kept::Kept;
 use crate::sync::deadline_after;
-use crate::sys::{fd, sched};
+use crate::sys::{fd, signals};
 use course::{Course, Ends, Source, Step, Watch};
 
 pub use background::{RelayTicket, relay_in_background};
@@ -208,7 +208,7 @@ pub fn relay(
 ) -> std::result::Result<Relayed, RelayError> {
     let ends = Ends { src: src.as_fd(), dst: dst.as_fd() };
     let mut course = Course::plan(&ends, options).map_err(|error| RelayError::before(error, options))?;
-    let _quiet = sched::WithoutWriteSignals::new();
+    let _quiet = signals::WithoutWriteSignals::new();
     loop {
         // Comes back without an answer when a signal came, whose handler has run by now.
         if let Some(outcome) = course.run(&ends, None, None) {
@@ -255,7 +255,7 @@ impl Relay {
 
     /// Goes on for at most that long, or until a signal comes; none if it is not at its end then.
     pub fn run(&mut self, at_most: Option<Duration>) -> Option<std::result::Result<Relayed, RelayError>> {
-        let _quiet = sched::WithoutWriteSignals::new();
+        let _quiet = signals::WithoutWriteSignals::new();
         self.run_watched(None, deadline_after(at_most))
     }
 

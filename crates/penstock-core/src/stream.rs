@@ -19,10 +19,10 @@ use crate::runtime::fork;
 use crate::runtime::kept::Kept;
 use crate::sync::lock;
 use crate::sys::fd::{self, Kind, StreamId};
-use crate::thread::{AppliedPolicy, ThreadPolicy};
 use crate::transport::{Manner, Memory, staged};
 use crate::unheard::{Unheard, take_unheard_bytes};
 use crate::worker;
+use penstock_cpu::{AppliedPolicy, ThreadPolicy};
 
 /// What queues hold when nobody says otherwise: five frames of 2160p rgb24, and enough small ones.
 pub(crate) const DEFAULT_LIMITS: Limits = Limits { bytes: 128 << 20, items: 64 };

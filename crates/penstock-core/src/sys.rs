@@ -6,4 +6,4 @@ pub(crate) mod fd;
 pub(crate) mod inotify;
 pub(crate) mod memory;
 pub(crate) mod pipe;
-pub(crate) mod sched;
+pub(crate) mod signals;

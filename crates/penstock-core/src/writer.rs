@@ -20,8 +20,8 @@ use crate::stream::{DEFAULT_LIMITS, Stream};
 use crate::sync::{deadline_after, lock};
 use crate::sys::fd::{self, Kind};
 use crate::sys::pipe;
-use crate::thread::{AppliedPolicy, ThreadPolicy};
 use crate::transport::{Manner, Memory, Mode, ReaderKind, Reason, Transport};
+use penstock_cpu::{AppliedPolicy, ThreadPolicy};
 
 /// How a [`Writer`] is to write. The default suits a pipe of which nothing is known.
 #[derive(Clone, Debug, Default)]

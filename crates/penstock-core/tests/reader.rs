@@ -12,7 +12,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{pattern, unnamed_file};
-use penstock_core::{Errno, Error, Priority, Reader, ReaderOptions, Recipe, ThreadPolicy};
+use penstock_core::{Errno, Error, Reader, ReaderOptions, Recipe, ThreadPolicy};
+use penstock_cpu::Priority;
 
 const A_MOMENT: Duration = Duration::from_millis(50);
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -14,6 +14,7 @@ use penstock_core::{
     Error, Method, MethodReason, Pipe, Relay, RelayError, RelayMode, RelayOptions, Relayed, relay,
     relay_in_background,
 };
+use penstock_cpu::{Priority, ThreadPolicy};
 use proptest::prelude::*;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -790,4 +791,14 @@ fn a_pipe_is_read_from_and_written_to() {
     copy.rewind().unwrap();
     copy.read_to_string(&mut got).unwrap();
     assert_eq!((got.as_str(), pipe.unread_bytes()), ("some", 7));
+}
+
+#[test]
+fn the_policy_of_a_relay_in_the_background_can_be_read() {
+    let policy = ThreadPolicy { priority: Some(Priority::Lowest), ..ThreadPolicy::default() };
+    let ((reader, writer), (_out_reader, out)) = (pipe().unwrap(), pipe().unwrap());
+    let ticket = relay_in_background(&reader, &out, &RelayOptions::default(), Some(policy)).unwrap();
+    drop(writer);
+    ticket.wait().unwrap();
+    assert_eq!(ticket.applied_policy().unwrap().priority, Some(Priority::Lowest));
 }

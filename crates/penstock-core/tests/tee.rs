@@ -8,6 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use penstock_core::{Error, Pipe, Tee, TeeEnd, TeeOutlet, TeePolicy};
+use penstock_cpu::{Priority, SchedulingClass, ThreadPolicy};
 use proptest::prelude::*;
 
 mod common;
@@ -436,4 +437,15 @@ fn a_cancelled_tee_is_over_and_says_so() {
     assert_eq!(failure, Error::Aborted { bytes_lost: 0 });
     assert_eq!(outlet.report().end, Some(TeeEnd::Cancelled));
     drop((ours, theirs));
+}
+
+#[test]
+fn the_policy_of_a_tee_can_be_read() {
+    let policy = ThreadPolicy { priority: Some(Priority::Lowest), ..ThreadPolicy::default() };
+    let (reader, writer) = pipe().unwrap();
+    let tee = Tee::new(&reader, Some(policy)).unwrap();
+    assert_eq!(tee.applied_policy(), None);
+    drop(writer);
+    tee.wait().unwrap();
+    assert_eq!(tee.applied_policy().unwrap().scheduling_class, SchedulingClass::Other);
 }

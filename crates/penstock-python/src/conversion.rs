@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use penstock_core::{ConversionOptions, Matrix, OddSize, PixelFormat, Range, Recipe};
+use penstock_core::Recipe;
+use penstock_pixels::{ConversionOptions, Matrix, OddSize, PixelFormat, Range};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -24,11 +25,11 @@ use crate::arguments;
 /// Raises:
 ///     ValueError: there is no such conversion, or no frame of such a size.
 #[pyclass(frozen, module = "penstock._native")]
-pub(crate) struct Conversion(Arc<penstock_core::Conversion>);
+pub(crate) struct Conversion(Arc<Strips>);
 
 impl Conversion {
     pub(crate) fn recipe(&self) -> Arc<dyn Recipe> {
-        Arc::clone(&self.0) as Arc<dyn Recipe>
+        self.0.clone()
     }
 }
 
@@ -63,8 +64,8 @@ impl Conversion {
                 [("keep", OddSize::Keep), ("pad", OddSize::Pad), ("crop", OddSize::Crop)],
             )?,
         };
-        let conversion = penstock_core::Conversion::new(&options);
-        conversion.map(|conversion| Self(Arc::new(conversion))).map_err(|error| {
+        let conversion = penstock_pixels::Conversion::new(&options);
+        conversion.map(|conversion| Self(Arc::new(Strips(conversion)))).map_err(|error| {
             PyValueError::new_err(format!("{input} of {width}x{height} to {output}: {error}"))
         })
     }
@@ -72,7 +73,26 @@ impl Conversion {
     /// Columns and rows of the output.
     #[getter]
     fn output_size(&self) -> (usize, usize) {
-        (self.0.output_width(), self.0.output_height())
+        (self.0.0.output_width(), self.0.0.output_height())
+    }
+}
+
+/// A conversion as a worker makes it: a strip in each step.
+#[derive(Debug)]
+struct Strips(penstock_pixels::Conversion);
+
+impl Recipe for Strips {
+    fn input_bytes(&self) -> usize {
+        self.0.input_bytes()
+    }
+    fn output_bytes(&self) -> usize {
+        self.0.output_bytes()
+    }
+    fn steps(&self) -> usize {
+        self.0.strips()
+    }
+    fn make(&self, step: usize, input: &[u8], output: &mut [u8]) {
+        self.0.convert_strip(step, input, output);
     }
 }
 

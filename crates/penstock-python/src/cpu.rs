@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use penstock_core::{CacheDomain, Core, LogicalProcessor, NumaNode, Package, Topology};
+use penstock_cpu::{CacheDomain, Core, LogicalProcessor, NumaNode, Package, Topology};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
@@ -69,8 +69,8 @@ fn logical_processor(record: &Bound<'_, PyDict>, processor: &LogicalProcessor) -
     record.set_item("online", processor.online)?;
     record.set_item("allowed", processor.allowed)?;
     set_numbers(record, "smt_siblings", &processor.smt_siblings)?;
-    record.set_item("kind", processor.kind.map(penstock_core::CoreKind::name))?;
-    record.set_item("kind_source", processor.kind_source.map(penstock_core::KindSource::name))
+    record.set_item("kind", processor.kind.map(penstock_cpu::CoreKind::name))?;
+    record.set_item("kind_source", processor.kind_source.map(penstock_cpu::KindSource::name))
 }
 
 fn cache_domain(record: &Bound<'_, PyDict>, domain: &CacheDomain) -> PyResult<()> {

@@ -54,7 +54,7 @@ impl<T> Part<T> {
     }
 }
 
-fn policy_of(policy: Option<ThreadPolicy>) -> Option<penstock_core::ThreadPolicy> {
+fn policy_of(policy: Option<ThreadPolicy>) -> Option<penstock_cpu::ThreadPolicy> {
     policy.map(|policy| policy.0)
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use penstock_core::{Near, Priority};
+use penstock_cpu::{Near, Priority};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
@@ -33,7 +33,7 @@ use crate::arguments::number;
 ///     TypeError: another type.
 #[pyclass(frozen, eq, hash, module = "penstock", from_py_object)]
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub(crate) struct ThreadPolicy(pub(crate) penstock_core::ThreadPolicy);
+pub(crate) struct ThreadPolicy(pub(crate) penstock_cpu::ThreadPolicy);
 
 #[pymethods]
 impl ThreadPolicy {
@@ -50,7 +50,7 @@ impl ThreadPolicy {
                 "priority and nice exclude each other: a level has its niceness",
             ));
         }
-        Ok(Self(penstock_core::ThreadPolicy {
+        Ok(Self(penstock_cpu::ThreadPolicy {
             priority: priority.map(level).transpose()?,
             nice: nice.map(niceness).transpose()?,
             cpus: cpus.map(cpu_numbers).transpose()?,
@@ -152,7 +152,7 @@ fn neighbour(near: &Bound<'_, PyAny>) -> PyResult<Near> {
 
 /// What a thread runs with, read back from the system.
 #[pyclass(frozen, module = "penstock.results")]
-pub(crate) struct AppliedPolicy(pub(crate) penstock_core::AppliedPolicy);
+pub(crate) struct AppliedPolicy(pub(crate) penstock_cpu::AppliedPolicy);
 
 #[pymethods]
 impl AppliedPolicy {
@@ -213,7 +213,7 @@ pub(crate) fn _apply_policy(py: Python<'_>, policy: &ThreadPolicy, try_undo: boo
 /// What the calling thread runs with.
 #[pyfunction]
 pub(crate) fn _current_policy() -> AppliedPolicy {
-    AppliedPolicy(penstock_core::AppliedPolicy::of_this_thread())
+    AppliedPolicy(penstock_cpu::AppliedPolicy::of_this_thread())
 }
 
 /// What each level comes to here, tried on threads of their own.

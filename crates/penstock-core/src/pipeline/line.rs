@@ -15,8 +15,8 @@ use crate::pool::Pool;
 use crate::runtime::kept::Bell;
 use crate::runtime::task::{self, Signals};
 use crate::sync::{lock, passed, wait_until};
-use crate::thread::ThreadPolicy;
 use crate::writer::Writer;
+use penstock_cpu::ThreadPolicy;
 
 /// What goes through the channels: a chunk, or what became of it. A failure keeps its place in the order.
 pub(super) type Item = Result<Chunk, Arc<ChunkError>>;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::stats::StageStats;
 use crate::latency::{Recorder, merged};
-use crate::thread::AppliedPolicy;
+use penstock_cpu::AppliedPolicy;
 
 /// One worker's figures. Relaxed throughout: each number is right for itself, and they are read as a picture, not as a proof.
 pub(super) struct Meter {

@@ -11,8 +11,8 @@ use super::run::{OnError, Skipped};
 use super::stage::Spaces;
 use crate::completion::Completion;
 use crate::error::Error;
-use crate::thread::ThreadPolicy;
 use crate::writer::Writer;
+use penstock_cpu::ThreadPolicy;
 
 /// Where a pipeline's chunks go.
 pub struct Sink {

@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::inflow::Inflow;
 use crate::pool::{Buffer, Pool};
 use crate::sync::lock;
-use crate::thread::ThreadPolicy;
+use penstock_cpu::ThreadPolicy;
 
 /// A source of the caller's.
 pub trait Feed: Send {

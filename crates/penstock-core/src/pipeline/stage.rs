@@ -16,7 +16,7 @@ use crate::codec::{Codec, Decoder};
 use crate::error::Error;
 use crate::pool::{Buffer, Pool, Space};
 use crate::sync::lock;
-use crate::thread::ThreadPolicy;
+use penstock_cpu::ThreadPolicy;
 
 /// Work on one chunk after another. Each worker has a value of its own.
 pub trait Map: Send {

@@ -1,7 +1,7 @@
 //! What a pipeline says of itself.
 
 use crate::latency::Latency;
-use crate::thread::AppliedPolicy;
+use penstock_cpu::AppliedPolicy;
 
 /// How a pipeline fares, from its beginning to the moment of asking or to its end.
 #[derive(Clone, Debug, PartialEq)]

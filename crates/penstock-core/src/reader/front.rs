@@ -21,7 +21,7 @@ use crate::runtime::task::{self, AtExit, Task};
 use crate::sync::{deadline_after, lock};
 use crate::sys::fd::{self, Kind};
 use crate::sys::pipe;
-use crate::thread::{AppliedPolicy, ThreadPolicy};
+use penstock_cpu::{AppliedPolicy, ThreadPolicy};
 
 /// How many frames a reader keeps read ahead unless told: enough to get over a caller that now and then takes longer. Guessed.
 const DEFAULT_DEPTH: usize = 4;

@@ -8,7 +8,7 @@ use super::{Relay, RelayError, RelayOptions, Relayed, Watch};
 use crate::completion::Ticket;
 use crate::error::Error;
 use crate::runtime::task::{self, AtExit, Control, Live, Task};
-use crate::thread::{AppliedPolicy, ThreadPolicy};
+use penstock_cpu::{AppliedPolicy, ThreadPolicy};
 
 /// A relay under way on a thread of its own, and what became of it.
 #[derive(Clone, Debug)]

@@ -23,10 +23,10 @@ use crate::inbox::Inbox;
 use crate::runtime::task::{self, AtExit, Control, Live, Task};
 use crate::sync::lock;
 use crate::sys::fd::{self, Kind, StreamId};
-use crate::thread::{AppliedPolicy, ThreadPolicy};
 use front::Front;
 use lane::Lane;
 use outlets::Outlets;
+use penstock_cpu::{AppliedPolicy, ThreadPolicy};
 use pump::Pump;
 
 pub use outlets::Forgotten;

@@ -13,8 +13,8 @@ use crate::error::Error;
 use crate::runtime::fork;
 use crate::runtime::kept::Bell;
 use crate::sync::lock;
-use crate::sys::sched;
-use crate::thread::{AppliedPolicy, ThreadPolicy};
+use crate::sys::signals;
+use penstock_cpu::{AppliedPolicy, ThreadPolicy};
 
 /// Which signals of the process a thread of ours may get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ pub(crate) fn spawn<T: Send + 'static>(
 ) -> Result<JoinHandle<T>, Fault> {
     let work = move || {
         if signals == Signals::Blocked {
-            sched::block_signals();
+            signals::block_signals();
         }
         work()
     };

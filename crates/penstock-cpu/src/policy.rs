@@ -9,14 +9,14 @@ mod undo;
 pub use level::{Priority, SchedulingClass};
 pub use placement::Near;
 
-use crate::sys::sched;
+use crate::sched;
 
 /// What a thread asks for. The default asks for nothing, and all that is not asked for stays as it is.
 ///
 /// A thread starts with the policy of the thread that started it, and so does a process.
 ///
 /// ```
-/// use penstock_core::{Priority, ThreadPolicy};
+/// use penstock_cpu::{Priority, ThreadPolicy};
 /// let policy = ThreadPolicy { priority: Some(Priority::BelowNormal), ..Default::default() };
 /// let applied = std::thread::spawn(move || policy.apply()).join().unwrap();
 /// println!("niceness {}, on CPUs {:?}, refused: {:?}", applied.nice, applied.cpus, applied.notes);
@@ -98,5 +98,13 @@ impl AppliedPolicy {
             placement::set_cpus(&self.cpus, &mut notes);
         }
         Self { notes, ..Self::of_this_thread() }
+    }
+}
+
+/// Has the calling thread wait its turn when it is woken: threads of `SCHED_BATCH` do not preempt (sched(7)). A class other than the
+/// default one, which the thread has inherited, stays.
+pub fn yield_when_woken() {
+    if sched::scheduler() == Ok((libc::SCHED_OTHER, 0)) {
+        let _ = sched::set_scheduler(libc::SCHED_BATCH, 0); // it only helps
     }
 }

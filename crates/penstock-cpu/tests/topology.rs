@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use penstock_core::{CoreKind, KindSource, LogicalProcessor, Topology};
+use penstock_cpu::{CoreKind, KindSource, LogicalProcessor, Topology};
 use proptest::prelude::*;
 
 const CPU: &str = "sys/devices/system/cpu";
@@ -714,7 +714,8 @@ fn what_is_there_may_be_no_file() {
     let machine = Machine::new();
     machine.package(0, &[&[0], &[1]]).remove(&format!("{CPU}/cpu0/topology/core_cpus"));
     fs::create_dir(machine.0.join(CPU).join("cpu0/topology/core_cpus")).unwrap();
-    penstock_core::Fifo::create(machine.0.join(CPU).join("online"), 0o600).unwrap();
+    let fifo = machine.0.join(CPU).join("online");
+    rustix::fs::mkfifoat(rustix::fs::CWD, fifo, rustix::fs::Mode::RUSR).unwrap();
     machine.put(&format!("{CPU}/cpu7"), "a file").put(NODE, "a file").put_cpu(1, "cache", "a file");
     fs::create_dir(machine.0.join("proc")).unwrap();
     std::os::unix::fs::symlink("self", machine.0.join("proc/self")).unwrap();

@@ -4,7 +4,7 @@ use std::path::{Component, Path};
 
 use super::numbers::{self, Cpus};
 use super::tree::{Tree, clean};
-use crate::sys::sched;
+use crate::sched;
 
 /// The CPUs that this process may use. Never none: it runs somewhere.
 pub(super) fn of_process(tree: &mut Tree, is_this_machine: bool, online: &Cpus) -> Cpus {

@@ -1,13 +1,9 @@
 //! Policies of threads: what is granted is there, what is refused is told.
 
-use std::io::pipe;
 use std::process::id;
 use std::thread;
 
-use penstock_core::{
-    AppliedPolicy, Near, Priority, RelayOptions, SchedulingClass, Tee, ThreadPolicy, Topology,
-    relay_in_background,
-};
+use penstock_cpu::{AppliedPolicy, Near, Priority, ThreadPolicy, Topology};
 use proptest::prelude::*;
 
 /// Runs on a thread of its own, whose policy ends with it.
@@ -48,12 +44,14 @@ fn nice_and_policy() -> (i32, i32) {
 fn smoke() {
     let applied = apart(|| ThreadPolicy::default().apply());
     assert_eq!(applied, AppliedPolicy::of_this_thread());
-    assert_eq!(applied.priority, Some(Priority::Normal));
+    assert!(!applied.cpus.is_empty() && applied.notes.is_empty());
 }
 
 #[test]
 fn levels_that_lower_are_always_granted() {
-    for level in [Priority::Background, Priority::Lowest, Priority::BelowNormal, Priority::Normal] {
+    let levels = [Priority::Background, Priority::Lowest, Priority::BelowNormal, Priority::Normal];
+    // The tests may have been started with a niceness of their own, from which only root comes back.
+    for level in levels.into_iter().filter(|level| level.nice() >= AppliedPolicy::of_this_thread().nice) {
         let (applied, seen) = apart(|| (of_level(level).apply(), nice_and_policy()));
         let policy = if level == Priority::Background { libc_idle() } else { 0 };
         assert_eq!(seen, (level.nice(), policy));
@@ -205,23 +203,6 @@ fn near_nothing_is_a_note() {
         let applied = apart(|| near(nobody).apply());
         assert_eq!((applied.cpus, applied.notes.len()), (own_cpus(), 1), "{nobody:?}");
     }
-}
-
-#[test]
-fn a_relays_and_a_tees_policy_can_be_read() {
-    let policy = of_level(Priority::Lowest);
-    let ((reader, writer), (_out_reader, out)) = (pipe().unwrap(), pipe().unwrap());
-    let ticket = relay_in_background(&reader, &out, &RelayOptions::default(), Some(policy.clone())).unwrap();
-    drop(writer);
-    ticket.wait().unwrap();
-    assert_eq!(ticket.applied_policy().unwrap().priority, Some(Priority::Lowest));
-
-    let (reader, writer) = pipe().unwrap();
-    let tee = Tee::new(&reader, Some(policy)).unwrap();
-    assert_eq!(tee.applied_policy(), None);
-    drop(writer);
-    tee.wait().unwrap();
-    assert_eq!(tee.applied_policy().unwrap().scheduling_class, SchedulingClass::Other);
 }
 
 proptest! {

@@ -31,7 +31,7 @@ use tree::{CPU, Tree};
 /// within them ascend.
 ///
 /// ```
-/// let topology = penstock_core::Topology::detect();
+/// let topology = penstock_cpu::Topology::detect();
 /// let usable = topology.logical_processors.iter().filter(|processor| processor.allowed);
 /// assert!(usable.count() >= 1);
 /// ```
@@ -264,7 +264,7 @@ fn counted(tree: &mut Tree) -> Option<Cpus> {
 }
 
 fn own_cpus() -> Option<Cpus> {
-    crate::sys::sched::cpus().ok().map(Cpus::from_iter)
+    crate::sched::cpus().ok().map(Cpus::from_iter)
 }
 
 /// The CPUs that are online. Never none.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 // What names a CPU beyond is broken, and must not make us allocate for it.
-use crate::sys::sched::CPUS_MAX;
+use crate::sched::CPUS_MAX;
 
 pub(crate) type Cpus = BTreeSet<usize>;
 

@@ -1,6 +1,6 @@
 //! Conversions against a reference in 64-bit floating point, and against each other.
 
-use penstock_core::{Conversion, ConversionOptions, Matrix, OddSize, PixelFormat, Range, Recipe};
+use penstock_pixels::{Conversion, ConversionOptions, Matrix, OddSize, PixelFormat, Range};
 
 use PixelFormat::{
     Bgr0, Bgr24, Bgra, Gray, Nv12, Rgb0, Rgb24, Rgb48, Rgba, Rgba64, Yuv420p, Yuv420p10, Yuv422p, Yuv422p10,
@@ -29,7 +29,7 @@ fn convert(options: &ConversionOptions, input: &[u8]) -> Vec<u8> {
     let conversion = Conversion::new(options).unwrap();
     assert_eq!(conversion.input_bytes(), input.len());
     let mut output = vec![0xA5; conversion.output_bytes()];
-    (0..conversion.steps()).for_each(|step| conversion.make(step, input, &mut output));
+    conversion.convert(input, &mut output);
     output
 }
 
@@ -276,7 +276,7 @@ fn a_frame_in_many_strips_is_the_same_as_in_one() {
     let (width, height) = (2000, 131);
     let frame = some_frame(Rgb24, (width, height));
     let conversion = Conversion::new(&options(Rgb24, Yuv420p, (width, height))).unwrap();
-    assert!(conversion.steps() > 2);
+    assert!(conversion.strips() > 2);
     let whole = planes(Yuv420p, &convert(&options(Rgb24, Yuv420p, (width, height)), &frame), (width, height));
     for top in (0..height).step_by(2) {
         let rows = 2.min(height - top);

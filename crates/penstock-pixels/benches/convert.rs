@@ -1,13 +1,13 @@
 //! Pixel conversions of whole frames on one core, in the strips that a worker makes them in.
 //!
-//! `cargo bench -p penstock-core --bench convert`. Bytes per second are those of the input.
+//! `cargo bench -p penstock-pixels --bench convert`. Bytes per second are those of the input.
 
 #![allow(missing_docs)] // of what criterion's macros make
 
 use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use penstock_core::{Conversion, ConversionOptions, Matrix, OddSize, PixelFormat, Range, Recipe};
+use penstock_pixels::{Conversion, ConversionOptions, Matrix, OddSize, PixelFormat, Range};
 use yuv::{BufferStoreMut, YuvConversionMode, YuvPlanarImageMut, YuvRange, YuvStandardMatrix};
 
 use PixelFormat::{
@@ -100,8 +100,8 @@ fn strips(criterion: &mut Criterion) {
             let way = if vertical_flip { "flipped" } else { "upright" };
             group.bench_function(BenchmarkId::new(pair, way), |bencher| {
                 bencher.iter(|| {
-                    for step in 0..conversion.steps() {
-                        conversion.make(step, black_box(&frame), black_box(&mut made));
+                    for strip in 0..conversion.strips() {
+                        conversion.convert_strip(strip, black_box(&frame), black_box(&mut made));
                     }
                 });
             });
@@ -121,8 +121,8 @@ fn parts(criterion: &mut Criterion) {
         group.throughput(Throughput::Bytes(frame.len() as u64));
         group.bench_function(format!("yuv420p to {}, {rows} rows", output.name()), |bencher| {
             bencher.iter(|| {
-                for step in 0..conversion.steps() {
-                    conversion.make(step, black_box(&frame), black_box(&mut made));
+                for strip in 0..conversion.strips() {
+                    conversion.convert_strip(strip, black_box(&frame), black_box(&mut made));
                 }
             });
         });

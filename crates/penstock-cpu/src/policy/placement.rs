@@ -4,7 +4,7 @@ use std::process;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use crate::sys::sched;
+use crate::sched;
 use crate::topology::{Cpus, Topology, as_list};
 
 /// Whose L3 cache a thread is to share.

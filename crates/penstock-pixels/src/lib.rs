@@ -2,6 +2,9 @@
 //!
 //! To YUV, the arithmetic is the crate `yuv`'s; to RGB, it is here. Around it: whole frames in strips, planes one after another as
 //! FFmpeg's `rawvideo` has them, pictures upside down, and sizes that the chroma cannot share out.
+//!
+//! [`Conversion`] does it.
+#![doc = include_str!("../README.md")]
 
 mod convert;
 mod format;
@@ -11,7 +14,6 @@ mod to_rgb;
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::recipe::Recipe;
 pub use format::PixelFormat;
 
 /// The coefficients that luma and chroma are made with.
@@ -145,21 +147,42 @@ impl Conversion {
     pub fn output_height(&self) -> usize {
         self.output_height
     }
-}
 
-impl Recipe for Conversion {
-    fn input_bytes(&self) -> usize {
+    /// The size of a frame that is handed in.
+    #[must_use]
+    pub fn input_bytes(&self) -> usize {
         self.input_bytes
     }
-    fn output_bytes(&self) -> usize {
+
+    /// The size of what is made of it.
+    #[must_use]
+    pub fn output_bytes(&self) -> usize {
         self.output_bytes
     }
-    fn steps(&self) -> usize {
+
+    /// Into how many strips the frame is divided: of similar height, each some 20 to 60 µs of work.
+    #[must_use]
+    pub fn strips(&self) -> usize {
         self.output_height.div_ceil(self.strip_rows)
     }
-    fn make(&self, step: usize, input: &[u8], output: &mut [u8]) {
-        let first = step * self.strip_rows;
+
+    /// Makes one strip of the output.
+    ///
+    /// # Panics
+    ///
+    /// The frames have not the sizes above.
+    pub fn convert_strip(&self, strip: usize, input: &[u8], output: &mut [u8]) {
+        let first = strip * self.strip_rows;
         self.method.make_rows(self, first..(first + self.strip_rows).min(self.output_height), input, output);
+    }
+
+    /// Makes a whole frame.
+    ///
+    /// # Panics
+    ///
+    /// As for `convert_strip`.
+    pub fn convert(&self, input: &[u8], output: &mut [u8]) {
+        (0..self.strips()).for_each(|strip| self.convert_strip(strip, input, output));
     }
 }
 

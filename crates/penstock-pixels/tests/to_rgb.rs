@@ -1,6 +1,6 @@
 //! From YUV and gray to RGB, against a reference in 64-bit floating point.
 
-use penstock_core::{Conversion, ConversionOptions, Matrix, OddSize, PixelFormat, Range, Recipe};
+use penstock_pixels::{Conversion, ConversionOptions, Matrix, OddSize, PixelFormat, Range};
 
 use PixelFormat::{
     Bgr0, Bgr24, Bgra, Gray, Nv12, Rgb0, Rgb24, Rgb48, Rgba, Rgba64, Yuv420p, Yuv420p10, Yuv422p, Yuv422p10,
@@ -29,7 +29,7 @@ fn convert(options: &ConversionOptions, input: &[u8]) -> Vec<u8> {
     let conversion = Conversion::new(options).unwrap();
     assert_eq!(conversion.input_bytes(), input.len());
     let mut output = vec![0xA5; conversion.output_bytes()];
-    (0..conversion.steps()).for_each(|step| conversion.make(step, input, &mut output));
+    conversion.convert(input, &mut output);
     output
 }
 
@@ -291,7 +291,7 @@ fn a_frame_in_many_strips_is_right_throughout() {
     for input in INPUTS {
         let yuv = Yuv::noise(input, size);
         let wanted = options(input, Rgb24, size);
-        assert!(Conversion::new(&wanted).unwrap().steps() > 1);
+        assert!(Conversion::new(&wanted).unwrap().strips() > 1);
         let got = pixels(Rgb24, &convert(&wanted, &yuv.bytes()));
         assert!(worst(&got, &yuv.reference(wanted.matrix, wanted.range, 255.0)) <= 1.0, "{input:?}");
     }

@@ -5,7 +5,7 @@ use std::thread;
 use rustix::process::{Resource, getrlimit};
 
 use super::{AppliedPolicy, ThreadPolicy};
-use crate::sys::sched;
+use crate::sched;
 
 /// How important a thread is, in the seven steps that Windows, too, has for threads.
 ///

@@ -1,0 +1,66 @@
+//! The calling thread's signals.
+
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+
+/// Keeps all signals off the calling thread: they are the host program's, and a write(2) to a dead pipe or
+/// past a file-size limit shall be an error, not a `SIGPIPE` or `SIGXFSZ` that kills the process.
+pub(crate) fn block_signals() {
+    let mut all = MaybeUninit::uninit();
+    // SAFETY: `sigfillset` initialises the set before `pthread_sigmask` reads it; neither fails on valid pointers.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), std::ptr::null_mut());
+    }
+}
+
+/// Keeps off the calling thread, while it lives, the signals that a write(2) to a dead pipe or past a file-size limit sends: the
+/// call's `EPIPE` or `EFBIG` tells.
+pub(crate) struct WithoutWriteSignals {
+    before: libc::sigset_t,
+    /// Signals are a thread's own.
+    _not_send: PhantomData<*const ()>,
+}
+
+impl WithoutWriteSignals {
+    pub(crate) fn new() -> Self {
+        let mut before = MaybeUninit::uninit();
+        // SAFETY: both sets are valid for the call, which fills `before`; it does not fail on valid arguments.
+        let before = unsafe {
+            libc::pthread_sigmask(libc::SIG_BLOCK, &set_of(WRITE_SIGNALS.into_iter()), before.as_mut_ptr());
+            before.assume_init()
+        };
+        Self { before, _not_send: PhantomData }
+    }
+}
+
+impl Drop for WithoutWriteSignals {
+    fn drop(&mut self) {
+        let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the set is the one that the thread had before, and all other pointers are valid or null as
+        // sigtimedwait(2) allows.
+        unsafe {
+            // What was blocked before may be pending for somebody else. The others, if a call of ours made them, are taken off
+            // before they can be delivered.
+            let ours = set_of(
+                WRITE_SIGNALS.into_iter().filter(|&signal| libc::sigismember(&self.before, signal) != 1),
+            );
+            while libc::sigtimedwait(&ours, std::ptr::null_mut(), &now) > 0 {}
+            libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut());
+        }
+    }
+}
+
+const WRITE_SIGNALS: [libc::c_int; 2] = [libc::SIGPIPE, libc::SIGXFSZ];
+
+fn set_of(signals: impl Iterator<Item = libc::c_int>) -> libc::sigset_t {
+    let mut set = MaybeUninit::uninit();
+    // SAFETY: `sigemptyset` initialises the set; neither call fails on valid arguments.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        for signal in signals {
+            libc::sigaddset(set.as_mut_ptr(), signal);
+        }
+        set.assume_init()
+    }
+}
