@@ -629,13 +629,15 @@ fn close_wakes_who_waits_for_a_chunk() {
 #[test]
 fn a_stage_that_does_not_return_is_left_behind() {
     let (release, gate) = mpsc::channel::<()>();
+    let (enter, entered) = mpsc::channel();
     let gate = Arc::new(Mutex::new(gate));
     let stuck = map("stuck", move |chunk, _| {
+        let _ = enter.send(());
         let _ = gate.lock().unwrap().recv();
         Ok(Some(chunk))
     });
     let pipeline = Pipeline::start(endless(), vec![stuck], Sink::iterate(), small_depth()).unwrap();
-    thread::sleep(Duration::from_millis(20));
+    entered.recv().unwrap();
     assert!(!pipeline.close_within(Duration::from_millis(50)));
     drop(release);
     assert!(pipeline.close(), "it has ended with its call");
