@@ -729,6 +729,18 @@ class Interrupted(Exception):
     """What our signal handler raises."""
 
 
+def alarmed(delay_s: float, call: Callable[[], object]) -> None:
+    """Calls it. The exception of the alarm's handler may come at any moment of that, and at no other."""
+    try:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, delay_s)
+            call()
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    except Interrupted:
+        pass
+
+
 @alone
 def signals(choose: random.Random) -> None:
     """An exception of a handler, at any point of a wait: nothing is lost, and the next try goes on."""
@@ -741,16 +753,10 @@ def signals(choose: random.Random) -> None:
     reader, end = os.pipe()
     drain = Drain(reader, choose)
     own = penstock.Writer(end, queue_items=1)
-    tickets = 0
     for frame in data:
         accepted = own.stats.items_accepted
         while own.stats.items_accepted == accepted:
-            with contextlib.suppress(Interrupted):
-                signal.setitimer(signal.ITIMER_REAL, choose.random() * 0.01 + 1e-5)
-                own.write(frame, timeout=PATIENCE_S)
-                tickets += 1
-            with contextlib.suppress(Interrupted):
-                signal.setitimer(signal.ITIMER_REAL, 0)
+            alarmed(choose.random() * 0.01 + 1e-5, functools.partial(own.write, frame, timeout=PATIENCE_S))
     own.close(PATIENCE_S)
     os.close(end)
     assert drain.result() == b"".join(data)
@@ -774,11 +780,7 @@ def interrupted_constructors(choose: random.Random) -> None:
             make()
         before = Holdings.now().settled()
         for _ in range(12):
-            with contextlib.suppress(Interrupted):
-                signal.setitimer(signal.ITIMER_REAL, choose.random() * 0.12 + 1e-4)
-                choose.choice(makers)()
-            with contextlib.suppress(Interrupted):
-                signal.setitimer(signal.ITIMER_REAL, 0)
+            alarmed(choose.random() * 0.12 + 1e-4, choose.choice(makers))
         assert not (kept := before.kept()), kept
 
 
