@@ -2,8 +2,8 @@
 
 use std::io::{self, BufRead, Read};
 
-/// As much as any format's first look takes: a skippable frame's number and size.
-const LOOK_BYTES: usize = 8;
+/// As much as any format's first look takes: the longest header of a zstd frame.
+const LOOK_BYTES: usize = 18;
 
 /// A reader of which the next few bytes can be seen beforehand, also where they come one by one.
 pub(crate) struct Peeked<R> {

@@ -6,7 +6,7 @@ use flate2::{Decompress, FlushDecompress, Status};
 use zstd::zstd_safe::{self, DCtx, InBuffer, OutBuffer};
 
 use super::lz4::Lz4Frame;
-use super::{Codec, GZIP_MAGIC, LZ4_MAGIC, Peeked, corrupt, is_skippable, truncated};
+use super::{Codec, GZIP_MAGIC, LZ4_MAGIC, Peeked, ZSTD_MAGIC, corrupt, is_skippable, truncated};
 
 /// RFC 1950's largest window, which every stream fits into.
 const WINDOW_BITS: u8 = 15;
@@ -26,8 +26,15 @@ pub(crate) struct Members<R> {
 
 enum Member {
     Inflate(Box<Decompress>),
-    Zstd(DCtx<'static>),
+    Zstd(ZstdFrame),
     Lz4(Box<Lz4Frame>),
+}
+
+struct ZstdFrame {
+    context: DCtx<'static>,
+    /// How large its content is by its header; none if that does not say.
+    claimed_bytes: Option<u64>,
+    given_bytes: u64,
 }
 
 impl<R: BufRead> Members<R> {
@@ -65,7 +72,7 @@ impl<R: BufRead> Members<R> {
                 Ok(Some(Member::Inflate(Box::new(Decompress::new_gzip(WINDOW_BITS)))))
             }
             Codec::Gzip => Ok(None),
-            Codec::Zstd => Ok(Some(Member::Zstd(DCtx::create()))),
+            Codec::Zstd => Ok(Some(Member::Zstd(ZstdFrame::begin(&mut self.input)?))),
             Codec::Lz4 => self.next_lz4_frame(),
             Codec::Auto => unreachable!("it was settled above"),
         }
@@ -103,7 +110,7 @@ impl<R: BufRead> Read for Members<R> {
             };
             let (bytes, is_over) = match member {
                 Member::Inflate(state) => inflate(state, &mut self.input, output, &mut self.has_more)?,
-                Member::Zstd(context) => unpack_zstd(context, &mut self.input, output, &mut self.has_more)?,
+                Member::Zstd(frame) => frame.read(&mut self.input, output, &mut self.has_more)?,
                 Member::Lz4(frame) => frame.read(&mut self.input, output)?,
             };
             if is_over {
@@ -145,6 +152,43 @@ fn inflate(
             Ok(_) => {}
         }
     }
+}
+
+impl ZstdFrame {
+    fn begin(input: &mut Peeked<impl BufRead>) -> io::Result<Self> {
+        let claimed_bytes = claimed_bytes(input)?;
+        Ok(Self { context: DCtx::create(), claimed_bytes, given_bytes: 0 })
+    }
+
+    /// As [`inflate`]. libzstd (1.5) checks the size of the content, but not where the last block is empty.
+    fn read(
+        &mut self,
+        input: &mut impl BufRead,
+        output: &mut [u8],
+        has_more: &mut bool,
+    ) -> io::Result<(usize, bool)> {
+        let (given, is_over) = unpack_zstd(&mut self.context, input, output, has_more)?;
+        self.given_bytes += given as u64;
+        if is_over && self.claimed_bytes.is_some_and(|bytes| bytes != self.given_bytes) {
+            return Err(corrupt("its content has another size than its header says"));
+        }
+        Ok((given, is_over))
+    }
+}
+
+/// What the header of a zstd frame (RFC 8878, 3.1.1.1) says of its content's size. It looks at no byte behind the header, for which
+/// it might have to wait.
+fn claimed_bytes(input: &mut Peeked<impl BufRead>) -> io::Result<Option<u64>> {
+    let Some(&[a, b, c, d, descriptor]) = input.peek(5)?.first_chunk() else { return Ok(None) };
+    if u32::from_le_bytes([a, b, c, d]) != ZSTD_MAGIC {
+        return Ok(None);
+    }
+    let is_single_segment = usize::from(descriptor >> 5 & 1);
+    let window_bytes = 1 - is_single_segment;
+    let dictionary_bytes = [0, 1, 2, 4][usize::from(descriptor & 3)];
+    let size_bytes = [is_single_segment, 2, 4, 8][usize::from(descriptor >> 6)];
+    let header = input.peek(5 + window_bytes + dictionary_bytes + size_bytes)?;
+    Ok(zstd_safe::get_frame_content_size(header).ok().flatten())
 }
 
 fn unpack_zstd(

@@ -140,6 +140,16 @@ fn a_wrong_byte_is_an_error_with_its_place() {
     assert_eq!(at(whole(Codec::Auto, b"").unwrap_err()), io::ErrorKind::UnexpectedEof);
 }
 
+/// libzstd does not look at it where the last block is empty.
+#[test]
+fn a_zstd_frame_of_another_size_than_it_claims_is_wrong() {
+    let mut asset = ::zstd::bulk::compress(b"", 1).unwrap();
+    assert_eq!(streamed(Codec::Zstd, &asset, 1).unwrap(), b"");
+    asset[5] = 157; // the header's size of the content
+    assert_eq!(at(whole(Codec::Zstd, &asset).unwrap_err()), io::ErrorKind::InvalidData);
+    assert_eq!(streamed(Codec::Zstd, &asset, 1).unwrap_err().kind(), io::ErrorKind::InvalidData);
+}
+
 #[test]
 fn a_bomb_is_refused_and_what_just_fits_is_not() {
     let zeros = vec![0; 1 << 20];
