@@ -6,13 +6,13 @@ use std::slice;
 use std::sync::Mutex;
 
 use penstock_core::pipeline::Space;
-use penstock_core::{Region, Strided};
+use penstock_core::{Error, Region, Rejected, Strided, Ticket};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
 
-use crate::attach::{hanging, raw};
+use crate::hanging::{hanging, raw};
 use crate::parked::Parcel;
 pub(crate) use crate::parked::release_parked;
 
@@ -313,4 +313,16 @@ impl Drop for Copied {
             spare.push(std::mem::take(&mut self.0));
         }
     }
+}
+
+/// Hands the region in, and keeps it when it comes back.
+pub(crate) fn hand_in(
+    region: &mut Option<Box<dyn Region>>,
+    write: impl FnOnce(Box<dyn Region>) -> Result<Ticket, Rejected>,
+) -> Result<Ticket, Error> {
+    let data = region.take().expect("what was not taken came back");
+    write(data).map_err(|rejected| {
+        *region = Some(rejected.region);
+        rejected.error
+    })
 }

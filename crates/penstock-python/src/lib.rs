@@ -8,6 +8,7 @@ mod conversion;
 mod cpu;
 mod errors;
 mod fifo;
+mod hanging;
 mod lent;
 mod parked;
 mod pipeline;

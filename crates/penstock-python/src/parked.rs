@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use crate::attach::{hanging, raw};
+use crate::hanging::{hanging, raw};
 
 /// Something to be released, and a place in the stack of such.
 pub(crate) struct Parcel {

@@ -11,7 +11,6 @@ use crate::buffer;
 use crate::errors;
 use crate::ticket::Ticket;
 use crate::waiting::{Attempt, until};
-use crate::writer::hand_in;
 
 /// Queues a buffer to be written to a file descriptor by a native thread, in order, and returns its ticket.
 ///
@@ -44,7 +43,7 @@ pub(crate) fn pipe(
     let mut region = Some(buffer::export(data)?);
     let pushed = until(py, None, |slice| {
         let region = &mut region;
-        hand_in(region, |data| outlet.write(data, mode, Some(slice))).into()
+        buffer::hand_in(region, |data| outlet.write(data, mode, Some(slice))).into()
     });
     drop(region);
     buffer::release_parked(py);

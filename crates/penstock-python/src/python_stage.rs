@@ -14,9 +14,9 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::attach::{hanging, raw};
 use crate::buffer;
 use crate::chunk;
+use crate::hanging::{hanging, raw};
 use crate::lent::Lent;
 use crate::parked::release_parked;
 

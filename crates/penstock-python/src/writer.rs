@@ -200,7 +200,7 @@ impl Writer {
         let mut region = Some(buffer::export(data)?);
         let pushed = until(py, timeout, |slice| {
             let region = &mut region;
-            hand_in(region, |data| write(&self.0, data, Some(slice))).into()
+            buffer::hand_in(region, |data| write(&self.0, data, Some(slice))).into()
         });
         drop(region);
         buffer::release_parked(py);
@@ -228,18 +228,6 @@ impl Writer {
             return Ok(closed);
         }
     }
-}
-
-/// Hands the region in, and keeps it when it comes back.
-pub(crate) fn hand_in(
-    region: &mut Option<Box<dyn Region>>,
-    write: impl FnOnce(Box<dyn Region>) -> Result<penstock_core::Ticket, Rejected>,
-) -> Result<penstock_core::Ticket, Error> {
-    let data = region.take().expect("what was not taken came back");
-    write(data).map_err(|rejected| {
-        *region = Some(rejected.region);
-        rejected.error
-    })
 }
 
 /// What a stream has done so far, and what it does it with. A picture of one moment.
