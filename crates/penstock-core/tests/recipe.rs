@@ -114,8 +114,8 @@ fn the_pages_of_a_conversion_go_into_the_pipe_themselves() {
     let got = drain(source, Temper::Eager);
     writer.write(Box::new(vec![1; 2 << 20]), None).unwrap().wait().unwrap();
     assert_eq!(writer.stats().choice.unwrap().0, Transport::ZeroCopy);
-    assert!(writer.stats().making > Duration::ZERO && writer.stats().worker_busy > Duration::ZERO);
     writer.close(None).unwrap();
+    assert!(writer.stats().making > Duration::ZERO && writer.stats().worker_busy > Duration::ZERO);
     assert!(got.join().unwrap() == vec![2; 1 << 20]);
 }
 

@@ -196,7 +196,8 @@ def decode(
     kind that the name tells, one for each frame; their folder is made if it is missing. Files are overwritten, once the
     first frame is there.
 
-    Of a file that is damaged or was cut off, all frames before that are delivered.
+    Of a file that is damaged or was cut off, all frames before that are delivered; where
+    FFmpeg's decoder does not mark damage, the last of them may show it.
 
     Exit status: 0 when all frames are delivered; 1 after a failure; 2 for wrong usage; 130 after Ctrl-C, 143 after
     SIGTERM; 141, without a word, when nobody reads standard output any more.
