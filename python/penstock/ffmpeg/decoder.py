@@ -62,8 +62,9 @@ class Decoder:
     After the last frame of a file that is damaged, or that ends before its container says, reading raises
     `DecoderError`, unless `conceal_errors`: whenever FFmpeg printed an error. A header that is only wrong about the
     number of frames is a `penstock.FFmpegWarning`. FFmpeg stops at damage that its decoder marks, and where it marks
-    none (many codecs; H.264 in FFmpeg 5.1, now and then) the last frames given may show it. MPEG transport streams, Ogg and Y4M do not say how long they are:
-    of one that was cut off FFmpeg notices nothing, and its last frames may be damaged or missing.
+    none (many codecs; H.264 in FFmpeg 5.1, now and then) the last frames given may show it. MPEG transport streams, Ogg
+    and Y4M do not say how long they are: of one that was cut off FFmpeg notices nothing, and its last frames may be
+    damaged or missing.
 
     Closing ends FFmpeg at once, wherever it is. Frames that were given stay as they are. In a process made by
     ``fork``, an inherited decoder is closed; it goes on in the parent.
