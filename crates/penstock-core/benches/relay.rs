@@ -18,7 +18,7 @@ use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_gr
 use penstock_core::{RelayOptions, Tee, TeePolicy, relay};
 use rustix::pipe::{SpliceFlags, fcntl_setpipe_size, splice};
 
-/// What the drain reads, and the tuned loop splices, at once: see `relay/splice.rs`.
+/// What the drain reads, and the tuned loop splices, at once: see `src/relay/splice.rs`.
 const PIECE_BYTES: usize = 256 << 10;
 const LARGE_PIPE_BYTES: usize = 1 << 20;
 

@@ -16,10 +16,9 @@
 //! | stream assets through decompressors and other stages | [`pipeline::Pipeline`] |
 //! | give a thread a priority and CPUs | [`ThreadPolicy`], of `penstock-cpu`, which knows the machine's CPUs |
 //!
-//! From the front to the kernel: [`writer`](Writer) and `pipes` find the `stream` that a descriptor leads to and put a job into
-//! its `queue`; the stream's `worker` lets a `transport` put it into the destination; `sys` makes the system calls. A relay
-//! needs no stream: it runs on its caller's thread, or as a task of the `runtime`. A [`pipeline`] has chunks in memory of a
-//! `pool` go through channels from part to part; `codec` decompresses them, `latency` keeps the times.
+//! The rooms, from the ground up: `sys` makes the system calls; `sync` has all that threads wait for each other with; `memory` owns
+//! the bytes in flight; `runtime` starts threads, and cares for forks and the end of the program; `pipe` makes pipes and keeps their
+//! sizes in bounds. On these stand [`writer`](Writer), [`reader`](Reader), [`relay`](relay()) and [`tee`](Tee).
 //!
 //! ```
 //! use std::io::Read;
@@ -37,54 +36,26 @@
 
 #![cfg_attr(loom, allow(dead_code))]
 
-mod completion;
 mod error;
-mod inbox;
 pub mod pipeline;
-mod queue;
 mod reader;
 mod runtime;
 mod sync;
-mod unheard;
 
 #[cfg(not(loom))]
-mod capacity;
-#[cfg(not(loom))]
 mod codec;
-#[cfg(all(test, not(loom)))]
-mod faults;
-#[cfg(not(loom))]
-mod fifo;
-#[cfg(not(loom))]
-mod inflow;
 #[cfg(not(loom))]
 mod latency;
 #[cfg(not(loom))]
-mod meter;
+mod memory;
 #[cfg(not(loom))]
 mod pipe;
 #[cfg(not(loom))]
-mod pipes;
-#[cfg(not(loom))]
-mod pool;
-#[cfg(not(loom))]
-mod prepare;
-#[cfg(not(loom))]
-mod recipe;
-#[cfg(not(loom))]
-mod region;
-#[cfg(not(loom))]
 mod relay;
-#[cfg(not(loom))]
-mod stream;
-#[cfg(not(loom))]
-mod strided;
 #[cfg(not(loom))]
 mod sys;
 #[cfg(not(loom))]
-mod transport;
-#[cfg(not(loom))]
-mod worker;
+mod tee;
 #[cfg(not(loom))]
 mod writer;
 
@@ -95,8 +66,8 @@ pub mod fuzzing {
     use std::io::{self, BufReader, Read};
 
     use crate::codec::{Decoder, Members, Undecoded};
+    use crate::memory::pool::Pool;
     use crate::pipeline::Codec;
-    use crate::pool::Pool;
 
     /// A stream, in input of so many bytes at a time; what came before an error, and the error.
     pub fn streamed(codec: Codec, input: &[u8], step: usize, most: u64) -> (Vec<u8>, io::Result<()>) {
@@ -116,27 +87,36 @@ pub mod fuzzing {
     }
 }
 
-pub use completion::{CallbackId, Ticket};
 pub use error::Error;
 pub use rustix::io::Errno;
-pub use unheard::take_unheard_bytes;
+pub use sync::{
+    ticket::{CallbackId, Ticket},
+    unheard::take_unheard_bytes,
+};
 
 #[cfg(not(loom))]
 pub use {
-    fifo::{Access, Fifo, FifoTicket, Opening},
+    memory::{
+        pool::{Buffer, Pool},
+        region::Region,
+        strided::Strided,
+        transform::Recipe,
+    },
     penstock_cpu::{AppliedPolicy, ThreadPolicy},
-    pipe::Pipe,
-    pipes::{Marks, Outlet, close, close_at, drain_all, marks, pipe, sync, sync_to, tickets_of},
-    pool::{Buffer, Pool},
+    pipe::{
+        ends::Pipe,
+        fifo::{Access, Fifo, FifoTicket, Opening},
+    },
     reader::{Frame, Reader, ReaderOptions, ReaderStats},
-    recipe::Recipe,
-    region::Region,
     relay::{
-        Forgotten, Method, MethodReason, OutletReport, Relay, RelayError, RelayMode, RelayOptions,
-        RelayTicket, Relayed, Tee, TeeEnd, TeeOutlet, TeePolicy, TeeReport, relay, relay_in_background,
+        Method, MethodReason, Relay, RelayError, RelayMode, RelayOptions, RelayTicket, Relayed, relay,
+        relay_in_background,
     },
     runtime::{exit::drain_tasks, gate::Gate},
-    strided::Strided,
-    transport::{Mode, ReaderKind, Reason, STAGED_MIN_BYTES, Transport, set_staging_budget},
-    writer::{Mark, Options, Rejected, Stats, Writer},
+    tee::{Forgotten, OutletReport, Tee, TeeEnd, TeeOutlet, TeePolicy, TeeReport},
+    writer::{
+        by_descriptor::{Marks, Outlet, close, close_at, drain_all, marks, pipe, sync, sync_to, tickets_of},
+        handle::{Mark, Options, Rejected, Stats, Writer},
+        transport::{Mode, ReaderKind, Reason, STAGED_MIN_BYTES, Transport, set_staging_budget},
+    },
 };

@@ -57,7 +57,7 @@ mod stream;
 pub use {
     crate::codec::Codec,
     crate::latency::Latency,
-    crate::pool::{Buffer, Pool, Space},
+    crate::memory::pool::{Buffer, Pool, Space},
     chunk::{Cause, Checksum, Chunk, ChunkError, Timing},
     run::{Depth, LEAVE_WITHIN, OnError, Options, Pipeline},
     sink::Sink,

@@ -14,7 +14,7 @@ fn example(name: &str) -> Command {
 
 #[test]
 fn copy_file_to_pipe_copies_by_splice() {
-    let file = env!("CARGO_MANIFEST_DIR").to_owned() + "/src/relay.rs";
+    let file = env!("CARGO_MANIFEST_DIR").to_owned() + "/src/relay/transfer.rs";
     let output = example("copy_file_to_pipe").arg(&file).output().unwrap();
     assert!(output.status.success());
     assert!(output.stdout == std::fs::read(&file).unwrap());

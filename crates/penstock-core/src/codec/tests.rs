@@ -2,7 +2,7 @@ use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 
 use super::*;
-use crate::pool::Pool;
+use crate::memory::pool::Pool;
 
 const MAX: usize = 64 << 20;
 

@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use zstd::zstd_safe::{self, DCtx};
 
 use super::{Codec, GZIP_MAGIC, Members, corrupt, truncated};
-use crate::pool::{Buffer, Pool};
+use crate::memory::pool::{Buffer, Pool};
 use crate::sys::deflate::{Inflated, Inflater};
 
 /// What a header claims is believed up to so many times the input, and a little: whoever writes a header can claim anything.

@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use std::mem;
 use std::time::Instant;
 
-use crate::completion::{Completion, Ticket, ticket};
-use crate::queue::Limits;
+use crate::sync::queue::Limits;
+use crate::sync::ticket::{Completion, Ticket, ticket};
 use crate::sync::{Condvar, Mutex, MutexGuard, lock, passed, wait_until};
 
 /// The line was stopped; nothing goes in or out any more.

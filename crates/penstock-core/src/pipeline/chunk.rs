@@ -9,8 +9,8 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use crate::codec::Undecoded;
-use crate::pool::Buffer;
-use crate::region::Region;
+use crate::memory::pool::Buffer;
+use crate::memory::region::Region;
 
 /// A piece of data on its way through a pipeline. A clone shares the bytes, whose memory goes back to the pipeline's pool when
 /// the last one is dropped.

@@ -11,11 +11,11 @@ use super::chunk::{Chunk, ChunkError};
 use super::meter::{Meter, Part};
 use crate::error::Error;
 use crate::latency::Recorder;
-use crate::pool::Pool;
-use crate::runtime::kept::Bell;
+use crate::memory::pool::Pool;
+use crate::runtime::fork_fd::Bell;
 use crate::runtime::task::{self, Signals};
 use crate::sync::{lock, passed, wait_until};
-use crate::writer::Writer;
+use crate::writer::handle::Writer;
 use penstock_cpu::ThreadPolicy;
 
 /// What goes through the channels: a chunk, or what became of it. A failure keeps its place in the order.

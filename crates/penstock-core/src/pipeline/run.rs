@@ -15,11 +15,11 @@ use super::sink::{self, Kind, Sink};
 use super::source::Source;
 use super::stage::Stage;
 use super::stats::Stats;
-use crate::completion::{Ticket, ticket};
 use crate::error::Error;
 use crate::latency::merged;
-use crate::pool::Pool;
-use crate::queue::Limits;
+use crate::memory::pool::Pool;
+use crate::sync::queue::Limits;
+use crate::sync::ticket::{Ticket, ticket};
 use crate::sync::{deadline_after, lock};
 
 /// How long a pipeline that is left waits for its threads. They take microseconds, unless one is in a call that cannot be

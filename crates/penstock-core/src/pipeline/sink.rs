@@ -9,9 +9,9 @@ use super::chunk::{ChunkError, Written};
 use super::line::{Enter, Line};
 use super::run::{OnError, Skipped};
 use super::stage::Spaces;
-use crate::completion::Completion;
 use crate::error::Error;
-use crate::writer::Writer;
+use crate::sync::ticket::Completion;
+use crate::writer::handle::Writer;
 use penstock_cpu::ThreadPolicy;
 
 /// Where a pipeline's chunks go.

@@ -15,8 +15,8 @@ use super::chunk::{Cause, Chunk, ChunkError};
 use super::line::{Enter, Item, Line, Port};
 use super::stage::Context;
 use crate::error::Error;
-use crate::inflow::Inflow;
-use crate::pool::{Buffer, Pool};
+use crate::memory::pool::{Buffer, Pool};
+use crate::reader::poll_source::Inflow;
 use crate::sync::lock;
 use penstock_cpu::ThreadPolicy;
 

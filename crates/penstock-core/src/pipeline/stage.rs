@@ -14,7 +14,7 @@ use super::meter::Meter;
 use super::stream;
 use crate::codec::{Codec, Decoder};
 use crate::error::Error;
-use crate::pool::{Buffer, Pool, Space};
+use crate::memory::pool::{Buffer, Pool, Space};
 use crate::sync::lock;
 use penstock_cpu::ThreadPolicy;
 

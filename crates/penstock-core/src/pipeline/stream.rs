@@ -7,7 +7,7 @@ use super::channel::Taken;
 use super::chunk::{Cause, Chunk, ChunkError};
 use super::line::{Item, Port};
 use crate::codec::{Codec, Members};
-use crate::pool::Buffer;
+use crate::memory::pool::Buffer;
 
 /// The pieces as one reader, which waits for the next one when it needs it.
 struct Pieces<'a> {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
-use crate::pool::Buffer;
+use crate::memory::pool::Buffer;
 
 /// The bytes of one frame, page-aligned, in memory that goes back to its reader, to be used again, when the frame is dropped.
 pub struct Frame {

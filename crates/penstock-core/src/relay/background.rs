@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Relay, RelayError, RelayOptions, Relayed, Watch};
-use crate::completion::Ticket;
 use crate::error::Error;
 use crate::runtime::task::{self, AtExit, Control, Live, Task};
+use crate::sync::ticket::Ticket;
 use penstock_cpu::{AppliedPolicy, ThreadPolicy};
 
 /// A relay under way on a thread of its own, and what became of it.

@@ -5,7 +5,7 @@ use rustix::io::{Errno, Result};
 
 use super::splice::{InnerPipe, PIECE_BYTES, room_bytes};
 use super::{Ends, Source, Step};
-use crate::region::Span;
+use crate::memory::region::Span;
 use crate::sys::fd::{self, Kind};
 use crate::sys::pipe;
 

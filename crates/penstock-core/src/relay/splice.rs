@@ -6,14 +6,14 @@ use rustix::event::PollFlags;
 use rustix::io::{Errno, Result};
 
 use super::{Ends, Source, Step};
-use crate::capacity::{self, Grant};
-use crate::runtime::kept::Kept;
+use crate::pipe::budget::{self, Grant};
+use crate::runtime::fork_fd::Kept;
 use crate::sys::fd::{self, Kind};
 use crate::sys::pipe;
 
 /// What is moved at once, so that the other side works on one piece while we move the next. Measured on a 2-core x86-64
 /// VM, Linux 6.18, 2026-11-21: with a pipe of 1 MiB and reads of 256 KiB it moves up to 7 times what whole files do.
-pub(super) const PIECE_BYTES: usize = 256 << 10;
+pub(crate) const PIECE_BYTES: usize = 256 << 10;
 
 /// Straight from one to the other, of which one is a pipe.
 pub(super) fn direct(ends: &Ends<'_>, source: &mut Source, destination: Kind, left: u64) -> Result<Step> {
@@ -147,7 +147,7 @@ impl InnerPipe {
     fn make_room(&mut self) {
         match self.room {
             Room::Default => self.room = Room::WorthMore,
-            Room::WorthMore => self.room = Room::Grown { _grant: capacity::grow_own(self.writer.as_fd()) },
+            Room::WorthMore => self.room = Room::Grown { _grant: budget::grow_own(self.writer.as_fd()) },
             Room::Grown { .. } => {}
         }
     }

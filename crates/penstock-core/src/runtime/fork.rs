@@ -9,14 +9,14 @@ use std::collections::{BTreeSet, HashMap};
 use std::os::fd::RawFd;
 use std::sync::{Arc, MutexGuard, Once};
 
-use crate::capacity::{self, Share};
-use crate::completion::disown_tickets;
-use crate::pipes::{self, Entry};
-use crate::runtime::kept::{self, Kept};
+use crate::pipe::budget::{self, Share};
+use crate::runtime::fork_fd::{self, Kept};
 use crate::runtime::task::{self, Control};
-use crate::stream::HeldStreams;
+use crate::sync::ticket::disown_tickets;
 use crate::sys::fd::StreamId;
-use crate::{worker, writer};
+use crate::writer::by_descriptor::{self, Entry};
+use crate::writer::stream::HeldStreams;
+use crate::writer::{handle, worker};
 
 struct Held {
     streams: HeldStreams,
@@ -43,10 +43,10 @@ pub(crate) fn prepare() {
 }
 
 extern "C" fn before() {
-    let pipes = pipes::hold();
-    let share = capacity::hold();
-    let writers = writer::hold();
-    let (tasks, streams, kept) = (task::hold(), HeldStreams::hold(), kept::hold());
+    let pipes = by_descriptor::hold();
+    let share = budget::hold();
+    let writers = handle::hold();
+    let (tasks, streams, kept) = (task::hold(), HeldStreams::hold(), fork_fd::hold());
     let starts = task::hold_starts();
     let held = Held { streams, pipes, share, writers, tasks, kept, starts };
     HELD.with(|slot| slot.replace(Some(held)));
@@ -69,7 +69,7 @@ extern "C" fn in_child() {
     if let Some(Held { streams, mut pipes, share, mut writers, mut tasks, mut kept, starts }) = take() {
         pipes.clear();
         writers.clear();
-        kept::close_all(&mut kept);
+        fork_fd::close_all(&mut kept);
         // Their bells are dead here: forgotten without a sound.
         let disowned = std::mem::take(&mut *tasks);
         drop((pipes, share, writers, tasks, kept, starts));

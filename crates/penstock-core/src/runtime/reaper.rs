@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, FromRawFd, IntoRawFd, OwnedFd};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{DupFlags, dup3};
 
-use crate::runtime::kept;
+use crate::runtime::fork_fd;
 use crate::runtime::task::{self, Signals};
 use crate::sys::fd;
 
@@ -36,5 +36,5 @@ fn close_here(mut fd: OwnedFd) {
     {
         let _ = dup3(&idle, &mut fd, DupFlags::CLOEXEC); // which closes what was there
     }
-    kept::close(fd);
+    fork_fd::close(fd);
 }

@@ -8,11 +8,11 @@ use std::thread::{Builder, JoinHandle};
 
 use rustix::io::Errno;
 
-use crate::completion::{Ticket, fork_generation, ticket};
 use crate::error::Error;
 use crate::runtime::fork;
-use crate::runtime::kept::Bell;
+use crate::runtime::fork_fd::Bell;
 use crate::sync::lock;
+use crate::sync::ticket::{Ticket, fork_generation, ticket};
 use crate::sys::signals;
 use penstock_cpu::{AppliedPolicy, ThreadPolicy};
 

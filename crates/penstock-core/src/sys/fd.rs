@@ -10,7 +10,7 @@ use rustix::io::{Errno, Result, retry_on_intr};
 use rustix::net::SocketType;
 
 use super::faults::{Call, pass};
-use crate::region::Span;
+use crate::memory::region::Span;
 
 /// What a stream is known by: the same for every descriptor of one pipe, FIFO, socket or file.
 ///

@@ -1,0 +1,267 @@
+//! Page-aligned memory that is used again, in classes of size.
+
+use std::fmt;
+use std::slice;
+use std::sync::{Arc, Mutex};
+
+use rustix::io::Errno;
+
+use crate::memory::region::Region;
+use crate::sync::lock;
+use crate::sync::ticket::fork_generation;
+use crate::sys::memory::Pages;
+
+/// The smallest class holds this and a page, each further one twice as much and a page. The page more is for the byte that a
+/// reader asks for beyond a file's size, which would take a file of 64 KiB to the class of 128.
+const SMALLEST_BYTES: usize = 4 << 10;
+const EXTRA_BYTES: usize = 4 << 10;
+
+/// 4 KiB to 2 EiB: a class for whatever an address space can hold.
+const CLASSES: usize = 50;
+
+fn class_of(bytes: usize) -> usize {
+    let beyond = bytes.saturating_sub(EXTRA_BYTES).max(SMALLEST_BYTES);
+    (beyond.div_ceil(SMALLEST_BYTES).next_power_of_two().trailing_zeros() as usize).min(CLASSES - 1)
+}
+
+fn bytes_of(class: usize) -> usize {
+    (SMALLEST_BYTES << class) + EXTRA_BYTES
+}
+
+/// Hands out [`Buffer`]s, and keeps what comes back for the next, up to a limit.
+#[derive(Clone)]
+pub struct Pool(Arc<Shared>);
+
+struct Shared {
+    free: Mutex<Free>,
+    keep_bytes: usize,
+    generation: u32,
+}
+
+struct Free {
+    classes: [Vec<Pages>; CLASSES],
+    bytes: usize,
+}
+
+impl Pool {
+    /// A pool that keeps at most so much memory that nobody uses.
+    #[must_use]
+    pub fn new(keep_bytes: usize) -> Self {
+        let free = Free { classes: [const { Vec::new() }; CLASSES], bytes: 0 };
+        Self(Arc::new(Shared { free: Mutex::new(free), keep_bytes, generation: fork_generation() }))
+    }
+
+    /// A pool for memory of that size, which keeps at most so many pieces that nobody uses.
+    #[must_use]
+    pub fn of_slots(slot_bytes: usize, keep_slots: usize) -> Self {
+        Self::new(bytes_of(class_of(slot_bytes)).max(slot_bytes).saturating_mul(keep_slots))
+    }
+
+    /// Memory for at least that many bytes. What is in it is what its last user left.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, as mmap(2) says.
+    pub fn take(&self, bytes: usize) -> Result<Buffer, Errno> {
+        let class = class_of(bytes);
+        let pages = match self.0.reuse(class) {
+            Some(pages) => pages,
+            None => Pages::map(bytes_of(class).max(bytes))?,
+        };
+        Ok(Buffer { memory: Memory::Pooled { pages: Some(pages), pool: self.clone() }, bytes })
+    }
+
+    /// Bytes that are kept for the next user.
+    #[must_use]
+    pub fn free_bytes(&self) -> usize {
+        if self.0.is_inherited() { 0 } else { lock(&self.0.free).bytes }
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool").field("free_bytes", &self.free_bytes()).finish()
+    }
+}
+
+impl Shared {
+    /// Whether it is a parent process's, whose threads may have held the lock when the process forked.
+    fn is_inherited(&self) -> bool {
+        self.generation != fork_generation()
+    }
+
+    fn reuse(&self, class: usize) -> Option<Pages> {
+        if self.is_inherited() {
+            return None;
+        }
+        let mut free = lock(&self.free);
+        let pages = free.classes[class].pop()?;
+        free.bytes -= pages.bytes();
+        Some(pages)
+    }
+
+    fn give_back(&self, pages: Pages) {
+        if self.is_inherited() {
+            return; // unmapped, here and in all that follows
+        }
+        let mut free = lock(&self.free);
+        if free.bytes + pages.bytes() <= self.keep_bytes {
+            free.bytes += pages.bytes();
+            free.classes[class_of(pages.bytes())].push(pages);
+        }
+    }
+}
+
+/// Memory of a caller that can be written to.
+///
+/// # Safety
+///
+/// While the value lives, also while it is moved, `len` bytes from `as_mut_ptr` stay mapped and writable, both answers stay the
+/// same, and nobody else reads or writes them.
+pub unsafe trait Space: Send + Sync + 'static {
+    /// The first byte.
+    fn as_mut_ptr(&self) -> *mut u8;
+    /// The size in bytes.
+    fn len(&self) -> usize;
+    /// Whether there is no room at all.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+enum Memory {
+    /// None only while it is being dropped.
+    Pooled {
+        pages: Option<Pages>,
+        pool: Pool,
+    },
+    Foreign(Box<dyn Space>),
+}
+
+/// Bytes in memory of a [`Pool`], to which it goes back when dropped, or of a caller.
+pub struct Buffer {
+    memory: Memory,
+    bytes: usize,
+}
+
+impl Buffer {
+    pub(crate) fn foreign(space: Box<dyn Space>) -> Self {
+        let bytes = space.len();
+        Self { memory: Memory::Foreign(space), bytes }
+    }
+
+    /// The first byte, for who has its own way to see to it that nobody else reads or writes there meanwhile.
+    #[must_use]
+    pub fn start(&self) -> *mut u8 {
+        match &self.memory {
+            Memory::Pooled { pages, .. } => pages.as_ref().expect("only the drop takes it").start(),
+            Memory::Foreign(space) => space.as_mut_ptr(),
+        }
+    }
+
+    /// How many bytes it could hold.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        match &self.memory {
+            Memory::Pooled { pages, .. } => pages.as_ref().expect("only the drop takes it").bytes(),
+            Memory::Foreign(space) => space.len(),
+        }
+    }
+
+    /// Sets how many bytes of it count.
+    ///
+    /// # Panics
+    ///
+    /// There is no room for so many.
+    pub fn set_len(&mut self, bytes: usize) {
+        assert!(bytes <= self.capacity(), "a buffer holds no more than its capacity");
+        self.bytes = bytes;
+    }
+
+    /// All of its memory, whether it counts or not.
+    pub fn space_mut(&mut self) -> &mut [u8] {
+        // SAFETY: the memory is initialised (fresh pages are zero), as long as that, and ours alone: see `Space`.
+        unsafe { slice::from_raw_parts_mut(self.start(), self.capacity()) }
+    }
+}
+
+impl std::ops::Deref for Buffer {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        // SAFETY: as in `space_mut`, and the bytes that count lie in it.
+        unsafe { slice::from_raw_parts(self.start(), self.bytes) }
+    }
+}
+
+impl std::ops::DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        let bytes = self.bytes;
+        &mut self.space_mut()[..bytes]
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Buffer").field("bytes", &self.bytes).field("capacity", &self.capacity()).finish()
+    }
+}
+
+// SAFETY: the memory is mapped, and stays where it is, until the buffer is dropped.
+unsafe impl Region for Buffer {
+    fn as_ptr(&self) -> *const u8 {
+        self.start()
+    }
+    fn len(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        if let Memory::Pooled { pages, pool } = &mut self.memory
+            && let Some(pages) = pages.take()
+        {
+            pool.0.give_back(pages);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_comes_back_and_is_used_again() {
+        let pool = Pool::new(1 << 20);
+        let mut buffer = pool.take(10_000).unwrap();
+        assert_eq!((buffer.len(), buffer.as_ptr().addr() % 4096), (10_000, 0));
+        buffer.fill(7);
+        let place = buffer.as_ptr();
+        drop(buffer);
+        assert!(pool.free_bytes() >= 10_000);
+        let again = pool.take(9_000).unwrap();
+        assert_eq!((again.as_ptr(), again[0], pool.free_bytes()), (place, 7, 0));
+    }
+
+    #[test]
+    fn no_more_is_kept_than_was_allowed() {
+        let pool = Pool::new(100_000);
+        let buffers: Vec<_> = (0..40).map(|_| pool.take(10_000).unwrap()).collect();
+        drop(buffers);
+        assert!((1..=100_000).contains(&pool.free_bytes()), "{pool:?}");
+    }
+
+    #[test]
+    fn every_size_has_a_class_that_holds_it_and_finds_it_again() {
+        for bytes in [0, 1, 4096, 8192, 8193, 65_536, 65_537, 69_632, 69_633, 1 << 20, (1 << 20) + 1, 1 << 40]
+        {
+            let class = class_of(bytes);
+            assert!(bytes_of(class) >= bytes, "{bytes}");
+            assert_eq!(class_of(bytes_of(class)), class, "{bytes}");
+        }
+        assert!(
+            bytes_of(class_of(65_537)) < 80_000,
+            "a file of 64 KiB and its end do not take twice as much"
+        );
+    }
+}

@@ -1,0 +1,85 @@
+//! A kernel pipe that relays can be put to both ends of.
+
+use std::io::{PipeReader, PipeWriter};
+use std::os::fd::AsFd;
+
+use crate::error::Error;
+use crate::pipe::budget;
+use crate::relay::{RelayError, RelayOptions, Relayed, relay};
+use crate::sys::{fd, pipe};
+
+/// A pipe with both of its ends. The ends are those of `std`: they read and write, and go to child processes.
+///
+/// ```
+/// use std::io::{Read, Write};
+/// let pipe = penstock_core::Pipe::new(Some(1 << 20))?;
+/// assert!(pipe.capacity_bytes() >= 4096);
+/// let (mut reader, mut writer) = pipe.into_ends();
+/// writer.write_all(b"frame")?;
+/// drop(writer);
+/// let mut got = String::new();
+/// reader.read_to_string(&mut got)?;
+/// assert_eq!(got, "frame");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Pipe {
+    /// The end that bytes come out of.
+    pub reader: PipeReader,
+    /// The end that bytes go into.
+    pub writer: PipeWriter,
+}
+
+impl Pipe {
+    /// Makes a pipe, of that capacity in bytes or what comes nearest to it: see [`capacity_bytes`](Self::capacity_bytes).
+    ///
+    /// # Errors
+    ///
+    /// The process or the system has no descriptors left.
+    pub fn new(capacity_bytes: Option<usize>) -> Result<Self, Error> {
+        let [reader, writer] = pipe::make()?;
+        let pipe = Self { reader: reader.into(), writer: writer.into() };
+        if let Some(bytes) = capacity_bytes {
+            let (id, _) = fd::identify(pipe.writer.as_fd())?;
+            budget::set(pipe.writer.as_fd(), id, bytes);
+        }
+        Ok(pipe)
+    }
+
+    /// The pipe's size in bytes, as granted.
+    #[must_use]
+    pub fn capacity_bytes(&self) -> usize {
+        pipe::capacity(self.writer.as_fd()).unwrap_or(0)
+    }
+
+    /// Bytes in the pipe that nobody has read.
+    #[must_use]
+    pub fn unread_bytes(&self) -> u64 {
+        pipe::unread_bytes(self.reader.as_fd()).unwrap_or(0)
+    }
+
+    /// Relays from the source into the pipe, up to the source's end or the count; waits while the pipe is full.
+    ///
+    /// # Errors
+    ///
+    /// As [`relay`].
+    pub fn read_from(&self, src: impl AsFd, count: Option<u64>) -> Result<Relayed, RelayError> {
+        relay(src, &self.writer, &RelayOptions { count, ..RelayOptions::default() })
+    }
+
+    /// Relays from the pipe into the destination. While the pipe's writing end is open, here or elsewhere, it has no end: then
+    /// only the count ends it.
+    ///
+    /// # Errors
+    ///
+    /// As [`relay`].
+    pub fn write_to(&self, dst: impl AsFd, count: Option<u64>) -> Result<Relayed, RelayError> {
+        relay(&self.reader, dst, &RelayOptions { count, ..RelayOptions::default() })
+    }
+
+    /// The two ends by themselves, so that each can be closed.
+    #[must_use]
+    pub fn into_ends(self) -> (PipeReader, PipeWriter) {
+        (self.reader, self.writer)
+    }
+}

@@ -1,0 +1,25 @@
+//! Frames of a fixed size out of a descriptor, read ahead by a native thread.
+//!
+//! The worker (`worker`) reads into memory of a pool, and hands whole frames over (`frame_queue`). It never waits in a call that could
+//! not be interrupted, so that a close ends it at once wherever it is.
+
+pub(crate) mod frame_queue;
+
+#[cfg(not(loom))]
+mod frame;
+#[cfg(not(loom))]
+mod handle;
+#[cfg(not(loom))]
+mod meter;
+#[cfg(not(loom))]
+pub(crate) mod poll_source;
+#[cfg(not(loom))]
+mod transform;
+#[cfg(not(loom))]
+mod worker;
+
+#[cfg(not(loom))]
+pub use {
+    frame::Frame,
+    handle::{Reader, ReaderOptions, ReaderStats},
+};

@@ -1,0 +1,586 @@
+//! One relay under way: which method, how far, and whom it waits for.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::fs::{SeekFrom, Stat, fstat, seek};
+use rustix::io::{Errno, Result};
+
+use super::{Method, MethodReason, RelayError, RelayMode, RelayOptions, Relayed, copy, file, splice};
+use crate::error::Error;
+use crate::pipe::budget;
+use crate::runtime::fork_fd::{Bell, Kept};
+use crate::sync::passed;
+use crate::sys::fd::{self, Kind};
+use crate::sys::pipe;
+
+/// The two descriptors of a relay.
+pub(crate) struct Ends<'a> {
+    pub(crate) src: BorrowedFd<'a>,
+    pub(crate) dst: BorrowedFd<'a>,
+}
+
+/// Who looks on while a relay runs.
+pub(crate) struct Watch<'a> {
+    /// Wakes it from any wait.
+    pub(crate) bell: &'a Bell,
+    pub(crate) is_cancelled: &'a dyn Fn() -> bool,
+    pub(crate) on_progress: &'a dyn Fn(Relayed),
+}
+
+/// What one step of a method came to.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// So many bytes left the source, and so many reached the destination.
+    Moved { taken: usize, given: usize },
+    /// The source has nothing more, and will not have.
+    Ended,
+    /// One of the two makes us wait.
+    Blocked,
+}
+
+impl Step {
+    pub(crate) fn direct(bytes: usize) -> Self {
+        Self::Moved { taken: bytes, given: bytes }
+    }
+}
+
+/// A method with what it needs, and the bytes that it has taken and not given yet.
+#[derive(Debug)]
+enum Mover {
+    Splice,
+    Through(splice::InnerPipe),
+    CopyFileRange,
+    SendFile,
+    ReadWrite(copy::Buffer),
+}
+
+impl Mover {
+    fn method(&self) -> Method {
+        match self {
+            Self::Splice => Method::Splice,
+            Self::Through(_) => Method::SpliceThroughPipe,
+            Self::CopyFileRange => Method::CopyFileRange,
+            Self::SendFile => Method::SendFile,
+            Self::ReadWrite(_) => Method::ReadWrite,
+        }
+    }
+
+    fn held_bytes(&self) -> usize {
+        match self {
+            Self::Through(inner) => inner.held_bytes(),
+            Self::ReadWrite(buffer) => buffer.held_bytes(),
+            _ => 0,
+        }
+    }
+}
+
+/// Where bytes come from.
+#[derive(Debug)]
+pub(crate) struct Source {
+    pub(crate) kind: Kind,
+    /// Where in a file the next byte is taken; none where there are no positions.
+    pub(crate) position: Option<u64>,
+    /// Whether the file's own position is to follow.
+    moves_position: bool,
+}
+
+/// One relay under way.
+#[derive(Debug)]
+pub(crate) struct Course {
+    source: Source,
+    destination: Kind,
+    /// Bytes that may still be taken.
+    left: u64,
+    pub(crate) moved: u64,
+    /// What the caller has read of the source before, and has not been given to the destination yet. It goes first, and is still
+    /// the caller's to keep if the relay ends before.
+    ahead: copy::Buffer,
+    mover: Mover,
+    reason: MethodReason,
+    source_ended: bool,
+    timeout: Option<Duration>,
+    /// Since when no byte has moved; none while they do.
+    idle: Option<Idle>,
+    /// Our own way to a terminal, on which no write blocks.
+    terminal: Option<Kept>,
+    may_grow: [bool; 2],
+    /// Whether poll(2) can tell that the destination's reader is gone. Of other kinds it may report what is no failure of theirs,
+    /// again and again.
+    can_lose_reader: bool,
+    /// Attempts in a row that were blocked although both sides looked ready.
+    false_starts: u32,
+}
+
+/// A time without a byte moved.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Idle {
+    pub(crate) since: Instant,
+    /// What the destination had not passed on to its reader then: a reader that takes of that does not stand still.
+    pub(crate) untaken: u64,
+}
+
+impl Idle {
+    pub(crate) fn begin(untaken: u64) -> Self {
+        Self { since: Instant::now(), untaken }
+    }
+
+    /// How long it has lasted, begun anew if the reader has taken something since.
+    pub(crate) fn go_on(&mut self, untaken: u64) -> Duration {
+        if untaken < self.untaken {
+            *self = Self::begin(untaken);
+        }
+        self.since.elapsed()
+    }
+}
+
+/// Who makes us wait.
+enum Awaited {
+    Source,
+    Destination,
+    /// Both look ready.
+    Nobody,
+}
+
+/// How a wait ended.
+enum Waited {
+    /// It is worth another attempt.
+    Again,
+    /// The source has nothing more, so that it does not matter whom else we would have to wait for.
+    Ended,
+    /// A signal came.
+    NotYet,
+    Stalled(Duration),
+    Failed(Errno),
+}
+
+/// What Linux gives a new pipe (pipe(7)).
+const DEFAULT_PIPE_BYTES: usize = 64 << 10;
+
+/// A wait that is over by then needs no second thought. Guessed: much longer than a reader that keeps up takes for a pipe.
+const SOON: Duration = Duration::from_millis(5);
+
+/// After so many attempts that were blocked for no visible reason, we sleep between them. Guessed.
+const FALSE_STARTS: u32 = 4;
+const FALSE_START_PAUSE: Duration = Duration::from_millis(1);
+
+impl Course {
+    pub(crate) fn plan(ends: &Ends<'_>, options: &RelayOptions) -> std::result::Result<Self, Error> {
+        fd::check_readable(ends.src)?;
+        fd::check_writable(ends.dst)?;
+        let (src_stat, dst_stat) = (fstat(ends.src)?, fstat(ends.dst)?);
+        let kind = fd::kind_of(ends.src, &src_stat)?;
+        let destination = fd::kind_of(ends.dst, &dst_stat)?;
+        let source = Source::begin(ends.src, kind, options.offset)?;
+        check_different(ends, &source, options.count, (&src_stat, &dst_stat), destination)?;
+        let (mover, reason) = choose(ends, kind, destination, options.mode)?;
+        Ok(Self {
+            source,
+            destination,
+            left: options.count.unwrap_or(u64::MAX),
+            moved: 0,
+            ahead: copy::Buffer::default(),
+            mover,
+            reason,
+            source_ended: false,
+            timeout: options.timeout,
+            idle: None,
+            terminal: own_terminal(ends.dst, destination),
+            may_grow: [kind == Kind::Pipe, destination == Kind::Pipe],
+            can_lose_reader: matches!(destination, Kind::Pipe | Kind::StreamSocket),
+            false_starts: 0,
+        })
+    }
+
+    /// Has the bytes go first that the caller has read ahead, of which no more than the count are used.
+    pub(crate) fn begin_with(&mut self, mut ahead: Vec<u8>) {
+        ahead.truncate(usize::try_from(self.left).unwrap_or(usize::MAX));
+        self.left -= ahead.len() as u64;
+        self.ahead = copy::Buffer::holding(ahead);
+    }
+
+    /// Where a source file goes on after what has left us.
+    pub(crate) fn position(&self) -> Option<u64> {
+        self.source.position.map(|position| position.saturating_sub(self.in_transit_bytes() as u64))
+    }
+
+    pub(crate) fn relayed(&self) -> Relayed {
+        Relayed {
+            bytes: self.moved,
+            method: self.mover.method(),
+            reason: self.reason,
+            source_ended: self.source_ended,
+        }
+    }
+
+    /// Goes on until the end, the deadline, a signal or the bell.
+    pub(crate) fn run(
+        &mut self,
+        ends: &Ends<'_>,
+        watch: Option<&Watch<'_>>,
+        deadline: Option<Instant>,
+    ) -> Option<std::result::Result<Relayed, RelayError>> {
+        let terminal = self.terminal.take();
+        let dst = terminal.as_ref().map_or(ends.dst, AsFd::as_fd);
+        let outcome = self.advance(&Ends { src: ends.src, dst }, watch, deadline);
+        self.terminal = terminal;
+        self.leave_position(ends.src);
+        let outcome = outcome?;
+        Some(outcome.map(|()| self.relayed()).map_err(|error| self.ended_by(error)))
+    }
+
+    pub(crate) fn ended_by(&self, error: Error) -> RelayError {
+        RelayError { error, relayed: self.relayed(), bytes_held: self.unreturnable_bytes() }
+    }
+
+    /// Bytes that we hold: from the caller, or from the source.
+    fn held_bytes(&self) -> usize {
+        self.ahead.held_bytes() + self.mover.held_bytes()
+    }
+
+    fn advance(
+        &mut self,
+        ends: &Ends<'_>,
+        watch: Option<&Watch<'_>>,
+        deadline: Option<Instant>,
+    ) -> Option<std::result::Result<(), Error>> {
+        while self.left > 0 || self.held_bytes() > 0 {
+            if watch.is_some_and(|watch| (watch.is_cancelled)()) {
+                return Some(Err(Error::Aborted { bytes_lost: self.unreturnable_bytes() }));
+            }
+            match self.step(ends) {
+                Ok(Step::Moved { taken, given }) => self.note(ends, taken, given, watch),
+                Ok(Step::Ended) if self.must_confirm_end() => self.fall_back(MethodReason::NothingToCopy),
+                Ok(Step::Ended) => {
+                    self.source_ended = true;
+                    return Some(Ok(()));
+                }
+                Ok(Step::Blocked) => match self.wait(ends, watch, deadline) {
+                    Waited::Again => {}
+                    Waited::Ended => {
+                        self.source_ended = true;
+                        return Some(Ok(()));
+                    }
+                    Waited::NotYet => return None,
+                    Waited::Stalled(waited) => return Some(Err(self.stalled(ends, waited))),
+                    Waited::Failed(errno) => return Some(Err(self.failed(ends, errno))),
+                },
+                Err(Errno::INTR) => return None,
+                Err(errno) if self.is_refusal(errno) => self.fall_back(MethodReason::Refused(errno)),
+                Err(errno) => return Some(Err(self.failed(ends, errno))),
+            }
+            if passed(deadline) {
+                return None;
+            }
+        }
+        Some(Ok(()))
+    }
+
+    fn step(&mut self, ends: &Ends<'_>) -> Result<Step> {
+        let Self { source, destination, left, ahead, mover, .. } = self;
+        match mover {
+            _ if ahead.held_bytes() > 0 => ahead.step(ends, source, *destination, 0),
+            Mover::Splice => splice::direct(ends, source, *destination, *left),
+            Mover::Through(inner) => inner.step(ends, source, *destination, *left),
+            Mover::CopyFileRange => file::copy_range(ends, source, *left),
+            Mover::SendFile => file::send(ends, source, *destination, *left),
+            Mover::ReadWrite(buffer) => buffer.step(ends, source, *destination, *left),
+        }
+    }
+
+    fn note(&mut self, ends: &Ends<'_>, taken: usize, given: usize, watch: Option<&Watch<'_>>) {
+        self.left -= taken as u64;
+        self.moved += given as u64;
+        self.idle = None;
+        self.false_starts = 0;
+        // A source that was as good as full has a writer that waits for room.
+        if self.may_grow[0] && taken >= DEFAULT_PIPE_BYTES {
+            self.grow(0, ends.src);
+        }
+        if let Some(watch) = watch {
+            (watch.on_progress)(self.relayed());
+        }
+    }
+
+    fn grow(&mut self, end: usize, fd: BorrowedFd<'_>) {
+        self.may_grow[end] = false;
+        if let Ok((id, _)) = fd::identify(fd) {
+            budget::grow(fd, id);
+        }
+    }
+
+    /// Whether "no more bytes" is only what the method thinks: copy_file_range(2) goes by a file's size, and files in /proc
+    /// have none.
+    fn must_confirm_end(&self) -> bool {
+        matches!(self.mover, Mover::CopyFileRange) && self.moved == 0
+    }
+
+    /// Whether the errno says that this method is not for this pair, rather than that one of the two has failed.
+    fn is_refusal(&self, errno: Errno) -> bool {
+        let is_splicing = !matches!(self.mover, Mover::ReadWrite(_)) && self.ahead.held_bytes() == 0;
+        is_splicing && method_is_refused(errno)
+    }
+
+    fn fall_back(&mut self, reason: MethodReason) {
+        self.reason = reason;
+        let before = std::mem::replace(&mut self.mover, Mover::SendFile);
+        self.mover = match before {
+            Mover::CopyFileRange if reason != MethodReason::NothingToCopy => return,
+            Mover::Through(inner) => Mover::ReadWrite(copy::Buffer::after(inner)),
+            _ => Mover::ReadWrite(copy::Buffer::default()),
+        };
+    }
+
+    fn wait(&mut self, ends: &Ends<'_>, watch: Option<&Watch<'_>>, deadline: Option<Instant>) -> Waited {
+        let awaited = self.awaited(ends);
+        if matches!(awaited, Awaited::Destination) && self.may_grow[1] {
+            self.grow(1, ends.dst);
+            return Waited::Again;
+        }
+        let idle =
+            self.idle.get_or_insert_with(|| Idle::begin(fd::untaken_bytes(ends.dst, self.destination)));
+        let mut waited = idle.since.elapsed();
+        let is_due = self.timeout.is_some_and(|timeout| waited >= timeout);
+        if is_due && matches!(awaited, Awaited::Destination) {
+            waited = idle.go_on(fd::untaken_bytes(ends.dst, self.destination));
+        }
+        let is_soon = waited < SOON && !passed(deadline);
+        if matches!(awaited, Awaited::Destination) && !is_soon {
+            match self.has_nothing_more(ends) {
+                Ok(false) => {}
+                Ok(true) => return Waited::Ended,
+                Err(errno) => return Waited::Failed(errno),
+            }
+        }
+        if self.timeout.is_some_and(|timeout| waited >= timeout) {
+            return Waited::Stalled(waited);
+        }
+        let until_stall = self.timeout.map(|timeout| timeout - waited);
+        let until_deadline = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let until_late = is_soon.then_some(SOON);
+        let at_most = [until_stall, until_deadline, until_late].into_iter().flatten().min();
+        self.poll(ends, watch, &awaited, at_most)
+    }
+
+    /// Whom we wait for. A file and what we hold are always there, so that it can only be the destination.
+    fn awaited(&self, ends: &Ends<'_>) -> Awaited {
+        if self.held_bytes() > 0 || self.source.kind == Kind::File {
+            Awaited::Destination
+        } else if fd::ready(ends.src, PollFlags::IN).is_empty() {
+            Awaited::Source
+        } else if fd::ready(ends.dst, PollFlags::OUT).is_empty() {
+            Awaited::Destination
+        } else {
+            Awaited::Nobody
+        }
+    }
+
+    fn poll(
+        &mut self,
+        ends: &Ends<'_>,
+        watch: Option<&Watch<'_>>,
+        awaited: &Awaited,
+        at_most: Option<Duration>,
+    ) -> Waited {
+        let ours = match awaited {
+            Awaited::Nobody => return self.start_anew(),
+            Awaited::Source => PollFd::from_borrowed_fd(ends.src, PollFlags::IN),
+            Awaited::Destination => PollFd::from_borrowed_fd(ends.dst, PollFlags::OUT),
+        };
+        let mut fds = vec![ours];
+        // Reported whether asked for or not: also while it is the source that we wait for.
+        if self.can_lose_reader {
+            fds.push(PollFd::from_borrowed_fd(ends.dst, PollFlags::empty()));
+        }
+        fds.extend(watch.map(|watch| PollFd::from_borrowed_fd(watch.bell.as_fd(), PollFlags::IN)));
+        if !fd::wait(&mut fds, at_most) {
+            return Waited::NotYet; // a signal
+        }
+        if self.can_lose_reader && fds[1].revents().intersects(PollFlags::ERR | PollFlags::HUP) {
+            match fd::what_was_lost(ends.dst, self.destination, fds[1].revents()) {
+                Some(errno) => return Waited::Failed(errno),
+                // It will be reported for as long as nobody asks for it: a write will tell of a lost reader.
+                None => self.can_lose_reader = false,
+            }
+        }
+        if fds[0].revents().is_empty() { Waited::Again } else { self.start_anew() }
+    }
+
+    /// Tries again. If that was in vain before, although all looked ready, somebody else may have been quicker; should it go
+    /// on, the processor is spared.
+    fn start_anew(&mut self) -> Waited {
+        self.false_starts += 1;
+        if self.false_starts > FALSE_STARTS {
+            std::thread::sleep(FALSE_START_PAUSE);
+        }
+        Waited::Again
+    }
+
+    /// Whether the source would have nothing if the destination took something.
+    fn has_nothing_more(&self, ends: &Ends<'_>) -> Result<bool> {
+        if self.held_bytes() > 0 { Ok(false) } else { self.source.has_ended(ends.src) }
+    }
+
+    /// Bytes that were taken from the source and have not reached the destination.
+    pub(crate) fn in_transit_bytes(&self) -> usize {
+        self.mover.held_bytes()
+    }
+
+    /// Bytes that were taken from the source and cannot be put back: a file's can.
+    pub(crate) fn unreturnable_bytes(&self) -> u64 {
+        if self.source.position.is_some() { 0 } else { self.in_transit_bytes() as u64 }
+    }
+
+    fn stalled(&self, ends: &Ends<'_>, waited: Duration) -> Error {
+        let waiting = if self.source.kind == Kind::File {
+            let size = fstat(ends.src).map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or(0));
+            size.saturating_sub(self.source.position.unwrap_or(0))
+        } else {
+            rustix::io::ioctl_fionread(ends.src).unwrap_or(0)
+        };
+        let bytes_pending = self.held_bytes() as u64 + waiting.min(self.left);
+        Error::Stalled { waited, bytes_pending }
+    }
+
+    /// A failure of one of the two, with what became of the bytes. Of a pipe without a reader, what is in it is lost.
+    fn failed(&mut self, ends: &Ends<'_>, errno: Errno) -> Error {
+        let is_lost = self.destination == Kind::Pipe && fd::peer_is_gone(ends.dst);
+        let unread = if is_lost { pipe::unread_bytes(ends.dst).unwrap_or(0).min(self.moved) } else { 0 };
+        let (bytes_delivered, bytes_lost) = (self.moved - unread, unread + self.unreturnable_bytes());
+        if self.is_of_source(ends, errno) {
+            return Error::Io { errno, bytes_delivered, bytes_lost };
+        }
+        Error::of_stream(errno, bytes_delivered, bytes_lost)
+    }
+
+    /// Whether it was the source that failed, whose reset says nothing of the destination's reader.
+    fn is_of_source(&self, ends: &Ends<'_>, errno: Errno) -> bool {
+        match self.mover {
+            _ if errno == Errno::PIPE => false, // no read says so
+            _ if self.ahead.held_bytes() > 0 => false,
+            Mover::Through(_) | Mover::ReadWrite(_) => self.mover.held_bytes() == 0,
+            _ => self.source.kind == Kind::StreamSocket && !fd::peer_is_gone(ends.dst),
+        }
+    }
+
+    /// Has the file's own position follow what was moved: of what we hold, it is as if it had never been read.
+    fn leave_position(&self, src: BorrowedFd<'_>) {
+        if let Some(position) = self.position()
+            && self.source.moves_position
+        {
+            // It could be asked for its position, so it can be told.
+            let _ = seek(src, SeekFrom::Start(position));
+        }
+    }
+}
+
+impl Source {
+    fn begin(src: BorrowedFd<'_>, kind: Kind, offset: Option<u64>) -> std::result::Result<Self, Error> {
+        let here = if kind == Kind::File { fd::position(src) } else { None };
+        if offset.is_some() && here.is_none() {
+            return Err(Error::Unsuitable("offset needs a source that is a file".into()));
+        }
+        if offset.is_some_and(|offset| i64::try_from(offset).is_err()) {
+            return Err(Error::Unsuitable("offset is beyond what a file can hold".into()));
+        }
+        Ok(Self { kind, position: offset.or(here), moves_position: offset.is_none() })
+    }
+
+    /// Whether a read would say so, found out without one. An error is told once only, and so is to be passed on.
+    fn has_ended(&self, src: BorrowedFd<'_>) -> Result<bool> {
+        match (self.kind, self.position) {
+            (Kind::File, Some(position)) => Ok(rustix::io::pread(src, &mut [0], position) == Ok(0)),
+            (Kind::Pipe, _) => Ok(pipe::has_hung_up(src)),
+            (Kind::StreamSocket, _) => match fd::peek_now(src, &mut [0]) {
+                Err(Errno::AGAIN | Errno::INTR) => Ok(false),
+                answer => answer.map(|seen| seen == 0),
+            },
+            _ => Ok(false),
+        }
+    }
+
+    pub(crate) fn advance(&mut self, bytes: usize) {
+        if let Some(position) = &mut self.position {
+            *position += bytes as u64;
+        }
+    }
+}
+
+/// A descriptor that no write to it blocks, where the destination is a terminal: a reader may stop it for ever (Ctrl-S).
+fn own_terminal(dst: BorrowedFd<'_>, destination: Kind) -> Option<Kept> {
+    if destination == Kind::Other { Kept::make(|| fd::reopen_terminal(dst)).ok() } else { None }
+}
+
+/// Refuses to relay a pipe or a file to itself: the one would go round for ever, the other read what it has just written.
+fn check_different(
+    ends: &Ends<'_>,
+    source: &Source,
+    count: Option<u64>,
+    (src, dst): (&Stat, &Stat),
+    destination: Kind,
+) -> std::result::Result<(), Error> {
+    let is_same = (src.st_dev, src.st_ino) == (dst.st_dev, dst.st_ino);
+    let is_fifo = rustix::fs::FileType::from_raw_mode(src.st_mode) == rustix::fs::FileType::Fifo;
+    if is_same && is_fifo {
+        return Err(Error::Unsuitable("source and destination are the same pipe".into()));
+    }
+    if is_same && destination == Kind::File && !is_apart(ends, source, count, src) {
+        return Err(Error::Unsuitable(
+            "source and destination are the same file: that takes an offset and a count whose range does not meet the \
+             one that is written"
+                .into(),
+        ));
+    }
+    Ok(())
+}
+
+/// Whether the range that is read from a file, and the one that is written to it, have no byte in common.
+fn is_apart(ends: &Ends<'_>, source: &Source, count: Option<u64>, stat: &Stat) -> bool {
+    let size = u64::try_from(stat.st_size).unwrap_or(0);
+    let to = if fd::appends(ends.dst) { Some(size) } else { fd::position(ends.dst) };
+    match (source.moves_position, source.position, count, to) {
+        // Without an offset both may share one position.
+        (false, Some(from), Some(count), Some(to)) => {
+            from.saturating_add(count) <= to || to.saturating_add(count) <= from
+        }
+        _ => false,
+    }
+}
+
+fn choose(
+    ends: &Ends<'_>,
+    source: Kind,
+    destination: Kind,
+    mode: RelayMode,
+) -> std::result::Result<(Mover, MethodReason), Error> {
+    let by_hand = |reason| Ok((Mover::ReadWrite(copy::Buffer::default()), reason));
+    match (source, destination) {
+        _ if mode == RelayMode::ReadWrite => by_hand(MethodReason::Asked),
+        (Kind::Messages, _) | (_, Kind::Messages) => by_hand(MethodReason::KeepsMessages),
+        (_, Kind::File) if fd::appends(ends.dst) => by_hand(MethodReason::Appends),
+        (_, Kind::StreamSocket) if splice::would_wait_inside(ends.dst) => by_hand(MethodReason::WouldWait),
+        (Kind::Pipe, _) | (_, Kind::Pipe) => Ok((Mover::Splice, MethodReason::APipe)),
+        (Kind::File, Kind::File) => Ok((Mover::CopyFileRange, MethodReason::BothAreFiles)),
+        (Kind::File, _) => Ok((Mover::SendFile, MethodReason::SourceIsFile)),
+        _ => Ok((Mover::Through(splice::InnerPipe::make()?), MethodReason::NeitherIsPipe)),
+    }
+}
+
+/// Whether the errno says that the call is not for this pair of descriptors (the man pages' `ERRORS`), or not in this sandbox.
+fn method_is_refused(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::INVAL
+            | Errno::NOSYS
+            | Errno::OPNOTSUPP
+            | Errno::XDEV
+            | Errno::PERM
+            | Errno::ACCESS
+            | Errno::BADF
+            | Errno::TXTBSY
+            | Errno::SPIPE
+            | Errno::OVERFLOW
+            | Errno::NOTSOCK
+    )
+}

@@ -1,0 +1,92 @@
+//! The seam at which tests have system calls fail: nothing of it is in other builds.
+
+#[cfg(not(test))]
+use rustix::io::Result;
+
+/// The calls that can be made to fail.
+#[cfg_attr(not(test), allow(dead_code))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Call {
+    Read,
+    Write,
+    Vmsplice,
+    Splice,
+    Tee,
+    CopyFileRange,
+    SetPipeSize,
+    NewDescriptor,
+    Map,
+}
+
+/// How many of so many bytes the call is to ask for; or the failure that it is to have.
+#[cfg(not(test))]
+#[inline(always)]
+#[allow(clippy::unnecessary_wraps)] // it fails in tests
+pub(crate) fn pass(_: Call, bytes: usize) -> Result<usize> {
+    Ok(bytes)
+}
+
+#[cfg(test)]
+pub(crate) use scripted::{Fault, Script, pass, play};
+
+#[cfg(test)]
+mod tests;
+
+#[cfg(test)]
+mod scripted {
+    use std::sync::Mutex;
+
+    use rustix::io::{Errno, Result};
+
+    use super::Call;
+    use crate::sync::lock;
+
+    /// What one call meets.
+    #[derive(Clone, Copy, Debug)]
+    pub(crate) enum Fault {
+        None,
+        /// `EAGAIN` or `EINTR`.
+        Passing(Errno),
+        /// `ENOMEM`, `EMFILE` or `EBUSY`, where the call can have that.
+        Lacking,
+        /// So many bytes at most.
+        Short(usize),
+    }
+
+    /// The faults that calls meet at random, and the calls that the system never makes.
+    #[derive(Clone, Debug, Default)]
+    pub(crate) struct Script {
+        pub(crate) faults: Vec<Fault>,
+        pub(crate) refused: Vec<(Call, Errno)>,
+        pub(crate) state: u64,
+    }
+
+    static SCRIPT: Mutex<Option<Script>> = Mutex::new(None);
+
+    /// Plays that script in the whole process, or none.
+    pub(crate) fn play(script: Option<Script>) {
+        *lock(&SCRIPT) = script;
+    }
+
+    pub(crate) fn pass(call: Call, bytes: usize) -> Result<usize> {
+        let mut script = lock(&SCRIPT);
+        let Some(script) = script.as_mut() else { return Ok(bytes) };
+        if let Some((_, errno)) = script.refused.iter().find(|(refused, _)| *refused == call) {
+            return Err(*errno);
+        }
+        // Not in turns: a loop of as many calls would meet the same fault at the same call for ever.
+        script.state = script.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1); // Knuth's MMIX
+        let index = (script.state >> 33) as usize % (script.faults.len() + 1); // one of them has none
+        let fault = script.faults.get(index).copied().unwrap_or(Fault::None);
+        let moves_bytes = !matches!(call, Call::SetPipeSize | Call::NewDescriptor | Call::Map);
+        match (fault, call) {
+            (Fault::Passing(errno), _) if moves_bytes && call != Call::CopyFileRange => Err(errno),
+            (Fault::Short(most), _) if moves_bytes => Ok(bytes.min(most)),
+            (Fault::Lacking, Call::NewDescriptor) => Err(Errno::MFILE),
+            (Fault::Lacking, Call::SetPipeSize) => Err(Errno::BUSY),
+            (Fault::Lacking, Call::Read) => Ok(bytes), // has nothing to ask memory for
+            (Fault::Lacking, _) => Err(Errno::NOMEM),
+            _ => Ok(bytes),
+        }
+    }
+}

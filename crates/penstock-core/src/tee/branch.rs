@@ -1,0 +1,187 @@
+//! One destination, as the thread has it.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+
+use super::front::inner_pipe;
+use super::{Outlet, OutletReport, TeeEnd, TeeOutlet, TeePolicy};
+use crate::error::Error;
+use crate::pipe::budget::Grant;
+use crate::relay::RelayOptions;
+use crate::relay::transfer::{Course, Ends, Idle};
+use crate::runtime::fork_fd::Kept;
+use crate::runtime::task::Live;
+use crate::sys::fd::{self, Kind, StreamId};
+use crate::sys::pipe;
+
+/// One destination, as the thread has it.
+#[derive(Debug)]
+pub(super) struct Lane {
+    pub(super) outlet: TeeOutlet,
+    pub(super) dst: Kept,
+    kind: Kind,
+    /// For a destination that is no pipe.
+    pub(super) inner: Option<Inner>,
+    /// Bytes at the front that it has taken already.
+    pub(super) ahead: u64,
+    pub(super) taken: u64,
+    pub(super) may_grow: bool,
+    pub(super) idle: Option<Idle>,
+    pub(super) is_removed: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Inner {
+    pub(super) reader: Kept,
+    /// Gone when nothing more will come.
+    pub(super) writer: Option<Kept>,
+    pub(super) course: Course,
+    _grant: Option<Grant>,
+}
+
+impl Lane {
+    pub(super) fn open(
+        dst: BorrowedFd<'_>,
+        id: StreamId,
+        kind: Kind,
+        policy: TeePolicy,
+    ) -> std::result::Result<(Self, TeeOutlet), Error> {
+        let number = dst.as_raw_fd();
+        let dst = Kept::make(|| fd::duplicate(dst))?;
+        let inner = if kind == Kind::Pipe { None } else { Some(Inner::open(dst.as_fd())?) };
+        let report = Live::new(OutletReport {
+            start: 0,
+            bytes_delivered: 0,
+            bytes_lost: 0,
+            through: inner.as_ref().map(|inner| inner.course.relayed()),
+            end: None,
+            error: None,
+        });
+        let leaves = AtomicBool::new(false);
+        let outlet = TeeOutlet(Arc::new(Outlet { number, id, policy, leaves, report }));
+        let lane = Self {
+            outlet: outlet.clone(),
+            dst,
+            kind,
+            inner,
+            ahead: 0,
+            taken: 0,
+            may_grow: kind == Kind::Pipe,
+            idle: None,
+            is_removed: false,
+        };
+        Ok((lane, outlet))
+    }
+
+    /// The pipe that takes its bytes; none when it takes no more.
+    pub(super) fn entry(&self) -> Option<BorrowedFd<'_>> {
+        match &self.inner {
+            _ if self.is_removed => None,
+            None => Some(self.dst.as_fd()),
+            Some(inner) => inner.writer.as_ref().map(AsFd::as_fd),
+        }
+    }
+
+    /// Whether it delivers what a destination of the same stream, added later, must come after.
+    pub(super) fn precedes(&self, other: &Self) -> bool {
+        self.is_removed && self.outlet.0.id == other.outlet.0.id
+    }
+
+    pub(super) fn is_behind(&self) -> bool {
+        self.ahead == 0 && self.entry().is_some()
+    }
+
+    /// Whether its own inner pipe would take something: for that no event tells. Of other pipes poll(2) does.
+    pub(super) fn could_take(&self) -> bool {
+        self.inner.is_some() && self.is_behind() && self.unread_bytes() == 0
+    }
+
+    /// Bytes on their way to its reader, in a socket of its own too.
+    pub(super) fn untaken_bytes(&self) -> u64 {
+        let in_socket = if self.inner.is_some() { fd::untaken_bytes(self.dst.as_fd(), self.kind) } else { 0 };
+        self.unread_bytes() + in_socket
+    }
+
+    /// Bytes that were taken for it and that it has not read, as far as we can know it.
+    pub(super) fn unread_bytes(&self) -> u64 {
+        match &self.inner {
+            None => pipe::unread_bytes(self.dst.as_fd()).unwrap_or(0),
+            Some(inner) => {
+                let held = inner.course.in_transit_bytes() as u64;
+                pipe::unread_bytes(inner.reader.as_fd()).unwrap_or(0) + held
+            }
+        }
+    }
+
+    pub(super) fn note(&mut self, bytes: usize) {
+        self.taken += bytes as u64;
+        self.idle = None;
+        self.publish();
+    }
+
+    pub(super) fn publish(&self) {
+        let through = self.inner.as_ref().map(|inner| inner.course.relayed());
+        let delivered = through.map_or(self.taken, |through| through.bytes);
+        self.outlet.0.report.change(|report| {
+            report.bytes_delivered = delivered;
+            report.through = through;
+        });
+    }
+
+    /// Says for good what became of it. Of what was taken for it, that which has not arrived is lost.
+    pub(super) fn end(self, end: TeeEnd, error: Option<Error>) {
+        let unread = self.unread_bytes();
+        self.publish();
+        let lost = match (&self.inner, end) {
+            (Some(_), _) => unread,
+            // What is in somebody else's pipe can still be read, unless nobody is left to read it.
+            (None, TeeEnd::Broken) => unread.min(self.taken),
+            (None, _) => 0,
+        };
+        self.outlet.0.report.change(|report| {
+            if self.inner.is_none() {
+                report.bytes_delivered -= lost;
+            }
+            report.bytes_lost = lost;
+            report.end = Some(end);
+            report.error = error;
+        });
+    }
+
+    pub(super) fn fail(self, errno: Errno) {
+        let end = match Error::of_stream(errno, 0, 0) {
+            Error::Broken { .. } => TeeEnd::Broken,
+            _ => TeeEnd::Failed,
+        };
+        let outlet = self.outlet.clone();
+        self.end(end, None);
+        outlet.0.report.change(|report| {
+            report.error = Some(Error::of_stream(errno, report.bytes_delivered, report.bytes_lost));
+        });
+    }
+
+    /// Whether it has taken nothing for longer than its policy allows, and for how long.
+    pub(super) fn overdue(&mut self) -> Option<Duration> {
+        let TeePolicy::Evict { after } = self.outlet.0.policy else { return None };
+        let untaken = self.untaken_bytes();
+        let waited = self.idle.as_mut()?.go_on(untaken);
+        (waited >= after).then_some(waited)
+    }
+
+    pub(super) fn eviction(&self) -> Option<Instant> {
+        let TeePolicy::Evict { after } = self.outlet.0.policy else { return None };
+        self.idle.and_then(|idle| idle.since.checked_add(after))
+    }
+}
+
+impl Inner {
+    pub(super) fn open(dst: BorrowedFd<'_>) -> std::result::Result<Self, Error> {
+        let ([reader, writer], grant) = inner_pipe()?;
+        let course = Course::plan(&Ends { src: reader.as_fd(), dst }, &RelayOptions::default())?;
+        Ok(Self { reader, writer: Some(writer), course, _grant: grant })
+    }
+}

@@ -1,0 +1,130 @@
+//! The pipe whose front all destinations share.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
+
+use rustix::fs::{Mode, OFlags, SeekFrom, seek};
+use rustix::io::Result;
+
+use crate::error::Error;
+use crate::pipe::budget::{self, Grant};
+use crate::relay::transfer::{Course, Ends};
+use crate::relay::{RelayError, RelayOptions};
+use crate::runtime::fork_fd::Kept;
+use crate::sys::fd::{self, Kind};
+use crate::sys::pipe;
+
+/// The pipe whose front all destinations share.
+#[derive(Debug)]
+pub(super) struct Front {
+    pub(super) reader: Kept,
+    /// Where that goes which everybody has. Opened beforehand: later there may be no descriptor left.
+    pub(super) null: Kept,
+    /// For a source that is no pipe: fills the pipe from it. Gone when the source has ended.
+    filler: Option<Filler>,
+    pub(super) failure: Option<RelayError>,
+    /// A source that is no pipe, and where it goes on if it is a file.
+    src: Option<Kept>,
+    position: Option<u64>,
+    _grant: Option<Grant>,
+}
+
+#[derive(Debug)]
+struct Filler {
+    writer: Kept,
+    course: Course,
+}
+
+impl Front {
+    pub(super) fn open(src: BorrowedFd<'_>, kind: Kind) -> std::result::Result<Self, Error> {
+        let own = Kept::make(|| fd::duplicate(src))?;
+        let null = Kept::make(open_null)?;
+        if kind == Kind::Pipe {
+            return Ok(Self {
+                reader: own,
+                null,
+                filler: None,
+                failure: None,
+                src: None,
+                position: None,
+                _grant: None,
+            });
+        }
+        let ([reader, writer], grant) = inner_pipe()?;
+        let ends = Ends { src: own.as_fd(), dst: writer.as_fd() };
+        let course = Course::plan(&ends, &RelayOptions::default())?;
+        let filler = Some(Filler { writer, course });
+        Ok(Self { reader, null, filler, failure: None, src: Some(own), position: None, _grant: grant })
+    }
+
+    /// Puts in what the source has and the pipe takes, without waiting.
+    pub(super) fn fill(&mut self) {
+        while let (Some(Filler { writer, course }), Some(src)) = (&mut self.filler, &self.src) {
+            let advanced = advance(course, src.as_fd(), writer.as_fd());
+            self.position = course.position();
+            match advanced {
+                Advance::Moved => {}
+                Advance::Blocked => return,
+                Advance::Ended => self.filler = None,
+                Advance::Failed(failure) => {
+                    self.failure = Some(failure);
+                    self.filler = None;
+                }
+            }
+        }
+    }
+
+    pub(super) fn unread_bytes(&self) -> u64 {
+        pipe::unread_bytes(self.reader.as_fd()).unwrap_or(0)
+    }
+
+    /// What to wait for when the pipe is empty.
+    pub(super) fn source(&self) -> BorrowedFd<'_> {
+        match (&self.filler, &self.src) {
+            (Some(_), Some(src)) => src.as_fd(),
+            _ => self.reader.as_fd(),
+        }
+    }
+
+    /// Gives a source back what was read ahead of it and nobody took. Of a pipe nothing is read ahead, and a file is set back;
+    /// of all else so many bytes are lost.
+    pub(super) fn put_back(&mut self) -> u64 {
+        let Some(src) = &self.src else { return 0 };
+        let held = self.filler.take().map_or(0, |filler| filler.course.in_transit_bytes() as u64);
+        let ahead = pipe::unread_bytes(self.reader.as_fd()).unwrap_or(0);
+        match self.position.map(|position| seek(src, SeekFrom::Start(position.saturating_sub(ahead)))) {
+            Some(Ok(_)) => 0,
+            _ => ahead + held,
+        }
+    }
+}
+
+fn open_null() -> Result<OwnedFd> {
+    rustix::fs::open(c"/dev/null", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// A large pipe of our own. Its grant is dropped after its ends.
+pub(super) fn inner_pipe() -> Result<([Kept; 2], Option<Grant>)> {
+    let ends = Kept::make_all(pipe::make)?;
+    let grant = budget::grow_own(ends[1].as_fd());
+    Ok((ends, grant))
+}
+
+pub(super) enum Advance {
+    Moved,
+    Blocked,
+    Ended,
+    Failed(RelayError),
+}
+
+/// One step of a relay, without waiting.
+pub(super) fn advance(course: &mut Course, src: BorrowedFd<'_>, dst: BorrowedFd<'_>) -> Advance {
+    let state = |course: &Course| (course.moved, course.in_transit_bytes());
+    let before = state(course);
+    match course.run(&Ends { src, dst }, None, Some(Instant::now())) {
+        Some(Ok(_)) => Advance::Ended,
+        Some(Err(failure)) => Advance::Failed(failure),
+        None if state(course) != before => Advance::Moved,
+        None => Advance::Blocked,
+    }
+}

@@ -1,0 +1,266 @@
+//! `pipe`, `sync` and `close`: writes named by a descriptor alone, for programs that keep no writer.
+//!
+//! Nothing is held between writes: each has a descriptor of its own, closed when it ends, so that a reader has its end of
+//! file as soon as the last byte is out and the program has closed its own end.
+
+use std::collections::HashMap;
+use std::os::fd::AsFd;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Weak};
+use std::time::{Duration, Instant};
+
+use crate::error::Error;
+use crate::memory::region::{Region, Span};
+use crate::pipe::budget;
+use crate::runtime::fork_fd::Kept;
+use crate::sync::ticket::Ticket;
+use crate::sync::{deadline_after, lock};
+use crate::sys::fd::{self, Kind, StreamId};
+use crate::writer::handle::{Mark, Rejected, WORKERS_LEAVE_WITHIN, check_readers, flush_stream};
+use crate::writer::stream::Stream;
+use crate::writer::transport::{Manner, Mode};
+use crate::writer::worker;
+
+/// The owner of all writes that no writer owns.
+const OWNER: u64 = 0;
+
+/// How many streams at rest are remembered. What is forgotten costs no more than finding it again.
+const REMEMBERED: usize = 256;
+
+pub(crate) struct Entry {
+    stream: Arc<Stream>,
+    /// The descriptor of the last write, to be shared by the next while it is in flight.
+    fd: Weak<Kept>,
+    /// Shared with every open [`Outlet`]: whoever holds one is about to write.
+    open: Arc<()>,
+}
+
+impl Entry {
+    /// Whether it can be forgotten: nobody is about to write, nothing is queued, and no failure is to be reported.
+    fn is_at_rest(&self) -> bool {
+        Arc::strong_count(&self.open) == 1 && self.stream.queue.is_at_rest()
+    }
+}
+
+static PIPES: LazyLock<Mutex<HashMap<StreamId, Entry>>> = LazyLock::new(Mutex::default);
+
+/// Holds the table still while the process forks.
+pub(crate) fn hold() -> MutexGuard<'static, HashMap<StreamId, Entry>> {
+    lock(&PIPES)
+}
+
+/// Queues the memory to be written to what the descriptor leads to now; returns at once unless the queue is full.
+///
+/// The descriptor may be closed or reused as soon as this returns.
+///
+/// # Errors
+///
+/// The memory comes back with the reason: those of [`Outlet::open`] and [`Outlet::write`].
+pub fn pipe(
+    region: Box<dyn Region>,
+    fd: impl AsFd,
+    mode: Mode,
+    timeout: Option<Duration>,
+) -> Result<Ticket, Rejected> {
+    match Outlet::open(fd) {
+        Ok(outlet) => outlet.write(region, mode, timeout),
+        Err(error) => Err(Rejected { region, error }),
+    }
+}
+
+/// What a descriptor led to at the moment of asking, kept open for a write or two.
+pub struct Outlet {
+    stream: Arc<Stream>,
+    fd: Arc<Kept>,
+    /// Keeps the table's entry, so that what is written is never forgotten by [`sync`].
+    _open: Arc<()>,
+}
+
+impl Outlet {
+    /// Finds out what the descriptor leads to; from then on the number may be closed or reused.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] with `EBADF` for one that is not open for writing, `EISDIR` for a directory, or what the system says.
+    pub fn open(fd: impl AsFd) -> Result<Self, Error> {
+        let fd = fd.as_fd();
+        fd::check_writable(fd)?;
+        let stream = Stream::of(fd)?;
+        let mut pipes = lock(&PIPES);
+        let known = pipes.get(&stream.id).filter(|entry| Arc::ptr_eq(&entry.stream, &stream));
+        // Every descriptor of a pipe or socket will do. Those of a file may stand at positions of their own.
+        let shareable = matches!(stream.kind, Kind::Pipe | Kind::StreamSocket | Kind::Messages);
+        if let Some(known) = known.filter(|_| shareable)
+            && let Some(own) = known.fd.upgrade()
+        {
+            return Ok(Self { stream, fd: own, _open: Arc::clone(&known.open) });
+        }
+        let open = known.map(|entry| Arc::clone(&entry.open));
+        let is_new = open.is_none();
+        let own = Arc::new(Kept::make(|| fd::duplicate(fd))?);
+        if is_new && stream.kind == Kind::Pipe {
+            budget::grow(own.as_fd(), stream.id);
+        }
+        let open = open.unwrap_or_default();
+        let entry = Entry { stream: Arc::clone(&stream), fd: Arc::downgrade(&own), open: Arc::clone(&open) };
+        let replaced = pipes.insert(stream.id, entry);
+        let forgotten = if pipes.len() > REMEMBERED { take_at_rest(&mut pipes) } else { Vec::new() };
+        drop(pipes);
+        // Streams end outside of the table's lock.
+        drop((replaced, forgotten));
+        Ok(Self { stream, fd: own, _open: open })
+    }
+
+    /// Queues the memory to be written; returns at once unless the queue is full.
+    ///
+    /// # Errors
+    ///
+    /// The memory comes back with the reason: the failure of the stream (again at each call until [`sync`] or [`close`] has
+    /// reported it), or [`Error::Stalled`] if the queue was full until the timeout.
+    pub fn write(
+        &self,
+        region: Box<dyn Region>,
+        mode: Mode,
+        timeout: Option<Duration>,
+    ) -> Result<Ticket, Rejected> {
+        let manner = Manner { mode, ..Manner::default() };
+        self.stream
+            .push(region, Arc::clone(&self.fd), manner, OWNER, deadline_after(timeout), || false)
+            .map_err(|(region, error)| Rejected { region, error })
+    }
+}
+
+fn take_at_rest(pipes: &mut HashMap<StreamId, Entry>) -> Vec<Entry> {
+    pipes.extract_if(|_, entry| entry.is_at_rest()).map(|(_, entry)| entry).collect()
+}
+
+/// Whether a failure of the stream is still to be reported by [`sync`].
+pub(crate) fn has_to_report(stream: &Arc<Stream>) -> bool {
+    lock(&PIPES).get(&stream.id).is_some_and(|entry| Arc::ptr_eq(&entry.stream, stream))
+}
+
+/// Everything that was piped up to a moment, so that a wait in several goes waits for nothing else.
+pub struct Marks(Vec<(Arc<Stream>, Mark)>);
+
+/// Marks the place behind everything that was piped so far.
+#[must_use]
+pub fn marks() -> Marks {
+    let pipes = lock(&PIPES);
+    let streams = pipes.values().map(|entry| Arc::clone(&entry.stream));
+    Marks(streams.map(|stream| (Arc::clone(&stream), Mark::of(&stream))).collect())
+}
+
+/// Waits until everything that was piped so far has ended, then reports what failed since the last report.
+///
+/// # Errors
+///
+/// The failures, one for each stream that failed, after which they are forgotten; or [`Error::Stalled`] alone if it takes
+/// longer than the timeout, and then nothing is forgotten.
+pub fn sync(timeout: Option<Duration>) -> Result<(), Vec<Error>> {
+    sync_to(&marks(), timeout)
+}
+
+/// The same for everything before the marks.
+///
+/// # Errors
+///
+/// As [`sync`].
+pub fn sync_to(marks: &Marks, timeout: Option<Duration>) -> Result<(), Vec<Error>> {
+    let start = Instant::now();
+    let deadline = deadline_after(timeout);
+    let mut failed = Vec::new();
+    let mut pending = 0;
+    for (stream, mark) in &marks.0 {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        match flush_stream(stream, *mark, left) {
+            Ok(()) => {}
+            Err(Error::Stalled { bytes_pending, .. }) => pending += bytes_pending,
+            Err(failure) => failed.push((stream, failure)),
+        }
+    }
+    if pending > 0 {
+        return Err(vec![Error::Stalled { waited: start.elapsed(), bytes_pending: pending }]);
+    }
+    for (stream, _) in &failed {
+        stream.unheard.note_heard();
+        forget(stream);
+    }
+    let failures: Vec<_> = failed.into_iter().map(|(_, failure)| failure).collect();
+    if failures.is_empty() { Ok(()) } else { Err(failures) }
+}
+
+/// Takes a failed stream off the tables, so that the next write to the same pipe begins a new one.
+fn forget(stream: &Arc<Stream>) {
+    stream.forget();
+    // Only the failed stream: another thread may have begun a new one to the same pipe since.
+    let mut pipes = lock(&PIPES);
+    let is_ours = pipes.get(&stream.id).is_some_and(|entry| Arc::ptr_eq(&entry.stream, stream));
+    let entry = is_ours.then(|| pipes.remove(&stream.id));
+    drop(pipes);
+    drop(entry); // outside of the table's lock
+}
+
+/// As [`sync`], and lets all idle workers leave. `pipe` may be used again afterwards.
+///
+/// # Errors
+///
+/// As [`sync`].
+pub fn close(timeout: Option<Duration>) -> Result<(), Vec<Error>> {
+    close_at(&marks(), timeout)
+}
+
+/// The same for everything before the marks.
+///
+/// # Errors
+///
+/// As [`sync`].
+pub fn close_at(marks: &Marks, timeout: Option<Duration>) -> Result<(), Vec<Error>> {
+    let outcome = sync_to(marks, timeout);
+    let is_stalled =
+        outcome.as_ref().is_err_and(|errors| matches!(errors.as_slice(), [Error::Stalled { .. }]));
+    if !is_stalled {
+        worker::dismiss_all(Instant::now() + WORKERS_LEAVE_WITHIN);
+        let forgotten = take_at_rest(&mut lock(&PIPES));
+        drop(forgotten);
+    }
+    outcome
+}
+
+/// The tickets of all writes in flight, by pipes and writers alike, that read any of that memory.
+#[must_use]
+pub fn tickets_of(start: *const u8, len: usize) -> Vec<Ticket> {
+    let span = Span::at(start, len);
+    let find =
+        |stream: &Arc<Stream>| stream.queue.select(|job| job.span.overlaps(span).then(|| job.ticket.clone()));
+    Stream::all().iter().flat_map(find).collect()
+}
+
+/// Waits for what is queued now on all streams of the process, writers' too, for as long as any of them makes progress: the
+/// last thing before a program ends. Gives the bytes that no destination has taken after `stall` without any, or when
+/// `keep_on`, asked every 20 ms, says no. What failures have lost is not among them: see [`take_unheard_bytes`].
+///
+/// [`take_unheard_bytes`]: crate::take_unheard_bytes
+#[must_use]
+pub fn drain_all(stall: Duration, mut keep_on: impl FnMut() -> bool) -> u64 {
+    const LOOK: Duration = Duration::from_millis(20);
+    // What threads go on to queue meanwhile is not waited for, or they would keep the program for ever.
+    let queued: Vec<_> =
+        Stream::all().into_iter().map(|stream| (stream.queue.accepted_items(), stream)).collect();
+    let mut seen = (u64::MAX, 0);
+    let mut since = Instant::now();
+    loop {
+        let items: u64 = queued.iter().map(|(items, stream)| stream.queue.pending_of(*items)).sum();
+        let written: u64 = queued.iter().map(|(_, stream)| stream.meter.written_bytes()).sum();
+        if items == 0 {
+            check_readers();
+            return 0;
+        }
+        if (items, written) != seen {
+            seen = (items, written);
+            since = Instant::now();
+        }
+        if since.elapsed() >= stall || !keep_on() {
+            return queued.iter().map(|(_, stream)| stream.unwritten_bytes()).sum();
+        }
+        std::thread::sleep(LOOK);
+    }
+}

@@ -1,0 +1,452 @@
+//! A handle on a stream: memory goes in, a ticket comes out.
+
+use std::collections::HashMap;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+
+use crate::error::Error;
+use crate::memory::region::Region;
+use crate::memory::transform::Recipe;
+use crate::pipe::budget;
+use crate::runtime::fork_fd::Kept;
+use crate::sync::queue::Limits;
+use crate::sync::ticket::{Ticket, fork_generation};
+use crate::sync::{deadline_after, lock};
+use crate::sys::fd::{self, Kind};
+use crate::sys::pipe;
+use crate::writer::by_descriptor;
+use crate::writer::stream::{DEFAULT_LIMITS, Stream};
+use crate::writer::transport::{Manner, Memory, Mode, ReaderKind, Reason, Transport};
+use penstock_cpu::{AppliedPolicy, ThreadPolicy};
+
+/// How a [`Writer`] is to write. The default suits a pipe of which nothing is known.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The transport.
+    pub mode: Mode,
+    /// What is known of the reader.
+    pub reader: ReaderKind,
+    /// How many bytes the stream's queue holds before a write waits; 128 MiB unless told.
+    pub queue_bytes: Option<usize>,
+    /// How many writes the stream's queue holds before one more waits; 64 unless told.
+    pub queue_items: Option<usize>,
+    /// The pipe's size to ask for; unless told, a pipe is grown to 1 MiB where that is granted.
+    pub capacity_bytes: Option<usize>,
+    /// Priority and CPUs of the stream's worker.
+    pub policy: Option<ThreadPolicy>,
+    /// What is made of each write on the way; unless told, it enters the stream as it is. All sizes in bytes are those of what
+    /// enters the stream.
+    pub recipe: Option<Arc<dyn Recipe>>,
+}
+
+/// Writes memory to a descriptor from a native thread, in order and whole.
+///
+/// It owns a duplicate of the descriptor, so that whatever happens to the original number, every byte goes where the
+/// writer was opened. The reader has its end of file when the writer is closed and no other descriptor is left.
+/// Writers on the same pipe share one ordered stream, with its queue and its failure.
+///
+/// Dropped without a `close`, what is queued is still written, and its tickets tell.
+pub struct Writer {
+    stream: Arc<Stream>,
+    manner: Manner,
+    owner: u64,
+    /// Of the process that opened it; for the child of a fork it is closed.
+    generation: u32,
+    /// Set when the writer is closed, before anything else: nothing of it is accepted any more.
+    gone: AtomicBool,
+    /// What the pipe was like when the writer was closed.
+    last_look: OnceLock<PipeState>,
+}
+
+/// What only a descriptor can tell of a pipe.
+#[derive(Clone, Copy)]
+struct PipeState {
+    capacity_bytes: Option<usize>,
+    delivered_bytes: u64,
+}
+
+impl PipeState {
+    fn of(stream: &Stream, fd: &Kept) -> Option<Self> {
+        if stream.kind != Kind::Pipe {
+            return None;
+        }
+        // In this order: of bytes that are written in between nobody may think that they were read.
+        let written_bytes = stream.meter.written_bytes();
+        let unread_bytes = pipe::unread_bytes(fd.as_fd()).unwrap_or(0);
+        let delivered_bytes = written_bytes.saturating_sub(unread_bytes);
+        Some(Self { capacity_bytes: pipe::capacity(fd.as_fd()).ok(), delivered_bytes })
+    }
+}
+
+/// The descriptors of all open writers, by owner. In one table, because a fork has to hold it still.
+static OPEN: LazyLock<Mutex<HashMap<u64, Arc<Kept>>>> = LazyLock::new(Mutex::default);
+
+/// Holds the table still while the process forks. The child has no writer open.
+pub(crate) fn hold() -> MutexGuard<'static, HashMap<u64, Arc<Kept>>> {
+    lock(&OPEN)
+}
+
+/// A place in a stream: behind everything that was queued when it was marked.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark(u64);
+
+impl Mark {
+    pub(crate) fn of(stream: &Stream) -> Self {
+        Self(stream.queue.accepted_items())
+    }
+}
+
+/// A write that was not taken: the memory and the reason.
+pub struct Rejected {
+    /// The memory, as it was handed in.
+    pub region: Box<dyn Region>,
+    /// Why it was not taken. After [`Error::Stalled`] the same write may be tried again.
+    pub error: Error,
+}
+
+impl std::fmt::Debug for Rejected {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Rejected").field("error", &self.error).finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Display for Rejected {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "the write was not taken: {}", self.error)
+    }
+}
+
+impl std::error::Error for Rejected {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+impl From<Rejected> for Error {
+    fn from(rejected: Rejected) -> Self {
+        rejected.error
+    }
+}
+
+/// What a stream has done, and what it does it with.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Stats {
+    /// The transport of the last write, and why it was that one; none before the first.
+    pub choice: Option<(Transport, Reason)>,
+    /// The pipe's size in bytes; none if it is not a pipe.
+    pub capacity_bytes: Option<usize>,
+    /// Bytes taken into the queue since the stream began.
+    pub accepted_bytes: u64,
+    /// Bytes that the reader has taken (pipes) or the kernel has accepted (all else).
+    pub delivered_bytes: u64,
+    /// Bytes of writes that have not ended, as far as they are neither delivered nor lost.
+    pub pending_bytes: u64,
+    /// Writes taken into the queue.
+    pub accepted_items: u64,
+    /// Writes that have not ended.
+    pub pending_items: u64,
+    /// Bytes that the destination has taken, by transport.
+    pub written_by: [(Transport, u64); 3],
+    /// Time that callers spent on putting writes into the queue, waiting for room included.
+    pub caller_blocked: Duration,
+    /// Time that the worker waited for the reader: for room, and with nothing else to write for what zero-copy gave to be read.
+    pub worker_blocked: Duration,
+    /// Time that the worker had a write in hand, waiting for the reader included.
+    pub worker_busy: Duration,
+    /// Time that went into recipes.
+    pub making: Duration,
+    /// What the worker runs with; none before it has started with a policy.
+    pub policy: Option<AppliedPolicy>,
+}
+
+/// Numbers the writers, so that each can give up its own writes. Relaxed: only uniqueness counts.
+static NEXT_OWNER: AtomicU64 = AtomicU64::new(1);
+
+impl Writer {
+    /// Opens a writer on what the descriptor leads to. The descriptor stays the caller's.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] with `EBADF` for one that is not open for writing, `EISDIR` for a directory, `EINVAL` for limits of
+    /// zero, or what the system says.
+    pub fn new(fd: impl AsFd, options: &Options) -> Result<Self, Error> {
+        let fd = fd.as_fd();
+        fd::check_writable(fd)?;
+        if [options.queue_bytes, options.queue_items, options.capacity_bytes].contains(&Some(0)) {
+            return Err(Errno::INVAL.into());
+        }
+        let stream = Stream::of(fd)?;
+        let own = Kept::make(|| fd::duplicate(fd))?;
+        if stream.kind == Kind::Pipe {
+            match options.capacity_bytes {
+                Some(bytes) => budget::set(own.as_fd(), stream.id, bytes),
+                None => budget::grow(own.as_fd(), stream.id),
+            }
+        }
+        if options.queue_bytes.is_some() || options.queue_items.is_some() {
+            stream.queue.set_limits(Limits {
+                bytes: options.queue_bytes.unwrap_or(DEFAULT_LIMITS.bytes),
+                items: options.queue_items.unwrap_or(DEFAULT_LIMITS.items),
+            });
+        }
+        if let Some(policy) = &options.policy {
+            stream.set_policy(policy.clone());
+        }
+        stream.queue.expect_more();
+        let owner = NEXT_OWNER.fetch_add(1, Ordering::Relaxed);
+        lock(&OPEN).insert(owner, Arc::new(own));
+        let recipe = options.recipe.clone();
+        let manner = Manner { mode: options.mode, reader: options.reader, recipe, ..Manner::default() };
+        let generation = fork_generation();
+        Ok(Self {
+            stream,
+            manner,
+            owner,
+            generation,
+            gone: AtomicBool::new(false),
+            last_look: OnceLock::new(),
+        })
+    }
+
+    /// Queues the memory to be written, and returns at once unless the queue is full.
+    ///
+    /// # Errors
+    ///
+    /// The memory comes back with the reason: [`Error::Closed`], the stream's failure, or [`Error::Stalled`] if the queue
+    /// was full until the timeout. [`Error::Io`] with `EINVAL` if it has not the size that the writer's recipe takes.
+    pub fn write(&self, region: Box<dyn Region>, timeout: Option<Duration>) -> Result<Ticket, Rejected> {
+        let takes_bytes = self.manner.recipe.as_ref().map(|recipe| recipe.input_bytes());
+        self.push(region, takes_bytes, self.manner.clone(), timeout)
+    }
+
+    /// Queues memory that holds what the writer's recipe makes already: it enters the stream as it is.
+    ///
+    /// Nobody may write to the memory again before the region is dropped. In order with what [`Writer::write`] queues.
+    ///
+    /// # Errors
+    ///
+    /// As [`Writer::write`]; `EINVAL` if it has not the size of the recipe's output.
+    pub fn write_made(&self, region: Box<dyn Region>, timeout: Option<Duration>) -> Result<Ticket, Rejected> {
+        let takes_bytes = self.manner.recipe.as_ref().map(|recipe| recipe.output_bytes());
+        let manner = Manner { recipe: None, memory: Memory::Ours, ..self.manner.clone() };
+        self.push(region, takes_bytes, manner, timeout)
+    }
+
+    fn push(
+        &self,
+        region: Box<dyn Region>,
+        takes_bytes: Option<usize>,
+        manner: Manner,
+        timeout: Option<Duration>,
+    ) -> Result<Ticket, Rejected> {
+        if takes_bytes.is_some_and(|bytes| bytes != region.len()) {
+            return Err(Rejected { region, error: Errno::INVAL.into() });
+        }
+        let Some(fd) = self.fd() else {
+            return Err(Rejected { region, error: self.closed() });
+        };
+        self.stream
+            .push(region, fd, manner, self.owner, deadline_after(timeout), || {
+                // Relaxed: the queue's lock, under which this is asked, orders it.
+                self.gone.load(Ordering::Relaxed)
+            })
+            .map_err(|(region, error)| Rejected { region, error })
+    }
+
+    /// The ticket of the oldest write that has not ended: when it has, there is room in a queue that was full.
+    #[must_use]
+    pub fn oldest(&self) -> Option<Ticket> {
+        let tickets = self.stream.queue.select(|job| Some(job.ticket.clone()));
+        tickets.into_iter().find(|ticket| !ticket.has_ended())
+    }
+
+    /// Marks the place behind everything queued so far, so that a wait in several goes waits for nothing else.
+    #[must_use]
+    pub fn mark(&self) -> Mark {
+        Mark::of(&self.stream)
+    }
+
+    /// Waits until everything queued so far has ended.
+    ///
+    /// # Errors
+    ///
+    /// The stream's failure; [`Error::Stalled`] if it takes longer than the timeout; [`Error::Closed`].
+    pub fn flush(&self, timeout: Option<Duration>) -> Result<(), Error> {
+        self.flush_to(self.mark(), timeout)
+    }
+
+    /// Waits until everything before the mark has ended.
+    ///
+    /// # Errors
+    ///
+    /// As [`Writer::flush`].
+    pub fn flush_to(&self, mark: Mark, timeout: Option<Duration>) -> Result<(), Error> {
+        self.fd().ok_or_else(|| self.closed()).and_then(|fd| self.drain(&fd, mark, timeout))
+    }
+
+    /// Waits as `flush` does, then closes. Closing again does nothing.
+    ///
+    /// # Errors
+    ///
+    /// The stream's failure, closed all the same; [`Error::Stalled`] if it takes longer than the timeout, and then it is
+    /// still open.
+    pub fn close(&self, timeout: Option<Duration>) -> Result<(), Error> {
+        self.close_at(self.mark(), timeout)
+    }
+
+    /// Waits until everything before the mark has ended, then closes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Writer::close`].
+    pub fn close_at(&self, mark: Mark, timeout: Option<Duration>) -> Result<(), Error> {
+        let Some(fd) = self.fd() else { return Ok(()) };
+        let outcome = self.drain(&fd, mark, timeout);
+        drop(fd);
+        if !matches!(outcome, Err(Error::Stalled { .. })) {
+            self.retire();
+            self.stream.queue.dismiss_worker(Some(Instant::now() + WORKERS_LEAVE_WITHIN));
+        }
+        outcome
+    }
+
+    /// Gives up what this writer has queued, and closes. Tickets end with [`Error::Aborted`].
+    ///
+    /// A write in the middle is cut short. Pages that zero-copy has put into the pipe cannot be called back: their memory
+    /// stays in use until the reader has read them or is gone.
+    pub fn abort(&self) {
+        if !self.is_closed() {
+            self.cut();
+            self.stream.queue.dismiss_worker(Some(Instant::now() + WORKERS_LEAVE_WITHIN));
+        }
+    }
+
+    /// The same without a wait for the worker to leave.
+    pub(crate) fn cut(&self) {
+        if !self.is_closed() {
+            self.gone.store(true, Ordering::Relaxed); // see `write`
+            self.stream.abort(self.owner);
+            self.retire();
+        }
+    }
+
+    /// Whether `close` or `abort` has been called.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.fd().is_none()
+    }
+
+    fn fd(&self) -> Option<Arc<Kept>> {
+        lock(&OPEN).get(&self.owner).cloned()
+    }
+
+    /// Why it has no descriptor.
+    fn closed(&self) -> Error {
+        if self.generation == fork_generation() { Error::Closed } else { Error::Forked }
+    }
+
+    /// What the stream has done so far; for a closed writer, up to its closing.
+    pub fn stats(&self) -> Stats {
+        let stream = &self.stream;
+        let pipe = match self.fd() {
+            Some(fd) => PipeState::of(stream, &fd),
+            None => self.last_look.get().copied(),
+        };
+        let delivered = pipe.map_or_else(|| stream.meter.written_bytes(), |pipe| pipe.delivered_bytes);
+        let lost = stream.meter.lost_bytes();
+        let load = stream.queue.load();
+        // A pipe that was emptied after a failure holds nothing, and yet what it held was not read.
+        let delivered = delivered.min(load.accepted_bytes.saturating_sub(lost));
+        let settled = delivered + lost;
+        Stats {
+            choice: stream.meter.choice(),
+            capacity_bytes: pipe.and_then(|pipe| pipe.capacity_bytes),
+            accepted_bytes: load.accepted_bytes,
+            delivered_bytes: delivered,
+            // What has ended and waits in the pipe for its reader is pending no more.
+            pending_bytes: load.accepted_bytes.saturating_sub(settled).min(load.pending_bytes),
+            accepted_items: load.accepted_items,
+            pending_items: load.pending_items,
+            written_by: stream.meter.written_by(),
+            caller_blocked: stream.meter.caller_blocked(),
+            worker_blocked: stream.meter.worker_blocked(),
+            worker_busy: stream.meter.worker_busy(),
+            making: stream.meter.making(),
+            policy: stream.applied_policy(),
+        }
+    }
+
+    fn drain(&self, fd: &Kept, mark: Mark, timeout: Option<Duration>) -> Result<(), Error> {
+        let outcome = flush_stream(&self.stream, mark, timeout).and_then(|()| check_reader(&self.stream, fd));
+        if outcome.as_ref().is_err_and(|error| !matches!(error, Error::Stalled { .. })) {
+            self.stream.unheard.note_heard();
+        }
+        outcome
+    }
+
+    fn retire(&self) {
+        self.gone.store(true, Ordering::Relaxed); // see `write`
+        self.stream.queue.wake();
+        let fd = lock(&OPEN).remove(&self.owner);
+        if let Some(look) = fd.as_ref().and_then(|fd| PipeState::of(&self.stream, fd)) {
+            let _ = self.last_look.set(look); // only the first closing closes
+        }
+        drop(fd); // outside of the table's lock
+        self.forget_failure();
+    }
+
+    /// A failure that has been reported is not the next writer's, who may find room, or another reader.
+    fn forget_failure(&self) {
+        if self.stream.queue.failure().is_some() && !by_descriptor::has_to_report(&self.stream) {
+            self.stream.forget();
+        }
+    }
+}
+
+impl Drop for Writer {
+    /// Writes in flight hold the descriptor for themselves.
+    fn drop(&mut self) {
+        let fd = lock(&OPEN).remove(&self.owner);
+        drop(fd); // outside of the table's lock
+        self.stream.queue.dismiss_worker(Some(Instant::now())); // who leaves by itself when it is through
+        self.forget_failure();
+    }
+}
+
+/// What is in a pipe without a reader arrives nowhere, though the kernel took it.
+fn check_reader(stream: &Stream, fd: &Kept) -> Result<(), Error> {
+    if stream.kind == Kind::Pipe && fd::peer_is_gone(fd.as_fd()) {
+        let unread = pipe::unread_bytes(fd.as_fd()).unwrap_or(0);
+        if unread > 0 {
+            stream.fail_at_rest(Errno::PIPE, unread);
+            return stream.queue.failure().map_or(Ok(()), Err);
+        }
+    }
+    Ok(())
+}
+
+/// The same for all writers that are still open: the failures stay to be heard of.
+pub(crate) fn check_readers() {
+    let open: Vec<_> = lock(&OPEN).values().cloned().collect();
+    for fd in open {
+        if let Ok(stream) = Stream::of(fd.as_fd()) {
+            let _ = check_reader(&stream, &fd);
+        }
+    }
+}
+
+/// How long `close` waits for idle workers to leave, which takes them microseconds.
+pub(crate) const WORKERS_LEAVE_WITHIN: Duration = Duration::from_millis(200);
+
+/// Waits until all that is queued on the stream before the mark has ended.
+pub(crate) fn flush_stream(stream: &Stream, mark: Mark, timeout: Option<Duration>) -> Result<(), Error> {
+    let start = Instant::now();
+    stream.queue.flush(mark.0, deadline_after(timeout)).unwrap_or_else(|load| {
+        Err(Error::Stalled { waited: start.elapsed(), bytes_pending: load.pending_bytes })
+    })
+}

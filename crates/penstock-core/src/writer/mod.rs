@@ -1,0 +1,12 @@
+//! Memory into descriptors, by native threads.
+//!
+//! `handle` and `by_descriptor` find the `stream` that a descriptor leads to, and put a job into its queue. The stream's `worker`
+//! lets a `transport` put it into the destination.
+
+pub(crate) mod by_descriptor;
+pub(crate) mod handle;
+pub(crate) mod meter;
+pub(crate) mod stream;
+pub(crate) mod transform;
+pub(crate) mod transport;
+pub(crate) mod worker;

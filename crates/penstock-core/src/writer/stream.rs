@@ -1,0 +1,483 @@
+//! A stream: one destination with its ordered queue, known by what it is and not by a descriptor's number.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Weak};
+use std::time::Instant;
+
+use rustix::io::Errno;
+
+use crate::error::Error;
+use crate::memory::pool::Buffer;
+use crate::memory::region::{Region, Span};
+use crate::runtime::fork;
+use crate::runtime::fork_fd::Kept;
+use crate::sync::lock;
+use crate::sync::queue::{Held, Limits, Load, Queue, Refusal};
+use crate::sync::ticket::{Completion, Ticket, ticket_of};
+use crate::sync::unheard::{Unheard, take_unheard_bytes};
+use crate::sys::fd::{self, Kind, StreamId};
+use crate::writer::meter::Meter;
+use crate::writer::transform::Preparation;
+use crate::writer::transport::{Manner, Memory, staged};
+use crate::writer::worker;
+use penstock_cpu::{AppliedPolicy, ThreadPolicy};
+
+/// What queues hold when nobody says otherwise: five frames of 2160p rgb24, and enough small ones.
+pub(crate) const DEFAULT_LIMITS: Limits = Limits { bytes: 128 << 20, items: 64 };
+
+/// One accepted write. It stays in the queue until it has ended, so that the worker needs to hold nothing.
+pub(crate) struct Job {
+    number: u64,
+    owner: u64,
+    manner: Manner,
+    /// Where the memory lies.
+    pub(crate) span: Span,
+    /// How many bytes enter the stream.
+    bytes: u64,
+    pub(crate) ticket: Ticket,
+    /// The memory, the descriptor and the waiter's other end; taken out one by one as the write ends.
+    region: Option<Box<dyn Region>>,
+    fd: Option<Arc<Kept>>,
+    completion: Option<Completion>,
+    progress: Progress,
+}
+
+/// How far a write has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    Queued,
+    /// All in the stream, nobody looks at the memory.
+    Written,
+    /// All in the pipe as the caller's own pages; the number is the stream's position behind it.
+    AwaitsReader {
+        end: u64,
+    },
+}
+
+/// A write whose pages are in the pipe: its descriptor, and the stream's position behind it.
+#[derive(Clone, Copy)]
+pub(crate) struct Awaiting {
+    pub(crate) fd: RawFd,
+    pub(crate) end: u64,
+}
+
+/// What a worker gets to see of a job: the queue keeps the descriptor open and the memory alive meanwhile.
+#[derive(Clone)]
+pub(crate) struct Work {
+    pub(crate) number: u64,
+    pub(crate) span: Span,
+    pub(crate) fd: RawFd,
+    pub(crate) manner: Manner,
+}
+
+impl Job {
+    pub(crate) fn work(&self) -> Work {
+        let fd = self.fd.as_ref().expect("a job that is to be written has its descriptor");
+        Work { number: self.number, span: self.span, fd: fd.as_fd().as_raw_fd(), manner: self.manner.clone() }
+    }
+
+    /// Puts what was made in the place of what it was made of, which is given back.
+    fn replace_memory(&mut self, made: Buffer) -> Option<Box<dyn Region>> {
+        self.manner.recipe = None;
+        self.manner.memory = Memory::Ours;
+        self.span = Span::of(&made);
+        self.region.replace(Box::new(made))
+    }
+
+    /// Lets go of the descriptor and the memory, then tells who waits: so that a reader has its end of file,
+    /// and the caller its memory, before the ticket says that the write is over.
+    fn end(mut self, outcome: Result<(), Error>) {
+        drop(self.fd.take());
+        drop(self.region.take());
+        if let Some(completion) = self.completion.take() {
+            completion.end(outcome);
+        }
+    }
+
+    /// In the child of a fork: lets go of the memory and leaves the parent's ticket be.
+    fn disown(mut self) {
+        if let Some(completion) = self.completion.take() {
+            completion.disown();
+        }
+    }
+}
+
+pub(crate) struct Stream {
+    pub(crate) id: StreamId,
+    pub(crate) kind: Kind,
+    pub(crate) queue: Queue<Job>,
+    pub(crate) meter: Meter,
+    /// The failure, until somebody hears of it.
+    pub(crate) unheard: Arc<Unheard>,
+    policy: Mutex<PolicyState>,
+    /// The number of the write that is to be cut short; numbers start at one.
+    pub(crate) cut: AtomicU64,
+    next_number: AtomicU64,
+}
+
+#[derive(Default)]
+struct PolicyState {
+    wanted: Option<ThreadPolicy>,
+    applied: Option<AppliedPolicy>,
+}
+
+/// All streams that somebody holds: writers, workers, and `pipe`'s table.
+static STREAMS: LazyLock<Mutex<HashMap<StreamId, Weak<Stream>>>> = LazyLock::new(Mutex::default);
+
+impl Stream {
+    /// The stream that the descriptor leads to, the same for every descriptor of one pipe.
+    pub(crate) fn of(fd: BorrowedFd<'_>) -> Result<Arc<Self>, Errno> {
+        fork::prepare();
+        let (id, kind) = fd::identify(fd)?;
+        let mut streams = lock(&STREAMS);
+        if let Some(stream) = streams.get(&id).and_then(Weak::upgrade) {
+            return Ok(stream);
+        }
+        let stream = Arc::new(Self {
+            id,
+            kind,
+            queue: Queue::new(DEFAULT_LIMITS),
+            meter: Meter::default(),
+            unheard: Arc::default(),
+            policy: Mutex::default(),
+            cut: AtomicU64::new(0),
+            next_number: AtomicU64::new(1),
+        });
+        streams.insert(id, Arc::downgrade(&stream));
+        Ok(stream)
+    }
+
+    /// All streams there are.
+    pub(crate) fn all() -> Vec<Arc<Self>> {
+        lock(&STREAMS).values().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Takes the stream out of the table, so that its destination begins a new one.
+    pub(crate) fn forget(self: &Arc<Self>) {
+        let mut streams = lock(&STREAMS);
+        if streams.get(&self.id).is_some_and(|stream| stream.as_ptr() == Arc::as_ptr(self)) {
+            streams.remove(&self.id);
+        }
+    }
+
+    /// Accepted bytes that the destination has not taken yet.
+    pub(crate) fn unwritten_bytes(&self) -> u64 {
+        let settled = self.meter.written_bytes() + self.meter.lost_bytes();
+        self.queue.load().accepted_bytes.saturating_sub(settled)
+    }
+
+    /// Queues a write, waiting for room until the deadline. What is refused is given back.
+    pub(crate) fn push(
+        self: &Arc<Self>,
+        region: Box<dyn Region>,
+        fd: Arc<Kept>,
+        manner: Manner,
+        owner: u64,
+        deadline: Option<Instant>,
+        is_gone: impl Fn() -> bool,
+    ) -> Result<Ticket, (Box<dyn Region>, Error)> {
+        let start = Instant::now();
+        let span = Span::of(&*region);
+        let bytes = manner.recipe.as_ref().map_or(span.len(), |recipe| recipe.output_bytes());
+        let (completion, ticket) = ticket_of(bytes, &self.unheard);
+        self.unheard.set_given_up(false);
+        let job = Job {
+            // Relaxed: only uniqueness counts.
+            number: self.next_number.fetch_add(1, Ordering::Relaxed),
+            owner,
+            manner,
+            span,
+            bytes: bytes as u64,
+            ticket: ticket.clone(),
+            region: Some(region),
+            fd: Some(fd),
+            completion: Some(completion),
+            progress: Progress::Queued,
+        };
+        let pushed = self.queue.push(job, bytes, deadline, is_gone);
+        self.meter.add_caller_blocked(start.elapsed());
+        match pushed {
+            Ok(start_worker) => {
+                if start_worker {
+                    worker::start(self);
+                }
+                Ok(ticket)
+            }
+            Err(refused) => {
+                let error = match refused.reason {
+                    Refusal::Failed(failure) => {
+                        self.unheard.note_heard();
+                        failure
+                    }
+                    Refusal::Gone => Error::Closed,
+                    Refusal::Full { pending_bytes } => {
+                        Error::Stalled { waited: start.elapsed(), bytes_pending: pending_bytes }
+                    }
+                };
+                let mut job = refused.value;
+                Err((job.region.take().expect("a refused job is whole"), error))
+            }
+        }
+    }
+
+    /// Makes what enters the stream of the work at the cursor. Its caller's memory is free afterwards.
+    pub(crate) fn prepare(&self, preparation: &mut Preparation, work: &Work) -> Result<Work, Errno> {
+        let Some(recipe) = &work.manner.recipe else { return Ok(work.clone()) };
+        let start = Instant::now();
+        let mut output = preparation.take(work.number, recipe)?;
+        while !output.is_complete() {
+            // SAFETY: the job at the cursor holds the region, and only its worker takes it out.
+            unsafe { output.step(work.span) };
+        }
+        self.meter.add_making(start.elapsed());
+        let made = output.into_buffer();
+        let (used, work) = self.queue.current(|job| (job.replace_memory(made), job.work()));
+        drop(used); // outside of the queue's lock
+        Ok(work)
+    }
+
+    /// Makes a step of the write behind the one at the cursor, and says whether there was one to make.
+    pub(crate) fn prepare_following(&self, preparation: &mut Preparation) -> bool {
+        let next = self.queue.following(|job| (job.number, job.manner.recipe.clone()));
+        let Some((number, Some(recipe))) = next else { return false };
+        // Without memory it has to wait until it is at the cursor, where that is a failure.
+        let Ok(mut output) = preparation.take(number, &recipe) else { return false };
+        let start = Instant::now();
+        // Under the lock, so that nobody gives the write up meanwhile: a step is short.
+        let used = self.queue.following(|job| {
+            if job.number != number {
+                return None;
+            }
+            if !output.is_complete() {
+                // SAFETY: the job holds the region, and the lock holds the job.
+                unsafe { output.step(job.span) };
+            }
+            if !output.is_complete() {
+                preparation.keep(output);
+                return None;
+            }
+            job.replace_memory(output.into_buffer())
+        });
+        self.meter.add_making(start.elapsed());
+        drop(used);
+        true
+    }
+
+    /// Says that the work at the cursor is in the stream.
+    pub(crate) fn mark_written(&self, awaits_reader: bool) {
+        let end = self.meter.written_bytes();
+        self.queue.advance(|job| {
+            job.progress = if awaits_reader { Progress::AwaitsReader { end } } else { Progress::Written };
+        });
+    }
+
+    /// Gives up the work at the cursor: its ticket ends now, its memory when nobody looks at it any more.
+    pub(crate) fn mark_cut(&self, written_before: u64, awaits_reader: bool) {
+        let end = self.meter.written_bytes();
+        let (mut completion, mut region) = (None, None);
+        self.queue.advance(|job| {
+            region = job.region.take_if(|_| !awaits_reader);
+            completion = job.completion.take().map(|completion| (completion, job.bytes));
+            job.progress = if awaits_reader { Progress::AwaitsReader { end } } else { Progress::Written };
+        });
+        drop(region); // before the ticket says that the write is over
+        if let Some((completion, bytes)) = completion {
+            let bytes_lost = bytes - (end - written_before);
+            self.meter.add_lost(bytes_lost);
+            completion.end(Err(Error::Aborted { bytes_lost }));
+        }
+    }
+
+    /// The oldest write that waits for its reader, if there is one.
+    ///
+    /// Only the worker ends writes that are in the stream, so for the worker the descriptor stays open.
+    pub(crate) fn oldest_awaiting(&self) -> Option<Awaiting> {
+        self.queue
+            .front(|job| match job.progress {
+                Progress::AwaitsReader { end } => {
+                    job.fd.as_ref().map(|fd| Awaiting { fd: fd.as_fd().as_raw_fd(), end })
+                }
+                _ => None,
+            })
+            .flatten()
+    }
+
+    /// Ends, in order, what has been written and, up to that position, read.
+    pub(crate) fn reap(&self, read_position: u64) {
+        loop {
+            let taken = self.queue.front(|job| match job.progress {
+                Progress::AwaitsReader { end } if end > read_position => None,
+                _ => {
+                    drop(job.fd.take());
+                    Some((job.region.take(), job.completion.take()))
+                }
+            });
+            let Some(Some((region, completion))) = taken else {
+                return;
+            };
+            drop(region);
+            if let Some(completion) = completion {
+                completion.end(Ok(()));
+            }
+            self.queue.retire_front();
+        }
+    }
+
+    /// What the stream failed of, from the bytes delivered and lost.
+    fn failure(&self, unread_bytes: u64, load: Load, of: impl FnOnce(u64, u64) -> Error) -> Error {
+        let delivered = self.meter.written_bytes().saturating_sub(unread_bytes);
+        let lost = load.accepted_bytes.saturating_sub(delivered);
+        self.meter.set_lost(lost);
+        self.unheard.add(lost);
+        of(delivered, lost)
+    }
+
+    /// Fails the stream if nothing is in flight on it, in which case no worker would notice.
+    pub(crate) fn fail_at_rest(&self, errno: Errno, unread_bytes: u64) {
+        let of = |delivered, lost| Error::of_stream(errno, delivered, lost);
+        self.queue.fail_at_rest(|load| self.failure(unread_bytes, load, of));
+    }
+
+    /// Fails the stream and all that is queued on it. Only for its worker, or where there is none.
+    pub(crate) fn fail(&self, errno: Errno, unread_bytes: u64) {
+        self.fail_with(unread_bytes, |delivered, lost| Error::of_stream(errno, delivered, lost));
+    }
+
+    /// The same of anything, made of the bytes delivered and lost.
+    pub(crate) fn fail_with(&self, unread_bytes: u64, of: impl FnOnce(u64, u64) -> Error) {
+        let jobs = self.queue.fail(|load| self.failure(unread_bytes, load, of));
+        let failure = self.queue.failure().expect("a failed queue knows of what");
+        self.end_all(jobs, &failure);
+    }
+
+    /// The same where pages that were given cannot be taken back: their memory is never freed, for somebody may still read it.
+    pub(crate) fn fail_keeping_memory(&self, errno: Errno, unread_bytes: u64) {
+        let of = |delivered, lost| Error::of_stream(errno, delivered, lost);
+        let mut jobs = self.queue.fail(|load| self.failure(unread_bytes, load, of));
+        let begun = jobs.iter().take_while(|job| job.progress != Progress::Queued).count() + 1;
+        jobs.iter_mut().take(begun).for_each(|job| std::mem::forget(job.region.take()));
+        let failure = self.queue.failure().expect("a failed queue knows of what");
+        self.end_all(jobs, &failure);
+    }
+
+    fn end_all(&self, jobs: Vec<Job>, failure: &Error) {
+        let count = jobs.len();
+        jobs.into_iter().for_each(|job| job.end(Err(failure.clone())));
+        self.queue.retire(count);
+    }
+
+    /// Gives up what this owner has queued, and tells the worker to stop in the middle of one of its writes.
+    pub(crate) fn abort(&self, owner: u64) {
+        let jobs = self.queue.cancel(
+            |job| job.owner == owner,
+            // Relaxed: see `Sink::push_all`.
+            |job| self.cut.store(job.number, Ordering::Relaxed),
+        );
+        let count = jobs.len();
+        for job in jobs {
+            let bytes_lost = job.bytes;
+            self.meter.add_lost(bytes_lost);
+            job.end(Err(Error::Aborted { bytes_lost }));
+        }
+        self.queue.retire(count);
+        if self.queue.select(|job| (job.owner != owner).then_some(())).is_empty() {
+            self.unheard.set_given_up(true);
+        }
+    }
+
+    pub(crate) fn set_policy(&self, policy: ThreadPolicy) {
+        let mut state = lock(&self.policy);
+        state.wanted = Some(policy);
+        state.applied = None;
+    }
+
+    /// Whether somebody has said how the worker is to run.
+    pub(crate) fn has_policy(&self) -> bool {
+        lock(&self.policy).wanted.is_some()
+    }
+
+    /// Called by the worker between writes: a policy that came later is applied, too.
+    pub(crate) fn apply_policy(&self) {
+        let Some(wanted) = self.unapplied_policy() else { return };
+        // Without the lock, for it may read the machine's topology, and who asks for statistics shall not wait for that.
+        let applied = wanted.apply();
+        let mut state = lock(&self.policy);
+        if state.wanted.as_ref() == Some(&wanted) {
+            state.applied = Some(applied);
+        }
+    }
+
+    fn unapplied_policy(&self) -> Option<ThreadPolicy> {
+        let state = lock(&self.policy);
+        if state.applied.is_some() { None } else { state.wanted.clone() }
+    }
+
+    /// A new worker has the process's policy, not the last worker's.
+    pub(crate) fn forget_applied_policy(&self) {
+        lock(&self.policy).applied = None;
+    }
+
+    pub(crate) fn applied_policy(&self) -> Option<AppliedPolicy> {
+        lock(&self.policy).applied.clone()
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        let mut streams = lock(&STREAMS);
+        // A successor may have taken the place already.
+        if streams.get(&self.id).is_some_and(|stream| stream.strong_count() == 0) {
+            streams.remove(&self.id);
+        }
+    }
+}
+
+/// All streams, held still while the process forks.
+pub(crate) struct HeldStreams {
+    table: MutexGuard<'static, HashMap<StreamId, Weak<Stream>>>,
+    /// The guards borrow from the streams below them: they are declared, and so dropped, first.
+    held: Vec<(Held<'static, Job>, MutexGuard<'static, PolicyState>)>,
+    streams: Vec<Arc<Stream>>,
+}
+
+impl HeldStreams {
+    pub(crate) fn hold() -> Self {
+        let table = lock(&STREAMS);
+        let streams: Vec<_> = table.values().filter_map(Weak::upgrade).collect();
+        let held = streams
+            .iter()
+            .map(|stream| {
+                // SAFETY: the streams live in their `Arc`s, which this value keeps for longer than the guards.
+                let stream: &'static Stream = unsafe { &*Arc::as_ptr(stream) };
+                (stream.queue.hold(), lock(&stream.policy))
+            })
+            .collect();
+        Self { table, held, streams }
+    }
+
+    /// In the parent: all goes on.
+    pub(crate) fn release(self) {
+        let Self { table, held, streams } = self;
+        drop(held);
+        drop(table);
+        // Last, and outside of the table's lock: a stream that ends here takes itself out of the table.
+        drop(streams);
+    }
+
+    /// In the child: no worker, nothing queued, no failure, nothing counted.
+    pub(crate) fn reset(mut self) {
+        let mut inherited = Vec::new();
+        for ((queue, policy), stream) in self.held.iter_mut().zip(&self.streams) {
+            inherited.append(&mut queue.empty());
+            policy.applied = None;
+            stream.meter.reset();
+            stream.unheard.note_heard();
+        }
+        let _ = take_unheard_bytes(); // the parent reports them
+        staged::forget_shares();
+        self.release();
+        inherited.into_iter().for_each(Job::disown);
+    }
+}

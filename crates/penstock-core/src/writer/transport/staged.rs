@@ -1,0 +1,266 @@
+//! We copy into pages of our own and give those to the pipe (vmsplice(2)).
+//!
+//! A page in flight must not be written again while anybody may still look at it. There are two ways to see to that:
+//!
+//! - **Renewed pages**, right for every reader: before a huge-page block is filled again its pages are given up
+//!   (`MADV_DONTNEED`), so that those in flight belong to the pipe, and to whoever the reader passes them on to.
+//! - **Reused pages**, for a reader that is known to copy: a part of the ring is filled again once its bytes have been read,
+//!   which is asked of the pipe and not concluded from its size, because anybody may make it larger at any time. No faults, no
+//!   clearing, and the ring stays in the cache. Where a pipe holds more than the ring, the ring's pages are given up.
+//!
+//! Measured into `ffmpeg 5.1 -f null -`, 2-core x86-64 VM, Linux 6.18, 2026-11-21: two blocks with pieces of 1 MiB beat
+//! four by 1.1 to 1.3 times and one by 1.3; a reused ring of 2 MiB with pieces of 512 KiB beat two renewed blocks by up to 1.3.
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use rustix::io::Result;
+
+use super::{ReaderKind, Reason, Sink, Stop, Transport};
+use crate::memory::region::Span;
+use crate::sys::memory::{Block, HUGE_PAGE_BYTES, page_bytes};
+use crate::sys::pipe;
+
+const RENEWED_BLOCKS: usize = 2;
+const RENEWED_PIECE_BYTES: usize = 1 << 20;
+/// Small in tests, because only a privileged user gets a pipe that is larger than the ring.
+const REUSED_PIECE_BYTES: usize = if cfg!(test) { 32 << 10 } else { 512 << 10 };
+/// The ring of reused pages. Where it is larger than the pipe and a piece together, what lies in the next part has been read.
+const REUSED_RING_BYTES: usize = REUSED_PARTS * REUSED_PIECE_BYTES;
+const REUSED_PARTS: usize = 4;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pages {
+    Renewed,
+    Reused,
+}
+
+impl Pages {
+    /// Which are right for that reader.
+    fn suitable(reader: ReaderKind) -> Self {
+        match reader {
+            ReaderKind::Unknown => Self::Renewed,
+            ReaderKind::Reads => Self::Reused,
+        }
+    }
+
+    fn blocks(self) -> usize {
+        match self {
+            Self::Renewed => RENEWED_BLOCKS,
+            Self::Reused => REUSED_RING_BYTES.div_ceil(HUGE_PAGE_BYTES),
+        }
+    }
+}
+
+/// The pages that we copy into.
+pub(crate) struct Staging {
+    block: Block,
+    /// Where the next piece goes; a multiple of the page size, so that no page is in flight twice.
+    offset: usize,
+    pages: Pages,
+    /// Of reused pages: the stream's position behind what lies in each part.
+    ends: [u64; REUSED_PARTS],
+    /// Up to where the reader has read, when we last asked.
+    read_position: u64,
+    _share: Share,
+}
+
+impl Staging {
+    /// Maps the pages that are right for that reader, if they are not those of `present`.
+    ///
+    /// # Errors
+    ///
+    /// Why there are none.
+    pub(crate) fn suited(present: Option<Self>, reader: ReaderKind) -> std::result::Result<Self, Reason> {
+        let pages = Pages::suitable(reader);
+        match present {
+            Some(present) if present.pages == pages => Ok(present),
+            // Also where pages of the other kind are in flight: they belong to the pipe then.
+            other => {
+                drop(other);
+                Self::map(pages)
+            }
+        }
+    }
+
+    fn map(pages: Pages) -> std::result::Result<Self, Reason> {
+        let share = Share::take(pages.blocks() * HUGE_PAGE_BYTES).ok_or(Reason::NoShare)?;
+        let block = Block::map(pages.blocks()).map_err(|_| Reason::NoMemory)?;
+        Ok(Self { block, offset: 0, pages, ends: [0; REUSED_PARTS], read_position: 0, _share: share })
+    }
+
+    /// # Safety
+    ///
+    /// The span's memory is readable until this returns.
+    pub(crate) unsafe fn push(&mut self, sink: &Sink<'_>, mut span: Span) -> std::result::Result<(), Stop> {
+        while span.len() > 0 {
+            self.prepare(sink).map_err(|errno| Stop::Failed { errno, rest: span })?;
+            let piece = span.first(self.room());
+            // SAFETY: the caller vouches for the span; `prepare` saw to it that nobody looks at the target.
+            let staged = unsafe { self.block.fill(self.offset, piece) };
+            let given = sink.push_all(staged, usize::MAX, Transport::Staged, |part| {
+                // SAFETY: the block lives as long as we do, a pipe holds on to pages of its own, and none of
+                // these is written again before `prepare` says that it may be.
+                unsafe { pipe::give_pages(sink.fd, part) }
+            });
+            self.advance(piece.len(), sink.meter.written_bytes());
+            if let Err(Stop::Failed { errno, rest }) = given {
+                // Named by where it came from, so that it can be written from there.
+                return Err(Stop::Failed { errno, rest: span.skip(piece.len() - rest.len()) });
+            }
+            given?;
+            span = span.skip(piece.len());
+        }
+        Ok(())
+    }
+
+    /// Makes the pages at the offset ours to write.
+    fn prepare(&mut self, sink: &Sink<'_>) -> Result<()> {
+        match self.pages {
+            Pages::Renewed if self.offset.is_multiple_of(HUGE_PAGE_BYTES) => {
+                self.block.give_up(self.offset, HUGE_PAGE_BYTES)
+            }
+            Pages::Reused if self.offset.is_multiple_of(REUSED_PIECE_BYTES) => self.reclaim_part(sink),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes the next part ours again: it has been read, or it becomes the pipe's.
+    ///
+    /// To ask takes the pipe's lock, and so waits until the reader's read(2) is over. One answer does for the two or three parts
+    /// that a pipe of 1 MiB leaves free, so that less than every second piece asks.
+    fn reclaim_part(&mut self, sink: &Sink<'_>) -> Result<()> {
+        let end = self.ends[self.part()];
+        if end > self.read_position {
+            // Bytes of others in the same pipe only make us think that less of ours was read.
+            let unread = pipe::unread_bytes(sink.fd).unwrap_or(u64::MAX);
+            self.read_position = sink.meter.written_bytes().saturating_sub(unread);
+        }
+        if end > self.read_position {
+            self.block.give_up(0, REUSED_RING_BYTES)?;
+            self.ends = [0; REUSED_PARTS];
+        }
+        Ok(())
+    }
+
+    fn part(&self) -> usize {
+        self.offset / REUSED_PIECE_BYTES
+    }
+
+    /// Bytes to the end of the present piece.
+    fn room(&self) -> usize {
+        let piece_bytes = match self.pages {
+            Pages::Renewed => RENEWED_PIECE_BYTES,
+            Pages::Reused => REUSED_PIECE_BYTES,
+        };
+        piece_bytes - self.offset % piece_bytes
+    }
+
+    /// Goes on behind a piece, which ends at that position of the stream.
+    fn advance(&mut self, bytes: usize, end: u64) {
+        if self.pages == Pages::Reused {
+            let part = self.part();
+            self.ends[part] = end;
+        }
+        let ring_bytes = match self.pages {
+            Pages::Renewed => RENEWED_BLOCKS * HUGE_PAGE_BYTES,
+            Pages::Reused => REUSED_RING_BYTES,
+        };
+        self.offset = (self.offset + bytes).next_multiple_of(page_bytes()) % ring_bytes;
+    }
+}
+
+/// What the staging memory of all streams together may take, and what it takes.
+static BUDGET_BYTES: AtomicUsize = AtomicUsize::new(16 << 20);
+static TAKEN_BYTES: AtomicUsize = AtomicUsize::new(0);
+
+/// Sets how much memory all streams of the process together may use for staging, in bytes; 16 MiB unless set. A stream takes 4 MiB,
+/// or 2 MiB where its reader is known to copy, and one that finds no room uses `write`. What streams have already, they keep until
+/// they are idle.
+pub fn set_staging_budget(bytes: usize) {
+    // Relaxed, here and below: the numbers stand for themselves.
+    BUDGET_BYTES.store(bytes, Relaxed);
+}
+
+/// In the child of a fork, no stream has staging memory: the threads that had it are the parent's.
+pub(crate) fn forget_shares() {
+    TAKEN_BYTES.store(0, Relaxed);
+}
+
+/// A stream's part of the budget.
+struct Share {
+    bytes: usize,
+}
+
+impl Share {
+    fn take(bytes: usize) -> Option<Self> {
+        let with_it = |taken: usize| Some(taken + bytes).filter(|taken| *taken <= BUDGET_BYTES.load(Relaxed));
+        TAKEN_BYTES.fetch_update(Relaxed, Relaxed, with_it).ok().map(|_| Self { bytes })
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        TAKEN_BYTES.fetch_sub(self.bytes, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::fd::AsFd;
+    use std::sync::atomic::AtomicU64;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::sys::fd::Kind;
+    use crate::writer::meter::Meter;
+
+    fn push_all(staging: &mut Staging, pipe: &std::io::PipeWriter, meter: &Meter, data: &[u8]) {
+        let sink = Sink {
+            fd: pipe.as_fd(),
+            kind: Kind::Pipe,
+            meter,
+            cut: &AtomicU64::new(0),
+            number: 1,
+            on_progress: &|| {},
+            use_wait: &|| false,
+        };
+        // SAFETY: the data outlives the call.
+        unsafe { staging.push(&sink, Span::at(data.as_ptr(), data.len())) }.unwrap();
+    }
+
+    #[test]
+    fn pages_in_flight_are_not_written_again_when_the_pipe_grows() {
+        let (mut reader, pipe) = std::io::pipe().unwrap();
+        let data: Vec<u8> = (0..200_000u32).flat_map(u32::to_le_bytes).collect();
+        let meter = Meter::default();
+        let mut staging = Staging::suited(None, ReaderKind::Reads).ok().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while meter.written_bytes() < 64 << 10 {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                pipe::set_capacity(reader.as_fd(), 1 << 20).unwrap(); // eight times the ring
+            });
+            push_all(&mut staging, &pipe, &meter, &data);
+        });
+        let mut got = vec![0; data.len()];
+        reader.read_exact(&mut got).unwrap();
+        assert!(got == data, "every page holds what was put into it");
+    }
+
+    #[test]
+    fn pages_that_were_read_are_used_again() {
+        let (mut reader, pipe) = std::io::pipe().unwrap();
+        let meter = Meter::default();
+        let mut staging = Staging::suited(None, ReaderKind::Reads).ok().unwrap();
+        for value in 0..20u8 {
+            let data = vec![value; 50_000];
+            push_all(&mut staging, &pipe, &meter, &data);
+            let mut got = vec![0; data.len()];
+            reader.read_exact(&mut got).unwrap();
+            assert_eq!(got, data);
+        }
+        assert!(staging.ends.iter().all(|end| *end > 0), "nothing was given up");
+    }
+}
