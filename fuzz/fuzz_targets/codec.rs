@@ -7,8 +7,8 @@ use std::io::{Read, Write};
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use lz4_flex::frame::{BlockMode, BlockSize, FrameEncoder, FrameInfo};
-use penstock_core::fuzzing::{streamed, whole};
-use penstock_core::pipeline::Codec;
+use penstock_pipeline::Codec;
+use penstock_pipeline::fuzzing::{streamed, whole};
 
 /// A bomb is to be cut off, and not to take the fuzzer's time.
 const MOST: usize = 4 << 20;

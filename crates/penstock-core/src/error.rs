@@ -2,14 +2,10 @@
 
 use std::borrow::Cow;
 use std::fmt;
-#[cfg(not(loom))]
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::io::Errno;
-
-#[cfg(not(loom))]
-use crate::pipeline::ChunkError;
 
 /// Why a write, a wait or a stream failed. Byte counts are those of the whole stream.
 #[derive(Clone, Debug, PartialEq)]
@@ -67,9 +63,8 @@ pub enum Error {
     },
     /// What was asked for makes no sense with what it was asked of; nothing was done.
     Unsuitable(Cow<'static, str>),
-    /// A chunk of a pipeline could not be read or worked on.
-    #[cfg(not(loom))]
-    Chunk(Arc<ChunkError>),
+    /// A failure of something that is built upon this crate, such as a stage of a pipeline.
+    Custom(CustomError),
     /// It was made before a `fork`, by the parent process: only there can it end.
     Forked,
 }
@@ -85,9 +80,32 @@ impl Error {
         }
     }
 
+    /// A failure of something that is built upon this crate.
+    pub fn custom(error: Arc<impl std::error::Error + Send + Sync + 'static>) -> Self {
+        Self::Custom(CustomError(error))
+    }
+
     /// A failure before any byte was accepted, as from a bad descriptor.
     pub(crate) fn at_call(errno: Errno) -> Self {
         Self::Io { errno, bytes_delivered: 0, bytes_lost: 0 }
+    }
+}
+
+/// An error of a type that this crate does not know. Two are equal when they say the same.
+#[derive(Clone, Debug)]
+pub struct CustomError(Arc<dyn std::error::Error + Send + Sync>);
+
+impl CustomError {
+    /// The error itself, if it is of that type.
+    #[must_use]
+    pub fn downcast_ref<E: std::error::Error + 'static>(&self) -> Option<&E> {
+        self.0.downcast_ref()
+    }
+}
+
+impl PartialEq for CustomError {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.to_string() == other.0.to_string()
     }
 }
 
@@ -128,11 +146,17 @@ impl fmt::Display for Error {
                 }
             }
             Self::Unsuitable(why) => f.write_str(why),
-            #[cfg(not(loom))]
-            Self::Chunk(error) => error.fmt(f),
+            Self::Custom(error) => error.0.fmt(f),
             Self::Forked => f.write_str("it belongs to the parent process"),
         }
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Custom(error) => error.0.source(),
+            _ => None,
+        }
+    }
+}

@@ -13,7 +13,7 @@
 //! | move bytes from one descriptor to another, in the kernel | [`relay`], [`Relay`], [`relay_in_background`] |
 //! | copy one stream to many | [`Tee`] |
 //! | have a pipe between two of them | [`Pipe`], [`Fifo`] |
-//! | stream assets through decompressors and other stages | [`pipeline::Pipeline`] |
+//! | stream assets through decompressors and other stages | the crate `penstock-pipeline` |
 //! | give a thread a priority and CPUs | [`ThreadPolicy`], of `penstock-cpu`, which knows the machine's CPUs |
 //!
 //! The rooms, from the ground up: `sys` makes the system calls; `sync` has all that threads wait for each other with; `memory` owns
@@ -37,15 +37,10 @@
 #![cfg_attr(loom, allow(dead_code))]
 
 mod error;
-pub mod pipeline;
 mod reader;
 mod runtime;
 mod sync;
 
-#[cfg(not(loom))]
-mod codec;
-#[cfg(not(loom))]
-mod latency;
 #[cfg(not(loom))]
 mod memory;
 #[cfg(not(loom))]
@@ -59,35 +54,7 @@ mod tee;
 #[cfg(not(loom))]
 mod writer;
 
-/// For `fuzz/` alone, which compiles with this cfg: what is no part of the crate's face.
-#[cfg(fuzzing)]
-#[doc(hidden)]
-pub mod fuzzing {
-    use std::io::{self, BufReader, Read};
-
-    use crate::codec::{Decoder, Members, Undecoded};
-    use crate::memory::pool::Pool;
-    use crate::pipeline::Codec;
-
-    /// A stream, in input of so many bytes at a time; what came before an error, and the error.
-    pub fn streamed(codec: Codec, input: &[u8], step: usize, most: u64) -> (Vec<u8>, io::Result<()>) {
-        let mut output = Vec::new();
-        let mut members = Members::new(codec, BufReader::with_capacity(step, input)).take(most);
-        let result = members.read_to_end(&mut output).map(drop);
-        (output, result)
-    }
-
-    /// An asset at once; none for more than `most` bytes.
-    pub fn whole(codec: Codec, input: &[u8], most: usize) -> Option<io::Result<Vec<u8>>> {
-        match Decoder::new().decode(codec, input, &Pool::new(0), most) {
-            Ok(buffer) => Some(Ok(buffer.to_vec())),
-            Err(Undecoded::At { error, .. }) => Some(Err(error)),
-            Err(_) => None,
-        }
-    }
-}
-
-pub use error::Error;
+pub use error::{CustomError, Error};
 pub use rustix::io::Errno;
 pub use sync::{
     ticket::{CallbackId, Ticket},
@@ -97,7 +64,7 @@ pub use sync::{
 #[cfg(not(loom))]
 pub use {
     memory::{
-        pool::{Buffer, Pool},
+        pool::{Buffer, Pool, Space},
         region::Region,
         strided::Strided,
         transform::Recipe,
@@ -120,3 +87,18 @@ pub use {
         transport::{Mode, ReaderKind, Reason, STAGED_MIN_BYTES, Transport, set_staging_budget},
     },
 };
+
+/// What crates that extend this one build on: its threads, queues and waits, so that there is one of each.
+///
+/// `penstock-pipeline` does. Threads started here block the host's signals and respect a fork; whatever waits here is checked with
+/// loom. An application needs none of it.
+#[cfg(not(loom))]
+pub mod engine {
+    pub use crate::reader::poll_source::PollSource;
+    pub use crate::runtime::fork_fd::Waker;
+    pub use crate::runtime::task::{Fault, Signals, guarded, spawn};
+    pub use crate::sync::channel::{Channel, Stopped, Taken};
+    pub use crate::sync::queue::Limits;
+    pub use crate::sync::ticket::{Completion, ticket};
+    pub use crate::sync::{deadline_after, lock, passed, wait_until};
+}

@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::slice;
 use std::sync::Mutex;
 
-use penstock_core::pipeline::Space;
+use penstock_core::Space;
 use penstock_core::{Error, Region, Rejected, Strided, Ticket};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;

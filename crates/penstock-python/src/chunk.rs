@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, c_int};
 use std::sync::Arc;
 
-use penstock_core::pipeline::{self, Checksum};
+use penstock_pipeline::{self as pipeline, Checksum};
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;

@@ -1,7 +1,7 @@
 //! Errors of the core to exceptions of `penstock.errors`.
 
-use penstock_core::pipeline::{Cause, ChunkError};
 use penstock_core::{Errno, Error};
+use penstock_pipeline::{Cause, ChunkError};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 
@@ -35,7 +35,7 @@ fn build(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
             with_bytes(&exception, *bytes_delivered, *bytes_lost)?;
             exception
         }
-        Error::Chunk(error) => return chunk_error(py, error),
+        Error::Custom(custom) if let Some(error) = custom.downcast_ref() => return chunk_error(py, error),
         Error::Unsuitable(why) => return Ok(PyValueError::new_err(why.to_string())),
         _ => errors.getattr("ClosedError")?.call1((error.to_string(),))?,
     };

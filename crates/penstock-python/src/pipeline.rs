@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use penstock_core::pipeline::{
-    self, ChecksumKind, Codec, Depth, Latency, OnError, Options, StageStats, Stats,
-};
 use penstock_core::{Error, Writer};
+use penstock_pipeline::{
+    self as pipeline, ChecksumKind, Codec, Depth, Latency, OnError, Options, StageStats, Stats,
+};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyIterator, PyList, PyTuple};

@@ -9,7 +9,7 @@ use std::time::Instant;
 use std::{fmt, ptr};
 
 use penstock_core::Region;
-use penstock_core::pipeline::{self, Cause, Chunk, Context, Fed, Feed, Map, Space, Spaces};
+use penstock_pipeline::{self as pipeline, Cause, Chunk, Context, Fed, Feed, Map, Space, Spaces};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;

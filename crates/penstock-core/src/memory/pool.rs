@@ -145,7 +145,9 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    pub(crate) fn foreign(space: Box<dyn Space>) -> Self {
+    /// All of a caller's memory; it never enters a pool.
+    #[must_use]
+    pub fn foreign(space: Box<dyn Space>) -> Self {
         let bytes = space.len();
         Self { memory: Memory::Foreign(space), bytes }
     }

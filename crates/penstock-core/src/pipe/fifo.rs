@@ -19,7 +19,7 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl, fstat, m
 use rustix::io::{Errno, retry_on_intr};
 
 use crate::error::Error;
-use crate::runtime::fork_fd::Kept;
+use crate::runtime::fork_fd::ForkFd;
 use crate::runtime::task::{self, AtExit, Task};
 use crate::sync::ticket::Ticket;
 use crate::sync::{deadline_after, lock, passed};
@@ -75,7 +75,7 @@ pub struct Fifo(Arc<Place>);
 
 #[derive(Debug)]
 struct Place {
-    fd: Kept,
+    fd: ForkFd,
     path: PathBuf,
 }
 
@@ -104,7 +104,7 @@ impl Fifo {
         }
         // A child that is forked before this has a copy, which opens no side and so keeps nobody from an end of file. The
         // other order would hold up every fork while a slow file system looks for the path.
-        let fd = Kept::make(|| Ok(found))?;
+        let fd = ForkFd::make(|| Ok(found))?;
         Ok(Self(Arc::new(Place { fd, path: path.into() })))
     }
 
@@ -116,7 +116,7 @@ impl Fifo {
     ///
     /// What the system says.
     pub fn reader(&self) -> Result<OwnedFd, Error> {
-        self.open(Access::Read).map(Kept::release)
+        self.open(Access::Read).map(ForkFd::release)
     }
 
     /// Opens both sides as one descriptor, and waits for nobody.
@@ -125,7 +125,7 @@ impl Fifo {
     ///
     /// What the system says.
     pub fn both(&self) -> Result<OwnedFd, Error> {
-        self.open(Access::Both).map(Kept::release)
+        self.open(Access::Both).map(ForkFd::release)
     }
 
     /// Opens it for writing as soon as there is a reader.
@@ -154,16 +154,16 @@ impl Fifo {
         let shared = Arc::clone(&slot);
         let control = task::control(AtExit::Cancel)?;
         let task = task::start(control, None, move |control| {
-            let opened = opening.wait(Some(control.bell.as_fd()), None, || control.is_cancelled())?;
+            let opened = opening.wait(Some(control.waker.as_fd()), None, || control.is_cancelled())?;
             lock(&shared).fill(opened)
         })?;
         Ok(FifoTicket { task, slot })
     }
 
     /// Opens without waiting: `ENXIO` for writing while there is no reader.
-    fn open(&self, access: Access) -> Result<Kept, Error> {
+    fn open(&self, access: Access) -> Result<ForkFd, Error> {
         self.check_own()?;
-        Ok(Kept::make(|| self.0.open(access.flags() | OFlags::CLOEXEC | OFlags::NONBLOCK))?)
+        Ok(ForkFd::make(|| self.0.open(access.flags() | OFlags::CLOEXEC | OFlags::NONBLOCK))?)
     }
 
     fn check_own(&self) -> Result<(), Error> {
@@ -227,16 +227,16 @@ impl Opening {
     ///
     /// [`Error::Stalled`] if nobody came in time: it can be asked again. Or what the system says.
     pub fn wait_for(&mut self, at_most: Option<Duration>) -> Result<OwnedFd, Error> {
-        self.wait(None, deadline_after(at_most), || false).map(Kept::release)
+        self.wait(None, deadline_after(at_most), || false).map(ForkFd::release)
     }
 
-    /// Waits until the other side is there, or the bell rings and it is cancelled.
+    /// Waits until the other side is there, or the waker wakes it and it is cancelled.
     fn wait(
         &mut self,
-        bell: Option<BorrowedFd<'_>>,
+        waker: Option<BorrowedFd<'_>>,
         deadline: Option<Instant>,
         is_cancelled: impl Fn() -> bool,
-    ) -> Result<Kept, Error> {
+    ) -> Result<ForkFd, Error> {
         self.fifo.check_own()?;
         let start = Instant::now();
         loop {
@@ -249,12 +249,12 @@ impl Opening {
             if passed(deadline) {
                 return Err(Error::Stalled { waited: start.elapsed(), bytes_pending: 0 });
             }
-            self.rest(bell, deadline);
+            self.rest(waker, deadline);
         }
     }
 
     /// The descriptor, if the other side is there.
-    fn look(&mut self) -> Result<Option<Kept>, Error> {
+    fn look(&mut self) -> Result<Option<ForkFd>, Error> {
         match self.access {
             Access::Read => self.look_for_a_writer(),
             Access::Both => self.fifo.open(Access::Both).map(Some),
@@ -265,7 +265,7 @@ impl Opening {
         }
     }
 
-    fn look_for_a_writer(&mut self) -> Result<Option<Kept>, Error> {
+    fn look_for_a_writer(&mut self) -> Result<Option<ForkFd>, Error> {
         let reader = match self.reader.take() {
             Some(reader) => reader,
             None => WaitingReader::open(&self.fifo)?,
@@ -278,14 +278,14 @@ impl Opening {
     }
 
     /// Sleeps until there may be something new to see.
-    fn rest(&mut self, bell: Option<BorrowedFd<'_>>, deadline: Option<Instant>) {
+    fn rest(&mut self, waker: Option<BorrowedFd<'_>>, deadline: Option<Instant>) {
         if matches!(self.watch, Watch::NotYet) {
             // And no sleep yet: of who has come since the last look, the watch knows nothing.
             self.watch = Watch::start(&self.fifo);
             return;
         }
         let watch = self.watch.fd();
-        let mut fds: Vec<_> = [bell, watch]
+        let mut fds: Vec<_> = [waker, watch]
             .into_iter()
             .flatten()
             .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
@@ -308,15 +308,15 @@ impl Opening {
 /// A reading side that no writer has come to yet.
 #[derive(Debug)]
 struct WaitingReader {
-    end: Kept,
+    end: ForkFd,
     /// A pipe to try tee(2) with.
-    scratch: [Kept; 2],
+    scratch: [ForkFd; 2],
 }
 
 impl WaitingReader {
     fn open(fifo: &Fifo) -> Result<Self, Error> {
         let end = fifo.open(Access::Read)?;
-        Ok(Self { end, scratch: Kept::make_all(pipe::make)? })
+        Ok(Self { end, scratch: ForkFd::make_all(pipe::make)? })
     }
 
     /// Whether there is a writer, or bytes of one, or one has come and gone.
@@ -335,13 +335,13 @@ impl WaitingReader {
 enum Watch {
     NotYet,
     Refused,
-    On(Kept),
+    On(ForkFd),
 }
 
 impl Watch {
     fn start(fifo: &Fifo) -> Self {
         let link = fifo.0.link();
-        Kept::make(|| inotify::watch_openings(link)).map_or(Self::Refused, Self::On)
+        ForkFd::make(|| inotify::watch_openings(link)).map_or(Self::Refused, Self::On)
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
@@ -363,13 +363,13 @@ pub struct FifoTicket {
 #[derive(Debug)]
 enum Slot {
     Waiting,
-    Opened(Kept),
+    Opened(ForkFd),
     Taken,
     Cancelled,
 }
 
 impl Slot {
-    fn fill(&mut self, opened: Kept) -> Result<(), Error> {
+    fn fill(&mut self, opened: ForkFd) -> Result<(), Error> {
         if matches!(self, Self::Cancelled) {
             return Err(Error::Aborted { bytes_lost: 0 });
         }

@@ -343,11 +343,11 @@ mod loom_tests {
             let worker = thread::spawn({
                 let shared = Arc::clone(&shared);
                 move || {
-                    let (handover, is_rung, bell) = &*shared;
+                    let (handover, is_rung, waker) = &*shared;
                     while !handover.is_going_live() {
                         let mut rung = lock(is_rung);
                         while !*rung {
-                            rung = bell.wait(rung).unwrap(); // for ever, if the ring had come before the question
+                            rung = waker.wait(rung).unwrap(); // for ever, if the wake had come before the question
                         }
                         *rung = false;
                     }
@@ -356,10 +356,10 @@ mod loom_tests {
                     handover.end(Ok(()));
                 }
             });
-            let (handover, is_rung, bell) = &*shared;
+            let (handover, is_rung, waker) = &*shared;
             let ring = || {
                 *lock(is_rung) = true;
-                bell.notify_one();
+                waker.notify_one();
             };
             assert_eq!(handover.newest(None, ring), Some(Ok(Some(1))));
             worker.join().unwrap();

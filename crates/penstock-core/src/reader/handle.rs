@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::memory::pool::Pool;
 use crate::memory::transform::Recipe;
 use crate::pipe::budget;
-use crate::reader::poll_source::Inflow;
+use crate::reader::poll_source::PollSource;
 use crate::runtime::task::{self, AtExit, Task};
 use crate::sync::ticket::{Ticket, ticket};
 use crate::sync::{deadline_after, lock};
@@ -177,12 +177,12 @@ impl Reader {
     ///   fit into memory, or what the system says.
     /// - [`Error::Unsuitable`]: numbers that make no sense, or a socket or pipe that keeps messages apart.
     pub fn new(fd: impl AsFd, options: &ReaderOptions) -> Result<Self, Error> {
-        let inflow = Inflow::open(options.ahead.clone(), fd.as_fd())?;
+        let source = PollSource::open(options.ahead.clone(), fd.as_fd())?;
         options.check()?;
-        if inflow.kind == Kind::Messages {
+        if source.kind == Kind::Messages {
             return Err(Error::Unsuitable("frames are read from a stream, and not from messages".into()));
         }
-        let capacity_bytes = grow(&inflow, options.capacity_bytes);
+        let capacity_bytes = grow(&source, options.capacity_bytes);
         let frame_bytes = options.frame_bytes;
         let pool = Pool::of_slots(frame_bytes, options.depth.saturating_add(SPARE_SLOTS));
         drop(pool.take(frame_bytes)?); // now, so that what does not fit into memory is refused here
@@ -193,7 +193,7 @@ impl Reader {
         let handover = Arc::new(Handover::new(options.depth));
         let meter = Arc::new(Meter::default());
         let intake = Intake {
-            inflow,
+            source,
             pool,
             frame_bytes,
             making,
@@ -245,7 +245,7 @@ impl Reader {
     ///
     /// As [`Reader::read`].
     pub fn latest(&self, timeout: Option<Duration>) -> Result<Option<Frame>, Error> {
-        self.ask(timeout, |deadline| self.handover.newest(deadline, || self.task.ring()))
+        self.ask(timeout, |deadline| self.handover.newest(deadline, || self.task.wake()))
     }
 
     /// What came of the frame in the middle of which the stream ended, once [`Error::Truncated`] has told so: a shorter frame. None
@@ -342,16 +342,16 @@ impl Reader {
 }
 
 /// Sees to a pipe's size, and says what it is.
-fn grow(inflow: &Inflow, wanted_bytes: Option<usize>) -> Option<usize> {
-    if inflow.kind != Kind::Pipe {
+fn grow(source: &PollSource, wanted_bytes: Option<usize>) -> Option<usize> {
+    if source.kind != Kind::Pipe {
         return None;
     }
-    let (id, _) = fd::identify(inflow.as_fd()).ok()?;
+    let (id, _) = fd::identify(source.as_fd()).ok()?;
     match wanted_bytes {
-        Some(bytes) => budget::set(inflow.as_fd(), id, bytes),
-        None => budget::grow_to(inflow.as_fd(), id, WANTED_PIPE_BYTES),
+        Some(bytes) => budget::set(source.as_fd(), id, bytes),
+        None => budget::grow_to(source.as_fd(), id, WANTED_PIPE_BYTES),
     }
-    pipe::capacity(inflow.as_fd()).ok()
+    pipe::capacity(source.as_fd()).ok()
 }
 
 impl Drop for Reader {

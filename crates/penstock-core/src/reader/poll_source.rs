@@ -1,4 +1,4 @@
-//! A descriptor that bytes come from: read without blocking, whatever its flags, and waited for awake to a bell.
+//! A descriptor that bytes come from: read without blocking, whatever its flags, and waited for until it or a waker has something to say.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -11,33 +11,37 @@ use rustix::fs::fstat;
 use rustix::io::{Errno, Result};
 
 use crate::error::Error;
-use crate::runtime::fork_fd::{Bell, Kept};
+use crate::runtime::fork_fd::{ForkFd, Waker};
 use crate::sys::fd::{self, Kind};
 use crate::sys::pipe;
 
 /// A duplicate of somebody's descriptor, and of what kind it is.
 #[derive(Debug)]
-pub(crate) struct Inflow {
-    fd: Kept,
+pub struct PollSource {
+    fd: ForkFd,
     /// What somebody has read of it before, and comes first.
     ahead: RefCell<VecDeque<u8>>,
     pub(crate) kind: Kind,
 }
 
-impl Inflow {
+impl PollSource {
     /// Takes a duplicate; those bytes were read of it before, and come first.
     ///
     /// # Errors
     ///
     /// [`Error::Io`] with `EBADF` for one that is not open for reading, `EISDIR` for a directory, or what the system says.
-    pub(crate) fn open(ahead: Vec<u8>, fd: BorrowedFd<'_>) -> std::result::Result<Self, Error> {
+    pub fn open(ahead: Vec<u8>, fd: BorrowedFd<'_>) -> std::result::Result<Self, Error> {
         fd::check_readable(fd)?;
         let kind = fd::kind_of(fd, &fstat(fd)?)?;
-        Ok(Self { fd: Kept::make(|| fd::duplicate(fd))?, ahead: RefCell::new(ahead.into()), kind })
+        Ok(Self { fd: ForkFd::make(|| fd::duplicate(fd))?, ahead: RefCell::new(ahead.into()), kind })
     }
 
     /// Reads what is there: 0 at the end, none if there is nothing yet.
-    pub(crate) fn read(&self, buffer: &mut [u8]) -> Result<Option<usize>> {
+    ///
+    /// # Errors
+    ///
+    /// What read(2) says, but for `EINTR` and `EAGAIN`.
+    pub fn read(&self, buffer: &mut [u8]) -> Result<Option<usize>> {
         if let Ok(bytes @ 1..) = self.ahead.borrow_mut().read(buffer) {
             return Ok(Some(bytes));
         }
@@ -52,27 +56,28 @@ impl Inflow {
         }
     }
 
-    /// Waits until there is something to read or the bell rings, which is silent then: whoever rings has said why before. Gives
+    /// Waits until there is something to read, or the waker is woken, which it clears. Gives
     /// the time that it took.
-    pub(crate) fn wait(&self, bell: &Bell) -> Duration {
+    pub fn wait(&self, waker: &Waker) -> Duration {
         let start = Instant::now();
-        let mut events = [PollFd::new(&self.fd, PollFlags::IN), PollFd::new(bell, PollFlags::IN)];
+        let mut events = [PollFd::new(&self.fd, PollFlags::IN), PollFd::new(waker, PollFlags::IN)];
         fd::wait(&mut events, None);
         if !events[1].revents().is_empty() {
-            bell.silence();
+            waker.clear();
         }
         start.elapsed()
     }
 
     /// Bytes that could be read at once; 0 where nothing tells, and of a file, which is never behind.
-    pub(crate) fn unread_bytes(&self) -> u64 {
+    #[must_use]
+    pub fn unread_bytes(&self) -> u64 {
         let here =
             if self.kind == Kind::File { 0 } else { rustix::io::ioctl_fionread(&self.fd).unwrap_or(0) };
         self.ahead.borrow().len() as u64 + here
     }
 }
 
-impl AsFd for Inflow {
+impl AsFd for PollSource {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }

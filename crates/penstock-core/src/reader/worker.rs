@@ -12,13 +12,13 @@ use super::transform::Making;
 
 use crate::error::Error;
 use crate::memory::pool::{Buffer, Pool};
-use crate::reader::poll_source::Inflow;
+use crate::reader::poll_source::PollSource;
 use crate::runtime::task::Control;
 use crate::sync::lock;
 
 /// What the worker works with. When it has ended, the descriptor is closed.
 pub(super) struct Intake {
-    pub(super) inflow: Inflow,
+    pub(super) source: PollSource,
     pub(super) pool: Pool,
     /// Of what comes out.
     pub(super) frame_bytes: usize,
@@ -133,13 +133,13 @@ impl Intake {
             if self.handover.is_going_live() {
                 self.handover.go_live(self.stale_frames(before + bytes));
             }
-            match self.inflow.read(&mut memory[bytes..])? {
+            match self.source.read(&mut memory[bytes..])? {
                 Some(0) => return Ok(Filled::Short(bytes)),
                 Some(read) => {
                     bytes += read;
                     self.meter.add_read(read);
                 }
-                None => self.meter.add_worker_blocked(self.inflow.wait(&control.bell)),
+                None => self.meter.add_worker_blocked(self.source.wait(&control.waker)),
             }
         }
         Ok(Filled::Whole)
@@ -147,6 +147,6 @@ impl Intake {
 
     /// Whole frames that have come and are not read, counted from so many bytes into one.
     fn stale_frames(&self, bytes: usize) -> u64 {
-        (bytes as u64 + self.inflow.unread_bytes()) / self.frame_in_bytes() as u64
+        (bytes as u64 + self.source.unread_bytes()) / self.frame_in_bytes() as u64
     }
 }

@@ -51,7 +51,7 @@ pub fn relay_in_background(
 
 fn run(relay: &mut Relay, control: &Control, shared: &Live<Progress>) -> Result<(), Error> {
     let watch = Watch {
-        bell: &control.bell,
+        waker: &control.waker,
         is_cancelled: &|| control.is_cancelled(),
         on_progress: &|relayed| {
             shared.set(Progress { relayed, bytes_held: 0 });

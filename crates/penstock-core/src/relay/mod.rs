@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 
 use crate::error::Error;
-use crate::runtime::fork_fd::Kept;
+use crate::runtime::fork_fd::ForkFd;
 use crate::sync::deadline_after;
 use crate::sys::{fd, signals};
 use transfer::{Course, Ends, Source, Step, Watch};
@@ -218,8 +218,8 @@ pub fn relay(
 /// A relay that is run in slices, on descriptors of its own: closing the caller's, or reusing their numbers, changes nothing.
 #[derive(Debug)]
 pub struct Relay {
-    src: Kept,
-    dst: Kept,
+    src: ForkFd,
+    dst: ForkFd,
     course: Course,
 }
 
@@ -236,7 +236,7 @@ impl Relay {
     ) -> std::result::Result<Self, RelayError> {
         let build = || {
             let [src, dst] =
-                Kept::make_all(|| Ok([fd::duplicate(src.as_fd())?, fd::duplicate(dst.as_fd())?]))?;
+                ForkFd::make_all(|| Ok([fd::duplicate(src.as_fd())?, fd::duplicate(dst.as_fd())?]))?;
             let course = Course::plan(&Ends { src: src.as_fd(), dst: dst.as_fd() }, options)?;
             Ok(Self { src, dst, course })
         };

@@ -7,7 +7,7 @@ use rustix::io::{Errno, Result};
 
 use super::{Ends, Source, Step};
 use crate::pipe::budget::{self, Grant};
-use crate::runtime::fork_fd::Kept;
+use crate::runtime::fork_fd::ForkFd;
 use crate::sys::fd::{self, Kind};
 use crate::sys::pipe;
 
@@ -82,8 +82,8 @@ fn stands_at_urgent_data(src: BorrowedFd<'_>, kind: Kind) -> bool {
 /// A pipe of our own between two that are none.
 #[derive(Debug)]
 pub(super) struct InnerPipe {
-    reader: Kept,
-    writer: Kept,
+    reader: ForkFd,
+    writer: ForkFd,
     held_bytes: usize,
     room: Room,
 }
@@ -102,7 +102,7 @@ enum Room {
 
 impl InnerPipe {
     pub(super) fn make() -> Result<Self> {
-        let [reader, writer] = Kept::make_all(pipe::make)?;
+        let [reader, writer] = ForkFd::make_all(pipe::make)?;
         Ok(Self { reader, writer, held_bytes: 0, room: Room::Default })
     }
 

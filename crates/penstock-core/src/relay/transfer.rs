@@ -10,7 +10,7 @@ use rustix::io::{Errno, Result};
 use super::{Method, MethodReason, RelayError, RelayMode, RelayOptions, Relayed, copy, file, splice};
 use crate::error::Error;
 use crate::pipe::budget;
-use crate::runtime::fork_fd::{Bell, Kept};
+use crate::runtime::fork_fd::{ForkFd, Waker};
 use crate::sync::passed;
 use crate::sys::fd::{self, Kind};
 use crate::sys::pipe;
@@ -24,7 +24,7 @@ pub(crate) struct Ends<'a> {
 /// Who looks on while a relay runs.
 pub(crate) struct Watch<'a> {
     /// Wakes it from any wait.
-    pub(crate) bell: &'a Bell,
+    pub(crate) waker: &'a Waker,
     pub(crate) is_cancelled: &'a dyn Fn() -> bool,
     pub(crate) on_progress: &'a dyn Fn(Relayed),
 }
@@ -104,7 +104,7 @@ pub(crate) struct Course {
     /// Since when no byte has moved; none while they do.
     idle: Option<Idle>,
     /// Our own way to a terminal, on which no write blocks.
-    terminal: Option<Kept>,
+    terminal: Option<ForkFd>,
     may_grow: [bool; 2],
     /// Whether poll(2) can tell that the destination's reader is gone. Of other kinds it may report what is no failure of theirs,
     /// again and again.
@@ -214,7 +214,7 @@ impl Course {
         }
     }
 
-    /// Goes on until the end, the deadline, a signal or the bell.
+    /// Goes on until the end, the deadline, a signal or the waker.
     pub(crate) fn run(
         &mut self,
         ends: &Ends<'_>,
@@ -393,7 +393,7 @@ impl Course {
         if self.can_lose_reader {
             fds.push(PollFd::from_borrowed_fd(ends.dst, PollFlags::empty()));
         }
-        fds.extend(watch.map(|watch| PollFd::from_borrowed_fd(watch.bell.as_fd(), PollFlags::IN)));
+        fds.extend(watch.map(|watch| PollFd::from_borrowed_fd(watch.waker.as_fd(), PollFlags::IN)));
         if !fd::wait(&mut fds, at_most) {
             return Waited::NotYet; // a signal
         }
@@ -508,8 +508,8 @@ impl Source {
 }
 
 /// A descriptor that no write to it blocks, where the destination is a terminal: a reader may stop it for ever (Ctrl-S).
-fn own_terminal(dst: BorrowedFd<'_>, destination: Kind) -> Option<Kept> {
-    if destination == Kind::Other { Kept::make(|| fd::reopen_terminal(dst)).ok() } else { None }
+fn own_terminal(dst: BorrowedFd<'_>, destination: Kind) -> Option<ForkFd> {
+    if destination == Kind::Other { ForkFd::make(|| fd::reopen_terminal(dst)).ok() } else { None }
 }
 
 /// Refuses to relay a pipe or a file to itself: the one would go round for ever, the other read what it has just written.

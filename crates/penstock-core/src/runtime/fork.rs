@@ -10,7 +10,7 @@ use std::os::fd::RawFd;
 use std::sync::{Arc, MutexGuard, Once};
 
 use crate::pipe::budget::{self, Share};
-use crate::runtime::fork_fd::{self, Kept};
+use crate::runtime::fork_fd::{self, ForkFd};
 use crate::runtime::task::{self, Control};
 use crate::sync::ticket::disown_tickets;
 use crate::sys::fd::StreamId;
@@ -22,7 +22,7 @@ struct Held {
     streams: HeldStreams,
     pipes: MutexGuard<'static, HashMap<StreamId, Entry>>,
     share: MutexGuard<'static, Share>,
-    writers: MutexGuard<'static, HashMap<u64, Arc<Kept>>>,
+    writers: MutexGuard<'static, HashMap<u64, Arc<ForkFd>>>,
     tasks: MutexGuard<'static, Vec<Arc<Control>>>,
     kept: MutexGuard<'static, BTreeSet<RawFd>>,
     starts: MutexGuard<'static, ()>,
@@ -70,7 +70,7 @@ extern "C" fn in_child() {
         pipes.clear();
         writers.clear();
         fork_fd::close_all(&mut kept);
-        // Their bells are dead here: forgotten without a sound.
+        // Their wakers are closed here: nobody is woken.
         let disowned = std::mem::take(&mut *tasks);
         drop((pipes, share, writers, tasks, kept, starts));
         drop(disowned);

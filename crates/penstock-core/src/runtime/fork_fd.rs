@@ -16,12 +16,12 @@ static KEPT: Mutex<BTreeSet<RawFd>> = Mutex::new(BTreeSet::new());
 
 /// A descriptor that only this process has. In the child of a fork it is closed, and its value there is dead.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct ForkFd {
     fd: ManuallyDrop<OwnedFd>,
     generation: u32,
 }
 
-impl Kept {
+impl ForkFd {
     /// Makes a descriptor and keeps it, with no fork in between.
     pub(crate) fn make(make: impl FnOnce() -> Result<OwnedFd>) -> Result<Self> {
         let [kept] = Self::make_all(|| make().map(|fd| [fd]))?;
@@ -55,13 +55,13 @@ impl Kept {
     }
 }
 
-impl AsFd for Kept {
+impl AsFd for ForkFd {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 }
 
-impl Drop for Kept {
+impl Drop for ForkFd {
     fn drop(&mut self) {
         if self.is_inherited() {
             return; // closed in the child already; the number may be somebody else's by now
@@ -94,33 +94,42 @@ pub(crate) fn close_all(kept: &mut BTreeSet<RawFd>) {
 
 /// Wakes a thread that waits in poll(2).
 #[derive(Debug)]
-pub(crate) struct Bell(Kept);
+pub struct Waker(ForkFd);
 
-impl Bell {
-    pub(crate) fn new() -> Result<Self> {
-        Kept::make(|| eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)).map(Self)
+impl Waker {
+    /// Makes one, which is closed in the child of a fork.
+    ///
+    /// # Errors
+    ///
+    /// The process or the system has no descriptors left.
+    pub fn new() -> Result<Self> {
+        ForkFd::make(|| eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)).map(Self)
     }
 
-    pub(crate) fn is_inherited(&self) -> bool {
+    /// Whether a fork lies between its making and now.
+    #[must_use]
+    pub fn is_inherited(&self) -> bool {
         self.0.is_inherited()
     }
 
-    pub(crate) fn ring(&self) {
+    /// Wakes who waits, now or when it next does.
+    pub fn wake(&self) {
         if self.is_inherited() {
             return; // nobody of this process waits for it
         }
-        // It can only fail when the counter is full, and then it is ringing.
+        // It can only fail when the counter is full, and then the waker is woken.
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 
-    pub(crate) fn silence(&self) {
+    /// Takes the wake back, so that the next wait is one.
+    pub fn clear(&self) {
         let mut count = [0; 8];
-        // It can only fail when it is silent.
+        // It fails only when nobody has woken it.
         let _ = rustix::io::read(&self.0, &mut count);
     }
 }
 
-impl AsFd for Bell {
+impl AsFd for Waker {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use crate::error::Error;
 use crate::runtime::fork;
-use crate::runtime::fork_fd::Bell;
+use crate::runtime::fork_fd::Waker;
 use crate::sync::lock;
 use crate::sync::ticket::{Ticket, fork_generation, ticket};
 use crate::sys::signals;
@@ -18,7 +18,7 @@ use penstock_cpu::{AppliedPolicy, ThreadPolicy};
 
 /// Which signals of the process a thread of ours may get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Signals {
+pub enum Signals {
     /// None: they are the host program's.
     Blocked,
     /// Those that the thread gets which started it. For threads that run the caller's code, whose processes inherit the mask.
@@ -27,7 +27,8 @@ pub(crate) enum Signals {
 
 /// Why a thread did not do its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub enum Fault {
+    /// The system refused a thread.
     NotStarted(Errno),
     /// A defect of ours, or a panic in a caller's code.
     Panicked,
@@ -60,7 +61,11 @@ pub(super) fn hold_starts() -> MutexGuard<'static, ()> {
 }
 
 /// Starts a thread. All threads of ours start here.
-pub(crate) fn spawn<T: Send + 'static>(
+///
+/// # Errors
+///
+/// The system refused a thread; the work is dropped.
+pub fn spawn<T: Send + 'static>(
     signals: Signals,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<JoinHandle<T>, Fault> {
@@ -78,7 +83,11 @@ pub(crate) fn spawn<T: Send + 'static>(
 }
 
 /// Does the work; a panic ends it and nothing else, so that whoever waits can be told.
-pub(crate) fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, Fault> {
+///
+/// # Errors
+///
+/// It panicked.
+pub fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, Fault> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|_| Fault::Panicked)
 }
 
@@ -92,8 +101,8 @@ pub(crate) enum AtExit {
 /// What a task and those who watch it share.
 #[derive(Debug)]
 pub(crate) struct Control {
-    /// Rung when the task is to look at its flag, or at whatever else its owner has for it.
-    pub(crate) bell: Bell,
+    /// Woken when the task is to look at its flag, or at whatever else its owner has for it.
+    pub(crate) waker: Waker,
     is_cancelled: AtomicBool,
     moved_bytes: AtomicU64,
     at_exit: AtExit,
@@ -107,7 +116,7 @@ impl Control {
 
     /// Whether it is a parent process's, so that here nobody works at it.
     pub(crate) fn is_inherited(&self) -> bool {
-        self.bell.is_inherited()
+        self.waker.is_inherited()
     }
 
     pub(super) fn moved_bytes(&self) -> u64 {
@@ -116,7 +125,7 @@ impl Control {
 
     pub(crate) fn cancel(&self) {
         self.is_cancelled.store(true, Ordering::Relaxed);
-        self.bell.ring();
+        self.waker.wake();
     }
 
     /// Says how far the task has come.
@@ -143,9 +152,9 @@ impl Task {
     }
 
     /// Has its thread look at whatever its owner has for it, if it has not ended.
-    pub(crate) fn ring(&self) {
+    pub(crate) fn wake(&self) {
         if let Some(control) = self.control.upgrade() {
-            control.bell.ring();
+            control.waker.wake();
         }
     }
 
@@ -192,7 +201,7 @@ static RUNNING: Mutex<Vec<Arc<Control>>> = Mutex::new(Vec::new());
 /// Makes what the task will be watched by, so that its owner can share it before it starts.
 pub(crate) fn control(at_exit: AtExit) -> Result<Arc<Control>, Error> {
     Ok(Arc::new(Control {
-        bell: Bell::new()?,
+        waker: Waker::new()?,
         is_cancelled: AtomicBool::new(false),
         moved_bytes: AtomicU64::new(0),
         at_exit,

@@ -68,13 +68,13 @@ mod loom_tests {
 
     /// Stands for the eventfd that a sleeping thread is woken by.
     #[derive(Default)]
-    struct Bell {
+    struct Waker {
         is_rung: Mutex<bool>,
         rung: Condvar,
     }
 
-    impl Bell {
-        fn ring(&self) {
+    impl Waker {
+        fn wake(&self) {
             *lock(&self.is_rung) = true;
             self.rung.notify_one();
         }
@@ -91,13 +91,13 @@ mod loom_tests {
     #[test]
     fn a_thread_that_sleeps_finds_every_item() {
         loom::model(|| {
-            let shared = Arc::new((Inbox::new(), Bell::default()));
+            let shared = Arc::new((Inbox::new(), Waker::default()));
             let givers: Vec<_> = (0..2)
                 .map(|item| {
                     let shared = Arc::clone(&shared);
                     thread::spawn(move || {
                         shared.0.put(item).unwrap();
-                        shared.1.ring();
+                        shared.1.wake();
                     })
                 })
                 .collect();

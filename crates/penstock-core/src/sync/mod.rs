@@ -2,6 +2,7 @@
 //!
 //! The locks are loom's under `--cfg loom`, and those of `std` otherwise.
 
+pub(crate) mod channel;
 pub(crate) mod mailbox;
 pub(crate) mod queue;
 pub(crate) mod ticket;
@@ -22,14 +23,14 @@ use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 /// Locks, also after a panic elsewhere: all our critical sections leave whole states behind.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Waits for a notification until the deadline, or for as long as it takes when there is none.
 ///
 /// Gives the guard back in every case; the caller looks at the state again, then at the clock.
-pub(crate) fn wait_until<'a, T>(
+pub fn wait_until<'a, T>(
     condvar: &Condvar,
     guard: MutexGuard<'a, T>,
     deadline: Option<Instant>,
@@ -44,11 +45,11 @@ pub(crate) fn wait_until<'a, T>(
 }
 
 /// The moment after which to give up; none for a wait so long that the clock cannot name its end.
-pub(crate) fn deadline_after(timeout: Option<Duration>) -> Option<Instant> {
+pub fn deadline_after(timeout: Option<Duration>) -> Option<Instant> {
     timeout.and_then(|timeout| Instant::now().checked_add(timeout))
 }
 
 /// Whether a deadline lies behind us.
-pub(crate) fn passed(deadline: Option<Instant>) -> bool {
+pub fn passed(deadline: Option<Instant>) -> bool {
     deadline.is_some_and(|deadline| Instant::now() >= deadline)
 }

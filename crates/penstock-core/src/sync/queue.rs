@@ -13,7 +13,7 @@ use crate::sync::{Condvar, Mutex, lock, passed, wait_until};
 
 /// How much a queue holds before it makes its callers wait. One item always fits, whatever its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Limits {
+pub struct Limits {
     /// Bytes of all items together.
     pub bytes: usize,
     /// Number of items.

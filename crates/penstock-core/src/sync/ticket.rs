@@ -50,11 +50,11 @@ pub struct Ticket(Arc<Shared>);
 /// The worker's end: says, exactly once, what became of the write.
 ///
 /// Dropped without a word, it ends its ticket as aborted, so that no waiter is left behind.
-pub(crate) struct Completion(Option<Arc<Shared>>);
+pub struct Completion(Option<Arc<Shared>>);
 
 /// Makes the two ends for a write of that many bytes.
 #[must_use]
-pub(crate) fn ticket(bytes: usize) -> (Completion, Ticket) {
+pub fn ticket(bytes: usize) -> (Completion, Ticket) {
     make(bytes, None)
 }
 
@@ -173,7 +173,7 @@ impl fmt::Debug for Ticket {
 
 impl Completion {
     /// Ends the ticket: wakes who waits, then calls back who asked for it.
-    pub(crate) fn end(mut self, outcome: Result<(), Error>) {
+    pub fn end(mut self, outcome: Result<(), Error>) {
         self.conclude(outcome);
     }
 

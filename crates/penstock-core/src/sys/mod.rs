@@ -1,6 +1,5 @@
 //! Every system call that needs care, one file a subject. Only here, and where memory changes hands, is `unsafe`.
 
-pub(crate) mod deflate;
 pub(crate) mod faults;
 pub(crate) mod fd;
 pub(crate) mod inotify;

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::pipe::budget::Grant;
 use crate::relay::RelayOptions;
 use crate::relay::transfer::{Course, Ends, Idle};
-use crate::runtime::fork_fd::Kept;
+use crate::runtime::fork_fd::ForkFd;
 use crate::runtime::task::Live;
 use crate::sys::fd::{self, Kind, StreamId};
 use crate::sys::pipe;
@@ -22,7 +22,7 @@ use crate::sys::pipe;
 #[derive(Debug)]
 pub(super) struct Lane {
     pub(super) outlet: TeeOutlet,
-    pub(super) dst: Kept,
+    pub(super) dst: ForkFd,
     kind: Kind,
     /// For a destination that is no pipe.
     pub(super) inner: Option<Inner>,
@@ -36,9 +36,9 @@ pub(super) struct Lane {
 
 #[derive(Debug)]
 pub(super) struct Inner {
-    pub(super) reader: Kept,
+    pub(super) reader: ForkFd,
     /// Gone when nothing more will come.
-    pub(super) writer: Option<Kept>,
+    pub(super) writer: Option<ForkFd>,
     pub(super) course: Course,
     _grant: Option<Grant>,
 }
@@ -51,7 +51,7 @@ impl Lane {
         policy: TeePolicy,
     ) -> std::result::Result<(Self, TeeOutlet), Error> {
         let number = dst.as_raw_fd();
-        let dst = Kept::make(|| fd::duplicate(dst))?;
+        let dst = ForkFd::make(|| fd::duplicate(dst))?;
         let inner = if kind == Kind::Pipe { None } else { Some(Inner::open(dst.as_fd())?) };
         let report = Live::new(OutletReport {
             start: 0,

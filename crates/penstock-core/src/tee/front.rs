@@ -10,35 +10,35 @@ use crate::error::Error;
 use crate::pipe::budget::{self, Grant};
 use crate::relay::transfer::{Course, Ends};
 use crate::relay::{RelayError, RelayOptions};
-use crate::runtime::fork_fd::Kept;
+use crate::runtime::fork_fd::ForkFd;
 use crate::sys::fd::{self, Kind};
 use crate::sys::pipe;
 
 /// The pipe whose front all destinations share.
 #[derive(Debug)]
 pub(super) struct Front {
-    pub(super) reader: Kept,
+    pub(super) reader: ForkFd,
     /// Where that goes which everybody has. Opened beforehand: later there may be no descriptor left.
-    pub(super) null: Kept,
+    pub(super) null: ForkFd,
     /// For a source that is no pipe: fills the pipe from it. Gone when the source has ended.
     filler: Option<Filler>,
     pub(super) failure: Option<RelayError>,
     /// A source that is no pipe, and where it goes on if it is a file.
-    src: Option<Kept>,
+    src: Option<ForkFd>,
     position: Option<u64>,
     _grant: Option<Grant>,
 }
 
 #[derive(Debug)]
 struct Filler {
-    writer: Kept,
+    writer: ForkFd,
     course: Course,
 }
 
 impl Front {
     pub(super) fn open(src: BorrowedFd<'_>, kind: Kind) -> std::result::Result<Self, Error> {
-        let own = Kept::make(|| fd::duplicate(src))?;
-        let null = Kept::make(open_null)?;
+        let own = ForkFd::make(|| fd::duplicate(src))?;
+        let null = ForkFd::make(open_null)?;
         if kind == Kind::Pipe {
             return Ok(Self {
                 reader: own,
@@ -104,8 +104,8 @@ fn open_null() -> Result<OwnedFd> {
 }
 
 /// A large pipe of our own. Its grant is dropped after its ends.
-pub(super) fn inner_pipe() -> Result<([Kept; 2], Option<Grant>)> {
-    let ends = Kept::make_all(pipe::make)?;
+pub(super) fn inner_pipe() -> Result<([ForkFd; 2], Option<Grant>)> {
+    let ends = ForkFd::make_all(pipe::make)?;
     let grant = budget::grow_own(ends[1].as_fd());
     Ok((ends, grant))
 }

@@ -286,7 +286,7 @@ impl Tee {
             // In the child of a fork the thread is the parent's.
             Some(control) if !control.is_inherited() => {
                 self.shared.orders.put(order)?;
-                control.bell.ring();
+                control.waker.wake();
                 Ok(())
             }
             _ => Err(order),

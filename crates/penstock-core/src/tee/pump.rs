@@ -313,7 +313,7 @@ impl<'a> Pump<'a> {
 
     /// Waits until somebody can take something, comes, goes, or is due.
     fn wait(&self, has_bytes: bool) {
-        let mut fds = vec![PollFd::new(&self.control.bell, PollFlags::IN)];
+        let mut fds = vec![PollFd::new(&self.control.waker, PollFlags::IN)];
         if !has_bytes && self.lanes.iter().any(|lane| lane.entry().is_some()) {
             fds.push(PollFd::from_borrowed_fd(self.front.source(), PollFlags::IN));
         }
@@ -332,7 +332,7 @@ impl<'a> Pump<'a> {
         let due = self.lanes.iter().filter_map(Lane::eviction).min();
         fd::wait(&mut fds, due.map(|due| due.saturating_duration_since(Instant::now())));
         if !fds[0].revents().is_empty() {
-            self.control.bell.silence();
+            self.control.waker.clear();
         }
     }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::error::Error;
 use crate::memory::region::{Region, Span};
 use crate::pipe::budget;
-use crate::runtime::fork_fd::Kept;
+use crate::runtime::fork_fd::ForkFd;
 use crate::sync::ticket::Ticket;
 use crate::sync::{deadline_after, lock};
 use crate::sys::fd::{self, Kind, StreamId};
@@ -29,7 +29,7 @@ const REMEMBERED: usize = 256;
 pub(crate) struct Entry {
     stream: Arc<Stream>,
     /// The descriptor of the last write, to be shared by the next while it is in flight.
-    fd: Weak<Kept>,
+    fd: Weak<ForkFd>,
     /// Shared with every open [`Outlet`]: whoever holds one is about to write.
     open: Arc<()>,
 }
@@ -70,7 +70,7 @@ pub fn pipe(
 /// What a descriptor led to at the moment of asking, kept open for a write or two.
 pub struct Outlet {
     stream: Arc<Stream>,
-    fd: Arc<Kept>,
+    fd: Arc<ForkFd>,
     /// Keeps the table's entry, so that what is written is never forgotten by [`sync`].
     _open: Arc<()>,
 }
@@ -96,7 +96,7 @@ impl Outlet {
         }
         let open = known.map(|entry| Arc::clone(&entry.open));
         let is_new = open.is_none();
-        let own = Arc::new(Kept::make(|| fd::duplicate(fd))?);
+        let own = Arc::new(ForkFd::make(|| fd::duplicate(fd))?);
         if is_new && stream.kind == Kind::Pipe {
             budget::grow(own.as_fd(), stream.id);
         }

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::memory::region::Region;
 use crate::memory::transform::Recipe;
 use crate::pipe::budget;
-use crate::runtime::fork_fd::Kept;
+use crate::runtime::fork_fd::ForkFd;
 use crate::sync::queue::Limits;
 use crate::sync::ticket::{Ticket, fork_generation};
 use crate::sync::{deadline_after, lock};
@@ -70,7 +70,7 @@ struct PipeState {
 }
 
 impl PipeState {
-    fn of(stream: &Stream, fd: &Kept) -> Option<Self> {
+    fn of(stream: &Stream, fd: &ForkFd) -> Option<Self> {
         if stream.kind != Kind::Pipe {
             return None;
         }
@@ -83,10 +83,10 @@ impl PipeState {
 }
 
 /// The descriptors of all open writers, by owner. In one table, because a fork has to hold it still.
-static OPEN: LazyLock<Mutex<HashMap<u64, Arc<Kept>>>> = LazyLock::new(Mutex::default);
+static OPEN: LazyLock<Mutex<HashMap<u64, Arc<ForkFd>>>> = LazyLock::new(Mutex::default);
 
 /// Holds the table still while the process forks. The child has no writer open.
-pub(crate) fn hold() -> MutexGuard<'static, HashMap<u64, Arc<Kept>>> {
+pub(crate) fn hold() -> MutexGuard<'static, HashMap<u64, Arc<ForkFd>>> {
     lock(&OPEN)
 }
 
@@ -181,7 +181,7 @@ impl Writer {
             return Err(Errno::INVAL.into());
         }
         let stream = Stream::of(fd)?;
-        let own = Kept::make(|| fd::duplicate(fd))?;
+        let own = ForkFd::make(|| fd::duplicate(fd))?;
         if stream.kind == Kind::Pipe {
             match options.capacity_bytes {
                 Some(bytes) => budget::set(own.as_fd(), stream.id, bytes),
@@ -321,13 +321,13 @@ impl Writer {
     /// stays in use until the reader has read them or is gone.
     pub fn abort(&self) {
         if !self.is_closed() {
-            self.cut();
+            self.abort_now();
             self.stream.queue.dismiss_worker(Some(Instant::now() + WORKERS_LEAVE_WITHIN));
         }
     }
 
-    /// The same without a wait for the worker to leave.
-    pub(crate) fn cut(&self) {
+    /// The same without a wait for the worker to leave, for a thread that must not wait.
+    pub fn abort_now(&self) {
         if !self.is_closed() {
             self.gone.store(true, Ordering::Relaxed); // see `write`
             self.stream.abort(self.owner);
@@ -341,7 +341,7 @@ impl Writer {
         self.fd().is_none()
     }
 
-    fn fd(&self) -> Option<Arc<Kept>> {
+    fn fd(&self) -> Option<Arc<ForkFd>> {
         lock(&OPEN).get(&self.owner).cloned()
     }
 
@@ -381,7 +381,7 @@ impl Writer {
         }
     }
 
-    fn drain(&self, fd: &Kept, mark: Mark, timeout: Option<Duration>) -> Result<(), Error> {
+    fn drain(&self, fd: &ForkFd, mark: Mark, timeout: Option<Duration>) -> Result<(), Error> {
         let outcome = flush_stream(&self.stream, mark, timeout).and_then(|()| check_reader(&self.stream, fd));
         if outcome.as_ref().is_err_and(|error| !matches!(error, Error::Stalled { .. })) {
             self.stream.unheard.note_heard();
@@ -419,7 +419,7 @@ impl Drop for Writer {
 }
 
 /// What is in a pipe without a reader arrives nowhere, though the kernel took it.
-fn check_reader(stream: &Stream, fd: &Kept) -> Result<(), Error> {
+fn check_reader(stream: &Stream, fd: &ForkFd) -> Result<(), Error> {
     if stream.kind == Kind::Pipe && fd::peer_is_gone(fd.as_fd()) {
         let unread = pipe::unread_bytes(fd.as_fd()).unwrap_or(0);
         if unread > 0 {

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::memory::pool::Buffer;
 use crate::memory::region::{Region, Span};
 use crate::runtime::fork;
-use crate::runtime::fork_fd::Kept;
+use crate::runtime::fork_fd::ForkFd;
 use crate::sync::lock;
 use crate::sync::queue::{Held, Limits, Load, Queue, Refusal};
 use crate::sync::ticket::{Completion, Ticket, ticket_of};
@@ -39,7 +39,7 @@ pub(crate) struct Job {
     pub(crate) ticket: Ticket,
     /// The memory, the descriptor and the waiter's other end; taken out one by one as the write ends.
     region: Option<Box<dyn Region>>,
-    fd: Option<Arc<Kept>>,
+    fd: Option<Arc<ForkFd>>,
     completion: Option<Completion>,
     progress: Progress,
 }
@@ -172,7 +172,7 @@ impl Stream {
     pub(crate) fn push(
         self: &Arc<Self>,
         region: Box<dyn Region>,
-        fd: Arc<Kept>,
+        fd: Arc<ForkFd>,
         manner: Manner,
         owner: u64,
         deadline: Option<Instant>,

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 
 use crate::pipe::budget;
-use crate::runtime::fork_fd::Kept;
+use crate::runtime::fork_fd::ForkFd;
 use crate::runtime::task::{self, Fault, Signals};
 use crate::sync::queue::Next;
 use crate::sys::fd::{self, Kind};
@@ -224,7 +224,7 @@ fn fail(stream: &Stream, fd: BorrowedFd<'_>, errno: Errno, transport: Transport)
 }
 
 fn take_back_pages(fd: BorrowedFd<'_>) -> rustix::io::Result<u64> {
-    let reader = Kept::make(|| pipe::reopen_reader(fd))?;
+    let reader = ForkFd::make(|| pipe::reopen_reader(fd))?;
     pipe::discard(reader.as_fd())
 }
 

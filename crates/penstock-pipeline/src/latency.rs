@@ -3,6 +3,7 @@
 use std::sync::{Mutex, TryLockError};
 
 use hdrhistogram::Histogram;
+use penstock_core::engine::lock;
 
 /// The longest time that is told apart, an hour; what takes longer counts as that.
 const LONGEST_NS: u64 = 3_600_000_000_000;
@@ -46,7 +47,7 @@ impl Recorder {
     }
 
     pub(crate) fn record(&self, ns: u64) {
-        crate::sync::lock(&self.0).saturating_record(ns);
+        lock(&self.0).saturating_record(ns);
     }
 }
 

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::channel::Taken;
-use super::chunk::{ChunkError, Written};
-use super::line::{Enter, Line};
-use super::run::{OnError, Skipped};
+use super::chunk::Written;
+use super::failures::Failures;
+use super::graph::{Enter, Graph};
 use super::stage::Spaces;
-use crate::error::Error;
-use crate::sync::ticket::Completion;
-use crate::writer::handle::Writer;
+use penstock_core::Error;
+use penstock_core::Writer;
+use penstock_core::engine::Completion;
+use penstock_core::engine::Taken;
 use penstock_cpu::ThreadPolicy;
 
 /// Where a pipeline's chunks go.
@@ -82,28 +82,28 @@ impl Sink {
 const SLICE: Duration = Duration::from_millis(100);
 
 /// The sink's thread: hands all chunks to the writer, and ends the ticket.
-pub(super) fn write_all(line: &Arc<Line>, on_error: OnError, skipped: &Skipped, completion: Completion) {
-    let outcome = write_until_failure(line, on_error, skipped);
-    let writer = line.writer.get().expect("it was set before the thread began");
+pub(super) fn write_all(graph: &Arc<Graph>, failures: &Failures, completion: Completion) {
+    let outcome = write_until_failure(graph, failures);
+    let writer = graph.writer.get().expect("it was set before the thread began");
     let closed = match writer.close(None) {
         Err(Error::Aborted { .. } | Error::Closed) | Ok(()) => Ok(()),
         Err(error) => Err(error),
     };
-    line.ended_ns.store(line.now_ns(), Ordering::Relaxed);
-    line.stop();
+    graph.ended_ns.store(graph.now_ns(), Ordering::Relaxed);
+    graph.stop();
     completion.end(outcome.and(closed));
 }
 
-fn write_until_failure(line: &Arc<Line>, on_error: OnError, skipped: &Skipped) -> Result<(), Error> {
-    let part = line.parts.len() - 1;
-    let meter = &line.parts[part].workers[0];
+fn write_until_failure(graph: &Arc<Graph>, failures: &Failures) -> Result<(), Error> {
+    let part = graph.parts.len() - 1;
+    let meter = &graph.parts[part].workers[0];
     loop {
-        let before_ns = line.now_ns();
-        let taken = line.channels[part - 1].take(None);
-        let started_ns = line.now_ns();
+        let before_ns = graph.now_ns();
+        let taken = graph.channels[part - 1].take(None);
+        let started_ns = graph.now_ns();
         let chunk = match taken {
             Taken::Item(_, Ok(chunk)) => chunk,
-            Taken::Item(_, Err(fault)) => match settle(fault, on_error, skipped) {
+            Taken::Item(_, Err(fault)) => match failures.settle(fault) {
                 None => continue,
                 Some(error) => return Err(error),
             },
@@ -112,39 +112,28 @@ fn write_until_failure(line: &Arc<Line>, on_error: OnError, skipped: &Skipped) -
         };
         meter.took(started_ns.saturating_sub(chunk.queued_ns()), chunk.len());
         let (bytes, began_ns) = (chunk.len(), chunk.began_ns());
-        let ticket = write(line, Written(chunk.bytes))?;
-        let ended_ns = line.now_ns();
+        let ticket = write(graph, Written(chunk.bytes))?;
+        let ended_ns = graph.now_ns();
         // With the wait for room in the stream: it is the destination's time, which is behind this part.
         meter.worked(ended_ns - started_ns, bytes);
         meter.blocked(started_ns - before_ns, 0);
-        // Nothing else of the line: its writer must not be dropped by the thread that serves it.
-        let (end_to_end, began) = (Arc::clone(&line.end_to_end), line.began);
+        // Nothing else of the graph: its writer must not be dropped by the thread that serves it.
+        let (end_to_end, began) = (Arc::clone(&graph.end_to_end), graph.began);
         ticket
             .on_end(move || end_to_end.record((began.elapsed().as_nanos() as u64).saturating_sub(began_ns)));
     }
 }
 
-fn write(line: &Line, bytes: Written) -> Result<crate::Ticket, Error> {
-    let writer = line.writer.get().expect("it was set before the thread began");
-    let mut region: Box<dyn crate::Region> = Box::new(bytes);
+fn write(graph: &Graph, bytes: Written) -> Result<penstock_core::Ticket, Error> {
+    let writer = graph.writer.get().expect("it was set before the thread began");
+    let mut region: Box<dyn penstock_core::Region> = Box::new(bytes);
     loop {
         match writer.write(region, Some(SLICE)) {
             Ok(ticket) => return Ok(ticket),
-            Err(rejected) if matches!(rejected.error, Error::Stalled { .. }) && !line.is_stopped() => {
+            Err(rejected) if matches!(rejected.error, Error::Stalled { .. }) && !graph.is_stopped() => {
                 region = rejected.region;
             }
             Err(rejected) => return Err(rejected.error),
         }
-    }
-}
-
-/// A failure on the list of those that were skipped, or as the error to end with.
-pub(super) fn settle(fault: Arc<ChunkError>, on_error: OnError, skipped: &Skipped) -> Option<Error> {
-    match on_error {
-        OnError::Skip => {
-            crate::sync::lock(skipped).push(fault);
-            None
-        }
-        OnError::Raise => Some(Error::Chunk(fault)),
     }
 }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use crate::codec::Undecoded;
-use crate::memory::pool::Buffer;
-use crate::memory::region::Region;
+use penstock_core::Buffer;
+use penstock_core::{Error, Region};
 
 /// A piece of data on its way through a pipeline. A clone shares the bytes, whose memory goes back to the pipeline's pool when
 /// the last one is dropped.
@@ -157,7 +157,7 @@ impl fmt::Debug for Chunk {
     }
 }
 
-/// A chunk's bytes as memory for a [`Writer`](crate::Writer).
+/// A chunk's bytes as memory for a [`Writer`](penstock_core::Writer).
 pub(super) struct Written(pub(super) Arc<Buffer>);
 
 // SAFETY: the buffer keeps its memory in place until its last owner is gone.
@@ -251,6 +251,17 @@ impl fmt::Display for Cause {
             Self::TooLarge { limit_bytes } => write!(f, "larger than {limit_bytes} bytes"),
             Self::Failed(error) => error.fmt(f),
             Self::Panicked(text) => write!(f, "panicked: {text}"),
+        }
+    }
+}
+
+impl ChunkError {
+    /// The failure that an error of a pipeline carries, if it is one of a chunk.
+    #[must_use]
+    pub fn of(error: &Error) -> Option<&Self> {
+        match error {
+            Error::Custom(error) => error.downcast_ref(),
+            _ => None,
         }
     }
 }

@@ -5,9 +5,9 @@ use std::io::{self, Read};
 use rustix::io::Errno;
 use zstd::zstd_safe::{self, DCtx};
 
+use super::deflate::{Inflated, Inflater};
 use super::{Codec, GZIP_MAGIC, Members, corrupt, truncated};
-use crate::memory::pool::{Buffer, Pool};
-use crate::sys::deflate::{Inflated, Inflater};
+use penstock_core::{Buffer, Pool};
 
 /// What a header claims is believed up to so many times the input, and a little: whoever writes a header can claim anything.
 /// Beyond that the output grows as it is needed. Texts and textures are compressed 2 to 20 times.

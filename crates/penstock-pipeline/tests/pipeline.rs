@@ -1,5 +1,6 @@
 //! Pipelines over real files and pipes: what comes out, in what order, what of faults, and how it is left.
 
+#[path = "../../penstock-core/tests/common/mod.rs"]
 mod common;
 
 use std::ffi::OsString;
@@ -12,11 +13,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::pattern;
-use penstock_core::pipeline::{
+use penstock_core::{Errno, Error, Writer};
+use penstock_pipeline::{
     Cause, Checksum, ChecksumKind, Chunk, ChunkError, Codec, Context, Depth, Fed, Feed, Map, OnError,
     Options, Pipeline, Sink, Source, Space, Spaces, Stage,
 };
-use penstock_core::{Errno, Error, Writer};
 use proptest::prelude::*;
 
 /// How long a test waits for what must happen at all.
@@ -104,11 +105,8 @@ fn bytes_of(chunks: &[Chunk]) -> Vec<Vec<u8>> {
     chunks.iter().map(|chunk| chunk.to_vec()).collect()
 }
 
-fn chunk_error(error: Error) -> Arc<ChunkError> {
-    match error {
-        Error::Chunk(error) => error,
-        other => panic!("{other:?}"),
-    }
+fn chunk_error(error: Error) -> ChunkError {
+    ChunkError::of(&error).unwrap_or_else(|| panic!("{error:?}")).clone()
 }
 
 fn map(

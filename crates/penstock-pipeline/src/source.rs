@@ -12,12 +12,12 @@ use rustix::fs::{Advice, FileType, Mode, OFlags, Stat, fadvise, fstat, open};
 use rustix::io::{Errno, retry_on_intr};
 
 use super::chunk::{Cause, Chunk, ChunkError};
-use super::line::{Enter, Item, Line, Port};
+use super::graph::{Enter, Graph, Item, Port};
 use super::stage::Context;
-use crate::error::Error;
-use crate::memory::pool::{Buffer, Pool};
-use crate::reader::poll_source::Inflow;
-use crate::sync::lock;
+use penstock_core::Error;
+use penstock_core::engine::PollSource;
+use penstock_core::engine::lock;
+use penstock_core::{Buffer, Pool};
 use penstock_cpu::ThreadPolicy;
 
 /// A source of the caller's.
@@ -49,7 +49,7 @@ pub struct Source {
 enum Origin {
     Files(Paths),
     File { path: PathBuf, piece_bytes: usize },
-    Fd { inflow: Inflow, name: OsString, piece_bytes: usize },
+    Fd { input: PollSource, name: OsString, piece_bytes: usize },
     Feed(Box<dyn Feed>),
 }
 
@@ -93,8 +93,8 @@ impl Source {
     /// As [`fd`](Self::fd).
     pub fn fd_after(ahead: Vec<u8>, fd: impl AsFd, piece_bytes: usize) -> Result<Self, Error> {
         let name = format!("fd {}", fd.as_fd().as_raw_fd()).into();
-        let inflow = Inflow::open(ahead, fd.as_fd())?;
-        Ok(Self::new("fd", Origin::Fd { inflow, name, piece_bytes }))
+        let input = PollSource::open(ahead, fd.as_fd())?;
+        Ok(Self::new("fd", Origin::Fd { input, name, piece_bytes }))
     }
 
     /// Buffers of the caller's, whose bytes are copied into the pipeline's memory, each as one chunk.
@@ -172,7 +172,7 @@ impl Source {
         }
     }
 
-    pub(super) fn start(self, line: &Arc<Line>) -> Result<(), Error> {
+    pub(super) fn start(self, graph: &Arc<Graph>) -> Result<(), Error> {
         let live = Arc::new(AtomicUsize::new(self.workers));
         let reads: Vec<Work> = match self.kind {
             Origin::Files(paths) => {
@@ -183,18 +183,18 @@ impl Source {
             Origin::File { path, piece_bytes } => {
                 vec![Box::new(move |port: &Port<'_>| read_file(port, &path, piece_bytes))]
             }
-            Origin::Fd { inflow, name, piece_bytes } => {
-                vec![Box::new(move |port: &Port<'_>| read_fd(port, &inflow, &name, piece_bytes))]
+            Origin::Fd { input, name, piece_bytes } => {
+                vec![Box::new(move |port: &Port<'_>| read_fd(port, &input, &name, piece_bytes))]
             }
             Origin::Feed(feed) => vec![Box::new(move |port: &Port<'_>| run_feed(port, feed))],
         };
         for (worker, read) in reads.into_iter().enumerate() {
             let live = Arc::clone(&live);
-            line.spawn(
+            graph.spawn(
                 self.policy.clone(),
                 self.enter,
-                move |line| &line.parts[0].workers[worker],
-                move |line| read(&Port::new(line, 0, worker, live)),
+                move |graph| &graph.parts[0].workers[worker],
+                move |graph| read(&Port::new(graph, 0, worker, live)),
             )?;
         }
         Ok(())
@@ -213,23 +213,23 @@ impl<B: AsRef<[u8]>, I: Iterator<Item = B> + Send> Feed for Buffers<I> {
 
 impl Port<'_> {
     fn chunk(&self, bytes: Buffer, name: &Arc<OsStr>, offset: u64, index: u64, started_ns: u64) -> Chunk {
-        let mut times = Vec::with_capacity(self.line.parts.len());
-        times.push((started_ns, self.line.now_ns()));
+        let mut times = Vec::with_capacity(self.graph.parts.len());
+        times.push((started_ns, self.graph.now_ns()));
         Chunk {
             bytes: Arc::new(bytes),
             name: Arc::clone(name),
             offset,
             index,
             checksum: None,
-            parts: Arc::clone(&self.line.names),
+            parts: Arc::clone(&self.graph.names),
             times,
         }
     }
 
     /// Sends a source's chunk or failure, of whose time it only waited for its input and for leave to run so long. False when
-    /// the line was stopped.
+    /// the graph was stopped.
     fn send(&self, item: Result<Chunk, ChunkError>, number: u64, waited_ns: u64, lock_ns: u64) -> bool {
-        let sent_ns = self.line.now_ns();
+        let sent_ns = self.graph.now_ns();
         let item: Item = match item {
             Ok(chunk) => {
                 let (started_ns, ended_ns) = chunk.times[0];
@@ -242,7 +242,7 @@ impl Port<'_> {
             }
         };
         let goes_on = self.put(number, Some(item));
-        self.meter.blocked(waited_ns, self.line.now_ns() - sent_ns);
+        self.meter.blocked(waited_ns, self.graph.now_ns() - sent_ns);
         goes_on
     }
 
@@ -255,8 +255,8 @@ fn read_files(port: &Port<'_>, paths: &Mutex<std::iter::Enumerate<Paths>>) {
     loop {
         let Some((number, path)) = lock(paths).next() else { return };
         let number = number as u64;
-        let started_ns = port.line.now_ns();
-        let read = read_whole(&path, &port.line.pool, port.line.max_chunk_bytes);
+        let started_ns = port.graph.now_ns();
+        let read = read_whole(&path, &port.graph.pool, port.graph.max_chunk_bytes);
         let name: Arc<OsStr> = path.into_os_string().into();
         let item = match read {
             Ok(bytes) => Ok(port.chunk(bytes, &name, 0, number, started_ns)),
@@ -336,11 +336,11 @@ fn read_file(port: &Port<'_>, path: &Path, piece_bytes: usize) {
         let _ = fadvise(file, 0, None, Advice::Sequential); // advice only
     }
     loop {
-        let started_ns = port.line.now_ns();
+        let started_ns = port.graph.now_ns();
         let piece = opened
             .as_ref()
             .map_err(|errno| *errno)
-            .and_then(|(file, _)| read_piece(file, offset, piece_bytes, &port.line.pool));
+            .and_then(|(file, _)| read_piece(file, offset, piece_bytes, &port.graph.pool));
         let item = match piece {
             Ok(piece) if piece.is_empty() => return,
             Ok(piece) => Ok(port.chunk(piece, &name, offset, index, started_ns)),
@@ -371,14 +371,14 @@ fn read_piece(file: &File, offset: u64, piece_bytes: usize, pool: &Pool) -> Resu
     Ok(piece)
 }
 
-fn read_fd(port: &Port<'_>, inflow: &Inflow, name: &OsStr, piece_bytes: usize) {
+fn read_fd(port: &Port<'_>, input: &PollSource, name: &OsStr, piece_bytes: usize) {
     let name: Arc<OsStr> = name.into();
     let (mut offset, mut index) = (0, 0);
     let mut failure = None;
-    while !port.line.is_stopped() {
-        let started_ns = port.line.now_ns();
+    while !port.graph.is_stopped() {
+        let started_ns = port.graph.now_ns();
         let mut waited_ns = 0;
-        let item = match gather(port.line, inflow, piece_bytes, &mut failure, &mut waited_ns) {
+        let item = match gather(port.graph, input, piece_bytes, &mut failure, &mut waited_ns) {
             Ok(piece) if piece.is_empty() => return,
             Ok(piece) => Ok(port.chunk(piece, &name, offset, index, started_ns)),
             Err(errno) => Err(port.fault(&name, offset, index, errno.into())),
@@ -392,11 +392,11 @@ fn read_fd(port: &Port<'_>, inflow: &Inflow, name: &OsStr, piece_bytes: usize) {
     }
 }
 
-/// What a descriptor has, waited for if it has nothing; no bytes at its end, or when the line was stopped. A failure after some
+/// What a descriptor has, waited for if it has nothing; no bytes at its end, or when the graph was stopped. A failure after some
 /// bytes is kept for the next call: a socket reports its error once, and ends after that.
 fn gather(
-    line: &Line,
-    inflow: &Inflow,
+    graph: &Graph,
+    input: &PollSource,
     piece_bytes: usize,
     failure: &mut Option<Errno>,
     waited_ns: &mut u64,
@@ -404,14 +404,14 @@ fn gather(
     if let Some(errno) = failure.take() {
         return Err(errno);
     }
-    let mut piece = line.pool.take(piece_bytes)?;
+    let mut piece = graph.pool.take(piece_bytes)?;
     let mut bytes = 0;
-    while bytes < piece_bytes && !line.is_stopped() {
-        match inflow.read(&mut piece.space_mut()[bytes..piece_bytes]) {
+    while bytes < piece_bytes && !graph.is_stopped() {
+        match input.read(&mut piece.space_mut()[bytes..piece_bytes]) {
             Ok(Some(0)) => break,
             Ok(Some(read)) => bytes += read,
             Ok(None) if bytes > 0 => break,
-            Ok(None) => *waited_ns += inflow.wait(&line.bell).as_nanos() as u64,
+            Ok(None) => *waited_ns += input.wait(&graph.waker).as_nanos() as u64,
             Err(errno) if bytes > 0 => {
                 *failure = Some(errno);
                 break;
@@ -426,8 +426,8 @@ fn gather(
 fn run_feed(port: &Port<'_>, mut feed: Box<dyn Feed>) {
     let mut offset = 0;
     for index in 0.. {
-        let started_ns = port.line.now_ns();
-        let mut context = Context::new(port.line);
+        let started_ns = port.graph.now_ns();
+        let mut context = Context::new(port.graph);
         let fed = catch_unwind(AssertUnwindSafe(|| feed.next(&mut context)));
         let lock_ns = context.report(port.meter);
         let fed = match fed {
@@ -435,7 +435,7 @@ fn run_feed(port: &Port<'_>, mut feed: Box<dyn Feed>) {
             Ok(Some(fed)) => fed,
             Err(panic) => Err(Cause::of_panic(&*panic)),
         };
-        let limit_bytes = port.line.max_chunk_bytes;
+        let limit_bytes = port.graph.max_chunk_bytes;
         let fed = match fed {
             Ok(fed) if fed.bytes.len() > limit_bytes => Err(Cause::TooLarge { limit_bytes }),
             fed => fed,

@@ -6,16 +6,16 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
-use super::channel::Channel;
 use super::chunk::{Chunk, ChunkError};
 use super::meter::{Meter, Part};
-use crate::error::Error;
 use crate::latency::Recorder;
-use crate::memory::pool::Pool;
-use crate::runtime::fork_fd::Bell;
-use crate::runtime::task::{self, Signals};
-use crate::sync::{lock, passed, wait_until};
-use crate::writer::handle::Writer;
+use penstock_core::Error;
+use penstock_core::Pool;
+use penstock_core::Writer;
+use penstock_core::engine::Channel;
+use penstock_core::engine::Waker;
+use penstock_core::engine::{self, Signals};
+use penstock_core::engine::{lock, passed, wait_until};
 use penstock_cpu::ThreadPolicy;
 
 /// What goes through the channels: a chunk, or what became of it. A failure keeps its place in the order.
@@ -24,7 +24,7 @@ pub(super) type Item = Result<Chunk, Arc<ChunkError>>;
 /// Runs a worker's whole life within something of the caller's.
 pub(super) type Enter = fn(&mut (dyn FnMut() + Send));
 
-pub(super) struct Line {
+pub(super) struct Graph {
     pub(super) began: Instant,
     pub(super) pool: Pool,
     pub(super) max_chunk_bytes: usize,
@@ -35,7 +35,7 @@ pub(super) struct Line {
     /// Channel `n` is behind part `n`.
     pub(super) channels: Vec<Channel<Item>>,
     /// Wakes a source that waits for its descriptor.
-    pub(super) bell: Bell,
+    pub(super) waker: Waker,
     pub(super) end_to_end: Arc<Recorder>,
     /// When the sink was done; 0 before.
     pub(super) ended_ns: AtomicU64,
@@ -49,7 +49,7 @@ pub(super) struct Line {
     left: Condvar,
 }
 
-impl Line {
+impl Graph {
     pub(super) fn new(
         parts: Vec<Part>,
         channels: Vec<Channel<Item>>,
@@ -65,7 +65,7 @@ impl Line {
             parts,
             label,
             channels,
-            bell: Bell::new()?,
+            waker: Waker::new()?,
             end_to_end: Arc::new(Recorder::new()),
             ended_ns: AtomicU64::new(0),
             writer: OnceLock::new(),
@@ -93,7 +93,7 @@ impl Line {
 
     /// Whether it is a parent process's: its threads are not here, and its locks may be taken for ever.
     pub(super) fn is_inherited(&self) -> bool {
-        self.bell.is_inherited()
+        self.waker.is_inherited()
     }
 
     /// Has all threads end soon, wherever they wait. Waits for nothing: also destructors call it.
@@ -102,9 +102,9 @@ impl Line {
         // of its stream, which then is truncated.
         self.channels.iter().for_each(Channel::stop);
         self.is_stopped.store(true, Ordering::Relaxed);
-        self.bell.ring();
+        self.waker.wake();
         if let Some(writer) = self.writer.get() {
-            writer.cut();
+            writer.abort_now();
         }
     }
 
@@ -135,19 +135,19 @@ impl Line {
         meter: impl Fn(&Self) -> &Meter + Send + 'static,
         work: impl FnOnce(&Self) + Send + 'static,
     ) -> Result<(), Error> {
-        let line = Arc::clone(self);
+        let graph = Arc::clone(self);
         // Held until the thread is on the list, so that it cannot leave before.
         let mut running = lock(&self.running);
         // A thread that runs the caller's code starts processes of the caller's, which inherit its signal mask.
         let signals = if enter.is_some() { Signals::AsStarter } else { Signals::Blocked };
-        let thread = task::spawn(signals, move || {
+        let thread = engine::spawn(signals, move || {
             if let Some(policy) = policy {
-                let _ = meter(&line).policy.set(policy.apply());
+                let _ = meter(&graph).policy.set(policy.apply());
             }
-            line.run(enter, work);
+            graph.run(enter, work);
             let own = thread::current().id();
-            lock(&line.running).retain(|id| *id != own);
-            line.left.notify_all();
+            lock(&graph.running).retain(|id| *id != own);
+            graph.left.notify_all();
         })?;
         running.push(thread.thread().id());
         Ok(())
@@ -160,7 +160,7 @@ impl Line {
                 work(self);
             }
         };
-        let outcome = task::guarded(|| match enter {
+        let outcome = engine::guarded(|| match enter {
             Some(enter) => enter(&mut body),
             None => body(),
         });
@@ -174,31 +174,31 @@ impl Line {
 
 /// One of a part's workers, and what it puts its chunks into. The last one to go says that there will be no more.
 pub(super) struct Port<'a> {
-    pub(super) line: &'a Line,
+    pub(super) graph: &'a Graph,
     pub(super) part: usize,
     pub(super) meter: &'a Meter,
     live: Arc<AtomicUsize>,
 }
 
 impl<'a> Port<'a> {
-    pub(super) fn new(line: &'a Line, part: usize, worker: usize, live: Arc<AtomicUsize>) -> Self {
-        Self { line, part, meter: &line.parts[part].workers[worker], live }
+    pub(super) fn new(graph: &'a Graph, part: usize, worker: usize, live: Arc<AtomicUsize>) -> Self {
+        Self { graph, part, meter: &graph.parts[part].workers[worker], live }
     }
 
     pub(super) fn name(&self) -> &str {
-        &self.line.parts[self.part].name
+        &self.graph.parts[self.part].name
     }
 
     fn output(&self) -> &Channel<Item> {
-        &self.line.channels[self.part]
+        &self.graph.channels[self.part]
     }
 
     /// What the part before puts its chunks into.
     pub(super) fn input(&self) -> &'a Channel<Item> {
-        &self.line.channels[self.part - 1]
+        &self.graph.channels[self.part - 1]
     }
 
-    /// Passes on what has come of a chunk; false when the line was stopped.
+    /// Passes on what has come of a chunk; false when the graph was stopped.
     pub(super) fn put(&self, number: u64, item: Option<Item>) -> bool {
         let bytes = match &item {
             Some(Ok(chunk)) => chunk.memory_bytes(),
@@ -212,7 +212,7 @@ impl Drop for Port<'_> {
     fn drop(&mut self) {
         // Before the end is to be seen, so that nobody takes it for one that was meant.
         if thread::panicking() {
-            self.line.has_panicked.store(true, Ordering::Relaxed);
+            self.graph.has_panicked.store(true, Ordering::Relaxed);
         }
         // AcqRel: what the other workers have put is in before the last one says so. The channel's lock would do as well.
         if self.live.fetch_sub(1, Ordering::AcqRel) == 1 {

@@ -65,7 +65,7 @@ impl StageStats {
 }
 
 impl Stats {
-    /// Who is slow, in one line, with the figures that say so.
+    /// Who is slow, in one graph, with the figures that say so.
     #[must_use]
     pub fn bottleneck(&self) -> String {
         let slowest = self.stages.iter().filter(|stage| stage.work.count > 0);

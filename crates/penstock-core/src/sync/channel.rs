@@ -12,20 +12,20 @@ use crate::sync::queue::Limits;
 use crate::sync::ticket::{Completion, Ticket, ticket};
 use crate::sync::{Condvar, Mutex, MutexGuard, lock, passed, wait_until};
 
-/// The line was stopped; nothing goes in or out any more.
+/// The channel was stopped; nothing goes in or out any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stopped;
+pub struct Stopped;
 
 /// What one who wants an item gets.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Taken<T> {
+pub enum Taken<T> {
     /// An item; those that come out are numbered without gaps.
     Item(u64, T),
     /// There was none in time.
     NotYet,
     /// There will be none.
     Ended,
-    /// The line was stopped.
+    /// The channel was stopped.
     Stopped,
 }
 
@@ -38,7 +38,8 @@ enum Place<T> {
     Filled(T, usize),
 }
 
-pub(crate) struct Channel<T> {
+/// A queue of numbered items, which come out in the order of their numbers.
+pub struct Channel<T> {
     state: Mutex<State<T>>,
     /// There is something to take, or an end.
     filled: Condvar,
@@ -66,7 +67,9 @@ struct State<T> {
 }
 
 impl<T> Channel<T> {
-    pub(crate) fn new(limits: Limits) -> Self {
+    /// An empty one.
+    #[must_use]
+    pub fn new(limits: Limits) -> Self {
         let state = State {
             limits,
             places: VecDeque::new(),
@@ -84,7 +87,11 @@ impl<T> Channel<T> {
     }
 
     /// Puts an item into its place, or says with none that it is left out. Waits for room.
-    pub(crate) fn put(&self, number: u64, item: Option<T>, bytes: usize) -> Result<(), Stopped> {
+    ///
+    /// # Errors
+    ///
+    /// The channel was stopped, before or meanwhile.
+    pub fn put(&self, number: u64, item: Option<T>, bytes: usize) -> Result<(), Stopped> {
         let mut state = lock(&self.state);
         while !state.is_stopped && !state.admits(number, bytes) {
             state.sleeping_putters += 1;
@@ -105,7 +112,7 @@ impl<T> Channel<T> {
     }
 
     /// Takes the next item in order, waiting for it until the deadline.
-    pub(crate) fn take(&self, deadline: Option<Instant>) -> Taken<T> {
+    pub fn take(&self, deadline: Option<Instant>) -> Taken<T> {
         let mut state = lock(&self.state);
         loop {
             if state.is_stopped {
@@ -127,19 +134,20 @@ impl<T> Channel<T> {
     }
 
     /// Whether a `take` would wait.
-    pub(crate) fn would_wait(&self) -> bool {
+    #[must_use]
+    pub fn would_wait(&self) -> bool {
         !lock(&self.state).is_ready()
     }
 
     /// The word of the last who puts: everything is in.
-    pub(crate) fn end(&self) {
+    pub fn end(&self) {
         let mut state = lock(&self.state);
         state.has_ended = true;
         self.wake_all(state);
     }
 
     /// Has everybody leave, and drops what is in it.
-    pub(crate) fn stop(&self) {
+    pub fn stop(&self) {
         let mut state = lock(&self.state);
         state.is_stopped = true;
         let dropped = mem::take(&mut state.places);
@@ -150,7 +158,8 @@ impl<T> Channel<T> {
     }
 
     /// Ends when a `take` would not wait.
-    pub(crate) fn ready(&self) -> Ticket {
+    #[must_use]
+    pub fn ready(&self) -> Ticket {
         let mut state = lock(&self.state);
         if state.is_ready() {
             drop(state);
@@ -162,7 +171,8 @@ impl<T> Channel<T> {
     }
 
     /// Items and bytes that are in it.
-    pub(crate) fn load(&self) -> (usize, usize) {
+    #[must_use]
+    pub fn load(&self) -> (usize, usize) {
         let state = lock(&self.state);
         (state.items, state.bytes)
     }

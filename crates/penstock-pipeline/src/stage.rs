@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use twox_hash::XxHash3_64;
 
-use super::channel::Taken;
 use super::chunk::{Cause, Checksum, Chunk, ChunkError};
-use super::line::{Enter, Line, Port};
+use super::graph::{Enter, Graph, Port};
 use super::meter::Meter;
 use super::stream;
 use crate::codec::{Codec, Decoder};
-use crate::error::Error;
-use crate::memory::pool::{Buffer, Pool, Space};
-use crate::sync::lock;
+use penstock_core::Error;
+use penstock_core::engine::Taken;
+use penstock_core::engine::lock;
+use penstock_core::{Buffer, Pool, Space};
 use penstock_cpu::ThreadPolicy;
 
 /// Work on one chunk after another. Each worker has a value of its own.
@@ -44,10 +44,10 @@ pub struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    pub(super) fn new(line: &'a Line) -> Self {
+    pub(super) fn new(graph: &'a Graph) -> Self {
         Self {
-            pool: &line.pool,
-            max_chunk_bytes: line.max_chunk_bytes,
+            pool: &graph.pool,
+            max_chunk_bytes: graph.max_chunk_bytes,
             lock_ns: 0,
             failed_at: 0,
             is_over: false,
@@ -224,7 +224,7 @@ impl Stage {
     }
 
     /// Its workers, on threads. `piece_bytes` is how large the pieces of a decompressed stream are.
-    pub(super) fn start(self, line: &Arc<Line>, part: usize, piece_bytes: usize) -> Result<(), Error> {
+    pub(super) fn start(self, graph: &Arc<Graph>, part: usize, piece_bytes: usize) -> Result<(), Error> {
         let work: Work = match self.kind {
             Kind::Decompress { codec, is_stream: Some(true) } => {
                 Arc::new(move |port| stream::decompress(port, codec, piece_bytes))
@@ -237,11 +237,11 @@ impl Stage {
         let live = Arc::new(AtomicUsize::new(self.workers));
         for worker in 0..self.workers {
             let (work, live) = (Arc::clone(&work), Arc::clone(&live));
-            line.spawn(
+            graph.spawn(
                 self.policy.clone(),
                 self.enter,
-                move |line| &line.parts[part].workers[worker],
-                move |line| work(&Port::new(line, part, worker, live)),
+                move |graph| &graph.parts[part].workers[worker],
+                move |graph| work(&Port::new(graph, part, worker, live)),
             )?;
         }
         Ok(())
@@ -250,18 +250,18 @@ impl Stage {
 
 type Work = Arc<dyn Fn(&Port<'_>) + Send + Sync>;
 
-/// One worker of a stage: takes, works, passes on, until there is no more or the line is stopped.
+/// One worker of a stage: takes, works, passes on, until there is no more or the graph is stopped.
 fn run(port: &Port<'_>, make: &dyn Fn() -> Box<dyn Map>) {
     let mut map = make();
-    let mut free_ns = port.line.now_ns();
+    let mut free_ns = port.graph.now_ns();
     while let Taken::Item(number, item) = port.input().take(None) {
-        let started_ns = port.line.now_ns();
-        let mut context = Context::new(port.line);
+        let started_ns = port.graph.now_ns();
+        let mut context = Context::new(port.graph);
         let item = item.map(|chunk| {
             port.meter.took(started_ns.saturating_sub(chunk.queued_ns()), chunk.len());
             guarded(port, &mut map, make, chunk, &mut context)
         });
-        let ended_ns = port.line.now_ns();
+        let ended_ns = port.graph.now_ns();
         let is_over = context.is_over;
         let lock_ns = context.report(port.meter);
         let item = match item {
@@ -281,7 +281,7 @@ fn run(port: &Port<'_>, make: &dyn Fn() -> Box<dyn Map>) {
             Err(error) => Some(Err(error)), // of a part before
         };
         let goes_on = port.put(number, item);
-        let put_ns = port.line.now_ns();
+        let put_ns = port.graph.now_ns();
         port.meter.blocked(started_ns - free_ns, put_ns - ended_ns);
         free_ns = put_ns;
         if is_over || !goes_on {

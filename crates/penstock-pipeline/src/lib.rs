@@ -1,11 +1,11 @@
-//! A line of native stages: chunks come from a [`Source`], go through [`Stage`]s, and end in a [`Sink`].
+//! A graph of native stages: chunks come from a [`Source`], go through [`Stage`]s, and end in a [`Sink`].
 //!
 //! Each part works on a thread of its own, or on several with the order kept. Between two parts is a queue, bounded in bytes and
 //! in items ([`Depth`]); when it is full, the part before waits, and so does in the end the source. All memory is a [`Pool`]'s
 //! and is used again. A pipeline takes as much of it for a hundred thousand chunks as for a hundred.
 //!
 //! ```
-//! use penstock_core::pipeline::{ChecksumKind, Codec, Options, Pipeline, Sink, Source, Stage};
+//! use penstock_pipeline::{ChecksumKind, Codec, Options, Pipeline, Sink, Source, Stage};
 //! # let packed = [0x78u8, 0x9c, 0x4b, 0x2b, 0x4a, 0xcc, 0x4d, 0x2d, 0x06, 0x00, 0x08, 0xac, 0x02, 0x7f];
 //! # let path = std::env::temp_dir().join(format!("penstock-pipeline-{}", std::process::id()));
 //! # std::fs::write(&path, packed)?;
@@ -30,38 +30,62 @@
 //! [`Pipeline::close`], or dropping it, has all threads end, wherever they wait. Dropping it waits for none of them. A close waits
 //! for what cannot be interrupted, for at most [`LEAVE_WITHIN`]: one call of a stage of the caller's, one asset that is being
 //! decompressed, a disk, a socket that lingers. In the child of a fork there are no threads; there a pipeline says
-//! [`Error::Forked`](crate::Error::Forked).
+//! [`Error::Forked`](penstock_core::Error::Forked).
 
-pub(crate) mod channel;
-
-#[cfg(not(loom))]
 mod chunk;
-#[cfg(not(loom))]
-mod line;
-#[cfg(not(loom))]
+mod codec;
+mod failures;
+mod graph;
+mod latency;
 mod meter;
-#[cfg(not(loom))]
-mod run;
-#[cfg(not(loom))]
+mod pipeline;
 mod sink;
-#[cfg(not(loom))]
 mod source;
-#[cfg(not(loom))]
 mod stage;
-#[cfg(not(loom))]
 mod stats;
-#[cfg(not(loom))]
 mod stream;
 
-#[cfg(not(loom))]
 pub use {
-    crate::codec::Codec,
-    crate::latency::Latency,
-    crate::memory::pool::{Buffer, Pool, Space},
     chunk::{Cause, Checksum, Chunk, ChunkError, Timing},
-    run::{Depth, LEAVE_WITHIN, OnError, Options, Pipeline},
+    codec::Codec,
+    failures::OnError,
+    latency::Latency,
+    penstock_core::{Buffer, Pool, Space},
+    pipeline::{Depth, LEAVE_WITHIN, Options, Pipeline},
     sink::Sink,
     source::{Fed, Feed, Source},
     stage::{ChecksumKind, Context, Map, Spaces, Stage},
     stats::{StageStats, Stats},
 };
+
+/// For `fuzz/` alone, which compiles with this cfg: what is no part of the crate's face.
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing {
+    use std::io::{self, BufReader, Read};
+
+    use penstock_core::Pool;
+
+    use crate::codec::{Codec, Decoder, Members, Undecoded};
+
+    /// A stream, in input of so many bytes at a time; what came before an error, and the error.
+    pub fn streamed(codec: Codec, input: &[u8], step: usize, most: u64) -> (Vec<u8>, io::Result<()>) {
+        let mut output = Vec::new();
+        let mut members = Members::new(codec, BufReader::with_capacity(step, input)).take(most);
+        let result = members.read_to_end(&mut output).map(drop);
+        (output, result)
+    }
+
+    /// An asset at once; none for more than `most` bytes.
+    pub fn whole(codec: Codec, input: &[u8], most: usize) -> Option<io::Result<Vec<u8>>> {
+        match Decoder::new().decode(codec, input, &Pool::new(0), most) {
+            Ok(buffer) => Some(Ok(buffer.to_vec())),
+            Err(Undecoded::At { error, .. }) => Some(Err(error)),
+            Err(_) => None,
+        }
+    }
+}
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

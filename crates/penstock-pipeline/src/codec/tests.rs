@@ -2,7 +2,7 @@ use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 
 use super::*;
-use crate::memory::pool::Pool;
+use penstock_core::Pool;
 
 const MAX: usize = 64 << 20;
 

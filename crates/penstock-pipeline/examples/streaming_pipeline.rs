@@ -8,9 +8,7 @@ use std::error::Error;
 use std::path::PathBuf;
 
 use penstock_core::ThreadPolicy;
-use penstock_core::pipeline::{
-    Checksum, ChecksumKind, Codec, OnError, Options, Pipeline, Sink, Source, Stage,
-};
+use penstock_pipeline::{Checksum, ChecksumKind, Codec, OnError, Options, Pipeline, Sink, Source, Stage};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let paths: Vec<_> = std::env::args_os().skip(1).map(PathBuf::from).collect();

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use penstock_core::pipeline::{
+use penstock_pipeline::{
     Cause, Chunk, Codec, Context, Fed, Feed, Map, Options, Pipeline, Sink, Source, Stage,
 };
 

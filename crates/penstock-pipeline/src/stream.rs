@@ -3,11 +3,11 @@
 use std::io::{self, BufRead, Read};
 use std::sync::Arc;
 
-use super::channel::Taken;
 use super::chunk::{Cause, Chunk, ChunkError};
-use super::line::{Item, Port};
+use super::graph::{Item, Port};
 use crate::codec::{Codec, Members};
-use crate::memory::pool::Buffer;
+use penstock_core::Buffer;
+use penstock_core::engine::Taken;
 
 /// The pieces as one reader, which waits for the next one when it needs it.
 struct Pieces<'a> {
@@ -33,9 +33,9 @@ impl Pieces<'_> {
     }
 
     fn next_piece(&mut self) -> io::Result<()> {
-        let before_ns = self.port.line.now_ns();
+        let before_ns = self.port.graph.now_ns();
         let taken = self.port.input().take(None);
-        let now_ns = self.port.line.now_ns();
+        let now_ns = self.port.graph.now_ns();
         self.waited_ns += now_ns - before_ns;
         match taken {
             Taken::Item(_, Ok(piece)) => {
@@ -97,11 +97,11 @@ pub(super) fn decompress(port: &Port<'_>, codec: Codec, piece_bytes: usize) {
 }
 
 impl Stream<'_> {
-    /// Passes one piece on; false when it was the last, or the line was stopped.
+    /// Passes one piece on; false when it was the last, or the graph was stopped.
     fn step(&mut self, piece_bytes: usize) -> bool {
-        let started_ns = self.port.line.now_ns();
+        let started_ns = self.port.graph.now_ns();
         self.members.input().waited_ns = 0;
-        let (piece, end) = match self.port.line.pool.take(piece_bytes) {
+        let (piece, end) = match self.port.graph.pool.take(piece_bytes) {
             Ok(buffer) => self.fill(buffer, piece_bytes),
             Err(errno) => return self.fail(errno.into()),
         };
@@ -134,7 +134,7 @@ impl Stream<'_> {
         let input = self.members.input();
         let waited_ns = input.waited_ns;
         let source = input.piece.as_ref().expect("what comes out was in a piece");
-        let ended_ns = self.port.line.now_ns();
+        let ended_ns = self.port.graph.now_ns();
         let mut times = source.times.clone();
         times.push((started_ns, ended_ns));
         let bytes = piece.len();
@@ -150,7 +150,7 @@ impl Stream<'_> {
         self.port.meter.worked((ended_ns - started_ns).saturating_sub(waited_ns), bytes);
         self.offset += bytes as u64;
         let goes_on = self.put(Ok(chunk));
-        self.port.meter.blocked(waited_ns, self.port.line.now_ns() - ended_ns);
+        self.port.meter.blocked(waited_ns, self.port.graph.now_ns() - ended_ns);
         goes_on
     }
 
@@ -174,7 +174,7 @@ impl Stream<'_> {
         }
         let own = || {
             self.port.meter.failed();
-            let name = input.piece.as_ref().map_or(&self.port.line.label, |piece| &piece.name);
+            let name = input.piece.as_ref().map_or(&self.port.graph.label, |piece| &piece.name);
             let (name, stage) = (Arc::clone(name), self.port.name().into());
             Arc::new(ChunkError { name, offset: byte, index: self.index, stage, cause })
         };

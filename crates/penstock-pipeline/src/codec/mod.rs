@@ -11,6 +11,7 @@
 //!
 //! An asset of no bytes at all is truncated in every format.
 
+mod deflate;
 mod input;
 mod lz4;
 mod members;

@@ -5,22 +5,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use penstock_cpu::ThreadPolicy;
 use rustix::io::Errno;
 
-use super::channel::{Channel, Taken};
 use super::chunk::{Chunk, ChunkError};
-use super::line::{Item, Line};
-use super::meter::Part;
+use super::failures::{Failures, OnError};
+use super::graph::{Graph, Item};
+use super::meter::{Meter, Part};
 use super::sink::{self, Kind, Sink};
 use super::source::Source;
 use super::stage::Stage;
 use super::stats::Stats;
-use crate::error::Error;
 use crate::latency::merged;
-use crate::memory::pool::Pool;
-use crate::sync::queue::Limits;
-use crate::sync::ticket::{Ticket, ticket};
-use crate::sync::{deadline_after, lock};
+use penstock_core::Error;
+use penstock_core::Pool;
+use penstock_core::Ticket;
+use penstock_core::engine::Limits;
+use penstock_core::engine::ticket;
+use penstock_core::engine::{Channel, Taken};
+use penstock_core::engine::{deadline_after, lock};
 
 /// How long a pipeline that is left waits for its threads. They take microseconds, unless one is in a call that cannot be
 /// interrupted: that one is left behind, and ends when its call does. As long as a program's end waits for a stalled reader.
@@ -40,16 +43,6 @@ impl Default for Depth {
     fn default() -> Self {
         Self { items: 16, bytes: 64 << 20 }
     }
-}
-
-/// What becomes of a pipeline when one of its chunks fails.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnError {
-    /// It ends there.
-    #[default]
-    Raise,
-    /// It goes on with the next chunk, and the failure is on a list: see [`Pipeline::skipped`].
-    Skip,
 }
 
 /// How a pipeline is to work.
@@ -73,14 +66,11 @@ impl Default for Options {
 /// cost of a piece no longer counts.
 const PIECE_BYTES: usize = 1 << 20;
 
-pub(super) type Skipped = Mutex<Vec<Arc<ChunkError>>>;
-
-/// A line of stages at work. See the [module](super).
+/// A graph of stages at work. See the [module](super).
 pub struct Pipeline {
     /// Never dropped in the child of a fork, where its locks may be taken for ever.
-    line: ManuallyDrop<Arc<Line>>,
-    skipped: ManuallyDrop<Arc<Skipped>>,
-    on_error: OnError,
+    graph: ManuallyDrop<Arc<Graph>>,
+    failures: ManuallyDrop<Arc<Failures>>,
     /// The sink's end, where the sink is a writer.
     written: Option<Ticket>,
     /// When the caller got its last chunk, in nanoseconds since the beginning.
@@ -111,11 +101,10 @@ impl Pipeline {
         };
         stages.extend(spaces.map(|spaces| Stage::into_spaces(spaces, enter)));
         check(&source, &mut stages, &options)?;
-        let line = Arc::new(line_of(&source, &stages, sink_name, &options)?);
+        let graph = Arc::new(graph_of(&source, &stages, sink_name, &options)?);
         let mut pipeline = Self {
-            line: ManuallyDrop::new(Arc::clone(&line)),
-            skipped: ManuallyDrop::default(),
-            on_error: options.on_error,
+            graph: ManuallyDrop::new(Arc::clone(&graph)),
+            failures: ManuallyDrop::new(Arc::new(Failures::new(options.on_error))),
             written: None,
             given_ns: ManuallyDrop::new(Mutex::new(None)),
             is_closed: AtomicBool::new(false),
@@ -124,24 +113,24 @@ impl Pipeline {
         // From here on a failure drops the pipeline, and so stops the threads that are there.
         let piece_bytes = source.piece_bytes().unwrap_or(PIECE_BYTES).min(options.max_chunk_bytes);
         for (number, stage) in stages.into_iter().enumerate() {
-            stage.start(&line, number + 1, piece_bytes)?;
+            stage.start(&graph, number + 1, piece_bytes)?;
         }
         if let Some(writer) = writer {
-            let _ = line.writer.set(writer);
+            let _ = graph.writer.set(writer);
             pipeline.written = Some(pipeline.start_sink(policy)?);
         }
-        source.start(&line)?;
+        source.start(&graph)?;
         Ok(pipeline)
     }
 
-    fn start_sink(&self, policy: Option<crate::ThreadPolicy>) -> Result<Ticket, Error> {
+    fn start_sink(&self, policy: Option<ThreadPolicy>) -> Result<Ticket, Error> {
         let (completion, ticket) = ticket(0);
-        let (own, skipped, on_error) = (Arc::clone(&self.line), Arc::clone(&self.skipped), self.on_error);
-        self.line.spawn(
+        let (own, failures) = (Arc::clone(&self.graph), Arc::clone(&self.failures));
+        self.graph.spawn(
             policy,
             None,
-            |line| &line.parts[line.parts.len() - 1].workers[0],
-            move |_| sink::write_all(&own, on_error, &skipped, completion),
+            |graph| &graph.parts[graph.parts.len() - 1].workers[0],
+            move |_| sink::write_all(&own, &failures, completion),
         )?;
         Ok(ticket)
     }
@@ -150,7 +139,7 @@ impl Pipeline {
     ///
     /// # Errors
     ///
-    /// - [`Error::Chunk`]: the chunk whose turn it was has failed, and with it the pipeline.
+    /// - [`Error::Custom`] with a [`ChunkError`]: the chunk whose turn it was has failed, and with it the pipeline.
     /// - [`Error::Stalled`]: there was none in time.
     /// - [`Error::Closed`]: the pipeline was closed.
     /// - [`Error::Io`] with `EIO`: a thread of the pipeline panicked.
@@ -165,7 +154,7 @@ impl Pipeline {
         if self.has_ended.load(Ordering::Acquire) {
             return self.after_the_end();
         }
-        let asked_ns = self.line.now_ns();
+        let asked_ns = self.graph.now_ns();
         self.book_use(asked_ns);
         let outcome = self.take(timeout);
         if !matches!(outcome, Ok(Some(_)) | Err(Error::Stalled { .. })) {
@@ -175,22 +164,22 @@ impl Pipeline {
     }
 
     fn take(&self, timeout: Option<Duration>) -> Result<Option<Chunk>, Error> {
-        let asked_ns = self.line.now_ns();
+        let asked_ns = self.graph.now_ns();
         let deadline = deadline_after(timeout);
-        let last = self.line.channels.len() - 1;
+        let last = self.graph.channels.len() - 1;
         loop {
-            match self.line.channels[last].take(deadline) {
+            match self.graph.channels[last].take(deadline) {
                 Taken::Item(_, Ok(chunk)) => {
                     self.book_chunk(&chunk, asked_ns);
                     return Ok(Some(chunk));
                 }
                 Taken::Item(_, Err(fault)) => {
-                    if let Some(error) = sink::settle(fault, self.on_error, &self.skipped) {
+                    if let Some(error) = self.failures.settle(fault) {
                         return Err(error);
                     }
                 }
                 Taken::NotYet => {
-                    let waited = Duration::from_nanos(self.line.now_ns() - asked_ns);
+                    let waited = Duration::from_nanos(self.graph.now_ns() - asked_ns);
                     self.book_wait(waited);
                     return Err(Error::Stalled { waited, bytes_pending: 0 });
                 }
@@ -201,15 +190,15 @@ impl Pipeline {
 
     /// What there is after the end, whoever of several callers came upon it.
     fn after_the_end(&self) -> Result<Option<Chunk>, Error> {
-        match (self.is_closed(), self.line.has_panicked()) {
+        match (self.is_closed(), self.graph.has_panicked()) {
             (true, _) => Err(Error::Closed),
             (_, true) => Err(Errno::IO.into()),
             _ => Ok(None),
         }
     }
 
-    fn consumer(&self) -> &super::meter::Meter {
-        &self.line.parts[self.line.parts.len() - 1].workers[0]
+    fn consumer(&self) -> &Meter {
+        &self.graph.parts[self.graph.parts.len() - 1].workers[0]
     }
 
     /// The time between two calls is what the caller needs for a chunk.
@@ -220,10 +209,10 @@ impl Pipeline {
     }
 
     fn book_chunk(&self, chunk: &Chunk, asked_ns: u64) {
-        let now_ns = self.line.now_ns();
+        let now_ns = self.graph.now_ns();
         self.consumer().took(now_ns.saturating_sub(chunk.queued_ns()), chunk.len());
         self.consumer().blocked(now_ns.saturating_sub(asked_ns), 0);
-        self.line.end_to_end.record(now_ns.saturating_sub(chunk.began_ns()));
+        self.graph.end_to_end.record(now_ns.saturating_sub(chunk.began_ns()));
         *lock(&self.given_ns) = Some(now_ns);
     }
 
@@ -235,9 +224,9 @@ impl Pipeline {
     fn end(&self) {
         // Release: partner of the load in `next`. What it orders is `is_closed`.
         if !self.has_ended.swap(true, Ordering::Release) {
-            self.line.ended_ns.store(self.line.now_ns().max(1), Ordering::Relaxed);
+            self.graph.ended_ns.store(self.graph.now_ns().max(1), Ordering::Relaxed);
         }
-        self.line.stop();
+        self.graph.stop();
     }
 
     /// Waits until the sink, a writer, has everything, at most so long.
@@ -262,8 +251,8 @@ impl Pipeline {
         if let Some(written) = &self.written {
             return written.clone();
         }
-        if !self.line.is_inherited() {
-            return self.line.channels[self.line.channels.len() - 1].ready();
+        if !self.graph.is_inherited() {
+            return self.graph.channels[self.graph.channels.len() - 1].ready();
         }
         let (completion, ready) = ticket(0);
         completion.end(Err(Error::Forked));
@@ -273,7 +262,7 @@ impl Pipeline {
     /// The failures that were skipped so far, in order.
     #[must_use]
     pub fn skipped(&self) -> Vec<Arc<ChunkError>> {
-        if self.line.is_inherited() { Vec::new() } else { lock(&self.skipped).clone() }
+        if self.graph.is_inherited() { Vec::new() } else { self.failures.skipped() }
     }
 
     /// How it fares. Of a pipeline that has ended or was closed, the figures stay.
@@ -283,17 +272,17 @@ impl Pipeline {
     /// [`Error::Forked`] in the child of a fork.
     pub fn stats(&self) -> Result<Stats, Error> {
         self.check_own()?;
-        let line = &self.line;
-        let queue = |part: usize| part.checked_sub(1).map_or((0, 0), |before| line.channels[before].load());
-        let elapsed_ns = match line.ended_ns.load(Ordering::Relaxed) {
-            0 => line.now_ns(),
+        let graph = &self.graph;
+        let queue = |part: usize| part.checked_sub(1).map_or((0, 0), |before| graph.channels[before].load());
+        let elapsed_ns = match graph.ended_ns.load(Ordering::Relaxed) {
+            0 => graph.now_ns(),
             ended_ns => ended_ns,
         };
         Ok(Stats {
-            stages: line.parts.iter().enumerate().map(|(number, part)| part.stats(queue(number))).collect(),
-            end_to_end: merged([&*line.end_to_end]),
+            stages: graph.parts.iter().enumerate().map(|(number, part)| part.stats(queue(number))).collect(),
+            end_to_end: merged([&*graph.end_to_end]),
             elapsed_ns,
-            pool_free_bytes: line.pool.free_bytes(),
+            pool_free_bytes: graph.pool.free_bytes(),
         })
     }
 
@@ -305,18 +294,18 @@ impl Pipeline {
 
     /// The same with another limit.
     pub fn close_within(&self, at_most: Duration) -> bool {
-        if self.line.is_inherited() {
+        if self.graph.is_inherited() {
             return true;
         }
         self.is_closed.store(true, Ordering::Relaxed);
         self.end();
-        self.line.wait_for_threads(at_most)
+        self.graph.wait_for_threads(at_most)
     }
 
     /// Whether the calling thread is one of the pipeline's, which a close cannot wait for.
     #[must_use]
     pub fn is_at_work_here(&self) -> bool {
-        !self.line.is_inherited() && self.line.is_at_work_here()
+        !self.graph.is_inherited() && self.graph.is_at_work_here()
     }
 
     /// Whether it was closed.
@@ -326,20 +315,20 @@ impl Pipeline {
     }
 
     fn check_own(&self) -> Result<(), Error> {
-        if self.line.is_inherited() { Err(Error::Forked) } else { Ok(()) }
+        if self.graph.is_inherited() { Err(Error::Forked) } else { Ok(()) }
     }
 }
 
 impl Drop for Pipeline {
     fn drop(&mut self) {
-        if self.line.is_inherited() {
+        if self.graph.is_inherited() {
             return;
         }
         self.close_within(Duration::ZERO);
         // SAFETY: dropped once, here, and not used afterwards.
         unsafe {
-            ManuallyDrop::drop(&mut self.line);
-            ManuallyDrop::drop(&mut self.skipped);
+            ManuallyDrop::drop(&mut self.graph);
+            ManuallyDrop::drop(&mut self.failures);
             ManuallyDrop::drop(&mut self.given_ns);
         }
     }
@@ -347,7 +336,7 @@ impl Drop for Pipeline {
 
 impl std::fmt::Debug for Pipeline {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pipeline").field("parts", &self.line.names).finish_non_exhaustive()
+        f.debug_struct("Pipeline").field("parts", &self.graph.names).finish_non_exhaustive()
     }
 }
 
@@ -369,12 +358,12 @@ fn check(source: &Source, stages: &mut [Stage], options: &Options) -> Result<(),
     Ok(())
 }
 
-fn line_of(source: &Source, stages: &[Stage], sink_name: &str, options: &Options) -> Result<Line, Error> {
+fn graph_of(source: &Source, stages: &[Stage], sink_name: &str, options: &Options) -> Result<Graph, Error> {
     let mut parts = vec![Part::new(source.name, source.workers)];
     parts.extend(stages.iter().map(|stage| Part::new(&*stage.name, stage.workers)));
     parts.push(Part::new(sink_name, 1));
     let Depth { items, bytes } = options.depth;
     let channels: Vec<Channel<Item>> =
         (1..parts.len()).map(|_| Channel::new(Limits { bytes, items })).collect();
-    Line::new(parts, channels, source.label(), Pool::new(bytes), options.max_chunk_bytes)
+    Graph::new(parts, channels, source.label(), Pool::new(bytes), options.max_chunk_bytes)
 }
