@@ -76,15 +76,21 @@ pub use {
     },
     reader::{Frame, Reader, ReaderOptions, ReaderStats},
     relay::{
-        Method, MethodReason, Relay, RelayError, RelayMode, RelayOptions, RelayTicket, Relayed, relay,
-        relay_in_background,
+        background::{RelayTicket, relay_in_background},
+        handle::{Relay, relay},
+        report::{Method, MethodReason, RelayError, RelayMode, RelayOptions, Relayed},
     },
     runtime::{exit::drain_tasks, gate::Gate},
-    tee::{Forgotten, OutletReport, Tee, TeeEnd, TeeOutlet, TeePolicy, TeeReport},
+    tee::{
+        handle::{Tee, TeeReport},
+        outlets::{Forgotten, TeeOutlet},
+        report::{OutletReport, TeeEnd, TeePolicy},
+    },
     writer::{
         by_descriptor::{Marks, Outlet, close, close_at, drain_all, marks, pipe, sync, sync_to, tickets_of},
         handle::{Mark, Options, Rejected, Stats, Writer},
-        transport::{Mode, ReaderKind, Reason, STAGED_MIN_BYTES, Transport, set_staging_budget},
+        transport::choice::{Mode, ReaderKind, Reason, STAGED_MIN_BYTES, Transport},
+        transport::staged::set_staging_budget,
     },
 };
 

@@ -4,10 +4,11 @@
 
 mod level;
 mod placement;
-mod undo;
 
 pub use level::{Priority, SchedulingClass};
 pub use placement::Near;
+
+use std::thread;
 
 use crate::sched;
 
@@ -67,8 +68,24 @@ impl ThreadPolicy {
     pub fn apply_and_try_undo(&self) -> AppliedPolicy {
         let before = AppliedPolicy::of_this_thread();
         let mut applied = self.apply();
-        applied.notes.extend(undo::refusals(&before, &applied));
+        applied.notes.extend(refusals(&before, &applied));
         applied
+    }
+}
+
+impl Priority {
+    /// What each level comes to here, tried on threads of their own that start as the calling one is.
+    ///
+    /// # Errors
+    ///
+    /// No thread could be had.
+    pub fn try_all() -> std::io::Result<Vec<(Self, AppliedPolicy)>> {
+        let try_one = |level: Self| {
+            let policy = ThreadPolicy { priority: Some(level), ..ThreadPolicy::default() };
+            let tried = thread::Builder::new().spawn(move || policy.apply())?.join();
+            Ok((level, tried.expect("a policy is applied without a panic")))
+        };
+        Self::ALL.into_iter().map(try_one).collect()
     }
 }
 
@@ -99,6 +116,21 @@ impl AppliedPolicy {
         }
         Self { notes, ..Self::of_this_thread() }
     }
+}
+
+/// What the calling thread, which has `applied` now, could not have again of `before`. It is tried, not predicted: whether a
+/// capability counts depends on the user namespace, and a sandbox may refuse what the limits allow.
+fn refusals(before: &AppliedPolicy, applied: &AppliedPolicy) -> Vec<String> {
+    if (applied.nice, applied.scheduling_class, &applied.cpus)
+        == (before.nice, before.scheduling_class, &before.cpus)
+    {
+        return Vec::new();
+    }
+    let before = before.clone();
+    // A thread starts with the policy of the one that started it.
+    let tried = thread::Builder::new().spawn(move || before.restore().notes).map(thread::JoinHandle::join);
+    let notes = tried.ok().and_then(Result::ok).unwrap_or_default();
+    notes.into_iter().map(|note| format!("it cannot be undone: {note}")).collect()
 }
 
 /// Has the calling thread wait its turn when it is woken: threads of `SCHED_BATCH` do not preempt (sched(7)). A class other than the

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::sys::span::Span;
+
 /// Memory that a stream may read for as long as it owns the value.
 ///
 /// A stream takes the value when it accepts a write and drops it as soon as nobody reads the memory any
@@ -63,50 +65,9 @@ unsafe impl<R: Region + Sync> Region for Arc<R> {
     }
 }
 
-/// Where a region lies: what a worker keeps of it while the queue owns the region itself.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Span {
-    start: *const u8,
-    len: usize,
-}
-
-// SAFETY: a span is an address and a length; using them is what needs a promise.
-unsafe impl Send for Span {}
-
 impl Span {
+    /// Where the region lies.
     pub(crate) fn of(region: &dyn Region) -> Self {
-        Self { start: region.as_ptr(), len: region.len() }
-    }
-
-    pub(crate) fn as_ptr(self) -> *const u8 {
-        self.start
-    }
-
-    pub(crate) fn len(self) -> usize {
-        self.len
-    }
-
-    /// The first `len` bytes of the span, or all of it if it is shorter.
-    pub(crate) fn first(self, len: usize) -> Self {
-        Self { start: self.start, len: self.len.min(len) }
-    }
-
-    /// What remains behind the first `bytes`.
-    pub(crate) fn skip(self, bytes: usize) -> Self {
-        assert!(bytes <= self.len, "a span cannot be left by more than its length");
-        // SAFETY: the result lies in the same region, or one past its end.
-        let start = unsafe { self.start.add(bytes) };
-        Self { start, len: self.len - bytes }
-    }
-
-    /// Whether the two share a byte.
-    pub(crate) fn overlaps(self, other: Self) -> bool {
-        let (a, b) = (self.start.addr(), other.start.addr());
-        self.len > 0 && other.len > 0 && a < b + other.len && b < a + self.len
-    }
-
-    /// Memory given by its address and length, to be compared and never read.
-    pub(crate) fn at(start: *const u8, len: usize) -> Self {
-        Self { start, len }
+        Self::at(region.as_ptr(), region.len())
     }
 }

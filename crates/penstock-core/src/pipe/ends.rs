@@ -5,7 +5,8 @@ use std::os::fd::AsFd;
 
 use crate::error::Error;
 use crate::pipe::budget;
-use crate::relay::{RelayError, RelayOptions, Relayed, relay};
+use crate::relay::handle::relay;
+use crate::relay::report::{RelayError, RelayOptions, Relayed};
 use crate::sys::{fd, pipe};
 
 /// A pipe with both of its ends. The ends are those of `std`: they read and write, and go to child processes.

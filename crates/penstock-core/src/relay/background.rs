@@ -4,7 +4,9 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Relay, RelayError, RelayOptions, Relayed, Watch};
+use super::handle::Relay;
+use super::report::{RelayError, RelayOptions, Relayed};
+use super::transfer::Watch;
 use crate::error::Error;
 use crate::runtime::task::{self, AtExit, Control, Live, Task};
 use crate::sync::ticket::Ticket;
@@ -25,12 +27,12 @@ struct Progress {
     bytes_held: u64,
 }
 
-/// As [`relay`](super::relay), on a native thread: the descriptors may be closed, and their numbers reused, as soon as this
+/// As [`relay`](super::handle::relay), on a native thread: the descriptors may be closed, and their numbers reused, as soon as this
 /// returns.
 ///
 /// # Errors
 ///
-/// As [`relay`](super::relay), for what can be known before the first byte; and that no thread could be had.
+/// As [`relay`](super::handle::relay), for what can be known before the first byte; and that no thread could be had.
 pub fn relay_in_background(
     src: impl AsFd,
     dst: impl AsFd,
@@ -79,7 +81,7 @@ impl RelayTicket {
     ///
     /// # Errors
     ///
-    /// As [`relay`](super::relay); [`Error::Aborted`] after [`cancel`](Self::cancel).
+    /// As [`relay`](super::handle::relay); [`Error::Aborted`] after [`cancel`](Self::cancel).
     pub fn wait(&self) -> Result<Relayed, RelayError> {
         self.wait_for(None).expect("a wait without a limit ends with an outcome")
     }

@@ -3,11 +3,11 @@
 use rustix::event::PollFlags;
 use rustix::io::{Errno, Result};
 
+use super::ends::{Ends, Source, Step};
 use super::splice::{InnerPipe, PIECE_BYTES, room_bytes};
-use super::{Ends, Source, Step};
-use crate::memory::region::Span;
 use crate::sys::fd::{self, Kind};
 use crate::sys::pipe;
+use crate::sys::span::Span;
 
 /// Bytes on their way through user space.
 #[derive(Debug)]

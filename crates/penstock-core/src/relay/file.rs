@@ -2,8 +2,8 @@
 
 use rustix::io::{Errno, Result};
 
+use super::ends::{Ends, Source, Step};
 use super::splice::room_bytes;
-use super::{Ends, Source, Step};
 use crate::sys::faults::{Call, pass};
 use crate::sys::fd::Kind;
 

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use rustix::event::PollFlags;
 use rustix::io::{Errno, Result};
 
-use super::{Ends, Source, Step};
+use super::ends::{Ends, Source, Step};
 use crate::pipe::budget::{self, Grant};
 use crate::runtime::fork_fd::ForkFd;
 use crate::sys::fd::{self, Kind};

@@ -10,7 +10,7 @@ use rustix::io::{Errno, Result, retry_on_intr};
 use rustix::net::SocketType;
 
 use super::faults::{Call, pass};
-use crate::memory::region::Span;
+use crate::sys::span::Span;
 
 /// What a stream is known by: the same for every descriptor of one pipe, FIFO, socket or file.
 ///
@@ -286,7 +286,7 @@ pub(crate) fn send_buffer(fd: BorrowedFd<'_>) -> Option<SendBuffer> {
 /// the same number) and terminals; 0 where nothing tells.
 pub(crate) fn untaken_bytes(fd: BorrowedFd<'_>, kind: Kind) -> u64 {
     if kind == Kind::Pipe {
-        return super::pipe::unread_bytes(fd).unwrap_or(0);
+        return rustix::io::ioctl_fionread(fd).unwrap_or(0);
     }
     let mut bytes: libc::c_int = 0;
     // SAFETY: this ioctl writes one int, for which there is room, or fails.

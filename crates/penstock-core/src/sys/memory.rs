@@ -6,7 +6,7 @@ use rustix::io::Result;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 use super::faults::{Call, pass};
-use crate::memory::region::Span;
+use crate::sys::span::Span;
 
 /// A huge page on x86-64, and on most others where one exists.
 pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;

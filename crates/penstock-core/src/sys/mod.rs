@@ -6,3 +6,4 @@ pub(crate) mod inotify;
 pub(crate) mod memory;
 pub(crate) mod pipe;
 pub(crate) mod signals;
+pub(crate) mod span;

@@ -11,7 +11,7 @@ use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_siz
 use super::faults::{Call, pass};
 use super::fd::{Kind, answer, ready};
 use super::memory::page_bytes;
-use crate::memory::region::Span;
+use crate::sys::span::Span;
 
 /// A pipe's size in bytes.
 pub(crate) fn capacity(fd: BorrowedFd<'_>) -> Result<usize> {

@@ -8,11 +8,13 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 
 use super::front::inner_pipe;
-use super::{Outlet, OutletReport, TeeEnd, TeeOutlet, TeePolicy};
+use super::outlets::{Outlet, TeeOutlet};
+use super::report::{OutletReport, TeeEnd, TeePolicy};
 use crate::error::Error;
 use crate::pipe::budget::Grant;
-use crate::relay::RelayOptions;
-use crate::relay::transfer::{Course, Ends, Idle};
+use crate::relay::ends::Ends;
+use crate::relay::report::RelayOptions;
+use crate::relay::transfer::{Course, Idle};
 use crate::runtime::fork_fd::ForkFd;
 use crate::runtime::task::Live;
 use crate::sys::fd::{self, Kind, StreamId};

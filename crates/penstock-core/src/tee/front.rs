@@ -8,8 +8,9 @@ use rustix::io::Result;
 
 use crate::error::Error;
 use crate::pipe::budget::{self, Grant};
-use crate::relay::transfer::{Course, Ends};
-use crate::relay::{RelayError, RelayOptions};
+use crate::relay::ends::Ends;
+use crate::relay::report::{RelayError, RelayOptions};
+use crate::relay::transfer::Course;
 use crate::runtime::fork_fd::ForkFd;
 use crate::sys::fd::{self, Kind};
 use crate::sys::pipe;

@@ -1,15 +1,57 @@
-//! Which destinations a tee has, and which it had.
+//! The destinations of a tee, as their owners have them: which there are, and which there were.
 
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::TeeOutlet;
+use super::report::{OutletReport, TeePolicy};
 use crate::error::Error;
+use crate::runtime::task::Live;
 use crate::sys::fd::{Kind, StreamId};
 
 /// How many destinations that have ended a tee remembers, so that one that runs for months does not grow. Guessed: more than
 /// anybody reads.
 const REMEMBERED: usize = 1000;
+
+/// One destination of a [`Tee`](crate::Tee): live while it runs, a report afterwards.
+#[derive(Clone, Debug)]
+pub struct TeeOutlet(pub(super) Arc<Outlet>);
+
+#[derive(Debug)]
+pub(super) struct Outlet {
+    pub(super) number: i32,
+    pub(super) id: StreamId,
+    pub(super) policy: TeePolicy,
+    /// Whether it was asked to be removed: its place is free, even if it has not ended yet.
+    pub(super) leaves: AtomicBool,
+    pub(super) report: Live<OutletReport>,
+}
+
+impl TeeOutlet {
+    /// The number of the descriptor that it was added by.
+    #[must_use]
+    pub fn number(&self) -> i32 {
+        self.0.number
+    }
+
+    /// Its policy.
+    #[must_use]
+    pub fn policy(&self) -> TeePolicy {
+        self.0.policy
+    }
+
+    /// What became of it so far.
+    #[must_use]
+    pub fn report(&self) -> OutletReport {
+        self.0.report.get()
+    }
+
+    /// Whether the two are the same.
+    #[must_use]
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
 
 /// What is left of destinations that ended so long ago that they are not listed any more.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -8,7 +8,8 @@ use rustix::io::{Errno, Result};
 
 use super::branch::Lane;
 use super::front::{Advance, Front, advance};
-use super::{Order, Progress, Shared, TeeEnd};
+use super::report::TeeEnd;
+use super::shared::{Order, Progress, Shared};
 use crate::error::Error;
 use crate::pipe::budget;
 use crate::relay::splice::PIECE_BYTES;

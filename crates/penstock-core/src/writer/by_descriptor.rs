@@ -9,15 +9,16 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
 use crate::error::Error;
-use crate::memory::region::{Region, Span};
+use crate::memory::region::Region;
 use crate::pipe::budget;
 use crate::runtime::fork_fd::ForkFd;
 use crate::sync::ticket::Ticket;
 use crate::sync::{deadline_after, lock};
 use crate::sys::fd::{self, Kind, StreamId};
+use crate::sys::span::Span;
 use crate::writer::handle::{Mark, Rejected, WORKERS_LEAVE_WITHIN, check_readers, flush_stream};
 use crate::writer::stream::Stream;
-use crate::writer::transport::{Manner, Mode};
+use crate::writer::transport::choice::{Manner, Mode};
 use crate::writer::worker;
 
 /// The owner of all writes that no writer owns.

@@ -20,7 +20,7 @@ use crate::sys::fd::{self, Kind};
 use crate::sys::pipe;
 use crate::writer::by_descriptor;
 use crate::writer::stream::{DEFAULT_LIMITS, Stream};
-use crate::writer::transport::{Manner, Memory, Mode, ReaderKind, Reason, Transport};
+use crate::writer::transport::choice::{Manner, Memory, Mode, ReaderKind, Reason, Transport};
 use penstock_cpu::{AppliedPolicy, ThreadPolicy};
 
 /// How a [`Writer`] is to write. The default suits a pipe of which nothing is known.

@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use crate::writer::transport::{Reason, Transport};
+use crate::writer::transport::choice::{Reason, Transport};
 
 #[derive(Default)]
 pub(crate) struct Meter {

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use crate::error::Error;
 use crate::memory::pool::Buffer;
-use crate::memory::region::{Region, Span};
+use crate::memory::region::Region;
 use crate::runtime::fork;
 use crate::runtime::fork_fd::ForkFd;
 use crate::sync::lock;
@@ -18,9 +18,11 @@ use crate::sync::queue::{Held, Limits, Load, Queue, Refusal};
 use crate::sync::ticket::{Completion, Ticket, ticket_of};
 use crate::sync::unheard::{Unheard, take_unheard_bytes};
 use crate::sys::fd::{self, Kind, StreamId};
+use crate::sys::span::Span;
 use crate::writer::meter::Meter;
 use crate::writer::transform::Preparation;
-use crate::writer::transport::{Manner, Memory, staged};
+use crate::writer::transport::choice::{Manner, Memory};
+use crate::writer::transport::staged;
 use crate::writer::worker;
 use penstock_cpu::{AppliedPolicy, ThreadPolicy};
 

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use rustix::io::Result;
 
 use crate::memory::pool::{Buffer, Pool};
-use crate::memory::region::Span;
 use crate::memory::transform::Recipe;
+use crate::sys::span::Span;
 
 /// Outputs that are kept for the next: one in the pipe, one on its way there, and one that is being made.
 const KEPT_OUTPUTS: usize = 3;

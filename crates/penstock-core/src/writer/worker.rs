@@ -17,7 +17,9 @@ use crate::sys::fd::{self, Kind};
 use crate::sys::pipe;
 use crate::writer::stream::{Stream, Work};
 use crate::writer::transform::Preparation;
-use crate::writer::transport::{Engine, Sink, Stop, Transport};
+use crate::writer::transport::choice::Transport;
+use crate::writer::transport::engine::Engine;
+use crate::writer::transport::sink::{Sink, Stop};
 
 /// How long an idle worker stays, in case more comes: longer than a frame at one a second lasts. Guessed; a new
 /// thread costs some 50 µs, an idle one no time but its staging memory.

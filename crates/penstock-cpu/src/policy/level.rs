@@ -1,10 +1,7 @@
 //! Levels of priority, and the niceness and scheduling class that make them.
 
-use std::thread;
-
 use rustix::process::{Resource, getrlimit};
 
-use super::{AppliedPolicy, ThreadPolicy};
 use crate::sched;
 
 /// How important a thread is, in the seven steps that Windows, too, has for threads.
@@ -97,20 +94,6 @@ impl Priority {
             Self::Background => SchedulingClass::Idle,
             _ => SchedulingClass::Other,
         }
-    }
-
-    /// What each level comes to here, tried on threads of their own that start as the calling one is.
-    ///
-    /// # Errors
-    ///
-    /// No thread could be had.
-    pub fn try_all() -> std::io::Result<Vec<(Self, AppliedPolicy)>> {
-        let try_one = |level: Self| {
-            let policy = ThreadPolicy { priority: Some(level), ..ThreadPolicy::default() };
-            let tried = thread::Builder::new().spawn(move || policy.apply())?.join();
-            Ok((level, tried.expect("a policy is applied without a panic")))
-        };
-        Self::ALL.into_iter().map(try_one).collect()
     }
 
     pub(super) fn of(class: SchedulingClass, nice: i32) -> Option<Self> {

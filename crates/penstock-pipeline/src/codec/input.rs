@@ -2,6 +2,8 @@
 
 use std::io::{self, BufRead, Read};
 
+use super::format::truncated;
+
 /// As much as any format's first look takes: the longest header of a zstd frame.
 const LOOK_BYTES: usize = 18;
 
@@ -50,7 +52,7 @@ impl<R: BufRead> Peeked<R> {
     /// Takes that many bytes and lets them go; an error if there are fewer.
     pub(crate) fn skip(&mut self, bytes: u64) -> io::Result<()> {
         let skipped = io::copy(&mut self.by_ref().take(bytes), &mut io::sink())?;
-        if skipped == bytes { Ok(()) } else { Err(super::truncated()) }
+        if skipped == bytes { Ok(()) } else { Err(truncated()) }
     }
 }
 

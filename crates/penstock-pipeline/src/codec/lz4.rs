@@ -8,7 +8,7 @@ use std::io::{self, BufRead};
 use lz4_flex::block::decompress_into_with_dict;
 use twox_hash::XxHash32;
 
-use super::{corrupt, truncated};
+use super::format::{corrupt, truncated};
 
 /// Linked blocks refer to at most so many bytes before them.
 const WINDOW_BYTES: usize = 64 << 10;

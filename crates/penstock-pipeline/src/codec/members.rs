@@ -5,8 +5,9 @@ use std::io::{self, BufRead, Read};
 use flate2::{Decompress, FlushDecompress, Status};
 use zstd::zstd_safe::{self, DCtx, InBuffer, OutBuffer};
 
+use super::format::{Codec, GZIP_MAGIC, LZ4_MAGIC, ZSTD_MAGIC, corrupt, is_skippable, truncated};
+use super::input::Peeked;
 use super::lz4::Lz4Frame;
-use super::{Codec, GZIP_MAGIC, LZ4_MAGIC, Peeked, ZSTD_MAGIC, corrupt, is_skippable, truncated};
 
 /// RFC 1950's largest window, which every stream fits into.
 const WINDOW_BITS: u8 = 15;

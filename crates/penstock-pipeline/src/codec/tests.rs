@@ -1,6 +1,7 @@
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::process::{Command, Stdio};
 
+use super::format::*;
 use super::*;
 use penstock_core::Pool;
 

@@ -6,7 +6,8 @@ use rustix::io::Errno;
 use zstd::zstd_safe::{self, DCtx};
 
 use super::deflate::{Inflated, Inflater};
-use super::{Codec, GZIP_MAGIC, Members, corrupt, truncated};
+use super::format::{Codec, GZIP_MAGIC, corrupt, truncated};
+use super::members::Members;
 use penstock_core::{Buffer, Pool};
 
 /// What a header claims is believed up to so many times the input, and a little: whoever writes a header can claim anything.

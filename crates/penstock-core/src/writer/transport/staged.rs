@@ -15,10 +15,11 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use rustix::io::Result;
 
-use super::{ReaderKind, Reason, Sink, Stop, Transport};
-use crate::memory::region::Span;
+use super::choice::{ReaderKind, Reason, Transport};
+use super::sink::{Sink, Stop};
 use crate::sys::memory::{Block, HUGE_PAGE_BYTES, page_bytes};
 use crate::sys::pipe;
+use crate::sys::span::Span;
 
 const RENEWED_BLOCKS: usize = 2;
 const RENEWED_PIECE_BYTES: usize = 1 << 20;

@@ -1,8 +1,9 @@
 //! The kernel copies: pipes, sockets, files and everything else.
 
-use super::{Sink, Stop, Transport};
-use crate::memory::region::Span;
+use super::choice::Transport;
+use super::sink::{Sink, Stop};
 use crate::sys::fd::{self, Kind};
+use crate::sys::span::Span;
 
 /// What goes into a pipe or socket at once, so that the reader works on one piece while we put in the next.
 /// Measured with FFmpeg as reader on a 2-core x86-64 VM, Linux 6.18, 2026-11-20: whole frames lock-step with

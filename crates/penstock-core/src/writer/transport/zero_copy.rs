@@ -1,8 +1,9 @@
 //! The caller's own pages are given to the pipe (vmsplice(2)).
 
-use super::{Sink, Stop, Transport};
-use crate::memory::region::Span;
+use super::choice::Transport;
+use super::sink::{Sink, Stop};
 use crate::sys::pipe;
+use crate::sys::span::Span;
 
 /// What is given at once; the reader is woken after each piece. Measured as for `write`.
 const PIECE_BYTES: usize = 256 << 10;

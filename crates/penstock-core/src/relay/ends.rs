@@ -1,0 +1,115 @@
+//! The two ends of a relay, and what a step between them comes to.
+
+use std::os::fd::BorrowedFd;
+
+use rustix::fs::Stat;
+use rustix::io::{Errno, Result};
+
+use crate::error::Error;
+use crate::sys::fd::{self, Kind};
+use crate::sys::pipe;
+
+/// The two descriptors of a relay.
+pub(crate) struct Ends<'a> {
+    pub(crate) src: BorrowedFd<'a>,
+    pub(crate) dst: BorrowedFd<'a>,
+}
+
+/// What one step of a method came to.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// So many bytes left the source, and so many reached the destination.
+    Moved { taken: usize, given: usize },
+    /// The source has nothing more, and will not have.
+    Ended,
+    /// One of the two makes us wait.
+    Blocked,
+}
+
+impl Step {
+    pub(crate) fn direct(bytes: usize) -> Self {
+        Self::Moved { taken: bytes, given: bytes }
+    }
+}
+
+/// Where bytes come from.
+#[derive(Debug)]
+pub(crate) struct Source {
+    pub(crate) kind: Kind,
+    /// Where in a file the next byte is taken; none where there are no positions.
+    pub(crate) position: Option<u64>,
+    /// Whether the file's own position is to follow.
+    pub(super) moves_position: bool,
+}
+
+impl Source {
+    pub(super) fn begin(
+        src: BorrowedFd<'_>,
+        kind: Kind,
+        offset: Option<u64>,
+    ) -> std::result::Result<Self, Error> {
+        let here = if kind == Kind::File { fd::position(src) } else { None };
+        if offset.is_some() && here.is_none() {
+            return Err(Error::Unsuitable("offset needs a source that is a file".into()));
+        }
+        if offset.is_some_and(|offset| i64::try_from(offset).is_err()) {
+            return Err(Error::Unsuitable("offset is beyond what a file can hold".into()));
+        }
+        Ok(Self { kind, position: offset.or(here), moves_position: offset.is_none() })
+    }
+
+    /// Whether a read would say so, found out without one. An error is told once only, and so is to be passed on.
+    pub(super) fn has_ended(&self, src: BorrowedFd<'_>) -> Result<bool> {
+        match (self.kind, self.position) {
+            (Kind::File, Some(position)) => Ok(rustix::io::pread(src, &mut [0], position) == Ok(0)),
+            (Kind::Pipe, _) => Ok(pipe::has_hung_up(src)),
+            (Kind::StreamSocket, _) => match fd::peek_now(src, &mut [0]) {
+                Err(Errno::AGAIN | Errno::INTR) => Ok(false),
+                answer => answer.map(|seen| seen == 0),
+            },
+            _ => Ok(false),
+        }
+    }
+
+    pub(crate) fn advance(&mut self, bytes: usize) {
+        if let Some(position) = &mut self.position {
+            *position += bytes as u64;
+        }
+    }
+}
+
+/// Refuses to relay a pipe or a file to itself: the one would go round for ever, the other read what it has just written.
+pub(super) fn check_different(
+    ends: &Ends<'_>,
+    source: &Source,
+    count: Option<u64>,
+    (src, dst): (&Stat, &Stat),
+    destination: Kind,
+) -> std::result::Result<(), Error> {
+    let is_same = (src.st_dev, src.st_ino) == (dst.st_dev, dst.st_ino);
+    let is_fifo = rustix::fs::FileType::from_raw_mode(src.st_mode) == rustix::fs::FileType::Fifo;
+    if is_same && is_fifo {
+        return Err(Error::Unsuitable("source and destination are the same pipe".into()));
+    }
+    if is_same && destination == Kind::File && !is_apart(ends, source, count, src) {
+        return Err(Error::Unsuitable(
+            "source and destination are the same file: that takes an offset and a count whose range does not meet the \
+             one that is written"
+                .into(),
+        ));
+    }
+    Ok(())
+}
+
+/// Whether the range that is read from a file, and the one that is written to it, have no byte in common.
+fn is_apart(ends: &Ends<'_>, source: &Source, count: Option<u64>, stat: &Stat) -> bool {
+    let size = u64::try_from(stat.st_size).unwrap_or(0);
+    let to = if fd::appends(ends.dst) { Some(size) } else { fd::position(ends.dst) };
+    match (source.moves_position, source.position, count, to) {
+        // Without an offset both may share one position.
+        (false, Some(from), Some(count), Some(to)) => {
+            from.saturating_add(count) <= to || to.saturating_add(count) <= from
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,117 @@
+//! One relay, on its caller's thread.
+
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use super::ends::Ends;
+use super::report::{RelayError, RelayOptions, Relayed};
+use super::transfer::{Course, Watch};
+use crate::error::Error;
+use crate::runtime::fork_fd::ForkFd;
+use crate::sync::deadline_after;
+use crate::sys::{fd, signals};
+
+/// Moves bytes from one descriptor to the other until the source ends or the count is reached.
+///
+/// Any pair of file, pipe, FIFO, socket and character device. A source file's position ends up behind the last byte that
+/// was moved, also after a failure, so that nothing is skipped. A pipe that turns out to be the bottleneck is grown.
+///
+/// ```
+/// use std::io::{Read, Write};
+/// let (mut theirs, ours) = std::io::pipe()?;
+/// let (source, mut producer) = std::io::pipe()?;
+/// producer.write_all(b"frame")?;
+/// drop(producer);
+/// let relayed = penstock_core::relay(&source, &ours, &Default::default())?;
+/// assert_eq!((relayed.bytes, relayed.method.name()), (5, "splice"));
+/// # drop(ours); let mut got = String::new(); theirs.read_to_string(&mut got)?; assert_eq!(got, "frame");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+///
+/// [`Error::Unsuitable`]: the two are the same pipe or file, or an offset for what has no positions. [`Error::Broken`]: the
+/// destination's reader is gone. [`Error::Stalled`]: no byte moved for as long as `timeout`. [`Error::Io`]: what the system
+/// says, such as `ENOSPC`, with the bytes that were delivered, and those that were taken from a source and lost.
+pub fn relay(
+    src: impl AsFd,
+    dst: impl AsFd,
+    options: &RelayOptions,
+) -> std::result::Result<Relayed, RelayError> {
+    let ends = Ends { src: src.as_fd(), dst: dst.as_fd() };
+    let mut course = Course::plan(&ends, options).map_err(|error| RelayError::before(error, options))?;
+    let _quiet = signals::WithoutWriteSignals::new();
+    loop {
+        // Comes back without an answer when a signal came, whose handler has run by now.
+        if let Some(outcome) = course.run(&ends, None, None) {
+            return outcome;
+        }
+    }
+}
+
+/// A relay that is run in slices, on descriptors of its own: closing the caller's, or reusing their numbers, changes nothing.
+#[derive(Debug)]
+pub struct Relay {
+    src: ForkFd,
+    dst: ForkFd,
+    course: Course,
+}
+
+impl Relay {
+    /// Prepares a relay; nothing is moved yet.
+    ///
+    /// # Errors
+    ///
+    /// As [`relay`], for what can be known before the first byte.
+    pub fn new(
+        src: impl AsFd,
+        dst: impl AsFd,
+        options: &RelayOptions,
+    ) -> std::result::Result<Self, RelayError> {
+        let build = || {
+            let [src, dst] =
+                ForkFd::make_all(|| Ok([fd::duplicate(src.as_fd())?, fd::duplicate(dst.as_fd())?]))?;
+            let course = Course::plan(&Ends { src: src.as_fd(), dst: dst.as_fd() }, options)?;
+            Ok(Self { src, dst, course })
+        };
+        build().map_err(|error| RelayError::before(error, options))
+    }
+
+    /// The same with bytes that go first: the caller has read them from the source already. Of these,
+    /// [`relayed`](Self::relayed) counts what was delivered; the rest are still the caller's, however the relay ends.
+    #[must_use]
+    pub fn after(mut self, ahead: Vec<u8>) -> Self {
+        self.course.begin_with(ahead);
+        self
+    }
+
+    /// Goes on for at most that long, or until a signal comes; none if it is not at its end then.
+    pub fn run(&mut self, at_most: Option<Duration>) -> Option<std::result::Result<Relayed, RelayError>> {
+        let _quiet = signals::WithoutWriteSignals::new();
+        self.run_watched(None, deadline_after(at_most))
+    }
+
+    /// What has been moved so far.
+    #[must_use]
+    pub fn relayed(&self) -> Relayed {
+        self.course.relayed()
+    }
+
+    /// Bytes that have been taken from the source, cannot be put back, and are not delivered yet: lost if it does not go on.
+    #[must_use]
+    pub fn bytes_held(&self) -> u64 {
+        self.course.unreturnable_bytes()
+    }
+
+    pub(super) fn run_watched(
+        &mut self,
+        watch: Option<&Watch<'_>>,
+        deadline: Option<Instant>,
+    ) -> Option<std::result::Result<Relayed, RelayError>> {
+        if self.src.is_inherited() {
+            return Some(Err(self.course.ended_by(Error::Forked)));
+        }
+        let ends = Ends { src: self.src.as_fd(), dst: self.dst.as_fd() };
+        self.course.run(&ends, watch, deadline)
+    }
+}

@@ -1,0 +1,168 @@
+//! What a relay is asked for, and what it came to.
+
+use std::fmt;
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use crate::error::Error;
+
+/// What a relay is asked for. The default is everything up to the end of the source, from its position, for as long as it
+/// takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RelayOptions {
+    /// Bytes to move at most.
+    pub count: Option<u64>,
+    /// Where in a source file to begin; the file's position then stays where it is.
+    pub offset: Option<u64>,
+    /// How long to go on without a byte moved, whichever side it is that does nothing.
+    pub timeout: Option<Duration>,
+    /// Which methods may be used.
+    pub mode: RelayMode,
+}
+
+/// Which methods a relay may use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RelayMode {
+    /// The best that the pair allows.
+    #[default]
+    Auto,
+    /// read(2) and write(2) only: what was moved is then independent of the source. (Pages of a file that are spliced into a
+    /// pipe stay the file's, so that a reader sees what is written to the file before it reads.)
+    ReadWrite,
+}
+
+/// How bytes are moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// splice(2): one end is a pipe.
+    Splice,
+    /// splice(2) into a pipe of our own, and out of it.
+    SpliceThroughPipe,
+    /// copy_file_range(2).
+    CopyFileRange,
+    /// sendfile(2).
+    SendFile,
+    /// read(2) and write(2).
+    ReadWrite,
+}
+
+impl Method {
+    /// Its name in results.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Splice => "splice",
+            Self::SpliceThroughPipe => "splice-through-pipe",
+            Self::CopyFileRange => "copy_file_range",
+            Self::SendFile => "sendfile",
+            Self::ReadWrite => "read-write",
+        }
+    }
+}
+
+/// Why a method was used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MethodReason {
+    /// The mode named it.
+    Asked,
+    /// A pipe is at one end, or at both.
+    APipe,
+    /// The source is a file.
+    SourceIsFile,
+    /// Both are files.
+    BothAreFiles,
+    /// Neither is a pipe or a source file.
+    NeitherIsPipe,
+    /// The destination was opened with `O_APPEND`, to which the kernel refuses to splice.
+    Appends,
+    /// One of them keeps messages apart, which splicing would join.
+    KeepsMessages,
+    /// The destination is a socket to which the kernel would splice no piece without waiting in its middle.
+    WouldWait,
+    /// The system refused the better methods, the last with this error.
+    Refused(Errno),
+    /// copy_file_range(2) saw no bytes where a read(2) may see some, as in /proc.
+    NothingToCopy,
+}
+
+impl fmt::Display for MethodReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Asked => "asked for",
+            Self::APipe => "there is a pipe at one end",
+            Self::SourceIsFile => "the source is a file",
+            Self::BothAreFiles => "both are files",
+            Self::NeitherIsPipe => "neither end is a pipe",
+            Self::Appends => "the destination is in append mode, to which the system does not splice",
+            Self::KeepsMessages => "one end keeps messages apart",
+            Self::WouldWait => "the destination's send buffer is too small to be spliced to",
+            Self::Refused(errno) => return write!(f, "the system refused the better methods: {errno}"),
+            Self::NothingToCopy => "the file has no size, and may have bytes all the same",
+        })
+    }
+}
+
+/// What a relay has moved, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Relayed {
+    /// Bytes that the destination has taken.
+    pub bytes: u64,
+    /// How they were moved; the last method, if there was more than one.
+    pub method: Method,
+    /// Why so.
+    pub reason: MethodReason,
+    /// Whether the source has come to its end, and not only the count to its own.
+    pub source_ended: bool,
+}
+
+/// Why a relay ended before its end, and how far it had come.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RelayError {
+    /// What happened.
+    pub error: Error,
+    /// What had been moved by then.
+    pub relayed: Relayed,
+    /// Bytes that had been taken from the source by then, could not be put back, and have not reached the destination.
+    pub bytes_held: u64,
+}
+
+impl RelayError {
+    /// Bytes that arrived; of a pipe whose reader has gone, only those that it had read.
+    #[must_use]
+    pub fn bytes_delivered(&self) -> u64 {
+        match self.error {
+            Error::Broken { bytes_delivered, .. } | Error::Io { bytes_delivered, .. } => bytes_delivered,
+            _ => self.relayed.bytes,
+        }
+    }
+
+    /// Bytes that have left the source and will not arrive.
+    #[must_use]
+    pub fn bytes_lost(&self) -> u64 {
+        match self.error {
+            Error::Broken { bytes_lost, .. } | Error::Io { bytes_lost, .. } => bytes_lost,
+            _ => self.bytes_held,
+        }
+    }
+}
+
+impl fmt::Display for RelayError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (after {} bytes were relayed)", self.error, self.relayed.bytes)
+    }
+}
+
+impl std::error::Error for RelayError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+impl RelayError {
+    pub(super) fn before(error: Error, options: &RelayOptions) -> Self {
+        let method = if options.mode == RelayMode::ReadWrite { Method::ReadWrite } else { Method::Splice };
+        let relayed = Relayed { bytes: 0, method, reason: MethodReason::Asked, source_ended: false };
+        Self { error, relayed, bytes_held: 0 }
+    }
+}

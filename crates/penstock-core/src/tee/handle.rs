@@ -1,0 +1,198 @@
+//! A tee, as its owners have it.
+
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use super::branch::Lane;
+use super::front::Front;
+use super::outlets::{Forgotten, Outlets, TeeOutlet};
+use super::pump::Pump;
+use super::report::TeePolicy;
+use super::shared::{Order, Progress, Shared};
+use crate::error::Error;
+use crate::runtime::task::{self, AtExit, Control, Live, Task};
+use crate::sync::lock;
+use crate::sync::mailbox::Inbox;
+use crate::sync::ticket::Ticket;
+use crate::sys::fd::{self, Kind};
+use penstock_cpu::{AppliedPolicy, ThreadPolicy};
+
+/// What became of a tee so far.
+#[derive(Clone, Debug)]
+pub struct TeeReport {
+    /// Bytes that were taken out of the source.
+    pub bytes: u64,
+    /// Bytes that were read ahead of a source that is neither pipe nor file, and that nobody got: all destinations were gone.
+    pub bytes_lost: u64,
+    /// Whether the source has come to its end.
+    pub source_ended: bool,
+    /// The destinations in the order in which they were added: all that run, and the last thousand that have ended.
+    pub outlets: Vec<TeeOutlet>,
+    /// What is known of those that ended before.
+    pub forgotten: Forgotten,
+}
+
+/// Copies one stream to many destinations, on a native thread, without a byte passing through user space where all are pipes.
+///
+/// The death of one destination never stops or shortens another's stream. It ends when the source does, or when there is no
+/// destination left; what the source holds then stays there.
+#[derive(Debug)]
+pub struct Tee {
+    /// Gone when the tee has ended.
+    control: Weak<Control>,
+    shared: Arc<Shared>,
+    unstarted: Mutex<Option<Start>>,
+    task: Mutex<Option<Task>>,
+}
+
+#[derive(Debug)]
+struct Start {
+    control: Arc<Control>,
+    front: Front,
+    policy: Option<ThreadPolicy>,
+}
+
+impl Tee {
+    /// Prepares a tee from that source; [`start`](Self::start) begins. Its thread gets the policy.
+    ///
+    /// # Errors
+    ///
+    /// The source cannot be read, or the system refuses a pipe.
+    pub fn new(src: impl AsFd, policy: Option<ThreadPolicy>) -> std::result::Result<Self, Error> {
+        fd::check_readable(src.as_fd())?;
+        let (source, kind) = fd::identify(src.as_fd())?;
+        let front = Front::open(src.as_fd(), kind)?;
+        let control = task::control(AtExit::Drain)?;
+        Ok(Self {
+            control: Arc::downgrade(&control),
+            shared: Arc::new(Shared {
+                source,
+                orders: Inbox::new(),
+                progress: Live::new(Progress::default()),
+                outlets: Live::new(Outlets::default()),
+            }),
+            unstarted: Mutex::new(Some(Start { control, front, policy })),
+            task: Mutex::new(None),
+        })
+    }
+
+    /// Adds a destination. Before the start it gets the whole stream, afterwards what comes from now on.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unsuitable`]: it is the source, or a destination already. [`Error::Closed`]: the tee has ended. Or it cannot be
+    /// written.
+    pub fn add(&self, dst: impl AsFd, policy: TeePolicy) -> std::result::Result<TeeOutlet, Error> {
+        let dst = dst.as_fd();
+        fd::check_writable(dst)?;
+        let (id, kind) = fd::identify(dst)?;
+        if id == self.shared.source && kind != Kind::Other && kind != Kind::StreamSocket {
+            return Err(Error::Unsuitable("the destination is the source".into()));
+        }
+        let (lane, outlet) = Lane::open(dst, id, kind, policy)?;
+        // Known before the thread has it, which may be through with it at once.
+        if !self.shared.outlets.change(|outlets| outlets.add(&outlet, kind)) {
+            return Err(Error::Unsuitable("it is a destination already".into()));
+        }
+        if self.order(Order::Add(Box::new(lane))).is_err() {
+            self.shared.outlets.change(|outlets| outlets.withdraw(&outlet));
+            return Err(Error::Closed);
+        }
+        Ok(outlet)
+    }
+
+    /// Takes a destination off: what it has taken is still delivered, and no more. Does nothing if it has ended.
+    pub fn remove(&self, outlet: &TeeOutlet) {
+        // After the end there is nothing to take it off.
+        let _ = self.order(Order::Remove(outlet.clone()));
+        // Relaxed: who adds it again orders that after the removal, and the thread obeys in that order.
+        outlet.0.leaves.store(true, Ordering::Relaxed);
+    }
+
+    /// The destination that the descriptor leads to, the last that was added if there were several; none if it is none of
+    /// those that are listed.
+    #[must_use]
+    pub fn find(&self, fd: impl AsFd) -> Option<TeeOutlet> {
+        let (id, _) = fd::identify(fd.as_fd()).ok()?;
+        self.shared.outlets.get().find(id)
+    }
+
+    fn order(&self, order: Order) -> std::result::Result<(), Order> {
+        match self.control.upgrade() {
+            // In the child of a fork the thread is the parent's.
+            Some(control) if !control.is_inherited() => {
+                self.shared.orders.put(order)?;
+                control.waker.wake();
+                Ok(())
+            }
+            _ => Err(order),
+        }
+    }
+
+    /// Begins; does nothing if it has begun.
+    ///
+    /// # Errors
+    ///
+    /// No thread could be had.
+    pub fn start(&self) -> std::result::Result<(), Error> {
+        if self.control.upgrade().is_some_and(|control| control.is_inherited()) {
+            return Err(Error::Forked); // its descriptors are the parent's, and their numbers may be others' here
+        }
+        let Some(Start { control, front, policy }) = lock(&self.unstarted).take() else { return Ok(()) };
+        let shared = Arc::clone(&self.shared);
+        let work = move |control: &Control| Pump::new(front, &shared, control).run();
+        *lock(&self.task) = Some(task::start(control, policy, work)?);
+        Ok(())
+    }
+
+    /// The ticket of the thread, which ends when the tee does; none before the start.
+    #[must_use]
+    pub fn ticket(&self) -> Option<Ticket> {
+        lock(&self.task).as_ref().map(|task| task.ticket.clone())
+    }
+
+    /// What its thread runs with; none without a policy, and before the thread has started.
+    pub fn applied_policy(&self) -> Option<AppliedPolicy> {
+        lock(&self.task).as_ref().and_then(Task::applied_policy)
+    }
+
+    /// Starts it if it was not, and waits for the end, at most for so long: none if it is not there then. The failures of
+    /// destinations are in the report.
+    ///
+    /// # Errors
+    ///
+    /// The source failed, or it was cancelled ([`Error::Aborted`]).
+    pub fn wait_for(&self, timeout: Option<Duration>) -> Option<std::result::Result<TeeReport, Error>> {
+        if let Err(error) = self.start() {
+            return Some(Err(error));
+        }
+        let outcome = self.ticket().expect("it was started").wait_for(timeout)?;
+        Some(outcome.map(|()| self.report()))
+    }
+
+    /// The same for as long as it takes.
+    ///
+    /// # Errors
+    ///
+    /// As [`wait_for`](Self::wait_for).
+    pub fn wait(&self) -> std::result::Result<TeeReport, Error> {
+        self.wait_for(None).expect("a wait without a limit ends with an outcome")
+    }
+
+    /// Stops it where it is. Does nothing after its end.
+    pub fn cancel(&self) {
+        if let Some(control) = self.control.upgrade() {
+            control.cancel();
+        }
+    }
+
+    /// What became of it so far.
+    #[must_use]
+    pub fn report(&self) -> TeeReport {
+        let Progress { taken, lost, source_ended } = self.shared.progress.get();
+        let (outlets, forgotten) = self.shared.outlets.get().report();
+        TeeReport { bytes: taken, bytes_lost: lost, source_ended, outlets, forgotten }
+    }
+}

@@ -1,0 +1,29 @@
+//! What the thread of a tee and its owners share.
+
+use super::branch::Lane;
+use super::outlets::{Outlets, TeeOutlet};
+use crate::runtime::task::Live;
+use crate::sync::mailbox::Inbox;
+use crate::sys::fd::StreamId;
+
+/// What the thread and its owners share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) source: StreamId,
+    pub(super) orders: Inbox<Order>,
+    pub(super) progress: Live<Progress>,
+    pub(super) outlets: Live<Outlets>,
+}
+
+#[derive(Debug)]
+pub(super) enum Order {
+    Add(Box<Lane>),
+    Remove(TeeOutlet),
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Progress {
+    pub(super) taken: u64,
+    pub(super) lost: u64,
+    pub(super) source_ended: bool,
+}

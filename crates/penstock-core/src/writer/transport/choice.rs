@@ -1,0 +1,161 @@
+//! What a write asks for, and which transport it came to.
+
+use std::sync::Arc;
+
+use crate::memory::transform::Recipe;
+
+/// Which transport a write asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// The fastest that is safe for this destination, its reader and this size.
+    #[default]
+    Auto,
+    /// Copied by the kernel.
+    Write,
+    /// Copied by us into pages that the pipe takes over. Pipes only; anything else is written.
+    Staged,
+    /// The caller's own pages. The ticket ends when the reader has read them; right only for readers that copy
+    /// (read(2)), as a reader that splices onward would see what the memory holds later. Pipes only.
+    ZeroCopy,
+}
+
+/// What is known of the process at the other end of a pipe.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReaderKind {
+    /// Nothing: it may pass pages on without reading them.
+    #[default]
+    Unknown,
+    /// It takes bytes with read(2), as FFmpeg does, so that a page is free once the pipe has let go of it.
+    Reads,
+}
+
+/// How one write is to be made.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Manner {
+    pub(crate) mode: Mode,
+    pub(crate) reader: ReaderKind,
+    pub(crate) memory: Memory,
+    /// What is to be made of the memory; none if it is what enters the stream.
+    pub(crate) recipe: Option<Arc<dyn Recipe>>,
+}
+
+/// Whose memory a write is made from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Memory {
+    #[default]
+    Callers,
+    /// What a recipe made, or what was taken at the call: nobody writes to it again.
+    Ours,
+}
+
+/// A way in which bytes enter a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// See [`Mode::Write`].
+    Write,
+    /// See [`Mode::Staged`].
+    Staged,
+    /// See [`Mode::ZeroCopy`].
+    ZeroCopy,
+}
+
+impl Transport {
+    /// Its name in statistics.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Write => "write",
+            Self::Staged => "staged",
+            Self::ZeroCopy => "zero-copy",
+        }
+    }
+}
+
+/// Why a transport was used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Reason {
+    /// The mode named it.
+    Asked,
+    /// Nothing but a pipe takes pages.
+    NotAPipe,
+    /// `auto`: below [`STAGED_MIN_BYTES`] a system call costs more than a copy.
+    SmallPiece,
+    /// The pipe is too small for pages to be worth it.
+    SmallPipe,
+    /// The kernel gives no huge pages, without which fresh pages cost more than they save.
+    NoHugePages,
+    /// The staging memory could not be had.
+    NoMemory,
+    /// Other streams have all of the process's staging memory: see [`set_staging_budget`](crate::set_staging_budget).
+    NoShare,
+    /// The kernel cannot pin the caller's memory.
+    CannotBeGiven,
+    /// The system lacks vmsplice(2), or forbids it.
+    GivingIsRefused,
+    /// `auto`: the reader copies and is the slower side, so that sparing a copy leaves it the CPU.
+    ReaderIsSlower,
+    /// `auto`: the reader copies and keeps up, which it does best with pages that are in the cache.
+    ReaderKeepsUp,
+    /// `auto`: the reader is not known, so that a page in flight must never be written again.
+    ReaderUnknown,
+    /// `auto`: the bytes are in pages of ours, and the reader copies.
+    MadeHere,
+}
+
+impl Reason {
+    const ALL: [Self; 13] = [
+        Self::Asked,
+        Self::NotAPipe,
+        Self::SmallPiece,
+        Self::SmallPipe,
+        Self::NoHugePages,
+        Self::NoMemory,
+        Self::NoShare,
+        Self::CannotBeGiven,
+        Self::GivingIsRefused,
+        Self::ReaderIsSlower,
+        Self::ReaderKeepsUp,
+        Self::ReaderUnknown,
+        Self::MadeHere,
+    ];
+
+    /// In words.
+    #[must_use]
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Asked => "asked for",
+            Self::NotAPipe => "the destination is not a pipe",
+            Self::SmallPiece => "auto: small pieces are cheaper to write",
+            Self::SmallPipe => "the pipe is too small for pages to pay",
+            Self::NoHugePages => "the system gives no transparent huge pages",
+            Self::NoMemory => "the system gave no memory for staging",
+            Self::NoShare => "other streams have all of the process's staging memory",
+            Self::CannotBeGiven => "the kernel cannot pin this memory (EFAULT)",
+            Self::GivingIsRefused => "the system lacks vmsplice(2), or forbids it",
+            Self::ReaderIsSlower => "auto: the reader copies what it reads, and is the slower side",
+            Self::ReaderKeepsUp => "auto: the reader copies what it reads, and keeps up",
+            Self::ReaderUnknown => "auto: the reader is not known",
+            Self::MadeHere => "auto: the bytes are in pages of our own, and the reader copies what it reads",
+        }
+    }
+
+    pub(crate) fn from_index(index: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(index)).copied()
+    }
+}
+
+/// Below this, `auto` writes. Guessed from the size of a default pipe, above which a write has to wait anyway.
+pub const STAGED_MIN_BYTES: usize = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_has_its_index() {
+        for reason in Reason::ALL {
+            assert_eq!(Reason::from_index(reason as u8), Some(reason));
+        }
+    }
+}

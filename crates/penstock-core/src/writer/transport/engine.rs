@@ -1,0 +1,174 @@
+//! Chooses a transport for each write, and falls back to write(2) where it is refused.
+
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+
+use super::choice::{Manner, Memory, Mode, ReaderKind, Reason, STAGED_MIN_BYTES, Transport};
+use super::sink::{Sink, Stop};
+use super::staged::Staging;
+use super::{write, zero_copy};
+use crate::sys::span::Span;
+use crate::sys::{fd, memory, pipe};
+
+/// Pipes below this are written: staging needs room for the reader to work on one piece while we fill the next.
+const STAGED_MIN_CAPACITY_BYTES: usize = 256 << 10;
+
+/// One worker's transports, with the memory that they need.
+#[derive(Default)]
+pub(crate) struct Engine {
+    staging: Option<Staging>,
+    has_huge_pages: Option<bool>,
+    giving_is_refused: bool,
+    balance: Balance,
+}
+
+/// Who waits for whom: a running share of the time of large writes that went into waiting for the reader.
+#[derive(Default)]
+struct Balance {
+    waiting_share: f64,
+    reader_is_slower: bool,
+}
+
+impl Balance {
+    /// How much the last write counts. Guessed: some ten writes decide, and one odd one does not.
+    const WEIGHT: f64 = 0.2;
+    /// Above, the reader is the slower side, and below it is not; in between all stays as it is.
+    ///
+    /// Measured with FFmpeg, 2-core x86-64 VM, Linux 6.18, 2026-11-21 (records of that day in `benchmarks/`): encoding
+    /// with x264 it is waited for nearly all the time, and zero-copy leaves it 0.1 to 0.2 s of CPU time a GB. Reading to
+    /// null on an idle machine it is waited for a tenth to a quarter of the time, and reused staging is ahead by 1.1 to 1.2.
+    const SLOWER_ABOVE: f64 = 0.6;
+    const FASTER_BELOW: f64 = 0.4;
+
+    fn note(&mut self, waited: Duration, took: Duration) {
+        if took.is_zero() {
+            return;
+        }
+        let share = (waited.as_secs_f64() / took.as_secs_f64()).min(1.0);
+        self.waiting_share += Self::WEIGHT * (share - self.waiting_share);
+        if self.waiting_share > Self::SLOWER_ABOVE {
+            self.reader_is_slower = true;
+        } else if self.waiting_share < Self::FASTER_BELOW {
+            self.reader_is_slower = false;
+        }
+    }
+}
+
+impl Engine {
+    /// Puts the span into the stream. Says by which transport its last byte went.
+    ///
+    /// # Safety
+    ///
+    /// The span's memory is readable until this returns, and with zero-copy unwritten until it has been read.
+    pub(crate) unsafe fn push(
+        &mut self,
+        sink: &Sink<'_>,
+        span: Span,
+        manner: &Manner,
+    ) -> std::result::Result<Transport, (Stop, Transport)> {
+        let (transport, reason) = self.choose(sink, span.len(), manner);
+        sink.meter.set_choice(transport, reason);
+        let (start, waited_before) = (Instant::now(), sink.meter.worker_blocked());
+        // SAFETY: this function's own contract.
+        let outcome = unsafe { self.push_or_write(transport, sink, span) };
+        if span.len() >= STAGED_MIN_BYTES {
+            self.balance.note(sink.meter.worker_blocked() - waited_before, start.elapsed());
+        }
+        outcome
+    }
+
+    /// Pushes by that transport, and writes what turns out to be no memory that a pipe can be given.
+    ///
+    /// By write(2) and not by a copy of ours: where the memory has gone, that is an error and not the end of the program.
+    ///
+    /// # Safety
+    ///
+    /// As for `push`.
+    unsafe fn push_or_write(
+        &mut self,
+        transport: Transport,
+        sink: &Sink<'_>,
+        span: Span,
+    ) -> std::result::Result<Transport, (Stop, Transport)> {
+        // SAFETY: the caller's promise.
+        let mut outcome = unsafe { self.push_by(transport, sink, span) };
+        if let Err(Stop::Failed { errno, rest }) = outcome
+            && transport != Transport::Write
+            && let Some(reason) = self.reason_to_write(errno)
+        {
+            sink.meter.set_choice(Transport::Write, reason);
+            // SAFETY: as above; the rest is a part of the span.
+            outcome = unsafe { write::push(sink, rest) };
+        }
+        // Also after a write of the rest: what went before may still be in the pipe as the caller's pages.
+        outcome.map(|()| transport).map_err(|stop| (stop, transport))
+    }
+
+    fn reason_to_write(&mut self, errno: Errno) -> Option<Reason> {
+        if pipe::giving_is_refused(errno) {
+            self.giving_is_refused = true;
+            Some(Reason::GivingIsRefused)
+        } else {
+            pipe::cannot_be_given(errno).then_some(Reason::CannotBeGiven)
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As for `push`.
+    unsafe fn push_by(
+        &mut self,
+        transport: Transport,
+        sink: &Sink<'_>,
+        span: Span,
+    ) -> std::result::Result<(), Stop> {
+        // SAFETY: the caller's promise covers what each transport asks for.
+        unsafe {
+            match (transport, &mut self.staging) {
+                (Transport::ZeroCopy, _) => zero_copy::push(sink, span),
+                (Transport::Staged, Some(staging)) => staging.push(sink, span),
+                _ => write::push(sink, span),
+            }
+        }
+    }
+
+    fn choose(&mut self, sink: &Sink<'_>, bytes: usize, manner: &Manner) -> (Transport, Reason) {
+        let reader = manner.reader;
+        let wish = match (manner.mode, reader) {
+            (Mode::Write, _) => return (Transport::Write, Reason::Asked),
+            _ if sink.kind != fd::Kind::Pipe => return (Transport::Write, Reason::NotAPipe),
+            _ if self.giving_is_refused => return (Transport::Write, Reason::GivingIsRefused),
+            (Mode::Auto, _) if bytes < STAGED_MIN_BYTES => {
+                return (Transport::Write, Reason::SmallPiece);
+            }
+            (Mode::ZeroCopy, _) => return (Transport::ZeroCopy, Reason::Asked),
+            (Mode::Auto, ReaderKind::Reads) if manner.memory == Memory::Ours => {
+                return (Transport::ZeroCopy, Reason::MadeHere);
+            }
+            (Mode::Auto, ReaderKind::Reads) if self.balance.reader_is_slower => {
+                return (Transport::ZeroCopy, Reason::ReaderIsSlower);
+            }
+            (Mode::Auto, ReaderKind::Reads) => Reason::ReaderKeepsUp,
+            (Mode::Staged, _) => Reason::Asked,
+            (Mode::Auto, ReaderKind::Unknown) => Reason::ReaderUnknown,
+        };
+        if sink.capacity_bytes().is_none_or(|bytes| bytes < STAGED_MIN_CAPACITY_BYTES) {
+            (Transport::Write, Reason::SmallPipe)
+        } else if reader == ReaderKind::Unknown && !self.has_huge_pages() {
+            (Transport::Write, Reason::NoHugePages)
+        } else {
+            match Staging::suited(self.staging.take(), reader) {
+                Ok(staging) => {
+                    self.staging = Some(staging);
+                    (Transport::Staged, wish)
+                }
+                Err(reason) => (Transport::Write, reason),
+            }
+        }
+    }
+
+    fn has_huge_pages(&mut self) -> bool {
+        *self.has_huge_pages.get_or_insert_with(memory::has_huge_pages)
+    }
+}

@@ -1,0 +1,143 @@
+//! What every transport meets: short writes, interruptions, full pipes, and a caller who wants to stop.
+
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::io::{Errno, Result};
+
+use crate::sys::span::Span;
+use crate::sys::{fd, pipe};
+use crate::writer::meter::Meter;
+use crate::writer::transport::choice::Transport;
+
+/// How long a worker waits for its reader before it looks whether it was told to stop.
+const STOP_CHECK: Duration = Duration::from_millis(50);
+
+/// Why a worker stopped in the middle of a write.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// The caller gave the write up.
+    Cut,
+    /// The system refused; this is what it did not take.
+    Failed { errno: Errno, rest: Span },
+}
+
+/// The destination of one write: handles what every transport meets (EINTR, EAGAIN, short writes), once.
+pub(crate) struct Sink<'a> {
+    pub(crate) fd: BorrowedFd<'a>,
+    pub(crate) kind: fd::Kind,
+    pub(crate) meter: &'a Meter,
+    /// The number of the write that is to be cut.
+    pub(crate) cut: &'a AtomicU64,
+    pub(crate) number: u64,
+    /// Called whenever the reader may have made progress.
+    pub(crate) on_progress: &'a dyn Fn(),
+    /// Called when there is no room: does something short that is of use, or says that there is nothing.
+    pub(crate) use_wait: &'a dyn Fn() -> bool,
+}
+
+impl Sink<'_> {
+    /// Puts all of the span in, in pieces, by an attempt that may take less, be interrupted or find no room.
+    pub(crate) fn push_all(
+        &self,
+        mut span: Span,
+        piece_bytes: usize,
+        transport: Transport,
+        mut attempt: impl FnMut(Span) -> Result<usize>,
+    ) -> std::result::Result<(), Stop> {
+        while span.len() > 0 {
+            // Relaxed: the number is all there is to see, and seeing it a piece later is soon enough.
+            if self.cut.load(Ordering::Relaxed) == self.number {
+                return Err(Stop::Cut);
+            }
+            match attempt(span.first(piece_bytes)) {
+                // For a length above zero POSIX leaves 0 to odd devices; to go on would be to spin.
+                Ok(0) => {
+                    return Err(Stop::Failed { errno: Errno::IO, rest: span });
+                }
+                Ok(taken) => {
+                    self.meter.add_written(transport, taken);
+                    span = span.skip(taken);
+                    (self.on_progress)();
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => self.wait_for_room(),
+                Err(errno) => return Err(Stop::Failed { errno, rest: span }),
+            }
+        }
+        Ok(())
+    }
+
+    fn wait_for_room(&self) {
+        if (self.use_wait)() {
+            return;
+        }
+        let start = Instant::now();
+        fd::wait_writable(self.fd, STOP_CHECK);
+        self.meter.add_worker_blocked(start.elapsed());
+        (self.on_progress)();
+    }
+
+    /// The pipe's size now; none if the system does not say.
+    pub(crate) fn capacity_bytes(&self) -> Option<usize> {
+        pipe::capacity(self.fd).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    /// Pushes ten bytes through an attempt that answers by a script, and gives the answers that were left.
+    fn push(script: Vec<Result<usize>>, cut: u64) -> (std::result::Result<(), Stop>, u64, u32) {
+        let (_reader, writer) = std::io::pipe().unwrap();
+        let (meter, cut, progress) = (Meter::default(), AtomicU64::new(cut), Cell::new(0));
+        let sink = Sink {
+            fd: writer.as_fd(),
+            kind: fd::Kind::Pipe,
+            meter: &meter,
+            cut: &cut,
+            number: 1,
+            on_progress: &|| progress.set(progress.get() + 1),
+            use_wait: &|| false,
+        };
+        let bytes = [0u8; 10];
+        let mut answers = script.into_iter();
+        let attempt = |_: Span| answers.next().expect("the script is long enough");
+        let outcome = sink.push_all(Span::at(bytes.as_ptr(), 10), 4, Transport::Write, attempt);
+        (outcome, meter.written_bytes(), progress.get())
+    }
+
+    #[test]
+    fn short_writes_interruptions_and_full_pipes_are_got_over() {
+        let script = vec![Ok(3), Err(Errno::INTR), Ok(1), Err(Errno::AGAIN), Err(Errno::INTR), Ok(4), Ok(2)];
+        let (outcome, written, progress) = push(script, 0);
+        assert!(outcome.is_ok());
+        assert_eq!(written, 10);
+        assert_eq!(progress, 5, "four pieces, and the wait for room");
+    }
+
+    #[test]
+    fn a_failure_says_what_was_not_taken() {
+        let (outcome, written, _) = push(vec![Ok(3), Err(Errno::NOSPC)], 0);
+        let Err(Stop::Failed { errno, rest }) = outcome else { panic!("{outcome:?}") };
+        assert_eq!((errno, rest.len(), written), (Errno::NOSPC, 7, 3));
+    }
+
+    #[test]
+    fn a_destination_that_takes_nothing_is_a_failure_and_no_endless_loop() {
+        let (outcome, ..) = push(vec![Ok(3), Ok(0)], 0);
+        assert!(matches!(outcome, Err(Stop::Failed { errno: Errno::IO, .. })));
+    }
+
+    #[test]
+    fn a_cut_stops_between_pieces() {
+        let (outcome, written, _) = push(vec![], 1);
+        assert!(matches!(outcome, Err(Stop::Cut)));
+        assert_eq!(written, 0);
+    }
+}
