@@ -67,7 +67,7 @@ def test_a_full_standard_output_is_told() -> None:
 def test_a_signal_waits_while_what_it_ends_is_begun() -> None:
     code = """
 import os, signal
-from penstock.commands.signals import ending_by_signal, held
+from penstock.cli.signals import ending_by_signal, held
 
 with ending_by_signal():
     with held():

@@ -19,8 +19,8 @@ pytest.importorskip("rich", reason="the command line is the extra penstock-io[cl
 
 from rich.console import Console
 
-from penstock.commands import facts
-from penstock.commands.drawing import as_ranges, cpu_tree, in_bytes, legend
+from penstock.cli import machine
+from penstock.cli.cpu_tree import as_ranges, cpu_tree, in_bytes, legend
 
 PROGRAM = "import sys; sys.argv[0] = 'penstock'; from penstock.cli import main; main()"
 
@@ -147,9 +147,9 @@ def test_an_ffmpeg_that_says_something_else(tmp_path: Path) -> None:
 
 
 def test_what_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(facts, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(machine, "PATIENCE_S", 0.2)
     monkeypatch.setenv("PENSTOCK_FFMPEG", str(program(tmp_path / "ffmpeg", "exec sleep 60")))
-    assert "did not end within 0.2 s" in facts.ffmpeg()["error"]
+    assert "did not end within 0.2 s" in machine.ffmpeg()["error"]
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_without_opengl(module: str, error: str, tmp_path: Path) -> None:
 def test_a_moderngl_in_the_current_folder_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "moderngl.py").write_text("open('ran', 'w')")
     monkeypatch.chdir(tmp_path)
-    facts.gl()
+    machine.gl()
     assert not (tmp_path / "ran").exists()
 
 
@@ -187,7 +187,7 @@ def test_wrong_usage_exits_with_2() -> None:
 # The drawing
 
 
-def machine(**changes: object) -> cpu.Topology:
+def two_packages(**changes: object) -> cpu.Topology:
     """Two packages: one with cores of two kinds around two L3 caches, one with what is left."""
     performance, efficiency = ("performance", "cpu_capacity"), ("efficiency", "cpu_capacity")
     cores = (
@@ -222,7 +222,7 @@ def drawn(topology: cpu.Topology) -> str:
 
 
 def test_the_drawing() -> None:
-    assert drawn(machine()) == (
+    assert drawn(two_packages()) == (
         "[red]A Model[/red]\n"
         "├── package 0: 3 cores\n"
         "│   ├── L3 cache of 32 MiB: 2 CPUs\n"
@@ -234,7 +234,7 @@ def test_the_drawing() -> None:
         "    └── no L3 cache known: 1 CPU\n"
         "        └── efficiency: [6]"
     )
-    assert legend(machine()) == [
+    assert legend(two_packages()) == [
         "memory: node 0 near CPUs 0-4,6, 3 GiB; node 1 near CPUs none",
         "not for this process, in parentheses: 3",
         "offline: 5",
@@ -245,16 +245,16 @@ def test_the_drawing() -> None:
 def test_the_drawing_of_cores_of_one_kind() -> None:
     alike = tuple(
         cpu.Core(core.id, core.package, "performance", "assumed", core.logical_processors)
-        for core in machine().cores
+        for core in two_packages().cores
     )
-    assert "cores: [2,(3)] [4]" in drawn(machine(cores=alike))
-    assert len(legend(machine(cores=alike))) == 3
+    assert "cores: [2,(3)] [4]" in drawn(two_packages(cores=alike))
+    assert len(legend(two_packages(cores=alike))) == 3
 
 
 def test_the_drawing_shows_every_cpu_of_a_large_machine_in_any_width() -> None:
     cores = tuple(cpu.Core(n, 0, "performance", "assumed", (n, n + 256)) for n in range(256))
     everything = tuple(range(512))
-    topology = machine(
+    topology = two_packages(
         model=None,
         cores=cores,
         packages=(cpu.Package(0, tuple(range(256)), everything),),

@@ -15,7 +15,7 @@ from clips import clip
 from conftest import eventually, started
 from test_cli_relay import finish, run, start
 
-from penstock.commands.probe import _clock
+from penstock.cli.probe import _clock
 from penstock.ffmpeg import probe
 
 

@@ -15,7 +15,7 @@ from typing import Self
 
 import click
 
-from penstock.commands.ends import FIFO_PREFIX, STANDARD, show_name
+from penstock.cli.endpoints import FIFO_PREFIX, STANDARD, show_name
 
 #: Ends of the names of images, as FFmpeg's image2 demuxer knows them. Not those that hold light (exr, hdr) or may hold
 #: densities (dpx), which FFmpeg would take for the brightness that a screen shows.

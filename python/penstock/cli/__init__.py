@@ -7,19 +7,19 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from penstock.commands.signals import ending_by_signal
+from penstock.cli.signals import ending_by_signal
 
 if TYPE_CHECKING:
     import click
 
 #: Every subcommand and where it lives. A new one is a line here.
 SUBCOMMANDS = {
-    "decode": "penstock.commands.decode",
-    "encode": "penstock.commands.encode",
-    "info": "penstock.commands.info",
-    "probe": "penstock.commands.probe",
-    "relay": "penstock.commands.relay",
-    "tee": "penstock.commands.tee",
+    "decode": "penstock.cli.decode",
+    "encode": "penstock.cli.encode",
+    "info": "penstock.cli.info",
+    "probe": "penstock.cli.probe",
+    "relay": "penstock.cli.relay",
+    "tee": "penstock.cli.tee",
 }
 
 

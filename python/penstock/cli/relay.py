@@ -9,10 +9,10 @@ from contextlib import suppress
 import click
 
 import penstock
-from penstock.commands.ends import End, opened
-from penstock.commands.parameters import UNITS, append_option, byte_count, parsed, progress_option, seconds
-from penstock.commands.progress import CANCEL_S, PERIOD_S, Show, expected_bytes, in_numbers, is_wanted, rows
-from penstock.commands.signals import Stopped, held
+from penstock.cli.endpoints import End, opened
+from penstock.cli.options import UNITS, append_option, byte_count, parsed, progress_option, seconds
+from penstock.cli.progress import CANCEL_S, PERIOD_S, Show, expected_bytes, in_numbers, is_wanted, rows
+from penstock.cli.signals import Stopped, held
 from penstock.errors import BrokenStreamError, StalledError
 from penstock.results import Relayed, RelayTicket
 

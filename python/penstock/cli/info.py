@@ -12,8 +12,8 @@ from rich.padding import Padding
 from rich.text import Text
 
 from penstock import cpu
-from penstock.commands import facts
-from penstock.commands.drawing import counted, cpu_tree, in_bytes, legend
+from penstock.cli import machine
+from penstock.cli.cpu_tree import counted, cpu_tree, in_bytes, legend
 
 #: What people encode video with, and what its encoders are called, as far as FFmpeg's names tell.
 CODECS = {
@@ -33,7 +33,7 @@ def info(as_json: bool) -> None:
 
     Priorities are tried, on threads that end at once; OpenGL is asked in a process of its own.
     """
-    found = facts.gather()
+    found = machine.gather()
     if as_json:
         click.echo(json.dumps(found, indent=2))
     else:

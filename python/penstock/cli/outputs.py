@@ -12,11 +12,11 @@ from typing import Any, Protocol
 import click
 
 from penstock import Writer
-from penstock.commands.ends import FIFO_PREFIX, STANDARD, End, show_name
-from penstock.commands.faults import in_one_line, told
-from penstock.commands.images import NUMBER, has_image_name
-from penstock.commands.progress import CANCEL_S
-from penstock.commands.signals import Stopped
+from penstock.cli.endpoints import FIFO_PREFIX, STANDARD, End, show_name
+from penstock.cli.images import NUMBER, has_image_name
+from penstock.cli.messages import in_one_line, told
+from penstock.cli.progress import CANCEL_S
+from penstock.cli.signals import Stopped
 from penstock.errors import PenstockError
 from penstock.ffmpeg import Decoder, Encoder
 from penstock.ffmpeg.encoder import STUCK_S

@@ -20,7 +20,7 @@ from rich.progress import (
 )
 from rich.table import Column
 
-from penstock.commands.ends import End
+from penstock.cli.endpoints import End
 
 #: How often it is drawn: often enough for the eye, too rarely for the processor to notice. Chosen.
 PERIOD_S = 0.1

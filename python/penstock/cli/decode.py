@@ -15,7 +15,7 @@ from typing import Any
 import click
 from rich.filesize import decimal
 
-from penstock.commands.ends import (
+from penstock.cli.endpoints import (
     FIFO_PREFIX,
     STANDARD,
     check_standard_output,
@@ -23,9 +23,10 @@ from penstock.commands.ends import (
     refuse_same,
     show_name,
 )
-from penstock.commands.faults import in_one_line, told
-from penstock.commands.images import SourceError
-from penstock.commands.outputs import (
+from penstock.cli.images import SourceError
+from penstock.cli.messages import in_one_line, told
+from penstock.cli.options import option_pairs, parsed
+from penstock.cli.outputs import (
     VIDEO_SUFFIXES,
     ImageOutput,
     Output,
@@ -36,9 +37,8 @@ from penstock.commands.outputs import (
     is_file_name,
     to_be_made,
 )
-from penstock.commands.parameters import option_pairs, parsed
-from penstock.commands.progress import PERIOD_S, is_wanted
-from penstock.commands.signals import Stopped
+from penstock.cli.progress import PERIOD_S, is_wanted
+from penstock.cli.signals import Stopped
 from penstock.errors import DecoderError, FFmpegWarning, StalledError
 from penstock.ffmpeg import Decoder, command
 from penstock.ffmpeg.bar import Bar

@@ -15,8 +15,8 @@ from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
-from penstock.commands.ends import show_name
-from penstock.commands.parameters import parsed, seconds
+from penstock.cli.endpoints import show_name
+from penstock.cli.options import parsed, seconds
 from penstock.errors import DecoderError, PenstockError
 from penstock.ffmpeg.find import find_ffprobe
 from penstock.ffmpeg.probe import PATIENCE_S, AudioInfo, MediaInfo, VideoInfo

@@ -10,10 +10,10 @@ from contextlib import suppress
 import click
 
 import penstock
-from penstock.commands.ends import End, opened, show_name
-from penstock.commands.parameters import append_option, parsed, progress_option, seconds
-from penstock.commands.progress import CANCEL_S, PERIOD_S, Show, expected_bytes, in_numbers, is_wanted, rows
-from penstock.commands.signals import Stopped, held
+from penstock.cli.endpoints import End, opened, show_name
+from penstock.cli.options import append_option, parsed, progress_option, seconds
+from penstock.cli.progress import CANCEL_S, PERIOD_S, Show, expected_bytes, in_numbers, is_wanted, rows
+from penstock.cli.signals import Stopped, held
 from penstock.errors import BrokenStreamError, ClosedError, StalledError
 from penstock.results import TeeReport
 

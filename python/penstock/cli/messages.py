@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 import click
 
-from penstock.commands.ends import show_name
-from penstock.commands.images import without_complainers
+from penstock.cli.endpoints import show_name
+from penstock.cli.images import without_complainers
 from penstock.errors import PenstockError
 
 #: What an Encoder and a Decoder say of an FFmpeg that said nothing.

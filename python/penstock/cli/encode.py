@@ -19,13 +19,13 @@ from typing import Any, Protocol
 import click
 from rich.filesize import decimal
 
-from penstock.commands import images
-from penstock.commands.ends import FIFO_PREFIX, STANDARD, End, opened, show_name
-from penstock.commands.faults import by_option, in_one_line, told
-from penstock.commands.images import Images, SourceError
-from penstock.commands.parameters import option_pairs, parsed
-from penstock.commands.progress import expected_bytes, is_wanted
-from penstock.commands.signals import Stopped
+from penstock.cli import images
+from penstock.cli.endpoints import FIFO_PREFIX, STANDARD, End, opened, show_name
+from penstock.cli.images import Images, SourceError
+from penstock.cli.messages import by_option, in_one_line, told
+from penstock.cli.options import option_pairs, parsed
+from penstock.cli.progress import expected_bytes, is_wanted
+from penstock.cli.signals import Stopped
 from penstock.errors import FFmpegWarning, PenstockError
 from penstock.ffmpeg import Encoder, command, find_ffmpeg
 from penstock.ffmpeg.capabilities import check_codec

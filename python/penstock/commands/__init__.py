@@ -1,1 +1,0 @@
-"""The subcommands of ``penstock``, a module each, and what they share."""
