@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from conftest import run_script, succeeded
 
 import penstock
 from penstock import _native
@@ -86,10 +87,29 @@ def test_all_is_what_the_package_offers() -> None:
     assert sorted(penstock.__all__) == penstock.__all__
     for name in penstock.__all__:
         assert getattr(penstock, name) is not None
-    offered = {name for name in public(vars(penstock)) if not inspect.ismodule(getattr(penstock, name))}
-    assert offered == public(penstock.__all__)
+    offered = {name for name in public(dir(penstock)) if not inspect.ismodule(getattr(penstock, name))}
+    assert offered - {"TYPE_CHECKING"} == public(penstock.__all__)
     # "A dozen names", and the errors and warnings.
     assert len([name for name in penstock.__all__ if not name.endswith(("Error", "Warning"))]) <= 12
+
+
+def test_what_takes_long_to_import_is_imported_at_its_first_use() -> None:
+    code = """
+        assert "penstock._exit" in sys.modules  # for exits and forks
+        for heavy in ("asyncio", "logging", "subprocess", "penstock.ffmpeg", "penstock.pipeline"):
+            assert heavy not in sys.modules, heavy
+        modules = ("cpu", "errors", "ffmpeg", "fifo", "images", "pipeline", "pipes", "results")
+        assert {*penstock.__all__, *modules} <= {*dir(penstock)}
+        for name in (*penstock.__all__, *modules):
+            assert getattr(penstock, name) is getattr(penstock, name)
+        assert penstock.ffmpeg.Encoder is penstock.Encoder
+    """
+    succeeded(run_script(code))
+
+
+def test_a_name_that_the_package_does_not_have() -> None:
+    with pytest.raises(AttributeError, match="'penstock' has no attribute 'Encodr'"):
+        penstock.Encodr  # noqa: B018
 
 
 @pytest.mark.parametrize(

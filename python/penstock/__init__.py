@@ -26,14 +26,11 @@ machine's topology.
 TurboPipe.
 """
 
-from penstock import (
-    _exit as _exit,
-)  # now: a fork while it is being imported would leave the import's lock taken
-from penstock import cpu as cpu
-from penstock import fifo as fifo
-from penstock import pipeline as pipeline
-from penstock import pipes as pipes
-from penstock import results as results
+import importlib
+from typing import TYPE_CHECKING
+
+# Now, and not at the first write: a fork in another thread during that import would leave its lock taken in the child.
+from penstock import _exit as _exit
 from penstock._native import Reader, Tee, ThreadPolicy, Writer, __version__, close, pipe, sync
 from penstock._relay import relay
 from penstock.errors import (
@@ -47,8 +44,17 @@ from penstock.errors import (
     StalledError,
     TruncatedStreamError,
 )
-from penstock.ffmpeg import Decoder, Encoder
-from penstock.pipes import make_pipe
+
+if TYPE_CHECKING:
+    from penstock import cpu as cpu
+    from penstock import ffmpeg as ffmpeg
+    from penstock import fifo as fifo
+    from penstock import images as images
+    from penstock import pipeline as pipeline
+    from penstock import pipes as pipes
+    from penstock import results as results
+    from penstock.ffmpeg import Decoder, Encoder
+    from penstock.pipes import make_pipe
 
 __all__ = [
     "BrokenStreamError",
@@ -73,3 +79,20 @@ __all__ = [
     "relay",
     "sync",
 ]
+
+# These are imported at their first use: most of the import time is theirs.
+_LAZY_MODULES = ("cpu", "ffmpeg", "fifo", "images", "pipeline", "pipes", "results")
+_LAZY_NAMES = {"Decoder": "penstock.ffmpeg", "Encoder": "penstock.ffmpeg", "make_pipe": "penstock.pipes"}
+
+if not TYPE_CHECKING:  # which would take every name for one of ours
+
+    def __getattr__(name: str) -> object:
+        if name in _LAZY_MODULES:
+            return importlib.import_module(f"penstock.{name}")
+        if name in _LAZY_NAMES:
+            value = globals()[name] = getattr(importlib.import_module(_LAZY_NAMES[name]), name)
+            return value
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *_LAZY_MODULES, *_LAZY_NAMES})

@@ -1,76 +1,73 @@
-"""The command ``penstock``."""
+"""The command line, ``penstock``: one module for each command, imported when the command is called."""
 
 from __future__ import annotations
 
 import importlib
 import os
 import sys
-from typing import TYPE_CHECKING
 
+import click
+
+import penstock
 from penstock.cli.signals import ending_by_signal
 
-if TYPE_CHECKING:
-    import click
-
-#: Every subcommand and where it lives. A new one is a line here.
-SUBCOMMANDS = {
-    "decode": "penstock.cli.decode",
-    "encode": "penstock.cli.encode",
-    "info": "penstock.cli.info",
-    "probe": "penstock.cli.probe",
-    "relay": "penstock.cli.relay",
-    "tee": "penstock.cli.tee",
+#: The commands and what the help says about each. The module ``penstock.cli.NAME`` defines the command ``NAME``.
+COMMANDS = {
+    "decode": "Decode a video to raw frames or to images.",
+    "encode": "Encode raw frames or images to a video.",
+    "info": "Show what Penstock finds on this machine.",
+    "probe": "Show what is in files of video or audio.",
+    "relay": "Move bytes from one place to another.",
+    "tee": "Copy bytes from one place to several.",
 }
 
 
-def main() -> None:
-    """Run the command line.
+class Commands(click.Group):
+    """A group that imports a command only when it is called."""
 
-    ``click`` and ``rich`` are imported here and below, not above: the library works without them.
-    """
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = getattr(importlib.import_module(f"penstock.cli.{cmd_name}"), cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(penstock.__version__, prog_name="penstock")
+def commands() -> None:
+    """Move raw bytes between memory and file descriptors as fast as the kernel allows."""
+
+
+def main() -> None:
+    """Run the command line, and exit."""
     with ending_by_signal():
         try:
-            import click
-            import rich  # noqa: F401
-        except ImportError as error:
-            sys.exit(f"penstock: {error}; the command line needs: pip install 'penstock-io[cli]'")
-        del click
-        try:
-            root()()
+            commands(prog_name="penstock")
         except SystemExit as end:
             status = end.code
-        except OSError as error:  # as a rule of standard output: commands tell of other failures themselves
+        except OSError as error:  # from standard output: the commands report all other failures themselves
             status = f"Error: {error}"
         unwritten = _flush_output()
         sys.exit(status or unwritten)
 
 
 def _flush_output() -> str | None:
-    """Write what standard output has not written yet; what to say if that fails.
+    """Write out what is buffered for standard output. Return the message to show if that fails.
 
-    Python does so when it exits, and since 3.13 the exit status is 120 then, whatever it was to be.
+    If Python did this on its exit, the exit status would be 120 (since Python 3.13), whatever it was before.
     """
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
     except OSError as error:
-        # For Python's own flush.
+        # Python flushes again on exit, which must not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return f"Error: {error}"
     return None
-
-
-def root() -> click.Group:
-    """The command with all its subcommands."""
-    import click
-
-    import penstock
-
-    @click.group(context_settings={"help_option_names": ["-h", "--help"]})
-    @click.version_option(penstock.__version__, prog_name="penstock")
-    def penstock_command() -> None:
-        """Moves raw bytes between memory and file descriptors as fast as the kernel allows."""
-
-    for name, module in SUBCOMMANDS.items():
-        penstock_command.add_command(getattr(importlib.import_module(module), name), name)
-    return penstock_command

@@ -23,7 +23,6 @@ from penstock.cli.endpoints import (
     refuse_same,
     show_name,
 )
-from penstock.cli.images import SourceError
 from penstock.cli.messages import in_one_line, told
 from penstock.cli.options import option_pairs, parsed
 from penstock.cli.outputs import (
@@ -43,6 +42,7 @@ from penstock.errors import DecoderError, FFmpegWarning, StalledError
 from penstock.ffmpeg import Decoder, command
 from penstock.ffmpeg.bar import Bar
 from penstock.ffmpeg.find import find_decoding_ffmpeg
+from penstock.images import SourceError
 
 #: Leaves the pixels as they are in the file.
 SAME = "same"

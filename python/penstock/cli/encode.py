@@ -19,9 +19,8 @@ from typing import Any, Protocol
 import click
 from rich.filesize import decimal
 
-from penstock.cli import images
+from penstock import images
 from penstock.cli.endpoints import FIFO_PREFIX, STANDARD, End, opened, show_name
-from penstock.cli.images import Images, SourceError
 from penstock.cli.messages import by_option, in_one_line, told
 from penstock.cli.options import option_pairs, parsed
 from penstock.cli.progress import expected_bytes, is_wanted
@@ -31,6 +30,7 @@ from penstock.ffmpeg import Encoder, command, find_ffmpeg
 from penstock.ffmpeg.capabilities import check_codec
 from penstock.ffmpeg.formats import AUTO, output_format
 from penstock.ffmpeg.pixels import divides_evenly, frame_layout
+from penstock.images import Images, SourceError
 
 #: Leaves the pixel format of the video to FFmpeg.
 ANY = "any"

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 import click
 
 from penstock.cli.endpoints import show_name
-from penstock.cli.images import without_complainers
 from penstock.errors import PenstockError
+from penstock.images import without_complainers
 
 #: What an Encoder and a Decoder say of an FFmpeg that said nothing.
 SILENCE = "said: (nothing)"

@@ -13,7 +13,6 @@ import click
 
 from penstock import Writer
 from penstock.cli.endpoints import FIFO_PREFIX, STANDARD, End, show_name
-from penstock.cli.images import NUMBER, has_image_name
 from penstock.cli.messages import in_one_line, told
 from penstock.cli.progress import CANCEL_S
 from penstock.cli.signals import Stopped
@@ -21,6 +20,7 @@ from penstock.errors import PenstockError
 from penstock.ffmpeg import Decoder, Encoder
 from penstock.ffmpeg.encoder import STUCK_S
 from penstock.ffmpeg.pixels import is_gray, is_rgb
+from penstock.images import NUMBER, has_image_name
 
 #: FFmpeg's encoders of images, by the ends of their names.
 CODECS = {
