@@ -10,14 +10,9 @@ import sys
 from pathlib import Path
 from typing import IO
 
-import pytest
 from conftest import PATIENCE_S
 
 import penstock
-
-pytest.importorskip("click", reason="the command line is the extra penstock-io[cli]")
-pytest.importorskip("rich", reason="the command line is the extra penstock-io[cli]")
-
 
 PROGRAM = "import sys\nsys.argv[0] = 'penstock'\nfrom penstock.cli import main\nmain()"
 
@@ -46,14 +41,6 @@ def test_wrong_usage_is_told_and_exits_with_2() -> None:
     shown = run("pour")
     assert shown.returncode == 2
     assert "No such command 'pour'" in " ".join(shown.stderr.split())
-
-
-@pytest.mark.parametrize("missing", ["click", "rich"])
-def test_without_its_extra_it_says_what_to_install(missing: str) -> None:
-    shown = run("--version", before=f"import sys; sys.modules[{missing!r}] = None")
-    assert shown.returncode == 1
-    assert "pip install 'penstock-io[cli]'" in shown.stderr
-    assert "Traceback" not in shown.stderr
 
 
 def test_a_full_standard_output_is_told() -> None:

@@ -660,11 +660,3 @@ def test_the_encoder_draws_the_bar(video: Path) -> None:
     assert (done.returncode, done.stdout) == (0, b"")
     [row] = done.stderr.decode().splitlines()
     assert "3/3 frames" in row
-
-
-def test_without_rich_the_encoder_says_what_the_bar_needs(video: Path) -> None:
-    program = f"import sys; sys.modules['rich.console'] = None{ENCODER}"
-    done = subprocess.run([sys.executable, "-c", program, video], capture_output=True, timeout=PATIENCE_S)
-    assert done.returncode == 1
-    assert "pip install 'penstock-io[cli]'" in done.stderr.decode()
-    assert not video.exists()

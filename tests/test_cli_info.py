@@ -10,15 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 import penstock
 from penstock import cpu
-
-pytest.importorskip("click", reason="the command line is the extra penstock-io[cli]")
-pytest.importorskip("rich", reason="the command line is the extra penstock-io[cli]")
-
-from rich.console import Console
-
 from penstock.cli import machine
 from penstock.cli.cpu_tree import as_ranges, cpu_tree, in_bytes, legend
 

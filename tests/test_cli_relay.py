@@ -23,9 +23,6 @@ from typing import IO, Any
 import pytest
 from conftest import PATIENCE_S, ReaderThread, eventually, noise, unread_bytes
 
-pytest.importorskip("click", reason="the command line is the extra penstock-io[cli]")
-pytest.importorskip("rich", reason="the command line is the extra penstock-io[cli]")
-
 PROGRAM = "import sys\nsys.argv[0] = 'penstock'\nfrom penstock.cli import main\nmain()"
 
 

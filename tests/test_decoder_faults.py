@@ -498,20 +498,6 @@ def test_a_forked_child_has_no_part_in_it() -> None:
 
 
 @pytest.mark.parametrize("kind", ["Decoder", "AudioDecoder"])
-def test_without_numpy_it_says_what_to_install(kind: str) -> None:
-    code = f"""
-    sys.modules["numpy"] = None
-    from penstock.ffmpeg import {kind}
-    try:
-        {kind}(sys.argv[1])
-    except ImportError as error:
-        print(error)
-    """
-    said = succeeded(run_script(code, "/nowhere"))
-    assert b"pip install numpy" in said
-
-
-@pytest.mark.parametrize("kind", ["Decoder", "AudioDecoder"])
 def test_without_ffmpeg_it_says_how_to_get_it(kind: str, tmp_path: Path) -> None:
     code = f"""
     sys.modules["imageio_ffmpeg"] = None

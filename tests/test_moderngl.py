@@ -131,11 +131,10 @@ def test_an_array_on_a_buffer_that_is_released_while_it_is_queued(
     context: moderngl.Context, pair: tuple[int, int], mode: str
 ) -> None:
     """The array says nothing of OpenGL, but its memory goes with the buffer all the same."""
-    numpy = pytest.importorskip("numpy")
     reader, writer = pair
     data = noise(SIZE)
     buffer = context.buffer(data)
-    penstock.pipe(numpy.frombuffer(buffer.mglo, numpy.uint8)[100:], writer, mode=mode)
+    penstock.pipe(np.frombuffer(buffer.mglo, np.uint8)[100:], writer, mode=mode)
     buffer.release()
     litter = [context.buffer(bytes(SIZE)) for _ in range(3)]  # would get the memory that was freed
     assert read_late(reader, writer) == data[100:]

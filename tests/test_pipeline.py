@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from conftest import (
     PATIENCE_S,
@@ -52,8 +53,6 @@ from penstock.pipeline import (
     files,
     into,
 )
-
-np = pytest.importorskip("numpy")
 
 
 def asset(size: int, seed: int = 0) -> bytes:

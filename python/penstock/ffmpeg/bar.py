@@ -1,20 +1,14 @@
-"""The progress bar of an `Encoder` and of ``penstock decode``, on standard error.
-
-It needs ``rich``, without which nothing else does.
-"""
+"""The progress bar of an `Encoder` and of ``penstock decode``, on standard error."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-try:
-    from rich.console import Console
-    from rich.filesize import decimal
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-    from rich.table import Column
-except ImportError as error:
-    raise ImportError(f"{error}; the progress bar needs: pip install 'penstock-io[cli]'") from error
+from rich.console import Console
+from rich.filesize import decimal
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Column
 
 if TYPE_CHECKING:
     from penstock.ffmpeg.stats import EncoderStats
@@ -30,9 +24,6 @@ class Bar:
         total_frames: how many frames there will be. With None the length of the video takes the place of the time left.
         fps: frames in a second of the video; None if it has no rate: there is no speed then, and no length.
         is_estimate: `total_frames` is about right, and no more.
-
-    Raises:
-        ImportError: of this module, not of the class: ``rich`` is not installed.
     """
 
     def __init__(self, total_frames: int | None, fps: float | None, *, is_estimate: bool = False) -> None:

@@ -137,7 +137,7 @@ class Encoder:
         odd_size: what to do with a width or height that `output_pixel_format` cannot have: "error", "pad" (the
             last column or row twice) or "crop" (without it).
         vflip: the first row in memory is the picture's lowest, as OpenGL has it.
-        progress: True draws a bar on standard error (needs ``penstock-io[cli]``); a callable is called with an
+        progress: True draws a bar on standard error; a callable is called with an
             `EncoderStats` twice a second, on a thread of its own, and once at the end.
         total_frames: how many frames there will be, for the bar.
         stall_timeout_s: ``write`` and ``close`` raise `StalledError` when they have waited so long for an FFmpeg
@@ -422,8 +422,7 @@ class Encoder:
 
         Yields:
             A writable NumPy array, page-aligned: height × width × channels of uint8 or uint16 for packed pixel
-            formats, height × width for gray, and all samples in one dimension for planar ones. Without NumPy, a
-            `memoryview` of bytes.
+            formats, height × width for gray, and all samples in one dimension for planar ones.
 
         Raises:
             As `write`.

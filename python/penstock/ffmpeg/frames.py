@@ -6,11 +6,8 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any, cast
 
-try:
-    import numpy as np
-    import numpy.typing as npt
-except ImportError as error:
-    raise ImportError("decoding gives NumPy arrays, and NumPy is not installed: pip install numpy") from error
+import numpy as np
+import numpy.typing as npt
 
 from penstock.ffmpeg.pixels import FrameLayout
 

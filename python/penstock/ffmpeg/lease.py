@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from penstock._native import _Slot
 from penstock.ffmpeg.pixels import FrameLayout
 
 
-def view_of(slot: _Slot, layout: FrameLayout) -> Any:
-    """A writable view of a slot, in the shape of a frame; a plain `memoryview` without NumPy."""
-    memory = memoryview(slot)
-    try:
-        import numpy as np
-    except ImportError:
-        return memory
-    return np.frombuffer(memory, dtype=layout.dtype).reshape(layout.shape)
+def view_of(slot: _Slot, layout: FrameLayout) -> npt.NDArray[Any]:
+    """Return a writable array in the slot's memory, in the shape of a frame."""
+    return np.frombuffer(memoryview(slot), dtype=layout.dtype).reshape(layout.shape)
 
 
-def seal(view: Any) -> None:
-    """Keeps whoever has the view from writing to a frame that is on its way."""
-    if isinstance(view, memoryview):
-        with suppress(BufferError):  # somebody has views of it
-            view.release()
-    else:
-        view.flags.writeable = False
+def seal(view: npt.NDArray[Any]) -> None:
+    """Make the array read-only: its frame is queued."""
+    view.flags.writeable = False

@@ -34,16 +34,12 @@ class Reporter:
     def of(
         cls, progress: bool | Callable[[EncoderStats], object], total_frames: int | None, rate: Fraction
     ) -> Self | None:
-        """What an encoder's argument `progress` asks for; None for nothing.
-
-        Raises:
-            ImportError: a bar was asked for, and ``rich`` is not installed.
-        """
+        """What an encoder's argument `progress` asks for; None for nothing."""
         if callable(progress):
             return cls(progress, lambda: None)
         if not progress:
             return None
-        from penstock.ffmpeg.bar import Bar
+        from penstock.ffmpeg.bar import Bar  # rich takes long to import
 
         bar = Bar(total_frames, float(rate))
         return cls(bar.update, bar.finish)
