@@ -12,7 +12,15 @@ import numpy as np
 import pytest
 from media import ffmpegs
 
-from penstock.ffmpeg import capabilities, command
+from penstock.ffmpeg import capabilities, colors, endpoints
+from penstock.ffmpeg.arguments import (
+    conversion_filters,
+    input_arguments,
+    option_arguments,
+    output_arguments,
+    output_size,
+    with_filters,
+)
 from penstock.ffmpeg.pixels import frame_layout
 
 SIZE = WIDTH, HEIGHT = (64, 48)
@@ -49,21 +57,21 @@ def run(
 ) -> subprocess.CompletedProcess[bytes]:
     """Encodes as the `Encoder` has FFmpeg convert; all that FFmpeg tells is kept."""
     layout = frame_layout(pixel_format, *size)
-    target = command.target(output, container_format)
-    container_format = command.container_for(target, container_format)
-    filters = command.conversion_filters(
+    target = endpoints.target(output, container_format)
+    container_format = endpoints.container_for(target, container_format)
+    filters = conversion_filters(
         layout, output_pixel_format, matrix, color_range, odd_size=odd_size, vflip=vflip
     )
-    inputs = command.input_color_arguments(pixel_format, matrix, color_range, centred=centred)
-    outputs = command.output_color_arguments(output_pixel_format, matrix, color_range, centred=centred)
+    inputs = colors.input_color_arguments(pixel_format, matrix, color_range, centred=centred)
+    outputs = colors.output_color_arguments(output_pixel_format, matrix, color_range, centred=centred)
     arguments = [
         *(ffmpeg, "-hide_banner", "-nostats", "-loglevel", "verbose", "-xerror"),
-        *command.input_arguments(layout, Fraction(30), inputs),
-        *command.output_arguments(
+        *input_arguments(layout, Fraction(30), inputs),
+        *output_arguments(
             target,
             codec,
             output_pixel_format,
-            command.with_filters(options, filters),
+            with_filters(options, filters),
             container_format,
             outputs,
         ),
@@ -108,16 +116,16 @@ needs_ffprobe = pytest.mark.skipif(shutil.which("ffprobe") is None, reason="no f
     ],
 )
 def test_urls_are_passed_on(url: str) -> None:
-    assert command.target(url) == url
+    assert endpoints.target(url) == url
 
 
 @pytest.mark.parametrize("name", ["-", "pipe:", "pipe:1"])
 def test_standard_output(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert command.uses_stdout(command.target(name))
+    assert endpoints.uses_stdout(endpoints.target(name))
     monkeypatch.chdir(tmp_path)
-    target = command.target(Path(name))
+    target = endpoints.target(Path(name))
     assert target == f"file:{tmp_path}/{name}"
-    assert not command.uses_stdout(target)
+    assert not endpoints.uses_stdout(target)
 
 
 @pytest.mark.parametrize(
@@ -140,27 +148,27 @@ def test_standard_output(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_all_else_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, kind: type) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "x").mkdir()
-    target = command.target(kind(name))
+    target = endpoints.target(kind(name))
     assert target == f"file:{tmp_path / name}"
-    assert command.is_path(target)
-    assert command.without_protocol(target) == str(tmp_path / name)
+    assert endpoints.is_path(target)
+    assert endpoints.without_protocol(target) == str(tmp_path / name)
 
 
 def test_a_url_as_a_path_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(FileNotFoundError):
-        command.target(Path("rtmp://host/key"))
+        endpoints.target(Path("rtmp://host/key"))
 
 
 @pytest.mark.parametrize("name", ["pipe:0", "pipe:2", "pipe:17"])
 def test_pipes_that_ffmpeg_has_not(name: str) -> None:
     with pytest.raises(ValueError, match="standard output, pipe:1"):
-        command.target(name)
+        endpoints.target(name)
 
 
 def test_a_list_of_outputs_is_for_tee() -> None:
     outputs = "[f=mpegts]udp://127.0.0.1:1|[f=matroska]video.mkv"
-    assert command.target(outputs, "tee") == outputs
+    assert endpoints.target(outputs, "tee") == outputs
 
 
 @pytest.mark.parametrize(
@@ -178,14 +186,14 @@ def test_a_list_of_outputs_is_for_tee() -> None:
     ],
 )
 def test_containers_of_streams(target: str, container: str | None) -> None:
-    assert command.container_for(target, None) == container
-    assert command.container_for(target, "nut") == "nut"
+    assert endpoints.container_for(target, None) == container
+    assert endpoints.container_for(target, "nut") == "nut"
 
 
 def test_a_pipe_needs_a_container() -> None:
     with pytest.raises(ValueError, match="container_format"):
-        command.container_for(command.target("pipe:"), None)
-    assert command.container_for(command.target("pipe:"), "nut") == "nut"
+        endpoints.container_for(endpoints.target("pipe:"), None)
+    assert endpoints.container_for(endpoints.target("pipe:"), "nut") == "nut"
 
 
 def test_hls_is_a_path_with_a_format(ffmpeg: str, tmp_path: Path) -> None:
@@ -218,10 +226,10 @@ def test_mpegts_to_standard_output(ffmpeg: str) -> None:
 
 
 def test_the_matrix_of_auto() -> None:
-    assert [command.color_matrix("auto", height) for height in (480, 719, 720, 2160)] == ["bt601"] * 2 + [
+    assert [colors.color_matrix("auto", height) for height in (480, 719, 720, 2160)] == ["bt601"] * 2 + [
         "bt709"
     ] * 2
-    assert command.color_matrix("bt2020", 480) == "bt2020"
+    assert colors.color_matrix("bt2020", 480) == "bt2020"
 
 
 @pytest.mark.parametrize(
@@ -230,27 +238,27 @@ def test_the_matrix_of_auto() -> None:
 )
 def test_unknown_colours(matrix: str, color_range: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        command.color_arguments(matrix, color_range)
+        colors.color_arguments(matrix, color_range)
     with pytest.raises(ValueError, match=words):
-        command.colors_for("libx264", matrix, color_range, 720)
+        colors.colors_for("libx264", matrix, color_range, 720)
 
 
 def test_where_chroma_lies_is_said_of_what_was_converted() -> None:
-    assert command.is_centred("rgb24", "yuv420p10") and command.is_centred("gray", "yuva420p")
-    assert not command.is_centred("yuv444p", "yuv420p") and not command.is_centred("rgb24", "yuv444p")
+    assert colors.is_centred("rgb24", "yuv420p10") and colors.is_centred("gray", "yuva420p")
+    assert not colors.is_centred("yuv444p", "yuv420p") and not colors.is_centred("rgb24", "yuv444p")
     centre = ["-chroma_sample_location", "center"]
-    assert command.output_color_arguments("yuv420p", "bt709", "full", centred=True)[-2:] == centre
-    assert command.input_color_arguments("rgb24", "bt709", "full", centred=True)[-2:] == centre
-    assert command.output_color_arguments(None, "bt709", "full") == []
+    assert colors.output_color_arguments("yuv420p", "bt709", "full", centred=True)[-2:] == centre
+    assert colors.input_color_arguments("rgb24", "bt709", "full", centred=True)[-2:] == centre
+    assert colors.output_color_arguments(None, "bt709", "full") == []
 
 
 def test_jpeg_has_its_own_colours() -> None:
-    assert command.colors_for("mjpeg", "auto", "limited", 1080) == ("bt601", "full")
-    assert command.colors_for("libx264", "auto", "limited", 1080) == ("bt709", "limited")
-    assert command.jpeg_pixel_format("mjpeg", "yuv422p") == "yuvj422p"
-    assert command.jpeg_pixel_format("libx264", "yuv422p") == "yuv422p"
+    assert colors.colors_for("mjpeg", "auto", "limited", 1080) == ("bt601", "full")
+    assert colors.colors_for("libx264", "auto", "limited", 1080) == ("bt709", "limited")
+    assert colors.jpeg_pixel_format("mjpeg", "yuv422p") == "yuvj422p"
+    assert colors.jpeg_pixel_format("libx264", "yuv422p") == "yuv422p"
     with pytest.raises(ValueError, match="JPEG"):
-        command.colors_for("mjpeg", "bt709", "full", 1080)
+        colors.colors_for("mjpeg", "bt709", "full", 1080)
 
 
 KINDS = [
@@ -304,8 +312,8 @@ def test_tags_arrive_and_nothing_else_is_converted(
 @needs_ffprobe
 @pytest.mark.parametrize("native", [True, False], ids=["native", "by-ffmpeg"])
 def test_jpeg_is_full_and_converted_once(ffmpeg: str, tmp_path: Path, native: bool) -> None:
-    matrix, color_range = command.colors_for("mjpeg", "auto", "limited", 720)
-    pixel_format = command.jpeg_pixel_format("mjpeg", "yuv420p")
+    matrix, color_range = colors.colors_for("mjpeg", "auto", "limited", 720)
+    pixel_format = colors.jpeg_pixel_format("mjpeg", "yuv420p")
     source = pixel_format if native else "rgb24"
     frames = bytes(3 * frame_layout(source, *SIZE).frame_bytes)
     colours = {"matrix": matrix, "color_range": color_range}
@@ -317,7 +325,7 @@ def test_jpeg_is_full_and_converted_once(ffmpeg: str, tmp_path: Path, native: bo
 
 def test_lists_and_tuples_repeat_an_option() -> None:
     options = {"metadata": ["title=x", "artist=y"], "map": ("0",), "an": None, "crf": 20}
-    assert command.option_arguments(options) == [
+    assert option_arguments(options) == [
         *("-metadata", "title=x", "-metadata", "artist=y", "-map", "0", "-an", "-crf", "20")
     ]
 
@@ -442,7 +450,7 @@ def test_odd_sizes_are_padded_with_their_last_column_and_row(
     width, height = size
     rgb = np.ascontiguousarray(pictures()["noise"][:height, :width])
     even = np.pad(rgb[::-1] if vflip else rgb, ((0, height % 2), (0, width % 2), (0, 0)), "edge")
-    assert command.output_size(width, height, "yuv420p", "pad") == (even.shape[1], even.shape[0])
+    assert output_size(width, height, "yuv420p", "pad") == (even.shape[1], even.shape[0])
     assert raw(ffmpeg, rgb, "rgb24", odd_size="pad", vflip=vflip) == raw(ffmpeg, even, "rgb24")
 
 
@@ -451,28 +459,28 @@ def test_odd_sizes_are_cropped(ffmpeg: str, size: tuple[int, int]) -> None:
     width, height = size
     rgb = np.ascontiguousarray(pictures()["noise"][:height, :width])
     even = np.ascontiguousarray(rgb[: height // 2 * 2, : width // 2 * 2])
-    assert command.output_size(width, height, "yuv420p", "crop") == (even.shape[1], even.shape[0])
+    assert output_size(width, height, "yuv420p", "crop") == (even.shape[1], even.shape[0])
     assert raw(ffmpeg, rgb, "rgb24", odd_size="crop") == raw(ffmpeg, even, "rgb24")
 
 
 def test_only_what_the_output_shares_is_made_even() -> None:
-    assert command.output_size(7, 5, "yuv422p", "pad") == (8, 5)
-    assert command.output_size(7, 5, "yuv444p", "crop") == (7, 5)
-    assert command.output_size(7, 5, None, "pad") == (7, 5)
-    assert command.output_size(7, 5, "yuv420p", "error") == (7, 5)
+    assert output_size(7, 5, "yuv422p", "pad") == (8, 5)
+    assert output_size(7, 5, "yuv444p", "crop") == (7, 5)
+    assert output_size(7, 5, None, "pad") == (7, 5)
+    assert output_size(7, 5, "yuv420p", "error") == (7, 5)
 
 
 def test_sizes_that_cannot_be() -> None:
     with pytest.raises(ValueError, match="leaves 0x4"):
-        command.output_size(1, 5, "yuv420p", "crop")
+        output_size(1, 5, "yuv420p", "crop")
     with pytest.raises(ValueError, match="'error', 'pad' or 'crop'"):
-        command.output_size(7, 5, "yuv420p", "stretch")
+        output_size(7, 5, "yuv420p", "stretch")
 
 
 def test_the_users_filters_come_after(ffmpeg: str) -> None:
     for name in ("vf", "filter:v"):
-        options = command.with_filters({"g": 3, name: "hflip"}, ["vflip", "scale=2:2"])
+        options = with_filters({"g": 3, name: "hflip"}, ["vflip", "scale=2:2"])
         assert options == {"g": 3, "filter:v": "vflip,scale=2:2,hflip"}
-    assert command.with_filters({"vf": "hflip"}, []) == {"vf": "hflip"}
+    assert with_filters({"vf": "hflip"}, []) == {"vf": "hflip"}
     rgb = pictures()["noise"]
     assert raw(ffmpeg, rgb, "rgb24", vf="hflip") == raw(ffmpeg, np.ascontiguousarray(rgb[:, ::-1]), "rgb24")

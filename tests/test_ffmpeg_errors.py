@@ -14,7 +14,8 @@ import pytest
 from conftest import run_script, succeeded
 from media import ffmpegs
 
-from penstock.ffmpeg import capabilities, command
+from penstock.ffmpeg import capabilities, endpoints
+from penstock.ffmpeg.arguments import input_arguments, output_arguments
 from penstock.ffmpeg.complaint import explain
 from penstock.ffmpeg.pixels import frame_layout
 
@@ -38,8 +39,8 @@ def advice(
     """What is said of an FFmpeg that fails."""
     target = output if "://" in str(output) else f"file:{output}"
     arguments = [
-        *command.input_arguments(LAYOUT, Fraction(30)),
-        *command.output_arguments(str(target), codec, pixel_format, options, container_format),
+        *input_arguments(LAYOUT, Fraction(30)),
+        *output_arguments(str(target), codec, pixel_format, options, container_format),
     ]
     program = [ffmpeg, "-hide_banner", "-nostats", "-loglevel", "error", "-xerror"]
     done = subprocess.run([*program, *arguments], input=FRAMES, capture_output=True, check=False, timeout=60)
@@ -279,22 +280,22 @@ def test_advice_does_without_an_ffmpeg_that_tells(stderr: str) -> None:
 def test_a_folder_is_no_output(tmp_path: Path) -> None:
     for output in (tmp_path, str(tmp_path), f"{tmp_path}/", f"{tmp_path}/new/"):
         with pytest.raises(IsADirectoryError) as caught:
-            command.target(output)
+            endpoints.target(output)
         assert caught.value.filename == output.rstrip("/") if isinstance(output, str) else str(output)
     with pytest.raises(IsADirectoryError):
-        command.target("")
+        endpoints.target("")
 
 
 def test_a_missing_folder(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError) as caught:
-        command.target(tmp_path / "missing" / "deeper" / "video.mp4")
+        endpoints.target(tmp_path / "missing" / "deeper" / "video.mp4")
     assert caught.value.filename == str(tmp_path / "missing" / "deeper")
 
 
 def test_a_file_in_place_of_the_folder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(NotADirectoryError) as caught:
-        command.target(tmp_path / "file" / "video.mp4")
+        endpoints.target(tmp_path / "file" / "video.mp4")
     assert caught.value.filename == str(tmp_path / "file")
 
 
@@ -302,10 +303,10 @@ def test_a_link_to_a_place_that_is_not_there(tmp_path: Path) -> None:
     link = tmp_path / "video.mp4"
     link.symlink_to(tmp_path / "missing" / "video.mp4")
     with pytest.raises(FileNotFoundError) as caught:
-        command.target(link)
+        endpoints.target(link)
     assert caught.value.filename == str(tmp_path / "missing")
     (tmp_path / "missing").mkdir()
-    assert command.target(link) == f"file:{link}"
+    assert endpoints.target(link) == f"file:{link}"
     assert list((tmp_path / "missing").iterdir()) == []
 
 
@@ -327,11 +328,11 @@ def test_a_place_that_may_not_be_written_to(open_folder: Path, what: str) -> Non
         output.chmod(0o444)
     open_folder.chmod(0o555)
     code = """
-    from penstock.ffmpeg import command
+    from penstock.ffmpeg import endpoints
     if os.geteuid() == 0:  # whom no mode keeps out
         os.setuid(65534)
     try:
-        command.target(sys.argv[1])
+        endpoints.target(sys.argv[1])
     except PermissionError as error:
         print(error.filename)
     """
@@ -342,9 +343,9 @@ def test_a_place_that_may_not_be_written_to(open_folder: Path, what: str) -> Non
 
 @pytest.mark.parametrize("special", ["/dev/null", "/dev/full", "/dev/stdout"])
 def test_devices_are_outputs(special: str) -> None:
-    assert command.target(special) == f"file:{special}"
+    assert endpoints.target(special) == f"file:{special}"
 
 
 def test_a_fifo_is_an_output(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
-    assert command.target(tmp_path / "fifo") == f"file:{tmp_path}/fifo"
+    assert endpoints.target(tmp_path / "fifo") == f"file:{tmp_path}/fifo"

@@ -39,7 +39,7 @@ from penstock.cli.outputs import (
 from penstock.cli.progress import PERIOD_S, is_wanted
 from penstock.cli.signals import Stopped
 from penstock.errors import DecoderError, FFmpegWarning, StalledError
-from penstock.ffmpeg import Decoder, command
+from penstock.ffmpeg import Decoder, endpoints
 from penstock.ffmpeg.bar import Bar
 from penstock.ffmpeg.find import find_decoding_ffmpeg
 from penstock.images import SourceError
@@ -272,7 +272,7 @@ def _check_destinations(
     for name in filter(None, (destination, timestamps)):
         if is_file_name(name):
             with told():
-                command.target(to_be_made(Path(name)))
+                endpoints.target(to_be_made(Path(name)))
 
 
 def _refuse_terminal(fd: int, title: str) -> None:

@@ -26,7 +26,7 @@ from penstock.cli.options import option_pairs, parsed
 from penstock.cli.progress import expected_bytes, is_wanted
 from penstock.cli.signals import Stopped
 from penstock.errors import FFmpegWarning, PenstockError
-from penstock.ffmpeg import Encoder, command, find_ffmpeg
+from penstock.ffmpeg import Encoder, endpoints, find_ffmpeg
 from penstock.ffmpeg.capabilities import check_codec
 from penstock.ffmpeg.formats import AUTO, output_format
 from penstock.ffmpeg.pixels import divides_evenly, frame_layout
@@ -318,9 +318,9 @@ def _check_output(output: str, container_format: str | None, *, as_json: bool) -
             f"OUTPUT {show_name(output)} is an image by its name: is OUTPUT missing? "
             "Images are written with --format image2"
         )
-    target = command.target(output, container_format)
-    command.container_for(target, container_format)
-    if as_json and command.uses_stdout(target):
+    target = endpoints.target(output, container_format)
+    endpoints.container_for(target, container_format)
+    if as_json and endpoints.uses_stdout(target):
         raise click.UsageError("--json and the video cannot both go to standard output")
 
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
 
 from penstock._native import Frame, ThreadPolicy, _count
 from penstock.errors import DecoderError
-from penstock.ffmpeg import command
+from penstock.ffmpeg import endpoints
+from penstock.ffmpeg.arguments import format_seconds, read_arguments, seek_arguments
 from penstock.ffmpeg.ending import other_codecs
 from penstock.ffmpeg.find import find_decoding_ffmpeg
 from penstock.ffmpeg.intake import Intake, check_place
@@ -113,7 +114,7 @@ class AudioDecoder:
         check_choice("dtype", dtype, tuple(_SAMPLES))
         check_place("start", start)
         check_place("duration", duration)
-        self._source = command.source(source)
+        self._source = endpoints.source(source)
         self._media = probe(source, ffprobe=ffprobe, ffmpeg=ffmpeg, follow_playlists=follow_playlists)
         self._audio = _chosen(self._media, stream)
         self.sample_rate = _count(
@@ -122,15 +123,17 @@ class AudioDecoder:
         self.channels = _count("channels", self._audio.channels if channels is None else channels)
         container, self._dtype = _SAMPLES[dtype]
         self._sample_bytes = self.channels * int(self._dtype[2:])
-        seek, trim = command.seek_arguments(start, None, self._media.start_s or 0.0)
+        seek, trim = seek_arguments(start, None, self._media.start_s or 0.0)
         # `duration` counts from the first sample.
-        length = [] if duration is None else [f"trim=duration={command.seconds(duration)}"]
+        length = [] if duration is None else [f"trim=duration={format_seconds(duration)}"]
         filters = [f"a{one}" for one in (*trim, *length)]
         arguments = [
             # Timestamps as they are in the file, for the filters.
             *("-copyts", *seek),
-            *command.confining_arguments(self._source, () if follow_playlists else (self._media.container,)),
-            *command.read_arguments(self._source, self._media.container),
+            *endpoints.confining_arguments(
+                self._source, () if follow_playlists else (self._media.container,)
+            ),
+            *read_arguments(self._source, self._media.container),
             *("-map", f"0:{self._audio.index}", "-vn", "-sn", "-dn"),
             *(("-filter:a", ",".join(filters)) if filters else ()),
             *("-ar", str(self.sample_rate), "-ac", str(self.channels)),
@@ -225,7 +228,7 @@ class AudioDecoder:
             warnings.warn(f"{self!r} was never closed", ResourceWarning, source=self, stacklevel=2)
 
     def __repr__(self) -> str:
-        path = command.without_protocol(self._source)
+        path = endpoints.without_protocol(self._source)
         return f"<AudioDecoder {path!r} {self.sample_rate} Hz, {self.channels} channels of {self._dtype}>"
 
     def _take_rest(self) -> npt.NDArray[Any] | None:

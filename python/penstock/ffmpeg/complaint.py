@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.ffmpeg import capabilities, command
+from penstock.ffmpeg import capabilities, endpoints
 from penstock.ffmpeg.capabilities import Option, did_you_mean
 
 # x264's own (x264_preset_names and x264_tune_names in x264.h), which x265 has too; FFmpeg's help does not list them.
@@ -57,7 +57,7 @@ class _Attempt:
 
     @property
     def output(self) -> str:
-        return command.without_protocol(self.target)
+        return endpoints.without_protocol(self.target)
 
 
 def explain(
@@ -75,7 +75,7 @@ def explain(
     Args:
         program: the FFmpeg that failed.
         codec, options, container_format: the `Encoder`'s arguments.
-        output: what FFmpeg was told to write to (`command.target`).
+        output: what FFmpeg was told to write to (`endpoints.target`).
         stderr: its last words.
     """
     attempt = _Attempt(program, codec, options, container_format, output)
@@ -190,7 +190,7 @@ def _unknown_host(attempt: _Attempt, found: re.Match[str]) -> str:
 
 
 def _lost(attempt: _Attempt, found: re.Match[str]) -> str | None:
-    if command.is_path(attempt.target):
+    if endpoints.is_path(attempt.target):
         return None
     return f"the other side of {attempt.output} did not answer, or closed the connection: {found[0]}"
 
@@ -211,7 +211,7 @@ def _hardware(attempt: _Attempt, found: re.Match[str]) -> str:
 
 
 def _not_writable(attempt: _Attempt, found: re.Match[str]) -> str | None:
-    if not command.is_path(attempt.target):
+    if not endpoints.is_path(attempt.target):
         return None
     return f"{attempt.output} may not be written to: choose another place"
 
@@ -219,7 +219,7 @@ def _not_writable(attempt: _Attempt, found: re.Match[str]) -> str | None:
 def _no_folder(attempt: _Attempt, found: re.Match[str]) -> str | None:
     folder = Path(attempt.output).parent
     # It may be another file that is missing, such as one that an option names.
-    if not command.is_path(attempt.target) or folder.is_dir():
+    if not endpoints.is_path(attempt.target) or folder.is_dir():
         return None
     return f"the folder {folder} does not exist any more"
 

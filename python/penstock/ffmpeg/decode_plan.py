@@ -10,7 +10,8 @@ from typing import get_args
 
 from penstock._native import _Conversion
 from penstock.errors import DecoderError
-from penstock.ffmpeg import capabilities, command, timestamps
+from penstock.ffmpeg import capabilities, endpoints, timestamps
+from penstock.ffmpeg.arguments import checked_size, option_arguments, read_arguments, seek_arguments
 from penstock.ffmpeg.pixels import (
     PIXEL_FORMATS,
     FrameLayout,
@@ -87,7 +88,7 @@ class DecodePlan:
         """FFmpeg's arguments.
 
         Args:
-            source: what it reads, as `command.source` has it.
+            source: what it reads, as `endpoints.source` has it.
             container: of the file, by ffprobe's names.
             start_s: the time of the file's first timestamp.
             descriptor: where it tells timestamps.
@@ -135,7 +136,7 @@ def plan_decode(
         reading, trim = _reading(wish, video, decoder, source, container, start_s)
         filtered = ("-v", "error", *reading, "-filter:v", ",".join([*trim, wish.filters]))
         # Of filters that fail, FFmpeg says why when it is run for all frames.
-        own_size = first_size(command.without_protocol(source), (program, *filtered)) or own_size
+        own_size = first_size(endpoints.without_protocol(source), (program, *filtered)) or own_size
     width, height = _delivered_size(own_size, wish.size)
     layout = frame_layout(name, width, height, program)
     own = video.pixel_format or ""
@@ -179,7 +180,7 @@ def _alpha_decoder(
     known = capabilities.decoders(program)
     if known and name not in known:
         raise DecoderError(
-            f"{command.without_protocol(source)} has alpha, which only FFmpeg's decoder {name} reads, and {program} "
+            f"{endpoints.without_protocol(source)} has alpha, which only FFmpeg's decoder {name} reads, and {program} "
             "was built without it: install another FFmpeg (Debian's has it), or give a pixel_format without alpha, "
             "such as 'rgb24' or 'yuv420p'"
         )
@@ -190,15 +191,15 @@ def _reading(
     wish: DecodeWish, video: VideoInfo, decoder: str | None, source: str, container: str, start_s: float
 ) -> tuple[list[str], list[str]]:
     """FFmpeg's arguments that read the stream, and the filters that begin with the right frame."""
-    seek, trim = command.seek_arguments(wish.start, container, start_s)
+    seek, trim = seek_arguments(wish.start, container, start_s)
     return [
         # Timestamps as they are in the file.
         "-copyts",
         *seek,
         *(() if decoder is None else (f"-c:{video.index}", decoder)),
-        *command.confining_arguments(source, () if wish.follow_playlists else (container,)),
-        *command.option_arguments(wish.input_options),
-        *command.read_arguments(source, container),
+        *endpoints.confining_arguments(source, () if wish.follow_playlists else (container,)),
+        *option_arguments(wish.input_options),
+        *read_arguments(source, container),
         *("-map", f"0:{video.index}"),
         *("-an", "-sn", "-dn"),
     ], trim
@@ -213,7 +214,7 @@ def _delivered_size(own: tuple[int, int], size: tuple[int | None, int | None] | 
         width = _even(Fraction(height or 0) * own[0] / own[1])
     if height is None:
         height = _even(Fraction(width) * own[1] / own[0])
-    return command.checked_size((width, height))
+    return checked_size((width, height))
 
 
 def _even(length: Fraction) -> int:

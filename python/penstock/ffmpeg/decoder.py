@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from penstock._native import AppliedPolicy, Frame, ThreadPolicy, _count
 from penstock.errors import DecoderError, FFmpegWarning
-from penstock.ffmpeg import command, ending
+from penstock.ffmpeg import ending, endpoints
 from penstock.ffmpeg.audio import AudioDecoder, AudioOptions
 from penstock.ffmpeg.decode_plan import DecodeWish, plan_decode
 from penstock.ffmpeg.decoder_stats import DecoderStats
@@ -139,7 +139,7 @@ class Decoder:
         self._frame_of = frame_of
         program = find_decoding_ffmpeg(ffmpeg)
         _check(start, count)
-        self._as_given, self._source = source, command.source(source)
+        self._as_given, self._source = source, endpoints.source(source)
         self._media = probe(source, ffprobe=ffprobe, ffmpeg=ffmpeg, follow_playlists=follow_playlists)
         self._video = _chosen(self._media, stream)
         self._wish = DecodeWish(
@@ -365,7 +365,7 @@ class Decoder:
     def __repr__(self) -> str:
         layout = self._plan.layout
         size = f"{layout.width}x{layout.height}"
-        return f"<Decoder {command.without_protocol(self._source)!r} {size} {layout.pixel_format}>"
+        return f"<Decoder {endpoints.without_protocol(self._source)!r} {size} {layout.pixel_format}>"
 
     def _placed(self, frame: Frame | None) -> VideoFrame | None:
         """The frame with its place in the video."""
@@ -403,7 +403,7 @@ class Decoder:
         given = None if self._is_told_of or is_unsure else self._given()
         self._is_told_of = True
         if given is not None and (said := ending.wrong_count(self._video, self._media.container, given)):
-            warnings.warn(f"{command.without_protocol(self._source)}: {said}", FFmpegWarning, stacklevel=4)
+            warnings.warn(f"{endpoints.without_protocol(self._source)}: {said}", FFmpegWarning, stacklevel=4)
 
     def _nothing(self) -> str:
         if self._wish.start is None:

@@ -31,7 +31,7 @@ from penstock.errors import (
     PenstockError,
     StalledError,
 )
-from penstock.ffmpeg import command
+from penstock.ffmpeg import endpoints
 from penstock.ffmpeg.capabilities import check_codec
 from penstock.ffmpeg.complaint import explain
 from penstock.ffmpeg.find import find_ffmpeg
@@ -192,7 +192,7 @@ class Encoder:
     ) -> None:
         program = find_ffmpeg(ffmpeg)
         options = all_options(program, codec, options or {}, crf, preset)
-        self._target = command.target(output, container_format)
+        self._target = endpoints.target(output, container_format)
         wish = Wish(
             size=size,
             fps=fps,
@@ -229,7 +229,7 @@ class Encoder:
             ffmpeg_policy,
             is_fed=True,
             is_strict=True,
-            stdout=None if command.uses_stdout(self._target) else subprocess.DEVNULL,
+            stdout=None if endpoints.uses_stdout(self._target) else subprocess.DEVNULL,
             with_warnings=True,
             error=EncoderError,
         )
@@ -535,7 +535,7 @@ class Encoder:
     def __repr__(self) -> str:
         layout = self._plan.layout
         size = f"{layout.width}x{layout.height}"
-        return f"<Encoder {command.without_protocol(self._target)!r} {size} {layout.pixel_format}>"
+        return f"<Encoder {endpoints.without_protocol(self._target)!r} {size} {layout.pixel_format}>"
 
     def _check_open(self) -> None:
         self._check_not_given_up()
@@ -657,11 +657,11 @@ class Encoder:
         stats = self._writer.stats
         seconds = self._process.seconds
         return EncodeReport(
-            output=command.without_protocol(self._target),
+            output=endpoints.without_protocol(self._target),
             frames_submitted=stats.items_accepted,
             frames_encoded=self.frames_encoded,
             bytes_submitted=stats.items_accepted * self.frame_bytes,
-            output_bytes=command.file_bytes(self._target),
+            output_bytes=endpoints.file_bytes(self._target),
             seconds=seconds,
             fps=self.frames_encoded / seconds,
             warnings=(*self._plan.warnings, *told),

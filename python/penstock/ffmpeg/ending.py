@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from penstock.errors import PenstockError
-from penstock.ffmpeg import command
+from penstock.ffmpeg import endpoints
 from penstock.ffmpeg.probe import AudioInfo, MediaInfo, VideoInfo, last_packets
 
 # Containers whose header says how long the video is. In others FFmpeg measures what is there (MPEG-TS, Ogg, Y4M) or
@@ -94,11 +94,11 @@ def early_end(source: str, media: MediaInfo, video: VideoInfo, given: Given, ffp
     Asks ffprobe for the last packets if the frames end before the container says. Only then, for that takes time.
 
     Args:
-        source: the file as `command.source` has it.
+        source: the file as `endpoints.source` has it.
         ffprobe: the program.
     """
-    if command.is_path(source) and _is_cut(
-        Path(command.without_protocol(source)), media.container, video, given
+    if endpoints.is_path(source) and _is_cut(
+        Path(endpoints.without_protocol(source)), media.container, video, given
     ):
         return "the file was cut off: its end is missing"
     if (

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from penstock.ffmpeg import capabilities
-from penstock.ffmpeg.command import FILTER_OPTIONS, jpeg_pixel_format
+from penstock.ffmpeg.arguments import FILTER_OPTIONS
+from penstock.ffmpeg.colors import jpeg_pixel_format
 from penstock.ffmpeg.pixels import is_gray, is_rgb, subsampling
 
 AUTO = "auto"

@@ -18,7 +18,7 @@ from functools import partial
 from penstock._asyncio import until_done
 from penstock._native import Frame, Reader, ThreadPolicy, _Conversion, _seconds
 from penstock.errors import ClosedError, DecoderError, StalledError, TruncatedStreamError
-from penstock.ffmpeg import command
+from penstock.ffmpeg import endpoints
 from penstock.ffmpeg.ending import complaints
 from penstock.ffmpeg.process import FFmpegProcess, Watch, checked_stall_timeout
 
@@ -48,7 +48,7 @@ class Intake:
 
     Args:
         program, arguments, ffmpeg_policy: as for `FFmpegProcess`.
-        source: what FFmpeg reads, as `command.source` has it.
+        source: what FFmpeg reads, as `endpoints.source` has it.
         is_strict: whether damage is an error although FFmpeg goes on.
         other_codecs: codecs of the file's other streams, whose damage is no matter.
         check_end: called when FFmpeg has ended and had no complaint, if `is_strict`: why the file has more than it
@@ -84,7 +84,7 @@ class Intake:
         conversion: _Conversion | None = None,
         parts: int = 1,
     ) -> None:
-        self._path = command.without_protocol(source)
+        self._path = endpoints.without_protocol(source)
         self._is_strict = is_strict
         self._other_codecs = other_codecs
         self._check_end = check_end

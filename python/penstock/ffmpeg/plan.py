@@ -9,7 +9,16 @@ from numbers import Real
 from typing import Literal, get_args
 
 from penstock._native import _Conversion
-from penstock.ffmpeg import command
+from penstock.ffmpeg import colors, endpoints
+from penstock.ffmpeg.arguments import (
+    check_even,
+    checked_size,
+    conversion_filters,
+    frame_rate,
+    input_arguments,
+    output_arguments,
+    with_filters,
+)
 from penstock.ffmpeg.capabilities import check_option
 from penstock.ffmpeg.formats import output_format, raw_format
 from penstock.ffmpeg.pixels import FrameLayout, canonical, divides_evenly, frame_layout
@@ -70,10 +79,10 @@ def plan_encode(program: str, target: str, wish: Wish) -> Plan:
     """
     check_choice("convert", wish.convert, get_args(Convert))
     check_choice("odd_size", wish.odd_size, get_args(OddSize))
-    width, height = command.checked_size(wish.size)
-    rate = command.frame_rate(wish.fps)
-    container_format = command.container_for(target, wish.container_format)
-    matrix, color_range = command.colors_for(wish.codec, wish.color_matrix, wish.color_range, height)
+    width, height = checked_size(wish.size)
+    rate = frame_rate(wish.fps)
+    container_format = endpoints.container_for(target, wish.container_format)
+    matrix, color_range = colors.colors_for(wish.codec, wish.color_matrix, wish.color_range, height)
     layout = frame_layout(wish.pixel_format, width, height, program)
     output = output_format(
         program,
@@ -85,31 +94,31 @@ def plan_encode(program: str, target: str, wish: Wish) -> Plan:
     )
     wish = replace(wish, output_pixel_format=output.name, options=_options_for(wish, output.name))
     if wish.odd_size == "error":
-        command.check_even(layout, wish.output_pixel_format, wish.options)
+        check_even(layout, wish.output_pixel_format, wish.options)
     conversion = _native(layout, wish, matrix, color_range)
     output_pixel_format = _named_for(wish.codec, wish.output_pixel_format)
     filters: list[str] = []
     if conversion is None:
-        fed = frame_layout(command.jpeg_pixel_format(wish.codec, layout.pixel_format), width, height, program)
-        filters = command.conversion_filters(
+        fed = frame_layout(colors.jpeg_pixel_format(wish.codec, layout.pixel_format), width, height, program)
+        filters = conversion_filters(
             fed, output_pixel_format, matrix, color_range, odd_size=wish.odd_size, vflip=wish.vflip
         )
     else:
         fed = frame_layout(output_pixel_format or layout.pixel_format, *conversion.output_size, program)
-    centred = command.is_centred(layout.pixel_format, output_pixel_format)
+    centred = colors.is_centred(layout.pixel_format, output_pixel_format)
     arguments = [
-        *command.input_arguments(
+        *input_arguments(
             fed,
             rate,
-            command.input_color_arguments(fed.pixel_format, matrix, color_range, centred=centred),
+            colors.input_color_arguments(fed.pixel_format, matrix, color_range, centred=centred),
         ),
-        *command.output_arguments(
+        *output_arguments(
             target,
             wish.codec,
             output_pixel_format,
-            command.with_filters(wish.options, filters),
+            with_filters(wish.options, filters),
             container_format,
-            command.output_color_arguments(output_pixel_format, matrix, color_range, centred=centred),
+            colors.output_color_arguments(output_pixel_format, matrix, color_range, centred=centred),
         ),
     ]
     converted_by = _converted_by(layout, wish, conversion)
@@ -155,7 +164,7 @@ def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
 
 
 def _named_for(codec: str, pixel_format: str | None) -> str | None:
-    return None if pixel_format is None else command.jpeg_pixel_format(codec, pixel_format)
+    return None if pixel_format is None else colors.jpeg_pixel_format(codec, pixel_format)
 
 
 def _native(layout: FrameLayout, wish: Wish, matrix: str, color_range: str) -> _Conversion | None:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from penstock import _native
 from penstock.errors import DecoderError, PenstockError, StalledError
-from penstock.ffmpeg import capabilities, command
+from penstock.ffmpeg import capabilities, endpoints
 from penstock.ffmpeg.child import CapturedChild, Child, NotStartedError, run
 from penstock.ffmpeg.find import find_ffprobe
 
@@ -211,7 +211,7 @@ def probe(
         StalledError: ffprobe did not end in time: nobody writes to a FIFO, a server does not answer.
     """
     timeout_s = _native._seconds("timeout_s", timeout_s)
-    source = command.source(path_or_url)
+    source = endpoints.source(path_or_url)
     path = os.fspath(path_or_url)
     arguments = ("-v", "error", "-of", "json", "-show_format", "-show_streams")
     counting = ("-count_frames",) if count_frames else ()
@@ -220,9 +220,9 @@ def probe(
     told = _told(path, (program, *arguments, *counting, *reading), timeout_s)
     # Where ffprobe did not list its containers.
     if (
-        command.is_path(source)
+        endpoints.is_path(source)
         and not follow_playlists
-        and command.leads_elsewhere(told["format"]["format_name"])
+        and endpoints.leads_elsewhere(told["format"]["format_name"])
     ):
         raise DecoderError(_leading(path))
     return _media(path, program, told, is_counted=count_frames)
@@ -263,10 +263,10 @@ def _media_of(path: str, told: Mapping[str, Any], *, is_counted: bool) -> MediaI
 def _reading(program: str, source: str, *, follow_playlists: bool) -> list[str]:
     """The arguments with which ffprobe reads `source`, and nothing that it leads to."""
     # Of other names ffprobe takes none for a pattern that a file does not match.
-    literal = command.literal_arguments(source) if "%" in source else ()
-    allowed = () if follow_playlists or not command.is_path(source) else capabilities.demuxers(program)
-    allowed = tuple(name for name in allowed if name not in command.LEADING_CONTAINERS)
-    return [*command.confining_arguments(source, allowed), *literal, "-i", source]
+    literal = endpoints.literal_arguments(source) if "%" in source else ()
+    allowed = () if follow_playlists or not endpoints.is_path(source) else capabilities.demuxers(program)
+    allowed = tuple(name for name in allowed if name not in endpoints.LEADING_CONTAINERS)
+    return [*endpoints.confining_arguments(source, allowed), *literal, "-i", source]
 
 
 def _leading(path: str) -> str:
@@ -280,7 +280,7 @@ def last_packets(source: str, index: int | None, from_s: float, ffprobe: str) ->
     """What ffprobe tells of the packets of a stream from about a time on, of the stream, and of the file.
 
     Args:
-        source: the file, as `command.source` has it.
+        source: the file, as `endpoints.source` has it.
         index: the stream's number among all of the file; None for all streams.
         from_s: the time in seconds, by the file's own clock.
 
@@ -295,7 +295,7 @@ def last_packets(source: str, index: int | None, from_s: float, ffprobe: str) ->
         *("-show_entries", f"{entries}:format=format_name,nb_streams"),
     )
     reading = _reading(ffprobe, source, follow_playlists=False)
-    return _told(command.without_protocol(source), (ffprobe, *arguments, *reading), PATIENCE_S)
+    return _told(endpoints.without_protocol(source), (ffprobe, *arguments, *reading), PATIENCE_S)
 
 
 def first_size(path: str, arguments: Sequence[str]) -> tuple[int, int] | None:
@@ -479,7 +479,7 @@ def _reason(path: str, child: Child, words: str) -> str:
         return f"{program} ended with {returncode}, and did not tell what {path} is: is it ffprobe?"
     if _NOT_ALLOWED in words:
         return _leading(path)
-    if command.file_bytes(path) == 0:
+    if endpoints.file_bytes(path) == 0:
         return f"{path} is empty, and not a media file"
     if "Invalid data found" in words or "End of file" in words:
         return f"{path} is not a media file that FFmpeg knows, or it is damaged: {words}"

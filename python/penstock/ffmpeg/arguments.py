@@ -1,0 +1,228 @@
+"""FFmpeg's command line: the arguments for its inputs, outputs, filters and options."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from numbers import Rational
+
+from penstock.ffmpeg import endpoints
+from penstock.ffmpeg.colors import conversion_filter
+from penstock.ffmpeg.pixels import FrameLayout, canonical, divides_evenly, is_rgb, subsampling
+
+# FFmpeg warns that these may be for sound, too.
+_VIDEO_OPTIONS = {"b": "b:v", "profile": "profile:v"}
+#: All of them are one option to FFmpeg, of which the last prevails.
+FILTER_OPTIONS = ("vf", "filter:v", "filter", "filter:v:0", "filter:0")
+_RESIZING_OPTIONS = (*FILTER_OPTIONS, "s")
+# In these FFmpeg finds a time by guessing positions, and may begin later than it was asked to. The rest have an index,
+# or are read from the beginning.
+_WITHOUT_INDEX = ("mpegts", "mpeg")
+# Guessed: between two keyframes there is less than this as a rule; broadcasts have 0.5 to 2 s.
+_SEEK_MARGIN_S = 10.0
+_PAD = "pad=ceil(iw/2)*2:ceil(ih/2)*2"
+
+
+def checked_size(size: tuple[int, int]) -> tuple[int, int]:
+    """`size` as two ints.
+
+    Raises:
+        ValueError: it is not two numbers above 0.
+        TypeError: they are not integers.
+    """
+    try:
+        lengths = [operator.index(length) for length in size]
+    except TypeError:
+        raise TypeError(f"size is width and height in pixels, two integers; got {size!r}") from None
+    if len(lengths) != 2:
+        raise ValueError(f"size is width and height in pixels, of an array frame.shape[1::-1]; got {size!r}")
+    width, height = lengths
+    if width <= 0 or height <= 0:
+        raise ValueError(f"size is width and height in pixels, both more than 0; got {size!r}")
+    return width, height
+
+
+def frame_rate(fps: int | float | Fraction) -> Fraction:
+    """`fps` as the fraction that FFmpeg wants.
+
+    Raises:
+        ValueError: it is not a finite number above 0.
+    """
+    try:
+        # Of NumPy's float32 a Fraction cannot be made. The limit finds 30000/1001 in its float again, and keeps both
+        # numbers small enough for FFmpeg.
+        rate = Fraction(fps if isinstance(fps, Rational | str) else float(fps)).limit_denominator(1_000_000)
+    except (ValueError, OverflowError):  # nan, inf
+        rate = Fraction(0)
+    except TypeError:
+        raise TypeError(
+            f"fps is frames per second, a number such as 30, 29.97 or Fraction(30000, 1001); got {fps!r}"
+        ) from None
+    if rate <= 0:
+        raise ValueError(f"fps is frames per second, more than 0; got {fps!r}")
+    return rate
+
+
+def check_even(layout: FrameLayout, output_pixel_format: str | None, options: Mapping[str, object]) -> None:
+    """Checks that frames of `layout` can become video in `output_pixel_format`.
+
+    Raises:
+        ValueError: they would have to be padded, and no option tells FFmpeg to.
+    """
+    if output_pixel_format is None or divides_evenly(output_pixel_format, layout.width, layout.height):
+        return
+    if any(name in options for name in _RESIZING_OPTIONS):
+        return
+    raise ValueError(
+        f"{output_pixel_format} video has one colour sample for several pixels, and {layout.width}x"
+        f"{layout.height} pixels cannot be shared out evenly: render an even size, or let FFmpeg pad it with "
+        f"options={{'vf': {_PAD!r}}}, or give output_pixel_format='yuv444p', which fewer players know"
+    )
+
+
+def conversion_filters(
+    layout: FrameLayout,
+    output_pixel_format: str | None,
+    matrix: str,
+    color_range: str,
+    *,
+    odd_size: str = "error",
+    vflip: bool = False,
+) -> list[str]:
+    """FFmpeg's filters for what the native conversion does: turn over, make the size even, convert.
+
+    With None for `output_pixel_format` FFmpeg chooses it, and converts in its own way.
+    """
+    filters = ["vflip"] if vflip else []
+    if output_pixel_format is None:
+        return filters
+    filters += _even_filters(layout, output_pixel_format, odd_size)
+    if canonical(output_pixel_format) != layout.pixel_format and not is_rgb(output_pixel_format):
+        filters.append(conversion_filter(layout.pixel_format, output_pixel_format, matrix, color_range))
+    return filters
+
+
+def output_size(width: int, height: int, output_pixel_format: str | None, odd_size: str) -> tuple[int, int]:
+    """The size of the video that frames of `width` by `height` pixels become.
+
+    Raises:
+        ValueError: nothing is left of them, or `odd_size` is none of error, pad and crop.
+    """
+    if odd_size not in ("error", "pad", "crop"):
+        raise ValueError(f"odd_size is 'error', 'pad' or 'crop'; got {odd_size!r}")
+    columns, rows = subsampling(output_pixel_format or "")
+    if odd_size == "pad":
+        return -(-width // columns) * columns, -(-height // rows) * rows
+    if odd_size == "crop":
+        width, height = width // columns * columns, height // rows * rows
+    if not width or not height:
+        raise ValueError(f"odd_size='crop' leaves {width}x{height} pixels of {output_pixel_format} video")
+    return width, height
+
+
+def with_filters(options: Mapping[str, object], filters: Sequence[str]) -> dict[str, object]:
+    """`options` with `filters` in front of the user's own, which see the picture that these make."""
+    if not filters:
+        return dict(options)
+    own = [str(options[name]) for name in FILTER_OPTIONS if name in options]
+    others = {name: value for name, value in options.items() if name not in FILTER_OPTIONS}
+    return {"filter:v": ",".join([*filters, *own]), **others}
+
+
+def input_arguments(layout: FrameLayout, rate: Fraction, colors: Sequence[str] = ()) -> list[str]:
+    """FFmpeg's arguments for raw frames on its standard input, from which it then takes no commands."""
+    return [
+        *("-f", "rawvideo"),
+        *("-pixel_format", layout.pixel_format),
+        *("-video_size", f"{layout.width}x{layout.height}"),
+        *("-framerate", f"{rate.numerator}/{rate.denominator}"),
+        *colors,
+        *("-i", "pipe:0"),
+    ]
+
+
+def output_arguments(
+    target: str,
+    codec: str,
+    pixel_format: str | None,
+    options: Mapping[str, object],
+    container_format: str | None,
+    colors: Sequence[str] = (),
+) -> list[str]:
+    """FFmpeg's arguments for one video output, overwritten if it is there. `options` come last, and so prevail."""
+    arguments = ["-c:v", codec]
+    if pixel_format is not None:
+        arguments += ["-pix_fmt", pixel_format]
+    arguments += colors
+    arguments += option_arguments({_VIDEO_OPTIONS.get(name, name): value for name, value in options.items()})
+    if container_format is not None:
+        arguments += ["-f", container_format]
+    return [*arguments, "-y", target]
+
+
+def read_arguments(source: str, container: str) -> list[str]:
+    """FFmpeg's arguments to read `source`, a file of that `container` by ffprobe's names.
+
+    Of a QuickTime or MP4 file that was cut off, the last packet is left out: else an FFmpeg that is to stop at errors
+    stops there before its decoder has given the frames that it holds back. In other containers packets are marked as
+    corrupt in the middle, too, and what follows is not to be had as if nothing were missing.
+    """
+    cut_only_at_the_end = container.startswith("mov,")
+    return [
+        *(("-fflags", "+discardcorrupt") if cut_only_at_the_end else ()),
+        *(endpoints.literal_arguments(source) if container == "image2" else ()),
+        *("-i", source),
+    ]
+
+
+def seek_arguments(start: float | None, container: str | None, start_s: float) -> tuple[list[str], list[str]]:
+    """FFmpeg's options, and its filters, to begin with what is not before `start`, exactly.
+
+    The filters are those of video, want ``-copyts``, and are not always needed.
+
+    A frame of sound is decoded rightly after the one before it only, which FFmpeg left alone would not read: the first
+    21 ms of AAC then fade in.
+
+    Args:
+        start: seconds from the beginning; None for all of it.
+        container: of the file, by ffprobe's names; None for sound, of whatever file.
+        start_s: the time of the file's first timestamp.
+    """
+    if start is None:
+        return [], []
+    if container is not None and container not in _WITHOUT_INDEX:
+        return ["-ss", format_seconds(start)], []
+    sooner_s = start - _SEEK_MARGIN_S
+    seek = ["-noaccurate_seek", "-ss", format_seconds(sooner_s)] if sooner_s > 0 else []
+    return seek, [f"trim=start={format_seconds(start + start_s)}"]
+
+
+def option_arguments(options: Mapping[str, object]) -> list[str]:
+    """FFmpeg's arguments for `options`, whose names have no dash.
+
+    A value of None gives an option without a value, and a list or a tuple gives the option once for each of its values.
+    """
+    arguments: list[str] = []
+    for name, values in options.items():
+        for value in values if isinstance(values, list | tuple) else (values,):
+            arguments += [f"-{name}"] if value is None else [f"-{name}", str(value)]
+    return arguments
+
+
+def format_seconds(seconds: float) -> str:
+    """A time as FFmpeg reads it, in microseconds: never later, so that a frame at that very time is not left out."""
+    return f"{math.floor(seconds * 1_000_000) / 1_000_000:.6f}"
+
+
+def _even_filters(layout: FrameLayout, output_pixel_format: str, odd_size: str) -> list[str]:
+    width, height = output_size(layout.width, layout.height, output_pixel_format, odd_size)
+    right, bottom = width - layout.width, height - layout.height
+    if right > 0 or bottom > 0:
+        # The last column and row again, where `pad` alone would draw a dark line.
+        borders = f"fillborders=right={right}:bottom={bottom}:mode=smear"
+        return [f"pad={width}:{height}:0:0", borders]
+    if right < 0 or bottom < 0:
+        return [f"crop={width}:{height}:0:0"]
+    return []

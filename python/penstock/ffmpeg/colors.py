@@ -1,0 +1,165 @@
+"""Colours on FFmpeg's command line: matrices, ranges, and the filters that convert between them."""
+
+from __future__ import annotations
+
+from penstock.ffmpeg.pixels import is_gray, is_rgb, subsampling
+
+# Matrix, primaries and transfer characteristics, by FFmpeg's names of the code points in ITU-T H.273 (tables 4, 2
+# and 3): 6, 6, 6 for BT.601 with 525 lines; 1, 1, 1; and 9, 9, 14, whose curve is that of 1, 6 and 15 as well.
+_COLORS = {
+    "bt601": ("smpte170m", "smpte170m", "smpte170m"),
+    "bt709": ("bt709", "bt709", "bt709"),
+    "bt2020": ("bt2020nc", "bt2020", "bt2020-10"),
+}
+_RANGES = {"limited": "tv", "full": "pc"}
+# Shares of red, green and blue in brightness (ITU-R BT.601, BT.709, BT.2020).
+_WEIGHTS = {"bt601": "0.299:0.587:0.114", "bt709": "0.2126:0.7152:0.0722", "bt2020": "0.2627:0.678:0.0593"}
+_CENTRED = ("-chroma_sample_location", "center")
+#: Lines from which a picture is HD, which has BT.709 where nobody says otherwise.
+_HD_LINES = 720
+
+
+def color_matrix(matrix: str, height: int) -> str:
+    """The matrix that `matrix` stands for: ``"auto"`` is bt709 for a picture of 720 lines or more, and bt601 below.
+
+    Raises:
+        ValueError: it is none of auto, bt601, bt709 and bt2020.
+    """
+    if matrix == "auto":
+        return "bt709" if height >= _HD_LINES else "bt601"
+    if matrix not in _COLORS:
+        raise ValueError(f"color_matrix is 'auto', {', '.join(map(repr, _COLORS))}; got {matrix!r}")
+    return matrix
+
+
+def colors_for(codec: str, matrix: str, color_range: str, height: int) -> tuple[str, str]:
+    """The matrix and the range of `codec`'s video: those asked for, but JPEG's are BT.601 and full (JFIF 1.02).
+
+    Raises:
+        ValueError: there is no such matrix or range, or JPEG cannot have the matrix.
+    """
+    _range(color_range)
+    if not _is_jpeg(codec):
+        return color_matrix(matrix, height), color_range
+    if matrix not in ("auto", "bt601"):
+        raise ValueError(
+            f"{codec} video is JPEG, whose players know no color_matrix but 'bt601'; got {matrix!r}"
+        )
+    return "bt601", "full"
+
+
+def jpeg_pixel_format(codec: str, pixel_format: str) -> str:
+    """`pixel_format` by the name that JPEG has for it: ``yuvj420p`` for yuv420p with `codec` mjpeg.
+
+    FFmpeg 5.1 puts a conversion before the encoder if frames that it gets have the other name.
+    """
+    is_yuv = pixel_format in ("yuv420p", "yuv422p", "yuv444p")
+    return pixel_format.replace("yuv", "yuvj") if _is_jpeg(codec) and is_yuv else pixel_format
+
+
+def color_arguments(matrix: str, color_range: str) -> list[str]:
+    """FFmpeg's arguments that say which colours YUV is made of, for an input or for an output.
+
+    Both need them: of an input FFmpeg believes them, and then converts nothing on the way to an output that has the
+    same; on an output they are written to the file.
+
+    Args:
+        matrix: bt601, bt709 or bt2020.
+        color_range: limited or full.
+
+    Raises:
+        ValueError: there is no such matrix or range.
+    """
+    space, primaries, transfer = _COLORS[color_matrix(matrix, _HD_LINES)]
+    return [
+        *("-color_range", _range(color_range)),
+        *("-colorspace", space),
+        *("-color_primaries", primaries),
+        *("-color_trc", transfer),
+    ]
+
+
+def input_color_arguments(
+    pixel_format: str, matrix: str, color_range: str, *, centred: bool = False
+) -> list[str]:
+    """`color_arguments` for frames of `pixel_format` that FFmpeg is given: RGB and gray have the full range.
+
+    Args:
+        centred: as for `output_color_arguments`. FFmpeg 7.1 takes the place of chroma from the frames, and 9 from the
+            output's arguments where it has converted: both get it.
+    """
+    centre = _CENTRED if centred else ()
+    if is_rgb(pixel_format) or is_gray(pixel_format):
+        return ["-color_range", _range("full"), *centre]
+    return [*color_arguments(matrix, color_range), *centre]
+
+
+def output_color_arguments(
+    pixel_format: str | None, matrix: str, color_range: str, *, centred: bool = False
+) -> list[str]:
+    """`color_arguments` for video of `pixel_format`. RGB has no matrix, and of None nobody knows whether it is RGB.
+
+    Gray has the full range: FFmpeg 7 and later make and read no other.
+
+    Args:
+        centred: a chroma sample lies in the middle of its pixels, not in their left column (see `is_centred`).
+    """
+    if pixel_format is None or is_rgb(pixel_format):
+        return []
+    color_range = "full" if is_gray(pixel_format) else color_range
+    return [*color_arguments(matrix, color_range), *(_CENTRED if centred else ())]
+
+
+def is_centred(frames: str, output_pixel_format: str | None) -> bool:
+    """Whether chroma lies in the middle of its pixels in a video of `output_pixel_format`, for that is to be said.
+
+    So the native conversion and `conversion_filters` make it of RGB and gray `frames`. Where that of a caller's own YUV
+    lies is not known.
+    """
+    return (is_rgb(frames) or is_gray(frames)) and subsampling(output_pixel_format or "") != (1, 1)
+
+
+def conversion_filter(frames: str, output_pixel_format: str, matrix: str, color_range: str) -> str:
+    if not is_gray(output_pixel_format):
+        return scale_filter(matrix, color_range, output_pixel_format)
+    return _full_gray(output_pixel_format) if is_gray(frames) else gray_filter(output_pixel_format, matrix)
+
+
+def scale_filter(matrix: str, color_range: str, pixel_format: str) -> str:
+    """FFmpeg's filters that convert to `pixel_format` with this matrix and range, and say so of the frames.
+
+    Left alone, FFmpeg 5.1 takes BT.601 for every size, whatever the file is told. ``area`` makes a chroma sample the
+    mean of its pixels. Without ``format`` the conversion may be left to a filter that FFmpeg 9 adds, with other flags.
+    """
+    space, primaries, transfer = _COLORS[color_matrix(matrix, _HD_LINES)]
+    color_range = _range(color_range)
+    return (
+        f"scale=out_color_matrix={matrix}:out_range={color_range}:flags=accurate_rnd+full_chroma_inp+area,"
+        f"format={pixel_format},"
+        f"setparams=range={color_range}:colorspace={space}:color_primaries={primaries}:color_trc={transfer}"
+    )
+
+
+def gray_filter(pixel_format: str, matrix: str) -> str:
+    """FFmpeg's filters that convert colours to gray `pixel_format` of the full range, by this matrix.
+
+    Left alone, FFmpeg 7 and 9 take BT.601 whatever they are told. Red, green and blue that are equal are the same gray
+    by every matrix. They are made of 16 bits, because the mixer rounds each share.
+    """
+    weights = _WEIGHTS[color_matrix(matrix, _HD_LINES)]
+    mixer = f"format=rgba64,colorchannelmixer={weights}:0:{weights}:0:{weights}"
+    return f"{mixer},{_full_gray(pixel_format)}"
+
+
+def _full_gray(pixel_format: str) -> str:
+    return f"scale=out_range=full:flags=accurate_rnd,format={pixel_format}"
+
+
+def _is_jpeg(codec: str) -> bool:
+    return codec.startswith(("mjpeg", "ljpeg"))
+
+
+def _range(color_range: str) -> str:
+    if color_range not in _RANGES:
+        raise ValueError(f"color_range is {' or '.join(map(repr, _RANGES))}; got {color_range!r}")
+    return _RANGES[color_range]
