@@ -16,7 +16,7 @@ from media import ffmpegs
 
 from penstock.ffmpeg import capabilities, endpoints
 from penstock.ffmpeg.arguments import input_arguments, output_arguments
-from penstock.ffmpeg.complaint import explain
+from penstock.ffmpeg.diagnostics import explain
 from penstock.ffmpeg.pixels import frame_layout
 
 LAYOUT = frame_layout("yuv420p", 64, 48)

@@ -20,7 +20,7 @@ from penstock.ffmpeg.child import NotStartedError, run
 PATIENCE_S = 5.0
 
 #: Names that are not looked up before FFmpeg starts: most builds have them, and the look-up delays the first frame.
-#: One that has not says so itself, and `penstock.ffmpeg.complaint` tells what there is.
+#: One that has not says so itself, and `penstock.ffmpeg.diagnostics` tells what there is.
 COMMON_CODECS = frozenset(
     (
         *("libx264", "libx264rgb", "libx265", "libvpx-vp9", "libsvtav1", "libaom-av1"),

@@ -33,7 +33,7 @@ from penstock.errors import (
 )
 from penstock.ffmpeg import endpoints
 from penstock.ffmpeg.capabilities import check_codec
-from penstock.ffmpeg.complaint import explain
+from penstock.ffmpeg.diagnostics import explain
 from penstock.ffmpeg.find import find_ffmpeg
 from penstock.ffmpeg.frame_check import frame_buffer
 from penstock.ffmpeg.lease import seal, view_of
