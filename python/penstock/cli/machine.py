@@ -15,16 +15,15 @@ from typing import Any
 import penstock
 from penstock import cpu
 from penstock.errors import EncoderError
-from penstock.ffmpeg.child import NotStartedError, run
+from penstock.ffmpeg.child import ProgramError
 from penstock.ffmpeg.find import find_ffmpeg
+from penstock.ffmpeg.runner import run
 
 SCHEMA = 1
 #: What the writer asks a pipe to hold.
 WANTED_PIPE_BYTES = 1 << 20
 #: Guessed: a healthy FFmpeg answers in 0.1 s and a driver in 2 s, cold caches and a loaded machine aside.
 PATIENCE_S = 20.0
-#: Of what a program says, the end that is kept: its last line is told.
-SAID_BYTES = 4096
 
 _KINDS = {"V": "video", "A": "audio", "S": "subtitle"}
 
@@ -151,15 +150,9 @@ def _output(command: Sequence[str]) -> str:
         OSError: it cannot be run, fails, or does not end.
     """
     try:
-        child = run(command, PATIENCE_S, SAID_BYTES)
-    except NotStartedError as error:
+        return run(command, PATIENCE_S).text
+    except ProgramError as error:
         raise OSError(str(error)) from error
-    if child is None:
-        raise OSError(f"{command[0]} did not end within {PATIENCE_S:g} s")
-    if child.returncode != 0:
-        said = child.stderr.decode(errors="replace").strip().rpartition("\n")[2]
-        raise OSError(said or f"{command[0]} {child.ending}")
-    return child.output.decode(errors="replace")
 
 
 def _granted_pipe_bytes() -> int | None:

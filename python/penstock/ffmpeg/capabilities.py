@@ -14,7 +14,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from penstock.errors import EncoderError
-from penstock.ffmpeg.child import NotStartedError, run
+from penstock.ffmpeg.child import ProgramError
+from penstock.ffmpeg.runner import run
 
 #: Guessed: an FFmpeg answers within 0.1 s, cold caches and a loaded machine aside.
 PATIENCE_S = 5.0
@@ -218,10 +219,9 @@ def unknown_codec(program: str, codec: str) -> str:
 def said(program: str, *arguments: str) -> str:
     """What FFmpeg prints to its standard output; empty if it cannot be run, fails, or does not end in time."""
     try:
-        child = run((program, "-hide_banner", "-loglevel", "error", *arguments), PATIENCE_S)
-    except NotStartedError:
+        return run((program, "-hide_banner", "-loglevel", "error", *arguments), PATIENCE_S).text
+    except ProgramError:
         return ""
-    return "" if child is None or child.returncode != 0 else child.output.decode(errors="replace")
 
 
 def _listed(program: str, listing: str) -> list[tuple[str, str]]:

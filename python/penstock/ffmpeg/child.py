@@ -38,8 +38,12 @@ UNKNOWN_STATUS = (
 Hearer = Callable[[bytes], None]
 
 
-class NotStartedError(Exception):
-    """A program could not be started. No OSError, which a signal handler may raise, too."""
+class ProgramError(Exception):
+    """A program did not do what it was run for. Not an OSError, because a signal handler may raise one of those."""
+
+
+class NotStartedError(ProgramError):
+    """The program could not be started."""
 
 
 class Child:
@@ -271,50 +275,6 @@ class Child:
         """Lets go of everything, in a forked child."""
         self._is_over = True
         _close((*self._hearers, *self.own))
-
-
-class CapturedChild(Child):
-    """A program that is run for what it prints.
-
-    Args:
-        command: the program and its arguments.
-        stderr_bytes: how much of the end of its standard error is kept.
-
-    Attributes:
-        output: what it wrote to its standard output.
-        stderr: the end of what it wrote to its standard error.
-    """
-
-    def __init__(self, command: Sequence[str], stderr_bytes: int = 0) -> None:
-        super().__init__()
-        self.command = tuple(command)
-        self._stderr_bytes = stderr_bytes
-        self.output = bytearray()
-        self.stderr = b""
-
-    def spawn(self) -> subprocess.Popen[bytes]:
-        with self.heard_pipe(self.output.extend) as output, self.heard_pipe(self._keep_end) as stderr:
-            return self.popen(stdin=subprocess.DEVNULL, stdout=output, stderr=stderr)
-
-    def _keep_end(self, said: bytes) -> None:
-        self.stderr = (self.stderr + said)[-self._stderr_bytes :] if self._stderr_bytes else b""
-
-
-def run(command: Sequence[str], timeout_s: float | None, stderr_bytes: int = 0) -> CapturedChild | None:
-    """Runs a program to its end. Gives None if it was killed because it did not end within `timeout_s` seconds.
-
-    Nothing runs any more afterwards, whatever was raised.
-
-    Raises:
-        NotStartedError: it could not be started.
-    """
-    child = CapturedChild(command, stderr_bytes)
-    try:
-        child.start()
-        in_time = child.wait(timeout_s)
-    finally:
-        child.end()
-    return child if in_time else None
 
 
 class Lines:

@@ -136,7 +136,7 @@ def plan_decode(
         reading, trim = _reading(wish, video, decoder, source, container, start_s)
         filtered = ("-v", "error", *reading, "-filter:v", ",".join([*trim, wish.filters]))
         # Of filters that fail, FFmpeg says why when it is run for all frames.
-        own_size = first_size(endpoints.without_protocol(source), (program, *filtered)) or own_size
+        own_size = first_size((program, *filtered)) or own_size
     width, height = _delivered_size(own_size, wish.size)
     layout = frame_layout(name, width, height, program)
     own = video.pixel_format or ""

@@ -11,15 +11,14 @@ from fractions import Fraction
 from typing import Any, TypeVar
 
 from penstock import _native
-from penstock.errors import DecoderError, PenstockError, StalledError
+from penstock.errors import DecoderError, StalledError
 from penstock.ffmpeg import capabilities, endpoints
-from penstock.ffmpeg.child import CapturedChild, Child, NotStartedError, run
+from penstock.ffmpeg.child import Child, ProgramError
 from penstock.ffmpeg.find import find_ffprobe
+from penstock.ffmpeg.runner import TimedOutError, run
 
 #: Guessed: a local file is told of in 0.1 s; a slow server, or a disk that has to spin up, takes seconds.
 PATIENCE_S = 30.0
-# Guessed: the reason is in the last lines, and what is kept must stay bounded.
-_STDERR_BYTES = 16 << 10
 _MOST_LINES = 3
 
 # FFmpeg's names of the code points in ITU-T H.273, table 4. 5 and 6 are BT.601 with 625 and 525 lines.
@@ -298,19 +297,18 @@ def last_packets(source: str, index: int | None, from_s: float, ffprobe: str) ->
     return _told(endpoints.without_protocol(source), (ffprobe, *arguments, *reading), PATIENCE_S)
 
 
-def first_size(path: str, arguments: Sequence[str]) -> tuple[int, int] | None:
+def first_size(arguments: Sequence[str]) -> tuple[int, int] | None:
     """Width and height of the first frame that FFmpeg writes with `arguments`; None if it writes none in time.
 
     Args:
-        path: what it reads, for people.
-        arguments: FFmpeg's, the program among them and the output not.
+        arguments: the command without its output.
     """
     output = ("-frames:v", "1", "-c:v", "rawvideo", "-f", "framecrc", "pipe:1")
     try:
-        said = _run(path, (*arguments, *output), PATIENCE_S).output
-    except PenstockError:
+        printed = run((*arguments, *output), PATIENCE_S, check=False).text
+    except ProgramError:
         return None
-    size = re.search(rb"^#dimensions 0: (\d+)x(\d+)$", said, re.MULTILINE)
+    size = re.search(r"^#dimensions 0: (\d+)x(\d+)$", printed, re.MULTILINE)
     return (int(size[1]), int(size[2])) if size else None
 
 
@@ -449,9 +447,15 @@ def _told(path: str, arguments: Sequence[str], timeout_s: float | None) -> dict[
         DecoderError: it cannot read it.
         StalledError: it does not end in time.
     """
-    child = _run(path, arguments, timeout_s)
-    returncode, stderr = child.returncode, child.stderr.decode(errors="replace").strip()
-    told = _answer(child.output)
+    try:
+        child = run(arguments, timeout_s, check=False)
+    except TimedOutError as error:
+        words = f"ffprobe did not end within {timeout_s:g} s; does anybody send what {path} is to bring?"
+        raise StalledError(words, seconds=timeout_s or 0.0) from error
+    except ProgramError as error:
+        raise DecoderError(f"could not start ffprobe: {error}", command=arguments) from error
+    returncode, stderr = child.returncode, child.stderr
+    told = _answer(child.stdout)
     is_answer = "format_name" in told.get("format", {})
     if returncode == 0 and is_answer and told["format"]["format_name"] != _TEXT_CONTAINER:
         return dict(told)
@@ -490,17 +494,3 @@ def _words(stderr: str, source: str) -> str:
     """FFmpeg's last words in one line, without the names of its parts and of what it reads."""
     lines = (_PART.sub("", line).strip().removeprefix(f"{source}: ") for line in stderr.splitlines())
     return "; ".join([*dict.fromkeys(filter(None, lines))][-_MOST_LINES:])
-
-
-def _run(path: str, arguments: Sequence[str], timeout_s: float | None) -> CapturedChild:
-    """Runs ffprobe to its end. Nothing runs any more afterwards, whatever was raised."""
-    try:
-        child = run(arguments, timeout_s, _STDERR_BYTES)
-    except NotStartedError as error:
-        raise DecoderError(f"could not start ffprobe: {error}", command=arguments) from error
-    if child is None:
-        raise StalledError(
-            f"ffprobe did not end within {timeout_s:g} s; does anybody send what {path} is to bring?",
-            seconds=timeout_s or 0.0,
-        )
-    return child
