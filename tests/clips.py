@@ -85,7 +85,7 @@ def _need_ffprobe() -> None:
 @functools.cache
 def _folder() -> Path:
     """For all who make the same clips with the same FFmpeg."""
-    recipe = Path(__file__).read_bytes() + capabilities.said(find_ffmpeg(), "-version").encode()
+    recipe = Path(__file__).read_bytes() + capabilities.stdout_of(find_ffmpeg(), "-version").encode()
     folder = _TEMPORARY / f"penstock-clips-{os.getuid()}-{hashlib.sha256(recipe).hexdigest()[:16]}"
     folder.mkdir(mode=0o700, exist_ok=True)
     return folder

@@ -321,5 +321,5 @@ def test_kinds_of_colours() -> None:
 
 def test_no_listing_is_left_open() -> None:
     before = set(os.listdir("/proc/self/fd"))  # noqa: PTH208
-    capabilities.said(find_ffmpeg(), "-version")
+    capabilities.stdout_of(find_ffmpeg(), "-version")
     assert set(os.listdir("/proc/self/fd")) == before  # noqa: PTH208

@@ -100,7 +100,7 @@ def test_smoke(ffmpeg: str) -> None:
 def test_names_tell_alpha_and_bits_as_ffmpeg_does(ffmpeg: str) -> None:
     listed = re.findall(
         r"^[I.][O.]([H.])[P.]([B.]) (\w+) +(\d) +\d+ +(\S+)$",
-        capabilities.said(ffmpeg, "-pix_fmts"),
+        capabilities.stdout_of(ffmpeg, "-pix_fmts"),
         re.MULTILINE,
     )
     assert len(listed) > 150

@@ -127,7 +127,7 @@ class TestAStatusThatSomebodyElseTakes:
             print("success", probe(sys.argv[1], ffprobe=sys.argv[2]))
         except DecoderError as error:
             print(error.returncode, "status is unknown" in str(error))
-        print(capabilities.said(sys.argv[2], "-pix_fmts") == "")
+        print(capabilities.stdout_of(sys.argv[2], "-pix_fmts") == "")
         """
         said = host(reaper + textwrap.dedent(code), clip("h264"), failing).splitlines()
         assert said in (["3 False", "True"], ["None True", "True"])

@@ -108,30 +108,29 @@ def demuxers(program: str) -> tuple[str, ...]:
 
 def filters(program: str) -> tuple[str, ...]:
     """Names of the filters of `program`; none if it does not tell."""
-    return tuple(re.findall(r"^ [T.][S.]\S* (\w+) +\S+->", said(program, "-filters"), re.MULTILINE))
+    return tuple(re.findall(r"^ [T.][S.]\S* (\w+) +\S+->", stdout_of(program, "-filters"), re.MULTILINE))
 
 
-@functools.lru_cache(maxsize=16)
 def pixel_formats(program: str) -> Mapping[str, PixelFormat]:
     """The pixel formats of `program` by their names; none if it does not tell."""
-    lines = re.findall(r"^([I.])([O.])([H.])[P.][B.] (\w+) +\d", said(program, "-pix_fmts"), re.MULTILINE)
+    lines = re.findall(r"^([I.])([O.])([H.])[P.][B.] (\w+) +\d", stdout_of(program, "-pix_fmts"), re.MULTILINE)
     return {name: PixelFormat(name, i == "I", o == "O", h == "H") for i, o, h, name in lines}
 
 
 def encoder_options(program: str, codec: str) -> Mapping[str, Option]:
     """The options of an encoder by their names, without the dash; none if `program` does not tell."""
-    return _options(said(program, "-h", f"encoder={codec}"))
+    return _options(stdout_of(program, "-h", f"encoder={codec}"))
 
 
 def encoder_pixel_formats(program: str, codec: str) -> tuple[str, ...]:
     """The pixel formats that an encoder takes; none if `program` does not tell, or it takes any."""
-    found = re.search(r"Supported pixel formats: (.*)", said(program, "-h", f"encoder={codec}"))
+    found = re.search(r"Supported pixel formats: (.*)", stdout_of(program, "-h", f"encoder={codec}"))
     return tuple(found[1].split()) if found else ()
 
 
 def is_lossless(program: str, codec: str) -> bool:
     """Whether an encoder, or a kind of video, is lossless whatever its options are."""
-    lines = re.findall(r"^ .EV.([.L])S (\w+)(.*)", said(program, "-codecs"), re.MULTILINE)
+    lines = re.findall(r"^ .EV.([.L])S (\w+)(.*)", stdout_of(program, "-codecs"), re.MULTILINE)
     return any(
         lossy == "." and codec in (kind, *re.sub(r".*\(encoders: (.*?)\).*|.*", r"\1", rest).split())
         for lossy, kind, rest in lines
@@ -140,18 +139,17 @@ def is_lossless(program: str, codec: str) -> bool:
 
 def muxer_options(program: str, container_format: str) -> Mapping[str, Option]:
     """The options of a container, as `encoder_options` has an encoder's."""
-    return _options(said(program, "-h", f"muxer={container_format}"))
+    return _options(stdout_of(program, "-h", f"muxer={container_format}"))
 
 
 def filter_options(program: str, name: str) -> tuple[str, ...]:
     """Names of the options of a filter; none if `program` does not tell."""
-    return tuple(re.findall(r"^ {2,3}-?(\w+) +<\w+> ", said(program, "-h", f"filter={name}"), re.MULTILINE))
+    return tuple(re.findall(r"^ {2,3}-?(\w+) +<\w+> ", stdout_of(program, "-h", f"filter={name}"), re.MULTILINE))
 
 
-@functools.lru_cache(maxsize=16)
 def global_options(program: str) -> Mapping[str, Option]:
     """The options for every encoder and output, and FFmpeg's own, as `encoder_options` has an encoder's."""
-    own, *sections = re.split(r"^(?=\S.* AVOptions:$)", said(program, "-h", "full"), flags=re.MULTILINE)
+    own, *sections = re.split(r"^(?=\S.* AVOptions:$)", stdout_of(program, "-h", "full"), flags=re.MULTILINE)
     # The other sections are those of each codec, container, filter and protocol.
     shared = [text for text in sections if text.startswith(("AVCodecContext ", "AVFormatContext "))]
     # The help leaves out the short forms of these.
@@ -216,7 +214,7 @@ def unknown_codec(program: str, codec: str) -> str:
 
 
 @functools.lru_cache(maxsize=64)
-def said(program: str, *arguments: str) -> str:
+def stdout_of(program: str, *arguments: str) -> str:
     """What FFmpeg prints to its standard output; empty if it cannot be run, fails, or does not end in time."""
     try:
         return run((program, "-hide_banner", "-loglevel", "error", *arguments), PATIENCE_S).text
@@ -226,7 +224,7 @@ def said(program: str, *arguments: str) -> str:
 
 def _listed(program: str, listing: str) -> list[tuple[str, str]]:
     """Flags and names in a listing of FFmpeg, below its legend, which ends with dashes."""
-    _, _, lines = re.sub(r"(?m)^ -+$", "\0", said(program, listing), count=1).partition("\0")
+    _, _, lines = re.sub(r"(?m)^ -+$", "\0", stdout_of(program, listing), count=1).partition("\0")
     return re.findall(r"^ ([A-Za-z. ]+?) +(\S+) ", lines, re.MULTILINE)
 
 

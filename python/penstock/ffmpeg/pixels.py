@@ -7,7 +7,6 @@ written here; of all others FFmpeg is asked for the bytes.
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 import sys
@@ -192,19 +191,18 @@ def _layout_by_ffmpeg(program: str, pixel_format: str, width: int, height: int) 
     return FrameLayout(name, width, height, ((frame_bytes,),), 1, frame_bytes)
 
 
-@functools.lru_cache(maxsize=64)
 def _bytes_by_ffmpeg(program: str, pixel_format: str, width: int, height: int) -> int:
     """What the demuxer of raw video takes for a frame: the packet that it makes is measured, and not decoded.
 
     Formats that FFmpeg reads and cannot write (bayer_bggr8), padded and bit-packed ones need no rule of ours so.
     """
-    said = capabilities.said(
+    listing = capabilities.stdout_of(
         program,
         *("-f", "rawvideo", "-pixel_format", pixel_format, "-video_size", f"{width}x{height}"),
         *("-i", "/dev/zero", "-frames:v", "1", "-c:v", "copy", "-f", "framecrc", "pipe:1"),
     )
     # stream, dts, pts, duration, bytes, checksum
-    packet = re.search(r"^0,(?: *\d+,){3} *(\d+), *0x", said, re.MULTILINE)
+    packet = re.search(r"^0,(?: *\d+,){3} *(\d+), *0x", listing, re.MULTILINE)
     if packet is None:
         raise EncoderError(
             f"{program} did not tell the bytes of a {pixel_format} frame of {width}x{height} pixels"
