@@ -17,7 +17,7 @@ from clips import FFV1, H264, H264_B, VP9, Clip, as_, clip, moving, sound
 from clips import _make as make
 
 from penstock import Decoder, DecoderError, FFmpegWarning
-from penstock.ffmpeg.ending import complaints
+from penstock.ffmpeg.diagnostics import damage_reports
 from penstock.ffmpeg.find import find_ffmpeg, find_ffprobe
 
 FRAMES = 60
@@ -236,13 +236,13 @@ def test_what_costs_no_frame_is_no_complaint() -> None:
         "\x1b[48;5;0m\x1b[38;5;155m[mp3float @ 0x5618] \x1b[0mHeader missing",
         "",
     ]
-    assert complaints("\n".join(ordinary), {"aac", "mp3"}) == []
+    assert damage_reports("\n".join(ordinary), {"aac", "mp3"}) == []
     serious = [
         "[h264 @ 0x5618] error while decoding MB 4 5, bytestream -7",
         "[matroska,webm @ 0x5618] 0x00 at pos 38387 (0x95f3) invalid as first byte of an EBML number",
     ]
-    assert complaints("\n".join([*ordinary, *serious]), {"aac", "mp3"}) == serious
-    assert complaints(ordinary[4]) == [ordinary[4]]
+    assert damage_reports("\n".join([*ordinary, *serious]), {"aac", "mp3"}) == serious
+    assert damage_reports(ordinary[4]) == [ordinary[4]]
 
 
 def shipped() -> list[Path]:

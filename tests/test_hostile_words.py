@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock import DecoderError
-from penstock.ffmpeg.ending import complaints
+from penstock.ffmpeg.diagnostics import damage_reports
 from penstock.ffmpeg.probe import MediaInfo, _answer, _media
 from penstock.ffmpeg.process import _counts
 
@@ -89,4 +89,4 @@ def test_any_progress_is_counts_or_nothing(lines: list[str]) -> None:
 @anything
 @given(st.text(max_size=300))
 def test_any_words_are_complaints_or_none(words: str) -> None:
-    assert all(line in words for line in complaints(words))
+    assert all(line in words for line in damage_reports(words))

@@ -113,7 +113,9 @@ def filters(program: str) -> tuple[str, ...]:
 
 def pixel_formats(program: str) -> Mapping[str, PixelFormat]:
     """The pixel formats of `program` by their names; none if it does not tell."""
-    lines = re.findall(r"^([I.])([O.])([H.])[P.][B.] (\w+) +\d", stdout_of(program, "-pix_fmts"), re.MULTILINE)
+    lines = re.findall(
+        r"^([I.])([O.])([H.])[P.][B.] (\w+) +\d", stdout_of(program, "-pix_fmts"), re.MULTILINE
+    )
     return {name: PixelFormat(name, i == "I", o == "O", h == "H") for i, o, h, name in lines}
 
 
@@ -144,7 +146,9 @@ def muxer_options(program: str, container_format: str) -> Mapping[str, Option]:
 
 def filter_options(program: str, name: str) -> tuple[str, ...]:
     """Names of the options of a filter; none if `program` does not tell."""
-    return tuple(re.findall(r"^ {2,3}-?(\w+) +<\w+> ", stdout_of(program, "-h", f"filter={name}"), re.MULTILINE))
+    return tuple(
+        re.findall(r"^ {2,3}-?(\w+) +<\w+> ", stdout_of(program, "-h", f"filter={name}"), re.MULTILINE)
+    )
 
 
 def global_options(program: str) -> Mapping[str, Option]:

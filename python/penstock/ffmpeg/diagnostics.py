@@ -1,20 +1,61 @@
-"""What to do about FFmpeg's complaints: a line of advice beside its own words, which stay.
+"""FFmpeg's messages: sorts the lines that it writes to standard error, finds damage in them, and explains failures.
 
-The words are those of FFmpeg 5.1 and 9.0. A complaint that is not known here has no advice.
+The patterns are those of FFmpeg 5.1 to 9.0. An explanation stands beside FFmpeg's own words and does not replace them;
+a message without a known pattern has none.
 """
 
 from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.ffmpeg import capabilities, endpoints
 from penstock.ffmpeg.capabilities import Option, did_you_mean
 
-# x264's own (x264_preset_names and x264_tune_names in x264.h), which x265 has too; FFmpeg's help does not list them.
+# Guessed: the cause of a failure is in the last lines, and what is kept must stay bounded.
+_STDERR_LINES = 50
+# Guessed: nobody reads more warnings than these.
+_WARNING_LINES = 20
+# Guessed: more lines than these do not fit in a message.
+_SUMMARY_LINES = 3
+
+# The component that writes a line, and its address: "[h264 @ 0x55d0] ".
+_COMPONENT = r"\[([^\[\]]+) @ 0x[0-9a-f]+\] ?"
+# AV_LOG_FORCE_COLOR colours what goes into pipes, too.
+_COLOUR = re.compile(r"\x1b\[[\d;]*m")
+# With "-loglevel level+…", the level follows the components.
+_LEVEL = re.compile(rf"((?:{_COMPONENT})*)\[(panic|fatal|error|warning)\] ")
+_ADDRESS = re.compile(r" @ 0x[0-9a-f]+(?=\])")
+
+# Warnings about something that Penstock asks for on purpose, or about one of FFmpeg's own defaults.
+_NOISE = re.compile(
+    r"deprecated pixel format used, make sure you did set range correctly"  # JPEG's yuvj420p; the range is set
+    r"|No accelerated colorspace conversion found"  # the pixels are the same
+    r"|Neither bitrate nor constrained quality specified, using default"  # libvpx and libaom without crf
+    r"|VBV buffer size not set, using default"  # MPEG program streams
+    r"|Specified chroma sample location \w+ is unsupported on the AV1 bit stream level"  # printed for every container
+)
+# Lines with the level of an error, in FFmpeg 5.1 to 9, that cost no frame.
+_HARMLESS = re.compile(
+    # Repeats the line before, which is judged by itself.
+    r"^\s*Last message repeated"
+    # Two frames with the same time, for an output without times.
+    r"|^\[rawvideo @ .*Application provided invalid, non monotonically increasing dts"
+    # Zeros after the end of a GIF (FFmpeg 5.1). `ending` looks in the file for a missing end.
+    r"|^\[gif @ .*invalid block label"
+    # H.264 that was joined, or recorded from the middle. Every frame is decoded (h264_direct.c, h264_refs.c).
+    r"|co located POCs unavailable|mmco: unref short failure"
+    # Data beside the video in QuickTime and MP4 (mov.c).
+    r"|Referenced QT chapter track not found|loci too short|place name too long|Error parsing cover art"
+    r"|Failed to store the (?:number|float32)|The 'keys' atom|The key# |Unknown MOV field order|aclr not decoded"
+    r"|Invalid m[dv]hd time scale|Unknown projection type|Missing (?:spherical|projection)"
+)
+
+# From x264_preset_names and x264_tune_names in x264.h, which x265 shares; FFmpeg's help does not list them.
 _X264_VALUES = {
     "preset": (
         *("ultrafast", "superfast", "veryfast", "faster", "fast", "medium"),
@@ -23,31 +64,93 @@ _X264_VALUES = {
     "tune": ("film", "animation", "grain", "stillimage", "psnr", "ssim", "fastdecode", "zerolatency"),
     "profile": ("baseline", "main", "high", "high10", "high422", "high444"),
 }
-# Guessed: more names than this are no line to read.
+# Guessed: a line with more names than these is too long to read.
 _NAMES_IN_A_LINE = 12
-# Containers by the ends of names that differ from them.
-_ENDINGS = {"mkv": "matroska", "ts": "mpegts", "m3u8": "hls", "mpd": "dash", "jpg": "image2", "png": "image2"}
-_COMMON_ENDINGS = (
-    "mp4",
-    "mkv",
-    "mov",
-    "webm",
-    "avi",
-    "ts",
-    "m3u8",
-    "mpd",
-    "flv",
-    "gif",
-    "y4m",
-    "nut",
-    "mxf",
-    "mpg",
+# Containers whose names differ from the extensions of their files.
+_EXTENSIONS = {
+    "mkv": "matroska",
+    "ts": "mpegts",
+    "m3u8": "hls",
+    "mpd": "dash",
+    "jpg": "image2",
+    "png": "image2",
+}
+_COMMON_EXTENSIONS = (
+    *("mp4", "mkv", "mov", "webm", "avi", "ts", "m3u8", "mpd"),
+    *("flv", "gif", "y4m", "nut", "mxf", "mpg"),
 )
+
+
+class StderrLog:
+    """The lines that a running FFmpeg writes to standard error, sorted by level.
+
+    Without levels (``-loglevel error``), every line counts as an error.
+    """
+
+    def __init__(self) -> None:
+        self._lines: deque[str] = deque(maxlen=_STDERR_LINES)
+        # Dictionaries as ordered sets.
+        self._warnings: dict[str, None] = {}
+        self._errors: dict[str, None] = {}
+
+    def take(self, data: bytes) -> None:
+        """Sorts one line in."""
+        line = data.decode(errors="replace").rstrip()
+        level = _LEVEL.match(line)
+        if level is None:  # a library's own line, or FFmpeg prints no levels
+            self._lines.append(line)
+            return
+        line, is_warning = level[1] + line[level.end() :], level[3] == "warning"
+        if not is_warning:
+            self._lines.append(line)
+        first = self._warnings if is_warning else self._errors
+        if len(first) < _WARNING_LINES and not _NOISE.search(line):
+            first[_ADDRESS.sub("", line)] = None
+
+    @property
+    def text(self) -> str:
+        """The last 50 lines, without warnings."""
+        return "\n".join(self._lines)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The first 20 warnings, each once, without those that mean nothing here."""
+        return tuple(self._warnings)
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """The first 20 errors, each once, if FFmpeg prints levels. After an error it may go on and exit with 0."""
+        return tuple(self._errors)
+
+
+def damage_reports(stderr: str, other_codecs: Iterable[str] = ()) -> list[str]:
+    """The lines of `stderr` that may mean a missing or damaged frame. FFmpeg must print errors only.
+
+    Args:
+        other_codecs: the codecs of the streams that are not decoded, into which FFmpeg looks all the same.
+    """
+    others = tuple(other_codecs)
+    return [line for line in stderr.splitlines() if line.strip() and not _is_harmless(line, others)]
+
+
+def _is_harmless(line: str, other_codecs: tuple[str, ...]) -> bool:
+    line = _COLOUR.sub("", line)
+    component = re.match(_COMPONENT, line)
+    # The name of a decoder may be longer than its codec's: mp3, mp3float.
+    is_other = component is not None and component[1].startswith(other_codecs) if other_codecs else False
+    return is_other or _HARMLESS.search(line) is not None
+
+
+def summarize(stderr: str, source: str) -> str:
+    """The last lines of `stderr` as one line, without components and without the name of the input, `source`."""
+    plain = re.sub(_COMPONENT, "", _COLOUR.sub("", stderr))
+    lines = (line.strip().removeprefix(f"{source}: ") for line in plain.splitlines())
+    return "; ".join([*dict.fromkeys(filter(None, lines))][-_SUMMARY_LINES:])
 
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """What FFmpeg was asked to do."""
+    """What FFmpeg was run for."""
 
     program: str
     codec: str
@@ -59,6 +162,10 @@ class _Attempt:
     def output(self) -> str:
         return endpoints.without_protocol(self.target)
 
+    @property
+    def extension(self) -> str:
+        return Path(self.output).suffix.removeprefix(".")
+
 
 def explain(
     program: str,
@@ -68,21 +175,21 @@ def explain(
     output: str,
     stderr: str,
 ) -> str | None:
-    """What a person can do about FFmpeg's failure; None if nothing is known of it.
+    """What the user can do about FFmpeg's failure; None if the failure is not known.
 
-    Asks `program` what it has, and therefore takes some tenths of a second.
+    Runs `program` for its listings, which takes some tenths of a second.
 
     Args:
         program: the FFmpeg that failed.
         codec, options, container_format: the `Encoder`'s arguments.
-        output: what FFmpeg was told to write to (`endpoints.target`).
-        stderr: its last words.
+        output: what FFmpeg wrote to, as `endpoints.target` returns it.
+        stderr: the last lines that FFmpeg wrote to standard error.
     """
     attempt = _Attempt(program, codec, options, container_format, output)
-    stderr = re.sub(r"\x1b\[[\d;]*m", "", stderr)  # AV_LOG_FORCE_COLOR paints pipes too
-    for words, advice in _ADVICE:
-        if (found := re.search(words, stderr)) and (said := advice(attempt, found)):
-            return said
+    stderr = _COLOUR.sub("", stderr)
+    for pattern, advise in _ADVICE:
+        if (found := re.search(pattern, stderr)) and (advice := advise(attempt, found)):
+            return advice
     return None
 
 
@@ -100,7 +207,7 @@ def _value(attempt: _Attempt, found: re.Match[str]) -> str:
     name, value = found[1], found[2]
     option = _known_options(attempt).get(name, Option())
     near = did_you_mean(value, option.values)
-    # As the user has it: FFmpeg says "b" of "b:v".
+    # FFmpeg calls the user's option "b:v" "b".
     name = next((given for given in attempt.options if given.partition(":")[0] == name), name)
     return f"options[{name!r}] cannot be {value!r}.{near}{_takes(option)}"
 
@@ -114,7 +221,7 @@ def _takes(option: Option) -> str:
 
 def _preset_or_tune(attempt: _Attempt, found: re.Match[str]) -> str:
     preset, tune = found[1], found[2]
-    # Both are told, and one of them is wrong; "(null)" was not given.
+    # FFmpeg prints both, and one of them is wrong; "(null)" stands for one that was not given.
     wrong = "tune" if preset in ("(null)", *_X264_VALUES["preset"]) else "preset"
     value = tune if wrong == "tune" else preset
     known = _X264_VALUES[wrong]
@@ -129,13 +236,12 @@ def _profile(attempt: _Attempt, found: re.Match[str]) -> str:
 
 def _container(attempt: _Attempt, found: re.Match[str]) -> str:
     near = did_you_mean(found[1], capabilities.muxers(attempt.program))
-    by_ending = f" {_ENDINGS[found[1]]!r} is FFmpeg's name for it." if found[1] in _ENDINGS else near
-    return f"there is no container_format {found[1]!r}.{by_ending} `ffmpeg -muxers` lists them"
+    by_extension = f" {_EXTENSIONS[found[1]]!r} is FFmpeg's name for it." if found[1] in _EXTENSIONS else near
+    return f"there is no container_format {found[1]!r}.{by_extension} `ffmpeg -muxers` lists them"
 
 
 def _no_container(attempt: _Attempt, found: re.Match[str]) -> str:
-    ending = Path(attempt.output).suffix.removeprefix(".")
-    near = did_you_mean(ending, _COMMON_ENDINGS)
+    near = did_you_mean(attempt.extension, _COMMON_EXTENSIONS)
     return f"the output's name does not tell its container.{near} End it with .mp4 or .mkv, or give container_format"
 
 
@@ -160,7 +266,7 @@ def _filter_text(attempt: _Attempt, found: re.Match[str]) -> str:
 
 
 def _filter_option(attempt: _Attempt, found: re.Match[str]) -> str:
-    # FFmpeg 5.1 names the filter first, 9.0 the option.
+    # FFmpeg 5.1 prints the filter first, 9.0 the option.
     name, option = (found[1], found[2]) if found[1] else (found[4], found[3])
     near = did_you_mean(option, capabilities.filter_options(attempt.program, name))
     return f"the filter {name!r} has no option {option!r}.{near}"
@@ -218,34 +324,28 @@ def _not_writable(attempt: _Attempt, found: re.Match[str]) -> str | None:
 
 def _no_folder(attempt: _Attempt, found: re.Match[str]) -> str | None:
     folder = Path(attempt.output).parent
-    # It may be another file that is missing, such as one that an option names.
+    # The missing file may be another one, such as one that an option names.
     if not endpoints.is_path(attempt.target) or folder.is_dir():
         return None
     return f"the folder {folder} does not exist any more"
 
 
-def _says(advice: str) -> Callable[[_Attempt, re.Match[str]], str]:
-    """Advice that is the same for everyone; ``{0.output}`` and the like are the attempt's."""
+def _always(advice: str) -> Callable[[_Attempt, re.Match[str]], str]:
+    """Returns `advice` for every match, with the attempt's fields for ``{0.output}`` and the like."""
     return lambda attempt, found: advice.format(attempt)
 
 
 def _known_options(attempt: _Attempt) -> dict[str, Option]:
+    container = attempt.container_format or _EXTENSIONS.get(attempt.extension, attempt.extension)
     return {
         **capabilities.global_options(attempt.program),
-        **capabilities.muxer_options(attempt.program, _container_of(attempt)),
-        # Last, for an encoder's own meaning of a name prevails.
+        **capabilities.muxer_options(attempt.program, container),
+        # Last, so that an encoder's own option replaces a general one of the same name.
         **capabilities.encoder_options(attempt.program, attempt.codec),
     }
 
 
-def _container_of(attempt: _Attempt) -> str:
-    if attempt.container_format is not None:
-        return attempt.container_format
-    ending = Path(attempt.output).suffix.removeprefix(".")
-    return _ENDINGS.get(ending, ending)
-
-
-# FFmpeg's words and what to say then, the first that is found. Causes come before consequences.
+# Patterns in FFmpeg's messages, and the advice for each. The first match counts, so causes come before consequences.
 _ADVICE: tuple[tuple[str, Callable[[_Attempt, re.Match[str]], str | None]], ...] = (
     (r"(?:Unknown encoder|Invalid encoder type) '(.+)'", _codec),
     (r"Unrecognized option '(.+)'", _option),
@@ -263,7 +363,7 @@ _ADVICE: tuple[tuple[str, Callable[[_Attempt, re.Match[str]], str | None]], ...]
     (r"Error parsing filterchain '(.+)' around", _filter_text),
     (
         r"experimental codecs are not enabled",
-        _says("{0.codec} is experimental, which has to be allowed: options={{'strict': 'experimental'}}"),
+        _always("{0.codec} is experimental, which has to be allowed: options={{'strict': 'experimental'}}"),
     ),
     (r"Cannot load lib(?:cuda|nvidia)|Cannot load nvcuda|No (?:capable|VA) d|No device available", _hardware),
     (
@@ -277,28 +377,31 @@ _ADVICE: tuple[tuple[str, Callable[[_Attempt, re.Match[str]], str | None]], ...]
     ),
     (
         r"(?:width|height) not divisible by",
-        _says(
+        _always(
             "{0.codec} takes even sizes only: give odd_size='pad' or 'crop', or output_pixel_format='yuv444p'"
         ),
     ),
-    (r"Non full-range YUV is non-standard", _says("{0.codec} video has the full range: color_range='full'")),
+    (
+        r"Non full-range YUV is non-standard",
+        _always("{0.codec} video has the full range: color_range='full'"),
+    ),
     (
         r"Impossible to convert between the formats",
-        _says("FFmpeg cannot convert between these pixel formats: give frames, or the output, another one"),
+        _always("FFmpeg cannot convert between these pixel formats: give frames, or the output, another one"),
     ),
     (r"No space left on device|Disk quota exceeded", _disk_full),
     (r"Connection refused", _refused),
     (r"getaddrinfo\((.*?)(?:, .*)?\):|Failed to resolve hostname (\S+):", _unknown_host),
     (
         r"Protocol not found",
-        _says("FFmpeg knows no such protocol as that of {0.output}: `ffmpeg -protocols` lists them"),
+        _always("FFmpeg knows no such protocol as that of {0.output}: `ffmpeg -protocols` lists them"),
     ),
     (
         r"Permission denied|Read-only file system",
-        _says("{0.output} may not be written to: choose another place"),
+        _always("{0.output} may not be written to: choose another place"),
     ),
-    (r"File name too long", _says("the name of {0.output} is too long for its file system")),
-    (r"Is a directory", _says("{0.output} is a folder: name a file in it")),
+    (r"File name too long", _always("the name of {0.output} is too long for its file system")),
+    (r"Is a directory", _always("{0.output} is a folder: name a file in it")),
     (r"No such file or directory", _no_folder),
     (
         r"Broken pipe|Connection reset by peer|Connection timed out|No route to host|Network is unreachable",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
@@ -29,24 +29,6 @@ _LAST_BYTES = {"gif": b";", "apng": b"IEND\xaeB`\x82"}
 # Room for zeros behind the end, with which some programs fill up a block.
 _TAIL_BYTES = 4096
 
-# The part of FFmpeg that speaks: "[h264 @ 0x55d0] ". Colours come with AV_LOG_FORCE_COLOR.
-_SPEAKER = re.compile(r"(?:\x1b\[[\d;]*m)*\[([^\[\]@]+) @ 0x[0-9a-f]+\]")
-# Errors by their level in FFmpeg 5.1 to 9 that cost no frame.
-_HARMLESS = re.compile(
-    # Of the line before, which was judged.
-    r"^\s*Last message repeated"
-    # Two frames with the same time, of an output that has no times.
-    r"|^\[rawvideo @ .*Application provided invalid, non monotonically increasing dts"
-    # Zeros behind the end of a GIF. That an end is missing is looked for in the file (FFmpeg 5.1).
-    r"|^\[gif @ .*invalid block label"
-    # H.264 that was joined or recorded from the middle. Decoding goes on, with all frames (h264_direct.c, h264_refs.c).
-    r"|co located POCs unavailable|mmco: unref short failure"
-    # What is beside the video in QuickTime and MP4 (mov.c).
-    r"|Referenced QT chapter track not found|loci too short|place name too long|Error parsing cover art"
-    r"|Failed to store the (?:number|float32)|The 'keys' atom|The key# |Unknown MOV field order|aclr not decoded"
-    r"|Invalid m[dv]hd time scale|Unknown projection type|Missing (?:spherical|projection)"
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Given:
@@ -63,25 +45,8 @@ class Given:
     longest_s: float
 
 
-def complaints(stderr: str, other_codecs: Iterable[str] = ()) -> list[str]:
-    """The lines of `stderr`, from an FFmpeg that says errors only, that may mean a missing or damaged frame.
-
-    Args:
-        other_codecs: codecs of streams that are not decoded; FFmpeg looks into them all the same.
-    """
-    others = tuple(other_codecs)
-    return [line for line in stderr.splitlines() if line.strip() and not _is_harmless(line, others)]
-
-
-def _is_harmless(line: str, other_codecs: tuple[str, ...]) -> bool:
-    speaker = _SPEAKER.match(line)
-    # A codec's decoder has a longer name as a rule: mp3, mp3float.
-    is_others = speaker is not None and speaker[1].startswith(other_codecs) if other_codecs else False
-    return is_others or _HARMLESS.search(line) is not None
-
-
 def other_codecs(media: MediaInfo, index: int) -> set[str]:
-    """The codecs of the streams of `media` but that of `index`, as `complaints` wants them."""
+    """The codecs of the streams of `media` but that of `index`, as `diagnostics.damage_reports` takes them."""
     streams: tuple[VideoInfo | AudioInfo, ...] = (*media.video, *media.audio)
     codecs = {stream.index: stream.codec for stream in streams}
     own = codecs.get(index)

@@ -19,7 +19,7 @@ from penstock._asyncio import until_done
 from penstock._native import Frame, Reader, ThreadPolicy, _Conversion, _seconds
 from penstock.errors import ClosedError, DecoderError, StalledError, TruncatedStreamError
 from penstock.ffmpeg import endpoints
-from penstock.ffmpeg.ending import complaints
+from penstock.ffmpeg.diagnostics import damage_reports
 from penstock.ffmpeg.process import FFmpegProcess, Watch, checked_stall_timeout
 
 # How often a wait for FFmpeg looks whether it lives. Chosen: much shorter than anybody's `stall_timeout_s`.
@@ -298,7 +298,7 @@ class Intake:
             return f"FFmpeg {self.process.ending}, {after}"
         if not self._is_strict:
             return None
-        if complaints(self.process.stderr, self._other_codecs):
+        if damage_reports(self.process.stderr, self._other_codecs):
             return f"the file is damaged, or ends too early, {after}"
         reason = None if self._check_end is None else self._check_end()
         return None if reason is None else f"{reason}, {after}"

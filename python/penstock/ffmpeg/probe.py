@@ -12,14 +12,13 @@ from typing import Any, TypeVar
 
 from penstock import _native
 from penstock.errors import DecoderError, StalledError
-from penstock.ffmpeg import capabilities, endpoints
+from penstock.ffmpeg import capabilities, diagnostics, endpoints
 from penstock.ffmpeg.child import Child, ProgramError
 from penstock.ffmpeg.find import find_ffprobe
 from penstock.ffmpeg.runner import TimedOutError, run
 
 #: Guessed: a local file is told of in 0.1 s; a slow server, or a disk that has to spin up, takes seconds.
 PATIENCE_S = 30.0
-_MOST_LINES = 3
 
 # FFmpeg's names of the code points in ITU-T H.273, table 4. 5 and 6 are BT.601 with 625 and 525 lines.
 _MATRICES = {"bt709": "bt709", "smpte170m": "bt601", "bt470bg": "bt601", "bt2020nc": "bt2020"}
@@ -30,10 +29,6 @@ _UNTAGGED = (None, "unknown", "unspecified", "reserved")
 _TEXT_CONTAINER = "tty"
 # Guessed: containers round times to 1 ms, so the rates of constant video differ by less.
 _RATE_TOLERANCE = 0.01
-# In front of FFmpeg's words: which of its parts says them.
-_PART = re.compile(r"\x1b\[[\d;]*m|\[[^\[\]]+ @ 0x[0-9a-f]+\] ?")
-
-
 # What ffprobe says of a container that it was not to read.
 _NOT_ALLOWED = "Format not on whitelist"
 
@@ -462,7 +457,7 @@ def _told(path: str, arguments: Sequence[str], timeout_s: float | None) -> dict[
     if returncode == 0 and is_answer:
         reason = f"{path} is text, and not a media file"
     else:
-        reason = _reason(path, child, _words(stderr, arguments[-1]))
+        reason = _reason(path, child, diagnostics.summarize(stderr, arguments[-1]))
     raise DecoderError(reason, returncode=returncode, command=arguments, stderr=stderr)
 
 
@@ -488,9 +483,3 @@ def _reason(path: str, child: Child, words: str) -> str:
     if "Invalid data found" in words or "End of file" in words:
         return f"{path} is not a media file that FFmpeg knows, or it is damaged: {words}"
     return f"FFmpeg cannot open {path}: {words}"
-
-
-def _words(stderr: str, source: str) -> str:
-    """FFmpeg's last words in one line, without the names of its parts and of what it reads."""
-    lines = (_PART.sub("", line).strip().removeprefix(f"{source}: ") for line in stderr.splitlines())
-    return "; ".join([*dict.fromkeys(filter(None, lines))][-_MOST_LINES:])

@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from io import FileIO
@@ -16,28 +15,15 @@ from penstock import _native
 from penstock._native import ThreadPolicy
 from penstock.errors import DecoderError, EncoderError
 from penstock.ffmpeg.child import Child, Lines, NotStartedError
+from penstock.ffmpeg.diagnostics import StderrLog
 
-# Guessed: FFmpeg's reason is in its last few lines, and what it says must stay bounded.
-STDERR_LINES = 50
-LINE_BYTES = 4096
-# Guessed: whoever has not understood after these does not read on.
-WARNING_LINES = 20
+# Guessed: longer lines are cut, so that what is kept stays bounded.
+_LINE_BYTES = 4096
 WATCH_INTERVAL_S = 0.1
 
 # Without it FFmpeg 5.1 exits with 0 when the disk is full at the file's end ("Error writing trailer").
 _STRICT = ("-xerror",)
 _ALWAYS = ("-hide_banner", "-nostats", "-loglevel")
-# What FFmpeg puts before a line: the parts that speak, with their addresses, and with "level" what the line is.
-_TAGGED = re.compile(r"((?:\[[^\[\]]+ @ 0x[0-9a-f]+\] )*)\[(panic|fatal|error|warning)\] ")
-_ADDRESS = re.compile(r" @ 0x[0-9a-f]+(?=\])")
-# Warnings that FFmpeg gives for what Penstock asks of it, rightly, or for a default of its own:
-_NOISE = re.compile(
-    r"deprecated pixel format used, make sure you did set range correctly"  # JPEG's yuvj420p; the range is set
-    r"|No accelerated colorspace conversion found"  # the pixels are the same
-    r"|Neither bitrate nor constrained quality specified, using default"  # libvpx and libaom without crf
-    r"|VBV buffer size not set, using default"  # of MPEG program streams
-    r"|Specified chroma sample location \w+ is unsupported on the AV1 bit stream level"  # said to every container
-)
 
 
 def checked_stall_timeout(seconds: float | None) -> float | None:
@@ -107,10 +93,7 @@ class FFmpegProcess(Child):
         self.frames = 0
         self.output_bytes: int | None = None
         self.is_complete = False
-        self._stderr: deque[str] = deque(maxlen=STDERR_LINES)
-        # Sets that keep the order.
-        self._warnings: dict[str, None] = {}
-        self._errors: dict[str, None] = {}
+        self._log = StderrLog()
 
     def start(self) -> None:
         """Starts FFmpeg. What follows is done in a ``try`` that ends with `end`, as is this.
@@ -125,8 +108,8 @@ class FFmpegProcess(Child):
 
     def spawn(self) -> subprocess.Popen[bytes]:
         with ExitStack() as of_child:
-            progress = of_child.enter_context(self.heard_pipe(Lines(self._take_progress, LINE_BYTES)))
-            stderr = of_child.enter_context(self.heard_pipe(Lines(self._take_line, LINE_BYTES)))
+            progress = of_child.enter_context(self.heard_pipe(Lines(self._take_progress, _LINE_BYTES)))
+            stderr = of_child.enter_context(self.heard_pipe(Lines(self._log.take, _LINE_BYTES)))
             stdin: int | FileIO = subprocess.DEVNULL
             stdout: int | FileIO | None = self._stdout_of_child
             pass_fds = [progress.fileno()]
@@ -158,18 +141,18 @@ class FFmpegProcess(Child):
 
     @property
     def stderr(self) -> str:
-        """The last lines that FFmpeg wrote to its standard error, warnings aside."""
-        return "\n".join(self._stderr)
+        """The last 50 lines that FFmpeg wrote to standard error, without warnings."""
+        return self._log.text
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """The first warnings that FFmpeg gave, each once, without those in `_NOISE`."""
-        return tuple(self._warnings)
+        """The first 20 warnings, each once, without those that mean nothing here."""
+        return self._log.warnings
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """The first errors that FFmpeg told, each once, if it tells warnings, too: it may go on and end with 0."""
-        return tuple(self._errors)
+        """The first 20 errors, each once, if `with_warnings`. After an error FFmpeg may go on and exit with 0."""
+        return self._log.errors
 
     @property
     def has_succeeded(self) -> bool:
@@ -195,19 +178,6 @@ class FFmpegProcess(Child):
         The CPU time is what tells a slow codec from a stuck one: some take many seconds for a frame.
         """
         return self.frames, _cpu_ticks(self.pid)
-
-    def _take_line(self, said: bytes) -> None:
-        line = said.decode(errors="replace").rstrip()
-        tagged = _TAGGED.match(line)
-        if tagged is None:  # a library's own, or all of them without their levels
-            self._stderr.append(line)
-            return
-        line = tagged[1] + line[tagged.end() :]
-        if tagged[2] != "warning":
-            self._stderr.append(line)
-        told = self._warnings if tagged[2] == "warning" else self._errors
-        if len(told) < WARNING_LINES and not _NOISE.search(line):
-            told[_ADDRESS.sub("", line)] = None
 
     def _take_progress(self, line: bytes) -> None:
         if line.rstrip() == b"progress=end":
