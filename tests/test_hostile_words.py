@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from penstock import DecoderError
 from penstock.ffmpeg.diagnostics import damage_reports
-from penstock.ffmpeg.probe import MediaInfo, _answer, _media
+from penstock.ffmpeg.media import MediaInfo
+from penstock.ffmpeg.probe import _answer, _media
 from penstock.ffmpeg.process import _counts
 
 FUZZ_S = int(os.environ.get("PENSTOCK_FUZZ_S", "0"))

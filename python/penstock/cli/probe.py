@@ -19,7 +19,8 @@ from penstock.cli.endpoints import show_name
 from penstock.cli.options import parsed, seconds
 from penstock.errors import DecoderError, PenstockError
 from penstock.ffmpeg.find import find_ffprobe
-from penstock.ffmpeg.probe import PATIENCE_S, AudioInfo, MediaInfo, VideoInfo
+from penstock.ffmpeg.media import AudioInfo, MediaInfo, VideoInfo
+from penstock.ffmpeg.probe import PATIENCE_S
 from penstock.ffmpeg.probe import probe as told_of
 
 #: Of an output that is no terminal: lines are for programs such as grep, and are not broken.

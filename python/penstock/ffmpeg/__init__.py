@@ -10,7 +10,8 @@ from penstock.ffmpeg.audio import AudioDecoder
 from penstock.ffmpeg.decoder import Decoder
 from penstock.ffmpeg.encoder import Encoder, EncodeReport
 from penstock.ffmpeg.find import find_ffmpeg, find_ffprobe
-from penstock.ffmpeg.probe import AudioInfo, MediaInfo, VideoInfo, probe
+from penstock.ffmpeg.media import AudioInfo, MediaInfo, VideoInfo
+from penstock.ffmpeg.probe import probe
 
 __all__ = [
     "AudioDecoder",

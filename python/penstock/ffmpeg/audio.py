@@ -16,8 +16,9 @@ from penstock.ffmpeg.arguments import format_seconds, read_arguments, seek_argum
 from penstock.ffmpeg.ending import other_codecs
 from penstock.ffmpeg.find import find_decoding_ffmpeg
 from penstock.ffmpeg.intake import Intake, check_place
+from penstock.ffmpeg.media import AudioInfo, MediaInfo
 from penstock.ffmpeg.plan import check_choice
-from penstock.ffmpeg.probe import AudioInfo, MediaInfo, probe
+from penstock.ffmpeg.probe import probe
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -12,6 +12,7 @@ from penstock._native import _Conversion
 from penstock.errors import DecoderError
 from penstock.ffmpeg import capabilities, endpoints, timestamps
 from penstock.ffmpeg.arguments import checked_size, option_arguments, read_arguments, seek_arguments
+from penstock.ffmpeg.media import VideoInfo
 from penstock.ffmpeg.pixels import (
     PIXEL_FORMATS,
     FrameLayout,
@@ -23,7 +24,7 @@ from penstock.ffmpeg.pixels import (
     subsampling,
 )
 from penstock.ffmpeg.plan import ColorMatrix, Convert, check_choice
-from penstock.ffmpeg.probe import VideoInfo, first_size
+from penstock.ffmpeg.probe import first_size
 
 # Bytes of a part that FFmpeg writes, and we read and convert, while it is in a core's second cache (1 MiB and more).
 _PART_BYTES = 256 << 10

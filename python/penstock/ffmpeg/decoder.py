@@ -18,8 +18,9 @@ from penstock.ffmpeg.decode_plan import DecodeWish, plan_decode
 from penstock.ffmpeg.decoder_stats import DecoderStats
 from penstock.ffmpeg.find import find_decoding_ffmpeg, find_ffprobe
 from penstock.ffmpeg.intake import Intake, check_place
+from penstock.ffmpeg.media import MediaInfo, VideoInfo
 from penstock.ffmpeg.plan import ColorMatrix, Convert
-from penstock.ffmpeg.probe import MediaInfo, VideoInfo, probe
+from penstock.ffmpeg.probe import probe
 from penstock.ffmpeg.timestamps import Timestamps
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from typing import Any, BinaryIO
 
 from penstock.errors import PenstockError
 from penstock.ffmpeg import endpoints
-from penstock.ffmpeg.probe import AudioInfo, MediaInfo, VideoInfo, last_packets
+from penstock.ffmpeg.media import AudioInfo, MediaInfo, VideoInfo
+from penstock.ffmpeg.probe import last_packets
 
 # Containers whose header says how long the video is. In others FFmpeg measures what is there (MPEG-TS, Ogg, Y4M) or
 # guesses from the bit rate, and neither shows a cut. AVI's header is often wrong, so that `wrong_count` warns.
