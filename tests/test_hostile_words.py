@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from penstock import DecoderError
 from penstock.ffmpeg.diagnostics import damage_reports
 from penstock.ffmpeg.media import MediaInfo
-from penstock.ffmpeg.probe import _answer, _media
+from penstock.ffmpeg.probe import media_info, parse_answer
 from penstock.ffmpeg.process import _counts
 
 FUZZ_S = int(os.environ.get("PENSTOCK_FUZZ_S", "0"))
@@ -63,10 +63,10 @@ FORMATS = st.dictionaries(
 
 
 def probed(answer: bytes) -> None:
-    told = _answer(answer)
+    told = parse_answer(answer)
     if "format_name" in told.get("format", {}):
         with contextlib.suppress(DecoderError):
-            assert isinstance(_media("clip.mkv", "ffprobe", told, is_counted=False), MediaInfo)
+            assert isinstance(media_info("clip.mkv", "ffprobe", told, is_counted=False), MediaInfo)
 
 
 @anything

@@ -12,42 +12,42 @@ _Stream = TypeVar("_Stream", "VideoInfo", "AudioInfo")
 
 @dataclass(frozen=True, slots=True)
 class VideoInfo:
-    """A stream of video.
+    """A video stream.
 
-    Sizes come in two kinds. `width` and `height` are those of the picture after it was turned by `rotation`, as players
-    show it and as FFmpeg decodes it unless told not to. `stored_width` and `stored_height` are those of the frames in
-    the file. None of them knows of `sample_aspect_ratio`: all count pixels. A mirrored picture is not told.
+    There are two sizes. `width` and `height` are the size after rotation, as players show the picture and as FFmpeg
+    decodes it by default. `stored_width` and `stored_height` are the size of the frames in the file. Both count pixels
+    and ignore `sample_aspect_ratio`. Mirroring is not reported.
 
     Attributes:
-        index: the stream's number among all of the file, as in FFmpeg's ``-map 0:1``.
-        codec: FFmpeg's name: ``h264``, ``hevc``; "unknown" if it knows none.
+        index: the stream's number among all streams of the file, as in FFmpeg's ``-map 0:1``.
+        codec: FFmpeg's name: ``h264``, ``hevc``; "unknown" if it has none.
         profile: the codec's profile, such as ``High``; None if it has none.
-        pixel_format: FFmpeg's name: ``yuv420p``, ``gray10le``; None if no frame told it.
+        pixel_format: FFmpeg's name: ``yuv420p``, ``gray10le``; None if no frame shows it.
         width, height: in pixels, as displayed.
         stored_width, stored_height: in pixels, before rotation.
-        rotation: degrees clockwise by which the stored picture is turned for display: 0, 90, 180 or 270; for other
-            angles the nearest degree from 0 to 359, with sizes as stored. From the display matrix, which is what FFmpeg
-            turns by; it ignores the old ``rotate`` tag where there is no matrix, and so is it here.
-        sample_aspect_ratio: width by height of a pixel as displayed; None if the file does not say.
-        frame_rate: frames per second on average, else the base rate that FFmpeg guesses; None if there is none.
-        is_variable_frame_rate: a hint: the average differs notably from the base rate, which FFmpeg guesses from the
-            first frames. Of Matroska that states a rate which its frames do not keep it is False all the same.
-        frames: how many there are, by the container's own word, or counted by decoding if that was asked for; None if
-            the container does not say. Players may hide some (edit lists), and a damaged file may have fewer.
-        duration_s: in seconds, of the stream, else of the whole file; None if unknown.
-        start_s: time of the first frame in seconds; None if unknown.
+        rotation: degrees clockwise by which to turn the stored picture for display: 0, 90, 180 or 270; for other
+            angles the nearest degree from 0 to 359, with sizes as stored. It comes from the display matrix, by which
+            FFmpeg rotates. Like FFmpeg, it ignores the old ``rotate`` tag.
+        sample_aspect_ratio: width by height of a displayed pixel; None if the file does not say.
+        frame_rate: average frames per second, or else the base rate that FFmpeg guesses; None if there is neither.
+        is_variable_frame_rate: whether the average clearly differs from the base rate. A hint only: FFmpeg guesses the
+            base rate from the first frames. It is False for Matroska that states a rate which its frames do not keep.
+        frames: how many frames there are, as the container states, or as counted if you asked for that; None if the
+            container does not say. Players may hide some (edit lists), and a damaged file may have fewer.
+        duration_s: in seconds, of the stream, or else of the file; None if unknown.
+        start_s: the time of the first frame in seconds; None if unknown.
         time_base: the unit of timestamps in seconds, such as 1/15360.
-        color_matrix: ``bt601``, ``bt709``, ``bt2020`` (non-constant luminance), FFmpeg's name of any other (``gbr`` of
+        color_matrix: ``bt601``, ``bt709``, ``bt2020`` (non-constant luminance), FFmpeg's name of any other (``gbr`` for
             RGB), or None if the file does not say.
         color_range: ``limited`` (tv), ``full`` (pc), or None if the file does not say.
-        color_primaries, color_transfer: by FFmpeg's names: ``bt709``, ``smpte2084``; None if the file does not say.
+        color_primaries, color_transfer: FFmpeg's names: ``bt709``, ``smpte2084``; None if the file does not say.
         bit_depth: bits of a sample; None if unknown.
-        field_order: ``progressive``, or of interlaced video ``tt``, ``bb``, ``tb`` or ``bt``; None if the file does not
-            say.
+        field_order: ``progressive``, or for interlaced video ``tt``, ``bb``, ``tb`` or ``bt``; None if the file does
+            not say.
         bit_rate: bits per second; None if the file does not say.
-        has_separate_alpha: alpha lies beside the frames, as in WebM, and `pixel_format` does not tell of it.
-        is_default: whether the file says that this stream is for everybody.
-        is_attached_picture: it is one picture beside the audio, such as a cover, and no video.
+        has_separate_alpha: whether alpha is stored beside the frames, as in WebM. `pixel_format` does not show it.
+        is_default: whether the file marks the stream as a default.
+        is_attached_picture: whether it is a single picture beside the audio, such as a cover.
     """
 
     index: int
@@ -80,21 +80,21 @@ class VideoInfo:
 
 @dataclass(frozen=True, slots=True)
 class AudioInfo:
-    """A stream of audio.
+    """An audio stream.
 
     Attributes:
-        index: the stream's number among all of the file, as in FFmpeg's ``-map 0:1``.
-        codec: FFmpeg's name: ``aac``, ``pcm_s16le``; "unknown" if it knows none.
+        index: the stream's number among all streams of the file, as in FFmpeg's ``-map 0:1``.
+        codec: FFmpeg's name: ``aac``, ``pcm_s16le``; "unknown" if it has none.
         profile: the codec's profile, such as ``LC``; None if it has none.
         sample_rate: samples per second of each channel.
         channels: how many.
         channel_layout: FFmpeg's name: ``stereo``, ``5.1``; None if the file does not say.
-        sample_format: FFmpeg's name of what its decoder gives: ``s16``, ``fltp`` (planar); None if unknown.
-        duration_s: in seconds, of the stream, else of the whole file; None if unknown.
-        start_s: time of the first sample in seconds; None if unknown.
+        sample_format: FFmpeg's name of what its decoder outputs: ``s16``, ``fltp`` (planar); None if unknown.
+        duration_s: in seconds, of the stream, or else of the file; None if unknown.
+        start_s: the time of the first sample in seconds; None if unknown.
         time_base: the unit of timestamps in seconds, such as 1/44100.
         bit_rate: bits per second; None if the file does not say.
-        is_default: whether the file says that this stream is for everybody.
+        is_default: whether the file marks the stream as a default.
     """
 
     index: int
@@ -113,19 +113,19 @@ class AudioInfo:
 
 @dataclass(frozen=True, slots=True)
 class MediaInfo:
-    """A file, or what is behind a URL.
+    """A media file, or what a URL leads to.
 
     Attributes:
-        path: the path or URL, as it was given.
+        path: the path or URL, as given.
         container: FFmpeg's names of the container: ``mov,mp4,m4a,3gp,3g2,mj2``, ``matroska,webm``.
-        container_name: its name for people: ``QuickTime / MOV``.
-        duration_s: in seconds; None if unknown, as of live streams.
-        start_s: time of the earliest frame or sample in seconds; None if unknown.
-        bit_rate: bits per second, over all; None if unknown.
+        container_name: its full name: ``QuickTime / MOV``.
+        duration_s: in seconds; None if unknown, as for live streams.
+        start_s: the time of the earliest frame or sample in seconds; None if unknown.
+        bit_rate: bits per second of the whole file; None if unknown.
         size_bytes: None if unknown.
-        video: its streams of video, attached pictures among them.
-        audio: its streams of audio.
-        tags: what the file says of itself: ``title``, ``encoder``.
+        video: the video streams, attached pictures included.
+        audio: the audio streams.
+        tags: the file's metadata: ``title``, ``encoder``.
     """
 
     path: str
@@ -141,12 +141,12 @@ class MediaInfo:
 
     @property
     def best_video(self) -> VideoInfo | None:
-        """The first stream of video that is no attached picture, of those that the file calls default if it does."""
+        """The first video stream that the file marks as a default, or else the first; never an attached picture."""
         return _best([stream for stream in self.video if not stream.is_attached_picture])
 
     @property
     def best_audio(self) -> AudioInfo | None:
-        """The first stream of audio, of those that the file calls default if it does."""
+        """The first audio stream that the file marks as a default, or else the first."""
         return _best(self.audio)
 
 

@@ -1,4 +1,4 @@
-"""What is in a file of video or audio, as ffprobe tells it."""
+"""Reads the facts about a media file with ffprobe."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from typing import Any
 from penstock import _native
 from penstock.errors import DecoderError, StalledError
 from penstock.ffmpeg import capabilities, diagnostics, endpoints
-from penstock.ffmpeg.child import Child, ProgramError
+from penstock.ffmpeg.child import ProgramError
 from penstock.ffmpeg.find import find_ffprobe
+from penstock.ffmpeg.formats import samples
 from penstock.ffmpeg.media import AudioInfo, MediaInfo, VideoInfo
-from penstock.ffmpeg.runner import TimedOutError, run
+from penstock.ffmpeg.runner import CapturedChild, TimedOutError, run
 
-#: Guessed: a local file is told of in 0.1 s; a slow server, or a disk that has to spin up, takes seconds.
+#: Guessed: ffprobe reads a local file in 0.1 s; a slow server, or a disk that has to spin up, takes seconds.
 PATIENCE_S = 30.0
 
 # FFmpeg's names of the code points in ITU-T H.273, table 4. 5 and 6 are BT.601 with 625 and 525 lines.
@@ -25,11 +26,11 @@ _MATRICES = {"bt709": "bt709", "smpte170m": "bt601", "bt470bg": "bt601", "bt2020
 _RANGES = {"tv": "limited", "pc": "full"}
 _UNTAGGED = (None, "unknown", "unspecified", "reserved")
 
-# The demuxer that takes every text whose name ends in .txt for a terminal's recording, and draws it.
+# The demuxer that takes every text file named *.txt for a recording of a terminal, and draws it.
 _TEXT_CONTAINER = "tty"
-# Guessed: containers round times to 1 ms, so the rates of constant video differ by less.
+# Guessed: containers round times to 1 ms, so the two rates of constant-rate video differ by less.
 _RATE_TOLERANCE = 0.01
-# What ffprobe says of a container that it was not to read.
+# ffprobe's message about a container outside of -format_whitelist.
 _NOT_ALLOWED = "Format not on whitelist"
 
 
@@ -42,25 +43,26 @@ def probe(
     timeout_s: float | None = PATIENCE_S,
     follow_playlists: bool = False,
 ) -> MediaInfo:
-    """Tells what is in a file of video or audio: container, streams, sizes, rates, colours.
+    """Reads the facts about a media file: container, streams, sizes, rates, colours.
 
-    It runs ffprobe, which comes with FFmpeg; the ``imageio_ffmpeg`` wheel has none (Debian: apt-get install ffmpeg).
+    It runs ffprobe, which comes with FFmpeg (Debian: apt-get install ffmpeg) but not with the ``imageio_ffmpeg`` wheel.
 
     Args:
-        path_or_url: a `str` that begins with a scheme and ``//`` is a URL, all else a path, whatever its characters.
+        path_or_url: a `str` that begins with a scheme and ``//`` is a URL; anything else is a path, whatever its
+            characters.
         ffprobe: the program to run; None finds one (see `penstock.ffmpeg.find_ffprobe`).
-        ffmpeg: the FFmpeg beside which ffprobe is looked for.
-        count_frames: decode all streams to count their frames, which takes as long as decoding takes.
-        timeout_s: how long ffprobe may take, in seconds; None for ever, as counting may need.
-        follow_playlists: a local file may be a playlist, whatever its name is (HLS, DASH, ffconcat), and ffprobe opens
-            the local files that it leads to. Else such a file is an error.
+        ffmpeg: the FFmpeg whose ffprobe to run.
+        count_frames: decode all streams to count their frames, which takes as long as decoding them.
+        timeout_s: how long ffprobe may take, in seconds; None waits for ever, as counting may need.
+        follow_playlists: accept playlists (HLS, DASH, ffconcat), whatever the file's name is, and let ffprobe open the
+            local files that they name. Without it, a playlist is an error.
 
     Raises:
-        FileNotFoundError, IsADirectoryError, PermissionError: of a path, as of ``open``.
-        ValueError, TypeError: ``timeout_s`` is negative, NaN or no number.
-        DecoderError: there is no ffprobe, or it cannot read what is there, with its words in the message; or the file
-            is a playlist that is not to be followed.
-        StalledError: ffprobe did not end in time: nobody writes to a FIFO, a server does not answer.
+        FileNotFoundError, IsADirectoryError, PermissionError: as ``open`` raises for a path.
+        ValueError, TypeError: ``timeout_s`` is negative, NaN or not a number.
+        DecoderError: there is no ffprobe; or it cannot read the input, and its output is in the message; or the file
+            is a playlist, without `follow_playlists`.
+        StalledError: ffprobe did not end in time: nobody writes to a FIFO, or a server does not answer.
     """
     timeout_s = _native._seconds("timeout_s", timeout_s)
     source = endpoints.source(path_or_url)
@@ -68,73 +70,66 @@ def probe(
     arguments = ("-v", "error", "-of", "json", "-show_format", "-show_streams")
     counting = ("-count_frames",) if count_frames else ()
     program = find_ffprobe(ffprobe, ffmpeg)
-    reading = _reading(program, source, follow_playlists=follow_playlists)
-    told = _told(path, (program, *arguments, *counting, *reading), timeout_s)
-    # Where ffprobe did not list its containers.
+    inputs = _input_arguments(program, source, follow_playlists=follow_playlists)
+    answer = _ffprobe(path, (program, *arguments, *counting, *inputs), timeout_s)
+    # Without a list of ffprobe's containers there was no whitelist.
     if (
         endpoints.is_path(source)
         and not follow_playlists
-        and endpoints.leads_elsewhere(told["format"]["format_name"])
+        and endpoints.leads_elsewhere(answer["format"]["format_name"])
     ):
-        raise DecoderError(_leading(path))
-    return _media(path, program, told, is_counted=count_frames)
+        raise DecoderError(_playlist_refusal(path))
+    return media_info(path, program, answer, is_counted=count_frames)
 
 
-def _media(path: str, program: str, told: Mapping[str, Any], *, is_counted: bool) -> MediaInfo:
-    """The record of what ffprobe told.
+def media_info(path: str, program: str, answer: Mapping[str, Any], *, is_counted: bool) -> MediaInfo:
+    """The facts in the JSON that `program` printed.
 
     Raises:
-        DecoderError: it is not what ffprobe tells.
+        DecoderError: it is not what ffprobe prints.
     """
     try:
-        return _media_of(path, told, is_counted=is_counted)
+        container, streams = answer["format"], answer.get("streams", [])
+        duration_s = _seconds(container.get("duration"))
+        return MediaInfo(
+            path=path,
+            container=container["format_name"],
+            container_name=container.get("format_long_name", container["format_name"]),
+            duration_s=duration_s,
+            start_s=_seconds(container.get("start_time")),
+            bit_rate=_count(container.get("bit_rate")),
+            size_bytes=_count(container.get("size")) or None,  # 0 stands for a FIFO
+            video=tuple(_video(one, duration_s, is_counted=is_counted) for one in _of_kind("video", streams)),
+            audio=tuple(_audio(one, duration_s) for one in _of_kind("audio", streams)),
+            tags=container.get("tags", {}),
+        )
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise DecoderError(f"{program} told of {path} what no ffprobe tells: {error!r}") from error
+        raise DecoderError(f"{program} printed what ffprobe does not print of {path}: {error!r}") from error
 
 
-def _media_of(path: str, told: Mapping[str, Any], *, is_counted: bool) -> MediaInfo:
-    container = told["format"]
-    duration_s = _seconds(container.get("duration"))
-    streams = told.get("streams", [])
-    return MediaInfo(
-        path=path,
-        container=container["format_name"],
-        container_name=container.get("format_long_name", container["format_name"]),
-        duration_s=duration_s,
-        start_s=_seconds(container.get("start_time")),
-        bit_rate=_count(container.get("bit_rate")),
-        size_bytes=_count(container.get("size")) or None,  # 0 is a FIFO's
-        video=tuple(
-            _video(stream, duration_s, is_counted=is_counted) for stream in _of_kind("video", streams)
-        ),
-        audio=tuple(_audio(stream, duration_s) for stream in _of_kind("audio", streams)),
-        tags=container.get("tags", {}),
-    )
-
-
-def _reading(program: str, source: str, *, follow_playlists: bool) -> list[str]:
-    """The arguments with which ffprobe reads `source`, and nothing that it leads to."""
-    # Of other names ffprobe takes none for a pattern that a file does not match.
+def _input_arguments(program: str, source: str, *, follow_playlists: bool) -> list[str]:
+    """The arguments that make ffprobe read `source`, and open nothing else."""
+    # ffprobe takes no other name for a pattern.
     literal = endpoints.literal_arguments(source) if "%" in source else ()
     allowed = () if follow_playlists or not endpoints.is_path(source) else capabilities.demuxers(program)
-    allowed = tuple(name for name in allowed if name not in endpoints.LEADING_CONTAINERS)
-    return [*endpoints.confining_arguments(source, allowed), *literal, "-i", source]
+    containers = [name for name in allowed if name not in endpoints.LEADING_CONTAINERS]
+    return [*endpoints.confining_arguments(source, containers), *literal, "-i", source]
 
 
-def _leading(path: str) -> str:
+def _playlist_refusal(path: str) -> str:
     return (
         f"{path} is a playlist, which leads to other files: with follow_playlists=True (--follow-playlists) FFmpeg "
-        "opens those, as far as they are local"
+        "opens those of them that are local"
     )
 
 
 def last_packets(source: str, index: int | None, from_s: float, ffprobe: str) -> dict[str, Any]:
-    """What ffprobe tells of the packets of a stream from about a time on, of the stream, and of the file.
+    """ffprobe's JSON about a stream, its file, and its packets from about `from_s` on.
 
     Args:
-        source: the file, as `endpoints.source` has it.
-        index: the stream's number among all of the file; None for all streams.
-        from_s: the time in seconds, by the file's own clock.
+        source: the file, as `endpoints.source` returns it.
+        index: the stream's number among all streams of the file; None for all of them.
+        from_s: in seconds, by the file's own clock.
 
     Raises:
         DecoderError: ffprobe cannot read it.
@@ -146,15 +141,15 @@ def last_packets(source: str, index: int | None, from_s: float, ffprobe: str) ->
         *("-v", "error", "-of", "json", *selected, "-read_intervals", f"{from_s:f}%"),
         *("-show_entries", f"{entries}:format=format_name,nb_streams"),
     )
-    reading = _reading(ffprobe, source, follow_playlists=False)
-    return _told(endpoints.without_protocol(source), (ffprobe, *arguments, *reading), PATIENCE_S)
+    inputs = _input_arguments(ffprobe, source, follow_playlists=False)
+    return _ffprobe(endpoints.without_protocol(source), (ffprobe, *arguments, *inputs), PATIENCE_S)
 
 
 def first_size(arguments: Sequence[str]) -> tuple[int, int] | None:
-    """Width and height of the first frame that FFmpeg writes with `arguments`; None if it writes none in time.
+    """Width and height of the first frame that FFmpeg writes; None if it writes none in time.
 
     Args:
-        arguments: the command without its output.
+        arguments: FFmpeg and its arguments, without an output.
     """
     output = ("-frames:v", "1", "-c:v", "rawvideo", "-f", "framecrc", "pipe:1")
     try:
@@ -179,7 +174,7 @@ def _video(stream: Mapping[str, Any], duration_s: float | None, *, is_counted: b
     average, base = _fraction(stream.get("avg_frame_rate")), _fraction(stream.get("r_frame_rate"))
     time_base = Fraction(stream["time_base"])
     if base == 1 / time_base and average is None:
-        base = None  # nothing to guess from: FFmpeg then says how fast the clock ticks, 90000 as a rule
+        base = None  # FFmpeg had nothing to guess from, and prints the frequency of the clock, mostly 90000
     field_order = _tag(stream.get("field_order"))
     matrix = _tag(stream.get("color_space"))
     color_range = _tag(stream.get("color_range"))
@@ -197,7 +192,7 @@ def _video(stream: Mapping[str, Any], duration_s: float | None, *, is_counted: b
         frame_rate=average or base,
         is_variable_frame_rate=_differ(average, base, is_interlaced=field_order in ("tt", "bb", "tb", "bt")),
         frames=_count(stream.get("nb_read_frames", "0" if is_counted else stream.get("nb_frames"))),
-        duration_s=_or_of_file(stream.get("duration"), duration_s),
+        duration_s=_seconds(stream.get("duration"), duration_s),
         start_s=_seconds(stream.get("start_time")),
         time_base=time_base,
         color_matrix=_MATRICES.get(matrix, matrix) if matrix else None,
@@ -222,7 +217,7 @@ def _audio(stream: Mapping[str, Any], duration_s: float | None) -> AudioInfo:
         channels=stream.get("channels", 0),
         channel_layout=_tag(stream.get("channel_layout")),
         sample_format=_tag(stream.get("sample_fmt")),
-        duration_s=_or_of_file(stream.get("duration"), duration_s),
+        duration_s=_seconds(stream.get("duration"), duration_s),
         start_s=_seconds(stream.get("start_time")),
         time_base=Fraction(stream["time_base"]),
         bit_rate=_count(stream.get("bit_rate")),
@@ -231,7 +226,7 @@ def _audio(stream: Mapping[str, Any], duration_s: float | None) -> AudioInfo:
 
 
 def _rotation(side_data: Iterable[Mapping[str, Any]]) -> int:
-    """Degrees clockwise, from 0 to 359. ffprobe counts them the other way round (av_display_rotation_get)."""
+    """Degrees clockwise, from 0 to 359. ffprobe counts them counterclockwise (av_display_rotation_get)."""
     return next((-round(float(one["rotation"])) % 360 for one in side_data if "rotation" in one), 0)
 
 
@@ -244,21 +239,14 @@ def _differ(average: Fraction | None, base: Fraction | None, *, is_interlaced: b
     if average is None or base is None:
         return False
     ratio = base / average
-    # The base rate of interlaced video may be that of its fields.
+    # For interlaced video the base rate may count fields.
     return all(abs(ratio - same) > _RATE_TOLERANCE for same in ((1, 2) if is_interlaced else (1,)))
 
 
 def _depth(pixel_format: str) -> int | None:
-    """Bits of a sample, by FFmpeg's name of the format."""
-    if not pixel_format or pixel_format.startswith(("rgb4", "bgr4", "rgb5", "bgr5", "rgb8", "bgr8")):
-        return None  # 4, 555, 565, 8: several depths
-    if pixel_format.startswith("mono"):
-        return 1
-    # The bits of a whole pixel.
-    if packed := re.match(r"(?:rgb|bgr)(?:a)?(48|64|96|128)", pixel_format):
-        return int(packed[1]) // (4 if "a" in pixel_format else 3)
-    planar = re.search(r"(?:p|gray|ya|gbrpf|grayf|xyz|[py]0|x2rgb|x2bgr)(\d\d)(?:le|be)", pixel_format)
-    return int(planar[1]) if planar else 8
+    """Bits of a sample; None if the samples differ in depth (rgb565), or if the format is not known."""
+    found = None if re.match("(?:rgb|bgr)[458]", pixel_format) else samples(pixel_format)
+    return found.depth if found else None
 
 
 def _tag(value: str | None) -> str | None:
@@ -269,69 +257,63 @@ def _count(value: str | int | None) -> int | None:
     return int(value) if value is not None and str(value).isdecimal() else None
 
 
-def _seconds(value: str | None) -> float | None:
+def _seconds(value: str | None, default: float | None = None) -> float | None:
     try:
-        return None if value is None else float(value)
+        return default if value is None else float(value)
     except ValueError:  # N/A
-        return None
-
-
-def _or_of_file(value: str | None, of_file_s: float | None) -> float | None:
-    own = _seconds(value)
-    return of_file_s if own is None else own
+        return default
 
 
 def _fraction(value: str | None) -> Fraction | None:
-    """A rate or a ratio, both above 0; ffprobe writes 0/0 or 0:1 for those that are not known."""
+    """A rate or ratio above 0; ffprobe prints 0/0 or 0:1 for an unknown one."""
     try:
         return Fraction((value or "").replace(":", "/")) or None
     except (ValueError, ZeroDivisionError):
         return None
 
 
-def _told(path: str, arguments: Sequence[str], timeout_s: float | None) -> dict[str, Any]:
-    """What ffprobe says of a path or URL.
+def _ffprobe(path: str, arguments: Sequence[str], timeout_s: float | None) -> dict[str, Any]:
+    """ffprobe's JSON about a path or URL.
 
     Raises:
-        DecoderError: it cannot read it.
-        StalledError: it does not end in time.
+        DecoderError: ffprobe cannot read it.
+        StalledError: ffprobe did not end in time.
     """
     try:
         child = run(arguments, timeout_s, check=False)
     except TimedOutError as error:
-        words = f"ffprobe did not end within {timeout_s:g} s; does anybody send what {path} is to bring?"
-        raise StalledError(words, seconds=timeout_s or 0.0) from error
+        message = f"ffprobe did not end within {timeout_s:g} s; does anything write to {path}?"
+        raise StalledError(message, seconds=timeout_s or 0.0) from error
     except ProgramError as error:
         raise DecoderError(f"could not start ffprobe: {error}", command=arguments) from error
-    returncode, stderr = child.returncode, child.stderr
-    told = _answer(child.stdout)
-    is_answer = "format_name" in told.get("format", {})
-    if returncode == 0 and is_answer and told["format"]["format_name"] != _TEXT_CONTAINER:
-        return dict(told)
-    if returncode == 0 and is_answer:
+    answer = parse_answer(child.stdout)
+    container = answer.get("format", {}).get("format_name")
+    if child.returncode == 0 and container not in (None, _TEXT_CONTAINER):
+        return answer
+    if child.returncode == 0 and container == _TEXT_CONTAINER:
         reason = f"{path} is text, and not a media file"
     else:
-        reason = _reason(path, child, diagnostics.summarize(stderr, arguments[-1]))
-    raise DecoderError(reason, returncode=returncode, command=arguments, stderr=stderr)
+        reason = _reason(path, child, diagnostics.summarize(child.stderr, arguments[-1]))
+    raise DecoderError(reason, returncode=child.returncode, command=arguments, stderr=child.stderr)
 
 
-def _answer(said: bytes | bytearray) -> dict[str, Any]:
-    """What ffprobe printed; empty if that is no answer of its kind."""
+def parse_answer(output: bytes | bytearray) -> dict[str, Any]:
+    """The JSON object that ffprobe printed; empty if `output` is none, or has no object ``format``."""
     try:
-        told = json.loads(said)
+        answer = json.loads(output)
     except (ValueError, RecursionError):
         return {}
-    return told if isinstance(told, dict) and isinstance(told.get("format"), dict) else {}
+    return answer if isinstance(answer, dict) and isinstance(answer.get("format"), dict) else {}
 
 
-def _reason(path: str, child: Child, words: str) -> str:
+def _reason(path: str, child: CapturedChild, words: str) -> str:
     program, returncode = child.command[0], child.returncode
     if returncode is None or returncode < 0:
         return f"{program} {child.ending}, and did not tell what {path} is"
     if returncode == 0 or not words:
         return f"{program} ended with {returncode}, and did not tell what {path} is: is it ffprobe?"
     if _NOT_ALLOWED in words:
-        return _leading(path)
+        return _playlist_refusal(path)
     if endpoints.file_bytes(path) == 0:
         return f"{path} is empty, and not a media file"
     if "Invalid data found" in words or "End of file" in words:
