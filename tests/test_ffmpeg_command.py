@@ -280,9 +280,19 @@ NO_SITING = ("prores_ks", "mpeg4")
 @needs_ffprobe
 @pytest.mark.parametrize(("codec", "pixel_format", "ending"), KINDS)
 @pytest.mark.parametrize(
-    ("matrix", "color_range"), [("bt709", "limited"), ("bt601", "full"), ("bt2020", "limited")]
+    ("matrix", "color_range", "native"),
+    [
+        ("bt709", "limited", False),
+        ("bt601", "full", True),
+        *(
+            pytest.param(*colours, marks=pytest.mark.slow)
+            for colours in (
+                *(("bt709", "limited", True), ("bt601", "full", False)),
+                *(("bt2020", "limited", True), ("bt2020", "limited", False)),
+            )
+        ),
+    ],
 )
-@pytest.mark.parametrize("native", [True, False], ids=["native", "by-ffmpeg"])
 def test_tags_arrive_and_nothing_else_is_converted(
     ffmpeg: str,
     tmp_path: Path,
