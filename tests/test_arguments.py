@@ -145,9 +145,14 @@ def make_relay(**options: object) -> None:
         penstock.relay(source, writer, **options)
 
 
+def start_relay(**options: object) -> None:
+    with ended_source() as source, ends() as (_, writer):
+        penstock.start_relay(source, writer, **options).wait(10)
+
+
 def with_relay_ticket(method: str, **options: object) -> None:
     with ended_source() as source, ends() as (_, writer):
-        ticket = penstock.relay(source, writer, wait=False)
+        ticket = penstock.start_relay(source, writer)
         ticket.wait(10)
         getattr(ticket, method)(**options)
 
@@ -344,6 +349,7 @@ CALLS: dict[str, Callable[..., object]] = {
     "penstock.results.RelayTicket.wait": partial(with_relay_ticket, "wait"),
     "penstock.results.Ticket.exception": partial(with_ticket, "exception"),
     "penstock.results.Ticket.wait": partial(with_ticket, "wait"),
+    "penstock.start_relay": start_relay,
     "penstock.sync": penstock.sync,
 }
 

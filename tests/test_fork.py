@@ -161,7 +161,7 @@ def test_what_is_inherited_is_closed_in_the_child_and_works_in_the_parent() -> N
     own = penstock.Writer(writer)
     own.flush(20)
     frames = penstock.Reader(idle_reader, frame_bytes=10)
-    relay = penstock.relay(idle_reader, writer, wait=False)
+    relay = penstock.start_relay(idle_reader, writer)
     tee = penstock.Tee(idle_reader)
     chunks = Pipeline(fd(idle_reader))
     calls = [
@@ -215,7 +215,7 @@ def test_a_child_has_none_of_our_descriptors() -> None:
         time.sleep(0.01)
     time.sleep(0.2)
     frames = penstock.Reader(mine[2], frame_bytes=10)
-    relay = penstock.relay(mine[2], writer, wait=False)
+    relay = penstock.start_relay(mine[2], writer)
     chunks = Pipeline(fd(mine[2]), sink=writer)
     pid = os.fork()
     if pid == 0:

@@ -394,7 +394,7 @@ class TestWorkers:
 
     def test_a_relays(self, pair: tuple[int, int], tmp_path: Path) -> None:
         with (tmp_path / "out").open("wb") as out:
-            ticket = penstock.relay(pair[0], out, wait=False, policy=ThreadPolicy(priority="background"))
+            ticket = penstock.start_relay(pair[0], out, policy=ThreadPolicy(priority="background"))
             assert eventually(lambda: ticket.policy is not None)
             assert (ticket.policy.scheduling_class, ticket.policy.notes) == ("idle", ())
             os.close(pair[1])
@@ -402,7 +402,7 @@ class TestWorkers:
 
     def test_a_relay_without_one(self, pair: tuple[int, int], tmp_path: Path) -> None:
         with (tmp_path / "out").open("wb") as out:
-            ticket = penstock.relay(pair[0], out, wait=False)
+            ticket = penstock.start_relay(pair[0], out)
             os.close(pair[1])
             ticket.wait(10)
             assert ticket.policy is None
@@ -410,7 +410,7 @@ class TestWorkers:
     def test_a_relays_of_asyncio(self, pair: tuple[int, int], tmp_path: Path) -> None:
         async def relay() -> str | None:
             with (tmp_path / "out").open("wb") as out:
-                ticket = penstock.relay(pair[0], out, wait=False, policy=ThreadPolicy(priority="lowest"))
+                ticket = penstock.start_relay(pair[0], out, policy=ThreadPolicy(priority="lowest"))
                 os.close(pair[1])
                 await ticket
                 return ticket.policy.priority

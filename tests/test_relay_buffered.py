@@ -93,15 +93,18 @@ class TestFile:
             src.seek(0)
             assert relayed(src, 4)[1] == b"NEW" + DATA[3:4]
 
-    @pytest.mark.parametrize("options", [{"offset": 100}, {"offset": 100, "wait": False}, {"wait": False}])
+    @pytest.mark.parametrize(
+        ("relay", "offset"),
+        [(penstock.relay, 100), (penstock.start_relay, 100), (penstock.start_relay, None)],
+    )
     def test_with_an_offset_or_in_the_background_its_position_stays(
-        self, path: Path, options: dict[str, Any]
+        self, path: Path, relay: Callable[..., Any], offset: int | None
     ) -> None:
         with path.open("rb") as src, (path.parent / "out").open("wb") as dst:
             src.read(10)
-            ticket = penstock.relay(src, dst, 1000, **options)
-            assert (ticket if options.get("wait", True) else ticket.wait()).bytes == 1000
-            begin = options.get("offset", 10)
+            moved = relay(src, dst, 1000, offset=offset)
+            assert (moved.wait() if relay is penstock.start_relay else moved).bytes == 1000
+            begin = 10 if offset is None else offset
             assert (path.parent / "out").read_bytes() == DATA[begin : begin + 1000]
             assert src.tell() == 10
             assert src.read() == DATA[10:]
@@ -193,7 +196,6 @@ class TestFile:
             {"offset": -1},
             {"timeout": -1},
             {"method": "magic"},
-            {"policy": penstock.ThreadPolicy()},
         ],
     )
     def test_a_wrong_argument_moves_nothing(
@@ -420,7 +422,7 @@ class TestStream:
         os.write(writer, b"0123")
         src.read(1)
         with pytest.raises(ValueError, match=r"src\.raw or src\.fileno\(\)"):
-            penstock.relay(src, pair[1], wait=False)
+            penstock.start_relay(src, pair[1])
         assert penstock.relay(src, pair[1], 3).bytes == 3
 
     def test_an_offset_is_refused(self, source: tuple[io.BufferedReader, int], pair: tuple[int, int]) -> None:

@@ -51,12 +51,12 @@ def by_read_and_write(src: Any, dst: Any) -> int:
 
 
 def ticket(src: Any, dst: Any, **options: Any) -> int:
-    return penstock.relay(src, dst, wait=False, **options).wait(PATIENCE_S).bytes
+    return penstock.start_relay(src, dst, **options).wait(PATIENCE_S).bytes
 
 
 def awaited(src: Any, dst: Any, **options: Any) -> int:
     async def main() -> int:
-        return (await penstock.relay(src, dst, wait=False, **options)).bytes
+        return (await penstock.start_relay(src, dst, **options)).bytes
 
     return asyncio.run(main())
 
@@ -297,7 +297,7 @@ def test_a_fork_during_the_first_relay_leaves_the_child_no_lock_taken() -> None:
             reader, writer = os.pipe()
             os.write(writer, b"frame"); os.close(writer)
             with open("/dev/null", "wb") as null:
-                return penstock.relay(reader, null, wait=False).wait(20).bytes
+                return penstock.start_relay(reader, null).wait(20).bytes
 
         def relay_first():
             relay()
@@ -367,7 +367,7 @@ reader, writer = os.pipe()
 if sys.argv[2] == "tee":
     mover = penstock.Tee(source, writer)
 else:
-    mover = penstock.relay(source, writer, wait=False, method=sys.argv[2])
+    mover = penstock.start_relay(source, writer, method=sys.argv[2])
 time.sleep(0.3)  # now it is inside of its first look
 with open(fifo, "wb", buffering=0) as first:
     first.write(b"frame")
@@ -569,7 +569,7 @@ def test_without_descriptors_nothing_starts_and_nothing_is_lost_or_left() -> Non
         drain.setblocking(False)
         ways = [
             lambda: penstock.relay(ours, sink, 5).bytes,
-            lambda: penstock.relay(ours, sink, 5, wait=False).wait(30).bytes,
+            lambda: penstock.start_relay(ours, sink, 5).wait(30).bytes,
             lambda: penstock.Tee(ours, sink).wait(30).bytes,
         ]
 
@@ -709,7 +709,7 @@ class TestInEveryWay:
             signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 
             async def awaited(src, dst):
-                await penstock.relay(src, dst, wait=False)
+                await penstock.start_relay(src, dst)
 
             ways = [
                 lambda src, dst: asyncio.run(awaited(src, dst)),
@@ -893,7 +893,7 @@ class TestOnePositionOfTwo:
         """Each has the whole from where the position was when it began: no byte of one is missing in the other."""
         first = Stuck(ticket, tmp_path, pool)
         reader, writer = os.pipe()
-        second = penstock.relay(first.source, writer, wait=False)
+        second = penstock.start_relay(first.source, writer)
         os.close(writer)
         assert eventually(lambda: unread_bytes(reader) > 0)
         reading = ReaderThread(reader)
@@ -907,7 +907,7 @@ def test_more_than_four_gib_through_a_tee(pair: tuple[int, int]) -> None:
     size = (4 << 30) + 4321
     with tempfile.TemporaryFile() as sparse, Path("/dev/null").open("wb") as null:
         sparse.truncate(size)
-        drained = penstock.relay(pair[0], null, wait=False)
+        drained = penstock.start_relay(pair[0], null)
         copier = Tee(sparse, null, pair[1])
         os.close(pair[1])
         report = copier.wait(2 * PATIENCE_S)

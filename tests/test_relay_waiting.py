@@ -123,7 +123,7 @@ def test_a_timeout_ends_a_relay(sink: int, file: int, method: str) -> None:
 
 @pytest.mark.parametrize("method", ["auto", "read-write"])
 def test_a_cancellation_ends_a_relay(sink: int, file: int, method: str) -> None:
-    ticket = penstock.relay(file, sink, method=method, wait=False)
+    ticket = penstock.start_relay(file, sink, method=method)
     before = -1
     while ticket.relayed.bytes > before:  # until nothing more goes in
         before = ticket.relayed.bytes
@@ -233,7 +233,7 @@ def test_notices_in_a_sockets_error_queue_are_no_lost_reader() -> None:
         ours.send(b"hello")
         assert theirs.recv(5) == b"hello"
         source, fed = os.pipe()
-        ticket = penstock.relay(source, ours, wait=False)
+        ticket = penstock.start_relay(source, ours)
         time.sleep(0.1)  # it waits for the source
         os.write(fed, b"world")
         os.close(fed)
@@ -251,7 +251,7 @@ def test_a_source_that_is_reset_while_the_destination_takes_nothing(way: str) ->
     with contextlib.suppress(BlockingIOError):
         while True:
             os.write(writer, bytes(4096))
-    ticket = penstock.relay(theirs, writer, wait=False) if way == "relay" else Tee(theirs, writer)
+    ticket = penstock.start_relay(theirs, writer) if way == "relay" else Tee(theirs, writer)
     ours.close()
     os.close(writer)
     drain = threading.Timer(0.2, lambda: [None for _ in iter(lambda: os.read(reader, 1 << 20), b"")])
@@ -345,7 +345,7 @@ class TestMessages:
             feeder.setsockopt(socket.SOL_SOCKET, 32, 4 << 20)  # SO_SNDBUFFORCE: for the privileged
             feeder.send(message)
             reader, writer = os.pipe()
-            ticket = penstock.relay(source, writer, len(message), wait=False)
+            ticket = penstock.start_relay(source, writer, len(message))
             with os.fdopen(reader, "rb") as mine:
                 assert mine.read(len(message)) == message
             assert ticket.wait(PATIENCE_S).bytes == len(message)
@@ -359,7 +359,7 @@ class TestMessages:
         os.set_blocking(fed, False)
         sent = os.write(fed, data)
         os.close(fed)
-        ticket = penstock.relay(source, sink, wait=False)
+        ticket = penstock.start_relay(source, sink)
         reader.settimeout(PATIENCE_S)
         with sink, reader:
             got = b""

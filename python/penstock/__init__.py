@@ -16,11 +16,11 @@ A :class:`Reader` is the mirror: its worker reads frames of a fixed size ahead, 
 it when the last view of a frame is dropped, and hands over whole ones only.
 
 :func:`relay` moves bytes from one descriptor to another, in the kernel where the two allow it, and :class:`Tee`
-copies one stream to many. A relay runs on its caller's thread, or like a tee on a native one. ``pipes`` and ``fifo``
-have pipes to put between them, and ``results`` has what calls give back. ``pipeline`` streams assets through native
-decompressors and other stages, each on threads of its own, to Python, to a descriptor, or into buffers. Every native
-thread takes a :class:`ThreadPolicy`, a wish for priority and CPUs; ``cpu`` has the same for the calling thread, and the
-machine's topology.
+copies one stream to many. A relay runs on its caller's thread; :func:`start_relay` runs one on a native thread, as a
+tee does. ``pipes`` and ``fifo`` have pipes to put between them, and ``results`` has what calls give back. ``pipeline``
+streams assets through native decompressors and other stages, each on threads of its own, to Python, to a descriptor, or
+into buffers. Every native thread takes a :class:`ThreadPolicy`, a wish for priority and CPUs; ``cpu`` has the same for
+the calling thread, and the machine's topology.
 
 :class:`Encoder` does this for the one reader most people have: FFmpeg. ``penstock.turbopipe`` is a drop-in for
 TurboPipe.
@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING
 # Now, and not at the first write: a fork in another thread during that import would leave its lock taken in the child.
 from penstock import _exit as _exit
 from penstock._native import Reader, Tee, ThreadPolicy, Writer, __version__, close, pipe, sync
-from penstock._relay import relay
+from penstock._relay import relay, start_relay
 from penstock.errors import (
     BrokenStreamError,
     ChunkError,
@@ -77,6 +77,7 @@ __all__ = [
     "make_pipe",
     "pipe",
     "relay",
+    "start_relay",
     "sync",
 ]
 

@@ -36,6 +36,18 @@ def source(src: Any, name: str) -> tuple[Any, bytes]:
     return src, b""
 
 
+def checked_ends(src: Any, dst: Any) -> Any:
+    """Check both ends of a relay and return the source without its wrapper.
+
+    Raises:
+        TypeError: a descriptor does not carry the bytes that its object reads or writes.
+    """
+    src = without_wrapper(src)
+    check_source(src, "src")
+    check_destination(dst, "dst")
+    return src
+
+
 def tee_source(src: Any) -> Any:
     """What a tee may read instead of that object, which it does without anything in front."""
     src, ahead = source(src, "src")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypedDict
 
 Mode = Literal["auto", "write", "staged", "zero-copy"]
 """How bytes enter a pipe: by which transport, or by the fastest that is safe."""
@@ -43,3 +43,10 @@ class HasFileno(Protocol):
 
     def fileno(self) -> int:
         """The descriptor."""
+
+
+class RelayOptions(TypedDict, total=False):
+    """The options that every relay takes; ``penstock.relay`` documents them."""
+
+    timeout: float | None
+    method: RelayMethod

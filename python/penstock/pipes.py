@@ -15,18 +15,17 @@ import fcntl
 import io
 import sys
 import termios
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict, Unpack, cast, overload
+from typing import TYPE_CHECKING, ClassVar, Unpack
 
 from penstock import _native
 from penstock._relay import relay
-from penstock._types import HasFileno
 from penstock.errors import BrokenStreamError
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-    from penstock._native import Relayed, RelayTicket, ThreadPolicy
-    from penstock._types import RelayMethod
+    from penstock._native import Relayed
+    from penstock._types import HasFileno, RelayOptions
 
 __all__ = ["PipeReader", "PipeWriter", "make_pipe", "set_staging_budget"]
 
@@ -65,13 +64,6 @@ def set_staging_budget(nbytes: int) -> None:
     _native._set_staging_budget(_native._count("nbytes", nbytes))
 
 
-class _Options(TypedDict, total=False):
-    """What every relay can be told."""
-
-    timeout: float | None
-    method: RelayMethod
-
-
 class _PipeEnd(io.FileIO):
     _MODE: ClassVar[str]
 
@@ -103,40 +95,11 @@ class PipeReader(_PipeEnd):
 
     _MODE = "rb"
 
-    @overload
     def write_to(
-        self,
-        dst: int | HasFileno,
-        count: int | None = None,
-        *,
-        wait: Literal[True] = True,
-        **options: Unpack[_Options],
-    ) -> Relayed: ...
-    @overload
-    def write_to(
-        self,
-        dst: int | HasFileno,
-        count: int | None = None,
-        *,
-        policy: ThreadPolicy | None = None,
-        wait: Literal[False],
-        **options: Unpack[_Options],
-    ) -> RelayTicket: ...
-    @overload
-    def write_to(
-        self,
-        dst: int | HasFileno,
-        count: int | None = None,
-        *,
-        policy: ThreadPolicy | None = None,
-        wait: bool,
-        **options: Unpack[_Options],
-    ) -> Relayed | RelayTicket: ...
-    def write_to(
-        self, dst: int | HasFileno, count: int | None = None, **options: Any
-    ) -> Relayed | RelayTicket:
+        self, dst: int | HasFileno, count: int | None = None, **options: Unpack[RelayOptions]
+    ) -> Relayed:
         """Relay what comes out of the pipe: ``penstock.relay(self, dst, count, **options)``."""
-        return cast("Relayed | RelayTicket", relay(self, dst, count, **options))
+        return relay(self, dst, count, **options)
 
 
 class PipeWriter(_PipeEnd):
@@ -171,43 +134,16 @@ class PipeWriter(_PipeEnd):
             raise self._broken(error, memoryview(data).nbytes, written) from None
         return written
 
-    @overload
     def read_from(
         self,
         src: int | HasFileno,
         count: int | None = None,
         *,
         offset: int | None = None,
-        wait: Literal[True] = True,
-        **options: Unpack[_Options],
-    ) -> Relayed: ...
-    @overload
-    def read_from(
-        self,
-        src: int | HasFileno,
-        count: int | None = None,
-        *,
-        offset: int | None = None,
-        policy: ThreadPolicy | None = None,
-        wait: Literal[False],
-        **options: Unpack[_Options],
-    ) -> RelayTicket: ...
-    @overload
-    def read_from(
-        self,
-        src: int | HasFileno,
-        count: int | None = None,
-        *,
-        offset: int | None = None,
-        policy: ThreadPolicy | None = None,
-        wait: bool,
-        **options: Unpack[_Options],
-    ) -> Relayed | RelayTicket: ...
-    def read_from(
-        self, src: int | HasFileno, count: int | None = None, **options: Any
-    ) -> Relayed | RelayTicket:
+        **options: Unpack[RelayOptions],
+    ) -> Relayed:
         """Relay into the pipe: ``penstock.relay(src, self, count, **options)``."""
-        return cast("Relayed | RelayTicket", relay(src, self, count, **options))
+        return relay(src, self, count, offset=offset, **options)
 
     def _broken(self, error: BrokenPipeError, nbytes: int, written: int) -> BrokenStreamError:
         delivered = max(0, written - self.unread_bytes)

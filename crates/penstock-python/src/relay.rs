@@ -28,8 +28,7 @@ pub(crate) struct Relay {
 impl Relay {
     /// ``ahead`` goes first: it has been read from the source already.
     #[new]
-    #[pyo3(signature = (src, dst, count, *, offset, timeout, method, ahead))]
-    #[allow(clippy::too_many_arguments)] // keyword-only options
+    #[allow(clippy::too_many_arguments)] // those of `penstock.relay`
     fn new(
         py: Python<'_>,
         src: &Bound<'_, PyAny>,
@@ -92,8 +91,7 @@ impl Relay {
 
 /// Starts a relay on a native thread.
 #[pyfunction]
-#[pyo3(signature = (src, dst, count, *, offset, timeout, method, policy))]
-#[allow(clippy::too_many_arguments)] // keyword-only options
+#[allow(clippy::too_many_arguments)] // those of `penstock.start_relay`
 pub(crate) fn _start_relay(
     py: Python<'_>,
     src: &Bound<'_, PyAny>,

@@ -83,7 +83,7 @@ def _start(
     source: End, destination: End, count: int | None, offset: int | None, timeout: float | None
 ) -> RelayTicket:
     try:
-        return penstock.relay(source.fd, destination.fd, count, offset=offset, timeout=timeout, wait=False)
+        return penstock.start_relay(source.fd, destination.fd, count, offset=offset, timeout=timeout)
     except (OSError, ValueError) as error:
         raise click.ClickException(_fault(error, source, destination)) from None
 
