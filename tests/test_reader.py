@@ -171,7 +171,7 @@ def test_memory_is_bounded_while_nobody_takes_frames(pair: tuple[int, int]) -> N
         assert written.written <= 3 * size + capacity_bytes(reader)
         assert rss_bytes() - before < 5 * size
         assert sum(1 for _ in stream) == 20
-        assert stream.stats.worker_full_s > 0.1
+        assert stream.stats.output_wait_s > 0.1
     written.join()
 
 
@@ -431,8 +431,8 @@ def test_stats_are_a_picture_that_stays(idle: tuple[penstock.Reader, int]) -> No
     reader.close()
     stats = reader.stats
     assert (stats.frames_read, stats.frames_waiting, stats.frames_delivered) == (2, 0, 2)
-    assert stats.caller_blocked_s >= 0.1
-    assert stats.worker_blocked_s > 0
+    assert stats.caller_wait_s >= 0.1
+    assert stats.input_wait_s > 0
     assert stats.converting_s == 0
 
 

@@ -83,7 +83,7 @@ def test_everybody_gets_everything(number: int) -> None:
     assert (report.bytes, report.source_ended, len(report.destinations)) == (len(DATA), True, number)
     for outlet, fd in zip(report.destinations, readers.writers, strict=True):
         assert (outlet.fd, outlet.ended, outlet.error) == (fd, "source-ended", None)
-        assert (outlet.bytes_delivered, outlet.bytes_lost, outlet.start) == (len(DATA), 0, 0)
+        assert (outlet.bytes_delivered, outlet.bytes_lost, outlet.start_bytes) == (len(DATA), 0, 0)
         assert (outlet.method, outlet.reason, outlet.policy) == ("tee", "the destination is a pipe", "block")
     report.check()
     assert tee.done()
@@ -181,7 +181,7 @@ class TestComingAndGoing:
         source.write(b"before, ")
         assert eventually(lambda: tee.report.bytes == 8)
         outlet = tee.add(writer)
-        assert eventually(lambda: outlet.start == 8)
+        assert eventually(lambda: outlet.start_bytes == 8)
         source.write(b"after")
         source.close()
         readers.close()
@@ -511,7 +511,7 @@ def test_a_destination_that_was_removed_can_be_added_again(kind: str) -> None:
     assert [outlet.ended for outlet in outlets] == ["removed"] * 200
     # Each part is the one that its report names.
     data = whole.result()
-    parts = [(outlet.start, outlet.start + outlet.bytes_delivered) for outlet in outlets]
+    parts = [(outlet.start_bytes, outlet.start_bytes + outlet.bytes_delivered) for outlet in outlets]
     assert mine.result() == b"".join(data[start:end] for start, end in parts)
 
 

@@ -440,7 +440,7 @@ class TestStats:
         assert stats.transport == mode
         assert stats.reason == "asked for"
         assert stats.bytes_by_transport[mode] == sum(stats.bytes_by_transport.values()) == len(FRAME)
-        assert stats.worker_blocked_s > 0
+        assert stats.output_wait_s > 0
 
     @pytest.mark.parametrize("mode", ["write", "zero-copy"])
     def test_never_count_as_delivered_what_was_not_read(self, pair: tuple[int, int], mode: str) -> None:
@@ -467,7 +467,7 @@ class TestStats:
         stream.write(FRAME)
         with pytest.raises(StalledError):
             stream.write(FRAME, timeout=0.1)
-        assert 0.1 <= stream.stats.caller_blocked_s < 60
+        assert 0.1 <= stream.stats.caller_wait_s < 60
 
     REASONS = (
         ("auto", "unknown", 1000, None, "write", "small"),

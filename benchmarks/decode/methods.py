@@ -204,7 +204,7 @@ def penstock_reader(target: Target) -> Iterator[Frame]:
         for frame in reader:
             yield np.asarray(frame).reshape(target.job.shape)
         stats = reader.stats
-    times = ("capacity_bytes", "caller_blocked_s", "worker_blocked_s", "worker_full_s")
+    times = ("capacity_bytes", "caller_wait_s", "input_wait_s", "output_wait_s")
     target.notes.update({name: getattr(stats, name) for name in times})
 
 

@@ -262,9 +262,8 @@ class StageStats:
         work: how long it worked on a chunk, waits left out; for iteration, the time between two chunks asked for.
         queued: how long chunks waited for it, from when the part before was done with them.
         gil: how long a callable waited for the GIL; no count for native parts.
-        input_blocked_ns: time that its threads waited for chunks, added up; a source's, for its descriptor to have
-            something.
-        output_blocked_ns: time that its threads waited for room behind them, added up.
+        input_wait_s: seconds that its threads waited for chunks, summed; a source's threads wait for its descriptor.
+        output_wait_s: seconds that its threads waited for room in the next queue, summed.
         queue_items: chunks that wait for it now.
         queue_bytes: the memory of the chunks that wait for it now.
         policies: what its threads run with, where a policy was asked for.
@@ -278,8 +277,8 @@ class StageStats:
     work: Latency
     queued: Latency
     gil: Latency
-    input_blocked_ns: int
-    output_blocked_ns: int
+    input_wait_s: float
+    output_wait_s: float
     queue_items: int
     queue_bytes: int
     policies: tuple[AppliedPolicy, ...]
@@ -292,13 +291,13 @@ class PipelineStats:
     Attributes:
         stages: the source, the stages and the sink, in this order.
         end_to_end: from when the source began a chunk to when the sink had it.
-        elapsed_ns: how long the pipeline has been at it.
+        elapsed_s: seconds since the pipeline began, until its end.
         pool_free_bytes: memory that is kept to be used again.
     """
 
     stages: tuple[StageStats, ...]
     end_to_end: Latency
-    elapsed_ns: int
+    elapsed_s: float
     pool_free_bytes: int
 
 

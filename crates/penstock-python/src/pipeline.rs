@@ -379,7 +379,7 @@ impl Pipeline {
             stats.stages.iter().map(|stage| stage_record(py, stage)).collect::<PyResult<Vec<_>>>()?;
         record.set_item("stages", PyTuple::new(py, stages)?)?;
         record.set_item("end_to_end", latency_record(py, &stats.end_to_end)?)?;
-        record.set_item("elapsed_ns", stats.elapsed_ns)?;
+        record.set_item("elapsed_s", seconds(stats.elapsed_ns))?;
         record.set_item("pool_free_bytes", stats.pool_free_bytes)?;
         Ok(record)
     }
@@ -422,6 +422,10 @@ impl Drop for Pipeline {
     }
 }
 
+fn seconds(ns: u64) -> f64 {
+    Duration::from_nanos(ns).as_secs_f64()
+}
+
 fn latency_record<'py>(py: Python<'py>, latency: &Latency) -> PyResult<Bound<'py, PyDict>> {
     let record = PyDict::new(py);
     record.set_item("count", latency.count)?;
@@ -444,8 +448,8 @@ fn stage_record<'py>(py: Python<'py>, stage: &StageStats) -> PyResult<Bound<'py,
     record.set_item("work", latency_record(py, &stage.work)?)?;
     record.set_item("queued", latency_record(py, &stage.queued)?)?;
     record.set_item("gil", latency_record(py, &stage.lock)?)?;
-    record.set_item("input_blocked_ns", stage.input_blocked_ns)?;
-    record.set_item("output_blocked_ns", stage.output_blocked_ns)?;
+    record.set_item("input_wait_s", seconds(stage.input_blocked_ns))?;
+    record.set_item("output_wait_s", seconds(stage.output_blocked_ns))?;
     record.set_item("queue_items", stage.queue_items)?;
     record.set_item("queue_bytes", stage.queue_bytes)?;
     let policies = stage.policies.iter().cloned().map(AppliedPolicy);

@@ -140,11 +140,11 @@ pub(crate) fn arm_exit(py: Python<'_>) -> PyResult<()> {
 #[pyfunction]
 pub(crate) fn _drain(
     py: Python<'_>,
-    stall_s: f64,
+    stall_timeout: f64,
     on_long_wait: &Bound<'_, PyAny>,
 ) -> PyResult<(u64, u64, usize)> {
     let mut raised = None;
-    let stall = Duration::from_secs_f64(stall_s);
+    let stall = Duration::from_secs_f64(stall_timeout);
     let begun = Instant::now();
     let mut on_long_wait = Some(on_long_wait.clone().unbind());
     let cut_off = py.detach(|| {

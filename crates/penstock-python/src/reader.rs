@@ -323,19 +323,19 @@ impl ReaderStats {
 
     /// Seconds that callers waited for frames.
     #[getter]
-    fn caller_blocked_s(&self) -> f64 {
+    fn caller_wait_s(&self) -> f64 {
         self.0.caller_blocked.as_secs_f64()
     }
 
-    /// Seconds that the worker waited for the source.
+    /// Seconds that the worker waited for its input, the source.
     #[getter]
-    fn worker_blocked_s(&self) -> f64 {
+    fn input_wait_s(&self) -> f64 {
         self.0.worker_blocked.as_secs_f64()
     }
 
-    /// Seconds that the worker waited because as many frames as ``depth`` were waiting for a caller.
+    /// Seconds that the worker waited for callers to take frames, because ``depth`` of them were ready.
     #[getter]
-    fn worker_full_s(&self) -> f64 {
+    fn output_wait_s(&self) -> f64 {
         self.0.worker_full.as_secs_f64()
     }
 

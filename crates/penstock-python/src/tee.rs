@@ -233,9 +233,9 @@ impl TeeOutlet {
         }
     }
 
-    /// Where in the stream it began, in bytes: 0 unless it was added later.
+    /// The offset in the stream at which it began, in bytes: 0 unless it was added after the start.
     #[getter]
-    fn start(&self) -> u64 {
+    fn start_bytes(&self) -> u64 {
         self.0.report().start
     }
 

@@ -291,21 +291,21 @@ impl WriterStats {
         self.0.written_by.iter().map(|(transport, bytes)| (transport.name(), *bytes)).collect()
     }
 
-    /// Seconds that callers spent on putting writes into the queue, waiting for room included.
+    /// Seconds that callers spent in ``write``: waiting for room in the queue, and queueing.
     #[getter]
-    fn caller_blocked_s(&self) -> f64 {
+    fn caller_wait_s(&self) -> f64 {
         self.0.caller_blocked.as_secs_f64()
     }
 
-    /// Seconds that the worker waited for the reader: for room, or to have read what zero-copy gave it.
+    /// Seconds that the worker waited for its output: for room in the pipe, or for the reader to take zero-copy pages.
     #[getter]
-    fn worker_blocked_s(&self) -> f64 {
+    fn output_wait_s(&self) -> f64 {
         self.0.worker_blocked.as_secs_f64()
     }
 
-    /// Seconds that the worker had a write in hand, waiting for the reader included.
+    /// Seconds that the worker spent on writes, including ``output_wait_s`` and ``converting_s``.
     #[getter]
-    fn worker_busy_s(&self) -> f64 {
+    fn busy_s(&self) -> f64 {
         self.0.worker_busy.as_secs_f64()
     }
 

@@ -249,8 +249,8 @@ class Decoder:
             seconds=seconds,
             fps=reader.frames_read / seconds,
             caller_blocked_s=self._intake.caller_blocked_s,
-            ffmpeg_waited_for_s=reader.worker_blocked_s,
-            caller_waited_for_s=reader.worker_full_s,
+            ffmpeg_waited_for_s=reader.input_wait_s,
+            caller_waited_for_s=reader.output_wait_s,
             converting_s=reader.converting_s,
             reader=reader,
         )

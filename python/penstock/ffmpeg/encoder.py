@@ -280,9 +280,9 @@ class Encoder:
             seconds=seconds,
             fps=fps,
             speed=fps / float(self._plan.rate),
-            queue_blocked_s=writer.caller_blocked_s,
-            ffmpeg_blocked_s=writer.worker_blocked_s,
-            caller_idle_s=max(0.0, fed_s - writer.worker_busy_s - taking_s),
+            queue_blocked_s=writer.caller_wait_s,
+            ffmpeg_blocked_s=writer.output_wait_s,
+            caller_idle_s=max(0.0, fed_s - writer.busy_s - taking_s),
             converting_s=writer.converting_s + taking_s,
             writer=writer,
         )
