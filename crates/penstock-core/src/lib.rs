@@ -24,7 +24,7 @@
 //! use std::io::Read;
 //! let (mut reader, writer_end) = std::io::pipe()?;
 //! let writer = penstock_core::Writer::new(&writer_end, &Default::default())?;
-//! let ticket = writer.write(Box::new(b"frame".to_vec()), None)?;
+//! let ticket = writer.write(b"frame".to_vec(), None)?;
 //! ticket.wait()?;
 //! writer.close(None)?;
 //! drop((writer, writer_end));
@@ -88,7 +88,8 @@ pub use {
     },
     writer::{
         by_descriptor::{Marks, Outlet, close, close_at, drain_all, marks, pipe, sync, sync_to, tickets_of},
-        handle::{Mark, Options, Rejected, Stats, Writer},
+        handle::{Mark, Options, Stats, Writer},
+        rejected::Rejected,
         transport::choice::{Mode, ReaderKind, Reason, STAGED_MIN_BYTES, Transport},
         transport::staged::set_staging_budget,
     },

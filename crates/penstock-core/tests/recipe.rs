@@ -95,7 +95,7 @@ fn what_arrives_is_what_the_recipe_makes_in_every_mode_and_at_every_pace() {
                 drop(pipe);
                 let got = read_all(source, pause);
                 for frame in &frames {
-                    writer.write(Box::new(frame.clone()), None).unwrap();
+                    writer.write(frame.clone(), None).unwrap();
                 }
                 writer.close(None).unwrap();
                 assert!(got.join().unwrap() == expected, "{mode:?} {known:?} {output_bytes}");
@@ -112,7 +112,7 @@ fn the_pages_of_a_conversion_go_into_the_pipe_themselves() {
     let writer = open(&pipe, &Halve::new(1 << 20), Mode::Auto, ReaderKind::Reads);
     drop(pipe);
     let got = drain(source, Temper::Eager);
-    writer.write(Box::new(vec![1; 2 << 20]), None).unwrap().wait().unwrap();
+    writer.write(vec![1; 2 << 20], None).unwrap().wait().unwrap();
     assert_eq!(writer.stats().choice.unwrap().0, Transport::ZeroCopy);
     writer.close(None).unwrap();
     assert!(writer.stats().making > Duration::ZERO && writer.stats().worker_busy > Duration::ZERO);
@@ -126,7 +126,7 @@ fn the_callers_memory_is_free_once_it_is_converted_while_nobody_reads() {
     drop(pipe);
     let frames: Vec<_> = (0..3).map(|seed| Arc::new(pattern(6 << 20, seed))).collect();
     for frame in &frames {
-        writer.write(Box::new(Arc::clone(frame)), None).unwrap();
+        writer.write(Arc::clone(frame), None).unwrap();
     }
     eventually("the first is in the pipe's way, the second is made ahead", || {
         Arc::strong_count(&frames[0]) == 1 && Arc::strong_count(&frames[1]) == 1
@@ -143,7 +143,7 @@ fn a_write_of_another_size_is_refused_and_comes_back() {
     let (_source, pipe) = pipe().unwrap();
     let writer = open(&pipe, &Halve::new(10), Mode::Auto, ReaderKind::Reads);
     for bytes in [0, 10, 19, 21] {
-        let rejected = writer.write(Box::new(vec![0; bytes]), None).unwrap_err();
+        let rejected = writer.write(vec![0; bytes], None).unwrap_err();
         assert!(matches!(rejected.error, Error::Io { errno: Errno::INVAL, .. }));
         assert_eq!(rejected.region.len(), bytes);
     }
@@ -157,8 +157,8 @@ fn a_write_that_is_given_up_while_it_is_made_ahead_ends_and_frees_its_memory() {
     let second = open(&pipe, &Halve::new(1 << 20), Mode::Auto, ReaderKind::Reads);
     let frame = Arc::new(pattern(4 << 20, 1));
     let ahead = Arc::new(pattern(2 << 20, 2));
-    first.write(Box::new(Arc::clone(&frame)), None).unwrap();
-    let given_up = second.write(Box::new(Arc::clone(&ahead)), None).unwrap();
+    first.write(Arc::clone(&frame), None).unwrap();
+    let given_up = second.write(Arc::clone(&ahead), None).unwrap();
     eventually("it is made ahead", || Arc::strong_count(&ahead) == 1);
     second.abort();
     assert_eq!(given_up.wait(), Err(Error::Aborted { bytes_lost: 1 << 20 }));
@@ -175,7 +175,7 @@ fn the_loss_is_counted_in_bytes_of_the_stream_when_the_reader_goes_away() {
     let (source, pipe) = pipe().unwrap();
     let writer = open(&pipe, &Halve::new(4 << 20), Mode::Auto, ReaderKind::Reads);
     drop(pipe);
-    let ticket = writer.write(Box::new(vec![1; 8 << 20]), None).unwrap();
+    let ticket = writer.write(vec![1; 8 << 20], None).unwrap();
     drop(source);
     let Err(Error::Broken { bytes_delivered, bytes_lost, .. }) = ticket.wait() else { panic!("{ticket:?}") };
     assert_eq!((bytes_delivered, bytes_lost), (0, 4 << 20));

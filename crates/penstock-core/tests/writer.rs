@@ -34,7 +34,7 @@ fn smoke() {
     drop(pipe);
     let got = drain(reader, Temper::Eager);
     let frame = pattern(1_000_000, 1);
-    writer.write(Box::new(frame.clone()), None).unwrap().wait().unwrap();
+    writer.write(frame.clone(), None).unwrap().wait().unwrap();
     writer.close(None).unwrap();
     assert!(got.join().unwrap() == frame, "closing gives the reader its end of file");
 }
@@ -53,7 +53,7 @@ fn stats_name_the_transport_and_its_reason() {
         let got = drain(source, Temper::Eager);
         let writer = Writer::new(&pipe, &Options { mode, reader, ..Options::default() }).unwrap();
         drop(pipe);
-        writer.write(Box::new(vec![7; bytes]), None).unwrap().wait().unwrap();
+        writer.write(vec![7; bytes], None).unwrap().wait().unwrap();
         let stats = writer.stats();
         let (transport, reason) = stats.choice.unwrap();
         assert_eq!(transport, expected, "{mode:?} {reader:?} {bytes}: {}", reason.text());
@@ -95,8 +95,8 @@ fn memory_that_cannot_be_pinned_is_written_and_the_statistics_say_so() {
     };
     let (mut reader, pipe) = pipe().unwrap();
     let writer = open(&pipe, Mode::ZeroCopy);
-    writer.write(Box::new(vec![1; 5000]), None).unwrap();
-    let ticket = writer.write(Box::new(page), None).unwrap();
+    writer.write(vec![1; 5000], None).unwrap();
+    let ticket = writer.write(page, None).unwrap();
     assert_eq!(read_exactly(&mut reader, 5000), vec![1; 5000]);
     read_exactly(&mut reader, 4096);
     ticket.wait().unwrap();
@@ -111,7 +111,7 @@ fn auto_spares_a_slow_reader_the_copy() {
     drop(pipe);
     let got = drain(reader, Temper::Slow);
     for _ in 0..30 {
-        writer.write(Box::new(vec![1; 3 << 20]), None).unwrap();
+        writer.write(vec![1; 3 << 20], None).unwrap();
     }
     writer.close(None).unwrap();
     assert_eq!(writer.stats().choice.unwrap().0, Transport::ZeroCopy);
@@ -123,7 +123,7 @@ fn a_zero_copy_ticket_ends_when_the_reader_has_read_and_not_before() {
     let (mut reader, pipe) = pipe().unwrap();
     let writer = open(&pipe, Mode::ZeroCopy);
     let frame = Arc::new(pattern(300_000, 2));
-    let ticket = writer.write(Box::new(Arc::clone(&frame)), None).unwrap();
+    let ticket = writer.write(Arc::clone(&frame), None).unwrap();
     assert_eq!(ticket.wait_for(A_WHILE), None, "nothing was read");
     read_exactly(&mut reader, 299_999);
     assert_eq!(ticket.wait_for(A_WHILE), None, "a byte was not read");
@@ -137,12 +137,12 @@ fn a_zero_copy_ticket_ends_when_the_reader_has_read_and_not_before() {
 fn zero_copy_into_a_pipe_whose_reader_goes_counts_what_it_had_read() {
     let (mut reader, pipe) = pipe().unwrap();
     let writer = open(&pipe, Mode::ZeroCopy);
-    let ticket = writer.write(Box::new(vec![1; 300_000]), None).unwrap();
+    let ticket = writer.write(vec![1; 300_000], None).unwrap();
     read_exactly(&mut reader, 100_000);
     drop(reader);
     let failure = Error::Broken { errno: Errno::PIPE, bytes_delivered: 100_000, bytes_lost: 200_000 };
     assert_eq!(ticket.wait(), Err(failure.clone()));
-    assert_eq!(writer.write(Box::new(vec![2]), None).unwrap_err().error, failure);
+    assert_eq!(writer.write(vec![2], None).unwrap_err().error, failure);
     assert_eq!(writer.close(None), Err(failure));
 }
 
@@ -150,7 +150,7 @@ fn zero_copy_into_a_pipe_whose_reader_goes_counts_what_it_had_read() {
 fn a_zero_copy_reader_that_reads_all_and_goes_has_everything() {
     let (mut reader, pipe) = pipe().unwrap();
     let writer = open(&pipe, Mode::ZeroCopy);
-    let ticket = writer.write(Box::new(vec![1; 300_000]), None).unwrap();
+    let ticket = writer.write(vec![1; 300_000], None).unwrap();
     read_exactly(&mut reader, 300_000);
     drop(reader);
     ticket.wait().unwrap();
@@ -162,8 +162,7 @@ fn a_reader_that_dies_in_a_frame_fails_every_transport_with_exact_counts() {
     for mode in MODES {
         let (mut reader, pipe) = pipe().unwrap();
         let writer = open(&pipe, mode);
-        let tickets: Vec<_> =
-            (0..3).map(|_| writer.write(Box::new(vec![5; 3_000_000]), None).unwrap()).collect();
+        let tickets: Vec<_> = (0..3).map(|_| writer.write(vec![5; 3_000_000], None).unwrap()).collect();
         read_exactly(&mut reader, 4_000_000);
         drop(reader);
         let Err(Error::Broken { errno, bytes_delivered, bytes_lost }) = tickets[2].wait() else {
@@ -171,8 +170,8 @@ fn a_reader_that_dies_in_a_frame_fails_every_transport_with_exact_counts() {
         };
         assert_eq!((errno, bytes_delivered, bytes_lost), (Errno::PIPE, 4_000_000, 5_000_000), "{mode:?}");
         assert!(tickets[1].wait().is_err(), "{mode:?}: the second was cut");
-        let refused = writer.write(Box::new(vec![9; 3]), None).unwrap_err();
-        assert_eq!(refused.region.len(), 3, "what is refused comes back");
+        let refused = writer.write(vec![9; 3], None).unwrap_err();
+        assert_eq!(refused.region, [9; 3], "a refused region comes back as it was");
         assert!(writer.flush(None).is_err() && writer.close(None).is_err());
     }
 }
@@ -181,7 +180,7 @@ fn a_reader_that_dies_in_a_frame_fails_every_transport_with_exact_counts() {
 fn bytes_left_in_a_pipe_without_a_reader_are_reported_by_flush() {
     let (reader, pipe) = pipe().unwrap();
     let writer = open(&pipe, Mode::Write);
-    writer.write(Box::new(vec![1; 1000]), None).unwrap().wait().unwrap();
+    writer.write(vec![1; 1000], None).unwrap().wait().unwrap();
     drop(reader);
     assert_eq!(
         writer.flush(None),
@@ -199,8 +198,8 @@ fn a_broken_stream_harms_no_other() {
     drop(broken_reader);
     let frames: Vec<_> = (0..8).map(|seed| pattern(1_500_000, seed)).collect();
     for frame in &frames {
-        let _ = broken.write(Box::new(frame.clone()), None);
-        whole.write(Box::new(frame.clone()), None).unwrap();
+        let _ = broken.write(frame.clone(), None);
+        whole.write(frame.clone(), None).unwrap();
     }
     whole.close(None).unwrap();
     assert!(broken.close(None).is_err());
@@ -215,7 +214,7 @@ fn writers_on_one_pipe_share_one_order() {
     drop((pipe, other_end));
     let frames: Vec<_> = (0..20).map(|seed| pattern(200_000, seed)).collect();
     for (frame, writer) in frames.iter().zip(writers.iter().cycle()) {
-        writer.write(Box::new(frame.clone()), None).unwrap();
+        writer.write(frame.clone(), None).unwrap();
     }
     let got = drain(reader, Temper::Slow);
     writers.iter().for_each(|writer| writer.close(None).unwrap());
@@ -229,9 +228,9 @@ fn a_full_queue_gives_the_memory_back_and_takes_it_later() {
     let writer = Writer::new(&pipe, &options).unwrap();
     drop(pipe);
     for _ in 0..2 {
-        writer.write(Box::new(vec![1; 2 << 20]), None).unwrap();
+        writer.write(vec![1; 2 << 20], None).unwrap();
     }
-    let refused = writer.write(Box::new(vec![2; 10]), A_WHILE).unwrap_err();
+    let refused = writer.write(vec![2; 10], A_WHILE).unwrap_err();
     let Error::Stalled { bytes_pending, .. } = refused.error else { panic!("{:?}", refused.error) };
     assert_eq!(bytes_pending, 4 << 20);
     assert!(matches!(writer.flush(A_WHILE), Err(Error::Stalled { .. })));
@@ -248,13 +247,12 @@ fn abort_gives_up_what_is_queued_and_frees_its_memory() {
         let (mut reader, pipe) = pipe().unwrap();
         let writer = open(&pipe, mode);
         let frame = Arc::new(vec![3; 5 << 20]);
-        let tickets: Vec<_> =
-            (0..4).map(|_| writer.write(Box::new(Arc::clone(&frame)), None).unwrap()).collect();
+        let tickets: Vec<_> = (0..4).map(|_| writer.write(Arc::clone(&frame), None).unwrap()).collect();
         writer.abort();
         for ticket in tickets {
             assert!(matches!(ticket.wait(), Err(Error::Aborted { .. })), "{mode:?}");
         }
-        assert_eq!(writer.write(Box::new(vec![1]), None).unwrap_err().error, Error::Closed);
+        assert_eq!(writer.write(vec![1], None).unwrap_err().error, Error::Closed);
         drop(pipe);
         let mut rest = Vec::new();
         reader.read_to_end(&mut rest).unwrap();
@@ -270,9 +268,9 @@ fn abort_leaves_other_writers_of_the_stream_alone() {
     let (reader, pipe) = pipe().unwrap();
     let (given_up, kept) = (open(&pipe, Mode::Write), open(&pipe, Mode::Write));
     drop(pipe);
-    kept.write(Box::new(vec![1; 2 << 20]), None).unwrap(); // keeps the worker busy
-    let lost = given_up.write(Box::new(vec![2; 1000]), None).unwrap();
-    let last = kept.write(Box::new(vec![3; 1000]), None).unwrap();
+    kept.write(vec![1; 2 << 20], None).unwrap(); // keeps the worker busy
+    let lost = given_up.write(vec![2; 1000], None).unwrap();
+    let last = kept.write(vec![3; 1000], None).unwrap();
     given_up.abort();
     assert_eq!(lost.wait(), Err(Error::Aborted { bytes_lost: 1000 }));
     let got = drain(reader, Temper::Eager);
@@ -288,7 +286,7 @@ fn sockets_files_and_messages_are_written() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         ours.set_nonblocking(mode == Mode::Auto).unwrap();
         let writer = Writer::new(&ours, &Options { mode, ..Options::default() }).unwrap();
-        let ticket = writer.write(Box::new(frame.clone()), None).unwrap();
+        let ticket = writer.write(frame.clone(), None).unwrap();
         let mut got = vec![0; frame.len()];
         (&theirs).read_exact(&mut got).unwrap();
         ticket.wait().unwrap();
@@ -297,7 +295,7 @@ fn sockets_files_and_messages_are_written() {
 
         let mut file = tempfile();
         let writer = Writer::new(&file, &Options { mode, ..Options::default() }).unwrap();
-        writer.write(Box::new(frame.clone()), None).unwrap();
+        writer.write(frame.clone(), None).unwrap();
         writer.close(None).unwrap();
         file.seek(SeekFrom::Start(0)).unwrap();
         let mut got = Vec::new();
@@ -307,7 +305,7 @@ fn sockets_files_and_messages_are_written() {
     let (ours, theirs) = UnixDatagram::pair().unwrap();
     let writer = Writer::new(&ours, &Options::default()).unwrap();
     for size in [10, 70_000] {
-        writer.write(Box::new(vec![1; size]), None).unwrap();
+        writer.write(vec![1; size], None).unwrap();
         assert_eq!(theirs.recv(&mut [0; 100_000]).unwrap(), size, "a message stays whole");
     }
 }
@@ -327,7 +325,7 @@ fn tempfile() -> File {
 fn failures_of_the_system_keep_their_number() {
     let full = File::options().write(true).open("/dev/full").unwrap();
     let writer = Writer::new(&full, &Options::default()).unwrap();
-    let ticket = writer.write(Box::new(vec![0; 5000]), None).unwrap();
+    let ticket = writer.write(vec![0; 5000], None).unwrap();
     let failure = Error::Io { errno: Errno::NOSPC, bytes_delivered: 0, bytes_lost: 5000 };
     assert_eq!(ticket.wait(), Err(failure.clone()));
     assert_eq!(writer.close(None), Err(failure));
@@ -348,7 +346,7 @@ fn bad_descriptors_fail_at_the_call() {
 fn pipes_by_number_survive_the_closing_of_the_number() {
     let (reader, pipe) = pipe().unwrap();
     let frame = pattern(5_000_000, 6);
-    let ticket = penstock_core::pipe(Box::new(frame.clone()), &pipe, Mode::Auto, None).unwrap();
+    let ticket = penstock_core::pipe(frame.clone(), &pipe, Mode::Auto, None).unwrap();
     let number = pipe.as_raw_fd();
     drop(pipe);
     let intruder = tempfile();
@@ -363,7 +361,7 @@ fn pipes_by_number_survive_the_closing_of_the_number() {
 fn tickets_are_found_by_any_part_of_their_memory() {
     let (mut reader, pipe) = pipe().unwrap();
     let frame = Arc::new(vec![8; 2 << 20]);
-    let _ = penstock_core::pipe(Box::new(Arc::clone(&frame)), &pipe, Mode::Write, None).unwrap();
+    let _ = penstock_core::pipe(Arc::clone(&frame), &pipe, Mode::Write, None).unwrap();
     let found = |from: usize, bytes| penstock_core::tickets_of(frame[from..].as_ptr(), bytes).len();
     assert_eq!((found(0, 1), found(1 << 20, 10), found(0, 0)), (1, 1, 0));
     read_exactly(&mut reader, 2 << 20);
@@ -388,7 +386,7 @@ fn a_policy_is_applied_and_read_back() {
     let policy = ThreadPolicy { nice: Some(7), cpus: Some(vec![0]), ..ThreadPolicy::default() };
     let writer = Writer::new(&pipe, &Options { policy: Some(policy), ..Options::default() }).unwrap();
     drop(pipe);
-    writer.write(Box::new(vec![1; 100]), None).unwrap().wait().unwrap();
+    writer.write(vec![1; 100], None).unwrap().wait().unwrap();
     let applied = writer.stats().policy.expect("the worker has started");
     assert_eq!((applied.nice, applied.cpus, applied.notes.len()), (7, vec![0], 0));
     writer.close(None).unwrap();
@@ -402,7 +400,7 @@ fn a_policy_that_is_refused_is_a_note_and_no_failure() {
     let policy = ThreadPolicy { cpus: Some(vec![100_000]), ..ThreadPolicy::default() };
     let writer = Writer::new(&pipe, &Options { policy: Some(policy), ..Options::default() }).unwrap();
     drop(pipe);
-    writer.write(Box::new(vec![1; 100]), None).unwrap().wait().unwrap();
+    writer.write(vec![1; 100], None).unwrap().wait().unwrap();
     let applied = writer.stats().policy.expect("the worker has started");
     assert_eq!(applied.notes.len(), 1, "{:?}", applied.notes);
     writer.close(None).unwrap();
@@ -424,7 +422,7 @@ fn the_next_reader_of_a_fifo_does_not_get_pages_that_were_given_back() {
     for bytes in [300_000, 3_000_000] {
         let writer = Writer::new(&pipe, &Options { mode: Mode::ZeroCopy, ..Options::default() }).unwrap();
         let frame = Arc::new(pattern(bytes, 4));
-        let ticket = writer.write(Box::new(Arc::clone(&frame)), None).unwrap();
+        let ticket = writer.write(Arc::clone(&frame), None).unwrap();
         first.read_exact(&mut [0; 100]).unwrap_or_else(|_| {
             std::thread::sleep(Duration::from_millis(100));
             first.read_exact(&mut [0; 100]).unwrap();

@@ -316,9 +316,9 @@ impl Drop for Copied {
 }
 
 /// Hands the region in, and keeps it when it comes back.
-pub(crate) fn hand_in(
-    region: &mut Option<Box<dyn Region>>,
-    write: impl FnOnce(Box<dyn Region>) -> Result<Ticket, Rejected>,
+pub(crate) fn hand_in<R>(
+    region: &mut Option<R>,
+    write: impl FnOnce(R) -> Result<Ticket, Rejected<R>>,
 ) -> Result<Ticket, Error> {
     let data = region.take().expect("what was not taken came back");
     write(data).map_err(|rejected| {

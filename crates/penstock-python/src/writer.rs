@@ -184,9 +184,15 @@ impl Writer {
 /// How long a block that raised waits for a reader that reads nothing: as long as a program's end does.
 const EXIT_STALL: Duration = Duration::from_secs(5);
 
+/// What any buffer is handed in as.
+type AnyRegion = Box<dyn Region>;
+
 /// One of the core's ways to queue memory.
-type Write =
-    fn(&penstock_core::Writer, Box<dyn Region>, Option<Duration>) -> Result<penstock_core::Ticket, Rejected>;
+type Write = fn(
+    &penstock_core::Writer,
+    AnyRegion,
+    Option<Duration>,
+) -> Result<penstock_core::Ticket, Rejected<AnyRegion>>;
 
 impl Writer {
     fn queue(

@@ -1,27 +1,38 @@
 //! The one ownership contract for memory in flight.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use crate::sys::span::Span;
 
 /// Memory that a stream may read for as long as it owns the value.
 ///
-/// A stream takes the value when it accepts a write and drops it as soon as nobody reads the memory any
-/// more: not the worker, and with zero-copy not the reader of the pipe. To get the memory back, hand in an
-/// [`Arc`] and keep a clone: once the ticket has ended, the stream's clone is gone.
+/// A stream takes the value when it accepts a write. It drops the value once neither the worker nor, with zero-copy, the reader of
+/// the pipe needs the memory. To use the memory again, pass an [`Arc`] and keep a clone: the stream's clone is dropped before
+/// the ticket ends.
 ///
 /// # Safety
 ///
-/// While the value lives, also while it is moved, `len` bytes from `as_ptr` stay mapped and readable, and
-/// both answers stay the same.
-pub unsafe trait Region: Send + 'static {
+/// While the value lives, `len` bytes from `as_ptr` must stay mapped and readable, and both methods must return the same results.
+/// This includes moves of the value.
+pub unsafe trait Region: Any + Send {
     /// The first byte.
     fn as_ptr(&self) -> *const u8;
     /// The size in bytes.
     fn len(&self) -> usize;
-    /// Whether there is nothing to read.
+    /// Whether the size is 0.
     fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+// SAFETY: it is never moved, for it has no size of its own.
+unsafe impl Region for [u8] {
+    fn as_ptr(&self) -> *const u8 {
+        self.as_ptr()
+    }
+    fn len(&self) -> usize {
+        self.len()
     }
 }
 
@@ -35,8 +46,8 @@ unsafe impl Region for Vec<u8> {
     }
 }
 
-// SAFETY: the heap block does not move with the box.
-unsafe impl Region for Box<[u8]> {
+// SAFETY: the inner region keeps the promise, and does not move with the box.
+unsafe impl<R: Region + ?Sized> Region for Box<R> {
     fn as_ptr(&self) -> *const u8 {
         (**self).as_ptr()
     }
@@ -56,7 +67,7 @@ unsafe impl Region for &'static [u8] {
 }
 
 // SAFETY: the inner region keeps the promise for as long as any clone lives.
-unsafe impl<R: Region + Sync> Region for Arc<R> {
+unsafe impl<R: Region + Sync + ?Sized> Region for Arc<R> {
     fn as_ptr(&self) -> *const u8 {
         (**self).as_ptr()
     }
@@ -67,7 +78,7 @@ unsafe impl<R: Region + Sync> Region for Arc<R> {
 
 impl Span {
     /// Where the region lies.
-    pub(crate) fn of(region: &dyn Region) -> Self {
+    pub(crate) fn of(region: &(impl Region + ?Sized)) -> Self {
         Self::at(region.as_ptr(), region.len())
     }
 }

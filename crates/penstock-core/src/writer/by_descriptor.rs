@@ -16,7 +16,8 @@ use crate::sync::ticket::Ticket;
 use crate::sync::{deadline_after, lock};
 use crate::sys::fd::{self, Kind, StreamId};
 use crate::sys::span::Span;
-use crate::writer::handle::{Mark, Rejected, WORKERS_LEAVE_WITHIN, check_readers, flush_stream};
+use crate::writer::handle::{Mark, WORKERS_LEAVE_WITHIN, check_readers, flush_stream};
+use crate::writer::rejected::Rejected;
 use crate::writer::stream::Stream;
 use crate::writer::transport::choice::{Manner, Mode};
 use crate::writer::worker;
@@ -49,19 +50,19 @@ pub(crate) fn hold() -> MutexGuard<'static, HashMap<StreamId, Entry>> {
     lock(&PIPES)
 }
 
-/// Queues the memory to be written to what the descriptor leads to now; returns at once unless the queue is full.
+/// Queues the region to be written to what the descriptor leads to now.
 ///
-/// The descriptor may be closed or reused as soon as this returns.
+/// Returns at once unless the queue is full. The descriptor may be closed or reused as soon as this returns.
 ///
 /// # Errors
 ///
-/// The memory comes back with the reason: those of [`Outlet::open`] and [`Outlet::write`].
-pub fn pipe(
-    region: Box<dyn Region>,
+/// [`Rejected`] gives the region back, with a reason of [`Outlet::open`] or [`Outlet::write`].
+pub fn pipe<R: Region>(
+    region: R,
     fd: impl AsFd,
     mode: Mode,
     timeout: Option<Duration>,
-) -> Result<Ticket, Rejected> {
+) -> Result<Ticket, Rejected<R>> {
     match Outlet::open(fd) {
         Ok(outlet) => outlet.write(region, mode, timeout),
         Err(error) => Err(Rejected { region, error }),
@@ -111,22 +112,26 @@ impl Outlet {
         Ok(Self { stream, fd: own, _open: open })
     }
 
-    /// Queues the memory to be written; returns at once unless the queue is full.
+    /// Queues the region to be written.
+    ///
+    /// Returns at once unless the queue is full. The region stays in use until the ticket has ended.
     ///
     /// # Errors
     ///
-    /// The memory comes back with the reason: the failure of the stream (again at each call until [`sync`] or [`close`] has
-    /// reported it), or [`Error::Stalled`] if the queue was full until the timeout.
-    pub fn write(
+    /// [`Rejected`] gives the region back, with the reason:
+    ///
+    /// - [`Error::Stalled`]: the queue was full until the timeout.
+    /// - The failure of the stream, at each call until [`sync`] or [`close`] has reported it.
+    pub fn write<R: Region>(
         &self,
-        region: Box<dyn Region>,
+        region: R,
         mode: Mode,
         timeout: Option<Duration>,
-    ) -> Result<Ticket, Rejected> {
+    ) -> Result<Ticket, Rejected<R>> {
         let manner = Manner { mode, ..Manner::default() };
-        self.stream
-            .push(region, Arc::clone(&self.fd), manner, OWNER, deadline_after(timeout), || false)
-            .map_err(|(region, error)| Rejected { region, error })
+        let (fd, deadline) = (Arc::clone(&self.fd), deadline_after(timeout));
+        let pushed = self.stream.push(Box::new(region), fd, manner, OWNER, deadline, || false);
+        pushed.map_err(Rejected::unboxed)
     }
 }
 

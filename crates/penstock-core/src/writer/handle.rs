@@ -19,6 +19,7 @@ use crate::sync::{deadline_after, lock};
 use crate::sys::fd::{self, Kind};
 use crate::sys::pipe;
 use crate::writer::by_descriptor;
+use crate::writer::rejected::Rejected;
 use crate::writer::stream::{DEFAULT_LIMITS, Stream};
 use crate::writer::transport::choice::{Manner, Memory, Mode, ReaderKind, Reason, Transport};
 use penstock_cpu::{AppliedPolicy, ThreadPolicy};
@@ -97,38 +98,6 @@ pub struct Mark(u64);
 impl Mark {
     pub(crate) fn of(stream: &Stream) -> Self {
         Self(stream.queue.accepted_items())
-    }
-}
-
-/// A write that was not taken: the memory and the reason.
-pub struct Rejected {
-    /// The memory, as it was handed in.
-    pub region: Box<dyn Region>,
-    /// Why it was not taken. After [`Error::Stalled`] the same write may be tried again.
-    pub error: Error,
-}
-
-impl std::fmt::Debug for Rejected {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Rejected").field("error", &self.error).finish_non_exhaustive()
-    }
-}
-
-impl std::fmt::Display for Rejected {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "the write was not taken: {}", self.error)
-    }
-}
-
-impl std::error::Error for Rejected {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.error)
-    }
-}
-
-impl From<Rejected> for Error {
-    fn from(rejected: Rejected) -> Self {
-        rejected.error
     }
 }
 
@@ -213,49 +182,54 @@ impl Writer {
         })
     }
 
-    /// Queues the memory to be written, and returns at once unless the queue is full.
+    /// Queues the region to be written.
+    ///
+    /// Returns at once unless the queue is full. The region stays in use until the ticket has ended.
     ///
     /// # Errors
     ///
-    /// The memory comes back with the reason: [`Error::Closed`], the stream's failure, or [`Error::Stalled`] if the queue
-    /// was full until the timeout. [`Error::Io`] with `EINVAL` if it has not the size that the writer's recipe takes.
-    pub fn write(&self, region: Box<dyn Region>, timeout: Option<Duration>) -> Result<Ticket, Rejected> {
+    /// [`Rejected`] gives the region back, with the reason:
+    ///
+    /// - [`Error::Closed`], [`Error::Forked`].
+    /// - [`Error::Stalled`]: the queue was full until the timeout.
+    /// - [`Error::Io`] with `EINVAL`: the region does not have the input size of the writer's recipe.
+    /// - The failure of the stream.
+    pub fn write<R: Region>(&self, region: R, timeout: Option<Duration>) -> Result<Ticket, Rejected<R>> {
         let takes_bytes = self.manner.recipe.as_ref().map(|recipe| recipe.input_bytes());
         self.push(region, takes_bytes, self.manner.clone(), timeout)
     }
 
-    /// Queues memory that holds what the writer's recipe makes already: it enters the stream as it is.
+    /// Queues a region that already holds the output of the writer's recipe: it enters the stream as it is.
     ///
-    /// Nobody may write to the memory again before the region is dropped. In order with what [`Writer::write`] queues.
+    /// Keeps the order with [`Writer::write`]. Nobody may write to the memory again before the region is dropped.
     ///
     /// # Errors
     ///
-    /// As [`Writer::write`]; `EINVAL` if it has not the size of the recipe's output.
-    pub fn write_made(&self, region: Box<dyn Region>, timeout: Option<Duration>) -> Result<Ticket, Rejected> {
+    /// As [`Writer::write`], with `EINVAL` for a region that does not have the output size of the recipe.
+    pub fn write_made<R: Region>(&self, region: R, timeout: Option<Duration>) -> Result<Ticket, Rejected<R>> {
         let takes_bytes = self.manner.recipe.as_ref().map(|recipe| recipe.output_bytes());
         let manner = Manner { recipe: None, memory: Memory::Ours, ..self.manner.clone() };
         self.push(region, takes_bytes, manner, timeout)
     }
 
-    fn push(
+    fn push<R: Region>(
         &self,
-        region: Box<dyn Region>,
+        region: R,
         takes_bytes: Option<usize>,
         manner: Manner,
         timeout: Option<Duration>,
-    ) -> Result<Ticket, Rejected> {
+    ) -> Result<Ticket, Rejected<R>> {
         if takes_bytes.is_some_and(|bytes| bytes != region.len()) {
             return Err(Rejected { region, error: Errno::INVAL.into() });
         }
         let Some(fd) = self.fd() else {
             return Err(Rejected { region, error: self.closed() });
         };
-        self.stream
-            .push(region, fd, manner, self.owner, deadline_after(timeout), || {
-                // Relaxed: the queue's lock, under which this is asked, orders it.
-                self.gone.load(Ordering::Relaxed)
-            })
-            .map_err(|(region, error)| Rejected { region, error })
+        // Relaxed: the queue's lock, under which this is asked, orders it.
+        let is_gone = || self.gone.load(Ordering::Relaxed);
+        let deadline = deadline_after(timeout);
+        let pushed = self.stream.push(Box::new(region), fd, manner, self.owner, deadline, is_gone);
+        pushed.map_err(Rejected::unboxed)
     }
 
     /// The ticket of the oldest write that has not ended: when it has, there is room in a queue that was full.

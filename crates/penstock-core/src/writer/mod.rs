@@ -6,6 +6,7 @@
 pub(crate) mod by_descriptor;
 pub(crate) mod handle;
 pub(crate) mod meter;
+pub(crate) mod rejected;
 pub(crate) mod stream;
 pub(crate) mod transform;
 pub(crate) mod transport;

@@ -127,7 +127,7 @@ fn a_writer_delivers_or_reports() {
         let (mut accepted, mut tickets) = (Vec::new(), Vec::new());
         for (frame, seed) in sizes.iter().map(|bytes| data(*bytes, 7)).zip(0u32..) {
             let frame: Vec<_> = frame.iter().map(|byte| byte ^ seed as u8).collect();
-            if let Ok(ticket) = writer.write(Box::new(frame.clone()), PATIENCE) {
+            if let Ok(ticket) = writer.write(frame.clone(), PATIENCE) {
                 accepted.extend_from_slice(&frame);
                 tickets.push(ticket);
             }
