@@ -6,7 +6,10 @@ use std::fs::File;
 use std::io::{PipeReader, PipeWriter, Read, Seek, SeekFrom, pipe};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
 use std::time::Duration;
 
 use common::{Temper, drain, pattern};
@@ -169,7 +172,7 @@ fn a_reader_that_dies_in_a_frame_fails_every_transport_with_exact_counts() {
             panic!("{mode:?}: the last frame cannot arrive");
         };
         assert_eq!((errno, bytes_delivered, bytes_lost), (Errno::PIPE, 4_000_000, 5_000_000), "{mode:?}");
-        assert!(tickets[1].wait().is_err(), "{mode:?}: the second was cut");
+        assert!(block_on(tickets[1].clone()).is_err(), "{mode:?}: the second was cut");
         let refused = writer.write(vec![9; 3], None).unwrap_err();
         assert_eq!(refused.region, [9; 3], "a refused region comes back as it was");
         assert!(writer.flush(None).is_err() && writer.close(None).is_err());
@@ -239,6 +242,43 @@ fn a_full_queue_gives_the_memory_back_and_takes_it_later() {
     writer.write(refused.region, None).unwrap();
     writer.close(None).unwrap();
     assert_eq!(got.join().unwrap().len(), (4 << 20) + 10);
+}
+
+/// Stands for an async runtime's thread.
+struct Executor(Thread);
+
+impl Wake for Executor {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+fn block_on<F: Future>(future: F) -> F::Output {
+    let waker = Waker::from(Arc::new(Executor(thread::current())));
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+#[test]
+fn tickets_are_awaited_and_the_worker_wakes_their_tasks() {
+    let (reader, pipe) = pipe().unwrap();
+    let writer = open(&pipe, Mode::Write);
+    let tickets: Vec<_> = (0..3).map(|_| writer.write(vec![5; 3 << 20], None).unwrap()).collect();
+    assert!(!tickets[0].has_ended(), "the pipe has no room for it");
+    let got = drain(reader, Temper::Slow);
+    block_on(async {
+        for ticket in &tickets {
+            ticket.clone().await.unwrap();
+        }
+    });
+    drop(pipe);
+    writer.close(None).unwrap();
+    assert_eq!(got.join().unwrap().len(), 9 << 20);
 }
 
 #[test]
@@ -361,7 +401,7 @@ fn pipes_by_number_survive_the_closing_of_the_number() {
 fn tickets_are_found_by_any_part_of_their_memory() {
     let (mut reader, pipe) = pipe().unwrap();
     let frame = Arc::new(vec![8; 2 << 20]);
-    let _ = penstock_core::pipe(Arc::clone(&frame), &pipe, Mode::Write, None).unwrap();
+    penstock_core::pipe(Arc::clone(&frame), &pipe, Mode::Write, None).unwrap();
     let found = |from: usize, bytes| penstock_core::tickets_of(frame[from..].as_ptr(), bytes).len();
     assert_eq!((found(0, 1), found(1 << 20, 10), found(0, 0)), (1, 1, 0));
     read_exactly(&mut reader, 2 << 20);

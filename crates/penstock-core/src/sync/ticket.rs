@@ -2,7 +2,9 @@
 
 use std::fmt;
 use std::mem;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crate::error::Error;
@@ -23,14 +25,18 @@ pub(crate) fn fork_generation() -> u32 {
     FORK_GENERATION.load(Ordering::Relaxed)
 }
 
-type Callback = Box<dyn FnOnce() + Send>;
+/// Whoever is told of the end.
+enum Listener {
+    Callback(Box<dyn FnOnce() + Send>),
+    Task(Waker),
+}
 
-/// Names a callback, so that it can be taken back.
+/// Identifies a callback of [`Ticket::on_end`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallbackId(u64);
 
 enum State {
-    Pending { callbacks: Vec<(u64, Callback)>, next: u64 },
+    Pending { listeners: Vec<(u64, Listener)>, next: u64 },
     Ended(Result<(), Error>),
 }
 
@@ -43,13 +49,31 @@ struct Shared {
     unheard: Option<Arc<Unheard>>,
 }
 
-/// The caller's end: asks what became of a write, and waits for it.
-#[derive(Clone)]
-pub struct Ticket(Arc<Shared>);
-
-/// The worker's end: says, exactly once, what became of the write.
+/// One queued operation and its outcome.
 ///
-/// Dropped without a word, it ends its ticket as aborted, so that no waiter is left behind.
+/// Waits for it: by [`wait`](Self::wait), by [`on_end`](Self::on_end), or by `.await` in any async runtime. The future resolves to
+/// the outcome, also when it is polled again; the native thread that ends the operation wakes its task. Dropping a ticket has no
+/// effect on the operation. Clones share one outcome, and each may be awaited by a task of its own.
+///
+/// In the child of a fork, a ticket of the parent has ended with [`Error::Forked`].
+///
+/// ```
+/// # async fn render() -> Result<(), penstock_core::Error> {
+/// let (_reader, writer_end) = std::io::pipe().unwrap();
+/// let writer = penstock_core::Writer::new(&writer_end, &Default::default())?;
+/// writer.write(b"frame".to_vec(), None)?.await?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct Ticket {
+    shared: Arc<Shared>,
+    /// The listener that wakes the task that polled this clone last.
+    task: Option<u64>,
+}
+
+/// The worker's end: sets the outcome, exactly once.
+///
+/// Dropped before that, it ends its ticket as aborted, so that no waiter is left behind.
 pub struct Completion(Option<Arc<Shared>>);
 
 /// Makes the two ends for a write of that many bytes.
@@ -65,52 +89,54 @@ pub(crate) fn ticket_of(bytes: usize, unheard: &Arc<Unheard>) -> (Completion, Ti
 
 fn make(bytes: usize, unheard: Option<Arc<Unheard>>) -> (Completion, Ticket) {
     let shared = Arc::new(Shared {
-        state: Mutex::new(State::Pending { callbacks: Vec::new(), next: 0 }),
+        state: Mutex::new(State::Pending { listeners: Vec::new(), next: 0 }),
         ended: Condvar::new(),
         bytes,
         generation: fork_generation(),
         unheard,
     });
-    (Completion(Some(Arc::clone(&shared))), Ticket(shared))
+    (Completion(Some(Arc::clone(&shared))), Ticket { shared, task: None })
 }
 
 impl Ticket {
-    /// The size of the write in bytes.
+    /// The number of bytes that enter the stream.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.0.bytes
+        self.shared.bytes
     }
 
-    /// Whether the write has ended, well or not.
+    /// Whether the operation has ended, with or without an error.
     #[must_use]
     pub fn has_ended(&self) -> bool {
-        self.is_inherited() || matches!(*lock(&self.0.state), State::Ended(_))
+        self.is_inherited() || matches!(*lock(&self.shared.state), State::Ended(_))
     }
 
-    /// What became of the write; none while it is under way.
+    /// The outcome, or `None` while the operation is under way. Does not wait.
     #[must_use]
     pub fn outcome(&self) -> Option<Result<(), Error>> {
         self.wait_for(Some(Duration::ZERO))
     }
 
-    /// Waits until the write has ended: with `write` and `staged` when the kernel has all of its bytes, with
-    /// zero-copy when the reader has read them.
+    /// Waits until the operation has ended, and returns its outcome.
+    ///
+    /// With the transports `write` and `staged`, a write ends when the kernel has all of its bytes; with `zero-copy`, when the
+    /// reader has read them.
     ///
     /// # Errors
     ///
-    /// What the stream failed of.
+    /// [`Error::Aborted`], [`Error::Forked`], or the failure of the stream.
     pub fn wait(&self) -> Result<(), Error> {
         self.wait_for(None).expect("a wait without a limit ends with an outcome")
     }
 
-    /// The same for a limited time: none if the write is still under way then.
+    /// Waits as [`wait`](Self::wait) does, but at most until the timeout. Returns `None` if the operation is still under way.
     #[must_use]
     pub fn wait_for(&self, timeout: Option<Duration>) -> Option<Result<(), Error>> {
         if self.is_inherited() {
             return Some(Err(Error::Forked));
         }
         let deadline = deadline_after(timeout);
-        let mut state = lock(&self.0.state);
+        let mut state = lock(&self.shared.state);
         loop {
             match &*state {
                 State::Ended(outcome) => {
@@ -120,28 +146,28 @@ impl Ticket {
                     return Some(outcome);
                 }
                 State::Pending { .. } if passed(deadline) => return None,
-                State::Pending { .. } => state = wait_until(&self.0.ended, state, deadline),
+                State::Pending { .. } => state = wait_until(&self.shared.ended, state, deadline),
             }
         }
     }
 
     fn note_heard(&self, outcome: &Result<(), Error>) {
         let is_failure = outcome.as_ref().is_err_and(|error| !matches!(error, Error::Aborted { .. }));
-        if let Some(unheard) = self.0.unheard.as_ref().filter(|_| is_failure) {
+        if let Some(unheard) = self.shared.unheard.as_ref().filter(|_| is_failure) {
             unheard.note_heard();
         }
     }
 
-    /// Calls back once when the write ends, on the thread that ends it, or at once if it has ended.
+    /// Calls `callback` once, when the operation ends, or at once if it has ended.
     ///
-    /// The callback must be quick and must not block: it runs on the worker.
+    /// It runs on the native thread that ends the operation, so it must be quick and must not block.
     pub fn on_end(&self, callback: impl FnOnce() + Send + 'static) -> CallbackId {
         if !self.is_inherited() {
-            let mut state = lock(&self.0.state);
-            if let State::Pending { callbacks, next } = &mut *state {
+            let mut state = lock(&self.shared.state);
+            if let State::Pending { listeners, next } = &mut *state {
                 let id = *next;
                 *next += 1;
-                callbacks.push((id, Box::new(callback)));
+                listeners.push((id, Listener::Callback(Box::new(callback))));
                 return CallbackId(id);
             }
         }
@@ -149,25 +175,77 @@ impl Ticket {
         CallbackId(u64::MAX)
     }
 
-    /// Takes a callback back, unless it has been called.
+    /// Removes a callback, unless it has been called.
     pub fn forget_callback(&self, id: CallbackId) {
-        if !self.is_inherited()
-            && let State::Pending { callbacks, .. } = &mut *lock(&self.0.state)
-        {
-            callbacks.retain(|(other, _)| *other != id.0);
+        self.forget_listener(id.0);
+    }
+
+    fn forget_listener(&self, id: u64) {
+        if self.is_inherited() {
+            return;
         }
+        let mut state = lock(&self.shared.state);
+        let State::Pending { listeners, .. } = &mut *state else { return };
+        let found = listeners.iter().position(|(other, _)| *other == id);
+        let forgotten = found.map(|index| listeners.remove(index));
+        drop(state);
+        drop(forgotten); // outside of the lock: it may own another clone of this ticket
+    }
+
+    /// Has the waker called at the end, in place of this clone's last one. Returns whether the end is yet to come.
+    fn listen(&mut self, waker: Waker) -> bool {
+        let mut state = lock(&self.shared.state);
+        let State::Pending { listeners, next } = &mut *state else { return false };
+        let mut listener = Listener::Task(waker);
+        match listeners.iter_mut().find(|(id, _)| Some(*id) == self.task) {
+            Some((_, last)) => mem::swap(last, &mut listener),
+            None => {
+                self.task = Some(*next);
+                listeners.push((*next, listener));
+                *next += 1;
+                return true;
+            }
+        }
+        drop(state);
+        drop(listener); // see `forget_listener`
+        true
     }
 
     /// Whether a fork lies between the making of this ticket and now. Its lock may then be held by a thread
     /// that this process never had, so nothing of it may be touched.
     pub(crate) fn is_inherited(&self) -> bool {
-        self.0.generation != fork_generation()
+        self.shared.generation != fork_generation()
+    }
+}
+
+impl Future for Ticket {
+    type Output = Result<(), Error>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if !self.is_inherited() && self.listen(context.waker().clone()) {
+            return Poll::Pending;
+        }
+        Poll::Ready(self.outcome().expect("it has ended"))
+    }
+}
+
+impl Clone for Ticket {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared), task: None }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if let Some(id) = self.task {
+            self.forget_listener(id);
+        }
     }
 }
 
 impl fmt::Debug for Ticket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ticket").field("bytes", &self.0.bytes).field("ended", &self.has_ended()).finish()
+        f.debug_struct("Ticket").field("bytes", &self.bytes()).field("ended", &self.has_ended()).finish()
     }
 }
 
@@ -186,8 +264,12 @@ impl Completion {
         let Some(shared) = self.0.take() else { return };
         let before = mem::replace(&mut *lock(&shared.state), State::Ended(outcome));
         shared.ended.notify_all();
-        if let State::Pending { callbacks, .. } = before {
-            callbacks.into_iter().for_each(|(_, callback)| callback());
+        let State::Pending { listeners, .. } = before else { return };
+        for (_, listener) in listeners {
+            match listener {
+                Listener::Callback(callback) => callback(),
+                Listener::Task(waker) => waker.wake(),
+            }
         }
     }
 }
@@ -201,10 +283,59 @@ impl Drop for Completion {
 
 #[cfg(all(test, loom))]
 mod loom_tests {
+    use std::pin::pin;
+    use std::task::Wake;
+
     use loom::sync::atomic::{AtomicUsize, Ordering};
     use loom::thread;
 
     use super::*;
+
+    /// The thread of a runtime.
+    struct Executor(thread::Thread);
+
+    impl Wake for Executor {
+        fn wake(self: std::sync::Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+
+    fn block_on(ticket: Ticket) -> Result<(), Error> {
+        let waker = Waker::from(std::sync::Arc::new(Executor(thread::current())));
+        let mut ticket = pin!(ticket);
+        loop {
+            match ticket.as_mut().poll(&mut Context::from_waker(&waker)) {
+                Poll::Ready(outcome) => return outcome,
+                Poll::Pending => thread::park(), // for ever, if the task were not woken
+            }
+        }
+    }
+
+    #[test]
+    fn every_task_that_awaits_is_woken() {
+        loom::model(|| {
+            let (completion, ticket) = ticket(7);
+            let other = thread::spawn({
+                let ticket = ticket.clone();
+                move || block_on(ticket)
+            });
+            let worker = thread::spawn(move || completion.end(Err(Error::Closed)));
+            assert_eq!(block_on(ticket), Err(Error::Closed));
+            assert_eq!(other.join().unwrap(), Err(Error::Closed));
+            worker.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_future_that_moves_to_another_task_wakes_that_one() {
+        loom::model(|| {
+            let (completion, mut ticket) = ticket(7);
+            let worker = thread::spawn(move || completion.end(Ok(())));
+            let _ = Pin::new(&mut ticket).poll(&mut Context::from_waker(Waker::noop()));
+            assert_eq!(block_on(ticket), Ok(()));
+            worker.join().unwrap();
+        });
+    }
 
     #[test]
     fn a_waiter_always_learns_the_outcome() {
@@ -248,7 +379,36 @@ mod loom_tests {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use std::pin::pin;
+    use std::task::Wake;
+
     use super::*;
+
+    /// A task that owns a ticket, as an executor's task owns its future.
+    struct Owner {
+        _future: Ticket,
+    }
+
+    impl Wake for Owner {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    #[test]
+    fn a_ticket_that_is_dropped_forgets_its_task() {
+        let (completion, ticket) = ticket(3);
+        let owner = Arc::new(Owner { _future: ticket.clone() });
+        let waker = Waker::from(Arc::clone(&owner));
+        let mut awaited = ticket.clone();
+        for _ in 0..3 {
+            assert_eq!(Pin::new(&mut awaited).poll(&mut Context::from_waker(&waker)), Poll::Pending);
+        }
+        assert_eq!(Arc::strong_count(&owner), 3, "the waker is held once, however often it is polled");
+        drop((waker, owner)); // the ticket holds the last reference to the task, which owns another clone
+        drop(awaited);
+        assert_eq!(Arc::strong_count(&ticket.shared), 2, "the completion's and this one's");
+        completion.end(Ok(()));
+        assert_eq!(pin!(ticket).poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(Ok(())));
+    }
 
     #[test]
     fn a_pending_ticket_has_no_outcome_until_it_ends() {
@@ -264,12 +424,15 @@ mod tests {
     #[test]
     fn an_inherited_ticket_is_the_parents() {
         let shared = Arc::new(Shared {
-            state: Mutex::new(State::Pending { callbacks: Vec::new(), next: 0 }),
+            state: Mutex::new(State::Pending { listeners: Vec::new(), next: 0 }),
             ended: Condvar::new(),
             bytes: 3,
             generation: fork_generation().wrapping_sub(1),
             unheard: None,
         });
-        assert_eq!(Ticket(shared).wait(), Err(Error::Forked));
+        let ticket = Ticket { shared, task: None };
+        assert_eq!(ticket.wait(), Err(Error::Forked));
+        let mut context = Context::from_waker(Waker::noop());
+        assert_eq!(pin!(ticket).poll(&mut context), Poll::Ready(Err(Error::Forked)));
     }
 }
