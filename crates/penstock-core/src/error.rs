@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -115,6 +116,22 @@ impl From<Errno> for Error {
     }
 }
 
+/// Keeps the system's error number, or else the error itself as the source of one of the fitting kind.
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        let kind = match error {
+            Error::Broken { errno, .. } | Error::Io { errno, .. } | Error::NoThread { errno, .. } => {
+                return errno.into();
+            }
+            Error::Stalled { .. } => io::ErrorKind::TimedOut,
+            Error::Truncated { .. } => io::ErrorKind::UnexpectedEof,
+            Error::Unsuitable(_) => io::ErrorKind::InvalidInput,
+            _ => io::ErrorKind::Other,
+        };
+        Self::new(kind, error)
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -157,6 +174,32 @@ impl std::error::Error for Error {
         match self {
             Self::Custom(error) => error.0.source(),
             _ => None,
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_io_error_has_the_number_or_the_kind_and_the_error() {
+        for errno in [Errno::PIPE, Errno::NOSPC, Errno::AGAIN] {
+            for error in
+                [Error::of_stream(errno, 1, 2), Error::NoThread { errno, bytes_delivered: 1, bytes_lost: 2 }]
+            {
+                assert_eq!(io::Error::from(error).raw_os_error(), Some(errno.raw_os_error()));
+            }
+        }
+        for (error, kind) in [
+            (Error::Stalled { waited: Duration::ZERO, bytes_pending: 3 }, io::ErrorKind::TimedOut),
+            (Error::Truncated { frames: 1, frame_bytes: 2, bytes_over: 1 }, io::ErrorKind::UnexpectedEof),
+            (Error::Unsuitable("why".into()), io::ErrorKind::InvalidInput),
+            (Error::Closed, io::ErrorKind::Other),
+        ] {
+            let converted = io::Error::from(error.clone());
+            assert_eq!(converted.kind(), kind);
+            assert_eq!(converted.downcast::<Error>().unwrap(), error);
         }
     }
 }

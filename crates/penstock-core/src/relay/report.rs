@@ -1,6 +1,7 @@
 //! What a relay is asked for, and what it came to.
 
 use std::fmt;
+use std::io;
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -156,6 +157,18 @@ impl fmt::Display for RelayError {
 impl std::error::Error for RelayError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         Some(&self.error)
+    }
+}
+
+impl From<RelayError> for Error {
+    fn from(error: RelayError) -> Self {
+        error.error
+    }
+}
+
+impl From<RelayError> for io::Error {
+    fn from(error: RelayError) -> Self {
+        error.error.into()
     }
 }
 

@@ -2,13 +2,14 @@
 
 use std::any::Any;
 use std::fmt;
+use std::io;
 
 use crate::error::Error;
 use crate::memory::region::Region;
 
 /// A write that was refused: the region, and why.
 ///
-/// Converts into its [`Error`], so that `?` drops the region.
+/// Converts into its [`Error`] or an [`io::Error`], so that `?` drops the region.
 pub struct Rejected<R> {
     /// The region, as it was passed in.
     pub region: R,
@@ -45,5 +46,11 @@ impl<R> std::error::Error for Rejected<R> {
 impl<R> From<Rejected<R>> for Error {
     fn from(rejected: Rejected<R>) -> Self {
         rejected.error
+    }
+}
+
+impl<R> From<Rejected<R>> for io::Error {
+    fn from(rejected: Rejected<R>) -> Self {
+        rejected.error.into()
     }
 }
