@@ -1,52 +1,49 @@
-"""Frames from memory into FFmpeg's standard input, by every way of writing: ``python -m benchmarks.pipe``.
+"""Frames from memory into FFmpeg's standard input, by every method in turn.
 
-The clock runs from before FFmpeg is started until it has exited, the same for every method and for the bound.
-FFmpeg's start is in it, because a method may fill the pipe meanwhile; enough frames make it small.
+The clock runs from before FFmpeg is started until it has exited, for every method and for the bound. FFmpeg's start
+counts, because a method may fill the pipe meanwhile. With enough frames it matters little.
+
+By default: all four sizes to null with 4 buffers, 5 rounds, 4 GB a run; some minutes. Every option that selects what
+to run also narrows --quick. A method that loses, tears or adds a frame is an error and has no speed; the exit status is
+then 1.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-import statistics
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from typing import IO, Any, Literal
 
 import click
 
-from benchmarks.harness import options, tables
+from benchmarks.harness import tables
 from benchmarks.harness.accounts import accounted
-from benchmarks.harness.command import Benchmark, conduct
-from benchmarks.harness.ffmpeg import check_exit, frame_count, raw_input, start, version, working_ffmpeg
+from benchmarks.harness.command import Benchmark, Measure
+from benchmarks.harness.ffmpeg import check_exit, frame_count, raw_input, start
 from benchmarks.harness.files import bound_files
 from benchmarks.harness.goals import Verdict, over
-from benchmarks.harness.isolated import Task, isolated, run_isolated
-from benchmarks.harness.options import UNITS, by_name, names, parse_bytes, parse_size, parsed
+from benchmarks.harness.isolated import Task, isolated
+from benchmarks.harness.options import UNITS, by_name, chosen, listed, names, parse_bytes, parse_size, parsed
 from benchmarks.harness.pictures import Frame, Pictures
-from benchmarks.harness.results import Group, Method, Row, Run, rows_for
-from benchmarks.harness.rounds import Report, check_content, run_rounds
-from benchmarks.harness.senders import (
-    StdinWrite,
-    ThreadQueue,
-    TicketSender,
-    TurboPipe,
-    feed,
-    feed_repainted,
-)
+from benchmarks.harness.results import FrameJob, Group, Method, Methods, Row, Run
+from benchmarks.harness.senders import Sender, feed, feed_repainted, stdin_write, thread_queue, turbopipe
+from penstock import Writer
 
 PIXEL_FORMAT = "rgb24"
 FRAMES_PER_S = 60
-#: A byte on each page is changed between two uses of a buffer, so that a page sent too late shows.
+#: Between two uses of a buffer one byte of each page changes, so that the check finds a page that was sent too late.
 PAGE_BYTES = 4096
 #: Frames of the content check: each of 4 buffers is overwritten and sent 4 times.
 CHECKED_FRAMES = 16
 STARTUP_RUNS = 3
-#: Guessed: below this part of the fastest run, other noise is larger than FFmpeg's start.
-STARTUP_PART_TOLD = 0.15
+#: Guessed: below this share of the fastest run, other noise is larger than FFmpeg's start.
+STARTUP_SHARE_REPORTED = 0.15
 
 STANDARD, TMPFS = "stdin.write", "tmpfs"
 
@@ -54,29 +51,16 @@ STANDARD, TMPFS = "stdin.write", "tmpfs"
 # --- methods ----------------------------------------------------------------------------------------------
 
 
-class PenstockWriter(TicketSender):
-    """Ours, in one of its modes."""
+Mode = Literal["auto", "write", "staged", "zero-copy"]
+Reader = Literal["unknown", "reads"]
 
-    def __init__(
-        self,
-        stdin: IO[bytes],
-        frames: Sequence[Frame],
-        mode: Literal["auto", "write", "staged", "zero-copy"],
-        reader: Literal["unknown", "reads"] = "unknown",
-    ) -> None:
-        import penstock
 
-        super().__init__(frames)
-        self.writer = penstock.Writer(stdin, mode=mode, reader=reader)
+def penstock_writer(stdin: IO[bytes], mode: Mode, reader: Reader) -> Sender:
+    """`penstock.Writer` in one of its modes."""
+    writer = Writer(stdin, mode=mode, reader=reader)
 
-    def send(self, index: int) -> None:
-        self.tickets[index] = self.writer.write(self.frames[index])
-
-    def finish(self) -> None:
-        self.writer.close()
-
-    def notes(self) -> dict[str, object]:
-        stats = self.writer.stats
+    def notes() -> dict[str, object]:
+        stats = writer.stats
         return {
             "transport": stats.transport,
             "reason": stats.reason,
@@ -84,25 +68,27 @@ class PenstockWriter(TicketSender):
             "bytes_by_transport": {name: n for name, n in stats.bytes_by_transport.items() if n},
         }
 
-
-def _ours(name: str, summary: str, mode: str, reader: str = "unknown") -> Method:
-    start = partial(PenstockWriter, mode=mode, reader=reader)  # type: ignore[arg-type]
-    return Method(name, summary, "ours", start, ("penstock",))
+    return Sender(lambda frame: writer.write(frame).wait, writer.close, notes)
 
 
-METHODS = (
-    Method(STANDARD, "stdin.write(frame.tobytes()) on the calling thread", "rival", StdinWrite),
-    Method("thread+queue", "the same on a Python thread, behind a queue of 10 frames", "rival", ThreadQueue),
-    Method(
-        "turbopipe", "TurboPipe, with sync before a buffer is used again", "rival", TurboPipe, ("turbopipe",)
-    ),
+def _ours(name: str, summary: str, mode: Mode, reader: Reader = "unknown") -> Method:
+    return Method(name, summary, "ours", partial(penstock_writer, mode=mode, reader=reader))
+
+
+METHODS = Methods()
+METHODS.add(STANDARD)(stdin_write)
+METHODS.add("thread+queue")(thread_queue)
+METHODS.add("turbopipe", needs=("turbopipe",))(turbopipe)
+METHODS += [
     _ours("write", "write(2) on a native thread", "write"),
     _ours("staged", "copied to pages that the pipe then owns", "staged"),
-    _ours("staged-recycled", "the same for a reader that reads: pages are used again", "staged", "reads"),
+    _ours(
+        "staged-recycled", "the same with pages that are used again: the reader reads them", "staged", "reads"
+    ),
     _ours("zero-copy", "the caller's own pages go into the pipe", "zero-copy", "reads"),
     _ours("auto", "what Penstock chooses for an FFmpeg that it started", "auto", "reads"),
     Method(TMPFS, "FFmpeg reads the same frames from a file in tmpfs", "bound"),
-)
+]
 
 
 # --- jobs -------------------------------------------------------------------------------------------------
@@ -110,52 +96,50 @@ METHODS = (
 
 @dataclass(frozen=True)
 class Size:
-    """A frame of ``height × width × 3`` bytes."""
+    """The size of a frame."""
 
     name: str
     width: int
     height: int
 
-    @property
-    def frame_bytes(self) -> int:
-        return self.width * self.height * 3
-
 
 @dataclass(frozen=True)
 class Encode:
-    """What FFmpeg does with the frames. All of it ends in its null muxer, so that no disk is measured."""
+    """What FFmpeg does with the frames. The output goes to its null muxer, so that no disk is measured."""
 
     name: str
     arguments: tuple[str, ...]
-    #: Part of the bytes per run that is sent: an encoder is slower, and needs fewer frames.
+    #: The share of `Settings.bytes_per_run` that is sent: an encoder is slower and needs fewer frames.
     share: float
     minimum_frames: int
-    #: A case slower than this has hung. Guessed low, for slow machines.
     slowest_bytes_per_s: float
 
 
 @dataclass(frozen=True)
-class Job:
-    """What every method of a group has to do."""
+class Job(FrameJob):
+    """The work of every method in a group."""
 
-    size: Size
+    size_name: str
     encode: Encode
     buffers: int
-    frames: int
+
+    @property
+    def slowest_bytes_per_s(self) -> float:
+        return self.encode.slowest_bytes_per_s
 
     @property
     def nbytes(self) -> int:
-        return self.frames * self.size.frame_bytes
+        return self.frames * self.frame_bytes
 
     @property
-    def name(self) -> str:
-        plural = "buffer" if self.buffers == 1 else "buffers"
-        return f"{self.size.name} to {self.encode.name}, {self.buffers} {plural}"
+    def title(self) -> str:
+        return f"{self.name}: {self.frames} frames, {self.nbytes / 1e9:.2f} GB a run"
 
     @property
-    def timeout_s(self) -> float:
-        """After this long a case has hung. A minute is for a machine that is busy with something else."""
-        return 60 + self.nbytes / self.encode.slowest_bytes_per_s
+    def about(self) -> dict[str, Any]:
+        size = {"name": self.size_name, "width": self.width, "height": self.height}
+        about = {"size": size, "encode": self.encode.arguments, "buffers": self.buffers}
+        return about | {"frames": self.frames, "bytes": self.nbytes}
 
 
 SIZES = (
@@ -164,7 +148,7 @@ SIZES = (
     Size("1440p", 2560, 1440),
     Size("2160p", 3840, 2160),
 )
-# As in TurboPipe's own table: no output pixel format is asked for, so x264 encodes 4:4:4.
+# As in TurboPipe's own table, without an output pixel format: x264 encodes 4:4:4.
 ENCODES = (
     Encode("null", (), share=1.0, minimum_frames=1, slowest_bytes_per_s=20e6),
     Encode("ultrafast", ("-c:v", "libx264", "-preset", "ultrafast"), 0.25, 8, 4e6),
@@ -172,41 +156,37 @@ ENCODES = (
 )
 
 
-def size_of(text: str) -> Size:
-    """A size from its name (``1080p``) or its pixels (``320x180``).
-
-    Raises:
-        ValueError: it is neither.
-    """
-    return Size(text, *parse_size(text)) if "x" in text else by_name(SIZES, text)
-
-
 @dataclass(frozen=True)
 class Settings:
-    """What to run. The defaults are the rows that the goals are about; they take some minutes."""
+    """What to run. The defaults are the rows that the goals compare; they take some minutes."""
 
     sizes: tuple[Size, ...] = SIZES
     encodes: tuple[Encode, ...] = ENCODES[:1]
     buffers: tuple[int, ...] = (4,)
-    methods: tuple[Method, ...] = METHODS
-    #: A second or so for the faster methods, so that FFmpeg's start (some 0.1 s) weighs little.
+    methods: tuple[Method, ...] = tuple(METHODS)
+    #: About a second for the faster methods, so that FFmpeg's start (some 0.1 s) matters little.
     bytes_per_run: int = 4 * 10**9
     rounds: int = 5
 
+    @property
     def jobs(self) -> Iterator[Job]:
         for encode in self.encodes:
             for size in self.sizes:
-                wanted = math.ceil(self.bytes_per_run * encode.share / size.frame_bytes)
+                wanted = math.ceil(self.bytes_per_run * encode.share / (size.width * size.height * 3))
+                frames = max(encode.minimum_frames, wanted)
                 for buffers in self.buffers:
-                    yield Job(size, encode, buffers, max(encode.minimum_frames, wanted))
+                    name = (
+                        f"{size.name} to {encode.name}, {buffers} {'buffer' if buffers == 1 else 'buffers'}"
+                    )
+                    yield Job(name, size.width, size.height, frames, size.name, encode, buffers)
 
 
-# --- one case, in a process of its own --------------------------------------------------------------------
+# --- one case, in its own process -------------------------------------------------------------------------
 
 
 def make_frames(job: Job) -> list[Frame]:
     """The buffers, with noise from 128 to 135."""
-    pictures = Pictures("noise", job.size.width, job.size.height, seed=1)
+    pictures = Pictures("noise", *job.size)
     return [pictures.noise() for _ in range(job.buffers)]
 
 
@@ -216,17 +196,14 @@ def measure(task: Task[Job]) -> Run:
     is_bound = task.method.kind == "bound"
     frames = [] if is_bound else make_frames(task.job)
     run = Run()
-    # A file and no pipe: nobody has to read it while the clock runs. The null muxer writes nothing to "-".
+    # A file instead of a pipe: nobody has to read it while the clock runs. The null muxer writes nothing to "-".
     with tempfile.TemporaryFile() as progress:
         arguments = ["-progress", "pipe:1", *_read(task), *task.job.encode.arguments, "-f", "null", "-"]
         with accounted(run), start(task.ffmpeg, *arguments, stdin=not is_bound, stdout=progress) as child:
             if child.stdin is not None:
-                feed(task.start(child.stdin, frames), task.job.frames, run)
-        read = frame_count(_text(progress))
-    if read != task.job.frames:
-        run.error = f"{task.job.frames} frames were sent and FFmpeg read {read}"
+                feed(task.start(child.stdin), frames, task.job.frames, run)
+        run.count_frames(task.job.frames, frame_count(_text(progress)))
     check_exit(child.returncode)
-    run.figures = {"fps": task.job.frames / (run.figures["seconds"] or math.inf), **run.figures}
     return run
 
 
@@ -243,13 +220,13 @@ def check(task: Task[Job]) -> Run:
         arguments = [*_read(task), "-c:v", "rawvideo", "-f", "framemd5", "-"]
         with start(task.ffmpeg, *arguments, stdout=hashes) as child:
             assert child.stdin is not None
-            feed_repainted(task.start(child.stdin, frames), task.job.frames, _stamp)
+            feed_repainted(task.start(child.stdin), frames, task.job.frames, _stamp)
         check_exit(child.returncode)
         return Run(error=compare(expected, read_hashes(_text(hashes))))
 
 
 def _read(task: Task[Job]) -> list[str]:
-    return raw_input(task.job.size.width, task.job.size.height, PIXEL_FORMAT, FRAMES_PER_S, task.source)
+    return raw_input(*task.job.size, PIXEL_FORMAT, FRAMES_PER_S, task.source)
 
 
 def _text(file: IO[bytes]) -> str:
@@ -262,68 +239,48 @@ def _stamp(frame: Frame, number: int) -> None:
 
 
 def read_hashes(framemd5: str) -> list[str]:
-    """The last column of FFmpeg's ``framemd5`` report."""
+    """The last column of FFmpeg's ``framemd5`` output."""
     lines = (line for line in framemd5.splitlines() if line and not line.startswith("#"))
     return [line.rpartition(",")[2].strip() for line in lines]
 
 
-def compare(sent: Sequence[str], read: Sequence[str]) -> str | None:
-    """What is wrong with the frames that were read, if anything."""
-    if len(sent) != len(read):
-        return f"{len(sent)} frames were sent and FFmpeg read {len(read)}"
-    for number, (ours, theirs) in enumerate(zip(sent, read, strict=True)):
-        if ours != theirs:
+def compare(sent: Sequence[str], received: Sequence[str]) -> str | None:
+    """The first difference, or None."""
+    if len(sent) != len(received):
+        return f"{len(sent)} frames were sent, {len(received)} were received"
+    for number, hashes in enumerate(zip(sent, received, strict=True)):
+        if len({*hashes}) > 1:
             return f"frame {number} arrived with other bytes than were sent"
     return None
 
 
-# --- groups -----------------------------------------------------------------------------------------------
-
-
-def run_groups(settings: Settings, ffmpeg: str, report: Report = lambda _: None) -> Iterator[Group]:
-    """Each group as soon as it was run."""
-    for job in settings.jobs():
-        about = {"size": asdict(job.size), "encode": job.encode.arguments, "buffers": job.buffers}
-        about |= {"frames": job.frames, "bytes": job.nbytes}
-        group = Group(job.name, "", rows_for(settings.methods, job), about, version(ffmpeg))
-        few = replace(job, frames=min(job.frames, CHECKED_FRAMES))
-        check_content(group, isolated(check, partial(_task, few, ffmpeg, {}), few.timeout_s), report)
-        report(f"{group.name}, FFmpeg's start")
-        startup_s = _startup_s(job, ffmpeg)
-        with bound_files(group, partial(_pictures, job), job.frames) as files:
-            run = isolated(measure, partial(_task, job, ffmpeg, files), job.timeout_s)
-            run_rounds(group, run, settings.rounds, report)
-        _add_startup(group, job, startup_s)
-        yield group
-
-
-def _task(job: Job, ffmpeg: str, files: dict[str, str], row: Row) -> Task[Job]:
-    return Task(row.method, job, ffmpeg, files.get(row.name, "-"))
-
-
-def _pictures(job: Job, _row: Row) -> list[bytes]:
-    return [frame.tobytes() for frame in make_frames(job)]
+@contextmanager
+def prepare(job: Job, ffmpeg: str, group: Group) -> Iterator[tuple[Measure, Measure]]:
+    """Time FFmpeg's start, and write the files of the bounds."""
+    startup_s = _startup_s(job, ffmpeg)
+    few = replace(job, frames=min(job.frames, CHECKED_FRAMES))
+    with bound_files(group, lambda _: [frame.tobytes() for frame in make_frames(job)], job.frames) as bounds:
+        yield isolated(check, few, ffmpeg), isolated(measure, job, ffmpeg, bounds=bounds)
+    seconds = group.medians("seconds").values()
+    if startup_s is not None and seconds:
+        _report_startup(group, startup_s, startup_s / min(seconds))
 
 
 def _startup_s(job: Job, ffmpeg: str) -> float | None:
-    """How long a run of one frame takes: the part of every run that is FFmpeg's start and end."""
-    task = Task(by_name(METHODS, STANDARD), replace(job, frames=1), ffmpeg)
-    runs = [run_isolated(measure, task, job.timeout_s) for _ in range(STARTUP_RUNS)]
-    known = [seconds for run in runs if not run.error and (seconds := run.figures["seconds"])]
-    return statistics.median(known) if known else None
+    """The seconds of a run of one frame. Every run has this part, which is FFmpeg's start and exit."""
+    measure_one = isolated(measure, replace(job, frames=1), ffmpeg)
+    row = Row(by_name(METHODS, STANDARD))
+    row.runs = [measure_one(row) for _ in range(STARTUP_RUNS)]
+    row.runs = [run for run in row.runs if not run.error]
+    return row.median("seconds")
 
 
-def _add_startup(group: Group, job: Job, startup_s: float | None) -> None:
-    group.title = f"{job.name}: {job.frames} frames, {job.nbytes / 1e9:.2f} GB a run"
-    seconds = group.medians("seconds").values()
-    if startup_s is None or not seconds:
-        return
+def _report_startup(group: Group, startup_s: float, share: float) -> None:
     group.about["startup_s"] = round(startup_s, 4)
     group.title += f", FFmpeg's start {startup_s:.2f} s"
-    part = startup_s / min(seconds)
-    if part > STARTUP_PART_TOLD:
+    if share > STARTUP_SHARE_REPORTED:
         group.findings.append(
-            f"FFmpeg's start is {part:.0%} of the fastest run and pulls ratios to 1: send more --bytes"
+            f"FFmpeg's start is {share:.0%} of the fastest run and pulls ratios to 1: send more --bytes"
         )
 
 
@@ -333,10 +290,10 @@ SOURCE = (
     "the goals of Penstock's first version, set from what a C prototype reached on a 2-core x86-64 virtual "
     "machine; medians of one run with at least 5 interleaved rounds"
 )
-#: The engine's own memory above the caller's buffers, for each of our methods.
+#: The memory of each of our methods above the caller's buffers.
 MEMORY_LIMIT_MIB = 16.0
 BETTER = ("staged", "zero-copy")
-#: One of the better ones too, where it was run.
+#: One of the better ones too, if it was run.
 RECYCLED = "staged-recycled"
 #: For 720p, 1080p, 1440p and 2160p, to null with 4 buffers.
 GOALS: tuple[tuple[tuple[str, ...], tuple[str, ...], tuple[float, ...]], ...] = (
@@ -349,7 +306,7 @@ ULTRAFAST_GOAL = ("1080p to ultrafast, 4 buffers", 1.10)
 
 
 def judge(group: Group) -> Iterator[Verdict]:
-    """The goals about this group that its rows can judge."""
+    """The goals of this group, as far as its rows were measured."""
 
     def measured(methods: tuple[str, ...]) -> tuple[str, ...]:
         recycled = methods is BETTER and RECYCLED in group.medians("fps")
@@ -370,7 +327,7 @@ def judge(group: Group) -> Iterator[Verdict]:
 
 
 def note(row: Row) -> str | None:
-    """Transports that are not what the row's name says."""
+    """The transports, if they differ from the row's name."""
     used = list(row.notes.get("bytes_by_transport", {}))
     own_name = row.name.removesuffix("-recycled")
     return None if used in ([], [own_name]) else f"used {', '.join(used)}"
@@ -381,75 +338,80 @@ def _gb_per_s(group: Group, row: Row) -> str:
     return f"{fps * group.about['bytes'] / group.about['frames'] / 1e9:.2f}"
 
 
-BENCHMARK = Benchmark(
-    "pipe",
-    # Two lines of heading and few digits: the table fits a terminal of 80 columns.
-    [
-        *tables.rates(),
-        tables.iqr("fps\nIQR", "fps", tables.rate),
-        tables.Column("GB/s", _gb_per_s),
-        tables.gain(STANDARD),
-        tables.median("CPU s\nours", "cpu_own_s", tables.hundredths),
-        tables.median("CPU s\nFFmpeg", "cpu_child_s", tables.hundredths),
-        tables.largest("peak\nMiB", "peak_own_bytes", tables.mebibytes),
-    ],
-    judge,
-    SOURCE,
-    note,
-    packages=("numpy", "turbopipe"),
-)
-QUICK = Settings(
-    sizes=(by_name(SIZES, "1080p"),),
-    methods=tuple(one for one in METHODS if one.name not in ("thread+queue", "write", RECYCLED)),
-    bytes_per_run=10**9,
-    rounds=3,
-)
+def parse_named_size(text: str) -> Size:
+    """A size from its name (``1080p``) or its pixels (``320x180``).
+
+    Raises:
+        ValueError: it is neither.
+    """
+    return Size(text, *parse_size(text)) if "x" in text else by_name(SIZES, text)
 
 
-def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
+def parse_buffers(text: str) -> int:
+    """A number of buffers.
+
+    Raises:
+        ValueError: it is no number, or below 1.
+    """
+    if (number := int(text)) < 1:
         raise ValueError(f"{number} buffers cannot hold a frame")
     return number
 
 
-@click.command()
-@options.listed(
-    "--size", "sizes", size_of, f"{names(SIZES)} or WIDTHxHEIGHT; repeat it or separate by commas."
+BENCHMARK = Benchmark(
+    "pipe",
+    settings=Settings(),
+    quick=Settings(
+        sizes=(by_name(SIZES, "1080p"),),
+        methods=tuple(one for one in METHODS if one.name not in ("thread+queue", "write", RECYCLED)),
+        bytes_per_run=10**9,
+        rounds=3,
+    ),
+    quick_help="About 30 s: 1080p, null, the main methods, 3 rounds.",
+    prepare=prepare,
+    options=[
+        listed(
+            "--size",
+            "sizes",
+            parse_named_size,
+            f"{names(SIZES)} or WIDTHxHEIGHT; repeat it or separate by commas.",
+        ),
+        listed(
+            "--buffers",
+            "buffers",
+            parse_buffers,
+            "How many buffers take turns; 1 and 4 are the table's.",
+        ),
+        listed(
+            "--encode",
+            "encodes",
+            lambda name: by_name(ENCODES, name),
+            f"What FFmpeg does with the frames: {names(ENCODES)} (x264 presets, but for null).",
+        ),
+        chosen("--method", "methods", METHODS),
+        click.Option(
+            ["--bytes", "bytes_per_run"],
+            metavar="BYTES",
+            callback=parsed(parse_bytes),
+            help=f"Bytes of each run, such as 500MB or 4GB; ultrafast gets a quarter, slow a twentieth. {UNITS}",
+        ),
+    ],
+    # Headings of two lines and few digits, so that the table fits a terminal of 80 columns.
+    columns=[
+        *tables.rates(),
+        tables.column("fps\nIQR", "fps", tables.rate, "iqr"),
+        tables.Column("GB/s", _gb_per_s),
+        tables.gain(STANDARD),
+        *tables.cpu_seconds(),
+        tables.column("peak\nMiB", "peak_own_bytes", tables.mebibytes, "max"),
+    ],
+    judge=judge,
+    source=SOURCE,
+    note=note,
+    packages=("numpy", "turbopipe"),
 )
-@options.listed(
-    "--buffers", "buffers", _count, "How many buffers the frames go round in; 1 and 4 are the table's."
-)
-@options.listed(
-    "--encode",
-    "encodes",
-    lambda name: by_name(ENCODES, name),
-    f"What FFmpeg does with the frames: {names(ENCODES)} (x264 presets, but for null).",
-)
-@options.chosen("--method", "methods", METHODS)
-@click.option(
-    "--bytes",
-    "bytes_per_run",
-    metavar="BYTES",
-    callback=parsed(parse_bytes),
-    help=f"Bytes sent in each run, such as 500MB or 4GB; ultrafast gets a quarter, slow a twentieth. {UNITS}",
-)
-@options.ffmpeg_option("ffmpeg")
-@options.common_options("pipe", "About 30 s: 1080p, null, the main methods, 3 rounds.")
-def main(quick: bool, ffmpeg: str | None, json_path: str | None, is_kept: bool, **given: Any) -> None:
-    """Frames from memory into FFmpeg, by every method in turn.
-
-    By default: all four sizes to null with 4 buffers, 5 rounds, 4 GB a run; some minutes. Every option that
-    says what to run also narrows --quick. A method that loses, tears or adds a frame is an error, and has no speed;
-    the exit status is then 1.
-    """
-    settings = options.given_in(QUICK if quick else Settings(), given)
-    program = working_ffmpeg(ffmpeg)
-    conduct(
-        BENCHMARK, lambda report: run_groups(settings, program, report), vars(settings), json_path, is_kept
-    )
-
+main = BENCHMARK.command(__doc__)
 
 if __name__ == "__main__":
-    # Under its own name, by which the process of a case finds it.
+    # Import it under its own name, by which the process of a case finds it.
     import_module("benchmarks.pipe").main()

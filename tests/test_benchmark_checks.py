@@ -1,6 +1,6 @@
-"""The benchmarks' content checks: they cannot praise a method that loses, tears or changes anything.
+"""The benchmarks' content checks: they find a method that loses, tears or changes anything.
 
-Nothing here looks at how fast anything was.
+No test compares times.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 from conftest import eventually, open_fds
@@ -24,18 +24,19 @@ pytest.importorskip("numpy", reason="the benchmarks' frames are NumPy arrays")
 
 import numpy as np
 
-from benchmarks import decode, encode, pipe, relay
+from benchmarks import decode, encode, pipe, pipeline, relay
 from benchmarks.decode.methods import Target as DecodeTarget
 from benchmarks.decode.methods import readinto, stdout_readinto
-from benchmarks.encode.methods import IntoFFmpeg
+from benchmarks.encode.methods import into_ffmpeg
+from benchmarks.harness.command import JobSettings
 from benchmarks.harness.ffmpeg import FFmpegFailedError
 from benchmarks.harness.files import nameless_file
 from benchmarks.harness.isolated import FFMPEG_VARIABLES, Task
 from benchmarks.harness.options import by_name
-from benchmarks.harness.pictures import Pictures
+from benchmarks.harness.pictures import Frame, Pictures
 from benchmarks.harness.results import Method, Row, Run
 from benchmarks.harness.rounds import attempt
-from benchmarks.harness.senders import StdinWrite
+from benchmarks.harness.senders import Sender, stdin_write
 from benchmarks.pipeline import assets, latency, race
 from benchmarks.relay.ends import Content, Ends
 from penstock import cpu
@@ -58,7 +59,7 @@ def ffmpeg() -> str:
 
 @pytest.fixture(autouse=True)
 def own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A case says in its process's environment which FFmpeg it wants; here it is undone."""
+    """A case sets the environment of its process. Restore it here."""
     for name in (*FFMPEG_VARIABLES, "PATH"):
         monkeypatch.setenv(name, os.environ.get(name, ""))
 
@@ -66,63 +67,69 @@ def own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- frames into FFmpeg (pipe and encode) -----------------------------------------------------------------
 
 
-class LosesAFrame(StdinWrite):
-    """What TurboPipe does when its thread has died: it takes the frame, and says nothing."""
+def loses_a_frame(stdin: IO[bytes]) -> Sender:
+    """Like TurboPipe after its thread has died: it takes the first frame, and reports nothing."""
+    sent = []
 
-    lost = False
+    def write(frame: Frame) -> None:
+        if sent:
+            stdin.write(frame.tobytes())
+        sent.append(frame)
 
-    def send(self, index: int) -> None:
-        if self.lost:
-            super().send(index)
-        self.lost = True
-
-
-class SendsTooMuch(StdinWrite):
-    def finish(self) -> None:
-        self.send(0)
-        super().finish()
+    return Sender(write, stdin.flush)
 
 
-class SendsLate(StdinWrite):
-    """Sends a buffer after it may have been overwritten, as a method without a wait does."""
+def sends_too_much(stdin: IO[bytes]) -> Sender:
+    def write(frame: Frame) -> None:
+        stdin.write(frame.tobytes() * (1 + (not sent)))
+        sent.append(frame)
 
-    late: int | None = None
-
-    def send(self, index: int) -> None:
-        if self.late is not None:
-            super().send(self.late)
-        self.late = index
-
-    def finish(self) -> None:
-        assert self.late is not None
-        super().send(self.late)
-        super().finish()
+    sent: list[Frame] = []
+    return Sender(write, stdin.flush)
 
 
-class SendsAPageLate(StdinWrite):
-    rest: bytes | None = None
+def sends_late(stdin: IO[bytes]) -> Sender:
+    """Send a buffer after it may have been overwritten, as a method without a wait does."""
+    late = []
 
-    def send(self, index: int) -> None:
-        bytes_now = self.frames[index].tobytes()
-        stale = self.rest or bytes_now[-PAGE_BYTES:]
-        self.rest = bytes_now[-PAGE_BYTES:]
-        self.stdin.write(bytes_now[:-PAGE_BYTES] + stale)
+    def write(frame: Frame) -> None:
+        if late:
+            stdin.write(late.pop().tobytes())
+        late.append(frame)
+
+    def finish() -> None:
+        stdin.write(late.pop().tobytes())
+        stdin.flush()
+
+    return Sender(write, finish)
 
 
-class SwapsChannels(StdinWrite):
-    def send(self, index: int) -> None:
-        self.stdin.write(self.frames[index][..., ::-1].tobytes())
+def sends_a_page_late(stdin: IO[bytes]) -> Sender:
+    late = []
+
+    def write(frame: Frame) -> None:
+        content = frame.tobytes()
+        late.append(content[-PAGE_BYTES:])
+        stdin.write(content[:-PAGE_BYTES] + late[max(0, len(late) - 2)])
+
+    return Sender(write, stdin.flush)
 
 
-class Fails(StdinWrite):
-    def finish(self) -> None:
-        super().finish()
+def swaps_channels(stdin: IO[bytes]) -> Sender:
+    return Sender(lambda frame: stdin.write(frame[..., ::-1].tobytes()), stdin.flush)
+
+
+def fails_at_the_end(stdin: IO[bytes]) -> Sender:
+    def finish() -> None:
+        stdin.flush()
         raise RuntimeError("the method's own reason")
+
+    return Sender(stdin_write(stdin).write, finish)
 
 
 @pytest.fixture
 def pipe_task(ffmpeg: str) -> Task[pipe.Job]:
-    job = pipe.Job(pipe.Size("320x180", 320, 180), by_name(pipe.ENCODES, "null"), 1, FRAMES)
+    job = pipe.Job("small", 320, 180, FRAMES, "320x180", by_name(pipe.ENCODES, "null"), 1)
     return Task(by_name(pipe.METHODS, pipe.STANDARD), job, ffmpeg)
 
 
@@ -138,16 +145,19 @@ def test_a_pipe_run_that_is_right_has_no_error(
 @pytest.mark.parametrize(
     ("run", "sender", "reason"),
     [
-        (pipe.measure, LosesAFrame, "12 frames were sent and FFmpeg read 11"),
-        (pipe.measure, SendsTooMuch, "12 frames were sent and FFmpeg read 13"),
-        (pipe.measure, Fails, "RuntimeError: the method's own reason"),
-        (pipe.check, LosesAFrame, "12 frames were sent and FFmpeg read 11"),
-        (pipe.check, SendsLate, "frame 0 arrived with other bytes than were sent"),
-        (pipe.check, SendsAPageLate, "frame 1 arrived with other bytes than were sent"),
+        (pipe.measure, loses_a_frame, "12 frames were sent, 11 were received"),
+        (pipe.measure, sends_too_much, "12 frames were sent, 13 were received"),
+        (pipe.measure, fails_at_the_end, "RuntimeError: the method's own reason"),
+        (pipe.check, loses_a_frame, "12 frames were sent, 11 were received"),
+        (pipe.check, sends_late, "frame 0 arrived with other bytes than were sent"),
+        (pipe.check, sends_a_page_late, "frame 1 arrived with other bytes than were sent"),
     ],
 )
 def test_a_pipe_method_that_lies_is_found_out(
-    run: Callable[[Task[pipe.Job]], Run], sender: type[StdinWrite], reason: str, pipe_task: Task[pipe.Job]
+    run: Callable[[Task[pipe.Job]], Run],
+    sender: Callable[[IO[bytes]], Sender],
+    reason: str,
+    pipe_task: Task[pipe.Job],
 ) -> None:
     method = replace(pipe_task.method, start=sender)
     assert attempt(replace(pipe_task, method=method), run).error == reason
@@ -166,12 +176,12 @@ def test_ffmpegs_hashes_are_read() -> None:
 
 @pytest.fixture
 def encode_task(ffmpeg: str, tmp_path: Path) -> Task[encode.Job]:
-    job = encode.Job("small", 64, 48, "ultrafast", "noise", FRAMES)
+    job = encode.Job("small", 64, 48, FRAMES, "ultrafast", "noise")
     return Task(by_name(encode.METHODS, encode.STANDARD), job, ffmpeg, folder=str(tmp_path))
 
 
-def filled_by(sender: type[StdinWrite], task: Task[encode.Job]) -> Task[encode.Job]:
-    return replace(task, method=replace(task.method, start=partial(IntoFFmpeg, fill=sender)))
+def filled_by(sender: Callable[[IO[bytes]], Sender], task: Task[encode.Job]) -> Task[encode.Job]:
+    return replace(task, method=replace(task.method, start=partial(into_ffmpeg, fill=sender)))
 
 
 @pytest.mark.parametrize("run", [encode.measure, encode.check])
@@ -189,16 +199,16 @@ def test_an_encode_run_that_is_right_has_no_error(
 @pytest.mark.parametrize(
     ("run", "sender", "reason"),
     [
-        (encode.measure, LosesAFrame, "12 frames were sent, and the file has 11"),
-        (encode.measure, SendsTooMuch, "12 frames were sent, and the file has 13"),
-        (encode.measure, Fails, "RuntimeError: the method's own reason"),
-        (encode.check, LosesAFrame, "12 frames were sent, and a decoder shows 11"),
-        (encode.check, SwapsChannels, "frame 0 shows something else"),
+        (encode.measure, loses_a_frame, "12 frames were sent, 11 were received"),
+        (encode.measure, sends_too_much, "12 frames were sent, 13 were received"),
+        (encode.measure, fails_at_the_end, "RuntimeError: the method's own reason"),
+        (encode.check, loses_a_frame, "12 frames were sent, 11 were decoded"),
+        (encode.check, swaps_channels, "frame 0 shows something else"),
     ],
 )
 def test_an_encode_method_that_lies_is_found_out(
     run: Callable[[Task[encode.Job]], Run],
-    sender: type[StdinWrite],
+    sender: Callable[[IO[bytes]], Sender],
     reason: str,
     encode_task: Task[encode.Job],
 ) -> None:
@@ -209,7 +219,7 @@ def test_an_encode_method_that_lies_is_found_out(
 def test_a_page_of_another_frame_is_an_error(encode_task: Task[encode.Job], width: int, height: int) -> None:
     task = replace(encode_task, job=replace(encode_task.job, width=width, height=height))
     assert "frame 1 shows something else" in (
-        attempt(filled_by(SendsAPageLate, task), encode.check).error or ""
+        attempt(filled_by(sends_a_page_late, task), encode.check).error or ""
     )
 
 
@@ -217,13 +227,13 @@ def test_a_wrong_matrix_is_above_what_is_allowed(
     ffmpeg: str, encode_task: Task[encode.Job], tmp_path: Path
 ) -> None:
     target = encode.target_of(encode_task, str(tmp_path))
-    sent = Pictures("smooth", 64, 48, encode.SEED)
-    encode._encode(encode_task, target, [sent.texture(0)], Run())
+    sent = Pictures("smooth", 64, 48)
+    encode.encode(encode_task, target, [sent.texture(0)], Run())
     wrong = ["-vf", "scale=in_color_matrix=bt709", "-f", "rawvideo", "-pix_fmt", "rgb24", "-"]
     command = [ffmpeg, "-v", "error", "-i", target.output, *wrong]
     raw = subprocess.run(command, capture_output=True, check=True).stdout
     shown = np.frombuffer(raw, np.uint8).reshape(FRAMES, 48, 64, 3)
-    assert encode.difference(shown[0], sent.texture(0))[0] > encode.MOST_MEAN_DIFFERENCE
+    assert encode.difference(shown[0], sent.texture(0))[0] > encode.MAX_MEAN_DIFFERENCE
 
 
 def test_a_file_that_is_no_video_is_an_error(ffmpeg: str, tmp_path: Path) -> None:
@@ -305,8 +315,8 @@ def test_a_decoder_that_is_right_has_no_error(
 @pytest.mark.parametrize(
     ("decoding", "reason"),
     [
-        (changed(lambda all: all[:-1]), "there are 12 frames, and it read 11"),
-        (changed(lambda all: [*all, all[-1]]), "there are 12 frames, and it read 13"),
+        (changed(lambda all: all[:-1]), "12 frames were sent, 11 were received"),
+        (changed(lambda all: [*all, all[-1]]), "12 frames were sent, 13 were received"),
         (changed(lambda all: [*all[:5], *all[6:], all[-1]]), "frame 5 shows"),
         (changed(lambda all: [*all[:3], all[4], all[3], *all[5:]]), "frame 3 shows"),
         (changed(lambda all: [one[..., ::-1] for one in all]), "frame 0 shows something else"),
@@ -343,13 +353,13 @@ def test_of_a_pipe_no_byte_may_be_another_one(reader_task: Task[decode.Job]) -> 
         yield from ()
 
     assert "frame 7 shows something else" in (decoded(reader_task, changes_a_byte).error or "")
-    assert decoded(reader_task, stops).error == "there are 12 frames, and it read 0"
+    assert decoded(reader_task, stops).error == "12 frames were sent, 0 were received"
 
 
 def test_the_bound_counts_its_frames(file_task: Task[decode.Job]) -> None:
     short = replace(file_task.job, frames=FRAMES + 1)
     task = replace(file_task, method=by_name(decode.METHODS, decode.BOUND), job=short)
-    assert attempt(task, decode.measure).error == "there are 13 frames, and it read 12"
+    assert attempt(task, decode.measure).error == "13 frames were sent, 12 were received"
 
 
 def test_libraries_find_the_ffmpeg_that_was_asked_for(file_task: Task[decode.Job]) -> None:
@@ -366,7 +376,7 @@ def test_libraries_find_the_ffmpeg_that_was_asked_for(file_task: Task[decode.Job
 def test_a_file_that_ffmpeg_cannot_make_is_no_error_of_the_methods(ffmpeg: str) -> None:
     job = decode.Job("small", 96, 64, FRAMES, "no-such-encoder")
     standard = by_name(decode.METHODS, decode.STANDARD)
-    (made,) = decode.run_groups(decode.Settings((job,), (standard,), 1), ffmpeg)
+    (made,) = decode.BENCHMARK.run(JobSettings((job,), (standard,), 1), [ffmpeg])
     assert made.rows[0].error is None
     assert "no-such-encoder" in (made.rows[0].skipped or "")
 
@@ -410,7 +420,8 @@ def copies(change: Callable[[bytes], bytes], claimed: int = NBYTES) -> Method:
 def relay_error(way: str, *methods: Method) -> str | None:
     """What is wrong with the last of the methods."""
     with nameless_file(False) as source, nameless_file(False) as sink:
-        case = relay.Case(by_name(relay.WAYS, way), Content(source, NBYTES), sink, 1e-6, {})
+        job = relay.Job(by_name(relay.WAYS, way), NBYTES, 1e-6)
+        case = relay.Case(job, Content(source, NBYTES), sink)
         return [attempt(Row(method), case.check).error for method in methods][-1]
 
 
@@ -425,7 +436,8 @@ def test_a_relay_method_that_lies_is_found_out(way: str) -> None:
     assert "other bytes than were sent arrived at end" in (relay_error(way, flipped) or "")
     boasts = copies(lambda content: content, NBYTES + 1)
     assert (
-        relay_error(way, boasts) == f"MisdeliveredError: it says that it moved {NBYTES + 1} bytes of {NBYTES}"
+        relay_error(way, boasts)
+        == f"MisdeliveredError: it claims to have moved {NBYTES + 1} bytes of {NBYTES}"
     )
 
 
@@ -453,21 +465,21 @@ def test_a_file_that_is_not_found_again_from_its_beginning_is_an_error() -> None
 
         return operate
 
-    assert "it says that it moved 0 bytes" in (
+    assert "it claims to have moved 0 bytes" in (
         relay_error("file-pipe", Method("forgets", "", start=start)) or ""
     )
 
 
-def test_a_paced_reader_takes_its_time() -> None:
-    way = replace(by_name(relay.WAYS, "tee-1-paced"), sizes=(2 * relay.MIB,))
-    single = by_name(relay.METHODS, relay.SINGLE)
-    (made,) = relay.run_groups(relay.Settings((way,), methods=(single,), rounds=1))
-    assert (made.rows[0].median("op_s") or 0) >= 2 * relay.MIB / 200e6
+def test_the_first_of_the_paced_readers_is_the_slowest() -> None:
+    paced, flat_out = by_name(relay.WAYS, "tee-8-paced"), by_name(relay.WAYS, "tee-8")
+    mb_per_s = [200, 300, 400, 600, 200]
+    assert [paced.pace_bytes_per_s(number) for number in range(5)] == [1e6 * pace for pace in mb_per_s]
+    assert flat_out.pace_bytes_per_s(0) is None
 
 
 # --- compressed assets ------------------------------------------------------------------------------------
 
-SMALL = assets.Settings(chunk_bytes=5000, chunks=10, background=1, rounds=2, assets=40)
+SMALL = pipeline.Settings(chunk_bytes=5000, chunks=10, background=1, rounds=2, assets=40)
 
 
 def test_an_asset_that_comes_out_changed_is_an_error(tmp_path: Path) -> None:
@@ -482,14 +494,17 @@ def test_an_asset_that_comes_out_changed_is_an_error(tmp_path: Path) -> None:
 def test_a_side_of_the_race_that_changes_or_loses_a_byte_has_no_speed(fault: str) -> None:
     runs = 0
 
-    def faulty(made: assets.Assets, settings: assets.Settings) -> Iterator[bytes]:
+    def faulty(made: assets.Assets, settings: assets.Stream) -> Iterator[bytes]:
         nonlocal runs
         runs += 1
         for content in race.by_pool(made, settings):
             data = bytes(content)
             yield data[:-1] + b"\0" if fault == "changes a byte" else data[: -1 if runs > 1 else None]
 
-    ours, pool = race.run_race(SMALL, ours=faulty).rows
+    methods = (Method(pipeline.PIPELINE, "", "ours", faulty), by_name(pipeline.METHODS, pipeline.POOL))
+    jobs = [job for job in SMALL.jobs if pipeline.is_race(job)]
+    (made,) = pipeline.BENCHMARK.run(JobSettings(tuple(jobs), methods, SMALL.rounds))
+    ours, pool = made.rows
     assert (ours.error or "").startswith("MisdeliveredError")
     assert (ours.median("mb_per_s"), pool.error) == (None, None)
 

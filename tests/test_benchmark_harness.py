@@ -24,7 +24,7 @@ from benchmarks.harness.goals import Verdict, over
 from benchmarks.harness.isolated import CaseError, run_isolated
 from benchmarks.harness.options import by_name, parse_bytes, parse_even_size, resized
 from benchmarks.harness.pictures import LOOP_FRAMES, Pictures
-from benchmarks.harness.results import Group, Method, Row, Run, Spread, rows_for
+from benchmarks.harness.results import Group, Method, Methods, Row, Run, Spread, rows_for
 from benchmarks.harness.rounds import check_content, run_rounds
 from benchmarks.harness.senders import quantile
 
@@ -80,13 +80,35 @@ def test_a_rival_that_is_not_installed_is_skipped_and_says_how_to_get_it() -> No
     assert only.skipped == "not installed (pip install nobody_wrote_this nobody_wrote_that)"
 
 
+def test_a_method_is_a_function_with_a_decorator() -> None:
+    methods = Methods()
+
+    @methods.add("fast", "ours", needs=("zlib",))
+    def fast() -> int:
+        """It is fast.
+
+        And more.
+        """
+        return 1
+
+    assert methods == [Method("fast", "It is fast", "ours", fast, ("zlib",))]
+
+
+def test_a_run_that_lost_a_frame_is_an_error() -> None:
+    right, wrong = (Run({"seconds": 2.0}) for _ in range(2))
+    right.count_frames(10, 10)
+    wrong.count_frames(10, 9)
+    assert (right.figures["fps"], right.error) == (5.0, None)
+    assert wrong.error == "10 frames were sent, 9 were received"
+
+
 # --- figures ----------------------------------------------------------------------------------------------
 
 
 def test_spreads() -> None:
-    spread = Spread((5.0, 1.0, 2.0, 3.0, 4.0))
+    spread = Spread.of(5.0, 1.0, 2.0, 3.0, 4.0)
     assert (spread.median, spread.min, spread.max, spread.iqr) == (3.0, 1.0, 5.0, 2.0)
-    assert Spread((1.0,)).iqr == 0.0
+    assert Spread.of(1.0).iqr == 0.0
     assert row("method", 1.0).spread("start_s") is None
     assert row("method", 1.0, error="lost a frame").spread("fps") is None
 
@@ -132,7 +154,7 @@ def prints_and_measures(value: float) -> Run:
 
 
 def fails(_: object) -> Run:
-    print("and what it said", file=sys.stderr)
+    print("and what it printed", file=sys.stderr)
     raise RuntimeError("the method's own reason")
 
 
@@ -161,7 +183,7 @@ def test_a_case_runs_in_a_process_of_its_own_and_may_print() -> None:
 @pytest.mark.usefixtures("importable")
 def test_a_case_that_fails_is_told_with_what_it_said() -> None:
     run = run_isolated(fails, None, timeout_s=60)
-    assert run.error == "RuntimeError: the method's own reason; it said: and what it said"
+    assert run.error == "RuntimeError: the method's own reason; its output: and what it printed"
     with pytest.raises(CaseError, match=r"exited with 3: its last words"):
         run_isolated(exits, None, timeout_s=60)
     with pytest.raises(CaseError, match="did not end"):
@@ -178,7 +200,7 @@ def test_the_table_says_what_went_wrong_and_gives_no_numbers_for_it() -> None:
     made.rows[-1].skipped = "not installed"
     made.findings.append("FFmpeg's start is long")
     printed = StringIO()
-    columns = [*tables.rates(), tables.gain("standard"), tables.median("start", "start_s", str)]
+    columns = [*tables.rates(), tables.gain("standard"), tables.column("start", "start_s", str)]
     tables.print_group(Console(file=printed, width=100), made, columns, lambda one: f"note of {one.name}")
     lines = printed.getvalue().splitlines()
     cells = {words[0]: words[1:] for line in lines if (words := line.split())}
@@ -239,13 +261,13 @@ def test_a_job_of_another_size_has_another_name() -> None:
 
 def test_pictures_are_the_same_for_the_same_seed_and_come_round() -> None:
     for content in ("noise", "texture", "smooth"):
-        first, second = (Pictures(content, 32, 16, 1).all() for _ in range(2))
+        first, second = (Pictures(content, 32, 16).all() for _ in range(2))
         assert all((a == b).all() for a, b in zip(first, second, strict=True))
         assert {frame.shape for frame in first} == {(16, 32, 3)}
-    pictures = Pictures("texture", 32, 16, 1)
+    pictures = Pictures("texture", 32, 16)
     assert (pictures.texture(0) == pictures.texture(LOOP_FRAMES)).all()
     assert (pictures.texture(0) != pictures.texture(1)).any()
-    noise = Pictures("noise", 64, 48, 1).noise()
+    noise = Pictures("noise", 64, 48).noise()
     assert (noise.min(), noise.max()) == (128, 135)
 
 

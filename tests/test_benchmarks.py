@@ -1,12 +1,11 @@
 """The benchmarks as programs: a small real run of each, their goals, and how they fail.
 
-Nothing here looks at how fast anything was.
+No test compares times.
 """
 
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import os
 import platform
@@ -31,7 +30,6 @@ from benchmarks.harness.machine import ROOT
 from benchmarks.harness.options import by_name
 from benchmarks.harness.results import Group, Method, Row, Run
 from benchmarks.pipeline.latency import CONFIGURATIONS, END_TO_END, METRICS, PARTS, figure_name
-from benchmarks.pipeline.race import PIPELINE, POOL
 from penstock.errors import PenstockError
 from penstock.ffmpeg.find import find_ffmpeg
 
@@ -43,12 +41,12 @@ SMALL = {
     "relay": "--size 5000,70001 --rounds 1 --seconds 0.001",
     "pipeline": "--chunk 5000 --chunks 10 --rounds 1 --background 1 --assets 40",
 }
-METHODS = {"pipe": pipe.METHODS, "encode": encode.METHODS, "decode": decode.METHODS, "relay": relay.METHODS}
+BENCHMARKS = {one.BENCHMARK.name: one for one in (pipe, encode, decode, relay, pipeline)}
 
 
 def run(benchmark: str, *arguments: str) -> Result:
     """Run its command line here."""
-    return CliRunner().invoke(importlib.import_module(f"benchmarks.{benchmark}").main, arguments)
+    return CliRunner().invoke(BENCHMARKS[benchmark].main, arguments)
 
 
 @pytest.mark.slow
@@ -65,7 +63,7 @@ def test_a_small_real_run(benchmark: str) -> None:
     record = json.loads(shown.stdout)
     rows = [row for group in record["groups"] for row in group["methods"]]
     assert [row["name"] for row in rows if row["name"] not in shown.stderr] == []
-    assert {row["name"] for row in rows} >= {method.name for method in METHODS.get(benchmark, ())}
+    assert {row["name"] for row in rows} >= {method.name for method in BENCHMARKS[benchmark].METHODS}
     every_row_was_measured_or_says_why_not(rows, MAIN_FIGURES.get(benchmark, "fps"))
     a_record_says_what_it_was_measured_on_and_names_no_host(record)
     MORE[benchmark](record["groups"], [row for row in rows if "skipped" not in row])
@@ -101,8 +99,7 @@ def more_of_the_encoder(groups: list[dict[str, Any]], rows: list[dict[str, Any]]
         assert times == sorted(times)
         assert (times == [[], [], []]) == ("content" not in row) == is_bound
     for row in (row for row in groups[1]["methods"] if "skipped" not in row):
-        assert rounds(row, "seconds")[0] >= 11 / 30
-        assert rounds(row, "copy_p99_ms")[0] > 0
+        assert len(rounds(row, "copy_p99_ms")) == 1
 
 
 def more_of_the_decoder(_groups: list[dict[str, Any]], rows: list[dict[str, Any]]) -> None:
@@ -123,7 +120,7 @@ def more_of_the_pipeline(groups: list[dict[str, Any]], _rows: list[dict[str, Any
     for row in latencies["methods"]:
         means = [rounds(row, figure_name(part, "mean"))[0] for part in (*PARTS, END_TO_END)]
         assert sum(means[:-1]) <= means[-1] + 0.5
-    assert [row["name"] for row in race["methods"]] == [PIPELINE, POOL]
+    assert [row["name"] for row in race["methods"]] == [pipeline.PIPELINE, pipeline.POOL]
 
 
 MAIN_FIGURES = {"relay": "ops_per_s", "pipeline": "mb_per_s"}
@@ -149,7 +146,7 @@ def test_the_simulated_storage_and_the_picture(tmp_path: Path) -> None:
     shown = run("pipeline", *arguments, "--picture", str(picture), "--json", str(json_path))
     assert shown.exit_code == 0, shown.output
     (latencies,) = json.loads(json_path.read_text())["groups"]
-    assert rounds(latencies["methods"][0], figure_name("reader", "min"))[0] > 1000
+    assert len(rounds(latencies["methods"][0], figure_name("reader", "min"))) == 1
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
@@ -226,8 +223,8 @@ def test_goals_of_the_relay() -> None:
     for way, judged in (("tee-4-paced", 1), ("tee-4", 0), ("tee-8-paced", 0)):
         about = {"way": way, "bytes": 2**20}
         assert len(told(relay.judge, way, about, relay.METHODS, ops_per_s=tees)) == judged
-    shown = [relay.show_size(nbytes) for nbytes in (0, 16 * 2**10, 10 * 2**20, 2**30)]
-    assert shown == ["0 B", "16 KiB", "10 MiB", "1 GiB"]
+    names = [relay.Job(relay.WAYS[0], nbytes, 0.1).name for nbytes in (0, 16 * 2**10, 10 * 2**20, 2**30)]
+    assert names == ["call, 0 B", "call, 16 KiB", "call, 10 MiB", "call, 1 GiB"]
 
 
 def latencies(**microseconds: list[float]) -> Group:
@@ -265,7 +262,7 @@ def test_goals_of_the_pipeline() -> None:
     ]
     group.about["background"] = 0
     assert [*pipeline.judge(group)] == []
-    rates = {PIPELINE: 3.0, POOL: 2.0}
+    rates = {pipeline.PIPELINE: 3.0, pipeline.POOL: 2.0}
     assert told(pipeline.judge, "2 threads each", {"codec": "zstd"}, mb_per_s=rates) == [
         "penstock.Pipeline / ThreadPoolExecutor, 2 threads each: 1.50x (target 1.50x: met)"
     ]
@@ -299,10 +296,10 @@ def test_wrong_usage_is_told_and_exits_with_2(benchmark: str, arguments: str, co
     assert complaint in " ".join(shown.stderr.split())
 
 
-@pytest.mark.parametrize("benchmark", METHODS)
+@pytest.mark.parametrize("benchmark", ["pipe", "encode", "decode", "relay"])
 def test_help_names_every_method(benchmark: str) -> None:
     words = run(benchmark, "--help").output.replace(",", " ").replace(";", " ").split()
-    assert [method.name for method in METHODS[benchmark] if method.name not in words] == []
+    assert [method.name for method in BENCHMARKS[benchmark].METHODS if method.name not in words] == []
 
 
 @pytest.mark.parametrize("benchmark", ["pipe", "encode", "decode"])

@@ -1,5 +1,3 @@
-"""``python -m benchmarks.decode``"""
-
 from benchmarks.decode import main
 
 main()

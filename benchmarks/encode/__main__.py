@@ -1,5 +1,3 @@
-"""``python -m benchmarks.encode``"""
-
 from benchmarks.encode import main
 
 main()

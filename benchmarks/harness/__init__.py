@@ -1,17 +1,17 @@
-"""What all benchmarks share. A benchmark's own file has its jobs, methods, checks, goals and table columns.
+"""Everything that the benchmarks share. A benchmark itself has jobs, methods, a content check, goals and table columns.
 
-`results`    methods, and what their runs found: `Method`, `Run`, `Row`, `Group`
+`command`    a benchmark, its command line, and its course from the first run to the record
+`results`    jobs, methods, and the results of their runs: `FrameJob`, `Methods`, `Run`, `Row`, `Group`
 `rounds`     runs the rows of a group in interleaved rounds
-`isolated`   runs one case in a process of its own
-`accounts`   wall time, CPU time and memory of a block of code
+`isolated`   runs one case in its own process
+`accounts`   measures wall time, CPU time and memory of a block of code
 `senders`    feeds frames to a method, for timing and for content checks
 `pictures`   the frames: noise, and a moving texture
 `ffmpeg`     FFmpeg's command lines, output and version
-`files`      nameless files in shared memory
-`machine`    what a run was measured on
-`goals`      whether a run reached what the project aims at
+`files`      unnamed files in shared memory
+`machine`    describes the machine and the software
+`goals`      goals, and whether a run reached them
 `tables`     prints a group
 `record`     the JSON record
 `options`    command-line options
-`command`    the course of a benchmark, from the first run to the record
 """

@@ -1,4 +1,4 @@
-"""What a block of code takes: wall time, CPU time and memory, of this process and of its children."""
+"""Measures wall time, CPU time and memory of a block of code, for this process and for its children."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from benchmarks.harness.results import Run
 
 @contextmanager
 def accounted(run: Run, others: frozenset[int] | None = None) -> Iterator[None]:
-    """Record what the block takes in the run's figures.
+    """Measure the block, and store the figures in the run.
 
-    ``seconds``, ``cpu_own_s`` and ``cpu_child_s`` (user and system), and ``peak_own_bytes``: the peak of our resident
-    memory above what it was before, None where that is unknown. ``others`` are children that do not
-    count; by default all that are there before the block.
+    ``seconds``; ``cpu_own_s`` and ``cpu_child_s``, each user and system; ``peak_own_bytes``, the peak of our resident
+    memory above its value before the block, or None if unknown. ``others`` are children that do not count; by default
+    those that exist before the block.
     """
     others = children() if others is None else others
     resident = _reset_peak()
@@ -27,7 +27,7 @@ def accounted(run: Run, others: frozenset[int] | None = None) -> Iterator[None]:
     yield
     run.figures["seconds"] = time.perf_counter() - started
     run.figures["cpu_own_s"] = _cpu_s(resource.RUSAGE_SELF) - own_s
-    # The CPU time of a child counts once it was waited for, and not every library waits for its own.
+    # The kernel adds a child's CPU time once it was waited for. Not every library waits for its children.
     for pid in children() - others:
         with suppress(ChildProcessError):
             os.waitpid(pid, 0)
@@ -40,7 +40,7 @@ def accounted(run: Run, others: frozenset[int] | None = None) -> Iterator[None]:
 def note_children_peak(run: Run) -> None:
     """Raise ``peak_child_bytes`` to the peak memory of all children that run now.
 
-    From /proc, because getrusage(2) counts for a child what was resident here when it was forked.
+    It comes from /proc: getrusage(2) includes the memory that a child inherits from us by fork.
     """
     peaks = []
     for pid in children():
@@ -51,7 +51,7 @@ def note_children_peak(run: Run) -> None:
 
 
 def children() -> frozenset[int]:
-    """Our children, and those that have ended and were not waited for."""
+    """The PIDs of our children, zombies included."""
     lists = Path("/proc/self/task").glob("*/children")
     return frozenset(int(pid) for children in lists for pid in children.read_text().split())
 
@@ -62,7 +62,7 @@ def _cpu_s(whose: int) -> float:
 
 
 def _reset_peak() -> int | None:
-    """Forget this process's peak memory so far; what is resident, or None where that is impossible."""
+    """Reset this process's peak memory, and return its resident memory; None if the kernel refuses."""
     try:
         Path("/proc/self/clear_refs").write_text("5")
         return _status_bytes("self", "VmRSS")

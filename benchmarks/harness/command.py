@@ -1,44 +1,68 @@
-"""The course of a benchmark: run the groups, print each, judge them, and write the record."""
+"""A benchmark, its command line, and its course: run each group, print it, judge it, and write the record."""
 
 from __future__ import annotations
 
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import Console
 
 from benchmarks.harness import machine, record
+from benchmarks.harness.ffmpeg import FFmpegFailedError, version, working_ffmpeg
 from benchmarks.harness.goals import ROUNDS_NEEDED, Verdict
-from benchmarks.harness.results import Group, Row
-from benchmarks.harness.rounds import Report
+from benchmarks.harness.options import FFMPEG_OPTION, common_options, resized
+from benchmarks.harness.results import Group, Method, Row, Run, rows_for
+from benchmarks.harness.rounds import Report, check_content, run_rounds
 from benchmarks.harness.tables import Column, print_group
 
 
-def no_note(_row: Row) -> None:
-    """Of benchmarks with nothing to say below a table."""
+@dataclass(frozen=True)
+class JobSettings:
+    """Settings that are no more than what every benchmark has."""
+
+    jobs: tuple[Any, ...]
+    methods: tuple[Method, ...]
+    rounds: int = 5
+
+
+#: Measures a row once.
+Measure = Callable[[Row], Run]
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """What the harness needs to know of a benchmark."""
+    """A benchmark, as far as it differs from the others."""
 
     name: str
+    #: What runs by default, and with ``--quick``: a frozen dataclass with the fields that the options set, ``methods``,
+    #: ``rounds``, and ``jobs``, each with a ``name``, a ``title``, and its ``about`` for the record.
+    settings: Any
+    quick: Any
+    #: The help text of ``--quick``.
+    quick_help: str
+    #: Prepares a job's inputs, yields its content check (None if each run checks its own content) and its measurement,
+    #: and cleans up. The second argument is the FFmpeg.
+    prepare: Callable[[Any, str, Group], AbstractContextManager[tuple[Measure | None, Measure]]]
+    #: Each sets the field of the settings with its name.
+    options: Sequence[click.Option]
     columns: Sequence[Column]
-    #: Which goals a group reaches, as far as it has the rows.
+    #: The goals that a group reaches or misses, as far as it has the rows.
     judge: Callable[[Group], Iterable[Verdict]]
     #: Where the goals come from.
     source: str
-    #: What there is to say of a row below the table.
-    note: Callable[[Row], str | None] = no_note
-    #: Packages whose versions bear on the result.
+    #: A remark on a row, printed below the table.
+    note: Callable[[Row], str | None] = lambda _row: None
+    #: Packages whose versions are recorded.
     packages: tuple[str, ...] = ()
     #: Prints a group whose table has another form.
     show: Callable[[Console, Group], None] | None = None
+    uses_ffmpeg: bool = True
 
     def print(self, console: Console, group: Group) -> None:
         """Print a group."""
@@ -47,41 +71,74 @@ class Benchmark:
         else:
             self.show(console, group)
 
+    def run(
+        self, settings: Any, ffmpegs: Sequence[str] = ("",), report: Report = lambda _: None
+    ) -> Iterator[Group]:
+        """Run the jobs, and yield each group when it is done."""
+        for ffmpeg in ffmpegs:
+            for job in settings.jobs:
+                if rows := rows_for(settings.methods, job):
+                    group = Group(job.name, job.title, rows, job.about, version(ffmpeg) if ffmpeg else None)
+                    self._run_group(group, job, ffmpeg, settings.rounds, report)
+                    yield group
 
-def conduct(
-    benchmark: Benchmark,
-    groups: Callable[[Report], Iterable[Group]],
-    settings: dict[str, Any],
-    json_path: str | None,
-    is_kept: bool,
-) -> None:
-    """Run a benchmark. The exit status is 1 if a method failed, or lost or changed a byte.
+    def _run_group(self, group: Group, job: Any, ffmpeg: str, rounds: int, report: Report) -> None:
+        report(f"{group.name}: preparing")
+        try:
+            with self.prepare(job, ffmpeg, group) as (check, measure):
+                if check is not None:
+                    check_content(group, check, report)
+                run_rounds(group, measure, rounds, report)
+        except FFmpegFailedError as error:
+            for row in group.rows:
+                row.skipped = row.skipped or f"cannot prepare it: {error}"
 
-    ``groups`` is given what to call before each run. ``settings`` go into the record; ``rounds`` is one of them.
-    """
-    # A run's process is then killed and waited for, as after Ctrl-C.
-    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
-    # Tables make way for a record on standard output.
-    console = Console(stderr=json_path == "-", width=None if sys.stdout.isatty() else 160)
-    before = machine.describe_machine()
-    done = []
-    with _status_line(console) as report:
-        for group in groups(report):
-            done.append(group)
-            benchmark.print(console, group)
-    if not done:
-        raise click.UsageError("none of these methods can do any of these jobs")
-    verdicts = [verdict for group in done for verdict in benchmark.judge(group)]
-    _print_verdicts(console, verdicts, settings["rounds"])
-    software = machine.describe_software(
-        **{name: machine.package_version(name) for name in benchmark.packages}
-    )
-    if ffmpegs := dict.fromkeys(group.ffmpeg for group in done if group.ffmpeg):
-        software["ffmpeg"] = "; ".join(ffmpegs)
-    made = record.make(benchmark.name, before, software, settings, done, verdicts, benchmark.source)
-    _keep(made, console, json_path, is_kept)
-    if any(row.error for group in done for row in group.rows):
-        sys.exit(1)
+    def command(self, text: str) -> click.Command:
+        """The command line. ``text`` is its help."""
+        ffmpeg = [FFMPEG_OPTION] if self.uses_ffmpeg else []
+        options = [*self.options, *ffmpeg, *common_options(self.name, self.quick_help)]
+        return click.Command(self.name, callback=self._main, params=[*options], help=text)
+
+    def _main(
+        self,
+        quick: bool,
+        json_path: str | None,
+        is_kept: bool,
+        ffmpegs: tuple[str, ...] = (),
+        size: tuple[int, int] | None = None,
+        frames: int | None = None,
+        **given: Any,
+    ) -> None:
+        settings = self.quick if quick else self.settings
+        settings = replace(settings, **{name: one for name, one in given.items() if one not in (None, ())})
+        if size or frames:
+            settings = replace(settings, jobs=resized(settings.jobs, size, frames))
+        programs = dict.fromkeys(map(working_ffmpeg, ffmpegs or (None,))) if self.uses_ffmpeg else ("",)
+        self._conduct(settings, tuple(programs), json_path, is_kept)
+
+    def _conduct(self, settings: Any, ffmpegs: Sequence[str], json_path: str | None, is_kept: bool) -> None:
+        """Run the benchmark. The exit status is 1 if a method failed, or lost or changed a byte."""
+        # As after Ctrl-C, the process of a run is then killed and waited for.
+        signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
+        # A record on standard output moves the tables to standard error.
+        console = Console(stderr=json_path == "-", width=None if sys.stdout.isatty() else 160)
+        before = machine.describe_machine()
+        done = []
+        with _status_line(console) as report:
+            for group in self.run(settings, ffmpegs, report):
+                done.append(group)
+                self.print(console, group)
+        if not done:
+            raise click.UsageError("none of these methods can do any of these jobs")
+        verdicts = [verdict for group in done for verdict in self.judge(group)]
+        _print_verdicts(console, verdicts, settings.rounds)
+        software = machine.describe_software(self.packages, ffmpegs=[group.ffmpeg for group in done])
+        # A path could name a user.
+        asked = {name: one for name, one in vars(settings).items() if not isinstance(one, Path | None)}
+        made = record.make(self.name, before, software, asked, done, verdicts, self.source)
+        _keep(made, console, json_path, is_kept)
+        if any(row.error for group in done for row in group.rows):
+            sys.exit(1)
 
 
 def _print_verdicts(console: Console, verdicts: Sequence[Verdict], rounds: int) -> None:
@@ -92,17 +149,16 @@ def _print_verdicts(console: Console, verdicts: Sequence[Verdict], rounds: int) 
         console.print(few, style="dim", highlight=False)
 
 
-def _status_line(console: Console) -> AbstractContextManager[Report]:
-    """What tells a terminal which case is running. In a log it says nothing."""
-    # On one terminal, one console must draw both: two would write over each other.
-    drawing = console if console.is_terminal else Console(stderr=True)
-    return _updating(drawing) if drawing.is_terminal else nullcontext(lambda _: None)
-
-
 @contextmanager
-def _updating(console: Console) -> Iterator[Report]:
-    with console.status("starting") as status:
-        yield status.update
+def _status_line(console: Console) -> Iterator[Report]:
+    """Show on a terminal which case is running. A log gets nothing."""
+    # One console must draw both the tables and this line, or they overwrite each other.
+    drawing = console if console.is_terminal else Console(stderr=True)
+    if drawing.is_terminal:
+        with drawing.status("starting") as status:
+            yield status.update
+    else:
+        yield lambda _: None
 
 
 def _keep(made: dict[str, Any], console: Console, json_path: str | None, is_kept: bool) -> None:

@@ -22,20 +22,20 @@ class FFmpegFailedError(Exception):
 
 
 class FFmpeg(subprocess.Popen[bytes]):
-    """An FFmpeg whose input is closed at the end of the block, and that is killed if the block fails."""
+    """FFmpeg. The end of the block closes its input and waits for it; an exception kills it."""
 
     def __exit__(self, failure: Any, *others: Any) -> None:
         if failure:
-            # Else it would wait for frames for as long as a method keeps a descriptor.
+            # It would wait for frames for as long as a method keeps a descriptor.
             self.kill()
-        # FFmpeg may be gone already; its exit status and its frame count tell.
+        # FFmpeg may have exited early. Its exit status and its frame count show that.
         with suppress(BrokenPipeError):
             super().__exit__(failure, *others)
         self.wait()
 
 
 def start(ffmpeg: str, *arguments: str, stdin: bool = True, stdout: IO[bytes] | None = None) -> FFmpeg:
-    """FFmpeg with a pipe as its input. What it says goes to our standard error."""
+    """Start FFmpeg with a pipe as its input. It shares our standard error."""
     return FFmpeg(
         [ffmpeg, *QUIET, *arguments],
         stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
@@ -44,36 +44,36 @@ def start(ffmpeg: str, *arguments: str, stdin: bool = True, stdout: IO[bytes] | 
 
 
 def raw_input(width: int, height: int, pixel_format: str, fps: int, source: str = "-") -> list[str]:
-    """The options to read raw frames."""
+    """The options for reading raw frames."""
     size = ["-s", f"{width}x{height}", "-r", str(fps)]
     return ["-f", "rawvideo", "-pix_fmt", pixel_format, *size, "-i", source]
 
 
 def output_of(ffmpeg: str, *arguments: str, sent: bytes = b"") -> bytes:
-    """What FFmpeg writes to standard output.
+    """Run FFmpeg, and return its standard output.
 
     Raises:
-        FFmpegFailedError: with what it said.
+        FFmpegFailedError: it failed. The message has its output.
     """
     done = subprocess.run([ffmpeg, *QUIET, *arguments], input=sent, capture_output=True)
     if done.returncode != 0:
-        said = done.stderr.decode(errors="replace")[-STDERR_CHARACTERS:].strip()
-        raise FFmpegFailedError(f"FFmpeg exited with {done.returncode}: {said}")
+        message = done.stderr.decode(errors="replace")[-STDERR_CHARACTERS:].strip()
+        raise FFmpegFailedError(f"FFmpeg exited with {done.returncode}: {message}")
     return done.stdout
 
 
 def check_exit(returncode: int) -> None:
-    """Raise if FFmpeg failed. What it said is on our standard error.
+    """Raise if FFmpeg failed. Its messages went to our standard error.
 
     Raises:
-        FFmpegFailedError: it did.
+        FFmpegFailedError: the exit status is not 0.
     """
     if returncode != 0:
         raise FFmpegFailedError(f"FFmpeg exited with {returncode}")
 
 
 def frame_count(progress: str) -> int:
-    """The last ``frame=`` of the report that ``-progress`` asks for; 0 without one."""
+    """The last ``frame=`` in the output of ``-progress``, or 0."""
     counts = [line.removeprefix("frame=") for line in progress.splitlines() if line.startswith("frame=")]
     return int(counts[-1]) if counts else 0
 
@@ -82,7 +82,7 @@ def version(ffmpeg: str) -> str:
     """The first line of ``ffmpeg -version``.
 
     Raises:
-        OSError: it cannot be run.
+        OSError: it does not run.
     """
     shown = subprocess.run([ffmpeg, "-version"], stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if shown.returncode != 0:

@@ -1,4 +1,4 @@
-"""Nameless files in shared memory, so that no disk is measured. Their bytes are freed however this process ends."""
+"""Unnamed files in shared memory, so that no disk is measured. They vanish however this process ends."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from benchmarks.harness.machine import meminfo_bytes
 from benchmarks.harness.results import Group, Row
 
 SHARED_MEMORY = Path("/dev/shm")
-#: What is left free of the memory when a file is written there, for everything else that runs.
+#: Memory that a file leaves free, for everything else that runs.
 MEMORY_MARGIN_BYTES = 2 * 10**9
 
 
 def no_room(nbytes: int) -> str | None:
-    """Why so many bytes cannot be kept in `SHARED_MEMORY`; None if they can."""
+    """Why ``nbytes`` do not fit into `SHARED_MEMORY`, or None if they do."""
     if not SHARED_MEMORY.is_dir() or not Path("/proc/self/fd").is_dir():
         return f"no {SHARED_MEMORY} here"
     memory = meminfo_bytes("MemAvailable")
     free = shutil.disk_usage(SHARED_MEMORY).free
-    # What tmpfs may hold is a limit and no reservation: the memory must be there too.
+    # The size of a tmpfs is a limit, not a reservation: the memory must be available too.
     usable = free if memory is None else min(free, memory - MEMORY_MARGIN_BYTES)
     if usable >= nbytes:
         return None
@@ -36,13 +36,18 @@ def nameless_file(in_shared_memory: bool = True) -> IO[bytes]:
     return tempfile.TemporaryFile(dir=SHARED_MEMORY if in_shared_memory else None)
 
 
+def folder_in_memory() -> tempfile.TemporaryDirectory[str]:
+    """A folder in shared memory, or else in the temporary folder."""
+    return tempfile.TemporaryDirectory(dir=SHARED_MEMORY if no_room(0) is None else None)
+
+
 @contextmanager
 def bound_files(
     group: Group, pictures_of: Callable[[Row], Sequence[bytes]], count: int
 ) -> Iterator[dict[str, str]]:
-    """For each bound the path of a file with so many frames, the pictures in turn.
+    """By the name of each bound, the path of a file with ``count`` frames, the pictures in turn.
 
-    Where there is no room, the row is skipped.
+    If there is no room for a file, the row is skipped.
     """
     paths = {}
     with ExitStack() as stack:

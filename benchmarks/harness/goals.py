@@ -1,4 +1,4 @@
-"""Whether a run reached what the project aims at. The goals themselves are in each benchmark's own file.
+"""Goals, and whether a run reached them. Each benchmark defines its own.
 
 A goal compares medians within one group of one run, so that it holds on any machine.
 """
@@ -10,24 +10,24 @@ from dataclasses import dataclass
 
 from benchmarks.harness.results import Group
 
-#: Fewer are no claim.
+#: A claim needs at least so many.
 ROUNDS_NEEDED = 5
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A goal, and the value that a run reached."""
+    """A goal, and the value that the run reached."""
 
     what: str
     value: float
     target: float
     unit: str = "x"
-    #: Whether the target is a limit from above.
+    #: Whether the value must not exceed the target.
     at_most: bool = False
 
     @property
     def met(self) -> bool:
-        """Whether the value reaches the goal, or keeps to the limit."""
+        """Whether the goal is reached."""
         return self.value <= self.target if self.at_most else self.value >= self.target
 
     def __str__(self) -> str:
@@ -40,7 +40,7 @@ class Verdict:
 def over(
     group: Group, ours: Sequence[str], rivals: Sequence[str], at_least: float, figure: str = "fps"
 ) -> Iterator[Verdict]:
-    """The best of ours over the best of the rivals; nothing unless all of them were measured."""
+    """The ratio of our best median to the best rival's. Nothing unless all of them were measured."""
     medians = group.medians(figure)
     if ours and rivals and {*ours, *rivals} <= medians.keys():
         best, rival = (max(names, key=medians.__getitem__) for names in (ours, rivals))

@@ -1,7 +1,7 @@
-"""Runs one case in a process of its own.
+"""Runs one case in its own process.
 
-No method inherits threads, heap or loaded libraries from the one before, and its peak memory is its own.
-Case and result are pickled, so a benchmark must run under its module's name: ``__main__`` imports it and calls `main`.
+So no method inherits threads, heap or loaded libraries from another, and its peak memory is its own. The case and its
+result are pickled, so a benchmark must run under its module's name: ``__main__`` imports it and calls `main`.
 """
 
 from __future__ import annotations
@@ -10,22 +10,23 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from benchmarks.harness.machine import ROOT
-from benchmarks.harness.results import Method, Row, Run
+from benchmarks.harness.results import FrameJob, Method, Row, Run
 
 #: How much of a process's output goes into an error message.
-SAID_CHARACTERS = 2000
+OUTPUT_CHARACTERS = 2000
 
-#: Where libraries that cannot be told at the call look for FFmpeg. Some take the first on ``PATH``.
+#: Environment variables that name FFmpeg for libraries that have no argument for it. Some take the first on ``PATH``.
 FFMPEG_VARIABLES = ("FFMPEG_BINARY", "IMAGEIO_FFMPEG_EXE", "PENSTOCK_FFMPEG")
 
 Case = TypeVar("Case")
-Job = TypeVar("Job")
+Job = TypeVar("Job", bound=FrameJob)
 
 
 @dataclass(frozen=True)
@@ -35,38 +36,52 @@ class Task(Generic[Job]):
     method: Method
     job: Job
     ffmpeg: str
-    #: What FFmpeg or the method reads; of a bound a file instead of a pipe.
+    #: The input of FFmpeg or of the method. For a bound it is a file instead of a pipe.
     source: str = "-"
     #: Where the method may write.
     folder: str = ""
 
     def load(self) -> None:
-        """Import the method's modules, and have it find the FFmpeg: both before the clock starts."""
+        """Import the method's modules and tell libraries which FFmpeg to use, before the clock starts."""
         os.environ.update(dict.fromkeys(FFMPEG_VARIABLES, self.ffmpeg))
         for module in self.method.needs:
             import_module(module)
 
     def start(self, *arguments: Any) -> Any:
-        """What the method makes of these arguments."""
+        """Start the method."""
         assert self.method.start is not None
         return self.method.start(*arguments)
 
 
 class CaseError(Exception):
-    """The process has no result."""
+    """The process gave no result."""
 
 
 def isolated(
-    measure: Callable[[Case], Run], case_of: Callable[[Row], Case], timeout_s: float
+    measure: Callable[[Task[Job]], Run],
+    job: Job,
+    ffmpeg: str,
+    *,
+    folder: str = "",
+    source: str = "-",
+    bounds: Mapping[str, str] = MappingProxyType({}),
 ) -> Callable[[Row], Run]:
-    """`run_isolated` for the rows of a group."""
-    return lambda row: run_isolated(measure, case_of(row), timeout_s)
+    """``measure`` for the rows of a group, each run in its own process.
+
+    ``bounds`` has the sources of methods that do not read ``source``.
+    """
+
+    def run(row: Row) -> Run:
+        task = Task(row.method, job, ffmpeg, bounds.get(row.name, source), folder)
+        return run_isolated(measure, task, job.timeout_s)
+
+    return run
 
 
 def run_isolated(measure: Callable[[Case], Run], case: Case, timeout_s: float) -> Run:
-    """What ``measure(case)`` returns in a fresh interpreter.
+    """Call ``measure(case)`` in a fresh interpreter.
 
-    When it takes too long it is killed. An FFmpeg that it has started then ends too, as its pipe does.
+    After ``timeout_s`` the process is killed. An FFmpeg that it has started then ends too, because its pipe is closed.
 
     Raises:
         CaseError: it took too long, or its process failed.
@@ -78,12 +93,12 @@ def run_isolated(measure: Callable[[Case], Run], case: Case, timeout_s: float) -
         )
     except subprocess.TimeoutExpired:
         raise CaseError(f"did not end within {timeout_s:.0f} s") from None
-    said = done.stderr.decode(errors="replace").strip()[-SAID_CHARACTERS:]
+    output = done.stderr.decode(errors="replace").strip()[-OUTPUT_CHARACTERS:]
     if done.returncode != 0:
-        raise CaseError(f"its process exited with {done.returncode}: {said}")
+        raise CaseError(f"its process exited with {done.returncode}: {output}")
     run: Run = pickle.loads(done.stdout)
-    if run.error and said:
-        run.error += f"; it said: {said}"
+    if run.error and output:
+        run.error += f"; its output: {output}"
     return run
 
 
@@ -92,7 +107,7 @@ def _answer() -> None:
     from benchmarks.harness.rounds import attempt
 
     measure, case = pickle.load(sys.stdin.buffer)
-    # What libraries print must not get into the result.
+    # Libraries may print: keep that out of the result.
     out = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     with os.fdopen(out, "wb") as file:

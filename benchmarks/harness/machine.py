@@ -1,4 +1,4 @@
-"""What a run was measured on, without anything that names the host or its user."""
+"""Describes the machine and the software. Nothing in it names the host or its user."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import platform
 import re
 import subprocess
+from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def describe_machine() -> dict[str, Any]:
-    """Processor, memory, kernel, and the kernel's settings that the transports depend on."""
+    """The processor, the memory, the kernel, and the kernel settings that the transports depend on."""
     return {
         "cpu": _cpu_model(),
         "cores": os.cpu_count(),
@@ -29,23 +30,24 @@ def describe_machine() -> dict[str, Any]:
         "shmem_hugepage": _chosen(_read("/sys/kernel/mm/transparent_hugepage/shmem_enabled")),
         "pipe_max_size_bytes": _number("/proc/sys/fs/pipe-max-size"),
         "pipe_user_pages_soft": _number("/proc/sys/fs/pipe-user-pages-soft"),
-        # Above a few tenths, something else was running: read the spread before the medians.
+        # Above a few tenths something else was running: then look at the spread before the medians.
         "load_average_before": round(os.getloadavg()[0], 2),
     }
 
 
-def describe_software(**others: str | None) -> dict[str, Any]:
-    """Versions of everything that took part."""
+def describe_software(packages: Iterable[str], ffmpegs: Iterable[str | None]) -> dict[str, Any]:
+    """The versions of everything that took part."""
+    known = "; ".join(dict.fromkeys(ffmpeg for ffmpeg in ffmpegs if ffmpeg))
     return {
         "penstock": penstock.__version__,
         "git": _git_state(),
         "python": platform.python_version(),
-        **others,
+        **{name: _package_version(name) for name in packages},
+        **({"ffmpeg": known} if known else {}),
     }
 
 
-def package_version(name: str) -> str | None:
-    """The version of an installed package."""
+def _package_version(name: str) -> str | None:
     try:
         return version(name)
     except PackageNotFoundError:
@@ -53,13 +55,13 @@ def package_version(name: str) -> str | None:
 
 
 def slug(machine: dict[str, Any]) -> str:
-    """A short name for files, such as ``2-core-xeon-2-50ghz``: of the processor, not of the host."""
+    """A short name of the processor for file names, such as ``2-core-xeon-2-50ghz``."""
     words = re.sub(r"\((?:r|tm|c)\)|\b(?:intel|amd|cpu|processor)\b|@", " ", str(machine["cpu"]).lower())
     return f"{machine['cores']}-core-" + "-".join(re.findall(r"[a-z0-9]+", words)[:5])
 
 
 def _git_state() -> str | None:
-    """The commit that was measured; None where `penstock` is not this checkout's."""
+    """The measured commit; None if `penstock` was imported from somewhere else than this checkout."""
     if not Path(penstock.__file__).resolve().is_relative_to(ROOT / "python"):
         return None
     try:
@@ -83,13 +85,13 @@ def _cpu_model() -> str:
 
 
 def meminfo_bytes(field: str) -> int | None:
-    """A line of /proc/meminfo; None where there is none."""
+    """A field of /proc/meminfo, or None."""
     match = re.search(rf"^{field}:\s*(\d+) kB", _read("/proc/meminfo") or "", re.MULTILINE)
     return int(match[1]) * 1024 if match else None
 
 
 def _chosen(setting: str | None) -> str | None:
-    """The word in brackets of a setting such as ``always [madvise] never``."""
+    """The bracketed word of a setting such as ``always [madvise] never``."""
     match = re.search(r"\[(.+?)\]", setting or "")
     return match[1] if match else None
 

@@ -1,4 +1,4 @@
-"""Command-line options: what benchmarks share, and options that name several things."""
+"""Command-line options."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ from typing import Any, Protocol, TypeVar
 
 import click
 
+from benchmarks.harness.results import FrameJob
 from penstock._units import parse_byte_count
 
 UNITS = "64K and 64KiB are 64 × 1024, 64kB is 64 × 1000; so for M and G."
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-Job = TypeVar("Job", bound=Any)
-Settings = TypeVar("Settings", bound=Any)
+Job = TypeVar("Job", bound=FrameJob)
 
 
 class Named(Protocol):
-    """What an option chooses by its name."""
+    """What an option chooses by name."""
 
     @property
     def name(self) -> str: ...
@@ -28,16 +27,16 @@ class Named(Protocol):
 Entry = TypeVar("Entry", bound=Named)
 
 
-def by_name(entries: Sequence[Entry], name: str) -> Entry:
+def by_name(entries: Iterable[Entry], name: str) -> Entry:
     """The entry of that name.
 
     Raises:
-        ValueError: none has it.
+        ValueError: there is none.
     """
-    for entry in entries:
-        if entry.name == name:
-            return entry
-    raise ValueError(f"{name!r} is none of {names(entries)}")
+    known = {entry.name: entry for entry in entries}
+    if name not in known:
+        raise ValueError(f"{name!r} is none of {', '.join(known)}")
+    return known[name]
 
 
 def names(entries: Iterable[Named]) -> str:
@@ -46,7 +45,7 @@ def names(entries: Iterable[Named]) -> str:
 
 
 def parsed(parse: Callable[[Any], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
-    """A click callback that turns a ValueError into a usage error. What was not given stays None."""
+    """A click callback that turns a ValueError into a usage error. An absent option stays None."""
 
     def callback(_context: click.Context, _parameter: click.Parameter, given: Any) -> Any:
         try:
@@ -57,59 +56,51 @@ def parsed(parse: Callable[[Any], Any]) -> Callable[[click.Context, click.Parame
     return callback
 
 
-def listed(
-    flag: str, name: str, parse: Callable[[str], Any], help: str, **more: Any
-) -> Callable[[Command], Command]:
-    """An option that may be repeated, and separated by commas: a tuple, each value once."""
+def listed(flag: str, name: str, parse: Callable[[str], Any], help: str, **more: Any) -> click.Option:
+    """An option that takes several values: repeated, or separated by commas. It gives a tuple without duplicates."""
 
     def parse_all(texts: Sequence[str]) -> tuple[Any, ...]:
         parts = [part.strip() for text in texts for part in text.split(",") if part.strip()]
         return tuple(dict.fromkeys(map(parse, parts)))
 
-    return click.option(flag, name, multiple=True, callback=parsed(parse_all), help=help, **more)
+    return click.Option([flag, name], multiple=True, callback=parsed(parse_all), help=help, **more)
 
 
-def chosen(flag: str, name: str, entries: Sequence[Named]) -> Callable[[Command], Command]:
-    """An option that chooses some of the entries by their names."""
+def chosen(flag: str, name: str, entries: Sequence[Named]) -> click.Option:
+    """An option that selects entries by name."""
     text = f"{names(entries)}; repeat it or separate by commas. All by default."
     return listed(flag, name, lambda text: by_name(entries, text), text)
 
 
-def common_options(benchmark: str, quick: str) -> Callable[[Command], Command]:
-    """The options of every benchmark: how often it runs, and where the record goes."""
-    options = (
-        click.option("--quick", is_flag=True, help=quick),
-        click.option("--rounds", type=click.IntRange(min=1), help="Runs of each method, interleaved."),
-        click.option(
-            "--json", "json_path", metavar="PATH", help="Write the record there; - is standard output."
-        ),
-        click.option(
-            "--record",
-            "is_kept",
-            is_flag=True,
-            help=f"Keep the record as benchmarks/records/DATE-{benchmark}-MACHINE.json.",
-        ),
-    )
-
-    def decorate(command: Command) -> Command:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return decorate
+def counted(flag: str, name: str, help: str, at_least: int = 1) -> click.Option:
+    """An option for a whole number."""
+    return click.Option([flag, name], type=click.IntRange(min=at_least), help=help)
 
 
-def ffmpeg_option(name: str, more: str = "", **settings: Any) -> Callable[[Command], Command]:
-    """The FFmpeg of all methods that take one."""
-    text = f"The FFmpeg of all methods that take one; else the one that Penstock finds.{more}"
-    return click.option("--ffmpeg", name, metavar="PATH", help=text, **settings)
+def common_options(benchmark: str, quick: str) -> list[click.Option]:
+    """The options of every benchmark. ``quick`` is the help text of ``--quick``."""
+    kept = f"Keep the record as benchmarks/records/DATE-{benchmark}-MACHINE.json."
+    return [
+        click.Option(["--quick"], is_flag=True, help=quick),
+        counted("--rounds", "rounds", "Runs of each method, interleaved."),
+        click.Option(["--json", "json_path"], metavar="PATH", help="Write the record; - is standard output."),
+        click.Option(["--record", "is_kept"], is_flag=True, help=kept),
+    ]
+
+
+FFMPEG_OPTION = click.Option(
+    ["--ffmpeg", "ffmpegs"],
+    metavar="PATH",
+    multiple=True,
+    help="The FFmpeg for all methods that take one; else the one that Penstock finds. Repeat it to compare several.",
+)
 
 
 def parse_bytes(text: str) -> int:
     """A number of bytes.
 
     Raises:
-        ValueError: it is none, or not above zero.
+        ValueError: it is no number, or 0.
     """
     nbytes = parse_byte_count(text)
     if nbytes == 0:
@@ -121,7 +112,7 @@ def parse_size(text: str) -> tuple[int, int]:
     """Width and height from ``320x180``.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it has another form.
     """
     pixels = re.fullmatch(r"([1-9]\d{0,4})x([1-9]\d{0,4})", text)
     if not pixels:
@@ -130,10 +121,10 @@ def parse_size(text: str) -> tuple[int, int]:
 
 
 def parse_even_size(text: str) -> tuple[int, int]:
-    """The same, but not odd, which yuv420p cannot be.
+    """The same for yuv420p, which needs an even width and height.
 
     Raises:
-        ValueError: it is none, or odd.
+        ValueError: it has another form, or is odd.
     """
     width, height = parse_size(text)
     if width % 2 or height % 2:
@@ -141,26 +132,19 @@ def parse_even_size(text: str) -> tuple[int, int]:
     return width, height
 
 
-def sized_options(command: Command) -> Command:
-    """Options for `resized`."""
-    size = click.option(
-        "--size", callback=parsed(parse_even_size), help="WIDTHxHEIGHT, instead of each job's own."
-    )
-    frames = click.option(
-        "--frames", type=click.IntRange(min=1), help="Frames of each run, instead of each job's own."
-    )
-    return size(frames(command))
-
-
-def given_in(settings: Settings, given: dict[str, Any]) -> Settings:
-    """The settings with what was given on the command line."""
-    return replace(settings, **{name: value for name, value in given.items() if value not in (None, ())})
+#: Options for `resized`.
+SIZE_OPTIONS: list[click.Option] = [
+    click.Option(
+        ["--size"], callback=parsed(parse_even_size), help="WIDTHxHEIGHT, instead of each job's own."
+    ),
+    counted("--frames", "frames", "Frames of each run, instead of each job's own."),
+]
 
 
 def resized(jobs: Iterable[Job], size: tuple[int, int] | None, frames: int | None) -> tuple[Job, ...]:
     """The jobs with another size or number of frames, where one is given.
 
-    A job of another size has another name, because the goals are about the job as it was.
+    A job of another size gets another name, because the goals hold for the job's own size.
     """
     made = []
     for job in jobs:

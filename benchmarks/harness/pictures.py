@@ -1,4 +1,4 @@
-"""The frames: noise, and a moving texture. The same seed makes the same ones."""
+"""The frames: noise, and a moving texture. They are the same in every run."""
 
 from __future__ import annotations
 
@@ -11,42 +11,43 @@ from numpy.typing import NDArray
 
 Frame = NDArray[np.uint8]
 
-#: ``smooth`` is the texture without its detail, for checks of the content.
+#: ``smooth`` is the texture without its fine detail, for content checks.
 Content = Literal["noise", "texture", "smooth"]
 
-#: As many as TurboPipe's own comparison has.
+#: As many as in TurboPipe's own comparison.
 NOISE_BUFFERS = 4
-#: Of the texture: frames until it is where it was.
+#: After so many frames the texture is back where it began.
 LOOP_FRAMES = 30
-#: The texture goes round in a circle, so that its loop has no cut: 8 pixels from frame to frame.
+#: The texture moves in a circle, so that its loop has no cut: 8 pixels from frame to frame.
 RADIUS_PIXELS = 40
-#: Waves of the texture: pixels from crest to crest, across and down, and height in code values.
+#: The texture's waves: pixels from crest to crest, across and down, and the height in code values.
 WAVES = ((311.0, 173.0, 45.0), (97.0, -61.0, 25.0))
-#: Of the fine detail that lies on it, in code values: guessed, as of film grain. FFmpeg's ultrafast then takes some
-#: 1.6 times as long as for the noise (2-core x86-64 virtual machine, FFmpeg 5.1).
+#: The deviation of its fine detail, in code values. Guessed, like film grain: x264 ultrafast then takes some
+#: 1.6 times as long as for the noise (measured on a 2-core x86-64 virtual machine with FFmpeg 5.1).
 DETAIL_DEVIATION = 3.5
+SEED = 1
 
 
 class Pictures:
     """Frames of ``height × width × 3`` bytes, rgb24."""
 
-    def __init__(self, content: Content, width: int, height: int, seed: int) -> None:
+    def __init__(self, content: Content, width: int, height: int) -> None:
         self.content = content
         self.width, self.height = width, height
-        self.generator = np.random.default_rng(seed)
+        self.generator = np.random.default_rng(SEED)
 
     def all(self) -> list[Frame]:
-        """Each in a buffer of its own."""
+        """Every frame, each in its own buffer."""
         if self.content == "noise":
             return [self.noise() for _ in range(NOISE_BUFFERS)]
         return [self.texture(number) for number in range(LOOP_FRAMES)]
 
     def noise(self) -> Frame:
-        """The next one of noise from 128 to 135, which is TurboPipe's own data."""
+        """The next frame of noise from 128 to 135, which is TurboPipe's own data."""
         return self.generator.integers(128, 136, (self.height, self.width, 3), dtype=np.uint8)
 
     def texture(self, number: int) -> Frame:
-        """That frame of the moving texture."""
+        """Frame ``number`` of the moving texture."""
         angle = 2 * math.pi * number / LOOP_FRAMES
         top = RADIUS_PIXELS + round(RADIUS_PIXELS * math.sin(angle))
         left = RADIUS_PIXELS + round(RADIUS_PIXELS * math.cos(angle))
@@ -54,7 +55,7 @@ class Pictures:
 
     @cached_property
     def _plain(self) -> Frame:
-        """What the texture's frames are windows of: waves, other ones in each channel, and the detail."""
+        """The plane that the texture's frames are windows of: waves, different in each channel, and detail."""
         height, width = self.height + 2 * RADIUS_PIXELS, self.width + 2 * RADIUS_PIXELS
         down = np.arange(height, dtype=np.float32)[:, np.newaxis]
         across = np.arange(width, dtype=np.float32)[np.newaxis, :]
@@ -69,10 +70,15 @@ class Pictures:
         return channels
 
     def _detail(self, height: int, width: int) -> NDArray[np.float32]:
-        """Noise that is smooth from pixel to pixel: each is the mean of 3 × 3."""
+        """Noise that is smooth from pixel to pixel: each pixel is the mean of 3 × 3."""
         rough = self.generator.standard_normal((height + 2, width + 2), dtype=np.float32)
         rows = rough[:-2] + rough[1:-1] + rough[2:]
         smooth: NDArray[np.float32] = rows[:, :-2] + rows[:, 1:-1] + rows[:, 2:]
-        # The sum of 9 has 3 times the deviation of one.
+        # The sum of 9 values has 3 times the deviation of one.
         smooth *= DETAIL_DEVIATION / 3
         return smooth
+
+
+def apart(shown: Frame, expected: Frame) -> Frame:
+    """The absolute difference of each value. A plain difference would wrap around in uint8."""
+    return np.maximum(shown, expected) - np.minimum(shown, expected)

@@ -1,4 +1,4 @@
-"""The JSON record of a run: what was run, on what, and each figure's median, spread and rounds."""
+"""The JSON record of a run: settings, machine, software, and each figure's median, spread and rounds."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from benchmarks.harness import machine
 from benchmarks.harness.goals import ROUNDS_NEEDED, Verdict
 from benchmarks.harness.results import Group, Row, Spread
 
-#: Of the layout. A change that a reader of records must know about counts it up.
+#: The version of the layout. Raise it with a change that breaks a reader.
 SCHEMA = 2
 FOLDER = machine.ROOT / "benchmarks" / "records"
-#: Longest line that holds a whole list or object.
+#: A list or an object that fits into so many characters takes one line.
 LINE_CHARACTERS = 200
 
 
@@ -30,7 +30,7 @@ def make(
     verdicts: Sequence[Verdict],
     source: str,
 ) -> dict[str, Any]:
-    """The record. ``before`` describes the machine before the run, ``source`` where the goals come from."""
+    """The record. ``before`` is the machine before the run, ``source`` where the goals come from."""
     return {
         "schema": SCHEMA,
         "benchmark": benchmark,
@@ -75,17 +75,19 @@ def _row(row: Row) -> dict[str, Any]:
 
 
 def _spread(spread: Spread) -> dict[str, Any]:
-    values = {name: _short(getattr(spread, name)) for name in ("median", "min", "max", "iqr")}
-    return values | {"rounds": [_short(value) for value in spread.rounds]}
+    rounds = [_short(value) for value in spread.rounds]
+    return {name: _short(value) for name, value in asdict(spread).items() if name != "rounds"} | {
+        "rounds": rounds
+    }
 
 
 def _short(value: float) -> float:
-    """With six digits, more than any clock here is worth."""
+    """Six digits, more than any clock here resolves."""
     return value if isinstance(value, int) else float(f"{value:.6g}")
 
 
 def to_text(value: Any, indent: str = "") -> str:
-    """JSON with an item a line, but a list or object that fits one line is on one."""
+    """JSON with one item per line. A list or object that fits stays on one line."""
     flat = json.dumps(value, default=lambda item: item.name)
     if len(indent) + len(flat) <= LINE_CHARACTERS or not isinstance(value, dict | list):
         return flat
@@ -98,7 +100,7 @@ def to_text(value: Any, indent: str = "") -> str:
 
 
 def describe(record: dict[str, Any]) -> str:
-    """One line on what a record was measured on."""
+    """The machine and the software of a record, in one line."""
     machine, software = record["machine"], record["software"]
     ffmpeg = f"{software['ffmpeg']}, " if "ffmpeg" in software else ""
     return (
@@ -109,17 +111,17 @@ def describe(record: dict[str, Any]) -> str:
 
 
 def path_of(record: dict[str, Any]) -> Path:
-    """A file in `FOLDER` that is not there yet."""
+    """A new file in `FOLDER`."""
     stem = f"{datetime.now(UTC):%Y-%m-%d}-{record['benchmark']}-{machine.slug(record['machine'])}"
     candidates = (FOLDER / f"{stem}{suffix}.json" for suffix in ("", *(f"-{n}" for n in range(2, 1000))))
     return next(path for path in candidates if not path.exists())
 
 
 def write(record: dict[str, Any], path: str) -> None:
-    """Write a record there; ``-`` is standard output.
+    """Write a record to ``path``; ``-`` is standard output.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     text = to_text(record) + "\n"
     if path == "-":

@@ -1,23 +1,61 @@
-"""Methods, and what their runs found.
+"""Jobs, methods, and the results of their runs.
 
-A *group* is a table: its *rows* are compared with each other, and only those. A row is one method, which runs once
-per round. A *run* yields named figures, such as ``fps``.
+A *group* is one table: its *rows* are compared with each other and with nothing else. A row is one method, which runs
+once per round. A *run* yields named figures, such as ``fps``.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import math
 import statistics
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, TypeVar
 
-#: Names of packages on PyPI where they differ from the module's.
+#: Names of packages on PyPI that differ from the module's name.
 PACKAGES = {"cv2": "opencv-python-headless", "imageio_ffmpeg": "imageio-ffmpeg"}
+
+Kind = Literal["ours", "rival", "other", "bound"]
+Start = TypeVar("Start", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class FrameJob:
+    """A job that moves frames of ``height × width × 3`` bytes."""
+
+    name: str
+    width: int
+    height: int
+    frames: int
+
+    @property
+    def slowest_bytes_per_s(self) -> float:
+        """A slower case has hung. Guessed low, for slow machines."""
+        return 10e6
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height."""
+        return self.width, self.height
+
+    @property
+    def frame_bytes(self) -> int:
+        return self.width * self.height * 3
+
+    @property
+    def timeout_s(self) -> float:
+        """A case that takes longer has hung. A minute is for a machine that is busy with something else."""
+        return 60 + self.frames * self.frame_bytes / self.slowest_bytes_per_s
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """The job in the record."""
+        return {key: value for key, value in asdict(self).items() if key != "name"}
 
 
 def serves_all(_job: Any) -> bool:
-    """Of a method that can run every job."""
+    """For a method that can run every job. (A lambda could not be pickled.)"""
     return True
 
 
@@ -27,78 +65,89 @@ class Method:
 
     name: str
     summary: str
-    #: A ``rival`` is compared with ours. ``other`` cannot do the same and is only shown. A ``bound`` is FFmpeg alone.
-    kind: Literal["ours", "rival", "other", "bound"] = "rival"
-    #: Does the job; its arguments are the benchmark's affair. None for a bound.
+    #: A ``rival`` is compared with ours. An ``other`` does something else, and is only shown. A ``bound`` is FFmpeg
+    #: alone.
+    kind: Kind = "rival"
+    #: Does the job. Each benchmark defines the arguments. None for a bound.
     start: Callable[..., Any] | None = None
-    #: Modules it needs. They are imported before the clock starts.
+    #: Modules that are imported before the clock starts.
     needs: tuple[str, ...] = ()
-    #: Whether it can run a job.
+    #: Whether the method can run a job.
     serves: Callable[[Any], bool] = serves_all
-    #: Of the frames that it takes or gives.
+    #: Of the frames that the method takes or gives.
     pixel_format: str = "rgb24"
-    #: Uses FFmpeg libraries of its own, whatever ``--ffmpeg`` says.
+    #: Whether it uses FFmpeg libraries of its own instead of the program that ``--ffmpeg`` names.
     own_ffmpeg: bool = False
 
     def missing(self) -> str | None:
-        """Why it cannot be run here; None if it can."""
+        """Why the method cannot run here, or None if it can."""
         names = dict.fromkeys(module.partition(".")[0] for module in self.needs)
         absent = [PACKAGES.get(name, name) for name in names if importlib.util.find_spec(name) is None]
         return f"not installed (pip install {' '.join(absent)})" if absent else None
 
 
+class Methods(list[Method]):
+    """The methods of a benchmark, in the order of its tables."""
+
+    def add(self, name: str, kind: Kind = "rival", **more: Any) -> Callable[[Start], Start]:
+        """A decorator that makes a method of a function. The docstring's first line is the summary."""
+
+        def register(start: Start) -> Start:
+            summary = (start.__doc__ or "").partition("\n")[0].rstrip(".")
+            self.append(Method(name, summary, kind, start, **more))
+            return start
+
+        return register
+
+
 @dataclass
 class Run:
-    """What one run of a method found. With an ``error``, its figures say nothing about the method's speed."""
+    """The result of one run of a method. If ``error`` is set, the figures do not count."""
 
     #: None where a figure is unknown or does not apply.
     figures: dict[str, float | None] = field(default_factory=dict)
-    #: What the method says of itself.
+    #: What the method reports about itself.
     notes: dict[str, Any] = field(default_factory=dict)
     error: str | None = None
-    #: Single measurements, for pictures. They are not recorded.
+    #: Single measurements, for the picture. The record leaves them out.
     raw: Any = None
+
+    def count_frames(self, sent: int, received: int) -> None:
+        """Set ``fps`` from ``seconds``. A lost or added frame is an error."""
+        self.figures = {"fps": received / (self.figures["seconds"] or math.inf), **self.figures}
+        if received != sent:
+            self.error = self.error or f"{sent} frames were sent, {received} were received"
 
 
 @dataclass(frozen=True)
 class Spread:
-    """A figure over the rounds."""
+    """One figure over all rounds."""
 
+    median: float
+    min: float
+    max: float
+    #: The interquartile range: the width of the middle half of the rounds.
+    iqr: float
     rounds: tuple[float, ...]
 
-    @property
-    def median(self) -> float:
-        return statistics.median(self.rounds)
-
-    @property
-    def min(self) -> float:
-        return min(self.rounds)
-
-    @property
-    def max(self) -> float:
-        return max(self.rounds)
-
-    @property
-    def iqr(self) -> float:
-        """The width of the middle half of the rounds."""
-        if len(self.rounds) < 2:
-            return 0.0
-        low, _, high = statistics.quantiles(self.rounds, n=4, method="inclusive")
-        return high - low
+    @classmethod
+    def of(cls, *rounds: float) -> Spread:
+        low, _, high = statistics.quantiles(rounds, method="inclusive") if len(rounds) > 1 else rounds * 3
+        return cls(statistics.median(rounds), min(rounds), max(rounds), high - low, rounds)
 
 
 @dataclass
 class Row:
-    """One method in a group."""
+    """A method and its runs."""
 
     method: Method
     runs: list[Run] = field(default_factory=list)
-    #: Why it was not run: not installed, or no room.
-    skipped: str | None = None
-    #: What went wrong. A method that lost or changed a byte has no speed.
-    error: str | None = None
-    #: What the untimed content check found.
+    #: The untimed content check.
     checked: Run | None = None
+    #: Why it was not run.
+    skipped: str | None = None
+    #: Why its figures do not count.
+    error: str | None = None
 
     @property
     def name(self) -> str:
@@ -106,27 +155,25 @@ class Row:
 
     @property
     def is_measured(self) -> bool:
-        """Whether it has valid figures."""
+        """Whether the row has valid figures."""
         return bool(self.runs) and not (self.skipped or self.error)
 
     @property
     def notes(self) -> dict[str, Any]:
-        """What the method said of itself in the last run."""
+        """The notes of the last run."""
         return self.runs[-1].notes if self.runs else {}
 
     def spread(self, figure: str) -> Spread | None:
-        """A figure over the rounds; None for a row without valid figures or without this one."""
+        """A figure over all rounds; None if it is unknown or the row was not measured."""
         values = [run.figures.get(figure) for run in self.runs] if self.is_measured else []
         known = tuple(value for value in values if value is not None)
-        return Spread(known) if known else None
+        return Spread.of(*known) if known else None
 
     def median(self, figure: str) -> float | None:
-        """The median of `spread`."""
         spread = self.spread(figure)
         return spread.median if spread else None
 
     def max(self, figure: str) -> float | None:
-        """The largest value of `spread`."""
         spread = self.spread(figure)
         return spread.max if spread else None
 
@@ -135,23 +182,22 @@ class Row:
 class Group:
     """Rows that are compared with each other."""
 
-    #: What the goals and the record call it.
     name: str
     title: str
     rows: list[Row]
-    #: What every row had to do, for the record.
+    #: What each row had to do, for the record.
     about: dict[str, Any] = field(default_factory=dict)
-    #: The FFmpeg of all rows that take one, by its version.
+    #: The version of the FFmpeg that all rows use.
     ffmpeg: str | None = None
-    #: What follows from the figures, in sentences.
+    #: Conclusions from the figures, in sentences.
     findings: list[str] = field(default_factory=list)
 
     def medians(self, figure: str) -> dict[str, float]:
-        """By the method's name, of the rows that have it."""
+        """The medians by method, of the rows that have the figure."""
         medians = {row.name: row.median(figure) for row in self.rows}
         return {name: median for name, median in medians.items() if median is not None}
 
 
-def rows_for(methods: Sequence[Method], job: Any) -> list[Row]:
+def rows_for(methods: Iterable[Method], job: Any) -> list[Row]:
     """A row for each method that can run the job."""
     return [Row(method, skipped=method.missing()) for method in methods if method.serves(job)]

@@ -1,6 +1,6 @@
 """Runs the rows of a group in interleaved rounds.
 
-Every row runs once before any row runs again, so that a machine that gets slower or busier does so for all of them.
+Every row runs once before any row runs again. So a machine that becomes slower or busier does so for all rows.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import TypeVar
 
 from benchmarks.harness.results import Group, Row, Run
 
-#: Is told what is about to run.
+#: Called with the name of each case before it runs.
 Report = Callable[[str], None]
 
 Case = TypeVar("Case")
 
 
 def check_content(group: Group, check: Callable[[Row], Run], report: Report) -> None:
-    """Check each row once, untimed. A row that fails is not timed."""
+    """Check each row but the bounds once, untimed. A row that fails is not timed."""
     for row in group.rows:
         if row.skipped or row.method.kind == "bound":
             continue
@@ -30,7 +30,7 @@ def check_content(group: Group, check: Callable[[Row], Run], report: Report) -> 
 def run_rounds(
     group: Group, measure: Callable[[Row], Run], rounds: int, report: Report, seed: int = 1
 ) -> None:
-    """Run each row once a round, unless it has failed before."""
+    """Run each row once per round, until it fails."""
     for number, row in interleaved(group.rows, rounds, seed):
         report(f"{group.name}, round {number + 1} of {rounds}: {row.name}")
         run = attempt(row, measure)
@@ -39,9 +39,9 @@ def run_rounds(
 
 
 def interleaved(rows: list[Row], rounds: int, seed: int) -> Iterator[tuple[int, Row]]:
-    """The number of a round and a row to run: shuffled, and every second round in the reverse of the order before.
+    """The number of a round and a row to run. Each second round has the reverse order of the shuffled one before.
 
-    Over two such rounds, all rows have the same mean position.
+    So all rows have the same mean position over two rounds.
     """
     shuffle = random.Random(seed)
     order: list[Row] = []
@@ -53,8 +53,8 @@ def interleaved(rows: list[Row], rounds: int, seed: int) -> Iterator[tuple[int, 
 
 
 def attempt(case: Case, measure: Callable[[Case], Run]) -> Run:
-    """What the measurement found, or the exception it raised."""
+    """The result, or the exception that was raised."""
     try:
         return measure(case)
-    except Exception as error:  # whatever a method raises is its result
+    except Exception as error:  # a method may raise anything
         return Run(error=f"{type(error).__name__}: {error}")

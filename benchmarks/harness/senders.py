@@ -1,4 +1,4 @@
-"""Feeds frames to a method, for timing and for content checks; and the ways into a pipe that benchmarks share."""
+"""Feeds frames to a method, for timing and for content checks. Also the methods that several benchmarks share."""
 
 from __future__ import annotations
 
@@ -7,57 +7,50 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import IO
+from dataclasses import dataclass
+from functools import partial
+from typing import IO, Any
 
 from benchmarks.harness.accounts import note_children_peak
 from benchmarks.harness.pictures import Frame
 from benchmarks.harness.results import Run
-from penstock.results import Ticket
 
-#: As long as the queue of TurboPipe's own comparison.
+#: As in TurboPipe's own comparison.
 QUEUED_FRAMES = 10
 
 
+@dataclass
 class Sender:
-    """Takes frames, one buffer at a time. By default it has a buffer's bytes when ``send`` returns."""
+    """A started method."""
 
-    def __init__(self, frames: Sequence[Frame]) -> None:
-        self.frames = frames
-
-    def wait_until_free(self, index: int) -> None:
-        """Return when buffer ``index`` may be overwritten."""
-
-    def send(self, index: int) -> None:
-        """Hand over buffer ``index``."""
-        raise NotImplementedError
-
-    def finish(self) -> None:
-        """Return when every frame is where it has to go, or raise what went wrong."""
-
-    def notes(self) -> dict[str, object]:
-        """What the method says of itself, for the record."""
-        return {}
+    #: Sends a frame. If it borrows the frame, it returns a function that waits until the frame may be overwritten.
+    write: Callable[[Frame], Any]
+    #: Waits until every frame has arrived. Raises if one was lost.
+    finish: Callable[[], object]
+    #: What the method reports about itself after `finish`, for the record.
+    notes: Callable[[], dict[str, object]] = dict
 
 
-def feed(sender: Sender, count: int, run: Run, paced_fps: int | None = None) -> None:
-    """Send so many frames, the buffers in turn, and note how long each blocked the caller.
+def feed(sender: Sender, frames: Sequence[Frame], count: int, run: Run, paced_fps: int | None = None) -> None:
+    """Send ``count`` frames, the buffers in turn, and measure how long each call blocked.
 
-    With a pace, a frame is also copied plainly in the same program, timed for comparison.
+    With a pace, also time a plain copy of each frame, for comparison.
     """
-    frames = sender.frames
     blocked_s, copied_s = [], []
+    free: list[Any] = [None] * len(frames)
     started = time.perf_counter()
     copy = frames[0].copy() if paced_fps else None
     for number in range(count):
         index = number % len(frames)
         if paced_fps:
             time.sleep(max(0.0, started + number / paced_fps - time.perf_counter()))
-        # The frame is copied before every second call and after the others: both find it in the cache as often.
+        # Copy before every second call and after the others, so that both find the frame in the cache equally often.
         if copy is not None and number % 2:
             copied_s.append(_copy_s(copy, frames[index]))
         before = time.perf_counter()
-        sender.wait_until_free(index)
-        sender.send(index)
+        if callable(free[index]):
+            free[index]()
+        free[index] = sender.write(frames[index])
         blocked_s.append(time.perf_counter() - before)
         if copy is not None and not number % 2:
             copied_s.append(_copy_s(copy, frames[index]))
@@ -77,93 +70,76 @@ def _copy_s(copy: Frame, frame: Frame) -> float:
 
 
 def quantile(values: Sequence[float], part: float) -> float:
-    """The smallest value that so large a part of them does not exceed."""
+    """The smallest value that ``part`` of the values do not exceed."""
     return sorted(values)[max(0, math.ceil(part * len(values)) - 1)]
 
 
-def feed_repainted(sender: Sender, count: int, paint: Callable[[Frame, int], None]) -> None:
-    """Send so many frames, and paint each into its buffer as soon as the method says that it may be overwritten."""
+def feed_repainted(
+    sender: Sender, frames: Sequence[Frame], count: int, paint: Callable[[Frame, int], None]
+) -> None:
+    """Send ``count`` frames, and paint each into its buffer as soon as the method allows."""
+    free: list[Any] = [None] * len(frames)
     for number in range(count):
-        index = number % len(sender.frames)
-        sender.wait_until_free(index)
-        paint(sender.frames[index], number)
-        sender.send(index)
+        index = number % len(frames)
+        if callable(free[index]):
+            free[index]()
+        paint(frames[index], number)
+        free[index] = sender.write(frames[index])
     sender.finish()
 
 
-class TicketSender(Sender):
-    """What gives a ticket for each buffer that it borrows."""
+def stdin_write(stdin: IO[bytes]) -> Sender:
+    """``stdin.write(frame.tobytes())`` on the calling thread."""
 
-    def __init__(self, frames: Sequence[Frame]) -> None:
-        super().__init__(frames)
-        self.tickets: list[Ticket | None] = [None] * len(frames)
+    def write(frame: Frame) -> None:
+        stdin.write(frame.tobytes())
 
-    def wait_until_free(self, index: int) -> None:
-        ticket = self.tickets[index]
-        if ticket is not None:
-            ticket.wait()
+    return Sender(write, stdin.flush)
 
 
-class StdinWrite(Sender):
-    """What most programs do."""
+def thread_queue(stdin: IO[bytes]) -> Sender:
+    """The same on a Python thread, behind a queue of 10 frames."""
+    frames: queue.Queue[bytes | None] = queue.Queue(QUEUED_FRAMES)
+    errors: list[OSError] = []
 
-    def __init__(self, stdin: IO[bytes], frames: Sequence[Frame]) -> None:
-        super().__init__(frames)
-        self.stdin = stdin
-
-    def send(self, index: int) -> None:
-        self.stdin.write(self.frames[index].tobytes())
-
-    def finish(self) -> None:
-        self.stdin.flush()
-
-
-class ThreadQueue(StdinWrite):
-    """The same on a Python thread, so that the caller need not wait for the pipe."""
-
-    def __init__(self, stdin: IO[bytes], frames: Sequence[Frame]) -> None:
-        super().__init__(stdin, frames)
-        self.error: OSError | None = None
-        self.queue: queue.Queue[bytes | None] = queue.Queue(QUEUED_FRAMES)
-        self.thread = threading.Thread(target=self._write_all, daemon=True)
-        self.thread.start()
-
-    def _write_all(self) -> None:
-        while (frame := self.queue.get()) is not None:
-            # It goes on taking frames after an error: a full queue that nobody reads would hang the caller.
-            if self.error is None:
+    def write_all() -> None:
+        while (frame := frames.get()) is not None:
+            # After an error it goes on taking frames: nobody else empties the queue, and a full one blocks the caller.
+            if not errors:
                 try:
-                    self.stdin.write(frame)
+                    stdin.write(frame)
                 except OSError as error:
-                    self.error = error
+                    errors.append(error)
 
-    def send(self, index: int) -> None:
-        self.queue.put(self.frames[index].tobytes())
+    def finish() -> None:
+        frames.put(None)
+        thread.join()
+        if errors:
+            raise errors[0]
+        stdin.flush()
 
-    def finish(self) -> None:
-        self.queue.put(None)
-        self.thread.join()
-        if self.error is not None:
-            raise self.error
-        super().finish()
+    thread = threading.Thread(target=write_all, daemon=True)
+    thread.start()
+    return Sender(lambda frame: frames.put(frame.tobytes()), finish)
 
 
-class TurboPipe(Sender):
-    """TurboPipe 2, as its README has it. It keeps neither buffer nor descriptor, so both outlive its queue here."""
+def turbopipe(stdin: IO[bytes]) -> Sender:
+    """TurboPipe, with ``sync`` before a buffer is used again.
 
-    def __init__(self, stdin: IO[bytes], frames: Sequence[Frame]) -> None:
-        import turbopipe
+    As in its README. TurboPipe holds no reference to buffers or descriptor, so both must outlive its queue.
+    """
+    import turbopipe
 
-        super().__init__(frames)
-        self.turbopipe, self.fd = turbopipe, stdin.fileno()
+    fd, buffers = stdin.fileno(), {}
 
-    def wait_until_free(self, index: int) -> None:
-        self.turbopipe.sync(self.frames[index])
+    def write(frame: Frame) -> Callable[[], None]:
+        buffers[id(frame)] = frame
+        turbopipe.pipe(frame, fd)
+        return partial(turbopipe.sync, frame)
 
-    def send(self, index: int) -> None:
-        self.turbopipe.pipe(self.frames[index], self.fd)
+    def finish() -> None:
+        for frame in buffers.values():
+            turbopipe.sync(frame)
+            turbopipe.done(frame)
 
-    def finish(self) -> None:
-        for frame in self.frames:
-            self.turbopipe.sync(frame)
-            self.turbopipe.done(frame)
+    return Sender(write, finish)

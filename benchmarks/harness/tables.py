@@ -1,9 +1,10 @@
-"""Prints a group: its table, and below it what the rows cannot say in numbers."""
+"""Prints a group: its table, and remarks below it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from rich import box
 from rich.console import Console
@@ -15,17 +16,17 @@ from benchmarks.harness.results import Group, Row
 
 @dataclass(frozen=True)
 class Column:
-    """A column beside the names of the methods."""
+    """A column right of the methods' names."""
 
     heading: str
-    #: Called for rows that were measured.
+    #: Called for each row that was measured.
     cell: Callable[[Group, Row], str]
 
 
 def print_group(
     console: Console, group: Group, columns: Sequence[Column], note: Callable[[Row], str | None]
 ) -> None:
-    """Print a group. ``note`` is what there is to say of a row that was measured, if anything."""
+    """Print a group. ``note`` gives a remark on a row that was measured, or None."""
     print_title(console, group)
     table = new_table("method", *(column.heading for column in columns))
     for row in group.rows:
@@ -35,28 +36,28 @@ def print_group(
 
 
 def print_remarks(console: Console, group: Group, note: Callable[[Row], str | None]) -> None:
-    """Print errors, what was skipped and why, notes, and findings."""
+    """Print errors, skipped rows with the reason, notes and findings."""
     for row in group.rows:
         if row.error:
             console.print(Text(f"{row.name}: ERROR: {row.error}", style="red"))
         elif row.skipped:
             console.print(Text(f"{row.name}: skipped: {row.skipped}", style="yellow"))
-        elif row.is_measured and (said := note(row)):
-            console.print(Text(f"{row.name}: {said}", style="dim"))
+        elif row.is_measured and (remark := note(row)):
+            console.print(Text(f"{row.name}: {remark}", style="dim"))
     for finding in group.findings:
         console.print(Text(finding))
     console.print()
 
 
 def print_title(console: Console, group: Group) -> None:
-    """Print what the group is about."""
+    """Print the title, and the version of FFmpeg."""
     console.print(Text(group.title, style="bold"))
     if group.ffmpeg:
         console.print(Text(group.ffmpeg, style="dim"))
 
 
 def new_table(first: str, *others: str, title: str | None = None) -> Table:
-    """A table whose first column has words, and all others numbers."""
+    """A table with words in its first column and numbers in the others."""
     table = Table(
         box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), title=title, title_justify="left"
     )
@@ -66,75 +67,68 @@ def new_table(first: str, *others: str, title: str | None = None) -> Table:
     return table
 
 
-def median(heading: str, figure: str, show: Callable[[float], str]) -> Column:
-    """A figure's median; empty where it is unknown."""
-    return _figure(heading, lambda row: row.median(figure), show)
+def column(
+    heading: str,
+    figure: str,
+    show: Callable[[float], str],
+    of: Literal["median", "max", "iqr"] = "median",
+) -> Column:
+    """A figure's median, largest value or interquartile range. The cell of an unknown figure is empty."""
 
-
-def largest(heading: str, figure: str, show: Callable[[float], str]) -> Column:
-    """The largest of all rounds."""
-    return _figure(heading, lambda row: row.max(figure), show)
-
-
-def iqr(heading: str, figure: str, show: Callable[[float], str]) -> Column:
-    """How far apart the middle half of the rounds lies."""
-    return _figure(heading, lambda row: spread.iqr if (spread := row.spread(figure)) else None, show)
-
-
-def _figure(heading: str, read: Callable[[Row], float | None], show: Callable[[float], str]) -> Column:
     def cell(_group: Group, row: Row) -> str:
-        value = read(row)
-        return "" if value is None else show(value)
+        spread = row.spread(figure)
+        return show(getattr(spread, of)) if spread else ""
 
     return Column(heading, cell)
 
 
 def rates(figure: str = "fps") -> list[Column]:
-    """The main figure: its median, and from where to where the rounds lie."""
+    """Two columns for the main figure: its median, and its smallest and largest value."""
 
     def both_ends(_group: Group, row: Row) -> str:
         spread = row.spread(figure)
         return f"{rate(spread.min)}-{rate(spread.max)}" if spread else ""
 
-    return [median(figure, figure, rate), Column(f"{figure}\nmin-max", both_ends)]
+    return [column(figure, figure, rate), Column(f"{figure}\nmin-max", both_ends)]
+
+
+def cpu_seconds(child: str = "FFmpeg") -> list[Column]:
+    """Two columns: the CPU seconds of the calling process, and of its children."""
+    return [
+        column("CPU s\nours", "cpu_own_s", hundredths),
+        column(f"CPU s\n{child}", "cpu_child_s", hundredths),
+    ]
 
 
 def gain(*standards: str, figure: str = "fps") -> Column:
-    """How many times the standard method's figure it is. The first of the standards that was measured counts."""
-
-    def cell(group: Group, row: Row) -> str:
-        ratio = _ratio(group, row, standards, figure)
-        return "" if ratio is None else f"{ratio:.2f}x"
-
-    return Column("gain", cell)
+    """The ratio to the first of the standard methods that was measured."""
+    return _ratio("gain", standards, figure, "{:.2f}x")
 
 
 def part_of(bound: str, figure: str = "fps") -> Column:
-    """Which part of the bound's figure it is."""
+    """The share of the bound's figure."""
+    return _ratio("of\nbound", (bound,), figure, "{:.0%}")
 
+
+def _ratio(heading: str, standards: Sequence[str], figure: str, form: str) -> Column:
     def cell(group: Group, row: Row) -> str:
-        ratio = _ratio(group, row, (bound,), figure)
-        return "" if ratio is None else f"{ratio:.0%}"
+        medians = group.medians(figure)
+        standard = next((medians[name] for name in standards if name in medians), None)
+        return form.format(medians[row.name] / standard) if standard and row.name in medians else ""
 
-    return Column("of\nbound", cell)
-
-
-def _ratio(group: Group, row: Row, standards: Sequence[str], figure: str) -> float | None:
-    medians = group.medians(figure)
-    standard = next((medians[name] for name in standards if name in medians), None)
-    return medians[row.name] / standard if standard and row.name in medians else None
+    return Column(heading, cell)
 
 
 def rate(value: float) -> str:
-    """With few digits, so that a table fits a terminal."""
+    """Few digits, so that a table fits a terminal."""
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}"
 
 
 def hundredths(value: float) -> str:
-    """Seconds, or milliseconds."""
+    """For seconds and milliseconds."""
     return f"{value:.2f}"
 
 
 def mebibytes(nbytes: float) -> str:
-    """Of bytes."""
+    """For bytes."""
     return f"{nbytes / 2**20:.1f}" if nbytes < 10 * 2**20 else f"{nbytes / 2**20:.0f}"

@@ -1,13 +1,16 @@
-"""What priorities and pinning do to a stream of assets under load, and a race: ``python -m benchmarks.pipeline``.
+"""The effect of priorities and pinning on a stream of assets under load, and the throughput against a thread pool.
 
-`assets` are what is streamed, `latency` times them one by one while other work burns the CPUs, and `race` measures
-throughput against a pool of Python threads. In one file they would pass 500 lines.
+Compressed assets go through reader, decompressor and processor, while other work burns the CPUs. Three configurations
+take turns: all threads at normal priority; reader and processor above normal, with the decompressor at the highest; the
+same with each pinned to a CPU. Then, with nothing in the background, a pipeline and a pool of Python threads race
+through many assets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import quantiles
 from typing import Any
@@ -16,13 +19,13 @@ import click
 from rich.console import Console
 
 from benchmarks.harness import tables
-from benchmarks.harness.command import Benchmark, conduct
+from benchmarks.harness.command import Benchmark, Measure
 from benchmarks.harness.goals import Verdict, over
-from benchmarks.harness.options import UNITS, common_options, given_in, parse_bytes, parsed
-from benchmarks.harness.results import Group, Row
-from benchmarks.harness.rounds import Report
-from benchmarks.pipeline.assets import CODECS, MissingPackageError, Settings
+from benchmarks.harness.options import UNITS, counted, parse_bytes, parsed
+from benchmarks.harness.results import Group, Method, Row
+from benchmarks.pipeline.assets import CODECS, Stream
 from benchmarks.pipeline.latency import (
+    CONFIGURATIONS,
     END_TO_END,
     METRICS,
     NORMAL,
@@ -30,48 +33,91 @@ from benchmarks.pipeline.latency import (
     PINNED,
     PRIORITIES,
     figure_name,
-    run_latencies,
+    prepare_latencies,
 )
-from benchmarks.pipeline.race import PIPELINE, POOL, run_race
+from benchmarks.pipeline.race import by_pipeline, by_pool, prepare_race
 
 SOURCE = "the goals of Penstock's pipelines, for a 2-core x86-64 virtual machine; medians of one run"
-#: Of end-to-end p50 or p95 with priorities, against that without.
+#: End-to-end p50 or p95 with priorities, below that without.
 LOWER_BY = 0.2
-#: Of the pipeline's throughput over that of a pool of Python threads.
+#: The pipeline's throughput over that of a pool of Python threads.
 GAINS = {"zlib": 2.0, "zstd": 1.5}
 
-QUICK = replace(Settings(), rounds=3, assets=500)
+LATENCIES = "latencies"
+PIPELINE, POOL = "penstock.Pipeline", "ThreadPoolExecutor"
 
 
-def run_groups(settings: Settings, picture: Path | None, report: Report = lambda _: None) -> Iterator[Group]:
-    """The latencies, and then the race.
-
-    Raises:
-        click.ClickException: a package is missing, or the picture cannot be written.
-    """
-    try:
-        latencies = run_latencies(settings, report)
-        latencies.findings = findings(latencies)
-        if picture is not None:
-            draw(latencies, picture)
-        yield latencies
-        if settings.assets and not settings.simulated:
-            yield run_race(settings, report)
-    except (MissingPackageError, OSError, ValueError) as error:
-        raise click.ClickException(str(error)) from None
+# --- what to run ------------------------------------------------------------------------------------------
 
 
-# --- what follows from the figures ------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Job:
+    """The latencies, or the race."""
+
+    name: str
+    title: str
+    about: dict[str, Any]
+    prepare: Callable[[Group], AbstractContextManager[tuple[Measure | None, Measure]]]
+
+
+def has_latencies(job: Job) -> bool:
+    return job.name == LATENCIES
+
+
+def is_race(job: Job) -> bool:
+    return not has_latencies(job)
+
+
+METHODS = (
+    *(Method(one.name, ", ".join(one.priorities), "ours", serves=has_latencies) for one in CONFIGURATIONS),
+    Method(PIPELINE, "native threads", "ours", by_pipeline, serves=is_race),
+    Method(POOL, "threads around the codec's Python module", "rival", by_pool, serves=is_race),
+)
+
+
+@dataclass(frozen=True)
+class Settings(Stream):
+    """What to run."""
+
+    rounds: int = 7
+    methods: tuple[Method, ...] = METHODS
+    picture: Path | None = None
+
+    @property
+    def jobs(self) -> Iterator[Job]:
+        storage = "a simulated storage" if self.simulated else "files in the page cache"
+        title = (
+            f"{self.chunks} assets of {self.chunk_bytes} bytes, {self.codec}, from {storage}, "
+            f"{self.background} workers in the background; medians of {self.rounds} rounds (IQR)"
+        )
+        about = {"codec": self.codec, "background": self.background}
+        yield Job(LATENCIES, title, about, self._prepare_latencies)
+        if self.assets and not self.simulated:
+            name = f"{self.codec}, {self.workers} threads each"
+            title = f"{self.assets} {self.codec} assets of {self.chunk_bytes} bytes"
+            about = {"codec": self.codec, "workers": self.workers}
+            yield Job(name, title, about, lambda group: prepare_race(self, group))
+
+    @contextmanager
+    def _prepare_latencies(self, group: Group) -> Iterator[tuple[None, Measure]]:
+        with prepare_latencies(self) as measures:
+            yield measures
+        group.findings = findings(group)
+        if self.picture is not None:
+            draw(group, self.picture)
+
+
+# --- findings and goals -----------------------------------------------------------------------------------
 
 
 def findings(group: Group) -> list[str]:
-    """Sentences for people, made of nothing but this run's figures.
+    """Sentences that compare the configurations.
 
-    Each round has a run of every configuration, so that two of them can be compared round by round, whatever else the
-    machine did meanwhile. A difference counts when three quarters of the rounds agree on its direction.
+    Each round has a run of every configuration, so that two of them are compared round by round, whatever else the
+    machine did meanwhile. A difference is clear if three quarters of the rounds agree on its direction.
     """
     rows = {row.name: row for row in group.rows if row.is_measured}
-    said = []
+    sentences = []
     for what, first, second in (
         ("Priorities, against none", NORMAL, PRIORITIES),
         ("Pinning, on top of priorities", PRIORITIES, PINNED),
@@ -80,18 +126,18 @@ def findings(group: Group) -> list[str]:
             pair = rows[first.name], rows[second.name]
             metrics = {metric: figure_name(END_TO_END, metric) for metric in ("p50", "p95")}
             changes = [_change(*pair, *names) for names in (*metrics.items(), ("throughput", "mb_per_s"))]
-            said.append(f"{what}: end-to-end {', '.join(changes)}.")
+            sentences.append(f"{what}: end-to-end {', '.join(changes)}.")
     for row in group.rows:
         refused = {note for run in row.runs for note in run.notes.get("refused", [])}
-        said += [f"Refused in {row.name!r}: {note}" for note in sorted(refused)]
-    return said
+        sentences += [f"Refused in {row.name!r}: {note}" for note in sorted(refused)]
+    return sentences
 
 
 def _change(first: Row, second: Row, metric: str, figure: str) -> str:
-    """How a figure differs between two configurations: the ratios of the second to the first, round by round."""
+    """How a figure differs between two configurations: the ratios of the second to the first in each round."""
     before, after = first.spread(figure), second.spread(figure)
     assert before is not None and after is not None
-    ratios = [theirs / ours for ours, theirs in zip(before.rounds, after.rounds, strict=True)]
+    ratios = [second / first for first, second in zip(before.rounds, after.rounds, strict=True)]
     low, middle, high = quantiles(ratios, n=4, method="inclusive") if len(ratios) > 1 else ratios * 3
     doubt = "" if high < 1 or low > 1 else "; no clear difference"
     spread = f"{_percent(low)} to {_percent(high)} in the middle half of the rounds"
@@ -103,8 +149,8 @@ def _percent(ratio: float) -> str:
 
 
 def judge(group: Group) -> Iterator[Verdict]:
-    """The goals that the group can judge."""
-    if POOL in {row.name for row in group.rows}:
+    """The goals of the group, as far as its rows were measured."""
+    if group.name != LATENCIES:
         if group.about["codec"] in GAINS:
             yield from over(group, [PIPELINE], [POOL], GAINS[group.about["codec"]], "mb_per_s")
         return
@@ -123,8 +169,8 @@ def judge(group: Group) -> Iterator[Verdict]:
 
 def show(console: Console, group: Group) -> None:
     """A table for each configuration, or one for the race."""
-    if POOL in {row.name for row in group.rows}:
-        tables.print_group(console, group, RACE, lambda row: row.method.summary)
+    if group.name != LATENCIES:
+        tables.print_group(console, group, RACE, lambda row: f"{group.about['workers']} {row.method.summary}")
         return
     tables.print_title(console, group)
     for row in group.rows:
@@ -142,25 +188,25 @@ def _cell(row: Row, figure: str) -> str:
 
 
 RACE = [
-    tables.median("MB/s", "mb_per_s", "{:.0f}".format),
-    tables.iqr("IQR", "mb_per_s", "{:.0f}".format),
+    tables.column("MB/s", "mb_per_s", "{:.0f}".format),
+    tables.column("IQR", "mb_per_s", "{:.0f}".format, "iqr"),
     tables.gain(POOL, figure="mb_per_s"),
 ]
-BENCHMARK = Benchmark("pipeline", RACE, judge, SOURCE, show=show)
 
 
 def draw(group: Group, path: Path) -> None:
-    """Draw for each configuration how many assets took no longer than so long; the path's ending says what file.
+    """Draw for each configuration how many assets took no longer than so long. The path's suffix selects the format.
 
     Raises:
-        MissingPackageError: matplotlib is not installed.
-        OSError, ValueError: it cannot be written there, or the kind is unknown.
+        click.ClickException: matplotlib is not installed, or the file cannot be written.
     """
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise MissingPackageError("a picture needs the package matplotlib: pip install matplotlib") from error
-    # No pyplot: it would look for a screen.
+        raise click.ClickException(
+            "a picture needs the package matplotlib: pip install matplotlib"
+        ) from error
+    # Not by pyplot, which looks for a screen.
     figure = Figure(figsize=(12, 3.5), layout="constrained")
     for axes, part in zip(figure.subplots(1, 4, sharey=True), (*PARTS, END_TO_END), strict=True):
         for row in group.rows:
@@ -172,49 +218,49 @@ def draw(group: Group, path: Path) -> None:
     figure.axes[0].set_ylabel("% of assets, all rounds")
     figure.axes[-1].legend()
     figure.suptitle(group.title)
-    figure.savefig(path, dpi=120)
+    try:
+        figure.savefig(path, dpi=120)
+    except (OSError, ValueError) as error:
+        raise click.ClickException(str(error)) from None
 
 
-@click.command()
-@click.option("--codec", type=click.Choice([*CODECS]), help="How the assets are compressed.  [default: zlib]")
-@click.option(
-    "--chunk",
-    "chunk_bytes",
-    callback=parsed(parse_bytes),
-    metavar="BYTES",
-    help=f"Size of an asset when it is decompressed.  [default: 64KiB] {UNITS}",
+BENCHMARK = Benchmark(
+    "pipeline",
+    settings=Settings(),
+    quick=Settings(rounds=3, assets=500),
+    quick_help="3 rounds, and fewer assets.",
+    prepare=lambda job, _ffmpeg, group: job.prepare(group),
+    options=[
+        click.Option(
+            ["--codec"], type=click.Choice([*CODECS]), help="How the assets are compressed.  [default: zlib]"
+        ),
+        click.Option(
+            ["--chunk", "chunk_bytes"],
+            callback=parsed(parse_bytes),
+            metavar="BYTES",
+            help=f"Size of an asset when it is decompressed.  [default: 64KiB] {UNITS}",
+        ),
+        counted("--chunks", "chunks", "Assets that are timed one by one.  [default: 100]", at_least=2),
+        counted("--background", "background", "Workers that burn CPU meanwhile.  [default: 4]", at_least=0),
+        counted("--assets", "assets", "Assets of the race; 0 leaves it out.", at_least=0),
+        counted("--workers", "workers", "Threads of the race, on each side.  [default: 2]"),
+        counted("--depth", "depth", "Assets that may wait between two parts.  [default: 16]"),
+        click.Option(
+            ["--simulated"],
+            is_flag=True,
+            default=None,
+            help="As in the reference example: random bytes, compressed on the fly, and 1 to 5 ms of sleep.",
+        ),
+        click.Option(
+            ["--picture"],
+            type=click.Path(path_type=Path),
+            help="Draw the distributions into this file: PNG, SVG or PDF.",
+        ),
+    ],
+    columns=RACE,
+    judge=judge,
+    source=SOURCE,
+    show=show,
+    uses_ffmpeg=False,
 )
-@click.option(
-    "--chunks", type=click.IntRange(min=2), help="Assets that are timed one by one.  [default: 100]"
-)
-@click.option(
-    "--background", type=click.IntRange(min=0), help="Workers that burn CPU meanwhile.  [default: 4]"
-)
-@click.option("--assets", type=click.IntRange(min=0), help="Assets of the race; 0 leaves it out.")
-@click.option(
-    "--workers", type=click.IntRange(min=1), help="Threads of the race, on each side.  [default: 2]"
-)
-@click.option(
-    "--depth", type=click.IntRange(min=1), help="Assets that may wait between two parts.  [default: 16]"
-)
-@click.option(
-    "--simulated",
-    is_flag=True,
-    default=None,
-    help="Instead of files, what the known example has: random bytes, compressed on the fly, and 1 to 5 ms of sleep.",
-)
-@click.option(
-    "--picture", type=click.Path(path_type=Path), help="Draw the distributions there: PNG, SVG or PDF."
-)
-@common_options("pipeline", "3 rounds, and fewer assets.")
-def main(quick: bool, picture: Path | None, json_path: str | None, is_kept: bool, **given: Any) -> None:
-    """Compressed assets through reader, decompressor and processor, while other work burns the CPUs.
-
-    Three configurations in turn: all threads at normal priority; reader and processor above normal, with the
-    decompressor at the highest; the same with each pinned to a CPU. Then, with nothing in the background, many assets
-    as fast as it goes, against a pool of Python threads.
-    """
-    settings = given_in(QUICK if quick else Settings(), given)
-    conduct(
-        BENCHMARK, lambda report: run_groups(settings, picture, report), vars(settings), json_path, is_kept
-    )
+main = BENCHMARK.command(__doc__)

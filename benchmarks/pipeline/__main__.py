@@ -1,5 +1,3 @@
-"""``python -m benchmarks.pipeline``"""
-
 from benchmarks.pipeline import main
 
 main()

@@ -1,7 +1,7 @@
-"""What is streamed: compressed files in the page cache, or a simulated storage.
+"""The assets: compressed files in the page cache, or a simulated storage.
 
-The content is made of words, so that it compresses as text, meshes and levels do. Random bytes, which a codec
-leaves as they are, would measure a copy.
+The content is made of words, so that it compresses as text, meshes and levels do. A codec stores random bytes as they
+are, so that they would measure a copy.
 """
 
 from __future__ import annotations
@@ -16,40 +16,37 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
+import click
+
 Codec = Literal["zlib", "gzip", "zstd", "lz4"]
 #: Python's module for each.
 CODECS: dict[Codec, str] = {"zlib": "zlib", "gzip": "gzip", "zstd": "zstandard", "lz4": "lz4.frame"}
 
-#: The known example's storage takes so long for each asset, evenly spread.
+#: The reference example's storage takes so long for each asset, evenly distributed.
 SIMULATED_DELAY_S = (0.001, 0.005)
 WORDS = 4096
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What to run. The defaults are those of the known example, but for the storage, which is real."""
+class Stream:
+    """What is streamed, and how. The defaults are those of the reference example, but with real files."""
 
     codec: Codec = "zlib"
     chunk_bytes: int = 64 * 2**10
     chunks: int = 100
-    #: Workers that burn CPU: every second one at below-normal priority.
+    #: Processes that burn CPU, every second one at below-normal priority.
     background: int = 4
-    rounds: int = 7
     simulated: bool = False
-    #: Assets of a run of the race; none leaves it out.
+    #: Assets of one run of the race; 0 leaves it out.
     assets: int = 2000
-    #: Threads that decompress in the race, of each side.
+    #: Threads that decompress in the race, on each side.
     workers: int = 2
-    #: Pieces that may wait between two parts.
+    #: Assets that may wait between two parts.
     depth: int = 16
 
 
-class MissingPackageError(Exception):
-    """A codec's package is not installed."""
-
-
 class MisdeliveredError(Exception):
-    """What came out is not what went in."""
+    """The output is not the input."""
 
 
 def _module(codec: Codec) -> Any:
@@ -57,14 +54,14 @@ def _module(codec: Codec) -> Any:
         return import_module(CODECS[codec])
     except ImportError as error:
         package = CODECS[codec].partition(".")[0]
-        raise MissingPackageError(f"{codec} needs the package {package}: pip install {package}") from error
+        raise click.ClickException(f"{codec} needs the package {package}: pip install {package}") from error
 
 
 def compressor(codec: Codec) -> Callable[[bytes], bytes]:
-    """What compresses an asset.
+    """A function that compresses an asset.
 
     Raises:
-        MissingPackageError: neither Python nor an installed package can.
+        click.ClickException: the codec's package is not installed.
     """
     module = _module(codec)
     compress: Callable[[bytes], bytes] = (
@@ -74,14 +71,14 @@ def compressor(codec: Codec) -> Callable[[bytes], bytes]:
 
 
 def decompressor(codec: Codec) -> Callable[[bytes], bytes]:
-    """What Python has for the codec.
+    """A function that decompresses an asset by the codec's Python module.
 
     Raises:
-        MissingPackageError: it needs a package that is not installed.
+        click.ClickException: the codec's package is not installed.
     """
     module = _module(codec)
     if codec == "zstd":
-        # One for each call: they are not to be shared between threads.
+        # One for each call, because threads must not share one.
         return lambda data: module.ZstdDecompressor().decompress(data)
     decompress: Callable[[bytes], bytes] = module.decompress
     return decompress
@@ -89,17 +86,17 @@ def decompressor(codec: Codec) -> Callable[[bytes], bytes]:
 
 @dataclass
 class Assets:
-    """Compressed files in the page cache, from having been written."""
+    """Compressed files. They are in the page cache because they were just written."""
 
     paths: list[str] = field(default_factory=list)
-    #: The CRC-32 of the content of each.
+    #: The CRC-32 of each content.
     sums: list[int] = field(default_factory=list)
     content_bytes: int = 0
     compressed_bytes: int = 0
 
 
 def contents(chunk_bytes: int) -> Iterator[bytes]:
-    """Assets without end, all different, the same in each run."""
+    """An endless series of different contents, the same in each run."""
     chance = random.Random(1)
     words = [chance.randbytes(chance.randint(3, 24)) for _ in range(WORDS)]
     mean_bytes = sum(map(len, words)) / WORDS
@@ -111,7 +108,7 @@ def contents(chunk_bytes: int) -> Iterator[bytes]:
 
 
 def write_assets(folder: Path, codec: Codec, chunk_bytes: int, count: int) -> Assets:
-    """So many files with different content."""
+    """Write ``count`` files with different contents."""
     compress = compressor(codec)
     assets = Assets()
     for number, content in zip(range(count), contents(chunk_bytes), strict=False):
@@ -124,7 +121,7 @@ def write_assets(folder: Path, codec: Codec, chunk_bytes: int, count: int) -> As
 
 
 def simulated_assets(codec: Codec, chunk_bytes: int, count: int) -> Iterator[tuple[str, bytes]]:
-    """As the known example has it: random bytes, compressed on the fly, and a sleep for each."""
+    """As in the reference example: random bytes, compressed on the fly, and a sleep for each asset."""
     compress = compressor(codec)
     chance = random.Random(1)
     for number in range(count):

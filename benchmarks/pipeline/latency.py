@@ -1,4 +1,4 @@
-"""The assets through reader, decompressor and processor, each timed on its way, while other work burns the CPUs."""
+"""Times each asset on its way through reader, decompressor and processor, while other work burns the CPUs."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from benchmarks.harness.results import Group, Method, Row, Run
-from benchmarks.harness.rounds import Report, run_rounds
-from benchmarks.pipeline.assets import Assets, MisdeliveredError, Settings, simulated_assets, write_assets
+from benchmarks.harness.command import Measure
+from benchmarks.harness.options import by_name
+from benchmarks.harness.results import Run
+from benchmarks.pipeline.assets import Assets, MisdeliveredError, Stream, simulated_assets, write_assets
 from penstock import ThreadPolicy, cpu
 from penstock.pipeline import Pipeline, Source, checksum, decompress, files
 
-#: The parts that are timed, in order, by their names in tables. What a pipeline calls them depends on its source.
+#: The parts that are timed, in order, by their names in tables. A pipeline names its first stage after the source.
 PARTS = ("reader", "decompressor", "processor")
 END_TO_END = "end to end"
 METRICS = ("min", "p50", "p95", "max", "mean")
@@ -29,15 +30,15 @@ Priority = Literal["normal", "above-normal", "highest"]
 
 @dataclass(frozen=True)
 class Configuration:
-    """What the threads of the parts run with."""
+    """The priorities and CPUs of the parts' threads."""
 
     name: str
-    #: Of reader, decompressor and processor.
+    #: For reader, decompressor and processor.
     priorities: tuple[Priority, Priority, Priority]
     pins: bool = False
 
     def policies(self) -> dict[str, ThreadPolicy | None]:
-        """A policy for each part; none where it asks for nothing."""
+        """The policy of each part; None where nothing is asked for."""
         cpus = pinned_cpus() if self.pins else (None, None, None)
         return {
             part: _policy(priority, number)
@@ -52,10 +53,10 @@ def _policy(priority: Priority, number: int | None) -> ThreadPolicy | None:
 
 
 def pinned_cpus() -> tuple[int, int, int]:
-    """A CPU for each part: cores of their own where there are three, the fastest first for the decompressor."""
+    """A CPU for each part, on different cores if there are three. The decompressor gets the fastest."""
     usable = [one for one in cpu.topology().logical_processors if one.allowed and one.online]
     usable.sort(key=lambda one: (one.kind != "performance", one.id))
-    # One of each core before the second of any.
+    # One CPU of each core before the second of any.
     cores: dict[int | None, list[int]] = {}
     for one in usable:
         cores.setdefault(one.core, []).append(one.id)
@@ -65,74 +66,58 @@ def pinned_cpus() -> tuple[int, int, int]:
     )
     numbers = [number for _, _, number in order]
     decompressor, reader, processor = (numbers[n % len(numbers)] for n in range(3))
-    # With two CPUs the decompressor, which works the most, has one for itself.
+    # With two CPUs the decompressor has one for itself, because it works the most.
     return reader, decompressor, reader if len(numbers) == 2 else processor
 
 
 NORMAL = Configuration("all normal", ("normal", "normal", "normal"))
 PRIORITIES = Configuration("priorities", ("above-normal", "highest", "above-normal"))
 PINNED = Configuration("priorities, pinned", ("above-normal", "highest", "above-normal"), pins=True)
-#: Of the known example (the streaming pipeline of ``gdt-cpus``).
+#: As in the reference example, the streaming pipeline of ``gdt-cpus``.
 CONFIGURATIONS = (NORMAL, PRIORITIES, PINNED)
 
 
 def figure_name(part: str, metric: str) -> str:
-    """What a run calls a figure, in microseconds."""
+    """The name of a figure in microseconds."""
     return f"{part} {metric} µs"
 
 
-def run_latencies(settings: Settings, report: Report = lambda _: None) -> Group:
-    """All configurations, in interleaved rounds."""
-    storage = "a simulated storage" if settings.simulated else "files in the page cache"
-    title = (
-        f"{settings.chunks} assets of {settings.chunk_bytes} bytes, {settings.codec}, from {storage}, "
-        f"{settings.background} workers in the background; medians of {settings.rounds} rounds (IQR)"
-    )
-    configurations = {one.name: one for one in CONFIGURATIONS}
-    rows = [Row(Method(one.name, ", ".join(one.priorities), "ours", one.policies)) for one in CONFIGURATIONS]
-    about = {"codec": settings.codec, "background": settings.background}
-    group = Group("latencies", title, rows, about)
-    with tempfile.TemporaryDirectory() as folder:
+@contextmanager
+def prepare_latencies(stream: Stream) -> Iterator[tuple[None, Measure]]:
+    """Write the assets, and start the background."""
+    with tempfile.TemporaryDirectory() as folder, background(stream.background):
         assets = Assets()
-        if not settings.simulated:
-            report("writing the assets")
-            assets = write_assets(Path(folder), settings.codec, settings.chunk_bytes, settings.chunks)
-        with background(settings.background):
-            run_rounds(
-                group,
-                lambda row: run_once(settings, configurations[row.name], assets),
-                settings.rounds,
-                report,
-            )
-    return group
+        if not stream.simulated:
+            assets = write_assets(Path(folder), stream.codec, stream.chunk_bytes, stream.chunks)
+        yield None, lambda row: run_once(stream, by_name(CONFIGURATIONS, row.name), assets)
 
 
-def run_once(settings: Settings, configuration: Configuration, assets: Assets) -> Run:
-    """Stream everything once, on new threads, so that no run inherits a policy from the one before."""
+def run_once(stream: Stream, configuration: Configuration, assets: Assets) -> Run:
+    """Stream everything once, on new threads, so that no run inherits a policy from another."""
     with ThreadPoolExecutor(1) as thread:
-        return thread.submit(_run, settings, configuration, assets).result()
+        return thread.submit(_run, stream, configuration, assets).result()
 
 
-def _run(settings: Settings, configuration: Configuration, assets: Assets) -> Run:
+def _run(stream: Stream, configuration: Configuration, assets: Assets) -> Run:
     policies = configuration.policies()
     source: Any = files(assets.paths)
-    if settings.simulated:
-        source = simulated_assets(settings.codec, settings.chunk_bytes, settings.chunks)
+    if stream.simulated:
+        source = simulated_assets(stream.codec, stream.chunk_bytes, stream.chunks)
     name = source.name if isinstance(source, Source) else "iterable"
     names = dict(zip(PARTS, (name, "decompress", "checksum"), strict=True))
     wanted = {names[part]: policy for part, policy in policies.items() if policy is not None}
-    # The consumer is not measured, but must not hold the pipeline up.
+    # The consumer is not measured, but must not delay the pipeline.
     refused = _apply(policies["processor"])
     timings, sums, nbytes = [], [], 0
-    stages = (decompress(settings.codec), checksum("crc32"))
-    with Pipeline(source, *stages, depth=settings.depth, policies=wanted) as pipeline:
+    stages = (decompress(stream.codec), checksum("crc32"))
+    with Pipeline(source, *stages, depth=stream.depth, policies=wanted) as pipeline:
         for chunk in pipeline:
             timings.append(chunk.timings)
             sums.append(chunk.checksum)
             nbytes += chunk.nbytes
         stats = pipeline.stats
-    if nbytes != settings.chunks * settings.chunk_bytes or (assets.sums and sums != assets.sums):
-        raise MisdeliveredError(f"what came out in {configuration.name!r} is not what went in")
+    if nbytes != stream.chunks * stream.chunk_bytes or (assets.sums and sums != assets.sums):
+        raise MisdeliveredError("the output is not the input")
     refused += [note for stage in stats.stages for policy in stage.policies for note in policy.notes]
     seconds = (timings[-1][-1][3] - timings[0][0][2]) / 1e9
     latencies_us = _latencies_us(timings)
@@ -154,7 +139,7 @@ Timings = Sequence[tuple[str, int, int, int]]
 
 
 def _latencies_us(assets: Sequence[Timings]) -> dict[str, list[float]]:
-    """The work of each part, and all from its beginning: of ``(stage, queued, started, ended)`` in nanoseconds."""
+    """The time in each part, and from end to end. A timing is ``(stage, queued, started, ended)`` in nanoseconds."""
     latencies = {
         part: [(timings[number][3] - timings[number][2]) / 1e3 for timings in assets]
         for number, part in enumerate(PARTS)
@@ -164,7 +149,7 @@ def _latencies_us(assets: Sequence[Timings]) -> dict[str, list[float]]:
 
 
 def summarize(values: Sequence[float]) -> dict[str, float]:
-    """The metrics of one run. Percentiles lie between two values where none is exactly there."""
+    """The metrics of one run. A percentile between two values is interpolated."""
     low_to_high = (
         statistics.quantiles(values, n=100, method="inclusive") if len(values) > 1 else [values[0]] * 99
     )
@@ -173,7 +158,7 @@ def summarize(values: Sequence[float]) -> dict[str, float]:
     return dict(zip(METRICS, found, strict=True))
 
 
-#: It says when its priority is set, and ends with its parent at the latest: a benchmark that is killed leaves none.
+#: It prints a line when its priority is set, and ends with its parent, even with one that was killed.
 BURN = """
 import os, sys
 from penstock import cpu
@@ -188,7 +173,7 @@ while os.getppid() == parent:
 
 @contextmanager
 def background(workers: int) -> Iterator[None]:
-    """So many processes that burn a CPU each: the first, the third… at normal, the others at below-normal priority."""
+    """Processes that burn a CPU each: the odd ones at normal, the even ones at below-normal priority."""
     burning: list[subprocess.Popen[bytes]] = []
     try:
         for number in range(workers):
@@ -198,7 +183,7 @@ def background(workers: int) -> Iterator[None]:
         for worker in burning:
             assert worker.stdout is not None
             if not worker.stdout.readline():
-                raise RuntimeError("a worker of the background did not start")
+                raise RuntimeError("a background worker did not start")
         yield
     finally:
         for worker in burning:

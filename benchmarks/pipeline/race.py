@@ -1,7 +1,7 @@
-"""Many assets as fast as it goes: a pipeline, and what people have today, a pool of threads around a codec's module.
+"""The throughput of a pipeline, against a pool of Python threads around a codec's module.
 
-Both sides decompress on as many threads, keep the order, and are asked for each asset in turn. Before anything is
-timed, each delivers everything once, and checksums are compared. In timed runs the number of bytes is.
+Both sides decompress on as many threads and keep the order. The caller takes one asset after another. Before anything
+is timed, each side delivers everything once, and checksums are compared. Timed runs compare the number of bytes.
 """
 
 from __future__ import annotations
@@ -12,50 +12,41 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.harness.results import Group, Method, Row, Run
-from benchmarks.harness.rounds import Report, check_content, run_rounds
-from benchmarks.pipeline.assets import (
-    CODECS,
-    Assets,
-    MisdeliveredError,
-    Settings,
-    decompressor,
-    write_assets,
-)
+from benchmarks.harness.command import Measure
+from benchmarks.harness.results import Group, Row, Run
+from benchmarks.pipeline.assets import Assets, MisdeliveredError, Stream, decompressor, write_assets
 from penstock.pipeline import Chunk, Pipeline, decompress, files
 
 PIPELINE = "penstock.Pipeline"
 POOL = "ThreadPoolExecutor"
 
-#: Gives the content of each asset.
-Start = Callable[[Assets, Settings], Iterator[Chunk | bytes]]
 
-
-def by_pipeline(assets: Assets, settings: Settings) -> Iterator[Chunk | bytes]:
-    """Ours."""
-    stage = decompress(settings.codec, workers=settings.workers)
-    with Pipeline(files(assets.paths), stage, depth=settings.depth) as pipeline:
+def by_pipeline(assets: Assets, stream: Stream) -> Iterator[Chunk | bytes]:
+    """`penstock.Pipeline`."""
+    stage = decompress(stream.codec, workers=stream.workers)
+    with Pipeline(files(assets.paths), stage, depth=stream.depth) as pipeline:
         yield from pipeline
 
 
-def by_pool(assets: Assets, settings: Settings) -> Iterator[Chunk | bytes]:
-    """Python's threads around the codec's module."""
-    expand = decompressor(settings.codec)
+def by_pool(assets: Assets, stream: Stream) -> Iterator[Chunk | bytes]:
+    """`ThreadPoolExecutor` around the codec's module."""
+    expand = decompressor(stream.codec)
 
     def work(path: str) -> bytes:
         return expand(Path(path).read_bytes())
 
-    with ThreadPoolExecutor(settings.workers) as pool:
-        for future in _ahead(pool, work, assets.paths, settings.depth):
+    with ThreadPoolExecutor(stream.workers) as pool:
+        for future in _ahead(pool, work, assets.paths, stream.depth):
             yield future.result()
 
 
 def _ahead(
     pool: ThreadPoolExecutor, work: Callable[[str], bytes], paths: Sequence[str], depth: int
 ) -> Iterator[Future[bytes]]:
-    """In order, and never more than so many under way: a pool by itself would hold all at once."""
+    """The results in order, with at most ``depth`` under way. The pool itself would hold all at once."""
     waiting: deque[Future[bytes]] = deque()
     for path in paths:
         if len(waiting) >= depth:
@@ -64,47 +55,28 @@ def _ahead(
     yield from waiting
 
 
-def run_race(
-    settings: Settings, report: Report = lambda _: None, ours: Start = by_pipeline, pool: Start = by_pool
-) -> Group:
-    """Both sides, in interleaved rounds."""
-    module = CODECS[settings.codec].partition(".")[0]
-    methods = (
-        Method(PIPELINE, f"{settings.workers} native threads", "ours", ours),
-        Method(POOL, f"{settings.workers} threads around {module}", "rival", pool),
-    )
+@contextmanager
+def prepare_race(stream: Stream, group: Group) -> Iterator[tuple[Measure, Measure]]:
+    """Write the assets."""
     with tempfile.TemporaryDirectory() as folder:
-        report(f"writing {settings.assets} assets")
-        assets = write_assets(Path(folder), settings.codec, settings.chunk_bytes, settings.assets)
+        assets = write_assets(Path(folder), stream.codec, stream.chunk_bytes, stream.assets)
         compressed_to = assets.compressed_bytes / assets.content_bytes
-        title = (
-            f"{settings.assets} {settings.codec} assets of {settings.chunk_bytes} bytes, compressed to "
-            f"{compressed_to:.0%}, from the page cache"
-        )
-        about = {
-            "codec": settings.codec,
-            "workers": settings.workers,
-            "compressed_to": round(compressed_to, 4),
-        }
-        group = Group(
-            f"{settings.codec}, {settings.workers} threads each", title, [Row(one) for one in methods], about
-        )
-        check_content(group, lambda row: _check(row, assets, settings), report)
-        run_rounds(group, lambda row: _time(row, assets, settings), settings.rounds, report)
-    return group
+        group.about["compressed_to"] = round(compressed_to, 4)
+        group.title += f", compressed to {compressed_to:.0%}, from the page cache"
+        yield (lambda row: _check(row, assets, stream)), (lambda row: _time(row, assets, stream))
 
 
-def _check(row: Row, assets: Assets, settings: Settings) -> Run:
+def _check(row: Row, assets: Assets, stream: Stream) -> Run:
     assert row.method.start is not None
-    if [zlib.crc32(content) for content in row.method.start(assets, settings)] != assets.sums:
-        raise MisdeliveredError("what came out is not what went in")
+    if [zlib.crc32(content) for content in row.method.start(assets, stream)] != assets.sums:
+        raise MisdeliveredError("the output is not the input")
     return Run()
 
 
-def _time(row: Row, assets: Assets, settings: Settings) -> Run:
+def _time(row: Row, assets: Assets, stream: Stream) -> Run:
     assert row.method.start is not None
     started = time.perf_counter()
-    nbytes = sum(len(content) for content in row.method.start(assets, settings))
+    nbytes = sum(len(content) for content in row.method.start(assets, stream))
     seconds = time.perf_counter() - started
     if nbytes != assets.content_bytes:
         raise MisdeliveredError(f"{assets.content_bytes} bytes went in, {nbytes} came out")

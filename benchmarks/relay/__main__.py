@@ -1,5 +1,3 @@
-"""``python -m benchmarks.relay``"""
-
 from benchmarks.relay import main
 
 main()

@@ -1,9 +1,9 @@
-"""The methods: each makes, of the ends of a way, an operation that can be repeated.
+"""The methods: each makes, from the ends of a way, an operation that can be repeated.
 
-What a method prepares before its first operation is not timed. How it gets back to the beginning of a file is
-part of each operation, in the way that is natural to it.
+The preparation before the first operation is not timed. Going back to the beginning of a file is part of each
+operation, in the way that is natural to the method.
 
-A method is a function here and an entry of `METHODS`.
+To add a method, write a function ``(ends) -> operation`` here, and decorate it with ``@METHODS.add(NAME)``.
 """
 
 from __future__ import annotations
@@ -15,14 +15,12 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import IO, Any, TypeAlias
 
-from benchmarks.harness.results import Method
-from benchmarks.relay.ends import PIECE_BYTES, Ends, Way
+from benchmarks.harness.results import Methods
+from benchmarks.relay.ends import MIB, PIECE_BYTES, Ends, Job
 from penstock import Tee, relay
 from penstock.results import Relayed, TeeReport
 
-MIB = 2**20
-
-#: How many bytes were moved, or a result that knows.
+#: The number of bytes that were moved, or a result that has it.
 Outcome: TypeAlias = "int | Relayed | TeeReport"
 Operation = Callable[[], Outcome]
 
@@ -31,21 +29,47 @@ READ_WRITE, WRITE_ALL = "os.read+os.write", "read+write-to-all"
 SPLICE, TUNED, SINGLE = "os.splice", "os.splice-tuned", "single-relay"
 
 
+def to_one(job: Job) -> bool:
+    return not job.way.is_tee
+
+
+def to_many(job: Job) -> bool:
+    return job.way.is_tee
+
+
+def moves(job: Job) -> bool:
+    """Whether something is moved, and to one end only."""
+    return to_one(job) and job.nbytes > 0
+
+
+def moves_from_file(job: Job) -> bool:
+    """Whether sendfile(2) can do it."""
+    return moves(job) and job.way.source == "file"
+
+
+def moves_by_pipe(job: Job) -> bool:
+    """Whether splice(2) can do it."""
+    return moves(job) and "pipe" in (job.way.source, job.way.sink)
+
+
+METHODS = Methods()
+
+
 def moved_bytes(outcome: Outcome) -> int:
-    """What a method says that it has moved, to each of its ends."""
+    """How many bytes the method claims to have moved to each of its ends."""
     if isinstance(outcome, TeeReport):
         return min(outlet.bytes_delivered for outlet in outcome.destinations)
     return outcome.bytes if isinstance(outcome, Relayed) else outcome
 
 
 def notes(outcome: Outcome) -> dict[str, str]:
-    """What a method says of how it did it."""
-    told = outcome.destinations[0] if isinstance(outcome, TeeReport) else outcome
-    return {} if isinstance(told, int) else {"method": told.method, "reason": told.reason}
+    """What our methods report about how they moved the bytes."""
+    report = outcome.destinations[0] if isinstance(outcome, TeeReport) else outcome
+    return {} if isinstance(report, int) else {"method": report.method, "reason": report.reason}
 
 
 def _rewind(ends: Ends) -> None:
-    """Back to the beginning of what are files, for methods that go by the file's position."""
+    """Go back to the beginning of each file, for methods that use the file's position."""
     if ends.way.source == "file":
         os.lseek(ends.src, 0, os.SEEK_SET)
     _rewind_sink(ends)
@@ -56,7 +80,9 @@ def _rewind_sink(ends: Ends) -> None:
         os.lseek(ends.dst, 0, os.SEEK_SET)
 
 
-def _start_relay(ends: Ends) -> Operation:
+@METHODS.add(RELAY, "ours", serves=to_one)
+def start_relay(ends: Ends) -> Operation:
+    """`penstock.relay`."""
     (dst, *_) = ends.dsts
     offset = 0 if ends.way.source == "file" else None
 
@@ -81,7 +107,10 @@ def _write_all(fd: int, piece: bytes) -> int:
     return done
 
 
-def _start_read_write(ends: Ends) -> Operation:
+@METHODS.add(READ_WRITE, serves=moves)
+def start_read_write(ends: Ends) -> Operation:
+    """A loop with pieces of 256 KiB."""
+
     def operate() -> int:
         _rewind(ends)
         return sum(_write_all(ends.dst, piece) for piece in _pieces(ends))
@@ -89,18 +118,8 @@ def _start_read_write(ends: Ends) -> Operation:
     return operate
 
 
-def _start_write_to_all(ends: Ends) -> Operation:
-    def operate() -> int:
-        done = 0
-        for piece in _pieces(ends):
-            done += min(_write_all(dst, piece) for dst in ends.dsts)
-        return done
-
-    return operate
-
-
 class _Part:
-    """The next bytes of a stream and no more: shutil.copyfileobj copies until a source ends."""
+    """The next bytes of a stream: shutil.copyfileobj copies until its source ends."""
 
     def __init__(self, file: IO[bytes], nbytes: int) -> None:
         self.file, self.left = file, nbytes
@@ -111,7 +130,9 @@ class _Part:
         return piece
 
 
-def _start_copyfileobj(ends: Ends) -> Operation:
+@METHODS.add("shutil.copyfileobj", serves=moves)
+def start_copyfileobj(ends: Ends) -> Operation:
+    """Between buffered files."""
     source = os.fdopen(ends.src, "rb", closefd=False)
     sink = os.fdopen(ends.dst, "wb", closefd=False)
 
@@ -128,7 +149,10 @@ def _start_copyfileobj(ends: Ends) -> Operation:
     return operate
 
 
-def _start_sendfile(ends: Ends) -> Operation:
+@METHODS.add("os.sendfile", serves=moves_from_file)
+def start_sendfile(ends: Ends) -> Operation:
+    """All that is left in each call."""
+
     def operate() -> int:
         done = 0
         while done < ends.nbytes and (sent := os.sendfile(ends.dst, ends.src, done, ends.nbytes - done)):
@@ -138,7 +162,9 @@ def _start_sendfile(ends: Ends) -> Operation:
     return operate
 
 
-def _start_splice(ends: Ends, piece_bytes: int | None = None) -> Operation:
+@METHODS.add(SPLICE, serves=moves_by_pipe)
+def start_splice(ends: Ends, piece_bytes: int | None = None) -> Operation:
+    """All that is left in each call, pipes as they are."""
     at_most = piece_bytes or ends.nbytes
     from_file, to_file = ends.way.source == "file", ends.way.sink == "file"
 
@@ -159,15 +185,20 @@ def _start_splice(ends: Ends, piece_bytes: int | None = None) -> Operation:
     return operate
 
 
-def _start_tuned_splice(ends: Ends) -> Operation:
+@METHODS.add(TUNED, serves=moves_by_pipe)
+def start_tuned_splice(ends: Ends) -> Operation:
+    """Pieces of 256 KiB, and pipes of 1 MiB: a plain loop at its best."""
     for pipe in ends.pipes:
-        # Refused where the user's pipes hold much already: it then runs with what there is.
+        # The kernel refuses once the user's pipes hold much. The method then runs with the default size.
         with suppress(PermissionError):
             fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, MIB)
-    return _start_splice(ends, PIECE_BYTES)
+    return start_splice(ends, PIECE_BYTES)
 
 
-def _start_tee(ends: Ends) -> Operation:
+@METHODS.add(TEE, "ours", serves=to_many)
+def start_tee(ends: Ends) -> Operation:
+    """`penstock.Tee`."""
+
     def operate() -> TeeReport:
         report = Tee(ends.src, *ends.dsts).wait()
         report.check()
@@ -176,45 +207,20 @@ def _start_tee(ends: Ends) -> Operation:
     return operate
 
 
-def moves(way: Way) -> bool:
-    """Of ways to one on which something is moved."""
-    return not way.is_tee and any(way.sizes)
+@METHODS.add(WRITE_ALL, serves=to_many)
+def start_write_to_all(ends: Ends) -> Operation:
+    """A loop that writes each piece to all."""
+
+    def operate() -> int:
+        done = 0
+        for piece in _pieces(ends):
+            done += min(_write_all(dst, piece) for dst in ends.dsts)
+        return done
+
+    return operate
 
 
-def has_pipe(way: Way) -> bool:
-    """Of what splice(2) takes."""
-    return moves(way) and "pipe" in (way.source, way.sink)
-
-
-METHODS = (
-    Method(RELAY, "ours", "ours", _start_relay, serves=lambda way: not way.is_tee),
-    Method(READ_WRITE, "a loop with pieces of 256 KiB", "rival", _start_read_write, serves=moves),
-    Method("shutil.copyfileobj", "between buffered files", "rival", _start_copyfileobj, serves=moves),
-    Method(
-        "os.sendfile",
-        "all that is left in each call",
-        "rival",
-        _start_sendfile,
-        serves=lambda way: moves(way) and way.source == "file",
-    ),
-    Method(
-        SPLICE, "all that is left in each call, pipes as they are", "rival", _start_splice, serves=has_pipe
-    ),
-    Method(
-        TUNED,
-        "pieces of 256 KiB, pipes of 1 MiB: a plain loop at its best",
-        "rival",
-        _start_tuned_splice,
-        serves=has_pipe,
-    ),
-    Method(TEE, "ours, to many", "ours", _start_tee, serves=lambda way: way.is_tee),
-    Method(
-        WRITE_ALL,
-        "a loop that writes each piece to all",
-        "rival",
-        _start_write_to_all,
-        serves=lambda way: way.is_tee,
-    ),
-    # It has but one reader, where the others have as many as the way.
-    Method(SINGLE, "ours, to the slowest reader alone", "other", _start_relay, serves=lambda way: way.is_tee),
-)
+@METHODS.add(SINGLE, "other", serves=to_many)
+def start_single(ends: Ends) -> Operation:
+    """`penstock.relay` to the slowest reader alone."""
+    return start_relay(ends)
