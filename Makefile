@@ -25,7 +25,7 @@ help:
 	@echo "make sanitize     the core's tests with AddressSanitizer and LeakSanitizer (needs a nightly Rust)"
 	@echo "make fuzz         hostile and random input, a minute each; SECONDS_EACH=600 (needs a nightly Rust)"
 	@echo "make soak         everything at random, with kills, forks and signals; ARGS=\"--seed 5 --minutes 30\""
-	@echo "make bench        frames into FFmpeg, by every way of writing; ARGS=\"--quick\" for half a minute"
+	@echo "make bench        frames into FFmpeg, by every transport; ARGS=\"--quick\" for half a minute"
 	@echo "make bench-encode  frames into video files, by every library; ARGS=\"--quick\" for half a minute"
 	@echo "make bench-decode  videos into arrays, by every library; ARGS=\"--quick\" for half a minute"
 	@echo "make bench-relay  descriptor to descriptor; ARGS=\"--quick\" for half a minute"
@@ -49,17 +49,11 @@ demo: $(READY)-demo $(READY)-native
 bench: $(READY)-bench $(READY)-native
 	@$(IN_VENV) python -m benchmarks.pipe $(ARGS)
 
-bench-encode: $(READY)-bench-encode $(READY)-native
-	@$(IN_VENV) python -m benchmarks.encode $(ARGS)
+bench-encode bench-decode: bench-%: $(READY)-bench-% $(READY)-native
+	@$(IN_VENV) python -m benchmarks.$* $(ARGS)
 
-bench-decode: $(READY)-bench-decode $(READY)-native
-	@$(IN_VENV) python -m benchmarks.decode $(ARGS)
-
-bench-relay: $(READY)-bench $(READY)-native
-	@$(IN_VENV) python -m benchmarks.relay $(ARGS)
-
-bench-pipeline: $(READY)-bench $(READY)-native
-	@$(IN_VENV) python -m benchmarks.pipeline $(ARGS)
+bench-relay bench-pipeline: bench-%: $(READY)-bench $(READY)-native
+	@$(IN_VENV) python -m benchmarks.$* $(ARGS)
 
 # Of two -m the last one holds, so that ARGS can ask for others. pytest itself, called by hand, leaves none out.
 test: SELECTED := -m "not slow"

@@ -408,7 +408,6 @@ BENCHMARK = Benchmark(
     judge=judge,
     source=SOURCE,
     note=note,
-    packages=("numpy", "turbopipe"),
 )
 main = BENCHMARK.command(__doc__)
 

@@ -338,6 +338,5 @@ BENCHMARK = Benchmark(
     judge=judge,
     source=SOURCE,
     note=note,
-    packages=("av", "decord", "ffmpegcv", "imageio-ffmpeg", "numpy", "opencv-python-headless"),
 )
 main = BENCHMARK.command(__doc__)

@@ -1,6 +1,6 @@
 """Fills a pipe: ``python feeder.py FILE FRAME_BYTES FRAMES`` writes the file's frames in turn to standard output.
 
-It needs nothing but the standard library, so that its start is short.
+It uses the standard library only, so that it starts quickly.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from pathlib import Path
 
 
 def feed(fd: int, content: memoryview, frame_bytes: int, frames: int) -> None:
-    """Write so many frames, those of the content over and over, each by as few calls of write(2) as it takes."""
-    there = len(content) // frame_bytes
+    """Write ``frames`` frames, those of the content in turn, each by as few calls of write(2) as possible."""
+    available = len(content) // frame_bytes
     for number in range(frames):
-        start = number % there * frame_bytes
+        start = number % available * frame_bytes
         left = content[start : start + frame_bytes]
         while left:
             left = left[os.write(fd, left) :]
 
 
 def main() -> None:
-    """Fill standard output as the arguments say."""
+    """Write the frames that the arguments name."""
     path, frame_bytes, frames = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    # Populated, so that no page fault is in the time that is measured.
+    # Populated, so that the measured time has no page faults.
     flags = mmap.MAP_SHARED | mmap.MAP_POPULATE
     with Path(path).open("rb") as file:
         content = mmap.mmap(file.fileno(), 0, flags=flags, prot=mmap.PROT_READ)
-    # A method that has stopped early is found out by what it has not read.
+    # A method may stop early: the check finds what it has not read.
     with suppress(BrokenPipeError):
         feed(sys.stdout.fileno(), memoryview(content), frame_bytes, frames)
 

@@ -274,6 +274,5 @@ BENCHMARK = Benchmark(
     judge=judge,
     source=SOURCE,
     note=note,
-    packages=("av", "imageio-ffmpeg", "moviepy", "numpy", "opencv-python-headless", "turbopipe", "vidgear"),
 )
 main = BENCHMARK.command(__doc__)

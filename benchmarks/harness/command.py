@@ -58,10 +58,9 @@ class Benchmark:
     source: str
     #: A remark on a row, printed below the table.
     note: Callable[[Row], str | None] = lambda _row: None
-    #: Packages whose versions are recorded.
-    packages: tuple[str, ...] = ()
     #: Prints a group whose table has another form.
     show: Callable[[Console, Group], None] | None = None
+    #: Whether its frames, which are NumPy arrays, go through FFmpeg.
     uses_ffmpeg: bool = True
 
     def print(self, console: Console, group: Group) -> None:
@@ -132,7 +131,9 @@ class Benchmark:
             raise click.UsageError("none of these methods can do any of these jobs")
         verdicts = [verdict for group in done for verdict in self.judge(group)]
         _print_verdicts(console, verdicts, settings.rounds)
-        software = machine.describe_software(self.packages, ffmpegs=[group.ffmpeg for group in done])
+        packages = {package for method in self.settings.methods for package in method.packages.values()}
+        packages |= {"numpy"} if self.uses_ffmpeg else set()
+        software = machine.describe_software(sorted(packages), ffmpegs=[group.ffmpeg for group in done])
         # A path could name a user.
         asked = {name: one for name, one in vars(settings).items() if not isinstance(one, Path | None)}
         made = record.make(self.name, before, software, asked, done, verdicts, self.source)

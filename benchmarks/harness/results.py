@@ -79,10 +79,15 @@ class Method:
     #: Whether it uses FFmpeg libraries of its own instead of the program that ``--ffmpeg`` names.
     own_ffmpeg: bool = False
 
+    @property
+    def packages(self) -> dict[str, str]:
+        """The packages on PyPI that have the needed modules, by the module's top-level name."""
+        names = (module.partition(".")[0] for module in self.needs)
+        return {name: PACKAGES.get(name, name) for name in names}
+
     def missing(self) -> str | None:
         """Why the method cannot run here, or None if it can."""
-        names = dict.fromkeys(module.partition(".")[0] for module in self.needs)
-        absent = [PACKAGES.get(name, name) for name in names if importlib.util.find_spec(name) is None]
+        absent = [one for name, one in self.packages.items() if importlib.util.find_spec(name) is None]
         return f"not installed (pip install {' '.join(absent)})" if absent else None
 
 
