@@ -87,8 +87,10 @@ pub use {
         report::{OutletReport, TeeEnd, TeePolicy},
     },
     writer::{
-        by_descriptor::{Marks, Outlet, close, close_at, drain_all, marks, pipe, sync, sync_to, tickets_of},
-        handle::{Mark, Options, Stats, Writer},
+        by_descriptor::{Marks, Outlet, close, close_at, marks, pipe, sync, sync_to, tickets_of},
+        exit::drain_all,
+        handle::{Options, Stats, Writer},
+        job::Mark,
         rejected::Rejected,
         transport::choice::{Mode, ReaderKind, Reason, STAGED_MIN_BYTES, Transport},
         transport::staged::set_staging_budget,
@@ -102,8 +104,8 @@ pub use {
 #[cfg(not(loom))]
 pub mod engine {
     pub use crate::reader::poll_source::PollSource;
-    pub use crate::runtime::fork_fd::Waker;
-    pub use crate::runtime::task::{Fault, Signals, guarded, spawn};
+    pub use crate::runtime::thread::{Fault, Signals, guarded, spawn};
+    pub use crate::runtime::waker::Waker;
     pub use crate::sync::channel::{Channel, Stopped, Taken};
     pub use crate::sync::queue::Limits;
     pub use crate::sync::ticket::{Completion, ticket};

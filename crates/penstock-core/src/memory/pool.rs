@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use rustix::io::Errno;
 
 use crate::memory::region::Region;
+use crate::sync::generation::fork_generation;
 use crate::sync::lock;
-use crate::sync::ticket::fork_generation;
 use crate::sys::memory::Pages;
 
 /// The smallest class holds this and a page, each further one twice as much and a page. The page more is for the byte that a

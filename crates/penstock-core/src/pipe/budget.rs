@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
-use std::sync::{LazyLock, Mutex, MutexGuard};
+use std::sync::Mutex;
 use std::time::Instant;
 
-use crate::sync::lock;
+use crate::runtime::fork::{ForkTable, Order};
 use crate::sys::fd::{self, StreamId};
 use crate::sys::pipe::{self, Limits};
 
@@ -21,7 +21,7 @@ const LARGEST_BYTES: usize = 1 << 31;
 ///
 /// Past `pipe-user-pages-soft`, every new pipe of the user gets two pages only, whoever makes it. So all of
 /// ours together take at most half of that.
-pub(crate) struct Share {
+pub(crate) struct PipeBudget {
     limits: Limits,
     granted: HashMap<StreamId, Granted>,
     /// Until when the accounts are taken for right, after they were.
@@ -34,11 +34,11 @@ const COUNTING_PAUSES: u32 = 100;
 
 /// The room that a pipe of our own takes: free again when the pipe is.
 #[derive(Debug)]
-pub(crate) struct Grant(StreamId);
+pub(crate) struct Reservation(StreamId);
 
-impl Drop for Grant {
+impl Drop for Reservation {
     fn drop(&mut self) {
-        lock(&SHARE).granted.remove(&self.0);
+        BUDGET.lock().granted.remove(&self.0);
     }
 }
 
@@ -49,14 +49,8 @@ struct Granted {
     chosen: bool,
 }
 
-static SHARE: LazyLock<Mutex<Share>> = LazyLock::new(|| {
-    Mutex::new(Share { limits: pipe::limits(), granted: HashMap::new(), right_until: None })
-});
-
-/// Holds the accounts still while the process forks.
-pub(crate) fn hold() -> MutexGuard<'static, Share> {
-    lock(&SHARE)
-}
+/// The child of a fork has the parent's pipes, and so its accounts.
+static BUDGET: ForkTable<PipeBudget> = ForkTable::new(Order::Budget, PipeBudget::of_user, |_| ());
 
 /// Grows the pipe to [`WANTED_BYTES`] or as far as it may, unless somebody has named its size; never fails, whatever is
 /// refused.
@@ -66,34 +60,38 @@ pub(crate) fn grow(fd: BorrowedFd<'_>, id: StreamId) {
 
 /// The same to another size.
 pub(crate) fn grow_to(fd: BorrowedFd<'_>, id: StreamId, wanted_bytes: usize) {
-    let mut share = lock(&SHARE);
-    if !share.granted.get(&id).is_some_and(|granted| granted.chosen) {
-        share.grow(fd, id, wanted_bytes);
+    let mut budget = BUDGET.lock();
+    if !budget.granted.get(&id).is_some_and(|granted| granted.chosen) {
+        budget.grow(fd, id, wanted_bytes);
     }
 }
 
-/// The same for a pipe that nobody else has; drop the grant when it is closed.
-pub(crate) fn grow_own(pipe: BorrowedFd<'_>) -> Option<Grant> {
+/// The same for a pipe that nobody else has; drop the reservation when it is closed.
+pub(crate) fn grow_own(pipe: BorrowedFd<'_>) -> Option<Reservation> {
     let (id, _) = fd::identify(pipe).ok()?;
     grow(pipe, id);
-    Some(Grant(id))
+    Some(Reservation(id))
 }
 
 /// Sets the size that the caller names, smaller ones too; the share bounds only growth. A pipe that holds more than that, or
 /// that may not grow, stays as it is; statistics tell.
 pub(crate) fn set(fd: BorrowedFd<'_>, id: StreamId, wanted_bytes: usize) {
     let Ok(present_bytes) = pipe::capacity(fd) else { return };
-    let mut share = lock(&SHARE);
+    let mut budget = BUDGET.lock();
     if wanted_bytes < present_bytes {
-        share.resize(fd, id, wanted_bytes);
+        budget.resize(fd, id, wanted_bytes);
     } else {
-        share.grow(fd, id, wanted_bytes);
+        budget.grow(fd, id, wanted_bytes);
     }
     let bytes = pipe::capacity(fd).unwrap_or(present_bytes);
-    share.granted.insert(id, Granted { bytes, chosen: true });
+    budget.granted.insert(id, Granted { bytes, chosen: true });
 }
 
-impl Share {
+impl PipeBudget {
+    fn of_user() -> Mutex<Self> {
+        Mutex::new(Self { limits: pipe::limits(), granted: HashMap::new(), right_until: None })
+    }
+
     fn grow(&mut self, fd: BorrowedFd<'_>, id: StreamId, wanted_bytes: usize) {
         let Ok(present_bytes) = pipe::capacity(fd) else { return };
         let mut size = wanted_bytes.min(LARGEST_BYTES).next_power_of_two();

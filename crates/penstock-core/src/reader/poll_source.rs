@@ -11,7 +11,8 @@ use rustix::fs::fstat;
 use rustix::io::{Errno, Result};
 
 use crate::error::Error;
-use crate::runtime::fork_fd::{ForkFd, Waker};
+use crate::runtime::fork_fd::ForkFd;
+use crate::runtime::waker::Waker;
 use crate::sys::fd::{self, Kind};
 use crate::sys::pipe;
 

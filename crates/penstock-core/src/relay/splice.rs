@@ -6,7 +6,7 @@ use rustix::event::PollFlags;
 use rustix::io::{Errno, Result};
 
 use super::ends::{Ends, Source, Step};
-use crate::pipe::budget::{self, Grant};
+use crate::pipe::budget::{self, Reservation};
 use crate::runtime::fork_fd::ForkFd;
 use crate::sys::fd::{self, Kind};
 use crate::sys::pipe;
@@ -96,7 +96,7 @@ enum Room {
     WorthMore,
     /// Grown as far as it may; dropped after the ends are.
     Grown {
-        _grant: Option<Grant>,
+        _reservation: Option<Reservation>,
     },
 }
 
@@ -147,7 +147,9 @@ impl InnerPipe {
     fn make_room(&mut self) {
         match self.room {
             Room::Default => self.room = Room::WorthMore,
-            Room::WorthMore => self.room = Room::Grown { _grant: budget::grow_own(self.writer.as_fd()) },
+            Room::WorthMore => {
+                self.room = Room::Grown { _reservation: budget::grow_own(self.writer.as_fd()) }
+            }
             Room::Grown { .. } => {}
         }
     }

@@ -12,7 +12,8 @@ use super::report::{Method, MethodReason, RelayError, RelayMode, RelayOptions, R
 use super::{copy, file, splice};
 use crate::error::Error;
 use crate::pipe::budget;
-use crate::runtime::fork_fd::{ForkFd, Waker};
+use crate::runtime::fork_fd::ForkFd;
+use crate::runtime::waker::Waker;
 use crate::sync::passed;
 use crate::sys::fd::{self, Kind};
 use crate::sys::pipe;

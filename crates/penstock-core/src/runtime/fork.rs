@@ -1,79 +1,154 @@
 //! A fork leaves the parent its streams, and gives the child none: see `pthread_atfork(3)`.
 //!
-//! Before the fork everything is held still, in the order in which locks are taken elsewhere, so that the child finds whole
-//! states. The child closes all descriptors of ours, so that it keeps no reader from its end of file: they are in one table,
-//! `kept`. What it inherits is closed for it; it opens its own, and has its own workers then.
+//! Tables that threads share are [`ForkTable`]s, which register themselves here when they are first used. A fork locks all of them,
+//! so that the child finds whole states. In the child each is emptied as its owner says, then all are unlocked.
 
+use std::any::Any;
 use std::cell::RefCell;
-use std::collections::{BTreeSet, HashMap};
-use std::os::fd::RawFd;
-use std::sync::{Arc, MutexGuard, Once};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{LazyLock, Mutex, MutexGuard, Once};
 
-use crate::pipe::budget::{self, Share};
-use crate::runtime::fork_fd::{self, ForkFd};
-use crate::runtime::task::{self, Control};
-use crate::sync::ticket::disown_tickets;
-use crate::sys::fd::StreamId;
-use crate::writer::by_descriptor::{self, Entry};
-use crate::writer::stream::HeldStreams;
-use crate::writer::{handle, worker};
+use crate::sync::generation::begin_generation;
+use crate::sync::lock;
 
-struct Held {
-    streams: HeldStreams,
-    pipes: MutexGuard<'static, HashMap<StreamId, Entry>>,
-    share: MutexGuard<'static, Share>,
-    writers: MutexGuard<'static, HashMap<u64, Arc<ForkFd>>>,
-    tasks: MutexGuard<'static, Vec<Arc<Control>>>,
-    kept: MutexGuard<'static, BTreeSet<RawFd>>,
-    starts: MutexGuard<'static, ()>,
+/// The order in which a fork locks the tables: that in which their locks nest elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Order {
+    Pipes,
+    Budget,
+    Writers,
+    Tasks,
+    Streams,
+    Descriptors,
+    Starts,
 }
 
-thread_local! {
-    /// Between the handlers, on the thread that forks.
-    static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
+/// What a fork has locked.
+pub(crate) trait Held {
+    /// Called in the child, while everything is locked.
+    fn empty(&mut self);
+
+    /// Unlocks. What it gives back is dropped when everything is unlocked: its destructors may lock again.
+    fn release(self: Box<Self>) -> Box<dyn Any>;
 }
 
-/// Sees to it, once, that this process's forks are prepared for.
-pub(crate) fn prepare() {
-    static REGISTERED: Once = Once::new();
-    REGISTERED.call_once(|| {
+/// A table of the process, whose child has one of its own.
+pub(crate) struct ForkTable<T: 'static> {
+    order: Order,
+    table: LazyLock<Mutex<T>>,
+    hold: fn(&'static Self) -> Box<dyn Held>,
+    empty: fn(&mut T),
+    is_registered: AtomicBool,
+}
+
+impl<T: Send> ForkTable<T> {
+    /// A table that the child empties so.
+    pub(crate) const fn new(order: Order, initial: fn() -> Mutex<T>, empty: fn(&mut T)) -> Self {
+        Self::held_by(order, initial, empty, |own| Box::new((lock(&own.table), own.empty)))
+    }
+
+    /// The same where there is more to be locked than the table.
+    pub(crate) const fn held_by(
+        order: Order,
+        initial: fn() -> Mutex<T>,
+        empty: fn(&mut T),
+        hold: fn(&'static Self) -> Box<dyn Held>,
+    ) -> Self {
+        Self { order, table: LazyLock::new(initial), hold, empty, is_registered: AtomicBool::new(false) }
+    }
+
+    /// Locks the table.
+    pub(crate) fn lock(&'static self) -> MutexGuard<'static, T> {
+        // Relaxed: registering looks again, under a lock.
+        if !self.is_registered.load(Ordering::Relaxed) {
+            register(self);
+        }
+        lock(&self.table)
+    }
+}
+
+impl<T> Held for (MutexGuard<'static, T>, fn(&mut T)) {
+    fn empty(&mut self) {
+        (self.1)(&mut self.0);
+    }
+
+    fn release(self: Box<Self>) -> Box<dyn Any> {
+        Box::new(())
+    }
+}
+
+trait Registered: Sync {
+    fn order(&self) -> Order;
+    fn hold(&'static self) -> Box<dyn Held>;
+}
+
+impl<T: Send> Registered for ForkTable<T> {
+    fn order(&self) -> Order {
+        self.order
+    }
+
+    fn hold(&'static self) -> Box<dyn Held> {
+        (self.hold)(self)
+    }
+}
+
+type Tables = Vec<&'static dyn Registered>;
+
+/// All tables, in order. Its lock is taken with any of theirs held, and none of theirs with it held.
+static TABLES: Mutex<Tables> = Mutex::new(Vec::new());
+
+fn register<T: Send>(table: &'static ForkTable<T>) {
+    static HANDLERS: Once = Once::new();
+    HANDLERS.call_once(|| {
         // SAFETY: the handlers are plain functions of this library, which is never unloaded.
         unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
     });
+    let mut tables = lock(&TABLES);
+    if !table.is_registered.swap(true, Ordering::Relaxed) {
+        let place = tables.partition_point(|other| other.order() < table.order);
+        tables.insert(place, table);
+    }
+}
+
+type Locked = (Vec<Box<dyn Held>>, MutexGuard<'static, Tables>);
+
+thread_local! {
+    /// Between the handlers, on the thread that forks.
+    static LOCKED: RefCell<Option<Locked>> = const { RefCell::new(None) };
 }
 
 extern "C" fn before() {
-    let pipes = by_descriptor::hold();
-    let share = budget::hold();
-    let writers = handle::hold();
-    let (tasks, streams, kept) = (task::hold(), HeldStreams::hold(), fork_fd::hold());
-    let starts = task::hold_starts();
-    let held = Held { streams, pipes, share, writers, tasks, kept, starts };
-    HELD.with(|slot| slot.replace(Some(held)));
+    loop {
+        let tables = lock(&TABLES).clone();
+        let held: Vec<_> = tables.iter().map(|table| table.hold()).collect();
+        let now = lock(&TABLES);
+        // A table that came meanwhile may be locked.
+        if now.len() == tables.len() {
+            LOCKED.with(|slot| slot.replace(Some((held, now))));
+            return;
+        }
+        drop(now);
+        release(held);
+    }
 }
 
-fn take() -> Option<Held> {
-    HELD.with(|slot| slot.borrow_mut().take())
+fn release(held: Vec<Box<dyn Held>>) {
+    let rest: Vec<_> = held.into_iter().map(|held| held.release()).collect();
+    drop(rest); // now that everything is unlocked
 }
 
 extern "C" fn in_parent() {
-    if let Some(Held { streams, pipes, share, writers, tasks, kept, starts }) = take() {
-        drop((pipes, share, writers, tasks, kept, starts));
-        streams.release();
+    if let Some((held, tables)) = LOCKED.with(|slot| slot.borrow_mut().take()) {
+        drop(tables);
+        release(held);
     }
 }
 
 extern "C" fn in_child() {
-    disown_tickets();
-    worker::forget_idle();
-    if let Some(Held { streams, mut pipes, share, mut writers, mut tasks, mut kept, starts }) = take() {
-        pipes.clear();
-        writers.clear();
-        fork_fd::close_all(&mut kept);
-        // Their wakers are closed here: nobody is woken.
-        let disowned = std::mem::take(&mut *tasks);
-        drop((pipes, share, writers, tasks, kept, starts));
-        drop(disowned);
-        streams.reset();
+    begin_generation();
+    if let Some((mut held, tables)) = LOCKED.with(|slot| slot.borrow_mut().take()) {
+        held.iter_mut().for_each(|held| held.empty());
+        drop(tables);
+        release(held);
     }
 }

@@ -1,18 +1,23 @@
 //! Descriptors of our own, which the child of a fork closes: a copy there would keep a reader from its end of file.
+//!
+//! The last close of a socket that lingers (`SO_LINGER`, socket(7)) returns when the peer has acknowledged everything, or after
+//! the time that was set. That of a file may write to a network. So whoever drops a descriptor, perhaps with a lock held, does not
+//! wait for its close(2). Nothing changes on the wire if another thread waits there.
 
 use std::collections::BTreeSet;
 use std::mem::ManuallyDrop;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::{Mutex, MutexGuard};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::sync::Mutex;
 
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::io::Result;
+use rustix::io::{DupFlags, Result, dup3};
 
-use crate::runtime::{fork, reaper};
-use crate::sync::lock;
-use crate::sync::ticket::fork_generation;
+use crate::runtime::fork::{ForkTable, Order};
+use crate::runtime::thread::{Signals, spawn};
+use crate::sync::generation::fork_generation;
+use crate::sys::fd;
 
-static KEPT: Mutex<BTreeSet<RawFd>> = Mutex::new(BTreeSet::new());
+static KEPT: ForkTable<BTreeSet<RawFd>> = ForkTable::new(Order::Descriptors, Mutex::default, close_all);
 
 /// A descriptor that only this process has. In the child of a fork it is closed, and its value there is dead.
 #[derive(Debug)]
@@ -30,8 +35,7 @@ impl ForkFd {
 
     /// The same for several that come together.
     pub(crate) fn make_all<const N: usize>(make: impl FnOnce() -> Result<[OwnedFd; N]>) -> Result<[Self; N]> {
-        fork::prepare();
-        let mut kept = lock(&KEPT);
+        let mut kept = KEPT.lock();
         let generation = fork_generation();
         Ok(make()?.map(|fd| {
             kept.insert(fd.as_raw_fd());
@@ -46,7 +50,7 @@ impl ForkFd {
 
     /// Hands the descriptor out: from now on it is anybody's, and a child inherits it.
     pub(crate) fn release(mut self) -> OwnedFd {
-        let mut kept = lock(&KEPT);
+        let mut kept = KEPT.lock();
         kept.remove(&self.fd.as_raw_fd());
         // SAFETY: the value is forgotten here, so that nobody takes the descriptor a second time.
         let fd = unsafe { ManuallyDrop::take(&mut self.fd) };
@@ -67,24 +71,19 @@ impl Drop for ForkFd {
             return; // closed in the child already; the number may be somebody else's by now
         }
         // SAFETY: dropped once, and not used afterwards.
-        reaper::close(unsafe { ManuallyDrop::take(&mut self.fd) });
+        close(unsafe { ManuallyDrop::take(&mut self.fd) });
     }
 }
 
 /// Takes a descriptor off the table and closes it.
-pub(super) fn close(fd: OwnedFd) {
-    let mut kept = lock(&KEPT);
+fn take_off_and_close(fd: OwnedFd) {
+    let mut kept = KEPT.lock();
     kept.remove(&fd.as_raw_fd());
     drop(fd); // under the lock: until then a fork finds it there
 }
 
-/// Holds the table still while the process forks.
-pub(crate) fn hold() -> MutexGuard<'static, BTreeSet<RawFd>> {
-    lock(&KEPT)
-}
-
 /// Closes, in the child of a fork, what the parent kept.
-pub(crate) fn close_all(kept: &mut BTreeSet<RawFd>) {
+fn close_all(kept: &mut BTreeSet<RawFd>) {
     for fd in std::mem::take(kept) {
         // SAFETY: the number is on the table, so it is open, and the value that it belonged to is inherited, and never
         // touches it again.
@@ -92,45 +91,29 @@ pub(crate) fn close_all(kept: &mut BTreeSet<RawFd>) {
     }
 }
 
-/// Wakes a thread that waits in poll(2).
-#[derive(Debug)]
-pub struct Waker(ForkFd);
-
-impl Waker {
-    /// Makes one, which is closed in the child of a fork.
-    ///
-    /// # Errors
-    ///
-    /// The process or the system has no descriptors left.
-    pub fn new() -> Result<Self> {
-        ForkFd::make(|| eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)).map(Self)
+/// Closes a descriptor of the table of those that are kept: on a thread of its own if it lingers.
+///
+/// A thread for each, and not one for all: the peer has its end of file when the close begins, which must not wait for another
+/// peer. Such threads are few, because each belongs to a socket whose peer is slow and whose owner has set `SO_LINGER`.
+fn close(fd: OwnedFd) {
+    if !fd::lingers(fd.as_fd()) {
+        return close_here(fd);
     }
-
-    /// Whether a fork lies between its making and now.
-    #[must_use]
-    pub fn is_inherited(&self) -> bool {
-        self.0.is_inherited()
-    }
-
-    /// Wakes who waits, now or when it next does.
-    pub fn wake(&self) {
-        if self.is_inherited() {
-            return; // nobody of this process waits for it
-        }
-        // It can only fail when the counter is full, and then the waker is woken.
-        let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
-    }
-
-    /// Takes the wake back, so that the next wait is one.
-    pub fn clear(&self) {
-        let mut count = [0; 8];
-        // It fails only when nobody has woken it.
-        let _ = rustix::io::read(&self.0, &mut count);
+    let number = fd.into_raw_fd();
+    // SAFETY: it was taken from its owner above, and is given to one of the two calls below.
+    let close_it = move || close_here(unsafe { OwnedFd::from_raw_fd(number) });
+    if spawn(Signals::Blocked, close_it).is_err() {
+        close_it();
     }
 }
 
-impl AsFd for Waker {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+/// Closes it in two steps if the first may take a while: lets go of what it leads to, with something in its place that can be closed
+/// at once. So the number stays on the table until it is free, and nobody waits for the table's lock.
+fn close_here(mut fd: OwnedFd) {
+    if fd::closes_slowly(fd.as_fd())
+        && let Ok(idle) = eventfd(0, EventfdFlags::CLOEXEC)
+    {
+        let _ = dup3(&idle, &mut fd, DupFlags::CLOEXEC); // which closes what was there
     }
+    take_off_and_close(fd);
 }

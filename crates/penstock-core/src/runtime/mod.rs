@@ -1,5 +1,5 @@
-//! The process around us: threads (`task`), what a fork leaves to the child (`fork`, `fork_fd`, `gate`), descriptors that
-//! close slowly (`reaper`), and the end of the program (`exit`).
+//! The process around us: threads (`thread`, and tasks on them, `task`), how to wake them (`waker`), what a fork leaves to the child
+//! (`fork`, `fork_fd`, `gate`), and the end of the program (`exit`).
 
 pub(crate) mod gate;
 
@@ -10,6 +10,8 @@ pub(crate) mod fork;
 #[cfg(not(loom))]
 pub(crate) mod fork_fd;
 #[cfg(not(loom))]
-pub(crate) mod reaper;
-#[cfg(not(loom))]
 pub(crate) mod task;
+#[cfg(not(loom))]
+pub(crate) mod thread;
+#[cfg(not(loom))]
+pub(crate) mod waker;

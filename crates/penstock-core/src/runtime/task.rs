@@ -1,95 +1,16 @@
-//! Threads of ours: one place that starts them all, and tasks on them that can be waited for, cancelled, and drained when the
-//! program ends.
+//! Work on threads of our own that can be waited for, cancelled, and drained when the program ends.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
-use std::thread::{Builder, JoinHandle};
-
-use rustix::io::Errno;
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use crate::error::Error;
-use crate::runtime::fork;
-use crate::runtime::fork_fd::Waker;
+use crate::runtime::fork::{ForkTable, Order};
+use crate::runtime::thread::{Signals, guarded, spawn};
+use crate::runtime::waker::Waker;
+use crate::sync::generation::fork_generation;
 use crate::sync::lock;
-use crate::sync::ticket::{Ticket, fork_generation, ticket};
-use crate::sys::signals;
+use crate::sync::ticket::{Ticket, ticket};
 use penstock_cpu::{AppliedPolicy, ThreadPolicy};
-
-/// Which signals of the process a thread of ours may get.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Signals {
-    /// None: they are the host program's.
-    Blocked,
-    /// Those that the thread gets which started it. For threads that run the caller's code, whose processes inherit the mask.
-    AsStarter,
-}
-
-/// Why a thread did not do its work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// The system refused a thread.
-    NotStarted(Errno),
-    /// A defect of ours, or a panic in a caller's code.
-    Panicked,
-}
-
-impl Fault {
-    /// The failure of a stream of which so many bytes were delivered and lost.
-    pub(crate) fn of_stream(self, bytes_delivered: u64, bytes_lost: u64) -> Error {
-        match self {
-            Self::NotStarted(errno) => Error::NoThread { errno, bytes_delivered, bytes_lost },
-            Self::Panicked => Error::Io { errno: Errno::IO, bytes_delivered, bytes_lost },
-        }
-    }
-}
-
-impl From<Fault> for Error {
-    fn from(fault: Fault) -> Self {
-        fault.of_stream(0, 0)
-    }
-}
-
-/// Held while a thread is started, and over a fork: glibc gives a new thread the memory of one that has ended, and frees what that one
-/// had of thread-local variables. In the middle of that (`get_cached_stack` in nptl/allocatestack.c, 2.36) the child of a fork would
-/// free it a second time.
-static STARTING: Mutex<()> = Mutex::new(());
-
-/// Keeps threads from being started while the process forks.
-pub(super) fn hold_starts() -> MutexGuard<'static, ()> {
-    lock(&STARTING)
-}
-
-/// Starts a thread. All threads of ours start here.
-///
-/// # Errors
-///
-/// The system refused a thread; the work is dropped.
-pub fn spawn<T: Send + 'static>(
-    signals: Signals,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<JoinHandle<T>, Fault> {
-    let work = move || {
-        if signals == Signals::Blocked {
-            signals::block_signals();
-        }
-        work()
-    };
-    fork::prepare();
-    let starting = lock(&STARTING);
-    let spawned = Builder::new().name("penstock".into()).spawn(work);
-    drop(starting);
-    spawned.map_err(|error| Fault::NotStarted(Errno::from_io_error(&error).unwrap_or(Errno::AGAIN)))
-}
-
-/// Does the work; a panic ends it and nothing else, so that whoever waits can be told.
-///
-/// # Errors
-///
-/// It panicked.
-pub fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, Fault> {
-    catch_unwind(AssertUnwindSafe(work)).map_err(|_| Fault::Panicked)
-}
 
 /// Whether a program that ends waits for a task, or ends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -196,7 +117,7 @@ impl<T: Clone> Live<T> {
 }
 
 /// The tasks that run.
-static RUNNING: Mutex<Vec<Arc<Control>>> = Mutex::new(Vec::new());
+static RUNNING: ForkTable<Vec<Arc<Control>>> = ForkTable::new(Order::Tasks, Mutex::default, Vec::clear);
 
 /// Makes what the task will be watched by, so that its owner can share it before it starts.
 pub(crate) fn control(at_exit: AtExit) -> Result<Arc<Control>, Error> {
@@ -222,30 +143,25 @@ pub(crate) fn start(
     let own = Arc::clone(&control);
     let applied = Arc::new(OnceLock::new());
     let task = Task { ticket, control: Arc::downgrade(&control), applied: Arc::clone(&applied) };
-    lock(&RUNNING).push(Arc::clone(&control));
+    RUNNING.lock().push(Arc::clone(&control));
     let spawned = spawn(Signals::Blocked, move || {
         if let Some(policy) = policy {
             let _ = applied.set(policy.apply());
         }
         // Whoever waits shall learn of a panic rather than wait for ever.
         let outcome = guarded(|| work(&own)).unwrap_or_else(|fault| Err(fault.into()));
-        lock(&RUNNING).retain(|other| !Arc::ptr_eq(other, &own));
+        RUNNING.lock().retain(|other| !Arc::ptr_eq(other, &own));
         drop(own);
         completion.end(outcome);
     });
     if let Err(fault) = spawned {
-        lock(&RUNNING).retain(|other| !Arc::ptr_eq(other, &control));
+        RUNNING.lock().retain(|other| !Arc::ptr_eq(other, &control));
         return Err(fault.into());
     }
     Ok(task)
 }
 
-/// Holds the table still while the process forks.
-pub(crate) fn hold() -> MutexGuard<'static, Vec<Arc<Control>>> {
-    lock(&RUNNING)
-}
-
 /// The tasks that run, in the two kinds: those that a program's end waits for, and those that it ends.
 pub(super) fn running() -> (Vec<Arc<Control>>, Vec<Arc<Control>>) {
-    lock(&RUNNING).clone().into_iter().partition(|task| task.at_exit == AtExit::Drain)
+    RUNNING.lock().clone().into_iter().partition(|task| task.at_exit == AtExit::Drain)
 }

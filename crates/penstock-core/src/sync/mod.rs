@@ -3,6 +3,7 @@
 //! The locks are loom's under `--cfg loom`, and those of `std` otherwise.
 
 pub(crate) mod channel;
+pub(crate) mod generation;
 pub(crate) mod mailbox;
 pub(crate) mod queue;
 pub(crate) mod ticket;

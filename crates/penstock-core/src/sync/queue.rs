@@ -322,17 +322,17 @@ impl<T> Queue<T> {
 
     /// Holds the queue still while the process forks.
     #[cfg(not(loom))]
-    pub(crate) fn hold(&self) -> Held<'_, T> {
-        Held(lock(&self.state))
+    pub(crate) fn hold(&self) -> HeldQueue<'_, T> {
+        HeldQueue(lock(&self.state))
     }
 }
 
 /// A queue that nobody else can touch, because the process is forking.
 #[cfg(not(loom))]
-pub(crate) struct Held<'a, T>(MutexGuard<'a, State<T>>);
+pub(crate) struct HeldQueue<'a, T>(MutexGuard<'a, State<T>>);
 
 #[cfg(not(loom))]
-impl<T> Held<'_, T> {
+impl<T> HeldQueue<'_, T> {
     /// Makes the queue as new, in a child that has no worker, and gives back what the parent will write.
     pub(crate) fn empty(&mut self) -> Vec<T> {
         let state = &mut *self.0;

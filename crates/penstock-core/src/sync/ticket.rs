@@ -3,27 +3,13 @@
 use std::fmt;
 use std::mem;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crate::error::Error;
+use crate::sync::generation::fork_generation;
 use crate::sync::unheard::Unheard;
 use crate::sync::{Arc, Condvar, Mutex, deadline_after, lock, passed, wait_until};
-
-/// Counts the forks that led to this process, so that a child recognises its parent's tickets.
-static FORK_GENERATION: AtomicU32 = AtomicU32::new(0);
-
-/// Says, in the child of a fork, that all tickets so far are the parent's.
-pub(crate) fn disown_tickets() {
-    // Relaxed: the child of a fork has one thread.
-    FORK_GENERATION.fetch_add(1, Ordering::Relaxed);
-}
-
-/// The number of forks that led to this process.
-pub(crate) fn fork_generation() -> u32 {
-    FORK_GENERATION.load(Ordering::Relaxed)
-}
 
 /// Whoever is told of the end.
 enum Listener {

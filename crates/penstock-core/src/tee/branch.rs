@@ -11,7 +11,7 @@ use super::front::inner_pipe;
 use super::outlets::{Outlet, TeeOutlet};
 use super::report::{OutletReport, TeeEnd, TeePolicy};
 use crate::error::Error;
-use crate::pipe::budget::Grant;
+use crate::pipe::budget::Reservation;
 use crate::relay::ends::Ends;
 use crate::relay::report::RelayOptions;
 use crate::relay::transfer::{Course, Idle};
@@ -42,7 +42,7 @@ pub(super) struct Inner {
     /// Gone when nothing more will come.
     pub(super) writer: Option<ForkFd>,
     pub(super) course: Course,
-    _grant: Option<Grant>,
+    _reservation: Option<Reservation>,
 }
 
 impl Lane {
@@ -182,8 +182,8 @@ impl Lane {
 
 impl Inner {
     pub(super) fn open(dst: BorrowedFd<'_>) -> std::result::Result<Self, Error> {
-        let ([reader, writer], grant) = inner_pipe()?;
+        let ([reader, writer], reservation) = inner_pipe()?;
         let course = Course::plan(&Ends { src: reader.as_fd(), dst }, &RelayOptions::default())?;
-        Ok(Self { reader, writer: Some(writer), course, _grant: grant })
+        Ok(Self { reader, writer: Some(writer), course, _reservation: reservation })
     }
 }

@@ -7,7 +7,7 @@ use rustix::fs::{Mode, OFlags, SeekFrom, seek};
 use rustix::io::Result;
 
 use crate::error::Error;
-use crate::pipe::budget::{self, Grant};
+use crate::pipe::budget::{self, Reservation};
 use crate::relay::ends::Ends;
 use crate::relay::report::{RelayError, RelayOptions};
 use crate::relay::transfer::Course;
@@ -27,7 +27,7 @@ pub(super) struct Front {
     /// A source that is no pipe, and where it goes on if it is a file.
     src: Option<ForkFd>,
     position: Option<u64>,
-    _grant: Option<Grant>,
+    _reservation: Option<Reservation>,
 }
 
 #[derive(Debug)]
@@ -48,14 +48,22 @@ impl Front {
                 failure: None,
                 src: None,
                 position: None,
-                _grant: None,
+                _reservation: None,
             });
         }
-        let ([reader, writer], grant) = inner_pipe()?;
+        let ([reader, writer], reservation) = inner_pipe()?;
         let ends = Ends { src: own.as_fd(), dst: writer.as_fd() };
         let course = Course::plan(&ends, &RelayOptions::default())?;
         let filler = Some(Filler { writer, course });
-        Ok(Self { reader, null, filler, failure: None, src: Some(own), position: None, _grant: grant })
+        Ok(Self {
+            reader,
+            null,
+            filler,
+            failure: None,
+            src: Some(own),
+            position: None,
+            _reservation: reservation,
+        })
     }
 
     /// Puts in what the source has and the pipe takes, without waiting.
@@ -104,11 +112,11 @@ fn open_null() -> Result<OwnedFd> {
     rustix::fs::open(c"/dev/null", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// A large pipe of our own. Its grant is dropped after its ends.
-pub(super) fn inner_pipe() -> Result<([ForkFd; 2], Option<Grant>)> {
+/// A large pipe of our own. Its reservation is dropped after its ends.
+pub(super) fn inner_pipe() -> Result<([ForkFd; 2], Option<Reservation>)> {
     let ends = ForkFd::make_all(pipe::make)?;
-    let grant = budget::grow_own(ends[1].as_fd());
-    Ok((ends, grant))
+    let reservation = budget::grow_own(ends[1].as_fd());
+    Ok((ends, reservation))
 }
 
 pub(super) enum Advance {

@@ -5,22 +5,23 @@
 
 use std::collections::HashMap;
 use std::os::fd::AsFd;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use crate::error::Error;
 use crate::memory::region::Region;
 use crate::pipe::budget;
+use crate::runtime::fork::{ForkTable, Order};
 use crate::runtime::fork_fd::ForkFd;
+use crate::sync::deadline_after;
 use crate::sync::ticket::Ticket;
-use crate::sync::{deadline_after, lock};
 use crate::sys::fd::{self, Kind, StreamId};
 use crate::sys::span::Span;
-use crate::writer::handle::{Mark, WORKERS_LEAVE_WITHIN, check_readers, flush_stream};
+use crate::writer::job::Mark;
 use crate::writer::rejected::Rejected;
 use crate::writer::stream::Stream;
 use crate::writer::transport::choice::{Manner, Mode};
-use crate::writer::worker;
+use crate::writer::worker::{self, WORKERS_LEAVE_WITHIN};
 
 /// The owner of all writes that no writer owns.
 const OWNER: u64 = 0;
@@ -28,7 +29,7 @@ const OWNER: u64 = 0;
 /// How many streams at rest are remembered. What is forgotten costs no more than finding it again.
 const REMEMBERED: usize = 256;
 
-pub(crate) struct Entry {
+struct Entry {
     stream: Arc<Stream>,
     /// The descriptor of the last write, to be shared by the next while it is in flight.
     fd: Weak<ForkFd>,
@@ -43,12 +44,8 @@ impl Entry {
     }
 }
 
-static PIPES: LazyLock<Mutex<HashMap<StreamId, Entry>>> = LazyLock::new(Mutex::default);
-
-/// Holds the table still while the process forks.
-pub(crate) fn hold() -> MutexGuard<'static, HashMap<StreamId, Entry>> {
-    lock(&PIPES)
-}
+static PIPES: ForkTable<HashMap<StreamId, Entry>> =
+    ForkTable::new(Order::Pipes, Mutex::default, HashMap::clear);
 
 /// Queues the region to be written to what the descriptor leads to now.
 ///
@@ -87,7 +84,7 @@ impl Outlet {
         let fd = fd.as_fd();
         fd::check_writable(fd)?;
         let stream = Stream::of(fd)?;
-        let mut pipes = lock(&PIPES);
+        let mut pipes = PIPES.lock();
         let known = pipes.get(&stream.id).filter(|entry| Arc::ptr_eq(&entry.stream, &stream));
         // Every descriptor of a pipe or socket will do. Those of a file may stand at positions of their own.
         let shareable = matches!(stream.kind, Kind::Pipe | Kind::StreamSocket | Kind::Messages);
@@ -129,9 +126,8 @@ impl Outlet {
         timeout: Option<Duration>,
     ) -> Result<Ticket, Rejected<R>> {
         let manner = Manner { mode, ..Manner::default() };
-        let (fd, deadline) = (Arc::clone(&self.fd), deadline_after(timeout));
-        let pushed = self.stream.push(Box::new(region), fd, manner, OWNER, deadline, || false);
-        pushed.map_err(Rejected::unboxed)
+        let fd = Arc::clone(&self.fd);
+        worker::push(&self.stream, region, fd, manner, OWNER, deadline_after(timeout), || false)
     }
 }
 
@@ -141,7 +137,7 @@ fn take_at_rest(pipes: &mut HashMap<StreamId, Entry>) -> Vec<Entry> {
 
 /// Whether a failure of the stream is still to be reported by [`sync`].
 pub(crate) fn has_to_report(stream: &Arc<Stream>) -> bool {
-    lock(&PIPES).get(&stream.id).is_some_and(|entry| Arc::ptr_eq(&entry.stream, stream))
+    PIPES.lock().get(&stream.id).is_some_and(|entry| Arc::ptr_eq(&entry.stream, stream))
 }
 
 /// Everything that was piped up to a moment, so that a wait in several goes waits for nothing else.
@@ -150,9 +146,9 @@ pub struct Marks(Vec<(Arc<Stream>, Mark)>);
 /// Marks the place behind everything that was piped so far.
 #[must_use]
 pub fn marks() -> Marks {
-    let pipes = lock(&PIPES);
+    let pipes = PIPES.lock();
     let streams = pipes.values().map(|entry| Arc::clone(&entry.stream));
-    Marks(streams.map(|stream| (Arc::clone(&stream), Mark::of(&stream))).collect())
+    Marks(streams.map(|stream| (Arc::clone(&stream), stream.mark())).collect())
 }
 
 /// Waits until everything that was piped so far has ended, then reports what failed since the last report.
@@ -177,7 +173,7 @@ pub fn sync_to(marks: &Marks, timeout: Option<Duration>) -> Result<(), Vec<Error
     let mut pending = 0;
     for (stream, mark) in &marks.0 {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        match flush_stream(stream, *mark, left) {
+        match stream.flush(*mark, left) {
             Ok(()) => {}
             Err(Error::Stalled { bytes_pending, .. }) => pending += bytes_pending,
             Err(failure) => failed.push((stream, failure)),
@@ -198,7 +194,7 @@ pub fn sync_to(marks: &Marks, timeout: Option<Duration>) -> Result<(), Vec<Error
 fn forget(stream: &Arc<Stream>) {
     stream.forget();
     // Only the failed stream: another thread may have begun a new one to the same pipe since.
-    let mut pipes = lock(&PIPES);
+    let mut pipes = PIPES.lock();
     let is_ours = pipes.get(&stream.id).is_some_and(|entry| Arc::ptr_eq(&entry.stream, stream));
     let entry = is_ours.then(|| pipes.remove(&stream.id));
     drop(pipes);
@@ -225,7 +221,7 @@ pub fn close_at(marks: &Marks, timeout: Option<Duration>) -> Result<(), Vec<Erro
         outcome.as_ref().is_err_and(|errors| matches!(errors.as_slice(), [Error::Stalled { .. }]));
     if !is_stalled {
         worker::dismiss_all(Instant::now() + WORKERS_LEAVE_WITHIN);
-        let forgotten = take_at_rest(&mut lock(&PIPES));
+        let forgotten = take_at_rest(&mut PIPES.lock());
         drop(forgotten);
     }
     outcome
@@ -238,35 +234,4 @@ pub fn tickets_of(start: *const u8, len: usize) -> Vec<Ticket> {
     let find =
         |stream: &Arc<Stream>| stream.queue.select(|job| job.span.overlaps(span).then(|| job.ticket.clone()));
     Stream::all().iter().flat_map(find).collect()
-}
-
-/// Waits for what is queued now on all streams of the process, writers' too, for as long as any of them makes progress: the
-/// last thing before a program ends. Gives the bytes that no destination has taken after `stall` without any, or when
-/// `keep_on`, asked every 20 ms, says no. What failures have lost is not among them: see [`take_unheard_bytes`].
-///
-/// [`take_unheard_bytes`]: crate::take_unheard_bytes
-#[must_use]
-pub fn drain_all(stall: Duration, mut keep_on: impl FnMut() -> bool) -> u64 {
-    const LOOK: Duration = Duration::from_millis(20);
-    // What threads go on to queue meanwhile is not waited for, or they would keep the program for ever.
-    let queued: Vec<_> =
-        Stream::all().into_iter().map(|stream| (stream.queue.accepted_items(), stream)).collect();
-    let mut seen = (u64::MAX, 0);
-    let mut since = Instant::now();
-    loop {
-        let items: u64 = queued.iter().map(|(items, stream)| stream.queue.pending_of(*items)).sum();
-        let written: u64 = queued.iter().map(|(_, stream)| stream.meter.written_bytes()).sum();
-        if items == 0 {
-            check_readers();
-            return 0;
-        }
-        if (items, written) != seen {
-            seen = (items, written);
-            since = Instant::now();
-        }
-        if since.elapsed() >= stall || !keep_on() {
-            return queued.iter().map(|(_, stream)| stream.unwritten_bytes()).sum();
-        }
-        std::thread::sleep(LOOK);
-    }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -12,16 +12,20 @@ use crate::error::Error;
 use crate::memory::region::Region;
 use crate::memory::transform::Recipe;
 use crate::pipe::budget;
+use crate::runtime::fork::{ForkTable, Order};
 use crate::runtime::fork_fd::ForkFd;
+use crate::sync::deadline_after;
+use crate::sync::generation::fork_generation;
 use crate::sync::queue::Limits;
-use crate::sync::ticket::{Ticket, fork_generation};
-use crate::sync::{deadline_after, lock};
+use crate::sync::ticket::Ticket;
 use crate::sys::fd::{self, Kind};
 use crate::sys::pipe;
 use crate::writer::by_descriptor;
+use crate::writer::job::Mark;
 use crate::writer::rejected::Rejected;
 use crate::writer::stream::{DEFAULT_LIMITS, Stream};
 use crate::writer::transport::choice::{Manner, Memory, Mode, ReaderKind, Reason, Transport};
+use crate::writer::worker::{self, WORKERS_LEAVE_WITHIN};
 use penstock_cpu::{AppliedPolicy, ThreadPolicy};
 
 /// How a [`Writer`] is to write. The default suits a pipe of which nothing is known.
@@ -83,23 +87,9 @@ impl PipeState {
     }
 }
 
-/// The descriptors of all open writers, by owner. In one table, because a fork has to hold it still.
-static OPEN: LazyLock<Mutex<HashMap<u64, Arc<ForkFd>>>> = LazyLock::new(Mutex::default);
-
-/// Holds the table still while the process forks. The child has no writer open.
-pub(crate) fn hold() -> MutexGuard<'static, HashMap<u64, Arc<ForkFd>>> {
-    lock(&OPEN)
-}
-
-/// A place in a stream: behind everything that was queued when it was marked.
-#[derive(Clone, Copy, Debug)]
-pub struct Mark(u64);
-
-impl Mark {
-    pub(crate) fn of(stream: &Stream) -> Self {
-        Self(stream.queue.accepted_items())
-    }
-}
+/// The descriptors of all open writers, by owner. The child of a fork has no writer open.
+static OPEN: ForkTable<HashMap<u64, Arc<ForkFd>>> =
+    ForkTable::new(Order::Writers, Mutex::default, HashMap::clear);
 
 /// What a stream has done, and what it does it with.
 #[derive(Clone, Debug)]
@@ -168,7 +158,7 @@ impl Writer {
         }
         stream.queue.expect_more();
         let owner = NEXT_OWNER.fetch_add(1, Ordering::Relaxed);
-        lock(&OPEN).insert(owner, Arc::new(own));
+        OPEN.lock().insert(owner, Arc::new(own));
         let recipe = options.recipe.clone();
         let manner = Manner { mode: options.mode, reader: options.reader, recipe, ..Manner::default() };
         let generation = fork_generation();
@@ -225,11 +215,10 @@ impl Writer {
         let Some(fd) = self.fd() else {
             return Err(Rejected { region, error: self.closed() });
         };
-        // Relaxed: the queue's lock, under which this is asked, orders it.
-        let is_gone = || self.gone.load(Ordering::Relaxed);
-        let deadline = deadline_after(timeout);
-        let pushed = self.stream.push(Box::new(region), fd, manner, self.owner, deadline, is_gone);
-        pushed.map_err(Rejected::unboxed)
+        worker::push(&self.stream, region, fd, manner, self.owner, deadline_after(timeout), || {
+            // Relaxed: the queue's lock, under which this is asked, orders it.
+            self.gone.load(Ordering::Relaxed)
+        })
     }
 
     /// The ticket of the oldest write that has not ended: when it has, there is room in a queue that was full.
@@ -242,7 +231,7 @@ impl Writer {
     /// Marks the place behind everything queued so far, so that a wait in several goes waits for nothing else.
     #[must_use]
     pub fn mark(&self) -> Mark {
-        Mark::of(&self.stream)
+        self.stream.mark()
     }
 
     /// Waits until everything queued so far has ended.
@@ -316,7 +305,7 @@ impl Writer {
     }
 
     fn fd(&self) -> Option<Arc<ForkFd>> {
-        lock(&OPEN).get(&self.owner).cloned()
+        OPEN.lock().get(&self.owner).cloned()
     }
 
     /// Why it has no descriptor.
@@ -356,7 +345,7 @@ impl Writer {
     }
 
     fn drain(&self, fd: &ForkFd, mark: Mark, timeout: Option<Duration>) -> Result<(), Error> {
-        let outcome = flush_stream(&self.stream, mark, timeout).and_then(|()| check_reader(&self.stream, fd));
+        let outcome = self.stream.flush(mark, timeout).and_then(|()| check_reader(&self.stream, fd));
         if outcome.as_ref().is_err_and(|error| !matches!(error, Error::Stalled { .. })) {
             self.stream.unheard.note_heard();
         }
@@ -366,7 +355,7 @@ impl Writer {
     fn retire(&self) {
         self.gone.store(true, Ordering::Relaxed); // see `write`
         self.stream.queue.wake();
-        let fd = lock(&OPEN).remove(&self.owner);
+        let fd = OPEN.lock().remove(&self.owner);
         if let Some(look) = fd.as_ref().and_then(|fd| PipeState::of(&self.stream, fd)) {
             let _ = self.last_look.set(look); // only the first closing closes
         }
@@ -385,7 +374,7 @@ impl Writer {
 impl Drop for Writer {
     /// Writes in flight hold the descriptor for themselves.
     fn drop(&mut self) {
-        let fd = lock(&OPEN).remove(&self.owner);
+        let fd = OPEN.lock().remove(&self.owner);
         drop(fd); // outside of the table's lock
         self.stream.queue.dismiss_worker(Some(Instant::now())); // who leaves by itself when it is through
         self.forget_failure();
@@ -406,21 +395,10 @@ fn check_reader(stream: &Stream, fd: &ForkFd) -> Result<(), Error> {
 
 /// The same for all writers that are still open: the failures stay to be heard of.
 pub(crate) fn check_readers() {
-    let open: Vec<_> = lock(&OPEN).values().cloned().collect();
+    let open: Vec<_> = OPEN.lock().values().cloned().collect();
     for fd in open {
         if let Ok(stream) = Stream::of(fd.as_fd()) {
             let _ = check_reader(&stream, &fd);
         }
     }
-}
-
-/// How long `close` waits for idle workers to leave, which takes them microseconds.
-pub(crate) const WORKERS_LEAVE_WITHIN: Duration = Duration::from_millis(200);
-
-/// Waits until all that is queued on the stream before the mark has ended.
-pub(crate) fn flush_stream(stream: &Stream, mark: Mark, timeout: Option<Duration>) -> Result<(), Error> {
-    let start = Instant::now();
-    stream.queue.flush(mark.0, deadline_after(timeout)).unwrap_or_else(|load| {
-        Err(Error::Stalled { waited: start.elapsed(), bytes_pending: load.pending_bytes })
-    })
 }

@@ -4,7 +4,9 @@
 //! lets a `transport` put it into the destination.
 
 pub(crate) mod by_descriptor;
+pub(crate) mod exit;
 pub(crate) mod handle;
+pub(crate) mod job;
 pub(crate) mod meter;
 pub(crate) mod rejected;
 pub(crate) mod stream;

@@ -1,110 +1,33 @@
 //! A stream: one destination with its ordered queue, known by what it is and not by a descriptor's number.
 
+use std::any::Any;
 use std::collections::HashMap;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Weak};
-use std::time::Instant;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
 use crate::error::Error;
-use crate::memory::pool::Buffer;
 use crate::memory::region::Region;
-use crate::runtime::fork;
+use crate::runtime::fork::{ForkTable, Held, Order};
 use crate::runtime::fork_fd::ForkFd;
-use crate::sync::lock;
-use crate::sync::queue::{Held, Limits, Load, Queue, Refusal};
-use crate::sync::ticket::{Completion, Ticket, ticket_of};
+use crate::sync::queue::{HeldQueue, Limits, Load, Queue, Refusal};
+use crate::sync::ticket::{Ticket, ticket_of};
 use crate::sync::unheard::{Unheard, take_unheard_bytes};
+use crate::sync::{deadline_after, lock};
 use crate::sys::fd::{self, Kind, StreamId};
 use crate::sys::span::Span;
+use crate::writer::job::{Awaiting, Job, Mark, Progress, Work};
 use crate::writer::meter::Meter;
 use crate::writer::transform::Preparation;
-use crate::writer::transport::choice::{Manner, Memory};
+use crate::writer::transport::choice::Manner;
 use crate::writer::transport::staged;
-use crate::writer::worker;
 use penstock_cpu::{AppliedPolicy, ThreadPolicy};
 
 /// What queues hold when nobody says otherwise: five frames of 2160p rgb24, and enough small ones.
 pub(crate) const DEFAULT_LIMITS: Limits = Limits { bytes: 128 << 20, items: 64 };
-
-/// One accepted write. It stays in the queue until it has ended, so that the worker needs to hold nothing.
-pub(crate) struct Job {
-    number: u64,
-    owner: u64,
-    manner: Manner,
-    /// Where the memory lies.
-    pub(crate) span: Span,
-    /// How many bytes enter the stream.
-    bytes: u64,
-    pub(crate) ticket: Ticket,
-    /// The memory, the descriptor and the waiter's other end; taken out one by one as the write ends.
-    region: Option<Box<dyn Region>>,
-    fd: Option<Arc<ForkFd>>,
-    completion: Option<Completion>,
-    progress: Progress,
-}
-
-/// How far a write has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Progress {
-    Queued,
-    /// All in the stream, nobody looks at the memory.
-    Written,
-    /// All in the pipe as the caller's own pages; the number is the stream's position behind it.
-    AwaitsReader {
-        end: u64,
-    },
-}
-
-/// A write whose pages are in the pipe: its descriptor, and the stream's position behind it.
-#[derive(Clone, Copy)]
-pub(crate) struct Awaiting {
-    pub(crate) fd: RawFd,
-    pub(crate) end: u64,
-}
-
-/// What a worker gets to see of a job: the queue keeps the descriptor open and the memory alive meanwhile.
-#[derive(Clone)]
-pub(crate) struct Work {
-    pub(crate) number: u64,
-    pub(crate) span: Span,
-    pub(crate) fd: RawFd,
-    pub(crate) manner: Manner,
-}
-
-impl Job {
-    pub(crate) fn work(&self) -> Work {
-        let fd = self.fd.as_ref().expect("a job that is to be written has its descriptor");
-        Work { number: self.number, span: self.span, fd: fd.as_fd().as_raw_fd(), manner: self.manner.clone() }
-    }
-
-    /// Puts what was made in the place of what it was made of, which is given back.
-    fn replace_memory(&mut self, made: Buffer) -> Option<Box<dyn Region>> {
-        self.manner.recipe = None;
-        self.manner.memory = Memory::Ours;
-        self.span = Span::of(&made);
-        self.region.replace(Box::new(made))
-    }
-
-    /// Lets go of the descriptor and the memory, then tells who waits: so that a reader has its end of file,
-    /// and the caller its memory, before the ticket says that the write is over.
-    fn end(mut self, outcome: Result<(), Error>) {
-        drop(self.fd.take());
-        drop(self.region.take());
-        if let Some(completion) = self.completion.take() {
-            completion.end(outcome);
-        }
-    }
-
-    /// In the child of a fork: lets go of the memory and leaves the parent's ticket be.
-    fn disown(mut self) {
-        if let Some(completion) = self.completion.take() {
-            completion.disown();
-        }
-    }
-}
 
 pub(crate) struct Stream {
     pub(crate) id: StreamId,
@@ -125,15 +48,20 @@ struct PolicyState {
     applied: Option<AppliedPolicy>,
 }
 
-/// All streams that somebody holds: writers, workers, and `pipe`'s table.
-static STREAMS: LazyLock<Mutex<HashMap<StreamId, Weak<Stream>>>> = LazyLock::new(Mutex::default);
+type Streams = HashMap<StreamId, Weak<Stream>>;
+
+/// All streams that somebody holds: writers, workers, and `pipe`'s table. Their queues are locked with it over a fork.
+static STREAMS: ForkTable<Streams> =
+    ForkTable::held_by(Order::Streams, Mutex::default, |_| (), |_| Box::new(HeldStreams::hold()));
+
+/// Workers that have nothing to write, or are about to ask. The child of a fork has none.
+pub(crate) static IDLE: AtomicUsize = AtomicUsize::new(0);
 
 impl Stream {
     /// The stream that the descriptor leads to, the same for every descriptor of one pipe.
     pub(crate) fn of(fd: BorrowedFd<'_>) -> Result<Arc<Self>, Errno> {
-        fork::prepare();
         let (id, kind) = fd::identify(fd)?;
-        let mut streams = lock(&STREAMS);
+        let mut streams = STREAMS.lock();
         if let Some(stream) = streams.get(&id).and_then(Weak::upgrade) {
             return Ok(stream);
         }
@@ -151,14 +79,27 @@ impl Stream {
         Ok(stream)
     }
 
+    /// Marks the place behind everything that was queued so far.
+    pub(crate) fn mark(&self) -> Mark {
+        Mark(self.queue.accepted_items())
+    }
+
+    /// Waits until everything before the mark has ended.
+    pub(crate) fn flush(&self, mark: Mark, timeout: Option<Duration>) -> Result<(), Error> {
+        let start = Instant::now();
+        self.queue.flush(mark.0, deadline_after(timeout)).unwrap_or_else(|load| {
+            Err(Error::Stalled { waited: start.elapsed(), bytes_pending: load.pending_bytes })
+        })
+    }
+
     /// All streams there are.
     pub(crate) fn all() -> Vec<Arc<Self>> {
-        lock(&STREAMS).values().filter_map(Weak::upgrade).collect()
+        STREAMS.lock().values().filter_map(Weak::upgrade).collect()
     }
 
     /// Takes the stream out of the table, so that its destination begins a new one.
     pub(crate) fn forget(self: &Arc<Self>) {
-        let mut streams = lock(&STREAMS);
+        let mut streams = STREAMS.lock();
         if streams.get(&self.id).is_some_and(|stream| stream.as_ptr() == Arc::as_ptr(self)) {
             streams.remove(&self.id);
         }
@@ -170,7 +111,8 @@ impl Stream {
         self.queue.load().accepted_bytes.saturating_sub(settled)
     }
 
-    /// Queues a write, waiting for room until the deadline. What is refused is given back.
+    /// Queues a write, waiting for room until the deadline, and says whether the caller must start a worker. What is refused is
+    /// given back.
     pub(crate) fn push(
         self: &Arc<Self>,
         region: Box<dyn Region>,
@@ -179,7 +121,7 @@ impl Stream {
         owner: u64,
         deadline: Option<Instant>,
         is_gone: impl Fn() -> bool,
-    ) -> Result<Ticket, (Box<dyn Region>, Error)> {
+    ) -> Result<(Ticket, bool), (Box<dyn Region>, Error)> {
         let start = Instant::now();
         let span = Span::of(&*region);
         let bytes = manner.recipe.as_ref().map_or(span.len(), |recipe| recipe.output_bytes());
@@ -201,12 +143,7 @@ impl Stream {
         let pushed = self.queue.push(job, bytes, deadline, is_gone);
         self.meter.add_caller_blocked(start.elapsed());
         match pushed {
-            Ok(start_worker) => {
-                if start_worker {
-                    worker::start(self);
-                }
-                Ok(ticket)
-            }
+            Ok(start_worker) => Ok((ticket, start_worker)),
             Err(refused) => {
                 let error = match refused.reason {
                     Refusal::Failed(failure) => {
@@ -428,7 +365,7 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        let mut streams = lock(&STREAMS);
+        let mut streams = STREAMS.lock();
         // A successor may have taken the place already.
         if streams.get(&self.id).is_some_and(|stream| stream.strong_count() == 0) {
             streams.remove(&self.id);
@@ -437,16 +374,17 @@ impl Drop for Stream {
 }
 
 /// All streams, held still while the process forks.
-pub(crate) struct HeldStreams {
-    table: MutexGuard<'static, HashMap<StreamId, Weak<Stream>>>,
+struct HeldStreams {
+    table: MutexGuard<'static, Streams>,
     /// The guards borrow from the streams below them: they are declared, and so dropped, first.
-    held: Vec<(Held<'static, Job>, MutexGuard<'static, PolicyState>)>,
+    held: Vec<(HeldQueue<'static, Job>, MutexGuard<'static, PolicyState>)>,
     streams: Vec<Arc<Stream>>,
+    inherited: Inherited,
 }
 
 impl HeldStreams {
     pub(crate) fn hold() -> Self {
-        let table = lock(&STREAMS);
+        let table = STREAMS.lock();
         let streams: Vec<_> = table.values().filter_map(Weak::upgrade).collect();
         let held = streams
             .iter()
@@ -456,30 +394,38 @@ impl HeldStreams {
                 (stream.queue.hold(), lock(&stream.policy))
             })
             .collect();
-        Self { table, held, streams }
+        Self { table, held, streams, inherited: Inherited(Vec::new()) }
     }
+}
 
-    /// In the parent: all goes on.
-    pub(crate) fn release(self) {
-        let Self { table, held, streams } = self;
-        drop(held);
-        drop(table);
-        // Last, and outside of the table's lock: a stream that ends here takes itself out of the table.
-        drop(streams);
-    }
-
-    /// In the child: no worker, nothing queued, no failure, nothing counted.
-    pub(crate) fn reset(mut self) {
-        let mut inherited = Vec::new();
+impl Held for HeldStreams {
+    /// No worker, nothing queued, no failure, nothing counted.
+    fn empty(&mut self) {
         for ((queue, policy), stream) in self.held.iter_mut().zip(&self.streams) {
-            inherited.append(&mut queue.empty());
+            self.inherited.0.append(&mut queue.empty());
             policy.applied = None;
             stream.meter.reset();
             stream.unheard.note_heard();
         }
         let _ = take_unheard_bytes(); // the parent reports them
         staged::forget_shares();
-        self.release();
-        inherited.into_iter().for_each(Job::disown);
+        IDLE.store(0, Ordering::Relaxed);
+    }
+
+    /// The streams go last: one that ends takes itself out of the table.
+    fn release(self: Box<Self>) -> Box<dyn Any> {
+        let Self { table, held, streams, inherited } = *self;
+        drop(held);
+        drop(table);
+        Box::new((inherited, streams))
+    }
+}
+
+/// Writes of the parent's, in the child of a fork.
+struct Inherited(Vec<Job>);
+
+impl Drop for Inherited {
+    fn drop(&mut self) {
+        self.0.drain(..).for_each(Job::disown);
     }
 }

@@ -3,21 +3,24 @@
 use std::cell::RefCell;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
+use crate::memory::region::Region;
 use crate::pipe::budget;
 use crate::runtime::fork_fd::ForkFd;
-use crate::runtime::task::{self, Fault, Signals};
+use crate::runtime::thread::{self, Fault, Signals};
 use crate::sync::queue::Next;
+use crate::sync::ticket::Ticket;
 use crate::sys::fd::{self, Kind};
 use crate::sys::pipe;
-use crate::writer::stream::{Stream, Work};
+use crate::writer::job::Work;
+use crate::writer::rejected::Rejected;
+use crate::writer::stream::{IDLE, Stream};
 use crate::writer::transform::Preparation;
-use crate::writer::transport::choice::Transport;
+use crate::writer::transport::choice::{Manner, Transport};
 use crate::writer::transport::engine::Engine;
 use crate::writer::transport::sink::{Sink, Stop};
 
@@ -29,13 +32,8 @@ const LINGER: Duration = Duration::from_millis(1500);
 /// program, and one more costs the start of a thread for a write.
 const MAX_IDLE: usize = 16;
 
-/// Workers that have nothing to write, or are about to ask.
-static IDLE: AtomicUsize = AtomicUsize::new(0);
-
-/// In the child of a fork, where there is none.
-pub(crate) fn forget_idle() {
-    IDLE.store(0, Ordering::Relaxed);
-}
+/// How long `close` waits for idle workers to leave, which takes them microseconds.
+pub(crate) const WORKERS_LEAVE_WITHIN: Duration = Duration::from_millis(200);
 
 /// Has all idle workers leave, and waits until they have, or for the deadline.
 pub(crate) fn dismiss_all(deadline: Instant) {
@@ -51,11 +49,28 @@ pub(crate) fn dismiss_all(deadline: Instant) {
 const FIRST_LOOK: Duration = Duration::from_micros(50);
 const LAST_LOOK: Duration = Duration::from_micros(800);
 
-/// Starts the worker of a stream that has signed one on.
-pub(crate) fn start(stream: &Arc<Stream>) {
+/// Queues a write, waiting for room until the deadline, and starts the stream's worker if it has none.
+pub(crate) fn push<R: Region>(
+    stream: &Arc<Stream>,
+    region: R,
+    fd: Arc<ForkFd>,
+    manner: Manner,
+    owner: u64,
+    deadline: Option<Instant>,
+    is_gone: impl Fn() -> bool,
+) -> Result<Ticket, Rejected<R>> {
+    let pushed = stream.push(Box::new(region), fd, manner, owner, deadline, is_gone);
+    let (ticket, start_worker) = pushed.map_err(Rejected::unboxed)?;
+    if start_worker {
+        start(stream);
+    }
+    Ok(ticket)
+}
+
+fn start(stream: &Arc<Stream>) {
     let own = Arc::clone(stream);
-    let started = task::spawn(Signals::Blocked, move || {
-        if let Err(fault) = task::guarded(|| serve(&own)) {
+    let started = thread::spawn(Signals::Blocked, move || {
+        if let Err(fault) = thread::guarded(|| serve(&own)) {
             give_up(&own, fault);
         }
     });
@@ -203,7 +218,7 @@ fn wait_for_given_pages(stream: &Stream, fd: BorrowedFd<'_>, transport: Transpor
     let own_pages =
         || transport == Transport::ZeroCopy && pipe::unread_bytes(fd).is_ok_and(|bytes| bytes > 0);
     while (stream.oldest_awaiting().is_some() || own_pages()) && !fd::peer_is_gone(fd) {
-        thread::sleep(pace.next());
+        std::thread::sleep(pace.next());
         reap_what_was_read(stream);
     }
 }
