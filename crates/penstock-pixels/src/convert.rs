@@ -9,17 +9,14 @@ use yuv::{
 };
 
 use super::format::PixelFormat;
-use super::strip::Target;
+use super::options::{Matrix, Range as ColorRange};
+use super::scale::{ByteScale, DEEP_BITS, DEEP_WHITE, Round};
+use super::strip::{Frames, Target};
 use super::to_rgb::ToRgb;
-use super::{Conversion, Matrix, Range as ColorRange};
 
 /// Rows that go through scratch memory at once, so that they are still in a near cache when they are taken out of it: 23 KB of
 /// 1080p yuv420p. Even, because two rows may share their chroma. Measured: see `benches/convert.rs`.
 const BAND_ROWS: usize = 8;
-
-/// What conversions from or to more than 8 bits go by way of.
-const DEEP_BITS: u32 = 14;
-const DEEP_WHITE: u16 = (1 << DEEP_BITS) - 1;
 
 type Planar8 = fn(
     &mut YuvPlanarImageMut<'_, u8>,
@@ -150,32 +147,26 @@ impl Method {
     }
 
     /// Makes these rows of the output.
-    pub(super) fn make_rows(
-        self,
-        conversion: &Conversion,
-        rows: Range<usize>,
-        input: &[u8],
-        output: &mut [u8],
-    ) {
+    pub(super) fn make_rows(self, frames: &Frames, rows: Range<usize>, input: &[u8], output: &mut [u8]) {
         if let Self::Copy = self {
-            return copy(conversion, &rows, input, output);
+            return copy(frames, &rows, input, output);
         }
-        let in_input = conversion.rows_in_input(&rows);
-        let sample_bytes = conversion.options.output.planes()[0].bytes;
+        let in_input = frames.rows_in_input(&rows);
+        let sample_bytes = frames.options.output.planes()[0].bytes;
         let mut first = in_input.start;
         while first < in_input.end {
-            let part = first..first + self.rows_at_once(conversion, in_input.end - first);
+            let part = first..first + self.rows_at_once(frames, in_input.end - first);
             // The last part has the rows that the input lacks, too.
             let target = part.start..if part.end == in_input.end { rows.end } else { part.end };
-            let mut target = Target::of(conversion, &target, output);
-            self.make_part(conversion, &part, input, &mut target);
-            target.pad_luma(conversion.shared_width(), part.len(), sample_bytes);
+            let mut target = Target::of(frames, &target, output);
+            self.make_part(frames, &part, input, &mut target);
+            target.pad_luma(frames.shared_width(), part.len(), sample_bytes);
             first = part.end;
         }
     }
 
-    fn rows_at_once(self, conversion: &Conversion, rows: usize) -> usize {
-        match (self, conversion.options.vertical_flip) {
+    fn rows_at_once(self, frames: &Frames, rows: usize) -> usize {
+        match (self, frames.options.vertical_flip) {
             (Self::Planar(_) | Self::BiPlanar(_), false) | (Self::ToRgb(_), _) => rows,
             // A row without a partner for its chroma goes alone: turned over with others, it would come first and take one of theirs.
             _ if rows < BAND_ROWS && rows > 1 => rows / 2 * 2,
@@ -192,24 +183,24 @@ impl Method {
         }
     }
 
-    fn make_part(self, conversion: &Conversion, rows: &Range<usize>, input: &[u8], target: &mut Target<'_>) {
-        let (width, height) = (conversion.shared_width() as u32, rows.len() as u32);
-        let (matrix, range) = (matrix(conversion.options.matrix), range(conversion.options.range));
+    fn make_part(self, frames: &Frames, rows: &Range<usize>, input: &[u8], target: &mut Target<'_>) {
+        let (width, height) = (frames.shared_width() as u32, rows.len() as u32);
+        let (matrix, range) = (matrix(frames.options.matrix), range(frames.options.range));
         match self {
             Self::Copy => unreachable!("copies are made of whole strips"),
-            Self::Planar(convert) => with_rows(conversion, rows, input, target, |rgb, stride, target| {
+            Self::Planar(convert) => with_rows(frames, rows, input, target, |rgb, stride, target| {
                 let mut image = target.planar(width, height);
                 convert(&mut image, rgb, stride, range, matrix, YuvConversionMode::Balanced)
             }),
-            Self::BiPlanar(convert) => with_rows(conversion, rows, input, target, |rgb, stride, target| {
+            Self::BiPlanar(convert) => with_rows(frames, rows, input, target, |rgb, stride, target| {
                 let mut image = target.bi_planar(width, height);
                 convert(&mut image, rgb, stride, range, matrix, YuvConversionMode::Balanced)
             }),
             Self::Deep { convert, input: from, output: to } => {
-                deep(conversion, rows, input, (convert, from, to), target);
+                deep(frames, rows, input, (convert, from, to), target);
             }
-            Self::Gray { output_bits } => gray(conversion, rows, input, output_bits, target),
-            Self::ToRgb(to_rgb) => to_rgb.make(conversion, rows, input, target),
+            Self::Gray { output_bits } => gray(frames, rows, input, output_bits, target),
+            Self::ToRgb(to_rgb) => to_rgb.make(frames, rows, input, target),
         }
     }
 }
@@ -281,23 +272,23 @@ thread_local! {
 /// `yuv` knows no strides below 0. Of a picture that is upside down, it converts the rows in the order in which they lie, and what
 /// it made is turned over: that is half of what the RGB has, or less.
 fn with_rows(
-    conversion: &Conversion,
+    frames: &Frames,
     rows: &Range<usize>,
     input: &[u8],
     target: &mut Target<'_>,
     convert: impl FnOnce(&[u8], u32, &mut Target<'_>) -> Result<(), YuvError>,
 ) {
-    let stride = conversion.options.input.planes()[0].row_bytes(conversion.options.width);
-    if !conversion.options.vertical_flip {
+    let stride = frames.options.input.planes()[0].row_bytes(frames.options.width);
+    if !frames.options.vertical_flip {
         let rgb = &input[rows.start * stride..rows.end * stride];
         return convert(rgb, stride as u32, target).expect(SIZES_WERE_CHECKED);
     }
-    let height = conversion.options.height;
+    let height = frames.options.height;
     let rgb = &input[(height - rows.end) * stride..(height - rows.start) * stride];
     SCRATCH.with_borrow_mut(|scratch| {
         let mut made = target.of_same_shape(&mut scratch.planes);
         convert(rgb, stride as u32, &mut made).expect(SIZES_WERE_CHECKED);
-        for (index, plane) in conversion.options.output.planes().iter().enumerate() {
+        for (index, plane) in frames.options.output.planes().iter().enumerate() {
             let row_bytes = target.row_bytes[index];
             let made = made.planes[index].chunks_exact(row_bytes).take(plane.rows_of(rows.len()));
             for (row, target) in made.rev().zip(target.planes[index].chunks_exact_mut(row_bytes)) {
@@ -309,12 +300,12 @@ fn with_rows(
 
 impl Scratch {
     /// The rows in 14 bits a channel.
-    fn gather(&mut self, conversion: &Conversion, rows: &Range<usize>, input: &[u8], from: DeepInput) {
-        let plane = &conversion.options.input.planes()[0];
-        let row_samples = conversion.shared_width() * from.channels;
+    fn gather(&mut self, frames: &Frames, rows: &Range<usize>, input: &[u8], from: DeepInput) {
+        let plane = &frames.options.input.planes()[0];
+        let row_samples = frames.shared_width() * from.channels;
         self.rgb.resize(rows.len() * row_samples, 0);
         for (row, wide) in rows.clone().zip(self.rgb.chunks_exact_mut(row_samples)) {
-            let row = conversion.input_row(plane, 0, row, input);
+            let row = frames.input_row(plane, 0, row, input);
             if from.has_16_bits {
                 let samples = row.as_chunks().0.iter().map(|pair| u16::from_le_bytes(*pair));
                 // 3 / 65,535 less is 4 / 4.0002: a 64th of a code value of 10 bits away, and no division.
@@ -327,42 +318,20 @@ impl Scratch {
     }
 }
 
-/// What bytes become on a scale from `black` to `white`, rounded to the nearest. In 16 bits throughout: then a compiler has it done
-/// for many at once, where a table has one at a time (measured: 10 times as long).
-#[derive(Clone, Copy)]
-struct ByteScale {
-    black: u16,
-    whole: u16,
-    rest: u16,
-}
-
-impl ByteScale {
-    fn new(black: u16, white: u16) -> Self {
-        Self { black, whole: (white - black) / 255, rest: (white - black) % 255 }
-    }
-
-    fn of(self, byte: u8) -> u16 {
-        let byte = u16::from(byte);
-        let rest = self.rest * byte + 127;
-        // rest / 255, and exact for all that it can be: less than 254 * 255 + 128.
-        self.black + self.whole * byte + ((rest + 1 + (rest >> 8)) >> 8)
-    }
-}
-
 /// Converts by way of 14 bits a sample: finer than either side. `yuv` 0.8.20 has 16 bits as well, but there its white of the full
 /// range runs over to 0.
 fn deep(
-    conversion: &Conversion,
+    frames: &Frames,
     rows: &Range<usize>,
     input: &[u8],
     (convert, from, to): (Planar16, DeepInput, DeepOutput),
     target: &mut Target<'_>,
 ) {
     SCRATCH.with_borrow_mut(|scratch| {
-        scratch.gather(conversion, rows, input, from);
+        scratch.gather(frames, rows, input, from);
         let Scratch { rgb, luma, chroma: [u, v], .. } = scratch;
-        let (width, height) = (conversion.shared_width(), rows.len());
-        let (columns, lines) = conversion.options.output.subsampling();
+        let (width, height) = (frames.shared_width(), rows.len());
+        let (columns, lines) = frames.options.output.subsampling();
         let (chroma_width, chroma_height) = (width.div_ceil(columns), height.div_ceil(lines));
         luma.resize(width * height, 0);
         u.resize(chroma_width * chroma_height, 0);
@@ -377,11 +346,11 @@ fn deep(
             width: width as u32,
             height: height as u32,
         };
-        let range = range(conversion.options.range);
-        let matrix = from.matrix(conversion.options.matrix);
+        let range = range(frames.options.range);
+        let matrix = from.matrix(frames.options.matrix);
         convert(&mut image, rgb, (width * from.channels) as u32, range, matrix).expect(SIZES_WERE_CHECKED);
         let (u, v) = if from.blue_first { (v, u) } else { (u, v) };
-        let (luma_round, chroma_round) = to.rounds(conversion.options.range);
+        let (luma_round, chroma_round) = to.rounds(frames.options.range);
         let luma_bytes = target.row_bytes[0];
         for (made, row) in luma.chunks_exact(width).zip(target.planes[0].chunks_exact_mut(luma_bytes)) {
             to.narrow(made, luma_round, row);
@@ -408,25 +377,6 @@ impl DeepInput {
     }
 }
 
-/// From 14 bits to fewer, rounded to the nearest; in 16 bits throughout, as [`ByteScale`].
-#[derive(Clone, Copy)]
-struct Round {
-    bits: u32,
-    /// What stays where it is: black, or neutral chroma.
-    zero: i16,
-    /// All ones for the full range, whose white is one less than a power of two on either side, and so a little less than shifted.
-    shrinks: i16,
-}
-
-impl Round {
-    fn of(self, sample: u16) -> u16 {
-        let (shift, peak) = (DEEP_BITS - self.bits, (1 << self.bits) - 1);
-        let above = sample as i16 - self.zero;
-        let shrunk = above - ((above >> self.bits) & self.shrinks);
-        (((shrunk + (1 << (shift - 1))) >> shift) + (self.zero >> shift)).clamp(0, peak) as u16
-    }
-}
-
 impl DeepOutput {
     /// How luma and chroma of 14 bits become the output's. Of the limited range, code values of n bits are those of 8 times
     /// 2^(n-8); of the full range, white is 2^n - 1, and neutral chroma 2^(n-1) all the same (ITU-T H.273, 8.3).
@@ -447,18 +397,12 @@ impl DeepOutput {
 }
 
 /// Gray to luma of the range, with neutral chroma.
-fn gray(
-    conversion: &Conversion,
-    rows: &Range<usize>,
-    input: &[u8],
-    output_bits: u32,
-    target: &mut Target<'_>,
-) {
-    let scale = luma_of_gray(conversion.options.range, output_bits);
-    let plane = &conversion.options.input.planes()[0];
+fn gray(frames: &Frames, rows: &Range<usize>, input: &[u8], output_bits: u32, target: &mut Target<'_>) {
+    let scale = luma_of_gray(frames.options.range, output_bits);
+    let plane = &frames.options.input.planes()[0];
     let luma_bytes = target.row_bytes[0];
     for (row, made) in rows.clone().zip(target.planes[0].chunks_exact_mut(luma_bytes)) {
-        let grays = &conversion.input_row(plane, 0, row, input)[..conversion.shared_width()];
+        let grays = &frames.input_row(plane, 0, row, input)[..frames.shared_width()];
         if output_bits == 8 {
             made.iter_mut().zip(grays).for_each(|(byte, gray)| *byte = scale.of(*gray) as u8);
         } else {
@@ -483,15 +427,15 @@ fn luma_of_gray(range: ColorRange, bits: u32) -> ByteScale {
 }
 
 /// The same format: rows are copied, in each plane.
-fn copy(conversion: &Conversion, rows: &Range<usize>, input: &[u8], output: &mut [u8]) {
-    let (width, height) = (conversion.options.width, conversion.options.height);
-    let mut target = Target::of(conversion, rows, output);
+fn copy(frames: &Frames, rows: &Range<usize>, input: &[u8], output: &mut [u8]) {
+    let (width, height) = (frames.options.width, frames.options.height);
+    let mut target = Target::of(frames, rows, output);
     let mut start = 0;
-    for (index, plane) in conversion.options.input.planes().iter().enumerate() {
+    for (index, plane) in frames.options.input.planes().iter().enumerate() {
         let row_bytes = target.row_bytes[index];
         let last_row = plane.rows_of(height) - 1;
         for (row, made) in (rows.start / plane.rows..).zip(target.planes[index].chunks_exact_mut(row_bytes)) {
-            let given = conversion.input_row(plane, start, row.min(last_row), input);
+            let given = frames.input_row(plane, start, row.min(last_row), input);
             let shared_bytes = given.len().min(row_bytes);
             made[..shared_bytes].copy_from_slice(&given[..shared_bytes]);
             if shared_bytes < row_bytes {

@@ -2,10 +2,18 @@
 
 use std::ops::Range;
 
-use super::Conversion;
 use super::format::Plane;
+use super::options::ConversionOptions;
 
-impl Conversion {
+/// The two frames of a frames.
+#[derive(Clone, Debug)]
+pub(super) struct Frames {
+    pub(super) options: ConversionOptions,
+    pub(super) output_width: usize,
+    pub(super) output_height: usize,
+}
+
+impl Frames {
     /// Columns that are in both frames.
     pub(super) fn shared_width(&self) -> usize {
         self.options.width.min(self.output_width)
@@ -32,10 +40,10 @@ pub(super) struct Target<'a> {
 
 impl<'a> Target<'a> {
     /// `rows` begin at an even one, and end at an even one or with the frame.
-    pub(super) fn of(conversion: &Conversion, rows: &Range<usize>, mut output: &'a mut [u8]) -> Self {
-        let (width, height) = (conversion.output_width, conversion.output_height);
+    pub(super) fn of(frames: &Frames, rows: &Range<usize>, mut output: &'a mut [u8]) -> Self {
+        let (width, height) = (frames.output_width, frames.output_height);
         let (mut planes, mut all_row_bytes) = (Vec::with_capacity(3), Vec::with_capacity(3));
-        for plane in conversion.options.output.planes() {
+        for plane in frames.options.output.planes() {
             let row_bytes = plane.row_bytes(width);
             let (own, others) = output.split_at_mut(row_bytes * plane.rows_of(height));
             let (first, last) = (rows.start / plane.rows, rows.end.div_ceil(plane.rows));

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::CacheDomain;
 use super::groups::{self, Claims, known};
 use super::numbers::Cpus;
+use super::records::CacheDomain;
 use super::tree::{CPU, Tree, integer};
 
 /// What one CPU says of one cache.

@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::numbers::{self, Cpus};
+use super::records::{CoreKind, KindSource};
 use super::tree::{CPU, Tree, integer};
-use super::{CoreKind, KindSource};
 
 /// Values that differ by less are one kind. Cores of one kind differ by some percent where the maker lets the best of them go
 /// faster (5.0 and 5.2 GHz on an Intel i7-1370P, whose other kind has 3.9); hwloc takes the same 10 %.

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::NumaNode;
 use super::numbers::{self, Cpus};
+use super::records::NumaNode;
 use super::tree::Tree;
 
 const NODE: &str = "sys/devices/system/node";
