@@ -30,7 +30,7 @@ help:
 	@echo "make bench-decode  videos into arrays, by every library; ARGS=\"--quick\" for half a minute"
 	@echo "make bench-relay  descriptor to descriptor; ARGS=\"--quick\" for half a minute"
 	@echo "make bench-pipeline  compressed assets under load; ARGS=\"--quick\" for a look"
-	@echo "make check        formatting, lints and types, of Rust and Python"
+	@echo "make check        formatting, lints, types and circles of imports, of Rust and Python"
 	@echo "make fmt          format, and fix what the linters can"
 	@echo "make clean        remove everything that was built or installed here"
 
@@ -97,6 +97,7 @@ check: $(READY)-check $(READY)-native
 	$(IN_VENV) ruff check .
 	$(IN_VENV) ruff format --check .
 	$(IN_VENV) mypy
+	$(IN_VENV) python scripts/check_imports.py
 	$(IN_VENV) stubtest penstock._native --allowlist scripts/stubtest-allowed.txt
 
 fmt: $(READY)-check

@@ -1,0 +1,195 @@
+"""Reports circles of imports between the files of each crate's `src`, and between the modules of the Python package.
+
+In Rust, an import is a path that begins with `crate`, `super`, `self` or a child module. `mod x;` alone
+is none, and tests (`#[cfg(test)]`) do not count. In Python, it is an import that runs when the module is
+imported: none in a function or under `TYPE_CHECKING`.
+"""
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+Module = tuple[str, ...]
+Graph = dict[Module, set[Module]]
+
+TEST_ITEM = re.compile(
+    r"#\[cfg\((?:test|all\(test\b[^\]]*)\)\]\s*(?:#\[[^\]]*\]\s*)*(?:pub(?:\([^)]*\))?\s+)?(mod|use|fn|impl)\b"
+)
+USE = re.compile(r"\buse\s+([^;]+);")
+PATH = re.compile(r"\b(?:crate|super|self)(?:::\w+)+")
+
+
+def circles(graph: Graph) -> Iterator[list[Module]]:
+    """The strongly connected components of more than one module, by Tarjan's algorithm."""
+    order: dict[Module, int] = {}
+    low: dict[Module, int] = {}
+    stack: list[Module] = []
+
+    def visit(module: Module) -> Iterator[list[Module]]:
+        order[module] = low[module] = len(order)
+        stack.append(module)
+        for imported in sorted(graph[module]):
+            if imported not in order:
+                yield from visit(imported)
+            if imported in stack:
+                low[module] = min(low[module], low[imported])
+        if low[module] == order[module]:
+            component = [stack.pop()]
+            while component[-1] != module:
+                component.append(stack.pop())
+            if len(component) > 1:
+                yield sorted(component)
+
+    for module in graph:
+        if module not in order:
+            yield from visit(module)
+
+
+def end_of_item(source: str, start: int) -> int:
+    """Where an item of Rust ends: behind its closing brace, or its semicolon."""
+    opened = 0
+    for end in range(start, len(source)):
+        opened += {"{": 1, "}": -1}.get(source[end], 0)
+        if opened == 0 and source[end] in ";}":
+            return end + 1
+    return len(source)
+
+
+def without_tests(source: str) -> str:
+    """Rust source without its comments and tests; in modules that it holds itself, `super` is `self`."""
+    source = re.sub(r"//[^\n]*", "", source)
+    while found := TEST_ITEM.search(source):
+        source = source[: found.start()] + source[end_of_item(source, found.end()) :]
+    for found in re.finditer(r"\bmod \w+ \{", source):
+        end = end_of_item(source, found.start())
+        # As long as before, so that what was found stays where it is.
+        inner = source[found.start() : end].replace("super::", " self::")
+        source = source[: found.start()] + inner + source[end:]
+    return source
+
+
+def leaves(tree: str, prefix: str = "") -> Iterator[str]:
+    """The paths of a `use` tree: `a::{b, c::d}` is `a::b` and `a::c::d`."""
+    depth, start = 0, 0
+    parts = []
+    for at, char in enumerate(tree):
+        depth += {"{": 1, "}": -1}.get(char, 0)
+        if char == "," and depth == 0:
+            parts.append(tree[start:at])
+            start = at + 1
+    for part in [*parts, tree[start:]]:
+        head, brace, rest = part.strip().partition("{")
+        if brace:
+            yield from leaves(rest.rpartition("}")[0], prefix + head)
+        elif head:
+            yield prefix + head.split(" as ")[0].strip()
+
+
+def crate_graph(src: Path) -> Graph:
+    """The files of a crate by module path, and which of them each imports."""
+    sources: dict[Module, str] = {}
+    tests: set[Module] = set()
+    for path in src.rglob("*.rs"):
+        module = path.relative_to(src).with_suffix("").parts
+        module = () if module == ("lib",) else module[:-1] if module[-1] == "mod" else module
+        text = path.read_text()
+        tests |= {(*module, name) for name in re.findall(r"#\[cfg\(test\)\]\s*mod (\w+);", text)}
+        sources[module] = without_tests(text)
+    modules = sources.keys() - tests
+
+    def target(module: Module, path: str) -> Module | None:
+        names = path.split("::")
+        if names[0] == "crate":
+            base: Module = ()
+            names = names[1:]
+        elif names[0] in ("self", "super"):
+            base = module
+            while names and names[0] in ("self", "super"):
+                base = base[:-1] if names.pop(0) == "super" else base
+        elif (*module, names[0]) in modules:
+            base = module
+        else:
+            return None
+        found: Module = (*base, *names)
+        while found not in modules:
+            found = found[:-1]
+        return found
+
+    graph: Graph = {}
+    for module in modules:
+        paths = {path for use in USE.findall(sources[module]) for path in leaves(use)}
+        rest = USE.sub("", sources[module])
+        children = (other[-1] for other in modules if other and other[:-1] == module)
+        paths |= set(PATH.findall(rest)) | {
+            child for child in children if re.search(rf"(?<![\w:]){child}::", rest)
+        }
+        graph[module] = {found for path in paths if (found := target(module, path)) is not None} - {module}
+    return graph
+
+
+def top_level(body: list[ast.stmt]) -> Iterator[ast.Import | ast.ImportFrom]:
+    """The imports that run when the module does."""
+    for statement in body:
+        if isinstance(statement, ast.Import | ast.ImportFrom):
+            yield statement
+        elif isinstance(statement, ast.If) and "TYPE_CHECKING" in ast.unparse(statement.test):
+            yield from top_level(statement.orelse)
+        elif not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+            for field in ("body", "orelse", "finalbody"):
+                yield from top_level(getattr(statement, field, []))
+            for handler in getattr(statement, "handlers", []):
+                yield from top_level(handler.body)
+
+
+def package_graph(package: Path) -> Graph:
+    """The modules of a package, and which of them each imports."""
+    bodies: dict[Module, list[ast.stmt]] = {}
+    packages: set[Module] = set()
+    for path in package.rglob("*.py"):
+        module = path.relative_to(package.parent).with_suffix("").parts
+        if module[-1] == "__init__":
+            module = module[:-1]
+            packages.add(module)
+        bodies[module] = ast.parse(path.read_text()).body
+    for stub in package.rglob("*.pyi"):  # of native modules, which import nothing
+        bodies.setdefault(stub.relative_to(package.parent).with_suffix("").parts, [])
+
+    def targets(module: Module, statement: ast.Import | ast.ImportFrom) -> Iterator[Module]:
+        if isinstance(statement, ast.Import):
+            yield from (tuple(alias.name.split(".")) for alias in statement.names)
+            return
+        here = module if module in packages else module[:-1]
+        base = here[: len(here) + 1 - statement.level] if statement.level else ()
+        base += tuple((statement.module or "").split(".")) if statement.module else ()
+        for alias in statement.names:
+            yield (*base, alias.name) if (*base, alias.name) in bodies else base
+
+    return {
+        module: {
+            found for statement in top_level(body) for found in targets(module, statement) if found in bodies
+        }
+        - {module}
+        for module, body in bodies.items()
+    }
+
+
+def main() -> int:
+    root = Path(__file__).resolve().parent.parent
+    graphs = [(src.parent.name, "::", crate_graph(src)) for src in sorted(root.glob("crates/*/src"))]
+    graphs.append(("python", ".", package_graph(root / "python" / "penstock")))
+    found = 0
+    for name, separator, graph in graphs:
+        for circle in circles(graph):
+            found += 1
+            print(f"{name}: these import each other in a circle:")
+            for module in circle:
+                imported = sorted(graph[module] & set(circle))
+                names = ", ".join(separator.join(other) or "the root" for other in imported)
+                print(f"  {separator.join(module) or 'the root'} -> {names}")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
