@@ -8,7 +8,7 @@
 //! | know what became of a write | [`Ticket`] |
 //! | hand in memory of any kind | [`Region`] |
 //! | read frames from a descriptor, ahead, by a native thread | [`Reader`] |
-//! | have other bytes made of it on the way | [`Recipe`], for pixels `penstock_pixels::Conversion` |
+//! | have other bytes made of it on the way | [`Transform`], for pixels `penstock_pixels::Conversion` |
 //! | choose how bytes enter a pipe | [`Mode`], [`ReaderKind`] |
 //! | move bytes from one descriptor to another, in the kernel | [`relay`], [`Relay`], [`relay_in_background`] |
 //! | copy one stream to many | [`Tee`] |
@@ -67,7 +67,7 @@ pub use {
         pool::{Buffer, Pool, Space},
         region::Region,
         strided::Strided,
-        transform::Recipe,
+        transform::Transform,
     },
     penstock_cpu::{AppliedPolicy, ThreadPolicy},
     pipe::{

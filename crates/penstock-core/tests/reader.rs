@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{pattern, unnamed_file};
-use penstock_core::{Errno, Error, Reader, ReaderOptions, Recipe, ThreadPolicy};
+use penstock_core::{Errno, Error, Reader, ReaderOptions, ThreadPolicy, Transform};
 use penstock_cpu::Priority;
 
 const A_MOMENT: Duration = Duration::from_millis(50);
@@ -132,7 +132,7 @@ fn what_cannot_be_read_is_refused_at_the_call() {
         refused(&pipe, &ReaderOptions::new(usize::MAX)),
         refused(&pipe, &ReaderOptions { depth: 0, ..usual.clone() }),
         refused(&pipe, &ReaderOptions { parts: 2, ..usual.clone() }),
-        refused(&pipe, &ReaderOptions { recipe: Some(Arc::new(Pairs::new(3))), ..usual }),
+        refused(&pipe, &ReaderOptions { transform: Some(Arc::new(Pairs::new(3))), ..usual }),
     ] {
         assert!(matches!(error, Error::Unsuitable(_)), "{error:?}");
     }
@@ -346,7 +346,7 @@ impl Pairs {
     }
 }
 
-impl Recipe for Pairs {
+impl Transform for Pairs {
     fn input_bytes(&self) -> usize {
         2 * self.output_bytes
     }
@@ -356,7 +356,7 @@ impl Recipe for Pairs {
     fn steps(&self) -> usize {
         3
     }
-    fn make(&self, step: usize, input: &[u8], output: &mut [u8]) {
+    fn apply(&self, step: usize, input: &[u8], output: &mut [u8]) {
         assert_eq!((input.len(), output.len()), (2 * self.output_bytes, self.output_bytes));
         assert!(self.made.fetch_add(1, Ordering::Relaxed) < self.panics_at, "as the test wants it");
         let (start, end) = (step * self.output_bytes / 3, (step + 1) * self.output_bytes / 3);
@@ -368,9 +368,9 @@ impl Recipe for Pairs {
 fn parts_are_made_into_their_places() {
     for parts in [1, 2, 5, 1000] {
         let frame_bytes = 7000;
-        let recipe = Arc::new(Pairs::new(frame_bytes / parts));
+        let transform = Arc::new(Pairs::new(frame_bytes / parts));
         let options =
-            ReaderOptions { recipe: Some(recipe.clone()), parts, ..ReaderOptions::new(frame_bytes) };
+            ReaderOptions { transform: Some(transform.clone()), parts, ..ReaderOptions::new(frame_bytes) };
         let (pipe, writer) = pipe().unwrap();
         let reader = Reader::new(&pipe, &options).unwrap();
         let bytes = pattern(2 * 6 * frame_bytes + 2 * frame_bytes - 1, parts as u64);
@@ -381,15 +381,15 @@ fn parts_are_made_into_their_places() {
         let torn =
             Error::Truncated { frames: 6, frame_bytes: 2 * frame_bytes, bytes_over: 2 * frame_bytes - 1 };
         assert_eq!(end, Err(torn));
-        assert_eq!(recipe.made.load(Ordering::Relaxed), 3 * (7 * parts - 1));
-        assert!(reader.stats().making > Duration::ZERO);
+        assert_eq!(transform.made.load(Ordering::Relaxed), 3 * (7 * parts - 1));
+        assert!(reader.stats().transforming > Duration::ZERO);
     }
 }
 
 #[test]
-fn a_recipe_that_panics_ends_the_stream_with_an_error() {
-    let recipe = Pairs { panics_at: 4, ..Pairs::new(10) };
-    let options = ReaderOptions { recipe: Some(Arc::new(recipe)), ..ReaderOptions::new(10) };
+fn a_transform_that_panics_ends_the_stream_with_an_error() {
+    let transform = Pairs { panics_at: 4, ..Pairs::new(10) };
+    let options = ReaderOptions { transform: Some(Arc::new(transform)), ..ReaderOptions::new(10) };
     let (pipe, mut writer) = pipe().unwrap();
     let reader = Reader::new(&pipe, &options).unwrap();
     writer.write_all(&[1; 100]).unwrap();

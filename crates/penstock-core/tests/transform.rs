@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use common::{Temper, drain, pattern};
-use penstock_core::{Errno, Error, Mode, Options, ReaderKind, Recipe, Transport, Writer};
+use penstock_core::{Errno, Error, Mode, Options, ReaderKind, Transform, Transport, Writer};
 
 /// Every byte of two becomes one: their sum. In steps of 1,000 bytes of output.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ impl Halve {
     }
 }
 
-impl Recipe for Halve {
+impl Transform for Halve {
     fn input_bytes(&self) -> usize {
         2 * self.output_bytes
     }
@@ -41,7 +41,7 @@ impl Recipe for Halve {
     fn steps(&self) -> usize {
         self.output_bytes.div_ceil(STEP_BYTES)
     }
-    fn make(&self, step: usize, input: &[u8], output: &mut [u8]) {
+    fn apply(&self, step: usize, input: &[u8], output: &mut [u8]) {
         assert_eq!((input.len(), output.len()), (2 * self.output_bytes, self.output_bytes));
         let (start, end) = (step * STEP_BYTES, ((step + 1) * STEP_BYTES).min(self.output_bytes));
         output[start..end].copy_from_slice(&Self::of(&input[2 * start..2 * end]));
@@ -49,9 +49,9 @@ impl Recipe for Halve {
     }
 }
 
-fn open(pipe: impl AsFd, recipe: &Arc<Halve>, mode: Mode, reader: ReaderKind) -> Writer {
-    let recipe: Arc<dyn Recipe> = recipe.clone();
-    Writer::new(pipe, &Options { mode, reader, recipe: Some(recipe), ..Options::default() }).unwrap()
+fn open(pipe: impl AsFd, transform: &Arc<Halve>, mode: Mode, reader: ReaderKind) -> Writer {
+    let transform: Arc<dyn Transform> = transform.clone();
+    Writer::new(pipe, &Options { mode, reader, transform: Some(transform), ..Options::default() }).unwrap()
 }
 
 fn read_all(mut reader: PipeReader, pause: Duration) -> thread::JoinHandle<Vec<u8>> {
@@ -79,7 +79,7 @@ fn eventually(what: &str, condition: impl Fn() -> bool) {
 }
 
 #[test]
-fn what_arrives_is_what_the_recipe_makes_in_every_mode_and_at_every_pace() {
+fn what_arrives_is_what_the_transform_makes_in_every_mode_and_at_every_pace() {
     for output_bytes in [1, 999, 70_000, 500_001] {
         let frames: Vec<_> = (0..5).map(|seed| pattern(2 * output_bytes, seed)).collect();
         let expected: Vec<_> = frames.iter().flat_map(|frame| Halve::of(frame)).collect();
@@ -90,8 +90,8 @@ fn what_arrives_is_what_the_recipe_makes_in_every_mode_and_at_every_pace() {
                 (ReaderKind::Unknown, Duration::ZERO),
             ] {
                 let (source, pipe) = pipe().unwrap();
-                let recipe = Halve::new(output_bytes);
-                let writer = open(&pipe, &recipe, mode, known);
+                let transform = Halve::new(output_bytes);
+                let writer = open(&pipe, &transform, mode, known);
                 drop(pipe);
                 let got = read_all(source, pause);
                 for frame in &frames {
@@ -100,7 +100,11 @@ fn what_arrives_is_what_the_recipe_makes_in_every_mode_and_at_every_pace() {
                 writer.close(None).unwrap();
                 assert!(got.join().unwrap() == expected, "{mode:?} {known:?} {output_bytes}");
                 assert_eq!(writer.stats().accepted_bytes, 5 * output_bytes as u64);
-                assert_eq!(recipe.made_steps.load(Ordering::Relaxed), 5 * recipe.steps(), "each step once");
+                assert_eq!(
+                    transform.made_steps.load(Ordering::Relaxed),
+                    5 * transform.steps(),
+                    "each step once"
+                );
             }
         }
     }
@@ -115,7 +119,7 @@ fn the_pages_of_a_conversion_go_into_the_pipe_themselves() {
     writer.write(vec![1; 2 << 20], None).unwrap().wait().unwrap();
     assert_eq!(writer.stats().choice.unwrap().0, Transport::ZeroCopy);
     writer.close(None).unwrap();
-    assert!(writer.stats().making > Duration::ZERO && writer.stats().worker_busy > Duration::ZERO);
+    assert!(writer.stats().transforming > Duration::ZERO && writer.stats().worker_busy > Duration::ZERO);
     assert!(got.join().unwrap() == vec![2; 1 << 20]);
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use penstock_core::Recipe;
+use penstock_core::Transform;
 use penstock_pixels::{ConversionOptions, Matrix, OddSize, PixelFormat, Range};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -28,7 +28,7 @@ use crate::arguments;
 pub(crate) struct Conversion(Arc<Strips>);
 
 impl Conversion {
-    pub(crate) fn recipe(&self) -> Arc<dyn Recipe> {
+    pub(crate) fn recipe(&self) -> Arc<dyn Transform> {
         self.0.clone()
     }
 }
@@ -81,7 +81,7 @@ impl Conversion {
 #[derive(Debug)]
 struct Strips(penstock_pixels::Conversion);
 
-impl Recipe for Strips {
+impl Transform for Strips {
     fn input_bytes(&self) -> usize {
         self.0.input_bytes()
     }
@@ -91,7 +91,7 @@ impl Recipe for Strips {
     fn steps(&self) -> usize {
         self.0.strips()
     }
-    fn make(&self, step: usize, input: &[u8], output: &mut [u8]) {
+    fn apply(&self, step: usize, input: &[u8], output: &mut [u8]) {
         self.0.convert_strip(step, input, output);
     }
 }

@@ -68,7 +68,7 @@ impl Reader {
             depth,
             capacity_bytes,
             policy: policy.map(|policy| policy.0),
-            recipe: conversion.map(Conversion::recipe),
+            transform: conversion.map(Conversion::recipe),
             parts,
             ahead: ahead.bytes.clone(),
         };
@@ -342,7 +342,7 @@ impl ReaderStats {
     /// Seconds that the worker spent on converting.
     #[getter]
     fn converting_s(&self) -> f64 {
-        self.0.making.as_secs_f64()
+        self.0.transforming.as_secs_f64()
     }
 
     /// What the worker runs with; None without a policy, and before it has started.

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use penstock_core::{Buffer, Errno, Pool, Recipe};
+use penstock_core::{Buffer, Errno, Pool, Transform};
 use pyo3::exceptions::{PyBufferError, PyMemoryError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -80,9 +80,9 @@ impl SlotPool {
     }
 }
 
-fn make(recipe: Option<&dyn Recipe>, input: &[u8], output: &mut [u8]) {
+fn make(recipe: Option<&dyn Transform>, input: &[u8], output: &mut [u8]) {
     match recipe {
-        Some(recipe) => (0..recipe.steps()).for_each(|step| recipe.make(step, input, output)),
+        Some(recipe) => (0..recipe.steps()).for_each(|step| recipe.apply(step, input, output)),
         None => output.copy_from_slice(input),
     }
 }

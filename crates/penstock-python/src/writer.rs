@@ -67,7 +67,7 @@ impl Writer {
             queue_items,
             capacity_bytes,
             policy: policy.map(|policy| policy.0),
-            recipe: conversion.map(Conversion::recipe),
+            transform: conversion.map(Conversion::recipe),
         };
         let py = fd.py();
         arm_exit(py)?;
@@ -318,7 +318,7 @@ impl WriterStats {
     /// Seconds that the worker spent on converting.
     #[getter]
     fn converting_s(&self) -> f64 {
-        self.0.making.as_secs_f64()
+        self.0.transforming.as_secs_f64()
     }
 
     /// What the worker runs with; None without a policy, and before it has started.

@@ -5,7 +5,7 @@ use std::fmt;
 /// How the bytes of a write are made into those that enter the stream.
 ///
 /// The worker runs it, in steps from first to last and with other work in between, into page-aligned memory of its own.
-pub trait Recipe: fmt::Debug + Send + Sync + 'static {
+pub trait Transform: fmt::Debug + Send + Sync + 'static {
     /// The size of what is handed in.
     fn input_bytes(&self) -> usize;
     /// The size of what enters the stream.
@@ -14,5 +14,5 @@ pub trait Recipe: fmt::Debug + Send + Sync + 'static {
     /// pipe in between.
     fn steps(&self) -> usize;
     /// Makes part `step` of the output. Both are whole, and of the sizes above; a page that was used before holds what it held.
-    fn make(&self, step: usize, input: &[u8], output: &mut [u8]);
+    fn apply(&self, step: usize, input: &[u8], output: &mut [u8]);
 }

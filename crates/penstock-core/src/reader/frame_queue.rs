@@ -1,7 +1,7 @@
 //! What is between a reader's worker and its callers: frames in order, at most so many of them. Checked with loom.
 //!
 //! In order, the worker waits for room before it begins a frame, so that nothing is ever dropped. Live, from the first
-//! [`newest`](Handover::newest) to the next [`next`](Handover::next), it never waits: the oldest frame makes room.
+//! [`newest`](FrameQueue::newest) to the next [`next`](FrameQueue::next), it never waits: the oldest frame makes room.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -14,7 +14,7 @@ use crate::sync::{AtomicBool, Condvar, Mutex, MutexGuard, Ordering, lock, passed
 /// What one who asks for a frame gets: none if there was none in time, and at the end always the same.
 pub(crate) type Answer<T> = Option<Result<Option<T>, Error>>;
 
-pub(crate) struct Handover<T> {
+pub(crate) struct FrameQueue<T> {
     state: Mutex<State<T>>,
     /// There is something to take, an end, or another manner.
     filled: Condvar,
@@ -51,7 +51,7 @@ enum Manner {
     },
 }
 
-impl<T> Handover<T> {
+impl<T> FrameQueue<T> {
     pub(crate) fn new(depth: usize) -> Self {
         let state = State {
             depth,
@@ -270,48 +270,48 @@ mod loom_tests {
     use crate::sync::Arc;
 
     /// What a worker does with so many frames, of which none is stale.
-    fn work(handover: &Handover<u64>, frames: u64) {
+    fn work(queue: &FrameQueue<u64>, frames: u64) {
         for frame in 0..frames {
-            if !handover.wait_for_room() {
+            if !queue.wait_for_room() {
                 return;
             }
-            if handover.is_going_live() {
-                handover.go_live(0);
+            if queue.is_going_live() {
+                queue.go_live(0);
             }
-            handover.put(frame);
+            queue.put(frame);
         }
-        handover.end(Ok(()));
+        queue.end(Ok(()));
     }
 
-    fn worker(handover: &Arc<Handover<u64>>, frames: u64) -> thread::JoinHandle<()> {
-        let handover = Arc::clone(handover);
-        thread::spawn(move || work(&handover, frames))
+    fn worker(queue: &Arc<FrameQueue<u64>>, frames: u64) -> thread::JoinHandle<()> {
+        let queue = Arc::clone(queue);
+        thread::spawn(move || work(&queue, frames))
     }
 
     #[test]
     fn all_frames_come_in_order_and_then_the_end() {
         loom::model(|| {
-            let handover = Arc::new(Handover::new(1));
-            let worker = worker(&handover, 3);
+            let queue = Arc::new(FrameQueue::new(1));
+            let worker = worker(&queue, 3);
             for frame in 0..3 {
-                assert_eq!(handover.next(None), Some(Ok(Some(frame))));
+                assert_eq!(queue.next(None), Some(Ok(Some(frame))));
             }
-            assert_eq!(handover.next(None), Some(Ok(None)));
+            assert_eq!(queue.next(None), Some(Ok(None)));
             worker.join().unwrap();
-            assert_eq!(handover.load(), (0, 0));
+            assert_eq!(queue.load(), (0, 0));
         });
     }
 
     #[test]
     fn of_two_callers_one_gets_the_frame_and_the_other_the_end() {
         loom::model(|| {
-            let handover = Arc::new(Handover::new(1));
+            let queue = Arc::new(FrameQueue::new(1));
             let other = thread::spawn({
-                let handover = Arc::clone(&handover);
-                move || handover.next(None)
+                let queue = Arc::clone(&queue);
+                move || queue.next(None)
             });
-            let worker = worker(&handover, 1);
-            let mut got = [handover.next(None), other.join().unwrap()];
+            let worker = worker(&queue, 1);
+            let mut got = [queue.next(None), other.join().unwrap()];
             got.sort_by_key(|answer| *answer == Some(Ok(None)));
             assert_eq!(got, [Some(Ok(Some(0))), Some(Ok(None))]);
             worker.join().unwrap();
@@ -321,17 +321,17 @@ mod loom_tests {
     #[test]
     fn a_close_reaches_caller_and_worker() {
         loom::model(|| {
-            let handover = Arc::new(Handover::new(1));
-            let worker = worker(&handover, 2); // for ever, if it were not woken from its wait for room
+            let queue = Arc::new(FrameQueue::new(1));
+            let worker = worker(&queue, 2); // for ever, if it were not woken from its wait for room
             let caller = thread::spawn({
-                let handover = Arc::clone(&handover);
-                move || handover.next(None)
+                let queue = Arc::clone(&queue);
+                move || queue.next(None)
             });
-            handover.close();
+            queue.close();
             assert_ne!(caller.join().unwrap(), Some(Ok(None)), "that would be a stream that has ended");
             worker.join().unwrap();
-            assert_eq!(handover.next(None), Some(Err(Error::Closed)));
-            assert_eq!(handover.load().0, 0);
+            assert_eq!(queue.next(None), Some(Err(Error::Closed)));
+            assert_eq!(queue.load().0, 0);
         });
     }
 
@@ -339,41 +339,41 @@ mod loom_tests {
     #[test]
     fn a_worker_that_waits_for_its_source_is_asked_what_is_stale() {
         loom::model(|| {
-            let shared = Arc::new((Handover::new(1), Mutex::new(false), Condvar::new()));
+            let shared = Arc::new((FrameQueue::new(1), Mutex::new(false), Condvar::new()));
             let worker = thread::spawn({
                 let shared = Arc::clone(&shared);
                 move || {
-                    let (handover, is_rung, waker) = &*shared;
-                    while !handover.is_going_live() {
+                    let (queue, is_rung, waker) = &*shared;
+                    while !queue.is_going_live() {
                         let mut rung = lock(is_rung);
                         while !*rung {
                             rung = waker.wait(rung).unwrap(); // for ever, if the wake had come before the question
                         }
                         *rung = false;
                     }
-                    handover.go_live(1);
-                    (0..2).for_each(|frame| assert_eq!(handover.put(frame), (frame == 1).then_some(0)));
-                    handover.end(Ok(()));
+                    queue.go_live(1);
+                    (0..2).for_each(|frame| assert_eq!(queue.put(frame), (frame == 1).then_some(0)));
+                    queue.end(Ok(()));
                 }
             });
-            let (handover, is_rung, waker) = &*shared;
+            let (queue, is_rung, waker) = &*shared;
             let ring = || {
                 *lock(is_rung) = true;
                 waker.notify_one();
             };
-            assert_eq!(handover.newest(None, ring), Some(Ok(Some(1))));
+            assert_eq!(queue.newest(None, ring), Some(Ok(Some(1))));
             worker.join().unwrap();
-            assert_eq!(handover.load(), (0, 1));
+            assert_eq!(queue.load(), (0, 1));
         });
     }
 
     #[test]
     fn a_worker_that_waits_for_room_goes_on_when_the_newest_is_wanted() {
         loom::model(|| {
-            let handover = Arc::new(Handover::new(1));
-            let worker = worker(&handover, 2);
+            let queue = Arc::new(FrameQueue::new(1));
+            let worker = worker(&queue, 2);
             let mut last = None;
-            while let Some(Ok(Some(frame))) = handover.newest(None, || {}) {
+            while let Some(Ok(Some(frame))) = queue.newest(None, || {}) {
                 assert!(last < Some(frame));
                 last = Some(frame);
             }
@@ -385,10 +385,10 @@ mod loom_tests {
     #[test]
     fn who_watches_is_told_of_a_frame() {
         loom::model(|| {
-            let handover = Arc::new(Handover::new(1));
-            let worker = worker(&handover, 1);
-            assert_eq!(handover.ready().wait(), Ok(())); // for ever, if it were forgotten
-            assert_eq!(handover.next(Some(Instant::now())), Some(Ok(Some(0))));
+            let queue = Arc::new(FrameQueue::new(1));
+            let worker = worker(&queue, 1);
+            assert_eq!(queue.ready().wait(), Ok(())); // for ever, if it were forgotten
+            assert_eq!(queue.next(Some(Instant::now())), Some(Ok(Some(0))));
             worker.join().unwrap();
         });
     }
@@ -404,53 +404,53 @@ mod tests {
 
     #[test]
     fn live_the_oldest_makes_room_and_nothing_else_is_dropped() {
-        let handover = Handover::new(2);
-        assert_eq!(handover.newest(now(), || {}), None);
-        assert!(handover.is_going_live());
-        handover.go_live(1);
-        let dropped: Vec<_> = (0..4).map(|frame| handover.put(frame)).collect();
+        let queue = FrameQueue::new(2);
+        assert_eq!(queue.newest(now(), || {}), None);
+        assert!(queue.is_going_live());
+        queue.go_live(1);
+        let dropped: Vec<_> = (0..4).map(|frame| queue.put(frame)).collect();
         assert_eq!(dropped, [None, None, Some(0), Some(1)]);
-        assert_eq!(handover.next(now()), Some(Ok(Some(2))));
-        assert_eq!(handover.next(now()), Some(Ok(Some(3))));
-        assert_eq!(handover.load(), (0, 2));
+        assert_eq!(queue.next(now()), Some(Ok(Some(2))));
+        assert_eq!(queue.next(now()), Some(Ok(Some(3))));
+        assert_eq!(queue.load(), (0, 2));
     }
 
     #[test]
     fn what_was_there_before_is_stale_unless_it_is_the_last() {
-        let handover = Handover::new(4);
-        handover.put('a');
-        handover.put('b');
-        assert_eq!(handover.newest(now(), || {}), None);
-        handover.go_live(1);
-        handover.put('c');
-        assert_eq!(handover.newest(now(), || {}), None, "it was in the pipe already");
-        handover.end(Err(Error::Closed));
-        assert_eq!(handover.newest(now(), || {}), Some(Ok(Some('c'))));
-        assert_eq!(handover.newest(now(), || {}), Some(Err(Error::Closed)));
-        assert_eq!(handover.load(), (0, 2));
+        let queue = FrameQueue::new(4);
+        queue.put('a');
+        queue.put('b');
+        assert_eq!(queue.newest(now(), || {}), None);
+        queue.go_live(1);
+        queue.put('c');
+        assert_eq!(queue.newest(now(), || {}), None, "it was in the pipe already");
+        queue.end(Err(Error::Closed));
+        assert_eq!(queue.newest(now(), || {}), Some(Ok(Some('c'))));
+        assert_eq!(queue.newest(now(), || {}), Some(Err(Error::Closed)));
+        assert_eq!(queue.load(), (0, 2));
     }
 
     #[test]
     fn the_last_word_is_the_same_each_time() {
-        let handover = Handover::<u8>::new(1);
-        handover.put(1);
-        handover.end(Err(Error::Forked));
-        handover.end(Ok(()));
-        assert_eq!(handover.next(now()), Some(Ok(Some(1))));
-        assert_eq!(handover.next(now()), Some(Err(Error::Forked)));
-        assert_eq!(handover.newest(now(), || {}), Some(Err(Error::Forked)));
-        handover.close();
-        assert_eq!(handover.next(now()), Some(Err(Error::Closed)));
-        assert_eq!(handover.put(2), Some(2));
+        let queue = FrameQueue::<u8>::new(1);
+        queue.put(1);
+        queue.end(Err(Error::Forked));
+        queue.end(Ok(()));
+        assert_eq!(queue.next(now()), Some(Ok(Some(1))));
+        assert_eq!(queue.next(now()), Some(Err(Error::Forked)));
+        assert_eq!(queue.newest(now(), || {}), Some(Err(Error::Forked)));
+        queue.close();
+        assert_eq!(queue.next(now()), Some(Err(Error::Closed)));
+        assert_eq!(queue.put(2), Some(2));
     }
 
     #[test]
     fn all_who_watch_share_one_ticket() {
-        let handover = Handover::new(1);
-        let (first, second) = (handover.ready(), handover.ready());
+        let queue = FrameQueue::new(1);
+        let (first, second) = (queue.ready(), queue.ready());
         assert_eq!(first.outcome(), None);
-        handover.put(1);
+        queue.put(1);
         assert_eq!((first.outcome(), second.outcome()), (Some(Ok(())), Some(Ok(()))));
-        assert_eq!(handover.ready().outcome(), Some(Ok(())));
+        assert_eq!(queue.ready().outcome(), Some(Ok(())));
     }
 }

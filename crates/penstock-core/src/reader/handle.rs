@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::frame::Frame;
-use super::frame_queue::{Answer, Handover};
+use super::frame_queue::{Answer, FrameQueue};
 use super::meter::Meter;
-use super::transform::Making;
-use super::worker::Intake;
+use super::transform::FrameTransform;
+use super::worker::ReaderWorker;
 use crate::error::Error;
 use crate::memory::pool::Pool;
-use crate::memory::transform::Recipe;
+use crate::memory::transform::Transform;
 use crate::pipe::budget;
 use crate::reader::poll_source::PollSource;
 use crate::runtime::task::{self, AtExit, Task};
@@ -48,8 +48,8 @@ pub struct ReaderOptions {
     /// Priority and CPUs of the worker.
     pub policy: Option<ThreadPolicy>,
     /// What is made of each part of a frame on the way; unless told, frames come out as they went in.
-    pub recipe: Option<Arc<dyn Recipe>>,
-    /// Of how many parts a frame is made, one after another and each by the recipe; 1 unless told. Small parts are still in the
+    pub transform: Option<Arc<dyn Transform>>,
+    /// Of how many parts a frame is made, one after another and each by the transform; 1 unless told. Small parts are still in the
     /// processor's cache when they are made.
     pub parts: usize,
     /// Bytes that come before all others: the caller has read them from the descriptor already.
@@ -60,13 +60,13 @@ impl ReaderOptions {
     /// Those for frames of that size, of which nothing is made.
     #[must_use]
     pub fn new(frame_bytes: usize) -> Self {
-        let (capacity_bytes, policy, recipe) = (None, None, None);
+        let (capacity_bytes, policy, transform) = (None, None, None);
         Self {
             frame_bytes,
             depth: DEFAULT_DEPTH,
             capacity_bytes,
             policy,
-            recipe,
+            transform,
             parts: 1,
             ahead: Vec::new(),
         }
@@ -87,10 +87,10 @@ impl ReaderOptions {
         if isize::try_from(self.frame_bytes).is_err() {
             return unsuitable("frame_bytes is more than memory can hold".into());
         }
-        match &self.recipe {
+        match &self.transform {
             None if self.parts != 1 => unsuitable("parts are for what makes something of them".into()),
-            Some(recipe) if recipe.output_bytes().checked_mul(self.parts) != Some(self.frame_bytes) => {
-                let (parts, each) = (self.parts, recipe.output_bytes());
+            Some(transform) if transform.output_bytes().checked_mul(self.parts) != Some(self.frame_bytes) => {
+                let (parts, each) = (self.parts, transform.output_bytes());
                 unsuitable(format!(
                     "frame_bytes is {}, but {parts} x {each} bytes are made of a frame",
                     self.frame_bytes
@@ -124,7 +124,7 @@ impl ReaderOptions {
 /// ```
 pub struct Reader {
     /// Never dropped in the child of a fork, where its lock may be taken for ever.
-    handover: ManuallyDrop<Arc<Handover<Frame>>>,
+    queue: ManuallyDrop<Arc<FrameQueue<Frame>>>,
     meter: Arc<Meter>,
     task: Task,
     /// Of the stream, before anything is made of it.
@@ -157,14 +157,14 @@ pub struct ReaderStats {
     pub worker_blocked: Duration,
     /// Time that the worker waited because as many frames as may were waiting for a caller.
     pub worker_full: Duration,
-    /// Time that went into the recipe.
-    pub making: Duration,
+    /// Time that went into the transform.
+    pub transforming: Duration,
     /// What the worker runs with; none without a policy, and before it has started.
     pub policy: Option<AppliedPolicy>,
 }
 
 impl Reader {
-    /// How long [`Reader::close`] waits for the worker. What cannot be interrupted is one read of a disk, the making of one part, and
+    /// How long [`Reader::close`] waits for the worker. What cannot be interrupted is one read of a disk, the transform of one part, and
     /// the close of a socket that lingers.
     pub const LEAVE_WITHIN: Duration = Duration::from_secs(5);
 
@@ -186,28 +186,30 @@ impl Reader {
         let frame_bytes = options.frame_bytes;
         let pool = Pool::of_slots(frame_bytes, options.depth.saturating_add(SPARE_SLOTS));
         drop(pool.take(frame_bytes)?); // now, so that what does not fit into memory is refused here
-        let making =
-            options.recipe.as_ref().map(|recipe| Making::new(Arc::clone(recipe), options.parts, &pool));
-        let making = making.transpose()?;
-        let frame_in_bytes = making.as_ref().map_or(frame_bytes, Making::frame_in_bytes);
-        let handover = Arc::new(Handover::new(options.depth));
+        let transform = options
+            .transform
+            .as_ref()
+            .map(|transform| FrameTransform::new(Arc::clone(transform), options.parts, &pool));
+        let transform = transform.transpose()?;
+        let frame_in_bytes = transform.as_ref().map_or(frame_bytes, FrameTransform::frame_in_bytes);
+        let queue = Arc::new(FrameQueue::new(options.depth));
         let meter = Arc::new(Meter::default());
-        let intake = Intake {
+        let worker = ReaderWorker {
             source,
             pool,
             frame_bytes,
-            making,
-            handover: Arc::clone(&handover),
+            transform,
+            queue: Arc::clone(&queue),
             meter: Arc::clone(&meter),
             rest: Arc::default(),
         };
-        let rest = Arc::clone(&intake.rest);
+        let rest = Arc::clone(&worker.rest);
         let task = task::start(task::control(AtExit::Cancel)?, options.policy.clone(), |control| {
-            intake.run(control);
+            worker.run(control);
             Ok(())
         })?;
         Ok(Self {
-            handover: ManuallyDrop::new(handover),
+            queue: ManuallyDrop::new(queue),
             meter,
             task,
             frame_in_bytes,
@@ -233,7 +235,7 @@ impl Reader {
     /// - [`Error::Stalled`]: no whole frame came in time. Nothing is lost.
     /// - [`Error::Closed`], [`Error::Forked`].
     pub fn read(&self, timeout: Option<Duration>) -> Result<Option<Frame>, Error> {
-        self.ask(timeout, |deadline| self.handover.next(deadline))
+        self.ask(timeout, |deadline| self.queue.next(deadline))
     }
 
     /// The newest frame, one that became whole since this was called and that nobody has got. Before the first, that is one that
@@ -245,11 +247,11 @@ impl Reader {
     ///
     /// As [`Reader::read`].
     pub fn latest(&self, timeout: Option<Duration>) -> Result<Option<Frame>, Error> {
-        self.ask(timeout, |deadline| self.handover.newest(deadline, || self.task.wake()))
+        self.ask(timeout, |deadline| self.queue.newest(deadline, || self.task.wake()))
     }
 
     /// What came of the frame in the middle of which the stream ended, once [`Error::Truncated`] has told so: a shorter frame. None
-    /// with a recipe, and the second time.
+    /// with a transform, and the second time.
     #[must_use]
     pub fn take_rest(&self) -> Option<Frame> {
         if self.is_inherited() { None } else { lock(&self.rest).take() }
@@ -283,7 +285,7 @@ impl Reader {
     #[must_use]
     pub fn ready(&self) -> Ticket {
         if !self.is_inherited() {
-            return self.handover.ready();
+            return self.queue.ready();
         }
         let (completion, ready) = ticket(0);
         completion.end(Err(Error::Forked));
@@ -299,12 +301,12 @@ impl Reader {
 
     /// The same with another limit; says whether the worker has ended.
     pub fn close_within(&self, at_most: Duration) -> bool {
-        // Relaxed: the handover's lock orders what matters.
+        // Relaxed: the queue's lock orders what matters.
         self.is_closed.store(true, Ordering::Relaxed);
         if self.is_inherited() {
             return true;
         }
-        self.handover.close();
+        self.queue.close();
         self.task.cancel();
         self.task.ticket.wait_for(Some(at_most)).is_some()
     }
@@ -317,8 +319,7 @@ impl Reader {
 
     /// What it has done so far. The figures stay when it has ended or was closed.
     pub fn stats(&self) -> ReaderStats {
-        let (frames_waiting, frames_dropped) =
-            if self.is_inherited() { (0, 0) } else { self.handover.load() };
+        let (frames_waiting, frames_dropped) = if self.is_inherited() { (0, 0) } else { self.queue.load() };
         let meter = &self.meter;
         ReaderStats {
             frames_read: meter.frames_read(),
@@ -330,7 +331,7 @@ impl Reader {
             caller_blocked: meter.caller_blocked(),
             worker_blocked: meter.worker_blocked(),
             worker_full: meter.full(),
-            making: meter.making(),
+            transforming: meter.transforming(),
             policy: self.task.applied_policy(),
         }
     }
@@ -360,7 +361,7 @@ impl Drop for Reader {
         if !self.is_inherited() {
             self.close_within(Duration::ZERO);
             // SAFETY: dropped once, here, and not used afterwards.
-            unsafe { ManuallyDrop::drop(&mut self.handover) };
+            unsafe { ManuallyDrop::drop(&mut self.queue) };
         }
     }
 }

@@ -13,7 +13,7 @@ pub(super) struct Meter {
     caller_blocked_ns: AtomicU64,
     worker_blocked_ns: AtomicU64,
     full_ns: AtomicU64,
-    making_ns: AtomicU64,
+    transforming_ns: AtomicU64,
 }
 
 fn add(counter: &AtomicU64, time: Duration) {
@@ -76,12 +76,12 @@ impl Meter {
         time(&self.full_ns)
     }
 
-    /// Time that went into the recipe.
-    pub(super) fn add_making(&self, spent: Duration) {
-        add(&self.making_ns, spent);
+    /// Time that went into the transform.
+    pub(super) fn add_transforming(&self, spent: Duration) {
+        add(&self.transforming_ns, spent);
     }
 
-    pub(super) fn making(&self) -> Duration {
-        time(&self.making_ns)
+    pub(super) fn transforming(&self) -> Duration {
+        time(&self.transforming_ns)
     }
 }

@@ -6,9 +6,9 @@ use std::time::Instant;
 use rustix::io::Errno;
 
 use super::frame::Frame;
-use super::frame_queue::Handover;
+use super::frame_queue::FrameQueue;
 use super::meter::Meter;
-use super::transform::Making;
+use super::transform::FrameTransform;
 
 use crate::error::Error;
 use crate::memory::pool::{Buffer, Pool};
@@ -17,13 +17,13 @@ use crate::runtime::task::Control;
 use crate::sync::lock;
 
 /// What the worker works with. When it has ended, the descriptor is closed.
-pub(super) struct Intake {
+pub(super) struct ReaderWorker {
     pub(super) source: PollSource,
     pub(super) pool: Pool,
     /// Of what comes out.
     pub(super) frame_bytes: usize,
-    pub(super) making: Option<Making>,
-    pub(super) handover: Arc<Handover<Frame>>,
+    pub(super) transform: Option<FrameTransform>,
+    pub(super) queue: Arc<FrameQueue<Frame>>,
     pub(super) meter: Arc<Meter>,
     /// What came of a frame that the stream ended in.
     pub(super) rest: Arc<Mutex<Option<Frame>>>,
@@ -39,7 +39,7 @@ enum Filled {
 }
 
 /// Sees to it that whoever waits learns of the end, also of one by a panic.
-struct Ending(Arc<Handover<Frame>>);
+struct Ending(Arc<FrameQueue<Frame>>);
 
 impl Drop for Ending {
     fn drop(&mut self) {
@@ -47,21 +47,21 @@ impl Drop for Ending {
     }
 }
 
-impl Intake {
+impl ReaderWorker {
     /// Reads until the end, a failure, or until nobody wants more.
     pub(super) fn run(self, control: &Control) {
-        let ending = Ending(Arc::clone(&self.handover));
+        let ending = Ending(Arc::clone(&self.queue));
         // After it, so that it goes before it: who has seen the end, also that by a panic, finds the descriptor closed.
-        let mut intake = self;
-        let outcome = intake.read_frames(control);
-        drop(intake);
+        let mut worker = self;
+        let outcome = worker.read_frames(control);
+        drop(worker);
         ending.0.end(outcome);
     }
 
     fn read_frames(&mut self, control: &Control) -> Result<(), Error> {
         for index in 0.. {
             let start = Instant::now();
-            let goes_on = self.handover.wait_for_room();
+            let goes_on = self.queue.wait_for_room();
             self.meter.add_full(start.elapsed());
             if !goes_on {
                 return Err(Error::Closed);
@@ -83,38 +83,43 @@ impl Intake {
 
     fn hand_over(&self, frame: Frame) {
         self.meter.add_frame_read();
-        drop(self.handover.put(frame));
+        drop(self.queue.put(frame));
     }
 
     fn keep_rest(&self, mut slot: Buffer, bytes: usize, index: u64) {
-        if self.making.is_none() {
+        if self.transform.is_none() {
             slot.set_len(bytes);
             *lock(&self.rest) = Some(Frame::new(slot, index));
         }
     }
 
     fn frame_in_bytes(&self) -> usize {
-        self.making.as_ref().map_or(self.frame_bytes, Making::frame_in_bytes)
+        self.transform.as_ref().map_or(self.frame_bytes, FrameTransform::frame_in_bytes)
     }
 
     fn fill_frame(&mut self, slot: &mut Buffer, control: &Control) -> Result<Filled, Errno> {
-        let Some(mut making) = self.making.take() else {
+        let Some(mut transform) = self.transform.take() else {
             return self.fill(slot, 0, control);
         };
-        let filled = self.make_parts(&mut making, slot, control);
-        self.making = Some(making);
+        let filled = self.make_parts(&mut transform, slot, control);
+        self.transform = Some(transform);
         filled
     }
 
     /// Reads and makes one part after the other: small ones are still in the cache when they are made.
-    fn make_parts(&self, making: &mut Making, slot: &mut [u8], control: &Control) -> Result<Filled, Errno> {
-        for (part, output) in slot.chunks_exact_mut(making.part_out_bytes()).enumerate() {
-            let before = part * making.part_in_bytes();
-            match self.fill(&mut making.scratch, before, control)? {
+    fn make_parts(
+        &self,
+        transform: &mut FrameTransform,
+        slot: &mut [u8],
+        control: &Control,
+    ) -> Result<Filled, Errno> {
+        for (part, output) in slot.chunks_exact_mut(transform.part_out_bytes()).enumerate() {
+            let before = part * transform.part_in_bytes();
+            match self.fill(&mut transform.scratch, before, control)? {
                 Filled::Whole => {
                     let start = Instant::now();
-                    making.make(output);
-                    self.meter.add_making(start.elapsed());
+                    transform.apply(output);
+                    self.meter.add_transforming(start.elapsed());
                 }
                 Filled::Short(bytes) => return Ok(Filled::Short(before + bytes)),
                 Filled::Stopped => return Ok(Filled::Stopped),
@@ -130,8 +135,8 @@ impl Intake {
             if control.is_cancelled() {
                 return Ok(Filled::Stopped);
             }
-            if self.handover.is_going_live() {
-                self.handover.go_live(self.stale_frames(before + bytes));
+            if self.queue.is_going_live() {
+                self.queue.go_live(self.stale_frames(before + bytes));
             }
             match self.source.read(&mut memory[bytes..])? {
                 Some(0) => return Ok(Filled::Short(bytes)),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::ends::Ends;
 use super::report::{RelayError, RelayOptions, Relayed};
-use super::transfer::{Course, Watch};
+use super::transfer::{Transfer, Watch};
 use crate::error::Error;
 use crate::runtime::fork_fd::ForkFd;
 use crate::sync::deadline_after;
@@ -39,11 +39,11 @@ pub fn relay(
     options: &RelayOptions,
 ) -> std::result::Result<Relayed, RelayError> {
     let ends = Ends { src: src.as_fd(), dst: dst.as_fd() };
-    let mut course = Course::plan(&ends, options).map_err(|error| RelayError::before(error, options))?;
+    let mut transfer = Transfer::plan(&ends, options).map_err(|error| RelayError::before(error, options))?;
     let _quiet = signals::WithoutWriteSignals::new();
     loop {
         // Comes back without an answer when a signal came, whose handler has run by now.
-        if let Some(outcome) = course.run(&ends, None, None) {
+        if let Some(outcome) = transfer.run(&ends, None, None) {
             return outcome;
         }
     }
@@ -54,7 +54,7 @@ pub fn relay(
 pub struct Relay {
     src: ForkFd,
     dst: ForkFd,
-    course: Course,
+    transfer: Transfer,
 }
 
 impl Relay {
@@ -71,8 +71,8 @@ impl Relay {
         let build = || {
             let [src, dst] =
                 ForkFd::make_all(|| Ok([fd::duplicate(src.as_fd())?, fd::duplicate(dst.as_fd())?]))?;
-            let course = Course::plan(&Ends { src: src.as_fd(), dst: dst.as_fd() }, options)?;
-            Ok(Self { src, dst, course })
+            let transfer = Transfer::plan(&Ends { src: src.as_fd(), dst: dst.as_fd() }, options)?;
+            Ok(Self { src, dst, transfer })
         };
         build().map_err(|error| RelayError::before(error, options))
     }
@@ -81,7 +81,7 @@ impl Relay {
     /// [`relayed`](Self::relayed) counts what was delivered; the rest are still the caller's, however the relay ends.
     #[must_use]
     pub fn after(mut self, ahead: Vec<u8>) -> Self {
-        self.course.begin_with(ahead);
+        self.transfer.begin_with(ahead);
         self
     }
 
@@ -94,13 +94,13 @@ impl Relay {
     /// What has been moved so far.
     #[must_use]
     pub fn relayed(&self) -> Relayed {
-        self.course.relayed()
+        self.transfer.relayed()
     }
 
     /// Bytes that have been taken from the source, cannot be put back, and are not delivered yet: lost if it does not go on.
     #[must_use]
     pub fn bytes_held(&self) -> u64 {
-        self.course.unreturnable_bytes()
+        self.transfer.unreturnable_bytes()
     }
 
     pub(super) fn run_watched(
@@ -109,9 +109,9 @@ impl Relay {
         deadline: Option<Instant>,
     ) -> Option<std::result::Result<Relayed, RelayError>> {
         if self.src.is_inherited() {
-            return Some(Err(self.course.ended_by(Error::Forked)));
+            return Some(Err(self.transfer.ended_by(Error::Forked)));
         }
         let ends = Ends { src: self.src.as_fd(), dst: self.dst.as_fd() };
-        self.course.run(&ends, watch, deadline)
+        self.transfer.run(&ends, watch, deadline)
     }
 }

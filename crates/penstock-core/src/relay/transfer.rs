@@ -58,7 +58,7 @@ impl Mover {
 
 /// One relay under way.
 #[derive(Debug)]
-pub(crate) struct Course {
+pub(crate) struct Transfer {
     source: Source,
     destination: Kind,
     /// Bytes that may still be taken.
@@ -135,7 +135,7 @@ const SOON: Duration = Duration::from_millis(5);
 const FALSE_STARTS: u32 = 4;
 const FALSE_START_PAUSE: Duration = Duration::from_millis(1);
 
-impl Course {
+impl Transfer {
     pub(crate) fn plan(ends: &Ends<'_>, options: &RelayOptions) -> std::result::Result<Self, Error> {
         fd::check_readable(ends.src)?;
         fd::check_writable(ends.dst)?;

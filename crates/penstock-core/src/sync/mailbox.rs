@@ -4,7 +4,7 @@ use crate::sync::{AtomicBool, Mutex, Ordering, lock};
 
 /// What is left for a thread to find. Whoever puts something in wakes the thread afterwards, should it be asleep.
 #[derive(Debug)]
-pub(crate) struct Inbox<T> {
+pub(crate) struct Mailbox<T> {
     state: Mutex<State<T>>,
     /// Spares the thread the lock while nobody wants anything.
     has_some: AtomicBool,
@@ -16,7 +16,7 @@ struct State<T> {
     is_closed: bool,
 }
 
-impl<T> Inbox<T> {
+impl<T> Mailbox<T> {
     pub(crate) fn new() -> Self {
         let state = Mutex::new(State { items: Vec::new(), is_closed: false });
         Self { state, has_some: AtomicBool::new(false) }
@@ -91,7 +91,7 @@ mod loom_tests {
     #[test]
     fn a_thread_that_sleeps_finds_every_item() {
         loom::model(|| {
-            let shared = Arc::new((Inbox::new(), Waker::default()));
+            let shared = Arc::new((Mailbox::new(), Waker::default()));
             let givers: Vec<_> = (0..2)
                 .map(|item| {
                     let shared = Arc::clone(&shared);
@@ -117,15 +117,15 @@ mod loom_tests {
     #[test]
     fn an_item_is_found_or_given_back_when_the_thread_goes() {
         loom::model(|| {
-            let inbox = Arc::new(Inbox::new());
+            let mailbox = Arc::new(Mailbox::new());
             let giver = thread::spawn({
-                let inbox = Arc::clone(&inbox);
-                move || inbox.put(7)
+                let mailbox = Arc::clone(&mailbox);
+                move || mailbox.put(7)
             });
             let mut found = Vec::new();
             loop {
-                found.extend(inbox.take());
-                if inbox.close_if_empty() {
+                found.extend(mailbox.take());
+                if mailbox.close_if_empty() {
                     break;
                 }
                 thread::yield_now();
@@ -140,12 +140,12 @@ mod loom_tests {
     #[test]
     fn an_item_is_left_or_given_back_when_the_thread_is_cut_short() {
         loom::model(|| {
-            let inbox = Arc::new(Inbox::new());
+            let mailbox = Arc::new(Mailbox::new());
             let giver = thread::spawn({
-                let inbox = Arc::clone(&inbox);
-                move || inbox.put(7)
+                let mailbox = Arc::clone(&mailbox);
+                move || mailbox.put(7)
             });
-            let left = inbox.close();
+            let left = mailbox.close();
             match giver.join().unwrap() {
                 Ok(()) => assert_eq!(left, [7]),
                 Err(item) => assert_eq!((item, left.len()), (7, 0)),

@@ -13,13 +13,13 @@ static BYTES: AtomicU64 = AtomicU64::new(0);
 pub(crate) struct Unheard {
     bytes: AtomicU64,
     /// Everything in flight was given up, so that its loss is no news.
-    is_given_up: AtomicBool,
+    is_discarded: AtomicBool,
 }
 
 impl Unheard {
     /// Called when the stream fails.
     pub(crate) fn add(&self, bytes_lost: u64) {
-        if !self.is_given_up.load(Relaxed) {
+        if !self.is_discarded.load(Relaxed) {
             self.bytes.fetch_add(bytes_lost, Relaxed);
             BYTES.fetch_add(bytes_lost, Relaxed);
         }
@@ -32,9 +32,9 @@ impl Unheard {
         let _ = BYTES.fetch_update(Relaxed, Relaxed, |all| Some(all.saturating_sub(bytes)));
     }
 
-    pub(crate) fn set_given_up(&self, is_given_up: bool) {
-        self.is_given_up.store(is_given_up, Relaxed);
-        if is_given_up {
+    pub(crate) fn set_discarded(&self, is_discarded: bool) {
+        self.is_discarded.store(is_discarded, Relaxed);
+        if is_discarded {
             self.note_heard();
         }
     }

@@ -72,7 +72,7 @@ impl Block {
     }
 
     /// Gives up the pages of a range: whoever else holds them keeps them, the next touch brings fresh ones.
-    pub(crate) fn give_up(&mut self, offset: usize, bytes: usize) -> Result<()> {
+    pub(crate) fn discard(&mut self, offset: usize, bytes: usize) -> Result<()> {
         assert!(offset.checked_add(bytes).is_some_and(|end| end <= self.bytes), "a range stays in its block");
         // SAFETY: the range lies in our private mapping, and no reference into it exists outside of `fill`.
         unsafe { madvise(self.start.add(offset).cast(), bytes, Advice::LinuxDontNeed) }

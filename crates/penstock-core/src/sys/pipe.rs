@@ -47,7 +47,7 @@ pub(crate) fn room_bytes(fd: BorrowedFd<'_>) -> Result<usize> {
 /// # Safety
 ///
 /// The memory is readable now, and nobody writes to it before the pipe's readers are through with it.
-pub(crate) unsafe fn give_pages(fd: BorrowedFd<'_>, span: Span) -> Result<usize> {
+pub(crate) unsafe fn vmsplice(fd: BorrowedFd<'_>, span: Span) -> Result<usize> {
     let span = span.first(pass(Call::Vmsplice, span.len())?);
     let part = libc::iovec { iov_base: span.as_ptr().cast_mut().cast(), iov_len: span.len() };
     // SAFETY: into a pipe, vmsplice only reads the memory, for which the caller vouches.

@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::pipe::budget::Reservation;
 use crate::relay::ends::Ends;
 use crate::relay::report::RelayOptions;
-use crate::relay::transfer::{Course, Idle};
+use crate::relay::transfer::{Idle, Transfer};
 use crate::runtime::fork_fd::ForkFd;
 use crate::runtime::task::Live;
 use crate::sys::fd::{self, Kind, StreamId};
@@ -22,7 +22,7 @@ use crate::sys::pipe;
 
 /// One destination, as the thread has it.
 #[derive(Debug)]
-pub(super) struct Lane {
+pub(super) struct Branch {
     pub(super) outlet: TeeOutlet,
     pub(super) dst: ForkFd,
     kind: Kind,
@@ -41,11 +41,11 @@ pub(super) struct Inner {
     pub(super) reader: ForkFd,
     /// Gone when nothing more will come.
     pub(super) writer: Option<ForkFd>,
-    pub(super) course: Course,
+    pub(super) transfer: Transfer,
     _reservation: Option<Reservation>,
 }
 
-impl Lane {
+impl Branch {
     pub(super) fn open(
         dst: BorrowedFd<'_>,
         id: StreamId,
@@ -59,13 +59,13 @@ impl Lane {
             start: 0,
             bytes_delivered: 0,
             bytes_lost: 0,
-            through: inner.as_ref().map(|inner| inner.course.relayed()),
+            through: inner.as_ref().map(|inner| inner.transfer.relayed()),
             end: None,
             error: None,
         });
         let leaves = AtomicBool::new(false);
         let outlet = TeeOutlet(Arc::new(Outlet { number, id, policy, leaves, report }));
-        let lane = Self {
+        let branch = Self {
             outlet: outlet.clone(),
             dst,
             kind,
@@ -76,7 +76,7 @@ impl Lane {
             idle: None,
             is_removed: false,
         };
-        Ok((lane, outlet))
+        Ok((branch, outlet))
     }
 
     /// The pipe that takes its bytes; none when it takes no more.
@@ -113,7 +113,7 @@ impl Lane {
         match &self.inner {
             None => pipe::unread_bytes(self.dst.as_fd()).unwrap_or(0),
             Some(inner) => {
-                let held = inner.course.in_transit_bytes() as u64;
+                let held = inner.transfer.in_transit_bytes() as u64;
                 pipe::unread_bytes(inner.reader.as_fd()).unwrap_or(0) + held
             }
         }
@@ -126,7 +126,7 @@ impl Lane {
     }
 
     pub(super) fn publish(&self) {
-        let through = self.inner.as_ref().map(|inner| inner.course.relayed());
+        let through = self.inner.as_ref().map(|inner| inner.transfer.relayed());
         let delivered = through.map_or(self.taken, |through| through.bytes);
         self.outlet.0.report.change(|report| {
             report.bytes_delivered = delivered;
@@ -183,7 +183,7 @@ impl Lane {
 impl Inner {
     pub(super) fn open(dst: BorrowedFd<'_>) -> std::result::Result<Self, Error> {
         let ([reader, writer], reservation) = inner_pipe()?;
-        let course = Course::plan(&Ends { src: reader.as_fd(), dst }, &RelayOptions::default())?;
-        Ok(Self { reader, writer: Some(writer), course, _reservation: reservation })
+        let transfer = Transfer::plan(&Ends { src: reader.as_fd(), dst }, &RelayOptions::default())?;
+        Ok(Self { reader, writer: Some(writer), transfer, _reservation: reservation })
     }
 }

@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::pipe::budget::{self, Reservation};
 use crate::relay::ends::Ends;
 use crate::relay::report::{RelayError, RelayOptions};
-use crate::relay::transfer::Course;
+use crate::relay::transfer::Transfer;
 use crate::runtime::fork_fd::ForkFd;
 use crate::sys::fd::{self, Kind};
 use crate::sys::pipe;
@@ -33,7 +33,7 @@ pub(super) struct Front {
 #[derive(Debug)]
 struct Filler {
     writer: ForkFd,
-    course: Course,
+    transfer: Transfer,
 }
 
 impl Front {
@@ -53,8 +53,8 @@ impl Front {
         }
         let ([reader, writer], reservation) = inner_pipe()?;
         let ends = Ends { src: own.as_fd(), dst: writer.as_fd() };
-        let course = Course::plan(&ends, &RelayOptions::default())?;
-        let filler = Some(Filler { writer, course });
+        let transfer = Transfer::plan(&ends, &RelayOptions::default())?;
+        let filler = Some(Filler { writer, transfer });
         Ok(Self {
             reader,
             null,
@@ -68,9 +68,9 @@ impl Front {
 
     /// Puts in what the source has and the pipe takes, without waiting.
     pub(super) fn fill(&mut self) {
-        while let (Some(Filler { writer, course }), Some(src)) = (&mut self.filler, &self.src) {
-            let advanced = advance(course, src.as_fd(), writer.as_fd());
-            self.position = course.position();
+        while let (Some(Filler { writer, transfer }), Some(src)) = (&mut self.filler, &self.src) {
+            let advanced = advance(transfer, src.as_fd(), writer.as_fd());
+            self.position = transfer.position();
             match advanced {
                 Advance::Moved => {}
                 Advance::Blocked => return,
@@ -99,7 +99,7 @@ impl Front {
     /// of all else so many bytes are lost.
     pub(super) fn put_back(&mut self) -> u64 {
         let Some(src) = &self.src else { return 0 };
-        let held = self.filler.take().map_or(0, |filler| filler.course.in_transit_bytes() as u64);
+        let held = self.filler.take().map_or(0, |filler| filler.transfer.in_transit_bytes() as u64);
         let ahead = pipe::unread_bytes(self.reader.as_fd()).unwrap_or(0);
         match self.position.map(|position| seek(src, SeekFrom::Start(position.saturating_sub(ahead)))) {
             Some(Ok(_)) => 0,
@@ -127,13 +127,13 @@ pub(super) enum Advance {
 }
 
 /// One step of a relay, without waiting.
-pub(super) fn advance(course: &mut Course, src: BorrowedFd<'_>, dst: BorrowedFd<'_>) -> Advance {
-    let state = |course: &Course| (course.moved, course.in_transit_bytes());
-    let before = state(course);
-    match course.run(&Ends { src, dst }, None, Some(Instant::now())) {
+pub(super) fn advance(transfer: &mut Transfer, src: BorrowedFd<'_>, dst: BorrowedFd<'_>) -> Advance {
+    let state = |transfer: &Transfer| (transfer.moved, transfer.in_transit_bytes());
+    let before = state(transfer);
+    match transfer.run(&Ends { src, dst }, None, Some(Instant::now())) {
         Some(Ok(_)) => Advance::Ended,
         Some(Err(failure)) => Advance::Failed(failure),
-        None if state(course) != before => Advance::Moved,
+        None if state(transfer) != before => Advance::Moved,
         None => Advance::Blocked,
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use super::branch::Lane;
+use super::branch::Branch;
 use super::front::Front;
 use super::outlets::{Forgotten, Outlets, TeeOutlet};
 use super::pump::Pump;
@@ -14,7 +14,7 @@ use super::shared::{Order, Progress, Shared};
 use crate::error::Error;
 use crate::runtime::task::{self, AtExit, Control, Live, Task};
 use crate::sync::lock;
-use crate::sync::mailbox::Inbox;
+use crate::sync::mailbox::Mailbox;
 use crate::sync::ticket::Ticket;
 use crate::sys::fd::{self, Kind};
 use penstock_cpu::{AppliedPolicy, ThreadPolicy};
@@ -69,7 +69,7 @@ impl Tee {
             control: Arc::downgrade(&control),
             shared: Arc::new(Shared {
                 source,
-                orders: Inbox::new(),
+                orders: Mailbox::new(),
                 progress: Live::new(Progress::default()),
                 outlets: Live::new(Outlets::default()),
             }),
@@ -91,12 +91,12 @@ impl Tee {
         if id == self.shared.source && kind != Kind::Other && kind != Kind::StreamSocket {
             return Err(Error::Unsuitable("the destination is the source".into()));
         }
-        let (lane, outlet) = Lane::open(dst, id, kind, policy)?;
+        let (branch, outlet) = Branch::open(dst, id, kind, policy)?;
         // Known before the thread has it, which may be through with it at once.
         if !self.shared.outlets.change(|outlets| outlets.add(&outlet, kind)) {
             return Err(Error::Unsuitable("it is a destination already".into()));
         }
-        if self.order(Order::Add(Box::new(lane))).is_err() {
+        if self.order(Order::Add(Box::new(branch))).is_err() {
             self.shared.outlets.change(|outlets| outlets.withdraw(&outlet));
             return Err(Error::Closed);
         }

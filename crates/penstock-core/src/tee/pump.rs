@@ -6,7 +6,7 @@ use std::time::Instant;
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::{Errno, Result};
 
-use super::branch::Lane;
+use super::branch::Branch;
 use super::front::{Advance, Front, advance};
 use super::report::TeeEnd;
 use super::shared::{Order, Progress, Shared};
@@ -21,7 +21,7 @@ use crate::sys::pipe;
 /// The thread's work.
 pub(super) struct Pump<'a> {
     pub(super) front: Front,
-    pub(super) lanes: Vec<Lane>,
+    pub(super) branches: Vec<Branch>,
     pub(super) taken: u64,
     lost: u64,
     pub(super) source_ended: bool,
@@ -31,27 +31,27 @@ pub(super) struct Pump<'a> {
 
 impl<'a> Pump<'a> {
     pub(super) fn new(front: Front, shared: &'a Shared, control: &'a Control) -> Self {
-        Self { front, lanes: Vec::new(), taken: 0, lost: 0, source_ended: false, shared, control }
+        Self { front, branches: Vec::new(), taken: 0, lost: 0, source_ended: false, shared, control }
     }
 
     pub(super) fn run(mut self) -> std::result::Result<(), Error> {
         loop {
             self.obey();
             if self.control.is_cancelled() {
-                return self.give_up();
+                return self.discard();
             }
             self.front.fill();
             let progress = match self.distribute() {
                 Ok(progress) => self.deliver() | progress,
                 Err(error) => return self.fail(error),
             };
-            if self.lanes.is_empty() && self.shared.orders.close_if_empty() {
+            if self.branches.is_empty() && self.shared.orders.close_if_empty() {
                 return self.outcome();
             }
             if !progress {
                 // Asked once: bytes that come between two answers would be waited for by nobody.
                 let has_bytes = self.front.unread_bytes() > 0;
-                if has_bytes && self.lanes.iter().any(Lane::could_take) {
+                if has_bytes && self.branches.iter().any(Branch::could_take) {
                     continue; // they came after we had looked
                 }
                 self.mark_stalled(has_bytes);
@@ -65,11 +65,13 @@ impl<'a> Pump<'a> {
     fn obey(&mut self) {
         for order in self.shared.orders.take() {
             match order {
-                Order::Add(lane) => self.admit(*lane),
+                Order::Add(branch) => self.admit(*branch),
                 Order::Remove(outlet) => {
                     // Who takes nothing any more stays in its place, before who comes after it.
-                    for lane in self.take_lanes(|lane| lane.outlet.is(&outlet) && lane.entry().is_some()) {
-                        self.close_entry(lane, TeeEnd::Removed);
+                    for branch in
+                        self.take_branches(|branch| branch.outlet.is(&outlet) && branch.entry().is_some())
+                    {
+                        self.close_entry(branch, TeeEnd::Removed);
                     }
                 }
             }
@@ -77,31 +79,31 @@ impl<'a> Pump<'a> {
     }
 
     /// Who comes later begins where the furthest of the others is: it missed what somebody has taken.
-    fn admit(&mut self, mut lane: Lane) {
-        lane.ahead = self.furthest();
-        lane.outlet.0.report.change(|report| report.start = self.taken + lane.ahead);
-        self.lanes.push(lane);
+    fn admit(&mut self, mut branch: Branch) {
+        branch.ahead = self.furthest();
+        branch.outlet.0.report.change(|report| report.start = self.taken + branch.ahead);
+        self.branches.push(branch);
     }
 
-    fn take_lanes(&mut self, mut which: impl FnMut(&Lane) -> bool) -> Vec<Lane> {
-        self.lanes.extract_if(.., |lane| which(lane)).collect()
+    fn take_branches(&mut self, mut which: impl FnMut(&Branch) -> bool) -> Vec<Branch> {
+        self.branches.extract_if(.., |branch| which(branch)).collect()
     }
 
     /// Nothing more will come for that destination. A pipe is through with it; all else has what it has taken first.
-    fn close_entry(&mut self, mut lane: Lane, end: TeeEnd) {
-        lane.ahead = 0; // it takes no more part
-        match &mut lane.inner {
-            None => lane.end(end, None),
+    fn close_entry(&mut self, mut branch: Branch, end: TeeEnd) {
+        branch.ahead = 0; // it takes no more part
+        match &mut branch.inner {
+            None => branch.end(end, None),
             Some(inner) => {
                 inner.writer = None;
-                lane.is_removed |= end == TeeEnd::Removed;
-                self.lanes.push(lane);
+                branch.is_removed |= end == TeeEnd::Removed;
+                self.branches.push(branch);
             }
         }
     }
 
     fn furthest(&self) -> u64 {
-        self.lanes.iter().map(|lane| lane.ahead).max().unwrap_or(0)
+        self.branches.iter().map(|branch| branch.ahead).max().unwrap_or(0)
     }
 
     fn outcome(mut self) -> std::result::Result<(), Error> {
@@ -113,8 +115,8 @@ impl<'a> Pump<'a> {
     /// A failure of what is ours, which the destinations share.
     fn fail(mut self, error: Error) -> std::result::Result<(), Error> {
         let arrivals = self.arrivals();
-        for lane in std::mem::take(&mut self.lanes).into_iter().chain(arrivals) {
-            lane.end(TeeEnd::Failed, Some(error.clone()));
+        for branch in std::mem::take(&mut self.branches).into_iter().chain(arrivals) {
+            branch.end(TeeEnd::Failed, Some(error.clone()));
         }
         self.lost = self.front.put_back();
         self.publish();
@@ -122,20 +124,20 @@ impl<'a> Pump<'a> {
     }
 
     /// Who was added and not taken in yet; nobody is added from now on.
-    fn arrivals(&self) -> impl Iterator<Item = Lane> + use<> {
+    fn arrivals(&self) -> impl Iterator<Item = Branch> + use<> {
         self.shared.orders.close().into_iter().filter_map(|order| match order {
-            Order::Add(lane) => Some(*lane),
+            Order::Add(branch) => Some(*branch),
             Order::Remove(_) => None,
         })
     }
 
-    fn give_up(mut self) -> std::result::Result<(), Error> {
+    fn discard(mut self) -> std::result::Result<(), Error> {
         let arrivals = self.arrivals();
         self.lost = self.front.put_back();
         let mut lost = self.lost;
-        for lane in std::mem::take(&mut self.lanes).into_iter().chain(arrivals) {
-            let outlet = lane.outlet.clone();
-            lane.end(TeeEnd::Cancelled, None);
+        for branch in std::mem::take(&mut self.branches).into_iter().chain(arrivals) {
+            let outlet = branch.outlet.clone();
+            branch.end(TeeEnd::Cancelled, None);
             lost += outlet.report().bytes_lost;
         }
         self.publish();
@@ -152,21 +154,21 @@ impl<'a> Pump<'a> {
     fn deliver(&mut self) -> bool {
         let mut progress = false;
         let mut index = 0;
-        while index < self.lanes.len() {
+        while index < self.branches.len() {
             match self.deliver_to(index) {
                 Advance::Moved => progress = true,
                 Advance::Blocked => index += 1,
                 Advance::Ended => {
-                    let lane = self.lanes.remove(index);
-                    let end = self.end_of(&lane);
-                    lane.end(end, None);
+                    let branch = self.branches.remove(index);
+                    let end = self.end_of(&branch);
+                    branch.end(end, None);
                     progress = true;
                 }
                 Advance::Failed(failure) => {
-                    let lane = self.lanes.remove(index);
+                    let branch = self.branches.remove(index);
                     match failure.error {
-                        Error::Broken { errno, .. } | Error::Io { errno, .. } => lane.fail(errno),
-                        error => lane.end(TeeEnd::Failed, Some(error)),
+                        Error::Broken { errno, .. } | Error::Io { errno, .. } => branch.fail(errno),
+                        error => branch.end(TeeEnd::Failed, Some(error)),
                     }
                     progress = true;
                 }
@@ -179,24 +181,24 @@ impl<'a> Pump<'a> {
         if self.is_held_back(index) {
             return Advance::Blocked;
         }
-        let lane = &mut self.lanes[index];
-        let Some(inner) = &mut lane.inner else { return Advance::Blocked };
-        let advanced = advance(&mut inner.course, inner.reader.as_fd(), lane.dst.as_fd());
+        let branch = &mut self.branches[index];
+        let Some(inner) = &mut branch.inner else { return Advance::Blocked };
+        let advanced = advance(&mut inner.transfer, inner.reader.as_fd(), branch.dst.as_fd());
         if matches!(advanced, Advance::Moved) {
-            lane.idle = None;
-            lane.publish();
+            branch.idle = None;
+            branch.publish();
         }
         advanced
     }
 
     /// Whether it must wait for one of the same stream that was removed and has not delivered all yet.
     fn is_held_back(&self, index: usize) -> bool {
-        self.lanes[..index].iter().any(|other| other.precedes(&self.lanes[index]))
+        self.branches[..index].iter().any(|other| other.precedes(&self.branches[index]))
     }
 
-    fn end_of(&self, lane: &Lane) -> TeeEnd {
+    fn end_of(&self, branch: &Branch) -> TeeEnd {
         match &self.front.failure {
-            _ if lane.is_removed => TeeEnd::Removed,
+            _ if branch.is_removed => TeeEnd::Removed,
             Some(_) => TeeEnd::SourceFailed,
             None => TeeEnd::SourceEnded,
         }
@@ -211,8 +213,8 @@ impl<'a> Pump<'a> {
             furthest => usize::try_from(furthest).expect("no pipe holds more than memory does"),
         };
         let mut index = 0;
-        while index < self.lanes.len() {
-            if !self.lanes[index].is_behind() {
+        while index < self.branches.len() {
+            if !self.branches[index].is_behind() {
                 index += 1;
                 continue;
             }
@@ -228,7 +230,7 @@ impl<'a> Pump<'a> {
                 }
                 Err(Errno::INTR) => {}
                 Err(errno) => {
-                    self.lanes.remove(index).fail(errno);
+                    self.branches.remove(index).fail(errno);
                     progress = true;
                 }
             }
@@ -238,28 +240,32 @@ impl<'a> Pump<'a> {
 
     /// Has one take from the front: by splice(2) if all others have taken it, else by tee(2).
     fn take(&mut self, index: usize, window: usize) -> Result<usize> {
-        let others =
-            self.lanes.iter().enumerate().filter(|(other, lane)| *other != index && lane.entry().is_some());
-        let covered = others.map(|(_, lane)| lane.ahead).min().unwrap_or(window as u64).min(window as u64);
+        let others = self
+            .branches
+            .iter()
+            .enumerate()
+            .filter(|(other, branch)| *other != index && branch.entry().is_some());
+        let covered =
+            others.map(|(_, branch)| branch.ahead).min().unwrap_or(window as u64).min(window as u64);
         let front = self.front.reader.as_fd();
-        let entry = self.lanes[index].entry().expect("who is behind has an entry");
+        let entry = self.branches[index].entry().expect("who is behind has an entry");
         if covered == 0 {
             let taken = pipe::tee(front, entry, window)?;
-            self.lanes[index].ahead += taken as u64;
-            self.lanes[index].note(taken);
+            self.branches[index].ahead += taken as u64;
+            self.branches[index].note(taken);
             return Ok(taken);
         }
         let taken = pipe::splice(front, None, entry, covered as usize)?;
-        self.lanes[index].ahead += taken as u64;
-        self.lanes[index].note(taken);
+        self.branches[index].ahead += taken as u64;
+        self.branches[index].note(taken);
         self.forget_front(taken as u64);
         Ok(taken)
     }
 
     /// Takes off the front what everybody has: it comes to that when the last who was behind has gone.
     fn take_off(&mut self) -> std::result::Result<bool, Error> {
-        let takers = self.lanes.iter().filter(|lane| lane.entry().is_some());
-        let mut left = takers.map(|lane| lane.ahead).min().unwrap_or(0);
+        let takers = self.branches.iter().filter(|branch| branch.entry().is_some());
+        let mut left = takers.map(|branch| branch.ahead).min().unwrap_or(0);
         let progress = left > 0;
         while left > 0 {
             match pipe::splice(self.front.reader.as_fd(), None, self.front.null.as_fd(), left as usize) {
@@ -277,37 +283,37 @@ impl<'a> Pump<'a> {
 
     fn forget_front(&mut self, bytes: u64) {
         self.taken += bytes;
-        for lane in self.lanes.iter_mut().filter(|lane| lane.entry().is_some()) {
-            lane.ahead -= bytes;
+        for branch in self.branches.iter_mut().filter(|branch| branch.entry().is_some()) {
+            branch.ahead -= bytes;
         }
         self.publish();
     }
 
     fn end_source(&mut self) {
         self.source_ended = self.front.failure.is_none();
-        for lane in self.take_lanes(|lane| lane.entry().is_some()) {
-            let end = self.end_of(&lane);
-            self.close_entry(lane, end);
+        for branch in self.take_branches(|branch| branch.entry().is_some()) {
+            let end = self.end_of(&branch);
+            self.close_entry(branch, end);
         }
         self.publish();
     }
 
     /// Notes who takes nothing although there is something to take. Such a pipe may be too small: it is grown, once.
     fn mark_stalled(&mut self, has_bytes: bool) {
-        for index in 0..self.lanes.len() {
+        for index in 0..self.branches.len() {
             let is_held_back = self.is_held_back(index);
-            let lane = &mut self.lanes[index];
-            let waits = match lane.inner {
-                Some(_) => !is_held_back && lane.unread_bytes() > 0,
-                None => has_bytes && lane.is_behind(),
+            let branch = &mut self.branches[index];
+            let waits = match branch.inner {
+                Some(_) => !is_held_back && branch.unread_bytes() > 0,
+                None => has_bytes && branch.is_behind(),
             };
             if !waits {
-                lane.idle = None;
-            } else if lane.idle.is_none() {
-                lane.idle = Some(Idle::begin(lane.untaken_bytes()));
+                branch.idle = None;
+            } else if branch.idle.is_none() {
+                branch.idle = Some(Idle::begin(branch.untaken_bytes()));
             }
-            if waits && std::mem::take(&mut lane.may_grow) {
-                budget::grow(lane.dst.as_fd(), lane.outlet.0.id);
+            if waits && std::mem::take(&mut branch.may_grow) {
+                budget::grow(branch.dst.as_fd(), branch.outlet.0.id);
             }
         }
     }
@@ -315,14 +321,14 @@ impl<'a> Pump<'a> {
     /// Waits until somebody can take something, comes, goes, or is due.
     fn wait(&self, has_bytes: bool) {
         let mut fds = vec![PollFd::new(&self.control.waker, PollFlags::IN)];
-        if !has_bytes && self.lanes.iter().any(|lane| lane.entry().is_some()) {
+        if !has_bytes && self.branches.iter().any(|branch| branch.entry().is_some()) {
             fds.push(PollFd::from_borrowed_fd(self.front.source(), PollFlags::IN));
         }
-        for lane in &self.lanes {
-            match (&lane.inner, lane.idle) {
-                (_, Some(_)) => fds.push(PollFd::new(&lane.dst, PollFlags::OUT)),
+        for branch in &self.branches {
+            match (&branch.inner, branch.idle) {
+                (_, Some(_)) => fds.push(PollFd::new(&branch.dst, PollFlags::OUT)),
                 // poll(2) reports a lost reader whether asked or not.
-                (None, None) => fds.push(PollFd::new(&lane.dst, PollFlags::empty())),
+                (None, None) => fds.push(PollFd::new(&branch.dst, PollFlags::empty())),
                 // Where a process is between fork(2) and execve(2), the pipe's end comes when that has closed its copy.
                 (Some(inner), None) if inner.writer.is_none() => {
                     fds.push(PollFd::new(&inner.reader, PollFlags::IN));
@@ -330,7 +336,7 @@ impl<'a> Pump<'a> {
                 (Some(_), None) => {}
             }
         }
-        let due = self.lanes.iter().filter_map(Lane::eviction).min();
+        let due = self.branches.iter().filter_map(Branch::eviction).min();
         fd::wait(&mut fds, due.map(|due| due.saturating_duration_since(Instant::now())));
         if !fds[0].revents().is_empty() {
             self.control.waker.clear();
@@ -339,16 +345,18 @@ impl<'a> Pump<'a> {
 
     fn evict(&mut self) {
         let mut index = 0;
-        while index < self.lanes.len() {
-            let overdue = self.lanes[index].overdue();
+        while index < self.branches.len() {
+            let overdue = self.branches[index].overdue();
             if overdue.is_some() && !matches!(self.deliver_to(index), Advance::Blocked) {
                 index += 1; // poll(2) does not tell of a terminal at once, and what it came to will come again
             } else if let Some(waited) = overdue {
-                let lane = self.lanes.remove(index);
-                let bytes_pending = lane.unread_bytes();
-                lane.end(TeeEnd::Evicted, Some(Error::Stalled { waited, bytes_pending }));
-            } else if self.lanes[index].inner.is_none() && fd::peer_is_gone(self.lanes[index].dst.as_fd()) {
-                self.lanes.remove(index).fail(Errno::PIPE);
+                let branch = self.branches.remove(index);
+                let bytes_pending = branch.unread_bytes();
+                branch.end(TeeEnd::Evicted, Some(Error::Stalled { waited, bytes_pending }));
+            } else if self.branches[index].inner.is_none()
+                && fd::peer_is_gone(self.branches[index].dst.as_fd())
+            {
+                self.branches.remove(index).fail(Errno::PIPE);
             } else {
                 index += 1;
             }

@@ -1,23 +1,23 @@
 //! What the thread of a tee and its owners share.
 
-use super::branch::Lane;
+use super::branch::Branch;
 use super::outlets::{Outlets, TeeOutlet};
 use crate::runtime::task::Live;
-use crate::sync::mailbox::Inbox;
+use crate::sync::mailbox::Mailbox;
 use crate::sys::fd::StreamId;
 
 /// What the thread and its owners share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) source: StreamId,
-    pub(super) orders: Inbox<Order>,
+    pub(super) orders: Mailbox<Order>,
     pub(super) progress: Live<Progress>,
     pub(super) outlets: Live<Outlets>,
 }
 
 #[derive(Debug)]
 pub(super) enum Order {
-    Add(Box<Lane>),
+    Add(Box<Branch>),
     Remove(TeeOutlet),
 }
 

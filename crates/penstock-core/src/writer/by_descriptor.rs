@@ -20,7 +20,7 @@ use crate::sys::span::Span;
 use crate::writer::job::Mark;
 use crate::writer::rejected::Rejected;
 use crate::writer::stream::Stream;
-use crate::writer::transport::choice::{Manner, Mode};
+use crate::writer::transport::choice::{Mode, WriteOptions};
 use crate::writer::worker::{self, WORKERS_LEAVE_WITHIN};
 
 /// The owner of all writes that no writer owns.
@@ -125,9 +125,9 @@ impl Outlet {
         mode: Mode,
         timeout: Option<Duration>,
     ) -> Result<Ticket, Rejected<R>> {
-        let manner = Manner { mode, ..Manner::default() };
+        let options = WriteOptions { mode, ..WriteOptions::default() };
         let fd = Arc::clone(&self.fd);
-        worker::push(&self.stream, region, fd, manner, OWNER, deadline_after(timeout), || false)
+        worker::push(&self.stream, region, fd, options, OWNER, deadline_after(timeout), || false)
     }
 }
 

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use crate::error::Error;
 use crate::memory::region::Region;
-use crate::memory::transform::Recipe;
+use crate::memory::transform::Transform;
 use crate::pipe::budget;
 use crate::runtime::fork::{ForkTable, Order};
 use crate::runtime::fork_fd::ForkFd;
@@ -24,7 +24,7 @@ use crate::writer::by_descriptor;
 use crate::writer::job::Mark;
 use crate::writer::rejected::Rejected;
 use crate::writer::stream::{DEFAULT_LIMITS, Stream};
-use crate::writer::transport::choice::{Manner, Memory, Mode, ReaderKind, Reason, Transport};
+use crate::writer::transport::choice::{Memory, Mode, ReaderKind, Reason, Transport, WriteOptions};
 use crate::writer::worker::{self, WORKERS_LEAVE_WITHIN};
 use penstock_cpu::{AppliedPolicy, ThreadPolicy};
 
@@ -45,7 +45,7 @@ pub struct Options {
     pub policy: Option<ThreadPolicy>,
     /// What is made of each write on the way; unless told, it enters the stream as it is. All sizes in bytes are those of what
     /// enters the stream.
-    pub recipe: Option<Arc<dyn Recipe>>,
+    pub transform: Option<Arc<dyn Transform>>,
 }
 
 /// Writes memory to a descriptor from a native thread, in order and whole.
@@ -57,7 +57,7 @@ pub struct Options {
 /// Dropped without a `close`, what is queued is still written, and its tickets tell.
 pub struct Writer {
     stream: Arc<Stream>,
-    manner: Manner,
+    options: WriteOptions,
     owner: u64,
     /// Of the process that opened it; for the child of a fork it is closed.
     generation: u32,
@@ -117,8 +117,8 @@ pub struct Stats {
     pub worker_blocked: Duration,
     /// Time that the worker had a write in hand, waiting for the reader included.
     pub worker_busy: Duration,
-    /// Time that went into recipes.
-    pub making: Duration,
+    /// Time that went into transforms.
+    pub transforming: Duration,
     /// What the worker runs with; none before it has started with a policy.
     pub policy: Option<AppliedPolicy>,
 }
@@ -159,12 +159,13 @@ impl Writer {
         stream.queue.expect_more();
         let owner = NEXT_OWNER.fetch_add(1, Ordering::Relaxed);
         OPEN.lock().insert(owner, Arc::new(own));
-        let recipe = options.recipe.clone();
-        let manner = Manner { mode: options.mode, reader: options.reader, recipe, ..Manner::default() };
+        let transform = options.transform.clone();
+        let options =
+            WriteOptions { mode: options.mode, reader: options.reader, transform, ..WriteOptions::default() };
         let generation = fork_generation();
         Ok(Self {
             stream,
-            manner,
+            options,
             owner,
             generation,
             gone: AtomicBool::new(false),
@@ -182,31 +183,31 @@ impl Writer {
     ///
     /// - [`Error::Closed`], [`Error::Forked`].
     /// - [`Error::Stalled`]: the queue was full until the timeout.
-    /// - [`Error::Io`] with `EINVAL`: the region does not have the input size of the writer's recipe.
+    /// - [`Error::Io`] with `EINVAL`: the region does not have the input size of the writer's transform.
     /// - The failure of the stream.
     pub fn write<R: Region>(&self, region: R, timeout: Option<Duration>) -> Result<Ticket, Rejected<R>> {
-        let takes_bytes = self.manner.recipe.as_ref().map(|recipe| recipe.input_bytes());
-        self.push(region, takes_bytes, self.manner.clone(), timeout)
+        let takes_bytes = self.options.transform.as_ref().map(|transform| transform.input_bytes());
+        self.push(region, takes_bytes, self.options.clone(), timeout)
     }
 
-    /// Queues a region that already holds the output of the writer's recipe: it enters the stream as it is.
+    /// Queues a region that already holds the output of the writer's transform: it enters the stream as it is.
     ///
     /// Keeps the order with [`Writer::write`]. Nobody may write to the memory again before the region is dropped.
     ///
     /// # Errors
     ///
-    /// As [`Writer::write`], with `EINVAL` for a region that does not have the output size of the recipe.
+    /// As [`Writer::write`], with `EINVAL` for a region that does not have the output size of the transform.
     pub fn write_made<R: Region>(&self, region: R, timeout: Option<Duration>) -> Result<Ticket, Rejected<R>> {
-        let takes_bytes = self.manner.recipe.as_ref().map(|recipe| recipe.output_bytes());
-        let manner = Manner { recipe: None, memory: Memory::Ours, ..self.manner.clone() };
-        self.push(region, takes_bytes, manner, timeout)
+        let takes_bytes = self.options.transform.as_ref().map(|transform| transform.output_bytes());
+        let options = WriteOptions { transform: None, memory: Memory::Ours, ..self.options.clone() };
+        self.push(region, takes_bytes, options, timeout)
     }
 
     fn push<R: Region>(
         &self,
         region: R,
         takes_bytes: Option<usize>,
-        manner: Manner,
+        options: WriteOptions,
         timeout: Option<Duration>,
     ) -> Result<Ticket, Rejected<R>> {
         if takes_bytes.is_some_and(|bytes| bytes != region.len()) {
@@ -215,7 +216,7 @@ impl Writer {
         let Some(fd) = self.fd() else {
             return Err(Rejected { region, error: self.closed() });
         };
-        worker::push(&self.stream, region, fd, manner, self.owner, deadline_after(timeout), || {
+        worker::push(&self.stream, region, fd, options, self.owner, deadline_after(timeout), || {
             // Relaxed: the queue's lock, under which this is asked, orders it.
             self.gone.load(Ordering::Relaxed)
         })
@@ -339,7 +340,7 @@ impl Writer {
             caller_blocked: stream.meter.caller_blocked(),
             worker_blocked: stream.meter.worker_blocked(),
             worker_busy: stream.meter.worker_busy(),
-            making: stream.meter.making(),
+            transforming: stream.meter.transforming(),
             policy: stream.applied_policy(),
         }
     }

@@ -9,13 +9,13 @@ use crate::memory::region::Region;
 use crate::runtime::fork_fd::ForkFd;
 use crate::sync::ticket::{Completion, Ticket};
 use crate::sys::span::Span;
-use crate::writer::transport::choice::{Manner, Memory};
+use crate::writer::transport::choice::{Memory, WriteOptions};
 
 /// One accepted write. It stays in the queue until it has ended, so that the worker needs to hold nothing.
 pub(crate) struct Job {
     pub(super) number: u64,
     pub(super) owner: u64,
-    pub(super) manner: Manner,
+    pub(super) options: WriteOptions,
     /// Where the memory lies.
     pub(crate) span: Span,
     /// How many bytes enter the stream.
@@ -53,19 +53,24 @@ pub(crate) struct Work {
     pub(crate) number: u64,
     pub(crate) span: Span,
     pub(crate) fd: RawFd,
-    pub(crate) manner: Manner,
+    pub(crate) options: WriteOptions,
 }
 
 impl Job {
     pub(crate) fn work(&self) -> Work {
         let fd = self.fd.as_ref().expect("a job that is to be written has its descriptor");
-        Work { number: self.number, span: self.span, fd: fd.as_fd().as_raw_fd(), manner: self.manner.clone() }
+        Work {
+            number: self.number,
+            span: self.span,
+            fd: fd.as_fd().as_raw_fd(),
+            options: self.options.clone(),
+        }
     }
 
     /// Puts what was made in the place of what it was made of, which is given back.
     pub(super) fn replace_memory(&mut self, made: Buffer) -> Option<Box<dyn Region>> {
-        self.manner.recipe = None;
-        self.manner.memory = Memory::Ours;
+        self.options.transform = None;
+        self.options.memory = Memory::Ours;
         self.span = Span::of(&made);
         self.region.replace(Box::new(made))
     }

@@ -16,7 +16,7 @@ pub(crate) struct Meter {
     caller_blocked_ns: AtomicU64,
     worker_blocked_ns: AtomicU64,
     worker_busy_ns: AtomicU64,
-    making_ns: AtomicU64,
+    transforming_ns: AtomicU64,
     /// The last transport and its reason, each plus one; zero before the first write.
     transport: AtomicU8,
     reason: AtomicU8,
@@ -74,13 +74,13 @@ impl Meter {
         Duration::from_nanos(self.worker_busy_ns.load(Relaxed))
     }
 
-    /// Time that went into recipes.
-    pub(crate) fn add_making(&self, time: Duration) {
-        self.making_ns.fetch_add(time.as_nanos() as u64, Relaxed);
+    /// Time that went into transforms.
+    pub(crate) fn add_transforming(&self, time: Duration) {
+        self.transforming_ns.fetch_add(time.as_nanos() as u64, Relaxed);
     }
 
-    pub(crate) fn making(&self) -> Duration {
-        Duration::from_nanos(self.making_ns.load(Relaxed))
+    pub(crate) fn transforming(&self) -> Duration {
+        Duration::from_nanos(self.transforming_ns.load(Relaxed))
     }
 
     pub(crate) fn set_choice(&self, transport: Transport, reason: Reason) {
@@ -97,7 +97,8 @@ impl Meter {
     /// Starts again from zero, in the child of a fork.
     pub(crate) fn reset(&self) {
         self.written.iter().for_each(|bytes| bytes.store(0, Relaxed));
-        let times = [&self.caller_blocked_ns, &self.worker_blocked_ns, &self.worker_busy_ns, &self.making_ns];
+        let times =
+            [&self.caller_blocked_ns, &self.worker_blocked_ns, &self.worker_busy_ns, &self.transforming_ns];
         for counter in times.into_iter().chain([&self.lost]) {
             counter.store(0, Relaxed);
         }

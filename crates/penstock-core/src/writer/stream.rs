@@ -21,8 +21,8 @@ use crate::sys::fd::{self, Kind, StreamId};
 use crate::sys::span::Span;
 use crate::writer::job::{Awaiting, Job, Mark, Progress, Work};
 use crate::writer::meter::Meter;
-use crate::writer::transform::Preparation;
-use crate::writer::transport::choice::Manner;
+use crate::writer::transform::Transformer;
+use crate::writer::transport::choice::WriteOptions;
 use crate::writer::transport::staged;
 use penstock_cpu::{AppliedPolicy, ThreadPolicy};
 
@@ -117,21 +117,21 @@ impl Stream {
         self: &Arc<Self>,
         region: Box<dyn Region>,
         fd: Arc<ForkFd>,
-        manner: Manner,
+        options: WriteOptions,
         owner: u64,
         deadline: Option<Instant>,
         is_gone: impl Fn() -> bool,
     ) -> Result<(Ticket, bool), (Box<dyn Region>, Error)> {
         let start = Instant::now();
         let span = Span::of(&*region);
-        let bytes = manner.recipe.as_ref().map_or(span.len(), |recipe| recipe.output_bytes());
+        let bytes = options.transform.as_ref().map_or(span.len(), |transform| transform.output_bytes());
         let (completion, ticket) = ticket_of(bytes, &self.unheard);
-        self.unheard.set_given_up(false);
+        self.unheard.set_discarded(false);
         let job = Job {
             // Relaxed: only uniqueness counts.
             number: self.next_number.fetch_add(1, Ordering::Relaxed),
             owner,
-            manner,
+            options,
             span,
             bytes: bytes as u64,
             ticket: ticket.clone(),
@@ -162,15 +162,15 @@ impl Stream {
     }
 
     /// Makes what enters the stream of the work at the cursor. Its caller's memory is free afterwards.
-    pub(crate) fn prepare(&self, preparation: &mut Preparation, work: &Work) -> Result<Work, Errno> {
-        let Some(recipe) = &work.manner.recipe else { return Ok(work.clone()) };
+    pub(crate) fn transform(&self, transformer: &mut Transformer, work: &Work) -> Result<Work, Errno> {
+        let Some(transform) = &work.options.transform else { return Ok(work.clone()) };
         let start = Instant::now();
-        let mut output = preparation.take(work.number, recipe)?;
+        let mut output = transformer.take(work.number, transform)?;
         while !output.is_complete() {
             // SAFETY: the job at the cursor holds the region, and only its worker takes it out.
             unsafe { output.step(work.span) };
         }
-        self.meter.add_making(start.elapsed());
+        self.meter.add_transforming(start.elapsed());
         let made = output.into_buffer();
         let (used, work) = self.queue.current(|job| (job.replace_memory(made), job.work()));
         drop(used); // outside of the queue's lock
@@ -178,11 +178,11 @@ impl Stream {
     }
 
     /// Makes a step of the write behind the one at the cursor, and says whether there was one to make.
-    pub(crate) fn prepare_following(&self, preparation: &mut Preparation) -> bool {
-        let next = self.queue.following(|job| (job.number, job.manner.recipe.clone()));
-        let Some((number, Some(recipe))) = next else { return false };
+    pub(crate) fn transform_following(&self, transformer: &mut Transformer) -> bool {
+        let next = self.queue.following(|job| (job.number, job.options.transform.clone()));
+        let Some((number, Some(transform))) = next else { return false };
         // Without memory it has to wait until it is at the cursor, where that is a failure.
-        let Ok(mut output) = preparation.take(number, &recipe) else { return false };
+        let Ok(mut output) = transformer.take(number, &transform) else { return false };
         let start = Instant::now();
         // Under the lock, so that nobody gives the write up meanwhile: a step is short.
         let used = self.queue.following(|job| {
@@ -194,12 +194,12 @@ impl Stream {
                 unsafe { output.step(job.span) };
             }
             if !output.is_complete() {
-                preparation.keep(output);
+                transformer.keep(output);
                 return None;
             }
             job.replace_memory(output.into_buffer())
         });
-        self.meter.add_making(start.elapsed());
+        self.meter.add_transforming(start.elapsed());
         drop(used);
         true
     }
@@ -322,7 +322,7 @@ impl Stream {
         }
         self.queue.retire(count);
         if self.queue.select(|job| (job.owner != owner).then_some(())).is_empty() {
-            self.unheard.set_given_up(true);
+            self.unheard.set_discarded(true);
         }
     }
 

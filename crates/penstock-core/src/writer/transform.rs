@@ -1,4 +1,4 @@
-//! A worker's side of a [`Recipe`]: what it has made of writes that have yet to enter the stream.
+//! A worker's side of a [`Transform`]: what it has made of writes that have yet to enter the stream.
 //!
 //! The write at the cursor is made whole before it is pushed. While the pipe has no room, the one behind it is made, a step at a
 //! time: so that a reader that is the slower side never waits for a conversion, and one thread does for both.
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use rustix::io::Result;
 
 use crate::memory::pool::{Buffer, Pool};
-use crate::memory::transform::Recipe;
+use crate::memory::transform::Transform;
 use crate::sys::span::Span;
 
 /// Outputs that are kept for the next: one in the pipe, one on its way there, and one that is being made.
@@ -18,14 +18,14 @@ const KEPT_OUTPUTS: usize = 3;
 /// What is made of one write.
 pub(crate) struct Output {
     number: u64,
-    recipe: Arc<dyn Recipe>,
+    transform: Arc<dyn Transform>,
     buffer: Buffer,
     next_step: usize,
 }
 
 impl Output {
     pub(crate) fn is_complete(&self) -> bool {
-        self.next_step == self.recipe.steps()
+        self.next_step == self.transform.steps()
     }
 
     /// Makes one step more.
@@ -36,7 +36,7 @@ impl Output {
     pub(crate) unsafe fn step(&mut self, input: Span) {
         // SAFETY: the caller's promise.
         let input = unsafe { slice::from_raw_parts(input.as_ptr(), input.len()) };
-        self.recipe.make(self.next_step, input, &mut self.buffer);
+        self.transform.apply(self.next_step, input, &mut self.buffer);
         self.next_step += 1;
     }
 
@@ -47,18 +47,18 @@ impl Output {
 
 /// One worker's outputs.
 #[derive(Default)]
-pub(crate) struct Preparation {
+pub(crate) struct Transformer {
     pool: Option<(Pool, usize)>,
     /// What has been begun of the write behind the cursor.
     ahead: Option<Output>,
 }
 
-impl Preparation {
+impl Transformer {
     /// The output of that write, as far as it has been made.
-    pub(crate) fn take(&mut self, number: u64, recipe: &Arc<dyn Recipe>) -> Result<Output> {
+    pub(crate) fn take(&mut self, number: u64, transform: &Arc<dyn Transform>) -> Result<Output> {
         match self.ahead.take() {
             Some(output) if output.number == number => Ok(output),
-            _ => self.begin(number, recipe),
+            _ => self.begin(number, transform),
         }
     }
 
@@ -67,10 +67,10 @@ impl Preparation {
         self.ahead = Some(output);
     }
 
-    fn begin(&mut self, number: u64, recipe: &Arc<dyn Recipe>) -> Result<Output> {
-        let bytes = recipe.output_bytes();
+    fn begin(&mut self, number: u64, transform: &Arc<dyn Transform>) -> Result<Output> {
+        let bytes = transform.output_bytes();
         let buffer = self.pool_for(bytes).take(bytes)?;
-        Ok(Output { number, recipe: Arc::clone(recipe), buffer, next_step: 0 })
+        Ok(Output { number, transform: Arc::clone(transform), buffer, next_step: 0 })
     }
 
     fn pool_for(&mut self, bytes: usize) -> &Pool {

@@ -19,8 +19,8 @@ use crate::sys::pipe;
 use crate::writer::job::Work;
 use crate::writer::rejected::Rejected;
 use crate::writer::stream::{IDLE, Stream};
-use crate::writer::transform::Preparation;
-use crate::writer::transport::choice::{Manner, Transport};
+use crate::writer::transform::Transformer;
+use crate::writer::transport::choice::{Transport, WriteOptions};
 use crate::writer::transport::engine::Engine;
 use crate::writer::transport::sink::{Sink, Stop};
 
@@ -54,12 +54,12 @@ pub(crate) fn push<R: Region>(
     stream: &Arc<Stream>,
     region: R,
     fd: Arc<ForkFd>,
-    manner: Manner,
+    options: WriteOptions,
     owner: u64,
     deadline: Option<Instant>,
     is_gone: impl Fn() -> bool,
 ) -> Result<Ticket, Rejected<R>> {
-    let pushed = stream.push(Box::new(region), fd, manner, owner, deadline, is_gone);
+    let pushed = stream.push(Box::new(region), fd, options, owner, deadline, is_gone);
     let (ticket, start_worker) = pushed.map_err(Rejected::unboxed)?;
     if start_worker {
         start(stream);
@@ -71,17 +71,17 @@ fn start(stream: &Arc<Stream>) {
     let own = Arc::clone(stream);
     let started = thread::spawn(Signals::Blocked, move || {
         if let Err(fault) = thread::guarded(|| serve(&own)) {
-            give_up(&own, fault);
+            discard_queued(&own, fault);
         }
     });
     if let Err(fault) = started {
-        give_up(stream, fault);
+        discard_queued(stream, fault);
     }
 }
 
 /// Ends what is queued for a worker that there is not. Only then the worker is signed off: a push that found none before would
 /// start another, which would write from memory that is given back here.
-fn give_up(stream: &Stream, fault: Fault) {
+fn discard_queued(stream: &Stream, fault: Fault) {
     stream.fail_with(0, |delivered, lost| fault.of_stream(delivered, lost));
     stream.queue.sign_off();
 }
@@ -89,7 +89,7 @@ fn give_up(stream: &Stream, fault: Fault) {
 fn serve(stream: &Stream) {
     stream.forget_applied_policy();
     let mut engine = Engine::default();
-    let mut preparation = Preparation::default();
+    let mut transformer = Transformer::default();
     let mut yields = false;
     let mut pace = Pace::new();
     loop {
@@ -112,11 +112,11 @@ fn serve(stream: &Stream) {
         }
         match next {
             Next::Write(work) => {
-                if work.manner.recipe.is_some() && !std::mem::replace(&mut yields, true) {
+                if work.options.transform.is_some() && !std::mem::replace(&mut yields, true) {
                     yield_to_callers(stream);
                 }
                 let start = Instant::now();
-                write(stream, &work, &mut engine, &mut preparation);
+                write(stream, &work, &mut engine, &mut transformer);
                 stream.meter.add_worker_busy(start.elapsed());
             }
             Next::Reap => {}
@@ -135,17 +135,17 @@ fn yield_to_callers(stream: &Stream) {
     }
 }
 
-fn write(stream: &Stream, work: &Work, engine: &mut Engine, preparation: &mut Preparation) {
+fn write(stream: &Stream, work: &Work, engine: &mut Engine, transformer: &mut Transformer) {
     // SAFETY: the job at the cursor holds the descriptor, and only this thread ends jobs that it has begun.
     let fd = unsafe { BorrowedFd::borrow_raw(work.fd) };
-    let work = match stream.prepare(preparation, work) {
+    let work = match stream.transform(transformer, work) {
         Ok(work) => work,
         Err(errno) => {
             wait_for_given_pages(stream, fd, Transport::Write);
             return fail(stream, fd, errno, Transport::Write);
         }
     };
-    let preparation = RefCell::new(preparation);
+    let transformer = RefCell::new(transformer);
     let sink = Sink {
         fd,
         kind: stream.kind,
@@ -153,11 +153,11 @@ fn write(stream: &Stream, work: &Work, engine: &mut Engine, preparation: &mut Pr
         cut: &stream.cut,
         number: work.number,
         on_progress: &|| reap_what_must_have_been_read(stream),
-        use_wait: &|| stream.prepare_following(&mut preparation.borrow_mut()),
+        use_wait: &|| stream.transform_following(&mut transformer.borrow_mut()),
     };
     let written_before = stream.meter.written_bytes();
     // SAFETY: the job at the cursor holds the region; after a zero-copy write it keeps it until the reader is through.
-    let outcome = unsafe { engine.push(&sink, work.span, &work.manner) };
+    let outcome = unsafe { engine.push(&sink, work.span, &work.options) };
     match outcome {
         Ok(transport) => stream.mark_written(transport == Transport::ZeroCopy),
         Err((Stop::Cut, transport)) => {

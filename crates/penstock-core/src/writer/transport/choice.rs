@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::memory::transform::Recipe;
+use crate::memory::transform::Transform;
 
 /// Which transport a write asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,12 +31,12 @@ pub enum ReaderKind {
 
 /// How one write is to be made.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Manner {
+pub(crate) struct WriteOptions {
     pub(crate) mode: Mode,
     pub(crate) reader: ReaderKind,
     pub(crate) memory: Memory,
     /// What is to be made of the memory; none if it is what enters the stream.
-    pub(crate) recipe: Option<Arc<dyn Recipe>>,
+    pub(crate) transform: Option<Arc<dyn Transform>>,
 }
 
 /// Whose memory a write is made from.
@@ -44,7 +44,7 @@ pub(crate) struct Manner {
 pub(crate) enum Memory {
     #[default]
     Callers,
-    /// What a recipe made, or what was taken at the call: nobody writes to it again.
+    /// What a transform made, or what was taken at the call: nobody writes to it again.
     Ours,
 }
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
-use super::choice::{Manner, Memory, Mode, ReaderKind, Reason, STAGED_MIN_BYTES, Transport};
+use super::choice::{Memory, Mode, ReaderKind, Reason, STAGED_MIN_BYTES, Transport, WriteOptions};
 use super::sink::{Sink, Stop};
 use super::staged::Staging;
 use super::{write, zero_copy};
@@ -65,9 +65,9 @@ impl Engine {
         &mut self,
         sink: &Sink<'_>,
         span: Span,
-        manner: &Manner,
+        options: &WriteOptions,
     ) -> std::result::Result<Transport, (Stop, Transport)> {
-        let (transport, reason) = self.choose(sink, span.len(), manner);
+        let (transport, reason) = self.choose(sink, span.len(), options);
         sink.meter.set_choice(transport, reason);
         let (start, waited_before) = (Instant::now(), sink.meter.worker_blocked());
         // SAFETY: this function's own contract.
@@ -133,9 +133,9 @@ impl Engine {
         }
     }
 
-    fn choose(&mut self, sink: &Sink<'_>, bytes: usize, manner: &Manner) -> (Transport, Reason) {
-        let reader = manner.reader;
-        let wish = match (manner.mode, reader) {
+    fn choose(&mut self, sink: &Sink<'_>, bytes: usize, options: &WriteOptions) -> (Transport, Reason) {
+        let reader = options.reader;
+        let wish = match (options.mode, reader) {
             (Mode::Write, _) => return (Transport::Write, Reason::Asked),
             _ if sink.kind != fd::Kind::Pipe => return (Transport::Write, Reason::NotAPipe),
             _ if self.giving_is_refused => return (Transport::Write, Reason::GivingIsRefused),
@@ -143,7 +143,7 @@ impl Engine {
                 return (Transport::Write, Reason::SmallPiece);
             }
             (Mode::ZeroCopy, _) => return (Transport::ZeroCopy, Reason::Asked),
-            (Mode::Auto, ReaderKind::Reads) if manner.memory == Memory::Ours => {
+            (Mode::Auto, ReaderKind::Reads) if options.memory == Memory::Ours => {
                 return (Transport::ZeroCopy, Reason::MadeHere);
             }
             (Mode::Auto, ReaderKind::Reads) if self.balance.reader_is_slower => {

@@ -101,7 +101,7 @@ impl Staging {
             let given = sink.push_all(staged, usize::MAX, Transport::Staged, |part| {
                 // SAFETY: the block lives as long as we do, a pipe holds on to pages of its own, and none of
                 // these is written again before `prepare` says that it may be.
-                unsafe { pipe::give_pages(sink.fd, part) }
+                unsafe { pipe::vmsplice(sink.fd, part) }
             });
             self.advance(piece.len(), sink.meter.written_bytes());
             if let Err(Stop::Failed { errno, rest }) = given {
@@ -118,7 +118,7 @@ impl Staging {
     fn prepare(&mut self, sink: &Sink<'_>) -> Result<()> {
         match self.pages {
             Pages::Renewed if self.offset.is_multiple_of(HUGE_PAGE_BYTES) => {
-                self.block.give_up(self.offset, HUGE_PAGE_BYTES)
+                self.block.discard(self.offset, HUGE_PAGE_BYTES)
             }
             Pages::Reused if self.offset.is_multiple_of(REUSED_PIECE_BYTES) => self.reclaim_part(sink),
             _ => Ok(()),
@@ -137,7 +137,7 @@ impl Staging {
             self.read_position = sink.meter.written_bytes().saturating_sub(unread);
         }
         if end > self.read_position {
-            self.block.give_up(0, REUSED_RING_BYTES)?;
+            self.block.discard(0, REUSED_RING_BYTES)?;
             self.ends = [0; REUSED_PARTS];
         }
         Ok(())

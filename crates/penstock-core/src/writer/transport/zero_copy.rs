@@ -14,6 +14,6 @@ const PIECE_BYTES: usize = 256 << 10;
 pub(super) unsafe fn push(sink: &Sink<'_>, span: Span) -> Result<(), Stop> {
     sink.push_all(span, PIECE_BYTES, Transport::ZeroCopy, |piece| {
         // SAFETY: the caller vouches for the span, of which this is a part.
-        unsafe { pipe::give_pages(sink.fd, piece) }
+        unsafe { pipe::vmsplice(sink.fd, piece) }
     })
 }
