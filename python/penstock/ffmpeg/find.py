@@ -21,83 +21,88 @@ _PROBE_REMEDY = (
 
 
 def find_ffmpeg(ffmpeg: str | os.PathLike[str] | None = None) -> str:
-    """The path of the FFmpeg to run: what was asked for, else the best that there is.
+    """The path of the FFmpeg to run: the one that you name, or else the best that is installed.
 
-    In this order: `ffmpeg` (a path, or a name on ``PATH``), the environment's ``PENSTOCK_FFMPEG``, ``ffmpeg``
-    on ``PATH``, and the program in the ``imageio_ffmpeg`` wheel. One that was named and is not there is an
-    error, never a reason to take another in silence.
+    In this order: `ffmpeg` (a path, or a name on ``PATH``), the environment variable ``PENSTOCK_FFMPEG``, ``ffmpeg``
+    on ``PATH``, and the program in the ``imageio_ffmpeg`` wheel. If a program that you name is missing, that is an
+    error; no other program replaces it.
 
     Raises:
-        EncoderError: no FFmpeg was found; the message says how to get one.
+        EncoderError: there is no FFmpeg; the message says how to get one.
     """
-    if ffmpeg is not None:
-        return _named(os.fspath(ffmpeg), "the argument `ffmpeg`")
-    if named := os.environ.get("PENSTOCK_FFMPEG"):
-        return _named(named, "PENSTOCK_FFMPEG")
-    found = shutil.which("ffmpeg") or _from_wheel()
-    if found is None:
-        raise EncoderError(f"no FFmpeg was found on PATH, and no imageio-ffmpeg wheel: {_REMEDY}")
-    return found
+    return _find_ffmpeg(ffmpeg, EncoderError)
 
 
 def find_decoding_ffmpeg(ffmpeg: str | os.PathLike[str] | None = None) -> str:
-    """What `find_ffmpeg` finds, for who decodes.
+    """The same as `find_ffmpeg`, for decoding.
 
     Raises:
-        DecoderError: no FFmpeg was found; the message says how to get one.
+        DecoderError: there is no FFmpeg; the message says how to get one.
     """
-    try:
-        return find_ffmpeg(ffmpeg)
-    except EncoderError as error:
-        raise DecoderError(str(error)) from None
+    return _find_ffmpeg(ffmpeg, DecoderError)
 
 
 def find_ffprobe(
     ffprobe: str | os.PathLike[str] | None = None, ffmpeg: str | os.PathLike[str] | None = None
 ) -> str:
-    """The path of the ffprobe to run: what was asked for, else the one beside FFmpeg.
+    """The path of the ffprobe to run: the one that you name, or else the one beside FFmpeg.
 
-    In this order: `ffprobe` (a path, or a name on ``PATH``), the environment's ``PENSTOCK_FFPROBE``, the one in the
-    folder of the FFmpeg that `find_ffmpeg` finds, and ``ffprobe`` on ``PATH``. The ``imageio_ffmpeg`` wheel has none.
+    In this order: `ffprobe` (a path, or a name on ``PATH``), the environment variable ``PENSTOCK_FFPROBE``, the one in
+    the folder of the FFmpeg that `find_ffmpeg` finds, and ``ffprobe`` on ``PATH``. The ``imageio_ffmpeg`` wheel has
+    none.
 
     Raises:
-        DecoderError: no ffprobe was found, or one that was named is not there; the message says how to get one.
+        DecoderError: there is no ffprobe, or a program that you name is missing; the message says how to get one.
     """
-    if ffprobe is not None:
-        return _named_probe(os.fspath(ffprobe), "the argument `ffprobe`")
-    if named := os.environ.get("PENSTOCK_FFPROBE"):
-        return _named_probe(named, "PENSTOCK_FFPROBE")
-    found = _beside_ffmpeg(ffmpeg) or shutil.which("ffprobe")
+    named = _named("ffprobe", ffprobe, DecoderError, _PROBE_REMEDY)
+    found = named or _beside_ffmpeg(ffmpeg) or shutil.which("ffprobe")
     if found is None:
         raise DecoderError(f"no ffprobe was found beside FFmpeg or on PATH: {_PROBE_REMEDY}")
     return found
 
 
-def _named_probe(name: str, named_by: str) -> str:
-    found = shutil.which(name)
+def _find_ffmpeg(
+    ffmpeg: str | os.PathLike[str] | None, error: type[EncoderError] | type[DecoderError]
+) -> str:
+    found = _named("ffmpeg", ffmpeg, error, _REMEDY) or shutil.which("ffmpeg") or _from_wheel()
     if found is None:
-        raise DecoderError(f"{named_by} names {name!r}, which is no program that can be run: {_PROBE_REMEDY}")
+        raise error(f"no FFmpeg was found on PATH, and no imageio-ffmpeg wheel: {_REMEDY}")
+    return found
+
+
+def _named(
+    name: str,
+    argument: str | os.PathLike[str] | None,
+    error: type[EncoderError] | type[DecoderError],
+    remedy: str,
+) -> str | None:
+    """The program that the argument, or the environment variable ``PENSTOCK_…``, names; None if neither is given.
+
+    Raises:
+        EncoderError, DecoderError: the one that is named is missing.
+    """
+    variable = f"PENSTOCK_{name.upper()}"
+    program = os.environ.get(variable) or None if argument is None else os.fspath(argument)
+    if program is None:
+        return None
+    found = shutil.which(program)
+    if found is None:
+        named_by = variable if argument is None else f"the argument `{name}`"
+        raise error(f"{named_by} names {program!r}, which is no program that can be run: {remedy}")
     return found
 
 
 def _beside_ffmpeg(ffmpeg: str | os.PathLike[str] | None) -> str | None:
     try:
-        found = Path(find_ffmpeg(ffmpeg))
-    except EncoderError as error:
-        # One that was named and is not there: another's ffprobe might tell of formats that it has not.
+        found = Path(find_decoding_ffmpeg(ffmpeg))
+    except DecoderError:
+        # The ffprobe of another FFmpeg might know formats that the one which is named and missing does not.
         if ffmpeg is not None or os.environ.get("PENSTOCK_FFMPEG"):
-            raise DecoderError(str(error)) from None
+            raise
         return None
     # An ffmpeg-7 has an ffprobe-7 beside it.
     names = dict.fromkeys((found.name.replace("ffmpeg", "ffprobe"), "ffprobe"))
     return next(filter(None, (shutil.which(str(found.with_name(name))) for name in names)), None)
-
-
-def _named(name: str, named_by: str) -> str:
-    found = shutil.which(name)
-    if found is None:
-        raise EncoderError(f"{named_by} names {name!r}, which is no program that can be run: {_REMEDY}")
-    return found
 
 
 def _from_wheel() -> str | None:
