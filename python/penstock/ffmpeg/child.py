@@ -1,4 +1,4 @@
-"""Starts programs, hears them and reaps them: all that Penstock runs of FFmpeg is run here."""
+"""Child processes: starts a program, reads its pipes and reaps it. All of FFmpeg's programs run through this."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from io import FileIO
 from penstock import _native
 from penstock._native import AppliedPolicy, ThreadPolicy
 
-# Guessed: what a program that has ended left in its pipes is read within this time, while others write to them, too.
+# Guessed: after a program has exited, its pipes are read for this long, if its own children hold them open.
 DRAIN_GRACE_S = 1.0
-# How often a wait looks again, where nothing may wake it.
-LOOK_INTERVAL_S = 0.1
+# Guessed: how often a wait polls, where nothing may wake it.
+POLL_INTERVAL_S = 0.1
 _READ_BYTES = 1 << 16
 
-# linux/pidfd.h, since Linux 6.15: the exit status of a process that is gone. Size, mask and place of the status of
-# `struct pidfd_info` in its first version.
+# linux/pidfd.h, since Linux 6.15: the exit status of a reaped process. Size, mask and offset of the status in the first
+# version of `struct pidfd_info`.
 _PIDFD_GET_INFO = (3 << 30) | (64 << 16) | (0xFF << 8) | 11
 _PIDFD_INFO_EXIT = 1 << 3
-_PIDFD_INFO_BYTES, _EXIT_STATUS_AT = 64, 60
+_PIDFD_INFO_BYTES, _EXIT_STATUS_OFFSET = 64, 60
 
 UNKNOWN_STATUS = (
     "ended, and its exit status is unknown: this process ignores SIGCHLD, or another part of it waits for all "
     "children"
 )
 
-Hearer = Callable[[bytes], None]
+PipeReader = Callable[[bytes], None]
 
 
 class ProgramError(Exception):
@@ -47,21 +47,21 @@ class NotStartedError(ProgramError):
 
 
 class Child:
-    """A program in a process group of its own, and the daemon thread that starts, hears and reaps it.
+    """A program in a process group of its own, and the daemon thread that starts it, reads its pipes and reaps it.
 
-    Python calls signal handlers on the main thread, and what one raises can come between any two steps there. On the
-    child's thread it cannot, so everything is done there that would leave a process or a descriptor behind if it were
-    cut short. Whoever calls `start` does so in a ``try`` that ends with `end`: from then on nothing is left, wherever
-    the exception came.
+    Python runs signal handlers on the main thread, where an exception from one can come between any two steps. The
+    child's thread runs no handlers, so it does everything that must not be cut short: a step that it skipped would
+    leak a process or a descriptor. Call `start` in a ``try`` whose ``finally`` or ``except`` calls `end`; then nothing
+    leaks, wherever the exception comes.
 
-    The thread knows nothing of the object that owns the child, which can therefore be collected while it runs.
+    The thread holds no reference to the object that owns the child, which can be collected while the program runs.
 
     Attributes:
         command: the program and its arguments.
         pid: its process id; 0 before it runs.
-        returncode: the exit status, negative for a signal; None while it runs, and if the status is unknown.
-        policy: what came of the policy that it was started with; None without one.
-        own: our ends of its pipes that the caller reads or writes.
+        returncode: the exit status, negative for a signal; None while it runs, or if the status is unknown.
+        policy: the applied policy; None if it was started without one.
+        own: our ends of the pipes that the caller reads or writes.
     """
 
     def __init__(self) -> None:
@@ -70,56 +70,56 @@ class Child:
         self.returncode: int | None = None
         self.policy: AppliedPolicy | None = None
         self.own: list[FileIO] = []
-        self._hearers: dict[FileIO, Hearer] = {}
+        self._readers: dict[FileIO, PipeReader] = {}
         self._failure: BaseException | None = None
         self._thread: int | None = None
-        self._is_unwanted = self._is_over = False
+        self._is_cancelled = self._is_over = False
         self._started, self._ended = _Flag(), _Flag()
         self._started_at_s = time.monotonic()
         self._ended_at_s: float | None = None
 
     def spawn(self) -> subprocess.Popen[bytes]:
-        """Starts the program, by `popen`; called once, on the child's thread."""
+        """Starts the program with `popen`. Called once, on the child's thread."""
         raise NotImplementedError
 
     def start(self) -> None:
         """Starts the program, and returns when it runs.
 
         Raises:
-            NotStartedError: that is not possible: no such program; no descriptors, processes or threads to be had.
+            NotStartedError: there is no such program, or no descriptor, process or thread is left.
         """
         try:
-            # Not threading.Thread, whose start waits with a lock that an exception in the wrong place leaves locked.
+            # Not threading.Thread: an exception during its `start` can leave a lock locked.
             self._thread = _thread.start_new_thread(self._live, ())
         except RuntimeError as refused:
             if refused.__traceback__ is not None and refused.__traceback__.tb_next is not None:
-                raise  # a signal handler's
+                raise  # from a signal handler
             raise NotStartedError(str(refused)) from refused
         self._started.wait()
         failure, self._failure = self._failure, None
-        if isinstance(failure, OSError | RuntimeError):  # the latter: no thread for the policy
+        if isinstance(failure, OSError | RuntimeError):  # RuntimeError: no thread for the policy
             raise NotStartedError(str(failure)) from failure
         if failure is not None:
             raise failure
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Waits for the program to end, and tells whether it has. All that it said is heard then."""
+        """Waits for the program to end. Returns whether it has; its pipes have been read to their end then."""
         return self._ended.wait(timeout_s)
 
     def kill(self) -> None:
-        """Kills the program, and what it has started in its group: it may be a wrapper."""
+        """Kills the program and its process group, because the program may be a wrapper."""
         if self.pid and not self._is_over:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
 
     def close_pipes(self) -> None:
-        """Lets go of our ends of its pipes: it sees that once others have, too."""
+        """Closes our ends of its pipes."""
         _close(self.own)
 
     def end(self) -> None:
-        """Kills the program and lets go of everything. Of one that is about to start, too."""
-        # The thread stores the pid, and then looks at this; here it is the other way round.
-        self._is_unwanted = True
+        """Kills the program, also one that is about to start, and closes everything."""
+        # The thread stores the pid first and reads this flag second. Here the order is reversed, so one of us kills it.
+        self._is_cancelled = True
         self.kill()
         self.close_pipes()
         if self._thread is not None:
@@ -137,7 +137,7 @@ class Child:
 
     @property
     def ending(self) -> str:
-        """How it ended, in words."""
+        """How it ended, as the end of a sentence."""
         if self.returncode is None:
             return UNKNOWN_STATUS if self.has_ended else "still runs"
         if self.returncode >= 0:
@@ -148,21 +148,24 @@ class Child:
             return f"was killed by signal {-self.returncode}"
 
     def pipe_from(self) -> tuple[FileIO, FileIO]:
-        """A pipe that the program writes to and the caller reads: our end, and its."""
+        """A pipe from the program to the caller: our end and the program's end."""
         ours, its = _pipe()
         self.own.append(ours)
         return ours, its
 
     def pipe_to(self) -> tuple[FileIO, FileIO]:
-        """A pipe that the caller writes to and the program reads: our end, and its."""
+        """A pipe from the caller to the program: our end and the program's end."""
         its, ours = _pipe()
         self.own.append(ours)
         return ours, its
 
-    def heard_pipe(self, hear: Hearer) -> FileIO:
-        """A pipe that the child's thread reads: the program's end. `hear` gets what comes, and b"" at the end."""
+    def captured_pipe(self, take: PipeReader) -> FileIO:
+        """A pipe from the program to the child's thread, which calls `take` with the data, and with b"" at the end.
+
+        Returns the program's end.
+        """
         ours, its = _pipe()
-        self._hearers[ours] = hear
+        self._readers[ours] = take
         return its
 
     def popen(
@@ -185,7 +188,7 @@ class Child:
                 stderr=stderr,
                 pass_fds=pass_fds,
                 env=env,
-                # A process group of its own: Ctrl-C on the terminal is for us, and FFmpeg has to finish the file.
+                # Its own process group: Ctrl-C on the terminal must not reach FFmpeg, which has to finish its file.
                 process_group=0,
             )
 
@@ -198,18 +201,18 @@ class Child:
                 self._spawn()
             except BaseException as failure:
                 self._failure = failure
-                self._is_unwanted = True
+                self._is_cancelled = True
                 return
             finally:
                 self._started.set()
-            if self._is_unwanted:
+            if self._is_cancelled:
                 self.kill()
-            self._listen()
+            self._read_pipes()
         finally:
             _children.discard(self)
-            _close(self._hearers)
-            self._hearers.clear()
-            if self._is_unwanted:
+            _close(self._readers)
+            self._readers.clear()
+            if self._is_cancelled:
                 self.close_pipes()
             self._ended.set()
 
@@ -218,26 +221,26 @@ class Child:
             _children.add(self)
             self._started_at_s = time.monotonic()
             popen = self.spawn()
-            popen.returncode = 0  # for Popen it is over: the rest is done here
+            popen.returncode = 0  # so that Popen never waits for it: we do
             self.pid = popen.pid
 
-    def _listen(self) -> None:
-        """Hears the program until it has ended, and reaps it."""
-        hearers = {pipe.fileno(): hear for pipe, hear in self._hearers.items()}
+    def _read_pipes(self) -> None:
+        """Reads the pipes until the program has ended, and reaps it."""
+        readers = {pipe.fileno(): take for pipe, take in self._readers.items()}
         waiting = select.poll()
-        for fd in hearers:
+        for fd in readers:
             waiting.register(fd, select.POLLIN)
         with _pidfd(self.pid) as pidfd:
             if pidfd is not None:
                 waiting.register(pidfd, select.POLLIN)
-            while hearers and not self._has_exited(pidfd, _hear(waiting, hearers, pidfd)):
+            while readers and not self._has_exited(pidfd, _read_ready(waiting, readers, pidfd)):
                 pass
             self._reap(pidfd)
             if pidfd is not None:
                 waiting.unregister(pidfd)
         self._ended_at_s = time.monotonic()
-        # What it wrote is in the pipes by now. What it has started may hold them open for ever.
-        while hearers and self.seconds_since_end() < DRAIN_GRACE_S and _hear(waiting, hearers, None, 0):
+        # All that it wrote is in the pipes by now. Its own children may hold them open for ever.
+        while readers and self.seconds_since_end() < DRAIN_GRACE_S and _read_ready(waiting, readers, None, 0):
             pass
 
     def seconds_since_end(self) -> float:
@@ -252,54 +255,54 @@ class Child:
             return True
 
     def _reap(self, pidfd: int | None) -> None:
-        """Waits for the end, takes the exit status, and leaves no zombie.
+        """Waits for the program to end, stores its exit status, and leaves no zombie.
 
-        Somebody else may be first to reap it, in which case Popen would say 0: the kernel, if SIGCHLD is ignored, or
-        a thread of the host with os.wait().
+        The kernel may reap it first, if SIGCHLD is ignored, or a thread of the host with os.wait(). Popen would report
+        0 then.
         """
-        who = (os.P_PID, self.pid) if pidfd is None else (os.P_PIDFD, pidfd)
+        target = (os.P_PID, self.pid) if pidfd is None else (os.P_PIDFD, pidfd)
         try:
-            ended = os.waitid(*who, os.WEXITED | os.WNOWAIT)
+            ended = os.waitid(*target, os.WEXITED | os.WNOWAIT)
         except ChildProcessError:
-            self.returncode = None if pidfd is None else _status_of_the_gone(pidfd)
+            self.returncode = None if pidfd is None else _status_after_reap(pidfd)
             self._is_over = True
             return
         assert ended is not None
         status = ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
-        # Before it is reaped: its number may be another's then.
+        # Set before it is reaped: after that, another process may get its number.
         self.returncode, self._is_over = status, True
         with suppress(ChildProcessError):
-            os.waitid(*who, os.WEXITED)
+            os.waitid(*target, os.WEXITED)
 
     def _forget(self) -> None:
-        """Lets go of everything, in a forked child."""
+        """Closes everything in a forked child."""
         self._is_over = True
-        _close((*self._hearers, *self.own))
+        _close((*self._readers, *self.own))
 
 
 class Lines:
-    """Hears lines: gives each to `take`, without its end and cut into pieces of at most `most_bytes`."""
+    """A pipe reader that calls `take` with each line, without its newline, in pieces of at most `max_bytes`."""
 
-    def __init__(self, take: Callable[[bytes], None], most_bytes: int) -> None:
+    def __init__(self, take: Callable[[bytes], None], max_bytes: int) -> None:
         self._take = take
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
         self._rest = b""
 
-    def __call__(self, said: bytes) -> None:
-        *lines, self._rest = (self._rest + said).split(b"\n")
+    def __call__(self, data: bytes) -> None:
+        *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
-            for at in range(0, max(1, len(line)), self._most_bytes):
-                self._take(line[at : at + self._most_bytes])
-        while len(self._rest) > self._most_bytes or (self._rest and not said):
-            self._take(self._rest[: self._most_bytes])
-            self._rest = self._rest[self._most_bytes :]
+            for at in range(0, max(1, len(line)), self._max_bytes):
+                self._take(line[at : at + self._max_bytes])
+        while len(self._rest) > self._max_bytes or (self._rest and not data):
+            self._take(self._rest[: self._max_bytes])
+            self._rest = self._rest[self._max_bytes :]
 
 
 class _Flag:
-    """A `threading.Event` whose waits may be interrupted anywhere, and which is set once.
+    """A `threading.Event` that is set once, and whose `wait` may be interrupted anywhere.
 
-    An exception from a signal handler may leave the lock of an Event locked, for its code is Python. Then nobody can
-    set it, and whoever waits does so for ever.
+    `threading.Event` is Python code: an exception from a signal handler may leave its lock locked, and then `set` and
+    every `wait` block for ever.
     """
 
     def __init__(self) -> None:
@@ -314,35 +317,35 @@ class _Flag:
     def wait(self, timeout_s: float | None = None) -> bool:
         until_s = None if timeout_s is None else time.monotonic() + timeout_s
         while not self.is_set:
-            left_s = LOOK_INTERVAL_S if until_s is None else until_s - time.monotonic()
+            left_s = POLL_INTERVAL_S if until_s is None else until_s - time.monotonic()
             if left_s <= 0:
                 return False
-            # One that is interrupted here keeps the lock: the others see that it is set when they look again.
-            if self._unset.acquire(timeout=min(left_s, LOOK_INTERVAL_S)):
+            # If this is interrupted, the lock stays taken; other waits see `is_set` when they poll again.
+            if self._unset.acquire(timeout=min(left_s, POLL_INTERVAL_S)):
                 self._unset.release()
         return True
 
 
-def _hear(
-    waiting: select.poll, hearers: dict[int, Hearer], pidfd: int | None, timeout_ms: int = -1
+def _read_ready(
+    waiting: select.poll, readers: dict[int, PipeReader], pidfd: int | None, timeout_ms: int = -1
 ) -> set[int]:
-    """Takes what is in the pipes, and drops those that have ended. Returns which descriptors were ready."""
+    """Reads the pipes that are ready, and drops those that have ended. Returns the descriptors that were ready."""
     if timeout_ms < 0 and pidfd is None:
-        timeout_ms = int(LOOK_INTERVAL_S * 1000)
+        timeout_ms = int(POLL_INTERVAL_S * 1000)
     ready = {fd for fd, _ in waiting.poll(timeout_ms)}
-    for fd in ready & hearers.keys():
-        said = os.read(fd, _READ_BYTES)
-        hearers[fd](said)
-        if not said:
+    for fd in ready & readers.keys():
+        data = os.read(fd, _READ_BYTES)
+        readers[fd](data)
+        if not data:
             waiting.unregister(fd)
-            del hearers[fd]
+            del readers[fd]
     return ready
 
 
 def _pipe() -> tuple[FileIO, FileIO]:
-    """The reading and the writing end of a pipe. Neither is 0, 1 or 2, if those are closed.
+    """The reading and the writing end of a pipe. Neither is 0, 1 or 2, even if those are closed.
 
-    FFmpeg's ``pipe:1`` would be its standard output, and what the host prints would go to whoever has the number.
+    Otherwise FFmpeg's ``pipe:1`` would mean its standard output, and what the host prints would go into the pipe.
     """
     reading, writing = os.pipe()
     try:
@@ -357,15 +360,15 @@ def _pipe() -> tuple[FileIO, FileIO]:
 
 def _close(pipes: Iterable[FileIO]) -> None:
     for pipe in pipes:
-        with suppress(OSError):  # a host that closes all descriptors closes ours, too
+        with suppress(OSError):  # the host may have closed all descriptors
             pipe.close()
 
 
 def _above_standard(fd: int) -> int:
-    """The same descriptor by a number above 2.
+    """Moves a descriptor to a number above 2.
 
     Raises:
-        OSError: there is none left; it stays as it is.
+        OSError: no number is left; the descriptor stays open.
     """
     if fd > 2:
         return fd
@@ -376,10 +379,10 @@ def _above_standard(fd: int) -> int:
 
 @contextmanager
 def _pidfd(pid: int) -> Iterator[int | None]:
-    """A descriptor of the process, which tells of its end; None where there is none to be had."""
+    """A pidfd, which is readable once the process has ended; None if the system does not give one."""
     try:
         pidfd = os.pidfd_open(pid)
-    except OSError:  # before Linux 5.3; no descriptors left; it is gone already
+    except OSError:  # before Linux 5.3; no descriptor is left; the process is gone
         yield None
         return
     try:
@@ -388,26 +391,26 @@ def _pidfd(pid: int) -> Iterator[int | None]:
         os.close(pidfd)
 
 
-def _status_of_the_gone(pidfd: int) -> int | None:
-    """The exit status of a process that somebody else has reaped; None before Linux 6.15."""
+def _status_after_reap(pidfd: int) -> int | None:
+    """The exit status of a process that others have reaped; None before Linux 6.15."""
     info = bytearray(_PIDFD_INFO_BYTES)
     struct.pack_into("=Q", info, 0, _PIDFD_INFO_EXIT)
     try:
         fcntl.ioctl(pidfd, _PIDFD_GET_INFO, info)
     except OSError:
         return None
-    (told,) = struct.unpack_from("=Q", info)
-    (status,) = struct.unpack_from("=i", info, _EXIT_STATUS_AT)
-    return os.waitstatus_to_exitcode(status) if told & _PIDFD_INFO_EXIT else None
+    (mask,) = struct.unpack_from("=Q", info)
+    (status,) = struct.unpack_from("=i", info, _EXIT_STATUS_OFFSET)
+    return os.waitstatus_to_exitcode(status) if mask & _PIDFD_INFO_EXIT else None
 
 
 def _start_with_policy(
     policy: ThreadPolicy | None, start: Callable[[], subprocess.Popen[bytes]]
 ) -> tuple[subprocess.Popen[bytes], AppliedPolicy | None]:
-    """Starts a program from a thread that has the policy and ends at once.
+    """Starts a program from a short-lived thread that has the policy.
 
-    A process and all its threads start with the policy of the thread that starts it. Ours could not always go back to
-    what it had, and to run Python in the child before the program (`preexec_fn`) is not safe beside other threads.
+    A process inherits the policy of the thread that starts it. The calling thread could not always return to its own
+    policy, and `preexec_fn`, which runs Python in the child, is not safe beside other threads.
     """
     if policy is None:
         return start(), None

@@ -108,8 +108,8 @@ class FFmpegProcess(Child):
 
     def spawn(self) -> subprocess.Popen[bytes]:
         with ExitStack() as of_child:
-            progress = of_child.enter_context(self.heard_pipe(Lines(self._take_progress, _LINE_BYTES)))
-            stderr = of_child.enter_context(self.heard_pipe(Lines(self._log.take, _LINE_BYTES)))
+            progress = of_child.enter_context(self.captured_pipe(Lines(self._take_progress, _LINE_BYTES)))
+            stderr = of_child.enter_context(self.captured_pipe(Lines(self._log.take, _LINE_BYTES)))
             stdin: int | FileIO = subprocess.DEVNULL
             stdout: int | FileIO | None = self._stdout_of_child
             pass_fds = [progress.fileno()]

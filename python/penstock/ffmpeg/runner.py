@@ -46,7 +46,10 @@ class CapturedChild(Child):
         return self._stderr.decode(errors="replace").strip()
 
     def spawn(self) -> subprocess.Popen[bytes]:
-        with self.heard_pipe(self.stdout.extend) as stdout, self.heard_pipe(self._take_stderr) as stderr:
+        with (
+            self.captured_pipe(self.stdout.extend) as stdout,
+            self.captured_pipe(self._take_stderr) as stderr,
+        ):
             return self.popen(stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr)
 
     def _take_stderr(self, data: bytes) -> None:
