@@ -1,7 +1,7 @@
-"""What an FFmpeg program can do, by its own listings: encoders, containers, pixel formats, options.
+"""What an FFmpeg program supports, from its own listings: encoders, containers, pixel formats, options.
 
-Each listing is asked for once a program, when it is needed: one takes 0.08 s with FFmpeg 5.1 of Debian, most of it for
-loading libraries. A program that does not answer has none, which is no reason to refuse anything.
+Each listing is read once per program, when it is needed: it takes 0.08 s with Debian's FFmpeg 5.1, most of it for
+loading libraries. If a program prints no listing, the listing is empty, and nothing is refused because of that.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from penstock.ffmpeg.runner import run
 #: Guessed: an FFmpeg answers within 0.1 s, cold caches and a loaded machine aside.
 PATIENCE_S = 5.0
 
-#: Names that are not looked up before FFmpeg starts: most builds have them, and the look-up delays the first frame.
-#: One that has not says so itself, and `penstock.ffmpeg.diagnostics` tells what there is.
+#: Codecs that are not looked up before FFmpeg starts: most builds have them, and the look-up delays the first frame.
+#: An FFmpeg without one fails, and `penstock.ffmpeg.diagnostics` names what it has.
 COMMON_CODECS = frozenset(
     (
         *("libx264", "libx264rgb", "libx265", "libvpx-vp9", "libsvtav1", "libaom-av1"),
@@ -30,15 +30,15 @@ COMMON_CODECS = frozenset(
     )
 )
 
-# Encoders that have an option by the name of each of these arguments of the `Encoder`, and are not asked.
+# Encoders that have these options, for which the `Encoder` has arguments. Their options are not looked up.
 _HAVE_OPTION = {
     "crf": ("libx264", "libx264rgb", "libx265", "libvpx", "libvpx-vp9", "libsvtav1", "libaom-av1"),
     "preset": ("libx264", "libx264rgb", "libx265", "libsvtav1", "h264_nvenc", "hevc_nvenc", "av1_nvenc"),
 }
-# Options of other encoders for what those are for: quality, or the effort for it.
+# Options of other encoders with the same purpose: quality, or the effort for it.
 _INSTEAD = {"crf": ("cq", "qp", "quality"), "preset": ("deadline", "cpu-used", "speed", "compression_level")}
 
-#: Names from elsewhere that FFmpeg does not know.
+#: Common names that FFmpeg does not know.
 _MEANT = {
     "h265": ("hevc", "libx265"),
     "x265": ("libx265",),
@@ -53,9 +53,9 @@ class PixelFormat:
     """A line of ``ffmpeg -pix_fmts``.
 
     Attributes:
-        readable: FFmpeg can convert from it.
-        writable: FFmpeg can convert to it.
-        hardware: it stands for memory of a device, which has no bytes to write.
+        readable: whether FFmpeg can convert from it.
+        writable: whether FFmpeg can convert to it.
+        hardware: whether it stands for memory of a device, which has no bytes to write.
     """
 
     name: str
@@ -70,8 +70,8 @@ class Option:
 
     Attributes:
         kind: FFmpeg's name of its type: ``int``, ``float``, ``string``, ``flags``.
-        limits: ``from -1 to 51``, where FFmpeg tells; else empty.
-        values: names that may be given for a value.
+        limits: ``from -1 to 51``; empty if FFmpeg does not say.
+        values: the named values.
     """
 
     kind: str = ""
@@ -80,39 +80,39 @@ class Option:
 
 
 def encoders(program: str) -> tuple[str, ...]:
-    """Names of the video encoders of `program`; none if it does not tell."""
+    """The names of the video encoders of `program`."""
     return tuple(name for flags, name in _listed(program, "-encoders") if flags.startswith("V"))
 
 
 def decoders(program: str) -> tuple[str, ...]:
-    """Names of the video decoders of `program`; none if it does not tell."""
+    """The names of the video decoders of `program`."""
     return tuple(name for flags, name in _listed(program, "-decoders") if flags.startswith("V"))
 
 
 def codecs(program: str) -> tuple[str, ...]:
-    """Names of the kinds of video that `program` encodes, each of which stands for its best encoder: h264, av1."""
+    """The names of the kinds of video that `program` encodes: h264, av1. Each stands for its best encoder."""
     return tuple(name for flags, name in _listed(program, "-codecs") if flags[1:3] == "EV")
 
 
 def muxers(program: str) -> tuple[str, ...]:
-    """Names of the containers that `program` can write; none if it does not tell."""
+    """The names of the containers that `program` can write."""
     listed = _listed(program, "-muxers")
     return tuple(name for flags, names in listed if "E" in flags for name in names.split(","))
 
 
 def demuxers(program: str) -> tuple[str, ...]:
-    """Names of the containers that `program` can read; none if it does not tell."""
+    """The names of the containers that `program` can read."""
     listed = _listed(program, "-demuxers")
     return tuple(name for flags, names in listed if "D" in flags for name in names.split(","))
 
 
 def filters(program: str) -> tuple[str, ...]:
-    """Names of the filters of `program`; none if it does not tell."""
+    """The names of the filters of `program`."""
     return tuple(re.findall(r"^ [T.][S.]\S* (\w+) +\S+->", stdout_of(program, "-filters"), re.MULTILINE))
 
 
 def pixel_formats(program: str) -> Mapping[str, PixelFormat]:
-    """The pixel formats of `program` by their names; none if it does not tell."""
+    """The pixel formats of `program` by name."""
     lines = re.findall(
         r"^([I.])([O.])([H.])[P.][B.] (\w+) +\d", stdout_of(program, "-pix_fmts"), re.MULTILINE
     )
@@ -120,12 +120,12 @@ def pixel_formats(program: str) -> Mapping[str, PixelFormat]:
 
 
 def encoder_options(program: str, codec: str) -> Mapping[str, Option]:
-    """The options of an encoder by their names, without the dash; none if `program` does not tell."""
+    """The options of an encoder by name, without the dash."""
     return _options(stdout_of(program, "-h", f"encoder={codec}"))
 
 
 def encoder_pixel_formats(program: str, codec: str) -> tuple[str, ...]:
-    """The pixel formats that an encoder takes; none if `program` does not tell, or it takes any."""
+    """The pixel formats that an encoder takes; none if it takes any."""
     found = re.search(r"Supported pixel formats: (.*)", stdout_of(program, "-h", f"encoder={codec}"))
     return tuple(found[1].split()) if found else ()
 
@@ -140,57 +140,55 @@ def is_lossless(program: str, codec: str) -> bool:
 
 
 def muxer_options(program: str, container_format: str) -> Mapping[str, Option]:
-    """The options of a container, as `encoder_options` has an encoder's."""
+    """The options of a container by name, without the dash."""
     return _options(stdout_of(program, "-h", f"muxer={container_format}"))
 
 
 def filter_options(program: str, name: str) -> tuple[str, ...]:
-    """Names of the options of a filter; none if `program` does not tell."""
+    """The names of the options of a filter."""
     return tuple(
         re.findall(r"^ {2,3}-?(\w+) +<\w+> ", stdout_of(program, "-h", f"filter={name}"), re.MULTILINE)
     )
 
 
 def global_options(program: str) -> Mapping[str, Option]:
-    """The options for every encoder and output, and FFmpeg's own, as `encoder_options` has an encoder's."""
+    """The options of FFmpeg itself, and of every encoder and output, by name, without the dash."""
     own, *sections = re.split(r"^(?=\S.* AVOptions:$)", stdout_of(program, "-h", "full"), flags=re.MULTILINE)
-    # The other sections are those of each codec, container, filter and protocol.
+    # The other sections describe single codecs, containers, filters and protocols.
     shared = [text for text in sections if text.startswith(("AVCodecContext ", "AVFormatContext "))]
-    # The help leaves out the short forms of these.
+    # The help omits these short forms.
     names = ["c", "codec", "f", "filter", *re.findall(r"^-(\w+)", own, re.MULTILINE)]
     return dict.fromkeys(names, Option()) | _options("\n".join(shared))
 
 
 def nearest(name: str, names: Iterable[str], count: int = 3) -> list[str]:
-    """Those of `names` that one may have meant by `name`, the likeliest first."""
+    """The names of `names` that are most like `name`, the likeliest first."""
     names = list(dict.fromkeys(names))
     alike = sorted(names, key=lambda known: _likeness(name, known), reverse=True)
     close = [known for known in alike if _likeness(name, known)[0] >= 0.7]
-    # "x264", "vp9" and "nvenc" are near nothing by their letters.
+    # By their letters alone, "x264", "vp9" and "nvenc" are like nothing.
     parts = sorted((known for known in names if len(name) > 2 and name.lower() in known.lower()), key=len)
     meant = [known for known in _MEANT.get(name.lower(), ()) if known in names]
     return list(dict.fromkeys([*meant, *close, *parts]))[:count]
 
 
 def _likeness(name: str, known: str) -> tuple[float, int]:
-    """How much alike two names are. Of equals the one with the same letters is nearer: libx264 to libx246."""
+    """How alike two names are. Among equals, the one with the same letters is nearer: libx264 to libx246."""
     name, known = name.lower(), known.lower()
     return difflib.SequenceMatcher(None, name, known).ratio(), (Counter(name) & Counter(known)).total()
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """The nearest names as a question, with a blank before it; empty if none is near."""
+    """The question "Did you mean …?" after a space, with the nearest names; empty if none is near."""
     found = nearest(name, names)
     return f" Did you mean {' or '.join(map(repr, found))}?" if found else ""
 
 
 def check_codec(program: str, codec: str) -> None:
-    """Checks that `program` has the video encoder `codec`, as far as it tells.
-
-    The common ones are not looked up: see `COMMON_CODECS`.
+    """Checks that `program` has the video encoder `codec`, which is looked up unless it is one of `COMMON_CODECS`.
 
     Raises:
-        EncoderError: it has not; the message has the nearest names.
+        EncoderError: it does not; the message has the nearest names.
     """
     if codec in COMMON_CODECS or not encoders(program):
         return
@@ -199,10 +197,10 @@ def check_codec(program: str, codec: str) -> None:
 
 
 def check_option(program: str, codec: str, name: str) -> None:
-    """Checks that `codec` has the option `name`, which is crf or preset, as far as `program` tells.
+    """Checks that `codec` has the option `name`, which is "crf" or "preset".
 
     Raises:
-        ValueError: it has not.
+        ValueError: it does not.
     """
     if codec in _HAVE_OPTION[name] or not (options := encoder_options(program, codec)) or name in options:
         return
@@ -212,14 +210,14 @@ def check_option(program: str, codec: str, name: str) -> None:
 
 
 def unknown_codec(program: str, codec: str) -> str:
-    """That `program` has no video encoder `codec`, and what one may have meant."""
+    """The message that `program` has no video encoder `codec`, with the nearest names."""
     near = did_you_mean(codec, (*encoders(program), *codecs(program)))
     return f"{program} has no video encoder {codec!r}.{near} `ffmpeg -encoders` lists those that it has"
 
 
 @functools.lru_cache(maxsize=64)
 def stdout_of(program: str, *arguments: str) -> str:
-    """What FFmpeg prints to its standard output; empty if it cannot be run, fails, or does not end in time."""
+    """FFmpeg's standard output, cached; empty if FFmpeg cannot be run, fails, or does not end in time."""
     try:
         return run((program, "-hide_banner", "-loglevel", "error", *arguments), PATIENCE_S).text
     except ProgramError:
@@ -227,13 +225,13 @@ def stdout_of(program: str, *arguments: str) -> str:
 
 
 def _listed(program: str, listing: str) -> list[tuple[str, str]]:
-    """Flags and names in a listing of FFmpeg, below its legend, which ends with dashes."""
+    """The flags and names in a listing of FFmpeg, after its legend, which ends with dashes."""
     _, _, lines = re.sub(r"(?m)^ -+$", "\0", stdout_of(program, listing), count=1).partition("\0")
     return re.findall(r"^ ([A-Za-z. ]+?) +(\S+) ", lines, re.MULTILINE)
 
 
 def _options(text: str) -> dict[str, Option]:
-    """The options in FFmpeg's help on a codec or a container: a line each, and one for each of its named values."""
+    """The options in FFmpeg's help on a codec or a container: one line each, and one for each named value."""
     found: dict[str, Option] = {}
     name = ""
     for line in text.splitlines():

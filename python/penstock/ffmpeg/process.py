@@ -1,4 +1,4 @@
-"""A running FFmpeg: what it says, how far it is, and whether it ended well."""
+"""A running FFmpeg: its pipes, its progress, and whether it succeeded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from penstock.ffmpeg.diagnostics import StderrLog
 _LINE_BYTES = 4096
 WATCH_INTERVAL_S = 0.1
 
-# Without it FFmpeg 5.1 exits with 0 when the disk is full at the file's end ("Error writing trailer").
+# Without this, FFmpeg 5.1 exits with 0 if the disk is full at the end of the file ("Error writing trailer").
 _STRICT = ("-xerror",)
 _ALWAYS = ("-hide_banner", "-nostats", "-loglevel")
 
@@ -31,7 +31,7 @@ def checked_stall_timeout(seconds: float | None) -> float | None:
 
     Raises:
         ValueError: it is not more than 0.
-        TypeError: it is no number.
+        TypeError: it is not a number.
     """
     seconds = _native._seconds("stall_timeout_s", seconds)
     if seconds == 0:
@@ -40,28 +40,27 @@ def checked_stall_timeout(seconds: float | None) -> float | None:
 
 
 class FFmpegProcess(Child):
-    """A started FFmpeg that we feed, or that feeds us.
+    """An FFmpeg that we write frames to, or read frames from.
 
-    The child's thread hears its standard error (when that pipe is full, FFmpeg stops) and counts its frames.
+    The child's thread reads its standard error, because FFmpeg blocks when that pipe is full, and its progress report.
 
     Args:
         program: path of FFmpeg.
-        arguments: its arguments, without those on logging and progress; or what makes them of the number of another
-            descriptor of FFmpeg's, whose other end is `side`.
-        policy: priority and CPUs that it starts with.
-        is_fed: we write to its standard input, `stdin`; else it has none. It is never ours, for FFmpeg takes commands
-            from it.
-        is_strict: it is to fail where it would go on after an error.
-        stdout: where its standard output goes: ``subprocess.PIPE`` for us, ``subprocess.DEVNULL``, or None for our own.
-        with_warnings: FFmpeg is to say its warnings, too.
-        error: what is raised if it cannot be started.
+        arguments: its arguments, without those for logging and progress; or a function that returns them, given the
+            descriptor of an additional pipe that FFmpeg writes to and whose other end is `side`.
+        policy: the priority and CPUs to start it with.
+        is_fed: whether we write to its standard input, `stdin`. Otherwise it reads /dev/null: it must not inherit our
+            standard input, from which it would take commands.
+        is_strict: whether it exits at an error after which it would go on.
+        stdout: its standard output: ``subprocess.PIPE`` for us, ``subprocess.DEVNULL``, or None to inherit ours.
+        with_warnings: whether FFmpeg prints warnings, too.
+        error: the class to raise if it cannot be started.
 
     Attributes:
-        frames: frames that it has encoded, by its report, which it gives twice a second.
-        output_bytes: what it has written, by the same report; None if it does not say.
-        is_complete: it has said that its report is at its end, which it does when all is encoded.
-        stdin, stdout, side: our ends of these pipes: for their descriptors only, never for their ``read`` and
-            ``write``.
+        frames: encoded frames, from FFmpeg's progress report, which comes twice a second.
+        output_bytes: written bytes, from the same report; None if it does not say.
+        is_complete: whether the report has ended as it does when everything is encoded.
+        stdin, stdout, side: our ends of these pipes. Use their descriptors only, not their ``read`` and ``write``.
     """
 
     stdin: FileIO
@@ -96,7 +95,7 @@ class FFmpegProcess(Child):
         self._log = StderrLog()
 
     def start(self) -> None:
-        """Starts FFmpeg. What follows is done in a ``try`` that ends with `end`, as is this.
+        """Starts FFmpeg. Call it in a ``try`` that calls `end`, as for `Child.start`.
 
         Raises:
             EncoderError, DecoderError: the program could not be started.
@@ -120,7 +119,7 @@ class FFmpegProcess(Child):
                 self.stdout, stdout = self.pipe_from()
                 of_child.enter_context(stdout)
             elif stdout is None:
-                os.fstat(1)  # closed, it would be the number of whatever FFmpeg opens first
+                os.fstat(1)  # if it is closed, its number would go to the first file that FFmpeg opens
             if callable(self._arguments):
                 self.side, told = self.pipe_from()
                 pass_fds.append(of_child.enter_context(told).fileno())
@@ -156,14 +155,14 @@ class FFmpegProcess(Child):
 
     @property
     def has_succeeded(self) -> bool:
-        """Whether it has ended well, by its exit status and by its report. An unknown status is no success."""
+        """Whether its exit status is 0 and its report is complete. An unknown status is no success."""
         return self.returncode == 0 and self.is_complete
 
     @property
     def ending(self) -> str:
-        """How it ended, in words."""
-        unsaid = self.has_ended and self.returncode == 0 and not self.is_complete
-        return f"{super().ending}{', and did not report that it was done' * unsaid}"
+        """How it ended, as the end of a sentence."""
+        unreported = self.has_ended and self.returncode == 0 and not self.is_complete
+        return f"{super().ending}{', and did not report that it was done' * unreported}"
 
     def wait_unless_stuck(self, stuck_s: float) -> None:
         """Waits for FFmpeg to end, and kills it after `stuck_s` seconds without a sign of life."""
@@ -173,9 +172,9 @@ class FFmpegProcess(Child):
                 self.kill()
 
     def signs_of_life(self) -> tuple[int, int]:
-        """Frames encoded and CPU time used: of a working FFmpeg at least one of them grows.
+        """Encoded frames and CPU time. While FFmpeg works, at least one of them grows.
 
-        The CPU time is what tells a slow codec from a stuck one: some take many seconds for a frame.
+        The CPU time tells a slow codec, some of which take many seconds for a frame, from a stuck one.
         """
         return self.frames, _cpu_ticks(self.pid)
 
@@ -207,17 +206,17 @@ class Watch:
 
 
 def _environment() -> dict[str, str]:
-    """Our environment, with huge pages for FFmpeg's memory unless the user has tuned glibc himself, and no colours.
+    """Our environment, with huge pages for FFmpeg's memory, unless the user tunes glibc, and without colours.
 
-    FFmpeg allocates a packet for each raw frame, and huge pages spare it most of the page faults: +15 % on
+    FFmpeg allocates a packet for each raw frame, and huge pages save most of the page faults: +15 % on
     raw 1080p frames into ``-f null`` (measured 2026-11-21, 2-core x86-64 VM, FFmpeg 5.1, glibc 2.36).
     """
-    # Colours would stand before the levels of what FFmpeg says.
+    # Colours would come before the levels of FFmpeg's messages.
     return {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1", **os.environ, "AV_LOG_FORCE_NOCOLOR": "1"}
 
 
 def _counts(lines: Iterable[str]) -> Iterable[tuple[str, int]]:
-    """The whole numbers in FFmpeg's ``-progress`` report, with their keys."""
+    """The keys and values of FFmpeg's ``-progress`` report whose values are whole numbers."""
     for line in lines:
         key, _, value = line.partition("=")
         if re.fullmatch(r"\s*\d{1,19}\s*", value, re.ASCII):
@@ -225,10 +224,10 @@ def _counts(lines: Iterable[str]) -> Iterable[tuple[str, int]]:
 
 
 def _cpu_ticks(pid: int) -> int:
-    """User and system time of a process in clock ticks (proc_pid_stat(5)); 0 where it cannot be known."""
+    """User and system time of a process in clock ticks (proc_pid_stat(5)); 0 if the process is gone."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return 0
-    fields = stat.rpartition(")")[2].split()  # the name before it may hold spaces
+    fields = stat.rpartition(")")[2].split()  # the name before it may contain spaces
     return int(fields[11]) + int(fields[12])
