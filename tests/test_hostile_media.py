@@ -119,5 +119,5 @@ def test_ffmpeg_reads_what_ffprobe_told_of_and_nothing_else(tmp_path: Path) -> N
 def test_ffprobe_knows_the_containers_that_are_refused() -> None:
     """A name that FFmpeg changes would be allowed from then on."""
     known = set(capabilities.demuxers(find_ffprobe()))
-    assert {"hls", "dash", "concat", "sdp", "rtsp"} <= known & endpoints.LEADING_CONTAINERS
-    assert {"matroska", "mov", "mpegts"} <= known - endpoints.LEADING_CONTAINERS
+    assert {"hls", "dash", "concat", "sdp", "rtsp"} <= known & endpoints.PLAYLIST_CONTAINERS
+    assert {"matroska", "mov", "mpegts"} <= known - endpoints.PLAYLIST_CONTAINERS

@@ -12,15 +12,15 @@ from penstock.ffmpeg import endpoints
 from penstock.ffmpeg.colors import conversion_filter
 from penstock.ffmpeg.pixels import FrameLayout, canonical, divides_evenly, is_rgb, subsampling
 
-# FFmpeg warns that these may be for sound, too.
+# FFmpeg warns that these may apply to audio, too.
 _VIDEO_OPTIONS = {"b": "b:v", "profile": "profile:v"}
-#: All of them are one option to FFmpeg, of which the last prevails.
+#: To FFmpeg these are one option, and the last one counts.
 FILTER_OPTIONS = ("vf", "filter:v", "filter", "filter:v:0", "filter:0")
 _RESIZING_OPTIONS = (*FILTER_OPTIONS, "s")
-# In these FFmpeg finds a time by guessing positions, and may begin later than it was asked to. The rest have an index,
-# or are read from the beginning.
+# In these containers FFmpeg seeks by guessing positions, and may begin too late. The others have an index, or are read
+# from the beginning.
 _WITHOUT_INDEX = ("mpegts", "mpeg")
-# Guessed: between two keyframes there is less than this as a rule; broadcasts have 0.5 to 2 s.
+# Guessed: keyframes are closer together than this as a rule; broadcasts have one every 0.5 to 2 s.
 _SEEK_MARGIN_S = 10.0
 _PAD = "pad=ceil(iw/2)*2:ceil(ih/2)*2"
 
@@ -30,7 +30,7 @@ def checked_size(size: tuple[int, int]) -> tuple[int, int]:
 
     Raises:
         ValueError: it is not two numbers above 0.
-        TypeError: they are not integers.
+        TypeError: a number is not an integer.
     """
     try:
         lengths = [operator.index(length) for length in size]
@@ -45,14 +45,14 @@ def checked_size(size: tuple[int, int]) -> tuple[int, int]:
 
 
 def frame_rate(fps: int | float | Fraction) -> Fraction:
-    """`fps` as the fraction that FFmpeg wants.
+    """`fps` as a fraction, for FFmpeg.
 
     Raises:
         ValueError: it is not a finite number above 0.
     """
     try:
-        # Of NumPy's float32 a Fraction cannot be made. The limit finds 30000/1001 in its float again, and keeps both
-        # numbers small enough for FFmpeg.
+        # Fraction does not take NumPy's float32. The limit makes 30000/1001 of its float, and keeps both numbers small
+        # enough for FFmpeg.
         rate = Fraction(fps if isinstance(fps, Rational | str) else float(fps)).limit_denominator(1_000_000)
     except (ValueError, OverflowError):  # nan, inf
         rate = Fraction(0)
@@ -66,10 +66,10 @@ def frame_rate(fps: int | float | Fraction) -> Fraction:
 
 
 def check_even(layout: FrameLayout, output_pixel_format: str | None, options: Mapping[str, object]) -> None:
-    """Checks that frames of `layout` can become video in `output_pixel_format`.
+    """Checks that the size of `layout` suits `output_pixel_format`, unless an option resizes the frames.
 
     Raises:
-        ValueError: they would have to be padded, and no option tells FFmpeg to.
+        ValueError: the frames would have to be padded.
     """
     if output_pixel_format is None or divides_evenly(output_pixel_format, layout.width, layout.height):
         return
@@ -91,9 +91,9 @@ def conversion_filters(
     odd_size: str = "error",
     vflip: bool = False,
 ) -> list[str]:
-    """FFmpeg's filters for what the native conversion does: turn over, make the size even, convert.
+    """FFmpeg's filters that do the same as the native conversion: flip, make the size even, convert.
 
-    With None for `output_pixel_format` FFmpeg chooses it, and converts in its own way.
+    If `output_pixel_format` is None, FFmpeg chooses it, and converts by its own defaults.
     """
     filters = ["vflip"] if vflip else []
     if output_pixel_format is None:
@@ -108,7 +108,7 @@ def output_size(width: int, height: int, output_pixel_format: str | None, odd_si
     """The size of the video that frames of `width` by `height` pixels become.
 
     Raises:
-        ValueError: nothing is left of them, or `odd_size` is none of error, pad and crop.
+        ValueError: no pixel is left, or `odd_size` is not "error", "pad" or "crop".
     """
     if odd_size not in ("error", "pad", "crop"):
         raise ValueError(f"odd_size is 'error', 'pad' or 'crop'; got {odd_size!r}")
@@ -123,7 +123,7 @@ def output_size(width: int, height: int, output_pixel_format: str | None, odd_si
 
 
 def with_filters(options: Mapping[str, object], filters: Sequence[str]) -> dict[str, object]:
-    """`options` with `filters` in front of the user's own, which see the picture that these make."""
+    """`options` with `filters` before the user's own filters, whose input they make."""
     if not filters:
         return dict(options)
     own = [str(options[name]) for name in FILTER_OPTIONS if name in options]
@@ -132,7 +132,7 @@ def with_filters(options: Mapping[str, object], filters: Sequence[str]) -> dict[
 
 
 def input_arguments(layout: FrameLayout, rate: Fraction, colors: Sequence[str] = ()) -> list[str]:
-    """FFmpeg's arguments for raw frames on its standard input, from which it then takes no commands."""
+    """FFmpeg's arguments for raw frames on its standard input."""
     return [
         *("-f", "rawvideo"),
         *("-pixel_format", layout.pixel_format),
@@ -151,7 +151,7 @@ def output_arguments(
     container_format: str | None,
     colors: Sequence[str] = (),
 ) -> list[str]:
-    """FFmpeg's arguments for one video output, overwritten if it is there. `options` come last, and so prevail."""
+    """FFmpeg's arguments for one video output, which it overwrites. `options` come last and so override the others."""
     arguments = ["-c:v", codec]
     if pixel_format is not None:
         arguments += ["-pix_fmt", pixel_format]
@@ -165,9 +165,9 @@ def output_arguments(
 def read_arguments(source: str, container: str) -> list[str]:
     """FFmpeg's arguments to read `source`, a file of that `container` by ffprobe's names.
 
-    Of a QuickTime or MP4 file that was cut off, the last packet is left out: else an FFmpeg that is to stop at errors
-    stops there before its decoder has given the frames that it holds back. In other containers packets are marked as
-    corrupt in the middle, too, and what follows is not to be had as if nothing were missing.
+    In a QuickTime or MP4 file that was cut off, the last packet is discarded. Otherwise an FFmpeg that stops at errors
+    stops there, before its decoder has output the frames that it holds back. In other containers, packets in the
+    middle may be marked as corrupt, too. Discarding those would hide that frames are missing.
     """
     cut_only_at_the_end = container.startswith("mov,")
     return [
@@ -178,17 +178,15 @@ def read_arguments(source: str, container: str) -> list[str]:
 
 
 def seek_arguments(start: float | None, container: str | None, start_s: float) -> tuple[list[str], list[str]]:
-    """FFmpeg's options, and its filters, to begin with what is not before `start`, exactly.
+    """FFmpeg's options and video filters to begin exactly at `start`. The filters need ``-copyts``.
 
-    The filters are those of video, want ``-copyts``, and are not always needed.
-
-    A frame of sound is decoded rightly after the one before it only, which FFmpeg left alone would not read: the first
-    21 ms of AAC then fade in.
+    An audio frame is decoded correctly only after the frame before it, which FFmpeg by default does not read: the
+    first 21 ms of AAC would fade in.
 
     Args:
         start: seconds from the beginning; None for all of it.
-        container: of the file, by ffprobe's names; None for sound, of whatever file.
-        start_s: the time of the file's first timestamp.
+        container: the file's container, by ffprobe's names; None for audio, whatever the container is.
+        start_s: the file's first timestamp in seconds.
     """
     if start is None:
         return [], []
@@ -202,7 +200,7 @@ def seek_arguments(start: float | None, container: str | None, start_s: float) -
 def option_arguments(options: Mapping[str, object]) -> list[str]:
     """FFmpeg's arguments for `options`, whose names have no dash.
 
-    A value of None gives an option without a value, and a list or a tuple gives the option once for each of its values.
+    None stands for an option without a value. A list or a tuple repeats the option for each of its values.
     """
     arguments: list[str] = []
     for name, values in options.items():
@@ -212,7 +210,7 @@ def option_arguments(options: Mapping[str, object]) -> list[str]:
 
 
 def format_seconds(seconds: float) -> str:
-    """A time as FFmpeg reads it, in microseconds: never later, so that a frame at that very time is not left out."""
+    """A time for FFmpeg, in microseconds, rounded down so that a frame at exactly that time is included."""
     return f"{math.floor(seconds * 1_000_000) / 1_000_000:.6f}"
 
 
@@ -220,7 +218,7 @@ def _even_filters(layout: FrameLayout, output_pixel_format: str, odd_size: str) 
     width, height = output_size(layout.width, layout.height, output_pixel_format, odd_size)
     right, bottom = width - layout.width, height - layout.height
     if right > 0 or bottom > 0:
-        # The last column and row again, where `pad` alone would draw a dark line.
+        # Repeats the last column and row, where `pad` alone would draw a dark line.
         borders = f"fillborders=right={right}:bottom={bottom}:mode=smear"
         return [f"pad={width}:{height}:0:0", borders]
     if right < 0 or bottom < 0:

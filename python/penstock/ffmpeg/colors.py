@@ -12,18 +12,18 @@ _COLORS = {
     "bt2020": ("bt2020nc", "bt2020", "bt2020-10"),
 }
 _RANGES = {"limited": "tv", "full": "pc"}
-# Shares of red, green and blue in brightness (ITU-R BT.601, BT.709, BT.2020).
+# Weights of red, green and blue in luma (ITU-R BT.601, BT.709, BT.2020).
 _WEIGHTS = {"bt601": "0.299:0.587:0.114", "bt709": "0.2126:0.7152:0.0722", "bt2020": "0.2627:0.678:0.0593"}
 _CENTRED = ("-chroma_sample_location", "center")
-#: Lines from which a picture is HD, which has BT.709 where nobody says otherwise.
+# Pictures with at least as many lines are HD, whose default is BT.709.
 _HD_LINES = 720
 
 
 def color_matrix(matrix: str, height: int) -> str:
-    """The matrix that `matrix` stands for: ``"auto"`` is bt709 for a picture of 720 lines or more, and bt601 below.
+    """The matrix that `matrix` stands for: ``"auto"`` is bt709 from 720 lines on, and bt601 below.
 
     Raises:
-        ValueError: it is none of auto, bt601, bt709 and bt2020.
+        ValueError: it is not auto, bt601, bt709 or bt2020.
     """
     if matrix == "auto":
         return "bt709" if height >= _HD_LINES else "bt601"
@@ -33,7 +33,7 @@ def color_matrix(matrix: str, height: int) -> str:
 
 
 def colors_for(codec: str, matrix: str, color_range: str, height: int) -> tuple[str, str]:
-    """The matrix and the range of `codec`'s video: those asked for, but JPEG's are BT.601 and full (JFIF 1.02).
+    """The matrix and the range of `codec`'s video: the given ones, or for JPEG always BT.601 and full (JFIF 1.02).
 
     Raises:
         ValueError: there is no such matrix or range, or JPEG cannot have the matrix.
@@ -49,19 +49,19 @@ def colors_for(codec: str, matrix: str, color_range: str, height: int) -> tuple[
 
 
 def jpeg_pixel_format(codec: str, pixel_format: str) -> str:
-    """`pixel_format` by the name that JPEG has for it: ``yuvj420p`` for yuv420p with `codec` mjpeg.
+    """The name of `pixel_format` for `codec`: JPEG encoders call yuv420p ``yuvj420p``.
 
-    FFmpeg 5.1 puts a conversion before the encoder if frames that it gets have the other name.
+    FFmpeg 5.1 converts frames that come with the other name.
     """
     is_yuv = pixel_format in ("yuv420p", "yuv422p", "yuv444p")
     return pixel_format.replace("yuv", "yuvj") if _is_jpeg(codec) and is_yuv else pixel_format
 
 
 def color_arguments(matrix: str, color_range: str) -> list[str]:
-    """FFmpeg's arguments that say which colours YUV is made of, for an input or for an output.
+    """FFmpeg's arguments for the colours of a YUV input or output.
 
-    Both need them: of an input FFmpeg believes them, and then converts nothing on the way to an output that has the
-    same; on an output they are written to the file.
+    Both need them: FFmpeg converts nothing if input and output have the same, and it writes those of the output to the
+    file.
 
     Args:
         matrix: bt601, bt709 or bt2020.
@@ -82,11 +82,11 @@ def color_arguments(matrix: str, color_range: str) -> list[str]:
 def input_color_arguments(
     pixel_format: str, matrix: str, color_range: str, *, centred: bool = False
 ) -> list[str]:
-    """`color_arguments` for frames of `pixel_format` that FFmpeg is given: RGB and gray have the full range.
+    """`color_arguments` for input frames of `pixel_format`. RGB and gray have the full range.
 
     Args:
-        centred: as for `output_color_arguments`. FFmpeg 7.1 takes the place of chroma from the frames, and 9 from the
-            output's arguments where it has converted: both get it.
+        centred: as for `output_color_arguments`. FFmpeg 7.1 takes the chroma location from the frames, and 9 from the
+            output's arguments if it converts: both get it.
     """
     centre = _CENTRED if centred else ()
     if is_rgb(pixel_format) or is_gray(pixel_format):
@@ -97,12 +97,13 @@ def input_color_arguments(
 def output_color_arguments(
     pixel_format: str | None, matrix: str, color_range: str, *, centred: bool = False
 ) -> list[str]:
-    """`color_arguments` for video of `pixel_format`. RGB has no matrix, and of None nobody knows whether it is RGB.
+    """`color_arguments` for output video of `pixel_format`; none for RGB, which has no matrix, and for None.
 
-    Gray has the full range: FFmpeg 7 and later make and read no other.
+    Gray has the full range: FFmpeg 7 and later write and read no other.
 
     Args:
-        centred: a chroma sample lies in the middle of its pixels, not in their left column (see `is_centred`).
+        centred: whether a chroma sample lies in the middle of its pixels, and not in their left column (see
+            `is_centred`).
     """
     if pixel_format is None or is_rgb(pixel_format):
         return []
@@ -111,25 +112,25 @@ def output_color_arguments(
 
 
 def is_centred(frames: str, output_pixel_format: str | None) -> bool:
-    """Whether chroma lies in the middle of its pixels in a video of `output_pixel_format`, for that is to be said.
+    """Whether a chroma sample lies in the middle of its pixels in a video of `output_pixel_format`.
 
-    So the native conversion and `conversion_filters` make it of RGB and gray `frames`. Where that of a caller's own YUV
-    lies is not known.
+    The native conversion and `conversion_filters` put it there for RGB and gray `frames`. For the caller's own YUV the
+    location is not known.
     """
     return (is_rgb(frames) or is_gray(frames)) and subsampling(output_pixel_format or "") != (1, 1)
 
 
 def conversion_filter(frames: str, output_pixel_format: str, matrix: str, color_range: str) -> str:
     if not is_gray(output_pixel_format):
-        return scale_filter(matrix, color_range, output_pixel_format)
-    return _full_gray(output_pixel_format) if is_gray(frames) else gray_filter(output_pixel_format, matrix)
+        return _scale_filter(matrix, color_range, output_pixel_format)
+    return _full_gray(output_pixel_format) if is_gray(frames) else _gray_filter(output_pixel_format, matrix)
 
 
-def scale_filter(matrix: str, color_range: str, pixel_format: str) -> str:
-    """FFmpeg's filters that convert to `pixel_format` with this matrix and range, and say so of the frames.
+def _scale_filter(matrix: str, color_range: str, pixel_format: str) -> str:
+    """FFmpeg's filters that convert to `pixel_format` with this matrix and range, and tag the frames with them.
 
-    Left alone, FFmpeg 5.1 takes BT.601 for every size, whatever the file is told. ``area`` makes a chroma sample the
-    mean of its pixels. Without ``format`` the conversion may be left to a filter that FFmpeg 9 adds, with other flags.
+    By default, FFmpeg 5.1 uses BT.601 for every size, whatever tags the file gets. ``area`` makes a chroma sample the
+    mean of its pixels. Without ``format``, FFmpeg 9 may convert in a filter of its own, with other flags.
     """
     space, primaries, transfer = _COLORS[color_matrix(matrix, _HD_LINES)]
     color_range = _range(color_range)
@@ -140,11 +141,11 @@ def scale_filter(matrix: str, color_range: str, pixel_format: str) -> str:
     )
 
 
-def gray_filter(pixel_format: str, matrix: str) -> str:
-    """FFmpeg's filters that convert colours to gray `pixel_format` of the full range, by this matrix.
+def _gray_filter(pixel_format: str, matrix: str) -> str:
+    """FFmpeg's filters that convert colours to gray `pixel_format` of the full range, with this matrix.
 
-    Left alone, FFmpeg 7 and 9 take BT.601 whatever they are told. Red, green and blue that are equal are the same gray
-    by every matrix. They are made of 16 bits, because the mixer rounds each share.
+    By default, FFmpeg 7 and 9 use BT.601 whatever matrix they get. The mixer makes red, green and blue equal, which
+    every matrix converts to the same gray. It works on 16 bits because it rounds each product.
     """
     weights = _WEIGHTS[color_matrix(matrix, _HD_LINES)]
     mixer = f"format=rgba64,colorchannelmixer={weights}:0:{weights}:0:{weights}"

@@ -10,20 +10,20 @@ from errno import EACCES, EISDIR, ENOENT, ENOTDIR
 from pathlib import Path
 
 _FILE = "file:"
-#: What FFmpeg may open by itself where it reads a local path: no network. FFmpeg's own default, said all the same.
+# The protocols that FFmpeg may open for a local path: no network. This is FFmpeg's default, made explicit.
 _LOCAL_PROTOCOLS = "file,crypto,data"
-#: FFmpeg's demuxers of files that lead to other files, or are programs to be run.
-LEADING_CONTAINERS = frozenset(
+#: FFmpeg's demuxers for files that lead to other files, or that are scripts.
+PLAYLIST_CONTAINERS = frozenset(
     (
         *("applehttp", "avisynth", "concat", "dash", "dvdvideo", "hls", "imf", "rtp", "rtsp", "sap", "sdp"),
         *("vapoursynth", "vobsub", "webm_dash_manifest"),
     )
 )
 _STDOUT = "pipe:1"
-# A scheme, and perhaps others before it, as in "zmq:tcp://127.0.0.1:5555".
+# One scheme or several, as in "zmq:tcp://127.0.0.1:5555".
 _URL = re.compile(r"(?:[a-z][a-z0-9+.-]*:)+//", re.IGNORECASE)
-# What goes through each, where no container is named: FFmpeg guesses from the end of a file's name, which a stream
-# has not. RTMP carries nothing but FLV (Adobe's specification, 6.1).
+# The default container of each protocol: FFmpeg guesses a container from a file's extension, which a stream lacks.
+# RTMP carries nothing but FLV (Adobe's specification, 6.1).
 _LIVE_CONTAINERS = {
     **dict.fromkeys(("rtmp", "rtmps", "rtmpt", "rtmpts", "rtmpe", "rtmpte"), "flv"),
     **dict.fromkeys(("udp", "tcp", "srt", "rist"), "mpegts"),
@@ -32,18 +32,18 @@ _LIVE_CONTAINERS = {
 
 
 def target(output: str | os.PathLike[str], container_format: str | None = None) -> str:
-    """What FFmpeg is told to write to: a URL as it is, a path behind the protocol that takes it literally.
+    """FFmpeg's name for an output: a URL unchanged, or a path after ``file:``, which makes FFmpeg take it literally.
 
     A `str` is a URL if it begins with a scheme and ``//``, and FFmpeg's standard output if it is ``-``, ``pipe:`` or
-    ``pipe:1``. All else is a path, whatever its characters. With the container ``tee`` the output is its list of
-    outputs, and stays as it is.
+    ``pipe:1``. Anything else is a path, whatever its characters. For the container ``tee``, `output` is a list of
+    outputs and stays unchanged.
 
     Raises:
         FileNotFoundError: the path's folder does not exist.
-        NotADirectoryError: it is no folder.
-        IsADirectoryError: the path itself is a folder.
-        PermissionError: the file, or the folder of a new one, may not be written to.
-        ValueError: a pipe that FFmpeg does not have.
+        NotADirectoryError: the path's folder is a file.
+        IsADirectoryError: the path is a folder.
+        PermissionError: the file, or the folder of a new file, is not writable.
+        ValueError: it is a pipe that FFmpeg does not get.
     """
     if isinstance(output, str):
         if output == "-" or re.fullmatch(r"pipe:\d*", output):
@@ -51,27 +51,27 @@ def target(output: str | os.PathLike[str], container_format: str | None = None) 
         if _URL.match(output) or (container_format == "tee" and not output.startswith("-")):
             return output
     path = Path(output).absolute()
-    # A Path has no slash at its end any more.
+    # Path removes a slash at the end.
     _check_writable(path, named_as_folder=os.fspath(output).endswith("/"))
     return f"{_FILE}{path}"
 
 
 def source(path_or_url: str | os.PathLike[str]) -> str:
-    """What FFmpeg is told to read from: a URL as it is, a path behind the protocol that takes it literally.
+    """FFmpeg's name for an input: a URL unchanged, or a path after ``file:``, which makes FFmpeg take it literally.
 
-    A `str` is a URL if it begins with a scheme and ``//``. All else is a path, whatever its characters: ``-`` is a
-    file of that name.
+    A `str` is a URL if it begins with a scheme and ``//``. Anything else is a path, whatever its characters: ``-`` is
+    a file of that name.
 
     Raises:
         FileNotFoundError: there is no such file.
         IsADirectoryError: it is a folder.
-        PermissionError: it may not be read.
-        OSError: the system does not lead to it for another reason, such as a loop of symbolic links.
+        PermissionError: it is not readable.
+        OSError: the system cannot resolve the path for another reason, such as a loop of symbolic links.
     """
     if isinstance(path_or_url, str) and _URL.match(path_or_url):
         return path_or_url
     path = os.fspath(path_or_url)
-    # As it was given: Path("clip.mp4/") is the file clip.mp4, which the system says is no folder.
+    # Not through Path, which would make the file clip.mp4 of "clip.mp4/", for which the system raises an error.
     if stat.S_ISDIR(os.stat(path).st_mode):  # noqa: PTH116
         raise IsADirectoryError(EISDIR, os.strerror(EISDIR), path)
     _check_access(Path(path), os.R_OK, os.strerror(EACCES))
@@ -79,31 +79,31 @@ def source(path_or_url: str | os.PathLike[str]) -> str:
 
 
 def is_path(target: str) -> bool:
-    """Whether `target` is a local path, and no URL or pipe."""
+    """Whether `target` is a local path, and not a URL or a pipe."""
     return target.startswith(_FILE)
 
 
 def without_protocol(target: str) -> str:
-    """The path of a local `target`, or its URL."""
+    """The path of a local `target`, or a URL unchanged."""
     return target.removeprefix(_FILE)
 
 
 def file_bytes(target: str) -> int | None:
-    """The size of the file at `target`; None if it is not a regular file."""
+    """The size in bytes of the file at `target`; None if it is not a regular file."""
     path = Path(without_protocol(target))
     return path.stat().st_size if path.is_file() else None
 
 
 def uses_stdout(target: str) -> bool:
-    """Whether FFmpeg writes `target` to its standard output, which then has to be ours."""
+    """Whether `target` is FFmpeg's standard output."""
     return target == _STDOUT
 
 
 def container_for(target: str, container_format: str | None) -> str | None:
-    """The container for `target`: `container_format`, or what its protocol carries; None leaves it to its name.
+    """The container for `target`: `container_format`, or the default of its protocol; None if FFmpeg is to guess.
 
     Raises:
-        ValueError: nothing tells the container of what goes through a pipe.
+        ValueError: `target` is a pipe, which has no default.
     """
     if container_format is not None:
         return container_format
@@ -119,7 +119,7 @@ def confining_arguments(source: str, containers: Iterable[str]) -> list[str]:
     """FFmpeg's arguments that keep it from opening anything but `source`, if that is a path.
 
     Args:
-        containers: those that it may be; none for any.
+        containers: the containers that it may have; empty for any.
     """
     if not is_path(source):
         return []
@@ -129,13 +129,13 @@ def confining_arguments(source: str, containers: Iterable[str]) -> list[str]:
 
 
 def literal_arguments(source: str) -> list[str]:
-    """FFmpeg's arguments to take a picture's path, if `source` is one, for no pattern: ``shot%03d.png``."""
+    """FFmpeg's arguments to take the path of a picture literally, and not for a pattern: ``shot%03d.png``."""
     return ["-pattern_type", "none"] if is_path(source) else []
 
 
-def leads_elsewhere(container: str) -> bool:
-    """Whether a file of this container, by ffprobe's names, leads to other files."""
-    return not LEADING_CONTAINERS.isdisjoint(container.split(","))
+def is_playlist(container: str) -> bool:
+    """Whether a container, by ffprobe's names, leads to other files."""
+    return not PLAYLIST_CONTAINERS.isdisjoint(container.split(","))
 
 
 def _pipe(output: str) -> str:
@@ -148,13 +148,13 @@ def _pipe(output: str) -> str:
 
 
 def _check_writable(path: Path, *, named_as_folder: bool) -> None:
-    """Raises what opening `path` for writing would raise, as far as it can be known without making anything."""
+    """Raises what opening `path` for writing would raise, as far as that is known without creating anything."""
     if path.is_dir() or named_as_folder:
         raise IsADirectoryError(EISDIR, "the output is a folder, and not a file in one", str(path))
     if path.exists():
         _check_access(path, os.W_OK, "the output may not be written to")
         return
-    # Of a symbolic link that leads to nothing yet, the folder in which FFmpeg makes the file.
+    # For a symbolic link to a file that does not exist, this is the folder in which FFmpeg creates it.
     folder = path.resolve().parent if path.is_symlink() else path.parent
     if not folder.exists():
         raise FileNotFoundError(ENOENT, "the output's folder does not exist", str(folder))

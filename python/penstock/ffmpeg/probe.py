@@ -76,7 +76,7 @@ def probe(
     if (
         endpoints.is_path(source)
         and not follow_playlists
-        and endpoints.leads_elsewhere(answer["format"]["format_name"])
+        and endpoints.is_playlist(answer["format"]["format_name"])
     ):
         raise DecoderError(_playlist_refusal(path))
     return media_info(path, program, answer, is_counted=count_frames)
@@ -112,7 +112,7 @@ def _input_arguments(program: str, source: str, *, follow_playlists: bool) -> li
     # ffprobe takes no other name for a pattern.
     literal = endpoints.literal_arguments(source) if "%" in source else ()
     allowed = () if follow_playlists or not endpoints.is_path(source) else capabilities.demuxers(program)
-    containers = [name for name in allowed if name not in endpoints.LEADING_CONTAINERS]
+    containers = [name for name in allowed if name not in endpoints.PLAYLIST_CONTAINERS]
     return [*endpoints.confining_arguments(source, containers), *literal, "-i", source]
 
 
