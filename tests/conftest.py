@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import functools
+import importlib.util
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -160,6 +162,16 @@ def succeeded(done: subprocess.CompletedProcess[bytes]) -> bytes:
     return done.stdout
 
 
+def ffmpegs() -> list[str]:
+    """The FFmpegs of this machine: the system's, and the wheel's."""
+    found = [shutil.which("ffmpeg")]
+    if importlib.util.find_spec("imageio_ffmpeg") is not None:
+        import imageio_ffmpeg
+
+        found.append(imageio_ffmpeg.get_ffmpeg_exe())
+    return list(dict.fromkeys(program for program in found if program))
+
+
 @functools.cache
 def no_strace() -> str | None:
     """Why strace cannot inject faults here; None if it can."""
@@ -216,6 +228,12 @@ def nothing_stays_running() -> Iterator[None]:
 def pytest_unconfigure() -> None:
     """What is left of tests whose process died."""
     kill_started()
+
+
+@pytest.fixture(params=ffmpegs(), ids=lambda program: "wheel" if "imageio" in program else "system")
+def ffmpeg(request: pytest.FixtureRequest) -> str:
+    """Each FFmpeg of this machine."""
+    return str(request.param)
 
 
 @pytest.fixture

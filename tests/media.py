@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 import os
-import shutil
 import subprocess
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from conftest import eventually as eventually
+from conftest import ffmpegs as ffmpegs
+from conftest import open_fds as open_fds
 
 from penstock.ffmpeg import find_ffmpeg
 
@@ -51,16 +50,6 @@ def _ffmpeg(*arguments: str) -> subprocess.CompletedProcess[bytes]:
     return result
 
 
-def ffmpegs() -> list[str]:
-    """Every FFmpeg of this machine that users may have: the system's, and the wheel's."""
-    found = [shutil.which("ffmpeg")]
-    if importlib.util.find_spec("imageio_ffmpeg") is not None:
-        import imageio_ffmpeg
-
-        found.append(imageio_ffmpeg.get_ffmpeg_exe())
-    return list(dict.fromkeys(program for program in found if program))
-
-
 @functools.cache
 def no_opengl() -> str | None:
     """Why no OpenGL context can be had here; None if one can."""
@@ -71,17 +60,6 @@ def no_opengl() -> str | None:
     except Exception as error:  # glcontext raises bare Exceptions
         return f"no OpenGL context through EGL: {error}"
     return None
-
-
-def open_fds() -> dict[str, str]:
-    """Our open descriptors and what they are."""
-    fds = {}
-    for entry in Path("/proc/self/fd").iterdir():
-        try:
-            fds[entry.name] = str(entry.readlink())
-        except FileNotFoundError:  # the one that lists them
-            continue
-    return fds
 
 
 def native_threads() -> set[str]:
@@ -102,13 +80,3 @@ def children() -> set[int]:
 def holdings() -> tuple[dict[str, str], set[int], set[str]]:
     """What must be as before when an encoder is gone: descriptors, child processes, and Python's threads."""
     return open_fds(), children(), {thread.name for thread in threading.enumerate()}
-
-
-def eventually(condition: Callable[[], object], patience_s: float = 30.0) -> bool:
-    """Whether `condition` comes true before patience ends; how fast is nobody's claim."""
-    deadline_s = time.monotonic() + patience_s
-    while time.monotonic() < deadline_s:
-        if condition():
-            return True
-        time.sleep(0.01)
-    return False

@@ -12,7 +12,7 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
-from media import eventually, ffmpegs
+from conftest import eventually
 
 from penstock.errors import EncoderError
 from penstock.ffmpeg import capabilities, find_ffmpeg
@@ -20,11 +20,6 @@ from penstock.ffmpeg.pixels import PIXEL_FORMATS, divides_evenly, frame_layout, 
 
 ODD = (7, 5)
 SIZES = ((64, 48), ODD, (1, 1))
-
-
-@pytest.fixture(params=ffmpegs(), ids=lambda program: "wheel" if "imageio" in program else "system")
-def ffmpeg(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 def script(folder: Path, *lines: str) -> str:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from media import ffmpegs
 
 from penstock.ffmpeg import capabilities, colors, endpoints
 from penstock.ffmpeg.arguments import (
@@ -31,11 +30,6 @@ TAGS = {
     "bt709": ("bt709", "bt709", "bt709"),
     "bt2020": ("bt2020nc", "bt2020", "bt2020-10"),
 }
-
-
-@pytest.fixture(params=ffmpegs(), ids=lambda program: "wheel" if "imageio" in program else "system")
-def ffmpeg(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 def run(

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 from conftest import run_script, succeeded
-from media import ffmpegs
 
 from penstock.ffmpeg import capabilities, endpoints
 from penstock.ffmpeg.arguments import input_arguments, output_arguments
@@ -21,11 +20,6 @@ from penstock.ffmpeg.pixels import frame_layout
 
 LAYOUT = frame_layout("yuv420p", 64, 48)
 FRAMES = bytes(10 * LAYOUT.frame_bytes)
-
-
-@pytest.fixture(params=ffmpegs(), ids=lambda program: "wheel" if "imageio" in program else "system")
-def ffmpeg(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 def advice(

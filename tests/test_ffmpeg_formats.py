@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from media import ffmpegs
 from test_encoder_pixels import needs_ffprobe, picture, probed
 
 import penstock
@@ -38,11 +37,6 @@ ENDINGS = {
     "v210": "mov",
     "magicyuv": "avi",
 }
-
-
-@pytest.fixture(params=ffmpegs(), ids=lambda program: "wheel" if "imageio" in program else "system")
-def ffmpeg(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 def needs(ffmpeg: str, *codecs: str) -> None:

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 from clips import clip
-from conftest import run_script, succeeded
-from media import children, eventually, open_fds
+from conftest import eventually, open_fds, run_script, succeeded
+from media import children
 
 from penstock import Decoder, Encoder
 from penstock.ffmpeg import AudioDecoder, find_ffmpeg, find_ffprobe, probe
