@@ -12,9 +12,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command_line import (
+    ENDING,
+    delivered,
+    failed,
+    finish,
+    open_blocking,
+    run,
+    run_on_terminal,
+    run_process,
+    start,
+)
 from conftest import PATIENCE_S, eventually, unread_bytes
 from test_cli_encode import ffmpegs_of
-from test_cli_relay import ENDING, delivered, failed, finish, open_blocking, run, run_on_terminal, start
 
 from penstock import Decoder
 from penstock.ffmpeg import find_ffmpeg
@@ -129,7 +139,7 @@ class TestRawFrames:
         os.close(controlling)
 
     def test_without_a_standard_output_no_other_file_takes_its_place(self, video: Path) -> None:
-        done = run("decode", video, preexec_fn=lambda: os.close(1))
+        done = run_process("decode", video, preexec_fn=lambda: os.close(1))
         assert failed(done) == f"Error: standard output: {os.strerror(errno.EBADF)}"
 
     def test_a_reader_that_goes_away_ends_it_in_silence(self, long_video: Path) -> None:

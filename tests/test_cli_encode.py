@@ -21,9 +21,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command_line import (
+    ENDING,
+    HIDE_CURSOR,
+    SHOW_CURSOR,
+    failed,
+    finish,
+    printed,
+    run,
+    run_on_terminal,
+    start,
+)
 from conftest import PATIENCE_S, eventually
 from media import SIZE, decode, described, flat, is_flat
-from test_cli_relay import ENDING, HIDE_CURSOR, SHOW_CURSOR, failed, finish, run, run_on_terminal, start
 
 from penstock.ffmpeg import find_ffmpeg
 
@@ -64,12 +74,6 @@ def jpeg(picture: np.ndarray, folder: Path) -> bytes:
     return made
 
 
-def encoded(done: subprocess.CompletedProcess[bytes]) -> str:
-    """What a run that went well printed; it had nothing to complain of."""
-    assert (done.returncode, done.stderr.decode()) == (0, "")
-    return done.stdout.decode()
-
-
 def numbers(video: Path, count: int) -> list[int | None]:
     """Which of `count` flat frames each frame of a video is."""
     return [next((index for index in range(count) if is_flat(frame, index)), None) for frame in decode(video)]
@@ -106,11 +110,11 @@ class TestRawFrames:
     """Standard input, a file, a FIFO."""
 
     def test_smoke(self, video: Path) -> None:
-        assert encoded(run("encode", video, *RAW, data=raw_frames(20))) == ""
+        assert printed(run("encode", video, *RAW, data=raw_frames(20))) == ""
         assert numbers(video, 5) == [*range(5)] * 4
 
     def test_standard_input_by_its_name(self, video: Path) -> None:
-        encoded(run("encode", "-", video, *RAW, data=raw_frames(3)))
+        printed(run("encode", "-", video, *RAW, data=raw_frames(3)))
         assert numbers(video, 5) == [0, 1, 2]
 
     def test_pieces_smaller_than_a_frame(self, video: Path) -> None:
@@ -128,7 +132,7 @@ class TestRawFrames:
             np.dstack([flat(index)[..., ::-1], np.full((HEIGHT, WIDTH), 9, np.uint8)]) for index in range(4)
         ]
         (tmp_path / "frames.bgra").write_bytes(b"".join(frame.tobytes() for frame in frames))
-        encoded(run("encode", tmp_path / "frames.bgra", video, *RAW, "--pixel-format", "bgr0"))
+        printed(run("encode", tmp_path / "frames.bgra", video, *RAW, "--pixel-format", "bgr0"))
         assert numbers(video, 5) == [0, 1, 2, 3]
 
     @pytest.mark.parametrize("prefix", ["", "fifo:"])
@@ -203,23 +207,23 @@ class TestImages:
     def test_they_come_in_the_order_of_their_numbers(
         self, shots: Path, video: Path, names: list[str]
     ) -> None:
-        encoded(run("encode", *names, "video.mp4", "--fps", "10", cwd=shots.parent))
+        printed(run("encode", *names, "video.mp4", "--fps", "10", cwd=shots.parent))
         assert numbers(video, 5) == [0, 1, 2, 3, 4]
         assert "10 fps" in described(video)
 
     def test_files_come_as_they_are_given(self, shots: Path, video: Path) -> None:
         files = [shots / f"shot{number}.png" for number in (12, 8, 10, 8)]
-        encoded(run("encode", *files, video, "--fps", "10"))
+        printed(run("encode", *files, video, "--fps", "10"))
         assert numbers(video, 5) == [4, 0, 2, 0]
 
     def test_a_pattern_with_a_width_takes_only_what_it_means(self, shots: Path, video: Path) -> None:
         for index, name in enumerate(("%003.png", "%004.png", "%5.png", "%x.png")):
             (shots / name).write_bytes(png(flat(index)))
-        encoded(run("encode", "shots/%%03d.png", "video.mp4", "--fps", "10", cwd=shots.parent))
+        printed(run("encode", "shots/%%03d.png", "video.mp4", "--fps", "10", cwd=shots.parent))
         assert numbers(video, 5) == [0, 1]
 
     def test_one_image(self, shots: Path, video: Path) -> None:
-        encoded(run("encode", shots / "shot9.png", video, "--fps", "10"))
+        printed(run("encode", shots / "shot9.png", video, "--fps", "10"))
         assert numbers(video, 5) == [1]
 
     def test_names_that_look_like_something_else(self, shots: Path, video: Path) -> None:
@@ -228,9 +232,9 @@ class TestImages:
         for name, number in (("-x*.PNG", 8), ("file:y%d.png", 9), ("it's\n.png", 10)):
             (odd / f"shot{number}.png").rename(odd / name)
         files = [odd / name for name in ("-x*.PNG", "file:y%d.png", "it's\n.png")]
-        encoded(run("encode", *files, video, "--fps", "10"))
+        printed(run("encode", *files, video, "--fps", "10"))
         assert numbers(video, 5) == [0, 1, 2]
-        encoded(run("encode", "%d [a]", "video.mp4", "--fps", "10", cwd=shots.parent))
+        printed(run("encode", "%d [a]", "video.mp4", "--fps", "10", cwd=shots.parent))
         assert len(decode(video)) == 5
 
     def test_kinds_may_be_mixed(self, tmp_path: Path, video: Path) -> None:
@@ -240,7 +244,7 @@ class TestImages:
         (tmp_path / "3.jpg").write_bytes(jpeg(flat(3), tmp_path))
         (tmp_path / "4.jpg").write_bytes(png(flat(4)))  # misnamed, as from many a site
         (tmp_path / "notes.txt").write_text("no image")
-        encoded(run("encode", tmp_path, video, "--fps", "10"))
+        printed(run("encode", tmp_path, video, "--fps", "10"))
         assert numbers(video, 5) == [0, 1, 2, 3, 4]
 
     def test_the_note_on_how_to_turn_a_photograph_is_ignored(self, tmp_path: Path, video: Path) -> None:
@@ -252,7 +256,7 @@ class TestImages:
         noted = plain[:2] + b"\xff\xe1" + struct.pack(">H", len(note) + 2) + note + plain[2:]
         for index in range(2):
             (tmp_path / f"{index}.jpg").write_bytes(noted)
-        encoded(run("encode", tmp_path, video, "--fps", "10"))
+        printed(run("encode", tmp_path, video, "--fps", "10"))
         assert numbers(video, 5) == [2, 2]
 
     @pytest.mark.parametrize("size", [(62, 48), (48, 64)])
@@ -312,7 +316,7 @@ class TestImages:
         said = failed(run("encode", shots / "shot%d.png", video, "--fps", "10"))
         assert f"{shots / 'shot10.png'}: missing, while shot11.png is there" in said
         assert not video.exists()
-        encoded(run("encode", shots, video, "--fps", "10"))
+        printed(run("encode", shots, video, "--fps", "10"))
         assert numbers(video, 5) == [0, 1, 3, 4]
 
     @pytest.mark.parametrize(
@@ -341,7 +345,7 @@ class TestImages:
 
     def test_images_become_images(self, shots: Path, tmp_path: Path) -> None:
         to_png = ["--codec", "png", "--output-pixel-format", "rgb24", "--format", "image2"]
-        encoded(run("encode", shots, tmp_path / "out%d.png", "--fps", "10", *to_png))
+        printed(run("encode", shots, tmp_path / "out%d.png", "--fps", "10", *to_png))
         assert [is_flat(decode(tmp_path / f"out{index + 1}.png")[0], index) for index in range(5)] == 5 * [
             True
         ]
@@ -351,7 +355,7 @@ class TestOptions:
     """What is handed on to the Encoder."""
 
     def test_preset_crf_and_options_reach_the_codec(self, video: Path) -> None:
-        encoded(run("encode", video, *RAW, *FAST, "--crf", "7.5", "--option", "g=3", data=raw_frames(5)))
+        printed(run("encode", video, *RAW, *FAST, "--crf", "7.5", "--option", "g=3", data=raw_frames(5)))
         # x264 writes its settings into the stream.
         settings = video.read_bytes()
         assert b"crf=7.5" in settings
@@ -359,7 +363,7 @@ class TestOptions:
         assert b"me=dia" in settings
 
     def test_codec_and_pixel_format(self, video: Path) -> None:
-        encoded(
+        printed(
             run("encode", video, *RAW, "--codec", "mpeg4", "--output-pixel-format", "any", data=raw_frames(5))
         )
         assert "mpeg4" in described(video)
@@ -367,14 +371,14 @@ class TestOptions:
     def test_vflip(self, video: Path) -> None:
         frame = flat(0).copy()
         frame[: HEIGHT // 2] = flat(1)[: HEIGHT // 2]
-        encoded(run("encode", video, *RAW, "--vflip", data=frame.tobytes()))
+        printed(run("encode", video, *RAW, "--vflip", data=frame.tobytes()))
         [turned] = decode(video)
         assert (is_flat(turned[:16], 0), is_flat(turned[-16:], 1)) == (True, True)
 
     @pytest.mark.parametrize(("policy", "size"), [("pad", "64x48"), ("crop", "62x46")])
     def test_odd_sizes(self, video: Path, policy: str, size: str) -> None:
         odd = ("--size", "63x47", "--fps", "30", "--odd-size", policy)
-        encoded(run("encode", video, *odd, data=flat(0, (63, 47)).tobytes()))
+        printed(run("encode", video, *odd, data=flat(0, (63, 47)).tobytes()))
         assert f", {size}" in described(video)
 
     def test_an_odd_size_without_a_policy_says_what_to_do(self, video: Path) -> None:
@@ -386,12 +390,12 @@ class TestOptions:
     @pytest.mark.parametrize("convert", ["native", "ffmpeg"])
     def test_colours(self, video: Path, convert: str) -> None:
         colours = ["--convert", convert, "--color-matrix", "bt709", "--color-range", "full"]
-        encoded(run("encode", video, *RAW, *colours, data=raw_frames(5)))
+        printed(run("encode", video, *RAW, *colours, data=raw_frames(5)))
         assert "(pc, bt709" in described(video)
         assert numbers(video, 5) == [0, 1, 2, 3, 4]
 
     def test_an_exact_frame_rate(self, video: Path) -> None:
-        encoded(run("encode", video, "--size", "64x48", "--fps", "30000/1001", data=raw_frames(5)))
+        printed(run("encode", video, "--size", "64x48", "--fps", "30000/1001", data=raw_frames(5)))
         assert "29.97 fps" in described(video)
 
     def test_ffmpeg(self, video: Path, tmp_path: Path) -> None:
@@ -400,11 +404,11 @@ class TestOptions:
         program.chmod(0o755)
         # Relative, and images are decoded in another folder.
         (tmp_path / "0.png").write_bytes(png(flat(0)))
-        encoded(run("encode", "0.png", video, "--fps", "1", "--ffmpeg", "./another", cwd=tmp_path))
+        printed(run("encode", "0.png", video, "--fps", "1", "--ffmpeg", "./another", cwd=tmp_path))
         assert (tmp_path / "used").exists()
 
     def test_json(self, video: Path) -> None:
-        report = json.loads(encoded(run("encode", video, *RAW, "--json", data=raw_frames(5))))
+        report = json.loads(printed(run("encode", video, *RAW, "--json", data=raw_frames(5))))
         assert report["output"] == str(video)
         assert report["frames_submitted"] == report["frames_encoded"] == 5
         assert report["bytes_submitted"] == 5 * FRAME_BYTES
@@ -424,7 +428,7 @@ class TestOptions:
 
     def test_an_odd_size_is_an_error_only_where_the_video_cannot_have_it(self, tmp_path: Path) -> None:
         odd = ("--size", "3x5", "--fps", "1")
-        encoded(run("encode", tmp_path / "v.mkv", *odd, "--codec", "ffv1", data=bytes(45)))
+        printed(run("encode", tmp_path / "v.mkv", *odd, "--codec", "ffv1", data=bytes(45)))
         assert run("encode", tmp_path / "v.mkv", *odd, data=bytes(45)).returncode == 2
 
 
@@ -489,7 +493,7 @@ class TestFailures:
         assert [*tmp_path.iterdir()] == []
 
     def test_help_has_examples_that_are_right_usage(self, tmp_path: Path) -> None:
-        shown = encoded(run("encode", "--help")).partition("Examples:")[2]
+        shown = printed(run("encode", "--help")).partition("Examples:")[2]
         examples = [
             line.partition("penstock ")[2].split() for line in shown.splitlines() if "penstock" in line
         ]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import delivered, failed, printed, run, run_process
 from rich.console import Console
 
 import penstock
@@ -17,21 +18,13 @@ from penstock import cpu
 from penstock.cli import machine
 from penstock.cli.cpu_tree import as_ranges, cpu_tree, in_bytes, legend
 
-PROGRAM = "import sys; sys.argv[0] = 'penstock'; from penstock.cli import main; main()"
 
-
-def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run it in a fresh interpreter; variables are added to ours."""
-    command = [sys.executable, "-c", PROGRAM, "info", *arguments]
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=100, check=False, env=os.environ | environment
-    )
+def shown(**environment: str) -> str:
+    return printed(run("info", env=os.environ | environment))
 
 
 def told(**environment: str) -> dict[str, Any]:
-    shown = run("--json", **environment)
-    assert (shown.returncode, shown.stderr) == (0, "")
-    return json.loads(shown.stdout)
+    return json.loads(printed(run("info", "--json", env=os.environ | environment)))
 
 
 def program(path: Path, text: str) -> Path:
@@ -46,9 +39,7 @@ def found() -> dict[str, Any]:
 
 
 def test_for_people_has_every_part() -> None:
-    shown = run(NO_COLOR="1", COLUMNS="100")
-    assert (shown.returncode, shown.stderr) == (0, "")
-    text = shown.stdout
+    text = shown(NO_COLOR="1", COLUMNS="100")
     for title in ("CPUs", "Priorities", "Pipes", "Huge pages", "FFmpeg", "OpenGL"):
         assert f"\n{title}" in text
     topology = cpu.topology()
@@ -61,9 +52,8 @@ def test_for_people_has_every_part() -> None:
 
 
 def test_where_the_terminal_knows_ascii_only() -> None:
-    shown = run(PYTHONIOENCODING="ascii", LC_ALL="C", PYTHONUTF8="0")
-    assert (shown.returncode, shown.stderr) == (0, "")
-    assert shown.stdout.isascii()
+    environment = os.environ | {"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0"}
+    assert delivered(run_process("info", env=environment)).isascii()
 
 
 def test_json_has_the_cpus_that_python_has(found: dict[str, Any]) -> None:
@@ -116,9 +106,7 @@ def test_without_ffmpeg() -> None:
     found = told(PENSTOCK_FFMPEG="/nowhere/ffmpeg")
     assert "/nowhere/ffmpeg" in found["ffmpeg"]["error"]
     assert (found["ffmpeg"]["path"], found["ffmpeg"]["encoders"]) == (None, [])
-    shown = run(PENSTOCK_FFMPEG="/nowhere/ffmpeg")
-    assert shown.returncode == 0
-    assert "/nowhere/ffmpeg" in shown.stdout
+    assert "/nowhere/ffmpeg" in shown(PENSTOCK_FFMPEG="/nowhere/ffmpeg")
 
 
 @pytest.mark.parametrize(
@@ -174,9 +162,7 @@ def test_a_moderngl_in_the_current_folder_is_none(tmp_path: Path, monkeypatch: p
 
 
 def test_wrong_usage_exits_with_2() -> None:
-    shown = run("--xml")
-    assert shown.returncode == 2
-    assert "No such option" in shown.stderr
+    assert "No such option" in failed(run("info", "--xml"), status=2)
 
 
 # The drawing

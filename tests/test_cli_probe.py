@@ -12,27 +12,23 @@ from pathlib import Path
 
 import pytest
 from clips import clip
+from command_line import failed, finish, printed, run, run_process, start
 from conftest import eventually, started
-from test_cli_relay import finish, run, start
 
 from penstock.cli.probe import _clock
 from penstock.ffmpeg import probe
 
 
-def shown(*arguments: object, **options: object) -> str:
-    """What a run that went well printed; it had nothing to complain of."""
-    done = run("probe", *arguments, **options)
-    assert (done.returncode, done.stderr.decode()) == (0, "")
-    return done.stdout.decode()
+def shown(*arguments: object) -> str:
+    """What a run that succeeded printed."""
+    return printed(run("probe", *arguments))
 
 
-def refused(*arguments: object, status: int = 1, **options: object) -> tuple[str, str]:
-    """What a run that failed printed, and what it said."""
-    done = run("probe", *arguments, **options)
-    assert done.returncode == status
-    said = done.stderr.decode()
-    assert "Traceback" not in said
-    return done.stdout.decode(), said
+def refused(*arguments: object, status: int = 1) -> tuple[str, str]:
+    """What a run that failed wrote to standard output, and to standard error."""
+    done = run("probe", *arguments)
+    failed(done, status)
+    return done.stdout.decode(), done.stderr.decode()
 
 
 class TestForPeople:
@@ -94,7 +90,7 @@ class TestForPeople:
         path = tmp_path / "a\nb\x1b[2Jé.mp4"
         path.write_bytes(clip("h264").read_bytes())
         environment = os.environ | {"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0"}
-        text = shown(path, env=environment)
+        text = printed(run_process("probe", path, env=environment))
         assert "\x1b" not in text and text.isascii() and len(text.splitlines()) == 2
         path.write_bytes(b"no video")
         _, said = refused(path)
@@ -178,7 +174,7 @@ class TestFailures:
 
     def test_a_full_standard_output(self) -> None:
         with Path("/dev/full").open("wb") as full:
-            done = run("probe", clip("h264"), stdout=full)
+            done = run_process("probe", clip("h264"), stdout=full)
         assert done.returncode == 1
         assert b"No space left" in done.stderr and b"Traceback" not in done.stderr
 

@@ -15,89 +15,24 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
 
 import pytest
+from command_line import (
+    ENDING,
+    HIDE_CURSOR,
+    SHOW_CURSOR,
+    delivered,
+    failed,
+    finish,
+    open_blocking,
+    run,
+    run_on_terminal,
+    run_process,
+    start,
+)
 from conftest import PATIENCE_S, ReaderThread, eventually, noise, unread_bytes
-
-PROGRAM = "import sys\nsys.argv[0] = 'penstock'\nfrom penstock.cli import main\nmain()"
-
-
-ENDING = [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated"), (signal.SIGHUP, "hung up")]
-
-LOAD = "import penstock.cli\npenstock.cli.root()"
-"""What must be imported while this user may still read it."""
-
-
-HIDE_CURSOR, SHOW_CURSOR = b"\x1b[?25l", b"\x1b[?25h"
-
-
-def start(*arguments: object, **options: Any) -> subprocess.Popen[bytes]:
-    """The command line in a process of its own."""
-    settings = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    command = [sys.executable, "-c", PROGRAM, *map(str, arguments)]
-    return subprocess.Popen(command, **(settings | options))
-
-
-def run(*arguments: object, data: bytes | None = None, **options: Any) -> subprocess.CompletedProcess[bytes]:
-    """Runs it to its end; one that hangs is killed and fails the test."""
-    if data is not None:
-        options["stdin"] = subprocess.PIPE
-    with start(*arguments, **options) as process:
-        try:
-            out, err = process.communicate(data, timeout=PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            pytest.fail(f"it did not end: {process.communicate()[1].decode()}")
-    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
-
-
-def open_blocking(path: Path, mode: str) -> IO[bytes]:
-    """Opens a FIFO as most programs do: that waits for its other side. Fails if that does not come."""
-    opened: list[IO[bytes]] = []
-    thread = threading.Thread(target=lambda: opened.append(path.open(mode, 0)), daemon=True)
-    thread.start()
-    thread.join(PATIENCE_S)
-    assert opened, f"nobody has opened the other side of {path.name}"
-    return opened[0]
-
-
-def finish(process: subprocess.Popen[bytes]) -> tuple[int, str]:
-    """Its exit status and what it said."""
-    with process:
-        _, err = process.communicate(timeout=PATIENCE_S)
-    return process.returncode, err.decode()
-
-
-def delivered(done: subprocess.CompletedProcess[bytes]) -> bytes:
-    """The output of a run that went well and said nothing."""
-    assert (done.returncode, done.stderr.decode()) == (0, "")
-    return done.stdout
-
-
-def failed(done: subprocess.CompletedProcess[bytes], status: int = 1) -> str:
-    """What a run that failed said: no traceback."""
-    said = done.stderr.decode()
-    assert (done.returncode, "Traceback" in said) == (status, False), said
-    return " ".join(said.split())
-
-
-def run_on_terminal(*arguments: object, **options: Any) -> tuple[int, str, bytes]:
-    """Runs it with a terminal for standard error; its exit status, what it showed there, and its output."""
-    controlling, terminal = pty.openpty()
-    environment = os.environ | {"TERM": "xterm", "COLUMNS": "200"}
-    process = start(*arguments, **({"stderr": terminal, "env": environment} | options))
-    os.close(terminal)
-    shown = bytearray()
-    output = ReaderThread(os.dup(process.stdout.fileno())) if process.stdout else None
-    with process, contextlib.suppress(OSError):  # EIO: the other side is closed
-        while chunk := os.read(controlling, 1 << 16):
-            shown += chunk
-    os.close(controlling)
-    return process.returncode, shown.decode(), output.result() if output else b""
 
 
 @pytest.fixture
@@ -180,7 +115,7 @@ class TestRelay:
         assert (tmp_path / "out").read_bytes() == b"onetwo"
 
     def test_a_new_file_has_the_permissions_that_the_user_gives_to_new_files(self, tmp_path: Path) -> None:
-        delivered(run("relay", "-", tmp_path / "out", data=b"x", umask=0o027))
+        delivered(run_process("relay", "-", tmp_path / "out", data=b"x", umask=0o027))
         assert (tmp_path / "out").stat().st_mode & 0o777 == 0o640
 
     @pytest.mark.parametrize("arguments", [["./-x", "./fifo:y"], ["--", "-x", "./fifo:y"]])
@@ -274,11 +209,11 @@ class TestRelay:
     def test_a_standard_stream_that_is_closed(
         self, big: Path, arguments: list[str], number: int, name: str
     ) -> None:
-        done = run("relay", *arguments, cwd=big.parent, preexec_fn=lambda: os.close(number))
+        done = run_process("relay", *arguments, cwd=big.parent, preexec_fn=lambda: os.close(number))
         assert f"{name}: {os.strerror(errno.EBADF)}" in failed(done)
 
     def test_without_a_standard_error(self, big: Path) -> None:
-        done = run("relay", big, "-", "--progress", preexec_fn=lambda: os.close(2))
+        done = run_process("relay", big, "-", "--progress", preexec_fn=lambda: os.close(2))
         assert (done.returncode, done.stdout) == (0, big.read_bytes())
 
     def test_a_full_disk(self, big: Path) -> None:
@@ -290,7 +225,7 @@ class TestRelay:
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 
-        said = failed(run("relay", big, tmp_path / "out", preexec_fn=limit))
+        said = failed(run_process("relay", big, tmp_path / "out", preexec_fn=limit))
         assert f"{os.strerror(errno.EFBIG)}; 100000 bytes were delivered" in said
         assert (tmp_path / "out").read_bytes() == big.read_bytes()[:100_000]
 
@@ -405,8 +340,9 @@ class TestRelay:
     @pytest.mark.parametrize("arguments", [["closed/a", "-"], ["-", "closed/a"], ["closed", "-"]])
     def test_without_permission(self, tmp_path: Path, arguments: list[str]) -> None:
         (tmp_path / "closed").mkdir(0o700)
-        program = f"import os, sys\n{LOAD}\nos.chdir({str(tmp_path)!r})\nos.setuid(65534)\n"
-        command = [sys.executable, "-c", program + PROGRAM, "relay", *arguments]
+        # That user may not read our modules.
+        program = "import os, sys\nimport penstock.cli.relay\nos.chdir(sys.argv.pop(1))\nos.setuid(65534)\n"
+        command = [sys.executable, "-c", f"{program}penstock.cli.main()", tmp_path, "relay", *arguments]
         done = subprocess.run(command, input=b"", capture_output=True, timeout=PATIENCE_S)
         assert os.strerror(errno.EACCES) in failed(done)
 
