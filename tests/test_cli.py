@@ -1,4 +1,4 @@
-"""The command line: what it says of itself, and how it fails."""
+"""The command line: its help, how it fails, and that it starts quickly."""
 
 from __future__ import annotations
 
@@ -8,47 +8,50 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import IO
 
-from conftest import PATIENCE_S
+from command_line import failed, printed, run, run_process
+from conftest import PATIENCE_S, run_script, succeeded
 
 import penstock
-
-PROGRAM = "import sys\nsys.argv[0] = 'penstock'\nfrom penstock.cli import main\nmain()"
-
-
-def run(
-    *arguments: str, before: str = "", stdout: int | IO[bytes] = subprocess.PIPE
-) -> subprocess.CompletedProcess[str]:
-    """Run the command line in a fresh interpreter, as its console script does."""
-    command = [sys.executable, "-c", f"{before}\n{PROGRAM}", *arguments]
-    return subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, text=True)
+from penstock.cli import COMMANDS, commands
 
 
-def test_help_names_the_subcommands() -> None:
-    shown = run("--help")
-    assert shown.returncode == 0
-    assert "encode" in shown.stdout
+def test_help_shows_every_command_with_the_first_line_of_its_own_help() -> None:
+    assert printed(run("--help")) == printed(run("-h"))
+    shown = " ".join(printed(run("--help")).split())
+    for name, help_line in COMMANDS.items():
+        assert f"{name} {help_line}" in shown
+        command = commands.get_command(None, name)
+        assert command is not None and (command.name, command.get_short_help_str(200)) == (name, help_line)
 
 
 def test_version() -> None:
-    shown = run("--version")
-    assert shown.returncode == 0
-    assert shown.stdout == f"penstock, version {penstock.__version__}\n"
+    assert printed(run("--version")) == f"penstock, version {penstock.__version__}\n"
+    assert printed(run_process("--version")) == printed(run("--version"))
+
+
+def test_a_command_is_imported_when_it_is_called() -> None:
+    code = """
+        import click
+        before = {*sys.modules}
+        import penstock.cli
+        for arguments in (["--version"], ["--help"]):
+            penstock.cli.commands.main(arguments, standalone_mode=False)
+        new = {name.partition(".")[0] for name in {*sys.modules} - before}
+        assert not new & {"asyncio", "numpy", "rich"}, new
+        assert {name for name in sys.modules if name.startswith("penstock.cli.")} == {"penstock.cli.signals"}
+    """
+    succeeded(run_script(code))
 
 
 def test_wrong_usage_is_told_and_exits_with_2() -> None:
-    shown = run("pour")
-    assert shown.returncode == 2
-    assert "No such command 'pour'" in " ".join(shown.stderr.split())
+    assert "No such command 'pour'" in failed(run("pour"), status=2)
+    assert "No such command 'signals'" in failed(run_process("signals"), status=2)
 
 
 def test_a_full_standard_output_is_told() -> None:
     with Path("/dev/full").open("wb") as full:
-        shown = run("--help", stdout=full)
-    assert shown.returncode == 1
-    assert os.strerror(errno.ENOSPC) in shown.stderr
-    assert "Traceback" not in shown.stderr
+        assert os.strerror(errno.ENOSPC) in failed(run_process("--help", stdout=full))
 
 
 def test_a_signal_waits_while_what_it_ends_is_begun() -> None:

@@ -411,7 +411,7 @@ class TestFailures:
         ("arguments", "complaint"),
         [
             ([], "Missing argument 'INPUT'"),
-            (["-"], "INPUT -: a video is looked at before it is decoded"),
+            (["-"], "INPUT -: a video is probed before it is decoded"),
             (["VIDEO", "o.mp4"], "OUTPUT o.mp4 is a video by its name"),
             (["VIDEO", "o.png"], "add --count 1, or name many, as o-%05d.png"),
             (["VIDEO", "%d-%d.png"], "a pattern has one number"),

@@ -51,7 +51,7 @@ class TestForPeople:
             ("wide_pixels", "64x48, pixels of 4:3,"),
             ("variable_mp4", "15 frames/s (variable), 12 frames,"),
             ("h264_large", "29.97 frames/s"),
-            ("h264_mkv", "frames not told"),
+            ("h264_mkv", "frames unknown"),
             ("bt709", "bt709, limited"),
             ("bt2020_10bit", "bt2020, limited (smpte2084)"),
             ("mjpeg_422", "bt601, full"),

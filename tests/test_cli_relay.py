@@ -412,7 +412,7 @@ class TestTee:
         os.close(stalled)
         assert (big.parent / "a").read_bytes() == big.read_bytes()
         assert status == 1
-        assert f"{fifo}: given up, as it took nothing for 0.2" in said
+        assert f"{fifo}: dropped, as it took nothing for 0.2" in said
 
     @pytest.mark.parametrize("is_standard_output", [True, False])
     def test_one_that_is_evicted_sees_its_end_while_the_others_go_on(

@@ -1,225 +1,245 @@
-"""Image sequences: which files they are, and their pixels, which an FFmpeg of its own decodes."""
+"""Image files as frames: find the files that a name stands for, read them, write them. FFmpeg does the coding.
+
+>>> with ImageReader(find_images(["shots"])) as images:
+...     frame = bytearray(images.frame_bytes)
+...     while images.readinto(frame):
+...         show(frame, images.size)
+"""
 
 from __future__ import annotations
 
 import fcntl
 import glob
+import os
 import re
 import subprocess
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from errno import ENOENT
 from pathlib import Path
-from stat import S_ISDIR
 from tempfile import TemporaryDirectory
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-import click
+from penstock._names import show_name
+from penstock.errors import DecoderError
+from penstock.ffmpeg import Encoder
+from penstock.ffmpeg.child import Child, NotStartedError, run
+from penstock.ffmpeg.find import find_decoding_ffmpeg
+from penstock.ffmpeg.pixels import is_gray, is_rgb
 
-from penstock.cli.endpoints import FIFO_PREFIX, STANDARD, show_name
+if TYPE_CHECKING:
+    from _typeshed import StrPath, WriteableBuffer
 
-#: Ends of the names of images, as FFmpeg's image2 demuxer knows them. Not those that hold light (exr, hdr) or may hold
-#: densities (dpx), which FFmpeg would take for the brightness that a screen shows.
+__all__ = [
+    "ImageReader",
+    "check_output",
+    "find_images",
+    "first_missing_folder",
+    "has_image_name",
+    "has_number",
+    "image_encoder",
+]
+
+#: Suffixes of the images that can be read, as FFmpeg's image2 demuxer knows them. Left out are formats that hold light
+#: (exr, hdr) or may hold densities (dpx): FFmpeg would take their samples for the brightness of a screen.
 SUFFIXES = (
     *(".bmp", ".jp2", ".jpeg", ".jpg", ".jxl", ".pam", ".pbm", ".pgm", ".png"),
     *(".pnm", ".ppm", ".qoi", ".sgi", ".tga", ".tif", ".tiff", ".webp"),
 )
-#: What files begin with that are often named as something else; by its name FFmpeg would take them for that.
-MAGICS = (
+#: FFmpeg's encoder for each suffix of the images that can be written.
+ENCODERS = {
+    **dict.fromkeys((".jpeg", ".jpg"), "mjpeg"),
+    **dict.fromkeys((".tif", ".tiff"), "tiff"),
+    **{suffix: suffix[1:] for suffix in (".bmp", ".pam", ".png", ".ppm", ".qoi", ".sgi")},
+    ".jp2": "jpeg2000",
+    ".jxl": "libjxl",
+    ".tga": "targa",
+    ".webp": "libwebp",
+}
+#: Frames that wait to be encoded, beside those that the caller has read ahead. Chosen: the caller goes on while one is
+#: written.
+QUEUE_FRAMES = 4
+
+# What files begin with that often have another format's suffix. FFmpeg would go by the suffix.
+_MAGICS = (
     (rb"\x89PNG\r\n\x1a\n", ".png"),
     (rb"\xff\xd8\xff", ".jpg"),
     (rb"RIFF....WEBP", ".webp"),
     (rb"II\*\x00|MM\x00\*", ".tif"),
 )
-#: What their frames are made of.
-PIXEL_FORMAT = "rgb24"
-#: What a pipe may hold without a privilege, as a rule (pipe(7)): fewer turns between FFmpeg and us.
-PIPE_BYTES = 1 << 20
-
-#: Of the names of folders with links.
-PREFIX = "penstock-images-"
-
-#: A number in a name, and how many digits it has at least.
-NUMBER = re.compile(r"%(?:0(\d+))?d")
-#: In front of FFmpeg's complaints: which of its parts complains.
-_COMPLAINERS = re.compile(r"(?:\[[^\[\]]+ @ 0x[0-9a-f]+\] ?)+")
-
-
-class SourceError(click.ClickException):
-    """The input fails, perhaps after some of its frames."""
+# A number in a pattern, and the least number of its digits.
+_NUMBER = re.compile(r"%(?:0(\d+))?d")
+# FFmpeg's names of its own parts in front of its messages.
+_CONTEXT = re.compile(r"(?:\[[^\[\]]+ @ 0x[0-9a-f]+\] ?)+")
+# Linux' default limit without a privilege (pipe(7)): fewer turns between FFmpeg and us.
+_PIPE_BYTES = 1 << 20
+# Of FFmpeg's messages on one image the first line is shown.
+_STDERR_BYTES = 1 << 16
+# FFmpeg wants a frame rate also for images. Any will do.
+_ANY_RATE = 25
+# The best quality that FFmpeg advises for JPEG. By default it aims at the bit rate of a small video.
+_JPEG_QUALITY = {"q:v": "2"}
 
 
-def are_images(names: Sequence[str]) -> bool:
-    """Whether the names of an input stand for images, and not for one stream of raw frames."""
-    if len(names) != 1:
-        return len(names) > 1
-    [name] = names
-    if name in ("", STANDARD) or name.startswith(FIFO_PREFIX):
-        return False
-    path = Path(name)
-    mode = _mode(path)
-    return has_image_name(path) or S_ISDIR(mode) or (_is_pattern(path) and not mode)
+def has_image_name(path: StrPath) -> bool:
+    """Whether the name ends in the suffix of an image that can be read."""
+    return Path(path).suffix.lower() in SUFFIXES
 
 
-def has_image_name(path: Path) -> bool:
-    """Whether its name ends as an image's does."""
-    return path.suffix.lower() in SUFFIXES
+def has_number(path: StrPath) -> bool:
+    """Whether the last part of the path has a number such as ``%05d``, which stands for a sequence of files."""
+    return _NUMBER.search(Path(path).name) is not None
 
 
-def without_complainers(said: str) -> str:
-    """FFmpeg's words without the names and addresses of its parts."""
-    return _COMPLAINERS.sub("", said)
+def is_pattern(path: StrPath) -> bool:
+    """Whether the path is a glob, or has a number such as ``%05d``."""
+    return glob.has_magic(str(path)) or has_number(path)
 
 
-def find_images(names: Sequence[str]) -> list[Path]:
-    """The images that the names stand for: files, folders, globs, and patterns with one number (``%04d``).
+def find_images(names: Iterable[StrPath]) -> list[Path]:
+    """Return the image files that the names stand for.
 
-    Names are taken in the order given, and what one of them stands for by the numbers in it: 9 before 10.
+    A name is a file, a folder, a glob, or a pattern with one number (``%04d``). The files of one name are sorted by the
+    numbers in their names: 9 comes before 10. A pattern begins with the lowest number that there is, and must have no
+    gap: as a rule the frame of a missing number was lost, and all later ones would come too early.
 
     Raises:
-        SourceError: there are none, one is missing, or one has not the name of an image.
+        FileNotFoundError: a name stands for no file, or a number is missing.
+        ValueError: a file does not have the name of an image, or a pattern has more than one number.
+        OSError: a folder or a file cannot be read.
     """
-    found = [path for name in names for path in _meant_by(Path(name))]
+    found = [path for name in names for path in _files_of(Path(name))]
     for path in found:
         if not has_image_name(path):
             known = " ".join(suffix[1:] for suffix in SUFFIXES)
-            raise SourceError(f"{_title(path)}: not an image by its name, which would end in one of: {known}")
+            raise ValueError(
+                f"{show_name(path)}: not an image by its name, which would end in one of: {known}"
+            )
     return found
 
 
-def _meant_by(path: Path) -> list[Path]:
-    mode = _mode(path)
-    if S_ISDIR(mode):
-        with _told(path):
-            images = [entry for entry in path.iterdir() if has_image_name(entry) and entry.name[0] != "."]
-        return _in_order(images, path, "there is no image in this folder")
-    if mode or not _is_pattern(path):
-        with _told(path):
-            path.stat()
+def _files_of(path: Path) -> list[Path]:
+    if path.is_dir():
+        images = [entry for entry in path.iterdir() if has_image_name(entry) and entry.name[0] != "."]
+        return _sorted(images, path, "there is no image in this folder")
+    if path.exists() or not is_pattern(path):
+        path.stat()
         return [path]
-    if NUMBER.search(path.name):
+    if has_number(path):
         return _numbered(path)
-    # Path.glob wants the folder apart, which a pattern need not have.
+    # Path.glob takes the folder apart from the pattern.
     matches = [Path(each) for each in glob.glob(str(path), recursive=True)]  # noqa: PTH207
-    return _in_order([match for match in matches if match.is_file()], path, "no file matches")
+    return _sorted([match for match in matches if match.is_file()], path, "no file matches")
 
 
-def _mode(path: Path) -> int:
-    """What is there, as stat(2) has it; 0 for nothing that can be looked at."""
-    with suppress(OSError):
-        return path.stat().st_mode
-    return 0
-
-
-def _is_pattern(path: Path) -> bool:
-    return glob.has_magic(str(path)) or NUMBER.search(path.name) is not None
-
-
-def _in_order(paths: Sequence[Path], meant_by: Path, complaint: str) -> list[Path]:
+def _sorted(paths: Sequence[Path], name: Path, if_none: str) -> list[Path]:
     if not paths:
-        raise SourceError(f"{_title(meant_by)}: {complaint}")
+        raise FileNotFoundError(ENOENT, if_none, str(name))
     return sorted(paths, key=_by_numbers)
 
 
 def _by_numbers(path: Path) -> list[tuple[int, str]]:
-    """A key by which numbers count as such; text comes after them, as letters come after digits."""
+    """A key that compares numbers by value. Text comes after numbers, as letters come after digits."""
     parts = re.split(r"([0-9]+)", str(path))
     return [(int(part), part) if number % 2 else (-1, part) for number, part in enumerate(parts)]
 
 
 def _numbered(pattern: Path) -> list[Path]:
-    """The files of a pattern such as ``%04d.png``, from the lowest number on, whatever that is.
-
-    A number that is missing is an error: as a rule its frame was lost, and all that follow would come too early.
-    """
-    parts = NUMBER.split(pattern.name)
-    if len(parts) != 3:
-        raise SourceError(f"{_title(pattern)}: a pattern has one number, such as %d or %04d")
-    before, digits, after = parts
+    before, digits, after = _split(pattern)
 
     def numbered(number: int) -> Path:
         return pattern.with_name(f"{before}{str(number).zfill(int(digits or 0))}{after}")
 
-    with _told(pattern.parent):
-        names = {entry.name for entry in pattern.parent.iterdir()}
+    names = {entry.name for entry in pattern.parent.iterdir()}
     matches = (re.fullmatch(f"{re.escape(before)}([0-9]+){re.escape(after)}", name) for name in names)
     numbers = sorted({int(match[1]) for match in matches if match})
     paths = [numbered(number) for number in numbers if numbered(number).name in names]
-    if not paths:
-        raise SourceError(f"{_title(pattern)}: no file matches")
-    for number, path in enumerate(paths, numbers[0]):
+    for number, path in enumerate(paths, numbers[0] if numbers else 0):
         if path != numbered(number):
-            raise SourceError(
-                f"{_title(numbered(number))}: missing, while {path.name} is there; "
-                "name the folder, or a glob, to take what there is"
-            )
-    return paths
+            why = f"missing, while {path.name} is there; name the folder, or a glob, to take what there is"
+            raise FileNotFoundError(ENOENT, why, str(numbered(number)))
+    return _sorted(paths, pattern, "no file matches")
 
 
-class Images:
-    """The frames of image files, which must have one size. A context: leaving it ends FFmpeg.
+def _split(pattern: Path) -> tuple[str, str | None, str]:
+    """What comes before the number in the pattern's name, the least number of its digits, and what comes after."""
+    parts = _NUMBER.split(pattern.name)
+    if len(parts) != 3:
+        raise ValueError(f"{show_name(pattern)}: a pattern has one number, such as %d or %04d")
+    return parts[0], parts[1], parts[2]
+
+
+class ImageReader:
+    """Reads image files as frames of rgb24: height × width × 3 bytes each. A context manager: leaving it ends FFmpeg.
+
+    All images must have one size. Transparency is dropped. Orientation tags are ignored.
 
     Args:
-        paths: the images, at least one.
-        program: FFmpeg, which decodes them.
+        paths: the image files, at least one.
+        ffmpeg: the program; None finds one (see `penstock.ffmpeg.find_ffmpeg`).
 
     Attributes:
-        size: width and height of each, in pixels.
+        size: width and height of each image, in pixels.
+        frame_bytes: bytes of each frame.
 
     Raises:
-        SourceError: one cannot be read, or the first cannot be decoded.
+        ValueError: there are no paths.
+        OSError: a file cannot be read.
+        DecoderError: the first image cannot be decoded, or FFmpeg is missing.
     """
 
-    def __init__(self, paths: Sequence[Path], program: str) -> None:
-        self._paths = paths
-        self._kinds = [_kind(path) for path in paths]
-        self._program = str(Path(program).absolute())
-        self._given = 0
-        self._decoder: subprocess.Popen[bytes] | None = None
-        # FFmpeg takes many images by a number in their names only. There the links to them have one.
-        self._folder = TemporaryDirectory(prefix=PREFIX)
+    pixel_format = "rgb24"
+
+    def __init__(self, paths: Sequence[StrPath], ffmpeg: StrPath | None = None) -> None:
+        if not paths:
+            raise ValueError("paths is empty: there is no image to read")
+        self._paths = [Path(path) for path in paths]
+        self._kinds = [_kind(path) for path in self._paths]
+        self._program = find_decoding_ffmpeg(ffmpeg)
+        self._frames_read = 0
+        self._decoding: _Decoding | None = None
+        # FFmpeg reads a sequence of files only by a number in their names. Links in this folder have one.
+        self._links = TemporaryDirectory(prefix="penstock-images-")
         try:
-            for index in range(len(paths)):
-                self._link(index, self._folder.name)
+            for index in range(len(self._paths)):
+                self._link(index, self._links.name)
             self.size, _ = self._decoded(0)
         except BaseException:
             self.close()
             raise
+        self.frame_bytes = 3 * self.size[0] * self.size[1]
 
-    @property
-    def title(self) -> str:
-        """For people."""
-        return f"{len(self._paths)} images"
+    def readinto(self, frame: WriteableBuffer) -> int:
+        """Read the next image into `frame`, a writable buffer of `frame_bytes` bytes.
 
-    @property
-    def total_frames(self) -> int | None:
-        """How many there are."""
-        return len(self._paths)
-
-    def fill(self, frame: memoryview) -> int:
-        """Puts the next image into `frame`, of its size in bytes. Returns that size, or 0 after the last image.
+        Returns:
+            `frame_bytes`; 0 after the last image.
 
         Raises:
-            SourceError: the image cannot be decoded, or has another size than the first.
+            DecoderError: the image cannot be decoded, or has another size than the first.
         """
-        if self._given == len(self._paths):
+        if self._frames_read == len(self._paths):
             return 0
-        if self._decoder is None:
-            self._decoder = self._start()
-        assert self._decoder.stdout is not None
-        if self._decoder.stdout.readinto(frame) < frame.nbytes:  # type: ignore[attr-defined]
-            # FFmpeg reads ahead: what it fails of may be this image, or one behind it.
-            self._end_decoder()
-            frame[:] = self._alone(self._given)
-        self._given += 1
-        # An image of another kind is for another decoder.
-        if self._kinds[self._given - 1 : self._given] != self._kinds[self._given : self._given + 1]:
-            self._end_decoder()
-        return frame.nbytes
+        with memoryview(frame) as view, view.cast("B") as flat:
+            if self._decoding is None:
+                self._decoding = self._start()
+            if read_full(self._decoding.fd, flat) < self.frame_bytes:
+                # FFmpeg reads ahead: this image may be the bad one, or a later one.
+                self._end_decoding()
+                flat[:] = self._decoded_alone(self._frames_read)
+        self._frames_read += 1
+        if self._kinds[self._frames_read : self._frames_read + 1] != [self._kinds[self._frames_read - 1]]:
+            self._end_decoding()  # the next image needs another decoder, or there is none
+        return self.frame_bytes
+
+    def __len__(self) -> int:
+        """The number of images."""
+        return len(self._paths)
 
     def close(self) -> None:
-        """Ends FFmpeg, wherever it is."""
-        self._end_decoder()
-        self._folder.cleanup()
+        """End FFmpeg. May be called again."""
+        self._end_decoding()
+        self._links.cleanup()
 
     def __enter__(self) -> Self:
         return self
@@ -230,103 +250,198 @@ class Images:
     def _link(self, index: int, folder: str) -> None:
         Path(folder, f"{index:09}{self._kinds[index]}").symlink_to(self._paths[index].absolute())
 
-    def _start(self) -> subprocess.Popen[bytes]:
+    def _start(self) -> _Decoding:
         width, height = self.size
-        # An image of another size must not be scaled in silence: it is cut to nothing, which FFmpeg refuses.
+        # FFmpeg would scale an image of another size. This crops it to nothing, which is an error.
         only_this_size = f"crop=w=iw*eq(iw\\,{width})*eq(ih\\,{height}):h=ih:exact=1"
-        decoder = subprocess.Popen(
-            [
-                *self._command(self._given),
-                "-vf",
-                only_this_size,
-                "-c:v",
-                "rawvideo",
-                "-f",
-                "rawvideo",
-                "pipe:1",
-            ],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,  # what is wrong with an image is asked of that one alone
-            cwd=self._folder.name,
-            process_group=0,  # as the encoder's: Ctrl-C on the terminal is for us
-        )
-        assert decoder.stdout is not None
-        with suppress(OSError):
-            fcntl.fcntl(decoder.stdout.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-        return decoder
+        encoding = ("-vf", only_this_size, "-c:v", "rawvideo", "-f", "rawvideo", "pipe:1")
+        decoding = _Decoding([*self._command(self._frames_read, self._links.name), *encoding])
+        try:
+            decoding.start()
+        except BaseException as error:
+            decoding.end()
+            if isinstance(error, NotStartedError):
+                raise DecoderError(f"could not start FFmpeg: {error}", command=decoding.command) from error
+            raise
+        return decoding
 
-    def _command(self, index: int) -> list[str]:
-        """FFmpeg's command for the images from `index` on, up to one of another kind, or the end."""
+    def _command(self, index: int, folder: str) -> list[str]:
+        """FFmpeg's command for the images from `index` on, up to one of another kind or the end."""
+        pattern = f"{_escaped(folder)}/%09d{_escaped(self._kinds[index])}"
         return [
             *(self._program, "-hide_banner", "-nostats", "-loglevel", "error", "-xerror"),
             *("-noautorotate", "-err_detect", "explode", "-f", "image2", "-start_number", str(index)),
-            *("-i", f"%09d{self._kinds[index]}", "-map", "0:v:0"),
-            *("-pix_fmt", PIXEL_FORMAT, "-sws_flags", "bicubic+accurate_rnd+full_chroma_int"),
+            *("-i", pattern, "-map", "0:v:0"),
+            *("-pix_fmt", self.pixel_format, "-sws_flags", "bicubic+accurate_rnd+full_chroma_int"),
         ]
 
-    def _end_decoder(self) -> None:
-        decoder, self._decoder = self._decoder, None
-        if decoder is not None:
-            with decoder:  # closes its output, and reaps it
-                decoder.kill()
+    def _end_decoding(self) -> None:
+        decoding, self._decoding = self._decoding, None
+        if decoding is not None:
+            decoding.end()
 
-    def _alone(self, index: int) -> bytes:
-        """The pixels of one image, which has the size of the first, or is an error."""
+    def _decoded_alone(self, index: int) -> bytes:
+        """The pixels of one image, which must have the size of the first."""
         size, pixels = self._decoded(index)
         if size != self.size:
-            raise SourceError(
-                f"{_title(self._paths[index])}: {_pixels(size)} pixels, "
-                f"while {_title(self._paths[0])} has {_pixels(self.size)}; all images must have one size"
+            raise DecoderError(
+                f"{show_name(self._paths[index])}: {size[0]}x{size[1]} pixels, while {show_name(self._paths[0])} has "
+                f"{self.size[0]}x{self.size[1]}; all images must have one size"
             )
         return pixels
 
     def _decoded(self, index: int) -> tuple[tuple[int, int], bytes]:
-        """Width, height and pixels of one image.
-
-        Raises:
-            SourceError: it cannot be decoded.
-        """
-        # In a folder of its own, for FFmpeg looks at the images behind the one that it is asked for, and fails of them.
-        with TemporaryDirectory(prefix=PREFIX) as folder:
+        """Width, height and pixels of one image."""
+        # In a folder of its own, because FFmpeg looks at the next images as well, and fails if one is damaged.
+        with TemporaryDirectory(prefix="penstock-images-") as folder:
             self._link(index, folder)
-            decoding = subprocess.run(
-                # A PPM begins with them: "P6\n64 48\n255\n".
-                [*self._command(index), "-c:v", "ppm", "-f", "image2pipe", "pipe:1"],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                cwd=folder,
-                process_group=0,
-                check=False,
+            # A PPM begins with width and height: "P6\n64 48\n255\n".
+            command = [*self._command(index, folder), "-c:v", "ppm", "-f", "image2pipe", "pipe:1"]
+            try:
+                child = run(command, None, _STDERR_BYTES)
+            except NotStartedError as error:
+                raise DecoderError(f"could not start FFmpeg: {error}", command=command) from error
+        assert child is not None
+        output, stderr = bytes(child.output), child.stderr.decode(errors="replace")
+        header = re.match(rb"P6\s(\d+)\s(\d+)\s255\s", output)
+        if child.returncode != 0 or header is None:
+            reason = without_context(stderr.partition("\n")[0]).replace(f"{folder}/", "").strip()
+            raise DecoderError(
+                f"{show_name(self._paths[index])}: this image cannot be decoded: {reason or 'it has no picture'}",
+                returncode=child.returncode,
+                command=command,
+                stderr=stderr,
             )
-        header = re.match(rb"P6\s(\d+)\s(\d+)\s255\s", decoding.stdout)
-        if decoding.returncode != 0 or header is None:
-            said = decoding.stderr.decode(errors="replace").partition("\n")[0]
-            reason = without_complainers(said).strip() or "it has no picture"
-            raise SourceError(f"{_title(self._paths[index])}: this image cannot be decoded: {reason}")
-        return (int(header[1]), int(header[2])), decoding.stdout[header.end() :]
+        return (int(header[1]), int(header[2])), output[header.end() :]
+
+
+class _Decoding(Child):
+    """An FFmpeg that writes raw frames to a pipe. Which image it failed at is found by decoding one alone."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        super().__init__()
+        self.command = command
+
+    @property
+    def fd(self) -> int:
+        return self.own[0].fileno()
+
+    def spawn(self) -> subprocess.Popen[bytes]:
+        ours, its = self.pipe_from()
+        with its:
+            with suppress(OSError):
+                fcntl.fcntl(ours.fileno(), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+            return self.popen(stdin=subprocess.DEVNULL, stdout=its, stderr=subprocess.DEVNULL)
+
+
+def read_full(fd: int, buffer: memoryview) -> int:
+    """Read until the buffer of bytes is full or the stream ends. Return the number of bytes read."""
+    filled = 0
+    while filled < buffer.nbytes and (nbytes := os.readv(fd, [buffer[filled:]])):
+        filled += nbytes
+    return filled
+
+
+def without_context(stderr: str) -> str:
+    """Return FFmpeg's messages without the names and addresses of its own parts."""
+    return _CONTEXT.sub("", stderr)
 
 
 def _kind(path: Path) -> str:
-    """The end that an image's name should have, by what is in the file, or else the one that it has."""
-    with _told(path), path.open("rb") as file:
+    """The suffix that fits the file's content; its own suffix if the content is of no known kind."""
+    with path.open("rb") as file:
         begin = file.read(12)
-    suffixes = (suffix for magic, suffix in MAGICS if re.match(magic, begin, re.DOTALL))
+    suffixes = (suffix for magic, suffix in _MAGICS if re.match(magic, begin, re.DOTALL))
     return next(suffixes, path.suffix.lower())
 
 
-def _pixels(size: tuple[int, int]) -> str:
-    return "x".join(map(str, size))
+def _escaped(text: str) -> str:
+    """Text in one of FFmpeg's patterns, where a % begins a number."""
+    return text.replace("%", "%%")
 
 
-def _title(path: Path) -> str:
-    return show_name(str(path))
+def check_output(path: StrPath) -> None:
+    """Check that `image_encoder` can write images by this name.
+
+    Raises:
+        ValueError: it does not end in the suffix of an image that can be written; it has several numbers; or its folder
+            has a % in its name.
+    """
+    path = Path(path)
+    name = show_name(path)
+    if path.suffix.lower() not in ENCODERS:
+        known = " ".join(suffix[1:] for suffix in sorted(ENCODERS))
+        raise ValueError(f"{name}: images are written by names that end in one of: {known}")
+    if not has_number(path):
+        return
+    _split(path)
+    if "%" in str(path.parent.absolute()):
+        raise ValueError(
+            f"{name}: FFmpeg takes a % in a folder's name for a number; name the folder by a symbolic link"
+        )
 
 
-@contextmanager
-def _told(path: Path) -> Iterator[None]:
-    """Turns a failure of the system into one line for people."""
-    try:
-        yield
-    except (OSError, ValueError) as error:  # the latter for a name with a zero byte
-        raise SourceError(f"{_title(path)}: {getattr(error, 'strerror', None) or error}") from None
+def first_missing_folder(path: StrPath) -> Path:
+    """Return the first folder that `image_encoder` would create for a sequence of images; else the path itself."""
+    path = Path(path)
+    if has_number(path):
+        path = path.absolute()
+        while not path.parent.exists():
+            path = path.parent
+    return path
+
+
+def image_encoder(
+    path: StrPath,
+    size: tuple[int, int],
+    pixel_format: str,
+    *,
+    start_number: int = 1,
+    options: Mapping[str, str | None] | None = None,
+    ffmpeg: StrPath | None = None,
+) -> Encoder:
+    """Return an `Encoder` that writes each frame to an image file.
+
+    Args:
+        path: a name with a number such as ``%05d``, for one file for each frame; its folder is created if it is
+            missing. Or a name without a number, for one image.
+        size: width and height of the frames, in pixels.
+        pixel_format: FFmpeg's name for the layout of the frames' samples; RGB or gray.
+        start_number: the number of the first image.
+        options: FFmpeg's options for the images, without their dashes.
+        ffmpeg: the program; None finds one (see `penstock.ffmpeg.find_ffmpeg`).
+
+    Raises:
+        ValueError: `check_output` refuses the path, or the pixel format is neither RGB nor gray.
+        OSError: the files cannot be written there.
+        EncoderError: FFmpeg is missing, or cannot be started.
+    """
+    check_output(path)
+    path = Path(path)
+    if not (is_rgb(pixel_format) or is_gray(pixel_format)):
+        raise ValueError(
+            f"images are of RGB or gray, and frames of {pixel_format}: take rgb24 or gray, or rgb48le or gray16le for "
+            "16 bits"
+        )
+    codec = ENCODERS[path.suffix.lower()]
+    is_jpeg = codec == "mjpeg"
+    naming = {"update": "1"}
+    if has_number(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        before, digits, after = _split(path)
+        number = f"%0{digits}d" if digits else "%d"
+        path = path.with_name(f"{_escaped(before)}{number}{_escaped(after)}")
+        naming = {"start_number": str(start_number)}
+    return Encoder(
+        path,
+        size=size,
+        fps=_ANY_RATE,
+        pixel_format=pixel_format,
+        codec=codec,
+        # With a chroma sample for each pixel, so that all sizes can be had.
+        output_pixel_format="yuv444p" if is_jpeg else None,
+        container_format="image2",
+        options={**(_JPEG_QUALITY if is_jpeg else {}), **naming, **(options or {})},
+        queue_items=QUEUE_FRAMES,
+        ffmpeg=ffmpeg,
+    )

@@ -9,47 +9,52 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.filesize import decimal
 
+from penstock import images
+from penstock._names import show_name
 from penstock.cli.endpoints import (
     FIFO_PREFIX,
     STANDARD,
     check_standard_output,
     opened_destinations,
     refuse_same,
-    show_name,
 )
-from penstock.cli.messages import in_one_line, told
-from penstock.cli.options import option_pairs, parsed
-from penstock.cli.outputs import (
-    VIDEO_SUFFIXES,
-    ImageOutput,
-    Output,
-    RawOutput,
-    Times,
-    are_images,
-    check_images,
-    is_file_name,
-    to_be_made,
+from penstock.cli.messages import InputError, as_click_errors, in_one_line
+from penstock.cli.options import (
+    convert_option,
+    ffmpeg_option,
+    ffmpeg_options_option,
+    follow_playlists_option,
+    json_option,
+    parsed,
+    progress_option,
+    quiet_option,
 )
+from penstock.cli.outputs import ImageOutput, Output, RawOutput, Timestamps
 from penstock.cli.progress import PERIOD_S, is_wanted
 from penstock.cli.signals import Stopped
 from penstock.errors import DecoderError, FFmpegWarning, StalledError
 from penstock.ffmpeg import Decoder, endpoints
 from penstock.ffmpeg.bar import Bar
 from penstock.ffmpeg.find import find_decoding_ffmpeg
-from penstock.images import SourceError
 
-#: Leaves the pixels as they are in the file.
+#: As a pixel format: leave the pixels as they are in the file.
 SAME = "same"
+#: Suffixes of videos. An INPUT too many would be taken for OUTPUT, and overwritten with raw frames.
+VIDEO_SUFFIXES = (
+    *(".avi", ".flv", ".gif", ".m2ts", ".m4v", ".mkv", ".mov", ".mp4"),
+    *(".mpeg", ".mpg", ".mxf", ".nut", ".ogv", ".ts", ".webm", ".y4m"),
+)
 
 
 def scaled_size(text: str) -> tuple[int | None, int | None]:
-    """Width and height, as in ``1920x1080``, or one of them; None for the other."""
+    """Parse width and height, as in ``1920x1080``, or one of them; the other is None."""
     match = re.fullmatch(r"(?:0*([1-9]\d*))?[x×](?:0*([1-9]\d*))?", text.strip().lower(), re.ASCII)
     if match is None or match[1] is match[2] is None:
         raise ValueError(
@@ -59,7 +64,7 @@ def scaled_size(text: str) -> tuple[int | None, int | None]:
 
 
 def moment(text: str) -> float:
-    """Seconds: a number, or hours, minutes and seconds with colons between them."""
+    """Parse seconds: a number, or hours, minutes and seconds with colons between them."""
     match = re.fullmatch(r"(?:(?:(\d+):)?(\d+):)?(\d+(?:\.\d*)?|\.\d+)", text.strip(), re.ASCII)
     hours, minutes, seconds = match.groups(default="0") if match else ("0", "0", "nan")
     is_clock = ":" in text
@@ -68,8 +73,8 @@ def moment(text: str) -> float:
     return int(hours) * 3600 + int(minutes) * 60 + float(seconds)
 
 
-class Shown:
-    """The bar, drawn often enough; nothing if it is not wanted."""
+class Progress:
+    """Draws the bar from time to time; nothing without a bar."""
 
     def __init__(self, bar: Bar | None, began_s: float) -> None:
         self._bar = bar
@@ -82,6 +87,27 @@ class Shown:
             return
         self._next_s = now_s + PERIOD_S
         self._bar.show(output.frames, output.frames / (now_s - self._began_s), output.output_bytes)
+
+
+@dataclass(frozen=True)
+class Destinations:
+    """Where the user wants frames and timestamps."""
+
+    frames: str
+    timestamps: str | None
+    start_number: int | None
+    options: Mapping[str, str | None]
+
+    @property
+    def are_images(self) -> bool:
+        """Whether frames go to image files: their name ends as an image's, or has a number such as ``%05d``."""
+        return is_file_name(self.frames) and (
+            images.has_image_name(self.frames) or images.has_number(self.frames)
+        )
+
+
+def is_file_name(name: str) -> bool:
+    return name != STANDARD and not name.startswith(FIFO_PREFIX)
 
 
 @click.command(
@@ -101,80 +127,63 @@ class Shown:
     metavar="NAME",
     default="rgb24",
     show_default=True,
-    help="What frames are made of: rgb24, bgra, gray, rgb48le, yuv420p, or any other that `ffmpeg -pix_fmts` lists; "
-    f"'{SAME}' for what the file has.",
+    help="The pixel format of the frames: rgb24, bgra, gray, rgb48le, yuv420p, or any other that `ffmpeg -pix_fmts` "
+    f"lists; '{SAME}' for that of the file.",
 )
 @click.option(
     "--size",
     metavar="WxH",
     callback=parsed(scaled_size),
-    help="Scale to so many pixels: 1280x720; 1280x or x720 keeps the picture's shape.",
+    help="Scale to this width and height: 1280x720; 1280x or x720 keeps the aspect ratio.",
 )
 @click.option(
     "--start",
     metavar="TIME",
     callback=parsed(moment),
-    help="Leave out the frames before it: seconds, or 0:01:30.5.",
+    help="Skip the frames before this time: seconds, or 0:01:30.5.",
 )
 @click.option("--count", metavar="N", type=click.IntRange(min=1), help="Deliver at most N frames.")
 @click.option(
     "--stream",
     metavar="N",
     type=click.IntRange(min=0),
-    help="Which of the streams of video, from 0; by default the best.",
+    help="The number of the video stream, from 0; the default is the best one.",
 )
 @click.option(
     "--start-number",
     metavar="N",
     type=click.IntRange(min=0),
-    help="The number of the first image; 1 without this.",
+    help="The number of the first image; the default is 1.",
 )
-@click.option(
-    "--option",
-    "options",
-    metavar="NAME=VALUE",
-    multiple=True,
-    callback=parsed(option_pairs),
-    help="An option of FFmpeg's for images, without its dash: q=5 (of JPEG, 2 is best), compression_level=1 (of PNG). "
-    "May be repeated.",
-)
-@click.option(
-    "--convert",
-    type=click.Choice(["auto", "native", "ffmpeg"]),
-    help="Who converts pixels: Penstock while it copies them, FFmpeg, or (auto) Penstock where it can.",
-)
+@ffmpeg_options_option("images", "q=5 (of JPEG, 2 is best), compression_level=1 (of PNG)")
+@convert_option
 @click.option(
     "--color-matrix",
     type=click.Choice(["auto", "bt601", "bt709", "bt2020"]),
-    help="How the file's YUV stands for RGB. By default (auto) as it is tagged, and bt601 without a tag.",
+    help="The matrix between the file's YUV and RGB. The default (auto) is that of the file's tag, or bt601 without "
+    "one.",
 )
 @click.option(
     "--color-range",
     type=click.Choice(["auto", "limited", "full"]),
-    help="Whether the file's black and white are 16 and 235 of 255 (limited) or 0 and 255. By default (auto) as it is "
-    "tagged, and limited without a tag.",
+    help="Whether the file's black and white are 16 and 235 of 255 (limited) or 0 and 255 (full). The default (auto) "
+    "is that of the file's tag, or limited without one.",
 )
 @click.option(
-    "--conceal-errors", is_flag=True, help="Go on after damage in the file, with what FFmpeg makes of it."
-)
-@click.option(
-    "--follow-playlists",
+    "--conceal-errors",
     is_flag=True,
-    help="INPUT may be a local playlist (HLS, DASH, ffconcat): open the local files that it leads to.",
+    help="Go on after damage in the file, with the frames that FFmpeg makes of it.",
 )
+@follow_playlists_option
 @click.option(
     "--timestamps",
     metavar="FILE",
-    help="Write a line for each frame: its number from 0, its timestamp, its time in seconds (CSV).",
+    help="Write a line of CSV for each frame: its number from 0, its timestamp, its time in seconds.",
 )
-@click.option("--ffmpeg", metavar="PATH", help="The FFmpeg to run; by default the one on PATH.")
-@click.option(
-    "--progress/--no-progress",
-    default=None,
-    help="Show a bar on standard error, and a summary at the end. By default if that is a terminal.",
-)
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors, as with --no-progress.")
-@click.option("--json", "as_json", is_flag=True, help="When all is delivered, print a report for programs.")
+@ffmpeg_option
+@progress_option
+@quiet_option
+@json_option("Print a report for programs when all frames are delivered.")
 def decode(
     source: str,
     destination: str,
@@ -186,93 +195,94 @@ def decode(
     as_json: bool,
     **settings: Any,
 ) -> None:
-    """Decode the video INPUT to raw frames, or to images.
+    """Decode a video to raw frames or to images.
 
-    INPUT is a path, or a URL that FFmpeg knows. Each frame of it is delivered once, in the order of presentation,
-    turned as the file says.
+    INPUT is a path, or a URL that FFmpeg knows. Each frame is delivered once, in the order of presentation, and rotated
+    as the file says.
 
-    OUTPUT is - or left out for standard output, a FIFO that must be there (fifo:PATH), or a file: raw frames then come
-    one after another, with nothing between them. Or it is a pattern with a number (frames/%05d.png): images, of the
-    kind that the name tells, one for each frame; their folder is made if it is missing. Files are overwritten, once the
+    OUTPUT is - or left out for standard output, a FIFO that exists (fifo:PATH), or a file: raw frames follow one
+    another, with nothing between them. Or it is a pattern with a number (frames/%05d.png): each frame becomes an image
+    of the format that the suffix names, and the folder is created if it is missing. Files are overwritten, once the
     first frame is there.
 
-    Of a file that is damaged or was cut off, all frames before that are delivered; where
-    FFmpeg's decoder does not mark damage, the last of them may show it.
+    If the file is damaged or was cut off, all frames before that are delivered. Where FFmpeg's decoder does not mark
+    damage, the last of them may show it.
 
     Exit status: 0 when all frames are delivered; 1 after a failure; 2 for wrong usage; 130 after Ctrl-C, 143 after
-    SIGTERM; 141, without a word, when nobody reads standard output any more.
+    SIGTERM; 141, without a message, when nobody reads standard output any more.
     """
-    if quiet and progress:
-        raise click.UsageError("--quiet and --progress exclude each other")
-    has_images = are_images(destination)
-    _check_image_options(has_images, start_number, options)
+    wanted = is_wanted(progress, quiet=quiet)
+    destinations = Destinations(destination, timestamps, start_number, options)
     _check_source(source)
-    _check_destinations(destination, timestamps, settings["count"], as_json=as_json)
-    wanted = is_wanted(False if quiet else progress, [])
+    _check_destinations(destinations, settings["count"], as_json=as_json)
     began_s = time.monotonic()
     try:
-        with told():
+        with as_click_errors():
             settings["ffmpeg"] = find_decoding_ffmpeg(settings["ffmpeg"])
             decoder = Decoder(source, **_decoder_settings(settings))
-        with decoder, _warnings_told(is_quiet=quiet):
+        with decoder, _shown_warnings(is_quiet=quiet):
             first = _next(decoder)
-            images = (1 if start_number is None else start_number, options, settings["ffmpeg"])
             with (
-                _opened(source, destination, timestamps, decoder, images) as (output, times),
-                _shown(decoder, settings, began_s, wanted=wanted) as shown,
+                _opened(source, destinations, decoder, settings["ffmpeg"]) as (output, times),
+                _progress(decoder, settings, began_s, wanted=wanted) as shown,
             ):
-                fault = _deliver(decoder, first, output, times, shown)
+                failure = _deliver(decoder, first, output, times, shown)
             seconds = time.monotonic() - began_s
     except Stopped as stopped:
         stopped.progress = stopped.progress or "frames delivered: 0"
         raise
-    except SourceError as error:
+    except InputError as error:
         raise click.ClickException(f"{error.message}; nothing was written") from None
     if as_json:
-        click.echo(json.dumps(_report(decoder, source, output, seconds, fault), indent=2))
+        click.echo(json.dumps(_report(decoder, source, output, seconds, failure), indent=2))
     if wanted:
         click.echo(_summary(decoder, output, seconds), err=True)
-    if fault is not None:
-        raise click.ClickException(f"{fault.message}; frames delivered: {output.frames}")
-
-
-def _check_image_options(has_images: bool, start_number: int | None, options: Mapping[str, object]) -> None:
-    given = {"--start-number": start_number is not None, "--option": bool(options)}
-    of_images = [name for name, is_given in given.items() if is_given]
-    if of_images and not has_images:
-        raise click.UsageError(f"{', '.join(of_images)}: only for images, and OUTPUT is raw frames")
+    if failure is not None:
+        raise click.ClickException(f"{failure.message}; frames delivered: {output.frames}")
 
 
 def _check_source(source: str) -> None:
-    if source == STANDARD or source.startswith(FIFO_PREFIX):
+    if not is_file_name(source):
         raise click.UsageError(
-            f"INPUT {show_name(source)}: a video is looked at before it is decoded, and what comes through a pipe can "
-            "be read once; save it to a file first. (A file of that name is ./-)"
+            f"INPUT {show_name(source)}: a video is probed before it is decoded, and a pipe can be read only "
+            "once; save it to a file first. (A file of that name is ./-)"
         )
 
 
-def _check_destinations(
-    destination: str, timestamps: str | None, count: int | None, *, as_json: bool
-) -> None:
-    """Fails now, and not when the first frame has come, of what can be known."""
-    uses = {"the frames": destination == STANDARD, "--timestamps": timestamps == STANDARD, "--json": as_json}
+def _check_destinations(destinations: Destinations, count: int | None, *, as_json: bool) -> None:
+    """Raise what can be known before the first frame."""
+    frames, timestamps = destinations.frames, destinations.timestamps
+    of_images = {
+        "--start-number": destinations.start_number is not None,
+        "--option": bool(destinations.options),
+    }
+    given = [name for name, is_given in of_images.items() if is_given]
+    if given and not destinations.are_images:
+        raise click.UsageError(f"{', '.join(given)}: only for images, and OUTPUT is raw frames")
+    uses = {"the frames": frames == STANDARD, "--timestamps": timestamps == STANDARD, "--json": as_json}
     users = [name for name, is_user in uses.items() if is_user]
     if len(users) > 1:
         raise click.UsageError(f"{' and '.join(users)} cannot all go to standard output")
     check_standard_output()
-    if destination == STANDARD:
+    if frames == STANDARD:
         _refuse_terminal(1, "standard output")
-    if is_file_name(destination) and Path(destination).suffix.lower() in VIDEO_SUFFIXES:
+    path = Path(frames)
+    if is_file_name(frames) and path.suffix.lower() in VIDEO_SUFFIXES:
         raise click.UsageError(
-            f"OUTPUT {show_name(destination)} is a video by its name, and would get raw frames; several INPUTs are "
+            f"OUTPUT {show_name(frames)} is a video by its name, and would get raw frames; several INPUTs are "
             "decoded one at a time"
         )
-    if are_images(destination):
-        check_images(destination, count)
-    for name in filter(None, (destination, timestamps)):
-        if is_file_name(name):
-            with told():
-                endpoints.target(to_be_made(Path(name)))
+    with as_click_errors():
+        if destinations.are_images:
+            images.check_output(frames)
+            if count != 1 and not images.has_number(frames):
+                several = path.with_name(f"{path.stem}-%05d{path.suffix}")
+                raise click.UsageError(
+                    f"{show_name(frames)} is one image: add --count 1, or name many, as {several}"
+                )
+        for name in filter(None, (frames, timestamps)):
+            if is_file_name(name):
+                endpoints.target(images.first_missing_folder(name))
 
 
 def _refuse_terminal(fd: int, title: str) -> None:
@@ -283,7 +293,7 @@ def _refuse_terminal(fd: int, title: str) -> None:
 
 
 def _decoder_settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The Decoder's arguments; what was not given is left to it."""
+    """The Decoder's arguments. It has its own defaults for options that were not given."""
     settings = {name: value for name, value in given.items() if value is not None}
     return settings | {"pixel_format": None if given["pixel_format"] == SAME else given["pixel_format"]}
 
@@ -292,17 +302,17 @@ def _next(decoder: Decoder) -> Any:
     """The next frame; None at the end.
 
     Raises:
-        SourceError: there is none, and should be.
+        InputError: the next frame is missing or cannot be decoded.
     """
     try:
         return decoder.read()
     except (DecoderError, StalledError) as error:
-        raise SourceError(in_one_line(error)) from None
+        raise InputError(in_one_line(error)) from None
 
 
 @contextmanager
-def _warnings_told(*, is_quiet: bool) -> Iterator[None]:
-    """Says what the decoder warns of in one line each."""
+def _shown_warnings(*, is_quiet: bool) -> Iterator[None]:
+    """Show the decoder's warnings when the block ends, in one line each."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", FFmpegWarning)
         yield
@@ -313,41 +323,48 @@ def _warnings_told(*, is_quiet: bool) -> Iterator[None]:
 
 @contextmanager
 def _opened(
-    source: str,
-    destination: str,
-    timestamps: str | None,
-    decoder: Decoder,
-    images: tuple[int, Mapping[str, str | None], str],
-) -> Iterator[tuple[Output, Times | None]]:
-    """Where frames and their times go. All FIFOs are opened at once; files are emptied."""
-    has_images = are_images(destination)
-    names = [*([] if has_images else [destination]), *([] if timestamps is None else [timestamps])]
-    with opened_destinations(names, source) as ends:
-        times = None if timestamps is None else Times(ends[-1], is_standard=timestamps == STANDARD)
-        if has_images:
-            refuse_same(source, destination)
-            yield ImageOutput(Path(destination), decoder, *images), times
+    source: str, destinations: Destinations, decoder: Decoder, ffmpeg: str
+) -> Iterator[tuple[Output, Timestamps | None]]:
+    """Open where frames and their timestamps go: all FIFOs at once. Empty the files."""
+    frames, timestamps = destinations.frames, destinations.timestamps
+    names = [*([] if destinations.are_images else [frames]), *([] if timestamps is None else [timestamps])]
+    with opened_destinations(names, source) as opened:
+        times = None if timestamps is None else Timestamps(opened[-1], is_standard=timestamps == STANDARD)
+        if destinations.are_images:
+            refuse_same(source, frames)
+            with as_click_errors():
+                encoder = images.image_encoder(
+                    frames,
+                    decoder.size,
+                    decoder.pixel_format,
+                    start_number=1 if destinations.start_number is None else destinations.start_number,
+                    options=destinations.options,
+                    ffmpeg=ffmpeg,
+                )
+            yield ImageOutput(frames, encoder), times
         else:
-            _refuse_terminal(ends[0].fd, ends[0].title)
-            yield RawOutput(ends[0], decoder.frame_bytes, is_standard=destination == STANDARD), times
+            _refuse_terminal(opened[0].fd, opened[0].title)
+            yield RawOutput(opened[0], decoder.frame_bytes, is_standard=frames == STANDARD), times
 
 
 @contextmanager
-def _shown(decoder: Decoder, settings: Mapping[str, Any], began_s: float, *, wanted: bool) -> Iterator[Shown]:
+def _progress(
+    decoder: Decoder, settings: Mapping[str, Any], began_s: float, *, wanted: bool
+) -> Iterator[Progress]:
     if not wanted:
-        yield Shown(None, began_s)
+        yield Progress(None, began_s)
         return
     total, is_estimate = _expected_frames(decoder, settings["start"], settings["count"])
     rate = decoder.info.frame_rate
     bar = Bar(total, None if rate is None else float(rate), is_estimate=is_estimate)
     try:
-        yield Shown(bar, began_s)
+        yield Progress(bar, began_s)
     finally:
         bar.finish()
 
 
 def _expected_frames(decoder: Decoder, start_s: float | None, count: int | None) -> tuple[int | None, bool]:
-    """How many there will be, as far as that is known, and whether it is an estimate."""
+    """How many frames will come, None if that is not known, and whether it is an estimate."""
     info = decoder.info
     frames, is_estimate = info.frames, False
     if frames is None and info.duration_s and info.frame_rate:
@@ -364,25 +381,25 @@ def _left_of(frames: int, start_s: float, duration_s: float | None) -> int | Non
 
 
 def _deliver(
-    decoder: Decoder, first: Any, output: Output, times: Times | None, shown: Shown
-) -> SourceError | None:
-    """Delivers all frames. Returns what the decoder failed of, after those before that were delivered."""
+    decoder: Decoder, first: Any, output: Output, times: Timestamps | None, shown: Progress
+) -> InputError | None:
+    """Deliver all frames. Return the failure that ended the input, after all frames before it were delivered."""
     try:
-        fault = _pour(decoder, first, output, times, shown)
+        failure = _deliver_until_failure(decoder, first, output, times, shown)
         output.finish()
         shown.update(output, is_last=True)
     except BaseException as error:
-        decoder.close()  # nobody takes its frames any more
+        decoder.close()
         is_all = output.stop()
         if isinstance(error, Stopped):
             error.progress = f"frames delivered: {'' if is_all else 'at least '}{output.frames}"
         raise
-    return fault
+    return failure
 
 
-def _pour(
-    decoder: Decoder, first: Any, output: Output, times: Times | None, shown: Shown
-) -> SourceError | None:
+def _deliver_until_failure(
+    decoder: Decoder, first: Any, output: Output, times: Timestamps | None, shown: Progress
+) -> InputError | None:
     frame = first
     try:
         while frame is not None:
@@ -391,13 +408,13 @@ def _pour(
                 times.write(frame)
             shown.update(output)
             frame = _next(decoder)
-    except SourceError as fault:
-        return fault
+    except InputError as failure:
+        return failure
     return None
 
 
 def _report(
-    decoder: Decoder, source: str, output: Output, seconds: float, fault: SourceError | None
+    decoder: Decoder, source: str, output: Output, seconds: float, failure: InputError | None
 ) -> dict[str, Any]:
     """What ``--json`` prints."""
     width, height = decoder.size
@@ -413,7 +430,7 @@ def _report(
         "pixel_format": decoder.pixel_format,
         "frame_bytes": decoder.frame_bytes,
         "converted_by": decoder.converted_by,
-        "error": None if fault is None else fault.message,
+        "error": None if failure is None else failure.message,
     }
 
 

@@ -9,74 +9,74 @@ import os
 import re
 import stat
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import click
 from rich.filesize import decimal
 
 from penstock import images
-from penstock.cli.endpoints import FIFO_PREFIX, STANDARD, End, opened, show_name
-from penstock.cli.messages import by_option, in_one_line, told
-from penstock.cli.options import option_pairs, parsed
+from penstock._names import show_name
+from penstock.cli.endpoints import FIFO_PREFIX, STANDARD, Endpoint, opened
+from penstock.cli.messages import InputError, as_click_errors, in_one_line, with_option_names
+from penstock.cli.options import (
+    convert_option,
+    ffmpeg_option,
+    ffmpeg_options_option,
+    json_option,
+    parsed,
+    progress_option,
+    quiet_option,
+)
 from penstock.cli.progress import expected_bytes, is_wanted
 from penstock.cli.signals import Stopped
-from penstock.errors import FFmpegWarning, PenstockError
+from penstock.errors import DecoderError, FFmpegWarning, PenstockError
 from penstock.ffmpeg import Encoder, endpoints, find_ffmpeg
 from penstock.ffmpeg.capabilities import check_codec
 from penstock.ffmpeg.formats import AUTO, output_format
 from penstock.ffmpeg.pixels import divides_evenly, frame_layout
-from penstock.images import Images, SourceError
 
-#: Leaves the pixel format of the video to FFmpeg.
+#: As a pixel format of the video: leave it to FFmpeg.
 ANY = "any"
 
-
-class Source(Protocol):
-    """Where frames come from."""
-
-    @property
-    def title(self) -> str:
-        """For people."""
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Width and height of each frame, in pixels."""
-
-    @property
-    def total_frames(self) -> int | None:
-        """How many there will be; None if only the end can tell."""
-
-    def fill(self, frame: memoryview) -> int:
-        """Puts the next frame into `frame`. Returns its bytes, of which the input's end may leave too few, or 0."""
+# The report has the encoder's warnings. The log would show them twice.
+logging.getLogger("penstock").addHandler(logging.NullHandler())
 
 
-class RawFrames:
-    """Frames that come through a descriptor, one after another."""
+@dataclass(frozen=True)
+class Source:
+    """Where frames come from.
 
-    def __init__(self, end: End, size: tuple[int, int], frame_bytes: int) -> None:
-        self.title = end.title
-        self.size = size
-        nbytes = expected_bytes(end, None, None)
-        self.total_frames = None if nbytes is None else nbytes // frame_bytes
-        self._fd = end.fd
+    Attributes:
+        title: its name in messages.
+        size: width and height of each frame, in pixels.
+        total_frames: how many frames will come; None if that is not known before the end.
+        readinto: reads the next frame into a buffer of its size. Returns the number of bytes, which are fewer at the
+            end.
+    """
+
+    title: str
+    size: tuple[int, int]
+    total_frames: int | None
+    readinto: Callable[[memoryview], int]
 
     def fill(self, frame: memoryview) -> int:
-        filled = 0
-        try:
-            while filled < frame.nbytes and (nbytes := os.readv(self._fd, [frame[filled:]])):
-                filled += nbytes
-        except OSError as error:
-            raise SourceError(f"{self.title}: {error.strerror}") from None
-        return filled
+        """Read the next frame. Return its bytes: too few at the input's end, or 0.
+
+        Raises:
+            InputError: it cannot be read.
+        """
+        with _input_errors(self.title):
+            return self.readinto(frame)
 
 
 class _NoFrame(Exception):
-    """Leaves a leased frame that is not to be submitted, because there are not enough bytes for it."""
+    """Leaves the block of a leased frame that is not submitted, because there are not enough bytes for it."""
 
     def __init__(self, nbytes: int) -> None:
         super().__init__(nbytes)
@@ -84,7 +84,7 @@ class _NoFrame(Exception):
 
 
 def picture_size(text: str) -> tuple[int, int]:
-    """Width and height, as in ``1920x1080``."""
+    """Parse width and height, as in ``1920x1080``."""
     match = re.fullmatch(r"0*([1-9]\d*)[x×]0*([1-9]\d*)", text.strip().lower(), re.ASCII)
     if match is None:
         raise ValueError(f"{text!r} is not a width and a height in pixels such as 1920x1080")
@@ -92,7 +92,7 @@ def picture_size(text: str) -> tuple[int, int]:
 
 
 def frame_rate(text: str) -> Fraction:
-    """Frames per second: a number, or a fraction of two."""
+    """Parse frames per second: a number, or a fraction of two."""
     try:
         rate = Fraction(text)
     except (ValueError, ZeroDivisionError):
@@ -129,14 +129,14 @@ def frame_rate(text: str) -> Fraction:
 @click.option(
     "--pixel-format",
     metavar="NAME",
-    help="What raw frames are made of: rgb24 (the default), bgra, gray, yuv420p, nv12, rgb48le, or any other that "
+    help="The pixel format of raw frames: rgb24 (the default), bgra, gray, yuv420p, nv12, rgb48le, or any other that "
     "`ffmpeg -pix_fmts` lists.",
 )
 @click.option(
     "--total-frames",
     metavar="N",
     type=click.IntRange(min=1),
-    help="How many raw frames will come, for the bar. Of files it is known.",
+    help="How many raw frames will come, for the bar. For files it is known.",
 )
 @click.option(
     "--codec",
@@ -146,66 +146,51 @@ def frame_rate(text: str) -> Fraction:
     help="FFmpeg's encoder: libx265, libsvtav1, h264_nvenc; `penstock info` lists them.",
 )
 @click.option(
-    "--preset", metavar="NAME", help="How hard the codec works for a small file: ultrafast, medium, slow."
+    "--preset", metavar="NAME", help="How long the codec works for a smaller file: ultrafast, medium, slow."
 )
 @click.option(
     "--crf",
     metavar="N",
     type=float,
-    help="The quality: less is better and larger. With libx264 0 to 51, and 23 without this.",
+    help="The quality: lower is better and larger. For libx264 0 to 51; the default is 23.",
 )
-@click.option(
-    "--option",
-    "options",
-    metavar="NAME=VALUE",
-    multiple=True,
-    callback=parsed(option_pairs),
-    help="Any other option of FFmpeg's for the output, without its dash: tune=film. May be repeated.",
-)
+@ffmpeg_options_option("the output", "tune=film")
 @click.option(
     "--output-pixel-format",
     metavar="NAME",
     default=AUTO,
     show_default=True,
-    help="Pixel format of the video. By default that of the frames for a lossless codec, one with alpha where frames "
-    f"and codec have it, and else yuv420p, which plays everywhere; '{ANY}' leaves it to FFmpeg.",
+    help="The pixel format of the video. The default is that of the frames for a lossless codec, one with alpha if the "
+    f"frames and the codec have it, and else yuv420p, which plays everywhere; '{ANY}' leaves it to FFmpeg.",
 )
-@click.option(
-    "--convert",
-    type=click.Choice(["auto", "native", "ffmpeg"]),
-    help="Who converts pixels: Penstock while it copies them, FFmpeg, or (auto) Penstock where it can.",
-)
+@convert_option
 @click.option(
     "--color-matrix",
     type=click.Choice(["auto", "bt601", "bt709", "bt2020"]),
-    help="How the video's YUV stands for RGB. By default (auto) bt709 from 720 lines on, and bt601 below.",
+    help="The matrix between RGB and the video's YUV. The default (auto) is bt709 from 720 lines on, and bt601 below.",
 )
 @click.option(
     "--color-range",
     type=click.Choice(["limited", "full"]),
-    help="Whether black and white are 16 and 235 of 255 (limited, the default) or 0 and 255.",
+    help="Whether black and white are 16 and 235 of 255 (limited, the default) or 0 and 255 (full).",
 )
 @click.option(
     "--odd-size",
     type=click.Choice(["error", "pad", "crop"]),
-    help="What to do with a width or height that the video cannot have: fail (the default), repeat the last column "
-    "or row, or drop it.",
+    help="What to do with a width or height that the video cannot have: fail (error, the default), repeat the last "
+    "column or row (pad), or drop it (crop).",
 )
-@click.option("--vflip", is_flag=True, help="The first row of a frame is its lowest, as OpenGL has it.")
+@click.option("--vflip", is_flag=True, help="Flip the frames: their first row is the lowest, as in OpenGL.")
 @click.option(
     "--format",
     "container_format",
     metavar="NAME",
-    help="The container, where OUTPUT's name does not tell it: mp4, matroska, mpegts, flv, hls.",
+    help="The container, if OUTPUT's name does not tell it: mp4, matroska, mpegts, flv, hls.",
 )
-@click.option("--ffmpeg", metavar="PATH", help="The FFmpeg to run; by default the one on PATH.")
-@click.option(
-    "--progress/--no-progress",
-    default=None,
-    help="Show a bar on standard error, and a summary at the end. By default if that is a terminal.",
-)
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors: no bar, no summary, no warnings.")
-@click.option("--json", "as_json", is_flag=True, help="When the video is done, print a report for programs.")
+@ffmpeg_option
+@progress_option
+@quiet_option
+@json_option("Print a report for programs when the video is done.")
 def encode(
     inputs: tuple[str, ...],
     output: str,
@@ -218,36 +203,34 @@ def encode(
     as_json: bool,
     **settings: Any,
 ) -> None:
-    """Encode raw frames, or images, to the video OUTPUT.
+    """Encode raw frames or images to a video.
 
-    Raw frames come without anything between them, through standard input (INPUT is - or left out), from a FIFO that
-    must be there (fifo:PATH), or from a file; they need --size.
+    Raw frames follow one another with nothing between them: on standard input (INPUT is - or left out), from a FIFO
+    that exists (fifo:PATH), or from a file. They need --size.
 
-    Images are a folder, a glob in quotes ('shots/*.png'), a pattern with a number (shots/%04d.png) or files. They come
-    in the order of their numbers, files as they are given. All must have one size. Transparency is dropped, and a
-    camera's note on how to turn the picture is ignored.
+    Images are a folder, a glob in quotes ('shots/*.png'), a pattern with a number (shots/%04d.png) or files. They are
+    sorted by their numbers; files are taken as given. All must have one size. Transparency is dropped, and orientation
+    tags are ignored.
 
     OUTPUT is a path, a URL that FFmpeg knows, or - for standard output, with --format. A file is overwritten, once the
     first frame is there. Ctrl-C ends the video after the frames that have come so far, so that it plays; a second one
     ends everything at once.
 
-    Exit status: 0 when all frames are encoded; 1 after a failure, also when the input ends in the middle of a frame,
+    Exit status: 0 when all frames are encoded; 1 after a failure, also if the input ends in the middle of a frame,
     after all whole ones were encoded; 2 for wrong usage; 130 after Ctrl-C, 143 after SIGTERM.
     """
-    if quiet and progress:
-        raise click.UsageError("--quiet and --progress exclude each other")
-    with told():
+    wanted = is_wanted(progress, quiet=quiet)
+    with as_click_errors():
         _check_output(output, settings["container_format"], as_json=as_json)
-    has_images = images.are_images(inputs)
+    has_images = _are_images(inputs)
     _check_raw_options(inputs, has_images, size, pixel_format, total_frames)
-    wanted = is_wanted(False if quiet else progress, [])
     settings = _encoder_settings(settings) | {
-        "pixel_format": images.PIXEL_FORMAT if has_images else pixel_format or "rgb24",
+        "pixel_format": images.ImageReader.pixel_format if has_images else pixel_format or "rgb24",
         "output_pixel_format": None if output_pixel_format == ANY else output_pixel_format,
         "progress": wanted,
     }
     try:
-        with told():
+        with as_click_errors():
             settings["ffmpeg"] = find_ffmpeg(settings.get("ffmpeg"))
             check_codec(settings["ffmpeg"], settings["codec"])
         with _opened(inputs, has_images, size, settings, output) as source:
@@ -256,13 +239,13 @@ def encode(
     except Stopped as stopped:
         stopped.progress = stopped.progress or "frames encoded: 0"
         raise
-    except SourceError as error:
+    except InputError as error:
         raise click.ClickException(f"{error.message}; nothing was written") from None
     report = encoder.close()
     if as_json:
         click.echo(json.dumps(asdict(report), indent=2))
     for warning in () if quiet else report.warnings:
-        click.echo(f"Warning: {by_option(warning)}", err=True)
+        click.echo(f"Warning: {with_option_names(warning)}", err=True)
     if wanted:
         click.echo(_summary(encoder), err=True)
     if left_over:
@@ -270,6 +253,24 @@ def encode(
             f"{source.title}: ended in the middle of a frame: {left_over} of its {encoder.frame_bytes} bytes are left "
             f"over; are --size and --pixel-format right? Frames encoded: {encoder.frames_encoded}"
         )
+
+
+def _are_images(names: Sequence[str]) -> bool:
+    """Whether the names of an input stand for images, and not for one stream of raw frames."""
+    if len(names) != 1:
+        return len(names) > 1
+    [name] = names
+    if name in ("", STANDARD) or name.startswith(FIFO_PREFIX):
+        return False
+    mode = _mode(name)
+    return images.has_image_name(name) or stat.S_ISDIR(mode) or (images.is_pattern(name) and not mode)
+
+
+def _mode(name: str) -> int:
+    """The mode of what is there, as in stat(2); 0 if stat fails."""
+    with suppress(OSError):
+        return Path(name).stat().st_mode
+    return 0
 
 
 def _check_raw_options(
@@ -280,8 +281,9 @@ def _check_raw_options(
     total_frames: int | None,
 ) -> None:
     if not has_images and size is None:
-        if inputs and not _can_be_raw(inputs[0]):
-            raise click.ClickException(f"{show_name(inputs[0])}: {os.strerror(errno.ENOENT)}")
+        name = inputs[0] if inputs else STANDARD
+        if name != STANDARD and not name.startswith(FIFO_PREFIX) and not _mode(name):
+            raise click.ClickException(f"{show_name(name)}: {os.strerror(errno.ENOENT)}")
         raise click.UsageError(
             "raw frames need --size, such as --size 1920x1080; images are a folder, a pattern, or files that end in "
             + " ".join(suffix[1:] for suffix in images.SUFFIXES)
@@ -293,16 +295,8 @@ def _check_raw_options(
         raise click.UsageError(f"{', '.join(of_raw)}: only for raw frames, and the input is images{several}")
 
 
-def _can_be_raw(name: str) -> bool:
-    if name == STANDARD or name.startswith(FIFO_PREFIX):
-        return True
-    with suppress(OSError):
-        return Path(name).exists()
-    return False
-
-
 def _encoder_settings(given: dict[str, Any]) -> dict[str, Any]:
-    """The Encoder's arguments, of those that it shares with us; what was not given is left to it."""
+    """The Encoder's arguments. It has its own defaults for options that were not given."""
     settings = {name: value for name, value in given.items() if value is not None}
     options = dict(settings.pop("options"))
     for name in ("preset", "crf"):
@@ -312,8 +306,8 @@ def _encoder_settings(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_output(output: str, container_format: str | None, *, as_json: bool) -> None:
-    """Fails now, and not when the first frame has come, of what can be known."""
-    if container_format is None and images.has_image_name(Path(output)):
+    """Raise what can be known before the first frame."""
+    if container_format is None and images.has_image_name(output):
         raise click.UsageError(
             f"OUTPUT {show_name(output)} is an image by its name: is OUTPUT missing? "
             "Images are written with --format image2"
@@ -332,62 +326,77 @@ def _opened(
     settings: dict[str, Any],
     output: str,
 ) -> Iterator[Source]:
-    """The input; raw frames are waited for, images are looked at."""
+    """Open the input: wait for raw frames, or look for the images."""
     if has_images:
-        with Images(images.find_images(inputs), settings["ffmpeg"]) as source:
-            yield source
+        with _input_errors("images"):
+            reader = images.ImageReader(images.find_images(inputs), settings["ffmpeg"])
+        with reader:
+            total_frames = len(reader)
+            yield Source(f"{total_frames} images", reader.size, total_frames, reader.readinto)
         return
     assert size is not None
-    with told():
+    with as_click_errors():
         frame_bytes = frame_layout(settings["pixel_format"], *size, settings["ffmpeg"]).frame_bytes
-    with opened(inputs[0] if inputs else STANDARD, [], append=False) as (end, _):
-        if os.isatty(end.fd):
-            raise click.UsageError(f"{end.title} is a terminal, and raw frames come from a program or a file")
-        _refuse_itself(end, output)
-        yield RawFrames(end, size, frame_bytes)
+    with opened(inputs[0] if inputs else STANDARD, [], append=False) as (source, _):
+        if os.isatty(source.fd):
+            raise click.UsageError(
+                f"{source.title} is a terminal, and raw frames come from a program or a file"
+            )
+        _refuse_itself(source, output)
+        nbytes = expected_bytes(source, None, None)
+        total = None if nbytes is None else nbytes // frame_bytes
+        yield Source(source.title, size, total, partial(images.read_full, source.fd))
 
 
-def _refuse_itself(end: End, output: str) -> None:
+@contextmanager
+def _input_errors(title: str) -> Iterator[None]:
+    try:
+        yield
+    except (DecoderError, OSError, ValueError) as error:
+        where = f"{title}: " if isinstance(error, OSError) and error.filename is None else ""
+        raise InputError(f"{where}{in_one_line(error)}") from None
+
+
+def _refuse_itself(source: Endpoint, output: str) -> None:
     with suppress(OSError):
         there = Path(output).stat()
-        if stat.S_ISREG(there.st_mode) and os.path.samestat(there, end.status):
+        if stat.S_ISREG(there.st_mode) and os.path.samestat(there, source.status):
             raise click.ClickException(
-                f"{end.title} and {show_name(output)} are the same; nothing was written"
+                f"{source.title} and {show_name(output)} are the same; nothing was written"
             )
 
 
 def _encode(source: Source, output: str, settings: dict[str, Any]) -> tuple[Encoder, int]:
-    """Encodes all frames. Returns the closed encoder, and the bytes of a last frame that is not whole."""
+    """Encode all frames. Return the closed encoder, and the bytes of a last frame that is not whole."""
     first = _first_frame(source, settings)
     encoder = _started(source, output, settings)
     try:
         with encoder:
             encoder.write(first)
             left_over = _feed(encoder, source)
-            # Here and not by leaving the block, so that a Ctrl-C during it lets the block finish the video.
+            # Not by leaving the block, which finishes the video after a Ctrl-C during this call.
             encoder.close()
     except Stopped as stopped:
-        stopped.progress = _how_far(encoder, stopped)
+        stopped.progress = _progress(encoder, stopped)
         raise
-    except SourceError as error:
-        raise click.ClickException(f"{error.message}; {_how_far(encoder, error)}") from None
+    except InputError as error:
+        raise click.ClickException(f"{error.message}; {_progress(encoder, error)}") from None
     except (PenstockError, OSError) as error:
         raise click.ClickException(in_one_line(error)) from None
     return encoder, left_over
 
 
 def _started(source: Source, output: str, settings: dict[str, Any]) -> Encoder:
-    """An encoder whose warnings are left to its report."""
-    logging.getLogger("penstock").addHandler(logging.NullHandler())
-    with told(), warnings.catch_warnings():
+    """An encoder whose warnings are shown from its report."""
+    with as_click_errors(), warnings.catch_warnings():
         warnings.simplefilter("ignore", FFmpegWarning)
         return Encoder(output, size=source.size, **settings)
 
 
 def _first_frame(source: Source, settings: dict[str, Any]) -> bytearray:
-    """It is there before the encoder is, which empties a file that it overwrites."""
+    """Read the first frame before there is an encoder: that empties the file that it overwrites."""
     _check_even(source.size, settings)
-    with told():
+    with as_click_errors():
         layout = frame_layout(settings["pixel_format"], *source.size, settings["ffmpeg"])
     width, height = source.size
     try:
@@ -406,8 +415,8 @@ def _first_frame(source: Source, settings: dict[str, Any]) -> bytearray:
 
 
 def _check_even(size: tuple[int, int], settings: dict[str, Any]) -> None:
-    """Says in our words what the encoder would say in Python's."""
-    with told():
+    """Raise what the encoder would raise, with our names of options."""
+    with as_click_errors():
         output_pixel_format = output_format(
             *(settings["ffmpeg"], settings["codec"], settings["options"]),
             *(settings["pixel_format"], settings["output_pixel_format"]),
@@ -423,7 +432,7 @@ def _check_even(size: tuple[int, int], settings: dict[str, Any]) -> None:
 
 
 def _feed(encoder: Encoder, source: Source) -> int:
-    """Submits frames until the source ends. Returns the bytes of a last one that is not whole."""
+    """Submit frames until the source ends. Return the bytes of a last one that is not whole."""
     try:
         while True:
             with encoder.frame() as frame, memoryview(frame) as view, view.cast("B") as flat:
@@ -434,8 +443,8 @@ def _feed(encoder: Encoder, source: Source) -> int:
         return end.nbytes
 
 
-def _how_far(encoder: Encoder, error: BaseException) -> str:
-    """What became of the frames, and what an encoder adds to an error in whose course it could not finish."""
+def _progress(encoder: Encoder, error: BaseException) -> str:
+    """How many frames were encoded, and what the encoder noted on the error if it could not finish the video."""
     notes = [in_one_line(note) for note in getattr(error, "__notes__", [])]
     return "; ".join([f"frames encoded: {encoder.frames_encoded}", *notes])
 

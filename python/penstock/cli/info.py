@@ -14,8 +14,9 @@ from rich.text import Text
 from penstock import cpu
 from penstock.cli import machine
 from penstock.cli.cpu_tree import counted, cpu_tree, in_bytes, legend
+from penstock.cli.options import json_option
 
-#: What people encode video with, and what its encoders are called, as far as FFmpeg's names tell.
+#: Codecs that people encode video with, and parts of the names of FFmpeg's encoders for them.
 CODECS = {
     "H.264": ("264",),
     "HEVC": ("265", "hevc"),
@@ -27,11 +28,12 @@ CODECS = {
 
 
 @click.command(epilog="Example: penstock info --json | jq .cpus.l3_domains")
-@click.option("--json", "as_json", is_flag=True, help="Print everything for programs.")
+@json_option("Print everything for programs.")
 def info(as_json: bool) -> None:
-    """Tell what Penstock finds on this machine: CPUs, priorities, pipes, huge pages, FFmpeg, OpenGL.
+    """Show what Penstock finds on this machine.
 
-    Priorities are tried, on threads that end at once; OpenGL is asked in a process of its own.
+    That is its CPUs, the priorities that threads may have, pipes, huge pages, FFmpeg and OpenGL. Priorities are tried
+    on threads that end at once. OpenGL is tried in a process of its own.
     """
     found = machine.gather()
     if as_json:
@@ -83,7 +85,8 @@ def _priority_lines(priorities: dict[str, Any]) -> Iterable[str]:
 
 
 def _pipe_lines(pipes: dict[str, Any]) -> Iterable[str]:
-    yield f"a pipe of ours gets {in_bytes(pipes['granted_bytes'])} of the {in_bytes(pipes['wanted_bytes'])} it wants"
+    wanted, granted = in_bytes(pipes["wanted_bytes"]), in_bytes(pipes["granted_bytes"])
+    yield f"a pipe of Penstock gets {granted} of the {wanted} it asks for"
     yield f"at most {in_bytes(pipes['max_size_bytes'])} each without a privilege (pipe-max-size)"
     if pages := pipes["user_pages_soft"]:
         total = in_bytes(pages * pipes["page_bytes"])
@@ -115,7 +118,7 @@ def _ffmpeg_lines(ffmpeg: dict[str, Any]) -> Iterable[str]:
     for codec, parts in CODECS.items():
         of_codec = [name for name in names["video"] if any(part in name for part in parts)]
         yield f"{codec}: {', '.join(of_codec) or 'none'}"
-    yield "those of hardware (nvenc, qsv, vaapi, v4l2m2m, vulkan) are listed without it, too"
+    yield "hardware encoders (nvenc, qsv, vaapi, v4l2m2m, vulkan) are listed even if the hardware is missing"
 
 
 def _gl_lines(gl: dict[str, Any]) -> Iterable[str]:

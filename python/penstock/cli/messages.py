@@ -1,4 +1,4 @@
-"""How the commands that run FFmpeg tell its failures, and wrong arguments: in one line each."""
+"""Failures and warnings in one line each, for the commands that run FFmpeg."""
 
 from __future__ import annotations
 
@@ -8,43 +8,47 @@ from contextlib import contextmanager
 
 import click
 
-from penstock.cli.endpoints import show_name
+from penstock._names import show_name
 from penstock.errors import PenstockError
-from penstock.images import without_complainers
+from penstock.images import without_context
 
-#: What an Encoder and a Decoder say of an FFmpeg that said nothing.
+#: Part of the message of an Encoder or a Decoder if FFmpeg wrote nothing.
 SILENCE = "said: (nothing)"
-#: How many of FFmpeg's lines are told. The first ones name the cause, the others what came of it.
+#: How many of FFmpeg's lines are shown. The first ones name the cause, the others its consequences.
 MOST_LINES = 3
 
 
+class InputError(click.ClickException):
+    """The input failed, perhaps after some of its frames."""
+
+
 @contextmanager
-def told() -> Iterator[None]:
-    """Turns failures into one line for people, and wrong arguments into wrong usage."""
+def as_click_errors() -> Iterator[None]:
+    """Turn failures into one line, and wrong arguments into wrong usage."""
     try:
         yield
-    except PenstockError as error:
+    except (PenstockError, OSError) as error:
         raise click.ClickException(in_one_line(error)) from None
-    except OSError as error:
-        where = "" if error.filename is None else f"{show_name(str(error.filename))}: "
-        raise click.ClickException(f"{where}{error.strerror or error}") from None
     except ValueError as error:
         raise click.UsageError(in_one_line(error)) from None
 
 
 def in_one_line(error: object) -> str:
-    """Without the command, with FFmpeg's first words, which name the cause, and by our option's name."""
+    """Return the message without the command, with FFmpeg's first lines, and with our names of options."""
+    if isinstance(error, OSError) and not isinstance(error, PenstockError):
+        where = "" if error.filename is None else f"{show_name(error.filename)}: "
+        return f"{where}{error.strerror or error}"
     head, *rest = str(error).splitlines()
     advice = [line for line in rest if line.startswith("what to do: ")]
-    said = [
+    stderr = [
         line for line in rest if not line.startswith(("what to do: ", "command: ")) and SILENCE not in line
     ]
-    line = without_complainers("; ".join((head, *said[:MOST_LINES], *advice)))
+    line = without_context("; ".join((head, *stderr[:MOST_LINES], *advice)))
     return line.replace("give container_format", "give --format")
 
 
-def by_option(warning: str) -> str:
-    """An Encoder's warning with its arguments by our options' names: ``--codec ffv1`` for ``codec='ffv1'``."""
+def with_option_names(warning: str) -> str:
+    """Return an Encoder's warning with our options for its arguments: ``--codec ffv1`` for ``codec='ffv1'``."""
 
     def option(found: re.Match[str]) -> str:
         return f"--{found[1].replace('_', '-')} {found[2]}"

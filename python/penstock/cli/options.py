@@ -1,4 +1,4 @@
-"""Options that several commands have, and options that have a unit."""
+"""Options that several commands have, and parsers for options with units."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import click
 
 from penstock._units import parse_byte_count
 
-#: A file's length and its positions are counted in 64 bits with a sign (off_t).
+#: Linux counts the length of a file and its positions in 64 bits with a sign (off_t).
 MOST_BYTES = 2**63 - 1
 
-#: Of numbers of bytes, for help texts.
-UNITS = "64K and 64KiB are 64 × 1024, 64kB is 64 × 1000; so for M, G and T."
+#: The units of a number of bytes, for help texts.
+UNITS = "64K and 64KiB are 64 × 1024 bytes, 64kB is 64 × 1000; likewise M, G and T."
 
 Parsed = TypeVar("Parsed")
 
@@ -22,7 +22,7 @@ Parsed = TypeVar("Parsed")
 def parsed(
     parse: Callable[[Any], Parsed],
 ) -> Callable[[click.Context, click.Parameter, Any], Parsed | None]:
-    """A click callback that turns a ValueError into a usage error; what was not given stays None."""
+    """Return a click callback that turns a ValueError into a usage error. An option that is not given stays None."""
 
     def callback(_context: click.Context, _parameter: click.Parameter, given: Any) -> Parsed | None:
         try:
@@ -34,7 +34,7 @@ def parsed(
 
 
 def byte_count(text: str) -> int:
-    """A number of bytes that a file can have."""
+    """Parse a number of bytes that a file can have."""
     nbytes = parse_byte_count(text)
     if nbytes > MOST_BYTES:
         raise ValueError(f"{text!r} is more than any file has")
@@ -42,7 +42,7 @@ def byte_count(text: str) -> int:
 
 
 def seconds(text: str) -> float:
-    """A time above zero."""
+    """Parse a time above zero."""
     try:
         time_s = float(text)
     except ValueError:
@@ -53,7 +53,7 @@ def seconds(text: str) -> float:
 
 
 def option_pairs(texts: Sequence[str]) -> dict[str, str | None]:
-    """FFmpeg's options by their names; None for one without a value."""
+    """Parse FFmpeg's options. The value of an option without one is None."""
     found: dict[str, str | None] = {}
     for text in texts:
         name, equals, value = text.removeprefix("-").partition("=")
@@ -65,12 +65,44 @@ def option_pairs(texts: Sequence[str]) -> dict[str, str | None]:
     return found
 
 
+append_option = click.option("--append", is_flag=True, help="Append to a file that exists; do not empty it.")
+convert_option = click.option(
+    "--convert",
+    type=click.Choice(["auto", "native", "ffmpeg"]),
+    help="What converts pixels: Penstock while it copies them (native), FFmpeg, or Penstock where it can (auto, the "
+    "default).",
+)
+ffmpeg_option = click.option(
+    "--ffmpeg", metavar="PATH", help="The FFmpeg to run; the default is the one on PATH."
+)
+follow_playlists_option = click.option(
+    "--follow-playlists",
+    is_flag=True,
+    help="Read local playlists (HLS, DASH, ffconcat) as well, and open the local files that they name.",
+)
 progress_option = click.option(
     "--progress/--no-progress",
     default=None,
-    help="Show how far it is, and how fast, on standard error, and a summary at the end. "
-    "By default if that is a terminal and no DST is.",
+    help="Show the progress on standard error, and a summary at the end. The default is to show them if standard error "
+    "is a terminal and no output is one.",
 )
-append_option = click.option(
-    "--append", is_flag=True, help="Add to a file that is there, instead of emptying it."
+quiet_option = click.option(
+    "-q", "--quiet", is_flag=True, help="Show nothing but errors: no progress, no summary, no warnings."
 )
+
+
+def json_option(help: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The option ``--json``, as the argument `as_json`."""
+    return click.option("--json", "as_json", is_flag=True, help=help)
+
+
+def ffmpeg_options_option(what_for: str, example: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The option ``--option NAME=VALUE``, as the argument `options`."""
+    return click.option(
+        "--option",
+        "options",
+        metavar="NAME=VALUE",
+        multiple=True,
+        callback=parsed(option_pairs),
+        help=f"An option of FFmpeg's for {what_for}, without its dash: {example}. May be repeated.",
+    )

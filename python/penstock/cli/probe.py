@@ -15,16 +15,16 @@ from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
-from penstock.cli.endpoints import show_name
-from penstock.cli.options import parsed, seconds
+from penstock._names import show_name
+from penstock.cli.options import follow_playlists_option, json_option, parsed, seconds
 from penstock.errors import DecoderError, PenstockError
 from penstock.ffmpeg.find import find_ffprobe
 from penstock.ffmpeg.media import AudioInfo, MediaInfo, VideoInfo
 from penstock.ffmpeg.probe import PATIENCE_S
-from penstock.ffmpeg.probe import probe as told_of
+from penstock.ffmpeg.probe import probe as probe_media
 
-#: Of an output that is no terminal: lines are for programs such as grep, and are not broken.
-UNBROKEN_COLUMNS = 1000
+#: The width of an output that is no terminal. Programs such as grep want whole lines.
+UNWRAPPED_COLUMNS = 1000
 
 
 @click.command(
@@ -38,24 +38,20 @@ UNBROKEN_COLUMNS = 1000
 @click.option(
     "--count-frames",
     is_flag=True,
-    help="Decode everything to count frames, where the file only claims a number.",
+    help="Decode everything to count the frames. Without this, the number is what the file says.",
 )
 @click.option(
     "--timeout",
     "timeout_s",
     metavar="SECONDS",
     callback=parsed(seconds),
-    help=f"How long to wait for each FILE: {PATIENCE_S:g} without this, and for ever with --count-frames.",
+    help=f"How long to wait for each FILE. The default is {PATIENCE_S:g}, and for ever with --count-frames.",
 )
+@follow_playlists_option
 @click.option(
-    "--follow-playlists",
-    is_flag=True,
-    help="A FILE may be a local playlist (HLS, DASH, ffconcat): open the local files that it leads to.",
+    "--ffprobe", metavar="PATH", help="The ffprobe to run; the default is the one in FFmpeg's folder."
 )
-@click.option("--ffprobe", metavar="PATH", help="The ffprobe to run; by default the one beside FFmpeg.")
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print everything for programs: a list if there are several."
-)
+@json_option("Print everything for programs: a list if there are several FILEs.")
 def probe(
     files: tuple[str, ...],
     count_frames: bool,
@@ -64,11 +60,12 @@ def probe(
     ffprobe: str | None,
     as_json: bool,
 ) -> None:
-    """Tell what is in each FILE of video or audio: container, streams, sizes, rates, colours.
+    """Show what is in files of video or audio.
 
-    A FILE is a path, or a URL that FFmpeg knows.
+    That is the container, and the streams with their sizes, rates and colours. A FILE is a path, or a URL that FFmpeg
+    knows.
 
-    Exit status: 0 when all FILEs could be read; 1 if one could not, after all others were told; 2 for wrong usage.
+    Exit status: 0 if all FILEs could be read; 1 if one could not, after all others were shown; 2 for wrong usage.
     """
     try:
         ffprobe = find_ffprobe(ffprobe)
@@ -78,8 +75,8 @@ def probe(
         timeout_s = PATIENCE_S
     found: list[MediaInfo] = []
     for name in files:
-        with _told():
-            info = told_of(
+        with _reported_failures():
+            info = probe_media(
                 name,
                 ffprobe=ffprobe,
                 count_frames=count_frames,
@@ -97,38 +94,40 @@ def probe(
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """Says a failure in one line, and goes on to the next file."""
+def _reported_failures() -> Iterator[None]:
+    """Report a failure in one line, so that the next file is shown as well."""
     try:
         yield
     except PenstockError as error:
         click.echo(f"Error: {_in_one_line(error)}", err=True)
     except OSError as error:
         if error.filename is None:
-            raise  # standard output's
+            raise  # from standard output
         click.echo(f"Error: {show_name(str(error.filename))}: {error.strerror}", err=True)
 
 
 def _print(info: MediaInfo) -> None:
     console = Console(highlight=False)
     if not console.is_terminal:
-        console = Console(highlight=False, width=UNBROKEN_COLUMNS)
-    console.print(Text(f"{_writable(show_name(info.path))}: {', '.join(_of_file(info))}", style="bold"))
+        console = Console(highlight=False, width=UNWRAPPED_COLUMNS)
+    console.print(Text(f"{_writable(show_name(info.path))}: {', '.join(_facts_of_file(info))}", style="bold"))
     table = Table.grid(padding=(0, 2, 0, 0))
     streams: list[VideoInfo | AudioInfo] = sorted((*info.video, *info.audio), key=lambda stream: stream.index)
     for stream in streams:
         kind, facts = (
-            ("video", _of_video(stream)) if isinstance(stream, VideoInfo) else ("audio", _of_audio(stream))
+            ("video", _facts_of_video(stream))
+            if isinstance(stream, VideoInfo)
+            else ("audio", _facts_of_audio(stream))
         )
         codec = f"{stream.codec} ({stream.profile})" if stream.profile else stream.codec
         table.add_row(f"  #{stream.index}", kind, Text(codec), Text(", ".join(facts)))
     with console.capture() as shown:
         console.print(table if streams else "  no video and no audio")
-    # A table's last column is filled up with blanks.
+    # rich pads the last column with blanks.
     click.echo("\n".join(line.rstrip() for line in shown.get().splitlines()))
 
 
-def _of_file(info: MediaInfo) -> Iterable[str]:
+def _facts_of_file(info: MediaInfo) -> Iterable[str]:
     yield info.container_name
     yield "duration unknown" if info.duration_s is None else _clock(info.duration_s)
     if info.size_bytes is not None:
@@ -137,7 +136,7 @@ def _of_file(info: MediaInfo) -> Iterable[str]:
         yield _bit_rate(info.bit_rate)
 
 
-def _of_video(stream: VideoInfo) -> Iterable[str]:
+def _facts_of_video(stream: VideoInfo) -> Iterable[str]:
     alpha = " and alpha" if stream.has_separate_alpha else ""
     yield f"{stream.pixel_format or 'pixel format unknown'}{alpha}"
     yield f"{stream.width}x{stream.height}"
@@ -150,7 +149,7 @@ def _of_video(stream: VideoInfo) -> Iterable[str]:
         return
     if stream.frame_rate is not None:
         yield f"{float(stream.frame_rate):.5g} frames/s{' (variable)' if stream.is_variable_frame_rate else ''}"
-    yield "frames not told" if stream.frames is None else f"{stream.frames} frames"
+    yield "frames unknown" if stream.frames is None else f"{stream.frames} frames"
     yield from _times(stream)
     if stream.field_order not in (None, "progressive"):
         yield f"interlaced ({stream.field_order})"
@@ -158,7 +157,7 @@ def _of_video(stream: VideoInfo) -> Iterable[str]:
     yield from _ends(stream)
 
 
-def _of_audio(stream: AudioInfo) -> Iterable[str]:
+def _facts_of_audio(stream: AudioInfo) -> Iterable[str]:
     yield f"{stream.sample_rate} Hz"
     yield stream.channel_layout or f"{stream.channels} channels"
     yield stream.sample_format or "sample format unknown"
@@ -189,7 +188,7 @@ def _colors(stream: VideoInfo) -> str:
 
 
 def _clock(time_s: float) -> str:
-    """Hours, minutes and seconds, to a thousandth: 0:00:10.0"""
+    """Hours, minutes and seconds to a thousandth: 0:00:10.0"""
     thousandths = round(time_s * 1000)
     minutes, rest = divmod(thousandths, 60_000)
     text = f"{minutes // 60}:{minutes % 60:02}:{rest // 1000:02}.{rest % 1000:03}"
@@ -205,11 +204,11 @@ def _ratio(number: Fraction) -> str:
 
 
 def _in_one_line(error: object) -> str:
-    """Without what a terminal would not just show: names of files and FFmpeg's words may have anything."""
+    """Escape what a terminal would obey: names of files and FFmpeg's messages may have any characters."""
     return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in str(error))
 
 
 def _writable(name: str) -> str:
-    """As far as standard output can show it."""
+    """Escape what standard output cannot encode."""
     encoding = sys.stdout.encoding or "ascii"
     return name.encode(encoding, "backslashreplace").decode(encoding)

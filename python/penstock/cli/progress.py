@@ -1,4 +1,4 @@
-"""How far it is, on standard error: one row for each destination."""
+"""Progress on standard error: one row for each destination."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+import click
 from rich.console import Console
 from rich.filesize import decimal
 from rich.progress import (
@@ -20,34 +21,42 @@ from rich.progress import (
 )
 from rich.table import Column
 
-from penstock.cli.endpoints import End
+from penstock.cli.endpoints import Endpoint
 
-#: How often it is drawn: often enough for the eye, too rarely for the processor to notice. Chosen.
+#: How often progress is drawn. Chosen: smooth for the eye, and no load for the processor.
 PERIOD_S = 0.1
-#: How long a cancelled one is waited for, so that what it tells is final. The kernel may hold a write to a terminal
-#: that nobody reads for ever. Chosen: short enough for somebody who has pressed Ctrl-C.
+#: How long a cancelled transfer may take to end, so that its counts are final. A write to a terminal that nobody reads
+#: may never end. Chosen: short for somebody who has pressed Ctrl-C.
 CANCEL_S = 1.0
-#: What a row has beside its title, and the least that is left to that: the bar can shrink, the title and the numbers
+#: The columns of a row beside its title, and the least that are left to the title. The bar can shrink, the numbers
 #: cannot. Counted.
 ROW_COLUMNS = 60
 LEAST_TITLE_COLUMNS = 12
 
-#: Sets what the rows say: bytes delivered and a word on the state, for each destination in order.
+#: Sets the content of the rows: bytes delivered and the state of each destination, in order.
 Show = Callable[[Sequence[tuple[int, str]]], None]
 
 
-def is_wanted(asked: bool | None, destinations: Sequence[End]) -> bool:
-    """Whether to show any: as asked, or else on a terminal that is not written to by the stream itself."""
-    if asked is not None:
-        return asked
-    # Without a standard error, Python has none either.
+def is_wanted(asked: bool | None, destinations: Sequence[Endpoint] = (), *, quiet: bool = False) -> bool:
+    """Whether to show progress: as asked, else if standard error is a terminal and no destination is one.
+
+    Raises:
+        click.UsageError: both ``--progress`` and ``--quiet`` were given.
+    """
+    if quiet and asked:
+        raise click.UsageError("--quiet and --progress exclude each other")
+    if quiet or asked is not None:
+        return bool(asked)
+    # sys.stderr is None if descriptor 2 is closed.
     return (
-        sys.stderr is not None and sys.stderr.isatty() and not any(os.isatty(end.fd) for end in destinations)
+        sys.stderr is not None
+        and sys.stderr.isatty()
+        and not any(os.isatty(each.fd) for each in destinations)
     )
 
 
-def expected_bytes(source: End, count: int | None, offset: int | None) -> int | None:
-    """How many bytes there will be; None if only the source's end can tell."""
+def expected_bytes(source: Endpoint, count: int | None, offset: int | None) -> int | None:
+    """Return how many bytes will come; None if that is not known before the source ends."""
     status = source.status
     if not stat.S_ISREG(status.st_mode) or status.st_size == 0:  # as in /proc
         return count
@@ -58,7 +67,7 @@ def expected_bytes(source: End, count: int | None, offset: int | None) -> int | 
 
 @contextmanager
 def rows(titles: Sequence[str], total: int | None, *, wanted: bool) -> Iterator[Show]:
-    """Rows that are drawn while the block runs: over each other on a terminal, else once, at the end."""
+    """Show rows while the block runs: redrawn in place on a terminal, written at the end elsewhere."""
     if not wanted:
         yield lambda _states: None
         return
@@ -75,7 +84,7 @@ def rows(titles: Sequence[str], total: int | None, *, wanted: bool) -> Iterator[
 
 
 def _shortened(title: str, width: int) -> str:
-    """Its end, which tells one path from another, if it is too long."""
+    """Return the end of a title that is too long: it tells one path from another."""
     return title if len(title) <= width else f"…{title[1 - width :]}"
 
 
@@ -97,7 +106,7 @@ def _progress(*, knows_total: bool) -> Progress:
     )
 
 
-def in_numbers(nbytes: int, took_s: float) -> str:
-    """How much in what time, and how fast."""
+def bytes_and_rate(nbytes: int, took_s: float) -> str:
+    """``3145728 bytes in 0.01 s, 314.6 MB/s``"""
     rate = f", {decimal(round(nbytes / took_s))}/s" if took_s > 0 else ""
     return f"{nbytes} bytes in {took_s:.2f} s{rate}"

@@ -9,14 +9,14 @@ from contextlib import suppress
 import click
 
 import penstock
-from penstock.cli.endpoints import End, opened
+from penstock.cli.endpoints import Endpoint, opened
 from penstock.cli.options import UNITS, append_option, byte_count, parsed, progress_option, seconds
-from penstock.cli.progress import CANCEL_S, PERIOD_S, Show, expected_bytes, in_numbers, is_wanted, rows
+from penstock.cli.progress import CANCEL_S, PERIOD_S, Show, bytes_and_rate, expected_bytes, is_wanted, rows
 from penstock.cli.signals import Stopped, held
 from penstock.errors import BrokenStreamError, StalledError
 from penstock.results import Relayed, RelayTicket
 
-#: What only a destination fails of: a full disk, a used-up quota, a limit on its size.
+#: Errors that only a destination can have: a full disk, a used-up quota, a limit on its size.
 DESTINATION_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -30,14 +30,14 @@ DESTINATION_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     help=f"Move at most N bytes. {UNITS}",
 )
 @click.option(
-    "--offset", metavar="N", callback=parsed(byte_count), help="Begin at byte N of SRC, which must be a file."
+    "--offset", metavar="N", callback=parsed(byte_count), help="Start at byte N of SRC, which must be a file."
 )
 @click.option(
     "--timeout",
     metavar="S",
     callback=parsed(seconds),
-    help="Fail once nothing has moved for S seconds, or the other side of a FIFO has not been opened for so long; "
-    "without it, wait for ever.",
+    help="Fail if nothing moves for S seconds, or if nobody opens the other side of a FIFO for that long. The default "
+    "is to wait for ever.",
 )
 @append_option
 @progress_option
@@ -50,15 +50,15 @@ def relay(
     append: bool,
     progress: bool | None,
 ) -> None:
-    """Move the bytes of SRC to DST, inside the kernel where it can do that.
+    """Move bytes from one place to another.
 
-    Each of them is - for the standard stream, fifo:PATH for a FIFO that must be there, or a path. All FIFOs are
-    opened at once, and nothing is moved until somebody has opened the other side of each. Then a file as DST is
-    emptied; one that is not there is created. Files with such names are ./- and ./fifo:x; -x is ./-x, or comes
+    The kernel moves them from SRC to DST where it can. Each of these is - for the standard stream, fifo:PATH for a FIFO
+    that exists, or a path. All FIFOs are opened at once, and nothing moves until the other side of each is open. Then a
+    file as DST is emptied, or created. Files that are called - and fifo:x are ./- and ./fifo:x; -x is ./-x, or comes
     after --.
 
-    Exit status: 0 when all is delivered, also when SRC ends before N bytes; 1 after a failure; 2 for wrong usage;
-    130 after Ctrl-C, 143 after SIGTERM.
+    Exit status: 0 when all is delivered, also if SRC ends before N bytes; 1 after a failure; 2 for wrong usage; 130
+    after Ctrl-C, 143 after SIGTERM.
     """
     ticket = None
     try:
@@ -80,35 +80,35 @@ def relay(
 
 
 def _start(
-    source: End, destination: End, count: int | None, offset: int | None, timeout: float | None
+    source: Endpoint, destination: Endpoint, count: int | None, offset: int | None, timeout: float | None
 ) -> RelayTicket:
     try:
         return penstock.start_relay(source.fd, destination.fd, count, offset=offset, timeout=timeout)
     except (OSError, ValueError) as error:
-        raise click.ClickException(_fault(error, source, destination)) from None
+        raise click.ClickException(_failure(error, source, destination)) from None
 
 
-def _finish(ticket: RelayTicket, source: End, destination: End, show: Show) -> Relayed:
-    """Waits for the end, and shows how far it is."""
+def _finish(ticket: RelayTicket, source: Endpoint, destination: Endpoint, show: Show) -> Relayed:
+    """Wait for the end, and show the progress."""
     while not ticket.done():
         show([(ticket.relayed.bytes, "")])
-        with suppress(StalledError):  # not ended yet: a failure of its own is given, not raised
+        with suppress(StalledError):  # it has not ended; its own failure is returned, not raised
             ticket.exception(PERIOD_S)
     show([(ticket.relayed.bytes, "")])
     try:
         return ticket.wait()
     except (OSError, ValueError) as error:
-        raise click.ClickException(_fault(error, source, destination)) from None
+        raise click.ClickException(_failure(error, source, destination)) from None
 
 
 def _cancel(ticket: RelayTicket | None) -> str:
-    """Stops it, and says what it has delivered."""
+    """Stop the relay. Return what it has delivered."""
     if ticket is None:
         return "0 bytes were delivered"
     ticket.cancel()
     failure = None
     with suppress(StalledError):
-        failure = ticket.exception(CANCEL_S)  # its counts are final when it has ended
+        failure = ticket.exception(CANCEL_S)  # the counts are final once it has ended
     at_least = "" if ticket.done() else "at least "
     return f"{at_least}{_counted(ticket.relayed.bytes, getattr(failure, 'bytes_lost', 0))}"
 
@@ -118,8 +118,8 @@ def _counted(delivered: int, lost: int) -> str:
     return f"{delivered} bytes were delivered{taken}"
 
 
-def _fault(error: Exception, source: End, destination: End) -> str:
-    """Whose fault it was, and how far it came."""
+def _failure(error: Exception, source: Endpoint, destination: Endpoint) -> str:
+    """Which side failed, and what was delivered."""
     moved = getattr(error, "bytes_delivered", 0)
     if isinstance(error, BrokenStreamError):
         return f"{destination.title}: its reader went away; {_counted(moved, 0)}"
@@ -138,4 +138,4 @@ def _fault(error: Exception, source: End, destination: End) -> str:
 def _summary(relayed: Relayed, took_s: float, count: int | None) -> str:
     missing = 0 if count is None else count - relayed.bytes
     short = f"; the source ended {missing} bytes before the count" if missing else ""
-    return f"{in_numbers(relayed.bytes, took_s)} by {relayed.method} ({relayed.reason}){short}"
+    return f"{bytes_and_rate(relayed.bytes, took_s)} by {relayed.method} ({relayed.reason}){short}"

@@ -10,9 +10,10 @@ from contextlib import suppress
 import click
 
 import penstock
-from penstock.cli.endpoints import End, opened, show_name
+from penstock._names import show_name
+from penstock.cli.endpoints import Endpoint, opened
 from penstock.cli.options import append_option, parsed, progress_option, seconds
-from penstock.cli.progress import CANCEL_S, PERIOD_S, Show, expected_bytes, in_numbers, is_wanted, rows
+from penstock.cli.progress import CANCEL_S, PERIOD_S, Show, bytes_and_rate, expected_bytes, is_wanted, rows
 from penstock.cli.signals import Stopped, held
 from penstock.errors import BrokenStreamError, ClosedError, StalledError
 from penstock.results import TeeReport
@@ -25,23 +26,23 @@ from penstock.results import TeeReport
     "--evict-after",
     metavar="S",
     callback=parsed(seconds),
-    help="Give up a DST that takes nothing for S seconds; without it, all wait for the slowest. The other side of a "
-    "FIFO is waited for all the same.",
+    help="Drop a DST that takes nothing for S seconds. The default is that all wait for the slowest. How long the "
+    "other side of a FIFO takes to open is not limited.",
 )
 @append_option
 @progress_option
 def tee(
     src: str, dsts: tuple[str, ...], evict_after: float | None, append: bool, progress: bool | None
 ) -> None:
-    """Copy the bytes of SRC to every DST, inside the kernel where it can do that.
+    """Copy bytes from one place to several.
 
-    Each of them is - for the standard stream, fifo:PATH for a FIFO that must be there, or a path. All FIFOs are
-    opened at once, and nothing is moved until somebody has opened the other side of each. Then a file as DST is
-    emptied; one that is not there is created. Files with such names are ./- and ./fifo:x; -x is ./-x, or comes
-    after --.
+    The kernel copies them from SRC to every DST where it can. Each of these is - for the standard stream, fifo:PATH for
+    a FIFO that exists, or a path. All FIFOs are opened at once, and nothing moves until the other side of each is open.
+    Then a file as DST is emptied, or created. Files that are called - and fifo:x are ./- and ./fifo:x; -x is ./-x, or
+    comes after --.
 
-    A DST that fails or is given up neither stops nor shortens another. Exit status: 0 when all is delivered to
-    all; 1 after any failure; 2 for wrong usage; 130 after Ctrl-C, 143 after SIGTERM.
+    If a DST fails or is dropped, the others still receive everything. Exit status: 0 when all is delivered to all; 1
+    after any failure; 2 for wrong usage; 130 after Ctrl-C, 143 after SIGTERM.
     """
     running = None
     try:
@@ -55,14 +56,14 @@ def tee(
                     running = _start(source, destinations, evict_after)
                 report = _finish(running, source, show)
             if wanted:
-                _tell_summary(report, titles, time.monotonic() - began_s)
-            _tell_failures(report, titles)
+                _show_summary(report, titles, time.monotonic() - began_s)
+            _report_failures(report, titles)
     except Stopped as stopped:
         stopped.progress = _cancel(running, dsts)
         raise
 
 
-def _start(source: End, destinations: Sequence[End], evict_after: float | None) -> penstock.Tee:
+def _start(source: Endpoint, destinations: Sequence[Endpoint], evict_after: float | None) -> penstock.Tee:
     fds = [end.fd for end in destinations]
     try:
         if evict_after is None:
@@ -72,18 +73,18 @@ def _start(source: End, destinations: Sequence[End], evict_after: float | None) 
     except (OSError, ValueError) as error:
         raise click.ClickException(str(error)) from None
     for end in destinations:
-        # The tee has its own: the reader of one that is given up is to see its end now, not when all are done. Files
-        # have no reader, and may tell us of a failure when they are closed last.
+        # The tee has duplicates. The reader of a dropped destination sees the end at once if ours is closed. Files have
+        # no reader, and may report a failure at their last close.
         if not end.has_positions:
             end.close()
     return running
 
 
-def _finish(running: penstock.Tee, source: End, show: Show) -> TeeReport:
-    """Waits for the end, and shows how far each destination is."""
+def _finish(running: penstock.Tee, source: Endpoint, show: Show) -> TeeReport:
+    """Wait for the end, and show the progress of each destination."""
     while not running.done():
         show(_states(running.report))
-        with suppress(OSError):  # not ended yet, or the source failed, which is raised again below
+        with suppress(OSError):  # it has not ended, or the source failed, which is raised again below
             running.wait(PERIOD_S)
     show(_states(running.report))
     try:
@@ -97,42 +98,42 @@ def _states(report: TeeReport) -> list[tuple[int, str]]:
     return [(outlet.bytes_delivered, outlet.ended or "running") for outlet in report.destinations]
 
 
-def _tell_summary(report: TeeReport, titles: Sequence[str], took_s: float) -> None:
+def _show_summary(report: TeeReport, titles: Sequence[str], took_s: float) -> None:
     ways = "; ".join(
         f"{title}: {outlet.bytes_delivered} by {outlet.method} ({outlet.reason})"
         for title, outlet in zip(titles, report.destinations, strict=True)
     )
-    click.echo(f"{in_numbers(report.bytes, took_s)}; {ways}", err=True)
+    click.echo(f"{bytes_and_rate(report.bytes, took_s)}; {ways}", err=True)
 
 
-def _tell_failures(report: TeeReport, titles: Sequence[str]) -> None:
-    """A line for each destination that has not got everything; exits if there are any."""
-    faults = [
-        f"{title}: {_fault(error)}; {outlet.bytes_delivered} bytes were delivered"
+def _report_failures(report: TeeReport, titles: Sequence[str]) -> None:
+    """Write a line for each destination that did not receive everything. Exit if there are any."""
+    failures = [
+        f"{title}: {_failure(error)}; {outlet.bytes_delivered} bytes were delivered"
         for title, outlet in zip(titles, report.destinations, strict=True)
         if (error := outlet.error) is not None
     ]
-    for fault in faults:
-        click.echo(f"Error: {fault}", err=True)
-    if faults:
+    for failure in failures:
+        click.echo(f"Error: {failure}", err=True)
+    if failures:
         sys.exit(1)
 
 
-def _fault(error: BaseException) -> str:
+def _failure(error: BaseException) -> str:
     if isinstance(error, BrokenStreamError):
         return "its reader went away"
     if isinstance(error, StalledError):
-        return f"given up, as it took nothing for {round(error.seconds, 3):g} s"
+        return f"dropped, as it took nothing for {round(error.seconds, 3):g} s"
     return str(getattr(error, "strerror", None) or error)
 
 
 def _cancel(running: penstock.Tee | None, names: Sequence[str]) -> str:
-    """Stops it, and says what it has delivered."""
+    """Stop the tee. Return what it has delivered."""
     if running is None:
         return "0 bytes were delivered"
     running.cancel()
     with suppress(OSError, ClosedError):
-        running.wait(CANCEL_S)  # the counts are final when it has ended
+        running.wait(CANCEL_S)  # the counts are final once it has ended
     at_least = "" if running.done() else "at least "
     counts = (
         f"{outlet.bytes_delivered} to {name}"
