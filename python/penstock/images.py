@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING, Self
 from penstock._names import show_name
 from penstock.errors import DecoderError
 from penstock.ffmpeg import Encoder
-from penstock.ffmpeg.child import Child, NotStartedError, run
+from penstock.ffmpeg.child import Child, NotStartedError
 from penstock.ffmpeg.find import find_decoding_ffmpeg
 from penstock.ffmpeg.pixels import is_gray, is_rgb
+from penstock.ffmpeg.runner import run
 
 if TYPE_CHECKING:
     from _typeshed import StrPath, WriteableBuffer
@@ -298,11 +299,10 @@ class ImageReader:
             # A PPM begins with width and height: "P6\n64 48\n255\n".
             command = [*self._command(index, folder), "-c:v", "ppm", "-f", "image2pipe", "pipe:1"]
             try:
-                child = run(command, None, _STDERR_BYTES)
+                child = run(command, None, check=False)
             except NotStartedError as error:
                 raise DecoderError(f"could not start FFmpeg: {error}", command=command) from error
-        assert child is not None
-        output, stderr = bytes(child.output), child.stderr.decode(errors="replace")
+        output, stderr = bytes(child.stdout), child.stderr
         header = re.match(rb"P6\s(\d+)\s(\d+)\s255\s", output)
         if child.returncode != 0 or header is None:
             reason = without_context(stderr.partition("\n")[0]).replace(f"{folder}/", "").strip()

@@ -13,7 +13,7 @@ _STYLES = {"performance": "bold", "efficiency": "green", "low-power efficiency":
 
 
 def cpu_tree(topology: Topology) -> Tree:
-    """The packages as a tree; a core is a pair of brackets around its logical processors."""
+    """Return the packages as a tree. Brackets around logical processors are a core."""
     tree = Tree(_plain(topology.model or "processor of unknown name"), highlight=False)
     allowed = {one.id for one in topology.logical_processors if one.allowed}
     for package in topology.packages:
@@ -27,7 +27,7 @@ def cpu_tree(topology: Topology) -> Tree:
 
 
 def legend(topology: Topology) -> list[str]:
-    """What the drawing does not show."""
+    """Return lines with what the tree does not show."""
     nodes = [
         f"node {node.id} near CPUs {as_ranges(node.logical_processors) or 'none'}{_memory(node.memory_bytes)}"
         for node in topology.numa_nodes
@@ -53,7 +53,7 @@ def as_ranges(numbers: Collection[int]) -> str:
 
 
 def in_bytes(nbytes: int | None) -> str:
-    """A size for people, in the largest unit that it has one of."""
+    """Return a size for people, in the largest unit of which it is at least one."""
     if nbytes is None:
         return "unknown size"
     for shift, unit in ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")):
@@ -72,7 +72,7 @@ def counted(count: int, name: str) -> str:
 
 
 def _caches(topology: Topology, package: Package) -> Iterable[tuple[str, list[int]]]:
-    """The L3 caches that CPUs of the package share, and what is left over."""
+    """The L3 caches that CPUs of the package share, and the CPUs without one."""
     left = set(package.logical_processors)
     for domain in topology.l3_domains:
         if cpus := left.intersection(domain.logical_processors):
@@ -89,14 +89,14 @@ def _has_kinds(topology: Topology) -> bool:
 def _boxes(
     topology: Topology, cpus: Collection[int], allowed: Collection[int]
 ) -> Iterable[tuple[str, list[str]]]:
-    """The cores that have one of the CPUs, by kind."""
+    """The cores of these CPUs, by kind."""
     here = [core for core in topology.cores if not set(cpus).isdisjoint(core.logical_processors)]
     for kind in dict.fromkeys(core.kind for core in here):
         yield kind, [_box(core, allowed) for core in here if core.kind == kind]
 
 
 def _box(core: Core, allowed: Collection[int]) -> str:
-    # Without a blank, at which a line may be broken: a core stays in one piece.
+    # A line may be broken at a blank, and a core must stay in one piece.
     numbers = ",".join(str(cpu) if cpu in allowed else f"({cpu})" for cpu in core.logical_processors)
     return f"[{numbers}]"
 
@@ -106,5 +106,5 @@ def _memory(nbytes: int | None) -> str:
 
 
 def _plain(text: str) -> Text:
-    # A processor's name is the firmware's: no markup, and nothing that a terminal would obey (the reader sees to that).
+    # The processor's name comes from the firmware: it is no markup. `penstock.cpu` removes what a terminal would obey.
     return Text(text)

@@ -1,4 +1,4 @@
-"""What ``penstock info`` tells of this machine, as plain data. Nothing here fails: what cannot be had says why."""
+"""The facts of ``penstock info`` as plain data. Nothing here fails: what cannot be found out has the reason."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from penstock.ffmpeg.find import find_ffmpeg
 from penstock.ffmpeg.runner import run
 
 SCHEMA = 1
-#: What the writer asks a pipe to hold.
+#: The capacity that the writer asks for.
 WANTED_PIPE_BYTES = 1 << 20
-#: Guessed: a healthy FFmpeg answers in 0.1 s and a driver in 2 s, cold caches and a loaded machine aside.
+#: How long a program may take. Guessed: FFmpeg takes 0.1 s and a driver 2 s, but caches may be cold.
 PATIENCE_S = 20.0
 
 _KINDS = {"V": "video", "A": "audio", "S": "subtitle"}
 
-# Drivers may print, hang, or end the process: they are asked in one of their own.
+# In a process of its own, because drivers may print, hang, or end the process.
 _GL_PROGRAM = """
 import json, moderngl
 try:
@@ -44,7 +44,7 @@ print(json.dumps(info))
 
 
 def gather() -> dict[str, Any]:
-    """Everything, in the form that ``--json`` prints."""
+    """Return everything, in the form that ``--json`` prints."""
     return {
         "schema": SCHEMA,
         "penstock": penstock.__version__,
@@ -67,7 +67,7 @@ def memory_bytes() -> int | None:
 
 
 def priorities() -> dict[str, Any]:
-    """What each level comes to, and what stands in the way."""
+    """Return what each level comes to, and what prevents it."""
     levels = {
         level: {
             "granted": applied.priority == level,
@@ -86,7 +86,7 @@ def priorities() -> dict[str, Any]:
 
 
 def pipes() -> dict[str, Any]:
-    """The kernel's limits, and what a pipe of ours gets."""
+    """Return the kernel's limits, and the capacity that a pipe gets."""
     return {
         "max_size_bytes": _number("/proc/sys/fs/pipe-max-size"),
         "user_pages_soft": _number("/proc/sys/fs/pipe-user-pages-soft"),
@@ -98,7 +98,7 @@ def pipes() -> dict[str, Any]:
 
 
 def huge_pages() -> dict[str, Any]:
-    """Whether memory may have huge pages, and how large they are."""
+    """Return whether memory may have huge pages, and their size."""
     folder = "/sys/kernel/mm/transparent_hugepage"
     return {
         "transparent": _chosen(f"{folder}/enabled"),
@@ -108,7 +108,7 @@ def huge_pages() -> dict[str, Any]:
 
 
 def ffmpeg() -> dict[str, Any]:
-    """The FFmpeg that an `Encoder` would run, and the encoders that it lists."""
+    """Return the FFmpeg that an `Encoder` would run, and the encoders that it lists."""
     found: dict[str, Any] = {"path": None, "version": None, "encoders": [], "error": None}
     try:
         found["path"] = path = find_ffmpeg()
@@ -121,7 +121,7 @@ def ffmpeg() -> dict[str, Any]:
 
 
 def parse_encoders(listing: str) -> list[dict[str, str]]:
-    """The lines of ``ffmpeg -encoders`` below its legend: flags, of which the first is the kind, name, description."""
+    """Parse ``ffmpeg -encoders``: lines below a legend, of flags (the first is the kind), name and description."""
     _, _, lines = listing.partition(" ------\n")
     matches = (re.match(r" ([VAS])\S{5} (\S+)\s+(.*)", line) for line in lines.splitlines())
     return [
@@ -132,10 +132,10 @@ def parse_encoders(listing: str) -> list[dict[str, str]]:
 
 
 def gl() -> dict[str, Any]:
-    """What OpenGL draws with here, as ModernGL gets it without a window."""
+    """Return the renderer that ModernGL gets without a window."""
     found: dict[str, Any] = {"renderer": None, "vendor": None, "version": None, "error": None}
     try:
-        # Without the current folder on its path, in which a moderngl.py may lie.
+        # -P: the current folder, which may have a moderngl.py, is not on the path.
         last_line = _output([sys.executable, "-P", "-c", _GL_PROGRAM]).rstrip().rpartition("\n")[2]
         found |= json.loads(last_line)
     except (OSError, ValueError) as error:
@@ -144,7 +144,7 @@ def gl() -> dict[str, Any]:
 
 
 def _output(command: Sequence[str]) -> str:
-    """What a program prints.
+    """Return what a program prints.
 
     Raises:
         OSError: it cannot be run, fails, or does not end.

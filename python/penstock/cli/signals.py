@@ -1,4 +1,4 @@
-"""Ctrl-C and its kind: a command says how far it came, and then ends as the signal would have ended it."""
+"""Ctrl-C and other signals: a command reports its progress, and then ends as the signal would have ended it."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import NoReturn
 
-#: What ends a command, and what it says then.
+#: The signals that end a command, and what it reports then.
 ENDING = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hung up"}
 
-#: Those that came in a block of ``held``; None outside.
+#: Signals that came in a block of `held`; None outside of one.
 _held: list[int] | None = None
 
 
 class Stopped(BaseException):
-    """One of the signals has come. No Exception: what deals with failures shall let it pass.
+    """A signal came. This is no Exception, so that handlers of failures let it pass.
 
-    A command raises it of SIGPIPE itself, which Python ignores, and ends in silence then, as other filters do.
+    Python ignores SIGPIPE. A command raises Stopped for it, and ends without a message, as other filters do.
 
     Attributes:
-        progress: how far the command came, for people; empty if there is nothing to tell.
+        number: the signal.
+        progress: the progress to report; empty if there is nothing to report.
     """
 
     def __init__(self, number: int) -> None:
@@ -34,9 +35,9 @@ class Stopped(BaseException):
 
 @contextmanager
 def ending_by_signal() -> Iterator[None]:
-    """Have the signals raise ``Stopped`` in the block; one that comes out of it ends this process.
+    """Let signals raise `Stopped` in the block. If it leaves the block, the signal ends this process.
 
-    What is ignored stays ignored: nohup(1) and shells do so for what is to live on.
+    Signals that are ignored stay ignored: nohup(1) and shells ignore them for processes that are to live on.
     """
     for number in ENDING:
         if signal.getsignal(number) is not signal.SIG_IGN:
@@ -45,13 +46,13 @@ def ending_by_signal() -> Iterator[None]:
         yield
     except Stopped as stopped:
         if stopped.number in ENDING:
-            _say(stopped)
+            _report(stopped)
         _end(stopped.number)
 
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Have a signal wait for the block's end: what begins there has a name then, by which to tell how far it came."""
+    """Let signals wait until the block ends, so that what it starts has a name by which to report its progress."""
     global _held
     numbers: list[int] = []
     _held = numbers
@@ -67,23 +68,23 @@ def _stop(number: int, _frame: FrameType | None) -> None:
     if _held is not None:
         _held.append(number)
         return
-    # A second one ends the process at once, whatever it is doing about the first.
+    # A second signal ends the process at once, whatever it does about the first.
     for each in ENDING:
         if signal.getsignal(each) is _stop:
             signal.signal(each, signal.SIG_DFL)
     raise Stopped(number)
 
 
-def _say(stopped: Stopped) -> None:
+def _report(stopped: Stopped) -> None:
     parts = filter(None, (f"Error: {ENDING[signal.Signals(stopped.number)]}", stopped.progress))
-    # After a hang-up there is no terminal. Without a standard error, print would take the output for one.
+    # After a hang-up there is no terminal. If sys.stderr is None, print would write to standard output.
     with suppress(OSError, AttributeError):
         sys.stderr.write("; ".join(parts) + "\n")
         sys.stderr.flush()
 
 
 def _end(number: int) -> NoReturn:
-    """Of the signal itself: by that a shell knows that its loop or script is to end as well."""
+    """End by the signal itself: a shell then ends its loop or script as well."""
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
-    os._exit(128 + number)  # the first process of a container outlives its own signals
+    os._exit(128 + number)  # the first process of a container survives its own signals
