@@ -74,8 +74,6 @@ _NUMBER = re.compile(r"%(?:0(\d+))?d")
 _CONTEXT = re.compile(r"(?:\[[^\[\]]+ @ 0x[0-9a-f]+\] ?)+")
 # Linux' default limit without a privilege (pipe(7)): fewer turns between FFmpeg and us.
 _PIPE_BYTES = 1 << 20
-# Of FFmpeg's messages on one image the first line is shown.
-_STDERR_BYTES = 1 << 16
 # FFmpeg wants a frame rate also for images. Any will do.
 _ANY_RATE = 25
 # The best quality that FFmpeg advises for JPEG. By default it aims at the bit rate of a small video.

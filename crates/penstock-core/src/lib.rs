@@ -4,13 +4,13 @@
 //! | to do | use |
 //! | --- | --- |
 //! | write memory to a descriptor, in order, from a native thread | [`Writer`] |
-//! | the same without keeping a writer | [`pipe()`], [`sync()`], [`close()`] |
+//! | the same without keeping a writer | [`process::pipe`], [`process::sync`] |
 //! | know what became of a write | [`Ticket`] |
 //! | hand in memory of any kind | [`Region`] |
 //! | read frames from a descriptor, ahead, by a native thread | [`Reader`] |
 //! | have other bytes made of it on the way | [`Transform`], for pixels `penstock_pixels::Conversion` |
 //! | choose how bytes enter a pipe | [`Mode`], [`ReaderKind`] |
-//! | move bytes from one descriptor to another, in the kernel | [`relay`], [`Relay`], [`relay_in_background`] |
+//! | move bytes from one descriptor to another, in the kernel | [`relay()`], [`Relay`], [`relay_in_background`] |
 //! | copy one stream to many | [`Tee`] |
 //! | have a pipe between two of them | [`Pipe`], [`Fifo`] |
 //! | stream assets through decompressors and other stages | the crate `penstock-pipeline` |
@@ -56,10 +56,7 @@ mod writer;
 
 pub use error::{CustomError, Error};
 pub use rustix::io::Errno;
-pub use sync::{
-    ticket::{CallbackId, Ticket},
-    unheard::take_unheard_bytes,
-};
+pub use sync::ticket::{CallbackId, Ticket};
 
 #[cfg(not(loom))]
 pub use {
@@ -80,6 +77,7 @@ pub use {
         handle::{Relay, relay},
         report::{Method, MethodReason, RelayError, RelayMode, RelayOptions, Relayed},
     },
+<<<<<<< HEAD
     runtime::{exit::drain_tasks, gate::Gate},
     tee::{
         handle::{Tee, TeeReport},
@@ -110,4 +108,30 @@ pub mod engine {
     pub use crate::sync::queue::Limits;
     pub use crate::sync::ticket::{Completion, ticket};
     pub use crate::sync::{deadline_after, lock, passed, wait_until};
+=======
+    tee::{Forgotten, OutletReport, Tee, TeeEnd, TeeOutlet, TeePolicy, TeeReport},
+    writer::{
+        handle::{Mark, Options, Stats, Writer},
+        rejected::Rejected,
+        transport::{Mode, ReaderKind, Reason, STAGED_MIN_BYTES, Transport},
+    },
+};
+
+/// Functions that concern the whole process: writes by descriptor, shared budgets, its end and its forks.
+///
+/// Programs that keep no [`Writer`] use [`pipe`](process::pipe), [`sync`](process::sync) and
+/// [`close`](process::close). The rest is for programs that host others, such as the bindings to a language.
+#[cfg(not(loom))]
+pub mod process {
+    pub use crate::{
+        runtime::{exit::drain_tasks, gate::Gate},
+        sync::unheard::take_unheard_bytes,
+        writer::{
+            by_descriptor::{
+                Marks, Outlet, close, close_at, drain_streams, marks, pipe, sync, sync_to, tickets_of,
+            },
+            transport::set_staging_budget,
+        },
+    };
+>>>>>>> 08f6f06 (penstock_core::process: what concerns the whole process has a module of its own)
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use common::{Temper, drain, pattern};
 use penstock_core::{
-    Errno, Error, Mode, Options, ReaderKind, Reason, Region, ThreadPolicy, Transport, Writer,
+    Errno, Error, Mode, Options, ReaderKind, Reason, Region, ThreadPolicy, Transport, Writer, process,
 };
 
 const MODES: [Mode; 4] = [Mode::Auto, Mode::Write, Mode::Staged, Mode::ZeroCopy];
@@ -386,7 +386,7 @@ fn bad_descriptors_fail_at_the_call() {
 fn pipes_by_number_survive_the_closing_of_the_number() {
     let (reader, pipe) = pipe().unwrap();
     let frame = pattern(5_000_000, 6);
-    let ticket = penstock_core::pipe(frame.clone(), &pipe, Mode::Auto, None).unwrap();
+    let ticket = process::pipe(frame.clone(), &pipe, Mode::Auto, None).unwrap();
     let number = pipe.as_raw_fd();
     drop(pipe);
     let intruder = tempfile();
@@ -401,11 +401,11 @@ fn pipes_by_number_survive_the_closing_of_the_number() {
 fn tickets_are_found_by_any_part_of_their_memory() {
     let (mut reader, pipe) = pipe().unwrap();
     let frame = Arc::new(vec![8; 2 << 20]);
-    penstock_core::pipe(Arc::clone(&frame), &pipe, Mode::Write, None).unwrap();
-    let found = |from: usize, bytes| penstock_core::tickets_of(frame[from..].as_ptr(), bytes).len();
+    process::pipe(Arc::clone(&frame), &pipe, Mode::Write, None).unwrap();
+    let found = |from: usize, bytes| process::tickets_of(frame[from..].as_ptr(), bytes).len();
     assert_eq!((found(0, 1), found(1 << 20, 10), found(0, 0)), (1, 1, 0));
     read_exactly(&mut reader, 2 << 20);
-    penstock_core::sync(None).unwrap();
+    process::sync(None).unwrap();
     assert_eq!(found(0, 1), 0);
 }
 

@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use penstock_core::{Error, Marks, Outlet};
+use penstock_core::Error;
+use penstock_core::process::{self, Marks, Outlet};
 use pyo3::prelude::*;
 
 use crate::arguments::{self, Seconds};
@@ -70,7 +71,7 @@ pub(crate) fn sync(
 ) -> PyResult<()> {
     let timeout = arguments::timeout(timeout)?;
     match data {
-        None => report(py, timeout, penstock_core::sync_to),
+        None => report(py, timeout, process::sync_to),
         Some(data) => sync_memory(py, data, timeout),
     }
 }
@@ -82,7 +83,7 @@ pub(crate) fn sync(
 #[pyfunction]
 #[pyo3(signature = (timeout=None))]
 pub(crate) fn close(py: Python<'_>, timeout: Option<Seconds>) -> PyResult<()> {
-    report(py, arguments::timeout(timeout)?, penstock_core::close_at)
+    report(py, arguments::timeout(timeout)?, process::close_at)
 }
 
 fn report(
@@ -90,7 +91,7 @@ fn report(
     timeout: Option<Duration>,
     drain: fn(&Marks, Option<Duration>) -> Result<(), Vec<Error>>,
 ) -> PyResult<()> {
-    let marks = penstock_core::marks();
+    let marks = process::marks();
     let mut failures = Vec::new();
     until(py, timeout, |slice| match drain(&marks, Some(slice)) {
         Ok(()) => Attempt::Ended(Ok(())),
@@ -111,7 +112,7 @@ fn sync_memory(py: Python<'_>, data: &Bound<'_, PyAny>, timeout: Option<Duration
         return Ok(());
     };
     let began = Instant::now();
-    for ticket in penstock_core::tickets_of(start, len) {
+    for ticket in process::tickets_of(start, len) {
         let left = timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
         let bytes_pending = ticket.bytes() as u64;
         until(py, left, |slice| {
@@ -126,9 +127,9 @@ fn sync_memory(py: Python<'_>, data: &Bound<'_, PyAny>, timeout: Option<Duration
 /// Sees to it, once in each process, that the interpreter delivers what is queued before it ends.
 pub(crate) fn arm_exit(py: Python<'_>) -> PyResult<()> {
     static ARMED_FOR: AtomicU32 = AtomicU32::new(0);
-    let process = std::process::id();
+    let id = std::process::id();
     // Relaxed: at worst two threads arm twice, and the second drain finds nothing to do.
-    if ARMED_FOR.swap(process, Ordering::Relaxed) != process {
+    if ARMED_FOR.swap(id, Ordering::Relaxed) != id {
         py.import("penstock._exit")?.call_method0("arm")?;
     }
     Ok(())
@@ -148,7 +149,7 @@ pub(crate) fn _drain(
     let begun = Instant::now();
     let mut on_long_wait = Some(on_long_wait.clone().unbind());
     let cut_off = py.detach(|| {
-        penstock_core::drain_tasks(stall, || {
+        process::drain_tasks(stall, || {
             raised = Python::attach(|py| {
                 let due = on_long_wait.take_if(|_| begun.elapsed() >= stall);
                 due.and_then(|say| say.call0(py).err()).or_else(|| py.check_signals().err())
@@ -158,13 +159,13 @@ pub(crate) fn _drain(
     });
     // After an interruption nothing more is waited for.
     let lost = py.detach(|| {
-        penstock_core::drain_all(stall, || {
+        process::drain_streams(stall, || {
             raised = raised.take().or_else(|| Python::attach(|py| py.check_signals().err()));
             raised.is_none()
         })
     });
     buffer::release_parked(py);
-    let told = (lost, penstock_core::take_unheard_bytes(), cut_off);
+    let told = (lost, process::take_unheard_bytes(), cut_off);
     match raised {
         Some(raised) if told == (0, 0, 0) => Err(raised),
         _ => Ok(told),
@@ -174,5 +175,5 @@ pub(crate) fn _drain(
 /// Sets how much memory all streams together may use for staging, in bytes.
 #[pyfunction]
 pub(crate) fn _set_staging_budget(nbytes: usize) {
-    penstock_core::set_staging_budget(nbytes);
+    process::set_staging_budget(nbytes);
 }

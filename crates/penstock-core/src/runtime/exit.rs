@@ -1,4 +1,4 @@
-//! What an ending program waits for.
+//! What a program waits for before it ends.
 
 use std::sync::Arc;
 use std::thread;
@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use super::task;
 
-/// Waits for relays and tees in the background for as long as any of them makes progress, and ends waits for FIFOs: the last
-/// thing before a program ends. Gives the number of relays and tees that it cut off, after `stall` without any progress, or
-/// when `keep_on`, asked every 20 ms, says no.
+/// Waits at the end of a program until background relays and tees have ended, and cancels waits for FIFOs.
+///
+/// Gives up when none has made progress for `stall`, or when `keep_on`, called every 20 ms, returns false. Then it cancels the
+/// rest, and returns their number.
 #[must_use]
 pub fn drain_tasks(stall: Duration, mut keep_on: impl FnMut() -> bool) -> usize {
     const LOOK: Duration = Duration::from_millis(20);

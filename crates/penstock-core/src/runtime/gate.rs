@@ -1,19 +1,20 @@
-//! Keeps forks away from short steps that must not be cut in two. Checked with loom.
+//! Keeps forks out of short critical steps. Checked with loom.
 
 use std::time::Duration;
 
 use crate::sync::{AtomicU32, Ordering};
 
-/// Many may pass at once, and a fork waits until nobody is inside.
+/// Keeps forks out of short critical steps: many threads may be inside at once, and a fork waits until none is.
 ///
-/// One word and no lock, for the child of a fork finds a lock as other threads left it: there the gate is [reset](Gate::reset).
+/// A fork calls [`close`](Gate::close) before it, [`open`](Gate::open) after it in the parent, and [`reset`](Gate::reset) in the
+/// child. The state is one atomic word, because the child of a fork would find a lock as other threads left it.
 #[derive(Debug)]
 pub struct Gate(AtomicU32);
 
-/// What one fork adds; below it those are counted who are inside.
+/// What one fork adds to the state. The bits below count the threads inside.
 const FORK: u32 = 1 << 16;
 
-/// How often one who waits looks again. A fork takes some 100 µs to some ms.
+/// The pause between two looks of a thread that waits. A fork takes 100 µs to some ms.
 const PAUSE: Duration = Duration::from_micros(50);
 
 impl Gate {
@@ -29,7 +30,7 @@ impl Gate {
         Self(AtomicU32::new(0))
     }
 
-    /// Does a short step, with no fork in the middle of it. It must wait for nothing that a forking thread may hold.
+    /// Runs a short step, during which no fork happens. The step must not wait for anything that a forking thread may hold.
     pub fn pass<T>(&self, step: impl FnOnce() -> T) -> T {
         while !self.try_enter() {
             pause();
@@ -38,9 +39,9 @@ impl Gate {
         step()
     }
 
-    /// Waits until nobody is inside, and keeps everybody out until [`Gate::open`]. Several forks may be under way.
+    /// Waits until no thread is inside, and keeps all out until [`Gate::open`]. Several forks may be under way at once.
     pub fn close(&self) {
-        // Acquire: partner of the Release of those who leave.
+        // Acquire: partner of the Release in `Leaving`.
         let mut state = self.0.fetch_add(FORK, Ordering::Acquire);
         while !state.is_multiple_of(FORK) {
             pause();
@@ -48,12 +49,12 @@ impl Gate {
         }
     }
 
-    /// The word of a parent whose fork is over.
+    /// Lets threads in again: called in the parent after a fork.
     pub fn open(&self) {
         self.0.fetch_sub(FORK, Ordering::Release);
     }
 
-    /// The word of a child, in which no other thread is inside or forks.
+    /// Opens the gate in the child of a fork, which has no other threads.
     pub fn reset(&self) {
         self.0.store(0, Ordering::Relaxed);
     }

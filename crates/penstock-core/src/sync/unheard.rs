@@ -1,19 +1,24 @@
-//! Failures that no call has reported: told when the program ends, if nobody asks before.
+//! Failures that no call has reported yet, so that a program can report them when it ends.
 //!
 //! Plain atomics, so that a fork cannot tear them. All orderings are `Relaxed`: the numbers stand for themselves, and a program
 //! that ends has waited for its workers by means of the queues' locks.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// Bytes that such failures have lost, of all streams.
+/// The bytes that such failures have lost, of all streams.
 static BYTES: AtomicU64 = AtomicU64::new(0);
 
-/// What one stream's failure has lost, until somebody hears of it.
+/// The bytes that one stream's failure has lost, until a call reports it.
 #[derive(Default)]
 pub(crate) struct Unheard {
     bytes: AtomicU64,
+<<<<<<< HEAD
     /// Everything in flight was given up, so that its loss is no news.
     is_discarded: AtomicBool,
+=======
+    /// The owner gave up everything in flight, so the loss needs no report.
+    is_given_up: AtomicBool,
+>>>>>>> 08f6f06 (penstock_core::process: what concerns the whole process has a module of its own)
 }
 
 impl Unheard {
@@ -40,7 +45,7 @@ impl Unheard {
     }
 }
 
-/// Takes the bytes lost to failures that no call has reported: whoever calls this reports them.
+/// Returns how many bytes were lost to failures that no call has reported, and resets the count to 0.
 #[must_use]
 pub fn take_unheard_bytes() -> u64 {
     BYTES.swap(0, Relaxed)

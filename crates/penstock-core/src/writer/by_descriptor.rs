@@ -1,7 +1,7 @@
-//! `pipe`, `sync` and `close`: writes named by a descriptor alone, for programs that keep no writer.
+//! `pipe`, `sync` and `close`: writes by descriptor, for programs that keep no writer.
 //!
-//! Nothing is held between writes: each has a descriptor of its own, closed when it ends, so that a reader has its end of
-//! file as soon as the last byte is out and the program has closed its own end.
+//! Each write holds a duplicate of the descriptor and closes it when it ends. So the reader gets its end of file once the last
+//! byte is out and the program has closed its own end.
 
 use std::collections::HashMap;
 use std::os::fd::AsFd;
@@ -23,22 +23,27 @@ use crate::writer::stream::Stream;
 use crate::writer::transport::choice::{Mode, WriteOptions};
 use crate::writer::worker::{self, WORKERS_LEAVE_WITHIN};
 
-/// The owner of all writes that no writer owns.
+/// The owner of all writes by descriptor.
 const OWNER: u64 = 0;
 
-/// How many streams at rest are remembered. What is forgotten costs no more than finding it again.
+/// How many idle streams the table holds. A stream that was removed is looked up again at its next write.
 const REMEMBERED: usize = 256;
 
 struct Entry {
     stream: Arc<Stream>,
     /// The descriptor of the last write, to be shared by the next while it is in flight.
+<<<<<<< HEAD
     fd: Weak<ForkFd>,
     /// Shared with every open [`Outlet`]: whoever holds one is about to write.
+=======
+    fd: Weak<Kept>,
+    /// Shared with every [`Outlet`], whose owner is about to write.
+>>>>>>> 08f6f06 (penstock_core::process: what concerns the whole process has a module of its own)
     open: Arc<()>,
 }
 
 impl Entry {
-    /// Whether it can be forgotten: nobody is about to write, nothing is queued, and no failure is to be reported.
+    /// Whether the entry can be removed: no outlet is open, nothing is queued, and no failure waits to be reported.
     fn is_at_rest(&self) -> bool {
         Arc::strong_count(&self.open) == 1 && self.stream.queue.is_at_rest()
     }
@@ -66,20 +71,25 @@ pub fn pipe<R: Region>(
     }
 }
 
-/// What a descriptor led to at the moment of asking, kept open for a write or two.
+/// The destination of a descriptor, held open between the lookup and the write.
 pub struct Outlet {
     stream: Arc<Stream>,
+<<<<<<< HEAD
     fd: Arc<ForkFd>,
     /// Keeps the table's entry, so that what is written is never forgotten by [`sync`].
+=======
+    fd: Arc<Kept>,
+    /// Keeps the table's entry, so that [`sync`] finds what is written.
+>>>>>>> 08f6f06 (penstock_core::process: what concerns the whole process has a module of its own)
     _open: Arc<()>,
 }
 
 impl Outlet {
-    /// Finds out what the descriptor leads to; from then on the number may be closed or reused.
+    /// Looks up the destination of the descriptor, which may be closed or reused afterwards.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] with `EBADF` for one that is not open for writing, `EISDIR` for a directory, or what the system says.
+    /// [`Error::Io`]: `EBADF` if the descriptor is not open for writing, `EISDIR` for a directory, or another error of the system.
     pub fn open(fd: impl AsFd) -> Result<Self, Error> {
         let fd = fd.as_fd();
         fd::check_writable(fd)?;
@@ -135,15 +145,17 @@ fn take_at_rest(pipes: &mut HashMap<StreamId, Entry>) -> Vec<Entry> {
     pipes.extract_if(|_, entry| entry.is_at_rest()).map(|(_, entry)| entry).collect()
 }
 
-/// Whether a failure of the stream is still to be reported by [`sync`].
+/// Whether [`sync`] has yet to report a failure of the stream.
 pub(crate) fn has_to_report(stream: &Arc<Stream>) -> bool {
     PIPES.lock().get(&stream.id).is_some_and(|entry| Arc::ptr_eq(&entry.stream, stream))
 }
 
-/// Everything that was piped up to a moment, so that a wait in several goes waits for nothing else.
+/// Everything that [`pipe`] had queued at one moment.
+///
+/// A caller that waits in slices uses the same marks for each, so that it does not wait for later writes.
 pub struct Marks(Vec<(Arc<Stream>, Mark)>);
 
-/// Marks the place behind everything that was piped so far.
+/// Marks the present end of every stream that [`pipe`] writes to.
 #[must_use]
 pub fn marks() -> Marks {
     let pipes = PIPES.lock();
@@ -151,17 +163,17 @@ pub fn marks() -> Marks {
     Marks(streams.map(|stream| (Arc::clone(&stream), stream.mark())).collect())
 }
 
-/// Waits until everything that was piped so far has ended, then reports what failed since the last report.
+/// Waits until everything that [`pipe`] has queued so far has ended.
 ///
 /// # Errors
 ///
-/// The failures, one for each stream that failed, after which they are forgotten; or [`Error::Stalled`] alone if it takes
-/// longer than the timeout, and then nothing is forgotten.
+/// - One failure for each stream that has failed since the last report. Each is reported once.
+/// - [`Error::Stalled`] alone if the wait takes longer than the timeout. Failures are then kept for the next report.
 pub fn sync(timeout: Option<Duration>) -> Result<(), Vec<Error>> {
     sync_to(&marks(), timeout)
 }
 
-/// The same for everything before the marks.
+/// Waits as [`sync`] does, for everything before the marks.
 ///
 /// # Errors
 ///
@@ -190,7 +202,7 @@ pub fn sync_to(marks: &Marks, timeout: Option<Duration>) -> Result<(), Vec<Error
     if failures.is_empty() { Ok(()) } else { Err(failures) }
 }
 
-/// Takes a failed stream off the tables, so that the next write to the same pipe begins a new one.
+/// Removes a failed stream from the tables, so that the next write to the same pipe begins a new one.
 fn forget(stream: &Arc<Stream>) {
     stream.forget();
     // Only the failed stream: another thread may have begun a new one to the same pipe since.
@@ -201,7 +213,7 @@ fn forget(stream: &Arc<Stream>) {
     drop(entry); // outside of the table's lock
 }
 
-/// As [`sync`], and lets all idle workers leave. `pipe` may be used again afterwards.
+/// Waits as [`sync`] does, then ends all idle worker threads. [`pipe`] may be used again afterwards.
 ///
 /// # Errors
 ///
@@ -210,7 +222,7 @@ pub fn close(timeout: Option<Duration>) -> Result<(), Vec<Error>> {
     close_at(&marks(), timeout)
 }
 
-/// The same for everything before the marks.
+/// Waits and ends threads as [`close`] does, for everything before the marks.
 ///
 /// # Errors
 ///
@@ -227,7 +239,7 @@ pub fn close_at(marks: &Marks, timeout: Option<Duration>) -> Result<(), Vec<Erro
     outcome
 }
 
-/// The tickets of all writes in flight, by pipes and writers alike, that read any of that memory.
+/// The tickets of all writes in flight that read any byte of the memory, including those of writers.
 #[must_use]
 pub fn tickets_of(start: *const u8, len: usize) -> Vec<Ticket> {
     let span = Span::at(start, len);
@@ -235,3 +247,38 @@ pub fn tickets_of(start: *const u8, len: usize) -> Vec<Ticket> {
         |stream: &Arc<Stream>| stream.queue.select(|job| job.span.overlaps(span).then(|| job.ticket.clone()));
     Stream::all().iter().flat_map(find).collect()
 }
+<<<<<<< HEAD
+=======
+
+/// Waits at the end of a program until all streams have delivered what is queued now, those of writers included.
+///
+/// Gives up when no stream has made progress for `stall`, or when `keep_on`, called every 20 ms, returns false. Returns the
+/// number of bytes that were not delivered then. Bytes lost to failures do not count: see [`take_unheard_bytes`].
+///
+/// [`take_unheard_bytes`]: crate::process::take_unheard_bytes
+#[must_use]
+pub fn drain_streams(stall: Duration, mut keep_on: impl FnMut() -> bool) -> u64 {
+    const LOOK: Duration = Duration::from_millis(20);
+    // Only what is queued now, or threads that go on writing would keep the program running.
+    let queued: Vec<_> =
+        Stream::all().into_iter().map(|stream| (stream.queue.accepted_items(), stream)).collect();
+    let mut seen = (u64::MAX, 0);
+    let mut since = Instant::now();
+    loop {
+        let items: u64 = queued.iter().map(|(items, stream)| stream.queue.pending_of(*items)).sum();
+        let written: u64 = queued.iter().map(|(_, stream)| stream.meter.written_bytes()).sum();
+        if items == 0 {
+            check_readers();
+            return 0;
+        }
+        if (items, written) != seen {
+            seen = (items, written);
+            since = Instant::now();
+        }
+        if since.elapsed() >= stall || !keep_on() {
+            return queued.iter().map(|(_, stream)| stream.unwritten_bytes()).sum();
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+>>>>>>> 08f6f06 (penstock_core::process: what concerns the whole process has a module of its own)

@@ -174,9 +174,10 @@ impl Staging {
 static BUDGET_BYTES: AtomicUsize = AtomicUsize::new(16 << 20);
 static TAKEN_BYTES: AtomicUsize = AtomicUsize::new(0);
 
-/// Sets how much memory all streams of the process together may use for staging, in bytes; 16 MiB unless set. A stream takes 4 MiB,
-/// or 2 MiB where its reader is known to copy, and one that finds no room uses `write`. What streams have already, they keep until
-/// they are idle.
+/// Sets how many bytes of staging memory all streams of the process may use together. The default is 16 MiB.
+///
+/// A stream takes 4 MiB, or 2 MiB if its reader is known to copy ([`ReaderKind::Reads`]). A stream that
+/// finds no room uses [`Transport::Write`]. Streams keep what they have until they are idle.
 pub fn set_staging_budget(bytes: usize) {
     // Relaxed, here and below: the numbers stand for themselves.
     BUDGET_BYTES.store(bytes, Relaxed);
