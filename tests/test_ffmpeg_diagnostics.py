@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
-import tempfile
-from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from conftest import run_script, succeeded
 
-from penstock.ffmpeg import capabilities, endpoints
+from penstock.ffmpeg import capabilities
 from penstock.ffmpeg.arguments import input_arguments, output_arguments
 from penstock.ffmpeg.diagnostics import explain
 from penstock.ffmpeg.pixels import frame_layout
@@ -266,80 +261,3 @@ def test_what_is_not_known_has_no_advice() -> None:
 )
 def test_advice_does_without_an_ffmpeg_that_tells(stderr: str) -> None:
     assert explain("/missing/ffmpeg", "libx264", {}, None, "file:/v.mp4", stderr)
-
-
-# Outputs, before FFmpeg starts
-
-
-def test_a_folder_is_no_output(tmp_path: Path) -> None:
-    for output in (tmp_path, str(tmp_path), f"{tmp_path}/", f"{tmp_path}/new/"):
-        with pytest.raises(IsADirectoryError) as caught:
-            endpoints.target(output)
-        assert caught.value.filename == output.rstrip("/") if isinstance(output, str) else str(output)
-    with pytest.raises(IsADirectoryError):
-        endpoints.target("")
-
-
-def test_a_missing_folder(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError) as caught:
-        endpoints.target(tmp_path / "missing" / "deeper" / "video.mp4")
-    assert caught.value.filename == str(tmp_path / "missing" / "deeper")
-
-
-def test_a_file_in_place_of_the_folder(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(NotADirectoryError) as caught:
-        endpoints.target(tmp_path / "file" / "video.mp4")
-    assert caught.value.filename == str(tmp_path / "file")
-
-
-def test_a_link_to_a_place_that_is_not_there(tmp_path: Path) -> None:
-    link = tmp_path / "video.mp4"
-    link.symlink_to(tmp_path / "missing" / "video.mp4")
-    with pytest.raises(FileNotFoundError) as caught:
-        endpoints.target(link)
-    assert caught.value.filename == str(tmp_path / "missing")
-    (tmp_path / "missing").mkdir()
-    assert endpoints.target(link) == f"file:{link}"
-    assert list((tmp_path / "missing").iterdir()) == []
-
-
-@pytest.fixture
-def open_folder() -> Iterator[Path]:
-    """A folder that every user can get to: pytest's own are for one."""
-    folder = Path(tempfile.mkdtemp(prefix="penstock-test-"))
-    folder.chmod(0o755)
-    yield folder
-    folder.chmod(0o755)
-    shutil.rmtree(folder)
-
-
-@pytest.mark.parametrize("what", ["folder", "file"])
-def test_a_place_that_may_not_be_written_to(open_folder: Path, what: str) -> None:
-    output = open_folder / "video.mp4"
-    if what == "file":
-        output.write_bytes(b"kept")
-        output.chmod(0o444)
-    open_folder.chmod(0o555)
-    code = """
-    from penstock.ffmpeg import endpoints
-    if os.geteuid() == 0:  # whom no mode keeps out
-        os.setuid(65534)
-    try:
-        endpoints.target(sys.argv[1])
-    except PermissionError as error:
-        print(error.filename)
-    """
-    refused = succeeded(run_script(code, output)).decode().strip()
-    assert refused == str(open_folder if what == "folder" else output)
-    assert [path.name for path in open_folder.iterdir()] == (["video.mp4"] if what == "file" else [])
-
-
-@pytest.mark.parametrize("special", ["/dev/null", "/dev/full", "/dev/stdout"])
-def test_devices_are_outputs(special: str) -> None:
-    assert endpoints.target(special) == f"file:{special}"
-
-
-def test_a_fifo_is_an_output(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "fifo")
-    assert endpoints.target(tmp_path / "fifo") == f"file:{tmp_path}/fifo"

@@ -1,0 +1,185 @@
+"""What an input or output is taken for, and the outputs that are refused before FFmpeg starts."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import run_script, succeeded
+
+from penstock.ffmpeg import endpoints
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "rtmp://host/live/key",
+        "RTMPS://host/live/key",
+        "udp://127.0.0.1:1234?pkt_size=1316",
+        "srt://host:9000?mode=caller",
+        "tcp://host:1",
+        "zmq:tcp://127.0.0.1:5555",
+        "http://host/put.mp4",
+        "file:///tmp/video.mp4",
+    ],
+)
+def test_urls_are_passed_on(url: str) -> None:
+    assert endpoints.target(url) == url
+
+
+@pytest.mark.parametrize("name", ["-", "pipe:", "pipe:1"])
+def test_standard_output(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert endpoints.uses_stdout(endpoints.target(name))
+    monkeypatch.chdir(tmp_path)
+    target = endpoints.target(Path(name))
+    assert target == f"file:{tmp_path}/{name}"
+    assert not endpoints.uses_stdout(target)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "-y",
+        "--",
+        "concat:a.mp4",
+        "http:x.mp4",
+        "fd:1",
+        "tee:a.mp4",
+        "pipe:x",
+        "file:x.mp4",
+        "a:b",
+        "%d.mp4",
+        "x//y.mp4",
+    ],
+)
+@pytest.mark.parametrize("kind", [str, Path])
+def test_all_else_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, kind: type) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x").mkdir()
+    target = endpoints.target(kind(name))
+    assert target == f"file:{tmp_path / name}"
+    assert endpoints.is_path(target)
+    assert endpoints.without_protocol(target) == str(tmp_path / name)
+
+
+def test_a_url_as_a_path_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        endpoints.target(Path("rtmp://host/key"))
+
+
+@pytest.mark.parametrize("name", ["pipe:0", "pipe:2", "pipe:17"])
+def test_pipes_that_ffmpeg_has_not(name: str) -> None:
+    with pytest.raises(ValueError, match="standard output, pipe:1"):
+        endpoints.target(name)
+
+
+def test_a_list_of_outputs_is_for_tee() -> None:
+    outputs = "[f=mpegts]udp://127.0.0.1:1|[f=matroska]video.mkv"
+    assert endpoints.target(outputs, "tee") == outputs
+
+
+@pytest.mark.parametrize(
+    ("target", "container"),
+    [
+        ("rtmp://host/live", "flv"),
+        ("rtmps://host/live", "flv"),
+        ("udp://host:1", "mpegts"),
+        ("SRT://host:1", "mpegts"),
+        ("tcp://host:1", "mpegts"),
+        ("rtsp://host/live", "rtsp"),
+        ("http://host/put.mp4", None),
+        ("file:/v.mp4", None),
+        ("file:/rtmp://v.mp4", None),
+    ],
+)
+def test_containers_of_streams(target: str, container: str | None) -> None:
+    assert endpoints.container_for(target, None) == container
+    assert endpoints.container_for(target, "nut") == "nut"
+
+
+def test_a_pipe_needs_a_container() -> None:
+    with pytest.raises(ValueError, match="container_format"):
+        endpoints.container_for(endpoints.target("pipe:"), None)
+    assert endpoints.container_for(endpoints.target("pipe:"), "nut") == "nut"
+
+
+# Outputs that are refused before FFmpeg starts
+
+
+def test_a_folder_is_no_output(tmp_path: Path) -> None:
+    for output in (tmp_path, str(tmp_path), f"{tmp_path}/", f"{tmp_path}/new/"):
+        with pytest.raises(IsADirectoryError) as caught:
+            endpoints.target(output)
+        assert caught.value.filename == output.rstrip("/") if isinstance(output, str) else str(output)
+    with pytest.raises(IsADirectoryError):
+        endpoints.target("")
+
+
+def test_a_missing_folder(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as caught:
+        endpoints.target(tmp_path / "missing" / "deeper" / "video.mp4")
+    assert caught.value.filename == str(tmp_path / "missing" / "deeper")
+
+
+def test_a_file_in_place_of_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError) as caught:
+        endpoints.target(tmp_path / "file" / "video.mp4")
+    assert caught.value.filename == str(tmp_path / "file")
+
+
+def test_a_link_to_a_place_that_is_not_there(tmp_path: Path) -> None:
+    link = tmp_path / "video.mp4"
+    link.symlink_to(tmp_path / "missing" / "video.mp4")
+    with pytest.raises(FileNotFoundError) as caught:
+        endpoints.target(link)
+    assert caught.value.filename == str(tmp_path / "missing")
+    (tmp_path / "missing").mkdir()
+    assert endpoints.target(link) == f"file:{link}"
+    assert list((tmp_path / "missing").iterdir()) == []
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that every user can get to: pytest's own are for one."""
+    folder = Path(tempfile.mkdtemp(prefix="penstock-test-"))
+    folder.chmod(0o755)
+    yield folder
+    folder.chmod(0o755)
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("what", ["folder", "file"])
+def test_a_place_that_may_not_be_written_to(open_folder: Path, what: str) -> None:
+    output = open_folder / "video.mp4"
+    if what == "file":
+        output.write_bytes(b"kept")
+        output.chmod(0o444)
+    open_folder.chmod(0o555)
+    code = """
+    from penstock.ffmpeg import endpoints
+    if os.geteuid() == 0:  # whom no mode keeps out
+        os.setuid(65534)
+    try:
+        endpoints.target(sys.argv[1])
+    except PermissionError as error:
+        print(error.filename)
+    """
+    refused = succeeded(run_script(code, output)).decode().strip()
+    assert refused == str(open_folder if what == "folder" else output)
+    assert [path.name for path in open_folder.iterdir()] == (["video.mp4"] if what == "file" else [])
+
+
+@pytest.mark.parametrize("special", ["/dev/null", "/dev/full", "/dev/stdout"])
+def test_devices_are_outputs(special: str) -> None:
+    assert endpoints.target(special) == f"file:{special}"
+
+
+def test_a_fifo_is_an_output(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    assert endpoints.target(tmp_path / "fifo") == f"file:{tmp_path}/fifo"
