@@ -77,23 +77,35 @@ pub use {
         handle::{Relay, relay},
         report::{Method, MethodReason, RelayError, RelayMode, RelayOptions, Relayed},
     },
-<<<<<<< HEAD
-    runtime::{exit::drain_tasks, gate::Gate},
     tee::{
         handle::{Tee, TeeReport},
         outlets::{Forgotten, TeeOutlet},
         report::{OutletReport, TeeEnd, TeePolicy},
     },
     writer::{
-        by_descriptor::{Marks, Outlet, close, close_at, marks, pipe, sync, sync_to, tickets_of},
-        exit::drain_all,
         handle::{Options, Stats, Writer},
         job::Mark,
         rejected::Rejected,
         transport::choice::{Mode, ReaderKind, Reason, STAGED_MIN_BYTES, Transport},
-        transport::staged::set_staging_budget,
     },
 };
+
+/// Functions that concern the whole process: writes by descriptor, shared budgets, its end and its forks.
+///
+/// Programs that keep no [`Writer`] use [`pipe`](process::pipe), [`sync`](process::sync) and
+/// [`close`](process::close). The rest is for programs that host others, such as the bindings to a language.
+#[cfg(not(loom))]
+pub mod process {
+    pub use crate::{
+        runtime::{exit::drain_tasks, gate::Gate},
+        sync::unheard::take_unheard_bytes,
+        writer::{
+            by_descriptor::{Marks, Outlet, close, close_at, marks, pipe, sync, sync_to, tickets_of},
+            exit::drain_streams,
+            transport::staged::set_staging_budget,
+        },
+    };
+}
 
 /// What crates that extend this one build on: its threads, queues and waits, so that there is one of each.
 ///
@@ -108,30 +120,4 @@ pub mod engine {
     pub use crate::sync::queue::Limits;
     pub use crate::sync::ticket::{Completion, ticket};
     pub use crate::sync::{deadline_after, lock, passed, wait_until};
-=======
-    tee::{Forgotten, OutletReport, Tee, TeeEnd, TeeOutlet, TeePolicy, TeeReport},
-    writer::{
-        handle::{Mark, Options, Stats, Writer},
-        rejected::Rejected,
-        transport::{Mode, ReaderKind, Reason, STAGED_MIN_BYTES, Transport},
-    },
-};
-
-/// Functions that concern the whole process: writes by descriptor, shared budgets, its end and its forks.
-///
-/// Programs that keep no [`Writer`] use [`pipe`](process::pipe), [`sync`](process::sync) and
-/// [`close`](process::close). The rest is for programs that host others, such as the bindings to a language.
-#[cfg(not(loom))]
-pub mod process {
-    pub use crate::{
-        runtime::{exit::drain_tasks, gate::Gate},
-        sync::unheard::take_unheard_bytes,
-        writer::{
-            by_descriptor::{
-                Marks, Outlet, close, close_at, drain_streams, marks, pipe, sync, sync_to, tickets_of,
-            },
-            transport::set_staging_budget,
-        },
-    };
->>>>>>> 08f6f06 (penstock_core::process: what concerns the whole process has a module of its own)
 }

@@ -12,13 +12,8 @@ static BYTES: AtomicU64 = AtomicU64::new(0);
 #[derive(Default)]
 pub(crate) struct Unheard {
     bytes: AtomicU64,
-<<<<<<< HEAD
-    /// Everything in flight was given up, so that its loss is no news.
+    /// The owner discarded everything in flight, so the loss needs no report.
     is_discarded: AtomicBool,
-=======
-    /// The owner gave up everything in flight, so the loss needs no report.
-    is_given_up: AtomicBool,
->>>>>>> 08f6f06 (penstock_core::process: what concerns the whole process has a module of its own)
 }
 
 impl Unheard {

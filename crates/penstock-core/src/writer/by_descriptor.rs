@@ -32,13 +32,8 @@ const REMEMBERED: usize = 256;
 struct Entry {
     stream: Arc<Stream>,
     /// The descriptor of the last write, to be shared by the next while it is in flight.
-<<<<<<< HEAD
     fd: Weak<ForkFd>,
-    /// Shared with every open [`Outlet`]: whoever holds one is about to write.
-=======
-    fd: Weak<Kept>,
     /// Shared with every [`Outlet`], whose owner is about to write.
->>>>>>> 08f6f06 (penstock_core::process: what concerns the whole process has a module of its own)
     open: Arc<()>,
 }
 
@@ -74,13 +69,8 @@ pub fn pipe<R: Region>(
 /// The destination of a descriptor, held open between the lookup and the write.
 pub struct Outlet {
     stream: Arc<Stream>,
-<<<<<<< HEAD
     fd: Arc<ForkFd>,
-    /// Keeps the table's entry, so that what is written is never forgotten by [`sync`].
-=======
-    fd: Arc<Kept>,
     /// Keeps the table's entry, so that [`sync`] finds what is written.
->>>>>>> 08f6f06 (penstock_core::process: what concerns the whole process has a module of its own)
     _open: Arc<()>,
 }
 
@@ -247,38 +237,3 @@ pub fn tickets_of(start: *const u8, len: usize) -> Vec<Ticket> {
         |stream: &Arc<Stream>| stream.queue.select(|job| job.span.overlaps(span).then(|| job.ticket.clone()));
     Stream::all().iter().flat_map(find).collect()
 }
-<<<<<<< HEAD
-=======
-
-/// Waits at the end of a program until all streams have delivered what is queued now, those of writers included.
-///
-/// Gives up when no stream has made progress for `stall`, or when `keep_on`, called every 20 ms, returns false. Returns the
-/// number of bytes that were not delivered then. Bytes lost to failures do not count: see [`take_unheard_bytes`].
-///
-/// [`take_unheard_bytes`]: crate::process::take_unheard_bytes
-#[must_use]
-pub fn drain_streams(stall: Duration, mut keep_on: impl FnMut() -> bool) -> u64 {
-    const LOOK: Duration = Duration::from_millis(20);
-    // Only what is queued now, or threads that go on writing would keep the program running.
-    let queued: Vec<_> =
-        Stream::all().into_iter().map(|stream| (stream.queue.accepted_items(), stream)).collect();
-    let mut seen = (u64::MAX, 0);
-    let mut since = Instant::now();
-    loop {
-        let items: u64 = queued.iter().map(|(items, stream)| stream.queue.pending_of(*items)).sum();
-        let written: u64 = queued.iter().map(|(_, stream)| stream.meter.written_bytes()).sum();
-        if items == 0 {
-            check_readers();
-            return 0;
-        }
-        if (items, written) != seen {
-            seen = (items, written);
-            since = Instant::now();
-        }
-        if since.elapsed() >= stall || !keep_on() {
-            return queued.iter().map(|(_, stream)| stream.unwritten_bytes()).sum();
-        }
-        std::thread::sleep(LOOK);
-    }
-}
->>>>>>> 08f6f06 (penstock_core::process: what concerns the whole process has a module of its own)

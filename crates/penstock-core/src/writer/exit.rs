@@ -5,15 +5,16 @@ use std::time::{Duration, Instant};
 use crate::writer::handle::check_readers;
 use crate::writer::stream::Stream;
 
-/// Waits for what is queued now on all streams of the process, writers' too, for as long as any of them makes progress: the
-/// last thing before a program ends. Gives the bytes that no destination has taken after `stall` without any, or when
-/// `keep_on`, asked every 20 ms, says no. What failures have lost is not among them: see [`take_unheard_bytes`].
+/// Waits at the end of a program until all streams have delivered what is queued now, those of writers included.
 ///
-/// [`take_unheard_bytes`]: crate::take_unheard_bytes
+/// Gives up when no stream has made progress for `stall`, or when `keep_on`, called every 20 ms, returns false. Returns the
+/// number of bytes that were not delivered then. Bytes lost to failures do not count: see [`take_unheard_bytes`].
+///
+/// [`take_unheard_bytes`]: crate::process::take_unheard_bytes
 #[must_use]
-pub fn drain_all(stall: Duration, mut keep_on: impl FnMut() -> bool) -> u64 {
+pub fn drain_streams(stall: Duration, mut keep_on: impl FnMut() -> bool) -> u64 {
     const LOOK: Duration = Duration::from_millis(20);
-    // What threads go on to queue meanwhile is not waited for, or they would keep the program for ever.
+    // Only what is queued now, or threads that go on writing would keep the program running.
     let queued: Vec<_> =
         Stream::all().into_iter().map(|stream| (stream.queue.accepted_items(), stream)).collect();
     let mut seen = (u64::MAX, 0);
