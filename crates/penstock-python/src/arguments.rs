@@ -11,8 +11,8 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBool, PyBytes, PyInt, PyString};
 
-/// A descriptor: an int, or anything with `fileno()`. What Python has buffered on it is flushed first, so that bytes written
-/// through the object stay in front of ours.
+/// A descriptor: an int, or an object with `fileno()`. Flushes what Python has buffered for it, so that bytes written through the
+/// object come before ours.
 pub(crate) fn descriptor(fd: &Bound<'_, PyAny>) -> PyResult<BorrowedFd<'static>> {
     let py = fd.py();
     // SAFETY: a borrowed reference that lives for the call.
@@ -30,7 +30,7 @@ pub(crate) fn descriptor(fd: &Bound<'_, PyAny>) -> PyResult<BorrowedFd<'static>>
     Ok(unsafe { BorrowedFd::borrow_raw(number) })
 }
 
-/// What to read from, and what a Python stream has read ahead of it.
+/// What a Python stream has read ahead of the program.
 #[derive(Default)]
 pub(crate) struct Ahead {
     pub(crate) bytes: Vec<u8>,
@@ -38,7 +38,7 @@ pub(crate) struct Ahead {
 }
 
 impl Ahead {
-    /// Takes the bytes out of the stream's buffer: somebody else has them now.
+    /// Takes the bytes out of the stream's buffer, after a copy of them has found its reader.
     pub(crate) fn take(&self, py: Python<'_>) -> PyResult<()> {
         match &self.stream {
             Some(stream) if !self.bytes.is_empty() => {
@@ -49,8 +49,9 @@ impl Ahead {
     }
 }
 
-/// A descriptor to read from. A stream of Python is one if its bytes are the descriptor's. Of a file the descriptor then stands
-/// where the stream does; of all else the bytes that it has read ahead come first, and are still its own until they are taken.
+/// A descriptor to read from, and what a Python stream has read ahead of it. Refuses streams whose bytes are not their descriptor's.
+///
+/// The descriptor of a file is set to the stream's position. Of anything else, the bytes stay in the stream until they are taken.
 pub(crate) fn source(fd: &Bound<'_, PyAny>) -> PyResult<(BorrowedFd<'static>, Ahead)> {
     if fd.is_instance_of::<PyInt>() {
         return Ok((descriptor(fd)?, Ahead::default()));
@@ -61,7 +62,7 @@ pub(crate) fn source(fd: &Bound<'_, PyAny>) -> PyResult<(BorrowedFd<'static>, Ah
     Ok((number, Ahead { bytes: bytes.to_vec(), stream: Some(stream.unbind()) }))
 }
 
-/// What a tee may read from: as of a source, if nothing of it has been read ahead.
+/// What a tee may read from: a source of which nothing has been read ahead.
 pub(crate) fn tee_source<'py>(src: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     if src.is_instance_of::<PyInt>() {
         return Ok(src.clone());
@@ -69,7 +70,7 @@ pub(crate) fn tee_source<'py>(src: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Py
     streams(src)?.call_method1(intern!(src.py(), "tee_source"), (src,))
 }
 
-/// A descriptor to write to. A stream of Python is one if its bytes are the descriptor's; what it holds back is flushed.
+/// A descriptor to write to, flushed. Refuses streams whose bytes are not their descriptor's.
 pub(crate) fn destination(fd: &Bound<'_, PyAny>) -> PyResult<BorrowedFd<'static>> {
     if !fd.is_instance_of::<PyInt>() {
         streams(fd)?.call_method1(intern!(fd.py(), "check_destination"), (fd, "fd"))?;
@@ -115,13 +116,13 @@ pub(crate) fn reader(name: &str) -> PyResult<ReaderKind> {
     }
 }
 
-/// More threads for one part of a pipeline are a mistake. Chosen: a machine with more CPUs is not known to us.
+/// The most threads for one part of a pipeline; more are a mistake. Chosen: we know no machine with more CPUs.
 const MOST_WORKERS: usize = 1024;
 
 /// What memory can hold.
 const MOST_BYTES: usize = isize::MAX as usize;
 
-/// Functions for `from_py_with`, for the arguments of these names.
+/// Defines functions for `from_py_with`, for arguments of these names.
 macro_rules! counts {
     ($($name:ident),*) => {$(
         pub(crate) fn $name(value: &Bound<'_, PyAny>) -> PyResult<usize> {
@@ -159,18 +160,18 @@ fn count(name: &str, value: &Bound<'_, PyAny>) -> PyResult<usize> {
     }
 }
 
-/// Whether memory of that size is taken, or a multiple of it.
+/// Whether memory of that size, or of a multiple of it, is allocated.
 fn is_size(name: &str) -> bool {
     matches!(name, "frame_bytes" | "height" | "parts" | "width")
 }
 
-/// The count or size of that name, checked: for the parts that are written in Python.
+/// Check a count or size, for the parts that are written in Python.
 #[pyfunction]
 pub(crate) fn _count(name: &str, value: &Bound<'_, PyAny>) -> PyResult<usize> {
     count(name, value)
 }
 
-/// The seconds of that name, checked; None stays None.
+/// Check a number of seconds, for the parts that are written in Python. None stays None.
 #[pyfunction]
 pub(crate) fn _seconds(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
     if value.is_none() {
@@ -182,11 +183,11 @@ pub(crate) fn _seconds(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Option<
             error.value(value.py())
         ))
     })?;
-    duration(name, Some(seconds))?;
-    Ok(Some(seconds.into()))
+    duration(name, seconds)?;
+    Ok(Some(seconds.0))
 }
 
-/// An integer, which True is not here; none if it is beyond what is ever counted.
+/// An integer, and not a bool; none if it does not fit into 64 bits.
 pub(crate) fn number(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Option<i64>> {
     // Of any type that is one, as NumPy's are.
     let index = value.call_method0("__index__").ok().filter(|_| !value.is_instance_of::<PyBool>());
@@ -200,9 +201,9 @@ pub(crate) fn number(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Option<i6
     }
 }
 
-/// A number of seconds as it was given: infinite for an int that no float can hold.
+/// A number of seconds, not checked yet: infinite for an int that no float can hold.
 #[derive(Clone, Copy)]
-pub(crate) struct Seconds(f64);
+pub(crate) struct Seconds(pub(crate) f64);
 
 impl<'py> FromPyObject<'_, 'py> for Seconds {
     type Error = PyErr;
@@ -218,30 +219,23 @@ impl<'py> FromPyObject<'_, 'py> for Seconds {
     }
 }
 
-impl From<Seconds> for f64 {
-    fn from(Seconds(seconds): Seconds) -> Self {
-        seconds
-    }
-}
-
-/// Seconds to a duration: none for none, and for more than the clock can count.
-pub(crate) fn timeout(seconds: Option<impl Into<f64>>) -> PyResult<Option<Duration>> {
-    duration("timeout", seconds)
-}
-
-fn duration(name: &str, seconds: Option<impl Into<f64>>) -> PyResult<Option<Duration>> {
-    match seconds.map(Into::into) {
-        Some(seconds) if seconds.is_nan() || seconds < 0.0 => {
-            Err(PyValueError::new_err(format!("{name} must be None or at least 0 seconds, not {seconds}")))
-        }
-        Some(seconds) => Ok(Duration::try_from_secs_f64(seconds).ok()),
-        None => Ok(None),
-    }
+/// For `from_py_with`: seconds; None for no limit.
+pub(crate) fn timeout(value: &Bound<'_, PyAny>) -> PyResult<Option<Duration>> {
+    if value.is_none() { Ok(None) } else { duration("timeout", value.extract()?) }
 }
 
 /// For `from_py_with`: seconds that are not None.
 pub(crate) fn stall_timeout(value: &Bound<'_, PyAny>) -> PyResult<f64> {
-    let seconds = value.extract::<Seconds>()?;
-    duration("stall_timeout", Some(seconds))?;
-    Ok(seconds.into())
+    let seconds = value.extract()?;
+    duration("stall_timeout", seconds)?;
+    Ok(seconds.0)
+}
+
+/// Seconds as a duration; none for more than the clock can count, which is no limit.
+pub(crate) fn duration(name: &str, Seconds(seconds): Seconds) -> PyResult<Option<Duration>> {
+    if seconds.is_nan() || seconds < 0.0 {
+        let why = format!("{name} must be None or at least 0 seconds, not {seconds}");
+        return Err(PyValueError::new_err(why));
+    }
+    Ok(Duration::try_from_secs_f64(seconds).ok())
 }

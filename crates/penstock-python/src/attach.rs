@@ -66,19 +66,19 @@ pub(crate) fn as_python_thread(body: &mut (dyn FnMut() + Send)) {
     body();
 }
 
-/// Before a fork: waits until no thread makes its state, and keeps all from it.
+/// Before a fork: wait until no thread is creating its thread state, and block new ones.
 #[pyfunction]
 pub(crate) fn _before_fork() {
     THREAD_STATES.close();
 }
 
-/// After a fork, in the parent.
+/// After a fork, in the parent: allow new thread states again.
 #[pyfunction]
 pub(crate) fn _after_fork_in_parent() {
     THREAD_STATES.open();
 }
 
-/// After a fork, in the child: the parent's writes are not the child's; their memory is free here.
+/// After a fork, in the child: release memory of the parent's writes, which are not the child's.
 #[pyfunction]
 pub(crate) fn _after_fork_in_child(py: Python<'_>) {
     THREAD_STATES.reset();

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 use penstock_core::Space;
 use penstock_core::{Error, Region, Rejected, Strided, Ticket};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyBufferError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -143,6 +143,30 @@ pub(crate) fn export_space(data: &Bound<'_, PyAny>) -> PyResult<Box<dyn Space>> 
         return Err(PyValueError::new_err("memory of a ModernGL buffer cannot be filled by another thread"));
     }
     Ok(Box::new(WritableExport(Export(Some(simple_view(&exporter, ffi::PyBUF_WRITABLE)?)))))
+}
+
+/// Fills a view of memory that belongs to an object of ours, for its `__getbuffer__`.
+///
+/// # Safety
+///
+/// The view is null, or one that the interpreter wants to have filled. The memory stays where it is while the owner lives, and nobody
+/// forms a reference into it, unless it is read-only.
+pub(crate) unsafe fn fill_view(
+    owner: &Bound<'_, PyAny>,
+    (start, bytes): (*mut u8, usize),
+    is_read_only: bool,
+    view: *mut ffi::Py_buffer,
+    flags: c_int,
+) -> PyResult<()> {
+    if view.is_null() {
+        return Err(PyBufferError::new_err("there is no view to fill"));
+    }
+    let (start, bytes, is_read_only) = (start.cast(), bytes as ffi::Py_ssize_t, c_int::from(is_read_only));
+    // SAFETY: the view keeps the owner alive, which keeps the memory in place, by this function's own contract.
+    match unsafe { ffi::PyBuffer_FillInfo(view, owner.as_ptr(), start, bytes, is_read_only, flags) } {
+        0 => Ok(()),
+        _ => Err(PyErr::fetch(owner.py())),
+    }
 }
 
 /// The object that has the buffer: `data` itself, a `moderngl.Buffer`'s `mglo`, or the array that a tensor's `numpy()`

@@ -4,16 +4,17 @@ use std::ffi::{OsStr, c_int};
 use std::sync::Arc;
 
 use penstock_pipeline::{self as pipeline, Checksum};
-use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-/// A piece of data that came through a pipeline. It is a buffer: ``memoryview(chunk)`` and ``numpy.asarray(chunk)`` look at its
-/// bytes where they lie, page-aligned, without a copy.
+use crate::buffer::fill_view;
+
+/// A piece of data from a pipeline: a page-aligned buffer. ``memoryview(chunk)`` and ``numpy.asarray(chunk)`` are views
+/// of its bytes, without a copy.
 ///
-/// The memory goes back to the pipeline, to be used again, when the last view of it is dropped. A chunk from iteration can be
-/// written to; one that a callable in the pipeline gets cannot, for others have it as well.
+/// Its memory is recycled once you drop the last view of it. A chunk from iteration is writable. A chunk that a
+/// callable in the pipeline gets is read-only, because other parts share it.
 #[pyclass(frozen, module = "penstock.pipeline")]
 pub(crate) struct Chunk {
     chunk: pipeline::Chunk,
@@ -21,13 +22,13 @@ pub(crate) struct Chunk {
 }
 
 impl Chunk {
-    /// One that nobody else has.
+    /// A chunk that nobody else has.
     pub(crate) fn own(chunk: pipeline::Chunk) -> Self {
         let is_writable = Arc::strong_count(chunk.buffer()) == 1;
         Self { chunk, is_writable }
     }
 
-    /// One that is on its way still.
+    /// A chunk that other parts of the pipeline share.
     pub(crate) fn shared(chunk: pipeline::Chunk) -> Self {
         Self { chunk, is_writable: false }
     }
@@ -39,19 +40,19 @@ impl Chunk {
 
 #[pymethods]
 impl Chunk {
-    /// What it is called: the path of its file as it was given, or what its source says.
+    /// The path of its file as it was given, or the name from its source.
     #[getter]
     fn name(&self) -> &OsStr {
         self.chunk.name()
     }
 
-    /// Where its first byte lies in the file or stream; that of a decompressed stream, in what came out of it.
+    /// The offset of its first byte in the file or stream; of a decompressed stream, in the decompressed bytes.
     #[getter]
     fn offset(&self) -> u64 {
         self.chunk.offset()
     }
 
-    /// Its number in its source, from 0; that of a decompressed stream, among the pieces that came out.
+    /// Its number in its source, from 0; of a decompressed stream, among the decompressed pieces.
     #[getter]
     fn index(&self) -> u64 {
         self.chunk.index()
@@ -63,7 +64,7 @@ impl Chunk {
         self.chunk.len()
     }
 
-    /// What the last ``checksum`` stage found, as an unsigned number; None without one, or after the bytes were replaced.
+    /// The result of the last ``checksum`` stage, unsigned; None without one, or if the bytes were replaced since.
     #[getter]
     fn checksum(&self) -> Option<u64> {
         self.chunk.checksum().map(|checksum| match checksum {
@@ -72,8 +73,8 @@ impl Chunk {
         })
     }
 
-    /// Each part that had it, in order: ``(stage, queued_ns, started_ns, ended_ns)``, in nanoseconds since the pipeline began.
-    /// Queued is when the part before was done with it.
+    /// For each part that handled it, in order: ``(stage, queued_ns, started_ns, ended_ns)``, in nanoseconds since the
+    /// pipeline began. ``queued_ns`` is when the part before had finished.
     #[getter]
     fn timings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let timings = self.chunk.timings().into_iter();
@@ -95,18 +96,9 @@ impl Chunk {
     ///
     /// The view is one that the interpreter wants to have filled.
     unsafe fn __getbuffer__(slf: &Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
-        if view.is_null() {
-            return Err(PyBufferError::new_err("there is no view to fill"));
-        }
-        let own = slf.get();
-        let start = own.chunk.as_ptr().cast_mut().cast();
-        let (bytes, is_read_only) = (own.chunk.len() as ffi::Py_ssize_t, c_int::from(!own.is_writable));
-        // SAFETY: the memory stays where it is while the chunk lives, which the view keeps alive. It is written to only where
-        // nobody else has it.
-        match unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start, bytes, is_read_only, flags) } {
-            0 => Ok(()),
-            _ => Err(PyErr::fetch(slf.py())),
-        }
+        let Self { chunk, is_writable } = slf.get();
+        // SAFETY: the memory stays where it is while the chunk lives. It is writable only if nobody else has it.
+        unsafe { fill_view(slf, (chunk.as_ptr().cast_mut(), chunk.len()), !is_writable, view, flags) }
     }
 
     fn __repr__(&self) -> String {

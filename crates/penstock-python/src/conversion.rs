@@ -9,22 +9,19 @@ use pyo3::prelude::*;
 
 use crate::arguments;
 
-/// _Conversion(input, output, width, height, *, matrix, range, vflip, odd_size)
-/// --
-///
-/// Frames from one pixel format to another, made by a worker while it copies them.
+/// A conversion of frames from one pixel format to another, which a worker does while it copies them.
 ///
 /// Args:
 ///     input, output: FFmpeg's names of pixel formats.
 ///     width, height: columns and rows of the input.
 ///     matrix: ``"bt601"``, ``"bt709"`` or ``"bt2020"``.
 ///     range: ``"limited"`` or ``"full"``.
-///     vflip: the first row in memory is the picture's lowest.
+///     vflip: whether the first row in memory is the bottom row of the picture.
 ///     odd_size: ``"keep"``, ``"pad"`` or ``"crop"``.
 ///
 /// Raises:
-///     ValueError: there is no such conversion, or no frame of such a size.
-#[pyclass(frozen, module = "penstock._native")]
+///     ValueError: this conversion, or this size of a frame, is not supported.
+#[pyclass(frozen, name = "_Conversion", module = "penstock._native")]
 pub(crate) struct Conversion(Arc<Strips>);
 
 impl Conversion {
@@ -77,7 +74,7 @@ impl Conversion {
     }
 }
 
-/// A conversion as a worker makes it: a strip in each step.
+/// A conversion in steps of one strip, as workers run it.
 #[derive(Debug)]
 struct Strips(penstock_pixels::Conversion);
 

@@ -1,4 +1,4 @@
-//! The machine's CPUs as plain data, of which `penstock.cpu` makes its records.
+//! The machine's CPUs as plain data, which `penstock.cpu` turns into records.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use penstock_cpu::{CacheDomain, Core, LogicalProcessor, NumaNode, Package, Topol
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
-/// Reads the machine below that root: a dict with an item for each field of a `Topology`, records as dicts as well.
+/// Read the machine under that root, as a dict with an item for each field of a ``Topology``; records are dicts, too.
 #[pyfunction]
 pub(crate) fn _topology(py: Python<'_>, root: PathBuf) -> PyResult<Bound<'_, PyDict>> {
     let read = py.detach(|| Topology::read(&root));

@@ -7,6 +7,36 @@ use pyo3::prelude::*;
 
 use crate::lent::Raised;
 
+/// Raises errors of the core.
+pub(crate) trait OrRaise<T> {
+    fn or_raise(self, py: Python<'_>) -> PyResult<T>;
+}
+
+impl<T> OrRaise<T> for Result<T, Error> {
+    fn or_raise(self, py: Python<'_>) -> PyResult<T> {
+        self.map_err(|error| to_python(py, &error))
+    }
+}
+
+/// What a ticket's `exception()` returns: the exception of an operation that has failed, None if it succeeded. A wait that timed out
+/// raises.
+pub(crate) fn failure_of<'py>(
+    py: Python<'py>,
+    outcome: Result<(), Error>,
+    to_python: impl Fn(&Error) -> PyErr,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    match outcome {
+        Ok(()) => Ok(None),
+        Err(error @ Error::Stalled { .. }) => Err(to_python(&error)),
+        Err(error) => Ok(Some(value_of(py, to_python(&error)))),
+    }
+}
+
+/// The exception as an object.
+pub(crate) fn value_of(py: Python<'_>, error: PyErr) -> Bound<'_, PyAny> {
+    error.into_value(py).into_bound(py).into_any()
+}
+
 pub(crate) fn to_python(py: Python<'_>, error: &Error) -> PyErr {
     build(py, error).unwrap_or_else(|failure| failure)
 }
@@ -28,7 +58,7 @@ fn build(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
             return os_error(py, *errno, *bytes_delivered, *bytes_lost);
         }
         Error::NoThread { errno, bytes_delivered, bytes_lost } => {
-            // Made without its number, for which Python would make it a `BlockingIOError`: nothing here is non-blocking.
+            // Constructed without the number: for EAGAIN, Python would make it a `BlockingIOError`, and nothing here is non-blocking.
             let exception = py.get_type::<PyOSError>().call1((error.to_string(),))?;
             exception.setattr("errno", errno.raw_os_error())?;
             exception.setattr("strerror", error.to_string())?;
@@ -42,7 +72,7 @@ fn build(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
     Ok(PyErr::from_value(exception))
 }
 
-/// What became of a chunk; an exception of the caller's own code is the cause of ours.
+/// The exception for a chunk that failed. An exception of the caller's own code becomes its cause.
 pub(crate) fn chunk_error(py: Python<'_>, error: &ChunkError) -> PyResult<PyErr> {
     let (class, errno) = match &error.cause {
         Cause::Io(errno) => ("ChunkReadError", Some(errno.raw_os_error())),
@@ -68,7 +98,7 @@ pub(crate) fn chunk_error(py: Python<'_>, error: &ChunkError) -> PyResult<PyErr>
     Ok(raised)
 }
 
-/// `OSError` of the subclass that Python has for the number; with the bytes, if a stream failed.
+/// An `OSError`, in the subclass that Python has for the number. With the byte counts if a stream failed.
 fn os_error(py: Python<'_>, errno: Errno, delivered: u64, lost: u64) -> PyResult<PyErr> {
     let text = py.import("os")?.call_method1("strerror", (errno.raw_os_error(),))?;
     let exception = py.get_type::<PyOSError>().call1((errno.raw_os_error(), text))?;
@@ -85,7 +115,7 @@ fn with_bytes(exception: &Bound<'_, PyAny>, delivered: u64, lost: u64) -> PyResu
     Ok(())
 }
 
-/// The first failure, with a note for each other one.
+/// The first failure, with a note for each of the others.
 pub(crate) fn first_of(py: Python<'_>, failures: &[Error]) -> PyErr {
     let first = to_python(py, &failures[0]);
     for other in &failures[1..] {

@@ -10,21 +10,20 @@ use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit};
 
-use crate::arguments::{self, Seconds};
-use crate::errors;
+use crate::arguments;
+use crate::errors::{self, OrRaise};
 use crate::ticket::Watch;
-use crate::waiting::{Attempt, until};
+use crate::waiting::until;
 
-/// Opens a FIFO and gives the descriptor; waits for a reader if it is opened for writing.
+/// Open a FIFO and return the descriptor. Waits for a reader if it is opened for writing.
 #[pyfunction]
 #[pyo3(signature = (path, mode, timeout=None))]
 pub(crate) fn _fifo_open(
     py: Python<'_>,
     path: &Bound<'_, PyAny>,
     mode: &str,
-    timeout: Option<Seconds>,
+    #[pyo3(from_py_with = arguments::timeout)] timeout: Option<Duration>,
 ) -> PyResult<i32> {
-    let timeout = arguments::timeout(timeout)?;
     let access = access(mode)?;
     let fifo = fifo_at(path)?;
     let opened = match access {
@@ -38,7 +37,7 @@ pub(crate) fn _fifo_open(
     opened.map(IntoRawFd::into_raw_fd).map_err(|error| raised(path, &error))
 }
 
-/// Begins to open a FIFO on a native thread.
+/// Start to open a FIFO on a native thread.
 #[pyfunction]
 pub(crate) fn _fifo_open_async(path: &Bound<'_, PyAny>, mode: &str) -> PyResult<FifoTicket> {
     let access = access(mode)?;
@@ -66,7 +65,7 @@ fn fifo_at(path: &Bound<'_, PyAny>) -> PyResult<Fifo> {
     py.detach(|| Fifo::at(OsStr::from_bytes(bytes))).map_err(|error| raised(path, &error))
 }
 
-/// The exception, in words that fit a FIFO and with its path.
+/// The exception for a FIFO, with its path.
 fn raised(path: &Bound<'_, PyAny>, error: &Error) -> PyErr {
     in_words(path, error).unwrap_or_else(|failure| failure)
 }
@@ -94,7 +93,7 @@ fn in_words(path: &Bound<'_, PyAny>, error: &Error) -> PyResult<PyErr> {
     Ok(PyErr::from_value(exception))
 }
 
-/// The opening of a FIFO on a native thread: `penstock.fifo.FifoTicket` makes a stream of its descriptor.
+/// The opening of a FIFO on a native thread. ``penstock.fifo.FifoTicket`` turns its descriptor into a stream.
 #[pyclass(frozen, name = "_FifoTicket", module = "penstock._native")]
 pub(crate) struct FifoTicket {
     ticket: penstock_core::FifoTicket,
@@ -102,10 +101,8 @@ pub(crate) struct FifoTicket {
 }
 
 impl FifoTicket {
-    fn ended_within(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<Result<(), Error>> {
-        until(py, arguments::timeout(timeout)?, |slice| {
-            self.ticket.wait_for(Some(slice)).map_or(Attempt::NotYet { bytes_pending: 0 }, Attempt::Ended)
-        })
+    fn ended_within(&self, py: Python<'_>, timeout: Option<Duration>) -> PyResult<Result<(), Error>> {
+        until(py, timeout, |slice| self.ticket.wait_for(Some(slice)).into())
     }
 
     fn raised(&self, py: Python<'_>, error: &Error) -> PyErr {
@@ -115,61 +112,61 @@ impl FifoTicket {
 
 #[pymethods]
 impl FifoTicket {
-    /// The path may be any object, also one that has the ticket.
+    // The path can be any object, even one that has the ticket.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.path)
     }
 
-    /// Whether the opening has ended, well or not.
+    /// Whether the opening has ended, successfully or not.
     fn done(&self) -> bool {
         self.ticket.wait_for(Some(Duration::ZERO)).is_some()
     }
 
-    /// Waits until the opening has ended.
+    /// Wait until the opening has ended.
     #[pyo3(signature = (timeout=None))]
-    fn wait(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<()> {
+    fn wait(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = arguments::timeout)] timeout: Option<Duration>,
+    ) -> PyResult<()> {
         self.ended_within(py, timeout)?.map_err(|error| self.raised(py, &error))
     }
 
-    /// What `wait` would raise.
+    /// Wait as ``wait`` does and return the exception of an opening that failed; None if it succeeded.
     #[pyo3(signature = (timeout=None))]
     fn exception<'py>(
         &self,
         py: Python<'py>,
-        timeout: Option<Seconds>,
+        #[pyo3(from_py_with = arguments::timeout)] timeout: Option<Duration>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        match self.ended_within(py, timeout)? {
-            Ok(()) => Ok(None),
-            Err(error @ Error::Stalled { .. }) => Err(self.raised(py, &error)),
-            Err(error) => Ok(Some(self.raised(py, &error).into_value(py).into_bound(py).into_any())),
-        }
+        errors::failure_of(py, self.ended_within(py, timeout)?, |error| self.raised(py, error))
     }
 
-    /// Gives the descriptor, once, of an opening that has ended.
+    /// Return the descriptor of an opening that has ended. Once.
     fn take(&self, py: Python<'_>) -> PyResult<i32> {
         let taken = py.detach(|| self.ticket.take());
         taken.map(IntoRawFd::into_raw_fd).map_err(|error| self.raised(py, &error))
     }
 
-    /// Gives the opening up, and closes a descriptor that was not taken.
+    /// Cancel the opening, and close a descriptor that was not taken.
     fn cancel(&self, py: Python<'_>) {
         py.detach(|| self.ticket.cancel());
     }
 
-    /// Adds 1 to the eventfd when the opening ends. The answer ends the watch.
+    /// Add 1 to the eventfd when the opening ends.
     fn _notify(&self, eventfd: i32) -> PyResult<Watch> {
         Watch::start(self.ticket.ticket(), eventfd)
     }
 }
 
-/// Makes a pipe, of that capacity or what comes nearest to it, and gives the descriptors of its reader and its writer.
+/// Make a pipe of that capacity, or the nearest that is granted, and return the descriptors of its reader and writer.
 #[pyfunction]
 #[pyo3(signature = (capacity_bytes=None))]
 pub(crate) fn _make_pipe(
     py: Python<'_>,
     #[pyo3(from_py_with = arguments::capacity_bytes)] capacity_bytes: Option<usize>,
 ) -> PyResult<(i32, i32)> {
-    let pipe = penstock_core::Pipe::new(capacity_bytes).map_err(|error| errors::to_python(py, &error))?;
+    let pipe = penstock_core::Pipe::new(capacity_bytes).or_raise(py)?;
     let (reader, writer) = pipe.into_ends();
     Ok((reader.into_raw_fd(), writer.into_raw_fd()))
 }

@@ -1,4 +1,4 @@
-//! The Python face of `penstock-core`: converts, detaches, delegates, maps errors.
+//! The Python bindings of Penstock: they convert arguments, detach from the interpreter, delegate, and map errors.
 
 mod arguments;
 mod attach;
@@ -25,29 +25,29 @@ mod writer;
 
 use pyo3::prelude::*;
 
-/// Native core of Penstock: see the package `penstock`.
+/// The native core of Penstock. The package `penstock` documents it.
 #[pymodule(gil_used = false)]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<ticket::Ticket>()?;
-    module.add("_Watch", module.py().get_type::<ticket::Watch>())?;
+    module.add_class::<ticket::Watch>()?;
     module.add_class::<policy::ThreadPolicy>()?;
     module.add_class::<policy::AppliedPolicy>()?;
     module.add_class::<writer::Writer>()?;
     module.add_class::<writer::WriterStats>()?;
-    module.add("_Conversion", module.py().get_type::<conversion::Conversion>())?;
-    module.add("_SlotPool", module.py().get_type::<slot::SlotPool>())?;
-    module.add("_Slot", module.py().get_type::<slot::Slot>())?;
-    module.add("_FifoTicket", module.py().get_type::<fifo::FifoTicket>())?;
+    module.add_class::<conversion::Conversion>()?;
+    module.add_class::<slot::SlotPool>()?;
+    module.add_class::<slot::Slot>()?;
+    module.add_class::<fifo::FifoTicket>()?;
     module.add_function(wrap_pyfunction!(fifo::_fifo_open, module)?)?;
     module.add_function(wrap_pyfunction!(fifo::_fifo_open_async, module)?)?;
     module.add_function(wrap_pyfunction!(fifo::_make_pipe, module)?)?;
     module.add_function(wrap_pyfunction!(cpu::_topology, module)?)?;
     module.add_class::<chunk::Chunk>()?;
-    module.add("_Source", module.py().get_type::<pipeline::Source>())?;
-    module.add("_Stage", module.py().get_type::<pipeline::Stage>())?;
-    module.add("_Sink", module.py().get_type::<pipeline::Sink>())?;
-    module.add("_Pipeline", module.py().get_type::<pipeline::Pipeline>())?;
+    module.add_class::<pipeline::Source>()?;
+    module.add_class::<pipeline::Stage>()?;
+    module.add_class::<pipeline::Sink>()?;
+    module.add_class::<pipeline::Pipeline>()?;
     module.add_function(wrap_pyfunction!(policy::_apply_policy, module)?)?;
     module.add_function(wrap_pyfunction!(policy::_current_policy, module)?)?;
     module.add_function(wrap_pyfunction!(policy::_try_priorities, module)?)?;

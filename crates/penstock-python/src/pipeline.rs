@@ -1,4 +1,4 @@
-//! Pipelines in Python. `penstock.pipeline` has what people call; here are its native halves.
+//! The native parts of `penstock.pipeline`.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -13,19 +13,19 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyIterator, PyList, PyTuple};
 use pyo3::{PyTraverseError, PyVisit};
 
-use crate::arguments::{self, Ahead, Seconds};
+use crate::arguments::{self, Ahead};
 use crate::attach::as_python_thread;
 use crate::chunk::Chunk;
-use crate::errors;
+use crate::errors::{self, OrRaise};
 use crate::lent::Lent;
 use crate::parked::release_parked;
 use crate::pipes::arm_exit;
 use crate::policy::{AppliedPolicy, ThreadPolicy};
 use crate::python_stage::{Callable, Iterable, Writables};
 use crate::ticket::Watch;
-use crate::waiting::{Attempt, until};
+use crate::waiting::until;
 
-/// A part of a pipeline and what of Python's it works with, until the pipeline takes it.
+/// A part of a pipeline and the Python object that it uses, until the pipeline takes both.
 struct Part<T>(Mutex<Option<(T, Option<Arc<Lent>>)>>);
 
 impl<T> Part<T> {
@@ -33,7 +33,7 @@ impl<T> Part<T> {
         Self(Mutex::new(Some((part, lent))))
     }
 
-    /// Gives the part, and has the pipeline own what it works with.
+    /// Takes the part; its Python object goes to what the pipeline owns.
     fn take(&self, owned: &mut Vec<Arc<Lent>>) -> PyResult<T> {
         let part = self.0.lock().ok().and_then(|mut part| part.take());
         let (part, lent) = part.ok_or_else(|| PyValueError::new_err("it belongs to a pipeline already"))?;
@@ -58,8 +58,8 @@ fn policy_of(policy: Option<ThreadPolicy>) -> Option<penstock_cpu::ThreadPolicy>
     policy.map(|policy| policy.0)
 }
 
-/// A source.
-#[pyclass(frozen, module = "penstock._native")]
+/// The source of a pipeline. ``penstock.pipeline`` documents all parts.
+#[pyclass(frozen, name = "_Source", module = "penstock._native")]
 pub(crate) struct Source(Part<pipeline::Source>, Ahead);
 
 #[pymethods]
@@ -86,7 +86,7 @@ impl Source {
         Self::new(pipeline::Source::file(path, piece_bytes), policy)
     }
 
-    /// What a descriptor has.
+    /// The bytes of a descriptor.
     #[staticmethod]
     #[pyo3(signature = (fd, piece_bytes, policy))]
     fn fd(
@@ -96,7 +96,7 @@ impl Source {
     ) -> PyResult<Self> {
         let (fd_read, ahead) = arguments::source(fd)?;
         let source = pipeline::Source::fd_after(ahead.bytes.clone(), fd_read, piece_bytes);
-        let source = source.map_err(|error| errors::to_python(fd.py(), &error))?;
+        let source = source.or_raise(fd.py())?;
         Ok(Self(Self::new(source, policy).0, ahead))
     }
 
@@ -125,13 +125,13 @@ impl Source {
     }
 }
 
-/// A stage.
-#[pyclass(frozen, module = "penstock._native")]
+/// A stage of a pipeline.
+#[pyclass(frozen, name = "_Stage", module = "penstock._native")]
 pub(crate) struct Stage(Part<pipeline::Stage>);
 
 #[pymethods]
 impl Stage {
-    /// Decompresses.
+    /// Decompress chunks.
     #[staticmethod]
     #[pyo3(signature = (codec, streamed, name, workers, policy))]
     fn decompress(
@@ -149,7 +149,7 @@ impl Stage {
         Ok(Self::new(stage, name, workers, policy))
     }
 
-    /// Finds out checksums.
+    /// Compute checksums.
     #[staticmethod]
     #[pyo3(signature = (kind, name, workers, policy))]
     fn checksum(
@@ -166,7 +166,7 @@ impl Stage {
         Ok(Self::new(pipeline::Stage::checksum(kind), name, workers, policy))
     }
 
-    /// Calls a callable.
+    /// Call a Python callable.
     #[staticmethod]
     #[pyo3(signature = (function, name, workers, policy))]
     fn call(
@@ -208,13 +208,13 @@ fn codec_of(name: &str) -> PyResult<Codec> {
         })
 }
 
-/// A sink.
-#[pyclass(frozen, module = "penstock._native")]
+/// The sink of a pipeline.
+#[pyclass(frozen, name = "_Sink", module = "penstock._native")]
 pub(crate) struct Sink(Part<pipeline::Sink>);
 
 #[pymethods]
 impl Sink {
-    /// A descriptor, through a writer whose queue is as deep as the pipeline's.
+    /// A descriptor, through a ``Writer`` whose queue is as deep as the pipeline's.
     #[staticmethod]
     #[pyo3(signature = (fd, depth, depth_bytes, policy))]
     fn fd(
@@ -231,12 +231,11 @@ impl Sink {
             policy: policy.clone(),
             ..penstock_core::Options::default()
         };
-        let writer = Writer::new(arguments::destination(fd)?, &options);
-        let writer = writer.map_err(|error| errors::to_python(fd.py(), &error))?;
+        let writer = Writer::new(arguments::destination(fd)?, &options).or_raise(fd.py())?;
         Ok(Self(Part::new(pipeline::Sink::writer(writer).policy(policy), None)))
     }
 
-    /// Buffers of the caller's.
+    /// Buffers of the caller.
     #[staticmethod]
     fn into(buffers: &Bound<'_, PyAny>) -> PyResult<Self> {
         let lent = Lent::new(PyIterator::from_object(buffers)?.into_any().unbind());
@@ -253,8 +252,8 @@ impl Sink {
     }
 }
 
-/// A pipeline at work, and what it has lent to its threads.
-#[pyclass(frozen, module = "penstock._native")]
+/// A running pipeline, with the Python objects that it lends to its threads.
+#[pyclass(frozen, name = "_Pipeline", module = "penstock._native")]
 pub(crate) struct Pipeline(pipeline::Pipeline, Vec<Arc<Lent>>);
 
 #[pymethods]
@@ -304,64 +303,65 @@ impl Pipeline {
     }
 
     /// The next chunk; None at the end.
-    #[pyo3(signature = (timeout))]
-    fn next(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<Option<Chunk>> {
-        let timeout = arguments::timeout(timeout)?;
+    fn next(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = arguments::timeout)] timeout: Option<Duration>,
+    ) -> PyResult<Option<Chunk>> {
         let outcome = until(py, timeout, |slice| self.0.next(Some(slice)).into())?;
         if !matches!(outcome, Ok(Some(_)) | Err(Error::Stalled { .. })) {
             self.release(py);
         }
-        outcome.map(|chunk| chunk.map(Chunk::own)).map_err(|error| errors::to_python(py, &error))
+        outcome.map(|chunk| chunk.map(Chunk::own)).or_raise(py)
     }
 
-    /// Waits for the end of a pipeline whose sink is a descriptor.
-    #[pyo3(signature = (timeout))]
-    fn wait(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<()> {
-        let timeout = arguments::timeout(timeout)?;
+    /// Wait for the end of a pipeline whose sink is a descriptor.
+    fn wait(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = arguments::timeout)] timeout: Option<Duration>,
+    ) -> PyResult<()> {
         let outcome = until(py, timeout, |slice| self.0.wait(Some(slice)).into())?;
         if !matches!(outcome, Err(Error::Stalled { .. })) {
             self.release(py);
         }
-        outcome.map_err(|error| errors::to_python(py, &error))
+        outcome.or_raise(py)
     }
 
-    /// Whether ``next`` or ``wait`` would not wait.
+    /// Whether ``next`` or ``wait`` would return at once.
     fn done(&self) -> bool {
         self.0.ready().outcome().is_some()
     }
 
-    /// Adds 1 to the eventfd when that is so.
+    /// Add 1 to the eventfd when ``done`` becomes true.
     fn _notify(&self, eventfd: i32) -> PyResult<Watch> {
         Watch::start(&self.0.ready(), eventfd)
     }
 
-    /// Ends it, and says whether all threads have ended. Waits for them as long as is sensible, awake to signals.
+    /// End the pipeline and return whether all threads have ended. Waits for them at most 5 seconds.
     fn close(&self, py: Python<'_>) -> PyResult<bool> {
         if self.0.is_at_work_here() {
             return Ok(self.cancel(py));
         }
         self.cancel(py);
-        let closed = until(py, Some(pipeline::LEAVE_WITHIN), |slice| match self.0.close_within(slice) {
-            true => Attempt::Ended(Ok(())),
-            false => Attempt::NotYet { bytes_pending: 0 },
-        })?;
+        let closed = until(py, Some(pipeline::LEAVE_WITHIN), |slice| self.0.close_within(slice).into())?;
         Ok(closed.is_ok())
     }
 
-    /// Has it end soon, and waits for nothing. Says whether all threads have ended.
+    /// End the pipeline without waiting, and return whether all threads have ended.
     fn cancel(&self, py: Python<'_>) -> bool {
         let have_ended = self.close_within(py, Duration::ZERO);
         self.release(py);
         have_ended
     }
 
-    /// Whether it was closed.
+    /// Whether the pipeline was closed.
     #[getter]
     fn closed(&self) -> bool {
         self.0.is_closed()
     }
 
-    /// The failures that were skipped.
+    /// The errors of skipped chunks.
     #[getter]
     fn skipped<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let list = PyList::empty(py);
@@ -371,7 +371,7 @@ impl Pipeline {
         Ok(list)
     }
 
-    /// The statistics as dicts, of which `penstock.pipeline` makes its records.
+    /// The statistics as dicts, which ``penstock.pipeline`` turns into records.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let stats = self.read_stats(py)?;
         let record = PyDict::new(py);
@@ -389,28 +389,28 @@ impl Pipeline {
     }
 
     fn __clear__(&self, py: Python<'_>) {
-        // Without a wait, and without letting other threads run: this is the garbage collector's.
+        // Does not wait, and lets no other thread run: the garbage collector calls it.
         self.0.close_within(Duration::ZERO);
         self.1.iter().for_each(|lent| lent.clear(py));
     }
 
-    /// Who is slow.
+    /// The slowest part, in words.
     fn bottleneck(&self, py: Python<'_>) -> PyResult<String> {
         Ok(self.read_stats(py)?.bottleneck())
     }
 }
 
 impl Pipeline {
-    /// At the end no thread wants what it was lent: a generator, say, whose own end somebody waits for.
+    /// Drops what the threads no longer use: a generator, for instance, whose end the program may wait for.
     fn release(&self, py: Python<'_>) {
         self.1.iter().for_each(|lent| lent.release(py));
     }
 
     fn read_stats(&self, py: Python<'_>) -> PyResult<Stats> {
-        py.detach(|| self.0.stats()).map_err(|error: Error| errors::to_python(py, &error))
+        py.detach(|| self.0.stats()).or_raise(py)
     }
 
-    /// Detached, because a thread of the pipeline may want to run Python code before it can end.
+    /// Detached, because a thread of the pipeline may need the GIL before it can end.
     fn close_within(&self, py: Python<'_>, within: Duration) -> bool {
         py.detach(|| self.0.close_within(within))
     }

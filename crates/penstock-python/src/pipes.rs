@@ -7,83 +7,78 @@ use penstock_core::Error;
 use penstock_core::process::{self, Marks, Outlet};
 use pyo3::prelude::*;
 
-use crate::arguments::{self, Seconds};
+use crate::arguments;
 use crate::buffer;
-use crate::errors;
+use crate::errors::{self, OrRaise};
 use crate::ticket::Ticket;
-use crate::waiting::{Attempt, until};
+use crate::waiting::{Attempt, until, until_written};
+use crate::writer::queue;
 
-/// Queues a buffer to be written to a file descriptor by a native thread, in order, and returns its ticket.
+/// Queue a buffer to be written to a file descriptor by a native thread, in order, and return its ticket.
 ///
-/// It waits only while that stream's queue is full (128 MiB or 64 writes). The descriptor may be closed, and its number
-/// reused, as soon as this returns. Descriptors of the same pipe are one stream, with one order.
+/// Waits only while the queue of that stream is full (128 MiB or 64 writes). The descriptor may be closed, and its
+/// number reused, as soon as this returns. All descriptors of one pipe are one stream with one order.
 ///
 /// Args:
-///     data: anything with the buffer protocol that is C-contiguous, of any dtype, shape and size; also a CPU torch tensor,
-///         and a ``moderngl.Buffer``, whose bytes are copied at the call. Memory that is not copied at the call is in use, and
-///         must not be written to, until the ticket is done or ``sync(data)`` returns.
-///     fd: an int, or anything with ``fileno()``, open for writing. What a Python stream has buffered for it goes there first.
-///     mode: ``"auto"``, ``"write"``, ``"staged"`` or ``"zero-copy"``. Zero-copy is right only for readers that copy (read(2)).
+///     data: a C-contiguous buffer of any dtype, shape and size: any object with the buffer protocol, a torch tensor
+///         on the CPU, or a ``moderngl.Buffer``, whose bytes are copied during the call. Other memory is in use until
+///         the ticket is done or ``sync(data)`` returns, and must not change until then.
+///     fd: an int or an object with ``fileno()``, open for writing. Bytes that a Python stream has buffered for it are
+///         flushed first.
+///     mode: ``"auto"``, ``"write"``, ``"staged"`` or ``"zero-copy"``. Zero-copy needs a reader that copies (read(2)).
 ///
 /// Raises:
-///     BrokenStreamError, OSError: an earlier write to this stream failed (nothing of ``data`` was taken), or ``fd`` is bad.
-///     ValueError: ``data`` is not C-contiguous, or another wrong argument.
-///     TypeError: ``data`` has no buffer, or ``fd`` is no descriptor, or one that does not carry what the object writes: that of a
-///         compressed file, a TLS socket.
+///     BrokenStreamError, OSError: an earlier write to this stream failed, and nothing of ``data`` was taken; or
+///         ``fd`` is not open for writing.
+///     ValueError: ``data`` is not C-contiguous, or an argument has a wrong value.
+///     TypeError: ``data`` has no buffer; or ``fd`` is not a descriptor, or does not carry the bytes that the object
+///         writes, as with a compressed file or a TLS socket.
 #[pyfunction]
 #[pyo3(signature = (data, fd, *, mode="auto"))]
-pub(crate) fn pipe(
-    py: Python<'_>,
-    data: &Bound<'_, PyAny>,
-    fd: &Bound<'_, PyAny>,
-    mode: &str,
-) -> PyResult<Ticket> {
+pub(crate) fn pipe(data: &Bound<'_, PyAny>, fd: &Bound<'_, PyAny>, mode: &str) -> PyResult<Ticket> {
     let mode = arguments::mode(mode)?;
-    arm_exit(py)?;
-    let outlet = Outlet::open(arguments::destination(fd)?).map_err(|error| errors::to_python(py, &error))?;
-    let mut region = Some(buffer::export(data)?);
-    let pushed = until(py, None, |slice| {
-        let region = &mut region;
-        buffer::hand_in(region, |data| outlet.write(data, mode, Some(slice))).into()
-    });
-    drop(region);
-    buffer::release_parked(py);
-    pushed?.map(Ticket).map_err(|error| errors::to_python(py, &error))
+    arm_exit(fd.py())?;
+    let outlet = Outlet::open(arguments::destination(fd)?).or_raise(fd.py())?;
+    queue(data, None, |data, slice| outlet.write(data, mode, Some(slice)))
 }
 
-/// Waits until buffers are free again: those that ``data`` looks at, or all that were piped.
+/// Wait until buffers are free again: those on the memory of ``data``, or all that ``pipe`` has queued.
 ///
 /// Args:
-///     data: any object on the memory in question, such as the buffer itself, a memoryview or a slice of it; None for
-///         everything that ``pipe`` has queued.
-///     timeout: seconds; None waits for as long as it takes.
+///     data: any object on that memory, such as the buffer itself, a memoryview or a slice of it; None for everything.
+///     timeout: seconds; None waits without limit.
 ///
 /// Raises:
-///     BrokenStreamError, OSError: a stream failed. Without ``data``, the failure is forgotten with this report, and further
-///         ones are notes on it; with ``data``, only writes of that memory in flight are reported, and nothing is forgotten.
+///     BrokenStreamError, OSError: a stream failed. Without ``data``, the failure is reported once, and further
+///         failures are notes on it. With ``data``, only writes of that memory that are in flight are reported.
 ///     StalledError: it took longer than ``timeout``. Nothing is lost.
 #[pyfunction]
 #[pyo3(signature = (data=None, timeout=None))]
 pub(crate) fn sync(
     py: Python<'_>,
     data: Option<&Bound<'_, PyAny>>,
-    timeout: Option<Seconds>,
+    #[pyo3(from_py_with = arguments::timeout)] timeout: Option<Duration>,
 ) -> PyResult<()> {
-    let timeout = arguments::timeout(timeout)?;
     match data {
         None => report(py, timeout, process::sync_to),
-        Some(data) => sync_memory(py, data, timeout),
+        Some(data) => sync_memory(data, timeout),
     }
 }
 
-/// As ``sync()``, and lets idle worker threads go. ``pipe`` may be used again afterwards.
+/// Wait as ``sync()`` does, then let idle worker threads end. ``pipe`` can be used again afterwards.
+///
+/// Args:
+///     timeout: seconds; None waits without limit.
 ///
 /// Raises:
-///     As ``sync``.
+///     BrokenStreamError, OSError, StalledError: as for ``sync``.
 #[pyfunction]
 #[pyo3(signature = (timeout=None))]
-pub(crate) fn close(py: Python<'_>, timeout: Option<Seconds>) -> PyResult<()> {
-    report(py, arguments::timeout(timeout)?, process::close_at)
+pub(crate) fn close(
+    py: Python<'_>,
+    #[pyo3(from_py_with = arguments::timeout)] timeout: Option<Duration>,
+) -> PyResult<()> {
+    report(py, timeout, process::close_at)
 }
 
 fn report(
@@ -103,28 +98,24 @@ fn report(
             }
         },
     })?
-    .map_err(|error| errors::to_python(py, &error))?;
+    .or_raise(py)?;
     if failures.is_empty() { Ok(()) } else { Err(errors::first_of(py, &failures)) }
 }
 
-fn sync_memory(py: Python<'_>, data: &Bound<'_, PyAny>, timeout: Option<Duration>) -> PyResult<()> {
+fn sync_memory(data: &Bound<'_, PyAny>, timeout: Option<Duration>) -> PyResult<()> {
     let Some((start, len)) = buffer::extent(data)? else {
         return Ok(());
     };
     let began = Instant::now();
     for ticket in process::tickets_of(start, len) {
         let left = timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
-        let bytes_pending = ticket.bytes() as u64;
-        until(py, left, |slice| {
-            ticket.wait_for(Some(slice)).map_or(Attempt::NotYet { bytes_pending }, Attempt::Ended)
-        })?
-        .map_err(|error| errors::to_python(py, &error))?;
+        until_written(data.py(), &ticket, left)?.or_raise(data.py())?;
     }
-    buffer::release_parked(py);
+    buffer::release_parked(data.py());
     Ok(())
 }
 
-/// Sees to it, once in each process, that the interpreter delivers what is queued before it ends.
+/// Makes the interpreter deliver what is queued before it ends. Once in each process.
 pub(crate) fn arm_exit(py: Python<'_>) -> PyResult<()> {
     static ARMED_FOR: AtomicU32 = AtomicU32::new(0);
     let id = std::process::id();
@@ -135,9 +126,14 @@ pub(crate) fn arm_exit(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
-/// Waits until all streams and relays have ended, or none makes progress for so many seconds, or a signal raises. Gives the
-/// bytes that no destination has taken, those that were lost to failures of which no call has told, and the number of relays and
-/// tees that were cut off. These may be without an end: after so many seconds `on_long_wait` is called.
+/// Wait until all streams and relays have ended, or none makes progress for ``stall_timeout`` seconds, or a signal
+/// handler raises.
+///
+/// Relays may never end: after the same time ``on_long_wait`` is called once.
+///
+/// Returns:
+///     The bytes that no destination has taken; the bytes lost to failures that no call has reported; and the number
+///     of relays and tees that were stopped.
 #[pyfunction]
 pub(crate) fn _drain(
     py: Python<'_>,
@@ -172,7 +168,7 @@ pub(crate) fn _drain(
     }
 }
 
-/// Sets how much memory all streams together may use for staging, in bytes.
+/// Set how many bytes of memory all streams together may use for staging.
 #[pyfunction]
 pub(crate) fn _set_staging_budget(nbytes: usize) {
     process::set_staging_budget(nbytes);

@@ -9,28 +9,28 @@ use pyo3::types::{PyDict, PyString, PyTuple};
 
 use crate::arguments::number;
 
-/// ThreadPolicy(*, priority=None, nice=None, cpus=None, near=None)
-/// --
+/// The priority and the CPUs to ask for a thread. Fields that are left out do not change; a worker thread inherits them from
+/// the thread that starts it.
 ///
-/// What a thread asks of the scheduler; what is left out stays as it is. A worker thread starts as the thread that starts it is.
-///
-/// Nothing that the system refuses raises: the answer, an ``AppliedPolicy``, tells what the thread runs with and why.
+/// Refusals of the system don't raise; the ``AppliedPolicy`` shows what was applied and why.
 ///
 /// Args:
 ///     priority: ``"background"``, ``"lowest"``, ``"below-normal"``, ``"normal"``, ``"above-normal"``, ``"highest"`` or
-///         ``"time-critical"``: niceness 19, 10, 5, 0, -5, -10 and -20, and for the first the scheduling class "idle" as well.
-///         None is of a real-time class. Above the present one takes a privilege, even after coming down from there.
-///     nice: the niceness itself, from -20 (served first) to 19, instead of a level.
-///     cpus: numbers of the CPUs that it may run on.
-///     near: whose L3 cache it is to share: the id of a thread (``threading.get_native_id()``) or of a process, which stands for
-///         its first thread; or ``("cpu", 3)``. The other counts as being where it runs, or ran last, when the policy is applied,
-///         and may leave if it is not pinned. Where no L3 cache is known, its package is taken. With ``cpus``, those of them that
-///         share it; else those that this thread, or the first of its process, may run on.
+///         ``"time-critical"``: niceness 19, 10, 5, 0, -5, -10 and -20; ``"background"`` also sets the scheduling
+///         class "idle". No level is real-time. To rise above the present level takes a privilege, even to return
+///         to an earlier one.
+///     nice: the niceness itself, from -20 (most favoured) to 19, instead of a level.
+///     cpus: the numbers of the CPUs that the thread may run on.
+///     near: the owner of the L3 cache to share: the id of a thread (``threading.get_native_id()``); the id of a
+///         process, for its first thread; or a CPU, as ``("cpu", 3)``. The position of another thread is read once,
+///         when the policy is applied, so pin that thread if it must not move. Where no L3 cache is known, its package
+///         is used. With ``cpus``, only those of them that share the cache are used; otherwise, those that the calling
+///         thread, or the first thread of its process, may run on.
 ///
 /// Raises:
-///     ValueError: an unknown level, both a level and a niceness, one out of range, no CPU at all, a number that no thread or CPU
-///         can have.
-///     TypeError: another type.
+///     ValueError: an unknown level, both a level and a niceness, a niceness out of range, no CPU, or an impossible
+///         number of a thread or CPU.
+///     TypeError: an argument has the wrong type.
 #[pyclass(frozen, eq, hash, module = "penstock", from_py_object)]
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct ThreadPolicy(pub(crate) penstock_cpu::ThreadPolicy);
@@ -76,7 +76,7 @@ impl ThreadPolicy {
         self.0.cpus.as_ref().map(|cpus| PyTuple::new(py, cpus)).transpose()
     }
 
-    /// Whose L3 cache is asked for, in the form that it was given in.
+    /// The owner of the L3 cache asked for, as it was given.
     #[getter]
     fn near<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let given = |near| match near {
@@ -150,25 +150,26 @@ fn neighbour(near: &Bound<'_, PyAny>) -> PyResult<Near> {
         .ok_or_else(|| PyValueError::new_err(format!("near: {near} can be no thread's or process's id")))
 }
 
-/// What a thread runs with, read back from the system.
+/// The scheduling of a thread, read back from the system after a policy was applied.
 #[pyclass(frozen, module = "penstock.results")]
 pub(crate) struct AppliedPolicy(pub(crate) penstock_cpu::AppliedPolicy);
 
 #[pymethods]
 impl AppliedPolicy {
-    /// The level that its class and niceness make; None if they are no level's.
+    /// The level that matches its class and niceness; None if no level does.
     #[getter]
     fn priority(&self) -> Option<&'static str> {
         self.0.priority.map(Priority::name)
     }
 
-    /// Its scheduling class (sched(7)): "other", "batch", "idle", "fifo", "round-robin", "deadline" or "unknown".
+    /// Its scheduling class (sched(7)): ``"other"``, ``"batch"``, ``"idle"``, ``"fifo"``, ``"round-robin"``,
+    /// ``"deadline"`` or ``"unknown"``.
     #[getter]
     fn scheduling_class(&self) -> &'static str {
         self.0.scheduling_class.name()
     }
 
-    /// Its niceness, which only the classes "other" and "batch" heed.
+    /// Its niceness, which only affects the classes ``"other"`` and ``"batch"``.
     #[getter]
     fn nice(&self) -> i32 {
         self.0.nice
@@ -180,13 +181,13 @@ impl AppliedPolicy {
         PyTuple::new(py, &self.0.cpus)
     }
 
-    /// What was refused, why, and by which limit; from ``penstock.cpu`` also what cannot be undone.
+    /// What was refused, why, and by which limit. From ``penstock.cpu``, also what cannot be undone.
     #[getter]
     fn notes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, &self.0.notes)
     }
 
-    /// Gives all this to the calling thread again.
+    /// Apply all this to the calling thread again.
     fn _restore(&self, py: Python<'_>) -> Self {
         py.detach(|| Self(self.0.restore()))
     }
@@ -202,7 +203,7 @@ impl AppliedPolicy {
     }
 }
 
-/// Applies a policy to the calling thread; with `try_undo`, notes also say what cannot be undone.
+/// Apply a policy to the calling thread. With ``try_undo``, the notes also say what cannot be undone.
 #[pyfunction]
 #[pyo3(signature = (policy, *, try_undo))]
 pub(crate) fn _apply_policy(py: Python<'_>, policy: &ThreadPolicy, try_undo: bool) -> AppliedPolicy {
@@ -210,13 +211,13 @@ pub(crate) fn _apply_policy(py: Python<'_>, policy: &ThreadPolicy, try_undo: boo
     py.detach(|| AppliedPolicy(apply()))
 }
 
-/// What the calling thread runs with.
+/// The scheduling of the calling thread.
 #[pyfunction]
 pub(crate) fn _current_policy() -> AppliedPolicy {
     AppliedPolicy(penstock_cpu::AppliedPolicy::of_this_thread())
 }
 
-/// What each level comes to here, tried on threads of their own.
+/// Try each level on a thread of its own.
 #[pyfunction]
 pub(crate) fn _try_priorities(py: Python<'_>) -> PyResult<Vec<(&'static str, AppliedPolicy)>> {
     let tried = py.detach(Priority::try_all)?;

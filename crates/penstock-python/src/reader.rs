@@ -4,47 +4,44 @@ use std::ffi::c_int;
 use std::ptr;
 use std::time::Duration;
 
-use penstock_core::{Error, ReaderOptions};
-use pyo3::exceptions::{PyBufferError, PyValueError};
+use penstock_core::ReaderOptions;
+use pyo3::exceptions::PyValueError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyType;
 
-use crate::arguments::{self, Seconds};
-use crate::buffer::{export_space, release_parked};
+use crate::arguments;
+use crate::buffer::{export_space, fill_view, release_parked};
 use crate::conversion::Conversion;
-use crate::errors;
+use crate::errors::OrRaise;
 use crate::policy::{AppliedPolicy, ThreadPolicy};
 use crate::ticket::Ticket;
-use crate::waiting::{Attempt, until};
+use crate::waiting::{coroutine, until};
 
-/// Reader(fd, *, frame_bytes, depth=4, capacity_bytes=None, policy=None, conversion=None, parts=1)
-/// --
+/// Reads frames of a fixed size from a file descriptor, ahead of the caller, on a native thread. Iterate over it with
+/// ``for`` or ``async for``, or call ``read``.
 ///
-/// Reads frames of a fixed size from a file descriptor, ahead and whole, by a native thread. Iterate over it, with ``for`` or
-/// ``async for``, or call ``read``.
-///
-/// The reader owns a duplicate of the descriptor, and begins at once. A stream that ends inside a frame, or fails, gives all whole
-/// frames first, then its error; what came last comes again.
+/// The reader duplicates the descriptor and begins to read at once. A stream that ends inside a frame, or fails,
+/// first gives all whole frames and then raises; further calls raise the same error. ``with`` and ``async with``
+/// close the reader.
 ///
 /// Args:
-///     fd: an int, or anything with ``fileno()``, open for reading: a pipe, a socket that is a stream, a file from its present
-///         position, a device. A buffered stream of Python's, such as ``Popen.stdout``, is read from the first byte that the program
-///         has not taken: what the stream has read ahead is the reader's from now on.
-///     frame_bytes: the size of a frame, as it comes out.
-///     depth: frames that are read ahead at most. Besides them only those take memory that you have, and as many as ``depth`` and
-///         two that are kept for the next.
-///     capacity_bytes: size to ask for if it is a pipe; unless told, it is grown to 256 KiB where that is granted.
+///     fd: an int or an object with ``fileno()``, open for reading: a pipe, a stream socket, a device, or a file,
+///         which is read from its current position. A buffered Python stream such as ``Popen.stdout`` is read from
+///         the first byte that the program has not taken; the reader takes over what the stream has read ahead.
+///     frame_bytes: the size of a frame that ``read`` returns.
+///     depth: the most frames that are read ahead. Memory is held for these, for the frames that you have, and for
+///         at most ``depth`` + 2 free frames that are kept for reuse.
+///     capacity_bytes: the pipe size to ask the kernel for; by default 256 KiB.
 ///     policy: priority and CPUs of the worker thread.
-///     conversion: what the worker makes of each part of a frame.
-///     parts: of how many parts a frame is made, one after another, each by the conversion.
+///     conversion: converts each part of a frame on the worker.
+///     parts: the number of parts of a frame; each is converted on its own.
 ///
 /// Raises:
-///     OSError: EBADF for a descriptor that is closed or not open for reading, EISDIR for a directory, ENOMEM for frames that do
-///         not fit into memory, or what the system says.
-///     TypeError: the descriptor does not carry what the object reads: that of a text stream, a compressed file, a TLS socket. Or
-///         there is none.
-///     ValueError, TypeError: a wrong argument, or a socket that keeps messages apart.
+///     OSError: EBADF if the descriptor is closed or not open for reading, EISDIR for a directory, ENOMEM for frames
+///         that do not fit into memory; or another failure of the system.
+///     TypeError: the descriptor does not carry the bytes that the object reads, as with a text stream, a compressed
+///         file or a TLS socket; or the object has no descriptor; or an argument has the wrong type.
+///     ValueError: an argument has a wrong value, or the socket preserves message boundaries.
 #[pyclass(frozen, module = "penstock")]
 pub(crate) struct Reader(penstock_core::Reader);
 
@@ -72,8 +69,7 @@ impl Reader {
             parts,
             ahead: ahead.bytes.clone(),
         };
-        let reader = penstock_core::Reader::new(source, &options);
-        let reader = reader.map_err(|error| errors::to_python(py, &error))?;
+        let reader = penstock_core::Reader::new(source, &options).or_raise(py)?;
         ahead.take(py)?;
         Ok(Self(reader))
     }
@@ -81,38 +77,39 @@ impl Reader {
     /// The next frame in order; None when the stream has ended between two frames.
     ///
     /// Args:
-    ///     timeout: seconds; None waits for as long as it takes.
+    ///     timeout: seconds; None waits without limit.
     ///
     /// Raises:
-    ///     TruncatedStreamError: the stream has ended inside a frame.
-    ///     OSError: it has failed.
-    ///     StalledError: no whole frame came in time. Nothing is lost: the next call goes on.
-    ///     ClosedError: the reader is closed, or was a parent process's.
+    ///     TruncatedStreamError: the stream ended inside a frame.
+    ///     OSError: the stream failed.
+    ///     StalledError: no whole frame came in time. Nothing is lost: the next call continues.
+    ///     ClosedError: the reader is closed, or belongs to the parent process.
     #[pyo3(signature = (timeout=None))]
-    fn read(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<Option<Frame>> {
-        let timeout = arguments::timeout(timeout)?;
+    fn read(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = arguments::timeout)] timeout: Option<Duration>,
+    ) -> PyResult<Option<Frame>> {
         self.read_within(py, timeout)
     }
 
-    /// Copies the next frame into a buffer and returns its size; 0 when the stream has ended between two frames.
+    /// Copy the next frame into a buffer and return its size; 0 when the stream has ended between two frames.
     ///
     /// Args:
-    ///     buffer: anything with the buffer protocol that can be written to, is C-contiguous and has room for a frame. What it has
-    ///         room for beyond that stays as it is.
-    ///     timeout: seconds; None waits for as long as it takes.
+    ///     buffer: a writable, C-contiguous buffer with room for a frame. Bytes behind the frame do not change.
+    ///     timeout: seconds; None waits without limit.
     ///
     /// Raises:
     ///     ValueError: the buffer is smaller than a frame, or not C-contiguous. No frame is lost.
-    ///     BufferError, TypeError: it cannot be written to, or is no buffer.
-    ///     TruncatedStreamError, OSError, StalledError, ClosedError: as ``read``.
+    ///     BufferError, TypeError: the buffer is read-only, or the object has no buffer.
+    ///     TruncatedStreamError, OSError, StalledError, ClosedError: as for ``read``.
     #[pyo3(signature = (buffer, timeout=None))]
     fn readinto(
         &self,
         py: Python<'_>,
         buffer: &Bound<'_, PyAny>,
-        timeout: Option<Seconds>,
+        #[pyo3(from_py_with = arguments::timeout)] timeout: Option<Duration>,
     ) -> PyResult<usize> {
-        let timeout = arguments::timeout(timeout)?;
         let space = export_space(buffer)?;
         let frame_bytes = self.0.frame_bytes();
         let copied = if space.len() < frame_bytes {
@@ -134,54 +131,55 @@ impl Reader {
         copied
     }
 
-    /// The newest frame, for live sources: one that became whole since the call and that nobody has got; None at the end. The
-    /// frames before it are dropped, which ``stats.frames_dropped`` and gaps in ``index`` tell.
+    /// The newest frame, for live sources: the last that became whole after this call began; None at the end. Earlier frames
+    /// are dropped; ``stats.frames_dropped`` counts them, and ``index`` skips them.
     ///
-    /// At the first call, what has been read and what waits whole in the pipe is passed over, unless nothing else comes before
-    /// the end. From then on the worker never waits for callers, so that the source never does. ``read``, ``readinto`` and
-    /// iteration have it wait again, and give every frame that has not been dropped.
+    /// The first call skips frames that are read ahead or wait whole in the pipe, unless the stream ends after
+    /// them. From then on the worker never waits for callers, so the source never does either. ``read``,
+    /// ``readinto`` and iteration make it wait again and return every frame that has not been dropped.
     ///
     /// Args:
-    ///     timeout: seconds; None waits for as long as it takes.
+    ///     timeout: seconds; None waits without limit.
     ///
     /// Raises:
-    ///     TruncatedStreamError, OSError, StalledError, ClosedError: as ``read``.
+    ///     TruncatedStreamError, OSError, StalledError, ClosedError: as for ``read``.
     #[pyo3(signature = (timeout=None))]
-    fn latest(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<Option<Frame>> {
-        let timeout = arguments::timeout(timeout)?;
+    fn latest(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = arguments::timeout)] timeout: Option<Duration>,
+    ) -> PyResult<Option<Frame>> {
         until(py, timeout, |slice| self.0.latest(Some(slice)).into())?
             .map(|frame| frame.map(Frame))
-            .map_err(|error| errors::to_python(py, &error))
+            .or_raise(py)
     }
 
-    /// What came of the frame in the middle of which the stream ended, once ``TruncatedStreamError`` has told so: a shorter frame.
-    /// None with a conversion, and the second time.
+    /// The bytes of the incomplete last frame, as a shorter ``Frame``, once ``TruncatedStreamError`` was raised.
+    ///
+    /// None with a conversion, and on later calls.
     fn take_rest(&self) -> Option<Frame> {
         self.0.take_rest().map(Frame)
     }
 
-    /// Ends it wherever it is, and drops what nobody has got; frames that you have stay yours. The duplicate of the descriptor is
-    /// closed, and threads that wait for a frame get ``ClosedError``. Closing again does nothing.
+    /// Stop reading, drop the frames that nobody has taken, and close the duplicate of the descriptor.
     ///
-    /// It waits for its thread for at most 5 seconds, awake to signals: what cannot be interrupted is one read of a disk, and the
-    /// close of a socket that lingers.
+    /// Frames that you have stay valid. Threads that wait for a frame get ``ClosedError``. Closing again does
+    /// nothing. The call waits at most 5 seconds for the worker, which only a disk read or a lingering socket can
+    /// delay. Ctrl-C interrupts it.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let closed =
-            until(py, Some(penstock_core::Reader::LEAVE_WITHIN), |slice| match self.0.close_within(slice) {
-                true => Attempt::Ended(Ok(())),
-                false => Attempt::NotYet { bytes_pending: 0 },
-            })?;
-        drop(closed); // a thread that takes longer is left behind, and ends when it can
+            until(py, Some(penstock_core::Reader::LEAVE_WITHIN), |slice| self.0.close_within(slice).into())?;
+        drop(closed); // a thread that takes longer ends later, on its own
         Ok(())
     }
 
-    /// Whether it was closed.
+    /// Whether the reader was closed.
     #[getter]
     fn closed(&self) -> bool {
         self.0.is_closed()
     }
 
-    /// What it has done so far. The figures stay when it has ended or was closed.
+    /// What the reader has done so far, also after its end.
     #[getter]
     fn stats(&self) -> ReaderStats {
         ReaderStats(self.0.stats())
@@ -205,7 +203,7 @@ impl Reader {
     }
 
     fn __anext__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        slf.py().import("penstock._asyncio")?.call_method1("next_frame", (slf,))
+        coroutine(slf.py(), "next_frame", (slf,))
     }
 
     fn __enter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
@@ -215,7 +213,7 @@ impl Reader {
     fn __exit__(
         &self,
         py: Python<'_>,
-        _exc_type: Option<&Bound<'_, PyType>>,
+        _exc_type: Option<&Bound<'_, PyAny>>,
         _exc: Option<&Bound<'_, PyAny>>,
         _traceback: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
@@ -227,20 +225,20 @@ impl Reader {
     fn read_within(&self, py: Python<'_>, timeout: Option<Duration>) -> PyResult<Option<Frame>> {
         until(py, timeout, |slice| self.0.read(Some(slice)).into())?
             .map(|frame| frame.map(Frame))
-            .map_err(|error: Error| errors::to_python(py, &error))
+            .or_raise(py)
     }
 }
 
-/// A frame of a ``Reader``. It is a writable buffer: ``memoryview(frame)`` and ``numpy.asarray(frame)`` look at its bytes where they
-/// lie, page-aligned, without a copy.
+/// A frame of a ``Reader``: a writable, page-aligned buffer. ``memoryview(frame)`` and ``numpy.asarray(frame)`` are
+/// views of its bytes, without a copy.
 ///
-/// Its memory goes back to the reader, to be used again, when the last view of it is dropped.
+/// Its memory is recycled once you drop the last view of it.
 #[pyclass(frozen, module = "penstock.results")]
 pub(crate) struct Frame(penstock_core::Frame);
 
 #[pymethods]
 impl Frame {
-    /// Its number in the stream, from 0; those that were dropped count.
+    /// Its number in the stream, from 0. Dropped frames count.
     #[getter]
     fn index(&self) -> u64 {
         self.0.index()
@@ -262,16 +260,9 @@ impl Frame {
     ///
     /// The view is one that the interpreter wants to have filled.
     unsafe fn __getbuffer__(slf: &Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
-        if view.is_null() {
-            return Err(PyBufferError::new_err("there is no view to fill"));
-        }
         let frame = &slf.get().0;
-        let (start, bytes) = (frame.buffer().start().cast(), frame.len() as ffi::Py_ssize_t);
-        // SAFETY: the memory stays where it is while the frame lives, which the view keeps alive; Rust no longer looks into it.
-        match unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start, bytes, 0, flags) } {
-            0 => Ok(()),
-            _ => Err(PyErr::fetch(slf.py())),
-        }
+        // SAFETY: the memory stays where it is while the frame lives, and Rust forms no more references into it.
+        unsafe { fill_view(slf, (frame.buffer().start(), frame.len()), false, view, flags) }
     }
 
     fn __repr__(&self) -> String {
@@ -279,7 +270,7 @@ impl Frame {
     }
 }
 
-/// What a reader has done so far. A picture of one moment.
+/// What a reader has done so far. A snapshot.
 #[pyclass(frozen, module = "penstock.results")]
 pub(crate) struct ReaderStats(penstock_core::ReaderStats);
 
@@ -291,31 +282,31 @@ impl ReaderStats {
         self.0.frames_read
     }
 
-    /// Frames that callers got.
+    /// Frames that callers took.
     #[getter]
     fn frames_delivered(&self) -> u64 {
         self.0.frames_delivered
     }
 
-    /// Frames that ``latest`` passed over.
+    /// Frames that ``latest`` skipped.
     #[getter]
     fn frames_dropped(&self) -> u64 {
         self.0.frames_dropped
     }
 
-    /// Frames that are read and wait for a caller.
+    /// Frames that are read ahead and wait for a caller.
     #[getter]
     fn frames_waiting(&self) -> usize {
         self.0.frames_waiting
     }
 
-    /// Bytes read, also of a frame that is not whole.
+    /// Bytes read, including those of an incomplete frame.
     #[getter]
     fn bytes_read(&self) -> u64 {
         self.0.bytes_read
     }
 
-    /// The size of the pipe in bytes, as granted; None if it is not a pipe.
+    /// The size of the pipe in bytes, as granted by the kernel; None if it is not a pipe.
     #[getter]
     fn capacity_bytes(&self) -> Option<usize> {
         self.0.capacity_bytes
@@ -339,13 +330,13 @@ impl ReaderStats {
         self.0.worker_full.as_secs_f64()
     }
 
-    /// Seconds that the worker spent on converting.
+    /// Seconds that the worker spent on conversions.
     #[getter]
     fn converting_s(&self) -> f64 {
         self.0.transforming.as_secs_f64()
     }
 
-    /// What the worker runs with; None without a policy, and before it has started.
+    /// The policy that was applied to the worker; None if none was asked for, or before the worker starts.
     #[getter]
     fn policy(&self) -> Option<AppliedPolicy> {
         self.0.policy.clone().map(AppliedPolicy)

@@ -6,17 +6,17 @@ use penstock_core::{RelayError, RelayMode, RelayOptions};
 use pyo3::exceptions::{PyBaseException, PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 
-use crate::arguments::{self, Seconds};
-use crate::errors;
+use crate::arguments;
+use crate::errors::{self, value_of};
 use crate::pipes::arm_exit;
 use crate::policy::{AppliedPolicy, ThreadPolicy};
 use crate::ticket::Watch;
-use crate::waiting::{Attempt, until};
+use crate::waiting::{awaited, until};
 
-/// A relay in the caller's thread, prepared: see ``penstock.relay``, which also knows Python's streams.
+/// A relay on the caller's thread, prepared to run once. ``penstock.relay`` documents it.
 #[pyclass(module = "penstock._native", name = "_Relay")]
 pub(crate) struct Relay {
-    /// Gone when it has ended: a traceback keeps this object, and shall not keep descriptors.
+    /// Dropped at its end: a traceback may keep this object alive, and must not keep descriptors open.
     relay: Option<penstock_core::Relay>,
     offset: Option<u64>,
     ahead_bytes: u64,
@@ -26,7 +26,6 @@ pub(crate) struct Relay {
 
 #[pymethods]
 impl Relay {
-    /// ``ahead`` goes first: it has been read from the source already.
     #[new]
     #[allow(clippy::too_many_arguments)] // those of `penstock.relay`
     fn new(
@@ -35,7 +34,7 @@ impl Relay {
         dst: &Bound<'_, PyAny>,
         count: Option<Bound<'_, PyAny>>,
         offset: Option<Bound<'_, PyAny>>,
-        timeout: Option<Seconds>,
+        #[pyo3(from_py_with = arguments::timeout)] timeout: Option<Duration>,
         method: &str,
         ahead: &[u8],
     ) -> PyResult<Self> {
@@ -48,14 +47,11 @@ impl Relay {
         Ok(Self { relay: Some(relay), offset, ahead_bytes, bytes_delivered: 0, bytes_lost: 0 })
     }
 
-    /// Moves the bytes, and has the stream, whose descriptor is the source, go on after those that were delivered. Once.
+    /// Move the bytes, then set the stream of the source, if given, behind those that were delivered.
     fn run(&mut self, py: Python<'_>, stream: Option<&Bound<'_, PyAny>>) -> PyResult<Relayed> {
         let spent = || PyValueError::new_err("this relay has ended");
         let mut relay = self.relay.take().ok_or_else(spent)?;
-        let outcome = until(py, None, |slice| match relay.run(Some(slice)) {
-            Some(outcome) => Attempt::Ended(Ok(outcome)),
-            None => Attempt::NotYet { bytes_pending: 0 },
-        });
+        let outcome = until(py, None, |slice| relay.run(Some(slice)).map(Ok).into());
         (self.bytes_delivered, self.bytes_lost) = (relay.relayed().bytes, relay.bytes_held());
         let outcome = match outcome {
             Ok(Ok(Ok(relayed))) => Ok(Relayed(relayed)),
@@ -66,30 +62,30 @@ impl Relay {
             Ok(Err(error)) => Err(errors::to_python(py, &error)),
             Err(interruption) => Err(interruption),
         };
-        // Here and not in Python, where a signal's exception could come before it.
+        // Not in Python, where the exception of a signal handler could prevent it.
         let left = stream.map_or(Ok(()), |stream| self.leave(stream, relay.relayed().bytes));
         outcome.and_then(|relayed| left.map(|()| relayed))
     }
 
-    /// Has the exception that ended the relay say how far it came.
+    /// Set the byte counts on the exception that ended the relay.
     fn tell(&self, exception: &Bound<'_, PyAny>) {
         tell(exception, self.bytes_delivered, self.bytes_lost);
     }
 }
 
 impl Relay {
-    /// Has the stream stand behind the bytes that were delivered.
+    /// Sets the stream behind the bytes that were delivered.
     fn leave(&self, stream: &Bound<'_, PyAny>, moved: u64) -> PyResult<()> {
         match self.offset {
             Some(offset) => stream.call_method1("seek", (offset + self.bytes_delivered,))?,
-            // Of a pipe those from its buffer: what was taken from the descriptor is gone.
+            // Of a pipe, only bytes of its buffer can be skipped: those taken from the descriptor are gone.
             None => stream.call_method1("read", (moved.min(self.ahead_bytes),))?,
         };
         Ok(())
     }
 }
 
-/// Starts a relay on a native thread.
+/// Start a relay on a native thread. ``penstock.start_relay`` documents it.
 #[pyfunction]
 #[allow(clippy::too_many_arguments)] // those of `penstock.start_relay`
 pub(crate) fn _start_relay(
@@ -98,7 +94,7 @@ pub(crate) fn _start_relay(
     dst: &Bound<'_, PyAny>,
     count: Option<Bound<'_, PyAny>>,
     offset: Option<Bound<'_, PyAny>>,
-    timeout: Option<Seconds>,
+    #[pyo3(from_py_with = arguments::timeout)] timeout: Option<Duration>,
     method: &str,
     policy: Option<ThreadPolicy>,
 ) -> PyResult<RelayTicket> {
@@ -113,13 +109,13 @@ pub(crate) fn _start_relay(
 fn options(
     count: Option<Bound<'_, PyAny>>,
     offset: Option<Bound<'_, PyAny>>,
-    timeout: Option<Seconds>,
+    timeout: Option<Duration>,
     method: &str,
 ) -> PyResult<RelayOptions> {
     Ok(RelayOptions {
         count: count.map(|count| not_negative("count", &count)).transpose()?,
         offset: offset.map(|offset| not_negative("offset", &offset)).transpose()?,
-        timeout: arguments::timeout(timeout)?,
+        timeout,
         mode: mode(method)?,
     })
 }
@@ -132,7 +128,7 @@ fn mode(name: &str) -> PyResult<RelayMode> {
     }
 }
 
-/// A number of bytes; more than any stream has if it is more than we can count.
+/// A number of bytes, capped at what 64 bits can count.
 fn not_negative(name: &str, value: &Bound<'_, PyAny>) -> PyResult<u64> {
     let number = match value.extract::<i64>() {
         Err(error) if error.is_instance_of::<PyOverflowError>(value.py()) && value.gt(0)? => {
@@ -145,7 +141,7 @@ fn not_negative(name: &str, value: &Bound<'_, PyAny>) -> PyResult<u64> {
         .map_err(|_| PyValueError::new_err(format!("{name} must be at least 0, not {value}")))
 }
 
-/// The exception, with how far the relay came.
+/// The exception, with its byte counts.
 fn raised(py: Python<'_>, failure: &RelayError) -> PyErr {
     let exception = errors::to_python(py, &failure.error);
     if !matches!(failure.error, penstock_core::Error::Unsuitable(_)) {
@@ -154,15 +150,15 @@ fn raised(py: Python<'_>, failure: &RelayError) -> PyErr {
     exception
 }
 
-/// Sets what an exception says of a relay's bytes, whatever class it is of, if it does not say it yet.
+/// Sets the byte counts of a relay on an exception of any class.
 fn tell(exception: &Bound<'_, PyAny>, delivered: u64, lost: u64) {
-    // Of a class of somebody's own that takes neither attributes nor notes, it is itself that matters.
+    // A class of the caller's may refuse attributes or notes; the exception itself matters more.
     let _ = try_to_tell(exception, delivered, lost);
 }
 
 fn try_to_tell(exception: &Bound<'_, PyAny>, delivered: u64, lost: u64) -> PyResult<()> {
     let says_so = exception.getattr("__dict__")?.contains("bytes_lost")?;
-    // Not by `setattr`, which a frozen dataclass refuses.
+    // Not `setattr`, which a frozen dataclass refuses.
     let set = exception.py().get_type::<PyBaseException>().getattr("__setattr__")?;
     set.call1((exception, "bytes_delivered", delivered))?;
     set.call1((exception, "bytes_lost", lost))?;
@@ -172,7 +168,7 @@ fn try_to_tell(exception: &Bound<'_, PyAny>, delivered: u64, lost: u64) -> PyRes
     Ok(())
 }
 
-/// What a relay has moved, and how.
+/// How many bytes a relay has moved, and by which method.
 #[pyclass(frozen, eq, module = "penstock.results")]
 #[derive(PartialEq)]
 pub(crate) struct Relayed(penstock_core::Relayed);
@@ -185,19 +181,20 @@ impl Relayed {
         self.0.bytes
     }
 
-    /// How: "splice", "splice-through-pipe", "copy_file_range", "sendfile" or "read-write"; the last, if it was more than one.
+    /// ``"splice"``, ``"splice-through-pipe"``, ``"copy_file_range"``, ``"sendfile"`` or ``"read-write"``; the last
+    /// method if the relay changed it.
     #[getter]
     fn method(&self) -> &'static str {
         self.0.method.name()
     }
 
-    /// Why that method.
+    /// Why this method was used.
     #[getter]
     fn reason(&self) -> String {
         self.0.reason.to_string()
     }
 
-    /// Whether the source has come to its end, and not only the count to its own.
+    /// Whether the source has ended, rather than the count.
     #[getter]
     fn source_ended(&self) -> bool {
         self.0.source_ended
@@ -209,8 +206,10 @@ impl Relayed {
     }
 }
 
-/// A relay under way on a native thread. ``await ticket`` waits for it in asyncio; if the task that awaits is cancelled, so is
-/// the relay, and the ``CancelledError`` has ``bytes_delivered`` and ``bytes_lost``.
+/// A relay on a native thread. ``await ticket`` waits for it in asyncio.
+///
+/// Cancelling the task that awaits it cancels the relay; the ``CancelledError`` has ``bytes_delivered`` and
+/// ``bytes_lost``.
 #[pyclass(frozen, module = "penstock.results")]
 pub(crate) struct RelayTicket(penstock_core::RelayTicket);
 
@@ -218,13 +217,9 @@ impl RelayTicket {
     fn ended_within(
         &self,
         py: Python<'_>,
-        timeout: Option<Seconds>,
+        timeout: Option<Duration>,
     ) -> PyResult<Result<penstock_core::Relayed, PyErr>> {
-        let ended = until(py, arguments::timeout(timeout)?, |slice| {
-            self.0
-                .wait_for(Some(slice))
-                .map_or(Attempt::NotYet { bytes_pending: 0 }, |end| Attempt::Ended(Ok(end)))
-        })?;
+        let ended = until(py, timeout, |slice| self.0.wait_for(Some(slice)).map(Ok).into())?;
         let outcome = ended.map_err(|error| {
             let exception = errors::to_python(py, &error);
             tell(exception.value(py), self.0.relayed().bytes, 0);
@@ -236,64 +231,69 @@ impl RelayTicket {
 
 #[pymethods]
 impl RelayTicket {
-    /// Whether the relay has ended, well or not.
+    /// Whether the relay has ended, successfully or not.
     fn done(&self) -> bool {
         self.0.ticket().outcome().is_some()
     }
 
-    /// Waits until the relay has ended, with the GIL released and awake to signals, and gives its result.
+    /// Wait until the relay has ended and return its result. Releases the GIL; Ctrl-C interrupts it.
     ///
     /// Args:
-    ///     timeout: seconds; None waits for as long as it takes.
+    ///     timeout: seconds; None waits without limit.
     ///
     /// Raises:
-    ///     StalledError: it has not ended in that time. It goes on.
-    ///     ClosedError: it was cancelled.
-    ///     BrokenStreamError, OSError: as ``relay`` does.
+    ///     StalledError: the relay did not end in that time, and continues; or no byte moved for its own timeout.
+    ///     ClosedError: the relay was cancelled.
+    ///     BrokenStreamError, OSError: as for ``relay``.
     #[pyo3(signature = (timeout=None))]
-    fn wait(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<Relayed> {
+    fn wait(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = arguments::timeout)] timeout: Option<Duration>,
+    ) -> PyResult<Relayed> {
         self.ended_within(py, timeout)?.map(Relayed)
     }
 
-    /// Waits as ``wait`` does, and gives what that would raise; None if all went well.
+    /// Wait as ``wait`` does and return the exception of a relay that failed; None if it succeeded.
+    ///
+    /// Raises:
+    ///     StalledError: the relay did not end in that time.
     #[pyo3(signature = (timeout=None))]
     fn exception<'py>(
         &self,
         py: Python<'py>,
-        timeout: Option<Seconds>,
+        #[pyo3(from_py_with = arguments::timeout)] timeout: Option<Duration>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let outcome = self.ended_within(py, timeout)?;
-        Ok(outcome.err().map(|error| error.into_value(py).into_bound(py).into_any()))
+        Ok(self.ended_within(py, timeout)?.err().map(|error| value_of(py, error)))
     }
 
-    /// Stops the relay where it is; what it has moved stays moved. Does nothing after its end.
+    /// Stop the relay. Bytes that were moved stay moved. Does nothing after its end.
     fn cancel(&self) {
         self.0.cancel();
     }
 
-    /// What has been moved so far.
+    /// The progress so far.
     #[getter]
     fn relayed(&self) -> Relayed {
         Relayed(self.0.relayed())
     }
 
-    /// What its thread runs with; None without a policy, and before it has started.
+    /// The policy that was applied to the thread; None if none was asked for, or before the thread starts.
     #[getter]
     fn policy(&self) -> Option<AppliedPolicy> {
         self.0.applied_policy().map(AppliedPolicy)
     }
 
-    fn __await__<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        let ended = slf.py().import("penstock._asyncio")?.call_method1("relayed", (&slf,))?;
-        ended.call_method0("__await__")
+    fn __await__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        awaited(slf, "relayed")
     }
 
-    /// Adds 1 to the eventfd when the relay ends. The answer ends the watch.
+    /// Add 1 to the eventfd when the relay ends.
     fn _notify(&self, eventfd: i32) -> PyResult<Watch> {
         Watch::start(self.0.ticket(), eventfd)
     }
 
-    /// Has an exception say how far the relay, which has ended, came.
+    /// Set the byte counts of this relay, which has ended, on an exception.
     fn _tell(&self, error: &Bound<'_, PyAny>) {
         match self.0.wait_for(Some(Duration::ZERO)) {
             Some(Err(failure)) => tell(error, failure.bytes_delivered(), failure.bytes_lost()),

@@ -5,22 +5,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use penstock_core::{Buffer, Errno, Pool, Transform};
-use pyo3::exceptions::{PyBufferError, PyMemoryError, PyValueError};
+use pyo3::exceptions::{PyMemoryError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use crate::buffer::Glimpse;
+use crate::buffer::{Glimpse, fill_view};
 use crate::conversion::Conversion;
 
-/// _SlotPool(slot_bytes, keep_slots)
-/// --
-///
-/// Page-aligned memory in slots of one size, backed by huge pages where the system has them. A slot that nobody has any more
-/// is handed out again; at most ``keep_slots`` that nobody has are kept.
-#[pyclass(frozen, module = "penstock._native")]
+/// Page-aligned memory in slots of one size, in huge pages where the system has them. Dropped slots are recycled; at
+/// most ``keep_slots`` of them are kept.
+#[pyclass(frozen, name = "_SlotPool", module = "penstock._native")]
 pub(crate) struct SlotPool {
     pool: Pool,
-    /// For arrays that have to be made contiguous before they are converted.
+    /// For arrays that must become contiguous before their conversion.
     scratch: Pool,
     slot_bytes: usize,
     filling_ns: AtomicU64,
@@ -36,16 +33,16 @@ impl SlotPool {
         Self { pool, scratch, slot_bytes, filling_ns: AtomicU64::new(0) }
     }
 
-    /// A slot that nobody else has. What is in it is what its last user left.
+    /// A free slot. It holds what its last user left.
     fn take(&self) -> PyResult<Slot> {
         self.pool.take(self.slot_bytes).map(|buffer| Slot { buffer }).map_err(no_memory)
     }
 
-    /// A slot with the bytes of ``data`` as they look, strided or not, or with what the conversion makes of them. ``data`` is the
-    /// caller's again afterwards.
+    /// A slot with the elements of ``data`` in C order, strided or not, or with their conversion. ``data`` is not
+    /// needed afterwards.
     ///
     /// Raises:
-    ///     ValueError: ``data`` has not the size of the slot, or of the conversion's input.
+    ///     ValueError: the size of ``data`` is not that of the slot, or of the conversion's input.
     ///     TypeError: ``data`` has no buffer.
     #[pyo3(signature = (data, conversion=None))]
     fn filled(&self, data: &Bound<'_, PyAny>, conversion: Option<&Conversion>) -> PyResult<Slot> {
@@ -73,7 +70,7 @@ impl SlotPool {
         Ok(slot)
     }
 
-    /// Seconds that ``filled`` took, over all calls.
+    /// Seconds that all calls of ``filled`` took.
     #[getter]
     fn filling_s(&self) -> f64 {
         Duration::from_nanos(self.filling_ns.load(Ordering::Relaxed)).as_secs_f64()
@@ -97,8 +94,8 @@ fn no_memory(errno: Errno) -> PyErr {
     PyMemoryError::new_err(errno.to_string())
 }
 
-/// A slot: a writable buffer. Its memory goes back to its pool when the last view of it is gone, a writer's included.
-#[pyclass(frozen, module = "penstock._native")]
+/// A writable buffer from a pool. Its memory is recycled once the last view of it is gone, including a writer's.
+#[pyclass(frozen, name = "_Slot", module = "penstock._native")]
 pub(crate) struct Slot {
     buffer: Buffer,
 }
@@ -111,15 +108,8 @@ impl Slot {
     ///
     /// The view is one that the interpreter wants to have filled.
     unsafe fn __getbuffer__(slf: &Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
-        if view.is_null() {
-            return Err(PyBufferError::new_err("there is no view to fill"));
-        }
         let buffer = &slf.get().buffer;
-        let (start, bytes) = (buffer.start().cast(), buffer.len() as ffi::Py_ssize_t);
-        // SAFETY: the memory stays where it is while the slot lives, which the view keeps alive; Rust never looks into it.
-        match unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start, bytes, 0, flags) } {
-            0 => Ok(()),
-            _ => Err(PyErr::fetch(slf.py())),
-        }
+        // SAFETY: the memory stays where it is while the slot lives, and Rust never forms a reference into it.
+        unsafe { fill_view(slf, (buffer.start(), buffer.len()), false, view, flags) }
     }
 }

@@ -5,44 +5,42 @@ use std::time::Duration;
 use penstock_core::{Error, TeeEnd, TeePolicy};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyTuple, PyType};
+use pyo3::types::PyTuple;
 
 use crate::arguments::{self, Seconds};
-use crate::errors;
+use crate::errors::{self, OrRaise, value_of};
 use crate::pipes::arm_exit;
 use crate::policy::{AppliedPolicy, ThreadPolicy};
 use crate::ticket::Watch;
-use crate::waiting::{Attempt, until};
+use crate::waiting::{awaited, until};
 
-/// Tee(src, *dsts, policy="block", stall_timeout=5.0, thread_policy=None, start=True)
-/// --
-///
 /// Copies one stream to many destinations on a native thread, by tee(2) and splice(2).
 ///
-/// No byte passes through user space when all are pipes; for other sources and destinations there is a pipe of ours in between.
-/// The death of one destination never stops or shortens another's stream. The tee ends when the source does, or when there is
-/// no destination left, and what the source holds then stays there. All descriptors are duplicated: a reader of a destination
-/// has its end of file when the caller, too, has closed it.
+/// If all ends are pipes, no byte passes through user space; for other ends the tee puts a pipe of its own in
+/// between. If one destination fails, the others still receive everything. The tee ends when the source ends, or
+/// when no destination is left; then what the source holds stays there. The tee duplicates all descriptors: the
+/// reader of a destination gets its end of file once the caller has closed the descriptor, too.
 ///
-/// As a context manager it waits at the end of the block, and raises what the first destination failed of; if the block
-/// raised, it is cancelled. ``await tee`` gives the report; if the task that awaits is cancelled, so is the tee.
+/// ``with`` and ``async with`` start the tee, wait for it at the end of the block, and raise the error of the first
+/// destination that failed; if the block raises, they cancel the tee. ``await tee`` returns the report; cancelling
+/// the task that awaits it cancels the tee.
 ///
 /// Args:
-///     src: an int, or anything with ``fileno()``, open for reading. Of a buffered file the tee begins where the program is.
-///     dsts: destinations, open for writing. What a Python stream has buffered for one goes there first.
-///     policy: what is done about one of ``dsts`` that takes nothing: ``"block"`` has all wait for it, ``"evict"`` gives it up
-///         after ``stall_timeout``; one that is merely slow stays.
-///     stall_timeout: seconds in which an evictable destination may take no byte at all while there are some to take.
+///     src: an int or an object with ``fileno()``, open for reading. A buffered file is read from the stream's
+///         position.
+///     dsts: destinations, open for writing. Bytes that a Python stream has buffered for one are flushed first.
+///     policy: what happens when one of ``dsts`` takes nothing: with ``"block"`` all others wait for it, with
+///         ``"evict"`` it is removed after ``stall_timeout``. A slow destination stays.
+///     stall_timeout: seconds without a single byte taken, although bytes were ready, before an eviction.
 ///     thread_policy: priority and CPUs of the thread.
-///     start: False begins only with ``start()``, so that destinations with policies of their own can be added and miss
-///         nothing.
+///     start: False delays the start until ``start()``, so that ``add`` can add destinations that miss nothing.
 ///
 /// Raises:
-///     OSError: EBADF for a descriptor that is closed or open for something else, or what the system says.
-///     TypeError: the descriptor does not carry what the object reads or writes: that of a text source, a compressed file, a
-///         TLS socket. Or there is none.
-///     ValueError: a destination is the source, or is given twice; the source is a pipe or socket of which a Python stream has
-///         read ahead; or another wrong argument.
+///     OSError: EBADF if a descriptor is closed or open for something else; or another failure of the system.
+///     TypeError: a descriptor does not carry the bytes that its object reads or writes, as with a text source, a
+///         compressed file or a TLS socket; or an object has no descriptor.
+///     ValueError: a destination is the source, or is given twice; the source is a pipe or socket of which a Python
+///         stream has read ahead; or an argument has a wrong value.
 #[pyclass(frozen, module = "penstock")]
 pub(crate) struct Tee(penstock_core::Tee);
 
@@ -60,9 +58,7 @@ impl Tee {
         start: bool,
     ) -> PyResult<Self> {
         let source = arguments::descriptor(&arguments::tee_source(src)?)?;
-        let tee = penstock_core::Tee::new(source, thread_policy.map(|policy| policy.0))
-            .map_err(|error| errors::to_python(py, &error))?;
-        let tee = Self(tee);
+        let tee = Self(penstock_core::Tee::new(source, thread_policy.map(|policy| policy.0)).or_raise(py)?);
         for dst in dsts {
             tee.add(py, &dst, policy, stall_timeout)?;
         }
@@ -72,21 +68,21 @@ impl Tee {
         Ok(tee)
     }
 
-    /// Begins, if it was made with ``start=False``; else does nothing.
+    /// Start a tee that was made with ``start=False``. Otherwise does nothing.
     fn start(&self, py: Python<'_>) -> PyResult<()> {
         arm_exit(py)?;
-        self.0.start().map_err(|error| errors::to_python(py, &error))
+        self.0.start().or_raise(py)
     }
 
-    /// Adds a destination: before the start it gets the whole stream, afterwards what comes from now on.
+    /// Add a destination. Before the start it gets the whole stream, later the bytes from now on.
     ///
     /// Args:
-    ///     dst: an int, or anything with ``fileno()``, open for writing.
-    ///     policy, stall_timeout: as for the tee's own ``dsts``.
+    ///     dst: an int or an object with ``fileno()``, open for writing.
+    ///     policy, stall_timeout: as for the constructor's ``dsts``.
     ///
     /// Raises:
     ///     ClosedError: the tee has ended.
-    ///     OSError, ValueError: as the constructor does.
+    ///     OSError, TypeError, ValueError: as for the constructor.
     #[pyo3(signature = (dst, *, policy="block", stall_timeout=5.0))]
     fn add(
         &self,
@@ -97,23 +93,23 @@ impl Tee {
     ) -> PyResult<TeeOutlet> {
         let policy = tee_policy(policy, stall_timeout)?;
         let outlet = self.0.add(arguments::destination(dst)?, policy);
-        outlet.map(TeeOutlet).map_err(|error| errors::to_python(py, &error))
+        outlet.map(TeeOutlet).or_raise(py)
     }
 
-    /// Takes a destination off: what it has taken is still delivered, and no more. Does nothing if it has ended.
+    /// Remove a destination. Bytes that were taken for it are still delivered. Does nothing if it has ended.
     ///
     /// Args:
-    ///     dst: what ``add`` gave, or a descriptor that leads there.
+    ///     dst: the ``TeeOutlet`` that ``add`` returned, or a descriptor of the destination.
     ///
     /// Raises:
-    ///     ValueError: it is no destination of this tee.
+    ///     ValueError: it is not a destination of this tee.
     fn remove(&self, dst: &Bound<'_, PyAny>) -> PyResult<()> {
         let unknown = || PyValueError::new_err("it is no destination of this tee");
         let outlet = match dst.cast::<TeeOutlet>() {
             Ok(outlet) => outlet.get().0.clone(),
             Err(_) => self.0.find(arguments::descriptor(dst)?).ok_or_else(unknown)?,
         };
-        // One that has ended may not be listed any more, and there is nothing to do about it.
+        // One that has ended may not be listed any more.
         if outlet.report().end.is_none() {
             self.0.report().outlets.iter().find(|other| other.is(&outlet)).ok_or_else(unknown)?;
             self.0.remove(&outlet);
@@ -121,28 +117,28 @@ impl Tee {
         Ok(())
     }
 
-    /// Starts the tee if it was not, waits for its end with the GIL released and awake to signals, and gives its report.
+    /// Start the tee if necessary, wait for its end and return its report. Releases the GIL; Ctrl-C interrupts it.
     ///
-    /// The failures of destinations are in the report: see ``TeeReport.check``.
+    /// Failures of destinations do not raise here: see ``TeeReport.check``.
     ///
     /// Args:
-    ///     timeout: seconds; None waits for as long as it takes.
+    ///     timeout: seconds; None waits without limit.
     ///
     /// Raises:
-    ///     StalledError: it has not ended in that time. It goes on.
+    ///     StalledError: the tee did not end in that time. It continues.
     ///     OSError: the source failed.
-    ///     ClosedError: it was cancelled.
+    ///     ClosedError: the tee was cancelled.
     #[pyo3(signature = (timeout=None))]
-    fn wait(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<TeeReport> {
+    fn wait(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = arguments::timeout)] timeout: Option<Duration>,
+    ) -> PyResult<TeeReport> {
         self.start(py)?;
-        until(py, arguments::timeout(timeout)?, |slice| {
-            self.0.wait_for(Some(slice)).map_or(Attempt::NotYet { bytes_pending: 0 }, Attempt::Ended)
-        })?
-        .map(TeeReport)
-        .map_err(|error| errors::to_python(py, &error))
+        until(py, timeout, |slice| self.0.wait_for(Some(slice)).into())?.map(TeeReport).or_raise(py)
     }
 
-    /// Stops the tee where it is. Does nothing after its end.
+    /// Stop the tee. Does nothing after its end.
     fn cancel(&self) {
         self.0.cancel();
     }
@@ -152,30 +148,28 @@ impl Tee {
         self.0.ticket().is_some_and(|ticket| ticket.outcome().is_some())
     }
 
-    /// What became of it so far.
+    /// The report so far.
     #[getter]
     fn report(&self) -> TeeReport {
         TeeReport(self.0.report())
     }
 
-    /// What its thread runs with; None without a policy, and before it has started.
+    /// The policy that was applied to the thread; None if none was asked for, or before the thread starts.
     #[getter]
     fn thread_policy(&self) -> Option<AppliedPolicy> {
         self.0.applied_policy().map(AppliedPolicy)
     }
 
-    fn __await__<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
-        slf.get().start(py)?;
-        let ended = py.import("penstock._asyncio")?.call_method1("ended_or_cancelled", (&slf,))?;
-        ended.call_method0("__await__")
+    fn __await__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.get().start(slf.py())?;
+        awaited(slf, "ended_or_cancelled")
     }
 
-    /// Adds 1 to the eventfd when the tee, which must have begun, ends. The answer ends the watch.
+    /// Add 1 to the eventfd when the tee, which must have started, ends.
     fn _notify(&self, eventfd: i32) -> PyResult<Watch> {
         match self.0.ticket() {
             Some(ticket) => Watch::start(&ticket, eventfd),
-            None => Err(PyValueError::new_err("the tee has not begun")),
+            None => Err(PyValueError::new_err("the tee has not started")),
         }
     }
 
@@ -184,15 +178,14 @@ impl Tee {
         Ok(slf)
     }
 
-    /// Waits, and raises what the first destination failed of; cancels if the block raised.
     fn __exit__(
         &self,
         py: Python<'_>,
-        exc_type: Option<&Bound<'_, PyType>>,
-        _exc: Option<&Bound<'_, PyAny>>,
+        _exc_type: Option<&Bound<'_, PyAny>>,
+        exc: Option<&Bound<'_, PyAny>>,
         _traceback: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
-        if exc_type.is_some() {
+        if exc.is_some() {
             self.cancel();
             return Ok(());
         }
@@ -201,30 +194,30 @@ impl Tee {
 }
 
 fn tee_policy(name: &str, stall_timeout: f64) -> PyResult<TeePolicy> {
-    let after = arguments::timeout(Some(stall_timeout))?;
+    let after = arguments::duration("stall_timeout", Seconds(stall_timeout))?;
     match name {
         "block" => Ok(TeePolicy::Block),
         "evict" if after.is_some_and(|after| after.is_zero()) => Err(PyValueError::new_err(
-            "stall_timeout must be more than 0 seconds: it would evict who is merely slow",
+            "stall_timeout must be more than 0 seconds: 0 would evict destinations that are only slow",
         )),
         "evict" => Ok(TeePolicy::Evict { after: after.unwrap_or(Duration::MAX) }),
         _ => Err(PyValueError::new_err(format!("policy must be 'block' or 'evict', not {name:?}"))),
     }
 }
 
-/// One destination of a tee: live while it runs, a report afterwards.
+/// One destination of a tee. Its properties are live while the tee runs.
 #[pyclass(frozen, module = "penstock.results")]
 pub(crate) struct TeeOutlet(penstock_core::TeeOutlet);
 
 #[pymethods]
 impl TeeOutlet {
-    /// The number of the descriptor that it was added by.
+    /// The number of the descriptor that it was added with.
     #[getter]
     fn fd(&self) -> i32 {
         self.0.number()
     }
 
-    /// "block" or "evict".
+    /// ``"block"`` or ``"evict"``.
     #[getter]
     fn policy(&self) -> &'static str {
         match self.0.policy() {
@@ -239,39 +232,38 @@ impl TeeOutlet {
         self.0.report().start
     }
 
-    /// Bytes that it has taken; after its reader went away, those that the reader had taken.
+    /// Bytes that it has taken; if its reader went away, those that the reader had taken.
     #[getter]
     fn bytes_delivered(&self) -> u64 {
         self.0.report().bytes_delivered
     }
 
-    /// Bytes that were taken for it and did not arrive.
+    /// Bytes that were taken from the source for it and did not arrive.
     #[getter]
     fn bytes_lost(&self) -> u64 {
         self.0.report().bytes_lost
     }
 
-    /// Why it gets nothing more: "source-ended", "source-failed", "removed", "broken" (its reader went away), "evicted",
-    /// "failed" (the system refused, as a full disk does) or "cancelled"; None while it runs.
+    /// Why it ended: ``"source-ended"``, ``"source-failed"``, ``"removed"``, ``"broken"`` (its reader went away),
+    /// ``"evicted"``, ``"failed"`` (a system call failed, as on a full disk) or ``"cancelled"``; None while it runs.
     #[getter]
     fn ended(&self) -> Option<&'static str> {
         self.0.report().end.map(TeeEnd::name)
     }
 
-    /// What it failed of: BrokenStreamError, StalledError (evicted) or another OSError; None if it did not.
+    /// Its failure: a BrokenStreamError, a StalledError (evicted) or another OSError; None if it did not fail.
     #[getter]
     fn error<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
-        let error = self.0.report().error?;
-        Some(errors::to_python(py, &error).into_value(py).into_bound(py).into_any())
+        self.0.report().error.map(|error| value_of(py, errors::to_python(py, &error)))
     }
 
-    /// How its bytes move: "tee", or through a pipe of ours "tee, splice" or "tee, read-write".
+    /// How its bytes move: ``"tee"``; or ``"tee, splice"`` or ``"tee, read-write"`` through a pipe of the tee's own.
     #[getter]
     fn method(&self) -> &'static str {
         self.0.report().method()
     }
 
-    /// Why that method.
+    /// Why this method is used.
     #[getter]
     fn reason(&self) -> String {
         self.0.report().reason()
@@ -289,7 +281,7 @@ impl TeeOutlet {
     }
 }
 
-/// What became of a tee, and of each of its destinations.
+/// The outcome of a tee and of each of its destinations.
 #[pyclass(frozen, module = "penstock.results")]
 pub(crate) struct TeeReport(penstock_core::TeeReport);
 
@@ -302,49 +294,50 @@ impl TeeReport {
 
 #[pymethods]
 impl TeeReport {
-    /// Bytes that were taken out of the source.
+    /// Bytes that were taken from the source.
     #[getter]
     fn bytes(&self) -> u64 {
         self.0.bytes
     }
 
-    /// Bytes that were read ahead of a source that is neither pipe nor file, and that nobody got: all destinations were gone.
+    /// Bytes that were read from a source that is neither a pipe nor a file and that no destination got, because
+    /// all were gone.
     #[getter]
     fn bytes_lost(&self) -> u64 {
         self.0.bytes_lost
     }
 
-    /// Whether the source has come to its end.
+    /// Whether the source has ended.
     #[getter]
     fn source_ended(&self) -> bool {
         self.0.source_ended
     }
 
-    /// The destinations, in the order in which they were added: all that run, and the last thousand that have ended.
+    /// The destinations, in the order in which they were added: all that run, and the last thousand that ended.
     #[getter]
     fn destinations<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, self.0.outlets.iter().cloned().map(TeeOutlet))
     }
 
-    /// How many destinations ended before those that are listed.
+    /// The number of destinations that ended earlier and are not listed any more.
     #[getter]
     fn forgotten(&self) -> u64 {
         self.0.forgotten.outlets
     }
 
-    /// How many of the forgotten ones failed. ``check`` raises what the first of them failed of.
+    /// How many of the forgotten destinations failed. ``check`` raises the failure of the first.
     #[getter]
     fn forgotten_failures(&self) -> u64 {
         self.0.forgotten.failures
     }
 
-    /// Bytes that were taken for the forgotten ones and did not arrive.
+    /// Bytes that were taken from the source for forgotten destinations and did not arrive.
     #[getter]
     fn forgotten_bytes_lost(&self) -> u64 {
         self.0.forgotten.bytes_lost
     }
 
-    /// Raises what the first destination failed of, with the others as notes; does nothing if none did.
+    /// Raise the failure of the first destination that failed, with the others as notes. Does nothing if none failed.
     fn check(&self, py: Python<'_>) -> PyResult<()> {
         let failures = self.failures();
         if failures.is_empty() {

@@ -1,18 +1,20 @@
-//! Waiting: detached from the interpreter, awake to signals.
+//! Waiting: detached from the interpreter and awake to signals, or in asyncio.
 
 use std::time::{Duration, Instant};
 
 use penstock_core::Error;
+use pyo3::call::PyCallArgs;
+use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::buffer::release_parked;
 
-/// How long we wait at most before signals are looked at: half of the 100 ms within which Ctrl-C is to work.
+/// The longest wait between two checks for signals: half of the 100 ms within which Ctrl-C has to work.
 const SLICE: Duration = Duration::from_millis(50);
 
-/// Attempts again and again, each time for a slice of the timeout, until there is an answer that is not "not yet".
+/// Repeats the attempt until it ends or the timeout is over. Between the attempts, signal handlers run, so that Ctrl-C raises.
 ///
-/// Between the slices signals are handled, so that Ctrl-C raises. `attempt` gets the time that it may take.
+/// Each attempt gets the time that it may take.
 pub(crate) fn until<T: Send>(
     py: Python<'_>,
     timeout: Option<Duration>,
@@ -45,4 +47,44 @@ impl<T> From<Result<T, Error>> for Attempt<T> {
             outcome => Self::Ended(outcome),
         }
     }
+}
+
+/// The answer of a `wait_for`: none if the end was not reached in time.
+impl<T> From<Option<Result<T, Error>>> for Attempt<T> {
+    fn from(outcome: Option<Result<T, Error>>) -> Self {
+        outcome.map_or(Self::NotYet { bytes_pending: 0 }, Self::Ended)
+    }
+}
+
+/// The answer of a `close_within`: whether all threads have ended.
+impl From<bool> for Attempt<()> {
+    fn from(has_ended: bool) -> Self {
+        has_ended.then_some(Ok(())).into()
+    }
+}
+
+/// Waits for a write. A timeout reports its size as pending.
+pub(crate) fn until_written(
+    py: Python<'_>,
+    ticket: &penstock_core::Ticket,
+    timeout: Option<Duration>,
+) -> PyResult<Result<(), Error>> {
+    let bytes_pending = ticket.bytes() as u64;
+    until(py, timeout, |slice| {
+        ticket.wait_for(Some(slice)).map_or(Attempt::NotYet { bytes_pending }, Attempt::Ended)
+    })
+}
+
+/// A coroutine of `penstock._asyncio`.
+pub(crate) fn coroutine<'py>(
+    py: Python<'py>,
+    name: &str,
+    arguments: impl PyCallArgs<'py>,
+) -> PyResult<Bound<'py, PyAny>> {
+    py.import(intern!(py, "penstock._asyncio"))?.getattr(name)?.call1(arguments)
+}
+
+/// What `__await__` returns: an iterator over a coroutine of `penstock._asyncio`, which gets the object.
+pub(crate) fn awaited<'py>(own: &Bound<'py, PyAny>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    coroutine(own.py(), name, (own,))?.call_method0(intern!(own.py(), "__await__"))
 }

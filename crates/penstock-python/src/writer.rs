@@ -5,45 +5,49 @@ use std::time::Duration;
 
 use penstock_core::{Error, Options, Region, Rejected};
 use pyo3::prelude::*;
-use pyo3::types::PyType;
 
-use crate::arguments::{self, Seconds};
+use crate::arguments;
 use crate::buffer;
 use crate::conversion::Conversion;
-use crate::errors;
+use crate::errors::{self, OrRaise};
 use crate::pipes::arm_exit;
 use crate::policy::{AppliedPolicy, ThreadPolicy};
 use crate::ticket::Ticket;
 use crate::waiting::until;
 
-/// Writer(fd, *, mode="auto", queue_bytes=None, queue_items=None, capacity_bytes=None, policy=None, reader="unknown", conversion=None)
-/// --
+/// Writes buffers to a file descriptor from a native thread, whole and in order.
 ///
-/// Writes buffers to a file descriptor from a native thread, in order and whole.
+/// The writer duplicates the descriptor, so the caller can close it or reuse its number. The reader gets its
+/// end of file once the writer is closed and nobody else has the pipe open. Writers on the same pipe share one
+/// ordered stream, with its queue and its failure.
 ///
-/// The writer owns a duplicate of the descriptor: whatever happens to the number, every byte goes where the writer was
-/// opened, and the reader has its end of file when the writer is closed and nobody else has the pipe open. Writers on the
-/// same pipe share one ordered stream, with its queue and its failure.
+/// ``with`` and ``async with`` close the writer. If the block raises, queued bytes are still delivered, but a
+/// reader that takes nothing for 5 seconds is abandoned with a ``StalledError``. An ``async with`` that is
+/// cancelled while it closes aborts the writer.
 ///
 /// Args:
-///     fd: an int, or anything with ``fileno()``, open for writing. What a Python stream has buffered for it goes there first.
-///     mode: ``"auto"``, ``"write"``, ``"staged"`` or ``"zero-copy"``. With zero-copy a buffer is in use until the reader has
-///         read it, and the reader must be one that copies (read(2)), as FFmpeg does.
-///     queue_bytes: bytes that the queue holds before ``write`` waits; 128 MiB unless told. One write always fits.
-///     queue_items: writes that the queue holds before ``write`` waits; 64 unless told.
-///     capacity_bytes: size to ask for if it is a pipe; unless told, it is grown to 1 MiB where that is granted.
+///     fd: an int or an object with ``fileno()``, open for writing. Bytes that a Python stream has buffered for
+///         it are flushed first.
+///     mode: ``"auto"``, ``"write"``, ``"staged"`` or ``"zero-copy"``. With zero-copy a buffer is in use until
+///         the reader has read it, and the reader must copy what it takes (read(2)), as FFmpeg does.
+///     queue_bytes: bytes that the queue holds before ``write`` waits, 128 MiB by default. One write always fits.
+///     queue_items: writes that the queue holds before ``write`` waits, 64 by default.
+///     capacity_bytes: the pipe size to ask the kernel for; by default 1 MiB.
 ///     policy: priority and CPUs of the worker thread.
-///     reader: ``"reads"`` promises that the reader takes bytes with read(2) and does not splice them onward, which lets
-///         ``auto`` use zero-copy and ``staged`` use its pages again.
-///     conversion: what the worker makes of each write, which must be a frame of its input; all numbers of bytes are then those of
-///         its output.
+///     reader: ``"reads"`` promises that the reader uses read(2) and does not splice onward. ``auto`` can then use
+///         zero-copy, and ``staged`` can reuse its pages.
+///     conversion: converts each write, a frame of the conversion's input, on the worker. All byte counts are then
+///         those of its output.
 ///
 /// Raises:
-///     OSError: EBADF for a descriptor that is closed or not open for writing, or what the system says.
-///     TypeError: the descriptor does not carry what the object writes: that of a compressed file, a TLS socket. Or there is none.
-///     ValueError, TypeError: a wrong argument.
+///     OSError: EBADF if the descriptor is closed or not open for writing; or another failure of the system.
+///     TypeError: the descriptor does not carry the bytes that the object writes, as with a compressed file or a
+///         TLS socket; or the object has no descriptor; or an argument has the wrong type.
+///     ValueError: an argument has a wrong value.
 #[pyclass(frozen, module = "penstock")]
-pub(crate) struct Writer(penstock_core::Writer);
+pub(crate) struct Writer {
+    writer: penstock_core::Writer,
+}
 
 #[pymethods]
 impl Writer {
@@ -69,111 +73,122 @@ impl Writer {
             policy: policy.map(|policy| policy.0),
             transform: conversion.map(Conversion::recipe),
         };
-        let py = fd.py();
-        arm_exit(py)?;
-        let writer = penstock_core::Writer::new(arguments::destination(fd)?, &options);
-        writer.map(Self).map_err(|error| errors::to_python(py, &error))
+        arm_exit(fd.py())?;
+        let writer = penstock_core::Writer::new(arguments::destination(fd)?, &options).or_raise(fd.py())?;
+        Ok(Self { writer })
     }
 
-    /// Queues a buffer without a copy: its memory must stay unchanged until the returned ticket is done.
+    /// Queue a buffer without copying it. Its memory must not change until the returned ticket is done.
     ///
-    /// It waits only while the queue is full.
+    /// Waits only while the queue is full.
     ///
     /// Args:
-    ///     data: anything with the buffer protocol that is C-contiguous, of any dtype, shape and size.
-    ///     timeout: seconds to wait for room in the queue; None waits for as long as it takes.
+    ///     data: a C-contiguous buffer of any dtype, shape and size: any object with the buffer protocol, a torch
+    ///         tensor on the CPU, or a ``moderngl.Buffer``.
+    ///     timeout: seconds to wait for room in the queue; None waits without limit.
     ///
     /// Raises:
     ///     BrokenStreamError, OSError: the stream has failed; nothing of ``data`` was taken.
-    ///     StalledError: the queue was full all the time; nothing of ``data`` was taken.
+    ///     StalledError: the queue stayed full; nothing of ``data`` was taken.
     ///     ClosedError: the writer is closed.
     ///     ValueError: ``data`` is not C-contiguous.
     ///     TypeError: ``data`` has no buffer.
     #[pyo3(signature = (data, *, timeout=None))]
-    fn write(&self, py: Python<'_>, data: &Bound<'_, PyAny>, timeout: Option<Seconds>) -> PyResult<Ticket> {
-        self.queue(py, data, timeout, penstock_core::Writer::write)
+    fn write(
+        &self,
+        data: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = arguments::timeout)] timeout: Option<Duration>,
+    ) -> PyResult<Ticket> {
+        queue(data, timeout, |data, slice| self.writer.write(data, Some(slice)))
     }
 
-    /// Queues what the conversion makes already: it enters the stream as it is, in order with all else. The memory must never be
-    /// written to again.
+    /// Queue bytes that are converted already, in order with all others. Their memory must never change again.
     #[pyo3(signature = (data, *, timeout=None))]
     fn _write_made(
         &self,
-        py: Python<'_>,
         data: &Bound<'_, PyAny>,
-        timeout: Option<Seconds>,
+        #[pyo3(from_py_with = arguments::timeout)] timeout: Option<Duration>,
     ) -> PyResult<Ticket> {
-        self.queue(py, data, timeout, penstock_core::Writer::write_made)
+        queue(data, timeout, |data, slice| self.writer.write_made(data, Some(slice)))
     }
 
     /// The ticket of the oldest write that has not ended; None if all have.
     fn _oldest(&self) -> Option<Ticket> {
-        self.0.oldest().map(Ticket)
+        self.writer.oldest().map(Ticket)
     }
 
-    /// Waits until everything queued so far has ended.
+    /// Wait until all writes that are queued now have ended.
+    ///
+    /// Args:
+    ///     timeout: seconds; None waits without limit.
     ///
     /// Raises:
     ///     BrokenStreamError, OSError: the stream failed, or the reader went away with bytes unread in the pipe.
-    ///     StalledError: it took longer than ``timeout`` seconds. Nothing is lost.
+    ///     StalledError: it took longer than ``timeout``. Nothing is lost.
     ///     ClosedError: the writer is closed.
     #[pyo3(signature = (timeout=None))]
-    fn flush(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<()> {
-        let timeout = arguments::timeout(timeout)?;
-        let mark = self.0.mark();
-        until(py, timeout, |slice| self.0.flush_to(mark, Some(slice)).into())?
-            .map_err(|error| errors::to_python(py, &error))
+    fn flush(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = arguments::timeout)] timeout: Option<Duration>,
+    ) -> PyResult<()> {
+        let mark = self.writer.mark();
+        until(py, timeout, |slice| self.writer.flush_to(mark, Some(slice)).into())?.or_raise(py)
     }
 
-    /// Waits as ``flush`` does, then closes. The descriptor that was passed in stays open; closing again does nothing.
+    /// Wait as ``flush`` does, then close. The caller's descriptor stays open. Closing again does nothing.
+    ///
+    /// Args:
+    ///     timeout: seconds; None waits without limit.
     ///
     /// Raises:
-    ///     BrokenStreamError, OSError: the stream failed. The writer is closed all the same.
-    ///     StalledError: it took longer than ``timeout`` seconds. The writer is still open, and nothing is lost.
+    ///     BrokenStreamError, OSError: the stream failed. The writer is closed nevertheless.
+    ///     StalledError: it took longer than ``timeout``. The writer is still open, and nothing is lost.
     #[pyo3(signature = (timeout=None))]
-    fn close(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<()> {
-        let timeout = arguments::timeout(timeout)?;
-        self.close_within(py, timeout)?.map_err(|error| errors::to_python(py, &error))
+    fn close(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = arguments::timeout)] timeout: Option<Duration>,
+    ) -> PyResult<()> {
+        self.close_within(py, timeout)?.or_raise(py)
     }
 
-    /// Gives up what this writer has queued, and closes. The tickets of those writes end with ``ClosedError``.
+    /// Discard what this writer has queued, and close. The tickets of those writes end with ``ClosedError``.
     ///
-    /// A write in the middle is cut short. Pages that zero-copy has put into the pipe stay in use until they are read.
+    /// A write in progress is cut short. Pages that zero-copy has put into the pipe stay in use until read.
     fn abort(&self, py: Python<'_>) {
-        py.detach(|| self.0.abort());
+        py.detach(|| self.writer.abort());
         buffer::release_parked(py);
     }
 
     /// Whether ``close`` or ``abort`` has ended the writer.
     #[getter]
     fn closed(&self) -> bool {
-        self.0.is_closed()
+        self.writer.is_closed()
     }
 
-    /// What the stream has done so far, and what it does it with.
+    /// What the stream has done so far, and by which transport.
     #[getter]
     fn stats(&self) -> WriterStats {
-        WriterStats(self.0.stats())
+        WriterStats(self.writer.stats())
     }
 
     fn __enter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
         slf
     }
 
-    /// Closes. If the block raised, what was queued is still delivered, unless the reader stalls for 5 seconds.
     fn __exit__(
         &self,
         py: Python<'_>,
-        exc_type: Option<&Bound<'_, PyType>>,
+        _exc_type: Option<&Bound<'_, PyAny>>,
         exc: Option<&Bound<'_, PyAny>>,
         _traceback: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
-        let closed =
-            if exc_type.is_none() { self.close_within(py, None) } else { self.close_unless_stalled(py) };
+        let closed = if exc.is_none() { self.close_within(py, None) } else { self.close_unless_stalled(py) };
         closed?.map_err(|error| {
             let raised = errors::to_python(py, &error);
             if let Some(exc) = exc {
-                // As a `raise` in Python would: the block's own exception is not to be lost behind ours.
+                // As `raise` does in Python: keeps the block's own exception visible.
                 let _ = raised.value(py).setattr("__context__", exc);
             }
             raised
@@ -181,49 +196,38 @@ impl Writer {
     }
 }
 
-/// How long a block that raised waits for a reader that reads nothing: as long as a program's end does.
+/// How long a block that raised waits for a reader that takes nothing: as long as the end of a program waits.
 const EXIT_STALL: Duration = Duration::from_secs(5);
 
-/// What any buffer is handed in as.
-type AnyRegion = Box<dyn Region>;
-
-/// One of the core's ways to queue memory.
-type Write = fn(
-    &penstock_core::Writer,
-    AnyRegion,
-    Option<Duration>,
-) -> Result<penstock_core::Ticket, Rejected<AnyRegion>>;
+/// Queues a buffer by one of the core's writes, which gets the memory and the time that it may wait for room.
+pub(crate) fn queue(
+    data: &Bound<'_, PyAny>,
+    timeout: Option<Duration>,
+    write: impl Fn(Box<dyn Region>, Duration) -> Result<penstock_core::Ticket, Rejected<Box<dyn Region>>> + Sync,
+) -> PyResult<Ticket> {
+    let py = data.py();
+    let mut region = Some(buffer::export(data)?);
+    let pushed = until(py, timeout, |slice| {
+        let region = &mut region;
+        buffer::hand_in(region, |data| write(data, slice)).into()
+    });
+    drop(region);
+    buffer::release_parked(py);
+    pushed?.map(Ticket).or_raise(py)
+}
 
 impl Writer {
-    fn queue(
-        &self,
-        py: Python<'_>,
-        data: &Bound<'_, PyAny>,
-        timeout: Option<Seconds>,
-        write: Write,
-    ) -> PyResult<Ticket> {
-        let timeout = arguments::timeout(timeout)?;
-        let mut region = Some(buffer::export(data)?);
-        let pushed = until(py, timeout, |slice| {
-            let region = &mut region;
-            buffer::hand_in(region, |data| write(&self.0, data, Some(slice))).into()
-        });
-        drop(region);
-        buffer::release_parked(py);
-        pushed?.map(Ticket).map_err(|error| errors::to_python(py, &error))
-    }
-
     fn close_within(&self, py: Python<'_>, timeout: Option<Duration>) -> PyResult<Result<(), Error>> {
-        let mark = self.0.mark();
-        until(py, timeout, |slice| self.0.close_at(mark, Some(slice)).into())
+        let mark = self.writer.mark();
+        until(py, timeout, |slice| self.writer.close_at(mark, Some(slice)).into())
     }
 
-    /// Closes, or aborts when the reader has read nothing for a while.
+    /// Closes, or aborts when the reader has taken nothing for a while.
     fn close_unless_stalled(&self, py: Python<'_>) -> PyResult<Result<(), Error>> {
-        let mut delivered = self.0.stats().delivered_bytes;
+        let mut delivered = self.writer.stats().delivered_bytes;
         loop {
             let closed = self.close_within(py, Some(EXIT_STALL))?;
-            let now = self.0.stats().delivered_bytes;
+            let now = self.writer.stats().delivered_bytes;
             if matches!(closed, Err(Error::Stalled { .. })) {
                 if now > delivered {
                     delivered = now;
@@ -236,31 +240,31 @@ impl Writer {
     }
 }
 
-/// What a stream has done so far, and what it does it with. A picture of one moment.
+/// What a writer's stream has done so far, and by which transport. A snapshot.
 #[pyclass(frozen, module = "penstock.results")]
 pub(crate) struct WriterStats(penstock_core::Stats);
 
 #[pymethods]
 impl WriterStats {
-    /// The transport of the last write: "write", "staged" or "zero-copy"; None before the first.
+    /// The transport of the last write: ``"write"``, ``"staged"`` or ``"zero-copy"``; None before the first.
     #[getter]
     fn transport(&self) -> Option<&'static str> {
         self.0.choice.map(|(transport, _)| transport.name())
     }
 
-    /// Why it was that transport.
+    /// Why this transport was chosen.
     #[getter]
     fn reason(&self) -> &'static str {
         self.0.choice.map_or("nothing was written yet", |(_, reason)| reason.text())
     }
 
-    /// The size of the pipe in bytes, as granted; None if it is not a pipe.
+    /// The size of the pipe in bytes, as granted by the kernel; None if it is not a pipe.
     #[getter]
     fn capacity_bytes(&self) -> Option<usize> {
         self.0.capacity_bytes
     }
 
-    /// Bytes taken into the queue since the stream began.
+    /// Bytes queued since the stream began.
     #[getter]
     fn bytes_accepted(&self) -> u64 {
         self.0.accepted_bytes
@@ -272,14 +276,14 @@ impl WriterStats {
         self.0.delivered_bytes
     }
 
-    /// Bytes of writes that have not ended, as far as they are neither delivered nor lost. What a pipe holds of writes that have
-    /// ended is neither delivered nor pending: it waits for the reader.
+    /// Bytes of writes that have not ended, without those that are delivered or lost. Bytes of ended writes that
+    /// wait in the pipe for the reader count neither as delivered nor as pending.
     #[getter]
     fn bytes_pending(&self) -> u64 {
         self.0.pending_bytes
     }
 
-    /// Writes taken into the queue since the stream began.
+    /// Writes queued since the stream began.
     #[getter]
     fn items_accepted(&self) -> u64 {
         self.0.accepted_items
@@ -291,7 +295,7 @@ impl WriterStats {
         self.0.pending_items
     }
 
-    /// Bytes that the destination has taken, by transport.
+    /// Bytes that the destination has taken, by the name of the transport.
     #[getter]
     fn bytes_by_transport(&self) -> HashMap<&'static str, u64> {
         self.0.written_by.iter().map(|(transport, bytes)| (transport.name(), *bytes)).collect()
@@ -303,7 +307,7 @@ impl WriterStats {
         self.0.caller_blocked.as_secs_f64()
     }
 
-    /// Seconds that the worker waited for its output: for room in the pipe, or for the reader to take zero-copy pages.
+    /// Seconds that the worker waited for its output: for room, or for the reader to take zero-copy pages.
     #[getter]
     fn output_wait_s(&self) -> f64 {
         self.0.worker_blocked.as_secs_f64()
@@ -315,13 +319,13 @@ impl WriterStats {
         self.0.worker_busy.as_secs_f64()
     }
 
-    /// Seconds that the worker spent on converting.
+    /// Seconds that the worker spent on conversions.
     #[getter]
     fn converting_s(&self) -> f64 {
         self.0.transforming.as_secs_f64()
     }
 
-    /// What the worker runs with; None without a policy, and before it has started.
+    /// The policy that was applied to the worker; None if none was asked for, or before the worker starts.
     #[getter]
     fn policy(&self) -> Option<AppliedPolicy> {
         self.0.policy.clone().map(AppliedPolicy)
