@@ -183,3 +183,123 @@ def test_outside_of_a_loop_it_cannot_be_awaited(pair: tuple[int, int]) -> None:
     with pytest.raises(RuntimeError, match="no running event loop"):
         coroutine.send(None)
     assert read_exactly(pair[0], len(FRAME)) == FRAME
+
+
+def test_a_writer_closes_while_the_loop_goes_on(pair: tuple[int, int]) -> None:
+    """The reader starts only when the block has ended, on the same loop."""
+    reader, writer = pair
+
+    async def main() -> bytes:
+        reading = asyncio.create_task(asyncio.to_thread(read_exactly, reader, len(FRAME)))
+        async with penstock.Writer(writer) as stream:
+            assert isinstance(stream, penstock.Writer)
+            stream.write(FRAME)
+        assert stream.closed
+        assert stream.stats.bytes_delivered == len(FRAME) or not stream.stats.bytes_pending
+        return await reading
+
+    assert asyncio.run(asyncio.wait_for(main(), 30)) == FRAME
+
+
+def test_a_writer_whose_reader_goes_raises_at_the_end_of_its_block(pair: tuple[int, int]) -> None:
+    reader, writer = pair
+
+    async def main() -> None:
+        async with penstock.Writer(writer) as stream:
+            stream.write(FRAME)
+            asyncio.get_running_loop().call_later(0.05, os.close, reader)
+
+    with pytest.raises(penstock.BrokenStreamError):
+        asyncio.run(asyncio.wait_for(main(), 30))
+
+
+def test_a_block_that_raises_still_delivers(pair: tuple[int, int]) -> None:
+    reader, writer = pair
+    result = ReaderThread(reader)
+
+    async def main() -> None:
+        async with penstock.Writer(writer) as stream:
+            stream.write(FRAME)
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        asyncio.run(asyncio.wait_for(main(), 30))
+    os.close(writer)
+    assert result.result() == FRAME
+
+
+@pytest.mark.slow
+def test_a_block_that_raises_does_not_wait_for_ever(pair: tuple[int, int]) -> None:
+    async def main() -> penstock.Writer:
+        async with penstock.Writer(pair[1]) as stream:
+            stream.write(FRAME)
+            raise KeyError("mine")
+
+    with pytest.raises(penstock.StalledError) as stalled:
+        asyncio.run(asyncio.wait_for(main(), 30))
+    assert isinstance(stalled.value.__context__, KeyError)
+    assert 0 < stalled.value.bytes_pending <= len(FRAME)
+
+
+def test_a_cancelled_close_aborts_the_writer(pair: tuple[int, int]) -> None:
+    async def main() -> penstock.Writer:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                async with penstock.Writer(pair[1]) as stream:
+                    ticket = stream.write(FRAME)
+        assert isinstance(ticket.exception(10), penstock.ClosedError)
+        return stream
+
+    assert asyncio.run(asyncio.wait_for(main(), 30)).closed
+
+
+def test_a_reader_closes_at_the_end_of_its_block(pair: tuple[int, int]) -> None:
+    reader, writer = pair
+    os.write(writer, b"0123456789")
+
+    async def main() -> None:
+        async with penstock.Reader(reader, frame_bytes=5) as frames:
+            assert bytes(await anext(frames)) == b"01234"
+        assert frames.closed
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+
+
+def test_a_tee_is_waited_for_at_the_end_of_its_block(pair: tuple[int, int]) -> None:
+    reader, writer = pair
+    result = ReaderThread(reader)
+
+    async def main() -> None:
+        source, feed = os.pipe()
+        async with penstock.Tee(source, writer, start=False) as tee:
+            asyncio.get_running_loop().call_later(0.05, lambda: (os.write(feed, b"all"), os.close(feed)))
+            os.close(writer)
+        os.close(source)
+        assert tee.done() and tee.report.bytes == 3
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+    assert result.result() == b"all"
+
+
+def test_a_tee_raises_the_failure_of_a_destination_and_is_cancelled_by_its_block(
+    pair: tuple[int, int],
+) -> None:
+    reader, writer = pair
+
+    async def fails() -> None:
+        with penstock.make_pipe()[0] as source:
+            async with penstock.Tee(source, writer):
+                raise KeyError("mine")
+
+    async def breaks() -> None:
+        source, feed = penstock.make_pipe()
+        os.close(reader)
+        with source, feed:
+            feed.write(b"lost")
+            async with penstock.Tee(source, writer):
+                pass
+
+    with pytest.raises(KeyError, match="mine"):
+        asyncio.run(asyncio.wait_for(fails(), 30))
+    with pytest.raises(penstock.BrokenStreamError):
+        asyncio.run(asyncio.wait_for(breaks(), 30))

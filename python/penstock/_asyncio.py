@@ -1,21 +1,27 @@
-"""Tickets in asyncio: the worker signals an eventfd, the event loop wakes the waiter."""
+"""Tickets and ``async with`` in asyncio: the native worker signals an eventfd, and the event loop wakes the waiter."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
+from penstock._exit import STALL_S
 from penstock.errors import StalledError
 
 if TYPE_CHECKING:
-    from penstock._native import Frame, Reader, Relayed, RelayTicket, Ticket, _Watch
+    from penstock._native import Frame, Reader, Relayed, RelayTicket, Tee, Ticket, Writer, _Watch
 
+Entered = TypeVar("Entered")
 Result_co = TypeVar("Result_co", covariant=True)
+
+Raised: TypeAlias = tuple[type[BaseException] | None, BaseException | None, TracebackType | None]
+"""The arguments of ``__exit__``."""
 
 
 class Watchable(Protocol):
-    """Something whose end can be waited for."""
+    """An operation whose end can be waited for."""
 
     def done(self) -> bool:
         """Whether it has ended."""
@@ -24,35 +30,33 @@ class Watchable(Protocol):
 
 
 class Cancellable(Watchable, Protocol[Result_co]):
-    """A ticket for something that can be stopped."""
+    """A ticket of an operation that can be cancelled."""
 
     def wait(self) -> Result_co:
-        """What it came to."""
+        """Its result."""
 
     def cancel(self) -> None:
         """Stop it."""
 
 
 async def ended(ticket: Ticket) -> None:
-    """Wait until the write has ended, and raise what it failed of, as ``ticket.wait()`` does."""
-    if not ticket.done():
-        await _signalled(ticket)
+    """Wait until the write has ended, and raise its failure as ``ticket.wait()`` does."""
+    await until_done(ticket)
     ticket.wait()
 
 
 async def ended_or_cancelled(ticket: Cancellable[Result_co]) -> Result_co:
-    """Wait for the end and give the result; if the task that waits is cancelled, so is what the ticket is for."""
-    if not ticket.done():
-        try:
-            await _signalled(ticket)
-        except asyncio.CancelledError:
-            ticket.cancel()
-            raise
+    """Wait for the end and return the result. Cancelling the task cancels the operation."""
+    try:
+        await until_done(ticket)
+    except asyncio.CancelledError:
+        ticket.cancel()
+        raise
     return ticket.wait()
 
 
 async def relayed(ticket: RelayTicket) -> Relayed:
-    """As ``ended_or_cancelled``; and a cancellation has the relay's counts, as all that ends one does."""
+    """Wait as ``ended_or_cancelled`` does, and set the byte counts of the relay on a cancellation."""
     try:
         return await ended_or_cancelled(ticket)
     except asyncio.CancelledError as error:
@@ -62,22 +66,63 @@ async def relayed(ticket: RelayTicket) -> Relayed:
 
 
 async def until_done(watchable: Watchable) -> None:
-    """Wait until it is done, whatever came of it."""
+    """Wait until the operation has ended, successfully or not."""
     if not watchable.done():
         await _signalled(watchable)
 
 
 async def next_frame(reader: Reader) -> Frame:
-    """The reader's next frame, as iteration gives it."""
+    """The reader's next frame, as iteration returns it."""
     while True:
         await until_done(reader._ready())
         try:
             frame = reader.read(timeout=0)
         except StalledError:
-            continue  # another task was quicker
+            continue  # another task took the frame
         if frame is None:
             raise StopAsyncIteration
         return frame
+
+
+async def entered(stream: Entered) -> Entered:
+    """``__aenter__`` of all streams."""
+    return stream
+
+
+async def leave_writer(writer: Writer, raised: Raised) -> None:
+    """``Writer.__aexit__``: close as ``__exit__`` does, but let the event loop run meanwhile."""
+    try:
+        while (ticket := writer._oldest()) is not None:
+            await _until_done_or_stalled(writer, ticket, None if raised[1] is None else STALL_S)
+    except BaseException:
+        writer.abort()
+        raise
+    writer.__exit__(*raised)
+
+
+async def _until_done_or_stalled(writer: Writer, ticket: Ticket, stall_timeout: float | None) -> None:
+    stats = writer.stats
+    try:
+        async with asyncio.timeout(stall_timeout):
+            await until_done(ticket)
+    except TimeoutError:
+        if writer.stats.bytes_delivered == stats.bytes_delivered:
+            why = f"the reader took nothing for {stall_timeout:g} s: {stats.bytes_pending} bytes are lost"
+            raise StalledError(why, stall_timeout or 0.0, stats.bytes_pending) from None
+
+
+async def leave_reader(reader: Reader, _raised: Raised) -> None:
+    """``Reader.__aexit__``."""
+    # The worker can be in a disk read, which nothing interrupts.
+    await asyncio.to_thread(reader.close)
+
+
+async def leave_tee(tee: Tee, raised: Raised) -> None:
+    """``Tee.__aexit__``."""
+    if raised[1] is None:
+        (await tee).check()
+    else:
+        tee.cancel()
 
 
 async def _signalled(ticket: Watchable) -> None:
@@ -87,7 +132,7 @@ async def _signalled(ticket: Watchable) -> None:
 
     def wake() -> None:
         loop.remove_reader(eventfd)
-        if not woken.done():  # it is, when the task was cancelled in the same turn of the loop
+        if not woken.done():  # it is if the task was cancelled in the same turn of the loop
             woken.set_result(None)
 
     try:

@@ -8,6 +8,7 @@ use penstock_core::ReaderOptions;
 use pyo3::exceptions::PyValueError;
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 
 use crate::arguments;
 use crate::buffer::{export_space, fill_view, release_parked};
@@ -218,6 +219,18 @@ impl Reader {
         _traceback: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         self.close(py)
+    }
+
+    fn __aenter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        coroutine(slf.py(), "entered", (slf,))
+    }
+
+    #[pyo3(signature = (*exception))]
+    fn __aexit__<'py>(
+        slf: &Bound<'py, Self>,
+        exception: &Bound<'py, PyTuple>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        coroutine(slf.py(), "leave_reader", (slf, exception))
     }
 }
 

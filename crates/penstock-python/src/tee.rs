@@ -12,7 +12,7 @@ use crate::errors::{self, OrRaise, value_of};
 use crate::pipes::arm_exit;
 use crate::policy::{AppliedPolicy, ThreadPolicy};
 use crate::ticket::Watch;
-use crate::waiting::{awaited, until};
+use crate::waiting::{awaited, coroutine, until};
 
 /// Copies one stream to many destinations on a native thread, by tee(2) and splice(2).
 ///
@@ -190,6 +190,19 @@ impl Tee {
             return Ok(());
         }
         self.wait(py, None)?.check(py)
+    }
+
+    fn __aenter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.get().start(slf.py())?;
+        coroutine(slf.py(), "entered", (slf,))
+    }
+
+    #[pyo3(signature = (*exception))]
+    fn __aexit__<'py>(
+        slf: &Bound<'py, Self>,
+        exception: &Bound<'py, PyTuple>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        coroutine(slf.py(), "leave_tee", (slf, exception))
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use penstock_core::{Error, Options, Region, Rejected};
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 
 use crate::arguments;
 use crate::buffer;
@@ -13,7 +14,7 @@ use crate::errors::{self, OrRaise};
 use crate::pipes::arm_exit;
 use crate::policy::{AppliedPolicy, ThreadPolicy};
 use crate::ticket::Ticket;
-use crate::waiting::until;
+use crate::waiting::{coroutine, until};
 
 /// Writes buffers to a file descriptor from a native thread, whole and in order.
 ///
@@ -193,6 +194,18 @@ impl Writer {
             }
             raised
         })
+    }
+
+    fn __aenter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        coroutine(slf.py(), "entered", (slf,))
+    }
+
+    #[pyo3(signature = (*exception))]
+    fn __aexit__<'py>(
+        slf: &Bound<'py, Self>,
+        exception: &Bound<'py, PyTuple>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        coroutine(slf.py(), "leave_writer", (slf, exception))
     }
 }
 
