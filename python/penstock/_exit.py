@@ -1,4 +1,4 @@
-"""What happens when the interpreter ends, and in the child of a fork."""
+"""The end of the interpreter, and the child of a fork."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ from penstock import _native
 STALL_S = 5.0
 """Seconds without any progress after which an ending program stops waiting for its readers."""
 
+WHY = f"the program ended, and nothing moved for {STALL_S:g} s or the wait was interrupted"
+"""Why something was cut off."""
+
 
 def arm() -> None:
-    """Have this process deliver what is queued before it ends. Called once in each process that writes."""
+    """Deliver what is queued before this process ends. Called once in each process that writes."""
     atexit.unregister(_drain)  # a forked child has inherited its parent's
     atexit.register(_drain)
     # A multiprocessing child ends without running atexit's functions, but runs its own finalizers.
@@ -23,26 +26,33 @@ def arm() -> None:
         util.Finalize(None, _drain, exitpriority=0)
 
 
+def report_loss(loss: str) -> None:
+    """Report on stderr, and to the logger, what the end of the program lost."""
+    from penstock._log import logger  # not earlier: hardly any program loses something
+
+    logger.error(loss)
+    print(f"penstock: {loss}", file=sys.stderr, flush=True)
+
+
 def _drain() -> None:
-    lost, unheard, cut_off = _native._drain(STALL_S, _say_what_for)
-    why = f"the program ended, and nothing moved for {STALL_S:g} s or the wait was interrupted"
+    lost, unheard, cut_off = _native._drain(STALL_S, _announce_wait)
     if lost:
-        print(f"penstock: {lost} bytes were lost: {why}", file=sys.stderr, flush=True)
+        report_loss(f"{lost} bytes were lost: {WHY}")
     if unheard:
         what = "the reader went away or the destination failed, and no call has reported it"
-        print(f"penstock: {unheard} bytes were lost: {what}", file=sys.stderr, flush=True)
+        report_loss(f"{unheard} bytes were lost: {what}")
     if cut_off:
-        print(f"penstock: {cut_off} relays were cut off: {why}", file=sys.stderr, flush=True)
+        report_loss(f"{cut_off} relays were cut off: {WHY}")
 
 
-def _say_what_for() -> None:
+def _announce_wait() -> None:
     what = "the program has ended, and waits for relays in the background; Ctrl-C cuts them off"
-    # Nobody may be there to read it.
+    # stderr may be closed.
     with contextlib.suppress(OSError, ValueError):
         print(f"penstock: {what}", file=sys.stderr, flush=True)
 
 
-# Threads of pipelines make their thread states not in the middle of a fork, for which the child would wait for ever.
+# A fork waits until no pipeline thread is creating its thread state: the child would wait for that state for ever.
 os.register_at_fork(
     before=_native._before_fork,
     after_in_parent=_native._after_fork_in_parent,

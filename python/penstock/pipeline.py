@@ -31,7 +31,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from penstock import _asyncio, _native
-from penstock._exit import STALL_S
+from penstock._exit import STALL_S, WHY, report_loss
 from penstock._native import AppliedPolicy, Chunk, ThreadPolicy
 from penstock.errors import ChunkDataError, ChunkError, ChunkReadError, PenstockError, StalledError
 
@@ -581,7 +581,7 @@ def _end_all() -> None:
     """What goes to a descriptor is delivered first, for as long as anything moves; the rest has nobody to go to."""
     for pipeline in list(_open):
         if pipeline._writes and not pipeline.closed and (fault := _drain(pipeline)):
-            print(f"penstock: a pipeline was cut off: {fault}", file=sys.stderr, flush=True)
+            report_loss(f"a pipeline was cut off: {fault}")
     for pipeline in list(_open):
         pipeline._native.cancel()  # all of them, so that the waits for their threads are one
     for pipeline in list(_open):
@@ -603,4 +603,4 @@ def _drain(pipeline: Pipeline) -> str | None:
         pass
     except (PenstockError, OSError) as error:
         return None if pipeline._is_told else str(error)
-    return f"the program ended, and nothing moved for {STALL_S:g} s or the wait was interrupted"
+    return WHY

@@ -10,6 +10,7 @@ mod errors;
 mod fifo;
 mod hanging;
 mod lent;
+mod log;
 mod parked;
 mod pipeline;
 mod pipes;

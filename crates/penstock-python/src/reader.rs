@@ -14,6 +14,7 @@ use crate::arguments;
 use crate::buffer::{export_space, fill_view, release_parked};
 use crate::conversion::Conversion;
 use crate::errors::OrRaise;
+use crate::log;
 use crate::policy::{AppliedPolicy, ThreadPolicy};
 use crate::ticket::Ticket;
 use crate::waiting::{coroutine, until};
@@ -44,7 +45,11 @@ use crate::waiting::{coroutine, until};
 ///         file or a TLS socket; or the object has no descriptor; or an argument has the wrong type.
 ///     ValueError: an argument has a wrong value, or the socket preserves message boundaries.
 #[pyclass(frozen, module = "penstock")]
-pub(crate) struct Reader(penstock_core::Reader);
+pub(crate) struct Reader {
+    reader: penstock_core::Reader,
+    /// The pipe size that the caller asked for.
+    asked_bytes: Option<usize>,
+}
 
 #[pymethods]
 impl Reader {
@@ -72,7 +77,7 @@ impl Reader {
         };
         let reader = penstock_core::Reader::new(source, &options).or_raise(py)?;
         ahead.take(py)?;
-        Ok(Self(reader))
+        Ok(Self { reader, asked_bytes: capacity_bytes })
     }
 
     /// The next frame in order; None when the stream has ended between two frames.
@@ -112,7 +117,7 @@ impl Reader {
         #[pyo3(from_py_with = arguments::timeout)] timeout: Option<Duration>,
     ) -> PyResult<usize> {
         let space = export_space(buffer)?;
-        let frame_bytes = self.0.frame_bytes();
+        let frame_bytes = self.reader.frame_bytes();
         let copied = if space.len() < frame_bytes {
             let why = format!("buffer has room for {} bytes, and a frame has {frame_bytes}", space.len());
             Err(PyValueError::new_err(why))
@@ -150,7 +155,7 @@ impl Reader {
         py: Python<'_>,
         #[pyo3(from_py_with = arguments::timeout)] timeout: Option<Duration>,
     ) -> PyResult<Option<Frame>> {
-        until(py, timeout, |slice| self.0.latest(Some(slice)).into())?
+        until(py, timeout, |slice| self.reader.latest(Some(slice)).into())?
             .map(|frame| frame.map(Frame))
             .or_raise(py)
     }
@@ -159,7 +164,7 @@ impl Reader {
     ///
     /// None with a conversion, and on later calls.
     fn take_rest(&self) -> Option<Frame> {
-        self.0.take_rest().map(Frame)
+        self.reader.take_rest().map(Frame)
     }
 
     /// Stop reading, drop the frames that nobody has taken, and close the duplicate of the descriptor.
@@ -168,8 +173,12 @@ impl Reader {
     /// nothing. The call waits at most 5 seconds for the worker, which only a disk read or a lingering socket can
     /// delay. Ctrl-C interrupts it.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let closed =
-            until(py, Some(penstock_core::Reader::LEAVE_WITHIN), |slice| self.0.close_within(slice).into())?;
+        if !self.reader.is_closed() {
+            log::smaller_pipe(py, "a reader", self.reader.stats().capacity_bytes, self.asked_bytes);
+        }
+        let closed = until(py, Some(penstock_core::Reader::LEAVE_WITHIN), |slice| {
+            self.reader.close_within(slice).into()
+        })?;
         drop(closed); // a thread that takes longer ends later, on its own
         Ok(())
     }
@@ -177,18 +186,18 @@ impl Reader {
     /// Whether the reader was closed.
     #[getter]
     fn closed(&self) -> bool {
-        self.0.is_closed()
+        self.reader.is_closed()
     }
 
     /// What the reader has done so far, also after its end.
     #[getter]
     fn stats(&self) -> ReaderStats {
-        ReaderStats(self.0.stats())
+        ReaderStats(self.reader.stats())
     }
 
     /// Done when ``read`` would not wait.
     fn _ready(&self) -> Ticket {
-        Ticket(self.0.ready())
+        Ticket(self.reader.ready())
     }
 
     fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
@@ -236,7 +245,7 @@ impl Reader {
 
 impl Reader {
     fn read_within(&self, py: Python<'_>, timeout: Option<Duration>) -> PyResult<Option<Frame>> {
-        until(py, timeout, |slice| self.0.read(Some(slice)).into())?
+        until(py, timeout, |slice| self.reader.read(Some(slice)).into())?
             .map(|frame| frame.map(Frame))
             .or_raise(py)
     }

@@ -1,5 +1,6 @@
 //! Relays in Python.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use penstock_core::{RelayError, RelayMode, RelayOptions};
@@ -8,6 +9,7 @@ use pyo3::prelude::*;
 
 use crate::arguments;
 use crate::errors::{self, value_of};
+use crate::log;
 use crate::pipes::arm_exit;
 use crate::policy::{AppliedPolicy, ThreadPolicy};
 use crate::ticket::Watch;
@@ -53,6 +55,9 @@ impl Relay {
         let mut relay = self.relay.take().ok_or_else(spent)?;
         let outcome = until(py, None, |slice| relay.run(Some(slice)).map(Ok).into());
         (self.bytes_delivered, self.bytes_lost) = (relay.relayed().bytes, relay.bytes_held());
+        if let Ok(Ok(outcome)) = &outcome {
+            log::relay_ended(py, outcome.as_ref());
+        }
         let outcome = match outcome {
             Ok(Ok(Ok(relayed))) => Ok(Relayed(relayed)),
             Ok(Ok(Err(failure))) => {
@@ -102,7 +107,7 @@ pub(crate) fn _start_relay(
     let (src, dst) = (arguments::descriptor(src)?, arguments::descriptor(dst)?);
     arm_exit(py)?;
     penstock_core::relay_in_background(src, dst, &options, policy.map(|policy| policy.0))
-        .map(RelayTicket)
+        .map(|ticket| RelayTicket { ticket, is_logged: AtomicBool::new(false) })
         .map_err(|error| raised(py, &error))
 }
 
@@ -211,7 +216,11 @@ impl Relayed {
 /// Cancelling the task that awaits it cancels the relay; the ``CancelledError`` has ``bytes_delivered`` and
 /// ``bytes_lost``.
 #[pyclass(frozen, module = "penstock.results")]
-pub(crate) struct RelayTicket(penstock_core::RelayTicket);
+pub(crate) struct RelayTicket {
+    ticket: penstock_core::RelayTicket,
+    /// Whether its end was logged: once, however often it is waited for.
+    is_logged: AtomicBool,
+}
 
 impl RelayTicket {
     fn ended_within(
@@ -219,12 +228,15 @@ impl RelayTicket {
         py: Python<'_>,
         timeout: Option<Duration>,
     ) -> PyResult<Result<penstock_core::Relayed, PyErr>> {
-        let ended = until(py, timeout, |slice| self.0.wait_for(Some(slice)).map(Ok).into())?;
+        let ended = until(py, timeout, |slice| self.ticket.wait_for(Some(slice)).map(Ok).into())?;
         let outcome = ended.map_err(|error| {
             let exception = errors::to_python(py, &error);
-            tell(exception.value(py), self.0.relayed().bytes, 0);
+            tell(exception.value(py), self.ticket.relayed().bytes, 0);
             exception
         })?;
+        if !self.is_logged.swap(true, Ordering::Relaxed) {
+            log::relay_ended(py, outcome.as_ref());
+        }
         Ok(outcome.map_err(|failure| raised(py, &failure)))
     }
 }
@@ -233,7 +245,7 @@ impl RelayTicket {
 impl RelayTicket {
     /// Whether the relay has ended, successfully or not.
     fn done(&self) -> bool {
-        self.0.ticket().outcome().is_some()
+        self.ticket.ticket().outcome().is_some()
     }
 
     /// Wait until the relay has ended and return its result. Releases the GIL; Ctrl-C interrupts it.
@@ -269,19 +281,19 @@ impl RelayTicket {
 
     /// Stop the relay. Bytes that were moved stay moved. Does nothing after its end.
     fn cancel(&self) {
-        self.0.cancel();
+        self.ticket.cancel();
     }
 
     /// The progress so far.
     #[getter]
     fn relayed(&self) -> Relayed {
-        Relayed(self.0.relayed())
+        Relayed(self.ticket.relayed())
     }
 
     /// The policy that was applied to the thread; None if none was asked for, or before the thread starts.
     #[getter]
     fn policy(&self) -> Option<AppliedPolicy> {
-        self.0.applied_policy().map(AppliedPolicy)
+        self.ticket.applied_policy().map(AppliedPolicy)
     }
 
     fn __await__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
@@ -290,20 +302,20 @@ impl RelayTicket {
 
     /// Add 1 to the eventfd when the relay ends.
     fn _notify(&self, eventfd: i32) -> PyResult<Watch> {
-        Watch::start(self.0.ticket(), eventfd)
+        Watch::start(self.ticket.ticket(), eventfd)
     }
 
     /// Set the byte counts of this relay, which has ended, on an exception.
     fn _tell(&self, error: &Bound<'_, PyAny>) {
-        match self.0.wait_for(Some(Duration::ZERO)) {
+        match self.ticket.wait_for(Some(Duration::ZERO)) {
             Some(Err(failure)) => tell(error, failure.bytes_delivered(), failure.bytes_lost()),
-            _ => tell(error, self.0.relayed().bytes, 0),
+            _ => tell(error, self.ticket.relayed().bytes, 0),
         }
     }
 
     fn __repr__(&self) -> String {
         let relayed = self.relayed().__repr__();
-        let state = match self.0.ticket().outcome() {
+        let state = match self.ticket.ticket().outcome() {
             None => "under way".into(),
             Some(Ok(())) => "done".into(),
             Some(Err(error)) => format!("failed: {error}"),

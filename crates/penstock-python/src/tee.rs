@@ -1,5 +1,6 @@
 //! Tees in Python.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use penstock_core::{Error, TeeEnd, TeePolicy};
@@ -9,6 +10,7 @@ use pyo3::types::PyTuple;
 
 use crate::arguments::{self, Seconds};
 use crate::errors::{self, OrRaise, value_of};
+use crate::log;
 use crate::pipes::arm_exit;
 use crate::policy::{AppliedPolicy, ThreadPolicy};
 use crate::ticket::Watch;
@@ -42,7 +44,11 @@ use crate::waiting::{awaited, coroutine, until};
 ///     ValueError: a destination is the source, or is given twice; the source is a pipe or socket of which a Python
 ///         stream has read ahead; or an argument has a wrong value.
 #[pyclass(frozen, module = "penstock")]
-pub(crate) struct Tee(penstock_core::Tee);
+pub(crate) struct Tee {
+    tee: penstock_core::Tee,
+    /// Whether its evictions were logged: once, however often it is waited for.
+    is_logged: AtomicBool,
+}
 
 #[pymethods]
 impl Tee {
@@ -58,7 +64,8 @@ impl Tee {
         start: bool,
     ) -> PyResult<Self> {
         let source = arguments::descriptor(&arguments::tee_source(src)?)?;
-        let tee = Self(penstock_core::Tee::new(source, thread_policy.map(|policy| policy.0)).or_raise(py)?);
+        let tee = penstock_core::Tee::new(source, thread_policy.map(|policy| policy.0)).or_raise(py)?;
+        let tee = Self { tee, is_logged: AtomicBool::new(false) };
         for dst in dsts {
             tee.add(py, &dst, policy, stall_timeout)?;
         }
@@ -71,7 +78,7 @@ impl Tee {
     /// Start a tee that was made with ``start=False``. Otherwise does nothing.
     fn start(&self, py: Python<'_>) -> PyResult<()> {
         arm_exit(py)?;
-        self.0.start().or_raise(py)
+        self.tee.start().or_raise(py)
     }
 
     /// Add a destination. Before the start it gets the whole stream, later the bytes from now on.
@@ -92,7 +99,7 @@ impl Tee {
         #[pyo3(from_py_with = arguments::stall_timeout)] stall_timeout: f64,
     ) -> PyResult<TeeOutlet> {
         let policy = tee_policy(policy, stall_timeout)?;
-        let outlet = self.0.add(arguments::destination(dst)?, policy);
+        let outlet = self.tee.add(arguments::destination(dst)?, policy);
         outlet.map(TeeOutlet).or_raise(py)
     }
 
@@ -107,12 +114,12 @@ impl Tee {
         let unknown = || PyValueError::new_err("it is no destination of this tee");
         let outlet = match dst.cast::<TeeOutlet>() {
             Ok(outlet) => outlet.get().0.clone(),
-            Err(_) => self.0.find(arguments::descriptor(dst)?).ok_or_else(unknown)?,
+            Err(_) => self.tee.find(arguments::descriptor(dst)?).ok_or_else(unknown)?,
         };
         // One that has ended may not be listed any more.
         if outlet.report().end.is_none() {
-            self.0.report().outlets.iter().find(|other| other.is(&outlet)).ok_or_else(unknown)?;
-            self.0.remove(&outlet);
+            self.tee.report().outlets.iter().find(|other| other.is(&outlet)).ok_or_else(unknown)?;
+            self.tee.remove(&outlet);
         }
         Ok(())
     }
@@ -135,29 +142,33 @@ impl Tee {
         #[pyo3(from_py_with = arguments::timeout)] timeout: Option<Duration>,
     ) -> PyResult<TeeReport> {
         self.start(py)?;
-        until(py, timeout, |slice| self.0.wait_for(Some(slice)).into())?.map(TeeReport).or_raise(py)
+        let ended = until(py, timeout, |slice| self.tee.wait_for(Some(slice)).into())?;
+        if self.done() && !self.is_logged.swap(true, Ordering::Relaxed) {
+            log::tee_ended(py, &self.tee.report());
+        }
+        ended.map(TeeReport).or_raise(py)
     }
 
     /// Stop the tee. Does nothing after its end.
     fn cancel(&self) {
-        self.0.cancel();
+        self.tee.cancel();
     }
 
     /// Whether the tee has ended.
     fn done(&self) -> bool {
-        self.0.ticket().is_some_and(|ticket| ticket.outcome().is_some())
+        self.tee.ticket().is_some_and(|ticket| ticket.outcome().is_some())
     }
 
     /// The report so far.
     #[getter]
     fn report(&self) -> TeeReport {
-        TeeReport(self.0.report())
+        TeeReport(self.tee.report())
     }
 
     /// The policy that was applied to the thread; None if none was asked for, or before the thread starts.
     #[getter]
     fn thread_policy(&self) -> Option<AppliedPolicy> {
-        self.0.applied_policy().map(AppliedPolicy)
+        self.tee.applied_policy().map(AppliedPolicy)
     }
 
     fn __await__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
@@ -167,7 +178,7 @@ impl Tee {
 
     /// Add 1 to the eventfd when the tee, which must have started, ends.
     fn _notify(&self, eventfd: i32) -> PyResult<Watch> {
-        match self.0.ticket() {
+        match self.tee.ticket() {
             Some(ticket) => Watch::start(&ticket, eventfd),
             None => Err(PyValueError::new_err("the tee has not started")),
         }

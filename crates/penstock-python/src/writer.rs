@@ -11,6 +11,7 @@ use crate::arguments;
 use crate::buffer;
 use crate::conversion::Conversion;
 use crate::errors::{self, OrRaise};
+use crate::log;
 use crate::pipes::arm_exit;
 use crate::policy::{AppliedPolicy, ThreadPolicy};
 use crate::ticket::Ticket;
@@ -48,6 +49,8 @@ use crate::waiting::{coroutine, until};
 #[pyclass(frozen, module = "penstock")]
 pub(crate) struct Writer {
     writer: penstock_core::Writer,
+    /// The pipe size that the caller asked for.
+    asked_bytes: Option<usize>,
 }
 
 #[pymethods]
@@ -76,7 +79,7 @@ impl Writer {
         };
         arm_exit(fd.py())?;
         let writer = penstock_core::Writer::new(arguments::destination(fd)?, &options).or_raise(fd.py())?;
-        Ok(Self { writer })
+        Ok(Self { writer, asked_bytes: capacity_bytes })
     }
 
     /// Queue a buffer without copying it. Its memory must not change until the returned ticket is done.
@@ -231,8 +234,12 @@ pub(crate) fn queue(
 
 impl Writer {
     fn close_within(&self, py: Python<'_>, timeout: Option<Duration>) -> PyResult<Result<(), Error>> {
-        let mark = self.writer.mark();
-        until(py, timeout, |slice| self.writer.close_at(mark, Some(slice)).into())
+        let (mark, was_open) = (self.writer.mark(), !self.writer.is_closed());
+        let closed = until(py, timeout, |slice| self.writer.close_at(mark, Some(slice)).into())?;
+        if was_open && self.writer.is_closed() {
+            log::writer_closed(py, &self.writer.stats(), self.asked_bytes);
+        }
+        Ok(closed)
     }
 
     /// Closes, or aborts when the reader has taken nothing for a while.

@@ -1,0 +1,10 @@
+"""The logger ``penstock``.
+
+It carries fallbacks (INFO), stalls (WARNING), and what the end of the program lost (ERROR). Native threads do not log:
+the facts are read when a call returns or a stream closes.
+"""
+
+import logging
+
+logger = logging.getLogger("penstock")
+logger.addHandler(logging.NullHandler())

@@ -1,0 +1,137 @@
+"""The logger ``penstock``: fallbacks, stalls and losses, once each, and nothing on stderr unless the program asks."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+
+import pytest
+from conftest import ReaderThread, noise, run_script
+
+import penstock
+
+DATA = noise(300_000)
+ROOM_BYTES = 1 << 30
+"""More than a pipe gets."""
+
+
+def logged(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    assert {record.name for record in caplog.records} <= {"penstock"}
+    return [(record.levelname, record.getMessage()) for record in caplog.records]
+
+
+@pytest.fixture(autouse=True)
+def all_levels(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+
+
+def test_a_transport_that_fell_back(pair: tuple[int, int], caplog: pytest.LogCaptureFixture) -> None:
+    reader, writer = pair
+    result = ReaderThread(reader)
+    penstock.pipes.set_staging_budget(0)
+    try:
+        with penstock.Writer(writer, mode="staged") as stream:
+            stream.write(DATA)
+            stream.close()
+    finally:
+        penstock.pipes.set_staging_budget(16 << 20)
+    os.close(writer)
+    assert result.result() == DATA
+    if stream.stats.reason == "the system gives no transparent huge pages":
+        pytest.skip(stream.stats.reason)
+    words = (
+        "a writer fell back to the transport write: other streams have all of the process's staging memory"
+    )
+    assert logged(caplog) == [("INFO", words)]
+
+
+def test_a_pipe_that_is_smaller_than_asked(caplog: pytest.LogCaptureFixture) -> None:
+    reader, writer = penstock.make_pipe(ROOM_BYTES)
+    with reader, writer:
+        granted = writer.capacity_bytes
+        if granted >= ROOM_BYTES:
+            pytest.skip("the system gives a pipe of a gigabyte")
+        words = f"make_pipe got a pipe of {granted} bytes, and asked for {ROOM_BYTES}"
+        assert logged(caplog) == [("INFO", words)]
+
+
+@pytest.mark.parametrize("starts", [False, True])
+def test_a_relay_that_fell_back(
+    starts: bool, pair: tuple[int, int], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Linux does not splice from an eventfd."""
+    source = os.eventfd(1)
+    relayed = (
+        penstock.start_relay(source, pair[1], 8).wait(10)
+        if starts
+        else penstock.relay(source, pair[1], 8, timeout=10)
+    )
+    os.close(source)
+    words = f"a relay fell back to the method read-write: {relayed.reason}"
+    assert "Invalid argument" in words
+    assert logged(caplog) == [("INFO", words)]
+
+
+def test_a_relay_that_stalled(pair: tuple[int, int], caplog: pytest.LogCaptureFixture) -> None:
+    with open("/dev/null", "wb") as null:  # noqa: PTH123
+        ticket = penstock.start_relay(pair[0], null, timeout=0.05)
+        for _ in range(2):
+            with pytest.raises(penstock.StalledError):
+                ticket.wait(10)
+    [(level, words)] = logged(caplog)
+    assert level == "WARNING"
+    assert words.startswith("a relay stalled: ")
+
+
+def send(feed: int) -> None:
+    with contextlib.suppress(BrokenPipeError):
+        os.write(feed, bytes(4 << 20))
+
+
+def test_a_destination_that_was_evicted(pair: tuple[int, int], caplog: pytest.LogCaptureFixture) -> None:
+    source, feed = os.pipe()
+    sending = threading.Thread(target=send, args=(feed,))
+    sending.start()
+    tee = penstock.Tee(source, pair[1], policy="evict", stall_timeout=0.1)
+    report = tee.wait(30)  # it ends with its last destination
+    tee.wait()
+    os.close(source)
+    sending.join()
+    os.close(feed)
+    [outlet] = report.destinations
+    bytes_ = f"{outlet.bytes_delivered} bytes delivered, {outlet.bytes_lost} lost"
+    words = f"a tee evicted fd {pair[1]}, which took nothing for 0.1 s: {bytes_}"
+    assert logged(caplog) == [("WARNING", words)]
+
+
+def test_nothing_is_logged_when_all_goes_well(
+    pair: tuple[int, int], caplog: pytest.LogCaptureFixture
+) -> None:
+    reader, writer = pair
+    with penstock.Writer(writer) as stream:
+        stream.write(b"frame")
+    with penstock.Reader(reader, frame_bytes=5) as frames:
+        assert bytes(next(frames)) == b"frame"
+    with open("/dev/null", "wb") as null:  # noqa: PTH123
+        os.write(writer, b"frame")
+        penstock.relay(reader, null, 5)
+    assert logged(caplog) == []
+
+
+def test_what_the_end_of_the_program_lost_is_logged_and_told() -> None:
+    code = """
+    import logging
+    if len(sys.argv) > 1:
+        logging.basicConfig(stream=sys.stdout, format="%(levelname)s %(name)s %(message)s")
+    reader, writer = os.pipe()
+    stream = penstock.Writer(writer)
+    stream.write(bytes(40_000)).wait()
+    os.close(reader)
+    """
+    lost = b"40000 bytes were lost: the reader went away or the destination failed, and no call has reported it\n"
+    quiet, told = run_script(code), run_script(code, "log")
+    assert quiet.stderr == told.stderr == b"penstock: " + lost
+    assert (quiet.returncode, quiet.stdout) == (0, b"")
+    assert (told.returncode, told.stdout) == (0, b"ERROR penstock " + lost)
