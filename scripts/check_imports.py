@@ -95,7 +95,9 @@ def crate_graph(src: Path) -> Graph:
         module = path.relative_to(src).with_suffix("").parts
         module = () if module == ("lib",) else module[:-1] if module[-1] == "mod" else module
         text = path.read_text()
-        tests |= {(*module, name) for name in re.findall(r"#\[cfg\(test\)\]\s*mod (\w+);", text)}
+        tests |= {
+            (*module, name) for name in re.findall(r"#\[cfg\((?:test|all\(test\b.*)\)\]\s*mod (\w+);", text)
+        }
         sources[module] = without_tests(text)
     modules = sources.keys() - tests
 

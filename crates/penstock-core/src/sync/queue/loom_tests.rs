@@ -1,0 +1,159 @@
+//! Every order in which a worker and its callers can meet.
+
+use loom::thread;
+
+use super::*;
+use crate::sync::Arc;
+
+const ONE: Limits = Limits { bytes: 8, items: 1 };
+
+/// What a worker does, for items that are their own size: writes, ends, and leaves when there is nothing.
+fn work(queue: &Queue<usize>) -> Vec<usize> {
+    let mut ended = Vec::new();
+    let now = Some(Instant::now());
+    loop {
+        match queue.next(now, |item| *item) {
+            Next::Write(_) => queue.advance(|_| {}),
+            Next::Reap => {}
+            Next::Leave => return ended,
+        }
+        if let Some(item) = queue.front(|item| *item) {
+            ended.push(item);
+            queue.retire_front();
+        }
+    }
+}
+
+/// Pushes, and does the work itself if no worker is signed on: every item must find one.
+fn push(queue: &Arc<Queue<usize>>, item: usize) -> Vec<usize> {
+    match queue.push(item, item, None, || false) {
+        Ok(true) => work(queue),
+        Ok(false) => Vec::new(),
+        Err(_) => panic!("nothing fails here"),
+    }
+}
+
+#[test]
+fn no_item_is_left_without_a_worker() {
+    loom::model(|| {
+        let queue = Arc::new(Queue::new(Limits { bytes: 8, items: 2 }));
+        let other = thread::spawn({
+            let queue = Arc::clone(&queue);
+            move || push(&queue, 1)
+        });
+        let mut ended = push(&queue, 2);
+        ended.extend(other.join().unwrap());
+        ended.sort_unstable();
+        assert_eq!(ended, [1, 2]);
+        assert_eq!(queue.load().pending_items, 0);
+    });
+}
+
+/// The worker's memory is given back then, so that nobody may begin to write it.
+#[test]
+fn no_worker_is_started_while_items_of_one_that_did_not_start_are_given_up() {
+    loom::model(|| {
+        let queue = Arc::new(Queue::new(Limits { bytes: 8, items: 2 }));
+        assert_eq!(queue.push(1, 1, None, || false).unwrap(), true);
+        let other = thread::spawn({
+            let queue = Arc::clone(&queue);
+            move || queue.push(2, 2, None, || false)
+        });
+        let given_up = queue.fail(|_| Error::Closed);
+        queue.retire(given_up.len());
+        queue.sign_off();
+        match other.join().unwrap() {
+            Ok(starts_worker) => assert_eq!((starts_worker, given_up), (false, vec![1, 2])),
+            Err(refused) => assert_eq!((refused.value, given_up), (2, vec![1])),
+        }
+    });
+}
+
+#[test]
+fn a_caller_that_waits_for_room_is_woken() {
+    loom::model(|| {
+        let queue = Arc::new(Queue::new(ONE));
+        assert_eq!(queue.push(1, 1, None, || false).unwrap(), true);
+        let caller = thread::spawn({
+            let queue = Arc::clone(&queue);
+            move || push(&queue, 2)
+        });
+        let mut ended = work(&queue);
+        ended.extend(caller.join().unwrap());
+        assert_eq!(ended, [1, 2]);
+    });
+}
+
+#[test]
+fn nothing_of_one_who_is_gone_comes_after_the_cancellation() {
+    loom::model(|| {
+        use loom::sync::atomic::{AtomicBool, Ordering};
+
+        let queue = Arc::new(Queue::new(ONE));
+        let gone = Arc::new(AtomicBool::new(false));
+        assert_eq!(queue.push(1, 1, None, || false).unwrap(), true);
+        let caller = thread::spawn({
+            let (queue, gone) = (Arc::clone(&queue), Arc::clone(&gone));
+            move || queue.push(2, 2, None, || gone.load(Ordering::Relaxed)).is_ok()
+        });
+        gone.store(true, Ordering::Relaxed);
+        let cancelled = queue.cancel(|_| true, |_| {});
+        queue.retire(cancelled.len());
+        queue.wake();
+        let was_taken = caller.join().unwrap();
+        assert_eq!(was_taken, cancelled.contains(&2));
+        assert_eq!(queue.load().pending_items, 0);
+    });
+}
+
+#[test]
+fn a_failure_wakes_who_waits_and_nothing_is_forgotten() {
+    loom::model(|| {
+        let queue = Arc::new(Queue::new(ONE));
+        assert_eq!(queue.push(1, 1, None, || false).unwrap(), true);
+        let caller = thread::spawn({
+            let queue = Arc::clone(&queue);
+            move || queue.push(2, 2, None, || false)
+        });
+        let flusher = thread::spawn({
+            let queue = Arc::clone(&queue);
+            move || queue.flush(1, None)
+        });
+        let given_back = queue.fail(|_| Error::Closed);
+        queue.retire(given_back.len());
+        assert_eq!(given_back, [1]);
+        let refused = caller.join().unwrap().unwrap_err();
+        assert_eq!((refused.value, refused.reason), (2, Refusal::Failed(Error::Closed)));
+        assert_eq!(flusher.join().unwrap().unwrap(), Err(Error::Closed));
+    });
+}
+
+#[test]
+fn a_dismissed_worker_leaves_and_the_next_push_starts_another() {
+    loom::model(|| {
+        let queue = Arc::new(Queue::new(ONE));
+        assert_eq!(queue.push(1, 1, None, || false).unwrap(), true);
+        let worker = thread::spawn({
+            let queue = Arc::clone(&queue);
+            move || {
+                // As a worker that lingers: it waits without a limit, and only the dismissal ends it.
+                let mut ended = Vec::new();
+                loop {
+                    match queue.next(None, |item| *item) {
+                        Next::Write(_) => queue.advance(|_| {}),
+                        Next::Reap => {
+                            unreachable!("this worker ends at once what it has written")
+                        }
+                        Next::Leave => return ended,
+                    }
+                    ended.extend(queue.front(|item| *item));
+                    queue.retire_front();
+                }
+            }
+        });
+        assert_eq!(queue.flush(1, None).unwrap(), Ok(()));
+        queue.dismiss_worker(None);
+        assert_eq!(worker.join().unwrap(), [1]);
+        assert_eq!(queue.push(2, 2, None, || false).unwrap(), true);
+    });
+}
