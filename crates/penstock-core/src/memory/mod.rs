@@ -1,4 +1,4 @@
-//! Who owns bytes in flight, and what becomes of them.
+//! Who owns bytes in flight, and what they are transformed by.
 
 pub(crate) mod pool;
 pub(crate) mod region;

@@ -1,4 +1,4 @@
-//! Page-aligned memory that is used again, in classes of size.
+//! Page-aligned memory that is reused, in size classes.
 
 use std::fmt;
 use std::slice;
@@ -11,12 +11,12 @@ use crate::sync::generation::fork_generation;
 use crate::sync::lock;
 use crate::sys::memory::Pages;
 
-/// The smallest class holds this and a page, each further one twice as much and a page. The page more is for the byte that a
-/// reader asks for beyond a file's size, which would take a file of 64 KiB to the class of 128.
+/// The smallest class holds this and a page, each further one twice as much and a page. The extra page is for the byte
+/// that a read asks for beyond a file's size: without it, a file of 64 KiB would take memory of 128.
 const SMALLEST_BYTES: usize = 4 << 10;
 const EXTRA_BYTES: usize = 4 << 10;
 
-/// 4 KiB to 2 EiB: a class for whatever an address space can hold.
+/// 4 KiB to 2 EiB: more than an address space holds.
 const CLASSES: usize = 50;
 
 fn class_of(bytes: usize) -> usize {
@@ -28,7 +28,7 @@ fn bytes_of(class: usize) -> usize {
     (SMALLEST_BYTES << class) + EXTRA_BYTES
 }
 
-/// Hands out [`Buffer`]s, and keeps what comes back for the next, up to a limit.
+/// Hands out [`Buffer`]s, and keeps returned ones for reuse, up to a limit.
 #[derive(Clone)]
 pub struct Pool(Arc<Shared>);
 
@@ -44,20 +44,20 @@ struct Free {
 }
 
 impl Pool {
-    /// A pool that keeps at most so much memory that nobody uses.
+    /// Creates a pool that keeps at most `keep_bytes` of unused memory.
     #[must_use]
     pub fn new(keep_bytes: usize) -> Self {
         let free = Free { classes: [const { Vec::new() }; CLASSES], bytes: 0 };
         Self(Arc::new(Shared { free: Mutex::new(free), keep_bytes, generation: fork_generation() }))
     }
 
-    /// A pool for memory of that size, which keeps at most so many pieces that nobody uses.
+    /// Creates a pool for buffers of `slot_bytes`, which keeps at most `keep_slots` unused ones.
     #[must_use]
     pub fn of_slots(slot_bytes: usize, keep_slots: usize) -> Self {
         Self::new(bytes_of(class_of(slot_bytes)).max(slot_bytes).saturating_mul(keep_slots))
     }
 
-    /// Memory for at least that many bytes. What is in it is what its last user left.
+    /// Returns memory for at least `bytes` bytes. Its content is whatever the last user left.
     ///
     /// # Errors
     ///
@@ -71,7 +71,7 @@ impl Pool {
         Ok(Buffer { memory: Memory::Pooled { pages: Some(pages), pool: self.clone() }, bytes })
     }
 
-    /// Bytes that are kept for the next user.
+    /// Bytes of unused memory that the pool keeps.
     #[must_use]
     pub fn free_bytes(&self) -> usize {
         if self.0.is_inherited() { 0 } else { lock(&self.0.free).bytes }
@@ -85,7 +85,7 @@ impl fmt::Debug for Pool {
 }
 
 impl Shared {
-    /// Whether it is a parent process's, whose threads may have held the lock when the process forked.
+    /// Whether it was made before a fork, by the parent, whose threads may have held the lock.
     fn is_inherited(&self) -> bool {
         self.generation != fork_generation()
     }
@@ -112,18 +112,18 @@ impl Shared {
     }
 }
 
-/// Memory of a caller that can be written to.
+/// Writable memory of a caller.
 ///
 /// # Safety
 ///
-/// While the value lives, also while it is moved, `len` bytes from `as_mut_ptr` stay mapped and writable, both answers stay the
-/// same, and nobody else reads or writes them.
+/// While the value lives, also while it is moved, `len` bytes from `as_mut_ptr` stay mapped and writable, both methods
+/// return the same values, and nobody else accesses the memory.
 pub unsafe trait Space: Send + Sync + 'static {
     /// The first byte.
     fn as_mut_ptr(&self) -> *mut u8;
     /// The size in bytes.
     fn len(&self) -> usize;
-    /// Whether there is no room at all.
+    /// Whether the length is 0.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -138,21 +138,21 @@ enum Memory {
     Foreign(Box<dyn Space>),
 }
 
-/// Bytes in memory of a [`Pool`], to which it goes back when dropped, or of a caller.
+/// Bytes in memory of a [`Pool`], which gets it back when the buffer is dropped, or in memory of a caller.
 pub struct Buffer {
     memory: Memory,
     bytes: usize,
 }
 
 impl Buffer {
-    /// All of a caller's memory; it never enters a pool.
+    /// Wraps memory of a caller, which never enters a pool.
     #[must_use]
     pub fn foreign(space: Box<dyn Space>) -> Self {
         let bytes = space.len();
         Self { memory: Memory::Foreign(space), bytes }
     }
 
-    /// The first byte, for who has its own way to see to it that nobody else reads or writes there meanwhile.
+    /// The first byte, for callers that synchronize access themselves.
     #[must_use]
     pub fn start(&self) -> *mut u8 {
         match &self.memory {
@@ -161,7 +161,7 @@ impl Buffer {
         }
     }
 
-    /// How many bytes it could hold.
+    /// The bytes that it can hold.
     #[must_use]
     pub fn capacity(&self) -> usize {
         match &self.memory {
@@ -170,17 +170,17 @@ impl Buffer {
         }
     }
 
-    /// Sets how many bytes of it count.
+    /// Sets the number of bytes in use.
     ///
     /// # Panics
     ///
-    /// There is no room for so many.
+    /// If `bytes` is more than the capacity.
     pub fn set_len(&mut self, bytes: usize) {
         assert!(bytes <= self.capacity(), "a buffer holds no more than its capacity");
         self.bytes = bytes;
     }
 
-    /// All of its memory, whether it counts or not.
+    /// All of its memory, also what is not in use.
     pub fn space_mut(&mut self) -> &mut [u8] {
         // SAFETY: the memory is initialised (fresh pages are zero), as long as that, and ours alone: see `Space`.
         unsafe { slice::from_raw_parts_mut(self.start(), self.capacity()) }

@@ -1,11 +1,11 @@
-//! The one ownership contract for memory in flight.
+//! The ownership contract for memory in flight.
 
 use std::any::Any;
 use std::sync::Arc;
 
 use crate::sys::span::Span;
 
-/// Memory that a stream may read for as long as it owns the value.
+/// Memory that a stream may read while it owns the value.
 ///
 /// A stream takes the value when it accepts a write. It drops the value once neither the worker nor, with zero-copy, the reader of
 /// the pipe needs the memory. To use the memory again, pass an [`Arc`] and keep a clone: the stream's clone is dropped before

@@ -1,15 +1,15 @@
-//! Arrays whose elements do not follow each other in memory, as NumPy and Python's buffer protocol have them.
+//! Arrays whose elements are not contiguous in memory, as in NumPy and Python's buffer protocol.
 
 use std::ptr;
 
-/// An array by its first element, and for each axis its length and the bytes from one element to the next.
+/// An array: its first element, and for each axis its length and the bytes from one element to the next.
 #[derive(Clone, Copy, Debug)]
 pub struct Strided<'a> {
     /// The element at index 0 of every axis.
     pub start: *const u8,
     /// Lengths of the axes, the outermost first.
     pub shape: &'a [usize],
-    /// Bytes from one element to the next along each axis; negative if they lie the other way round.
+    /// Bytes from one element to the next along each axis; negative for a reversed axis.
     pub strides: &'a [isize],
     /// Size of an element.
     pub item_bytes: usize,
@@ -35,7 +35,7 @@ impl Strided<'_> {
     ///
     /// # Panics
     ///
-    /// `output` has not the array's size, or shape and strides differ in length.
+    /// If `output` does not have the array's size, or `shape` and `strides` differ in length.
     pub unsafe fn gather(&self, output: &mut [u8]) {
         assert_eq!((self.shape.len(), self.bytes()), (self.strides.len(), output.len()));
         if output.is_empty() {

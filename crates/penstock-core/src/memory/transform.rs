@@ -1,18 +1,20 @@
-//! Writes whose bytes are made on the way.
+//! Changing the bytes of a write or a frame on their way.
 
 use std::fmt;
 
-/// How the bytes of a write are made into those that enter the stream.
+/// Transforms the bytes of a write before they enter the stream, or those of a frame after they were read.
 ///
-/// The worker runs it, in steps from first to last and with other work in between, into page-aligned memory of its own.
+/// The worker applies it in steps, from first to last and with other work in between, into page-aligned memory of its
+/// own.
 pub trait Transform: fmt::Debug + Send + Sync + 'static {
-    /// The size of what is handed in.
+    /// Size of the input in bytes.
     fn input_bytes(&self) -> usize;
-    /// The size of what enters the stream.
+    /// Size of the output in bytes.
     fn output_bytes(&self) -> usize;
-    /// Into how many parts the work is divided: of similar size, each some 20 to 60 µs long, so that a worker can look after its
+    /// Number of steps. They should be of similar size, each some 20 to 60 µs long, so that the worker can serve its
     /// pipe in between.
     fn steps(&self) -> usize;
-    /// Makes part `step` of the output. Both are whole, and of the sizes above; a page that was used before holds what it held.
+    /// Makes part `step` of the output. Both slices are whole and of the sizes above. Reused memory contains what it
+    /// held before.
     fn apply(&self, step: usize, input: &[u8], output: &mut [u8]);
 }

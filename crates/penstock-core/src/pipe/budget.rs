@@ -1,4 +1,4 @@
-//! How large our pipes may be, so that they serve us and starve nobody.
+//! The sizes of our pipes: large enough to be fast, and within the user's limits.
 
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
@@ -14,25 +14,25 @@ use crate::sys::pipe::{self, Limits};
 /// 2026-11-20: 256 KiB pieces in a pipe of this size moved up to 2 times what a pipe of 64 KiB did.
 pub(crate) const WANTED_BYTES: usize = 1 << 20;
 
-/// More than Linux makes any pipe (fs/pipe.c, `round_pipe_size`), so that a wish for more loses nothing.
+/// More than Linux grants any pipe (fs/pipe.c, `round_pipe_size`): larger requests are cut to this.
 const LARGEST_BYTES: usize = 1 << 31;
 
-/// The sizes of the pipes that we have set.
+/// The sizes of the pipes that this process has set.
 ///
-/// Past `pipe-user-pages-soft`, every new pipe of the user gets two pages only, whoever makes it. So all of
-/// ours together take at most half of that.
+/// Past `pipe-user-pages-soft`, each new pipe of the user gets only two pages. So all of ours together take at most
+/// half of that.
 pub(crate) struct PipeBudget {
     limits: Limits,
     granted: HashMap<StreamId, Granted>,
-    /// Until when the accounts are taken for right, after they were.
+    /// How long the accounts count as right since they were checked.
     right_until: Option<Instant>,
 }
 
-/// The share of the time that may go into counting anew in vain, where the accounts are full: 1 %. A process with ten
-/// thousand descriptors takes some milliseconds for it.
+/// Where the accounts are full, checking them takes at most 1 % of the time. With ten thousand descriptors one check
+/// takes some milliseconds.
 const COUNTING_PAUSES: u32 = 100;
 
-/// The room that a pipe of our own takes: free again when the pipe is.
+/// The room that a pipe of our own takes. Dropping it frees the room.
 #[derive(Debug)]
 pub(crate) struct Reservation(StreamId);
 
@@ -45,20 +45,19 @@ impl Drop for Reservation {
 #[derive(Clone, Copy)]
 struct Granted {
     bytes: usize,
-    /// Whether somebody has named a size, which then stays until another is named.
+    /// Whether a caller asked for this size. It stays until a caller asks for another.
     chosen: bool,
 }
 
-/// The child of a fork has the parent's pipes, and so its accounts.
+/// The child of a fork inherits the pipes, and so keeps the accounts.
 static BUDGET: ForkTable<PipeBudget> = ForkTable::new(Order::Budget, PipeBudget::of_user, |_| ());
 
-/// Grows the pipe to [`WANTED_BYTES`] or as far as it may, unless somebody has named its size; never fails, whatever is
-/// refused.
+/// Grows the pipe to [`WANTED_BYTES`], or as far as the system allows, unless a caller asked for its size. Never fails.
 pub(crate) fn grow(fd: BorrowedFd<'_>, id: StreamId) {
     grow_to(fd, id, WANTED_BYTES);
 }
 
-/// The same to another size.
+/// As [`grow`], to another size.
 pub(crate) fn grow_to(fd: BorrowedFd<'_>, id: StreamId, wanted_bytes: usize) {
     let mut budget = BUDGET.lock();
     if !budget.granted.get(&id).is_some_and(|granted| granted.chosen) {
@@ -66,15 +65,15 @@ pub(crate) fn grow_to(fd: BorrowedFd<'_>, id: StreamId, wanted_bytes: usize) {
     }
 }
 
-/// The same for a pipe that nobody else has; drop the reservation when it is closed.
+/// As [`grow`], for a pipe of our own. Drop the reservation after closing the pipe.
 pub(crate) fn grow_own(pipe: BorrowedFd<'_>) -> Option<Reservation> {
     let (id, _) = fd::identify(pipe).ok()?;
     grow(pipe, id);
     Some(Reservation(id))
 }
 
-/// Sets the size that the caller names, smaller ones too; the share bounds only growth. A pipe that holds more than that, or
-/// that may not grow, stays as it is; statistics tell.
+/// Sets the size that a caller asks for, also a smaller one. Only growth is bounded by the budget. A pipe that holds
+/// more, or that may not grow, keeps its size; statistics show it.
 pub(crate) fn set(fd: BorrowedFd<'_>, id: StreamId, wanted_bytes: usize) {
     let Ok(present_bytes) = pipe::capacity(fd) else { return };
     let mut budget = BUDGET.lock();
@@ -125,7 +124,7 @@ impl PipeBudget {
         })
     }
 
-    /// Takes off the accounts what this process has no descriptor of any more.
+    /// Removes pipes of which this process has no descriptor any more.
     fn forget_closed_pipes(&mut self) {
         let begun = Instant::now();
         if self.right_until.is_some_and(|until| begun < until) {

@@ -1,4 +1,4 @@
-//! A kernel pipe that relays can be put to both ends of.
+//! A kernel pipe with both of its ends.
 
 use std::io::{PipeReader, PipeWriter};
 use std::os::fd::AsFd;
@@ -9,7 +9,7 @@ use crate::relay::handle::relay;
 use crate::relay::report::{RelayError, RelayOptions, Relayed};
 use crate::sys::{fd, pipe};
 
-/// A pipe with both of its ends. The ends are those of `std`: they read and write, and go to child processes.
+/// A pipe with both of its ends. They are `std`'s: they read and write, and can be passed to child processes.
 ///
 /// ```
 /// use std::io::{Read, Write};
@@ -25,14 +25,14 @@ use crate::sys::{fd, pipe};
 /// ```
 #[derive(Debug)]
 pub struct Pipe {
-    /// The end that bytes come out of.
+    /// The end to read from.
     pub reader: PipeReader,
-    /// The end that bytes go into.
+    /// The end to write to.
     pub writer: PipeWriter,
 }
 
 impl Pipe {
-    /// Makes a pipe, of that capacity in bytes or what comes nearest to it: see [`capacity_bytes`](Self::capacity_bytes).
+    /// Creates a pipe of about `capacity_bytes`; [`capacity_bytes`](Self::capacity_bytes) returns what was granted.
     ///
     /// # Errors
     ///
@@ -47,19 +47,19 @@ impl Pipe {
         Ok(pipe)
     }
 
-    /// The pipe's size in bytes, as granted.
+    /// The granted size in bytes.
     #[must_use]
     pub fn capacity_bytes(&self) -> usize {
         pipe::capacity(self.writer.as_fd()).unwrap_or(0)
     }
 
-    /// Bytes in the pipe that nobody has read.
+    /// Bytes in the pipe that have not been read.
     #[must_use]
     pub fn unread_bytes(&self) -> u64 {
         pipe::unread_bytes(self.reader.as_fd()).unwrap_or(0)
     }
 
-    /// Relays from the source into the pipe, up to the source's end or the count; waits while the pipe is full.
+    /// Relays from `src` into the pipe until the source ends or `count` bytes have moved. Waits while the pipe is full.
     ///
     /// # Errors
     ///
@@ -68,8 +68,8 @@ impl Pipe {
         relay(src, &self.writer, &RelayOptions { count, ..RelayOptions::default() })
     }
 
-    /// Relays from the pipe into the destination. While the pipe's writing end is open, here or elsewhere, it has no end: then
-    /// only the count ends it.
+    /// Relays from the pipe to `dst`. While any copy of the writing end is open, the pipe has no end: then only `count`
+    /// ends the relay.
     ///
     /// # Errors
     ///
@@ -78,7 +78,7 @@ impl Pipe {
         relay(&self.reader, dst, &RelayOptions { count, ..RelayOptions::default() })
     }
 
-    /// The two ends by themselves, so that each can be closed.
+    /// Splits the pipe into its ends, so that each can be closed.
     #[must_use]
     pub fn into_ends(self) -> (PipeReader, PipeWriter) {
         (self.reader, self.writer)

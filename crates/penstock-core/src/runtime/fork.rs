@@ -1,7 +1,9 @@
-//! A fork leaves the parent its streams, and gives the child none: see `pthread_atfork(3)`.
+//! What a fork leaves to the parent and to the child: the parent keeps its streams, the child starts with none. See
+//! `pthread_atfork(3)`.
 //!
-//! Tables that threads share are [`ForkTable`]s, which register themselves here when they are first used. A fork locks all of them,
-//! so that the child finds whole states. In the child each is emptied as its owner says, then all are unlocked.
+//! Tables that threads share are [`ForkTable`]s. They register themselves when they are first used. A fork locks all of
+//! them, so that the child finds them in a consistent state. The child empties each as its owner says, then unlocks
+//! all.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -25,14 +27,14 @@ pub(crate) enum Order {
 
 /// What a fork has locked.
 pub(crate) trait Held {
-    /// Called in the child, while everything is locked.
+    /// Empties the table in the child, while all tables are locked.
     fn empty(&mut self);
 
-    /// Unlocks. What it gives back is dropped when everything is unlocked: its destructors may lock again.
+    /// Unlocks the table. The returned value is dropped once all tables are unlocked: its destructors may lock them.
     fn release(self: Box<Self>) -> Box<dyn Any>;
 }
 
-/// A table of the process, whose child has one of its own.
+/// A table that the child of a fork empties.
 pub(crate) struct ForkTable<T: 'static> {
     order: Order,
     table: LazyLock<Mutex<T>>,
@@ -42,12 +44,12 @@ pub(crate) struct ForkTable<T: 'static> {
 }
 
 impl<T: Send> ForkTable<T> {
-    /// A table that the child empties so.
+    /// Creates a table. `empty` runs in the child.
     pub(crate) const fn new(order: Order, initial: fn() -> Mutex<T>, empty: fn(&mut T)) -> Self {
         Self::held_by(order, initial, empty, |own| Box::new((lock(&own.table), own.empty)))
     }
 
-    /// The same where there is more to be locked than the table.
+    /// As [`new`](Self::new), for what has more locks than the table's own.
     pub(crate) const fn held_by(
         order: Order,
         initial: fn() -> Mutex<T>,
@@ -59,7 +61,7 @@ impl<T: Send> ForkTable<T> {
 
     /// Locks the table.
     pub(crate) fn lock(&'static self) -> MutexGuard<'static, T> {
-        // Relaxed: registering looks again, under a lock.
+        // Relaxed: `register` checks again under a lock.
         if !self.is_registered.load(Ordering::Relaxed) {
             register(self);
         }
@@ -94,7 +96,7 @@ impl<T: Send> Registered for ForkTable<T> {
 
 type Tables = Vec<&'static dyn Registered>;
 
-/// All tables, in order. Its lock is taken with any of theirs held, and none of theirs with it held.
+/// All tables, in order. Its lock may be taken while theirs are held, never the other way round.
 static TABLES: Mutex<Tables> = Mutex::new(Vec::new());
 
 fn register<T: Send>(table: &'static ForkTable<T>) {
@@ -122,7 +124,7 @@ extern "C" fn before() {
         let tables = lock(&TABLES).clone();
         let held: Vec<_> = tables.iter().map(|table| table.hold()).collect();
         let now = lock(&TABLES);
-        // A table that came meanwhile may be locked.
+        // A table that was registered meanwhile may be locked by its first user.
         if now.len() == tables.len() {
             LOCKED.with(|slot| slot.replace(Some((held, now))));
             return;

@@ -1,8 +1,8 @@
-//! Descriptors of our own, which the child of a fork closes: a copy there would keep a reader from its end of file.
+//! File descriptors that the child of a fork closes: a copy there would keep a reader from its end of file.
 //!
-//! The last close of a socket that lingers (`SO_LINGER`, socket(7)) returns when the peer has acknowledged everything, or after
-//! the time that was set. That of a file may write to a network. So whoever drops a descriptor, perhaps with a lock held, does not
-//! wait for its close(2). Nothing changes on the wire if another thread waits there.
+//! The last close(2) of a socket that lingers (`SO_LINGER`, socket(7)) waits until the peer has acknowledged
+//! everything, or for the time that was set. That of a file may write to a network. So dropping a [`ForkFd`], which may
+//! happen under a lock, never waits for such a close: another thread does.
 
 use std::collections::BTreeSet;
 use std::mem::ManuallyDrop;
@@ -19,7 +19,7 @@ use crate::sys::fd;
 
 static KEPT: ForkTable<BTreeSet<RawFd>> = ForkTable::new(Order::Descriptors, Mutex::default, close_all);
 
-/// A descriptor that only this process has. In the child of a fork it is closed, and its value there is dead.
+/// A file descriptor of this process only. In the child of a fork it is closed, and its inherited value does nothing.
 #[derive(Debug)]
 pub(crate) struct ForkFd {
     fd: ManuallyDrop<OwnedFd>,
@@ -27,13 +27,13 @@ pub(crate) struct ForkFd {
 }
 
 impl ForkFd {
-    /// Makes a descriptor and keeps it, with no fork in between.
+    /// Opens a descriptor and registers it, with no fork in between.
     pub(crate) fn make(make: impl FnOnce() -> Result<OwnedFd>) -> Result<Self> {
         let [kept] = Self::make_all(|| make().map(|fd| [fd]))?;
         Ok(kept)
     }
 
-    /// The same for several that come together.
+    /// As [`make`](Self::make), for several that are opened together.
     pub(crate) fn make_all<const N: usize>(make: impl FnOnce() -> Result<[OwnedFd; N]>) -> Result<[Self; N]> {
         let mut kept = KEPT.lock();
         let generation = fork_generation();
@@ -43,12 +43,12 @@ impl ForkFd {
         }))
     }
 
-    /// Whether a fork lies between its making and now.
+    /// Whether it was made before a fork, by the parent.
     pub(crate) fn is_inherited(&self) -> bool {
         self.generation != fork_generation()
     }
 
-    /// Hands the descriptor out: from now on it is anybody's, and a child inherits it.
+    /// Releases the descriptor: a child inherits it from now on.
     pub(crate) fn release(mut self) -> OwnedFd {
         let mut kept = KEPT.lock();
         kept.remove(&self.fd.as_raw_fd());
@@ -75,14 +75,14 @@ impl Drop for ForkFd {
     }
 }
 
-/// Takes a descriptor off the table and closes it.
+/// Unregisters and closes a descriptor.
 fn take_off_and_close(fd: OwnedFd) {
     let mut kept = KEPT.lock();
     kept.remove(&fd.as_raw_fd());
     drop(fd); // under the lock: until then a fork finds it there
 }
 
-/// Closes, in the child of a fork, what the parent kept.
+/// Closes, in the child of a fork, what the parent had registered.
 fn close_all(kept: &mut BTreeSet<RawFd>) {
     for fd in std::mem::take(kept) {
         // SAFETY: the number is on the table, so it is open, and the value that it belonged to is inherited, and never
@@ -91,10 +91,10 @@ fn close_all(kept: &mut BTreeSet<RawFd>) {
     }
 }
 
-/// Closes a descriptor of the table of those that are kept: on a thread of its own if it lingers.
+/// Closes a registered descriptor, on a thread of its own if it lingers.
 ///
-/// A thread for each, and not one for all: the peer has its end of file when the close begins, which must not wait for another
-/// peer. Such threads are few, because each belongs to a socket whose peer is slow and whose owner has set `SO_LINGER`.
+/// One thread each: the peer gets its end of file when the close begins, which must not wait for another peer. Such
+/// threads are few, because each belongs to a socket whose peer is slow and whose owner set `SO_LINGER`.
 fn close(fd: OwnedFd) {
     if !fd::lingers(fd.as_fd()) {
         return close_here(fd);
@@ -107,8 +107,8 @@ fn close(fd: OwnedFd) {
     }
 }
 
-/// Closes it in two steps if the first may take a while: lets go of what it leads to, with something in its place that can be closed
-/// at once. So the number stays on the table until it is free, and nobody waits for the table's lock.
+/// If the close may be slow, puts an eventfd in the descriptor's place first, which closes what it led to. So the
+/// number stays registered until it is free, and nobody waits for the table's lock.
 fn close_here(mut fd: OwnedFd) {
     if fd::closes_slowly(fd.as_fd())
         && let Ok(idle) = eventfd(0, EventfdFlags::CLOEXEC)

@@ -18,7 +18,7 @@ const FORK: u32 = 1 << 16;
 const PAUSE: Duration = Duration::from_micros(50);
 
 impl Gate {
-    /// An open gate.
+    /// Creates an open gate.
     #[must_use]
     #[cfg(not(loom))]
     pub const fn new() -> Self {
@@ -61,7 +61,7 @@ impl Gate {
 
     fn try_enter(&self) -> bool {
         let state = self.0.load(Ordering::Relaxed);
-        // Acquire: partner of the Release in `open`.
+        // Acquire: pairs with the Release in `open`.
         state < FORK
             && self.0.compare_exchange(state, state + 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }

@@ -1,4 +1,4 @@
-//! Work on threads of our own that can be waited for, cancelled, and drained when the program ends.
+//! Tasks on threads of our own, which can be awaited, cancelled, and drained when the program exits.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -12,17 +12,17 @@ use crate::sync::lock;
 use crate::sync::ticket::{Ticket, ticket};
 use penstock_cpu::{AppliedPolicy, ThreadPolicy};
 
-/// Whether a program that ends waits for a task, or ends it.
+/// Whether the exit of a program waits for a task or cancels it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AtExit {
     Drain,
     Cancel,
 }
 
-/// What a task and those who watch it share.
+/// What a task shares with its owners.
 #[derive(Debug)]
 pub(crate) struct Control {
-    /// Woken when the task is to look at its flag, or at whatever else its owner has for it.
+    /// Woken when the task is to check for cancellation, or for other orders of its owner.
     pub(crate) waker: Waker,
     is_cancelled: AtomicBool,
     moved_bytes: AtomicU64,
@@ -31,11 +31,11 @@ pub(crate) struct Control {
 
 impl Control {
     pub(crate) fn is_cancelled(&self) -> bool {
-        // Relaxed: the flag is all there is to see.
+        // Relaxed: nothing else is published with the flag.
         self.is_cancelled.load(Ordering::Relaxed)
     }
 
-    /// Whether it is a parent process's, so that here nobody works at it.
+    /// Whether it belongs to the parent of a fork: its thread is not in this process.
     pub(crate) fn is_inherited(&self) -> bool {
         self.waker.is_inherited()
     }
@@ -49,37 +49,37 @@ impl Control {
         self.waker.wake();
     }
 
-    /// Says how far the task has come.
+    /// Publishes the task's progress.
     pub(crate) fn set_moved_bytes(&self, bytes: u64) {
         self.moved_bytes.store(bytes, Ordering::Relaxed);
     }
 }
 
-/// A task under way, or ended.
+/// A task, running or ended.
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
     pub(crate) ticket: Ticket,
-    /// Gone when the task has ended: who keeps the ticket keeps no descriptor.
+    /// Gone when the task has ended, so that a kept ticket keeps no descriptor open.
     control: Weak<Control>,
     applied: Arc<OnceLock<AppliedPolicy>>,
 }
 
 impl Task {
-    /// Has the task end soon, if it has not.
+    /// Makes the task end soon, if it has not ended.
     pub(crate) fn cancel(&self) {
         if let Some(control) = self.control.upgrade() {
             control.cancel();
         }
     }
 
-    /// Has its thread look at whatever its owner has for it, if it has not ended.
+    /// Wakes the task's thread, if it has not ended.
     pub(crate) fn wake(&self) {
         if let Some(control) = self.control.upgrade() {
             control.waker.wake();
         }
     }
 
-    /// What its thread runs with; none without a policy, and before the thread has started.
+    /// The policy that the thread runs with; none without one, and before the thread has started.
     pub(crate) fn applied_policy(&self) -> Option<AppliedPolicy> {
         self.applied.get().cloned()
     }
@@ -106,12 +106,12 @@ impl<T: Clone> Live<T> {
         change(&mut lock(&self.now))
     }
 
-    /// What it is now; in the child of a fork what it was then, as far as that is known.
+    /// The present value. In the child of a fork, the value at the time of the fork if it can be read.
     pub(crate) fn get(&self) -> T {
         if self.generation == fork_generation() {
             return lock(&self.now).clone();
         }
-        // The fork may have left the lock taken: there, and only there, waiting for it would have no end.
+        // In a child the lock may be held for ever.
         self.now.try_lock().map_or_else(|_| self.initial.clone(), |now| now.clone())
     }
 }
@@ -119,7 +119,7 @@ impl<T: Clone> Live<T> {
 /// The tasks that run.
 static RUNNING: ForkTable<Vec<Arc<Control>>> = ForkTable::new(Order::Tasks, Mutex::default, Vec::clear);
 
-/// Makes what the task will be watched by, so that its owner can share it before it starts.
+/// Makes the control of a task, so that its owner can share it before the task starts.
 pub(crate) fn control(at_exit: AtExit) -> Result<Arc<Control>, Error> {
     Ok(Arc::new(Control {
         waker: Waker::new()?,
@@ -129,11 +129,11 @@ pub(crate) fn control(at_exit: AtExit) -> Result<Arc<Control>, Error> {
     }))
 }
 
-/// Runs the work on a thread of its own. Its outcome is the ticket's.
+/// Runs `work` on a thread of its own, whose outcome ends the ticket.
 ///
 /// # Errors
 ///
-/// No thread could be had; the work is dropped.
+/// The system refused a thread; the work is dropped.
 pub(crate) fn start(
     control: Arc<Control>,
     policy: Option<ThreadPolicy>,
@@ -148,7 +148,7 @@ pub(crate) fn start(
         if let Some(policy) = policy {
             let _ = applied.set(policy.apply());
         }
-        // Whoever waits shall learn of a panic rather than wait for ever.
+        // A panic ends the ticket too, so that nobody waits for ever.
         let outcome = guarded(|| work(&own)).unwrap_or_else(|fault| Err(fault.into()));
         RUNNING.lock().retain(|other| !Arc::ptr_eq(other, &own));
         drop(own);
@@ -161,7 +161,7 @@ pub(crate) fn start(
     Ok(task)
 }
 
-/// The tasks that run, in the two kinds: those that a program's end waits for, and those that it ends.
+/// The running tasks: those that an exit waits for, and those that it cancels.
 pub(super) fn running() -> (Vec<Arc<Control>>, Vec<Arc<Control>>) {
     RUNNING.lock().clone().into_iter().partition(|task| task.at_exit == AtExit::Drain)
 }

@@ -10,12 +10,13 @@ use crate::error::Error;
 use crate::runtime::fork::{ForkTable, Order};
 use crate::sys::signals;
 
-/// Which signals of the process a thread of ours may get.
+/// Which signals of the process a thread may receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signals {
-    /// None: they are the host program's.
+    /// None: signals belong to the host program.
     Blocked,
-    /// Those that the thread gets which started it. For threads that run the caller's code, whose processes inherit the mask.
+    /// Those of the thread that starts it. For threads that run the caller's code, whose child processes inherit the
+    /// mask.
     AsStarter,
 }
 
@@ -24,12 +25,12 @@ pub enum Signals {
 pub enum Fault {
     /// The system refused a thread.
     NotStarted(Errno),
-    /// A defect of ours, or a panic in a caller's code.
+    /// It panicked: a defect of ours, or of a caller's code.
     Panicked,
 }
 
 impl Fault {
-    /// The failure of a stream of which so many bytes were delivered and lost.
+    /// The fault as a stream's failure, with the bytes delivered and lost.
     pub(crate) fn of_stream(self, bytes_delivered: u64, bytes_lost: u64) -> Error {
         match self {
             Self::NotStarted(errno) => Error::NoThread { errno, bytes_delivered, bytes_lost },
@@ -44,12 +45,12 @@ impl From<Fault> for Error {
     }
 }
 
-/// Locked while a thread is started, and over a fork: glibc gives a new thread the memory of one that has ended, and frees what that one
-/// had of thread-local variables. In the middle of that (`get_cached_stack` in nptl/allocatestack.c, 2.36) the child of a fork would
-/// free it a second time.
+/// Locked while a thread starts, and over a fork. glibc gives a new thread the memory of an ended one and frees its
+/// thread-local variables (`get_cached_stack` in nptl/allocatestack.c, 2.36). After a fork in the middle of that, the
+/// child would free them twice.
 static STARTING: ForkTable<()> = ForkTable::new(Order::Starts, Mutex::default, |()| ());
 
-/// Starts a thread. All threads of ours start here.
+/// Starts a thread. All threads of Penstock start here.
 ///
 /// # Errors
 ///
@@ -70,7 +71,7 @@ pub fn spawn<T: Send + 'static>(
     spawned.map_err(|error| Fault::NotStarted(Errno::from_io_error(&error).unwrap_or(Errno::AGAIN)))
 }
 
-/// Does the work; a panic ends it and nothing else, so that whoever waits can be told.
+/// Runs `work` and catches a panic, so that waiting threads can be told.
 ///
 /// # Errors
 ///

@@ -12,7 +12,7 @@ use crate::runtime::fork_fd::ForkFd;
 pub struct Waker(ForkFd);
 
 impl Waker {
-    /// Makes one, which is closed in the child of a fork.
+    /// Creates a waker. The child of a fork closes it.
     ///
     /// # Errors
     ///
@@ -21,25 +21,25 @@ impl Waker {
         ForkFd::make(|| eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)).map(Self)
     }
 
-    /// Whether a fork lies between its making and now.
+    /// Whether it was made before a fork, by the parent.
     #[must_use]
     pub fn is_inherited(&self) -> bool {
         self.0.is_inherited()
     }
 
-    /// Wakes who waits, now or when it next does.
+    /// Wakes the thread that waits, or the next one that does.
     pub fn wake(&self) {
         if self.is_inherited() {
             return; // nobody of this process waits for it
         }
-        // It can only fail when the counter is full, and then the waker is woken.
+        // It fails only when the counter is full, and then the waker is woken already.
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 
-    /// Takes the wake back, so that the next wait is one.
+    /// Resets the waker, so that the next wait waits.
     pub fn clear(&self) {
         let mut count = [0; 8];
-        // It fails only when nobody has woken it.
+        // It fails only when the waker is not woken.
         let _ = rustix::io::read(&self.0, &mut count);
     }
 }

@@ -1,8 +1,11 @@
-//! What is between two stages: a queue bounded in bytes and in items, which puts in order what many workers bring. Checked with
-//! loom.
+//! A queue between the stages of a pipeline: bounded in bytes and items, and in order although several workers fill it.
+//! Checked with loom.
 //!
-//! Every item has a number, and comes out after all with smaller ones. The item whose turn it is, is always taken in, whatever the
-//! limits say: else a queue full of later items would wait for it, and it for room.
+//! Every item has a number. An item comes out after all items with smaller numbers. The item that is due next is always
+//! accepted, whatever the limits: otherwise a queue full of later items would wait for it, and it for room.
+//!
+//! It is apart from [`Queue`](super::queue::Queue), whose items stay in it while they are written, and from the
+//! reader's queue, whose producer may drop the oldest frame.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -12,18 +15,18 @@ use crate::sync::queue::Limits;
 use crate::sync::ticket::{Completion, Ticket, ticket};
 use crate::sync::{Condvar, Mutex, MutexGuard, lock, passed, wait_until};
 
-/// The channel was stopped; nothing goes in or out any more.
+/// The channel was stopped: nothing goes in or out any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stopped;
 
-/// What one who wants an item gets.
+/// The answer to [`Channel::take`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum Taken<T> {
-    /// An item; those that come out are numbered without gaps.
+    /// The next item, with its number. Numbers have no gaps.
     Item(u64, T),
-    /// There was none in time.
+    /// No item came before the deadline.
     NotYet,
-    /// There will be none.
+    /// No item will come.
     Ended,
     /// The channel was stopped.
     Stopped,
@@ -31,9 +34,9 @@ pub enum Taken<T> {
 
 /// A place in the order.
 enum Place<T> {
-    /// Its item is on its way.
+    /// Its item has not come yet.
     Awaited,
-    /// It was left out.
+    /// Its item was left out.
     LeftOut,
     Filled(T, usize),
 }
@@ -41,9 +44,9 @@ enum Place<T> {
 /// A queue of numbered items, which come out in the order of their numbers.
 pub struct Channel<T> {
     state: Mutex<State<T>>,
-    /// There is something to take, or an end.
+    /// Signalled when there is something to take, and at the end.
     filled: Condvar,
-    /// There is room, or it is somebody's turn, or an end.
+    /// Signalled when there is room, when the next item is due, and at the end.
     room: Condvar,
 }
 
@@ -54,20 +57,20 @@ struct State<T> {
     first: u64,
     items: usize,
     bytes: usize,
-    /// How many items came out.
+    /// Items taken so far.
     given: u64,
     has_ended: bool,
     is_stopped: bool,
-    /// How many may be asleep, so that nobody pays for waking no one (futex(2) is a system call). Never too low: who wakes one
-    /// takes it off, and who looks again without having been woken is counted twice.
+    /// An upper bound of the threads that sleep, so that nobody calls futex(2) for nothing. Whoever wakes a thread
+    /// takes it off; a thread that wakes by itself may be counted twice.
     sleeping_takers: usize,
     sleeping_putters: usize,
-    /// Ends when a `take` would not wait. One for all who ask, so that those who give up leave nothing behind.
+    /// Ends when `take` would not wait. All who ask share it, so that those who stop waiting leave nothing behind.
     ready: Option<(Completion, Ticket)>,
 }
 
 impl<T> Channel<T> {
-    /// An empty one.
+    /// Creates an empty channel.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         let state = State {
@@ -86,11 +89,11 @@ impl<T> Channel<T> {
         Self { state: Mutex::new(state), filled: Condvar::new(), room: Condvar::new() }
     }
 
-    /// Puts an item into its place, or says with none that it is left out. Waits for room.
+    /// Puts an item into its place, or leaves the place out if there is none. Waits for room.
     ///
     /// # Errors
     ///
-    /// The channel was stopped, before or meanwhile.
+    /// [`Stopped`] if the channel was stopped, before or while this waited.
     pub fn put(&self, number: u64, item: Option<T>, bytes: usize) -> Result<(), Stopped> {
         let mut state = lock(&self.state);
         while !state.is_stopped && !state.admits(number, bytes) {
@@ -102,7 +105,7 @@ impl<T> Channel<T> {
         }
         let is_left_out = item.is_none();
         state.fill(number, item, bytes);
-        // The turn has passed on without anybody taking an item, perhaps to one who sleeps.
+        // The next item is due without a `take`; its producer may sleep.
         let wakes_putters = is_left_out && mem::take(&mut state.sleeping_putters) > 0;
         self.wake_taker(state);
         if wakes_putters {
@@ -111,7 +114,7 @@ impl<T> Channel<T> {
         Ok(())
     }
 
-    /// Takes the next item in order, waiting for it until the deadline.
+    /// Takes the next item in order. Waits for it until the deadline.
     pub fn take(&self, deadline: Option<Instant>) -> Taken<T> {
         let mut state = lock(&self.state);
         loop {
@@ -139,14 +142,14 @@ impl<T> Channel<T> {
         !lock(&self.state).is_ready()
     }
 
-    /// The word of the last who puts: everything is in.
+    /// Called by the last producer: everything is in.
     pub fn end(&self) {
         let mut state = lock(&self.state);
         state.has_ended = true;
         self.wake_all(state);
     }
 
-    /// Has everybody leave, and drops what is in it.
+    /// Makes everybody return, and drops the contents.
     pub fn stop(&self) {
         let mut state = lock(&self.state);
         state.is_stopped = true;
@@ -157,7 +160,7 @@ impl<T> Channel<T> {
         drop(dropped); // not under the lock: it gives memory back
     }
 
-    /// Ends when a `take` would not wait.
+    /// Returns a ticket that ends when `take` would not wait.
     #[must_use]
     pub fn ready(&self) -> Ticket {
         let mut state = lock(&self.state);
@@ -170,14 +173,14 @@ impl<T> Channel<T> {
         state.ready.get_or_insert_with(|| ticket(0)).1.clone()
     }
 
-    /// Items and bytes that are in it.
+    /// Returns the number of items in the channel, and their bytes.
     #[must_use]
     pub fn load(&self) -> (usize, usize) {
         let state = lock(&self.state);
         (state.items, state.bytes)
     }
 
-    /// Wakes one who can take something. Who is woken and leaves something behind wakes the next: see `wake_after_take`.
+    /// Wakes one thread that can take an item. If it leaves something behind, it wakes the next: see `wake_after_take`.
     fn wake_taker(&self, mut state: MutexGuard<'_, State<T>>) {
         if !state.is_ready() {
             return;
@@ -222,7 +225,7 @@ impl<T> Channel<T> {
     }
 }
 
-/// Tells who watches, with the lock let go: it calls back.
+/// Ends the ticket, with the lock released: it runs callbacks.
 fn end(ready: Option<(Completion, Ticket)>) {
     if let Some((completion, _)) = ready {
         completion.end(Ok(()));
@@ -231,7 +234,7 @@ fn end(ready: Option<(Completion, Ticket)>) {
 
 impl<T> State<T> {
     fn admits(&self, number: u64, bytes: usize) -> bool {
-        // Places count, and not items: one who leaves out everything would otherwise run ahead of a slow one without end.
+        // Counts places, not items: otherwise a producer that leaves everything out could run ahead without end.
         let is_near = number - self.first < self.limits.items as u64;
         let fits = is_near && self.bytes.saturating_add(bytes) <= self.limits.bytes;
         fits || number == self.first
@@ -278,8 +281,8 @@ impl<T> State<T> {
         Some((self.given - 1, item))
     }
 
-    /// Not for every place that gets free, because to be woken costs more than to put: from half full on, or when the turn is at
-    /// one who may be asleep.
+    /// Producers are woken when the channel is half empty, or when the next item is due from one that may sleep: waking
+    /// costs more than putting.
     fn is_worth_waking_putters(&self) -> bool {
         let is_half_empty = self.places.len() <= self.limits.items / 2 && self.bytes <= self.limits.bytes / 2;
         is_half_empty || !matches!(self.places.front(), Some(Place::Filled(..)))

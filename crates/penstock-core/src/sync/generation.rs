@@ -1,11 +1,11 @@
-//! Tells what a process made from what its parent had made before a fork.
+//! Distinguishes what a process made from what it inherited by a fork.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// How many forks led to this process.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
-/// Called in the child of a fork: what was made so far is the parent's.
+/// Called in the child of a fork: everything made so far belongs to the parent.
 pub(crate) fn begin_generation() {
     // Relaxed: the child of a fork has one thread.
     GENERATION.fetch_add(1, Ordering::Relaxed);

@@ -1,12 +1,13 @@
-//! Orders to a thread that has other work to do: looked for at no cost, and refused once it has gone. Checked with loom.
+//! Orders for a thread that has other work to do. Checking for them costs nothing while there are none; they are
+//! refused once the thread has ended. Checked with loom.
 
 use crate::sync::{AtomicBool, Mutex, Ordering, lock};
 
-/// What is left for a thread to find. Whoever puts something in wakes the thread afterwards, should it be asleep.
+/// Items left for a thread. Whoever puts something in wakes the thread afterwards.
 #[derive(Debug)]
 pub(crate) struct Mailbox<T> {
     state: Mutex<State<T>>,
-    /// Spares the thread the lock while nobody wants anything.
+    /// Lets the thread skip the lock while the mailbox is empty.
     has_some: AtomicBool,
 }
 
@@ -22,36 +23,37 @@ impl<T> Mailbox<T> {
         Self { state, has_some: AtomicBool::new(false) }
     }
 
-    /// Leaves an item for the thread, or gives it back if the thread takes no more.
+    /// Leaves an item for the thread, or returns it if the thread accepts no more.
     pub(crate) fn put(&self, item: T) -> Result<(), T> {
         let mut state = lock(&self.state);
         if state.is_closed {
             return Err(item);
         }
         state.items.push(item);
-        // Release: partner of the swap in `take`. Set with the lock in hand, so that nobody finds the flag without the item. A
-        // swap, because loom lets a plain store fall behind a swap that was before it.
+        // Release: pairs with the swap in `take`. Set under the lock, so that the flag never comes before the item. A
+        // swap, because loom lets a plain store fall behind an earlier swap.
         self.has_some.swap(true, Ordering::Release);
         Ok(())
     }
 
-    /// Takes out what there is.
+    /// Takes out all items.
     pub(crate) fn take(&self) -> Vec<T> {
-        // Acquire: partner of the store in `put`. Reset before the items are taken: what comes in between sets it again.
+        // Acquire: pairs with the swap in `put`. Reset before the items are taken: an item that comes in between sets
+        // it again.
         if !self.has_some.swap(false, Ordering::Acquire) {
             return Vec::new();
         }
         std::mem::take(&mut lock(&self.state).items)
     }
 
-    /// Takes no more from now on, unless something has come that was not taken.
+    /// Closes the mailbox, unless an item is in it.
     pub(crate) fn close_if_empty(&self) -> bool {
         let mut state = lock(&self.state);
         state.is_closed = state.items.is_empty();
         state.is_closed
     }
 
-    /// Takes no more from now on, and gives what was left.
+    /// Closes the mailbox and returns the items in it.
     pub(crate) fn close(&self) -> Vec<T> {
         let mut state = lock(&self.state);
         state.is_closed = true;
@@ -66,7 +68,7 @@ mod loom_tests {
     use super::*;
     use crate::sync::{Arc, Condvar};
 
-    /// Stands for the eventfd that a sleeping thread is woken by.
+    /// Stands for the eventfd that wakes a sleeping thread.
     #[derive(Default)]
     struct Waker {
         is_rung: Mutex<bool>,

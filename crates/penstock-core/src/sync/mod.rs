@@ -1,6 +1,6 @@
-//! Who waits for whom: tickets, queues, and the locks under them. Checked with loom.
+//! How threads wait for each other: tickets, queues and the locks under them. Checked with loom.
 //!
-//! The locks are loom's under `--cfg loom`, and those of `std` otherwise.
+//! Under `--cfg loom` the locks are loom's, otherwise those of `std`.
 
 pub(crate) mod channel;
 pub(crate) mod generation;
@@ -23,14 +23,14 @@ pub(crate) use std::sync::{
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
-/// Locks, also after a panic elsewhere: all our critical sections leave whole states behind.
+/// Locks. A panic elsewhere does not matter: every critical section leaves a consistent state behind.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits for a notification until the deadline, or for as long as it takes when there is none.
+/// Waits for a notification until the deadline, or without a limit if there is none.
 ///
-/// Gives the guard back in every case; the caller looks at the state again, then at the clock.
+/// Returns the guard in every case. The caller checks its condition again, then the clock.
 pub fn wait_until<'a, T>(
     condvar: &Condvar,
     guard: MutexGuard<'a, T>,
@@ -45,12 +45,12 @@ pub fn wait_until<'a, T>(
     }
 }
 
-/// The moment after which to give up; none for a wait so long that the clock cannot name its end.
+/// The deadline of a timeout; none if the clock cannot represent it.
 pub fn deadline_after(timeout: Option<Duration>) -> Option<Instant> {
     timeout.and_then(|timeout| Instant::now().checked_add(timeout))
 }
 
-/// Whether a deadline lies behind us.
+/// Whether the deadline has passed.
 pub fn passed(deadline: Option<Instant>) -> bool {
     deadline.is_some_and(|deadline| Instant::now() >= deadline)
 }

@@ -1,7 +1,9 @@
-//! A queue bounded in bytes and in items, with a worker that comes and goes. Checked with loom.
+//! The queue of a stream: bounded in bytes and items, with a worker that starts when needed and leaves when idle.
+//! Checked with loom.
 //!
-//! Items never leave the queue before they have ended: the worker looks at them where they are. So whoever
-//! holds the lock sees every byte in flight, which is what `fork`, `abort` and `sync(data)` stand on.
+//! An item stays in the queue until it has ended; the worker looks at it in place. So whoever holds the lock sees every
+//! byte in flight, on which `fork`, `abort` and `sync(data)` depend. That is why this is not a
+//! [`Channel`](super::channel::Channel), out of which items are taken.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -11,7 +13,7 @@ use crate::error::Error;
 use crate::sync::MutexGuard;
 use crate::sync::{Condvar, Mutex, lock, passed, wait_until};
 
-/// How much a queue holds before it makes its callers wait. One item always fits, whatever its size.
+/// How much a queue holds before a push waits. One item always fits, whatever its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of all items together.
@@ -20,7 +22,7 @@ pub struct Limits {
     pub items: usize,
 }
 
-/// Totals since the queue was made, and what is in it now.
+/// Totals since the queue was made, and its present contents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Load {
     pub(crate) accepted_bytes: u64,
@@ -29,7 +31,7 @@ pub(crate) struct Load {
     pub(crate) pending_items: u64,
 }
 
-/// An item that was not taken, given back with the reason.
+/// An item that was refused, with the reason.
 #[derive(Debug)]
 pub(crate) struct Refused<T> {
     pub(crate) value: T,
@@ -38,22 +40,22 @@ pub(crate) struct Refused<T> {
 
 #[derive(Debug, PartialEq)]
 pub(crate) enum Refusal {
-    /// No room came up in time.
+    /// There was no room before the deadline.
     Full { pending_bytes: u64 },
-    /// The stream failed before.
+    /// The stream had failed.
     Failed(Error),
-    /// Who wanted to push it is gone.
+    /// The item's owner was closed meanwhile.
     Gone,
 }
 
-/// What a worker is to do next.
+/// What the worker is to do next.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Next<R> {
-    /// Write the item at the cursor, of which this is the view.
+    /// Write the item under the cursor; this is its view.
     Write(R),
-    /// Nothing to write, but some that is written has not ended yet.
+    /// Nothing to write, but written items have not ended yet.
     Reap,
-    /// Nothing at all: the worker has been signed off and must return.
+    /// Nothing at all: the worker is signed off and must return.
     Leave,
 }
 
@@ -64,15 +66,15 @@ struct Item<T> {
 
 struct State<T> {
     items: VecDeque<Item<T>>,
-    /// Items in front of this one are in the stream and wait for their reader; this one is the next to write.
+    /// Items before this one are in the stream and wait for their reader; this one is the next to write.
     cursor: usize,
-    /// Whether the worker is at the item under the cursor.
+    /// Whether the worker writes the item under the cursor now.
     writing: bool,
-    /// Whether a worker is signed on. Set by the push that finds none, cleared by the worker that leaves.
+    /// Whether a worker is signed on. Set by a push that finds none, cleared by the worker when it leaves.
     worker: bool,
-    /// Whether more is to be expected after the first item, which otherwise may be the only one.
+    /// Whether more items are expected after the first, which otherwise may be the only one.
     expects_more: bool,
-    /// Whether an idle worker may stay for a while, in case more comes.
+    /// Whether an idle worker may stay for a while.
     linger: bool,
     limits: Limits,
     pending_bytes: usize,
@@ -84,9 +86,9 @@ struct State<T> {
 
 pub(crate) struct Queue<T> {
     state: Mutex<State<T>>,
-    /// Something was pushed, or the queue failed.
+    /// Signalled when an item was pushed, and when the queue failed.
     work: Condvar,
-    /// Something ended, or the queue failed.
+    /// Signalled when an item ended, and when the queue failed.
     room: Condvar,
 }
 
@@ -114,15 +116,15 @@ impl<T> Queue<T> {
         self.room.notify_all();
     }
 
-    /// Says that the first item will not be the only one.
+    /// Announces that more items will follow the first.
     pub(crate) fn expect_more(&self) {
         lock(&self.state).expects_more = true;
     }
 
-    /// Appends the item, waiting for room until the deadline. Says whether the caller must start a worker.
+    /// Appends the item. Waits for room until the deadline. Returns whether the caller must start a worker.
     ///
-    /// `is_gone` is asked under the lock: what was pushed before somebody is said to be gone, a [`Queue::cancel`] after
-    /// that word finds.
+    /// `is_gone` is called under the lock. So [`Queue::cancel`] finds every item of an owner that was pushed before it
+    /// was closed.
     pub(crate) fn push(
         &self,
         value: T,
@@ -152,12 +154,12 @@ impl<T> Queue<T> {
         }
     }
 
-    /// How many items were accepted so far: what a flush that begins now waits for.
+    /// The number of items accepted so far: what a flush that begins now waits for.
     pub(crate) fn accepted_items(&self) -> u64 {
         lock(&self.state).accepted_items
     }
 
-    /// Waits until that many items have ended, or the deadline. Then: the failure, if there is one.
+    /// Waits until so many items have ended, or for the deadline. Then returns the failure, if there is one.
     pub(crate) fn flush(&self, items: u64, deadline: Option<Instant>) -> Result<Result<(), Error>, Load> {
         let mut state = lock(&self.state);
         while state.ended_items < items {
@@ -169,14 +171,14 @@ impl<T> Queue<T> {
         Ok(state.failure.clone().map_or(Ok(()), Err))
     }
 
-    /// Of that many items, those that have not ended.
+    /// Of the first `items` items, those that have not ended.
     pub(crate) fn pending_of(&self, items: u64) -> u64 {
         items.saturating_sub(lock(&self.state).ended_items)
     }
 
-    /// Has those who wait look again at what they wait for.
+    /// Makes all waiting threads check their condition again.
     pub(crate) fn wake(&self) {
-        // Under the lock: nobody is between having looked and waiting.
+        // Under the lock, so that no thread is between its check and its wait.
         let _state = lock(&self.state);
         self.room.notify_all();
     }
@@ -189,18 +191,18 @@ impl<T> Queue<T> {
         lock(&self.state).failure.clone()
     }
 
-    /// Whether nothing is queued and nothing failed.
+    /// Whether the queue is empty and has not failed.
     pub(crate) fn is_at_rest(&self) -> bool {
         let state = lock(&self.state);
         state.items.is_empty() && state.failure.is_none()
     }
 
-    /// Looks at every item in flight, in order.
+    /// Applies `pick` to every item in flight, in order.
     pub(crate) fn select<R>(&self, mut pick: impl FnMut(&T) -> Option<R>) -> Vec<R> {
         lock(&self.state).items.iter().filter_map(|item| pick(&item.value)).collect()
     }
 
-    /// The worker's question: the next item to write, waited for until the deadline.
+    /// Called by the worker: waits for the next item to write until the deadline.
     pub(crate) fn next<R>(&self, deadline: Option<Instant>, view: impl Fn(&T) -> R) -> Next<R> {
         let mut state = lock(&self.state);
         loop {
@@ -219,7 +221,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Lets the worker leave as soon as nothing is queued, and waits until it has, or for the deadline.
+    /// Lets the worker leave as soon as the queue is empty. Waits until it has left, or for the deadline.
     pub(crate) fn dismiss_worker(&self, deadline: Option<Instant>) {
         let mut state = lock(&self.state);
         state.linger = false;
@@ -229,7 +231,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// The worker's word: the item under the cursor is in the stream, and waits for its reader.
+    /// Called by the worker once the item under the cursor has been written.
     pub(crate) fn advance(&self, mark: impl FnOnce(&mut T)) {
         let mut state = lock(&self.state);
         let cursor = state.cursor;
@@ -238,21 +240,21 @@ impl<T> Queue<T> {
         state.writing = false;
     }
 
-    /// The worker's look into the item that it is at.
+    /// Lets the worker look at the item that it writes.
     pub(crate) fn current<R>(&self, look: impl FnOnce(&mut T) -> R) -> R {
         let mut state = lock(&self.state);
         let cursor = state.cursor;
         look(&mut state.items[cursor].value)
     }
 
-    /// The worker's look into the item behind the one that it is at. Nobody can take it out meanwhile.
+    /// Lets the worker look at the item after the one that it writes. Nobody can take it out meanwhile.
     pub(crate) fn following<R>(&self, look: impl FnOnce(&mut T) -> R) -> Option<R> {
         let mut state = lock(&self.state);
         let following = state.cursor + usize::from(state.writing);
         state.items.get_mut(following).map(|item| look(&mut item.value))
     }
 
-    /// Looks into the first item if it is in the stream already.
+    /// Looks at the first item if it has been written.
     pub(crate) fn front<R>(&self, look: impl FnOnce(&mut T) -> R) -> Option<R> {
         let mut state = lock(&self.state);
         if state.cursor == 0 {
@@ -261,7 +263,7 @@ impl<T> Queue<T> {
         state.items.front_mut().map(|item| look(&mut item.value))
     }
 
-    /// The worker's word: the first item has ended, its memory is free and its ticket says so.
+    /// Called by the worker when the first item has ended: its memory is released and its ticket has ended.
     pub(crate) fn retire_front(&self) {
         let mut state = lock(&self.state);
         let item = state.items.pop_front().expect("only an item that is there can end");
@@ -271,8 +273,8 @@ impl<T> Queue<T> {
         self.room.notify_all();
     }
 
-    /// The worker's word: the queue takes nothing any more, and all that it holds is given back to be ended,
-    /// after which [`Queue::retire`] is due.
+    /// Called by the worker: the queue accepts nothing more and returns all items. The caller ends them, then calls
+    /// [`Queue::retire`].
     pub(crate) fn fail(&self, failure: impl FnOnce(Load) -> Error) -> Vec<T> {
         let mut state = lock(&self.state);
         let load = state.load();
@@ -284,7 +286,7 @@ impl<T> Queue<T> {
         state.items.drain(..).map(|item| item.value).collect()
     }
 
-    /// The same from outside of the worker, which is only right while nothing is in flight: else it does nothing.
+    /// As `fail`, called by others than the worker. Does nothing while items are in flight.
     pub(crate) fn fail_at_rest(&self, failure: impl FnOnce(Load) -> Error) {
         let mut state = lock(&self.state);
         let at_rest = state.items.is_empty();
@@ -293,14 +295,14 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Signs the worker off that could not be started, or that did not end as it should.
+    /// Signs off a worker that did not start, or that panicked.
     pub(crate) fn sign_off(&self) {
         lock(&self.state).worker = false;
         self.room.notify_all();
     }
 
-    /// Takes out what the worker has not begun and the test picks; to be ended, after which
-    /// [`Queue::retire`] is due. If the test picks the item that is being written, `cut` gets to see it.
+    /// Takes out the items that `test` picks and the worker has not begun. The caller ends them, then calls
+    /// [`Queue::retire`]. If `test` picks the item that is being written, `cut` is called with it.
     pub(crate) fn cancel(&self, mut test: impl FnMut(&T) -> bool, cut: impl FnOnce(&T)) -> Vec<T> {
         let mut state = lock(&self.state);
         if state.writing && test(&state.items[state.cursor].value) {
@@ -314,26 +316,26 @@ impl<T> Queue<T> {
         cancelled.into_iter().map(|item| item.value).collect()
     }
 
-    /// So many items that were taken out have ended.
+    /// Counts items that were taken out and have ended.
     pub(crate) fn retire(&self, items: usize) {
         lock(&self.state).ended_items += items as u64;
         self.room.notify_all();
     }
 
-    /// Holds the queue still while the process forks.
+    /// Locks the queue for a fork.
     #[cfg(not(loom))]
     pub(crate) fn hold(&self) -> HeldQueue<'_, T> {
         HeldQueue(lock(&self.state))
     }
 }
 
-/// A queue that nobody else can touch, because the process is forking.
+/// A queue locked for a fork.
 #[cfg(not(loom))]
 pub(crate) struct HeldQueue<'a, T>(MutexGuard<'a, State<T>>);
 
 #[cfg(not(loom))]
 impl<T> HeldQueue<'_, T> {
-    /// Makes the queue as new, in a child that has no worker, and gives back what the parent will write.
+    /// Resets the queue in the child, which has no worker, and returns the parent's items.
     pub(crate) fn empty(&mut self) -> Vec<T> {
         let state = &mut *self.0;
         state.cursor = 0;

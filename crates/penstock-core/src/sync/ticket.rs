@@ -1,4 +1,4 @@
-//! Tickets: one queued write and what became of it. Checked with loom.
+//! Tickets: what became of a queued write. Checked with loom.
 
 use std::fmt;
 use std::mem;
@@ -31,7 +31,7 @@ struct Shared {
     ended: Condvar,
     bytes: usize,
     generation: u32,
-    /// The failure that may end it, for which asking for the outcome is hearing of it.
+    /// The failure that may end it. Reading the outcome counts as reporting the failure.
     unheard: Option<Arc<Unheard>>,
 }
 
@@ -62,13 +62,13 @@ pub struct Ticket {
 /// Dropped before that, it ends its ticket as aborted, so that no waiter is left behind.
 pub struct Completion(Option<Arc<Shared>>);
 
-/// Makes the two ends for a write of that many bytes.
+/// Makes the two sides for a write of `bytes` bytes.
 #[must_use]
 pub fn ticket(bytes: usize) -> (Completion, Ticket) {
     make(bytes, None)
 }
 
-/// The same for a write to a stream, whose failure has been heard of when the ticket has told it.
+/// As [`ticket`], for a write to a stream whose failure counts as reported once the ticket has returned it.
 pub(crate) fn ticket_of(bytes: usize, unheard: &Arc<Unheard>) -> (Completion, Ticket) {
     make(bytes, Some(Arc::clone(unheard)))
 }
@@ -197,8 +197,8 @@ impl Ticket {
         true
     }
 
-    /// Whether a fork lies between the making of this ticket and now. Its lock may then be held by a thread
-    /// that this process never had, so nothing of it may be touched.
+    /// Whether the ticket was made before a fork, by the parent. Its lock may be held by a thread that does not exist
+    /// here, so it must not be touched.
     pub(crate) fn is_inherited(&self) -> bool {
         self.shared.generation != fork_generation()
     }
@@ -236,12 +236,12 @@ impl fmt::Debug for Ticket {
 }
 
 impl Completion {
-    /// Ends the ticket: wakes who waits, then calls back who asked for it.
+    /// Sets the outcome: wakes all waiting threads, then runs the callbacks.
     pub fn end(mut self, outcome: Result<(), Error>) {
         self.conclude(outcome);
     }
 
-    /// Leaves the ticket unended, because its other end belongs to another process.
+    /// Leaves the ticket without an outcome: its other side belongs to another process.
     pub(crate) fn disown(mut self) {
         mem::forget(self.0.take());
     }

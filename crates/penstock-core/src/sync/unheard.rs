@@ -1,7 +1,7 @@
 //! Failures that no call has reported yet, so that a program can report them when it ends.
 //!
-//! Plain atomics, so that a fork cannot tear them. All orderings are `Relaxed`: the numbers stand for themselves, and a program
-//! that ends has waited for its workers by means of the queues' locks.
+//! Plain atomics, which a fork cannot tear. All orderings are `Relaxed`: the numbers are independent, and a program
+//! that exits has waited for its workers through the queues' locks.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -25,10 +25,10 @@ impl Unheard {
         }
     }
 
-    /// Called when the failure is handed to a caller.
+    /// Called when the failure is returned to a caller.
     pub(crate) fn note_heard(&self) {
         let bytes = self.bytes.swap(0, Relaxed);
-        // Saturating: in the child of a fork, a failure of the parent's is on no account.
+        // Saturating: in the child of a fork, the parent's failures are not counted.
         let _ = BYTES.fetch_update(Relaxed, Relaxed, |all| Some(all.saturating_sub(bytes)));
     }
 

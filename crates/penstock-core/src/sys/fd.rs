@@ -1,4 +1,4 @@
-//! Descriptors: what they lead to, whether they can be written, and writes that do not block where that can be had.
+//! File descriptors: what they lead to, and reads and writes that do not block.
 
 use std::io::IsTerminal;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -12,77 +12,78 @@ use rustix::net::SocketType;
 use super::faults::{Call, pass};
 use crate::sys::span::Span;
 
-/// What a stream is known by: the same for every descriptor of one pipe, FIFO, socket or file.
+/// Identifies what a descriptor leads to: equal for all descriptors of one pipe, FIFO, socket or file.
 ///
-/// The time of birth tells a file from an earlier one whose inode number it inherited.
+/// The time of birth distinguishes a file from an earlier one with the same inode number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct StreamId {
     device: u64,
     pub(crate) inode: u64,
     born: (i64, u32),
-    /// Tells apart what shares an inode with others: see [`twin`].
+    /// Distinguishes what shares an inode: see [`twin`].
     twin: u32,
 }
 
-/// The kinds of destination that are written in different ways.
+/// Kinds of destinations, each written in its own way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Pipe,
-    /// A socket that takes any part of what it is given.
+    /// A socket that accepts any part of a write.
     StreamSocket,
-    /// A socket or pipe that keeps each write together as one message.
+    /// A socket or pipe that keeps each write as one message.
     Messages,
     /// A regular file or block device: a write never waits for a reader.
     File,
-    /// Terminals, character devices and whatever else can be written.
+    /// Terminals, character devices and everything else.
     Other,
 }
 
-/// Duplicates the descriptor, closed on exec, so that nobody else can close or reuse it.
+/// Duplicates the descriptor, closed on exec.
 pub(crate) fn duplicate(fd: BorrowedFd<'_>) -> Result<OwnedFd> {
-    // 3 keeps off the standard streams, which a program may close and reopen by number.
+    // From 3 on: a program may close and reopen the standard streams by number.
     pass(Call::NewDescriptor, 0)?;
     rustix::io::fcntl_dupfd_cloexec(fd, 3)
 }
 
-/// Whether the last close of it may wait for its peer: a socket that lingers.
+/// Whether its last close may wait for the peer: a socket that lingers.
 pub(crate) fn lingers(fd: BorrowedFd<'_>) -> bool {
     rustix::net::sockopt::socket_linger(fd).is_ok_and(|time| time.is_some_and(|time| !time.is_zero()))
 }
 
-/// Whether a close can take long: of all but pipes and what has no place in any file system.
+/// Whether its close may be slow: everything but pipes and anonymous inodes.
 pub(crate) fn closes_slowly(fd: BorrowedFd<'_>) -> bool {
     let kind = fstat(fd).map(|stat| FileType::from_raw_mode(stat.st_mode));
     !matches!(kind, Ok(FileType::Fifo | FileType::Unknown))
 }
 
-/// `EBADF` unless bytes can be written to the descriptor, as write(2) would say.
+/// `EBADF` unless the descriptor is open for writing, as write(2) would report.
 pub(crate) fn check_writable(fd: BorrowedFd<'_>) -> Result<()> {
     let flags = fcntl_getfl(fd)?;
     let writable = matches!(flags & OFlags::RWMODE, OFlags::WRONLY | OFlags::RDWR);
     if writable && !flags.contains(OFlags::PATH) { Ok(()) } else { Err(Errno::BADF) }
 }
 
-/// `EBADF` unless bytes can be read from the descriptor, as read(2) would say.
+/// `EBADF` unless the descriptor is open for reading, as read(2) would report.
 pub(crate) fn check_readable(fd: BorrowedFd<'_>) -> Result<()> {
     let flags = fcntl_getfl(fd)?;
     let readable = matches!(flags & OFlags::RWMODE, OFlags::RDONLY | OFlags::RDWR);
     if readable && !flags.contains(OFlags::PATH) { Ok(()) } else { Err(Errno::BADF) }
 }
 
-/// Whether every write goes to the end of the file.
+/// Whether the file is in append mode.
 pub(crate) fn appends(fd: BorrowedFd<'_>) -> bool {
     fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::APPEND))
 }
 
-/// Where the next read or write begins; none where there are no positions.
+/// The file position; none for what has none.
 pub(crate) fn position(fd: BorrowedFd<'_>) -> Option<u64> {
     seek(fd, SeekFrom::Current(0)).ok()
 }
 
-/// A descriptor of a terminal that does not block and is ours alone, so that nobody else's mode changes; `ENOTTY` for all else.
+/// Reopens a terminal as a non-blocking descriptor of our own, so that the mode of the caller's stays. `ENOTTY` for
+/// everything else.
 ///
-/// To reopen the controlling side of a pseudo-terminal (that which knows its number) would be to make another.
+/// Reopening the controlling side of a pseudo-terminal (which knows its number) would create another.
 pub(crate) fn reopen_terminal(fd: BorrowedFd<'_>) -> Result<OwnedFd> {
     if !fd.is_terminal() || terminal_number(fd).is_some() {
         return Err(Errno::NOTTY);
@@ -90,12 +91,12 @@ pub(crate) fn reopen_terminal(fd: BorrowedFd<'_>) -> Result<OwnedFd> {
     let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
     let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let reopened = rustix::fs::open(path, flags, rustix::fs::Mode::empty())?;
-    // /dev/tty leads to whatever terminal the caller has.
+    // /dev/tty leads to the terminal of whoever opens it.
     let leads_there = terminal_device(fd)? == terminal_device(reopened.as_fd())?;
     if leads_there { Ok(reopened) } else { Err(Errno::NOTTY) }
 }
 
-/// The device of a terminal, whatever name it was opened by (`TIOCGDEV`, include/uapi/asm-generic/ioctls.h).
+/// The device of a terminal, independent of its name (`TIOCGDEV`, include/uapi/asm-generic/ioctls.h).
 fn terminal_device(fd: BorrowedFd<'_>) -> Result<u32> {
     const TIOCGDEV: libc::Ioctl = 0x8004_5432;
     let mut device = 0u32;
@@ -104,16 +105,16 @@ fn terminal_device(fd: BorrowedFd<'_>) -> Result<u32> {
     answer(returned as isize).map(|_| device)
 }
 
-/// Whether a write to the terminal waits for its reader: one that could not be reopened, or the controlling side of one.
+/// Whether a write to the terminal waits for its reader: a terminal that could not be reopened, or a controlling side.
 pub(crate) fn is_blocking_terminal(fd: BorrowedFd<'_>) -> bool {
     fd.is_terminal() && !fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK))
 }
 
-/// What goes at once into a terminal that is ready: surely into the controlling side of a pseudo-terminal, for it is less than one
-/// of the buffers that it then gets (drivers/tty/tty_buffer.c, `TTY_BUFFER_PAGE`).
+/// Bytes that fit at once into a terminal that is ready. For the controlling side of a pseudo-terminal that is sure,
+/// because it is less than one of its buffers (drivers/tty/tty_buffer.c, `TTY_BUFFER_PAGE`).
 pub(crate) const TERMINAL_PIECE_BYTES: usize = 1 << 10;
 
-/// Finds out what a descriptor leads to.
+/// Identifies what a descriptor leads to.
 pub(crate) fn identify(fd: BorrowedFd<'_>) -> Result<(StreamId, Kind)> {
     let stat = fstat(fd)?;
     let kind = kind_of(fd, &stat)?;
@@ -121,7 +122,7 @@ pub(crate) fn identify(fd: BorrowedFd<'_>) -> Result<(StreamId, Kind)> {
     Ok((StreamId { device: stat.st_dev, inode: stat.st_ino, born: birth(fd), twin }, kind))
 }
 
-/// The kind of what has that status.
+/// The kind of destination that has this status.
 pub(crate) fn kind_of(fd: BorrowedFd<'_>, stat: &Stat) -> Result<Kind> {
     Ok(match FileType::from_raw_mode(stat.st_mode) {
         FileType::Fifo if fcntl_getfl(fd)?.contains(OFlags::DIRECT) => Kind::Messages,
@@ -136,14 +137,13 @@ pub(crate) fn kind_of(fd: BorrowedFd<'_>, stat: &Stat) -> Result<Kind> {
     })
 }
 
-/// A number that differs between devices of one inode. The controlling sides of all pseudo-terminals have that of
-/// /dev/ptmx, and a number of their own (`TIOCGPTN`, ioctl_tty(2)); for the rest, such as eventfds, the descriptor's number
-/// has to do.
+/// A number that distinguishes devices of one inode. All controlling sides of pseudo-terminals have the inode of
+/// /dev/ptmx, and a number (`TIOCGPTN`, ioctl_tty(2)). For others, such as eventfds, the descriptor's number is used.
 fn twin(fd: BorrowedFd<'_>) -> u32 {
     terminal_number(fd).unwrap_or(fd.as_raw_fd().unsigned_abs())
 }
 
-/// The number of a pseudo-terminal, which its controlling side knows.
+/// The number of a pseudo-terminal, by its controlling side.
 pub(crate) fn terminal_number(fd: BorrowedFd<'_>) -> Option<u32> {
     let mut number = 0u32;
     // SAFETY: this ioctl writes one unsigned int, for which there is room, or fails.
@@ -151,7 +151,7 @@ pub(crate) fn terminal_number(fd: BorrowedFd<'_>) -> Option<u32> {
     (answer == 0).then_some(number)
 }
 
-/// When the file was made, or zero where the file system does not say (pipes and sockets do not).
+/// When the file was made; zero where the file system does not record it, as for pipes and sockets.
 fn birth(fd: BorrowedFd<'_>) -> (i64, u32) {
     match statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME) {
         Ok(found) if found.stx_mask & StatxFlags::BTIME.bits() != 0 => {
@@ -161,7 +161,7 @@ fn birth(fd: BorrowedFd<'_>) -> (i64, u32) {
     }
 }
 
-/// Whether the other end is gone, so that nothing written can arrive.
+/// Whether the other end is closed, so that nothing written can arrive.
 pub(crate) fn peer_is_gone(fd: BorrowedFd<'_>) -> bool {
     let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::empty())];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -169,8 +169,8 @@ pub(crate) fn peer_is_gone(fd: BorrowedFd<'_>) -> bool {
         && fds[0].revents().intersects(PollFlags::ERR)
 }
 
-/// What it is that poll(2) reports of a destination: none if that is no failure, but notices in a socket's error queue
-/// (`MSG_ERRQUEUE`, recv(2)).
+/// The failure that poll(2) reports of a destination; none for notices in a socket's error queue (`MSG_ERRQUEUE`,
+/// recv(2)).
 pub(crate) fn what_was_lost(fd: BorrowedFd<'_>, kind: Kind, reported: PollFlags) -> Option<Errno> {
     if kind != Kind::StreamSocket || reported.contains(PollFlags::HUP) {
         return Some(Errno::PIPE);
@@ -181,21 +181,22 @@ pub(crate) fn what_was_lost(fd: BorrowedFd<'_>, kind: Kind, reported: PollFlags)
     }
 }
 
-/// What can be done now, of reading or writing.
+/// Which of the events are possible now.
 pub(crate) fn ready(fd: BorrowedFd<'_>, events: PollFlags) -> PollFlags {
     let mut fds = [PollFd::from_borrowed_fd(fd, events)];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    // A poll(2) that fails says nothing; the call that follows it will.
+    // If poll(2) fails, the call that follows it will tell why.
     retry_on_intr(|| poll(&mut fds, Some(&now))).map_or(events, |_| fds[0].revents())
 }
 
-/// Waits until something happens to one of them, at most for so long; false if a signal came instead.
+/// Waits for an event on any of them, at most for `at_most`. False if a signal interrupted it.
 pub(crate) fn wait(fds: &mut [PollFd<'_>], at_most: Option<Duration>) -> bool {
-    // A time beyond what the system can name is as good as no end.
+    // A time that the system cannot represent counts as unlimited.
     let timeout = at_most.and_then(|at_most| Timespec::try_from(at_most).ok());
     match poll(fds, timeout.as_ref()) {
         Err(Errno::INTR) => false,
-        // As when the limit on descriptors was lowered below their number: then we look again and again, at our leisure.
+        // For example when the limit on descriptors was lowered below their number: the caller polls by itself, with
+        // pauses.
         Err(_) => {
             std::thread::sleep(at_most.map_or(BLIND_PAUSE, |at_most| at_most.min(BLIND_PAUSE)));
             true
@@ -204,14 +205,14 @@ pub(crate) fn wait(fds: &mut [PollFd<'_>], at_most: Option<Duration>) -> bool {
     }
 }
 
-/// Guessed: no wait is much longer for it, and no processor is kept busy.
+/// Guessed: adds little to any wait, and keeps no processor busy.
 const BLIND_PAUSE: Duration = Duration::from_millis(5);
 
-/// Waits until something can be written or the other end is gone, at most for so long.
+/// Waits until a write is possible or the other end is closed, at most for `at_most`.
 pub(crate) fn wait_writable(fd: BorrowedFd<'_>, at_most: Duration) {
     let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::OUT)];
     let timeout = Timespec::try_from(at_most).expect("our waits are shorter than an age");
-    // Whatever the answer, the caller writes again, and learns there what is the matter.
+    // Whatever the answer, the caller's next write tells what the matter is.
     let _ = poll(&mut fds, Some(&timeout));
 }
 
@@ -226,7 +227,7 @@ pub(crate) unsafe fn write(fd: BorrowedFd<'_>, span: Span) -> Result<usize> {
     answer(unsafe { libc::write(fd.as_raw_fd(), span.as_ptr().cast(), span.len()) })
 }
 
-/// write(2) to a pipe as if it were non-blocking, whatever its flags: `EAGAIN` when it is full.
+/// write(2) to a pipe as if it were non-blocking, whatever its mode: `EAGAIN` when it is full.
 ///
 /// `EOPNOTSUPP` for a FIFO, and for every pipe before Linux 6.4 (commit "pipe: set FMODE_NOWAIT on pipes", which is about
 /// those of pipe(2)).
@@ -254,16 +255,16 @@ pub(crate) unsafe fn send_now(fd: BorrowedFd<'_>, span: Span) -> Result<usize> {
     answer(unsafe { libc::send(fd.as_raw_fd(), span.as_ptr().cast(), span.len(), flags) })
 }
 
-/// A socket's buffer for what its peer has not taken yet.
+/// A socket's buffer for bytes that its peer has not taken.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SendBuffer {
     pub(crate) bytes: usize,
     pub(crate) free_bytes: usize,
 }
 
-/// The state of the send buffer, by the system's own accounts (`SO_MEMINFO`, include/net/sock.h); none where there are none.
+/// The send buffer by the kernel's accounts (`SO_MEMINFO`, include/net/sock.h); none where it has none.
 pub(crate) fn send_buffer(fd: BorrowedFd<'_>) -> Option<SendBuffer> {
-    /// Places in the answer: sock_diag(7), `SK_MEMINFO_*`.
+    /// Indices of the answer: sock_diag(7), `SK_MEMINFO_*`.
     const ALLOCATED: usize = 2;
     const SIZE: usize = 3;
     const QUEUED: usize = 5;
@@ -282,8 +283,8 @@ pub(crate) fn send_buffer(fd: BorrowedFd<'_>) -> Option<SendBuffer> {
     Some(SendBuffer { bytes: accounts[SIZE] as usize, free_bytes: free as usize })
 }
 
-/// Bytes that were written and that the other side has not taken: of pipes, sockets (tcp(7), unix(7): `SIOCOUTQ`, which is
-/// the same number) and terminals; 0 where nothing tells.
+/// Bytes written that the other side has not taken, for pipes, sockets (tcp(7), unix(7): `SIOCOUTQ`, the same number)
+/// and terminals; 0 where the system does not tell.
 pub(crate) fn untaken_bytes(fd: BorrowedFd<'_>, kind: Kind) -> u64 {
     if kind == Kind::Pipe {
         return rustix::io::ioctl_fionread(fd).unwrap_or(0);
@@ -294,7 +295,7 @@ pub(crate) fn untaken_bytes(fd: BorrowedFd<'_>, kind: Kind) -> u64 {
     if answer == 0 { u64::try_from(bytes).unwrap_or(0) } else { 0 }
 }
 
-/// Whether the system lets a TCP socket take only so much of what its peer has no room for (`TCP_NOTSENT_LOWAT`, tcp(7)).
+/// Whether a TCP socket accepts only a limited amount of unsent bytes (`TCP_NOTSENT_LOWAT`, tcp(7)).
 pub(crate) fn limits_unsent(fd: BorrowedFd<'_>) -> bool {
     let mut limit: libc::c_int = 0;
     let mut bytes = size_of_val(&limit) as libc::socklen_t;
@@ -303,12 +304,12 @@ pub(crate) fn limits_unsent(fd: BorrowedFd<'_>) -> bool {
         let to = (&raw mut limit).cast();
         libc::getsockopt(fd.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, to, &raw mut bytes)
     };
-    // 0 has the system's default apply, which is no limit; -1 is none too.
+    // 0 selects the system's default, which is no limit; -1 is none too.
     answer == 0 && limit > 0
 }
 
-/// Reads what is there without blocking, whatever the descriptor's flags, where that can be had: `EAGAIN` when nothing is. Of
-/// anything but a pipe or socket that may make a reader wait, ask [`ready`] first.
+/// Reads what is available without blocking, whatever the descriptor's mode, where the system allows that: `EAGAIN`
+/// when nothing is. For anything but a pipe or socket that may make a reader wait, call [`ready`] first.
 pub(crate) fn read_now(fd: BorrowedFd<'_>, kind: Kind, buffer: &mut [u8]) -> Result<usize> {
     let at_most = pass(Call::Read, buffer.len())?;
     let buffer = &mut buffer[..at_most];
@@ -331,13 +332,13 @@ fn read_if_ready(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize> {
     if ready(fd, PollFlags::IN).is_empty() { Err(Errno::AGAIN) } else { rustix::io::read(fd, buffer) }
 }
 
-/// Looks at what a socket has, and leaves it there.
+/// Looks at the next bytes of a socket without taking them.
 pub(crate) fn peek_now(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize> {
     use rustix::net::RecvFlags;
     rustix::net::recv(fd, buffer, RecvFlags::DONTWAIT | RecvFlags::PEEK).map(|(seen, _)| seen)
 }
 
-/// The size of the message that is next in a socket; none for a pipe in packet mode, which does not tell.
+/// The size of the next message of a socket; none for a pipe in packet mode, which does not tell.
 pub(crate) fn next_message_bytes(fd: BorrowedFd<'_>) -> Result<Option<usize>> {
     let flags = libc::MSG_DONTWAIT | libc::MSG_PEEK | libc::MSG_TRUNC;
     // SAFETY: no byte is to be written.
@@ -347,8 +348,8 @@ pub(crate) fn next_message_bytes(fd: BorrowedFd<'_>) -> Result<Option<usize>> {
     }
 }
 
-/// Whether a socket that keeps messages has nothing more and will have nothing. (Empty messages right before its end are taken for
-/// it: nothing tells them apart.)
+/// Whether a socket of messages has ended. An empty message right before the end counts as the end: nothing
+/// distinguishes them.
 pub(crate) fn is_at_its_end(fd: BorrowedFd<'_>) -> bool {
     let is_shut = ready(fd, PollFlags::RDHUP).intersects(PollFlags::RDHUP | PollFlags::HUP);
     is_shut && rustix::io::ioctl_fionread(fd).unwrap_or(0) == 0
@@ -364,7 +365,7 @@ fn read_pipe_now(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize> {
     answer(unsafe { libc::preadv2(fd.as_raw_fd(), &raw const part, 1, -1, libc::RWF_NOWAIT) })
 }
 
-/// Writes a part of it without blocking, as [`read_now`] reads.
+/// Writes a part of the span without blocking, as [`read_now`] reads.
 ///
 /// # Safety
 ///
@@ -385,8 +386,8 @@ pub(crate) unsafe fn write_some(fd: BorrowedFd<'_>, kind: Kind, span: Span) -> R
     }
 }
 
-/// Writes to a pipe without blocking. It may be somebody else's, and so stays in the mode that it is in: where the kernel cannot
-/// be asked not to block for one write, that is a write of no more than has room in a pipe that poll(2) calls ready.
+/// Writes to a pipe without blocking. The pipe may be somebody else's, so its mode stays. Where the kernel has no
+/// non-blocking write, this writes no more than fits into a pipe that poll(2) calls ready.
 ///
 /// # Safety
 ///

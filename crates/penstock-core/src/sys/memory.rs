@@ -1,4 +1,4 @@
-//! Private memory of whole huge pages.
+//! Private anonymous memory.
 
 use std::ptr::{self, NonNull};
 
@@ -71,7 +71,7 @@ impl Block {
         }
     }
 
-    /// Gives up the pages of a range: whoever else holds them keeps them, the next touch brings fresh ones.
+    /// Discards the pages of a range: whoever else holds them keeps them, and the next access gets fresh ones.
     pub(crate) fn discard(&mut self, offset: usize, bytes: usize) -> Result<()> {
         assert!(offset.checked_add(bytes).is_some_and(|end| end <= self.bytes), "a range stays in its block");
         // SAFETY: the range lies in our private mapping, and no reference into it exists outside of `fill`.

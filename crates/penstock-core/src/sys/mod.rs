@@ -1,4 +1,4 @@
-//! Every system call that needs care, one file a subject. Only here, and where memory changes hands, is `unsafe`.
+//! All system calls that need care, one file a subject. `unsafe` is used only here and where memory changes hands.
 
 pub(crate) mod faults;
 pub(crate) mod fd;

@@ -1,4 +1,4 @@
-//! Kernel pipes: their size, what is in them, and pages given to them.
+//! Kernel pipes: their size, their content, and the calls that move pages.
 
 use std::collections::HashSet;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -18,21 +18,21 @@ pub(crate) fn capacity(fd: BorrowedFd<'_>) -> Result<usize> {
     fcntl_getpipe_size(fd)
 }
 
-/// Asks for that size; the answer is the size that the kernel rounded it up to.
+/// Asks for a size; returns the size that was granted, which the kernel rounds up.
 pub(crate) fn set_capacity(fd: BorrowedFd<'_>, bytes: usize) -> Result<usize> {
     pass(Call::SetPipeSize, bytes)?;
     fcntl_setpipe_size(fd, bytes)?;
     capacity(fd)
 }
 
-/// Bytes in the pipe that its reader has not taken. It counts whole reads: a page that a read(2) is copying
-/// is still in (the kernel takes the pipe's lock for both, fs/pipe.c).
+/// Bytes in the pipe that its reader has not taken. A page that a read(2) is copying still counts (the kernel takes the
+/// pipe's lock for both, fs/pipe.c).
 pub(crate) fn unread_bytes(fd: BorrowedFd<'_>) -> Result<u64> {
     rustix::io::ioctl_fionread(fd)
 }
 
-/// What surely goes at once into a pipe that poll(2) calls ready, if it has pages as full as ours: a page of it may be read in
-/// part, and the last be filled in part.
+/// Bytes that fit at once into a pipe that poll(2) calls ready, if its pages are as full as ours: one page may be
+/// partly read, and the last may be partly filled.
 pub(crate) fn room_bytes(fd: BorrowedFd<'_>) -> Result<usize> {
     let used_pages = match unread_bytes(fd)? as usize {
         0 => 0,
@@ -42,11 +42,12 @@ pub(crate) fn room_bytes(fd: BorrowedFd<'_>) -> Result<usize> {
     Ok(pages.max(1) * page_bytes())
 }
 
-/// Puts the pages of the span into the pipe without copying and without blocking: `EAGAIN` when it is full.
+/// vmsplice(2): puts the pages of the span into the pipe without copying and without blocking. `EAGAIN` when it is
+/// full.
 ///
 /// # Safety
 ///
-/// The memory is readable now, and nobody writes to it before the pipe's readers are through with it.
+/// The memory is readable now, and nobody writes to it before the pipe's readers have finished with it.
 pub(crate) unsafe fn vmsplice(fd: BorrowedFd<'_>, span: Span) -> Result<usize> {
     let span = span.first(pass(Call::Vmsplice, span.len())?);
     let part = libc::iovec { iov_base: span.as_ptr().cast_mut().cast(), iov_len: span.len() };
@@ -54,14 +55,14 @@ pub(crate) unsafe fn vmsplice(fd: BorrowedFd<'_>, span: Span) -> Result<usize> {
     answer(unsafe { libc::vmsplice(fd.as_raw_fd(), &raw const part, 1, libc::SPLICE_F_NONBLOCK) })
 }
 
-/// A reading end of the pipe that a descriptor leads to, which does not block.
+/// Opens a non-blocking reading end of the pipe that a descriptor leads to.
 pub(crate) fn reopen_reader(fd: BorrowedFd<'_>) -> Result<OwnedFd> {
     pass(Call::NewDescriptor, 0)?;
     let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
     rustix::fs::open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// Takes out and drops what the pipe holds now; the answer is how many bytes it was.
+/// Reads and drops the present content of the pipe; returns its size in bytes.
 pub(crate) fn discard(reader: BorrowedFd<'_>) -> Result<u64> {
     let held = unread_bytes(reader)?; // no more than that: others may go on writing
     let mut scrap = vec![0; 64 << 10];
@@ -78,33 +79,34 @@ pub(crate) fn discard(reader: BorrowedFd<'_>) -> Result<u64> {
     Ok(discarded)
 }
 
-/// Whether it is a pipe of pipe(2), which has no name that a reader could open.
+/// Whether the pipe was made by pipe(2), so that it has no name that a reader could open.
 pub(crate) fn is_anonymous(fd: BorrowedFd<'_>) -> bool {
     const PIPEFS_MAGIC: rustix::fs::FsWord = 0x5049_5045; // include/uapi/linux/magic.h
     rustix::fs::fstatfs(fd).is_ok_and(|system| system.f_type == PIPEFS_MAGIC)
 }
 
-/// Whether a pipe that had nothing and no writer is a FIFO that no writer has opened yet, or that one has opened since: only
-/// what has been hung up, and is empty, is at its end (pipe(7), poll(2)).
+/// Whether an empty pipe without a writer is a FIFO that no writer has opened yet, or that one has opened since. A pipe
+/// has ended only when it is empty and was hung up (pipe(7), poll(2)).
 pub(crate) fn awaits_first_writer(src: BorrowedFd<'_>, kind: Kind) -> bool {
     kind == Kind::Pipe && !has_hung_up(src)
 }
 
-/// Whether a pipe is empty and was hung up. poll(2) looks without the pipe's lock, and sees a hang-up also while a FIFO's first
-/// writer is about to open it (fs/pipe.c, `fifo_open` counts the opening first): asked again after the lock was had.
+/// Whether the pipe is empty and was hung up. poll(2) looks without the pipe's lock, and may report a hang-up while the
+/// first writer opens a FIFO (fs/pipe.c, `fifo_open` counts the opening first). So this asks again after it has had the
+/// lock.
 pub(crate) fn has_hung_up(src: BorrowedFd<'_>) -> bool {
     let says_so = || ready(src, PollFlags::IN) == PollFlags::HUP;
     says_so() && unread_bytes(src) == Ok(0) && says_so()
 }
 
-/// A new pipe's reading and writing end.
+/// Creates a pipe: its reading and its writing end.
 pub(crate) fn make() -> Result<[OwnedFd; 2]> {
     pass(Call::NewDescriptor, 0)?;
     pipe_with(PipeFlags::CLOEXEC).map(|(reader, writer)| [reader, writer])
 }
 
-/// Moves bytes from one descriptor to the other, one of which is a pipe, without their passing through user space. Does not
-/// wait for the pipe: `EAGAIN` when it is full, or empty.
+/// splice(2): moves bytes between two descriptors, one of which is a pipe, without copying them through user space.
+/// Does not wait for the pipe: `EAGAIN` when it is full or empty.
 pub(crate) fn splice(
     src: BorrowedFd<'_>,
     offset: Option<&mut u64>,
@@ -115,23 +117,23 @@ pub(crate) fn splice(
     rustix::pipe::splice(src, offset, dst, None, at_most, SpliceFlags::NONBLOCK)
 }
 
-/// Has the second pipe share what is at the front of the first, which keeps it: `EAGAIN` when one is empty or the other full,
-/// 0 when one is empty and nobody can fill it.
+/// tee(2): makes the second pipe share what is at the front of the first. `EAGAIN` when the first is empty or the
+/// second full, 0 when the first is empty and has no writer.
 pub(crate) fn tee(src: BorrowedFd<'_>, dst: BorrowedFd<'_>, at_most: usize) -> Result<usize> {
     let at_most = pass(Call::Tee, at_most)?;
     rustix::pipe::tee(src, dst, at_most, SpliceFlags::NONBLOCK)
 }
 
-/// The kernel's limits on pipes for a user without privileges.
+/// The kernel's limits on pipes of users without privileges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
-    /// The largest size that may be asked for, in bytes.
+    /// The largest size that may be requested, in bytes.
     pub(crate) max_bytes: usize,
-    /// What all pipes of a user may take before each new one gets two pages only; none without such a limit.
+    /// Bytes that all pipes of a user may take before each new one gets only two pages; none if unlimited.
     pub(crate) user_soft_bytes: Option<usize>,
 }
 
-/// Reads the limits (proc(5)); where they cannot be read, those that Linux starts with.
+/// Reads the limits (proc(5)), or assumes Linux's defaults.
 pub(crate) fn limits() -> Limits {
     let max_bytes = read_number("/proc/sys/fs/pipe-max-size").unwrap_or(1 << 20);
     let soft_pages = read_number("/proc/sys/fs/pipe-user-pages-soft").unwrap_or(16384);
@@ -143,23 +145,23 @@ fn read_number(path: &str) -> Option<usize> {
     std::fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// Inodes of the pipes that this process has open; none where /proc cannot be read.
+/// Inodes of the pipes that this process has open; none if /proc cannot be read.
 pub(crate) fn open_inodes() -> Option<HashSet<u64>> {
     let entries = std::fs::read_dir("/proc/self/fd").ok()?;
     let inodes = entries.filter_map(|entry| {
-        // Follows the link: FIFOs have a path there, so that only their inode tells.
+        // Follows the link: the link of a FIFO shows its path, only its inode identifies it.
         let stat = rustix::fs::stat(entry.ok()?.path()).ok()?;
         (FileType::from_raw_mode(stat.st_mode) == FileType::Fifo).then_some(stat.st_ino)
     });
     Some(inodes.collect())
 }
 
-/// Whether a failed attempt to give pages means that this memory cannot be given, only written.
+/// Whether vmsplice(2) failed because of this memory, which can still be written.
 pub(crate) fn cannot_be_given(errno: Errno) -> bool {
     matches!(errno, Errno::FAULT | Errno::INVAL | Errno::NOMEM)
 }
 
-/// Whether it means that no memory can be given here: sandboxes lack the system call, or forbid it.
+/// Whether vmsplice(2) is missing or forbidden here, as in sandboxes.
 pub(crate) fn giving_is_refused(errno: Errno) -> bool {
     matches!(errno, Errno::NOSYS | Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP)
 }

@@ -31,7 +31,7 @@ const REMEMBERED: usize = 256;
 
 struct Entry {
     stream: Arc<Stream>,
-    /// The descriptor of the last write, to be shared by the next while it is in flight.
+    /// The descriptor of the last write, shared by the next one while it is in flight.
     fd: Weak<ForkFd>,
     /// Shared with every [`Outlet`], whose owner is about to write.
     open: Arc<()>,
@@ -86,7 +86,7 @@ impl Outlet {
         let stream = Stream::of(fd)?;
         let mut pipes = PIPES.lock();
         let known = pipes.get(&stream.id).filter(|entry| Arc::ptr_eq(&entry.stream, &stream));
-        // Every descriptor of a pipe or socket will do. Those of a file may stand at positions of their own.
+        // Any descriptor of a pipe or socket serves. Those of a file may have different positions.
         let shareable = matches!(stream.kind, Kind::Pipe | Kind::StreamSocket | Kind::Messages);
         if let Some(known) = known.filter(|_| shareable)
             && let Some(own) = known.fd.upgrade()
@@ -195,7 +195,7 @@ pub fn sync_to(marks: &Marks, timeout: Option<Duration>) -> Result<(), Vec<Error
 /// Removes a failed stream from the tables, so that the next write to the same pipe begins a new one.
 fn forget(stream: &Arc<Stream>) {
     stream.forget();
-    // Only the failed stream: another thread may have begun a new one to the same pipe since.
+    // Only the failed stream: another thread may have begun a new one since.
     let mut pipes = PIPES.lock();
     let is_ours = pipes.get(&stream.id).is_some_and(|entry| Arc::ptr_eq(&entry.stream, stream));
     let entry = is_ours.then(|| pipes.remove(&stream.id));

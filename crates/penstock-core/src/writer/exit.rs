@@ -1,4 +1,4 @@
-//! What an ending program waits for of its writes.
+//! What the exit of a program waits for before its writes are lost.
 
 use std::time::{Duration, Instant};
 

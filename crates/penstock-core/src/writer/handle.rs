@@ -1,4 +1,4 @@
-//! A handle on a stream: memory goes in, a ticket comes out.
+//! The writer: memory goes in, a ticket comes out.
 
 use std::collections::HashMap;
 use std::os::fd::AsFd;
@@ -28,46 +28,45 @@ use crate::writer::transport::choice::{Memory, Mode, ReaderKind, Reason, Transpo
 use crate::writer::worker::{self, WORKERS_LEAVE_WITHIN};
 use penstock_cpu::{AppliedPolicy, ThreadPolicy};
 
-/// How a [`Writer`] is to write. The default suits a pipe of which nothing is known.
+/// Options of a [`Writer`]. The defaults suit a pipe of which nothing is known.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// The transport.
     pub mode: Mode,
     /// What is known of the reader.
     pub reader: ReaderKind,
-    /// How many bytes the stream's queue holds before a write waits; 128 MiB unless told.
+    /// Bytes that the stream's queue holds before a write waits; 128 MiB by default.
     pub queue_bytes: Option<usize>,
-    /// How many writes the stream's queue holds before one more waits; 64 unless told.
+    /// Writes that the stream's queue holds before the next one waits; 64 by default.
     pub queue_items: Option<usize>,
-    /// The pipe's size to ask for; unless told, a pipe is grown to 1 MiB where that is granted.
+    /// The pipe size to ask for. By default, a pipe is grown to 1 MiB if the system grants it.
     pub capacity_bytes: Option<usize>,
     /// Priority and CPUs of the stream's worker.
     pub policy: Option<ThreadPolicy>,
-    /// What is made of each write on the way; unless told, it enters the stream as it is. All sizes in bytes are those of what
-    /// enters the stream.
+    /// Applied to each write on its way. All sizes in bytes are those of its output.
     pub transform: Option<Arc<dyn Transform>>,
 }
 
 /// Writes memory to a descriptor from a native thread, in order and whole.
 ///
-/// It owns a duplicate of the descriptor, so that whatever happens to the original number, every byte goes where the
-/// writer was opened. The reader has its end of file when the writer is closed and no other descriptor is left.
-/// Writers on the same pipe share one ordered stream, with its queue and its failure.
+/// It owns a duplicate of the descriptor, so every byte goes where the writer was opened, whatever happens to the
+/// original number. The reader gets its end of file when the writer is closed and no other descriptor is left. Writers
+/// on the same pipe share one ordered stream, with its queue and its failure.
 ///
-/// Dropped without a `close`, what is queued is still written, and its tickets tell.
+/// If it is dropped without [`close`](Self::close), queued writes are still made, and their tickets report them.
 pub struct Writer {
     stream: Arc<Stream>,
     options: WriteOptions,
     owner: u64,
-    /// Of the process that opened it; for the child of a fork it is closed.
+    /// Of the process that opened it. In the child of a fork it is closed.
     generation: u32,
-    /// Set when the writer is closed, before anything else: nothing of it is accepted any more.
+    /// Set first when the writer is closed: nothing of it is accepted any more.
     gone: AtomicBool,
-    /// What the pipe was like when the writer was closed.
+    /// The state of the pipe when the writer was closed.
     last_look: OnceLock<PipeState>,
 }
 
-/// What only a descriptor can tell of a pipe.
+/// What a descriptor tells of a pipe.
 #[derive(Clone, Copy)]
 struct PipeState {
     capacity_bytes: Option<usize>,
@@ -79,7 +78,7 @@ impl PipeState {
         if stream.kind != Kind::Pipe {
             return None;
         }
-        // In this order: of bytes that are written in between nobody may think that they were read.
+        // In this order: otherwise bytes written in between would count as read.
         let written_bytes = stream.meter.written_bytes();
         let unread_bytes = pipe::unread_bytes(fd.as_fd()).unwrap_or(0);
         let delivered_bytes = written_bytes.saturating_sub(unread_bytes);
@@ -87,52 +86,53 @@ impl PipeState {
     }
 }
 
-/// The descriptors of all open writers, by owner. The child of a fork has no writer open.
+/// The descriptors of all open writers, by owner. In the child of a fork no writer is open.
 static OPEN: ForkTable<HashMap<u64, Arc<ForkFd>>> =
     ForkTable::new(Order::Writers, Mutex::default, HashMap::clear);
 
-/// What a stream has done, and what it does it with.
+/// Statistics of a stream.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Stats {
-    /// The transport of the last write, and why it was that one; none before the first.
+    /// The transport of the last write, and the reason for it; none before the first.
     pub choice: Option<(Transport, Reason)>,
     /// The pipe's size in bytes; none if it is not a pipe.
     pub capacity_bytes: Option<usize>,
-    /// Bytes taken into the queue since the stream began.
+    /// Bytes accepted into the queue since the stream began.
     pub accepted_bytes: u64,
     /// Bytes that the reader has taken (pipes) or the kernel has accepted (all else).
     pub delivered_bytes: u64,
-    /// Bytes of writes that have not ended, as far as they are neither delivered nor lost.
+    /// Bytes of writes in flight that are neither delivered nor lost.
     pub pending_bytes: u64,
-    /// Writes taken into the queue.
+    /// Writes accepted into the queue.
     pub accepted_items: u64,
-    /// Writes that have not ended.
+    /// Writes in flight.
     pub pending_items: u64,
     /// Bytes that the destination has taken, by transport.
     pub written_by: [(Transport, u64); 3],
-    /// Time that callers spent on putting writes into the queue, waiting for room included.
+    /// Time that callers spent queueing writes, waiting for room included.
     pub caller_blocked: Duration,
-    /// Time that the worker waited for the reader: for room, and with nothing else to write for what zero-copy gave to be read.
+    /// Time that the worker waited for the reader: for room, and, with nothing else to write, for zero-copy pages to be
+    /// read.
     pub worker_blocked: Duration,
-    /// Time that the worker had a write in hand, waiting for the reader included.
+    /// Time that the worker spent on writes, waiting for the reader included.
     pub worker_busy: Duration,
-    /// Time that went into transforms.
+    /// Time spent in transforms.
     pub transforming: Duration,
-    /// What the worker runs with; none before it has started with a policy.
+    /// The policy that the worker runs with; none before it has started with one.
     pub policy: Option<AppliedPolicy>,
 }
 
-/// Numbers the writers, so that each can give up its own writes. Relaxed: only uniqueness counts.
+/// Numbers the writers, so that each can discard its own writes. Relaxed: only uniqueness counts.
 static NEXT_OWNER: AtomicU64 = AtomicU64::new(1);
 
 impl Writer {
-    /// Opens a writer on what the descriptor leads to. The descriptor stays the caller's.
+    /// Opens a writer on what the descriptor leads to. The caller keeps the descriptor.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] with `EBADF` for one that is not open for writing, `EISDIR` for a directory, `EINVAL` for limits of
-    /// zero, or what the system says.
+    /// [`Error::Io`]: `EBADF` if the descriptor is not open for writing, `EISDIR` for a directory, `EINVAL` for a limit
+    /// of 0, or what the system reports.
     pub fn new(fd: impl AsFd, options: &Options) -> Result<Self, Error> {
         let fd = fd.as_fd();
         fd::check_writable(fd)?;
@@ -217,19 +217,19 @@ impl Writer {
             return Err(Rejected { region, error: self.closed() });
         };
         worker::push(&self.stream, region, fd, options, self.owner, deadline_after(timeout), || {
-            // Relaxed: the queue's lock, under which this is asked, orders it.
+            // Relaxed: this runs under the queue's lock, which orders it.
             self.gone.load(Ordering::Relaxed)
         })
     }
 
-    /// The ticket of the oldest write that has not ended: when it has, there is room in a queue that was full.
+    /// The ticket of the oldest write in flight. When it ends, a full queue has room.
     #[must_use]
     pub fn oldest(&self) -> Option<Ticket> {
         let tickets = self.stream.queue.select(|job| Some(job.ticket.clone()));
         tickets.into_iter().find(|ticket| !ticket.has_ended())
     }
 
-    /// Marks the place behind everything queued so far, so that a wait in several goes waits for nothing else.
+    /// Marks the present end of the queue, so that a wait in several steps waits for nothing later.
     #[must_use]
     pub fn mark(&self) -> Mark {
         self.stream.mark()
@@ -257,8 +257,8 @@ impl Writer {
     ///
     /// # Errors
     ///
-    /// The stream's failure, closed all the same; [`Error::Stalled`] if it takes longer than the timeout, and then it is
-    /// still open.
+    /// The stream's failure: the writer is closed all the same. [`Error::Stalled`] if it takes longer than the timeout:
+    /// the writer is still open.
     pub fn close(&self, timeout: Option<Duration>) -> Result<(), Error> {
         self.close_at(self.mark(), timeout)
     }
@@ -279,9 +279,9 @@ impl Writer {
         outcome
     }
 
-    /// Gives up what this writer has queued, and closes. Tickets end with [`Error::Aborted`].
+    /// Discards what this writer has queued, and closes it. The tickets end with [`Error::Aborted`].
     ///
-    /// A write in the middle is cut short. Pages that zero-copy has put into the pipe cannot be called back: their memory
+    /// A write in progress is cut short. Pages that zero-copy has put into the pipe cannot be taken back: their memory
     /// stays in use until the reader has read them or is gone.
     pub fn abort(&self) {
         if !self.is_closed() {
@@ -290,7 +290,7 @@ impl Writer {
         }
     }
 
-    /// The same without a wait for the worker to leave, for a thread that must not wait.
+    /// As [`abort`](Self::abort), for a thread that must not wait for the worker to leave.
     pub fn abort_now(&self) {
         if !self.is_closed() {
             self.gone.store(true, Ordering::Relaxed); // see `write`
@@ -309,12 +309,12 @@ impl Writer {
         OPEN.lock().get(&self.owner).cloned()
     }
 
-    /// Why it has no descriptor.
+    /// The error for a use after the close.
     fn closed(&self) -> Error {
         if self.generation == fork_generation() { Error::Closed } else { Error::Forked }
     }
 
-    /// What the stream has done so far; for a closed writer, up to its closing.
+    /// The statistics of the stream; of a closed writer, those of its closing.
     pub fn stats(&self) -> Stats {
         let stream = &self.stream;
         let pipe = match self.fd() {
@@ -324,7 +324,7 @@ impl Writer {
         let delivered = pipe.map_or_else(|| stream.meter.written_bytes(), |pipe| pipe.delivered_bytes);
         let lost = stream.meter.lost_bytes();
         let load = stream.queue.load();
-        // A pipe that was emptied after a failure holds nothing, and yet what it held was not read.
+        // A pipe that was emptied after a failure holds nothing, although its content was not read.
         let delivered = delivered.min(load.accepted_bytes.saturating_sub(lost));
         let settled = delivered + lost;
         Stats {
@@ -332,7 +332,7 @@ impl Writer {
             capacity_bytes: pipe.and_then(|pipe| pipe.capacity_bytes),
             accepted_bytes: load.accepted_bytes,
             delivered_bytes: delivered,
-            // What has ended and waits in the pipe for its reader is pending no more.
+            // What has ended and waits in the pipe for its reader does not count as pending.
             pending_bytes: load.accepted_bytes.saturating_sub(settled).min(load.pending_bytes),
             accepted_items: load.accepted_items,
             pending_items: load.pending_items,
@@ -364,7 +364,7 @@ impl Writer {
         self.forget_failure();
     }
 
-    /// A failure that has been reported is not the next writer's, who may find room, or another reader.
+    /// A reported failure is not the next writer's, which may find room or another reader.
     fn forget_failure(&self) {
         if self.stream.queue.failure().is_some() && !by_descriptor::has_to_report(&self.stream) {
             self.stream.forget();
@@ -373,7 +373,7 @@ impl Writer {
 }
 
 impl Drop for Writer {
-    /// Writes in flight hold the descriptor for themselves.
+    /// Writes in flight have their own reference to the descriptor.
     fn drop(&mut self) {
         let fd = OPEN.lock().remove(&self.owner);
         drop(fd); // outside of the table's lock
@@ -382,7 +382,7 @@ impl Drop for Writer {
     }
 }
 
-/// What is in a pipe without a reader arrives nowhere, though the kernel took it.
+/// Fails the stream if its pipe has bytes and no reader: they arrive nowhere, although the kernel accepted them.
 fn check_reader(stream: &Stream, fd: &ForkFd) -> Result<(), Error> {
     if stream.kind == Kind::Pipe && fd::peer_is_gone(fd.as_fd()) {
         let unread = pipe::unread_bytes(fd.as_fd()).unwrap_or(0);
@@ -394,7 +394,7 @@ fn check_reader(stream: &Stream, fd: &ForkFd) -> Result<(), Error> {
     Ok(())
 }
 
-/// The same for all writers that are still open: the failures stay to be heard of.
+/// As [`check_reader`], for all open writers. The failures still count as not reported.
 pub(crate) fn check_readers() {
     let open: Vec<_> = OPEN.lock().values().cloned().collect();
     for fd in open {

@@ -1,4 +1,4 @@
-//! One write: as it is accepted, while it is in the queue, or as it is given back.
+//! One write: queued, in progress, or refused.
 
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::Arc;
@@ -11,17 +11,17 @@ use crate::sync::ticket::{Completion, Ticket};
 use crate::sys::span::Span;
 use crate::writer::transport::choice::{Memory, WriteOptions};
 
-/// One accepted write. It stays in the queue until it has ended, so that the worker needs to hold nothing.
+/// An accepted write. It stays in the queue until it has ended, so that the worker holds nothing.
 pub(crate) struct Job {
     pub(super) number: u64,
     pub(super) owner: u64,
     pub(super) options: WriteOptions,
-    /// Where the memory lies.
+    /// The memory.
     pub(crate) span: Span,
-    /// How many bytes enter the stream.
+    /// Bytes that enter the stream.
     pub(super) bytes: u64,
     pub(crate) ticket: Ticket,
-    /// The memory, the descriptor and the waiter's other end; taken out one by one as the write ends.
+    /// The memory, the descriptor and the ticket's other side. They are taken out one by one as the write ends.
     pub(super) region: Option<Box<dyn Region>>,
     pub(super) fd: Option<Arc<ForkFd>>,
     pub(super) completion: Option<Completion>,
@@ -32,22 +32,22 @@ pub(crate) struct Job {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
     Queued,
-    /// All in the stream, nobody looks at the memory.
+    /// In the stream; nobody reads the memory any more.
     Written,
-    /// All in the pipe as the caller's own pages; the number is the stream's position behind it.
+    /// In the pipe as the caller's own pages; `end` is the stream position after them.
     AwaitsReader {
         end: u64,
     },
 }
 
-/// A write whose pages are in the pipe: its descriptor, and the stream's position behind it.
+/// A write whose pages are in the pipe: its descriptor, and the stream position after them.
 #[derive(Clone, Copy)]
 pub(crate) struct Awaiting {
     pub(crate) fd: RawFd,
     pub(crate) end: u64,
 }
 
-/// What a worker gets to see of a job: the queue keeps the descriptor open and the memory alive meanwhile.
+/// The worker's view of a job. The queue keeps the descriptor open and the memory alive meanwhile.
 #[derive(Clone)]
 pub(crate) struct Work {
     pub(crate) number: u64,
@@ -67,7 +67,7 @@ impl Job {
         }
     }
 
-    /// Puts what was made in the place of what it was made of, which is given back.
+    /// Replaces the memory by the output of its transform. Returns the memory.
     pub(super) fn replace_memory(&mut self, made: Buffer) -> Option<Box<dyn Region>> {
         self.options.transform = None;
         self.options.memory = Memory::Ours;
@@ -75,8 +75,8 @@ impl Job {
         self.region.replace(Box::new(made))
     }
 
-    /// Lets go of the descriptor and the memory, then tells who waits: so that a reader has its end of file,
-    /// and the caller its memory, before the ticket says that the write is over.
+    /// Releases the descriptor and the memory, then ends the ticket. So the reader has its end of file, and the caller
+    /// its memory, before the ticket has ended.
     pub(super) fn end(mut self, outcome: Result<(), Error>) {
         drop(self.fd.take());
         drop(self.region.take());
@@ -85,7 +85,7 @@ impl Job {
         }
     }
 
-    /// In the child of a fork: lets go of the memory and leaves the parent's ticket be.
+    /// Releases the memory in the child of a fork, and leaves the parent's ticket as it is.
     pub(super) fn disown(mut self) {
         if let Some(completion) = self.completion.take() {
             completion.disown();
@@ -93,6 +93,6 @@ impl Job {
     }
 }
 
-/// A place in a stream: behind everything that was queued when it was marked.
+/// A position in a stream: the end of the queue when it was marked.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark(pub(super) u64);

@@ -11,7 +11,7 @@ use crate::writer::transport::choice::{Reason, Transport};
 pub(crate) struct Meter {
     /// Bytes that the destination has taken, by transport.
     written: [AtomicU64; 3],
-    /// Accepted bytes that will not arrive: given up, or taken along by a failure.
+    /// Accepted bytes that will not arrive: discarded, or lost to a failure.
     lost: AtomicU64,
     caller_blocked_ns: AtomicU64,
     worker_blocked_ns: AtomicU64,
@@ -65,7 +65,7 @@ impl Meter {
         Duration::from_nanos(self.worker_blocked_ns.load(Relaxed))
     }
 
-    /// Time that the worker had a write in hand, all of its waiting included.
+    /// Adds time that the worker spent on a write, waiting included.
     pub(crate) fn add_worker_busy(&self, time: Duration) {
         self.worker_busy_ns.fetch_add(time.as_nanos() as u64, Relaxed);
     }
@@ -74,7 +74,7 @@ impl Meter {
         Duration::from_nanos(self.worker_busy_ns.load(Relaxed))
     }
 
-    /// Time that went into transforms.
+    /// Adds time spent in a transform.
     pub(crate) fn add_transforming(&self, time: Duration) {
         self.transforming_ns.fetch_add(time.as_nanos() as u64, Relaxed);
     }
@@ -94,7 +94,7 @@ impl Meter {
         Some((*TRANSPORTS.get(usize::from(transport))?, Reason::from_index(reason)?))
     }
 
-    /// Starts again from zero, in the child of a fork.
+    /// Resets all counts, in the child of a fork.
     pub(crate) fn reset(&self) {
         self.written.iter().for_each(|bytes| bytes.store(0, Relaxed));
         let times =

@@ -1,4 +1,5 @@
-//! A stream: one destination with its ordered queue, known by what it is and not by a descriptor's number.
+//! A stream: one destination with its ordered queue. It is identified by what the descriptor leads to, not by its
+//! number.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -26,7 +27,7 @@ use crate::writer::transport::choice::WriteOptions;
 use crate::writer::transport::staged;
 use penstock_cpu::{AppliedPolicy, ThreadPolicy};
 
-/// What queues hold when nobody says otherwise: five frames of 2160p rgb24, and enough small ones.
+/// Default limits of a queue: five frames of 2160p rgb24, and enough small ones.
 pub(crate) const DEFAULT_LIMITS: Limits = Limits { bytes: 128 << 20, items: 64 };
 
 pub(crate) struct Stream {
@@ -34,10 +35,10 @@ pub(crate) struct Stream {
     pub(crate) kind: Kind,
     pub(crate) queue: Queue<Job>,
     pub(crate) meter: Meter,
-    /// The failure, until somebody hears of it.
+    /// The failure, until it is reported.
     pub(crate) unheard: Arc<Unheard>,
     policy: Mutex<PolicyState>,
-    /// The number of the write that is to be cut short; numbers start at one.
+    /// The number of the write that is to be cut short. Numbers begin at one.
     pub(crate) cut: AtomicU64,
     next_number: AtomicU64,
 }
@@ -50,15 +51,15 @@ struct PolicyState {
 
 type Streams = HashMap<StreamId, Weak<Stream>>;
 
-/// All streams that somebody holds: writers, workers, and `pipe`'s table. Their queues are locked with it over a fork.
+/// All streams that are in use by writers, workers or `pipe`. A fork locks their queues together with this table.
 static STREAMS: ForkTable<Streams> =
     ForkTable::held_by(Order::Streams, Mutex::default, |_| (), |_| Box::new(HeldStreams::hold()));
 
-/// Workers that have nothing to write, or are about to ask. The child of a fork has none.
+/// Workers that are idle or about to check for work. The child of a fork has none.
 pub(crate) static IDLE: AtomicUsize = AtomicUsize::new(0);
 
 impl Stream {
-    /// The stream that the descriptor leads to, the same for every descriptor of one pipe.
+    /// Returns the stream that the descriptor leads to: the same for all descriptors of one pipe.
     pub(crate) fn of(fd: BorrowedFd<'_>) -> Result<Arc<Self>, Errno> {
         let (id, kind) = fd::identify(fd)?;
         let mut streams = STREAMS.lock();
@@ -79,7 +80,7 @@ impl Stream {
         Ok(stream)
     }
 
-    /// Marks the place behind everything that was queued so far.
+    /// Marks the present end of the queue.
     pub(crate) fn mark(&self) -> Mark {
         Mark(self.queue.accepted_items())
     }
@@ -92,12 +93,12 @@ impl Stream {
         })
     }
 
-    /// All streams there are.
+    /// All streams in use.
     pub(crate) fn all() -> Vec<Arc<Self>> {
         STREAMS.lock().values().filter_map(Weak::upgrade).collect()
     }
 
-    /// Takes the stream out of the table, so that its destination begins a new one.
+    /// Removes the stream from the table, so that the next write to its destination begins a new one.
     pub(crate) fn forget(self: &Arc<Self>) {
         let mut streams = STREAMS.lock();
         if streams.get(&self.id).is_some_and(|stream| stream.as_ptr() == Arc::as_ptr(self)) {
@@ -111,8 +112,8 @@ impl Stream {
         self.queue.load().accepted_bytes.saturating_sub(settled)
     }
 
-    /// Queues a write, waiting for room until the deadline, and says whether the caller must start a worker. What is refused is
-    /// given back.
+    /// Queues a write. Waits for room until the deadline. Returns the ticket, and whether the caller must start a
+    /// worker.
     pub(crate) fn push(
         self: &Arc<Self>,
         region: Box<dyn Region>,
@@ -161,7 +162,7 @@ impl Stream {
         }
     }
 
-    /// Makes what enters the stream of the work at the cursor. Its caller's memory is free afterwards.
+    /// Transforms the write under the cursor. The caller's memory is released afterwards.
     pub(crate) fn transform(&self, transformer: &mut Transformer, work: &Work) -> Result<Work, Errno> {
         let Some(transform) = &work.options.transform else { return Ok(work.clone()) };
         let start = Instant::now();
@@ -177,14 +178,14 @@ impl Stream {
         Ok(work)
     }
 
-    /// Makes a step of the write behind the one at the cursor, and says whether there was one to make.
+    /// Applies one step to the write after the one under the cursor. Returns whether there was one to apply.
     pub(crate) fn transform_following(&self, transformer: &mut Transformer) -> bool {
         let next = self.queue.following(|job| (job.number, job.options.transform.clone()));
         let Some((number, Some(transform))) = next else { return false };
-        // Without memory it has to wait until it is at the cursor, where that is a failure.
+        // Without memory the write waits until it is under the cursor, where that is a failure.
         let Ok(mut output) = transformer.take(number, &transform) else { return false };
         let start = Instant::now();
-        // Under the lock, so that nobody gives the write up meanwhile: a step is short.
+        // Under the lock, so that nobody discards the write meanwhile: a step is short.
         let used = self.queue.following(|job| {
             if job.number != number {
                 return None;
@@ -204,7 +205,7 @@ impl Stream {
         true
     }
 
-    /// Says that the work at the cursor is in the stream.
+    /// Called when the write under the cursor is in the stream.
     pub(crate) fn mark_written(&self, awaits_reader: bool) {
         let end = self.meter.written_bytes();
         self.queue.advance(|job| {
@@ -212,7 +213,7 @@ impl Stream {
         });
     }
 
-    /// Gives up the work at the cursor: its ticket ends now, its memory when nobody looks at it any more.
+    /// Ends the write under the cursor as aborted. Its memory is released when nobody reads it any more.
     pub(crate) fn mark_cut(&self, written_before: u64, awaits_reader: bool) {
         let end = self.meter.written_bytes();
         let (mut completion, mut region) = (None, None);
@@ -231,7 +232,7 @@ impl Stream {
 
     /// The oldest write that waits for its reader, if there is one.
     ///
-    /// Only the worker ends writes that are in the stream, so for the worker the descriptor stays open.
+    /// Only the worker ends writes that are in the stream, so the descriptor stays open for the worker.
     pub(crate) fn oldest_awaiting(&self) -> Option<Awaiting> {
         self.queue
             .front(|job| match job.progress {
@@ -243,7 +244,7 @@ impl Stream {
             .flatten()
     }
 
-    /// Ends, in order, what has been written and, up to that position, read.
+    /// Ends, in order, what has been written and was read up to `read_position`.
     pub(crate) fn reap(&self, read_position: u64) {
         loop {
             let taken = self.queue.front(|job| match job.progress {
@@ -264,7 +265,7 @@ impl Stream {
         }
     }
 
-    /// What the stream failed of, from the bytes delivered and lost.
+    /// The stream's failure, with the bytes delivered and lost.
     fn failure(&self, unread_bytes: u64, load: Load, of: impl FnOnce(u64, u64) -> Error) -> Error {
         let delivered = self.meter.written_bytes().saturating_sub(unread_bytes);
         let lost = load.accepted_bytes.saturating_sub(delivered);
@@ -273,25 +274,26 @@ impl Stream {
         of(delivered, lost)
     }
 
-    /// Fails the stream if nothing is in flight on it, in which case no worker would notice.
+    /// Fails the stream if nothing is in flight, when no worker would notice.
     pub(crate) fn fail_at_rest(&self, errno: Errno, unread_bytes: u64) {
         let of = |delivered, lost| Error::of_stream(errno, delivered, lost);
         self.queue.fail_at_rest(|load| self.failure(unread_bytes, load, of));
     }
 
-    /// Fails the stream and all that is queued on it. Only for its worker, or where there is none.
+    /// Fails the stream and everything queued on it. Only for its worker, or if there is none.
     pub(crate) fn fail(&self, errno: Errno, unread_bytes: u64) {
         self.fail_with(unread_bytes, |delivered, lost| Error::of_stream(errno, delivered, lost));
     }
 
-    /// The same of anything, made of the bytes delivered and lost.
+    /// As [`fail`](Self::fail), with an error made from the bytes delivered and lost.
     pub(crate) fn fail_with(&self, unread_bytes: u64, of: impl FnOnce(u64, u64) -> Error) {
         let jobs = self.queue.fail(|load| self.failure(unread_bytes, load, of));
         let failure = self.queue.failure().expect("a failed queue knows of what");
         self.end_all(jobs, &failure);
     }
 
-    /// The same where pages that were given cannot be taken back: their memory is never freed, for somebody may still read it.
+    /// As [`fail`](Self::fail), if pages in the pipe cannot be taken back: their memory is never freed, because
+    /// somebody may still read it.
     pub(crate) fn fail_keeping_memory(&self, errno: Errno, unread_bytes: u64) {
         let of = |delivered, lost| Error::of_stream(errno, delivered, lost);
         let mut jobs = self.queue.fail(|load| self.failure(unread_bytes, load, of));
@@ -307,7 +309,7 @@ impl Stream {
         self.queue.retire(count);
     }
 
-    /// Gives up what this owner has queued, and tells the worker to stop in the middle of one of its writes.
+    /// Discards what this owner has queued. If one of its writes is in progress, the worker cuts it short.
     pub(crate) fn abort(&self, owner: u64) {
         let jobs = self.queue.cancel(
             |job| job.owner == owner,
@@ -332,15 +334,15 @@ impl Stream {
         state.applied = None;
     }
 
-    /// Whether somebody has said how the worker is to run.
+    /// Whether the worker has a policy.
     pub(crate) fn has_policy(&self) -> bool {
         lock(&self.policy).wanted.is_some()
     }
 
-    /// Called by the worker between writes: a policy that came later is applied, too.
+    /// Called by the worker between writes, so that a later policy is applied too.
     pub(crate) fn apply_policy(&self) {
         let Some(wanted) = self.unapplied_policy() else { return };
-        // Without the lock, for it may read the machine's topology, and who asks for statistics shall not wait for that.
+        // Without the lock: this may read the machine's topology, and readers of statistics must not wait for that.
         let applied = wanted.apply();
         let mut state = lock(&self.policy);
         if state.wanted.as_ref() == Some(&wanted) {
@@ -353,7 +355,7 @@ impl Stream {
         if state.applied.is_some() { None } else { state.wanted.clone() }
     }
 
-    /// A new worker has the process's policy, not the last worker's.
+    /// Called by a new worker, which starts with the process's policy.
     pub(crate) fn forget_applied_policy(&self) {
         lock(&self.policy).applied = None;
     }
@@ -366,17 +368,17 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         let mut streams = STREAMS.lock();
-        // A successor may have taken the place already.
+        // A new stream may have taken the place already.
         if streams.get(&self.id).is_some_and(|stream| stream.strong_count() == 0) {
             streams.remove(&self.id);
         }
     }
 }
 
-/// All streams, held still while the process forks.
+/// All streams, locked over a fork.
 struct HeldStreams {
     table: MutexGuard<'static, Streams>,
-    /// The guards borrow from the streams below them: they are declared, and so dropped, first.
+    /// The guards borrow from `streams`, so they are declared, and dropped, first.
     held: Vec<(HeldQueue<'static, Job>, MutexGuard<'static, PolicyState>)>,
     streams: Vec<Arc<Stream>>,
     inherited: Inherited,
@@ -399,7 +401,7 @@ impl HeldStreams {
 }
 
 impl Held for HeldStreams {
-    /// No worker, nothing queued, no failure, nothing counted.
+    /// The child has no worker, nothing queued, no failure, nothing counted.
     fn empty(&mut self) {
         for ((queue, policy), stream) in self.held.iter_mut().zip(&self.streams) {
             self.inherited.0.append(&mut queue.empty());
@@ -412,7 +414,7 @@ impl Held for HeldStreams {
         IDLE.store(0, Ordering::Relaxed);
     }
 
-    /// The streams go last: one that ends takes itself out of the table.
+    /// The streams are dropped last: a stream that ends removes itself from the table.
     fn release(self: Box<Self>) -> Box<dyn Any> {
         let Self { table, held, streams, inherited } = *self;
         drop(held);
@@ -421,7 +423,7 @@ impl Held for HeldStreams {
     }
 }
 
-/// Writes of the parent's, in the child of a fork.
+/// The parent's writes, in the child of a fork.
 struct Inherited(Vec<Job>);
 
 impl Drop for Inherited {

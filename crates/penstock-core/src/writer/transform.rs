@@ -1,7 +1,7 @@
-//! A worker's side of a [`Transform`]: what it has made of writes that have yet to enter the stream.
+//! The worker's side of a [`Transform`]: the outputs of writes that have not entered the stream yet.
 //!
-//! The write at the cursor is made whole before it is pushed. While the pipe has no room, the one behind it is made, a step at a
-//! time: so that a reader that is the slower side never waits for a conversion, and one thread does for both.
+//! The write under the cursor is transformed as a whole before it is pushed. While the pipe has no room, the next write
+//! is transformed, a step at a time. So a slow reader never waits for a transform, and one thread is enough.
 
 use std::slice;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use crate::memory::pool::{Buffer, Pool};
 use crate::memory::transform::Transform;
 use crate::sys::span::Span;
 
-/// Outputs that are kept for the next: one in the pipe, one on its way there, and one that is being made.
+/// Output buffers that are kept for reuse: one in the pipe, one on its way there, and one in the making.
 const KEPT_OUTPUTS: usize = 3;
 
-/// What is made of one write.
+/// The output of one write.
 pub(crate) struct Output {
     number: u64,
     transform: Arc<dyn Transform>,
@@ -28,7 +28,7 @@ impl Output {
         self.next_step == self.transform.steps()
     }
 
-    /// Makes one step more.
+    /// Applies the next step.
     ///
     /// # Safety
     ///
@@ -45,16 +45,16 @@ impl Output {
     }
 }
 
-/// One worker's outputs.
+/// The outputs of one worker.
 #[derive(Default)]
 pub(crate) struct Transformer {
     pool: Option<(Pool, usize)>,
-    /// What has been begun of the write behind the cursor.
+    /// The output of the next write, as far as it is made.
     ahead: Option<Output>,
 }
 
 impl Transformer {
-    /// The output of that write, as far as it has been made.
+    /// Returns the output of that write, as far as it is made.
     pub(crate) fn take(&mut self, number: u64, transform: &Arc<dyn Transform>) -> Result<Output> {
         match self.ahead.take() {
             Some(output) if output.number == number => Ok(output),
@@ -62,7 +62,7 @@ impl Transformer {
         }
     }
 
-    /// Keeps an output that is not complete until its write is at the cursor.
+    /// Keeps an incomplete output until its write is under the cursor.
     pub(crate) fn keep(&mut self, output: Output) {
         self.ahead = Some(output);
     }

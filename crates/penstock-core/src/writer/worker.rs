@@ -1,4 +1,5 @@
-//! The native thread that serves one stream. It starts with the first write and leaves when there is nothing to do.
+//! The native thread that serves one stream. It starts with the first write and leaves when it has been idle for a
+//! while.
 
 use std::cell::RefCell;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -24,28 +25,28 @@ use crate::writer::transport::choice::{Transport, WriteOptions};
 use crate::writer::transport::engine::Engine;
 use crate::writer::transport::sink::{Sink, Stop};
 
-/// How long an idle worker stays, in case more comes: longer than a frame at one a second lasts. Guessed; a new
-/// thread costs some 50 µs, an idle one no time but its staging memory.
+/// How long an idle worker stays: longer than a frame at one a second lasts. Guessed. A new thread costs some 50 µs, an
+/// idle one only its staging memory.
 const LINGER: Duration = Duration::from_millis(1500);
 
-/// How many idle workers stay at most in the whole process. Guessed: more streams than this are rarely written to at once by one
-/// program, and one more costs the start of a thread for a write.
+/// Idle workers of the whole process at most. Guessed: few programs write to more streams at once. Beyond, a write
+/// costs the start of a thread.
 const MAX_IDLE: usize = 16;
 
-/// How long `close` waits for idle workers to leave, which takes them microseconds.
+/// How long `close` waits for idle workers to leave, which takes microseconds.
 pub(crate) const WORKERS_LEAVE_WITHIN: Duration = Duration::from_millis(200);
 
-/// Has all idle workers leave, and waits until they have, or for the deadline.
+/// Makes all idle workers leave. Waits until they have left, or for the deadline.
 pub(crate) fn dismiss_all(deadline: Instant) {
     let streams = Stream::all();
-    // All at once, then each is waited for.
+    // All are told first, then each is awaited.
     streams.iter().for_each(|stream| stream.queue.dismiss_worker(Some(Instant::now())));
     streams.iter().for_each(|stream| stream.queue.dismiss_worker(Some(deadline)));
 }
 
-/// How often a worker looks whether a zero-copy write has been read, while nothing else is to do: the kernel tells
-/// nobody when a pipe runs empty. From the first to the last, doubling while the reader does nothing. The last bounds
-/// what is added to a `sync`, with the 50 µs by which Linux lets timers slip (prctl(2), `PR_SET_TIMERSLACK`).
+/// How often an idle worker checks whether a zero-copy write has been read: the kernel does not tell when a pipe runs
+/// empty. The pause doubles from the first to the last while the reader does nothing. The last bounds what this adds to
+/// a `sync`, together with the 50 µs of timer slack (prctl(2), `PR_SET_TIMERSLACK`).
 const FIRST_LOOK: Duration = Duration::from_micros(50);
 const LAST_LOOK: Duration = Duration::from_micros(800);
 
@@ -79,8 +80,8 @@ fn start(stream: &Arc<Stream>) {
     }
 }
 
-/// Ends what is queued for a worker that there is not. Only then the worker is signed off: a push that found none before would
-/// start another, which would write from memory that is given back here.
+/// Fails what is queued, because there is no worker. Only then the worker is signed off: otherwise a push would start
+/// another one, which would write from memory that is released here.
 fn discard_queued(stream: &Stream, fault: Fault) {
     stream.fail_with(0, |delivered, lost| fault.of_stream(delivered, lost));
     stream.queue.sign_off();
@@ -95,7 +96,7 @@ fn serve(stream: &Stream) {
     loop {
         stream.apply_policy();
         let awaits_reader = stream.oldest_awaiting().is_some();
-        // Relaxed: a count, of which one more or less matters to nobody.
+        // Relaxed: an approximate count is enough.
         let others_idle = IDLE.fetch_add(1, Ordering::Relaxed);
         let patience = match awaits_reader {
             true => pace.next(),
@@ -106,7 +107,7 @@ fn serve(stream: &Stream) {
         let next = stream.queue.next(Some(start + patience), |job| job.work());
         IDLE.fetch_sub(1, Ordering::Relaxed);
         if awaits_reader {
-            // There is nothing to write, perhaps because the queue is full of what the reader has not read.
+            // Nothing to write, perhaps because the queue is full of writes that the reader has not read.
             stream.meter.add_worker_blocked(start.elapsed());
             stream.meter.add_worker_busy(start.elapsed());
         }
@@ -126,9 +127,9 @@ fn serve(stream: &Stream) {
     }
 }
 
-/// Keeps this thread from taking the CPU of a caller whose write wakes it, for as long as a conversion takes. Measured with frames of 1080p at 30 a second into x264, 2-core
-/// x86-64 VM, Linux 6.18, 2026-11-21: the 99th percentile of `write` fell from 2 to 5 ms to 0.25 to 0.36 ms, and flat out nothing
-/// was slower. A policy of the caller's stays.
+/// Lets a caller whose write woke this thread keep its CPU during a transform. Measured with frames of 1080p at 30 a
+/// second into x264, 2-core x86-64 VM, Linux 6.18, 2026-11-21: the 99th percentile of `write` fell from 2 to 5 ms to
+/// 0.25 to 0.36 ms, and nothing was slower at full speed. A caller's policy stays.
 fn yield_to_callers(stream: &Stream) {
     if !stream.has_policy() {
         penstock_cpu::yield_when_woken();
@@ -171,8 +172,8 @@ fn write(stream: &Stream, work: &Work, engine: &mut Engine, transformer: &mut Tr
     reap_what_was_read(stream);
 }
 
-/// Looks at the reader only when as much as a pipe holds lies behind the oldest write that waits for it: each look takes
-/// the pipe's lock, which the reader needs for reading.
+/// Looks at the reader only when a pipe's capacity has been written after the oldest write that waits for it: each look
+/// takes the pipe's lock, which the reader needs.
 fn reap_what_must_have_been_read(stream: &Stream) {
     let position = stream.meter.written_bytes();
     if stream.oldest_awaiting().is_some_and(|oldest| position >= oldest.end + budget::WANTED_BYTES as u64) {
@@ -180,7 +181,7 @@ fn reap_what_must_have_been_read(stream: &Stream) {
     }
 }
 
-/// Ends what the reader is through with.
+/// Ends what the reader has read.
 fn reap_what_was_read(stream: &Stream) {
     match stream.oldest_awaiting() {
         None => stream.reap(u64::MAX),
@@ -194,14 +195,15 @@ fn reap_what_was_read(stream: &Stream) {
     }
 }
 
-/// The same, and whether there is a reader at all.
+/// As [`reap_what_was_read`], and fails the stream if the reader is gone.
 fn look_at_reader(stream: &Stream, pace: &mut Pace) {
     let Some(oldest) = stream.oldest_awaiting() else {
         return;
     };
     // SAFETY: the job that waits holds the descriptor, and only this thread ends it.
     let fd = unsafe { BorrowedFd::borrow_raw(oldest.fd) };
-    // First whether it is gone, then what it left: a reader that reads all and goes has read all.
+    // First whether the reader is gone, then what it left: so a reader that reads everything and goes has read
+    // everything.
     let gone = fd::peer_is_gone(fd);
     let unread = pipe::unread_bytes(fd).unwrap_or(0);
     pace.note(unread);
@@ -212,7 +214,7 @@ fn look_at_reader(stream: &Stream, pace: &mut Pace) {
     }
 }
 
-/// Pages in the pipe stay the caller's until a living reader has read them, whatever else fails.
+/// Waits until a living reader has read the caller's pages in the pipe, whatever else failed.
 fn wait_for_given_pages(stream: &Stream, fd: BorrowedFd<'_>, transport: Transport) {
     let mut pace = Pace::new();
     let own_pages =
@@ -223,7 +225,7 @@ fn wait_for_given_pages(stream: &Stream, fd: BorrowedFd<'_>, transport: Transpor
     }
 }
 
-/// Fails the stream. Of a pipe without a reader, what is in it is lost.
+/// Fails the stream. If the pipe has no reader, its content is lost.
 fn fail(stream: &Stream, fd: BorrowedFd<'_>, errno: Errno, transport: Transport) {
     reap_what_was_read(stream);
     let unread = if stream.kind == Kind::Pipe { pipe::unread_bytes(fd).unwrap_or(0) } else { 0 };
@@ -232,7 +234,7 @@ fn fail(stream: &Stream, fd: BorrowedFd<'_>, errno: Errno, transport: Transport)
         let is_lost = fd::peer_is_gone(fd);
         return stream.fail(errno, if is_lost { unread } else { 0 });
     }
-    // The pages are the caller's again when the stream has failed, and whoever opens a FIFO next would read what they hold then.
+    // After the failure the caller may write to these pages again, and whoever opens a FIFO next would read that.
     match take_back_pages(fd) {
         Ok(taken_back) => stream.fail(errno, taken_back),
         Err(_) if pipe::is_anonymous(fd) => stream.fail(errno, unread),
@@ -245,7 +247,7 @@ fn take_back_pages(fd: BorrowedFd<'_>) -> rustix::io::Result<u64> {
     pipe::discard(reader.as_fd())
 }
 
-/// When to look again whether the reader has read.
+/// When to check again whether the reader has read.
 struct Pace {
     wait: Duration,
     unread: u64,
@@ -262,7 +264,7 @@ impl Pace {
         wait
     }
 
-    /// A reader that reads is soon through.
+    /// A reader that has read will soon read more.
     fn note(&mut self, unread: u64) {
         if unread != self.unread {
             self.wait = FIRST_LOOK;

@@ -1,4 +1,4 @@
-//! What a write asks for, and which transport it came to.
+//! What a write asks for, and which transport was chosen.
 
 use std::sync::Arc;
 
@@ -12,20 +12,20 @@ pub enum Mode {
     Auto,
     /// Copied by the kernel.
     Write,
-    /// Copied by us into pages that the pipe takes over. Pipes only; anything else is written.
+    /// Copied by us into pages that the pipe takes over. Pipes only; other destinations are written.
     Staged,
-    /// The caller's own pages. The ticket ends when the reader has read them; right only for readers that copy
-    /// (read(2)), as a reader that splices onward would see what the memory holds later. Pipes only.
+    /// The caller's own pages. The ticket ends when the reader has read them. Right only for readers that copy
+    /// (read(2)): a reader that splices onward would see later content of the memory. Pipes only.
     ZeroCopy,
 }
 
 /// What is known of the process at the other end of a pipe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReaderKind {
-    /// Nothing: it may pass pages on without reading them.
+    /// Nothing: it may pass pages on without copying them.
     #[default]
     Unknown,
-    /// It takes bytes with read(2), as FFmpeg does, so that a page is free once the pipe has let go of it.
+    /// It reads with read(2), as FFmpeg does, so that a page is free once the pipe has released it.
     Reads,
 }
 
@@ -35,20 +35,20 @@ pub(crate) struct WriteOptions {
     pub(crate) mode: Mode,
     pub(crate) reader: ReaderKind,
     pub(crate) memory: Memory,
-    /// What is to be made of the memory; none if it is what enters the stream.
+    /// Applied to the memory first; none if the memory enters the stream as it is.
     pub(crate) transform: Option<Arc<dyn Transform>>,
 }
 
-/// Whose memory a write is made from.
+/// Who owns the memory of a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Memory {
     #[default]
     Callers,
-    /// What a transform made, or what was taken at the call: nobody writes to it again.
+    /// A transform's output, or a copy that was taken at the call: nobody writes to it again.
     Ours,
 }
 
-/// A way in which bytes enter a stream.
+/// How bytes enter a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
     /// See [`Mode::Write`].
@@ -71,21 +71,21 @@ impl Transport {
     }
 }
 
-/// Why a transport was used.
+/// Why a transport was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Reason {
-    /// The mode named it.
+    /// The mode asks for it.
     Asked,
-    /// Nothing but a pipe takes pages.
+    /// Only pipes take pages.
     NotAPipe,
     /// `auto`: below [`STAGED_MIN_BYTES`] a system call costs more than a copy.
     SmallPiece,
-    /// The pipe is too small for pages to be worth it.
+    /// The pipe is too small for pages to pay.
     SmallPipe,
     /// The kernel gives no huge pages, without which fresh pages cost more than they save.
     NoHugePages,
-    /// The staging memory could not be had.
+    /// The system gave no memory for staging.
     NoMemory,
     /// Other streams have all of the process's staging memory: see [`set_staging_budget`](crate::set_staging_budget).
     NoShare,
@@ -120,7 +120,7 @@ impl Reason {
         Self::MadeHere,
     ];
 
-    /// In words.
+    /// A description.
     #[must_use]
     pub fn text(self) -> &'static str {
         match self {
@@ -145,7 +145,7 @@ impl Reason {
     }
 }
 
-/// Below this, `auto` writes. Guessed from the size of a default pipe, above which a write has to wait anyway.
+/// Below this, `auto` uses `write`. Guessed from the size of a default pipe, above which a write has to wait anyway.
 pub const STAGED_MIN_BYTES: usize = 64 << 10;
 
 #[cfg(test)]

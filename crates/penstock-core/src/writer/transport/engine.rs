@@ -11,10 +11,10 @@ use super::{write, zero_copy};
 use crate::sys::span::Span;
 use crate::sys::{fd, memory, pipe};
 
-/// Pipes below this are written: staging needs room for the reader to work on one piece while we fill the next.
+/// Smaller pipes are written: staging needs room for the reader to work on one piece while the next is filled.
 const STAGED_MIN_CAPACITY_BYTES: usize = 256 << 10;
 
-/// One worker's transports, with the memory that they need.
+/// The transports of one worker, with their memory.
 #[derive(Default)]
 pub(crate) struct Engine {
     staging: Option<Staging>,
@@ -23,7 +23,7 @@ pub(crate) struct Engine {
     balance: Balance,
 }
 
-/// Who waits for whom: a running share of the time of large writes that went into waiting for the reader.
+/// Which side is slower: a running mean of the share of time that large writes waited for the reader.
 #[derive(Default)]
 struct Balance {
     waiting_share: f64,
@@ -31,9 +31,9 @@ struct Balance {
 }
 
 impl Balance {
-    /// How much the last write counts. Guessed: some ten writes decide, and one odd one does not.
+    /// The weight of the last write. Guessed: some ten writes decide, a single odd one does not.
     const WEIGHT: f64 = 0.2;
-    /// Above, the reader is the slower side, and below it is not; in between all stays as it is.
+    /// Above, the reader counts as the slower side, below not. In between nothing changes.
     ///
     /// Measured with FFmpeg, 2-core x86-64 VM, Linux 6.18, 2026-11-21 (records of that day in `benchmarks/`): encoding
     /// with x264 it is waited for nearly all the time, and zero-copy leaves it 0.1 to 0.2 s of CPU time a GB. Reading to
@@ -56,7 +56,7 @@ impl Balance {
 }
 
 impl Engine {
-    /// Puts the span into the stream. Says by which transport its last byte went.
+    /// Puts the span into the stream. Returns the transport of its last byte.
     ///
     /// # Safety
     ///
@@ -78,9 +78,9 @@ impl Engine {
         outcome
     }
 
-    /// Pushes by that transport, and writes what turns out to be no memory that a pipe can be given.
+    /// Pushes by that transport. Uses write(2) for memory that a pipe cannot be given.
     ///
-    /// By write(2) and not by a copy of ours: where the memory has gone, that is an error and not the end of the program.
+    /// Not a copy of ours: if the memory is gone, write(2) fails, where a copy would end the program.
     ///
     /// # Safety
     ///
@@ -101,7 +101,7 @@ impl Engine {
             // SAFETY: as above; the rest is a part of the span.
             outcome = unsafe { write::push(sink, rest) };
         }
-        // Also after a write of the rest: what went before may still be in the pipe as the caller's pages.
+        // Also after writing the rest: what went before may still be in the pipe as the caller's pages.
         outcome.map(|()| transport).map_err(|stop| (stop, transport))
     }
 

@@ -1,7 +1,7 @@
 //! How bytes enter a stream: a closed set of transports behind one `engine`.
 //!
 //! - [`write`](mod@write): the kernel copies. The portable way, and the way for files and sockets.
-//! - [`staged`]: we copy into pages that are then given to the pipe.
+//! - [`staged`]: copies into pages that are then given to the pipe.
 //! - [`zero_copy`]: the caller's own pages are given to the pipe.
 
 pub(crate) mod choice;

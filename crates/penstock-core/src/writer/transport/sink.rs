@@ -1,4 +1,4 @@
-//! What every transport meets: short writes, interruptions, full pipes, and a caller who wants to stop.
+//! What every transport has to handle: short writes, interruptions, full pipes, and a caller who aborts.
 
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,19 +11,19 @@ use crate::sys::{fd, pipe};
 use crate::writer::meter::Meter;
 use crate::writer::transport::choice::Transport;
 
-/// How long a worker waits for its reader before it looks whether it was told to stop.
+/// How long a worker waits for its reader before it checks for an abort.
 const STOP_CHECK: Duration = Duration::from_millis(50);
 
 /// Why a worker stopped in the middle of a write.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// The caller gave the write up.
+    /// The caller discarded the write.
     Cut,
-    /// The system refused; this is what it did not take.
+    /// The system refused; `rest` is what it did not take.
     Failed { errno: Errno, rest: Span },
 }
 
-/// The destination of one write: handles what every transport meets (EINTR, EAGAIN, short writes), once.
+/// The destination of one write. Handles EINTR, EAGAIN and short writes for every transport.
 pub(crate) struct Sink<'a> {
     pub(crate) fd: BorrowedFd<'a>,
     pub(crate) kind: fd::Kind,
@@ -33,12 +33,12 @@ pub(crate) struct Sink<'a> {
     pub(crate) number: u64,
     /// Called whenever the reader may have made progress.
     pub(crate) on_progress: &'a dyn Fn(),
-    /// Called when there is no room: does something short that is of use, or says that there is nothing.
+    /// Called when there is no room: does a short piece of useful work, or returns false if there is none.
     pub(crate) use_wait: &'a dyn Fn() -> bool,
 }
 
 impl Sink<'_> {
-    /// Puts all of the span in, in pieces, by an attempt that may take less, be interrupted or find no room.
+    /// Pushes the span in pieces. `attempt` may take less, be interrupted, or find no room.
     pub(crate) fn push_all(
         &self,
         mut span: Span,
@@ -47,12 +47,12 @@ impl Sink<'_> {
         mut attempt: impl FnMut(Span) -> Result<usize>,
     ) -> std::result::Result<(), Stop> {
         while span.len() > 0 {
-            // Relaxed: the number is all there is to see, and seeing it a piece later is soon enough.
+            // Relaxed: nothing else is published with the number, and a piece later is soon enough.
             if self.cut.load(Ordering::Relaxed) == self.number {
                 return Err(Stop::Cut);
             }
             match attempt(span.first(piece_bytes)) {
-                // For a length above zero POSIX leaves 0 to odd devices; to go on would be to spin.
+                // Only odd devices return 0 for a length above zero (POSIX). Trying again would spin.
                 Ok(0) => {
                     return Err(Stop::Failed { errno: Errno::IO, rest: span });
                 }

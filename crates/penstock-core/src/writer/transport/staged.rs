@@ -1,12 +1,12 @@
-//! We copy into pages of our own and give those to the pipe (vmsplice(2)).
+//! Staging: copies into pages of our own and gives those to the pipe (vmsplice(2)).
 //!
-//! A page in flight must not be written again while anybody may still look at it. There are two ways to see to that:
+//! A page in flight must not be written again while anybody may still read it. There are two ways to ensure that:
 //!
-//! - **Renewed pages**, right for every reader: before a huge-page block is filled again its pages are given up
-//!   (`MADV_DONTNEED`), so that those in flight belong to the pipe, and to whoever the reader passes them on to.
-//! - **Reused pages**, for a reader that is known to copy: a part of the ring is filled again once its bytes have been read,
-//!   which is asked of the pipe and not concluded from its size, because anybody may make it larger at any time. No faults, no
-//!   clearing, and the ring stays in the cache. Where a pipe holds more than the ring, the ring's pages are given up.
+//! - **Renewed pages**, right for every reader: the pages of a huge-page block are discarded (`MADV_DONTNEED`) before
+//! the block is filled again, so that those in flight belong to the pipe, and to whoever the reader passes them on to.
+//! - **Reused pages**, for a reader that copies: a part of the ring is filled again once its bytes have been read. The
+//! pipe is asked for that, because anybody may grow it at any time. This avoids page faults and clearing, and the ring
+//! stays in the cache. If a pipe holds more than the ring, the ring's pages are discarded.
 //!
 //! Measured into `ffmpeg 5.1 -f null -`, 2-core x86-64 VM, Linux 6.18, 2026-11-21: two blocks with pieces of 1 MiB beat
 //! four by 1.1 to 1.3 times and one by 1.3; a reused ring of 2 MiB with pieces of 512 KiB beat two renewed blocks by up to 1.3.
@@ -25,7 +25,7 @@ const RENEWED_BLOCKS: usize = 2;
 const RENEWED_PIECE_BYTES: usize = 1 << 20;
 /// Small in tests, because only a privileged user gets a pipe that is larger than the ring.
 const REUSED_PIECE_BYTES: usize = if cfg!(test) { 32 << 10 } else { 512 << 10 };
-/// The ring of reused pages. Where it is larger than the pipe and a piece together, what lies in the next part has been read.
+/// The ring of reused pages. If it is larger than the pipe and a piece together, the next part has been read.
 const REUSED_RING_BYTES: usize = REUSED_PARTS * REUSED_PIECE_BYTES;
 const REUSED_PARTS: usize = 4;
 
@@ -36,7 +36,7 @@ enum Pages {
 }
 
 impl Pages {
-    /// Which are right for that reader.
+    /// Which pages are right for that reader.
     fn suitable(reader: ReaderKind) -> Self {
         match reader {
             ReaderKind::Unknown => Self::Renewed,
@@ -52,21 +52,21 @@ impl Pages {
     }
 }
 
-/// The pages that we copy into.
+/// The pages that are filled.
 pub(crate) struct Staging {
     block: Block,
-    /// Where the next piece goes; a multiple of the page size, so that no page is in flight twice.
+    /// Offset of the next piece; a multiple of the page size, so that no page is in flight twice.
     offset: usize,
     pages: Pages,
-    /// Of reused pages: the stream's position behind what lies in each part.
+    /// For reused pages: the stream position after the content of each part.
     ends: [u64; REUSED_PARTS],
-    /// Up to where the reader has read, when we last asked.
+    /// The stream position up to which the reader had read at the last check.
     read_position: u64,
     _share: Share,
 }
 
 impl Staging {
-    /// Maps the pages that are right for that reader, if they are not those of `present`.
+    /// Maps the pages that are right for that reader, unless `present` has them.
     ///
     /// # Errors
     ///
@@ -114,7 +114,7 @@ impl Staging {
         Ok(())
     }
 
-    /// Makes the pages at the offset ours to write.
+    /// Makes the pages at the offset writable for us.
     fn prepare(&mut self, sink: &Sink<'_>) -> Result<()> {
         match self.pages {
             Pages::Renewed if self.offset.is_multiple_of(HUGE_PAGE_BYTES) => {
@@ -125,14 +125,14 @@ impl Staging {
         }
     }
 
-    /// Makes the next part ours again: it has been read, or it becomes the pipe's.
+    /// Waits for nothing: the next part has been read, or its pages become the pipe's.
     ///
-    /// To ask takes the pipe's lock, and so waits until the reader's read(2) is over. One answer does for the two or three parts
-    /// that a pipe of 1 MiB leaves free, so that less than every second piece asks.
+    /// Asking takes the pipe's lock, and so waits until the reader's read(2) is over. One answer serves for the two or
+    /// three parts that a pipe of 1 MiB leaves free.
     fn reclaim_part(&mut self, sink: &Sink<'_>) -> Result<()> {
         let end = self.ends[self.part()];
         if end > self.read_position {
-            // Bytes of others in the same pipe only make us think that less of ours was read.
+            // Other writers' bytes in the pipe only make this count too little as read.
             let unread = pipe::unread_bytes(sink.fd).unwrap_or(u64::MAX);
             self.read_position = sink.meter.written_bytes().saturating_sub(unread);
         }
@@ -156,7 +156,7 @@ impl Staging {
         piece_bytes - self.offset % piece_bytes
     }
 
-    /// Goes on behind a piece, which ends at that position of the stream.
+    /// Advances past a piece, which ends at that stream position.
     fn advance(&mut self, bytes: usize, end: u64) {
         if self.pages == Pages::Reused {
             let part = self.part();
@@ -170,7 +170,7 @@ impl Staging {
     }
 }
 
-/// What the staging memory of all streams together may take, and what it takes.
+/// The limit of all streams' staging memory, and its present size.
 static BUDGET_BYTES: AtomicUsize = AtomicUsize::new(16 << 20);
 static TAKEN_BYTES: AtomicUsize = AtomicUsize::new(0);
 
@@ -179,16 +179,16 @@ static TAKEN_BYTES: AtomicUsize = AtomicUsize::new(0);
 /// A stream takes 4 MiB, or 2 MiB if its reader is known to copy ([`ReaderKind::Reads`]). A stream that
 /// finds no room uses [`Transport::Write`]. Streams keep what they have until they are idle.
 pub fn set_staging_budget(bytes: usize) {
-    // Relaxed, here and below: the numbers stand for themselves.
+    // Relaxed, here and below: the numbers are independent.
     BUDGET_BYTES.store(bytes, Relaxed);
 }
 
-/// In the child of a fork, no stream has staging memory: the threads that had it are the parent's.
+/// Called in the child of a fork, where no stream has staging memory: its threads are the parent's.
 pub(crate) fn forget_shares() {
     TAKEN_BYTES.store(0, Relaxed);
 }
 
-/// A stream's part of the budget.
+/// A stream's part of the limit.
 struct Share {
     bytes: usize,
 }

@@ -5,12 +5,12 @@ use super::sink::{Sink, Stop};
 use crate::sys::fd::{self, Kind};
 use crate::sys::span::Span;
 
-/// What goes into a pipe or socket at once, so that the reader works on one piece while we put in the next.
-/// Measured with FFmpeg as reader on a 2-core x86-64 VM, Linux 6.18, 2026-11-20: whole frames lock-step with
-/// the reader and lose half the speed.
+/// Bytes per write to a pipe or socket, so that the reader works on one piece while we put in the next. Measured with
+/// FFmpeg as reader on a 2-core x86-64 VM, Linux 6.18, 2026-11-20: writes of whole frames alternate with the reader's
+/// reads and lose half the speed.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// What goes into a file at once. Nobody waits at the other end; this only bounds how long `abort` takes.
+/// Bytes per write to a file. Nobody waits at the other end; this only bounds how long `abort` takes.
 const FILE_PIECE_BYTES: usize = 8 << 20;
 
 /// # Safety

@@ -1,11 +1,11 @@
-//! The caller's own pages are given to the pipe (vmsplice(2)).
+//! The caller's own pages, given to the pipe (vmsplice(2)).
 
 use super::choice::Transport;
 use super::sink::{Sink, Stop};
 use crate::sys::pipe;
 use crate::sys::span::Span;
 
-/// What is given at once; the reader is woken after each piece. Measured as for `write`.
+/// Bytes given at once. The reader is woken after each piece. Measured as for `write`.
 const PIECE_BYTES: usize = 256 << 10;
 
 /// # Safety
