@@ -339,23 +339,8 @@ def _gb_per_s(group: Group, row: Row) -> str:
 
 
 def parse_named_size(text: str) -> Size:
-    """A size from its name (``1080p``) or its pixels (``320x180``).
-
-    Raises:
-        ValueError: it is neither.
-    """
+    """A size from its name (``1080p``) or its pixels (``320x180``)."""
     return Size(text, *parse_size(text)) if "x" in text else by_name(SIZES, text)
-
-
-def parse_buffers(text: str) -> int:
-    """A number of buffers.
-
-    Raises:
-        ValueError: it is no number, or below 1.
-    """
-    if (number := int(text)) < 1:
-        raise ValueError(f"{number} buffers cannot hold a frame")
-    return number
 
 
 BENCHMARK = Benchmark(
@@ -379,7 +364,7 @@ BENCHMARK = Benchmark(
         listed(
             "--buffers",
             "buffers",
-            parse_buffers,
+            click.IntRange(min=1),
             "How many buffers take turns; 1 and 4 are the table's.",
         ),
         listed(

@@ -1,4 +1,4 @@
-"""The benchmarks' content checks: they find a method that loses, tears or changes anything.
+"""The content checks of pipe, encode and decode: they find a method that loses, tears or changes a frame.
 
 No test compares times.
 """
@@ -8,38 +8,27 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-import pytest
-from conftest import eventually, open_fds
-
-pytest.importorskip("click", reason="the benchmarks' command lines need it")
-pytest.importorskip("rich", reason="the benchmarks' tables need it")
-pytest.importorskip("numpy", reason="the benchmarks' frames are NumPy arrays")
-
 import numpy as np
+import pytest
 
-from benchmarks import decode, encode, pipe, pipeline, relay
+from benchmarks import decode, encode, pipe
 from benchmarks.decode.methods import Target as DecodeTarget
 from benchmarks.decode.methods import readinto, stdout_readinto
 from benchmarks.encode.methods import into_ffmpeg
 from benchmarks.harness.command import JobSettings
 from benchmarks.harness.ffmpeg import FFmpegFailedError
-from benchmarks.harness.files import nameless_file
 from benchmarks.harness.isolated import FFMPEG_VARIABLES, Task
 from benchmarks.harness.options import by_name
 from benchmarks.harness.pictures import Frame, Pictures
-from benchmarks.harness.results import Method, Row, Run
+from benchmarks.harness.results import Run
 from benchmarks.harness.rounds import attempt
 from benchmarks.harness.senders import Sender, stdin_write
-from benchmarks.pipeline import assets, latency, race
-from benchmarks.relay.ends import Content, Ends
-from penstock import cpu
 from penstock.errors import PenstockError
 from penstock.ffmpeg.find import find_ffmpeg
 
@@ -47,6 +36,7 @@ pytestmark = pytest.mark.slow
 
 FRAMES = 12
 PAGE_BYTES = 4096
+Start = Callable[[IO[bytes]], Sender]
 
 
 @pytest.fixture(scope="module")
@@ -133,13 +123,29 @@ def pipe_task(ffmpeg: str) -> Task[pipe.Job]:
     return Task(by_name(pipe.METHODS, pipe.STANDARD), job, ffmpeg)
 
 
-@pytest.mark.parametrize("run", [pipe.measure, pipe.check])
-def test_a_pipe_run_that_is_right_has_no_error(
-    run: Callable[[Task[pipe.Job]], Run], pipe_task: Task[pipe.Job]
+@pytest.fixture
+def encode_task(ffmpeg: str, tmp_path: Path) -> Task[encode.Job]:
+    job = encode.Job("small", 64, 48, FRAMES, "ultrafast", "noise")
+    return Task(by_name(encode.METHODS, encode.STANDARD), job, ffmpeg, folder=str(tmp_path))
+
+
+def sent_by(sender: Start, task: Task[Any]) -> Task[Any]:
+    start = sender if isinstance(task.job, pipe.Job) else partial(into_ffmpeg, fill=sender)
+    return replace(task, method=replace(task.method, start=start))
+
+
+@pytest.mark.parametrize("benchmark", [pipe, encode])
+def test_a_run_that_is_right_has_no_error(
+    benchmark: Any, pipe_task: Task[pipe.Job], encode_task: Task[encode.Job]
 ) -> None:
-    for method in pipe.METHODS:
+    task: Task[Any] = pipe_task if benchmark is pipe else encode_task
+    for method in benchmark.METHODS:
         if method.kind != "bound" and not method.missing():
-            assert attempt(replace(pipe_task, method=method), run).error is None, method.name
+            for run in (benchmark.measure, benchmark.check):
+                made = attempt(replace(task, method=method), run)
+                assert made.error is None, method.name
+                assert ("row_difference" in made.figures) == (run is encode.check)
+    assert not task.folder or list(Path(task.folder).iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -151,16 +157,22 @@ def test_a_pipe_run_that_is_right_has_no_error(
         (pipe.check, loses_a_frame, "12 frames were sent, 11 were received"),
         (pipe.check, sends_late, "frame 0 arrived with other bytes than were sent"),
         (pipe.check, sends_a_page_late, "frame 1 arrived with other bytes than were sent"),
+        (encode.measure, loses_a_frame, "12 frames were sent, 11 were received"),
+        (encode.measure, sends_too_much, "12 frames were sent, 13 were received"),
+        (encode.measure, fails_at_the_end, "RuntimeError: the method's own reason"),
+        (encode.check, loses_a_frame, "12 frames were sent, 11 were decoded"),
+        (encode.check, swaps_channels, "frame 0 shows something else"),
     ],
 )
-def test_a_pipe_method_that_lies_is_found_out(
-    run: Callable[[Task[pipe.Job]], Run],
-    sender: Callable[[IO[bytes]], Sender],
+def test_a_method_that_lies_is_found_out(
+    run: Callable[[Task[Any]], Run],
+    sender: Start,
     reason: str,
     pipe_task: Task[pipe.Job],
+    encode_task: Task[encode.Job],
 ) -> None:
-    method = replace(pipe_task.method, start=sender)
-    assert attempt(replace(pipe_task, method=method), run).error == reason
+    task = sent_by(sender, pipe_task if run.__module__ == pipe.__name__ else encode_task)
+    assert (attempt(task, run).error or "").startswith(reason)
 
 
 def test_an_ffmpeg_that_fails_is_an_error(pipe_task: Task[pipe.Job]) -> None:
@@ -170,56 +182,15 @@ def test_an_ffmpeg_that_fails_is_an_error(pipe_task: Task[pipe.Job]) -> None:
 
 
 def test_ffmpegs_hashes_are_read() -> None:
-    said = "#format: frame checksums\n0, 0, 0, 1, 9, abc\n0, 1, 1, 1, 9, def\n"
-    assert pipe.read_hashes(said) == ["abc", "def"]
-
-
-@pytest.fixture
-def encode_task(ffmpeg: str, tmp_path: Path) -> Task[encode.Job]:
-    job = encode.Job("small", 64, 48, FRAMES, "ultrafast", "noise")
-    return Task(by_name(encode.METHODS, encode.STANDARD), job, ffmpeg, folder=str(tmp_path))
-
-
-def filled_by(sender: Callable[[IO[bytes]], Sender], task: Task[encode.Job]) -> Task[encode.Job]:
-    return replace(task, method=replace(task.method, start=partial(into_ffmpeg, fill=sender)))
-
-
-@pytest.mark.parametrize("run", [encode.measure, encode.check])
-def test_an_encode_run_that_is_right_has_no_error(
-    run: Callable[[Task[encode.Job]], Run], encode_task: Task[encode.Job]
-) -> None:
-    for method in encode.METHODS:
-        if method.kind != "bound" and not method.missing():
-            made = attempt(replace(encode_task, method=method), run)
-            assert made.error is None, method.name
-            assert ("row_difference" in made.figures) == (run is encode.check)
-    assert list(Path(encode_task.folder).iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("run", "sender", "reason"),
-    [
-        (encode.measure, loses_a_frame, "12 frames were sent, 11 were received"),
-        (encode.measure, sends_too_much, "12 frames were sent, 13 were received"),
-        (encode.measure, fails_at_the_end, "RuntimeError: the method's own reason"),
-        (encode.check, loses_a_frame, "12 frames were sent, 11 were decoded"),
-        (encode.check, swaps_channels, "frame 0 shows something else"),
-    ],
-)
-def test_an_encode_method_that_lies_is_found_out(
-    run: Callable[[Task[encode.Job]], Run],
-    sender: Callable[[IO[bytes]], Sender],
-    reason: str,
-    encode_task: Task[encode.Job],
-) -> None:
-    assert reason in (attempt(filled_by(sender, encode_task), run).error or "")
+    output = "#format: frame checksums\n0, 0, 0, 1, 9, abc\n0, 1, 1, 1, 9, def\n"
+    assert pipe.read_hashes(output) == ["abc", "def"]
 
 
 @pytest.mark.parametrize(("width", "height"), [(320, 180), (1280, 720)])
 def test_a_page_of_another_frame_is_an_error(encode_task: Task[encode.Job], width: int, height: int) -> None:
     task = replace(encode_task, job=replace(encode_task.job, width=width, height=height))
     assert "frame 1 shows something else" in (
-        attempt(filled_by(sends_a_page_late, task), encode.check).error or ""
+        attempt(sent_by(sends_a_page_late, task), encode.check).error or ""
     )
 
 
@@ -386,163 +357,3 @@ def test_samples_are_pixels_all_over_the_frame() -> None:
         rows = range(0, job.height, job.sample_step)
         assert 60 <= len(rows) <= 80
         assert job.height - rows[-1] <= job.sample_step
-
-
-# --- bytes between descriptors ----------------------------------------------------------------------------
-
-NBYTES = 70_001  # more than a pipe holds, and no whole number of pages
-#: One of every kind of end.
-EVERY_KIND = ("file-pipe", "pipe-file", "pipe-pipe", "file-unix", "file-tcp", "tee-2")
-
-
-def copies(change: Callable[[bytes], bytes], claimed: int = NBYTES) -> Method:
-    """A method that reads all, and writes what ``change`` makes of it to the last of its ends."""
-
-    def start(ends: Ends) -> Callable[[], int]:
-        def operate() -> int:
-            for fd, position in ((ends.src, ends.way.source), (ends.dsts[0], ends.way.sink)):
-                if position == "file":
-                    os.lseek(fd, 0, os.SEEK_SET)
-            content = b""
-            while len(content) < ends.nbytes:
-                content += os.read(ends.src, ends.nbytes - len(content))
-            for dst in ends.dsts:
-                left = change(content) if dst == ends.dsts[-1] else content
-                while left:
-                    left = left[os.write(dst, left) :]
-            return claimed
-
-        return operate
-
-    return Method("copies", "", start=start)
-
-
-def relay_error(way: str, *methods: Method) -> str | None:
-    """What is wrong with the last of the methods."""
-    with nameless_file(False) as source, nameless_file(False) as sink:
-        job = relay.Job(by_name(relay.WAYS, way), NBYTES, 1e-6)
-        case = relay.Case(job, Content(source, NBYTES), sink)
-        return [attempt(Row(method), case.check).error for method in methods][-1]
-
-
-@pytest.mark.parametrize("way", EVERY_KIND)
-def test_a_relay_method_that_lies_is_found_out(way: str) -> None:
-    right = copies(lambda content: content)
-    assert relay_error(way, right) is None
-    assert "arrived at end" in (relay_error(way, copies(lambda content: content[:-1])) or "")
-    assert "arrived at end" in (relay_error(way, copies(lambda content: content + b"x")) or "")
-    assert "arrived at end" in (relay_error(way, right, copies(lambda content: b"")) or "")
-    flipped = copies(lambda content: content[:-1] + bytes([content[-1] ^ 1]))
-    assert "other bytes than were sent arrived at end" in (relay_error(way, flipped) or "")
-    boasts = copies(lambda content: content, NBYTES + 1)
-    assert (
-        relay_error(way, boasts)
-        == f"MisdeliveredError: it claims to have moved {NBYTES + 1} bytes of {NBYTES}"
-    )
-
-
-@pytest.mark.parametrize("way", EVERY_KIND)
-def test_a_relay_method_that_raises_leaves_nothing_behind(way: str) -> None:
-    def start(ends: Ends) -> Callable[[], int]:
-        def operate() -> int:
-            os.read(ends.src, 1)
-            raise RuntimeError("the method's own reason")
-
-        return operate
-
-    fds, threads = open_fds(), threading.active_count()
-    assert relay_error(way, Method("raises", "", start=start)) == "RuntimeError: the method's own reason"
-    assert eventually(lambda: (open_fds(), threading.active_count()) == (fds, threads))
-
-
-def test_a_file_that_is_not_found_again_from_its_beginning_is_an_error() -> None:
-    def start(ends: Ends) -> Callable[[], int]:
-        os.lseek(ends.src, 0, os.SEEK_SET)  # once, and not for each operation
-
-        def operate() -> int:
-            content = os.read(ends.src, ends.nbytes)
-            return os.write(ends.dst, content) if content else 0
-
-        return operate
-
-    assert "it claims to have moved 0 bytes" in (
-        relay_error("file-pipe", Method("forgets", "", start=start)) or ""
-    )
-
-
-def test_the_first_of_the_paced_readers_is_the_slowest() -> None:
-    paced, flat_out = by_name(relay.WAYS, "tee-8-paced"), by_name(relay.WAYS, "tee-8")
-    mb_per_s = [200, 300, 400, 600, 200]
-    assert [paced.pace_bytes_per_s(number) for number in range(5)] == [1e6 * pace for pace in mb_per_s]
-    assert flat_out.pace_bytes_per_s(0) is None
-
-
-# --- compressed assets ------------------------------------------------------------------------------------
-
-SMALL = pipeline.Settings(chunk_bytes=5000, chunks=10, background=1, rounds=2, assets=40)
-
-
-def test_an_asset_that_comes_out_changed_is_an_error(tmp_path: Path) -> None:
-    made = assets.write_assets(tmp_path, "zlib", SMALL.chunk_bytes, SMALL.chunks)
-    assert latency.run_once(SMALL, latency.NORMAL, made).figures["mb_per_s"]
-    made.sums[3] ^= 1
-    with pytest.raises(assets.MisdeliveredError):
-        latency.run_once(SMALL, latency.NORMAL, made)
-
-
-@pytest.mark.parametrize("fault", ["changes a byte", "loses a byte later"])
-def test_a_side_of_the_race_that_changes_or_loses_a_byte_has_no_speed(fault: str) -> None:
-    runs = 0
-
-    def faulty(made: assets.Assets, settings: assets.Stream) -> Iterator[bytes]:
-        nonlocal runs
-        runs += 1
-        for content in race.by_pool(made, settings):
-            data = bytes(content)
-            yield data[:-1] + b"\0" if fault == "changes a byte" else data[: -1 if runs > 1 else None]
-
-    methods = (Method(pipeline.PIPELINE, "", "ours", faulty), by_name(pipeline.METHODS, pipeline.POOL))
-    jobs = [job for job in SMALL.jobs if pipeline.is_race(job)]
-    (made,) = pipeline.BENCHMARK.run(JobSettings(tuple(jobs), methods, SMALL.rounds))
-    ours, pool = made.rows
-    assert (ours.error or "").startswith("MisdeliveredError")
-    assert (ours.median("mb_per_s"), pool.error) == (None, None)
-
-
-def test_content_is_the_same_in_every_run_and_no_two_assets_are_alike(tmp_path: Path) -> None:
-    first, second = (assets.write_assets(tmp_path, "zlib", 3000, 5) for _ in range(2))
-    assert first == second
-    assert len(set(first.sums)) == 5
-    assert first.content_bytes == 15_000
-
-
-def test_the_background_burns_and_ends() -> None:
-    def children() -> list[str]:
-        return Path("/proc/thread-self/children").read_text().split()
-
-    def stat(pid: str) -> list[str]:
-        """The fields behind the name (proc(5)): utime is the 12th, nice the 17th."""
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-
-    with latency.background(2):
-        burning = children()
-        assert len(burning) == 2
-        tried = cpu.try_priorities()
-        expected = sorted(tried[level].nice for level in ("normal", "below-normal"))
-        assert sorted(int(stat(pid)[16]) for pid in burning) == expected
-        before = {pid: int(stat(pid)[11]) for pid in burning}
-        assert eventually(lambda: all(int(stat(pid)[11]) > before[pid] for pid in burning))
-    assert not children()
-
-
-def test_parts_are_pinned_to_cpus_that_may_be_used() -> None:
-    assert set(latency.pinned_cpus()) <= os.sched_getaffinity(0)
-    policies = [latency.PINNED.policies()[part] for part in latency.PARTS]
-    assert [one and one.cpus for one in policies] == [(number,) for number in latency.pinned_cpus()]
-    assert [one and one.priority for one in policies] == [*latency.PRIORITIES.priorities]
-    assert latency.NORMAL.policies() == dict.fromkeys(latency.PARTS)
-
-
-def test_percentiles() -> None:
-    figures = latency.summarize([float(number) for number in range(101)])
-    assert figures == {"min": 0, "p50": 50, "p95": 95, "max": 100, "mean": 50}

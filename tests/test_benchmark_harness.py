@@ -10,11 +10,6 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("click", reason="the benchmarks' command lines need it")
-pytest.importorskip("rich", reason="the benchmarks' tables need it")
-pytest.importorskip("numpy", reason="the benchmarks' frames are NumPy arrays")
-
 from rich.console import Console
 
 from benchmarks.harness import files, record, tables

@@ -209,11 +209,7 @@ def link_programs(ffmpeg: str, folder: Path) -> str:
 
 
 def make_input(job: Job, ffmpeg: str, folder: Path) -> tuple[str, Samples]:
-    """Make the file that the job reads, or that is fed to it; and samples of its frames.
-
-    Raises:
-        FFmpegFailedError: FFmpeg cannot make or read it.
-    """
+    """Make the file that the job reads, or that is fed to it; and samples of its frames."""
     step = job.sample_step
     if job.source == "pipe":
         frames = _noise(job)

@@ -129,21 +129,13 @@ def encode(task: Task[Job], target: Target, frames: Sequence[Frame], run: Run) -
 
 
 def count_frames(ffmpeg: str, path: str) -> int:
-    """The number of packets in the video stream, one for each frame.
-
-    Raises:
-        FFmpegFailedError: the file is no video.
-    """
+    """The number of packets in the video stream, one for each frame."""
     copy = ["-i", path, "-map", "0:v:0", "-c", "copy", "-f", "null", "-progress", "pipe:1", "-"]
     return frame_count(output_of(ffmpeg, *copy).decode())
 
 
 def decode(target: Target) -> Frame:
-    """Decode the file to frames × height × width × 3 bytes, rgb24.
-
-    Raises:
-        FFmpegFailedError: the file has a fault.
-    """
+    """Decode the file to frames × height × width × 3 bytes, rgb24. A fault in the file is an error."""
     raw = output_of(target.ffmpeg, "-xerror", "-i", target.output, "-f", "rawvideo", "-pix_fmt", "rgb24", "-")
     return np.frombuffer(raw, np.uint8).reshape(-1, target.job.height, target.job.width, 3)
 

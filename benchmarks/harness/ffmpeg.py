@@ -50,11 +50,7 @@ def raw_input(width: int, height: int, pixel_format: str, fps: int, source: str 
 
 
 def output_of(ffmpeg: str, *arguments: str, sent: bytes = b"") -> bytes:
-    """Run FFmpeg, and return its standard output.
-
-    Raises:
-        FFmpegFailedError: it failed. The message has its output.
-    """
+    """Run FFmpeg, and return its standard output. The error has its standard error."""
     done = subprocess.run([ffmpeg, *QUIET, *arguments], input=sent, capture_output=True)
     if done.returncode != 0:
         message = done.stderr.decode(errors="replace")[-STDERR_CHARACTERS:].strip()
@@ -63,11 +59,7 @@ def output_of(ffmpeg: str, *arguments: str, sent: bytes = b"") -> bytes:
 
 
 def check_exit(returncode: int) -> None:
-    """Raise if FFmpeg failed. Its messages went to our standard error.
-
-    Raises:
-        FFmpegFailedError: the exit status is not 0.
-    """
+    """Raise if FFmpeg failed. Its messages went to our standard error."""
     if returncode != 0:
         raise FFmpegFailedError(f"FFmpeg exited with {returncode}")
 
@@ -79,11 +71,7 @@ def frame_count(progress: str) -> int:
 
 
 def version(ffmpeg: str) -> str:
-    """The first line of ``ffmpeg -version``.
-
-    Raises:
-        OSError: it does not run.
-    """
+    """The first line of ``ffmpeg -version``. Raises OSError if it does not run."""
     shown = subprocess.run([ffmpeg, "-version"], stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if shown.returncode != 0:
         raise OSError(f"{ffmpeg} -version exited with {shown.returncode}: {shown.stderr.strip()}")
@@ -91,11 +79,7 @@ def version(ffmpeg: str) -> str:
 
 
 def working_ffmpeg(path: str | None) -> str:
-    """The FFmpeg at that path, or the one that Penstock finds.
-
-    Raises:
-        click.ClickException: there is none, or it does not run.
-    """
+    """The FFmpeg at that path, or the one that Penstock finds. It is a usage error if it does not run."""
     try:
         found = str(Path(find_ffmpeg(path)).absolute())
         version(found)

@@ -28,11 +28,7 @@ Entry = TypeVar("Entry", bound=Named)
 
 
 def by_name(entries: Iterable[Entry], name: str) -> Entry:
-    """The entry of that name.
-
-    Raises:
-        ValueError: there is none.
-    """
+    """The entry of that name, or a ValueError that lists the names."""
     known = {entry.name: entry for entry in entries}
     if name not in known:
         raise ValueError(f"{name!r} is none of {', '.join(known)}")
@@ -97,11 +93,7 @@ FFMPEG_OPTION = click.Option(
 
 
 def parse_bytes(text: str) -> int:
-    """A number of bytes.
-
-    Raises:
-        ValueError: it is no number, or 0.
-    """
+    """A number of bytes above 0."""
     nbytes = parse_byte_count(text)
     if nbytes == 0:
         raise ValueError(f"{text!r} is not a number of bytes above 0")
@@ -109,11 +101,7 @@ def parse_bytes(text: str) -> int:
 
 
 def parse_size(text: str) -> tuple[int, int]:
-    """Width and height from ``320x180``.
-
-    Raises:
-        ValueError: it has another form.
-    """
+    """Width and height from ``320x180``."""
     pixels = re.fullmatch(r"([1-9]\d{0,4})x([1-9]\d{0,4})", text)
     if not pixels:
         raise ValueError(f"{text!r} is not WIDTHxHEIGHT")
@@ -121,11 +109,7 @@ def parse_size(text: str) -> tuple[int, int]:
 
 
 def parse_even_size(text: str) -> tuple[int, int]:
-    """The same for yuv420p, which needs an even width and height.
-
-    Raises:
-        ValueError: it has another form, or is odd.
-    """
+    """The same for yuv420p, which needs an even width and height."""
     width, height = parse_size(text)
     if width % 2 or height % 2:
         raise ValueError(f"{text!r}: yuv420p needs an even width and height")

@@ -118,11 +118,7 @@ def path_of(record: dict[str, Any]) -> Path:
 
 
 def write(record: dict[str, Any], path: str) -> None:
-    """Write a record to ``path``; ``-`` is standard output.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
+    """Write a record to ``path``; ``-`` is standard output."""
     text = to_text(record) + "\n"
     if path == "-":
         sys.stdout.write(text)

@@ -195,11 +195,7 @@ RACE = [
 
 
 def draw(group: Group, path: Path) -> None:
-    """Draw for each configuration how many assets took no longer than so long. The path's suffix selects the format.
-
-    Raises:
-        click.ClickException: matplotlib is not installed, or the file cannot be written.
-    """
+    """Draw for each configuration how many assets took no longer than so long. The path's suffix selects the format."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:

@@ -58,11 +58,7 @@ def _module(codec: Codec) -> Any:
 
 
 def compressor(codec: Codec) -> Callable[[bytes], bytes]:
-    """A function that compresses an asset.
-
-    Raises:
-        click.ClickException: the codec's package is not installed.
-    """
+    """A function that compresses an asset."""
     module = _module(codec)
     compress: Callable[[bytes], bytes] = (
         module.ZstdCompressor().compress if codec == "zstd" else module.compress
@@ -71,11 +67,7 @@ def compressor(codec: Codec) -> Callable[[bytes], bytes]:
 
 
 def decompressor(codec: Codec) -> Callable[[bytes], bytes]:
-    """A function that decompresses an asset by the codec's Python module.
-
-    Raises:
-        click.ClickException: the codec's package is not installed.
-    """
+    """A function that decompresses an asset by the codec's Python module."""
     module = _module(codec)
     if codec == "zstd":
         # One for each call, because threads must not share one.

@@ -6,12 +6,16 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal
+
+import numpy as np
 
 from benchmarks.harness.command import Measure
 from benchmarks.harness.options import by_name
@@ -57,14 +61,12 @@ def pinned_cpus() -> tuple[int, int, int]:
     usable = [one for one in cpu.topology().logical_processors if one.allowed and one.online]
     usable.sort(key=lambda one: (one.kind != "performance", one.id))
     # One CPU of each core before the second of any.
-    cores: dict[int | None, list[int]] = {}
+    seen: Counter[int | None] = Counter()
+    ranked = []
     for one in usable:
-        cores.setdefault(one.core, []).append(one.id)
-    order = sorted(
-        ((rank, ids.index(number), number) for rank, ids in enumerate(cores.values()) for number in ids),
-        key=lambda entry: (entry[1], entry[0]),
-    )
-    numbers = [number for _, _, number in order]
+        ranked.append((seen[one.core], one.id))
+        seen[one.core] += 1
+    numbers = [number for _, number in sorted(ranked, key=itemgetter(0))]
     decompressor, reader, processor = (numbers[n % len(numbers)] for n in range(3))
     # With two CPUs the decompressor has one for itself, because it works the most.
     return reader, decompressor, reader if len(numbers) == 2 else processor
@@ -150,12 +152,8 @@ def _latencies_us(assets: Sequence[Timings]) -> dict[str, list[float]]:
 
 def summarize(values: Sequence[float]) -> dict[str, float]:
     """The metrics of one run. A percentile between two values is interpolated."""
-    low_to_high = (
-        statistics.quantiles(values, n=100, method="inclusive") if len(values) > 1 else [values[0]] * 99
-    )
-    p50, p95 = low_to_high[49], low_to_high[94]
-    found = (min(values), p50, p95, max(values), statistics.fmean(values))
-    return dict(zip(METRICS, found, strict=True))
+    low, p50, p95, high = np.percentile(values, (0, 50, 95, 100)).tolist()
+    return dict(zip(METRICS, (low, p50, p95, high, statistics.fmean(values)), strict=True))
 
 
 #: It prints a line when its priority is set, and ends with its parent, even with one that was killed.

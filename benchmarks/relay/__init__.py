@@ -124,11 +124,7 @@ class Case:
         return Run(figures, {"operations": repeats, **notes(outcome)})
 
     def move(self, method: Method, repeats: int, *, check: bool = False) -> tuple[float, Outcome]:
-        """The seconds from the first byte of the source until the last has arrived, and the last operation's outcome.
-
-        Raises:
-            MisdeliveredError: other bytes have arrived than were sent, or fewer or more.
-        """
+        """The seconds from the source's first byte until the last has arrived, and the last operation's outcome."""
         readers = 1 if method.name == SINGLE else max(1, self.job.way.readers)
         flow = Flow(self.job.way, self.content, self.sink, repeats=repeats, readers=readers, check=check)
         assert method.start is not None
