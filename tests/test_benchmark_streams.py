@@ -17,7 +17,7 @@ from benchmarks import pipeline, relay
 from benchmarks.harness.command import JobSettings
 from benchmarks.harness.files import nameless_file
 from benchmarks.harness.options import by_name
-from benchmarks.harness.results import Method, Row
+from benchmarks.harness.results import Method, MisdeliveredError, Row
 from benchmarks.harness.rounds import attempt
 from benchmarks.pipeline import assets, latency, race
 from benchmarks.relay.ends import Content, Ends
@@ -124,7 +124,7 @@ def test_an_asset_that_comes_out_changed_is_an_error(tmp_path: Path) -> None:
     made = assets.write_assets(tmp_path, "zlib", SMALL.chunk_bytes, SMALL.chunks)
     assert latency.run_once(SMALL, latency.NORMAL, made).figures["mb_per_s"]
     made.sums[3] ^= 1
-    with pytest.raises(assets.MisdeliveredError):
+    with pytest.raises(MisdeliveredError):
         latency.run_once(SMALL, latency.NORMAL, made)
 
 

@@ -72,7 +72,7 @@ def every_row_was_measured_or_says_why_not(rows: list[dict[str, Any]], main_figu
         assert "error" not in row
         assert len(rounds(row, main_figure)) == (0 if "skipped" in row else 1)
         if "skipped" in row:
-            assert row["kind"] != "ours" or "cannot make the file" in row["skipped"]
+            assert row["kind"] != "ours" or "cannot prepare it" in row["skipped"]
 
 
 def a_record_says_what_it_was_measured_on_and_names_no_host(record: dict[str, Any]) -> None:

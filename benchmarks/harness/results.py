@@ -105,6 +105,10 @@ class Methods(list[Method]):
         return register
 
 
+class MisdeliveredError(Exception):
+    """Other bytes have arrived than were sent, or fewer or more."""
+
+
 @dataclass
 class Run:
     """The result of one run of a method. If ``error`` is set, the figures do not count."""

@@ -45,10 +45,6 @@ class Stream:
     depth: int = 16
 
 
-class MisdeliveredError(Exception):
-    """The output is not the input."""
-
-
 def _module(codec: Codec) -> Any:
     try:
         return import_module(CODECS[codec])

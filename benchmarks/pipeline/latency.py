@@ -19,8 +19,8 @@ import numpy as np
 
 from benchmarks.harness.command import Measure
 from benchmarks.harness.options import by_name
-from benchmarks.harness.results import Run
-from benchmarks.pipeline.assets import Assets, MisdeliveredError, Stream, simulated_assets, write_assets
+from benchmarks.harness.results import MisdeliveredError, Run
+from benchmarks.pipeline.assets import Assets, Stream, simulated_assets, write_assets
 from penstock import ThreadPolicy, cpu
 from penstock.pipeline import Pipeline, Source, checksum, decompress, files
 

@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.harness.command import Measure
-from benchmarks.harness.results import Group, Row, Run
-from benchmarks.pipeline.assets import Assets, MisdeliveredError, Stream, decompressor, write_assets
+from benchmarks.harness.results import Group, MisdeliveredError, Row, Run
+from benchmarks.pipeline.assets import Assets, Stream, decompressor, write_assets
 from penstock.pipeline import Chunk, Pipeline, decompress, files
 
 PIPELINE = "penstock.Pipeline"

@@ -17,6 +17,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, Any, Literal
 
+from benchmarks.harness.results import MisdeliveredError
+
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 #: Feeders write and drains read so much at once, as the fastest methods do.
 PIECE_BYTES = 256 * KIB
@@ -77,10 +79,6 @@ def show_size(nbytes: int) -> str:
         if nbytes >= unit:
             return f"{nbytes / unit:.4g} {name}"
     return f"{nbytes} B"
-
-
-class MisdeliveredError(Exception):
-    """Other bytes have arrived than were sent, or fewer or more."""
 
 
 class Content:
