@@ -18,6 +18,7 @@ from typing import Any, Generic, TypeVar
 
 from benchmarks.harness.machine import ROOT
 from benchmarks.harness.results import FrameJob, Method, Row, Run
+from benchmarks.harness.rounds import attempt
 
 #: How much of a process's output goes into an error message.
 OUTPUT_CHARACTERS = 2000
@@ -104,8 +105,6 @@ def run_isolated(measure: Callable[[Case], Run], case: Case, timeout_s: float) -
 
 def _answer() -> None:
     """Run the case on standard input, and write its result to standard output."""
-    from benchmarks.harness.rounds import attempt
-
     measure, case = pickle.load(sys.stdin.buffer)
     # Libraries may print: keep that out of the result.
     out = os.dup(sys.stdout.fileno())
