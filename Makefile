@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-all soak sanitize fuzz bench bench-encode bench-decode bench-relay bench-pipeline check fmt clean
+.PHONY: help demo test test-all soak sanitize fuzz bench bench-encode bench-decode bench-relay bench-pipeline bench-waits check fmt clean
 
 ARGS ?=
 VENV := .venv
@@ -31,6 +31,7 @@ help:
 	@echo "make bench-relay  descriptor to descriptor; ARGS=\"--quick\" for half a minute"
 	@echo "make bench-pipeline  compressed assets under load; ARGS=\"--quick\" for a look"
 	@echo "make check        formatting, lints, types and circles of imports, of Rust and Python"
+	@echo "make bench-waits  the CPU time of waits; ARGS=\"--quick\" for 5 seconds"
 	@echo "make fmt          format, and fix what the linters can"
 	@echo "make clean        remove everything that was built or installed here"
 
@@ -52,7 +53,7 @@ bench: $(READY)-bench $(READY)-native
 bench-encode bench-decode: bench-%: $(READY)-bench-% $(READY)-native
 	@$(IN_VENV) python -m benchmarks.$* $(ARGS)
 
-bench-relay bench-pipeline: bench-%: $(READY)-bench $(READY)-native
+bench-relay bench-pipeline bench-waits: bench-%: $(READY)-bench $(READY)-native
 	@$(IN_VENV) python -m benchmarks.$* $(ARGS)
 
 # Of two -m the last one holds, so that ARGS can ask for others. pytest itself, called by hand, leaves none out.

@@ -21,7 +21,7 @@ from click.testing import CliRunner, Result
 from conftest import PATIENCE_S, eventually
 
 import penstock
-from benchmarks import decode, encode, pipe, pipeline, relay
+from benchmarks import decode, encode, pipe, pipeline, relay, waits
 from benchmarks.harness.machine import ROOT
 from benchmarks.harness.options import by_name
 from benchmarks.harness.results import Group, Method, Row, Run
@@ -37,9 +37,10 @@ SMALL = {
     "decode": "--job h264-720p,h265-1080p,reader --size 96x64 --frames 12 --rounds 1 "
     "--method stdout.readinto,opencv,pyav,penstock,decode-only,readinto,penstock.Reader",
     "relay": "--size 5000,70001 --rounds 1 --seconds 0.001",
+    "waits": "--seconds 0.05 --rounds 1",
     "pipeline": "--chunk 5000 --chunks 10 --rounds 1 --background 1 --assets 40",
 }
-BENCHMARKS = {one.BENCHMARK.name: one for one in (pipe, encode, decode, relay, pipeline)}
+BENCHMARKS = {one.BENCHMARK.name: one for one in (pipe, encode, decode, relay, pipeline, waits)}
 
 
 def run(benchmark: str, *arguments: str) -> Result:
@@ -64,7 +65,8 @@ def test_a_small_real_run(benchmark: str) -> None:
     assert {row["name"] for row in rows} == {*record["settings"]["methods"]}
     every_row_was_measured_or_says_why_not(rows, MAIN_FIGURES.get(benchmark, "fps"))
     a_record_says_what_it_was_measured_on_and_names_no_host(record)
-    MORE[benchmark](record["groups"], [row for row in rows if "skipped" not in row])
+    if benchmark in MORE:
+        MORE[benchmark](record["groups"], [row for row in rows if "skipped" not in row])
 
 
 def every_row_was_measured_or_says_why_not(rows: list[dict[str, Any]], main_figure: str) -> None:
@@ -121,7 +123,7 @@ def more_of_the_pipeline(groups: list[dict[str, Any]], _rows: list[dict[str, Any
     assert [row["name"] for row in race["methods"]] == [pipeline.PIPELINE, pipeline.POOL]
 
 
-MAIN_FIGURES = {"relay": "ops_per_s", "pipeline": "mb_per_s"}
+MAIN_FIGURES = {"relay": "ops_per_s", "pipeline": "mb_per_s", "waits": "cpu_ms_per_s"}
 MORE = {
     "pipe": more_of_the_pipe,
     "encode": more_of_the_encoder,
@@ -300,7 +302,7 @@ def test_wrong_usage_is_told_and_exits_with_2(benchmark: str, arguments: str, co
     assert complaint in " ".join(shown.stderr.split())
 
 
-@pytest.mark.parametrize("benchmark", ["pipe", "encode", "decode", "relay"])
+@pytest.mark.parametrize("benchmark", ["pipe", "encode", "decode", "relay", "waits"])
 def test_help_names_every_method(benchmark: str) -> None:
     words = run(benchmark, "--help").output.replace(",", " ").replace(";", " ").split()
     assert [method.name for method in BENCHMARKS[benchmark].METHODS if method.name not in words] == []
