@@ -172,6 +172,21 @@ def ffmpegs() -> list[str]:
     return list(dict.fromkeys(program for program in found if program))
 
 
+def script(path: Path, *lines: str) -> Path:
+    """Writes a shell script in place of a program."""
+    path.write_text("\n".join(("#!/bin/sh", *lines, "")))
+    path.chmod(0o755)
+    return path
+
+
+def has_ended(pid: int) -> bool:
+    """Whether a process has ended, even if its new parent has not reaped it yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].startswith("Z")
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
 @functools.cache
 def no_strace() -> str | None:
     """Why strace cannot inject faults here; None if it can."""

@@ -1,4 +1,4 @@
-"""FFmpeg's command line: what an output is taken for, and colours that arrive in the file."""
+"""FFmpeg's command line: containers, colours, sizes and filters, checked in the files that FFmpeg writes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from penstock.ffmpeg.arguments import (
 from penstock.ffmpeg.pixels import frame_layout
 
 SIZE = WIDTH, HEIGHT = (64, 48)
-# Of red and of blue in brightness (ITU-R BT.601, BT.709, BT.2020).
+# Weights of red and of blue in luma (ITU-R BT.601, BT.709, BT.2020).
 WEIGHTS = {"bt601": (0.299, 0.114), "bt709": (0.2126, 0.0722), "bt2020": (0.2627, 0.0593)}
 TAGS = {
     "bt601": ("smpte170m", "smpte170m", "smpte170m"),
@@ -49,7 +49,7 @@ def run(
     centred: bool = True,
     **options: object,
 ) -> subprocess.CompletedProcess[bytes]:
-    """Encodes as the `Encoder` has FFmpeg convert; all that FFmpeg tells is kept."""
+    """Encodes with the arguments of an `Encoder` that leaves the conversion to FFmpeg. Captures FFmpeg's output."""
     layout = frame_layout(pixel_format, *size)
     target = endpoints.target(output, container_format)
     container_format = endpoints.container_for(target, container_format)
@@ -172,7 +172,7 @@ KINDS = [
     ("mpeg4", "yuv420p", "mp4"),
     ("prores_ks", "yuv422p10le", "mov"),
 ]
-# What these have no place for.
+# Codecs that cannot store them.
 NO_RANGE = ("prores_ks",)
 NO_SITING = ("prores_ks", "mpeg4")
 

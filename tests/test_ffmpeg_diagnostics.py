@@ -1,4 +1,4 @@
-"""Advice on FFmpeg's complaints, which it is made to utter; and outputs that are refused before it starts."""
+"""Advice for the messages of an FFmpeg that fails, with every FFmpeg of this machine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def advice(
     pixel_format: str | None = "yuv420p",
     **options: object,
 ) -> str | None:
-    """What is said of an FFmpeg that fails."""
+    """Runs an FFmpeg that must fail, and returns the advice."""
     target = output if "://" in str(output) else f"file:{output}"
     arguments = [
         *input_arguments(LAYOUT, Fraction(30)),
@@ -52,14 +52,14 @@ def test_smoke(ffmpeg: str) -> None:
     assert "\n" not in said
 
 
-def test_words_in_colour() -> None:
+def test_coloured_messages() -> None:
     said = explain(
         "/missing/ffmpeg", "x", {}, None, "file:/v.mp4", "\x1b[4;31mUnknown encoder '\x1b[0mx'\x1b[0m"
     )
     assert said is not None and "no video encoder 'x'" in said
 
 
-def test_an_encoder_of_sound(ffmpeg: str) -> None:
+def test_an_audio_encoder(ffmpeg: str) -> None:
     assert "has no video encoder 'aac'" in str(advice(ffmpeg, codec="aac"))
 
 
@@ -96,7 +96,7 @@ def test_an_unknown_container(ffmpeg: str) -> None:
 @pytest.mark.parametrize(
     ("name", "words"), [("video", "End it with .mp4"), ("video.mp", "Did you mean 'mp4'")]
 )
-def test_a_name_that_tells_no_container(ffmpeg: str, tmp_path: Path, name: str, words: str) -> None:
+def test_a_name_without_a_known_extension(ffmpeg: str, tmp_path: Path, name: str, words: str) -> None:
     assert words in str(advice(ffmpeg, tmp_path / name, container_format=None))
 
 
@@ -243,7 +243,7 @@ def test_an_unknown_protocol(ffmpeg: str) -> None:
     assert "no such protocol as that of nosuch://a" in str(advice(ffmpeg, "nosuch://a"))
 
 
-def test_what_is_not_known_has_no_advice() -> None:
+def test_unknown_messages_have_no_advice() -> None:
     assert explain("/missing/ffmpeg", "mpeg4", {}, None, "file:/v.mp4", "") is None
     assert explain("/missing/ffmpeg", "mpeg4", {}, None, "file:/v.mp4", "Conversion failed!\nOh dear") is None
 
@@ -259,5 +259,5 @@ def test_what_is_not_known_has_no_advice() -> None:
         "No such filter: 'sacle'",
     ],
 )
-def test_advice_does_without_an_ffmpeg_that_tells(stderr: str) -> None:
+def test_advice_works_without_listings(stderr: str) -> None:
     assert explain("/missing/ffmpeg", "libx264", {}, None, "file:/v.mp4", stderr)

@@ -1,4 +1,4 @@
-"""FFmpeg's processes: what becomes of them when they start, end and are interrupted, in hosts of all kinds."""
+"""FFmpeg's processes when they start, end and are interrupted, in hosts of all kinds."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def encode(path, frames=5, **options):
     return encoder.close()
 """
 
-# An FFmpeg that does everything rightly, and says by its status that it did not.
+# An FFmpeg that does everything right, and exits with 3.
 FAILING = """#!/bin/sh
 "{program}" "$@"
 exit 3
@@ -51,7 +51,7 @@ def wrapped(tmp_path: Path, program: str, script: str) -> Path:
 
 
 def host(code: str, *arguments: object, **options: Any) -> str:
-    """What a program prints that must have gone well."""
+    """The output of a program that must succeed."""
     return succeeded(run_script(ENCODE + textwrap.dedent(code), *arguments, **options)).decode()
 
 
@@ -71,8 +71,8 @@ for _ in range(4):
 }
 
 
-class TestAStatusThatSomebodyElseTakes:
-    """subprocess.Popen says 0 then."""
+class TestAStatusThatOthersReap:
+    """subprocess.Popen reports 0 then."""
 
     @pytest.mark.parametrize("reaper", REAPERS.values(), ids=REAPERS)
     def test_of_an_encoder_that_failed(self, tmp_path: Path, reaper: str) -> None:
@@ -133,7 +133,7 @@ class TestAStatusThatSomebodyElseTakes:
         assert said in (["3 False", "True"], ["None True", "True"])
 
 
-def test_an_ffmpeg_that_ends_well_without_a_last_word_is_no_success(tmp_path: Path) -> None:
+def test_exit_code_0_without_a_complete_report_is_an_error(tmp_path: Path) -> None:
     # Its status is 0 and its count is right, but the report breaks off.
     script = """#!/bin/bash
 for report; do [ "$before" = -progress ] && break; before=$report; done
@@ -256,7 +256,7 @@ class TestDescriptors:
         "closed", ["0", "1", "012", *(pytest.param(fds, marks=pytest.mark.slow) for fds in ("2", "01", "12"))]
     )
     def test_standard_streams_that_are_closed(self, tmp_path: Path, closed: str) -> None:
-        """The host's are closed, and what it prints to them all the same goes nowhere."""
+        """The host's are closed, and what it prints to them goes nowhere."""
         code = """
         from penstock import Decoder
         from penstock.ffmpeg import AudioDecoder
@@ -298,7 +298,7 @@ class TestDescriptors:
         host(code)
 
     def test_none_left(self, tmp_path: Path) -> None:
-        """It works, or it says at the call that there are none; never later, and never with a wrong count."""
+        """It works, or it raises at the call; never later, and never with a wrong count."""
         code = """
         import resource
         from penstock import Decoder, PenstockError

@@ -1,6 +1,6 @@
-"""Whatever ffprobe and FFmpeg print, what is made of it is a record, or a `DecoderError`.
+"""Whatever ffprobe prints becomes a `MediaInfo` or a `DecoderError`, and whatever FFmpeg prints can be read.
 
-`make fuzz` tries for longer: as many seconds for each test as `PENSTOCK_FUZZ_S` says.
+`make fuzz` tries longer: `PENSTOCK_FUZZ_S` seconds for each test.
 """
 
 from __future__ import annotations
@@ -89,5 +89,5 @@ def test_any_progress_is_counts_or_nothing(lines: list[str]) -> None:
 
 @anything
 @given(st.text(max_size=300))
-def test_any_words_are_complaints_or_none(words: str) -> None:
-    assert all(line in words for line in damage_reports(words))
+def test_any_stderr_has_damage_reports_or_none(stderr: str) -> None:
+    assert all(line in stderr for line in damage_reports(stderr))
