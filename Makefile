@@ -30,8 +30,8 @@ help:
 	@echo "make bench-decode  videos into arrays, by every library; ARGS=\"--quick\" for half a minute"
 	@echo "make bench-relay  descriptor to descriptor; ARGS=\"--quick\" for half a minute"
 	@echo "make bench-pipeline  compressed assets under load; ARGS=\"--quick\" for a look"
-	@echo "make check        formatting, lints, types and circles of imports, of Rust and Python"
 	@echo "make bench-waits  the CPU time of waits; ARGS=\"--quick\" for 5 seconds"
+	@echo "make check        formatting, lints, types and circles of imports, of Rust and Python"
 	@echo "make fmt          format, and fix what the linters can"
 	@echo "make clean        remove everything that was built or installed here"
 

@@ -304,8 +304,9 @@ def test_wrong_usage_is_told_and_exits_with_2(benchmark: str, arguments: str, co
 
 @pytest.mark.parametrize("benchmark", ["pipe", "encode", "decode", "relay", "waits"])
 def test_help_names_every_method(benchmark: str) -> None:
-    words = run(benchmark, "--help").output.replace(",", " ").replace(";", " ").split()
-    assert [method.name for method in BENCHMARKS[benchmark].METHODS if method.name not in words] == []
+    # A line of the help may break at a hyphen.
+    text = "".join(run(benchmark, "--help").output.split())
+    assert ",".join(method.name for method in BENCHMARKS[benchmark].METHODS) in text
 
 
 @pytest.mark.parametrize("benchmark", ["pipe", "encode", "decode"])
