@@ -69,6 +69,7 @@ fn script() -> impl Strategy<Value = Script> {
             faults,
             refused: calls.into_iter().map(|call| (call, errno)).collect(),
             state,
+            shortened: 0,
         },
     )
 }
