@@ -61,8 +61,7 @@ def encode(options: argparse.Namespace, painter: Painter) -> Encoder:
         size=(width, height),
         fps=options.fps,
         options=CODEC_OPTIONS,
-        progress=True,
-        total_frames=total,
+        progress=total,
     ) as encoder:
         for index in range(total):
             with encoder.frame() as view:  # memory of the encoder's own, which saves a copy

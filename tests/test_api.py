@@ -138,7 +138,9 @@ def test_errors_are_also_what_python_calls_them() -> None:
     assert issubclass(penstock.ClosedError, ValueError)
     assert issubclass(penstock.BrokenStreamError, BrokenPipeError)
     assert issubclass(penstock.StalledError, TimeoutError)
-    assert issubclass(penstock.EncoderError, RuntimeError)
+    assert issubclass(penstock.FFmpegError, RuntimeError)
+    for ffmpegs in (penstock.EncoderError, penstock.DecoderError):
+        assert issubclass(ffmpegs, penstock.FFmpegError)
     for name in penstock.__all__:
         if name.endswith("Error"):
             assert issubclass(getattr(penstock, name), penstock.PenstockError)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import gc
 import os
@@ -17,7 +18,7 @@ from conftest import workers
 from media import eventually, holdings
 
 from penstock import ClosedError, Decoder, DecoderError, StalledError
-from penstock.ffmpeg import AudioDecoder, find_ffmpeg
+from penstock.ffmpeg import AudioDecoder, Tuning, find_ffmpeg
 
 SOUNDS = ("audio_aac", "audio_pcm", "audio_flac_51", "audio_only", "audio_only_m4a")
 FORMATS = {"uint8": "u8", "int16": "s16le", "int32": "s32le", "float32": "f32le", "float64": "f64le"}
@@ -145,7 +146,7 @@ def test_the_sound_of_a_decoder() -> None:
 def test_closing_ends_ffmpeg_and_blocks_stay(folder: Path) -> None:
     path, full = sweep(folder, "wav")
     with AudioDecoder(path, block_samples=100) as audio:
-        block, pid = next(audio), audio._intake.process.pid
+        block, pid = next(audio), audio._session.process.pid
         assert not audio.closed
     assert audio.closed and not Path(f"/proc/{pid}").exists()
     assert np.array_equal(block, full[:100])
@@ -157,7 +158,7 @@ def test_closing_ends_ffmpeg_and_blocks_stay(folder: Path) -> None:
 def test_one_that_nobody_has_any_more_is_ended_and_told_of(folder: Path) -> None:
     audio = AudioDecoder(sweep(folder, "wav")[0], block_samples=100)
     next(audio)
-    pid = audio._intake.process.pid
+    pid = audio._session.process.pid
     with pytest.warns(ResourceWarning, match=r"sweep\.wav.*was never closed"):
         del audio
         gc.collect()
@@ -166,13 +167,13 @@ def test_one_that_nobody_has_any_more_is_ended_and_told_of(folder: Path) -> None
 
 def test_a_stopped_ffmpeg_is_told_of_and_nothing_is_lost(folder: Path) -> None:
     path, full = sweep(folder, "flac")
-    with AudioDecoder(path, block_samples=500, stall_timeout_s=0.6) as audio:
+    with AudioDecoder(path, block_samples=500, tuning=Tuning(stall_timeout=0.6)) as audio:
         blocks = [next(audio)]
-        os.kill(audio._intake.process.pid, signal.SIGSTOP)
+        os.kill(audio._session.process.pid, signal.SIGSTOP)
         with pytest.raises(StalledError, match="no sign of life"):
             while True:
                 blocks.append(next(audio))
-        os.kill(audio._intake.process.pid, signal.SIGCONT)
+        os.kill(audio._session.process.pid, signal.SIGCONT)
         blocks.extend(audio)
     assert np.array_equal(np.concatenate(blocks), full)
 
@@ -234,3 +235,15 @@ def test_repr(name: str) -> None:
     if name in SOUNDS:
         with AudioDecoder(clip(name)) as audio:
             assert str(clip(name)) in repr(audio) and f"{audio.sample_rate} Hz" in repr(audio)
+
+
+def test_blocks_in_asyncio_are_those_of_iteration() -> None:
+    async def blocks() -> list[np.ndarray]:
+        async with AudioDecoder(clip("audio_aac"), block_samples=1000) as audio:
+            return [block async for block in audio]
+
+    with AudioDecoder(clip("audio_aac"), block_samples=1000) as audio:
+        expected = list(audio)
+    got = asyncio.run(blocks())
+    assert len(expected) > 2 and len(expected[-1]) < 1000
+    assert all(np.array_equal(*pair) for pair in zip(got, expected, strict=True))

@@ -653,7 +653,7 @@ class TestProgress:
 ENCODER = """
 import sys
 from penstock import Encoder
-with Encoder(sys.argv[1], size=(64, 48), fps=30, progress=True, total_frames=3) as encoder:
+with Encoder(sys.argv[1], size=(64, 48), fps=30, progress=3) as encoder:
     for _ in range(3):
         encoder.write(bytes(64 * 48 * 3))
 """

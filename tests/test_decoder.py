@@ -16,7 +16,7 @@ import pytest
 from clips import VIDEOS, WITH_AUDIO, clip
 
 from penstock import Decoder
-from penstock.ffmpeg import find_ffmpeg, find_ffprobe
+from penstock.ffmpeg import Colors, Tuning, find_ffmpeg, find_ffprobe
 
 pytestmark = pytest.mark.filterwarnings("error::penstock.FFmpegWarning")
 
@@ -90,7 +90,7 @@ def test_rgb_is_what_ffmpeg_makes_of_it(name: str) -> None:
 )
 def test_the_native_conversion_is_that_of_an_exact_ffmpeg(name: str, pixel_format: str) -> None:
     path = clip(name)
-    with Decoder(path, pixel_format=pixel_format, convert="native") as decoder:
+    with Decoder(path, pixel_format=pixel_format, tuning=Tuning(convert="native")) as decoder:
         assert decoder.converted_by == "penstock"
         # Gray is the luma, which FFmpeg 9 takes from RGB by BT.601.
         luma = ("-vf", "scale=in_color_matrix=bt601") if pixel_format == "gray" else ()
@@ -101,7 +101,7 @@ def test_the_native_conversion_is_that_of_an_exact_ffmpeg(name: str, pixel_forma
 def test_gray_is_the_luma_whoever_makes_it(name: str) -> None:
     frames = []
     for convert in ("native", "ffmpeg"):
-        with Decoder(clip(name), pixel_format="gray", convert=convert) as decoder:
+        with Decoder(clip(name), pixel_format="gray", tuning=Tuning(convert=convert)) as decoder:
             frames.append(np.stack(list(decoder)))
     assert furthest(frames[0], frames[1]) <= 1
 
@@ -115,7 +115,7 @@ def test_noise_is_what_ffmpeg_makes_of_it(chroma: str, matrix: str, color_range:
     frame_bytes = 322 * 182 * 3 // 2 if chroma == "420" else 322 * 182 * 2
     header = f"YUV4MPEG2 W322 H182 F25:1 Ip A1:1 C{chroma}\n".encode()
     path.write_bytes(header + b"".join(b"FRAME\n" + noise.bytes(frame_bytes) for _ in range(3)))
-    with Decoder(path, color_matrix=matrix, color_range=color_range) as decoder:
+    with Decoder(path, colors=Colors(matrix=matrix, range=color_range)) as decoder:
         assert decoder.converted_by == "penstock"
         told = f"scale=in_color_matrix={matrix}:in_range={'tv' if color_range == 'limited' else 'pc'},format=rgb24"
         assert furthest(list(decoder), raw(path, decoder, "-vf", told)) <= 2
@@ -124,9 +124,9 @@ def test_noise_is_what_ffmpeg_makes_of_it(chroma: str, matrix: str, color_range:
 @pytest.mark.parametrize("name", DEEP)
 def test_the_native_conversion_of_10_bits_is_that_of_an_exact_ffmpeg(name: str) -> None:
     path = clip(name)
-    with Decoder(path, convert="native") as decoder:
+    with Decoder(path, tuning=Tuning(convert="native")) as decoder:
         assert furthest(list(decoder), raw(path, decoder, *EXACT)) <= 1
-    with Decoder(path, pixel_format="rgb48le", convert="native") as decoder:
+    with Decoder(path, pixel_format="rgb48le", tuning=Tuning(convert="native")) as decoder:
         assert decoder.dtype == "<u2"
         # FFmpeg's own arithmetic has no more than a unit of 8 bits here.
         assert furthest(list(decoder), raw(path, decoder, *EXACT)) <= 257
@@ -147,7 +147,7 @@ def test_the_native_conversion_of_10_bits_is_that_of_an_exact_ffmpeg(name: str) 
 )
 def test_what_is_left_to_ffmpeg_is_its_own(name: str, pixel_format: str) -> None:
     path = clip(name)
-    with Decoder(path, pixel_format=pixel_format, convert="ffmpeg") as decoder:
+    with Decoder(path, pixel_format=pixel_format, tuning=Tuning(convert="ffmpeg")) as decoder:
         frames = list(decoder)
         assert np.array_equal(np.stack(frames), raw(path, decoder))
 
@@ -158,7 +158,7 @@ def test_full_range_yuv_is_not_passed_off_as_limited() -> None:
         assert decoder.converted_by == "ffmpeg"
         assert np.array_equal(np.stack(list(decoder)), raw(path, decoder))
     with pytest.raises(ValueError, match="range"):
-        Decoder(path, pixel_format="yuv420p", convert="native")
+        Decoder(path, pixel_format="yuv420p", tuning=Tuning(convert="native"))
 
 
 @pytest.mark.parametrize(
@@ -342,7 +342,10 @@ def test_colours_can_be_said_where_the_file_does_not() -> None:
     frames = {}
     for convert in ("native", "ffmpeg"):
         with Decoder(
-            clip("untagged"), color_matrix="bt709", color_range="full", convert=convert, count=1
+            clip("untagged"),
+            count=1,
+            colors=Colors(matrix="bt709", range="full"),
+            tuning=Tuning(convert=convert),
         ) as decoder:
             (frames[convert],) = decoder
     assert np.abs(frames["native"].astype(int) - as_bt601).max() > 10
@@ -433,7 +436,7 @@ def test_another_stream_can_be_had() -> None:
 
 
 def test_a_frame_is_the_callers_and_stays_as_it_is() -> None:
-    with Decoder(clip("long"), depth=2) as decoder:
+    with Decoder(clip("long"), tuning=Tuning(queue_items=2)) as decoder:
         kept = list(decoder)
     with Decoder(clip("long")) as decoder:
         for frame, other in zip(decoder, kept, strict=True):
@@ -442,7 +445,7 @@ def test_a_frame_is_the_callers_and_stays_as_it_is() -> None:
 
 
 def test_memory_of_frames_that_nobody_has_is_used_again() -> None:
-    with Decoder(clip("long"), depth=2) as decoder:
+    with Decoder(clip("long"), tuning=Tuning(queue_items=2)) as decoder:
         places = {frame.__array_interface__["data"][0] for frame in decoder}
     assert len(places) <= 6
 
@@ -505,3 +508,26 @@ def test_statistics() -> None:
     assert stats.fps == pytest.approx(600 / stats.seconds)
     assert stats.converting_s > 0
     assert stats.bottleneck
+
+
+def test_the_length_is_known_where_the_file_tells_it() -> None:
+    with Decoder(clip("h264")) as decoder:
+        assert len(decoder) == 30 == len(list(decoder))
+    with Decoder(clip("h264"), count=7) as decoder:
+        assert len(decoder) == 7 == len(list(decoder))
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        ("h264_mkv", {}, "count_frames=True"),
+        ("h264", {"start": 0.5}, "`start` and `filters` change it"),
+        ("h264", {"filters": "fps=10"}, "`start` and `filters` change it"),
+    ],
+)
+def test_an_unknown_length_is_a_type_error(name: str, options: dict[str, object], words: str) -> None:
+    with Decoder(clip(name), **options) as decoder:  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match=words):
+            len(decoder)
+        assert decoder  # has no length, and is true
+        assert len(list(decoder)) > 0

@@ -20,7 +20,7 @@ from conftest import PATIENCE_S, run_script, start_script, succeeded, workers
 from media import children, eventually, holdings
 
 from penstock import ClosedError, Decoder, DecoderError, StalledError, ThreadPolicy
-from penstock.ffmpeg import find_ffmpeg, find_ffprobe
+from penstock.ffmpeg import Tuning, find_ffmpeg, find_ffprobe
 
 # The clip, and what it was made of.
 CUT = {"cut_mp4": "fast_start", "cut_mkv": "h264_mkv"}
@@ -162,7 +162,10 @@ def test_a_file_that_goes_after_it_was_probed(tmp_path: Path) -> None:
         f'#!/bin/sh\ncase "$*" in *-progress*) rm -f {path};; esac\nexec {find_ffmpeg()} "$@"\n'
     )
     program.chmod(0o755)
-    with Decoder(path, ffmpeg=program) as decoder, pytest.raises(DecoderError, match="No such file"):
+    with (
+        Decoder(path, tuning=Tuning(ffmpeg=program)) as decoder,
+        pytest.raises(DecoderError, match="No such file"),
+    ):
         decoder.read()
 
 
@@ -190,12 +193,12 @@ def test_a_picture_is_read_by_its_name_and_not_by_a_pattern(name: str, tmp_path:
         ({"count": 0}, "count must be at least 1"),
         ({"stream": 1}, "has 1 stream of video, counted from 0; got 1"),
         ({"stream": -1}, "has 1 stream of video, counted from 0; got -1"),
-        ({"convert": "both"}, "convert is 'auto', 'native', 'ffmpeg'; got 'both'"),
-        ({"color_matrix": "bt707"}, "color_matrix is .*'bt709'.*; got 'bt707'"),
-        ({"color_range": "tv"}, "color_range is 'auto', 'limited', 'full'; got 'tv'"),
-        ({"convert": "native", "pixel_format": "yuv444p"}, "convert='native' is not possible: "),
-        ({"stall_timeout_s": 0}, "stall_timeout_s"),
-        ({"depth": 0}, "depth"),
+        (
+            {"pixel_format": "yuv444p", "tuning": Tuning(convert="native")},
+            "convert='native' is not possible: ",
+        ),
+        ({"tuning": Tuning(mode="write")}, r"Tuning\(mode=...\) has no effect on a Decoder"),
+        ({"tuning": Tuning(queue_bytes=1)}, r"Tuning\(queue_bytes=...\) has no effect on a Decoder"),
     ],
 )
 def test_arguments_that_cannot_be(options: dict[str, object], words: str) -> None:
@@ -230,7 +233,11 @@ def test_an_ffmpeg_that_cannot_decode_alpha(tmp_path: Path) -> None:
     program.chmod(0o755)
     for pixel_format in ("rgba", None):
         with pytest.raises(DecoderError, match=r"has alpha, which only .*libvpx-vp9 reads, and .*'rgb24'"):
-            Decoder(clip("vp9_alpha"), pixel_format=pixel_format, ffmpeg=program, ffprobe=find_ffprobe())
+            Decoder(
+                clip("vp9_alpha"),
+                pixel_format=pixel_format,
+                tuning=Tuning(ffmpeg=program, ffprobe=find_ffprobe()),
+            )
 
 
 def test_no_filters_are_no_filters() -> None:
@@ -241,7 +248,7 @@ def test_no_filters_are_no_filters() -> None:
 @pytest.mark.parametrize("name", ["ffmpeg", "ffprobe"])
 def test_programs_that_are_not_there(name: str) -> None:
     with pytest.raises(DecoderError, match=f"`{name}` names '/nowhere'"):
-        Decoder(clip("h264"), **{name: "/nowhere"})  # type: ignore[arg-type]
+        Decoder(clip("h264"), tuning=Tuning(**{name: "/nowhere"}))  # type: ignore[arg-type]
 
 
 # Ending early
@@ -297,8 +304,8 @@ def test_a_decoder_that_is_at_its_end_needs_no_close(recwarn: pytest.WarningsRec
 
 def test_a_decoder_that_was_never_made_is_no_trouble(recwarn: pytest.WarningsRecorder) -> None:
     Decoder.__new__(Decoder).__del__()
-    with pytest.raises(ValueError, match="depth"):
-        Decoder(clip("h264"), depth=0)
+    with pytest.raises(ValueError, match="count"):
+        Decoder(clip("h264"), count=0)
     gc.collect()
     assert not recwarn
 
@@ -328,7 +335,7 @@ def test_a_thread_that_waits_hears_of_a_close() -> None:
 
     thread = threading.Thread(target=read)
     thread.start()
-    assert eventually(lambda: decoder._intake.reader.stats.frames_waiting == 0)
+    assert eventually(lambda: decoder._session.reader.stats.frames_waiting == 0)
     decoder.close()
     thread.join(PATIENCE_S)
     assert [type(error) for error in said] == [ClosedError], said
@@ -353,7 +360,7 @@ def test_an_ffmpeg_that_was_killed() -> None:
 
 
 def test_a_stopped_ffmpeg_is_told_of_and_nothing_is_lost() -> None:
-    with Decoder(clip("long"), size=(640, 480), stall_timeout_s=0.6) as decoder:
+    with Decoder(clip("long"), size=(640, 480), tuning=Tuning(stall_timeout=0.6)) as decoder:
         frames = [next(decoder)]
         os.kill(decoder.pid, signal.SIGSTOP)
         with pytest.raises(StalledError, match="no sign of life") as caught:
@@ -386,7 +393,7 @@ def test_an_ffmpeg_that_says_nothing_and_does_nothing(tmp_path: Path) -> None:
         f'#!/bin/sh\ncase "$*" in *-progress*) echo thinking >&2; exec sleep 1000;; esac\nexec {find_ffmpeg()} "$@"\n'
     )
     program.chmod(0o755)
-    decoder = Decoder(clip("h264"), ffmpeg=program, stall_timeout_s=0.6)
+    decoder = Decoder(clip("h264"), tuning=Tuning(ffmpeg=program, stall_timeout=0.6))
     with decoder, pytest.raises(StalledError, match=r"no sign of life.*\n.*thinking"):
         next(decoder)
     assert not is_there(decoder.pid)
@@ -398,7 +405,7 @@ def cpu_ticks(pid: int) -> int:
 
 
 def test_a_caller_that_sleeps_lets_ffmpeg_wait() -> None:
-    with Decoder(clip("long"), size=(1280, 720), depth=2) as decoder:
+    with Decoder(clip("long"), size=(1280, 720), tuning=Tuning(queue_items=2)) as decoder:
         next(decoder)
         used = [-1]
 
@@ -416,7 +423,7 @@ def test_a_caller_that_sleeps_lets_ffmpeg_wait() -> None:
 
 def test_policies() -> None:
     policy = ThreadPolicy(priority="normal", cpus=sorted(os.sched_getaffinity(0))[:1])
-    with Decoder(clip("long"), policy=policy, ffmpeg_policy=policy) as decoder:
+    with Decoder(clip("long"), tuning=Tuning(policy=policy, ffmpeg_policy=policy)) as decoder:
         next(decoder)
         assert decoder.stats.reader.policy is not None
         assert decoder.ffmpeg_policy is not None
@@ -558,7 +565,7 @@ def test_a_stopped_ffmpeg_is_told_of_in_asyncio_and_the_loop_goes_on() -> None:
                 beats += 1
                 await asyncio.sleep(0.01)
 
-        async with Decoder(clip("long"), size=(640, 480), stall_timeout_s=1.0) as decoder:
+        async with Decoder(clip("long"), size=(640, 480), tuning=Tuning(stall_timeout=1.0)) as decoder:
             os.kill(decoder.pid, signal.SIGSTOP)
             beating = asyncio.create_task(beat())
             with pytest.raises(StalledError, match="no sign of life"):

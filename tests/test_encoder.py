@@ -40,10 +40,9 @@ from penstock import (
     EncoderError,
     StalledError,
 )
-from penstock.ffmpeg import EncodeReport, find_ffmpeg
-from penstock.ffmpeg import encoder as encoder_module
+from penstock.ffmpeg import Tuning, encode_session, find_ffmpeg
 from penstock.ffmpeg.pixels import PIXEL_FORMATS, frame_layout
-from penstock.ffmpeg.stats import EncoderStats
+from penstock.results import EncodeReport, EncoderStats
 
 WIDTH, HEIGHT = SIZE
 FRAME_BYTES = 3 * WIDTH * HEIGHT
@@ -76,7 +75,7 @@ def submit(encoder: Encoder, frames: int) -> None:
 
 
 def pid_of(encoder: Encoder) -> int:
-    return encoder._process.pid
+    return encoder._session.process.pid
 
 
 def is_gone(pid: int) -> bool:
@@ -122,7 +121,7 @@ def run_python(script: str, *arguments: object, **options: object) -> subprocess
 
 def test_smoke(tmp_path: Path, ffmpeg: str) -> None:
     output = tmp_path / "video.mp4"
-    with make(output, ffmpeg=ffmpeg) as encoder:
+    with make(output, tuning=Tuning(ffmpeg=ffmpeg)) as encoder:
         submit(encoder, 20)
     report = encoder.close()
     frames = decode(output)
@@ -146,8 +145,8 @@ def test_every_transport_delivers_every_byte(tmp_path: Path, mode: str) -> None:
     random = np.random.default_rng(1)
     frames = [random.integers(0, 256, (200, 320, 3), np.uint8) for _ in range(40)]
     output = tmp_path / "video.rgb"
-    raw = {"codec": "rawvideo", "container_format": "rawvideo", "output_pixel_format": "rgb24"}
-    with Encoder(output, size=size, fps=30, mode=mode, **raw) as encoder:
+    raw = {"codec": "rawvideo", "output_pixel_format": "rgb24", "options": {"f": "rawvideo"}}
+    with Encoder(output, size=size, fps=30, tuning=Tuning(mode=mode), **raw) as encoder:
         for frame in frames:
             encoder.write(frame)
     assert output.read_bytes() == b"".join(frame.tobytes() for frame in frames)
@@ -188,7 +187,7 @@ def test_frame_bytes_are_those_of_ffmpeg(tmp_path: Path, pixel_format: str, size
         pixel_format=pixel_format,
         codec="rawvideo",
         output_pixel_format=None,
-        container_format="rawvideo",
+        options={"f": "rawvideo"},
     ) as encoder:
         for frame in frames:
             encoder.write(frame)
@@ -218,7 +217,7 @@ def test_fractional_frame_rates(tmp_path: Path, fps: float | Fraction) -> None:
     output = tmp_path / "video.mp4"
     with make(output, fps=fps) as encoder:
         submit(encoder, 30)
-    assert "-framerate 30000/1001" in " ".join(encoder._process.command)
+    assert "-framerate 30000/1001" in " ".join(encoder._session.process.command)
     assert " 29.97 fps" in described(output)
 
 
@@ -240,7 +239,7 @@ def test_no_frame_at_all_is_a_report_of_none(tmp_path: Path) -> None:
 
 
 def test_output_that_is_no_file(tmp_path: Path) -> None:
-    encoder = make(tmp_path / "nothing", codec="rawvideo", container_format="null")
+    encoder = make(tmp_path / "nothing", codec="rawvideo", options={"f": "null"})
     submit(encoder, 5)
     report = encoder.close()
     assert (report.frames_encoded, report.output_bytes) == (5, None)
@@ -316,7 +315,8 @@ def test_frames_that_are_no_buffer_or_cannot_be_borrowed(tmp_path: Path) -> None
         ({"fps": float("nan")}, "more than 0"),
         ({"fps": float("inf")}, "more than 0"),
         ({"pixel_format": "rgb"}, "rgb24"),
-        ({"mode": "fastest"}, ""),
+        ({"tuning": Tuning(ffprobe="ffprobe")}, r"Tuning\(ffprobe=...\) has no effect on an Encoder"),
+        ({"options": {"f": 3}}, "FFmpeg's name of a container"),
         ({"size": (63, 48)}, "yuv444p"),
         ({"size": (64, 47)}, "yuv444p"),
         ({"size": (63, 48), "output_pixel_format": "yuv422p"}, "yuv444p"),
@@ -335,7 +335,7 @@ def test_wrong_arguments_are_value_errors_at_the_call(
     [
         {"output_pixel_format": "yuv444p"},
         {"options": {"vf": "pad=ceil(iw/2)*2:ceil(ih/2)*2"}},
-        {"output_pixel_format": None, "codec": "ffv1", "container_format": "matroska"},
+        {"output_pixel_format": None, "codec": "ffv1", "options": {"f": "matroska"}},
     ],
 )
 def test_the_remedies_for_odd_sizes(tmp_path: Path, remedy: dict[str, object]) -> None:
@@ -391,7 +391,7 @@ def test_a_url_is_passed_on(tmp_path: Path) -> None:
     url = f"file://{tmp_path}/video.mp4"
     with make(url) as encoder:
         submit(encoder, 3)
-    assert encoder._process.command[-1] == url
+    assert encoder._session.process.command[-1] == url
     assert len(decode(tmp_path / "video.mp4")) == 3
 
 
@@ -448,7 +448,7 @@ def test_a_named_ffmpeg_that_is_missing_is_never_replaced(
     if argument is None:
         monkeypatch.setenv("PENSTOCK_FFMPEG", "/missing/ffmpeg")
     with pytest.raises(EncoderError, match=rf"{named_by}.*/missing/ffmpeg"):
-        make(tmp_path / "video.mp4", ffmpeg=argument)
+        make(tmp_path / "video.mp4", tuning=Tuning(ffmpeg=argument))
 
 
 def test_a_program_that_cannot_be_started(tmp_path: Path) -> None:
@@ -456,7 +456,7 @@ def test_a_program_that_cannot_be_started(tmp_path: Path) -> None:
     program.write_bytes(b"\x7fELF and no more")
     program.chmod(0o755)
     with pytest.raises(EncoderError, match="could not start") as caught:
-        make(tmp_path / "video.mp4", ffmpeg=program)
+        make(tmp_path / "video.mp4", tuning=Tuning(ffmpeg=program))
     assert caught.value.returncode is None
     assert caught.value.command[0] == str(program)
 
@@ -469,7 +469,7 @@ def test_ffmpeg_gets_huge_pages_unless_the_user_tunes_glibc(
     monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
     if users is not None:
         monkeypatch.setenv("GLIBC_TUNABLES", users)
-    make(tmp_path / "video.mp4", ffmpeg=wrapper).close()
+    make(tmp_path / "video.mp4", tuning=Tuning(ffmpeg=wrapper)).close()
     assert (tmp_path / "tunables").read_text() == (users or "glibc.malloc.hugetlb=1")
 
 
@@ -481,9 +481,9 @@ def test_ffmpeg_gets_huge_pages_unless_the_user_tunes_glibc(
     [
         ({"options": {"nonsense": 1}}, "nonsense"),
         ({"options": {"preset": "nonsense"}}, "nonsense"),
-        ({"container_format": "nonsense"}, "nonsense"),
+        ({"options": {"f": "nonsense"}}, "nonsense"),
         (
-            {"size": (64, 48), "output_pixel_format": None, "codec": "ffv1", "container_format": "webm"},
+            {"size": (64, 48), "output_pixel_format": None, "codec": "ffv1", "options": {"f": "webm"}},
             "WebM",
         ),
     ],
@@ -491,12 +491,16 @@ def test_ffmpeg_gets_huge_pages_unless_the_user_tunes_glibc(
 def test_ffmpegs_own_words_come_with_the_error(
     tmp_path: Path, ffmpeg: str, options: dict[str, object], words: str
 ) -> None:
-    with pytest.raises(EncoderError) as caught, make(tmp_path / "v.mp4", ffmpeg=ffmpeg, **options) as encoder:
+    with (
+        pytest.raises(EncoderError) as caught,
+        make(tmp_path / "v.mp4", tuning=Tuning(ffmpeg=ffmpeg), **options) as encoder,
+    ):
         submit(encoder, MANY)
     error = caught.value
     assert error.returncode is not None and error.returncode > 0
     assert error.command[0] == ffmpeg and error.command[-1] == f"file:{tmp_path}/v.mp4"
     assert words in error.stderr and words in str(error)
+    assert error.advice is not None and error.advice in str(error)
     assert error.frames == 0
     assert isinstance(error, RuntimeError)
 
@@ -534,7 +538,9 @@ def test_a_full_disk(ffmpeg: str, container_format: str, frames: int) -> None:
     options = {"preset": "ultrafast", "qp": 0}
     with (
         pytest.raises(EncoderError, match="No space left on device") as caught,
-        make("/dev/full", ffmpeg=ffmpeg, container_format=container_format, options=options) as encoder,
+        make(
+            "/dev/full", options={"f": container_format, **options}, tuning=Tuning(ffmpeg=ffmpeg)
+        ) as encoder,
     ):
         random = np.random.default_rng(1)
         for _ in range(frames):
@@ -545,11 +551,11 @@ def test_a_full_disk(ffmpeg: str, container_format: str, frames: int) -> None:
 def test_an_ffmpeg_that_reads_no_more_and_does_not_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(encoder_module, "STUCK_S", 0.3)
+    monkeypatch.setattr(encode_session, "STUCK_S", 0.3)
     deaf = program(tmp_path, "echo deaf >&2", "exec 0<&-", "exec sleep 1000")
     with (
         pytest.raises(EncoderError, match="SIGKILL") as caught,
-        make(tmp_path / "v.mp4", ffmpeg=deaf) as encoder,
+        make(tmp_path / "v.mp4", tuning=Tuning(ffmpeg=deaf)) as encoder,
     ):
         submit(encoder, MANY)
     assert caught.value.stderr == "deaf"
@@ -570,7 +576,7 @@ def test_whatever_ffmpeg_says_is_drained_and_bounded(tmp_path: Path) -> None:
     with make(tmp_path / "video.mp4", options={"loglevel": "trace"}) as encoder:
         submit(encoder, MANY)
     assert encoder.close().frames_encoded == MANY
-    assert 0 < len(encoder._process.stderr.splitlines()) <= 50
+    assert 0 < len(encoder._session.process.stderr.splitlines()) <= 50
 
 
 # The end
@@ -609,7 +615,7 @@ def test_abort_ends_ffmpeg_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["write", "staged", "zero-copy"])
 def test_abort_of_a_stuck_ffmpeg(tmp_path: Path, mode: str) -> None:
-    encoder = make(tmp_path / "video.mp4", queue_items=MANY, mode=mode)
+    encoder = make(tmp_path / "video.mp4", tuning=Tuning(queue_items=MANY, mode=mode))
     with stopped(encoder) as pid:
         submit(encoder, MANY)
         encoder.abort()
@@ -618,7 +624,7 @@ def test_abort_of_a_stuck_ffmpeg(tmp_path: Path, mode: str) -> None:
 
 def test_a_close_that_timed_out_can_be_closed_again(tmp_path: Path) -> None:
     output = tmp_path / "video.mp4"
-    encoder = make(output, queue_items=MANY)
+    encoder = make(output, tuning=Tuning(queue_items=MANY))
     with stopped(encoder):
         submit(encoder, MANY)
         with pytest.raises(StalledError):
@@ -629,7 +635,7 @@ def test_a_close_that_timed_out_can_be_closed_again(tmp_path: Path) -> None:
 
 def test_a_close_that_waits_for_ffmpegs_end_can_time_out(tmp_path: Path) -> None:
     # Few enough frames for the pipe: all of them are delivered by a copying transport, and FFmpeg never ends.
-    encoder = make(tmp_path / "video.mp4", mode="write")
+    encoder = make(tmp_path / "video.mp4", tuning=Tuning(mode="write"))
     with stopped(encoder):
         submit(encoder, 3)
         with pytest.raises(StalledError):
@@ -640,7 +646,7 @@ def test_a_close_that_waits_for_ffmpegs_end_can_time_out(tmp_path: Path) -> None
 
 
 def test_a_write_that_timed_out_is_not_queued(tmp_path: Path) -> None:
-    encoder = make(tmp_path / "video.mp4", queue_items=2)
+    encoder = make(tmp_path / "video.mp4", tuning=Tuning(queue_items=2))
     with stopped(encoder), pytest.raises(StalledError):
         for index in range(MANY):
             encoder.write(flat(index), timeout=0.1)
@@ -698,8 +704,11 @@ def test_an_encoder_error_is_not_told_twice(tmp_path: Path) -> None:
 
 
 def test_an_exception_never_waits_for_a_stuck_ffmpeg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoder_module, "STUCK_S", 0.5)
-    with pytest.raises(ZeroDivisionError) as caught, make(tmp_path / "v.mp4", queue_items=MANY) as encoder:
+    monkeypatch.setattr(encode_session, "STUCK_S", 0.5)
+    with (
+        pytest.raises(ZeroDivisionError) as caught,
+        make(tmp_path / "v.mp4", tuning=Tuning(queue_items=MANY)) as encoder,
+    ):
         submit(encoder, MANY)
         os.kill(pid_of(encoder), signal.SIGSTOP)
         raise ZeroDivisionError
@@ -710,10 +719,10 @@ def test_an_exception_never_waits_for_a_stuck_ffmpeg(tmp_path: Path, monkeypatch
 
 
 def test_a_slow_ffmpeg_is_not_a_stuck_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoder_module, "STUCK_S", 2.0)
+    monkeypatch.setattr(encode_session, "STUCK_S", 2.0)
     slow = program(tmp_path, "i=0; while [ $i -lt 8000000 ]; do i=$((i+1)); done", 'exec "$FFMPEG" "$@"')
     output = tmp_path / "video.mp4"
-    with pytest.raises(ZeroDivisionError) as caught, make(output, ffmpeg=slow) as encoder:
+    with pytest.raises(ZeroDivisionError) as caught, make(output, tuning=Tuning(ffmpeg=slow)) as encoder:
         submit(encoder, 3)
         raise ZeroDivisionError
     assert getattr(caught.value, "__notes__", []) == []
@@ -744,7 +753,7 @@ def interrupted_after(seconds: float) -> Iterator[None]:
 
 @pytest.mark.parametrize("where", ["write", "close", "wait for the end"])
 def test_ctrl_c_wakes_a_waiting_encoder(tmp_path: Path, where: str) -> None:
-    encoder = make(tmp_path / "video.mp4", queue_items=MANY, mode="write")
+    encoder = make(tmp_path / "video.mp4", tuning=Tuning(queue_items=MANY, mode="write"))
     with stopped(encoder):
         if where == "write":
             with interrupted_after(0.3), pytest.raises(KeyboardInterrupt):
@@ -759,7 +768,7 @@ def test_ctrl_c_wakes_a_waiting_encoder(tmp_path: Path, where: str) -> None:
 
 @pytest.mark.parametrize("where", ["write", "close"])
 def test_other_threads_run_while_an_encoder_waits(tmp_path: Path, where: str) -> None:
-    encoder = make(tmp_path / "video.mp4", queue_items=MANY)
+    encoder = make(tmp_path / "video.mp4", tuning=Tuning(queue_items=MANY))
     pid = pid_of(encoder)
     os.kill(pid, signal.SIGSTOP)
     # Were Python's lock held by the wait, this thread would never wake FFmpeg, and the wait would never end.
@@ -854,7 +863,9 @@ def test_the_interpreters_exit_finishes_what_is_open(
 
 def test_a_process_that_is_killed_leaves_a_playable_file(tmp_path: Path) -> None:
     output = tmp_path / "video.mp4"
-    script = UNCLOSED + "encoder._writer.flush()\nimport os, signal\nos.kill(os.getpid(), signal.SIGKILL)"
+    script = (
+        UNCLOSED + "encoder._session.writer.flush()\nimport os, signal\nos.kill(os.getpid(), signal.SIGKILL)"
+    )
     assert run_python(script, output).returncode == -signal.SIGKILL
     assert eventually(
         lambda: frames_in(output) == 200

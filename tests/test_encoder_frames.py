@@ -19,10 +19,11 @@ from hypothesis import strategies as st
 from media import COLOURS, SIZE, decode, eventually, flat, is_flat
 
 from penstock import ClosedError, Encoder, EncoderError, StalledError
+from penstock.ffmpeg import Tuning
 
 WIDTH, HEIGHT = SIZE
 # Frames come out as they went in: without a conversion of any kind.
-EXACT = {"codec": "rawvideo", "container_format": "rawvideo", "output_pixel_format": None}
+EXACT = {"codec": "rawvideo", "output_pixel_format": None, "options": {"f": "rawvideo"}}
 # More frames of 640x480 than the pipe and FFmpeg hold, so that a stopped FFmpeg is felt.
 MANY = 400
 
@@ -51,6 +52,92 @@ def stopped(encoder: Encoder):
         os.kill(encoder.pid, signal.SIGCONT)
 
 
+# The size of the first frame
+
+
+@pytest.mark.parametrize("pixel_format", ["rgb24", "gray", "rgba64"])
+def test_the_first_frame_tells_the_size(tmp_path: Path, pixel_format: str) -> None:
+    channels = {"rgb24": (3,), "gray": (1,), "rgba64": (4,)}[pixel_format]
+    frame = np.full((HEIGHT, WIDTH, *channels), 7, np.uint16 if pixel_format == "rgba64" else np.uint8)
+    output = tmp_path / "v.raw"
+    with make(output, size=None, pixel_format=pixel_format, **EXACT) as encoder:
+        assert "not started" in repr(encoder) and not encoder.closed
+        assert encoder.frames_submitted == encoder.frames_encoded == 0 and not output.exists()
+        encoder.write(frame)
+        assert "64x48" in repr(encoder) and encoder.frame_bytes == frame.nbytes
+        encoder.submit(frame).wait()
+        with encoder.frame() as view:
+            view[...] = frame.reshape(view.shape)
+    assert output.read_bytes() == frame.tobytes() * 3
+
+
+def test_awrite_may_be_first(tmp_path: Path) -> None:
+    async def use() -> int:
+        async with make(tmp_path / "v.raw", size=None, **EXACT) as encoder:
+            await asyncio.gather(*(encoder.awrite(painted(index)) for index in range(5)))
+        return encoder.close().frames_encoded
+
+    assert asyncio.run(use()) == 5
+
+
+def test_several_threads_may_be_first(tmp_path: Path) -> None:
+    with make(tmp_path / "v.raw", size=None, **EXACT) as encoder:
+        threads = [threading.Thread(target=encoder.write, args=(painted(index),)) for index in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert sorted(map(bytes, exact_frames(tmp_path / "v.raw"))) == sorted(bytes(painted(i)) for i in range(8))
+
+
+@pytest.mark.parametrize(
+    ("frame", "words"),
+    [
+        (bytes(WIDTH * HEIGHT * 3), r"height × width × 3; got .*: give the Encoder size=\(width, height\)"),
+        (np.zeros((HEIGHT, WIDTH), np.uint8), "height × width × 3; got "),
+        (np.zeros((3, HEIGHT, WIDTH), np.uint8), "height × width × 3; got "),
+        (np.zeros((HEIGHT - 1, WIDTH, 3), np.uint8), "64x47"),
+        (np.zeros((HEIGHT, WIDTH, 3), np.float64), "wrong dtype"),
+    ],
+)
+def test_a_first_frame_that_tells_no_size(tmp_path: Path, frame: object, words: str) -> None:
+    with make(tmp_path / "v.mp4", size=None) as encoder:
+        with pytest.raises(ValueError, match=words):
+            encoder.write(frame)  # type: ignore[arg-type]
+        assert [*tmp_path.iterdir()] == []
+        encoder.write(painted(0))
+    assert encoder.close().frames_encoded == 1
+
+
+def test_what_needs_a_size_says_so(tmp_path: Path) -> None:
+    with make(tmp_path / "v.mp4", size=None) as encoder:
+        for use in (lambda: encoder.frame().__enter__(), lambda: encoder.stats, lambda: encoder.pid):
+            with pytest.raises(ValueError, match="give size="):
+                use()
+        encoder.abort()
+    for closed in (lambda: encoder.write(painted(0)), encoder.close):
+        with pytest.raises(ClosedError, match="aborted"):
+            closed()
+    planar = make(tmp_path / "v.mp4", size=None, pixel_format="yuv420p")
+    with pytest.raises(ValueError, match="does not tell its size"):
+        planar.write(np.zeros((HEIGHT * 3 // 2, WIDTH), np.uint8))
+    with pytest.raises(EncoderError, match="libx264"):
+        make(tmp_path / "v.mp4", size=None, codec="libx246")
+
+
+def test_without_a_frame_there_is_no_size_and_no_video(tmp_path: Path) -> None:
+    with (
+        pytest.raises(EncoderError, match="there is no video"),
+        make(tmp_path / "v.mp4", size=None) as encoder,
+    ):
+        pass
+    assert encoder.closed and [*tmp_path.iterdir()] == []
+    with pytest.raises(ClosedError):
+        encoder.write(painted(0))
+    with pytest.raises(ZeroDivisionError), make(tmp_path / "v.mp4", size=None):
+        raise ZeroDivisionError
+
+
 # Whose memory
 
 
@@ -71,10 +158,10 @@ def test_one_buffer_is_painted_again_for_each_frame(tmp_path: Path) -> None:
     "options",
     [
         EXACT,
-        EXACT | {"mode": "write"},
-        EXACT | {"mode": "staged"},
+        EXACT | {"tuning": Tuning(mode="write")},
+        EXACT | {"tuning": Tuning(mode="staged")},
         EXACT | {"vflip": True},
-        EXACT | {"convert": "ffmpeg"},
+        EXACT | {"tuning": Tuning(convert="ffmpeg")},
     ],
     ids=["auto", "write", "staged", "turned over by us", "left to FFmpeg"],
 )
@@ -121,7 +208,7 @@ def test_submitted_memory_is_borrowed_until_its_ticket_is_done(tmp_path: Path) -
 def test_a_frame_that_is_refused_for_want_of_room_leaves_nothing_behind(tmp_path: Path) -> None:
     output = tmp_path / "video.raw"
     accepted = []
-    with make(output, size=(640, 480), queue_items=2, **EXACT) as encoder:
+    with make(output, size=(640, 480), tuning=Tuning(queue_items=2), **EXACT) as encoder:
         with stopped(encoder):
             for index in range(MANY):
                 try:
@@ -376,7 +463,6 @@ def test_rates_are_numbers_of_any_kind(tmp_path: Path, fps: object) -> None:
         ({"size": (48, 64, 3)}, ValueError, r"frame\.shape\[1::-1\]"),
         ({"size": 64}, TypeError, "width and height"),
         ({"size": (64.0, 48)}, TypeError, "two integers"),
-        ({"size": None}, TypeError, "width and height"),
     ],
 )
 def test_wrong_rates_and_sizes_say_what_to_write(
@@ -395,7 +481,7 @@ def test_awrite_waits_for_room_without_holding_the_loop(tmp_path: Path) -> None:
     async def main() -> int:
         ticks = 0
         buffer = np.empty((480, 640, 3), np.uint8)
-        async with make(output, size=(640, 480), queue_items=2, **EXACT) as encoder:
+        async with make(output, size=(640, 480), tuning=Tuning(queue_items=2), **EXACT) as encoder:
 
             async def feed() -> None:
                 for index in range(40):
@@ -422,7 +508,7 @@ def test_tasks_are_served_in_their_order_and_a_cancelled_one_writes_nothing(tmp_
     output = tmp_path / "video.raw"
 
     async def main() -> list[int]:
-        async with make(output, size=(640, 480), queue_items=2, **EXACT) as encoder:
+        async with make(output, size=(640, 480), tuning=Tuning(queue_items=2), **EXACT) as encoder:
             os.kill(encoder.pid, signal.SIGSTOP)
             tasks = [asyncio.create_task(encoder.awrite(painted(index, (640, 480)))) for index in range(30)]
             await asyncio.sleep(0.3)
@@ -450,7 +536,9 @@ def test_awrite_raises_what_write_raises(tmp_path: Path) -> None:
             for _ in range(MANY):
                 await encoder.awrite(black, **options)
 
-        encoder = make(tmp_path / "v.raw", size=(640, 480), queue_items=2, stall_timeout_s=1.0, **EXACT)
+        encoder = make(
+            tmp_path / "v.raw", size=(640, 480), tuning=Tuning(queue_items=2, stall_timeout=1.0), **EXACT
+        )
         with pytest.raises(ValueError, match="wrong shape"):
             await encoder.awrite(black.transpose(1, 0, 2))
         os.kill(encoder.pid, signal.SIGSTOP)
@@ -485,7 +573,7 @@ def test_awrite_serves_one_event_loop_after_another(tmp_path: Path) -> None:
     async def write(encoder: Encoder, first: int) -> None:
         await asyncio.gather(*(encoder.awrite(painted(index)) for index in range(first, first + 60)))
 
-    with make(output, queue_items=2, **EXACT) as encoder:
+    with make(output, tuning=Tuning(queue_items=2), **EXACT) as encoder:
         asyncio.run(write(encoder, 0))
         asyncio.run(write(encoder, 60))
     np.testing.assert_array_equal(exact_frames(output), [painted(index) for index in range(120)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +13,10 @@ import pytest
 from media import COLOURS, decode, described
 
 from penstock import Encoder
+from penstock.ffmpeg import Colors, Tuning
 
-LOSSLESS = {"codec": "ffv1", "container_format": "matroska"}
-RAW = {"codec": "rawvideo", "container_format": "rawvideo"}
+LOSSLESS = {"codec": "ffv1", "options": {"f": "matroska"}}
+RAW = {"codec": "rawvideo", "options": {"f": "rawvideo"}}
 YUV = {"output_pixel_format": "yuv420p"}
 SIZE = (64, 48)
 MATRICES = {"bt601": (0.299, 0.114), "bt709": (0.2126, 0.0722), "bt2020": (0.2627, 0.0593)}
@@ -96,7 +97,7 @@ def test_colours_are_those_of_the_definition(
 ) -> None:
     rgb = picture(dtype=np.uint16 if pixel_format == "rgb48" else np.uint8)
     output = tmp_path / "video.yuv"
-    options = {"convert": convert, "color_matrix": matrix, "color_range": color_range}
+    options = {"colors": Colors(matrix=matrix, range=color_range), "tuning": Tuning(convert=convert)}
     with Encoder(output, size=SIZE, fps=30, pixel_format=pixel_format, **options, **RAW, **YUV) as encoder:
         encoder.write(laid_out(rgb, pixel_format))
     assert encoder.converted_by == ("penstock" if convert == "native" else "ffmpeg")
@@ -135,25 +136,27 @@ def test_auto_takes_who_can(
 def test_native_where_there_is_none_is_an_error_at_the_call(tmp_path: Path) -> None:
     formats = {"pixel_format": "yuv420p", "output_pixel_format": "yuv444p"}
     with pytest.raises(ValueError, match="convert='native' is not possible: yuv420p of 64x48 to yuv444p"):
-        Encoder(tmp_path / "video.mkv", size=SIZE, fps=30, convert="native", **formats)
+        Encoder(tmp_path / "video.mkv", size=SIZE, fps=30, tuning=Tuning(convert="native"), **formats)
     assert not (tmp_path / "video.mkv").exists()
 
 
 @pytest.mark.parametrize(
-    ("argument", "value"),
+    ("call", "words"),
     [
-        ("convert", "gpu"),
-        ("odd_size", "round"),
-        ("color_matrix", "rec709"),
-        ("color_range", "tv"),
-        ("stall_timeout_s", 0),
+        (lambda: Tuning(convert="gpu"), "convert is 'auto', 'native', 'ffmpeg'; got 'gpu'"),
+        (lambda: Tuning(mode="fastest"), "mode is 'auto', .*; got 'fastest'"),
+        (lambda: Tuning(stall_timeout=0), "stall_timeout must be None or more than 0 seconds"),
+        (lambda: Tuning(queue_items=0), "queue_items must be at least 1"),
+        (lambda: Tuning(queue_bytes=-1), "queue_bytes must be at least 1"),
+        (lambda: Colors(matrix="rec709"), "matrix is 'auto', .*'bt709'.*; got 'rec709'"),
+        (lambda: Colors(range="tv"), "range is 'auto', 'limited', 'full'; got 'tv'"),
+        (lambda: Encoder("video.mp4", size=SIZE, fps=30, odd_size="round"), "odd_size is 'error'"),
+        (lambda: Encoder("video.mp4", size=SIZE, fps=30, progress=0), "progress must be at least 1"),
     ],
 )
-def test_a_wrong_choice_is_an_error_that_names_the_choices(
-    tmp_path: Path, argument: str, value: object
-) -> None:
-    with pytest.raises(ValueError, match=argument):
-        Encoder(tmp_path / "video.mp4", size=SIZE, fps=30, **{argument: value})
+def test_a_wrong_choice_is_an_error_that_names_the_choices(call: Callable[[], object], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        call()
 
 
 def test_a_format_that_only_ffmpeg_knows(tmp_path: Path) -> None:
@@ -180,7 +183,9 @@ def test_colours_are_written_to_the_file(
     tmp_path: Path, convert: str, size: tuple[int, int], matrix: str, expected: str
 ) -> None:
     output = tmp_path / "video.mp4"
-    with Encoder(output, size=size, fps=30, convert=convert, color_matrix=matrix) as encoder:
+    with Encoder(
+        output, size=size, fps=30, colors=Colors(matrix=matrix), tuning=Tuning(convert=convert)
+    ) as encoder:
         encoder.write(picture(size))
     stream = probed(output)
     assert stream["pix_fmt"] == "yuv420p"
@@ -204,7 +209,7 @@ def test_motion_jpeg_has_the_full_range(tmp_path: Path) -> None:
 def test_a_player_sees_the_colours_that_went_in(tmp_path: Path, convert: str) -> None:
     output = tmp_path / "video.mkv"
     size = (64, 720)  # where BT.709 is, and where BT.601 would be off by a dozen and more
-    with Encoder(output, size=size, fps=30, convert=convert, **LOSSLESS, **YUV) as encoder:
+    with Encoder(output, size=size, fps=30, tuning=Tuning(convert=convert), **LOSSLESS, **YUV) as encoder:
         for colour in COLOURS:
             encoder.write(np.broadcast_to(np.uint8(colour), (720, 64, 3)).copy())
     for frame, colour in zip(decode(output, size), COLOURS, strict=True):
@@ -223,7 +228,11 @@ def test_a_frame_whose_first_row_is_the_lowest(
     raws = []
     for index, frame in enumerate((rgb, np.ascontiguousarray(rgb[::-1]))):
         output = tmp_path / f"{index}.raw"
-        options = {"convert": convert, "output_pixel_format": output_pixel_format, "vflip": index == 1}
+        options = {
+            "output_pixel_format": output_pixel_format,
+            "vflip": index == 1,
+            "tuning": Tuning(convert=convert),
+        }
         with Encoder(output, size=SIZE, fps=30, **options, **RAW) as encoder:
             encoder.write(frame)
         raws.append(output.read_bytes())
@@ -244,7 +253,9 @@ def test_odd_sizes(
     )
     expected = reference(rgb[rows][:, columns], "bt601", "limited")
     output = tmp_path / "video.yuv"
-    with Encoder(output, size=size, fps=30, convert=convert, odd_size=odd_size, **RAW, **YUV) as encoder:
+    with Encoder(
+        output, size=size, fps=30, odd_size=odd_size, tuning=Tuning(convert=convert), **RAW, **YUV
+    ) as encoder:
         for _ in range(3):
             encoder.write(rgb)
     raw = output.read_bytes()
@@ -265,9 +276,16 @@ def test_an_odd_size_is_an_error_unless_told(tmp_path: Path) -> None:
 def test_a_filter_of_the_users_sees_what_ours_make(tmp_path: Path) -> None:
     for convert in ("native", "ffmpeg"):
         output = tmp_path / f"{convert}.mkv"
-        options = {"vf": "scale=iw/2:ih/2"}
+        options = {"f": "matroska", "vf": "scale=iw/2:ih/2"}
         with Encoder(
-            output, size=(63, 47), fps=30, odd_size="pad", convert=convert, options=options, **LOSSLESS, **YUV
+            output,
+            size=(63, 47),
+            fps=30,
+            odd_size="pad",
+            options=options,
+            tuning=Tuning(convert=convert),
+            codec="ffv1",
+            **YUV,
         ) as encoder:
             encoder.write(picture((63, 47)))
         assert "32x24" in described(output)
@@ -287,7 +305,7 @@ def test_leased_frames_arrive_whole_and_are_used_again(tmp_path: Path, output_pi
     raws, addresses = [], set()
     for leased in (False, True):
         output = tmp_path / f"{leased}.raw"
-        with Encoder(output, size=SIZE, fps=30, queue_items=4, **formats, **RAW) as encoder:
+        with Encoder(output, size=SIZE, fps=30, tuning=Tuning(queue_items=4), **formats, **RAW) as encoder:
             for frame in numbered(200):
                 if leased:
                     with encoder.frame() as view:
@@ -372,7 +390,15 @@ def test_filters_by_their_other_names_leave_ours_in_place(tmp_path: Path, name: 
     raws = []
     for options in ({"vf": "hflip"}, {name: "hflip"}):
         output = tmp_path / "v.yuv"
-        settings = RAW | YUV | {"convert": "ffmpeg", "color_matrix": "bt709", "options": options}
+        settings = (
+            RAW
+            | YUV
+            | {
+                "options": RAW["options"] | options,
+                "colors": Colors(matrix="bt709"),
+                "tuning": Tuning(convert="ffmpeg"),
+            }
+        )
         with Encoder(output, size=SIZE, fps=30, **settings) as encoder:
             encoder.write(picture())
         raws.append(output.read_bytes())

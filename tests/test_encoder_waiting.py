@@ -17,7 +17,8 @@ import pytest
 from media import SIZE, decode, eventually, flat
 
 from penstock import ClosedError, Encoder, EncoderError, StalledError, ThreadPolicy
-from penstock.ffmpeg.stats import EncoderStats
+from penstock.ffmpeg import Tuning
+from penstock.results import EncoderStats
 
 # More than the queue, the pipe and FFmpeg hold.
 MANY = 400
@@ -39,7 +40,9 @@ def is_alive(pid: int) -> bool:
 
 
 def test_a_write_to_a_stuck_ffmpeg_ends(tmp_path: Path) -> None:
-    with make(tmp_path / "video.mp4", stall_timeout_s=1.0, size=(640, 480), queue_items=2) as encoder:
+    with make(
+        tmp_path / "video.mp4", size=(640, 480), tuning=Tuning(stall_timeout=1.0, queue_items=2)
+    ) as encoder:
         os.kill(encoder.pid, signal.SIGSTOP)
         try:
             with pytest.raises(StalledError, match="no sign of life") as caught:
@@ -56,7 +59,7 @@ def test_closing_a_stuck_ffmpeg_ends_with_its_last_words(tmp_path: Path) -> None
     script = tmp_path / "ffmpeg"
     script.write_text("#!/bin/sh\necho 'I shall now think' >&2\nexec sleep 1000\n")
     script.chmod(0o755)
-    encoder = make(tmp_path / "video.mp4", ffmpeg=script, stall_timeout_s=1.0)
+    encoder = make(tmp_path / "video.mp4", tuning=Tuning(ffmpeg=script, stall_timeout=1.0))
     encoder.write(flat(0))
     with pytest.raises(StalledError, match="I shall now think"):
         encoder.close()
@@ -66,7 +69,7 @@ def test_closing_a_stuck_ffmpeg_ends_with_its_last_words(tmp_path: Path) -> None
 
 
 def test_a_timeout_of_the_callers_is_the_callers(tmp_path: Path) -> None:
-    with make(tmp_path / "video.mp4", queue_items=1, size=(640, 480)) as encoder:
+    with make(tmp_path / "video.mp4", size=(640, 480), tuning=Tuning(queue_items=1)) as encoder:
         os.kill(encoder.pid, signal.SIGSTOP)
         start_s = time.monotonic()
         with pytest.raises(StalledError) as caught:
@@ -102,11 +105,11 @@ def test_a_caller_that_is_slow_is_named(tmp_path: Path) -> None:
         encoder.write(flat(0))
         time.sleep(1.0)
         assert encoder.bottleneck.startswith("the caller: ")
-        assert encoder.stats.caller_idle_s > 0.5
+        assert encoder.stats.input_wait_s > 0.5
 
 
 def test_an_ffmpeg_that_is_slow_is_named(tmp_path: Path) -> None:
-    with make(tmp_path / "video.mp4", size=(640, 480), queue_items=2) as encoder:
+    with make(tmp_path / "video.mp4", size=(640, 480), tuning=Tuning(queue_items=2)) as encoder:
         os.kill(encoder.pid, signal.SIGSTOP)
         timer = threading.Timer(1.5, os.kill, (encoder.pid, signal.SIGCONT))
         timer.start()
@@ -114,7 +117,7 @@ def test_an_ffmpeg_that_is_slow_is_named(tmp_path: Path) -> None:
             encoder.write(bytes(640 * 480 * 3))
         timer.join()
         assert encoder.bottleneck.startswith("FFmpeg: ")
-        assert encoder.stats.queue_blocked_s > 0.5 and encoder.stats.ffmpeg_blocked_s > 0.5
+        assert encoder.stats.caller_wait_s > 0.5 and encoder.stats.output_wait_s > 0.5
 
 
 def test_a_callable_is_told_of_the_progress(tmp_path: Path) -> None:
@@ -187,7 +190,7 @@ def test_a_cancelled_exit_still_finishes_and_a_second_time_ends_at_once(tmp_path
                 os.kill(encoder.pid, signal.SIGSTOP)  # so that the exit cannot finish
 
         task = asyncio.create_task(use())
-        assert await asyncio.to_thread(eventually, lambda: encoder._closing_at_s is not None)
+        assert await asyncio.to_thread(eventually, lambda: encoder._session._closing_at_s is not None)
         task.cancel()
         await asyncio.sleep(0.3)
         assert not task.done(), "it finishes first"
@@ -257,9 +260,10 @@ import sys
 from pathlib import Path
 import numpy as np
 from penstock import Encoder
+from penstock.ffmpeg import Tuning
 
 import os, signal
-with Encoder(Path(sys.argv[1]), size=(640, 480), fps=30, queue_items=40) as encoder:
+with Encoder(Path(sys.argv[1]), size=(640, 480), fps=30, tuning=Tuning(queue_items=40)) as encoder:
     os.kill(encoder.pid, signal.SIGSTOP)
     for _ in range(40):
         encoder.write(np.zeros((480, 640, 3), np.uint8))
@@ -296,7 +300,7 @@ def test_no_ffmpeg_is_left_when_python_is_killed(tmp_path: Path) -> None:
 def test_standard_output_is_an_output(tmp_path: Path) -> None:
     script = (
         "import sys; from penstock import Encoder\n"
-        "with Encoder('pipe:', size=(64, 48), fps=30, container_format='nut') as encoder:\n"
+        "with Encoder('pipe:', size=(64, 48), fps=30, options={'f': 'nut'}) as encoder:\n"
         "    for _ in range(5): encoder.write(bytes(64 * 48 * 3))\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, timeout=60)
@@ -308,7 +312,7 @@ def test_a_live_stream_is_an_output(tmp_path: Path) -> None:
     """HLS: a playlist that FFmpeg writes anew while it goes on, and its segments."""
     playlist = tmp_path / "live.m3u8"
     options = {"preset": "ultrafast", "g": 10, "hls_time": 1, "hls_list_size": 0}
-    with make(playlist, fps=10, container_format="hls", options=options) as encoder:
+    with make(playlist, fps=10, options={"f": "hls", **options}) as encoder:
         for index in range(30):
             encoder.write(flat(index))
     assert len(list(tmp_path.glob("live*.ts"))) >= 2
@@ -337,11 +341,11 @@ def test_a_worker_that_converts_does_not_take_its_callers_cpu(tmp_path: Path) ->
     with make(tmp_path / "video.mp4") as encoder:
         encoder.submit(flat(0)).wait(30)
         assert classes_of_workers() == {os.SCHED_BATCH}
-    with make(tmp_path / "video.mp4", policy=ThreadPolicy(priority="normal")) as encoder:
+    with make(tmp_path / "video.mp4", tuning=Tuning(policy=ThreadPolicy(priority="normal"))) as encoder:
         encoder.submit(flat(0)).wait(30)
         assert classes_of_workers() == {os.SCHED_OTHER}
     with make(
-        tmp_path / "video.mp4", output_pixel_format="rgb24", codec="rawvideo", container_format="nut"
+        tmp_path / "video.mp4", output_pixel_format="rgb24", codec="rawvideo", options={"f": "nut"}
     ) as encoder:
         encoder.submit(flat(0)).wait(30)
         assert classes_of_workers() == {os.SCHED_OTHER}

@@ -103,7 +103,7 @@ def test_containers_of_streams(target: str, container: str | None) -> None:
 
 
 def test_a_pipe_needs_a_container() -> None:
-    with pytest.raises(ValueError, match="container_format"):
+    with pytest.raises(ValueError, match="give options"):
         endpoints.container_for(endpoints.target("pipe:"), None)
     assert endpoints.container_for(endpoints.target("pipe:"), "nut") == "nut"
 

@@ -14,7 +14,7 @@ from test_encoder_pixels import needs_ffprobe, picture, probed
 
 import penstock
 from penstock import Decoder, Encoder, EncoderError, FFmpegWarning
-from penstock.ffmpeg import capabilities, formats
+from penstock.ffmpeg import Colors, Tuning, capabilities, formats
 from penstock.ffmpeg.formats import output_format, samples
 from penstock.ffmpeg.pixels import frame_layout
 
@@ -59,14 +59,20 @@ def frame(pixel_format: str) -> np.ndarray:
 
 
 def encoded(
-    ffmpeg: str, folder: Path, codec: str, pixel_format: str, **settings: object
+    ffmpeg: str, folder: Path, codec: str, pixel_format: str, convert: str = "auto", **settings: object
 ) -> tuple[Path, Encoder]:
     """A video of three frames, and the closed encoder. An `FFmpegWarning` is an error unless it is expected."""
     output = folder / f"video.{ENDINGS.get(codec, 'mp4')}"
     if codec == "libvpx":
         settings = {"options": {"auto-alt-ref": 0}, **settings}  # else it has no alpha, and says so
     with Encoder(
-        output, size=SIZE, fps=30, pixel_format=pixel_format, codec=codec, ffmpeg=ffmpeg, **settings
+        output,
+        size=SIZE,
+        fps=30,
+        pixel_format=pixel_format,
+        codec=codec,
+        tuning=Tuning(ffmpeg=ffmpeg, convert=convert),
+        **settings,
     ) as encoder:
         for _ in range(3):
             if pixel_format.startswith(("rgb", "gray")):
@@ -293,7 +299,12 @@ def test_lossy_codecs_keep_alpha_and_colours(
     smooth[..., :3] = (200, 30, 40)
     output = tmp_path / f"video.{ENDINGS[codec]}"
     options = {"auto-alt-ref": 0} if codec == "libvpx" else {}
-    settings = {"codec": codec, "ffmpeg": ffmpeg, "color_matrix": matrix, "options": options}
+    settings = {
+        "codec": codec,
+        "options": options,
+        "colors": Colors(matrix=matrix),
+        "tuning": Tuning(ffmpeg=ffmpeg),
+    }
     with Encoder(output, size=SIZE, fps=30, pixel_format="rgba", **settings) as encoder:
         encoder.write(smooth).wait()
     got = decoded(ffmpeg, output, "rgba", "-c:v", decoder).astype(int)
@@ -317,7 +328,13 @@ def test_what_ffmpeg_9_lists_and_refuses_is_not_chosen(
     tmp_path: Path, ffmpeg: str, codec: str, pixel_format: str
 ) -> None:
     needs(ffmpeg, codec)
-    settings = {"size": SIZE, "fps": 30, "pixel_format": pixel_format, "codec": codec, "ffmpeg": ffmpeg}
+    settings = {
+        "size": SIZE,
+        "fps": 30,
+        "pixel_format": pixel_format,
+        "codec": codec,
+        "tuning": Tuning(ffmpeg=ffmpeg),
+    }
     with pytest.warns(FFmpegWarning), Encoder(tmp_path / "v.mkv", **settings) as encoder:
         encoder.write(bytes(encoder.frame_bytes)).wait()
     assert encoder.close().frames_encoded == 1
@@ -330,7 +347,12 @@ def test_yuv_becomes_rgb_by_its_own_matrix(tmp_path: Path, ffmpeg: str, codec: s
     nbytes = SIZE[0] * SIZE[1]
     planes = bytes([y]) * nbytes + bytes([u]) * (nbytes // 4) + bytes([v]) * (nbytes // 4)
     output = tmp_path / "video.mkv"
-    settings = {"codec": codec, "pixel_format": "yuv420p", "color_matrix": matrix, "ffmpeg": ffmpeg}
+    settings = {
+        "codec": codec,
+        "pixel_format": "yuv420p",
+        "colors": Colors(matrix=matrix),
+        "tuning": Tuning(ffmpeg=ffmpeg),
+    }
     with Encoder(output, size=SIZE, fps=30, **settings) as encoder:
         encoder.write(planes).wait()
     got = decoded(ffmpeg, output, "rgb24").mean(axis=(0, 1))
@@ -369,7 +391,12 @@ def test_none_drops_only_what_is_said(tmp_path: Path, ffmpeg: str, codec: str, p
 def test_a_loss_is_a_warning_at_the_call_and_in_the_report(tmp_path: Path, ffmpeg: str) -> None:
     with pytest.warns(FFmpegWarning, match="alpha is dropped") as caught:
         encoder = Encoder(
-            tmp_path / "v.mp4", size=SIZE, fps=30, pixel_format="rgba", codec="mpeg4", ffmpeg=ffmpeg
+            tmp_path / "v.mp4",
+            size=SIZE,
+            fps=30,
+            pixel_format="rgba",
+            codec="mpeg4",
+            tuning=Tuning(ffmpeg=ffmpeg),
         )
     assert caught[0].filename == __file__, "the caller's line"
     with encoder:
@@ -383,7 +410,14 @@ def test_as_an_error_it_leaves_nothing_running(tmp_path: Path, ffmpeg: str) -> N
     with warnings.catch_warnings():
         warnings.simplefilter("error", FFmpegWarning)
         with pytest.raises(FFmpegWarning):
-            Encoder(tmp_path / "v.mp4", size=SIZE, fps=30, pixel_format="rgba", codec="mpeg4", ffmpeg=ffmpeg)
+            Encoder(
+                tmp_path / "v.mp4",
+                size=SIZE,
+                fps=30,
+                pixel_format="rgba",
+                codec="mpeg4",
+                tuning=Tuning(ffmpeg=ffmpeg),
+            )
     assert list(tmp_path.iterdir()) == []
     assert issubclass(penstock.FFmpegWarning, UserWarning)
 
@@ -431,7 +465,7 @@ def test_an_ordinary_encode_warns_of_nothing(tmp_path: Path, ffmpeg: str, codec:
 def test_nor_does_an_ordinary_container(tmp_path: Path, ffmpeg: str, container: str, ending: str) -> None:
     codec = "mpeg2video" if container == "mpeg" else "libx264"
     needs(ffmpeg, codec)
-    settings = {"codec": codec, "container_format": container, "ffmpeg": ffmpeg}
+    settings = {"codec": codec, "options": {"f": container}, "tuning": Tuning(ffmpeg=ffmpeg)}
     with Encoder(tmp_path / f"video.{ending}", size=SIZE, fps=30, **settings) as encoder:
         for _ in range(40):
             encoder.write(frame("rgb24")).wait()

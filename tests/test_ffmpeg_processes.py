@@ -20,14 +20,14 @@ from conftest import eventually, open_fds, run_script, succeeded
 from media import children
 
 from penstock import Decoder, Encoder
-from penstock.ffmpeg import AudioDecoder, find_ffmpeg, find_ffprobe, probe
+from penstock.ffmpeg import AudioDecoder, Tuning, find_ffmpeg, find_ffprobe, probe
 from penstock.ffmpeg.child import Lines
 
 PACKAGE = str(Path(sys.modules["penstock"].__file__ or "").parent)
 
 ENCODE = """
 from penstock import Encoder, EncoderError
-from penstock.ffmpeg import find_ffmpeg
+from penstock.ffmpeg import Tuning, find_ffmpeg
 
 def encode(path, frames=5, **options):
     encoder = Encoder(path, size=(64, 48), fps=25, **options)
@@ -80,7 +80,7 @@ class TestAStatusThatOthersReap:
         code = """
         for _ in range(3):
             try:
-                print("success", encode(sys.argv[2], ffmpeg=sys.argv[1]))
+                print("success", encode(sys.argv[2], tuning=Tuning(ffmpeg=sys.argv[1])))
             except EncoderError as error:
                 print(error.returncode, "status is unknown" in str(error))
         """
@@ -103,11 +103,11 @@ class TestAStatusThatOthersReap:
         failing = wrapped(tmp_path, find_ffmpeg(), FAILING)
         code = """
         from penstock import Decoder, DecoderError
-        from penstock.ffmpeg import AudioDecoder
+        from penstock.ffmpeg import AudioDecoder, Tuning
         source, ffmpeg, ffprobe = sys.argv[1:]
         for kind in (Decoder, AudioDecoder):
             try:
-                with kind(source, ffmpeg=ffmpeg, ffprobe=ffprobe) as decoder:
+                with kind(source, tuning=Tuning(ffmpeg=ffmpeg, ffprobe=ffprobe)) as decoder:
                     for frame in decoder:
                         pass
                 print("success")
@@ -141,7 +141,7 @@ for report; do [ "$before" = -progress ] && break; before=$report; done
 wait $!
 """
     mute = wrapped(tmp_path, find_ffmpeg(), script)
-    encoder = Encoder(tmp_path / "out.mp4", size=(64, 48), fps=25, ffmpeg=mute)
+    encoder = Encoder(tmp_path / "out.mp4", size=(64, 48), fps=25, tuning=Tuning(ffmpeg=mute))
     encoder.write(bytes(64 * 48 * 3))
     with pytest.raises(
         Exception, match="exit code 0, and did not report that it was done; it had encoded 1 of 1"
@@ -290,7 +290,7 @@ class TestDescriptors:
         code = """
         os.close(1)
         try:
-            encode("-", container_format="nut")
+            encode("-", options={"f": "nut"})
         except EncoderError as error:
             sys.exit(0 if "Bad file descriptor" in str(error) else str(error))
         sys.exit("success")

@@ -1,4 +1,4 @@
-"""Local files that name other files or the network, which FFmpeg must not open: what SECURITY.md promises."""
+"""Local files that would have FFmpeg open others, or the network: what SECURITY.md promises."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from clips import clip
 from test_cli import run
 
 from penstock import Decoder, DecoderError
-from penstock.ffmpeg import AudioDecoder, capabilities, endpoints, find_ffprobe, probe
+from penstock.ffmpeg import AudioDecoder, Tuning, capabilities, endpoints, find_ffprobe, probe
 
 HLS = "#EXTM3U\n#EXT-X-TARGETDURATION:10\n#EXTINF:10,\n{url}\n#EXT-X-ENDLIST\n"
 DASH = (
@@ -31,7 +31,7 @@ KINDS = {"hls": HLS, "dash": DASH, "ffconcat": CONCAT, "sdp": SDP}
 
 @pytest.fixture
 def server() -> Iterator[socket.socket]:
-    """A server to which nobody must connect."""
+    """Somebody who must not be called."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.setblocking(False)
         yield listening
@@ -41,7 +41,7 @@ def server() -> Iterator[socket.socket]:
 
 @pytest.fixture(params=KINDS)
 def playlist(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A playlist that is named like a film, and names a film beside it."""
+    """A playlist under the name of a film, that leads to a film beside it."""
     shutil.copy(clip("h264_ts"), tmp_path / "secret.ts")
     path = tmp_path / "film.mp4"
     path.write_text(KINDS[request.param].format(url="secret.ts", port=5004))
@@ -57,10 +57,10 @@ def test_a_playlist_under_another_name_is_refused(playlist: Path) -> None:
             read(playlist)
 
 
-def test_files_in_a_playlist_are_not_opened(playlist: Path) -> None:
+def test_what_a_playlist_leads_to_is_not_opened(playlist: Path) -> None:
     missing = playlist.with_name("secret.ts")
     missing.unlink()
-    # If ffprobe opened it, its error would name it.
+    # An opened file that is missing would be told of.
     with pytest.raises(DecoderError) as caught:
         probe(playlist)
     assert "secret.ts" not in caught.value.stderr
@@ -99,8 +99,8 @@ def test_playlists_that_are_asked_for(tmp_path: Path) -> None:
     assert (tmp_path / "raw").stat().st_size == 30 * 64 * 48 * 3
 
 
-def test_ffmpeg_reads_only_the_container_that_ffprobe_found(tmp_path: Path) -> None:
-    """The file is replaced before FFmpeg opens it."""
+def test_ffmpeg_reads_what_ffprobe_told_of_and_nothing_else(tmp_path: Path) -> None:
+    """The file is another one by the time that FFmpeg opens it."""
     swapped = tmp_path / "film.m3u8"
     shutil.copy(clip("h264"), swapped)
     shutil.copy(clip("h264_ts"), tmp_path / "one.ts")
@@ -111,7 +111,7 @@ def test_ffmpeg_reads_only_the_container_that_ffprobe_found(tmp_path: Path) -> N
     ffmpeg.chmod(0o755)
     with (
         pytest.raises(DecoderError, match="not on whitelist"),
-        Decoder(swapped, ffmpeg=ffmpeg, ffprobe=find_ffprobe()) as decoder,
+        Decoder(swapped, tuning=Tuning(ffmpeg=ffmpeg, ffprobe=find_ffprobe())) as decoder,
     ):
         list(decoder)
 

@@ -14,6 +14,7 @@ from conftest import ReaderThread, noise
 from media import decode
 
 import penstock
+from penstock.ffmpeg import Tuning
 
 moderngl = pytest.importorskip("moderngl")
 
@@ -151,7 +152,9 @@ def test_a_framebuffer_is_read_into_a_leased_frame(
     framebuffer.use()
     output = tmp_path / "video.mkv"
     lossless = {"codec": "ffv1", "output_pixel_format": "yuv444p"}
-    with penstock.Encoder(output, size=size, fps=30, vflip=True, convert=convert, **lossless) as encoder:
+    with penstock.Encoder(
+        output, size=size, fps=30, vflip=True, tuning=Tuning(convert=convert), **lossless
+    ) as encoder:
         for _ in range(10):
             context.clear(1.0, 0.0, 0.0, viewport=(0, 0, 64, 24))
             context.clear(0.0, 0.0, 1.0, viewport=(0, 24, 64, 24))

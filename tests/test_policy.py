@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 import penstock
 from penstock import Encoder, Tee, ThreadPolicy, Writer, cpu
 from penstock._types import Priority
+from penstock.ffmpeg import Tuning
 
 NICE = {
     "background": 19,
@@ -435,7 +436,7 @@ class TestFFmpeg:
     def test_has_its_policy_in_all_its_threads(self, tmp_path: Path) -> None:
         before = seen()
         asked = ThreadPolicy(priority="lowest", cpus=ALLOWED[:1])
-        with self.encode(tmp_path / "out.mp4", ffmpeg_policy=asked) as encoder:
+        with self.encode(tmp_path / "out.mp4", tuning=Tuning(ffmpeg_policy=asked)) as encoder:
             encoder.write(bytes(64 * 64 * 3)).wait(30)
             assert eventually(lambda: encoder.stats.frames_written == 1)
             threads = [int(entry.name) for entry in Path(f"/proc/{encoder.pid}/task").iterdir()]
@@ -452,13 +453,17 @@ class TestFFmpeg:
             encoder.write(bytes(64 * 64 * 3))
 
     def test_what_is_refused_is_told(self, tmp_path: Path) -> None:
-        with self.encode(tmp_path / "out.mp4", ffmpeg_policy=ThreadPolicy(cpus=[8000])) as encoder:
+        with self.encode(
+            tmp_path / "out.mp4", tuning=Tuning(ffmpeg_policy=ThreadPolicy(cpus=[8000]))
+        ) as encoder:
             assert "CPUs 8000 were refused" in encoder.ffmpeg_policy.notes[0]
             encoder.write(bytes(64 * 64 * 3))
 
     def test_and_the_writer_stay_with_the_thread_that_renders(self, tmp_path: Path) -> None:
         together = ThreadPolicy(near=threading.get_native_id())
-        with self.encode(tmp_path / "out.mp4", policy=together, ffmpeg_policy=together) as encoder:
+        with self.encode(
+            tmp_path / "out.mp4", tuning=Tuning(policy=together, ffmpeg_policy=together)
+        ) as encoder:
             encoder.write(bytes(64 * 64 * 3)).wait(30)
             assert encoder.stats.writer.policy.cpus == encoder.ffmpeg_policy.cpus
             assert encoder.stats.writer.policy.notes == encoder.ffmpeg_policy.notes == ()
@@ -469,9 +474,11 @@ class TestFFmpeg:
         no_program.chmod(0o755)
         fds = open_fds()
         with pytest.raises(penstock.EncoderError, match="could not start FFmpeg"):
-            self.encode(tmp_path / "out.mp4", ffmpeg=no_program, ffmpeg_policy=ThreadPolicy(nice=1))
+            self.encode(
+                tmp_path / "out.mp4", tuning=Tuning(ffmpeg=no_program, ffmpeg_policy=ThreadPolicy(nice=1))
+            )
         with pytest.raises(TypeError):
-            self.encode(tmp_path / "out.mp4", ffmpeg_policy="lowest")
+            self.encode(tmp_path / "out.mp4", tuning=Tuning(ffmpeg_policy="lowest"))
         assert open_fds() == fds
 
 

@@ -21,6 +21,7 @@ from benchmarks.harness.pictures import Content, Frame
 from benchmarks.harness.results import FrameJob, Method, Methods
 from benchmarks.harness.senders import Sender
 from penstock import Encoder
+from penstock.ffmpeg import Tuning
 
 CODEC = "libx264"
 OUTPUT_PIXEL_FORMAT = "yuv420p"
@@ -35,7 +36,7 @@ OURS, SUBMIT = "penstock", "penstock-submit"
 BOUND = "tmpfs-yuv420p"
 
 #: These fields of our stats go into the record.
-TIMES = ("queue_blocked_s", "ffmpeg_blocked_s", "caller_idle_s", "converting_s")
+TIMES = ("caller_wait_s", "output_wait_s", "input_wait_s", "converting_s")
 
 
 @dataclass(frozen=True)
@@ -213,8 +214,7 @@ def penstock_encoder(
         codec=CODEC,
         options={"preset": target.job.preset},
         output_pixel_format=OUTPUT_PIXEL_FORMAT,
-        convert=convert,
-        ffmpeg=target.ffmpeg,
+        tuning=Tuning(convert=convert, ffmpeg=target.ffmpeg),
     )
 
     def notes() -> dict[str, object]:

@@ -52,9 +52,19 @@ def _announce_wait() -> None:
         print(f"penstock: {what}", file=sys.stderr, flush=True)
 
 
-# A fork waits until no pipeline thread is creating its thread state: the child would wait for that state for ever.
+forks = 0
+"""How many forks lie between the process that imported this module and the present one."""
+
+
+def _after_fork_in_child() -> None:
+    global forks
+    forks += 1
+    _native._after_fork_in_child()
+
+
+# No pipeline thread creates its Python thread state during a fork: the child would wait for it forever.
 os.register_at_fork(
     before=_native._before_fork,
     after_in_parent=_native._after_fork_in_parent,
-    after_in_child=_native._after_fork_in_child,
+    after_in_child=_after_fork_in_child,
 )

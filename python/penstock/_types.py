@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypedDict
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    from typing_extensions import Buffer
 
 Mode = Literal["auto", "write", "staged", "zero-copy"]
 """How bytes enter a pipe: by which transport, or by the fastest that is safe."""
@@ -50,3 +54,29 @@ class RelayOptions(TypedDict, total=False):
 
     timeout: float | None
     method: RelayMethod
+
+
+class HasArrayInterface(Protocol):
+    """A PIL image."""
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]: ...
+
+
+class HasArray(Protocol):
+    """A tensor in the CPU's memory."""
+
+    def __array__(self) -> npt.NDArray[Any]: ...
+
+
+class HasMglo(Protocol):
+    """A ``moderngl.Buffer``."""
+
+    mglo: Any
+
+
+FrameData: TypeAlias = "Buffer | npt.NDArray[Any] | HasArrayInterface | HasArray | HasMglo"
+"""What an `Encoder` takes as a frame."""
+
+FrameBuffer: TypeAlias = "Buffer | npt.NDArray[Any]"
+"""A frame's memory."""

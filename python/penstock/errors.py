@@ -6,14 +6,15 @@ PenstockError
 ├── BrokenStreamError  (also BrokenPipeError)   the peer went away
 ├── StalledError       (also TimeoutError)      the peer is there and reads nothing
 ├── TruncatedStreamError (also EOFError)        the peer ended in the middle of a frame
-├── EncoderError       (also RuntimeError)      FFmpeg failed to encode
-├── DecoderError       (also RuntimeError)      FFmpeg failed to read or decode
-└── ChunkError                                  a chunk of a pipeline failed, in a callable of yours
+├── FFmpegError        (also RuntimeError)      FFmpeg failed
+│   ├── EncoderError                            to encode
+│   └── DecoderError                            to read or decode
+└── ChunkError                                  a chunk of a pipeline failed, or a callable of yours
     ├── ChunkDataError (also ValueError)        it is corrupt, truncated or too large
     └── ChunkReadError (also OSError)           the system did not give it
 ```
 
-`FFmpegWarning` is no error: a video cannot hold all that was handed in, or a file's header is wrong.
+`FFmpegWarning` is a warning: a video cannot hold all that was handed in, or a file's header is wrong.
 
 Every other failure of the operating system is an ``OSError`` with its ``errno``, on which a failed stream
 also sets ``bytes_delivered`` and ``bytes_lost``. Wrong arguments are ``TypeError`` or ``ValueError`` at the call.
@@ -30,7 +31,7 @@ class PenstockError(Exception):
 
 
 class ClosedError(PenstockError, ValueError):
-    """It was used after its ``close`` or ``abort``."""
+    """The object was used after ``close`` or ``abort``."""
 
 
 class BrokenStreamError(PenstockError, BrokenPipeError):
@@ -52,7 +53,7 @@ class BrokenStreamError(PenstockError, BrokenPipeError):
 
 
 class StalledError(PenstockError, TimeoutError):
-    """The peer is there, but did not read, or write, what was waited for in time. But for a relay, nothing is lost yet.
+    """The peer did not read or write in time. Nothing is lost yet, unless a relay raised this.
 
     Attributes:
         seconds: how long the call waited.
@@ -148,21 +149,23 @@ class ChunkReadError(ChunkError, OSError):
         return type(self), (self.errno, self.reason, *place)
 
 
-class EncoderError(PenstockError, RuntimeError):
-    """FFmpeg failed, or did not encode every frame that it was given.
+class FFmpegError(PenstockError, RuntimeError):
+    """FFmpeg or ffprobe failed, or was not found.
 
     Attributes:
-        returncode: FFmpeg's exit status; negative if a signal ended it; None if it never started, or if
-            the status is unknown: this process ignores SIGCHLD, or another thread waits for all children.
+        returncode: the program's exit status; negative if a signal ended it; None if it never started, or if the status
+            is unknown because this process ignores SIGCHLD or another thread waits for all children.
         command: the command line that was run.
-        stderr: the last lines that FFmpeg wrote to its standard error.
-        frames: frames that FFmpeg reported as encoded.
+        stderr: the last lines that the program wrote to its standard error.
+        frames: frames that were encoded, or delivered, before the failure.
+        advice: what a person can do about it; None if unknown.
     """
 
     returncode: int | None
     command: Sequence[str]
     stderr: str
     frames: int
+    advice: str | None
 
     def __init__(
         self,
@@ -172,49 +175,28 @@ class EncoderError(PenstockError, RuntimeError):
         command: Sequence[str] = (),
         stderr: str = "",
         frames: int = 0,
+        advice: str | None = None,
     ) -> None:
         super().__init__(message)
         self.returncode = returncode
         self.command = command
         self.stderr = stderr
         self.frames = frames
+        self.advice = advice
 
 
-class DecoderError(PenstockError, RuntimeError):
-    """FFmpeg could not read a file or a URL, or did not decode all of it.
+class EncoderError(FFmpegError):
+    """FFmpeg failed, or did not encode every frame that it was given."""
 
-    Attributes:
-        returncode: the exit status of FFmpeg or ffprobe; negative if a signal ended it; None if it never started, or if
-            the status is unknown: this process ignores SIGCHLD, or another thread waits for all children.
-        command: the command line that was run.
-        stderr: the last lines that it wrote to its standard error.
-        frames: frames that were decoded before.
-    """
 
-    returncode: int | None
-    command: Sequence[str]
-    stderr: str
-    frames: int
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        returncode: int | None = None,
-        command: Sequence[str] = (),
-        stderr: str = "",
-        frames: int = 0,
-    ) -> None:
-        super().__init__(message)
-        self.returncode = returncode
-        self.command = command
-        self.stderr = stderr
-        self.frames = frames
+class DecoderError(FFmpegError):
+    """FFmpeg or ffprobe could not read a file or a URL, or did not decode all of it."""
 
 
 class FFmpegWarning(UserWarning):
-    """Something was left out, or is not what a file says, and is no error.
+    """Something was left out of a video, or a file's header is wrong.
 
-    Of an `Encoder`: the video cannot hold all that is in its frames, such as alpha; the words name what can, and how to
-    say that it is meant. They stand in ``EncodeReport.warnings``, too. Of a `Decoder`: the file's header is wrong.
+    An `Encoder` warns when the video cannot hold all that is in its frames, such as alpha. The message names a format
+    that can, and the argument that confirms the choice; ``EncodeReport.warnings`` repeats it. A `Decoder` warns when
+    the number of frames in the file's header is wrong.
     """

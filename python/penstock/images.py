@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Self
 
 from penstock._names import show_name
 from penstock.errors import DecoderError
-from penstock.ffmpeg import Encoder
+from penstock.ffmpeg import Encoder, Tuning
 from penstock.ffmpeg.child import Child, NotStartedError
 from penstock.ffmpeg.find import find_decoding_ffmpeg
 from penstock.ffmpeg.pixels import is_gray, is_rgb
@@ -438,8 +438,6 @@ def image_encoder(
         codec=codec,
         # With a chroma sample for each pixel, so that all sizes can be had.
         output_pixel_format="yuv444p" if is_jpeg else None,
-        container_format="image2",
-        options={**(_JPEG_QUALITY if is_jpeg else {}), **naming, **(options or {})},
-        queue_items=QUEUE_FRAMES,
-        ffmpeg=ffmpeg,
+        options={"f": "image2", **(_JPEG_QUALITY if is_jpeg else {}), **naming, **(options or {})},
+        tuning=Tuning(queue_items=QUEUE_FRAMES, ffmpeg=ffmpeg),
     )

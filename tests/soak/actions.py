@@ -27,7 +27,7 @@ from holdings import Holdings
 
 import penstock
 from penstock import Decoder, DecoderError, Encoder, EncoderError, PenstockError, fifo
-from penstock.ffmpeg import find_ffmpeg
+from penstock.ffmpeg import Tuning, find_ffmpeg
 from penstock.pipeline import Pipeline, checksum, decompress, fd, file, files, into
 
 ACTIONS: dict[str, Callable[[random.Random], None]] = {}
@@ -629,7 +629,7 @@ def encoder(choose: random.Random) -> None:
 def decoder(choose: random.Random) -> None:
     """All frames, each once; or an error, or none more after a close."""
     path, expected = video()
-    own = Decoder(path, depth=choose.choice([1, 4]))
+    own = Decoder(path, tuning=Tuning(queue_items=choose.choice([1, 4])))
     fate = choose.choice(["read", "read", "killed", "closed"])
     got, at = [], choose.randrange(len(expected))
     try:

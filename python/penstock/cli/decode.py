@@ -31,6 +31,7 @@ from penstock.cli.options import (
     ffmpeg_option,
     ffmpeg_options_option,
     follow_playlists_option,
+    grouped,
     json_option,
     parsed,
     progress_option,
@@ -295,7 +296,8 @@ def _refuse_terminal(fd: int, title: str) -> None:
 def _decoder_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     """The Decoder's arguments. It has its own defaults for options that were not given."""
     settings = {name: value for name, value in given.items() if value is not None}
-    return settings | {"pixel_format": None if given["pixel_format"] == SAME else given["pixel_format"]}
+    pixel_format = None if given["pixel_format"] == SAME else given["pixel_format"]
+    return grouped(settings) | {"pixel_format": pixel_format}
 
 
 def _next(decoder: Decoder) -> Any:

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 from rich.filesize import decimal
@@ -28,6 +28,7 @@ from penstock.cli.options import (
     convert_option,
     ffmpeg_option,
     ffmpeg_options_option,
+    grouped,
     json_option,
     parsed,
     progress_option,
@@ -227,15 +228,15 @@ def encode(
     settings = _encoder_settings(settings) | {
         "pixel_format": images.ImageReader.pixel_format if has_images else pixel_format or "rgb24",
         "output_pixel_format": None if output_pixel_format == ANY else output_pixel_format,
-        "progress": wanted,
     }
     try:
         with as_click_errors():
             settings["ffmpeg"] = find_ffmpeg(settings.get("ffmpeg"))
             check_codec(settings["ffmpeg"], settings["codec"])
         with _opened(inputs, has_images, size, settings, output) as source:
-            total_frames = source.total_frames if total_frames is None else total_frames
-            encoder, left_over = _encode(source, output, settings | {"total_frames": total_frames})
+            if wanted:
+                settings["progress"] = total_frames or source.total_frames or True
+            encoder, left_over = _encode(source, output, settings)
     except Stopped as stopped:
         stopped.progress = stopped.progress or "frames encoded: 0"
         raise
@@ -299,9 +300,12 @@ def _encoder_settings(given: dict[str, Any]) -> dict[str, Any]:
     """The Encoder's arguments. It has its own defaults for options that were not given."""
     settings = {name: value for name, value in given.items() if value is not None}
     options = dict(settings.pop("options"))
-    for name in ("preset", "crf"):
-        if name in settings and name in options:
-            raise click.UsageError(f"--{name} and --option {name} exclude each other")
+    for name, option in (("preset", "preset"), ("crf", "crf"), ("container_format", "f")):
+        if name in settings and option in options:
+            name = "format" if option == "f" else name
+            raise click.UsageError(f"--{name} and --option {option} exclude each other")
+    if (container_format := settings.pop("container_format", None)) is not None:
+        options["f"] = container_format
     return settings | {"options": options}
 
 
@@ -390,7 +394,7 @@ def _started(source: Source, output: str, settings: dict[str, Any]) -> Encoder:
     """An encoder whose warnings are shown from its report."""
     with as_click_errors(), warnings.catch_warnings():
         warnings.simplefilter("ignore", FFmpegWarning)
-        return Encoder(output, size=source.size, **settings)
+        return Encoder(output, size=source.size, **grouped(settings))
 
 
 def _first_frame(source: Source, settings: dict[str, Any]) -> bytearray:
@@ -435,7 +439,7 @@ def _feed(encoder: Encoder, source: Source) -> int:
     """Submit frames until the source ends. Return the bytes of a last one that is not whole."""
     try:
         while True:
-            with encoder.frame() as frame, memoryview(frame) as view, view.cast("B") as flat:
+            with encoder.frame() as frame, memoryview(cast(Any, frame)) as view, view.cast("B") as flat:
                 nbytes = source.fill(flat)
                 if nbytes < flat.nbytes:
                     raise _NoFrame(nbytes)

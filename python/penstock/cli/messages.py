@@ -9,11 +9,9 @@ from contextlib import contextmanager
 import click
 
 from penstock._names import show_name
-from penstock.errors import PenstockError
+from penstock.errors import FFmpegError, PenstockError
 from penstock.images import without_context
 
-#: Part of the message of an Encoder or a Decoder if FFmpeg wrote nothing.
-SILENCE = "said: (nothing)"
 #: How many of FFmpeg's lines are shown. The first ones name the cause, the others its consequences.
 MOST_LINES = 3
 
@@ -38,13 +36,13 @@ def in_one_line(error: object) -> str:
     if isinstance(error, OSError) and not isinstance(error, PenstockError):
         where = "" if error.filename is None else f"{show_name(error.filename)}: "
         return f"{where}{error.strerror or error}"
-    head, *rest = str(error).splitlines()
-    advice = [line for line in rest if line.startswith("what to do: ")]
-    stderr = [
-        line for line in rest if not line.startswith(("what to do: ", "command: ")) and SILENCE not in line
-    ]
-    line = without_context("; ".join((head, *stderr[:MOST_LINES], *advice)))
-    return line.replace("give container_format", "give --format")
+    lines = str(error).splitlines()[: 1 + MOST_LINES]
+    advice = []
+    if isinstance(error, FFmpegError):
+        del lines[1 + len(error.stderr.splitlines()) :]  # the command and the like
+        advice = [f"what to do: {error.advice}"] if error.advice else []
+    line = without_context("; ".join((*lines, *advice)))
+    return line.replace("give options={'f': ...}", "give --format")
 
 
 def with_option_names(warning: str) -> str:

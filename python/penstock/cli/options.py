@@ -19,6 +19,19 @@ UNITS = "64K and 64KiB are 64 × 1024 bytes, 64kB is 64 × 1000; likewise M, G a
 Parsed = TypeVar("Parsed")
 
 
+def grouped(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of an Encoder or a Decoder, with our options for colours and tuning in their objects."""
+    from penstock.ffmpeg.settings import Colors, Tuning  # commands without FFmpeg start faster without it
+
+    colors = {"color_matrix": "matrix", "color_range": "range"}
+    tuning = ("ffmpeg", "convert")
+    others = {name: value for name, value in settings.items() if name not in (*colors, *tuning)}
+    return others | {
+        "colors": Colors(**{field: settings[name] for name, field in colors.items() if name in settings}),
+        "tuning": Tuning(**{name: settings[name] for name in tuning if name in settings}),
+    }
+
+
 def parsed(
     parse: Callable[[Any], Parsed],
 ) -> Callable[[click.Context, click.Parameter, Any], Parsed | None]:

@@ -1,24 +1,23 @@
-"""The sound of a file as arrays."""
+"""The `AudioDecoder`: an audio or video file in, blocks of samples out."""
 
 from __future__ import annotations
 
 import operator
 import os
 import threading
-import warnings
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, overload
 
-from penstock._native import Frame, ThreadPolicy, _count
+from penstock._native import Frame, _count
 from penstock.errors import DecoderError
 from penstock.ffmpeg import endpoints
 from penstock.ffmpeg.arguments import format_seconds, read_arguments, seek_arguments
+from penstock.ffmpeg.decode_session import DecodeSession
 from penstock.ffmpeg.ending import other_codecs
 from penstock.ffmpeg.find import find_decoding_ffmpeg
-from penstock.ffmpeg.intake import Intake, check_place
 from penstock.ffmpeg.media import AudioInfo, MediaInfo
-from penstock.ffmpeg.plan import check_choice
 from penstock.ffmpeg.probe import probe
+from penstock.ffmpeg.settings import DEFAULT_TUNING, Tuning, check_choice, check_place
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -47,12 +46,7 @@ class AudioOptions(TypedDict, total=False):
     block_samples: int
     conceal_errors: bool
     follow_playlists: bool
-    depth: int
-    stall_timeout_s: float | None
-    ffmpeg: str | os.PathLike[str] | None
-    ffprobe: str | os.PathLike[str] | None
-    policy: ThreadPolicy | None
-    ffmpeg_policy: ThreadPolicy | None
+    tuning: Tuning
 
 
 class AudioDecoder:
@@ -63,21 +57,20 @@ class AudioDecoder:
         samples = audio.read_all()
     ```
 
-    Floating-point samples lie between -1 and 1 as a rule, and beyond where the sound is louder than full scale. Blocks
-    follow each other without a gap. The array is the caller's; its memory is used again when nobody has it any more.
+    Floating-point samples are between -1 and 1, or beyond if the audio is louder than full scale. Blocks follow each
+    other without a gap. A block's memory is recycled once you drop the last array on it.
 
     Args:
         source: as for `Decoder`.
-        stream: which of the streams of audio, from 0; None for the best.
+        stream: number of the audio stream, from 0; None for the best.
         sample_rate: samples per second to resample to; None for the file's own.
         channels: channels to mix to; None for the file's own.
-        dtype: of the samples.
-        start: seconds from the beginning of the file; what is before is left out. Exact to the sample, in Matroska to
-            the millisecond, which is all that it has.
+        dtype: type of the samples.
+        start: seconds from the beginning of the file; what is before is dropped. Exact to the sample; in Matroska to
+            the millisecond, its resolution.
         duration: seconds to decode at most.
-        block_samples: samples of each channel in a block; the last one may have fewer.
-        conceal_errors, follow_playlists, depth, stall_timeout_s, ffmpeg, ffprobe, policy, ffmpeg_policy: as for
-            `Decoder`.
+        block_samples: samples of each channel in a block; the last block may have fewer.
+        conceal_errors, follow_playlists, tuning: as for `Decoder`.
 
     Raises:
         FileNotFoundError, IsADirectoryError, PermissionError: there is no such file, or it cannot be read.
@@ -85,8 +78,6 @@ class AudioDecoder:
         ValueError: an argument is not possible.
         ImportError: NumPy is not installed.
     """
-
-    _intake: Intake  # there is none until the arguments are checked
 
     def __init__(
         self,
@@ -101,22 +92,20 @@ class AudioDecoder:
         block_samples: int = 1 << 14,
         conceal_errors: bool = False,
         follow_playlists: bool = False,
-        depth: int = 4,
-        stall_timeout_s: float | None = 60.0,
-        ffmpeg: str | os.PathLike[str] | None = None,
-        ffprobe: str | os.PathLike[str] | None = None,
-        policy: ThreadPolicy | None = None,
-        ffmpeg_policy: ThreadPolicy | None = None,
+        tuning: Tuning = DEFAULT_TUNING,
     ) -> None:
         from penstock.ffmpeg import frames  # NumPy, which the rest of Penstock does without
 
         self._frames = frames
-        program = find_decoding_ffmpeg(ffmpeg)
+        program = find_decoding_ffmpeg(tuning.ffmpeg)
+        tuning.check_unused("an AudioDecoder", "mode", "queue_bytes", "convert")
         check_choice("dtype", dtype, tuple(_SAMPLES))
         check_place("start", start)
         check_place("duration", duration)
         self._source = endpoints.source(source)
-        self._media = probe(source, ffprobe=ffprobe, ffmpeg=ffmpeg, follow_playlists=follow_playlists)
+        self._media = probe(
+            source, ffprobe=tuning.ffprobe, ffmpeg=tuning.ffmpeg, follow_playlists=follow_playlists
+        )
         self._audio = _chosen(self._media, stream)
         self.sample_rate = _count(
             "sample_rate", self._audio.sample_rate if sample_rate is None else sample_rate
@@ -138,58 +127,49 @@ class AudioDecoder:
             *("-map", f"0:{self._audio.index}", "-vn", "-sn", "-dn"),
             *(("-filter:a", ",".join(filters)) if filters else ()),
             *("-ar", str(self.sample_rate), "-ac", str(self.channels)),
-            # Whole packets go straight into the pipe, so that of an FFmpeg that gives up all arrive that it has made.
+            # Unbuffered: if FFmpeg fails, all packets that it has made arrive.
             *("-avioflags", "direct", "-c:a", f"pcm_{container}", "-f", container, "pipe:1"),
         ]
-        self._intake = Intake(
+        self._session = DecodeSession(
             program,
             arguments,
             source=self._source,
-            ffmpeg_policy=ffmpeg_policy,
+            title=repr(self),
+            tuning=tuning,
+            frame_bytes=_count("block_samples", block_samples) * self._sample_bytes,
             is_strict=not conceal_errors,
             other_codecs=other_codecs(self._media, self._audio.index),
-            stall_timeout_s=stall_timeout_s,
-            frame_bytes=_count("block_samples", block_samples) * self._sample_bytes,
-            depth=depth,
-            capacity_bytes=None,
-            policy=policy,
         )
         self._lock = threading.Lock()
         self._is_rest_given = False
-        try:
-            self._intake.start()
-        except BaseException:  # a signal handler's, say
-            self._intake.undo()
-            raise
+        self._session.start()
 
     @property
     def info(self) -> AudioInfo:
-        """The stream that is decoded, as the file has it."""
+        """The decoded stream, as described in the file."""
         return self._audio
 
     @property
     def closed(self) -> bool:
         """Whether ``close`` was called, or the block was left."""
-        return self._intake.is_closed
+        return self._session.is_closed
 
     def read(self, timeout: float | None = None) -> npt.NDArray[Any] | None:
         """The next block, samples × channels; None at the end.
 
         Raises:
-            DecoderError: the file is damaged or truncated, or FFmpeg failed otherwise; all sound before that was given.
-            StalledError: no block within `timeout` seconds, or FFmpeg gave no sign of life for ``stall_timeout_s``.
+            DecoderError: the file is damaged or truncated, or FFmpeg failed otherwise; all audio before was delivered.
+            StalledError: no block within `timeout` seconds, or FFmpeg gave no sign of life for ``stall_timeout``.
             ClosedError: after ``close``.
         """
         try:
-            block = self._intake.read(timeout)
-        except DecoderError:
-            if (rest := self._take_rest()) is not None:
-                return rest
-            raise
-        return self._take_rest() if block is None else self._shaped(block)
+            block = self._session.read(timeout)
+        except DecoderError as error:
+            return self._last_block(error)
+        return self._last_block() if block is None else self._shaped(block)
 
     def read_all(self) -> npt.NDArray[Any]:
-        """All the sound that is left, samples × channels.
+        """All remaining audio, samples × channels.
 
         Raises:
             DecoderError, StalledError, ClosedError: as `read`.
@@ -197,8 +177,8 @@ class AudioDecoder:
         return self._frames.joined(list(self), self._dtype, self.channels)
 
     def close(self) -> None:
-        """Ends FFmpeg, wherever it is, and lets go of everything. May be called again."""
-        self._intake.close()
+        """Ends FFmpeg at once. May be called again."""
+        self._session.close()
 
     def __iter__(self) -> Self:
         return self
@@ -207,6 +187,19 @@ class AudioDecoder:
         block = self.read()
         if block is None:
             raise StopIteration
+        return block
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> npt.NDArray[Any]:
+        try:
+            frame = await self._session.read_async()
+        except DecoderError as error:
+            return self._last_block(error)
+        block = self._last_block() if frame is None else self._shaped(frame)
+        if block is None:
+            raise StopAsyncIteration
         return block
 
     def __enter__(self) -> Self:
@@ -220,26 +213,42 @@ class AudioDecoder:
     ) -> None:
         self.close()
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
     def __del__(self) -> None:
-        if not hasattr(self, "_intake") or self._intake.is_closed:
-            return
-        is_at_end = self._intake.is_at_end
-        self._intake.abandon()
-        if not is_at_end:
-            warnings.warn(f"{self!r} was never closed", ResourceWarning, source=self, stacklevel=2)
+        if hasattr(self, "_session"):
+            self._session.end_collected()
 
     def __repr__(self) -> str:
         path = endpoints.without_protocol(self._source)
         return f"<AudioDecoder {path!r} {self.sample_rate} Hz, {self.channels} channels of {self._dtype}>"
 
-    def _take_rest(self) -> npt.NDArray[Any] | None:
-        """The last block, which is shorter, once."""
-        rest = self._intake.rest
+    @overload
+    def _last_block(self) -> npt.NDArray[Any] | None: ...
+
+    @overload
+    def _last_block(self, error: DecoderError) -> npt.NDArray[Any]: ...
+
+    def _last_block(self, error: DecoderError | None = None) -> npt.NDArray[Any] | None:
+        """The last block, which is shorter than the others, once. Raises `error` if there is none."""
+        rest = self._session.rest
         with self._lock:
-            if rest is None or self._is_rest_given or rest.nbytes < self._sample_bytes:
-                return None
+            is_given = rest is None or self._is_rest_given or rest.nbytes < self._sample_bytes
             self._is_rest_given = True
-        return self._shaped(rest)
+        if rest is not None and not is_given:
+            return self._shaped(rest)
+        if error is not None:
+            raise error
+        return None
 
     def _shaped(self, block: Frame) -> npt.NDArray[Any]:
         return self._frames.samples_of(block, self._dtype, self.channels)

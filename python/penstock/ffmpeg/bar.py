@@ -11,19 +11,19 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column
 
 if TYPE_CHECKING:
-    from penstock.ffmpeg.stats import EncoderStats
+    from penstock.results import EncoderStats
 
 
 class Bar:
-    """How far it is: frames, frames per second, speed, size, and the time that is left.
+    """A bar with frames, frames per second, speed, size, and the remaining time.
 
-    On a terminal it is drawn again by each `update`. Elsewhere there is one line, at the end. Where standard error
-    cannot be written to any more, it shows nothing, and nothing fails.
+    On a terminal, each `update` redraws it. Elsewhere it prints one line at the end. If standard error cannot be
+    written to, it shows nothing and raises nothing.
 
     Args:
-        total_frames: how many frames there will be. With None the length of the video takes the place of the time left.
-        fps: frames in a second of the video; None if it has no rate: there is no speed then, and no length.
-        is_estimate: `total_frames` is about right, and no more.
+        total_frames: number of frames. With None the bar shows the length of the video instead of the remaining time.
+        fps: frames per second of the video. With None the bar shows neither speed nor length.
+        is_estimate: `total_frames` is an estimate.
     """
 
     def __init__(self, total_frames: int | None, fps: float | None, *, is_estimate: bool = False) -> None:
@@ -34,11 +34,11 @@ class Bar:
         self._is_drawn = False
 
     def update(self, stats: EncoderStats) -> None:
-        """Draws what `stats` say. The first call begins the bar."""
+        """Draws `stats`. The first call starts the bar."""
         self.show(stats.frames_encoded, stats.fps, stats.output_bytes)
 
     def show(self, frames: int, fps: float, output_bytes: int | None) -> None:
-        """Draws so many frames, and the bytes that came of them. The first call begins the bar."""
+        """Draws the number of frames and the bytes of the output. The first call starts the bar."""
         self._progress.update(
             self._task,
             completed=frames,
@@ -47,11 +47,11 @@ class Bar:
             size="" if output_bytes is None else decimal(output_bytes),
             length="" if self._fps is None else f"{frames / self._fps:.1f} s of video",
         )
-        with suppress(OSError):  # after a hang-up the terminal is gone, and the video is still to be finished
+        with suppress(OSError):  # the terminal may be gone, and the video must still be finished
             self._draw()
 
     def finish(self) -> None:
-        """Leaves the bar as it was drawn last, and ends it. May be called again, and without an `update`."""
+        """Ends the bar as it was last drawn. May be called again, and without an `update`."""
         if self._is_drawn:
             self._is_drawn = False
             with suppress(OSError):
@@ -61,7 +61,7 @@ class Bar:
         if not self._is_drawn:
             self._is_drawn = True
             self._progress.start()
-            # It is hidden by `start`. A program that a second Ctrl-C ends at once cannot show it again.
+            # `start` hides the cursor. A program that a second Ctrl-C kills could not show it again.
             self._progress.console.show_cursor(True)
         self._progress.refresh()
 

@@ -28,7 +28,7 @@ def color_matrix(matrix: str, height: int) -> str:
     if matrix == "auto":
         return "bt709" if height >= _HD_LINES else "bt601"
     if matrix not in _COLORS:
-        raise ValueError(f"color_matrix is 'auto', {', '.join(map(repr, _COLORS))}; got {matrix!r}")
+        raise ValueError(f"matrix is 'auto', {', '.join(map(repr, _COLORS))}; got {matrix!r}")
     return matrix
 
 
@@ -42,9 +42,7 @@ def colors_for(codec: str, matrix: str, color_range: str, height: int) -> tuple[
     if not _is_jpeg(codec):
         return color_matrix(matrix, height), color_range
     if matrix not in ("auto", "bt601"):
-        raise ValueError(
-            f"{codec} video is JPEG, whose players know no color_matrix but 'bt601'; got {matrix!r}"
-        )
+        raise ValueError(f"{codec} video is JPEG, whose players know no matrix but 'bt601'; got {matrix!r}")
     return "bt601", "full"
 
 

@@ -8,22 +8,25 @@ import warnings
 from collections.abc import Mapping
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
+from typing import TYPE_CHECKING, Self, Unpack, cast
 
-from penstock._native import AppliedPolicy, Frame, ThreadPolicy, _count
+from penstock._native import AppliedPolicy, Frame, _count
+from penstock._types import FrameBuffer
 from penstock.errors import DecoderError, FFmpegWarning
 from penstock.ffmpeg import ending, endpoints
 from penstock.ffmpeg.audio import AudioDecoder, AudioOptions
-from penstock.ffmpeg.decode_plan import DecodeWish, plan_decode
-from penstock.ffmpeg.decoder_stats import DecoderStats
+from penstock.ffmpeg.decode_plan import DecodeOptions, plan_decode
+from penstock.ffmpeg.decode_session import DecodeSession
 from penstock.ffmpeg.find import find_decoding_ffmpeg, find_ffprobe
-from penstock.ffmpeg.intake import Intake, check_place
 from penstock.ffmpeg.media import MediaInfo, VideoInfo
-from penstock.ffmpeg.plan import ColorMatrix, Convert
 from penstock.ffmpeg.probe import probe
+from penstock.ffmpeg.settings import DEFAULT_COLORS, DEFAULT_TUNING, Colors, Tuning, check_place
 from penstock.ffmpeg.timestamps import Timestamps
+from penstock.results import DecoderStats
 
 if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
     from penstock.ffmpeg.frames import VideoFrame
 
 # FFmpeg's options for its input that change neither which frames come nor their times.
@@ -52,23 +55,22 @@ class Decoder:
             print(frame.index, frame.time, frame.shape, frame.mean())
     ```
 
-    Iteration gives each frame of the file once, in the order of presentation, as a `VideoFrame`: a NumPy array of
-    height × width × channels, with its number and its time. None is repeated or left out to make a rate constant. The
-    array is the caller's, and can be written to; its memory is used for another frame when nobody has it any more.
+    Iteration gives each frame of the file once, in presentation order, as a `VideoFrame`: a NumPy array of height ×
+    width × channels, with its index and its time. No frame is repeated or dropped to make the rate constant. You may
+    write to the array; its memory is recycled once you drop the last reference.
 
-    Where it can, FFmpeg delivers the YUV of the file, half as many bytes as RGB, and the native thread makes what was
-    asked for while it copies, by the matrix and range that the file is tagged with; a chroma sample stands for all of
-    its pixels. Samples are rounded, at most 1 off the exact value.
+    Where possible, FFmpeg delivers the YUV of the file, half as many bytes as RGB, and the native thread converts it
+    while it copies, by the matrix and range that the file is tagged with. A chroma sample is repeated for its pixels.
+    Samples are rounded, and at most 1 off the exact value.
 
-    After the last frame of a file that is damaged, or that ends before its container says, reading raises
-    `DecoderError`, unless `conceal_errors`: whenever FFmpeg printed an error. A header that is only wrong about the
-    number of frames is a `penstock.FFmpegWarning`. FFmpeg stops at damage that its decoder marks, and where it marks
-    none (many codecs; H.264 in FFmpeg 5.1, now and then) the last frames given may show it. MPEG transport streams, Ogg
-    and Y4M do not say how long they are: of one that was cut off FFmpeg notices nothing, and its last frames may be
-    damaged or missing.
+    If a file is damaged, or ends before its container says, reading raises `DecoderError` after the last frame, unless
+    `conceal_errors`: whenever FFmpeg printed an error. A header that is only wrong about the number of frames is a
+    `penstock.FFmpegWarning`. FFmpeg stops at damage that its decoder marks. Where the decoder marks none (many codecs;
+    H.264 in FFmpeg 5.1, now and then) the last frames may show it. MPEG transport streams, Ogg and Y4M do not say how
+    long they are: FFmpeg does not notice that one was cut off, and its last frames may be damaged or missing.
 
-    Closing ends FFmpeg at once, wherever it is. Frames that were given stay as they are. In a process made by
-    ``fork``, an inherited decoder is closed; it goes on in the parent.
+    Closing ends FFmpeg at once. Delivered frames stay valid. After a ``fork``, the decoder is closed in the child and
+    continues in the parent.
 
     Args:
         source: the file: a path, or a URL that FFmpeg knows. A `str` with ``://`` is taken as a URL, all else is a
@@ -79,27 +81,19 @@ class Decoder:
             and for None, which then is yuva420p.
         size: width and height in pixels to scale to, one of which may be None to keep the picture's shape; None for
             the video's own, or that which `filters` make.
-        start: seconds from the beginning of the file; earlier frames are left out. Exact to the frame.
-        count: frames to decode at most.
-        stream: which of the video streams, from 0; None for the best (no cover picture, the default one).
-        filters: FFmpeg's filters (``-vf``) to apply first, in the file's own pixel format; what comes of them is scaled
-            to `size`. Where that is not given whole, FFmpeg is run for one frame before, to learn what size they make.
-        convert: who makes `pixel_format` of the file's: "native", the worker while it copies; "ffmpeg"; or "auto", the
-            worker where both make the same of it, up to 2 code values. The worker makes 8-bit and 16-bit RGB, and
-            gray, of yuv420p, yuv422p, yuv444p (of 8 or 10 bits) and nv12; "auto" leaves RGB from 10 bits, to 16, and
-            of odd sizes to FFmpeg, which smooths chroma there.
-        color_matrix, color_range: what to take the file's YUV for; "auto" for what it is tagged with, or as FFmpeg
-            without a tag: BT.601, limited.
-        conceal_errors: go on after damage in the file with what FFmpeg makes of it, and not raise.
+        start: seconds from the beginning of the file; earlier frames are dropped. Exact to the frame.
+        count: maximum number of frames.
+        stream: number of the video stream, from 0; None for the best (not a cover picture, the default one).
+        filters: FFmpeg's filters (``-vf``) to apply first, in the file's own pixel format; their output is scaled
+            to `size`. If `size` is not given in full, FFmpeg runs for one frame first to learn the size they make.
+        colors: how to interpret the file's YUV.
+        conceal_errors: go on after damage in the file with what FFmpeg makes of it, and do not raise.
         follow_playlists: a local file may be a playlist, and FFmpeg opens the local files that it leads to: see
             `penstock.ffmpeg.probe`.
-        depth: frames that are read ahead.
         input_options: FFmpeg's options for its input without their dash, such as ``{"hwaccel": "cuda"}``.
-        stall_timeout_s: reading raises `StalledError` when it has waited so long for an FFmpeg that gave no sign of
-            life: no frame, and no CPU time used. None waits for ever.
-        ffmpeg, ffprobe: the programs; None finds them (see `penstock.ffmpeg.find_ffmpeg`).
-        capacity_bytes, policy: as for `penstock.Reader`.
-        ffmpeg_policy: priority and CPUs of FFmpeg, all of its threads.
+        tuning: queue, threads, programs and timeouts. The native thread converts yuv420p, yuv422p, yuv444p (8 or 10
+            bits) and nv12 to 8-bit and 16-bit RGB, and gray. ``convert="auto"`` leaves RGB from 10 bits, to 16, and of
+            odd sizes to FFmpeg, which smooths chroma there.
 
     Raises:
         FileNotFoundError, IsADirectoryError, PermissionError: there is no such file, or it cannot be read.
@@ -108,8 +102,6 @@ class Decoder:
         ValueError: an argument is not possible.
         ImportError: NumPy is not installed.
     """
-
-    _intake: Intake  # there is none until the arguments are checked
 
     def __init__(
         self,
@@ -121,71 +113,62 @@ class Decoder:
         count: int | None = None,
         stream: int | None = None,
         filters: str | None = None,
-        convert: Convert = "auto",
-        color_matrix: ColorMatrix = "auto",
-        color_range: Literal["auto", "limited", "full"] = "auto",
+        colors: Colors = DEFAULT_COLORS,
         conceal_errors: bool = False,
         follow_playlists: bool = False,
-        depth: int = 4,
         input_options: Mapping[str, object] | None = None,
-        stall_timeout_s: float | None = 60.0,
-        ffmpeg: str | os.PathLike[str] | None = None,
-        ffprobe: str | os.PathLike[str] | None = None,
-        capacity_bytes: int | None = None,
-        policy: ThreadPolicy | None = None,
-        ffmpeg_policy: ThreadPolicy | None = None,
+        tuning: Tuning = DEFAULT_TUNING,
     ) -> None:
-        from penstock.ffmpeg.frames import frame_of  # NumPy, which the rest of Penstock does without
+        from penstock.ffmpeg.frames import frame_of  # imports NumPy
 
         self._frame_of = frame_of
-        program = find_decoding_ffmpeg(ffmpeg)
+        program = find_decoding_ffmpeg(tuning.ffmpeg)
+        tuning.check_unused("a Decoder", "mode", "queue_bytes")
         _check(start, count)
         self._as_given, self._source = source, endpoints.source(source)
-        self._media = probe(source, ffprobe=ffprobe, ffmpeg=ffmpeg, follow_playlists=follow_playlists)
+        self._media = probe(
+            source, ffprobe=tuning.ffprobe, ffmpeg=tuning.ffmpeg, follow_playlists=follow_playlists
+        )
         self._video = _chosen(self._media, stream)
-        self._wish = DecodeWish(
+        self._options = DecodeOptions(
             pixel_format=_checked(pixel_format, self._media, self._video),
             size=size,
             start=start,
             count=count,
-            convert=convert,
-            color_matrix=color_matrix,
-            color_range=color_range,
+            convert=tuning.convert,
+            colors=colors,
             filters=filters,
             conceal_errors=conceal_errors,
             input_options=dict(input_options or {}),
             follow_playlists=follow_playlists,
         )
         place = self._source, self._media.container, self._media.start_s or 0.0
-        self._plan = plan_decode(program, *place, self._video, self._wish)
-        self._programs = program, ffprobe
+        self._plan = plan_decode(program, *place, self._video, self._options)
+        self._program, self._tuning = program, tuning
         self._is_told_of = False
-        self._intake = Intake(
+        self._session = DecodeSession(
             program,
             partial(self._plan.arguments, *place),
             source=self._source,
-            ffmpeg_policy=ffmpeg_policy,
+            title=repr(self),
+            tuning=tuning,
+            frame_bytes=self._plan.layout.frame_bytes,
+            conversion=self._plan.conversion,
+            parts=self._plan.parts,
             is_strict=not conceal_errors,
             other_codecs=ending.other_codecs(self._media, self._video.index),
             check_end=self._early_end,
-            stall_timeout_s=stall_timeout_s,
-            frame_bytes=self._plan.layout.frame_bytes,
-            depth=depth,
-            capacity_bytes=capacity_bytes,
-            policy=policy,
-            conversion=self._plan.conversion,
-            parts=self._plan.parts,
         )
+        self._session.start()
         try:
-            self._intake.start()
-            self._timestamps = Timestamps(self._intake.process.side)
-        except BaseException:  # a signal handler's, say
-            self._intake.undo()
+            self._timestamps = Timestamps(self._session.process.side)
+        except BaseException:  # for example of a signal handler
+            self._session.discard()
             raise
 
     @property
     def info(self) -> VideoInfo:
-        """The video stream that is decoded: its geometry, rate, length and colours, as the file has them."""
+        """The decoded video stream: its geometry, rate, length and colours, as described in the file."""
         return self._video
 
     @property
@@ -210,7 +193,7 @@ class Decoder:
 
     @property
     def pixel_format(self) -> str:
-        """FFmpeg's name of what the frames are."""
+        """Pixel format of the frames, by FFmpeg's name."""
         return self._plan.layout.pixel_format
 
     @property
@@ -220,66 +203,66 @@ class Decoder:
 
     @property
     def converted_by(self) -> str | None:
-        """Who makes the frames' pixels of the file's: "penstock", "ffmpeg", or None if they are the same."""
+        """Who converts the pixels: "penstock", "ffmpeg", or None if the file has the same pixel format."""
         return self._plan.converted_by
 
     @property
     def pid(self) -> int:
         """FFmpeg's process id."""
-        return self._intake.process.pid
+        return self._session.process.pid
 
     @property
     def ffmpeg_policy(self) -> AppliedPolicy | None:
-        """What FFmpeg was started with; None without a policy for it."""
-        return self._intake.process.policy
+        """The policy that FFmpeg started with; None if none was given."""
+        return self._session.process.policy
 
     @property
     def closed(self) -> bool:
         """Whether ``close`` was called, or the block was left."""
-        return self._intake.is_closed
+        return self._session.is_closed
 
     @property
     def stats(self) -> DecoderStats:
-        """What was done so far: frames read and given, and who waited for whom."""
-        reader, seconds = self._intake.reader.stats, self._intake.process.seconds
+        """What was done so far: frames read and delivered, and who waited for whom."""
+        reader, seconds = self._session.reader.stats, self._session.process.seconds
         return DecoderStats(
             frames_read=reader.frames_read,
-            frames_delivered=self._intake.delivered,
+            frames_delivered=self._session.delivered,
             bytes_read=reader.bytes_read,
             seconds=seconds,
             fps=reader.frames_read / seconds,
-            caller_blocked_s=self._intake.caller_blocked_s,
-            ffmpeg_waited_for_s=reader.input_wait_s,
-            caller_waited_for_s=reader.output_wait_s,
+            caller_wait_s=self._session.caller_wait_s,
+            input_wait_s=reader.input_wait_s,
+            output_wait_s=reader.output_wait_s,
             converting_s=reader.converting_s,
             reader=reader,
         )
 
     @property
     def bottleneck(self) -> str:
-        """Who is the slowest so far, in words: the caller, the conversion or FFmpeg."""
+        """The slowest party so far, in words: the caller, the conversion or FFmpeg."""
         return self.stats.bottleneck
 
     def read(self, timeout: float | None = None) -> VideoFrame | None:
         """The next frame; None at the end.
 
-        The wait releases the GIL and lets Ctrl-C through. Tell the end by ``is None``: ``==`` compares each sample of
-        an array.
+        The wait releases the GIL and lets Ctrl-C through. Test for the end with ``is None``: ``==`` compares each
+        sample.
 
         Args:
             timeout: seconds to wait for it; None waits as long as it takes.
 
         Raises:
-            DecoderError: the file is damaged, truncated or without frames, or FFmpeg printed an error or failed; all
-                frames before that were given, but those that its decoder held back.
-            StalledError: no frame within `timeout`, or FFmpeg gave no sign of life for ``stall_timeout_s``. Nothing is
+            DecoderError: the file is damaged, truncated or without frames, or FFmpeg printed an error or failed. All
+                frames before were delivered, except those that FFmpeg's decoder held back.
+            StalledError: no frame within `timeout`, or FFmpeg gave no sign of life for ``stall_timeout``. Nothing is
                 lost: read again.
             ClosedError: after ``close``.
         """
-        return self._placed(self._intake.read(timeout))
+        return self._placed(self._session.read(timeout))
 
-    def readinto(self, buffer: Any, timeout: float | None = None) -> int:
-        """Copies the next frame into `buffer`, and gives its number of bytes; 0 at the end.
+    def readinto(self, buffer: FrameBuffer, timeout: float | None = None) -> int:
+        """Copies the next frame into `buffer`. Returns its number of bytes; 0 at the end.
 
         Args:
             buffer: a writable, C-contiguous buffer of ``frame_bytes`` bytes.
@@ -287,10 +270,10 @@ class Decoder:
 
         Raises:
             ValueError: the buffer has another size.
-            TypeError, BufferError: it is no such buffer.
+            TypeError, BufferError: it is not such a buffer.
             DecoderError, StalledError, ClosedError: as `read`.
         """
-        with memoryview(buffer) as view:
+        with memoryview(cast("Buffer", buffer)) as view:  # NumPy's stubs declare it for Python 3.12 and later
             if view.readonly or not view.c_contiguous:
                 raise BufferError("the buffer must be writable and C-contiguous")
             if view.nbytes != self.frame_bytes:
@@ -302,23 +285,46 @@ class Decoder:
         return self.frame_bytes
 
     def audio(self, **options: Unpack[AudioOptions]) -> AudioDecoder:
-        """The sound of the same file, from the same `start` on: see `AudioDecoder`, whose options these are."""
-        ffmpeg, ffprobe = self._programs
-        settings: AudioOptions = {"start": self._wish.start, "ffmpeg": ffmpeg, "ffprobe": ffprobe}
-        settings["follow_playlists"] = self._wish.follow_playlists
+        """The audio of the same file, from the same `start`: `options` are those of `AudioDecoder`."""
+        settings: AudioOptions = {
+            "start": self._options.start,
+            "follow_playlists": self._options.follow_playlists,
+            "tuning": Tuning(ffmpeg=self._program, ffprobe=self._tuning.ffprobe),
+        }
         settings.update(options)
         return AudioDecoder(self._as_given, **settings)
 
     def close(self) -> None:
-        """Ends FFmpeg, wherever it is, and lets go of everything. Frames that were given stay. May be called again."""
-        self._intake.close()
+        """Ends FFmpeg at once. Delivered frames stay valid. May be called again."""
+        self._session.close()
         self._timestamps.close()
+
+    def __len__(self) -> int:
+        """Frames that iteration gives in total, by the file's header and `count`, so that ``tqdm(decoder)`` works.
+
+        Raises:
+            TypeError: the number is not known; the message says why.
+        """
+        reason = None
+        frames = ending.known_frames(self._video, self._media.container)
+        if frames is None:
+            reason = (
+                "the file does not tell it reliably; penstock.ffmpeg.probe(path, count_frames=True) counts"
+            )
+        elif self._options.start is not None or self._options.filters:
+            reason = "`start` and `filters` change it"
+        if frames is None or reason is not None:
+            raise TypeError(f"the number of frames is not known: {reason}")
+        return frames if self._options.count is None else min(frames, self._options.count)
+
+    def __bool__(self) -> bool:
+        return True  # whatever `len` is
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> VideoFrame:
-        frame = self._placed(self._intake.read())
+        frame = self._placed(self._session.read())
         if frame is None:
             raise StopIteration
         return frame
@@ -327,7 +333,7 @@ class Decoder:
         return self
 
     async def __anext__(self) -> VideoFrame:
-        frame = self._placed(await self._intake.read_async())
+        frame = self._placed(await self._session.read_async())
         if frame is None:
             raise StopAsyncIteration
         return frame
@@ -355,13 +361,9 @@ class Decoder:
         self.close()
 
     def __del__(self) -> None:
-        if not hasattr(self, "_intake") or self._intake.is_closed:
-            return
-        is_at_end = self._intake.is_at_end
-        self._intake.abandon()
-        self._timestamps.close()
-        if not is_at_end:
-            warnings.warn(f"{self!r} was never closed", ResourceWarning, source=self, stacklevel=2)
+        if hasattr(self, "_timestamps"):
+            self._session.end_collected()
+            self._timestamps.close()
 
     def __repr__(self) -> str:
         layout = self._plan.layout
@@ -369,10 +371,10 @@ class Decoder:
         return f"<Decoder {endpoints.without_protocol(self._source)!r} {size} {layout.pixel_format}>"
 
     def _placed(self, frame: Frame | None) -> VideoFrame | None:
-        """The frame with its place in the video."""
+        """The frame with its index and timestamp."""
         if frame is None:
-            if self._intake.delivered == 0:
-                raise self._intake.fail(self._nothing())
+            if self._session.delivered == 0:
+                raise self._session.fail(self._nothing())
             self._warn_of_count()
             return None
         pts = self._timestamps.take(frame.index)
@@ -380,39 +382,44 @@ class Decoder:
         return self._frame_of(frame, self._plan.layout, index=frame.index, pts=pts, time=time)
 
     def _given(self) -> ending.Given | None:
-        """What came of the video; None where that tells nothing of the file."""
-        wish, last = self._wish, self._timestamps.last
-        is_all_asked = self._intake.delivered != wish.count
-        if last is None or wish.filters or not is_all_asked or not _TIMELESS.issuperset(wish.input_options):
+        """What was delivered; None if the decoder's options make that different from the file."""
+        options, last = self._options, self._timestamps.last
+        is_all_asked = self._session.delivered != options.count
+        if (
+            last is None
+            or options.filters
+            or not is_all_asked
+            or not _TIMELESS.issuperset(options.input_options)
+        ):
             return None
         return ending.Given(
-            frames=self._intake.delivered,
+            frames=self._session.delivered,
             last_s=float(last * self._video.time_base),
             longest_s=float(self._timestamps.longest * self._video.time_base),
         )
 
     def _early_end(self) -> str | None:
-        self._timestamps.take_in_all()
+        self._timestamps.read_all()
         if (given := self._given()) is None:
             return None
-        program, ffprobe = self._programs
-        return ending.early_end(self._source, self._media, self._video, given, find_ffprobe(ffprobe, program))
+        ffprobe = find_ffprobe(self._tuning.ffprobe, self._program)
+        return ending.early_end(self._source, self._media, self._video, given, ffprobe)
 
     def _warn_of_count(self) -> None:
-        """Warns the caller's caller, once, of a number of frames in the header that is wrong."""
-        is_unsure = self._wish.conceal_errors or self._wish.start is not None
+        """Warns once of a wrong number of frames in the header, at the line that called `read` or the iteration."""
+        is_unsure = self._options.conceal_errors or self._options.start is not None
         given = None if self._is_told_of or is_unsure else self._given()
         self._is_told_of = True
         if given is not None and (said := ending.wrong_count(self._video, self._media.container, given)):
             warnings.warn(f"{endpoints.without_protocol(self._source)}: {said}", FFmpegWarning, stacklevel=4)
 
     def _nothing(self) -> str:
-        if self._wish.start is None:
+        if self._options.start is None:
             return "the video stream has no frames"
         length = (
             "" if self._media.duration_s is None else f"; the file is {self._media.duration_s:.3f} s long"
         )
-        return f"there are no frames from {self._wish.start:g} s on{length}"
+        return f"there are no frames from {self._options.start:g} s on{length}"
 
 
 def _check(start: float | None, count: int | None) -> None:

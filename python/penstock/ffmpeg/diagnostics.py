@@ -237,12 +237,13 @@ def _profile(attempt: _Attempt, found: re.Match[str]) -> str:
 def _container(attempt: _Attempt, found: re.Match[str]) -> str:
     near = did_you_mean(found[1], capabilities.muxers(attempt.program))
     by_extension = f" {_EXTENSIONS[found[1]]!r} is FFmpeg's name for it." if found[1] in _EXTENSIONS else near
-    return f"there is no container_format {found[1]!r}.{by_extension} `ffmpeg -muxers` lists them"
+    return f"there is no container format {found[1]!r}.{by_extension} `ffmpeg -muxers` lists them"
 
 
 def _no_container(attempt: _Attempt, found: re.Match[str]) -> str:
     near = did_you_mean(attempt.extension, _COMMON_EXTENSIONS)
-    return f"the output's name does not tell its container.{near} End it with .mp4 or .mkv, or give container_format"
+    remedy = "End it with .mp4 or .mkv, or give options={'f': ...}"
+    return f"the output's name does not tell its container.{near} {remedy}"
 
 
 def _pixel_format(attempt: _Attempt, found: re.Match[str]) -> str:
@@ -304,7 +305,7 @@ def _lost(attempt: _Attempt, found: re.Match[str]) -> str | None:
 def _not_seekable(attempt: _Attempt, found: re.Match[str]) -> str:
     return (
         f"{found[1]} goes back to its beginning at the end, which a stream cannot: give "
-        "options={'movflags': 'frag_keyframe+empty_moov'}, or container_format 'matroska' or 'mpegts'"
+        "options={'movflags': 'frag_keyframe+empty_moov'}, or options={'f': 'matroska'} or 'mpegts'"
     )
 
 
@@ -383,7 +384,7 @@ _ADVICE: tuple[tuple[str, Callable[[_Attempt, re.Match[str]], str | None]], ...]
     ),
     (
         r"Non full-range YUV is non-standard",
-        _always("{0.codec} video has the full range: color_range='full'"),
+        _always("{0.codec} video has the full range: colors=Colors(range='full')"),
     ),
     (
         r"Impossible to convert between the formats",

@@ -3,89 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
-import logging
 import os
-import shlex
-import subprocess
 import threading
-import time
 import warnings
-import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
-from penstock._asyncio import until_done
-from penstock._native import AppliedPolicy, ThreadPolicy, Ticket, Writer, _count, _seconds, _SlotPool
-from penstock._types import Mode
-from penstock.errors import (
-    BrokenStreamError,
-    ClosedError,
-    EncoderError,
-    FFmpegWarning,
-    PenstockError,
-    StalledError,
-)
+from penstock import _exit
+from penstock._native import AppliedPolicy, Ticket, _seconds
+from penstock._types import FrameData
+from penstock.errors import ClosedError, EncoderError, FFmpegWarning
 from penstock.ffmpeg import endpoints
 from penstock.ffmpeg.capabilities import check_codec
 from penstock.ffmpeg.diagnostics import explain
+from penstock.ffmpeg.encode_session import EncodeSession
 from penstock.ffmpeg.find import find_ffmpeg
-from penstock.ffmpeg.frame_check import frame_buffer
+from penstock.ffmpeg.frame_check import frame_buffer, frame_size
 from penstock.ffmpeg.lease import seal, view_of
-from penstock.ffmpeg.plan import ColorMatrix, ColorRange, Convert, OddSize, Wish, all_options, plan_encode
-from penstock.ffmpeg.process import WATCH_INTERVAL_S, FFmpegProcess, Watch, checked_stall_timeout
+from penstock.ffmpeg.plan import EncodePlan, OddSize, output_options, plan_encode
 from penstock.ffmpeg.reporter import Reporter
-from penstock.ffmpeg.stats import EncoderStats
+from penstock.ffmpeg.session import check_owner
+from penstock.ffmpeg.settings import DEFAULT_COLORS, DEFAULT_TUNING, Colors, Tuning
+from penstock.results import EncodeReport, EncoderStats
 
-R = TypeVar("R")
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
-_logger = logging.getLogger("penstock")
-
-# After this long without a sign of life, an FFmpeg that nobody waits for knowingly is killed: as long as the
-# native writers give a reader at exit.
-STUCK_S = 5.0
-# How often a wait for FFmpeg looks whether it lives. Chosen: much shorter than anybody's `stall_timeout_s`.
-LOOK_INTERVAL_S = 0.5
-FULL = "FFmpeg did not take enough of what is queued for it"
-# What may wait for FFmpeg: so many frames and bytes, but four frames of any size. What lies longer in memory is cold
-# when FFmpeg reads it, and its pages are fresh at the start. Measured, 2-core x86-64 VM, x264 ultrafast, 2026-11-22: at
-# 2160p `write` has 0.96, 0.97 and 0.99 of `submit`'s frame rate with 16, 8 and 4 frames; up to 1080p they are equal.
-QUEUE_FRAMES = 16
-QUEUE_BYTES = 24 << 20
-LEAST_QUEUE_FRAMES = 4
-# Leased frames that nobody has any more and that are kept: one is drawn into while another is read, and one to spare.
-KEPT_SLOTS = 3
-
-
-@dataclass(frozen=True, slots=True)
-class EncodeReport:
-    """What an `Encoder` delivered.
-
-    Attributes:
-        output: the absolute path of the file, or the URL, that FFmpeg wrote to.
-        frames_submitted: frames that ``write`` accepted.
-        frames_encoded: frames that FFmpeg reported as encoded; the same number, or there is no report.
-        bytes_submitted: bytes of the submitted frames.
-        output_bytes: size of the file at the end; None if the output is not a regular file.
-        seconds: from the start of FFmpeg to its end.
-        fps: frames encoded a second of that time.
-        warnings: what the video does not hold of the frames, and what FFmpeg itself called an error or a warning, such
-            as an option that nothing used.
-    """
-
-    output: str
-    frames_submitted: int
-    frames_encoded: int
-    bytes_submitted: int
-    output_bytes: int | None
-    seconds: float
-    fps: float
-    warnings: tuple[str, ...] = ()
+# Stands in where the size is not known yet: every pixel format can have it.
+ANY_SIZE = (64, 64)
 
 
 class Encoder:
@@ -97,328 +46,244 @@ class Encoder:
             encoder.write(frame)
     ```
 
-    ``write`` takes a frame: its memory is yours again when the call returns. ``frame()`` leases memory to draw into,
-    which saves that copy. ``submit`` borrows memory of yours, until its ticket is done.
+    ``write`` copies a frame: you can reuse its memory when the call returns. ``frame()`` leases memory to draw into,
+    which saves the copy. ``submit`` borrows your memory until its ticket is done.
 
-    An existing output file is overwritten. FFmpeg runs in a process group of its own, so that Ctrl-C
-    interrupts Python only, and FFmpeg can finish the file. Leaving the ``with`` block by an exception
-    finishes what was submitted and lets the exception through; an FFmpeg that gives no sign of life for 5 s
-    is killed then, and what went wrong is added to the exception as a note. An encoder that is never closed
-    is finished in the same way when it is collected or at the interpreter's exit, with a `ResourceWarning`.
+    An existing output file is overwritten. FFmpeg runs in a process group of its own, so that Ctrl-C interrupts Python
+    only, and FFmpeg can finish the file. An exception that leaves the ``with`` block finishes what was submitted and
+    propagates; an FFmpeg that gives no sign of life for 5 s is killed then, and a note on the exception says so. An
+    encoder that is never closed is finished in the same way when it is collected or when the interpreter exits, with a
+    `ResourceWarning`.
 
-    In a process made by ``fork``, an inherited encoder is closed; it goes on in the parent.
+    After a ``fork``, the encoder is closed in the child and continues in the parent.
 
     Args:
-        output: the file to write: a path, or a URL that FFmpeg knows. A `str` with ``://`` is taken as a URL,
-            all else is a local path, whatever its characters.
-        size: width and height in pixels.
+        output: the file to write: a path, or a URL that FFmpeg knows. A `str` with ``://`` is a URL, everything else is
+            a local path, whatever its characters.
         fps: frames per second, more than 0. ``Fraction(30000, 1001)`` is exact; a float becomes the nearest
             fraction with a denominator of at most a million.
+        size: width and height in pixels. None takes them from the shape of the first frame, if `pixel_format` is packed
+            or gray. FFmpeg starts with that frame, and `frame` needs a size.
         pixel_format: layout of the frames handed to ``write``, one of
             `penstock.ffmpeg.pixels.PIXEL_FORMATS`.
+        vflip: the first row in memory is the bottom of the picture, as in OpenGL.
+        odd_size: what to do with a width or height that `output_pixel_format` cannot have: "error", "pad" (repeat the
+            last column or row) or "crop" (drop it).
         codec: FFmpeg's name of the video encoder (``ffmpeg -encoders``).
         crf: constant quality, if the codec has that option. A lower number is better and makes a larger file; libx264
             takes 0 to 51, and 23 by default.
         preset: how hard the codec works for a small file, if it has that option: "ultrafast" to "veryslow" of libx264.
-        options: FFmpeg's output options without their dash, ``{"tune": "film", "g": 60}``. A value of None gives an
+        options: FFmpeg's output options without their dash, ``{"tune": "film", "g": 60}``. ``{"f": "hls"}`` names the
+            container (``ffmpeg -muxers``), which otherwise follows from the file's name. A value of None gives an
             option without a value, and a list gives the option once for each of its values,
             ``{"metadata": ["title=x", "artist=y"]}``. Options that change the number of frames (``r``, ``t``,
-            ``vf`` with ``fps``) make ``close`` raise, for it compares the frames submitted and encoded.
+            ``vf`` with ``fps``) make ``close`` raise, because it compares the frames submitted and encoded.
         output_pixel_format: pixel format of the video. "auto" keeps the samples of the frames for a lossless codec
-            (ffv1, png, rawvideo) and keeps alpha where the codec has it. Otherwise it is yuv420p, or what the codec has
-            nearest to it: yuv420p plays everywhere and needs an even width and height. If this drops alpha or bits,
+            (ffv1, png, rawvideo) and keeps alpha where the codec has it. Otherwise it is yuv420p, or the codec's
+            nearest format: yuv420p plays everywhere and needs an even width and height. If this drops alpha or bits,
             an `FFmpegWarning` says so. None leaves the choice to FFmpeg.
-        convert: who makes `output_pixel_format` of `pixel_format`: "native", the worker while it copies; "ffmpeg";
-            or "auto", the worker where it can, and FFmpeg where it cannot. The worker makes yuv420p, yuv422p,
-            yuv444p (of 8 or 10 bits) and nv12 of 8-bit and 16-bit RGB and of gray.
-        color_matrix: how YUV stands for RGB: "bt601", "bt709", "bt2020", or "auto": BT.709 from 720 lines on, and
-            BT.601 below. Written to the file. For frames that are YUV already: what they were made with.
-        color_range: "limited" (black at 16, white at 235 of 8 bits) or "full". Motion JPEG always has "full".
-        odd_size: what to do with a width or height that `output_pixel_format` cannot have: "error", "pad" (the
-            last column or row twice) or "crop" (without it).
-        vflip: the first row in memory is the picture's lowest, as OpenGL has it.
-        progress: True draws a bar on standard error; a callable is called with an
-            `EncoderStats` twice a second, on a thread of its own, and once at the end.
-        total_frames: how many frames there will be, for the bar.
-        stall_timeout_s: ``write`` and ``close`` raise `StalledError` when they have waited so long for an FFmpeg
-            that gave no sign of life: no frame, and no CPU time used. None waits for ever.
-        container_format: FFmpeg's name of the container (``ffmpeg -muxers``); None takes it from the file's
-            name.
-        ffmpeg: the program; None finds one (see `penstock.ffmpeg.find_ffmpeg`). It must itself ``read`` its
-            standard input: one that splices it onward, as ``pv`` does, must not be given zero-copy writes.
-        queue_items: frames that may wait for FFmpeg before ``write`` does.
-        queue_bytes: bytes of these frames, as FFmpeg gets them; None is 24 MiB, or four frames where those are more.
-        mode, capacity_bytes, policy: as for `penstock.Writer`.
-        ffmpeg_policy: priority and CPUs of FFmpeg, all of its threads. With ``near=threading.get_native_id()`` here
-            and in `policy`, FFmpeg and the writer share the L3 cache of the thread that renders.
+        colors: matrix and range of the video's YUV, written to the file. For frames that are YUV already, it says
+            what they were made with.
+        progress: True draws a bar on standard error; a number of frames draws a bar that
+            has an end; a callable is called with an `EncoderStats` twice a second, on a thread of its own, and once
+            at the end.
+        tuning: transport, queue, threads, programs and timeouts. The native thread converts 8-bit and 16-bit RGB and
+            gray to yuv420p, yuv422p, yuv444p (8 or 10 bits) and nv12.
 
     Raises:
         ValueError: `size`, `fps` or `pixel_format` is not possible; the size is odd and `output_pixel_format` needs an
-            even one; the codec lacks `output_pixel_format`, `crf` or `preset`; or one of these is in `options`, too.
+            even one; the codec lacks `output_pixel_format`, `crf` or `preset`; one of these is in `options`, too; or
+            nothing tells the container.
         FileNotFoundError: the output's folder does not exist.
         EncoderError: FFmpeg was not found, or could not be started.
     """
-
-    _unfinished = False  # until FFmpeg runs, there is nothing to finish
 
     def __init__(
         self,
         output: str | os.PathLike[str],
         *,
-        size: tuple[int, int],
         fps: int | float | Fraction,
+        size: tuple[int, int] | None = None,
         pixel_format: str = "rgb24",
+        vflip: bool = False,
+        odd_size: OddSize = "error",
         codec: str = "libx264",
         crf: float | str | None = None,
         preset: str | None = None,
         options: Mapping[str, object] | None = None,
         output_pixel_format: str | None = "auto",
-        convert: Convert = "auto",
-        color_matrix: ColorMatrix = "auto",
-        color_range: ColorRange = "limited",
-        odd_size: OddSize = "error",
-        vflip: bool = False,
-        progress: bool | Callable[[EncoderStats], object] = False,
-        total_frames: int | None = None,
-        stall_timeout_s: float | None = 60.0,
-        container_format: str | None = None,
-        ffmpeg: str | os.PathLike[str] | None = None,
-        mode: Mode = "auto",
-        queue_items: int = QUEUE_FRAMES,
-        queue_bytes: int | None = None,
-        capacity_bytes: int | None = None,
-        policy: ThreadPolicy | None = None,
-        ffmpeg_policy: ThreadPolicy | None = None,
+        colors: Colors = DEFAULT_COLORS,
+        progress: bool | int | Callable[[EncoderStats], object] = False,
+        tuning: Tuning = DEFAULT_TUNING,
     ) -> None:
-        program = find_ffmpeg(ffmpeg)
-        options = all_options(program, codec, options or {}, crf, preset)
-        self._target = endpoints.target(output, container_format)
-        wish = Wish(
-            size=size,
+        program = find_ffmpeg(tuning.ffmpeg)
+        tuning.check_unused("an Encoder", "ffprobe")
+        all_options, container_format = output_options(program, codec, options or {}, crf, preset)
+        target = endpoints.target(output, container_format)
+        self._plan_for = partial(
+            plan_encode,
+            program,
+            target,
             fps=fps,
             pixel_format=pixel_format,
-            codec=codec,
-            options=options,
-            output_pixel_format=output_pixel_format,
-            container_format=container_format,
-            convert=convert,
-            color_matrix=color_matrix,
-            color_range=color_range,
-            odd_size=odd_size,
             vflip=vflip,
+            odd_size=odd_size,
+            codec=codec,
+            options=all_options,
+            container_format=container_format,
+            output_pixel_format=output_pixel_format,
+            colors=colors,
+            convert=tuning.convert,
         )
-        self._plan = plan_encode(program, self._target, wish)
+        plan = self._plan_for(size=ANY_SIZE if size is None else size)
         check_codec(program, codec)
-        for lost in self._plan.warnings:
+        for lost in plan.warnings:
             warnings.warn(lost, FFmpegWarning, stacklevel=2)
-        self._explain = partial(explain, program, codec, options, container_format, self._target)
-        self._stall_timeout_s = checked_stall_timeout(stall_timeout_s)
-        total_frames = None if total_frames is None else _count("total_frames", total_frames)
-        self._aborted = self._inherited = False
-        self._report: EncodeReport | None = None
-        self._slots = _SlotPool(self._plan.layout.frame_bytes, KEPT_SLOTS)
-        self._taken = _SlotPool(self._plan.fed.frame_bytes, KEPT_SLOTS)
-        self._turns: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = (
-            weakref.WeakKeyDictionary()
-        )
-        self._closing_at_s: float | None = None
-        self._reporter = Reporter.of(progress, total_frames, self._plan.rate)
-        self._process = FFmpegProcess(
+        self._new_session = partial(
+            EncodeSession,
             program,
-            self._plan.arguments,
-            ffmpeg_policy,
-            is_fed=True,
-            is_strict=True,
-            stdout=None if endpoints.uses_stdout(self._target) else subprocess.DEVNULL,
-            with_warnings=True,
-            error=EncoderError,
+            target,
+            tuning=tuning,
+            explain=partial(explain, program, codec, all_options, container_format, target),
+            reporter=Reporter.of(progress, plan.rate),
         )
-        if queue_bytes is None:
-            queue_bytes = max(QUEUE_BYTES, LEAST_QUEUE_FRAMES * self._plan.fed.frame_bytes)
-        try:
-            self._process.start()
-            self._writer = Writer(
-                self._process.stdin,
-                mode=mode,
-                queue_bytes=queue_bytes,
-                queue_items=queue_items,
-                capacity_bytes=capacity_bytes,
-                policy=policy,
-                reader="reads",  # FFmpeg's pipe protocol takes bytes with read(2), which allows zero-copy
-                conversion=self._plan.conversion,
-            )
-            self._unfinished = True
-            _unfinished_encoders.add(self)
-            if self._reporter is not None:
-                self._reporter.start(_looking_at(weakref.ref(self)))
-        except BaseException:  # a signal handler's, say: nothing is left of what was begun
-            self._unfinished = False
-            _unfinished_encoders.discard(self)
-            self._process.end()
-            if hasattr(self, "_writer"):
-                self._writer.abort()
-            raise
+        self._title = (
+            f"<Encoder {_escaped(endpoints.without_protocol(target))} {{size}} {plan.layout.pixel_format}>"
+        )
+        self._started: EncodeSession | None = None
+        self._starting = threading.Lock()
+        self._forks = _exit.forks
+        self._ended_unstarted: str | None = None
+        if size is not None:
+            self._start(plan)
 
     @property
     def report(self) -> EncodeReport | None:
-        """What ``close`` returned, also where leaving the ``with`` block closed; None before."""
-        return self._report
+        """The result of ``close``, also if leaving the ``with`` block closed the encoder; None before."""
+        return None if self._started is None else self._started.report
 
     @property
     def stats(self) -> EncoderStats:
         """What was done so far: frames submitted, written and encoded, and who waited for whom."""
-        writer, process = self._writer.stats, self._process
-        seconds, taking_s = process.seconds, self._taken.filling_s + self._slots.filling_s
-        fed_s = seconds if self._closing_at_s is None else self._closing_at_s
-        fps = process.frames / seconds
-        return EncoderStats(
-            frames_submitted=writer.items_accepted,
-            frames_written=writer.bytes_delivered // self._plan.fed.frame_bytes,
-            frames_encoded=process.frames,
-            bytes_written=writer.bytes_delivered,
-            output_bytes=process.output_bytes,
-            seconds=seconds,
-            fps=fps,
-            speed=fps / float(self._plan.rate),
-            queue_blocked_s=writer.caller_wait_s,
-            ffmpeg_blocked_s=writer.output_wait_s,
-            caller_idle_s=max(0.0, fed_s - writer.busy_s - taking_s),
-            converting_s=writer.converting_s + taking_s,
-            writer=writer,
-        )
+        return self._session.stats
 
     @property
     def bottleneck(self) -> str:
-        """Who is the slowest so far, in words: the caller, the conversion or FFmpeg."""
+        """The slowest party so far, in words: the caller, the conversion or FFmpeg."""
         return self.stats.bottleneck
 
     @property
     def converted_by(self) -> str | None:
-        """Who makes the video's pixels of the caller's: "penstock", "ffmpeg", or None if they are the same."""
-        return self._plan.converted_by
+        """Who converts the pixels: "penstock", "ffmpeg", or None if the video has the same pixel format."""
+        return self._session.plan.converted_by
 
     @property
     def pid(self) -> int:
         """FFmpeg's process id."""
-        return self._process.pid
+        return self._session.process.pid
 
     @property
     def ffmpeg_policy(self) -> AppliedPolicy | None:
-        """What FFmpeg was started with; None without a policy for it."""
-        return self._process.policy
+        """The policy that FFmpeg started with; None if none was given."""
+        return self._session.process.policy
 
     @property
     def frame_bytes(self) -> int:
         """Bytes of one frame."""
-        return self._plan.layout.frame_bytes
+        return self._session.plan.layout.frame_bytes
 
     @property
     def frames_submitted(self) -> int:
-        """Frames that ``write`` accepted."""
-        return self._writer.stats.items_accepted
+        """Frames that ``write``, ``frame`` and ``submit`` accepted."""
+        return 0 if self._started is None else self._started.writer.stats.items_accepted
 
     @property
     def frames_encoded(self) -> int:
-        """Frames that FFmpeg has encoded, by its own report, which it gives about twice a second."""
-        return self._process.frames
+        """Frames that FFmpeg has encoded. FFmpeg reports this about twice a second."""
+        return 0 if self._started is None else self._started.process.frames
 
     @property
     def closed(self) -> bool:
-        """Whether it takes no more frames: after ``close``, ``abort`` or FFmpeg's failure."""
-        return not self._unfinished
+        """Whether frames are no longer accepted: after ``close``, ``abort`` or FFmpeg's failure, and after a fork."""
+        if self._started is None:
+            return self._ended_unstarted is not None or self._forks != _exit.forks
+        return not self._started.is_open or self._started.is_inherited
 
-    def write(self, frame: Any, *, timeout: float | None = None) -> Ticket:
-        """Takes one frame and queues it; waits while the queue is full. The frame's memory is yours again afterwards.
+    def write(self, frame: FrameData, *, timeout: float | None = None) -> Ticket:
+        """Copies one frame and queues it; waits while the queue is full. You can reuse the frame's memory afterwards.
 
-        The bytes are copied or converted before the call returns, without the GIL.
-        The wait releases the GIL and lets Ctrl-C through.
+        The copy, or the conversion, is done before the call returns, without the GIL. The wait releases the GIL and
+        lets Ctrl-C through.
 
         Args:
             frame: a NumPy array, or any buffer, a tensor in the CPU's memory, a PIL image, a ``moderngl.Buffer``.
                 Its shape is height × width × channels for packed pixel formats, height × width for gray, and the
                 planes one after another for planar ones; its dtype is uint8, uint16 for formats of more than 8 bits,
-                or float32. It need not be contiguous: ``frame[::-1]`` and ``frame[..., ::-1]`` are taken as they look.
-                Bytes and flat arrays are taken by their size, ``frame_bytes``.
+                or float32. It need not be contiguous: ``frame[::-1]`` and ``frame[..., ::-1]`` work as expected.
+                Bytes and flat arrays are checked by their size only, ``frame_bytes``.
             timeout: seconds to wait for room in the queue; None waits as long as it takes.
 
         Returns:
-            A ticket, done when FFmpeg has the frame. Nothing has to be done with it; ``await`` works.
+            A ticket, done when FFmpeg has the frame. It may be ignored; ``await`` works.
 
         Raises:
             ValueError: the frame has another shape, dtype, size or byte order.
-            TypeError: it is no buffer.
-            StalledError: no room within `timeout`, or FFmpeg gave no sign of life for ``stall_timeout_s``; the frame
-                is not queued.
-            EncoderError: FFmpeg has failed; its words are in the message.
+            TypeError: it is not a buffer.
+            StalledError: no room within `timeout`, or no sign of life from FFmpeg for ``stall_timeout``; the frame is
+                not queued.
+            EncoderError: FFmpeg has failed; the message includes its output.
             ClosedError: after ``close`` or ``abort``.
         """
-        return self._queue(self._take(frame), timeout)
+        return self._session_for(frame).queue(self._copied(frame), timeout)
 
-    async def awrite(self, frame: Any, *, timeout: float | None = None) -> Ticket:
+    async def awrite(self, frame: FrameData, *, timeout: float | None = None) -> Ticket:
         """`write` for asyncio: while the queue is full, the event loop goes on.
 
-        Of several tasks that wait, the first to call is the first to be served.
+        Several waiting tasks are served in the order of their calls.
 
         Args:
-            frame, timeout: as for `write`. The memory must stay as it is until this returns.
+            frame, timeout: as for `write`. The memory must not change until this returns.
 
         Raises:
             As `write`.
         """
-        timeout = _seconds("timeout", timeout)
-        async with self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
-            deadline_s = None if timeout is None else time.monotonic() + timeout
-            push = self._take(frame)
-            watch: Watch | None = None
-            while True:
-                try:
-                    return push(timeout=0)
-                except BrokenStreamError as broken:
-                    raise await asyncio.to_thread(self._failure) from broken
-                except StalledError as full:
-                    bytes_pending = full.bytes_pending
-                if deadline_s is not None and time.monotonic() >= deadline_s:
-                    raise StalledError(f"{FULL} within {timeout:.3g} s", timeout or 0.0, bytes_pending)
-                watch = watch or Watch(self._process)
-                await self._until_room(_left_s(deadline_s))
-                self._check_alive(watch, bytes_pending)
+        return await self._session_for(frame).queue_async(partial(self._copied, frame), timeout)
 
-    def submit(self, frame: Any, *, timeout: float | None = None) -> Ticket:
+    def submit(self, frame: FrameData, *, timeout: float | None = None) -> Ticket:
         """Queues one frame without a copy: its memory must stay unchanged until the ticket is done.
 
-        For programs that keep several buffers in turn and wait for each one's ticket before they draw into it again. A
-        change before that makes a wrong frame, which nobody can notice: where in doubt, use `write` or `frame`. The
-        bytes of a ``moderngl.Buffer`` are copied at the call.
+        For programs that rotate several buffers and wait for each one's ticket before they draw into it again. An
+        earlier change makes a wrong frame, which nothing detects: if in doubt, use `write` or `frame`. The bytes of a
+        ``moderngl.Buffer`` are copied at the call.
 
         Args:
             frame: as for `write`, but C-contiguous.
             timeout: as for `write`.
 
         Returns:
-            A ticket, done when FFmpeg has the frame and its memory is yours again; ``ticket.wait()``, ``await ticket``.
+            A ticket, done when FFmpeg has the frame and you can reuse its memory; ``ticket.wait()``, ``await ticket``.
 
         Raises:
             As `write`; ValueError also for a frame that is not C-contiguous.
         """
-        self._check_open()
-        buffer = frame_buffer(frame, self._plan.layout)
-        return self._queue(partial(self._writer.write, buffer), timeout)
+        session = self._session_for(frame)
+        session.check_open()
+        return session.queue(session.borrowed(frame_buffer(frame, session.plan.layout)), timeout)
 
     @contextmanager
-    def frame(self, *, timeout: float | None = None) -> Iterator[Any]:
-        """Leases memory for one frame, and submits it without a copy when the block is left.
+    def frame(self, *, timeout: float | None = None) -> Iterator[npt.NDArray[Any]]:
+        """Leases memory for one frame, and submits it without a copy at the end of the block.
 
         ```python
         with encoder.frame() as view:
             framebuffer.read_into(view)
         ```
 
-        What is in the memory at first is undefined. A block that raises submits nothing. The view turns read-only
-        at the block's end; its memory is leased again when FFmpeg has read it, or it was converted, and nobody has
-        the view any more.
+        The memory is not initialised. A block that raises submits nothing. The view turns read-only at the end of the
+        block; its memory is recycled once FFmpeg has read it, or it was converted, and you have dropped the view.
 
         Args:
-            timeout: as for `write`, which waits at the block's end.
+            timeout: as for `write`; the wait is at the end of the block.
 
         Yields:
             A writable NumPy array, page-aligned: height × width × channels of uint8 or uint16 for packed pixel
@@ -427,54 +292,42 @@ class Encoder:
         Raises:
             As `write`.
         """
-        timeout = _seconds("timeout", timeout)
-        self._check_open()
-        slot = self._slots.take()
-        view = view_of(slot, self._plan.layout)
+        session, timeout = self._session, _seconds("timeout", timeout)
+        slot = session.lease()
+        view = view_of(slot, session.plan.layout)
         yield view
         seal(view)
-        self._check_open()
-        self._queue(partial(self._writer.write, slot), timeout)
+        session.check_open()
+        session.queue(session.borrowed(slot), timeout)
 
     def close(self, timeout: float | None = None) -> EncodeReport:
-        """Finishes the video: delivers what is queued, ends FFmpeg's input and waits until it is done.
+        """Finishes the video: delivers what is queued, ends FFmpeg's input and waits until FFmpeg has exited.
 
-        May be called again: with the same report, or with the same failure. The wait lets Ctrl-C through,
-        after which the encoder is as it was, and can be closed again or aborted.
+        Calling it again gives the same report, or the same failure. The wait lets Ctrl-C through; afterwards the
+        encoder is as before, and can be closed again or aborted.
 
         Args:
             timeout: seconds to wait; None waits as long as it takes.
 
         Raises:
-            EncoderError: FFmpeg failed, or encoded another number of frames than were submitted.
-            StalledError: not done within `timeout`, or FFmpeg gave no sign of life for ``stall_timeout_s``. Nothing is
+            EncoderError: FFmpeg failed, or encoded another number of frames than were submitted; or FFmpeg never
+                started, because there was neither a size nor a frame.
+            StalledError: not done within `timeout`, or no sign of life from FFmpeg for ``stall_timeout``. Nothing is
                 lost: close again, or abort.
             ClosedError: the encoder was aborted.
         """
-        timeout = _seconds("timeout", timeout)
-        if self._report is not None:
-            return self._report
-        self._check_not_given_up()
-        if self._closing_at_s is None:
-            self._closing_at_s = self._process.seconds
-        deadline_s = None if timeout is None else time.monotonic() + timeout
-        self._deliver(deadline_s)
-        self._process.close_pipes()
-        self._wait(_left_s(deadline_s), self._await_end)
-        self._finished()
-        if not self._process.has_succeeded or self.frames_encoded != self.frames_submitted:
-            raise self._error()
-        self._report = self._make_report()
-        return self._report
+        if self._started is not None:
+            return self._started.close(timeout)
+        self._check_unstarted()
+        self._ended_unstarted = "the encoder is closed"
+        raise EncoderError("there is no video: no frame was written, and the encoder was given no size")
 
     def abort(self) -> None:
         """Kills FFmpeg and drops what is queued; the output stays as it is. Does nothing after ``close``."""
-        if not self._unfinished:
-            return
-        self._aborted = True
-        self._process.end()
-        self._writer.abort()
-        self._finished()
+        if self._started is not None:
+            self._started.abort()
+        elif self._ended_unstarted is None:
+            self._ended_unstarted = "the encoder was aborted"
 
     def __enter__(self) -> Self:
         return self
@@ -485,14 +338,18 @@ class Encoder:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._aborted:
+        if self._started is None:
+            if exc is None and self._ended_unstarted is None:
+                self.close()
+            return
+        if self._started.is_aborted:
             return
         try:
             if exc is None:
-                self._close_in_spite_of_ctrl_c()
+                self._close_despite_ctrl_c()
             else:
-                self._finish_during(exc)
-        except BaseException:  # a second Ctrl-C, say: whoever leaves the block leaves nothing running
+                self._session.finish_during(exc)
+        except BaseException:  # a second Ctrl-C, for example: nothing is left running
             self.abort()
             raise
 
@@ -509,250 +366,75 @@ class Encoder:
         try:
             await asyncio.shield(exiting)
         except asyncio.CancelledError as cancelled:
-            await self._go_on_exiting(exiting, is_second=isinstance(exc, asyncio.CancelledError))
+            await self._continue_exit(exiting, is_second=isinstance(exc, asyncio.CancelledError))
             raise cancelled from None
 
-    async def _go_on_exiting(self, exiting: asyncio.Future[None], *, is_second: bool) -> None:
-        """After a cancellation, which is asyncio's Ctrl-C: the first lets the video be finished, a second ends all."""
+    async def _continue_exit(self, exiting: asyncio.Future[None], *, is_second: bool) -> None:
+        """After a cancellation, which is asyncio's Ctrl-C: the first lets the video finish, the second aborts."""
         if not is_second:
             with suppress(asyncio.CancelledError):
                 await asyncio.shield(exiting)
         if not exiting.done():
-            # The thread is not ours to stop: it ends because FFmpeg has, and its failure is our doing.
+            # The thread cannot be stopped. It ends because FFmpeg has ended, and its failure was caused here.
             exiting.add_done_callback(lambda done: done.cancelled() or done.exception())
             await asyncio.to_thread(self.abort)
 
     def __del__(self) -> None:
-        if not self._unfinished:
-            return
-        try:
-            # Not here: this may be any thread, in the middle of anything, and FFmpeg may take long.
-            threading.Thread(target=self._finish_forgotten, name="penstock-encoder-finish").start()
-        except RuntimeError:  # the interpreter is ending: FFmpeg gets its end of file, and finishes alone
-            self._process.close_pipes()
-        _warn_unclosed(self)
+        if getattr(self, "_started", None) is not None:
+            self._session.end_collected()
 
     def __repr__(self) -> str:
-        layout = self._plan.layout
-        size = f"{layout.width}x{layout.height}"
-        return f"<Encoder {endpoints.without_protocol(self._target)!r} {size} {layout.pixel_format}>"
+        return self._title.format(size="(not started)") if self._started is None else self._started.title
 
-    def _check_open(self) -> None:
-        self._check_not_given_up()
-        if self._report is not None:
-            raise ClosedError("the encoder is closed")
-        if not self._unfinished:
-            raise self._error()
+    @property
+    def _session(self) -> EncodeSession:
+        if self._started is None:
+            raise ValueError(
+                "the encoder has no size yet, and starts with its first frame: give size=(width, height), or write a "
+                "frame first"
+            )
+        return self._started
 
-    def _check_not_given_up(self) -> None:
-        if self._aborted:
-            raise ClosedError("the encoder was aborted")
-        if self._inherited:
-            raise ClosedError("the encoder belongs to the process that made it, of which this one is a fork")
+    def _session_for(self, frame: FrameData) -> EncodeSession:
+        """The session. It starts now if `frame` is the first and tells the size."""
+        if self._started is None:
+            self._check_unstarted()
+            with self._starting:
+                if self._started is None:
+                    plan = self._plan_for(size=ANY_SIZE)
+                    plan = self._plan_for(size=frame_size(frame, plan.layout))
+                    frame_buffer(frame, plan.layout)  # before FFmpeg overwrites the output
+                    self._start(plan)
+        return self._session
 
-    def _take(self, frame: Any) -> Callable[..., Ticket]:
-        """Takes the frame's bytes into memory of ours. Returns what queues that.
-
-        A worker that has nothing to do gets a copy and converts it: a caller in step with real time waits for the copy
-        only. Where frames wait, they are converted here, which saves that copy: a tenth of all CPU time with x264
-        ultrafast (2-core x86-64 VM, 2026-11-22), of which FFmpeg has none to spare then.
-        """
-        self._check_open()
-        buffer, conversion = frame_buffer(frame, self._plan.layout), self._plan.conversion
-        if conversion is not None and self._writer._oldest() is None:
-            return partial(self._writer.write, self._slots.filled(buffer))
-        return partial(self._writer._write_made, self._taken.filled(buffer, conversion))
-
-    def _queue(self, push: Callable[..., Ticket], timeout: float | None) -> Ticket:
-        timeout = _seconds("timeout", timeout)
+    def _start(self, plan: EncodePlan) -> None:
+        size = f"{plan.layout.width}x{plan.layout.height}"
+        session = self._new_session(plan=plan, title=self._title.format(size=size))
         try:
-            return self._wait(timeout, lambda slice_s: push(timeout=slice_s))
-        except BrokenStreamError as broken:
-            raise self._failure() from broken
+            session.start()
+            self._started = session
+        except BaseException:  # for example of a signal handler
+            session.discard()
+            raise
 
-    async def _until_room(self, left_s: float | None) -> None:
-        """Waits until a frame has ended, or it is time to look whether FFmpeg lives."""
-        oldest = self._writer._oldest()
-        if oldest is None:  # all have ended, and the worker is about to take them out of the queue
-            await asyncio.sleep(0)
-            return
-        with suppress(TimeoutError):
-            patience_s = LOOK_INTERVAL_S if left_s is None else min(left_s, LOOK_INTERVAL_S)
-            await asyncio.wait_for(until_done(oldest), patience_s)
+    def _check_unstarted(self) -> None:
+        check_owner("encoder", self._forks)
+        if self._ended_unstarted is not None:
+            raise ClosedError(self._ended_unstarted)
 
-    def _deliver(self, deadline_s: float | None) -> None:
-        if self._writer.closed:
-            return
-        try:
-            # A flush that is late leaves the writer open, so that a second close can go on from there.
-            self._wait(_left_s(deadline_s), self._writer.flush)
-            self._writer.close()
-        except BrokenStreamError as broken:
-            raise self._failure() from broken
+    def _copied(self, frame: FrameData) -> Callable[..., Ticket]:
+        self._session.check_open()
+        return self._session.copied(frame_buffer(frame, self._session.plan.layout))
 
-    def _await_end(self, timeout_s: float) -> None:
-        if not self._process.wait(timeout_s):
-            raise StalledError("FFmpeg has all frames, but was not done", timeout_s)
-
-    def _wait(self, timeout: float | None, step: Callable[[float], R]) -> R:
-        """Waits for `step`, which waits for FFmpeg and is late with a `StalledError`, for as long as FFmpeg lives."""
-        start_s = time.monotonic()
-        watch: Watch | None = None
-        while True:
-            left_s = LOOK_INTERVAL_S if timeout is None else start_s + timeout - time.monotonic()
-            try:
-                return step(max(0.0, min(left_s, LOOK_INTERVAL_S)))
-            except StalledError as late:
-                if left_s <= LOOK_INTERVAL_S and timeout is not None:
-                    words = f"{FULL if late.bytes_pending else late} within {timeout:.3g} s"
-                    raise StalledError(words, timeout, late.bytes_pending) from None
-                watch = watch or Watch(self._process)
-                self._check_alive(watch, late.bytes_pending)
-
-    def _check_alive(self, watch: Watch, bytes_pending: int) -> None:
-        idle_s = watch.idle_s()
-        if self._stall_timeout_s is None or idle_s < self._stall_timeout_s:
-            return
-        said = self._process.stderr or "(nothing)"
-        raise StalledError(
-            f"FFmpeg gave no sign of life for {idle_s:.1f} s; it had encoded {self.frames_encoded} frames\n"
-            f"it said: {said}",
-            idle_s,
-            bytes_pending,
-        )
-
-    def _failure(self) -> EncoderError:
-        """The error of an FFmpeg that takes no more frames, once it has ended and said why."""
-        self._writer.abort()
-        self._process.close_pipes()
-        self._process.wait_unless_stuck(STUCK_S)
-        self._finished()
-        return self._error()
-
-    def _error(self) -> EncoderError:
-        process = self._process
-        said = process.stderr or "(nothing)"
-        advice = self._explain(process.stderr) if process.stderr else None
-        advice = f"what to do: {advice}\n" if advice else ""
-        warned = "".join(f"it warned: {line}\n" for line in process.warnings)
-        message = (
-            f"FFmpeg {process.ending}; it had encoded {process.frames} "
-            f"of {self.frames_submitted} submitted frames\n"
-            f"it said: {said}\n{advice}{warned}"
-            f"command: {shlex.join(process.command)}"
-        )
-        return EncoderError(
-            message,
-            returncode=process.returncode,
-            command=process.command,
-            stderr=process.stderr,
-            frames=process.frames,
-        )
-
-    def _make_report(self) -> EncodeReport:
-        # FFmpeg has ended well; what it called an error all the same may matter more than a warning.
-        told = (*self._process.errors, *self._process.warnings)
-        for line in told:
-            _logger.warning("FFmpeg: %s", line)
-        stats = self._writer.stats
-        seconds = self._process.seconds
-        return EncodeReport(
-            output=endpoints.without_protocol(self._target),
-            frames_submitted=stats.items_accepted,
-            frames_encoded=self.frames_encoded,
-            bytes_submitted=stats.items_accepted * self.frame_bytes,
-            output_bytes=endpoints.file_bytes(self._target),
-            seconds=seconds,
-            fps=self.frames_encoded / seconds,
-            warnings=(*self._plan.warnings, *told),
-        )
-
-    def _close_in_spite_of_ctrl_c(self) -> None:
+    def _close_despite_ctrl_c(self) -> None:
         try:
             self.close()
         except KeyboardInterrupt as interrupt:
-            self._finish_during(
-                interrupt
-            )  # a playable file of what was submitted; a second Ctrl-C gets through
+            # A playable file of what was submitted. A second Ctrl-C propagates.
+            self._session.finish_during(interrupt)
             raise
 
-    def _finish_during(self, exc: BaseException) -> None:
-        """Finishes the video while `exc` is on its way, and never gets in its way."""
-        error = self._finish()
-        if error is not None and not isinstance(exc, EncoderError):  # which has said it already
-            exc.add_note(f"and {self!r} could not be finished: {error}")
 
-    def _finish_forgotten(self) -> None:
-        error = self._finish()
-        if error is not None:
-            # Not a ResourceWarning, which Python hides by default: frames are lost, and nobody else is told.
-            warnings.warn(f"{self!r} could not be finished: {error}", RuntimeWarning, stacklevel=2)
-
-    def _finish(self) -> Exception | None:
-        """Closes if FFmpeg lets us, leaves nothing running if not, and returns what went wrong."""
-        try:
-            self._close_unless_stuck()
-        except (PenstockError, OSError) as error:
-            self.abort()
-            return error
-        return None
-
-    def _close_unless_stuck(self) -> None:
-        watch = Watch(self._process)
-        while True:
-            try:
-                self.close(timeout=WATCH_INTERVAL_S)
-            except StalledError:
-                if watch.idle_s() < STUCK_S:
-                    continue
-                message = f"FFmpeg gave no sign of life for {STUCK_S} s and was killed"
-                raise StalledError(message, STUCK_S) from None
-            return
-
-    def _finished(self) -> None:
-        self._unfinished = False
-        _unfinished_encoders.discard(self)
-        if self._reporter is not None:
-            self._reporter.stop(self.stats)
-
-    def _disown(self) -> None:
-        # A copy of the pipe's end in a forked child would keep FFmpeg waiting for more.
-        self._inherited, self._unfinished = True, False
-        self._process.close_pipes()
-
-
-_unfinished_encoders: weakref.WeakSet[Encoder] = weakref.WeakSet()
-
-
-@atexit.register
-def _finish_all_at_exit() -> None:
-    for encoder in list(_unfinished_encoders):
-        encoder._finish_forgotten()
-        _warn_unclosed(encoder)
-
-
-def _disown_all_in_child() -> None:
-    for encoder in list(_unfinished_encoders):
-        encoder._disown()
-    _unfinished_encoders.clear()
-
-
-os.register_at_fork(after_in_child=_disown_all_in_child)
-
-
-def _warn_unclosed(encoder: Encoder) -> None:
-    warnings.warn(f"{encoder!r} was never closed", ResourceWarning, source=encoder, stacklevel=3)
-
-
-def _looking_at(encoder: weakref.ref[Encoder]) -> Callable[[], EncoderStats | None]:
-    """What looks at an unfinished encoder's statistics, and does not keep it from being collected."""
-
-    def look() -> EncoderStats | None:
-        alive = encoder()
-        return None if alive is None or not alive._unfinished else alive.stats
-
-    return look
-
-
-def _left_s(deadline_s: float | None) -> float | None:
-    return None if deadline_s is None else max(0.0, deadline_s - time.monotonic())
+def _escaped(path: str) -> str:
+    """The ``repr`` of `path` for a format string."""
+    return repr(path).replace("{", "{{").replace("}", "}}")

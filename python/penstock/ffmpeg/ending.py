@@ -1,4 +1,4 @@
-"""Whether FFmpeg gave all frames of a file: by its words, and by what the file says of its own length."""
+"""Tells whether FFmpeg delivered all frames of a file: from its output, and from the length in the file's header."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from penstock.ffmpeg import endpoints
 from penstock.ffmpeg.media import AudioInfo, MediaInfo, VideoInfo
 from penstock.ffmpeg.probe import last_packets
 
-# Containers whose header says how long the video is. In others FFmpeg measures what is there (MPEG-TS, Ogg, Y4M) or
-# guesses from the bit rate, and neither shows a cut. AVI's header is often wrong, so that `wrong_count` warns.
+# Containers whose header says how long the video is. For others FFmpeg measures what is there (MPEG-TS, Ogg, Y4M) or
+# guesses from the bit rate; neither shows a cut. AVI's header is often wrong, so that `wrong_count` warns.
 _TELLING = ("mov", "matroska", "flv", "mxf")
-# Guessed: less is missing where a video was trimmed between two frames, or where the last one is shown for long, which
-# Matroska and FLV do not say of a frame.
+# Guessed: less is missing if a video was trimmed between two frames, or if the last frame is shown for long: Matroska
+# and FLV have no duration of a frame.
 _MISSING_SHARE = 1 / 3
-# Guessed: there is a keyframe within this time, as a rule. ffprobe finds nothing from a time after the last one.
+# Guessed: a keyframe is within this time as a rule. ffprobe finds nothing after the last one.
 _SEEK_BACK_S = 20.0
 # More than one frame, with times that Matroska and FLV round to 1 ms.
 _FRAMES_APART = 1.5
@@ -33,12 +33,12 @@ _TAIL_BYTES = 4096
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What FFmpeg gave of a video.
+    """What FFmpeg delivered of a video.
 
     Attributes:
-        frames: how many frames.
-        last_s: the time of the last one, by the file's own clock.
-        longest_s: the longest time between two of them.
+        frames: number of frames.
+        last_s: time of the last one, by the file's own clock.
+        longest_s: longest time between two of them.
     """
 
     frames: int
@@ -47,7 +47,7 @@ class Given:
 
 
 def other_codecs(media: MediaInfo, index: int) -> set[str]:
-    """The codecs of the streams of `media` but that of `index`, as `diagnostics.damage_reports` takes them."""
+    """The codecs of the streams of `media` except that of `index`, for `diagnostics.damage_reports`."""
     streams: tuple[VideoInfo | AudioInfo, ...] = (*media.video, *media.audio)
     codecs = {stream.index: stream.codec for stream in streams}
     own = codecs.get(index)
@@ -55,12 +55,12 @@ def other_codecs(media: MediaInfo, index: int) -> set[str]:
 
 
 def early_end(source: str, media: MediaInfo, video: VideoInfo, given: Given, ffprobe: str) -> str | None:
-    """Why the file has more than FFmpeg gave of `video`; None if it has not, or does not say.
+    """Why the file has more of `video` than FFmpeg delivered; None if it has no more, or if that is unknown.
 
-    Asks ffprobe for the last packets if the frames end before the container says. Only then, for that takes time.
+    Asks ffprobe for the last packets, which takes time, only if the frames end before the container says.
 
     Args:
-        source: the file as `endpoints.source` has it.
+        source: the file, from `endpoints.source`.
         ffprobe: the program.
     """
     if endpoints.is_path(source) and _is_cut(
@@ -97,7 +97,7 @@ def early_end(source: str, media: MediaInfo, video: VideoInfo, given: Given, ffp
 
 
 def _whole_ends_early(source: str, media: MediaInfo, given: Given, ffprobe: str) -> str | None:
-    """Of a container with one duration for all streams: whether they all end long before it."""
+    """For a container with one duration for all streams: why the file is cut, if all streams end long before it."""
     whole_s = media.duration_s or 0.0
     try:
         told = last_packets(source, None, max(0.0, given.last_s - _SEEK_BACK_S), ffprobe)
@@ -112,10 +112,25 @@ def _whole_ends_early(source: str, media: MediaInfo, given: Given, ffprobe: str)
     return f"the file is {whole_s:.3f} s long by its container, and its streams end at {ends_s:.3f} s"
 
 
-def wrong_count(video: VideoInfo, container: str, given: Given) -> str | None:
-    """How the number of frames that the container claims differs from that given; None if it does not.
+def known_frames(video: VideoInfo, container: str) -> int | None:
+    """The number of frames that the container claims; None if it claims none, or its claims are often wrong."""
+    if video.is_attached_picture or not container.startswith("mov,") or _hides_a_part(video):
+        return None
+    return video.frames
 
-    Of a video of which the container hides a part (edit lists), the number is that of all.
+
+def _hides_a_part(video: VideoInfo) -> bool:
+    """Whether the container claims more frames than it shows (edit lists)."""
+    if video.frames is None or not video.frame_rate or video.duration_s is None:
+        return False
+    claimed_s = video.frames / video.frame_rate
+    return abs(claimed_s - Fraction(video.duration_s)) > _FRAMES_APART / video.frame_rate
+
+
+def wrong_count(video: VideoInfo, container: str, given: Given) -> str | None:
+    """How the header's number of frames differs from the delivered one; None if it does not.
+
+    If the container hides a part of the video (edit lists), its number includes that part.
     """
     claimed = video.frames
     if claimed is None or claimed == given.frames or video.is_attached_picture:
@@ -124,29 +139,25 @@ def wrong_count(video: VideoInfo, container: str, given: Given) -> str | None:
         # FFmpeg writes one more where there is sound.
         is_told = abs(claimed - given.frames) > 1
         return f"its header says {claimed} frames, and it has {given.frames}" if is_told else None
-    if not container.startswith("mov,"):
+    if not container.startswith("mov,") or _hides_a_part(video):
         return None
-    if video.frame_rate and video.duration_s is not None:
-        all_of_it = claimed / video.frame_rate
-        if abs(all_of_it - Fraction(video.duration_s)) > _FRAMES_APART / video.frame_rate:
-            return None
     return f"its header says {claimed} frames, and it has {given.frames}"
 
 
 def _is_cut(path: Path, container: str, video: VideoInfo, given: Given) -> bool:
-    """Whether the file lacks the end that its format demands."""
+    """Whether the file lacks the end that its format requires."""
     with suppress(OSError), path.open("rb") as file:
         if (end := _LAST_BYTES.get(container)) is not None:
             file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
             return not file.read().rstrip(b"\0").endswith(end)
-        # Behind the last frame there may be sound, which is no matter.
+        # Behind the last frame there may be audio, which does not matter.
         if container.startswith("mov,") and (video.frames is None or given.frames < video.frames):
             return _is_box_cut(file, path.stat().st_size)
     return False
 
 
 def _is_box_cut(file: BinaryIO, size_bytes: int) -> bool:
-    """Whether one of the boxes that QuickTime and MP4 consist of is longer than the rest of the file."""
+    """Whether a box of a QuickTime or MP4 file is longer than the rest of the file."""
     at = 0
     while at + 8 <= size_bytes:
         file.seek(at)
@@ -154,7 +165,7 @@ def _is_box_cut(file: BinaryIO, size_bytes: int) -> bool:
         length, kind = int.from_bytes(head[:4], "big"), head[4:8]
         if length == 1:
             length = int.from_bytes(head[8:], "big")
-        # What is behind the last box need not be one.
+        # Behind the last box there may be other data.
         if kind in (b"mdat", b"moof", b"moov") and at + length > size_bytes:
             return True
         if length < 8:
@@ -164,15 +175,15 @@ def _is_box_cut(file: BinaryIO, size_bytes: int) -> bool:
 
 
 def _is_early(last_s: float, duration_s: float, start_s: float | None, frame_s: float) -> bool:
-    """Whether a frame of `frame_s` seconds at `last_s` ends clearly before a video of `duration_s` does.
+    """Whether a frame of `frame_s` seconds at `last_s` ends clearly before the end of a video of `duration_s`.
 
-    Some containers count the duration from 0 and some from the first frame: it is enough to reach one of the two.
+    Some containers count the duration from 0, and some from the first frame: reaching one of the two ends is enough.
     """
     return min(start_s or 0.0, 0.0) + duration_s - last_s > _FRAMES_APART * frame_s
 
 
 def _own_duration_s(told: Mapping[str, Any], whole_s: float) -> float | None:
-    """The duration that the container has for this stream alone; None if it has one for several only."""
+    """The container's duration for this stream alone; None if it has only one for several streams."""
     (stream,) = told.get("streams") or [{}]
     if (duration := stream.get("duration")) is not None:
         return float(duration)
@@ -183,7 +194,7 @@ def _own_duration_s(told: Mapping[str, Any], whole_s: float) -> float | None:
 
 
 def _packet(told: Mapping[str, Any]) -> tuple[float, float, bool] | None:
-    """Its time and duration in seconds, and whether it has a frame to be shown; None without a time."""
+    """A packet's time and duration in seconds, and whether its frame is shown; None if it has no time."""
     if "pts_time" not in told:
         return None
     is_shown = int(told.get("size", 0)) > 0 and "D" not in told.get("flags", "")

@@ -109,7 +109,7 @@ def container_for(target: str, container_format: str | None) -> str | None:
         return container_format
     if uses_stdout(target):
         raise ValueError(
-            "a pipe has no name to tell its container: give container_format, such as 'matroska', 'mpegts', 'nut' "
+            "a pipe has no name to tell its container: give options={'f': ...}, such as 'matroska', 'mpegts', 'nut' "
             "or 'rawvideo'"
         )
     return _LIVE_CONTAINERS.get(target.partition("://")[0].lower())

@@ -1,6 +1,6 @@
-"""The pixel format of a video: kept, chosen or refused, and what it cannot hold of the frames.
+"""Chooses the pixel format of a video, and finds what it cannot hold of the frames.
 
-What samples a format has is read from its name, which spares a run of FFmpeg before each encode.
+The properties of a format are read from its name, which saves a run of FFmpeg before each encode.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ AUTO = "auto"
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """What the samples of a pixel format are.
+    """The samples of a pixel format.
 
     Attributes:
         kind: "rgb", "yuv" or "gray".
-        depth: bits of one.
+        depth: bits of a sample.
         shared: columns and rows of pixels that share one chroma sample.
     """
 
@@ -35,22 +35,21 @@ class Samples:
     shared: tuple[int, int]
 
 
-#: What every player shows, and its kin with alpha.
+#: What every player shows, and the same with alpha.
 _PLAYABLE = Samples("yuv420p", "yuv", False, 8, (2, 2))
 _PLAYABLE_WITH_ALPHA = Samples("yuva420p", "yuv", True, 8, (2, 2))
 
-# Lossy encoders that have yuv420p, and of which FFmpeg need not be asked for frames of 8 bits without alpha.
+# Lossy encoders that have yuv420p. For 8-bit frames without alpha, FFmpeg need not be asked.
 PLAYABLE_CODECS = frozenset(
     (
         *("libx264", "libx265", "libvpx", "libvpx-vp9", "libsvtav1", "libaom-av1"),
         *("h264_nvenc", "hevc_nvenc", "av1_nvenc", "mpeg4", "mpeg2video", "mjpeg"),
     )
 )
-# Containers that say of raw video which format it has, or leave that to the reader.
+# Containers that store the format of raw video, or leave it to the reader.
 _RAW_CONTAINERS = ("nut", "rawvideo")
 _RAW_ENDINGS = (".nut", ".yuv", ".rgb")
-# Encoders whose formats with red, green, blue and alpha have the alpha for the form only: GPUs', and hap without
-# its option format=hap_alpha.
+# Encoders that ignore the alpha of their RGBA formats: those of GPUs, and hap without its option format=hap_alpha.
 _DROPS_ALPHA = re.compile(r"hap|\w+_(?:nvenc|qsv|amf|vaapi|vulkan|v4l2m2m|omx|mf)")
 _HAP_WITH_ALPHA = ("hap_alpha", "11")
 _PALETTE = "pal8"
@@ -85,8 +84,8 @@ class OutputFormat:
     """The pixel format of a video.
 
     Attributes:
-        name: FFmpeg's; None leaves the choice to it.
-        warnings: what the video cannot hold of the frames, and what to do about it.
+        name: FFmpeg's name; None leaves the choice to FFmpeg.
+        warnings: what the video cannot hold of the frames, each with a fix.
     """
 
     name: str | None
@@ -102,15 +101,15 @@ def output_format(
     *,
     held: str | None = None,
 ) -> OutputFormat:
-    """The pixel format of `codec`'s video of frames in the pixel format `frames`.
+    """The pixel format of the video that `codec` makes of frames in the pixel format `frames`.
 
     Args:
-        held: the format of raw video that the container holds (see `raw_format`).
+        held: the only format of raw video that the container holds; None for any (see `raw_format`).
         asked: a pixel format; "auto", which keeps the frames' samples for a lossless codec, keeps alpha where the codec
-            has it, and is yuv420p else; or None, which leaves the choice to FFmpeg.
+            has it, and otherwise is yuv420p; or None, which leaves the choice to FFmpeg.
 
     Raises:
-        ValueError: the codec does not have the format that was asked for.
+        ValueError: the codec lacks the format `asked`.
     """
     if (option := _option(options, "pix_fmt")) is not None:
         asked = _asked_in_options(asked, option)
@@ -129,9 +128,9 @@ def output_format(
 
 
 def raw_format(target: str, container_format: str | None) -> str | None:
-    """The format of raw video that this container holds for sure; None if it holds every one.
+    """The format of raw video that the container holds reliably; None if it holds every format.
 
-    AVI, QuickTime and Matroska take some formats for others when they are read, or make files that nobody reads.
+    Readers of AVI, QuickTime and Matroska confuse some formats, or cannot read the files.
     """
     if container_format in _RAW_CONTAINERS or (
         not container_format and target.lower().endswith(_RAW_ENDINGS)
@@ -150,7 +149,7 @@ def _raw(source: Samples | None, frames: str, asked: str | None, held: str | Non
 
 
 def samples(name: str) -> Samples | None:
-    """What the samples of the format `name` are; None of memory of a device, and of names that are not known here."""
+    """The samples of the format `name`; None for device memory and unknown names."""
     for pattern, bits in _DEPTHS:
         if found := re.fullmatch(pattern, name):
             return Samples(name, _kind(name), _has_alpha(name), bits or int(found[1]), subsampling(name))
@@ -168,7 +167,7 @@ def _has_alpha(name: str) -> bool:
 
 
 def _option(options: Mapping[str, object], name: str) -> str | None:
-    """The value of an option by its name, which may have a stream after it: ``pix_fmt:v``."""
+    """The value of an option, whose name may be followed by a stream: ``pix_fmt:v``."""
     return next((str(value) for given, value in options.items() if given.partition(":")[0] == name), None)
 
 
@@ -179,7 +178,7 @@ def _asked_in_options(asked: str | None, option: str) -> str:
 
 
 def _checked(codec: str, asked: str, names: tuple[str, ...]) -> str:
-    """`asked` by the name that the codec has for it, if FFmpeg tells what it has."""
+    """The codec's name for the format `asked`; `asked` itself if FFmpeg does not list the codec's formats."""
     if not any(
         samples(name) for name in names
     ):  # not told, or memory of a device, to which the user's filters bring it
@@ -221,7 +220,7 @@ def _is_lossless(program: str, codec: str) -> bool:
 
 
 def _known(codec: str, options: Mapping[str, object], frames: str, names: Iterable[str]) -> list[Samples]:
-    """The formats among `names` that hold what their names say. FFmpeg makes no palette that suits a picture."""
+    """The usable formats among `names`. FFmpeg alone does not make a good palette for a picture."""
     found = [one for name in names if (name != _PALETTE or name == frames) and (one := samples(name))]
     found = [one for one in found if not _may_be_refused(codec, one)]
     if not _DROPS_ALPHA.fullmatch(codec) or _option(options, "format") in _HAP_WITH_ALPHA:
@@ -231,14 +230,14 @@ def _known(codec: str, options: Mapping[str, object], frames: str, names: Iterab
 
 
 def _may_be_refused(codec: str, one: Samples) -> bool:
-    """Whether FFmpeg 9 lists a format, and then calls it experimental, or finds that its library lacks it."""
+    """Whether FFmpeg 9 lists the format, but calls it experimental or finds that its library lacks it."""
     if codec == "ffv1":
         return one.depth > 16
     return one.has_alpha and (codec == "libx265" or (codec == "libvpx-vp9" and one != _PLAYABLE_WITH_ALPHA))
 
 
 def _for_options(known: list[Samples], codec: str, options: Mapping[str, object]) -> list[Samples]:
-    """Those of the formats that go with the profile, where ProRes is given one."""
+    """The formats that fit the profile, if a ProRes codec has one."""
     profile = _option(options, "profile")
     if not codec.startswith("prores") or profile is None:
         return known
@@ -247,7 +246,7 @@ def _for_options(known: list[Samples], codec: str, options: Mapping[str, object]
 
 
 def nearest(ideal: Samples, known: Iterable[Samples]) -> Samples:
-    """The format that loses least of `ideal`, and of those that lose nothing the one that is most like it."""
+    """The format that loses the least of `ideal`; among those that lose nothing, the most similar one."""
 
     def distance(one: Samples) -> tuple[object, ...]:
         columns, rows = one.shared
@@ -273,7 +272,7 @@ def nearest(ideal: Samples, known: Iterable[Samples]) -> Samples:
 
 
 def _losses(codec: str, source: Samples, chosen: Samples, known: list[Samples]) -> Iterable[str]:
-    """What is lost of frames like `source` in a video of `chosen`, in sentences that name the fix."""
+    """What a video of `chosen` loses of frames like `source`, in sentences that name the fix."""
     best = nearest(replace(chosen, has_alpha=source.has_alpha, depth=source.depth), known)
     meant = f"output_pixel_format={chosen.name!r} says that this is meant"
     if source.has_alpha and not chosen.has_alpha:

@@ -1,4 +1,4 @@
-"""Checks that what is handed to an `Encoder` is a frame of its layout, by shape and dtype; errors say what to write."""
+"""Checks the shape and dtype of frames for an `Encoder`. Errors say what to write instead."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.ffmpeg.pixels import PIXEL_FORMATS, FrameLayout
 
-# Of struct's characters, as the buffer protocol uses them, NumPy's names of the types.
+# NumPy's kinds of types, by the format characters of the buffer protocol (those of `struct`).
 _KINDS = {
     **dict.fromkeys("BHILQN", "uint"),
     **dict.fromkeys("bhilqn", "int"),
@@ -17,7 +17,7 @@ _KINDS = {
 }
 # Modes of PIL images whose samples are gray, RGB or RGBA.
 _PIL_MODES = ("L", "RGB", "RGBA", "RGBX", "I;16", "F")
-# The formats of gray, RGB and RGBA by the bytes of a sample.
+# Pixel formats for 1, 3 and 4 channels, by the bytes of a sample.
 _BY_CHANNELS = {
     1: {1: "gray", 3: "rgb24", 4: "rgba"},
     2: {1: "gray16le", 3: "rgb48le", 4: "rgba64le"},
@@ -25,22 +25,50 @@ _BY_CHANNELS = {
 }
 
 
-def frame_buffer(frame: Any, layout: FrameLayout) -> Any:
-    """`frame` as something with the buffer protocol, contiguous or not, that is a frame of `layout`.
+def frame_size(frame: Any, layout: FrameLayout) -> tuple[int, int]:
+    """Width and height of `frame` in pixels, by its shape.
 
-    With more than one dimension, shape and dtype must be those of the layout; axes of length 1 do not count. The planes
-    of planar formats may lie in rows as wide as the picture, as OpenCV has them. With one dimension the size is all
-    there is to check, and the byte order where the dtype tells it.
+    Args:
+        frame: as for `frame_buffer`.
+        layout: of a frame of any size, for the pixel format.
+
+    Raises:
+        ValueError: the pixel format is planar, or the shape is not that of one frame.
+        TypeError: it is not a buffer.
+    """
+    remedy = "give the Encoder size=(width, height)"
+    if len(layout.planes) > 1 or len(layout.planes[0]) < 2:
+        raise ValueError(f"the shape of a {layout.pixel_format} frame does not tell its size: {remedy}")
+    shape: tuple[int, ...] = ()
+    if not hasattr(frame, "mglo"):
+        _check_mode(frame, layout)
+        with memoryview(_buffer_of(frame)) as view:
+            shape = view.shape or ()
+    channels = layout.planes[0][2:]
+    if len(shape) < 2 or shape[2:] not in (channels, channels or (1,)) or 0 in shape:
+        wanted = " × ".join(("height", "width", *map(str, channels)))
+        raise ValueError(
+            f"the first frame of an encoder without size has the shape {wanted}; got {shape or 'bytes'}: {remedy}"
+        )
+    return shape[1], shape[0]
+
+
+def frame_buffer(frame: Any, layout: FrameLayout) -> Any:
+    """`frame` as an object with the buffer protocol, contiguous or not.
+
+    If the buffer has more than one dimension, its shape and dtype must be those of the layout; axes of length 1 are
+    ignored. The planes of planar formats may lie in rows as wide as the picture, as in OpenCV. If it has one dimension,
+    only its size is checked, and the byte order if the dtype tells it.
 
     Args:
         frame: a buffer (bytes, a NumPy array, a memoryview), a tensor in the CPU's memory, a PIL image, a ModernGL
             buffer.
 
     Raises:
-        ValueError: it is no frame of the layout; the message tells both, and what to write.
-        TypeError: it is no buffer.
+        ValueError: it is not a frame of the layout. The message shows both, and what to write.
+        TypeError: it is not a buffer.
     """
-    if hasattr(frame, "mglo"):  # a moderngl.Buffer: a memoryview would map it, and wait for the GPU
+    if hasattr(frame, "mglo"):  # a moderngl.Buffer: a memoryview would map it and wait for the GPU
         _check_size(_Samples("bytes", frame.size, (frame.size,), "uint", 1, False), layout)
         return frame
     _check_mode(frame, layout)
@@ -56,7 +84,7 @@ def frame_buffer(frame: Any, layout: FrameLayout) -> Any:
 
 
 def _check_mode(frame: Any, layout: FrameLayout) -> None:
-    """A PIL image may have as many samples as a frame, and other colours: YCbCr, CMYK, the indices of a palette."""
+    """Refuses PIL images with the right number of samples but other colours: YCbCr, CMYK, the indices of a palette."""
     mode = getattr(frame, "mode", None)
     if not hasattr(frame, "convert") or not isinstance(mode, str) or mode in _PIL_MODES:
         return
@@ -66,7 +94,7 @@ def _check_mode(frame: Any, layout: FrameLayout) -> None:
 
 
 def _pil_mode(layout: FrameLayout) -> str | None:
-    """The mode of a PIL image that is a frame of the layout; None if there is none."""
+    """The PIL mode for frames of the layout; None if there is none."""
     channels = (*layout.planes[0], 1)[2] if len(layout.planes) == 1 else 0
     modes = {1: {1: "L", 3: "RGB", 4: "RGBA"}, 2: {1: "I;16"}, 4: {1: "F"}}
     return modes[layout.sample_bytes].get(channels)
@@ -74,7 +102,7 @@ def _pil_mode(layout: FrameLayout) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Samples:
-    """What a buffer holds. `owner` is what its methods are those of: numpy, torch, PIL, memoryview."""
+    """The contents of a buffer. `owner` is the library whose methods it has: numpy, torch, PIL, memoryview."""
 
     owner: str
     nbytes: int
@@ -160,7 +188,7 @@ def _squeezed(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _reshape(samples: _Samples, layout: FrameLayout) -> str | None:
-    """What to write to have the right shape; None if it cannot be guessed."""
+    """What to write to get the right shape; None if unknown."""
     shape, width, height = _squeezed(samples.shape), layout.width, layout.height
     if len(layout.planes) > 1:
         return _reshape_planar(shape, layout)
@@ -215,7 +243,7 @@ def _check_dtype(samples: _Samples, layout: FrameLayout) -> None:
 
 
 def _converted(samples: _Samples, wanted: str, layout: FrameLayout) -> str:
-    """What to write to have the right dtype."""
+    """What to write to get the right dtype."""
     name = f"{wanted}{8 * layout.sample_bytes}"
     cast = f".to(torch.{name})" if samples.owner == "torch" else f".astype(np.{name})"
     if wanted == "float":
@@ -231,14 +259,14 @@ def _converted(samples: _Samples, wanted: str, layout: FrameLayout) -> str:
 
 
 def _sibling(samples: _Samples, layout: FrameLayout) -> str | None:
-    """The format that differs by the bytes of a sample only."""
+    """The pixel format that differs only in the bytes of a sample."""
     if len(layout.planes) > 1:
         return None
     return _BY_CHANNELS[samples.sample_bytes].get((*layout.planes[0], 1)[2])
 
 
 def _check_byte_order(samples: _Samples, layout: FrameLayout) -> None:
-    """An array knows its byte order, and raw bytes do not: handed on as they are, they would be other colours."""
+    """Refuses samples whose dtype says that they are big-endian: their bytes would be read as other colours."""
     if samples.is_big_endian and layout.sample_bytes > 1:
         code = layout.dtype
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Video frames as NumPy arrays that know their place in the video, and sound as arrays."""
+"""Video frames as NumPy arrays with their index and timestamp, and blocks of audio as arrays."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from penstock.ffmpeg.pixels import FrameLayout
 class VideoFrame(np.ndarray[Any, np.dtype[Any]]):
     """A frame: a writable array of height × width × channels, or height × width if there is one channel.
 
-    The samples of planar pixel formats (yuv420p) lie in one dimension, plane after plane; `planes` has each in its
-    shape. The memory is the decoder's, and is used for another frame when the last array on it is gone. Arrays that
-    are made of a frame, by slicing, arithmetic, copying or pickling, keep its `index`, `pts` and `time`. What is one
-    number, such as ``frame.mean()``, is NumPy's scalar.
+    Planar pixel formats (yuv420p) have their samples in one dimension, plane after plane; `planes` gives each plane in
+    its shape. The memory is recycled once you drop the last array on it. Arrays made from a frame, by slicing,
+    arithmetic, copying or pickling, keep its `index`, `pts` and `time`. A single number, such as ``frame.mean()``, is a
+    NumPy scalar.
 
     Attributes:
-        index: its number among the frames that the decoder gives, from 0.
-        pts: its presentation timestamp in units of the stream's ``time_base``; None if the file has none for it.
+        index: its number among the delivered frames, from 0.
+        pts: its presentation timestamp in units of the stream's ``time_base``; None if the file has none.
         time: the same in seconds since the beginning of the file, as `Decoder`'s ``start`` counts.
     """
 
@@ -40,7 +40,7 @@ class VideoFrame(np.ndarray[Any, np.dtype[Any]]):
     def __array_wrap__(
         self, array: npt.NDArray[Any], context: Any = None, return_scalar: bool = False, /
     ) -> Any:
-        # NumPy makes a scalar of an array without dimensions, but leaves those of subclasses as they are.
+        # NumPy turns arrays without dimensions into scalars, but not those of subclasses.
         return array[()] if array.ndim == 0 else super().__array_wrap__(array, context)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -53,13 +53,13 @@ class VideoFrame(np.ndarray[Any, np.dtype[Any]]):
 
     @property
     def planes(self) -> tuple[npt.NDArray[Any], ...]:
-        """Its planes, each in its shape: rows × columns, or rows × columns × channels.
+        """The planes: rows × columns, or rows × columns × channels each.
 
         Raises:
-            ValueError: this is a part of a frame, or was made of one.
+            ValueError: this is a part of a frame, or was computed from one.
         """
         if self._layout is None:
-            raise ValueError("only a whole frame, as the decoder gave it, has planes")
+            raise ValueError("only a whole frame from the decoder has planes")
         flat, planes, start = self.reshape(-1).view(np.ndarray), [], 0
         for shape in self._layout.planes:
             planes.append(flat[start : start + prod(shape)].reshape(shape))
@@ -70,19 +70,19 @@ class VideoFrame(np.ndarray[Any, np.dtype[Any]]):
 def frame_of(
     memory: Any, layout: FrameLayout, *, index: int, pts: int | None, time: float | None
 ) -> VideoFrame:
-    """A frame in `memory`, which it keeps."""
+    """A frame on `memory`, which it keeps alive."""
     frame = np.frombuffer(memoryview(memory), dtype=layout.dtype).reshape(layout.shape).view(VideoFrame)
     frame.index, frame.pts, frame.time, frame._layout = index, pts, time, layout
     return frame
 
 
 def samples_of(memory: Any, dtype: str, channels: int) -> npt.NDArray[Any]:
-    """The whole samples of all channels in `memory`, which the array keeps: samples × channels."""
+    """The samples in `memory`, which the array keeps alive: samples × channels. An incomplete last one is left out."""
     view = memoryview(memory)
     samples = view.nbytes // (np.dtype(dtype).itemsize * channels)
     return np.frombuffer(view, dtype, samples * channels).reshape(samples, channels)
 
 
 def joined(blocks: Sequence[npt.NDArray[Any]], dtype: str, channels: int) -> npt.NDArray[Any]:
-    """All samples of `blocks`, of which there may be none."""
+    """All samples of `blocks`, which may be empty."""
     return np.concatenate(blocks) if blocks else np.empty((0, channels), dtype)

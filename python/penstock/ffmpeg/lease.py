@@ -1,4 +1,4 @@
-"""Views of leased memory."""
+"""Arrays on leased memory."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What a raw frame is made of: the shapes of its planes, and its bytes.
+"""Layouts of raw frames: the shapes of their planes, and their bytes.
 
 The names are those of ``ffmpeg -pix_fmts``. The planes lie one after another without padding, as FFmpeg's
 ``rawvideo`` wants them (``av_image_get_buffer_size`` with an alignment of 1). The shapes of the common formats are
-written here; of all others FFmpeg is asked for the bytes.
+written here. For all others FFmpeg is asked for the number of bytes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _PACKED = {
     "rgba64le": (4, 2),
 }
 
-# Of the planar ones: the bytes of a sample, and whether both chroma samples share a plane.
+# Planar formats: the bytes of a sample, and whether both chroma samples share a plane.
 _PLANAR = {
     "yuv420p": (1, False),
     "yuv422p": (1, False),
@@ -61,7 +61,7 @@ _PLANAR = {
 PIXEL_FORMATS = (*_PACKED, *_PLANAR)
 """Formats whose planes are known here. FFmpeg knows more."""
 
-# Columns and rows of pixels that share one chroma sample; a rest at the edge has a sample of its own.
+# Columns and rows of pixels that share one chroma sample. An incomplete group at the edge has its own sample.
 _SUBSAMPLED = (
     (r"yuv[aj]?420p|nv12|nv21|p01[026]", (2, 2)),
     (r"yuv[aj]?422p|nv16|nv20|p21[026]|yuyv422|uyvy422|yvyu422|y21[026]", (2, 1)),
@@ -99,7 +99,7 @@ class FrameLayout:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """That of a frame in memory: of its one plane, or all samples in one dimension if there are several."""
+        """Shape of a frame in memory: that of its plane, or one dimension if there are several planes."""
         return self.planes[0] if len(self.planes) == 1 else (self.frame_bytes // self.sample_bytes,)
 
     def __str__(self) -> str:
@@ -137,7 +137,7 @@ def canonical(pixel_format: str) -> str:
 
 
 def subsampling(pixel_format: str) -> tuple[int, int]:
-    """Columns and rows of pixels that share one chroma sample; (1, 1) for formats without, or unknown here."""
+    """Columns and rows of pixels that share one chroma sample; (1, 1) for other and unknown formats."""
     # What follows the name tells the depth and the byte order: yuv420p10le.
     found = (
         shared for name, shared in _SUBSAMPLED if re.fullmatch(rf"(?:{name})\d*(?:[lb]e)?", pixel_format)
@@ -146,23 +146,23 @@ def subsampling(pixel_format: str) -> tuple[int, int]:
 
 
 def divides_evenly(pixel_format: str, width: int, height: int) -> bool:
-    """Whether every chroma sample of `pixel_format` has all of its pixels; True for formats unknown here."""
+    """Whether the size is a multiple of the chroma subsampling of `pixel_format`; True for unknown formats."""
     columns, rows = subsampling(pixel_format)
     return width % columns == 0 and height % rows == 0
 
 
 def is_rgb(pixel_format: str) -> bool:
-    """Whether the colours are red, green and blue, or a palette of them."""
+    """Whether the samples are red, green and blue, or indices of a palette of such colours."""
     return re.search("rgb|bgr|gbr|pal8|bayer", pixel_format) is not None
 
 
 def is_gray(pixel_format: str) -> bool:
-    """Whether there is brightness alone, perhaps with alpha."""
+    """Whether there is only brightness, with or without alpha."""
     return re.match(r"gray|ya\d|y400a|mono", pixel_format) is not None
 
 
 def _native(pixel_format: str, known: Container[str]) -> str | None:
-    """`pixel_format` as `known` has it: itself, or with this machine's byte order; None if it has not."""
+    """The name of `pixel_format` in `known`: itself, or with this machine's byte order; None if there is none."""
     little, big = _INTEGERS.get(pixel_format, (pixel_format, pixel_format))
     name = little if _NATIVE_ENDIAN == "le" else big
     return next((name for name in (name, name + _NATIVE_ENDIAN) if name in known), None)
@@ -192,9 +192,9 @@ def _layout_by_ffmpeg(program: str, pixel_format: str, width: int, height: int) 
 
 
 def _bytes_by_ffmpeg(program: str, pixel_format: str, width: int, height: int) -> int:
-    """What the demuxer of raw video takes for a frame: the packet that it makes is measured, and not decoded.
+    """The size of the packets that FFmpeg's raw video demuxer makes. They are not decoded.
 
-    Formats that FFmpeg reads and cannot write (bayer_bggr8), padded and bit-packed ones need no rule of ours so.
+    This covers formats that FFmpeg reads but cannot write (bayer_bggr8), and padded and bit-packed ones.
     """
     listing = capabilities.stdout_of(
         program,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from numbers import Real
 from typing import Literal, get_args
 
 from penstock._native import _Conversion
-from penstock.ffmpeg import colors, endpoints
+from penstock.ffmpeg import endpoints
 from penstock.ffmpeg.arguments import (
     check_even,
     checked_size,
@@ -20,44 +20,31 @@ from penstock.ffmpeg.arguments import (
     with_filters,
 )
 from penstock.ffmpeg.capabilities import check_option
+from penstock.ffmpeg.colors import (
+    colors_for,
+    input_color_arguments,
+    is_centred,
+    jpeg_pixel_format,
+    output_color_arguments,
+)
 from penstock.ffmpeg.formats import output_format, raw_format
 from penstock.ffmpeg.pixels import FrameLayout, canonical, divides_evenly, frame_layout
+from penstock.ffmpeg.settings import Colors, Convert, check_choice
 
-Convert = Literal["auto", "native", "ffmpeg"]
-ColorMatrix = Literal["auto", "bt601", "bt709", "bt2020"]
-ColorRange = Literal["limited", "full"]
 OddSize = Literal["error", "pad", "crop"]
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What an encoder was asked for: its arguments of these names, checked by `plan_encode`."""
-
-    size: tuple[int, int]
-    fps: int | float | Fraction
-    pixel_format: str
-    codec: str
-    options: Mapping[str, object]
-    output_pixel_format: str | None
-    container_format: str | None
-    convert: str
-    color_matrix: str
-    color_range: str
-    odd_size: str
-    vflip: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
+class EncodePlan:
     """What is done with each frame, and by whom.
 
     Attributes:
-        layout: of the frames that are handed in.
-        rate: of the frames.
-        conversion: what the native worker makes of each; None if they go to FFmpeg as they are.
-        fed: the layout of what FFmpeg gets.
+        layout: layout of the frames that the caller writes.
+        rate: frames per second.
+        conversion: the native conversion; None if FFmpeg gets the frames as they are.
+        fed: layout of the frames that FFmpeg gets.
         converted_by: "penstock", "ffmpeg", or None if the pixels stay what they are.
-        arguments: FFmpeg's, for its input and its output.
+        arguments: FFmpeg's arguments for its input and its output.
         warnings: what the video cannot hold of the frames.
     """
 
@@ -70,109 +57,122 @@ class Plan:
     warnings: tuple[str, ...]
 
 
-def plan_encode(program: str, target: str, wish: Wish) -> Plan:
-    """What is to be done for `wish` by the FFmpeg at `program`, which writes to `target`.
+def plan_encode(
+    program: str,
+    target: str,
+    *,
+    size: tuple[int, int],
+    fps: int | float | Fraction,
+    pixel_format: str,
+    vflip: bool,
+    odd_size: OddSize,
+    codec: str,
+    options: Mapping[str, object],
+    container_format: str | None,
+    output_pixel_format: str | None,
+    colors: Colors,
+    convert: Convert,
+) -> EncodePlan:
+    """Plans an encode by the FFmpeg at `program` to `target`. The other arguments are the `Encoder`'s.
 
     Raises:
-        ValueError: an argument is none of its choices, the video cannot have the size, the codec has not the output's
-            pixel format, or ``convert="native"`` was asked for where there is no native conversion.
+        ValueError: an argument has no such choice, the video cannot have the size, the codec lacks the output's pixel
+            format, or ``convert="native"`` was given where there is no native conversion.
     """
-    check_choice("convert", wish.convert, get_args(Convert))
-    check_choice("odd_size", wish.odd_size, get_args(OddSize))
-    width, height = checked_size(wish.size)
-    rate = frame_rate(wish.fps)
-    container_format = endpoints.container_for(target, wish.container_format)
-    matrix, color_range = colors.colors_for(wish.codec, wish.color_matrix, wish.color_range, height)
-    layout = frame_layout(wish.pixel_format, width, height, program)
-    output = output_format(
-        program,
-        wish.codec,
-        wish.options,
-        layout.pixel_format,
-        wish.output_pixel_format,
-        held=raw_format(target, container_format),
+    check_choice("odd_size", odd_size, get_args(OddSize))
+    width, height = checked_size(size)
+    rate = frame_rate(fps)
+    container_format = endpoints.container_for(target, container_format)
+    asked_range = "limited" if colors.range == "auto" else colors.range
+    matrix, color_range = colors_for(codec, colors.matrix, asked_range, height)
+    layout = frame_layout(pixel_format, width, height, program)
+    held = raw_format(target, container_format)
+    output = output_format(program, codec, options, layout.pixel_format, output_pixel_format, held=held)
+    options = _options_for(codec, options, output.name)
+    if odd_size == "error":
+        check_even(layout, output.name, options)
+    conversion = _native(
+        layout, output.name, matrix, color_range, odd_size=odd_size, vflip=vflip, convert=convert
     )
-    wish = replace(wish, output_pixel_format=output.name, options=_options_for(wish, output.name))
-    if wish.odd_size == "error":
-        check_even(layout, wish.output_pixel_format, wish.options)
-    conversion = _native(layout, wish, matrix, color_range)
-    output_pixel_format = _named_for(wish.codec, wish.output_pixel_format)
+    named = None if output.name is None else jpeg_pixel_format(codec, output.name)
     filters: list[str] = []
     if conversion is None:
-        fed = frame_layout(colors.jpeg_pixel_format(wish.codec, layout.pixel_format), width, height, program)
-        filters = conversion_filters(
-            fed, output_pixel_format, matrix, color_range, odd_size=wish.odd_size, vflip=wish.vflip
-        )
+        fed = frame_layout(jpeg_pixel_format(codec, layout.pixel_format), width, height, program)
+        filters = conversion_filters(fed, named, matrix, color_range, odd_size=odd_size, vflip=vflip)
     else:
-        fed = frame_layout(output_pixel_format or layout.pixel_format, *conversion.output_size, program)
-    centred = colors.is_centred(layout.pixel_format, output_pixel_format)
+        fed = frame_layout(named or layout.pixel_format, *conversion.output_size, program)
+    centred = is_centred(layout.pixel_format, named)
     arguments = [
         *input_arguments(
             fed,
             rate,
-            colors.input_color_arguments(fed.pixel_format, matrix, color_range, centred=centred),
+            input_color_arguments(fed.pixel_format, matrix, color_range, centred=centred),
         ),
         *output_arguments(
             target,
-            wish.codec,
-            output_pixel_format,
-            with_filters(wish.options, filters),
+            codec,
+            named,
+            with_filters(options, filters),
             container_format,
-            colors.output_color_arguments(output_pixel_format, matrix, color_range, centred=centred),
+            output_color_arguments(named, matrix, color_range, centred=centred),
         ),
     ]
-    converted_by = _converted_by(layout, wish, conversion)
-    return Plan(layout, rate, conversion, fed, converted_by, arguments, output.warnings)
+    converted_by = None
+    if output.name not in (None, layout.pixel_format):
+        converted_by = "ffmpeg" if conversion is None else "penstock"
+    return EncodePlan(layout, rate, conversion, fed, converted_by, arguments, output.warnings)
 
 
-def _options_for(wish: Wish, output_pixel_format: str | None) -> dict[str, object]:
-    """`wish.options` without a pixel format, which is an argument of its own by now, and with what the format takes."""
-    options = dict(wish.options)
+def _options_for(
+    codec: str, options: Mapping[str, object], output_pixel_format: str | None
+) -> dict[str, object]:
+    """`options` without a pixel format, which the plan gives, and with what the pixel format requires."""
+    options = dict(options)
     if output_pixel_format is not None:
         options = {name: value for name, value in options.items() if name.partition(":")[0] != "pix_fmt"}
-    if (wish.codec, output_pixel_format) == ("libvpx", "yuva420p"):
-        # VP8 has alpha only without frames that are not shown, and FFmpeg refuses it otherwise.
+    if (codec, output_pixel_format) == ("libvpx", "yuva420p"):
+        # FFmpeg refuses VP8 with alpha together with hidden alternate reference frames.
         options = {"auto-alt-ref": 0, **options}
     return options
 
 
-def all_options(
+def output_options(
     program: str, codec: str, options: Mapping[str, object], crf: float | str | None, preset: str | None
-) -> dict[str, object]:
-    """FFmpeg's output options: those given as arguments of their own, and `options`.
+) -> tuple[dict[str, object], str | None]:
+    """FFmpeg's output options, with `crf` and `preset`, and the container format that ``options["f"]`` names.
 
     Raises:
-        ValueError: one is given twice, or `codec` has none of that name.
+        ValueError: an option is given twice, the codec has no such option, or the container format is no name.
     """
     own = {"crf": f"{crf:g}" if isinstance(crf, Real) else crf, "preset": preset}
-    given = {name: value for name, value in own.items() if value is not None}
+    given: dict[str, object] = {name: value for name, value in own.items() if value is not None}
     for name in given:
         if any(option.partition(":")[0] == name for option in options):
             raise ValueError(f"{name} is given as an argument and in options: give one")
         check_option(program, codec, name)
-    return {**given, **options}
+    given.update(options)
+    container_format = given.pop("f", None)
+    if container_format is not None and not isinstance(container_format, str):
+        raise ValueError(
+            f"options['f'] is FFmpeg's name of a container, such as 'mp4'; got {container_format!r}"
+        )
+    return given, container_format
 
 
-def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    """Checks that `value` is one of the `choices` for the argument `name`.
-
-    Raises:
-        ValueError: it is not.
-    """
-    if value not in choices:
-        raise ValueError(f"{name} is {', '.join(map(repr, choices))}; got {value!r}")
-
-
-def _named_for(codec: str, pixel_format: str | None) -> str | None:
-    return None if pixel_format is None else colors.jpeg_pixel_format(codec, pixel_format)
-
-
-def _native(layout: FrameLayout, wish: Wish, matrix: str, color_range: str) -> _Conversion | None:
-    """The native conversion, where there is something to convert and nothing speaks against it."""
-    output = canonical(wish.output_pixel_format or layout.pixel_format)
-    is_even = divides_evenly(output, layout.width, layout.height)
-    is_fitted = wish.odd_size != "error" and not is_even
-    if wish.convert == "ffmpeg" or not (output != layout.pixel_format or is_fitted or wish.vflip):
+def _native(
+    layout: FrameLayout,
+    output_pixel_format: str | None,
+    matrix: str,
+    color_range: str,
+    *,
+    odd_size: OddSize,
+    vflip: bool,
+    convert: Convert,
+) -> _Conversion | None:
+    """The native conversion; None if there is nothing to convert, or no native code for it."""
+    output = canonical(output_pixel_format or layout.pixel_format)
+    is_fitted = odd_size != "error" and not divides_evenly(output, layout.width, layout.height)
+    if convert == "ffmpeg" or not (output != layout.pixel_format or is_fitted or vflip):
         return None
     try:
         return _Conversion(
@@ -182,16 +182,10 @@ def _native(layout: FrameLayout, wish: Wish, matrix: str, color_range: str) -> _
             layout.height,
             matrix=matrix,
             range=color_range,
-            vflip=wish.vflip,
-            odd_size=wish.odd_size if is_fitted else "keep",
+            vflip=vflip,
+            odd_size=odd_size if is_fitted else "keep",
         )
     except ValueError as error:
-        if wish.convert == "native":
+        if convert == "native":
             raise ValueError(f"convert='native' is not possible: {error}") from None
         return None
-
-
-def _converted_by(layout: FrameLayout, wish: Wish, conversion: _Conversion | None) -> str | None:
-    if wish.output_pixel_format in (None, layout.pixel_format):
-        return None
-    return "ffmpeg" if conversion is None else "penstock"

@@ -11,7 +11,6 @@ from contextlib import ExitStack
 from io import FileIO
 from pathlib import Path
 
-from penstock import _native
 from penstock._native import ThreadPolicy
 from penstock.errors import DecoderError, EncoderError
 from penstock.ffmpeg.child import Child, Lines, NotStartedError
@@ -24,19 +23,6 @@ WATCH_INTERVAL_S = 0.1
 # Without this, FFmpeg 5.1 exits with 0 if the disk is full at the end of the file ("Error writing trailer").
 _STRICT = ("-xerror",)
 _ALWAYS = ("-hide_banner", "-nostats", "-loglevel")
-
-
-def checked_stall_timeout(seconds: float | None) -> float | None:
-    """The argument ``stall_timeout_s``.
-
-    Raises:
-        ValueError: it is not more than 0.
-        TypeError: it is not a number.
-    """
-    seconds = _native._seconds("stall_timeout_s", seconds)
-    if seconds == 0:
-        raise ValueError("stall_timeout_s must be None or more than 0 seconds, not 0")
-    return seconds
 
 
 class FFmpegProcess(Child):

@@ -1,4 +1,4 @@
-"""Tells somebody, twice a second, how far an `Encoder` is."""
+"""Reports the progress of an `Encoder` twice a second."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Self
 
-from penstock.ffmpeg.stats import EncoderStats
+from penstock._native import _count
+from penstock.results import EncoderStats
 
 # As often as FFmpeg reports.
 PERIOD_S = 0.5
 
 
 class Reporter:
-    """Calls `show` with what `look` gives, on a daemon thread, until it is told to stop.
+    """Calls `show` with statistics on a daemon thread, until `stop`.
 
     Args:
-        show: gets the `EncoderStats`.
+        show: called with an `EncoderStats`.
         finish: called once, after the last `show`.
     """
 
@@ -31,13 +32,16 @@ class Reporter:
         self._thread: threading.Thread | None = None
 
     @classmethod
-    def of(
-        cls, progress: bool | Callable[[EncoderStats], object], total_frames: int | None, rate: Fraction
-    ) -> Self | None:
-        """What an encoder's argument `progress` asks for; None for nothing."""
+    def of(cls, progress: bool | int | Callable[[EncoderStats], object], rate: Fraction) -> Self | None:
+        """The reporter for an `Encoder`'s argument `progress`; None for none.
+
+        Raises:
+            ValueError, TypeError: it is neither a bool, a number of frames, nor callable.
+        """
         if callable(progress):
             return cls(progress, lambda: None)
-        if not progress:
+        total_frames = None if isinstance(progress, bool) else _count("progress", progress)
+        if progress is False:
             return None
         from penstock.ffmpeg.bar import Bar  # rich takes long to import
 
@@ -45,9 +49,10 @@ class Reporter:
         return cls(bar.update, bar.finish)
 
     def start(self, look: Callable[[], EncoderStats | None]) -> None:
-        """Begins; `look` gives None when there is nothing to look at any more.
+        """Starts the thread. `look` gives the statistics, or None to end it.
 
-        Between two reports the thread holds neither this nor what `show` belongs to, which may be what has the encoder.
+        Between two reports the thread references neither the reporter nor `show`, whose object may own the encoder: the
+        garbage collector can take them.
         """
         arguments = (weakref.ref(self), self._stop, look)
         name = "penstock-encoder-progress"
@@ -55,7 +60,7 @@ class Reporter:
         self._thread.start()
 
     def stop(self, last: EncoderStats) -> None:
-        """Shows how it ended, and ends."""
+        """Ends the thread and shows the `last` statistics."""
         if self._stop.is_set():
             return
         self._stop.set()
@@ -66,12 +71,12 @@ class Reporter:
         self._finish()
 
     def _try_show(self, stats: EncoderStats) -> bool:
-        """Shows, and tells whether that is possible: an error of the user's must not take the place of FFmpeg's."""
+        """Calls `show`, and gives whether it works: an error in it is a warning, and must not replace FFmpeg's."""
         try:
             self._show(stats)
         except Exception as error:
             self._has_failed = True
-            warnings.warn(f"progress is not told any more: {error!r}", RuntimeWarning, stacklevel=2)
+            warnings.warn(f"progress is no longer reported: {error!r}", RuntimeWarning, stacklevel=2)
         return not self._has_failed
 
 

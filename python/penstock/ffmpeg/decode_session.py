@@ -1,0 +1,244 @@
+"""A running FFmpeg that decodes, and the native reader of its output."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+
+from penstock._native import Frame, Reader, _Conversion, _seconds
+from penstock.errors import ClosedError, DecoderError, FFmpegError, TruncatedStreamError
+from penstock.ffmpeg import endpoints
+from penstock.ffmpeg.diagnostics import damage_reports
+from penstock.ffmpeg.process import FFmpegProcess
+from penstock.ffmpeg.session import Session, warn_unclosed
+from penstock.ffmpeg.settings import Tuning
+
+# Frames or blocks that are read ahead.
+READ_AHEAD = 4
+# Guessed: an FFmpeg that has closed its output exits within this time.
+END_GRACE_S = 5.0
+# Guessed: an FFmpeg that was killed is gone within milliseconds, unless the kernel has it wait for a lost server.
+KILL_GRACE_S = 2.0
+# What FFmpeg 5.1 to 9 prints first for a stream without a decodable frame.
+_NO_FRAMES = "Cannot determine format of input"
+LATE = "FFmpeg gave nothing"
+
+
+class DecodeSession(Session):
+    """A running FFmpeg that writes raw frames, or blocks of samples.
+
+    Args:
+        program, arguments: as for `FFmpegProcess`.
+        source: what FFmpeg reads, from `endpoints.source`.
+        title: the ``repr`` of the decoder.
+        tuning: the decoder's.
+        frame_bytes, conversion, parts: as for `penstock.Reader`.
+        is_strict: damage is an error, although FFmpeg goes on.
+        other_codecs: codecs of the file's other streams, whose damage does not matter.
+        check_end: called if FFmpeg has ended without a complaint and `is_strict`: gives the reason why the file has
+            more than FFmpeg delivered, or None.
+
+    Attributes:
+        reader: the native reader.
+        rest: what FFmpeg wrote after the last whole frame.
+        is_at_end: FFmpeg has ended and all frames were read.
+        caller_wait_s: seconds that callers waited.
+    """
+
+    kind = "decoder"
+    error = DecoderError
+    reader: Reader  # set by `start`
+
+    def __init__(
+        self,
+        program: str,
+        arguments: Sequence[str] | Callable[[int], Sequence[str]],
+        *,
+        source: str,
+        title: str,
+        tuning: Tuning,
+        frame_bytes: int,
+        conversion: _Conversion | None = None,
+        parts: int = 1,
+        is_strict: bool,
+        other_codecs: Collection[str] = (),
+        check_end: Callable[[], str | None] | None = None,
+    ) -> None:
+        process = FFmpegProcess(
+            program,
+            arguments,
+            tuning.ffmpeg_policy,
+            is_strict=is_strict,
+            stdout=subprocess.PIPE,
+            error=DecoderError,
+        )
+        super().__init__(process, title, tuning.stall_timeout)
+        self.rest: Frame | None = None
+        self.is_at_end = False
+        self.caller_wait_s = 0.0
+        self._path = endpoints.without_protocol(source)
+        self._is_strict = is_strict
+        self._other_codecs = other_codecs
+        self._check_end = check_end
+        self._failure: FFmpegError | None = None
+        self._lock = threading.Lock()
+        self._ending = threading.Lock()
+        self._make_reader = partial(
+            Reader,
+            frame_bytes=frame_bytes,
+            depth=READ_AHEAD if tuning.queue_items is None else tuning.queue_items,
+            capacity_bytes=tuning.capacity_bytes,
+            policy=tuning.policy,
+            conversion=conversion,
+            parts=parts,
+        )
+
+    def connect(self) -> None:
+        self.reader = self._make_reader(self.process.stdout)
+        # The reader has a duplicate, and FFmpeg must notice at once when that is closed.
+        self.process.stdout.close()
+
+    def disconnect(self) -> None:
+        if hasattr(self, "reader"):
+            self.reader.close()
+
+    @property
+    def is_closed(self) -> bool:
+        return not self.is_open or self.is_inherited
+
+    @property
+    def delivered(self) -> int:
+        """Frames that callers received."""
+        return self.reader.stats.frames_delivered
+
+    def read(self, timeout: float | None = None) -> Frame | None:
+        """The next frame; None at the end, if FFmpeg has succeeded.
+
+        Raises:
+            DecoderError: FFmpeg has ended, and failed.
+            StalledError: no frame within `timeout`, or no sign of life.
+            ClosedError: after `close`, and in a forked child.
+        """
+        timeout = _seconds("timeout", timeout)
+        self._check_open()
+        if not self.is_at_end:
+            with self._timed():
+                frame = self.wait_for(self._take, timeout, LATE)
+            if frame is not None:
+                return frame
+            self._end()
+        self._raise_failure()
+        return None
+
+    async def read_async(self) -> Frame | None:
+        """`read` for asyncio. A task that is cancelled while it waits loses no frame."""
+        self._check_open()
+        if not self.is_at_end:
+            with self._timed():
+                frame = await self.wait_for_async(self._take, self.reader._ready, None, LATE)
+            if frame is not None:
+                return frame
+            await asyncio.to_thread(self._end)
+        self._raise_failure()
+        return None
+
+    def fail(self, reason: str) -> FFmpegError:
+        """The error that every later read raises, with FFmpeg's output."""
+        self._failure = self.failure(f"{self._path}: {reason}", self.delivered)
+        return self._failure
+
+    def close(self) -> None:
+        """Ends FFmpeg and the reader at once. May be called again."""
+        self.abandon()
+        if not self.is_inherited:
+            self.process.wait(KILL_GRACE_S)
+
+    def abandon(self) -> None:
+        """Kills FFmpeg without waiting: for a finalizer, which may run on any thread."""
+        self.mark_closed()
+        self._let_go()
+
+    def end_collected(self) -> None:
+        """Ends FFmpeg when the garbage collector takes the decoder, with a `ResourceWarning` before the last frame."""
+        if self.is_closed:
+            return
+        self.abandon()
+        if not self.is_at_end:
+            warn_unclosed(self)
+
+    def end_at_exit(self) -> None:
+        self.close()
+
+    def progress(self) -> str:
+        return f"given {self.delivered} frames"
+
+    def _check_open(self) -> None:
+        self.check_owner()
+        if not self.is_open:
+            raise ClosedError("the decoder is closed")
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _take(self, timeout_s: float) -> Frame | None:
+        """A frame; None at the end of FFmpeg's output."""
+        try:
+            return self.reader.read(timeout=timeout_s)
+        except TruncatedStreamError:
+            # Raised at each call, but only the first gets the rest.
+            self.rest = self.rest or self.reader.take_rest()
+            return None
+        except ClosedError:
+            self._check_open()
+            return None  # another thread saw the end first and closed the reader
+
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
+        began_s = time.monotonic()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self.caller_wait_s += time.monotonic() - began_s
+
+    def _end(self) -> None:
+        """FFmpeg has closed its output: notes whether it succeeded.
+
+        Raises:
+            ClosedError: `close` killed it, in another thread.
+        """
+        with self._ending:
+            self._check_open()
+            if self.is_at_end:
+                return  # another thread was first
+            if not self.process.wait(END_GRACE_S):
+                self.process.kill()
+                self.process.wait()
+            if (reason := self._why_failed()) is not None:
+                self.fail(reason)
+            self.is_at_end = True
+            self._let_go()
+
+    def _why_failed(self) -> str | None:
+        after = f"after {self.delivered} frames"
+        if self.process.returncode not in (0, None) and _NO_FRAMES in self.process.stderr.partition("\n")[0]:
+            return "the stream has no frames that FFmpeg can decode"
+        if not self.process.has_succeeded:
+            return f"FFmpeg {self.process.ending}, {after}"
+        if not self._is_strict:
+            return None
+        if damage_reports(self.process.stderr, self._other_codecs):
+            return f"the file is damaged, or ends too early, {after}"
+        reason = None if self._check_end is None else self._check_end()
+        return None if reason is None else f"{reason}, {after}"
+
+    def _let_go(self) -> None:
+        if not self.is_inherited:
+            self.process.kill()
+        self.reader.close()

@@ -1,0 +1,219 @@
+"""One run of FFmpeg: its start, signs of life, stalls and failure, and what happens to it at exit and in a fork.
+
+`EncodeSession` and `DecodeSession` are sessions with the native worker that feeds FFmpeg, or reads from it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import shlex
+import time
+import warnings
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from typing import ClassVar, TypeVar
+
+from penstock import _exit
+from penstock._asyncio import Watchable, until_done
+from penstock.errors import ClosedError, FFmpegError, StalledError
+from penstock.ffmpeg.process import FFmpegProcess, Watch
+
+R = TypeVar("R")
+
+# How often a wait checks FFmpeg's signs of life. Chosen: much shorter than any `stall_timeout`.
+LOOK_INTERVAL_S = 0.5
+
+
+class Session:
+    """A running FFmpeg and the native worker at its pipe.
+
+    Args:
+        process: FFmpeg, not started yet.
+        title: the ``repr`` of the owner.
+        stall_timeout: as for `Tuning`.
+
+    Attributes:
+        is_open: it was started, and neither closed nor aborted.
+    """
+
+    #: What the owner is, for messages.
+    kind: ClassVar[str]
+    error: ClassVar[type[FFmpegError]]
+
+    def __init__(self, process: FFmpegProcess, title: str, stall_timeout: float | None) -> None:
+        self.process = process
+        self.title = title
+        self.is_open = False
+        self._stall_timeout = stall_timeout
+        self._forks = _exit.forks
+
+    def start(self) -> None:
+        """Starts FFmpeg and the worker. Nothing is left running if this raises.
+
+        Raises:
+            EncoderError, DecoderError: FFmpeg could not be started.
+        """
+        try:
+            self.process.start()
+            self.connect()
+            self.is_open = True
+            _open_sessions.add(self)
+        except BaseException:  # for example of a signal handler
+            self.discard()
+            raise
+
+    def discard(self) -> None:
+        """Kills FFmpeg and drops everything."""
+        self.mark_closed()
+        self.process.end()
+        self.disconnect()
+
+    def connect(self) -> None:
+        """Makes the native worker. FFmpeg runs."""
+        raise NotImplementedError
+
+    def disconnect(self) -> None:
+        """Ends the native worker, if there is one, without waiting for FFmpeg."""
+        raise NotImplementedError
+
+    def end_at_exit(self) -> None:
+        """Called when the interpreter exits and the session is still open."""
+        raise NotImplementedError
+
+    @property
+    def is_inherited(self) -> bool:
+        """Whether a fork copied the session into this process. FFmpeg belongs to the parent."""
+        return self._forks != _exit.forks
+
+    def mark_closed(self) -> None:
+        """Forgets the session at exit."""
+        self.is_open = False
+        _open_sessions.discard(self)
+
+    def check_owner(self) -> None:
+        """Checks that this process started the session.
+
+        Raises:
+            ClosedError: it is a fork of the process that did.
+        """
+        check_owner(self.kind, self._forks)
+
+    def wait_for(self, step: Callable[[float], R], timeout: float | None, late: str) -> R:
+        """Waits for `step` as long as FFmpeg shows signs of life.
+
+        Args:
+            step: waits for so many seconds at most, and raises `StalledError` if that was too short.
+            timeout: seconds to wait; None waits as long as it takes.
+            late: what the error says after `timeout`.
+
+        Raises:
+            StalledError: after `timeout`, or without a sign of life for ``stall_timeout``.
+        """
+        start_s = time.monotonic()
+        watch: Watch | None = None
+        while True:
+            left_s = LOOK_INTERVAL_S if timeout is None else start_s + timeout - time.monotonic()
+            try:
+                return step(max(0.0, min(left_s, LOOK_INTERVAL_S)))
+            except StalledError as stalled:
+                if timeout is not None and left_s <= LOOK_INTERVAL_S:
+                    raise late_error(late, timeout, stalled) from None
+                watch = watch or Watch(self.process)
+                self._check_alive(watch, stalled)
+
+    async def wait_for_async(
+        self,
+        step: Callable[[float], R],
+        event: Callable[[], Watchable | None],
+        timeout: float | None,
+        late: str,
+    ) -> R:
+        """`wait_for` for asyncio: the event loop goes on while this waits.
+
+        Args:
+            event: gives what will end when `step` may succeed; None if it may at once.
+        """
+        start_s = time.monotonic()
+        watch: Watch | None = None
+        while True:
+            try:
+                return step(0.0)
+            except StalledError as error:
+                stalled = error
+            left_s = LOOK_INTERVAL_S if timeout is None else start_s + timeout - time.monotonic()
+            if timeout is not None and left_s <= 0:
+                raise late_error(late, timeout, stalled)
+            watch = watch or Watch(self.process)
+            await _until(event(), min(left_s, LOOK_INTERVAL_S))
+            self._check_alive(watch, stalled)
+
+    def failure(self, reason: str, frames: int, advice: str | None = None) -> FFmpegError:
+        """The error of an FFmpeg that failed: `reason`, FFmpeg's output, `advice` and the command."""
+        process = self.process
+        lines = [reason, f"FFmpeg said: {process.stderr or '(nothing)'}"]
+        if advice is not None:
+            lines.append(f"what to do: {advice}")
+        lines += (f"FFmpeg warned: {line}" for line in process.warnings)
+        lines.append(f"command: {shlex.join(process.command)}")
+        return self.error(
+            "\n".join(lines),
+            returncode=process.returncode,
+            command=process.command,
+            stderr=process.stderr,
+            frames=frames,
+            advice=advice,
+        )
+
+    def progress(self) -> str:
+        """How far FFmpeg is, for the error about a stall."""
+        raise NotImplementedError
+
+    def _check_alive(self, watch: Watch, stalled: StalledError) -> None:
+        idle_s = watch.idle_s()
+        if self._stall_timeout is None or idle_s < self._stall_timeout:
+            return
+        said = self.process.stderr and f"\nFFmpeg said: {self.process.stderr}"
+        raise StalledError(
+            f"FFmpeg gave no sign of life for {idle_s:.1f} s; it had {self.progress()}{said}",
+            idle_s,
+            stalled.bytes_pending,
+        )
+
+
+def check_owner(kind: str, forks: int) -> None:
+    """Checks that no fork lies between this process and the one in which ``_exit.forks`` was `forks`.
+
+    Raises:
+        ClosedError: one does.
+    """
+    if forks != _exit.forks:
+        raise ClosedError(f"the {kind} belongs to the process that made it, of which this one is a fork")
+
+
+def late_error(late: str, timeout: float, stalled: StalledError) -> StalledError:
+    return StalledError(f"{late} within {timeout:.3g} s", timeout, stalled.bytes_pending)
+
+
+def warn_unclosed(session: Session) -> None:
+    """Warns that the owner of `session` was never closed."""
+    warnings.warn(f"{session.title} was never closed", ResourceWarning, source=session, stacklevel=3)
+
+
+async def _until(event: Watchable | None, timeout_s: float) -> None:
+    if event is None:
+        await asyncio.sleep(0)
+        return
+    with suppress(TimeoutError):
+        await asyncio.wait_for(until_done(event), timeout_s)
+
+
+_open_sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+
+
+@atexit.register
+def _end_all_at_exit() -> None:
+    for session in list(_open_sessions):
+        if not session.is_inherited:
+            session.end_at_exit()

@@ -1,0 +1,120 @@
+"""Settings that `Encoder`, `Decoder` and `AudioDecoder` share."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from penstock._native import ThreadPolicy, _count, _seconds
+from penstock._types import Mode
+
+Convert = Literal["auto", "native", "ffmpeg"]
+ColorMatrix = Literal["auto", "bt601", "bt709", "bt2020"]
+ColorRange = Literal["auto", "limited", "full"]
+
+
+def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    """Checks that `value` is one of the `choices` for the argument `name`.
+
+    Raises:
+        ValueError: it is not.
+    """
+    if value not in choices:
+        raise ValueError(f"{name} is {', '.join(map(repr, choices))}; got {value!r}")
+
+
+def check_place(name: str, seconds: float | None) -> None:
+    """Checks an argument that is a time within a file, or None.
+
+    Raises:
+        ValueError: it is negative, NaN or infinite.
+        TypeError: it is not a number.
+    """
+    if _seconds(name, seconds) == math.inf:
+        raise ValueError(f"{name} must be None or a finite number of seconds, not {seconds}")
+
+
+@dataclass(frozen=True, slots=True)
+class Colors:
+    """How YUV stands for RGB.
+
+    Attributes:
+        matrix: "bt601", "bt709", "bt2020" or "auto". In an `Encoder`, "auto" is BT.709 from 720 lines on and BT.601
+            below. In a `Decoder`, it is the file's tag, and BT.601 without a tag.
+        range: "limited" (black at 16, white at 235 of 8 bits), "full" or "auto". In an `Encoder`, "auto" is limited,
+            but Motion JPEG always has "full". In a `Decoder`, it is the file's tag, and limited without a tag.
+
+    Raises:
+        ValueError: unknown matrix or range.
+    """
+
+    matrix: ColorMatrix = "auto"
+    range: ColorRange = "auto"
+
+    def __post_init__(self) -> None:
+        check_choice("matrix", self.matrix, get_args(ColorMatrix))
+        check_choice("range", self.range, get_args(ColorRange))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuning:
+    """What few programs need to set.
+
+    Attributes:
+        mode: the transport to FFmpeg, as for `penstock.Writer`. `Encoder` only.
+        queue_items: frames that may wait for FFmpeg before ``write`` does, or frames or blocks that a decoder reads
+            ahead. None is 16 for an `Encoder`, and 4 for the decoders.
+        queue_bytes: bytes of the frames that may wait for FFmpeg, in the format that FFmpeg gets. None is 24 MiB, or
+            four frames if they are more. `Encoder` only.
+        capacity_bytes: capacity of the pipe, as for `penstock.Writer` and `penstock.Reader`.
+        policy: priority and CPUs of the native thread.
+        ffmpeg: path or name of the program; None finds one (see `penstock.ffmpeg.find_ffmpeg`). An `Encoder` needs one
+            that calls ``read`` on its standard input: a program that splices it onward, as ``pv`` does, must not get
+            zero-copy writes.
+        ffprobe: path or name of the program that inspects files; None finds one. Decoders only.
+        ffmpeg_policy: priority and CPUs of FFmpeg, all of its threads. With ``near=threading.get_native_id()`` here and
+            in `policy`, FFmpeg and the native thread share the L3 cache of the calling thread.
+        stall_timeout: seconds without a sign of life from FFmpeg (no frame, no CPU time used) after which a waiting
+            call raises `StalledError`. None waits forever.
+        convert: who converts pixels: "native", the native thread while it copies; "ffmpeg"; or "auto", the native
+            thread where it can and, in a `Decoder`, where its result is within 2 code values of FFmpeg's.
+
+    Raises:
+        ValueError, TypeError: a value is not possible.
+    """
+
+    mode: Mode = "auto"
+    queue_items: int | None = None
+    queue_bytes: int | None = None
+    capacity_bytes: int | None = None
+    policy: ThreadPolicy | None = None
+    ffmpeg: str | os.PathLike[str] | None = None
+    ffprobe: str | os.PathLike[str] | None = None
+    ffmpeg_policy: ThreadPolicy | None = None
+    stall_timeout: float | None = 60.0
+    convert: Convert = "auto"
+
+    def __post_init__(self) -> None:
+        check_choice("mode", self.mode, get_args(Mode))
+        check_choice("convert", self.convert, get_args(Convert))
+        for name in ("queue_items", "queue_bytes", "capacity_bytes"):
+            if (count := getattr(self, name)) is not None:
+                _count(name, count)
+        if _seconds("stall_timeout", self.stall_timeout) == 0:
+            raise ValueError("stall_timeout must be None or more than 0 seconds, not 0")
+
+    def check_unused(self, user: str, *names: str) -> None:
+        """Checks that settings which `user` cannot follow have their defaults.
+
+        Raises:
+            ValueError: one has not.
+        """
+        for name in names:
+            if getattr(self, name) != getattr(DEFAULT_TUNING, name):
+                raise ValueError(f"Tuning({name}=...) has no effect on {user}: leave it out")
+
+
+DEFAULT_COLORS = Colors()
+DEFAULT_TUNING = Tuning()
