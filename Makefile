@@ -100,9 +100,11 @@ check: $(READY)-check $(READY)-native
 	$(IN_VENV) mypy
 	$(IN_VENV) python scripts/check_imports.py
 	$(IN_VENV) stubtest penstock._native --allowlist scripts/stubtest-allowed.txt
+	$(IN_VENV) python scripts/stub_docs.py --check
 
-fmt: $(READY)-check
+fmt: $(READY)-check $(READY)-native
 	cargo fmt --all
+	$(IN_VENV) python scripts/stub_docs.py
 	$(IN_VENV) ruff check --fix .
 	$(IN_VENV) ruff format .
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import subprocess
+import sys
 import tomllib
 from importlib.resources import files
 from pathlib import Path
@@ -169,3 +171,23 @@ def test_hints_name_the_distribution_and_extras_that_it_has() -> None:
     hints = {hint for path in texts for hint in re.findall(r"(penstock[\w-]*)\[(\w+)\]", path.read_text())}
     assert {name for name, _ in hints} == {project["name"]} == {"penstock-io"}
     assert {extra for _, extra in hints} == set(project["optional-dependencies"])
+
+
+def test_the_stub_has_the_docstrings_of_the_native_module() -> None:
+    check = [sys.executable, ROOT / "scripts" / "stub_docs.py", "--check"]
+    done = subprocess.run(check, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_stub_check_finds_a_difference(tmp_path: Path) -> None:
+    """Also where a docstring is missing."""
+    for folder in ("scripts", "python/penstock"):
+        (tmp_path / folder).mkdir(parents=True)
+    script = tmp_path / "scripts" / "stub_docs.py"
+    script.write_text((ROOT / "scripts" / "stub_docs.py").read_text())
+    stub = (files("penstock") / "_native.pyi").read_text()
+    changed = stub.replace('"""The size of the write in bytes."""', "...").replace("Stop watching", "Look on")
+    (tmp_path / "python/penstock/_native.pyi").write_text(changed)
+    done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "nbytes, stop;" in done.stderr

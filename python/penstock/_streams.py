@@ -1,4 +1,4 @@
-"""Python's streams as ends of what Penstock moves: their read-ahead, and those whose bytes are not a descriptor's."""
+"""Python streams as sources and destinations: what they have read ahead, and which ones the descriptor cannot stand for."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ Buffered: TypeAlias = io.BufferedReader | io.BufferedRandom
 _RAW = io.RawIOBase
 _BUFFERED = (io.BufferedReader, io.BufferedRandom, io.BufferedWriter)
 _RECODING = (codecs.StreamReader, codecs.StreamWriter, codecs.StreamReaderWriter, codecs.StreamRecoder)
-"""Text streams that are none of ``io``'s, and pass ``fileno`` on."""
+"""Text streams from outside of ``io``, which pass ``fileno`` through."""
 
 
 def source(src: Any, name: str) -> tuple[Any, bytes]:
-    """What to read from instead of the object, and the bytes that come before: those that the program has not taken.
+    """The object to read from, and the bytes before it that the stream has read ahead of the program.
 
-    Of a file there are none: its descriptor is set to where the stream stands. The bytes stay in the stream's buffer.
+    A file has none: its descriptor is set to the stream's position. The bytes stay in the stream's buffer.
 
     Raises:
         TypeError: the descriptor does not carry the bytes that the object reads.
@@ -49,18 +49,18 @@ def checked_ends(src: Any, dst: Any) -> Any:
 
 
 def tee_source(src: Any) -> Any:
-    """What a tee may read instead of that object, which it does without anything in front."""
+    """The object that a tee reads from, which must have nothing read ahead."""
     src, ahead = source(src, "src")
     if ahead:
         raise ValueError(
-            "src has been read ahead of by Python, and a tee would leave that out: read it first, or pass a stream "
-            "without a buffer"
+            "src is a Python stream that has read ahead, and a tee would leave that out: read it first, or pass a "
+            "stream without a buffer"
         )
     return src
 
 
 def check_source(src: Any, name: str) -> None:
-    """Refuses what reads other bytes than its descriptor's. It is without its wrapper."""
+    """Refuse a source whose bytes are not its descriptor's. Its wrapper has been removed."""
     if isinstance(src, io.TextIOBase):
         raise TypeError(
             f"{name} is a text stream, and has decoded bytes ahead: open it in binary mode, or pass {name}.buffer if "
@@ -70,33 +70,33 @@ def check_source(src: Any, name: str) -> None:
 
 
 def check_destination(dst: Any, name: str) -> None:
-    """Refuses what writes other bytes than its descriptor's."""
+    """Refuse a destination whose bytes are not its descriptor's."""
     dst = without_wrapper(dst)
-    # What a text stream has encoded is flushed; what matters is where it then goes.
+    # A text stream is flushed, so only its buffer matters.
     _check_faithful(getattr(dst, "buffer", dst) if isinstance(dst, io.TextIOBase) else dst, name)
 
 
 def without_wrapper(end: Any) -> Any:
-    """The file inside ``tempfile.NamedTemporaryFile``, which is itself none of Python's streams."""
+    """The file inside ``tempfile.NamedTemporaryFile``, which is not itself a Python stream."""
     inner = getattr(end, "file", None)
     return inner if isinstance(inner, io.IOBase) and not isinstance(end, io.IOBase) else end
 
 
 def is_file(stream: io.IOBase) -> bool:
-    """Whether it has positions, and can be read from any of them."""
+    """Whether the stream has positions and can be read from any of them."""
     mode = os.fstat(stream.fileno()).st_mode
     return stat.S_ISREG(mode) or stat.S_ISBLK(mode)
 
 
 def read_ahead(stream: Buffered) -> bytes:
-    """What is in the stream's buffer, without taking it out.
+    """The bytes in the stream's buffer, which stay there.
 
-    With an empty buffer, ``peek`` would read, and wait for that without regard to a timeout.
+    With an empty buffer, ``peek`` would read, and wait regardless of any timeout; so reading is disabled meanwhile.
     """
     raw = cast(Any, stream.raw)
     try:
         raw.readinto = _would_block
-    except AttributeError:  # a class of somebody's own, with slots
+    except AttributeError:  # a class of the caller's, with slots
         return stream.peek()
     try:
         return stream.peek()
@@ -105,21 +105,21 @@ def read_ahead(stream: Buffered) -> bytes:
 
 
 def _would_block(_buffer: object) -> None:
-    """What ``readinto`` of a raw stream gives when there is nothing to read yet."""
+    """``readinto`` of a raw stream that has nothing to read yet: it returns None."""
 
 
 def _drop_read_ahead(file: Buffered) -> None:
-    """Set the descriptor's position to the stream's own. A seek within the buffer alone would not reach it."""
+    """Set the descriptor's position to the stream's. A seek within the buffer would not change it."""
     position = file.tell()
     try:
         file.seek(0, os.SEEK_END)
-    except OSError:  # files in /proc have no end that is known before
+    except OSError:  # files in /proc do not know their end
         file.seek(position + len(read_ahead(file)) + 1)
     file.seek(position)
 
 
 def _check_faithful(end: Any, name: str) -> None:
-    """Refuses what has a descriptor with other bytes than its own, such as a ``GzipFile``, or has none."""
+    """Refuse an object whose descriptor carries other bytes, such as a ``GzipFile``, or that has no descriptor."""
     if isinstance(end, _RECODING) or (isinstance(end, io.IOBase) and not _is_faithful(end)):
         _refuse(end, name)
     ssl = sys.modules.get("ssl")
@@ -128,15 +128,15 @@ def _check_faithful(end: Any, name: str) -> None:
 
 
 def _is_faithful(stream: Any) -> bool:
-    """Whether the descriptor carries the very bytes that the stream, or the raw one inside it, reads or writes."""
+    """Whether the descriptor carries the bytes that the stream, or the raw stream inside it, reads or writes."""
     raw = stream.raw if isinstance(stream, _BUFFERED) else stream
     return isinstance(raw, _RAW) and _has_descriptor(raw)
 
 
 def _refuse(end: object, name: str) -> NoReturn:
     raise TypeError(
-        f"{name} is a {type(end).__name__}, whose bytes are not those of its descriptor: shutil.copyfileobj moves "
-        "them, from or to an end of penstock.make_pipe() where a descriptor is needed"
+        f"{name} is a {type(end).__name__}, whose bytes are not those of its descriptor: use shutil.copyfileobj, with "
+        "an end of penstock.make_pipe() where a descriptor is needed"
     )
 
 

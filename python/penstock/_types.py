@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypedDict
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-    from typing_extensions import Buffer
+    from _typeshed import ReadableBuffer, WriteableBuffer
+    from numpy.typing import NDArray
 
 Mode = Literal["auto", "write", "staged", "zero-copy"]
 """How bytes enter a pipe: by which transport, or by the fastest that is safe."""
@@ -43,10 +43,31 @@ OnError = Literal["raise", "skip"]
 
 
 class HasFileno(Protocol):
-    """Anything that leads to a file descriptor."""
+    """An object with a file descriptor."""
 
     def fileno(self) -> int:
         """The descriptor."""
+
+
+class HasNumpy(Protocol):
+    """A tensor on the CPU, whose ``numpy()`` is an array on the same memory."""
+
+    def numpy(self) -> Any:
+        """The array."""
+
+
+class HasMglo(Protocol):
+    """A ``moderngl.Buffer``."""
+
+    mglo: Any
+
+
+# Type checkers do not see before Python 3.12 that an array is a buffer.
+Data: TypeAlias = "ReadableBuffer | NDArray[Any] | HasNumpy | HasMglo"
+"""A C-contiguous object with the buffer protocol, a torch tensor on the CPU, or a ``moderngl.Buffer``."""
+
+WritableData: TypeAlias = "WriteableBuffer | NDArray[Any]"
+"""A C-contiguous object with the buffer protocol that can be written to."""
 
 
 class RelayOptions(TypedDict, total=False):
@@ -66,17 +87,8 @@ class HasArrayInterface(Protocol):
 class HasArray(Protocol):
     """A tensor in the CPU's memory."""
 
-    def __array__(self) -> npt.NDArray[Any]: ...
+    def __array__(self) -> NDArray[Any]: ...
 
 
-class HasMglo(Protocol):
-    """A ``moderngl.Buffer``."""
-
-    mglo: Any
-
-
-FrameData: TypeAlias = "Buffer | npt.NDArray[Any] | HasArrayInterface | HasArray | HasMglo"
+FrameData: TypeAlias = "ReadableBuffer | NDArray[Any] | HasArrayInterface | HasArray | HasMglo"
 """What an `Encoder` takes as a frame."""
-
-FrameBuffer: TypeAlias = "Buffer | npt.NDArray[Any]"
-"""A frame's memory."""

@@ -10,11 +10,11 @@ use pyo3::types::PyTuple;
 
 use crate::buffer::fill_view;
 
-/// A piece of data from a pipeline: a page-aligned buffer. ``memoryview(chunk)`` and ``numpy.asarray(chunk)`` are views
-/// of its bytes, without a copy.
+/// A piece of data from a pipeline: a page-aligned buffer.
 ///
-/// Its memory is recycled once you drop the last view of it. A chunk from iteration is writable. A chunk that a
-/// callable in the pipeline gets is read-only, because other parts share it.
+/// ``memoryview(chunk)`` and ``numpy.asarray(chunk)`` are views of its bytes, without a copy. Its memory is
+/// recycled once you drop the last view of it. A chunk from iteration is writable. A chunk that a callable in
+/// the pipeline gets is read-only, because other parts share it.
 #[pyclass(frozen, module = "penstock.pipeline")]
 pub(crate) struct Chunk {
     chunk: pipeline::Chunk,
@@ -64,7 +64,7 @@ impl Chunk {
         self.chunk.len()
     }
 
-    /// The result of the last ``checksum`` stage, unsigned; None without one, or if the bytes were replaced since.
+    /// The result of the last ``checksum`` stage, unsigned; None without one, or if the bytes changed since.
     #[getter]
     fn checksum(&self) -> Option<u64> {
         self.chunk.checksum().map(|checksum| match checksum {
@@ -73,8 +73,9 @@ impl Chunk {
         })
     }
 
-    /// For each part that handled it, in order: ``(stage, queued_ns, started_ns, ended_ns)``, in nanoseconds since the
-    /// pipeline began. ``queued_ns`` is when the part before had finished.
+    /// For each part that handled it, in order: ``(stage, queued_ns, started_ns, ended_ns)``.
+    ///
+    /// Times are in nanoseconds since the pipeline began. ``queued_ns`` is when the part before had finished.
     #[getter]
     fn timings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let timings = self.chunk.timings().into_iter();

@@ -6,7 +6,7 @@ use penstock_cpu::{CacheDomain, Core, LogicalProcessor, NumaNode, Package, Topol
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
-/// Read the machine under that root, as a dict with an item for each field of a ``Topology``; records are dicts, too.
+/// Read the machine under that root, as a dict with an item for each field of a ``Topology``.
 #[pyfunction]
 pub(crate) fn _topology(py: Python<'_>, root: PathBuf) -> PyResult<Bound<'_, PyDict>> {
     let read = py.detach(|| Topology::read(&root));

@@ -160,7 +160,7 @@ impl FifoTicket {
     }
 }
 
-/// Make a pipe of that capacity, or the nearest that is granted, and return the descriptors of its reader and writer.
+/// Make a pipe of that capacity, or the nearest that is granted, and return its reading and writing descriptors.
 #[pyfunction]
 #[pyo3(signature = (capacity_bytes=None))]
 pub(crate) fn _make_pipe(

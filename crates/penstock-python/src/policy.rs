@@ -9,8 +9,9 @@ use pyo3::types::{PyDict, PyString, PyTuple};
 
 use crate::arguments::number;
 
-/// The priority and the CPUs to ask for a thread. Fields that are left out do not change; a worker thread inherits them from
-/// the thread that starts it.
+/// The priority and the CPUs to ask for a thread.
+///
+/// Fields that are left out do not change. A worker thread inherits them from the thread that starts it.
 ///
 /// Refusals of the system don't raise; the ``AppliedPolicy`` shows what was applied and why.
 ///

@@ -19,12 +19,11 @@ use crate::policy::{AppliedPolicy, ThreadPolicy};
 use crate::ticket::Ticket;
 use crate::waiting::{coroutine, until};
 
-/// Reads frames of a fixed size from a file descriptor, ahead of the caller, on a native thread. Iterate over it with
-/// ``for`` or ``async for``, or call ``read``.
+/// Reads frames of a fixed size from a file descriptor, ahead of the caller, on a native thread.
 ///
-/// The reader duplicates the descriptor and begins to read at once. A stream that ends inside a frame, or fails,
-/// first gives all whole frames and then raises; further calls raise the same error. ``with`` and ``async with``
-/// close the reader.
+/// Iterate over it with ``for`` or ``async for``, or call ``read``. The reader duplicates the descriptor and
+/// begins to read at once. A stream that ends inside a frame, or fails, first gives all whole frames and then
+/// raises; further calls raise the same error. ``with`` and ``async with`` close the reader.
 ///
 /// Args:
 ///     fd: an int or an object with ``fileno()``, open for reading: a pipe, a stream socket, a device, or a file,
@@ -137,12 +136,12 @@ impl Reader {
         copied
     }
 
-    /// The newest frame, for live sources: the last that became whole after this call began; None at the end. Earlier frames
-    /// are dropped; ``stats.frames_dropped`` counts them, and ``index`` skips them.
+    /// The newest frame, for live sources: the last that became whole after this call began; None at the end.
     ///
-    /// The first call skips frames that are read ahead or wait whole in the pipe, unless the stream ends after
-    /// them. From then on the worker never waits for callers, so the source never does either. ``read``,
-    /// ``readinto`` and iteration make it wait again and return every frame that has not been dropped.
+    /// Earlier frames are dropped; ``stats.frames_dropped`` counts them, and ``index`` skips them. The first
+    /// call skips frames that are read ahead or wait whole in the pipe, unless the stream ends after them. From
+    /// then on the worker never waits for callers, so the source never does either. ``read``, ``readinto`` and
+    /// iteration make it wait again and return every frame that has not been dropped.
     ///
     /// Args:
     ///     timeout: seconds; None waits without limit.
@@ -251,10 +250,10 @@ impl Reader {
     }
 }
 
-/// A frame of a ``Reader``: a writable, page-aligned buffer. ``memoryview(frame)`` and ``numpy.asarray(frame)`` are
-/// views of its bytes, without a copy.
+/// A frame of a ``Reader``: a writable, page-aligned buffer.
 ///
-/// Its memory is recycled once you drop the last view of it.
+/// ``memoryview(frame)`` and ``numpy.asarray(frame)`` are views of its bytes, without a copy. Its memory is
+/// recycled once you drop the last view of it.
 #[pyclass(frozen, module = "penstock.results")]
 pub(crate) struct Frame(penstock_core::Frame);
 

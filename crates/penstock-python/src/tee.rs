@@ -281,7 +281,7 @@ impl TeeOutlet {
         self.0.report().error.map(|error| value_of(py, errors::to_python(py, &error)))
     }
 
-    /// How its bytes move: ``"tee"``; or ``"tee, splice"`` or ``"tee, read-write"`` through a pipe of the tee's own.
+    /// How its bytes move: ``"tee"``; or ``"tee, splice"`` or ``"tee, read-write"``, through a pipe of the tee's.
     #[getter]
     fn method(&self) -> &'static str {
         self.0.report().method()
@@ -361,7 +361,7 @@ impl TeeReport {
         self.0.forgotten.bytes_lost
     }
 
-    /// Raise the failure of the first destination that failed, with the others as notes. Does nothing if none failed.
+    /// Raise the first failure of a destination, with the others as notes. Does nothing if none failed.
     fn check(&self, py: Python<'_>) -> PyResult<()> {
         let failures = self.failures();
         if failures.is_empty() {

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, Unpack, cast
 
 from penstock._native import AppliedPolicy, Frame, _count
-from penstock._types import FrameBuffer
+from penstock._types import WritableData
 from penstock.errors import DecoderError, FFmpegWarning
 from penstock.ffmpeg import ending, endpoints
 from penstock.ffmpeg.audio import AudioDecoder, AudioOptions
@@ -261,7 +261,7 @@ class Decoder:
         """
         return self._placed(self._session.read(timeout))
 
-    def readinto(self, buffer: FrameBuffer, timeout: float | None = None) -> int:
+    def readinto(self, buffer: WritableData, timeout: float | None = None) -> int:
         """Copies the next frame into `buffer`. Returns its number of bytes; 0 at the end.
 
         Args:

@@ -14,7 +14,7 @@ from functools import partial
 
 from penstock._asyncio import Watchable
 from penstock._native import Ticket, Writer, _seconds, _Slot, _SlotPool
-from penstock._types import FrameBuffer
+from penstock._types import Data
 from penstock.errors import (
     BrokenStreamError,
     ClosedError,
@@ -168,7 +168,7 @@ class EncodeSession(Session):
         self.check_open()
         return self._slots.take()
 
-    def copied(self, buffer: FrameBuffer) -> Callable[..., Ticket]:
+    def copied(self, buffer: Data) -> Callable[..., Ticket]:
         """Copies a frame. Returns the call that queues the copy, for `queue` or `queue_async`.
 
         If the worker is idle, it gets a plain copy and converts it: a caller in step with real time waits only for the
@@ -180,7 +180,7 @@ class EncodeSession(Session):
             return partial(self.writer.write, self._slots.filled(buffer))
         return partial(self.writer._write_made, self._fed_slots.filled(buffer, conversion))
 
-    def borrowed(self, memory: FrameBuffer) -> Callable[..., Ticket]:
+    def borrowed(self, memory: Data) -> Callable[..., Ticket]:
         """The call that queues the frame in `memory` without a copy."""
         return partial(self.writer.write, memory)
 
