@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import os
 import sys
+from collections.abc import Callable
 
 from penstock import _native
 
@@ -16,14 +17,26 @@ WHY = f"the program ended, and nothing moved for {STALL_S:g} s or the wait was i
 """Why something was cut off."""
 
 
-def arm() -> None:
-    """Deliver what is queued before this process ends. Called once in each process that writes."""
-    atexit.unregister(_drain)  # a forked child has inherited its parent's
-    atexit.register(_drain)
+_armed: dict[Callable[[], None], int] = {}
+"""For each function, the process that it was registered in; a forked child registers it again."""
+
+
+def at_exit(function: Callable[[], None], priority: int) -> None:
+    """Call the function once when this process ends. Of multiprocessing's finalizers, higher priorities run first."""
+    if _armed.get(function) == os.getpid():
+        return
+    _armed[function] = os.getpid()
+    atexit.unregister(function)  # a forked child has inherited its parent's
+    atexit.register(function)
     # A multiprocessing child ends without running atexit's functions, but runs its own finalizers.
     util = sys.modules.get("multiprocessing.util")
     if util is not None:
-        util.Finalize(None, _drain, exitpriority=0)
+        util.Finalize(None, function, exitpriority=priority)
+
+
+def arm() -> None:
+    """Deliver what is queued before this process ends. The native module calls it."""
+    at_exit(_drain, 0)
 
 
 def report_loss(loss: str) -> None:
