@@ -1,4 +1,4 @@
-"""The calling thread's priority and CPUs: what `penstock.cpu` offers besides the topology."""
+"""The priority and the CPUs of the calling thread, for `penstock.cpu`."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from penstock._types import Near, Priority
 
 
 def set_priority(level: Priority) -> AppliedPolicy:
-    """Give the calling thread a priority, for good.
+    """Set the priority of the calling thread permanently.
 
-    Threads and processes that it starts later begin with the same.
+    Threads and processes that it starts later inherit the priority.
 
     Args:
         level: as for `penstock.ThreadPolicy`.
 
     Returns:
-        What the thread has now, read back from the system. Its ``notes`` say what was refused, why, and by which limit;
-        and, where that is so, that the priority which the thread had before cannot be had again: to come up, Linux asks
-        for a privilege that going down does not take.
+        The scheduling of the thread, read back from the system. Its ``notes`` say what was refused, why, and by which
+        limit. They also say if the thread cannot return to its earlier priority: on Linux, raising a priority takes a
+        privilege, and lowering it does not.
 
     Raises:
         ValueError: an unknown level.
-        TypeError: no str.
+        TypeError: ``level`` is not a str.
     """
     if level is None:
         raise TypeError("level must be a str, not None")
@@ -34,20 +34,20 @@ def set_priority(level: Priority) -> AppliedPolicy:
 
 
 def pin(cpus: Iterable[int]) -> AppliedPolicy:
-    """Restrict the calling thread to these CPUs, for good.
+    """Restrict the calling thread to these CPUs permanently.
 
-    Threads and processes that it starts later begin with the same.
+    Threads and processes that it starts later inherit the CPUs.
 
     Args:
-        cpus: their numbers.
+        cpus: the numbers of the CPUs.
 
     Returns:
-        What the thread has now. Its ``notes`` name the CPUs that were refused, and those that the system allows; if
-        none was granted, the thread may run where it might before.
+        The scheduling of the thread. Its ``notes`` name the CPUs that were refused and those that the system allows. If
+        none was granted, the CPUs of the thread do not change.
 
     Raises:
-        ValueError: no CPU at all, or a number that no CPU can have.
-        TypeError: no numbers.
+        ValueError: no CPU, or a number that no CPU can have.
+        TypeError: ``cpus`` is not an iterable of integers.
     """
     if cpus is None:
         raise TypeError("cpus must be CPU numbers, like [0, 1], not None")
@@ -55,26 +55,26 @@ def pin(cpus: Iterable[int]) -> AppliedPolicy:
 
 
 class policy:
-    """Give the calling thread a policy for the length of a ``with`` block.
+    """Apply a policy to the calling thread for the length of a ``with`` block.
 
     ::
 
         with cpu.policy(priority="below-normal", near=encoder.pid) as applied:
             print(applied.nice, applied.cpus, applied.notes)
 
-    It gives the `penstock.results.AppliedPolicy` that came of it, whose ``notes`` also say what could not be restored:
-    to come up again, Linux asks for a privilege that going down does not take. At the block's end the thread gets back
-    all that it had, as far as the system grants it.
+    The block gets the `penstock.results.AppliedPolicy`. Its ``notes`` also say what cannot be restored: on Linux,
+    raising a priority takes a privilege, and lowering it does not. The end of the block restores what the thread had
+    before, as far as the system allows.
 
     Args:
         asked: the policy; or its fields by name, as for `penstock.ThreadPolicy`.
 
     Attributes:
-        restored: what the thread had after the block, with ``notes`` on what was refused; None until then.
+        restored: the scheduling of the thread after the block, with ``notes`` on what was refused; None until then.
 
     Raises:
-        ValueError, TypeError: as `penstock.ThreadPolicy` does, or both a policy and fields of one.
-        RuntimeError: a block that was begun on another thread, or has been begun already.
+        ValueError, TypeError: as for `penstock.ThreadPolicy`; or both a policy and fields are given.
+        RuntimeError: the block has started already, or ends on another thread than it started on.
     """
 
     def __init__(
@@ -117,11 +117,11 @@ class policy:
 
 
 def try_priorities() -> dict[Priority, AppliedPolicy]:
-    """What each level comes to on this machine, from the lowest: tried, on threads of their own that end at once.
+    """Try each priority level on a short-lived thread, from the lowest, and return what was applied.
 
-    A level is to be had if its answer's ``priority`` is that level; else the ``notes`` say why not.
+    A level is available if the ``priority`` of its result is that level; otherwise the ``notes`` say why not.
 
     Raises:
-        OSError: no thread could be had.
+        OSError: no thread could be started.
     """
     return dict(_native._try_priorities())

@@ -1,4 +1,4 @@
-"""Python streams as sources and destinations: what they have read ahead, and which ones the descriptor cannot stand for."""
+"""Python streams as sources and destinations: their read-ahead, and checks that the descriptor carries their bytes."""
 
 from __future__ import annotations
 

@@ -12,34 +12,34 @@ Mode = Literal["auto", "write", "staged", "zero-copy"]
 """How bytes enter a pipe: by which transport, or by the fastest that is safe."""
 
 ReaderKind = Literal["unknown", "reads"]
-"""What is known of a pipe's reader: nothing, or that it copies what it takes, with read(2)."""
+"""What is known about the reader of a pipe: nothing, or that it copies with read(2)."""
 
 RelayMethod = Literal["auto", "read-write"]
-"""Which methods a relay may use: the best that the pair allows, or read(2) and write(2) only."""
+"""The methods that a relay may use: the best that the pair allows, or only read(2) and write(2)."""
 
 TeePolicy = Literal["block", "evict"]
-"""What a tee does about a destination that takes nothing: all wait for it, or it is given up."""
+"""What a tee does about a destination that takes nothing: make all others wait, or remove it."""
 
 Priority = Literal[
     "background", "lowest", "below-normal", "normal", "above-normal", "highest", "time-critical"
 ]
-"""How important a thread is; which niceness each level has is in `penstock.ThreadPolicy`."""
+"""The importance of a thread; `penstock.ThreadPolicy` lists the niceness of each level."""
 
 SchedulingClass = Literal["other", "batch", "idle", "fifo", "round-robin", "deadline", "unknown"]
-"""By which rules the kernel gives a thread its time: the scheduling policies of sched(7)."""
+"""The scheduling policies of sched(7)."""
 
 Near = int | tuple[Literal["cpu"], int]
-"""Whose L3 cache a thread is to share: a thread's or process's, by its id, or a CPU's, by its number."""
+"""The owner of the L3 cache to share: a thread or process by its id, or a CPU by its number."""
 
 
 CodecName = Literal["auto", "zlib", "gzip", "zstd", "lz4"]
-"""A compressed format, or whichever of them the first bytes say."""
+"""A compressed format, or whichever the first bytes show."""
 
 ChecksumName = Literal["xxh3", "crc32"]
-"""XXH3 with 64 bits, the fastest; or CRC-32 as zlib, gzip and PNG have it."""
+"""XXH3 with 64 bits, the fastest; or CRC-32 as in zlib, gzip and PNG."""
 
 OnError = Literal["raise", "skip"]
-"""What a pipeline does about a chunk that fails: it ends there, or goes on and lists it."""
+"""What a pipeline does after a chunk that fails: end, or continue and list it."""
 
 
 class HasFileno(Protocol):

@@ -1,4 +1,4 @@
-"""Numbers of bytes as people write them on a command line."""
+"""Byte counts as people write them on a command line."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ for _power, _letter in enumerate("KMGT", 1):
 
 
 def parse_byte_count(text: str) -> int:
-    """A whole number of bytes: ``4K`` and ``4KiB`` are 4096, ``4kB`` is 4000, ``0`` is none.
+    """A whole number of bytes: ``4K`` and ``4KiB`` are 4096, ``4kB`` is 4000.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is not a number of bytes.
     """
     match = re.fullmatch(r"(\d+)\s*([A-Z]*)", text.strip().upper(), re.ASCII)
     if match is None or match[2] not in _UNITS:

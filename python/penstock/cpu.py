@@ -1,22 +1,22 @@
-"""The machine's CPUs, and what the calling thread has of them.
+"""The CPUs of the machine, and the priority and CPUs of the calling thread.
 
 ::
 
     with cpu.policy(priority="highest", near=os.getpid()) as applied:
         print(applied.priority, applied.cpus, applied.notes)  # what was granted, and why not more
 
-`set_priority`, `pin` and `policy` are for the calling thread; worker threads, and FFmpeg, take a
-`penstock.ThreadPolicy`. What the system refuses is in the answer, and never raised.
+`set_priority`, `pin` and `policy` are for the calling thread; worker threads and FFmpeg take a `penstock.ThreadPolicy`.
+Refusals of the system don't raise; the result shows what was applied.
 
-`topology` tells who shares a core, a cache, a package and a memory node with whom::
+`topology` shows which processors share a core, a cache, a package and a memory node::
 
     topology = cpu.topology()
     fast = [p.id for p in topology.logical_processors if p.allowed and p.kind == "performance"]
     for domain in topology.l3_domains:
         print(domain.size_bytes, domain.logical_processors)
 
-Its records are flat, and name each other by number: a tree of packages cannot hold caches that only some cores of a
-package share.
+Its records are flat and refer to each other by number, because a tree of packages cannot describe caches that only some
+cores of a package share.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ KindSource = Literal["cpu_core/cpu_atom", "cpu_capacity", "maximum frequency", "
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A package: a chip, or several, in one socket.
+    """A package: one or several chips in one socket.
 
     Attributes:
-        id: the kernel's number of it, or a free one where the kernel has none or has it twice.
+        id: the kernel's number, or a free one if the kernel has none or uses it twice.
         cores: numbers of its cores.
         logical_processors: numbers of its logical processors that are online.
     """
@@ -67,12 +67,12 @@ class Package:
 
 @dataclass(frozen=True, slots=True)
 class NumaNode:
-    """A node of memory, as seen from the CPUs near to it.
+    """A NUMA node: memory, and the CPUs close to it.
 
     Attributes:
-        id: the kernel's number of it.
-        memory_bytes: the memory of it; 0 for a node of CPUs alone, None where it is not told.
-        logical_processors: numbers of its logical processors that are online: none in a node of memory alone.
+        id: the kernel's number.
+        memory_bytes: its memory; 0 for a node with CPUs only, None if unknown.
+        logical_processors: numbers of its logical processors that are online; none in a node with memory only.
     """
 
     id: int
@@ -85,12 +85,12 @@ class Core:
     """A core.
 
     Attributes:
-        id: our number, unique on the machine, from 0. The kernel's ``core_id`` is not: packages and dies repeat it.
+        id: a number from 0, unique on the machine. The kernel's ``core_id`` is not unique: packages and dies repeat it.
         package: the number of its package.
-        kind: ``"performance"``, ``"efficiency"`` or ``"low-power efficiency"``; where all are alike, the first.
-        kind_source: what the kind was read from: ``"cpu_core/cpu_atom"`` (Intel's lists of hybrid machines),
+        kind: ``"performance"``, ``"efficiency"`` or ``"low-power efficiency"``; if all are alike, the first.
+        kind_source: the source of the kind: ``"cpu_core/cpu_atom"`` (Intel's lists of hybrid machines),
             ``"cpu_capacity"``, ``"maximum frequency"``, ``"base frequency"`` (among those of one maximum), or
-            ``"assumed"`` if nothing tells kinds apart.
+            ``"assumed"`` if nothing distinguishes kinds.
         logical_processors: numbers of its logical processors that are online.
     """
 
@@ -103,18 +103,18 @@ class Core:
 
 @dataclass(frozen=True, slots=True)
 class LogicalProcessor:
-    """What the system schedules a thread on: a core, or a hardware thread of one.
+    """A CPU that the system schedules threads on: a core, or one hardware thread of a core.
 
     Attributes:
-        id: the kernel's number of it.
+        id: the kernel's number.
         core: the number of its core; None if it is offline.
         package: the number of its package; None if it is offline.
-        numa_node: the number of its memory node; None where it is not told.
-        online: whether the system schedules anything on it.
-        allowed: whether the thread that asked may run on it, by its affinity and the process's control group.
-        smt_siblings: numbers of the others of its core that are online (simultaneous multithreading).
-        kind: its core's kind; None if it is offline.
-        kind_source: what its core's kind was read from; None if it is offline.
+        numa_node: the number of its memory node; None if unknown.
+        online: whether the system schedules threads on it.
+        allowed: whether the calling thread may run on it, by its affinity and the control group of the process.
+        smt_siblings: numbers of the other online processors of its core (simultaneous multithreading).
+        kind: the kind of its core; None if it is offline.
+        kind_source: the source of that kind; None if it is offline.
     """
 
     id: int
@@ -133,8 +133,8 @@ class CacheDomain:
     """Logical processors that share a cache.
 
     Attributes:
-        size_bytes: the cache's size; None where it is not told.
-        logical_processors: numbers of those that share it and are online.
+        size_bytes: the size of the cache; None if unknown.
+        logical_processors: numbers of the online processors that share it.
     """
 
     size_bytes: int | None
@@ -145,19 +145,19 @@ class CacheDomain:
 class Topology:
     """The CPUs of a machine.
 
-    Every logical processor that is online is in one core and one package; at each level of cache it is in one domain
-    or, where it has no such cache or nothing tells, in none.
+    Each logical processor that is online belongs to one core and one package. At each level of cache, it belongs to one
+    domain, or to none if it has no such cache or this is unknown.
 
     Attributes:
-        model: the processor's name, for people; None where it is not told.
-        packages: what sits in a socket.
-        numa_nodes: memory, and who is near to it; one for all where the kernel tells of none.
-        cores: what executes.
-        logical_processors: what threads are scheduled on, those that are offline as well.
-        l1d_domains: who shares a first-level cache for data.
-        l2_domains: who shares a second-level cache.
-        l3_domains: who shares a third-level cache.
-        notes: what was missing or broken, and what was taken for it.
+        model: the name of the processor; None if unknown.
+        packages: the packages.
+        numa_nodes: the memory nodes; a single one if the kernel reports none.
+        cores: the cores.
+        logical_processors: the logical processors, including those that are offline.
+        l1d_domains: the processors that share a first-level data cache.
+        l2_domains: the processors that share a second-level cache.
+        l3_domains: the processors that share a third-level cache.
+        notes: what was missing or malformed, and what was assumed instead.
     """
 
     model: str | None
@@ -178,16 +178,16 @@ class Topology:
 
 
 def topology(root: StrOrBytesPath = "/") -> Topology:
-    """Read the machine's CPUs, or those of a recorded machine.
+    """Read the CPUs of this machine, or of a recorded one.
 
-    Never raises for an odd machine: files that are missing or broken give the best answer that remains, and ``notes``.
+    Missing or malformed files don't raise: the result is the best that remains, and its ``notes`` say what is wrong.
 
     Args:
-        root: where the machine's ``/sys`` and ``/proc`` are. With another than ``"/"``, ``allowed`` is as of the
-            process that recorded them.
+        root: the directory with ``sys`` and ``proc`` of the machine. For a recording, ``allowed`` is that of the
+            process that recorded it.
 
     Raises:
-        TypeError: ``root`` is no path.
+        TypeError: ``root`` is not a path.
     """
     found = _native._topology(os.fsdecode(root))
     return Topology(

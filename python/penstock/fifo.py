@@ -1,4 +1,4 @@
-"""FIFOs, pipes with a name in the file system: made, opened, and waited for.
+"""FIFOs, which are pipes with a name in the file system: create, open, and wait for them.
 
 ::
 
@@ -6,9 +6,9 @@
     with fifo.open("/run/frames", "w", timeout=10) as writer:  # waits for a reader
         writer.write(frame)
 
-Opening a FIFO in the usual way blocks until somebody opens its other side, and cannot be given up. Here it can: by a
-timeout, by Ctrl-C, and in the background by ``cancel()``. A FIFO that was found by its path stays the same one while
-it is waited for, whatever becomes of the path.
+The usual way to open a FIFO blocks until somebody opens the other side, and cannot be cancelled. These functions accept
+a timeout, Ctrl-C interrupts them, and in the background ``cancel()`` ends them. Once a path has led to a FIFO, they
+wait for that FIFO, whatever happens to the path.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ _MODES = {"r": "r", "rb": "r", "w": "w", "wb": "w", "r+": "r+", "r+b": "r+", "rb
 
 
 def create(path: StrOrBytesPath, permissions: int = 0o666) -> None:
-    """Make a FIFO; the umask is taken off the permissions.
+    """Create a FIFO. The umask is removed from the permissions.
 
     Raises:
-        FileExistsError: there is something at that path, a FIFO or not.
-        OSError: what else the system says.
+        FileExistsError: something exists at that path, a FIFO or not.
+        OSError: another failure of the system.
     """
     try:
         os.mkfifo(path, permissions)
     except OSError as error:
-        error.filename = path  # os.mkfifo does not say it
+        error.filename = path  # os.mkfifo does not set it
         raise
 
 
@@ -59,18 +59,18 @@ def open(path: StrOrBytesPath, mode: BothMode, *, timeout: float | None = None) 
 def open(
     path: StrOrBytesPath, mode: FifoMode = "r", *, timeout: float | None = None
 ) -> PipeReader | PipeWriter:
-    """Open a FIFO, of which only ``"w"`` may have to wait.
+    """Open a FIFO. Only mode ``"w"`` can have to wait.
 
     Args:
-        path: of a FIFO.
+        path: the path of a FIFO.
         mode: ``"r"`` opens at once, and the first read waits for a writer; ``"w"`` waits for a reader; ``"r+"`` opens
             both sides at once. A ``b`` may be added: all are binary and unbuffered.
-        timeout: seconds to wait for a reader; None waits for as long as it takes.
+        timeout: seconds to wait for a reader; None waits without limit.
 
     Raises:
         StalledError: no reader came in time.
-        ValueError: what is at the path is no FIFO, or a wrong mode.
-        OSError: what else the system says, such as FileNotFoundError.
+        ValueError: the path leads to something other than a FIFO, or the mode is wrong.
+        OSError: another failure of the system, such as FileNotFoundError.
     """
     access = _access(mode)
     fd = _native._fifo_open(os.fspath(path), access, timeout)
@@ -84,17 +84,17 @@ def open_async(path: StrOrBytesPath, mode: WriteMode) -> FifoTicket[PipeWriter]:
 @overload
 def open_async(path: StrOrBytesPath, mode: BothMode) -> FifoTicket[FifoReaderWriter]: ...
 def open_async(path: StrOrBytesPath, mode: FifoMode = "r") -> FifoTicket[Any]:
-    """Open a FIFO on a native thread, and give a ticket that is done when the other side is there.
+    """Open a FIFO on a native thread, and return a ticket that is done when the other side is open.
 
-    For reading, the FIFO is open at once, so that writers find a reader while the ticket waits for the first of them.
+    For reading, the FIFO is open at once, so writers find a reader while the ticket waits for the first of them.
 
     Args:
-        path: of a FIFO.
-        mode: as of ``open``; ``"r"`` waits for a writer, ``"w"`` for a reader, ``"r+"`` for nobody.
+        path: the path of a FIFO.
+        mode: as for ``open``; ``"r"`` waits for a writer, ``"w"`` for a reader, ``"r+"`` does not wait.
 
     Raises:
-        ValueError: what is at the path is no FIFO, or a wrong mode.
-        OSError: what else the system says, such as FileNotFoundError.
+        ValueError: the path leads to something other than a FIFO, or the mode is wrong.
+        OSError: another failure of the system, such as FileNotFoundError.
     """
     access = _access(mode)
     return FifoTicket(_native._fifo_open_async(os.fspath(path), access), access)
@@ -107,30 +107,30 @@ def _access(mode: str) -> str:
 
 
 class FifoReader(PipeReader):
-    """The reading side of a FIFO, opened before any writer has come.
+    """The reading side of a FIFO, opened before the first writer.
 
-    The system says "end of file" when there is no writer, and so it does before the first one. Therefore the first read
-    waits until there are bytes, or a writer has come and gone. With a descriptor that does not block it gives None
-    until then.
+    The system reports the end of the file while there is no writer, even before the first one. Therefore the first read
+    waits until there are bytes, or until a writer has opened and closed the FIFO. If the descriptor is non-blocking, it
+    returns None until then.
     """
 
     _has_met_a_writer = False
 
     def read(self, size: int | None = -1, /) -> bytes | None:  # type: ignore[override]  # None: see io.RawIOBase
-        """Read at most so many bytes; all until the end of file with -1 or None."""
+        """Read at most ``size`` bytes; with -1 or None, all until the end of the file."""
         return super().read(size) if size == 0 or self._may_read() else None
 
     def readinto(self, buffer: WriteableBuffer, /) -> int | None:
-        """Read into the buffer, and give the number of bytes."""
+        """Read into the buffer and return the number of bytes."""
         return super().readinto(buffer) if self._may_read() else None
 
     def readall(self) -> bytes | None:  # type: ignore[override]
-        """Read until the end of file."""
+        """Read until the end of the file."""
         return super().readall() if self._may_read() else None
 
     def _may_read(self) -> bool:
         if not self._has_met_a_writer:
-            # poll(2) knows what read(2) does not tell: there is no POLLHUP before the first writer.
+            # Unlike read(2), poll(2) tells: there is no POLLHUP before the first writer.
             poll = select.poll()
             poll.register(self.fileno(), select.POLLIN)
             self._has_met_a_writer = bool(poll.poll(None if os.get_blocking(self.fileno()) else 0))
@@ -138,9 +138,9 @@ class FifoReader(PipeReader):
 
 
 class FifoReaderWriter(PipeReader, PipeWriter):
-    """Both sides of a FIFO: what is written can be read here, or by whoever has opened it for reading.
+    """Both sides of a FIFO: bytes that are written can be read here, or by any other reader.
 
-    There is always a writer, so that no read comes to an end of file.
+    There is always a writer, so reads never reach the end of the file.
     """
 
     _MODE = "rb+"
@@ -157,10 +157,10 @@ Stream = TypeVar("Stream", bound=PipeReader | PipeWriter)
 
 @final
 class FifoTicket(Generic[Stream]):
-    """An opening on a native thread.
+    """A FIFO that a native thread opens. ``await ticket`` waits for it in asyncio.
 
-    ``await ticket`` waits for it in asyncio; if the task that awaits is cancelled, so is the opening.
-    The thread ends when the other side is there, and when the ticket is cancelled or forgotten.
+    Cancelling the task that awaits it cancels the opening. The thread ends when the other side is open, and when the
+    ticket is cancelled or dropped.
     """
 
     def __init__(self, opening: _native._FifoTicket, access: str) -> None:
@@ -170,19 +170,19 @@ class FifoTicket(Generic[Stream]):
         self._lock = threading.Lock()
 
     def done(self) -> bool:
-        """Whether the opening has ended, well or not."""
+        """Whether the opening has ended, successfully or not."""
         return self._opening.done()
 
     def wait(self, timeout: float | None = None) -> Stream:
-        """Wait until the other side is there, with the GIL released and awake to signals; the same stream each time.
+        """Wait until the other side is open and return the stream, the same each time. Ctrl-C interrupts the wait.
 
         Args:
-            timeout: seconds; None waits for as long as it takes.
+            timeout: seconds; None waits without limit.
 
         Raises:
-            StalledError: nobody came in that time. The opening goes on.
-            ClosedError: it was cancelled.
-            OSError: what the system says.
+            StalledError: the other side was not opened in that time. The opening continues.
+            ClosedError: the opening was cancelled.
+            OSError: a failure of the system.
         """
         self._opening.wait(timeout)
         with self._lock:
@@ -191,15 +191,15 @@ class FifoTicket(Generic[Stream]):
             return self._stream
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Wait as ``wait`` does, and give what the opening failed of; None if it went well.
+        """Wait as ``wait`` does and return the exception of an opening that failed; None if it succeeded.
 
         Raises:
-            StalledError: nobody came in that time. The opening goes on.
+            StalledError: the other side was not opened in that time. The opening continues.
         """
         return self._opening.exception(timeout)
 
     def cancel(self) -> None:
-        """Give the opening up. Does nothing when ``wait`` has given the stream already."""
+        """Cancel the opening. Does nothing if ``wait`` has returned the stream already."""
         self._opening.cancel()
 
     def __await__(self) -> Generator[Any, Any, Stream]:

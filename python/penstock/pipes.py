@@ -1,10 +1,10 @@
-"""Pipes as files of Python: both ends are raw streams of ``io``, and can be relayed.
+"""Pipes as Python files: both ends are raw streams of ``io``, and can be relayed.
 
 ::
 
     reader, writer = penstock.make_pipe(capacity_bytes=1 << 20)
 
-Whatever takes a raw stream takes these: ``io.BufferedReader`` and ``io.BufferedWriter``, ``shutil.copyfileobj``,
+Anything that takes a raw stream takes these: ``io.BufferedReader`` and ``io.BufferedWriter``, ``shutil.copyfileobj``,
 ``tarfile`` in its stream modes, ``gzip``.
 """
 
@@ -31,17 +31,17 @@ __all__ = ["PipeReader", "PipeWriter", "make_pipe", "set_staging_budget"]
 
 
 def make_pipe(capacity_bytes: int | None = None) -> tuple[PipeReader, PipeWriter]:
-    """Make a pipe, neither end of which is inherited by programs that this one starts.
+    """Make a pipe. Programs that this one starts inherit neither end.
 
     Args:
-        capacity_bytes: how much it is to hold. The kernel rounds that up to a power of two; where it does not grant as
-            much, the pipe is as large as it may be, and its ends tell their ``capacity_bytes``. None leaves what Linux
-            gives, 64 KiB as a rule.
+        capacity_bytes: the size to ask the kernel for, which rounds it up to a power of two. If it grants less, the
+            pipe is as large as possible, and the ``capacity_bytes`` of its ends is the size. None leaves the default of
+            Linux, usually 64 KiB.
 
     Raises:
         ValueError: ``capacity_bytes`` is less than 1.
-        TypeError: it is no integer.
-        OSError: no more descriptors can be had.
+        TypeError: ``capacity_bytes`` is not an integer.
+        OSError: the process has no descriptors left.
     """
     reader, writer = _native._make_pipe(capacity_bytes)
     return PipeReader(reader), PipeWriter(writer)
@@ -51,15 +51,15 @@ def set_staging_budget(nbytes: int) -> None:
     """Set how much memory all writers of this process together may use for the transport ``staged``.
 
     A stream takes 4 MiB, or 2 MiB if its reader is known to copy, from its first staged write until its thread has been
-    idle for a while. A stream that finds no room uses ``write``, and its ``stats.reason`` says so. What streams have
-    already, they keep.
+    idle for a while. If no memory is left, a stream uses ``write``, and its ``stats.reason`` says so. Streams keep the
+    memory that they have.
 
     Args:
-        nbytes: bytes; 16 MiB unless set. 0 turns ``staged`` off for streams that do not use it yet.
+        nbytes: bytes, 16 MiB by default. 0 turns ``staged`` off for streams that do not use it yet.
 
     Raises:
         ValueError: ``nbytes`` is negative.
-        TypeError: it is no integer.
+        TypeError: ``nbytes`` is not an integer.
     """
     _native._set_staging_budget(_native._count("nbytes", nbytes))
 
@@ -81,16 +81,16 @@ class _PipeEnd(io.FileIO):
 
     @property
     def unread_bytes(self) -> int:
-        """Bytes that are in the pipe and were not read."""
+        """Bytes in the pipe that were not read yet."""
         answer = fcntl.ioctl(self.fileno(), termios.FIONREAD, bytes(4))
         return int.from_bytes(answer, sys.byteorder)
 
 
 class PipeReader(_PipeEnd):
-    """The end of a pipe that bytes come out of: a raw stream, of the descriptor that it is made with.
+    """The reading end of a pipe: a raw stream on a descriptor.
 
-    ``read`` and ``readinto`` give what is there, and wait if that is nothing; with a descriptor that does not block
-    they give None instead. ``b""`` and 0 are the end of file: nothing is left, and no writer.
+    ``read`` and ``readinto`` return the bytes that are there, and wait if there are none; if the descriptor is
+    non-blocking they return None instead. ``b""`` and 0 are the end of the file: the pipe is empty and has no writer.
     """
 
     _MODE = "rb"
@@ -98,25 +98,24 @@ class PipeReader(_PipeEnd):
     def write_to(
         self, dst: int | HasFileno, count: int | None = None, **options: Unpack[RelayOptions]
     ) -> Relayed:
-        """Relay what comes out of the pipe: ``penstock.relay(self, dst, count, **options)``."""
+        """Relay from the pipe: ``penstock.relay(self, dst, count, **options)``."""
         return relay(self, dst, count, **options)
 
 
 class PipeWriter(_PipeEnd):
-    """The end of a pipe that bytes go into: a raw stream, of the descriptor that it is made with."""
+    """The writing end of a pipe: a raw stream on a descriptor."""
 
     _MODE = "wb"
 
     def write(self, data: ReadableBuffer, /) -> int | None:  # type: ignore[override]  # None: see io.RawIOBase
-        """Write all of it, and give its size in bytes.
+        """Write all bytes and return their number.
 
-        A descriptor that does not block takes what there is room for: the number of bytes tells, or None for not even
-        one.
+        A non-blocking descriptor takes as many bytes as there is room for: the result is their number, or None.
 
         Raises:
-            BrokenStreamError: nobody can read it any more. Its counts are those of this call: what was lost is what no
+            BrokenStreamError: the pipe has no reader. Its counts are those of this call; lost bytes are those that no
                 reader has taken.
-            ValueError: it is closed.
+            ValueError: the stream is closed.
         """
         written = 0
         try:
@@ -124,7 +123,7 @@ class PipeWriter(_PipeEnd):
             if first is None:
                 return None
             written = first
-            # A write that a signal interrupts, or one of more than 2 GiB, is short, and most callers never look.
+            # A write that a signal interrupts, or of more than 2 GiB, is short, and most callers never check.
             while written < memoryview(data).nbytes:
                 more = super().write(memoryview(data).cast("B")[written:])
                 if more is None:
