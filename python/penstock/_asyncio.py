@@ -92,7 +92,7 @@ async def entered(stream: Entered) -> Entered:
 async def leave_writer(writer: Writer, raised: Raised) -> None:
     """``Writer.__aexit__``: close as ``__exit__`` does, but let the event loop run meanwhile."""
     try:
-        while (ticket := writer._oldest()) is not None:
+        while not writer.closed and (ticket := writer._oldest()) is not None:
             await _until_done_or_stalled(writer, ticket, None if raised[1] is None else STALL_S)
     except BaseException:
         writer.abort()

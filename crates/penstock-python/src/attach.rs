@@ -1,11 +1,11 @@
-//! Native threads that run Python: how they come to the interpreter, and how they leave it.
+//! How native threads attach to the interpreter and leave it.
 //!
-//! - **A fork** of the interpreter waits, in the child, for a lock of the interpreter's that a thread takes while it makes or deletes its
-//!   thread state. So a thread makes its state once, at a [gate](Gate) that a fork closes before it begins; it deletes it with the
-//!   GIL, which a thread that forks has.
-//! - **The end of the interpreter** ends each thread that comes back from waiting in Python code, up to Python 3.13 by
-//!   `pthread_exit`, whose unwinding must not come to Rust's frames: it would end the process (SIGABRT). There the thread
-//!   [hangs](hanging), as Python 3.14 has all do.
+//! - **A fork.** In the child, the interpreter waits for a lock that a thread takes while it creates or deletes its thread state.
+//!   So a thread creates its state once, behind a [gate](Gate) that a fork closes first, and deletes it with the GIL, which the
+//!   forking thread holds.
+//! - **The end of the interpreter** ends each thread that returns from waiting in Python code, up to Python 3.13 by
+//!   `pthread_exit`. Its unwinding must not reach Rust frames, which would abort the process (SIGABRT). So the thread
+//!   [hangs](hanging), as all threads do in Python 3.14.
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -18,7 +18,7 @@ use crate::parked::release_parked;
 
 static THREAD_STATES: Gate = Gate::new();
 
-/// The interpreter, of which there is one: PyO3 lets no other load the module.
+/// The only interpreter: PyO3 refuses to load the module in a second one.
 static INTERPRETER: AtomicPtr<ffi::PyInterpreterState> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Remembers the interpreter. Called when the module is loaded.
@@ -31,15 +31,15 @@ pub(crate) fn remember_interpreter(_py: Python<'_>) {
 struct PythonThread;
 
 impl PythonThread {
-    /// None where the interpreter has ended: then the thread finds that out when it wants to run something.
+    /// None after the end of the interpreter; then each attempt of the thread to run Python code fails.
     fn begin() -> Option<Self> {
-        // SAFETY: it can be asked at any time.
+        // SAFETY: callable at any time.
         if unsafe { ffi::Py_IsInitialized() } == 0 {
             return None;
         }
         let interpreter = INTERPRETER.load(Ordering::Relaxed);
-        // SAFETY: the interpreter lives, and the thread, which is new, has no state yet. This needs no GIL, as in
-        // `PyGILState_Ensure`, which makes states just so, and finds this one from now on.
+        // SAFETY: the interpreter lives, and the new thread has no state yet. This needs no GIL: `PyGILState_Ensure` creates states
+        // in the same way, and finds this one from now on.
         let state = THREAD_STATES.pass(|| unsafe { ffi::PyThreadState_New(interpreter) });
         (!state.is_null()).then_some(Self)
     }
@@ -48,8 +48,8 @@ impl PythonThread {
 impl Drop for PythonThread {
     fn drop(&mut self) {
         Python::try_attach(release_parked);
-        // SAFETY: the state is this thread's own, counted once when it was made and once more by `Ensure`, which PyO3 has hang where
-        // the interpreter ends. The second release deletes it.
+        // SAFETY: the state belongs to this thread, and was counted once when it was made and once more by `Ensure`, in which PyO3
+        // hangs if the interpreter ends. The second release deletes it.
         unsafe {
             if ffi::Py_IsInitialized() != 0 {
                 ffi::PyGILState_Ensure();
@@ -60,7 +60,7 @@ impl Drop for PythonThread {
     }
 }
 
-/// Makes the calling thread, a native one, a Python thread for as long as the body runs, without the GIL meanwhile.
+/// Makes the calling native thread a Python thread while the body runs, without holding the GIL.
 pub(crate) fn as_python_thread(body: &mut (dyn FnMut() + Send)) {
     let _thread = PythonThread::begin();
     body();

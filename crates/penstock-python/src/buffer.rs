@@ -1,4 +1,4 @@
-//! Exports: our hold on the caller's memory, taken and released by Python threads only.
+//! Exports of the caller's memory, which only Python threads take and release.
 
 use std::ffi::{c_char, c_int};
 use std::mem::MaybeUninit;
@@ -18,7 +18,7 @@ pub(crate) use crate::parked::release_parked;
 
 /// A `Py_buffer`: while it lives, the memory can be neither freed nor resized.
 ///
-/// A worker may drop it, and must not touch Python: so the drop only parks it. See [`release_parked`].
+/// A worker, which must not touch Python, may drop it: the drop only parks it. See [`release_parked`].
 struct Export(Option<Box<Parcel>>);
 
 // SAFETY: the memory is pinned by the export, whatever thread reads it; the view itself is only handed around.
@@ -35,14 +35,14 @@ unsafe impl Region for Export {
     }
 }
 
-/// An export whose memory can be written to.
+/// An export of writable memory.
 struct WritableExport(Export);
 
 // SAFETY: nothing of it changes while it is shared.
 unsafe impl Sync for WritableExport {}
 
-// SAFETY: as for the export, and `PyBUF_WRITABLE` was asked for. That nobody else touches the memory meanwhile is asked of the
-// caller of `penstock.pipeline.into`.
+// SAFETY: as for the export, and `PyBUF_WRITABLE` was asked for. The caller of `penstock.pipeline.into` must not touch the memory
+// meanwhile.
 unsafe impl Space for WritableExport {
     fn as_mut_ptr(&self) -> *mut u8 {
         self.0.view().buf.cast()
@@ -66,7 +66,7 @@ impl Drop for Export {
     }
 }
 
-/// Takes hold of the bytes of anything with the buffer protocol that is C-contiguous.
+/// Exports the bytes of a C-contiguous buffer; those of a ModernGL buffer are copied.
 pub(crate) fn export(data: &Bound<'_, PyAny>) -> PyResult<Box<dyn Region>> {
     let exporter = exporter_of(data)?;
     let view = simple_view(&exporter, ffi::PyBUF_SIMPLE)?;
@@ -80,7 +80,7 @@ pub(crate) fn export(data: &Bound<'_, PyAny>) -> PyResult<Box<dyn Region>> {
     Ok(Box::new(export))
 }
 
-/// The bytes of anything with the buffer protocol, for the time of a call only: so a ModernGL buffer is mapped no longer.
+/// The bytes of a buffer for the time of a call, so that a ModernGL buffer is not mapped for longer.
 pub(crate) struct Glimpse<'py> {
     py: Python<'py>,
     export: Option<Export>,
@@ -111,12 +111,12 @@ impl<'py> Glimpse<'py> {
         if view.len == 0 {
             return Some(&[]); // whose address may be null
         }
-        // SAFETY: the export keeps the memory in place and readable until it is released. That nobody writes there meanwhile is
-        // asked of the caller, as of one who hands an array to any other function that computes without the GIL.
+        // SAFETY: the export keeps the memory in place and readable until it is released. The caller must not write there
+        // meanwhile, as with any other function that computes without the GIL.
         Some(unsafe { slice::from_raw_parts(view.buf.cast_const().cast(), view.len as usize) })
     }
 
-    /// Where the elements lie that do not follow each other.
+    /// The layout of a buffer that is not contiguous.
     pub(crate) fn strided(&self) -> Strided<'_> {
         let view = self.view();
         let axes = view.ndim as usize;
@@ -135,11 +135,11 @@ impl Drop for Glimpse<'_> {
     }
 }
 
-/// Takes hold of memory that can be written to, of anything with the buffer protocol that is C-contiguous.
+/// Exports the memory of a writable, C-contiguous buffer.
 pub(crate) fn export_space(data: &Bound<'_, PyAny>) -> PyResult<Box<dyn Space>> {
     let exporter = exporter_of(data)?;
     if is_gl_mapping(&exporter)? {
-        // Held until its chunk is gone, it would make OpenGL ignore reads and writes all that time, and say nothing.
+        // The export would last until its chunk is gone, and OpenGL silently ignores reads and writes during an export.
         return Err(PyValueError::new_err("memory of a ModernGL buffer cannot be filled by another thread"));
     }
     Ok(Box::new(WritableExport(Export(Some(simple_view(&exporter, ffi::PyBUF_WRITABLE)?)))))
@@ -169,8 +169,8 @@ pub(crate) unsafe fn fill_view(
     }
 }
 
-/// The object that has the buffer: `data` itself, a `moderngl.Buffer`'s `mglo`, or the array that a tensor's `numpy()`
-/// gives for the same memory.
+/// The object with the buffer protocol: `data` itself, the `mglo` of a `moderngl.Buffer`, or the array on the same memory that
+/// the `numpy()` of a tensor returns.
 fn exporter_of<'py>(data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = data.py();
     // SAFETY: a borrowed reference that lives for the call.
@@ -191,7 +191,7 @@ fn exporter_of<'py>(data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let kind = data.get_type().name()?;
         return Err(PyTypeError::new_err(format!("{kind} has no buffer: pass numpy.asarray(data)"))); // a PIL image, say
     }
-    Ok(data.clone()) // and let the buffer protocol say what is wrong with it
+    Ok(data.clone()) // the buffer protocol raises the error
 }
 
 fn simple_view(exporter: &Bound<'_, PyAny>, flags: c_int) -> PyResult<Box<Parcel>> {
@@ -208,12 +208,12 @@ fn simple_view(exporter: &Bound<'_, PyAny>, flags: c_int) -> PyResult<Box<Parcel
     })
 }
 
-/// Fills a view where it stays.
+/// Fills a view in place.
 fn get_buffer(exporter: &Bound<'_, PyAny>, flags: c_int) -> PyResult<Box<Parcel>> {
     // SAFETY: all zeros is a view of nothing.
     let mut parcel = Parcel::of_view(unsafe { MaybeUninit::zeroed().assume_init() });
     let view: *mut ffi::Py_buffer = parcel.view_mut();
-    // SAFETY: the view is large enough, and only taken for filled when the call says so.
+    // SAFETY: the view is large enough, and is used only if the call succeeds.
     if hanging(|| unsafe { raw::PyObject_GetBuffer(exporter.as_ptr(), view, flags) }) == -1 {
         return Err(PyErr::fetch(exporter.py()));
     }
@@ -232,8 +232,8 @@ fn is_strided(exporter: &Bound<'_, PyAny>) -> bool {
     }
 }
 
-/// The first address and the length of the memory that an object looks at, gaps included; none if it has no buffer of
-/// its own to wait for.
+/// The first address and the length of the memory that an object views, including gaps; none for ModernGL buffers, whose bytes
+/// were copied.
 pub(crate) fn extent(data: &Bound<'_, PyAny>) -> PyResult<Option<(*const u8, usize)>> {
     let exporter = exporter_of(data)?;
     if is_gl_mapping(&exporter)? {
@@ -262,10 +262,10 @@ fn strided_extent(view: &ffi::Py_buffer) -> (*const u8, usize) {
     (start.wrapping_offset(low), (high - low) as usize)
 }
 
-/// Whether the memory is a mapped OpenGL buffer, or a view of one, through any number of memoryviews and arrays.
+/// Whether the memory is a mapped OpenGL buffer, or a view of one through memoryviews and arrays.
 ///
-/// Such memory goes away by `release()`, with its context, and when the buffer is mapped a second time, without Python
-/// being asked; and while it is mapped, reads into the buffer do nothing. So its bytes are taken at the call.
+/// Its bytes are copied during the call, because Python does not protect such memory: it vanishes with `release()`, with its
+/// context, and when the buffer is mapped again. And while it is mapped, reads into the buffer do nothing.
 fn is_gl_mapping(exporter: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = exporter.py();
     let mut owner = exporter.clone();
@@ -273,7 +273,7 @@ fn is_gl_mapping(exporter: &Bound<'_, PyAny>) -> PyResult<bool> {
         if is_of_moderngl(&owner)? {
             return Ok(true);
         }
-        // A memoryview names what it looks at `obj`, an array names it `base`.
+        // The viewed object is the `obj` of a memoryview and the `base` of an array.
         let next = match owner.getattr_opt(intern!(py, "obj"))? {
             Some(next) => Some(next),
             None => owner.getattr_opt(intern!(py, "base"))?,
@@ -286,7 +286,7 @@ fn is_gl_mapping(exporter: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(false)
 }
 
-/// Views of views that are followed; arrays are flattened to one, so that this is plenty.
+/// The most views of views that are followed. NumPy flattens its own chains, so this is plenty.
 const MAX_VIEWS: usize = 32;
 
 fn is_of_moderngl(owner: &Bound<'_, PyAny>) -> PyResult<bool> {
@@ -295,17 +295,17 @@ fn is_of_moderngl(owner: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(matches!(module.split('.').next(), Some("mgl" | "moderngl")))
 }
 
-/// Bytes taken at the call, in memory that is used again, because fresh pages cost more than the copy.
+/// Copied bytes, in recycled memory: fresh pages cost more than the copy.
 struct Copied(Vec<u8>);
 
-/// Enough for a program that renders while one frame is on its way.
+/// Copies that are kept for reuse: enough for a program that renders while one frame is in flight.
 const SPARE_COPIES: usize = 3;
 
 static SPARE: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
 
 impl Copied {
     fn of(export: &Export) -> Self {
-        // Never waits, here or below: a fork may have left the lock taken.
+        // `try_lock`, here and below: a fork may have left the lock taken.
         let mut bytes = SPARE.try_lock().ok().and_then(|mut spare| spare.pop()).unwrap_or_default();
         bytes.clear();
         bytes.reserve_exact(export.len());
@@ -339,12 +339,12 @@ impl Drop for Copied {
     }
 }
 
-/// Hands the region in, and keeps it when it comes back.
+/// Hands the region to a write, and takes it back if the write rejects it.
 pub(crate) fn hand_in<R>(
     region: &mut Option<R>,
     write: impl FnOnce(R) -> Result<Ticket, Rejected<R>>,
 ) -> Result<Ticket, Error> {
-    let data = region.take().expect("what was not taken came back");
+    let data = region.take().expect("a rejected region came back");
     write(data).map_err(|rejected| {
         *region = Some(rejected.region);
         rejected.error

@@ -1,9 +1,10 @@
-//! Calls into Python that may not come back: where the interpreter ends, the thread sleeps.
+//! Calls into Python that may never return: if the interpreter ends meanwhile, the thread sleeps.
 
 use std::thread;
 
-/// Functions that may run the caller's code, and so may wait in it while the interpreter ends. For the compiler those of `pyo3::ffi`
-/// never unwind, so that it leaves no trace of what is to be done then; it must not see that these are the same.
+/// Functions that may run code of the caller, and may wait in it while the interpreter ends, which unwinds the thread up to Python
+/// 3.13. The declarations of `pyo3::ffi` never unwind, so the compiler would drop our cleanup; it must not recognise these as the
+/// same functions.
 pub(crate) mod raw {
     use std::ffi::c_int;
     use std::hint::black_box;
@@ -18,7 +19,7 @@ pub(crate) mod raw {
                 let known: unsafe extern "C" fn($($kind),*) -> $answer = ffi::$name;
                 // SAFETY: the two differ in nothing but that this one may unwind.
                 let unwinding: unsafe extern "C-unwind" fn($($kind),*) -> $answer = unsafe { transmute(known) };
-                // SAFETY: what the function asks for is asked of the caller.
+                // SAFETY: the caller upholds the contract of the function.
                 unsafe { black_box(unwinding)($($argument),*) }
             }
         )*};
@@ -44,7 +45,7 @@ pub(crate) fn hanging<T>(call: impl FnOnce() -> T) -> T {
             }
         }
     }
-    // The nearest frame to the call that unwinding finds something to do in.
+    // Unwinding drops this first.
     let hang = Hang;
     let answer = call();
     std::mem::forget(hang);

@@ -1,8 +1,8 @@
-//! Python objects that a pipeline owns, and lends to its native threads.
+//! Python objects that a pipeline owns and lends to its native threads.
 //!
-//! The garbage collector finds a cycle if all references in it are shown to it, each once. Nobody can show what a native thread
-//! owns. So the threads share a [`Lent`], and take a reference only while they are in a call; the pipeline shows what is in it,
-//! and takes it out at its end. A thread that outlives its pipeline finds nothing, and has nothing of Python's to drop.
+//! The garbage collector finds a cycle only if each reference in it is visited once, and it cannot visit references of native
+//! threads. So the threads share a [`Lent`], and hold a reference only during a call. The pipeline visits the object in it, and
+//! removes it at its end. A thread that outlives its pipeline finds no object, and has no reference to drop.
 
 use std::fmt;
 use std::mem;
@@ -13,14 +13,14 @@ use pyo3::{PyTraverseError, PyVisit};
 
 use crate::parked::{Held, release_parked};
 
-/// A callable or an iterator, and the exceptions that it has raised and somebody may still ask for.
+/// A callable or an iterator, and the exceptions that it has raised and that are still in use.
 pub(crate) struct Lent(Mutex<State>);
 
 #[derive(Default)]
 struct State {
     object: Option<Held>,
     raised: Vec<Arc<Raised>>,
-    /// Its owner is gone: nothing is taken in any more.
+    /// Its owner is gone: no more exceptions are kept.
     is_over: bool,
 }
 
@@ -29,12 +29,12 @@ impl Lent {
         Arc::new(Self(Mutex::new(State { object: Some(Held::new(object)), ..State::default() })))
     }
 
-    /// The object for the time of a call; none when it was let go.
+    /// The object, for the time of a call; none after its release.
     pub(crate) fn get(&self, py: Python<'_>) -> Option<Py<PyAny>> {
         self.state(py).object.as_ref().map(|object| object.get().clone_ref(py))
     }
 
-    /// Keeps an exception for as long as anybody else has what is given back.
+    /// Keeps an exception for as long as the returned handle is in use elsewhere.
     pub(crate) fn keep(&self, py: Python<'_>, error: PyErr) -> Arc<Raised> {
         let text = error.to_string();
         let raised = Arc::new(Raised {
@@ -48,21 +48,21 @@ impl Lent {
             state.raised.push(Arc::clone(&raised));
         }
         drop(state);
-        drop(unwanted); // not under the lock, here and below: it runs code
+        drop(unwanted); // not under the lock, here and below: drops run Python code
         if is_over {
             raised.clear();
         }
         raised
     }
 
-    /// Lets the object go, for no thread wants it any more. What it raised stays.
+    /// Releases the object, which no thread needs any more. Its exceptions stay.
     pub(crate) fn release(&self, py: Python<'_>) {
         let object = self.state(py).object.take();
         drop(object); // not under the lock
         release_parked(py);
     }
 
-    /// Lets everything go: its owner does not live any more, or is a part of a cycle that nobody has.
+    /// Releases everything: its owner is gone, or is part of an unreachable cycle.
     pub(crate) fn clear(&self, py: Python<'_>) {
         let State { object, raised, .. } =
             mem::replace(&mut *self.state(py), State { is_over: true, ..State::default() });
@@ -71,9 +71,9 @@ impl Lent {
         release_parked(py);
     }
 
-    /// Shows everything to the garbage collector. Only its one owner may do so.
+    /// Visits everything for the garbage collector. Only its single owner may do so.
     pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        // What is not shown is not collected, this time.
+        // An object that is not visited is not collected this time.
         let Ok(state) = self.0.try_lock() else { return Ok(()) };
         if let Some(object) = &state.object {
             visit.call(object.get())?;
@@ -86,13 +86,13 @@ impl Lent {
         Ok(())
     }
 
-    /// The lock, which is only taken with the GIL, and held while nothing of Python's runs: no fork leaves it taken.
+    /// Locks the state. The lock is taken only with the GIL, and no Python code runs under it: no fork leaves it taken.
     fn state(&self, _py: Python<'_>) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// An exception on its way through a pipeline: its text, and itself for as long as the pipeline has it.
+/// An exception on its way through a pipeline: its text, and the object for as long as the pipeline has it.
 pub(crate) struct Raised {
     exception: Mutex<Option<Held>>,
     text: String,

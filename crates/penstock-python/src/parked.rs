@@ -1,7 +1,7 @@
-//! What native threads let go of, and only Python threads may release: exports of memory, and references to objects.
+//! Exports and references that native threads have dropped and only Python threads may release.
 //!
-//! A thread that is not attached to the interpreter must not even drop a `Py`: PyO3 puts it on a list behind a lock, which the child
-//! of a fork may find taken for ever.
+//! A thread that is not attached to the interpreter must not even drop a `Py`: PyO3 would put it on a list behind a lock, which
+//! could stay taken for ever in the child of a fork.
 
 use std::mem::ManuallyDrop;
 use std::ptr;
@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 
 use crate::hanging::{hanging, raw};
 
-/// Something to be released, and a place in the stack of such.
+/// Something to release, as an entry of the stack.
 pub(crate) struct Parcel {
     what: What,
     next: *mut Parcel,
@@ -20,20 +20,20 @@ pub(crate) struct Parcel {
 
 enum What {
     View(ffi::Py_buffer),
-    /// Given up by [`release_parked`] only.
+    /// Only [`release_parked`] releases it.
     Object(ManuallyDrop<Py<PyAny>>),
 }
 
-// SAFETY: until it is released, nothing is done with it but to hand it around; `next` is used by who has it alone.
+// SAFETY: until its release it is only passed on; only its single owner uses `next`.
 unsafe impl Send for Parcel {}
-// SAFETY: shared, it gives its address or a `Py`, which is `Sync`.
+// SAFETY: a shared one only gives out its address or a `Py`, which is `Sync`.
 unsafe impl Sync for Parcel {}
 
-/// What nobody holds any more: a stack without locks, because a fork may come at any moment.
+/// What was dropped: a stack without locks, because a fork can happen at any moment.
 static PARKED: AtomicPtr<Parcel> = AtomicPtr::new(ptr::null_mut());
 
 impl Parcel {
-    /// A view that is to be filled where it lies: of a buffer of one dimension its shape and strides point into the view itself.
+    /// A view that must be filled in place: the shape and strides of a one-dimensional buffer point into the view itself.
     pub(crate) fn of_view(view: ffi::Py_buffer) -> Box<Self> {
         Box::new(Self { what: What::View(view), next: ptr::null_mut() })
     }
@@ -41,18 +41,18 @@ impl Parcel {
     pub(crate) fn view(&self) -> &ffi::Py_buffer {
         match &self.what {
             What::View(view) => view,
-            What::Object(_) => unreachable!("who asks for a view has made one"),
+            What::Object(_) => unreachable!("it was made of a view"),
         }
     }
 
     pub(crate) fn view_mut(&mut self) -> &mut ffi::Py_buffer {
         match &mut self.what {
             What::View(view) => view,
-            What::Object(_) => unreachable!("who asks for a view has made one"),
+            What::Object(_) => unreachable!("it was made of a view"),
         }
     }
 
-    /// Leaves it for the next Python thread that comes by.
+    /// Leaves it to the next Python thread.
     pub(crate) fn park(self: Box<Self>) {
         let parked = Box::into_raw(self);
         let mut head = PARKED.load(Ordering::Relaxed);
@@ -68,7 +68,7 @@ impl Parcel {
     }
 }
 
-/// Releases all that was parked. Called before any call that may have ended a loan returns to Python.
+/// Releases everything that was parked. Each call that may have ended a write does this before it returns to Python.
 pub(crate) fn release_parked(_py: Python<'_>) {
     if PARKED.load(Ordering::Relaxed).is_null() {
         return;
@@ -84,7 +84,7 @@ pub(crate) fn release_parked(_py: Python<'_>) {
             What::View(view) => hanging(|| unsafe { raw::PyBuffer_Release(view) }),
             What::Object(object) => {
                 let object = object.as_ptr();
-                // SAFETY: the reference is the parcel's own, given up once: the parcel does not.
+                // SAFETY: the parcel owns the reference, and does not drop it itself.
                 hanging(|| unsafe { raw::Py_DecRef(object) });
             }
         }

@@ -1,7 +1,7 @@
-//! What of a pipeline runs in Python: iterables as sources, callables as stages, buffers to be filled.
+//! The parts of a pipeline that run Python code: iterables as sources, callables as stages, and buffers to fill.
 //!
-//! They run on the pipeline's threads, each of which is a Python thread for all its life: a new one for each chunk would lose
-//! what the code keeps in thread-local variables. How long they wait for the GIL is measured apart from how long they run.
+//! They run on threads of the pipeline, each of which is one Python thread for all its life: a new one for each chunk would lose
+//! thread-local variables. The wait for the GIL is measured separately.
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -20,11 +20,11 @@ use crate::hanging::{hanging, raw};
 use crate::lent::Lent;
 use crate::parked::release_parked;
 
-/// From this size on, bytes are copied without the GIL: to get it back may take longer than to copy less (5 ms:
+/// From this size on, bytes are copied without the GIL. For less, getting it back may take longer than the copy (5 ms:
 /// `sys.getswitchinterval()`).
 const COPY_WITHOUT_GIL_BYTES: usize = 1 << 20;
 
-/// There is nothing to run Python code with any more.
+/// The interpreter cannot run Python code any more.
 #[derive(Debug)]
 struct Ending;
 
@@ -36,7 +36,8 @@ impl fmt::Display for Ending {
 
 impl std::error::Error for Ending {}
 
-/// Runs that with the GIL and the object, and books the wait for the GIL. None if the object was let go: the pipeline is over.
+/// Runs the function with the GIL and the object, and records the wait for the GIL. None if the object was released, because the
+/// pipeline has ended.
 fn attached<T>(
     lent: &Lent,
     context: &mut Context<'_>,
@@ -67,7 +68,7 @@ fn next_of<'py>(iterator: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAn
     }
 }
 
-/// What a callable answers.
+/// The result of a call.
 fn answer_of<'py>(
     callable: &Bound<'py, PyAny>,
     arguments: &Bound<'py, PyTuple>,
@@ -79,8 +80,7 @@ fn answer_of<'py>(
     }
 }
 
-/// A copy of what an object's buffer has, in the pipeline's memory: nothing of the object is needed any more, and its owner
-/// may fill it with the next bytes.
+/// A copy of a buffer in the pipeline's memory, so that its owner may reuse the buffer.
 fn copied(data: &Bound<'_, PyAny>, context: &Context<'_>) -> PyResult<Result<pipeline::Buffer, Cause>> {
     let py = data.py();
     let region = buffer::export(data)?;
