@@ -60,7 +60,7 @@ bench-relay bench-pipeline bench-waits: bench-%: $(READY)-bench $(READY)-native
 test: SELECTED := -m "not slow"
 # Loom's build is another program: in a folder of its own, neither throws away what the other has compiled.
 test test-all: $(READY)-test $(READY)-native
-	$(IN_VENV) cargo test --quiet --workspace --exclude penstock-python
+	$(IN_VENV) cargo test --quiet --workspace --exclude penstock-python --all-features
 	CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_DEBUG=none RUSTFLAGS="$$RUSTFLAGS --cfg loom" \
 		cargo test --quiet --package penstock-core --release --lib --target-dir target/loom
 	$(IN_VENV) python -m pytest --numprocesses=auto --maxprocesses=4 --dist=worksteal $(SELECTED) $(ARGS)
@@ -95,6 +95,8 @@ fuzz: $(READY)-test $(READY)-native
 check: $(READY)-check $(READY)-native
 	cargo fmt --all --check
 	$(IN_VENV) cargo clippy --quiet --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(IN_VENV) cargo doc --quiet --workspace --no-deps
+	RUSTDOCFLAGS="-D warnings" $(IN_VENV) cargo doc --quiet --workspace --no-deps --document-private-items
 	$(IN_VENV) ruff check .
 	$(IN_VENV) ruff format --check .
 	$(IN_VENV) mypy

@@ -62,7 +62,9 @@ fn file_of(bytes: usize) -> File {
 }
 
 fn from_start(bytes: usize) -> RelayOptions {
-    RelayOptions { offset: Some(0), count: Some(bytes as u64), ..RelayOptions::default() }
+    let mut options = RelayOptions::default();
+    (options.offset, options.count) = (Some(0), Some(bytes as u64));
+    options
 }
 
 fn by_relay(file: &File, to: impl AsFd, bytes: usize) {
@@ -154,7 +156,8 @@ fn other_pairs(criterion: &mut Criterion) {
 
     let source = endless_pipe();
     let mut copy = file_of(0);
-    let count = RelayOptions { count: Some(BYTES as u64), ..RelayOptions::default() };
+    let mut count = RelayOptions::default();
+    count.count = Some(BYTES as u64);
     group.bench_function("pipe to file/relay", |bencher| {
         bencher.iter(|| {
             copy.rewind().expect("files can be rewound");

@@ -26,8 +26,9 @@ fn transports(criterion: &mut Criterion) {
             ("zero-copy", Mode::ZeroCopy, ReaderKind::Reads),
         ] {
             let (mut source, sink) = pipe().expect("the system has a pipe left");
-            let writer = Writer::new(&sink, &Options { mode, reader, ..Options::default() })
-                .expect("a pipe can be written");
+            let mut options = Options::default();
+            (options.mode, options.reader) = (mode, reader);
+            let writer = Writer::new(&sink, &options).expect("a pipe can be written");
             drop(sink);
             let drain = thread::spawn(move || {
                 let mut piece = vec![0; READ_BYTES];

@@ -1,4 +1,4 @@
-//! What can go wrong, told apart by whose fault it is.
+//! Errors, told apart by whose fault they are.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,34 +14,34 @@ use rustix::io::Errno;
 pub enum Error {
     /// The handle was used after its `close` or `abort`.
     Closed,
-    /// It was given up, by `abort` or `cancel`, before its end.
+    /// It was cancelled, by `abort` or `cancel`, before its end.
     Aborted {
         /// Accepted bytes that will not arrive.
         bytes_lost: u64,
     },
     /// The peer went away.
     Broken {
-        /// The system's error number, `EPIPE` or `ECONNRESET` as a rule.
+        /// The system's error number, usually `EPIPE` or `ECONNRESET`.
         errno: Errno,
         /// Bytes that the reader had taken (pipes) or the kernel had accepted (all else).
         bytes_delivered: u64,
         /// Accepted bytes that will not arrive.
         bytes_lost: u64,
     },
-    /// The peer is there and reads nothing; nothing is lost yet.
+    /// The peer is there and does not read; nothing is lost yet.
     Stalled {
         /// How long the call waited.
         waited: Duration,
-        /// Bytes that were still to be delivered then.
+        /// Bytes that were not delivered yet.
         bytes_pending: u64,
     },
-    /// A stream of frames ended inside one.
+    /// A stream of frames ended in the middle of a frame.
     Truncated {
-        /// Whole frames that came before.
+        /// Whole frames before it.
         frames: u64,
         /// The size of a frame in the stream.
         frame_bytes: usize,
-        /// Bytes that came of the last one.
+        /// Bytes of the incomplete frame.
         bytes_over: usize,
     },
     /// Any other failure of the operating system.
@@ -53,20 +53,20 @@ pub enum Error {
         /// Accepted bytes that will not arrive.
         bytes_lost: u64,
     },
-    /// No thread could be started, for want of memory or by a limit on their number.
+    /// The system refused a thread, for lack of memory or by a limit.
     NoThread {
-        /// The system's error number, `EAGAIN` as a rule.
+        /// The system's error number, usually `EAGAIN`.
         errno: Errno,
         /// Bytes of the stream that the kernel had accepted; 0 without a stream.
         bytes_delivered: u64,
         /// Accepted bytes that will not arrive.
         bytes_lost: u64,
     },
-    /// What was asked for makes no sense with what it was asked of; nothing was done.
+    /// The arguments do not suit each other; nothing was done.
     Unsuitable(Cow<'static, str>),
-    /// A failure of something that is built upon this crate, such as a stage of a pipeline.
+    /// A failure of something built upon this crate, such as a stage of a pipeline.
     Custom(CustomError),
-    /// It was made before a `fork`, by the parent process: only there can it end.
+    /// It was made before a `fork`, by the parent process, and can only end there.
     Forked,
 }
 
@@ -81,7 +81,7 @@ impl Error {
         }
     }
 
-    /// A failure of something that is built upon this crate.
+    /// Wraps an error of something built upon this crate.
     pub fn custom(error: Arc<impl std::error::Error + Send + Sync + 'static>) -> Self {
         Self::Custom(CustomError(error))
     }
@@ -92,12 +92,12 @@ impl Error {
     }
 }
 
-/// An error of a type that this crate does not know. Two are equal when they say the same.
+/// An error of a type that this crate does not know. Two are equal if their messages are.
 #[derive(Clone, Debug)]
 pub struct CustomError(Arc<dyn std::error::Error + Send + Sync>);
 
 impl CustomError {
-    /// The error itself, if it is of that type.
+    /// The error itself, if it has that type.
     #[must_use]
     pub fn downcast_ref<E: std::error::Error + 'static>(&self) -> Option<&E> {
         self.0.downcast_ref()

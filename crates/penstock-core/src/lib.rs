@@ -1,5 +1,6 @@
-//! Moves raw bytes between memory and file descriptors as fast as the kernel allows, off the caller's thread, and loses or
-//! tears none of them.
+#![doc = include_str!("../README.md")]
+//!
+//! # Overview
 //!
 //! | to do | use |
 //! | --- | --- |
@@ -8,7 +9,7 @@
 //! | know what became of a write | [`Ticket`] |
 //! | hand in memory of any kind | [`Region`] |
 //! | read frames from a descriptor, ahead, by a native thread | [`Reader`] |
-//! | have other bytes made of it on the way | [`Transform`], for pixels `penstock_pixels::Conversion` |
+//! | have other bytes made of it on the way | [`Transform`]; for pixels, `penstock_pixels::Conversion` (feature `pixels`) |
 //! | choose how bytes enter a pipe | [`Mode`], [`ReaderKind`] |
 //! | move bytes from one descriptor to another, in the kernel | [`relay()`], [`Relay`], [`relay_in_background`] |
 //! | copy one stream to many | [`Tee`] |
@@ -16,25 +17,15 @@
 //! | stream assets through decompressors and other stages | the crate `penstock-pipeline` |
 //! | give a thread a priority and CPUs | [`ThreadPolicy`], of `penstock-cpu`, which knows the machine's CPUs |
 //!
-//! The rooms, from the ground up: `sys` makes the system calls; `sync` has all that threads wait for each other with; `memory` owns
-//! the bytes in flight; `runtime` starts threads, and cares for forks and the end of the program; `pipe` makes pipes and keeps their
-//! sizes in bounds. On these stand [`writer`](Writer), [`reader`](Reader), [`relay`](relay()) and [`tee`](Tee).
-//!
-//! ```
-//! use std::io::Read;
-//! let (mut reader, writer_end) = std::io::pipe()?;
-//! let writer = penstock_core::Writer::new(&writer_end, &Default::default())?;
-//! let ticket = writer.write(b"frame".to_vec(), None)?;
-//! ticket.wait()?;
-//! writer.close(None)?;
-//! drop((writer, writer_end));
-//! let mut got = String::new();
-//! reader.read_to_string(&mut got)?;
-//! assert_eq!(got, "frame");
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
+//! The rooms, from the bottom up. `sys` makes the system calls. `sync` holds tickets, queues and locks. `memory` owns
+//! the bytes in flight. `runtime` starts threads and handles forks and the exit of the program. `pipe` creates pipes
+//! and bounds their sizes. [`writer`](Writer), [`reader`](Reader), [`relay`](relay()) and [`tee`](Tee) are built on
+//! these.
 
 #![cfg_attr(loom, allow(dead_code))]
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("penstock-core supports Linux only: it uses splice(2), vmsplice(2), tee(2) and /proc");
 
 mod error;
 mod reader;
@@ -92,8 +83,8 @@ pub use {
 
 /// Functions that concern the whole process: writes by descriptor, shared budgets, its end and its forks.
 ///
-/// Programs that keep no [`Writer`] use [`pipe`](process::pipe), [`sync`](process::sync) and
-/// [`close`](process::close). The rest is for programs that host others, such as the bindings to a language.
+/// Programs that keep no [`Writer`] use [`pipe`](process::pipe), [`sync`](process::sync) and [`close`](process::close). The rest
+/// is for programs that host others, such as the bindings to a language.
 #[cfg(not(loom))]
 pub mod process {
     pub use crate::{
@@ -107,10 +98,10 @@ pub mod process {
     };
 }
 
-/// What crates that extend this one build on: its threads, queues and waits, so that there is one of each.
+/// What crates that extend this one build on: threads, queues and waits, so that there is one of each.
 ///
-/// `penstock-pipeline` does. Threads started here block the host's signals and respect a fork; whatever waits here is checked with
-/// loom. An application needs none of it.
+/// `penstock-pipeline` uses it. Its threads block the host's signals and respect forks, and its waits are checked with
+/// loom. Applications do not need it.
 #[cfg(not(loom))]
 pub mod engine {
     pub use crate::reader::poll_source::PollSource;

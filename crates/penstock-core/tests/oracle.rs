@@ -5,7 +5,7 @@ mod common;
 use std::io::pipe;
 use std::sync::{Arc, Mutex};
 
-use common::{Temper, drain, pattern, plain_writes, pv_is_missing};
+use common::{Temper, drain, pattern, plain_writes, pv_is_missing, with};
 use penstock_core::{Mode, Options, ReaderKind, Region, Ticket, Writer};
 use proptest::prelude::*;
 
@@ -62,7 +62,7 @@ fn copies_what_it_reads(temper: Temper) -> bool {
 
 fn run(frames: &[Vec<u8>], temper: Temper, modes: &[Mode], reads: bool, capacity_bytes: usize) -> Vec<u8> {
     let (reader, writer_end) = pipe().unwrap();
-    let options = Options { capacity_bytes: Some(capacity_bytes), ..Options::default() };
+    let options = with(Options::default(), |o| o.capacity_bytes = Some(capacity_bytes));
     let writers: Vec<_> = modes
         .iter()
         .map(|&mode| {
@@ -70,7 +70,7 @@ fn run(frames: &[Vec<u8>], temper: Temper, modes: &[Mode], reads: bool, capacity
                 if mode == Mode::ZeroCopy && !copies_what_it_reads(temper) { Mode::Staged } else { mode };
             let reader =
                 if reads && copies_what_it_reads(temper) { ReaderKind::Reads } else { ReaderKind::Unknown };
-            Writer::new(&writer_end, &Options { mode, reader, ..options.clone() }).unwrap()
+            Writer::new(&writer_end, &with(options.clone(), |o| (o.mode, o.reader) = (mode, reader))).unwrap()
         })
         .collect();
     drop(writer_end);

@@ -12,7 +12,7 @@ use penstock_cpu::{Priority, SchedulingClass, ThreadPolicy};
 use proptest::prelude::*;
 
 mod common;
-use common::{Temper, drain, pattern, unnamed_file};
+use common::{Temper, drain, pattern, unnamed_file, with};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -441,7 +441,7 @@ fn a_cancelled_tee_is_over_and_says_so() {
 
 #[test]
 fn the_policy_of_a_tee_can_be_read() {
-    let policy = ThreadPolicy { priority: Some(Priority::Lowest), ..ThreadPolicy::default() };
+    let policy = with(ThreadPolicy::default(), |o| o.priority = Some(Priority::Lowest));
     let (reader, writer) = pipe().unwrap();
     let tee = Tee::new(&reader, Some(policy)).unwrap();
     assert_eq!(tee.applied_policy(), None);

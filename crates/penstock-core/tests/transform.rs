@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use common::{Temper, drain, pattern};
+use common::{Temper, drain, pattern, with};
 use penstock_core::{Errno, Error, Mode, Options, ReaderKind, Transform, Transport, Writer};
 
 /// Every byte of two becomes one: their sum. In steps of 1,000 bytes of output.
@@ -51,7 +51,11 @@ impl Transform for Halve {
 
 fn open(pipe: impl AsFd, transform: &Arc<Halve>, mode: Mode, reader: ReaderKind) -> Writer {
     let transform: Arc<dyn Transform> = transform.clone();
-    Writer::new(pipe, &Options { mode, reader, transform: Some(transform), ..Options::default() }).unwrap()
+    Writer::new(
+        pipe,
+        &with(Options::default(), |o| (o.mode, o.reader, o.transform) = (mode, reader, Some(transform))),
+    )
+    .unwrap()
 }
 
 fn read_all(mut reader: PipeReader, pause: Duration) -> thread::JoinHandle<Vec<u8>> {
@@ -139,6 +143,25 @@ fn the_callers_memory_is_free_once_it_is_converted_while_nobody_reads() {
     let got = read_all(source, Duration::ZERO);
     writer.close(None).unwrap();
     let expected: Vec<_> = frames.iter().flat_map(|frame| Halve::of(frame)).collect();
+    assert!(got.join().unwrap() == expected);
+}
+
+#[cfg(feature = "pixels")]
+#[test]
+fn pixel_conversions_are_transforms() {
+    use penstock_pixels::{Conversion, ConversionOptions, PixelFormat};
+    let options = ConversionOptions::new(PixelFormat::Rgb24, PixelFormat::Yuv420p, 640, 360);
+    let conversion = Conversion::new(&options).unwrap();
+    let frame = pattern(conversion.input_bytes(), 3);
+    let mut expected = vec![0; conversion.output_bytes()];
+    conversion.convert(&frame, &mut expected);
+    let (source, pipe) = pipe().unwrap();
+    let options = with(Options::default(), |o| o.transform = Some(Arc::new(conversion)));
+    let writer = Writer::new(&pipe, &options).unwrap();
+    drop(pipe);
+    let got = drain(source, Temper::Eager);
+    writer.write(frame, None).unwrap();
+    writer.close(None).unwrap();
     assert!(got.join().unwrap() == expected);
 }
 

@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use common::{Temper, drain, pattern};
+use common::{Temper, drain, pattern, with};
 use penstock_core::{
     Errno, Error, Mode, Options, ReaderKind, Reason, Region, ThreadPolicy, Transport, Writer, process,
 };
@@ -21,7 +21,7 @@ const MODES: [Mode; 4] = [Mode::Auto, Mode::Write, Mode::Staged, Mode::ZeroCopy]
 const A_WHILE: Option<Duration> = Some(Duration::from_millis(100));
 
 fn open(pipe: &PipeWriter, mode: Mode) -> Writer {
-    Writer::new(pipe, &Options { mode, ..Options::default() }).unwrap()
+    Writer::new(pipe, &with(Options::default(), |o| o.mode = mode)).unwrap()
 }
 
 fn read_exactly(reader: &mut PipeReader, bytes: usize) -> Vec<u8> {
@@ -54,7 +54,8 @@ fn stats_name_the_transport_and_its_reason() {
     ] {
         let (source, pipe) = pipe().unwrap();
         let got = drain(source, Temper::Eager);
-        let writer = Writer::new(&pipe, &Options { mode, reader, ..Options::default() }).unwrap();
+        let writer =
+            Writer::new(&pipe, &with(Options::default(), |o| (o.mode, o.reader) = (mode, reader))).unwrap();
         drop(pipe);
         writer.write(vec![7; bytes], None).unwrap().wait().unwrap();
         let stats = writer.stats();
@@ -62,7 +63,7 @@ fn stats_name_the_transport_and_its_reason() {
         assert_eq!(transport, expected, "{mode:?} {reader:?} {bytes}: {}", reason.text());
         assert_eq!(stats.capacity_bytes, Some(1 << 20));
         assert_eq!((stats.accepted_bytes, stats.accepted_items), (bytes as u64, 1));
-        assert_eq!(stats.written_by[transport as usize], (transport, bytes as u64));
+        assert!(stats.written_by.contains(&(transport, bytes as u64)));
         writer.close(None).unwrap();
         assert_eq!(writer.stats().capacity_bytes, Some(1 << 20), "known after the closing, too");
         assert_eq!(got.join().unwrap().len(), bytes);
@@ -110,7 +111,7 @@ fn memory_that_cannot_be_pinned_is_written_and_the_statistics_say_so() {
 #[test]
 fn auto_spares_a_slow_reader_the_copy() {
     let (reader, pipe) = pipe().unwrap();
-    let writer = Writer::new(&pipe, &Options { reader: ReaderKind::Reads, ..Options::default() }).unwrap();
+    let writer = Writer::new(&pipe, &with(Options::default(), |o| o.reader = ReaderKind::Reads)).unwrap();
     drop(pipe);
     let got = drain(reader, Temper::Slow);
     for _ in 0..30 {
@@ -227,7 +228,7 @@ fn writers_on_one_pipe_share_one_order() {
 #[test]
 fn a_full_queue_gives_the_memory_back_and_takes_it_later() {
     let (reader, pipe) = pipe().unwrap();
-    let options = Options { queue_items: Some(2), mode: Mode::Write, ..Options::default() };
+    let options = with(Options::default(), |o| (o.queue_items, o.mode) = (Some(2), Mode::Write));
     let writer = Writer::new(&pipe, &options).unwrap();
     drop(pipe);
     for _ in 0..2 {
@@ -325,7 +326,7 @@ fn sockets_files_and_messages_are_written() {
     for mode in MODES {
         let (ours, theirs) = UnixStream::pair().unwrap();
         ours.set_nonblocking(mode == Mode::Auto).unwrap();
-        let writer = Writer::new(&ours, &Options { mode, ..Options::default() }).unwrap();
+        let writer = Writer::new(&ours, &with(Options::default(), |o| o.mode = mode)).unwrap();
         let ticket = writer.write(frame.clone(), None).unwrap();
         let mut got = vec![0; frame.len()];
         (&theirs).read_exact(&mut got).unwrap();
@@ -334,7 +335,7 @@ fn sockets_files_and_messages_are_written() {
         assert_eq!(writer.stats().choice.unwrap().0, Transport::Write);
 
         let mut file = tempfile();
-        let writer = Writer::new(&file, &Options { mode, ..Options::default() }).unwrap();
+        let writer = Writer::new(&file, &with(Options::default(), |o| o.mode = mode)).unwrap();
         writer.write(frame.clone(), None).unwrap();
         writer.close(None).unwrap();
         file.seek(SeekFrom::Start(0)).unwrap();
@@ -377,7 +378,7 @@ fn bad_descriptors_fail_at_the_call() {
     let refused = |errno| Some(Error::Io { errno, bytes_delivered: 0, bytes_lost: 0 });
     assert_eq!(refusal(&File::open("/dev/null").unwrap()), refused(Errno::BADF));
     assert_eq!(refusal(&File::open("/").unwrap()), refused(Errno::BADF));
-    let nothing = Options { queue_items: Some(0), ..Options::default() };
+    let nothing = with(Options::default(), |o| o.queue_items = Some(0));
     let file = File::options().write(true).open("/dev/null").unwrap();
     assert_eq!(Writer::new(&file, &nothing).err(), refused(Errno::INVAL));
 }
@@ -413,7 +414,7 @@ fn tickets_are_found_by_any_part_of_their_memory() {
 fn an_explicit_capacity_is_what_the_pipe_gets() {
     let (_reader, pipe) = pipe().unwrap();
     for bytes in [4096, 256 << 10, 64 << 10] {
-        let options = Options { capacity_bytes: Some(bytes), ..Options::default() };
+        let options = with(Options::default(), |o| o.capacity_bytes = Some(bytes));
         let writer = Writer::new(pipe.as_fd(), &options).unwrap();
         assert_eq!(writer.stats().capacity_bytes, Some(bytes));
     }
@@ -423,8 +424,8 @@ fn an_explicit_capacity_is_what_the_pipe_gets() {
 fn a_policy_is_applied_and_read_back() {
     let (reader, pipe) = pipe().unwrap();
     let got = drain(reader, Temper::Eager);
-    let policy = ThreadPolicy { nice: Some(7), cpus: Some(vec![0]), ..ThreadPolicy::default() };
-    let writer = Writer::new(&pipe, &Options { policy: Some(policy), ..Options::default() }).unwrap();
+    let policy = with(ThreadPolicy::default(), |o| (o.nice, o.cpus) = (Some(7), Some(vec![0])));
+    let writer = Writer::new(&pipe, &with(Options::default(), |o| o.policy = Some(policy))).unwrap();
     drop(pipe);
     writer.write(vec![1; 100], None).unwrap().wait().unwrap();
     let applied = writer.stats().policy.expect("the worker has started");
@@ -437,8 +438,8 @@ fn a_policy_is_applied_and_read_back() {
 fn a_policy_that_is_refused_is_a_note_and_no_failure() {
     let (reader, pipe) = pipe().unwrap();
     let got = drain(reader, Temper::Eager);
-    let policy = ThreadPolicy { cpus: Some(vec![100_000]), ..ThreadPolicy::default() };
-    let writer = Writer::new(&pipe, &Options { policy: Some(policy), ..Options::default() }).unwrap();
+    let policy = with(ThreadPolicy::default(), |o| o.cpus = Some(vec![100_000]));
+    let writer = Writer::new(&pipe, &with(Options::default(), |o| o.policy = Some(policy))).unwrap();
     drop(pipe);
     writer.write(vec![1; 100], None).unwrap().wait().unwrap();
     let applied = writer.stats().policy.expect("the worker has started");
@@ -460,7 +461,7 @@ fn the_next_reader_of_a_fifo_does_not_get_pages_that_were_given_back() {
     let mut first = open_reader();
     let pipe = File::options().write(true).open(&path).unwrap();
     for bytes in [300_000, 3_000_000] {
-        let writer = Writer::new(&pipe, &Options { mode: Mode::ZeroCopy, ..Options::default() }).unwrap();
+        let writer = Writer::new(&pipe, &with(Options::default(), |o| o.mode = Mode::ZeroCopy)).unwrap();
         let frame = Arc::new(pattern(bytes, 4));
         let ticket = writer.write(Arc::clone(&frame), None).unwrap();
         first.read_exact(&mut [0; 100]).unwrap_or_else(|_| {

@@ -1,14 +1,14 @@
-//! The machine's CPUs, and what a thread may ask of the scheduler.
+#![doc = include_str!("../README.md")]
+//!
+//! # Overview
 //!
 //! | to do | use |
 //! | --- | --- |
 //! | know which CPUs share a core, a cache, a package or a memory node | [`Topology`] |
 //! | give a thread a priority and CPUs, and see what was granted | [`ThreadPolicy`], [`AppliedPolicy`] |
-//!
-//! ```
-//! let topology = penstock_cpu::Topology::detect();
-//! println!("{} cores", topology.cores.len());
-//! ```
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("penstock-cpu supports Linux only: it reads /proc and /sys and sets Linux scheduling classes");
 
 mod policy;
 mod sched;

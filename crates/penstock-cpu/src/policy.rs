@@ -18,11 +18,13 @@ use crate::sched;
 ///
 /// ```
 /// use penstock_cpu::{Priority, ThreadPolicy};
-/// let policy = ThreadPolicy { priority: Some(Priority::BelowNormal), ..Default::default() };
+/// let mut policy = ThreadPolicy::default();
+/// policy.priority = Some(Priority::BelowNormal);
 /// let applied = std::thread::spawn(move || policy.apply()).join().unwrap();
 /// println!("niceness {}, on CPUs {:?}, refused: {:?}", applied.nice, applied.cpus, applied.notes);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct ThreadPolicy {
     /// How important it is.
     pub priority: Option<Priority>,
@@ -41,6 +43,7 @@ pub struct ThreadPolicy {
 /// What a thread runs with: read back from the system, not repeated from the wish.
 #[must_use]
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct AppliedPolicy {
     /// The level that class and niceness make; none if they are no level's.
     pub priority: Option<Priority>,

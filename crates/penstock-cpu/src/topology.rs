@@ -38,6 +38,7 @@ use tree::{CPU, Tree};
 /// assert!(usable.count() >= 1);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Topology {
     /// The processor's name, for people.
     pub model: Option<String>,

@@ -11,16 +11,22 @@ fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| scope.spawn(work).join().unwrap())
 }
 
+fn with(set: impl FnOnce(&mut ThreadPolicy)) -> ThreadPolicy {
+    let mut policy = ThreadPolicy::default();
+    set(&mut policy);
+    policy
+}
+
 fn of_level(level: Priority) -> ThreadPolicy {
-    ThreadPolicy { priority: Some(level), ..ThreadPolicy::default() }
+    with(|o| o.priority = Some(level))
 }
 
 fn on(cpus: impl IntoIterator<Item = usize>) -> ThreadPolicy {
-    ThreadPolicy { cpus: Some(cpus.into_iter().collect()), ..ThreadPolicy::default() }
+    with(|o| o.cpus = Some(cpus.into_iter().collect()))
 }
 
 fn near(near: Near) -> ThreadPolicy {
-    ThreadPolicy { near: Some(near), ..ThreadPolicy::default() }
+    with(|o| o.near = Some(near))
 }
 
 fn own_cpus() -> Vec<usize> {
@@ -88,7 +94,7 @@ fn levels_are_in_order_and_have_names_of_their_own() {
 
 #[test]
 fn a_niceness_of_no_level_is_none() {
-    let applied = apart(|| ThreadPolicy { nice: Some(7), ..ThreadPolicy::default() }.apply());
+    let applied = apart(|| with(|o| o.nice = Some(7)).apply());
     assert_eq!((applied.nice, applied.priority, applied.notes.len()), (7, None, 0));
 }
 
@@ -179,10 +185,10 @@ fn near_a_thread_is_where_it_runs_and_a_pin_of_ones_own_does_not_hold() {
 fn near_and_cpus_are_both_kept() {
     let cpus = own_cpus();
     for &cpu in &cpus {
-        let policy = ThreadPolicy { near: Some(Near::Cpu(cpu)), ..on([cpu]) };
+        let policy = with(|o| (o.cpus, o.near) = (Some(vec![cpu]), Some(Near::Cpu(cpu))));
         assert_eq!(apart(|| policy.apply()).cpus, [cpu]);
     }
-    let policy = ThreadPolicy { near: Some(Near::Cpu(cpus[0])), ..on([8000]) };
+    let policy = with(|o| (o.cpus, o.near) = (Some(vec![8000]), Some(Near::Cpu(cpus[0]))));
     let applied = apart(|| policy.apply());
     assert_eq!(applied.cpus, cpus);
     assert!(
@@ -217,7 +223,7 @@ proptest! {
             any::<u32>().prop_map(Near::Thread), (0usize..4).prop_map(Near::Cpu), any::<usize>().prop_map(Near::Cpu),
         ]),
     ) {
-        let policy = ThreadPolicy { priority: None, nice, cpus: cpus.clone(), near };
+        let policy = with(|o| (o.nice, o.cpus, o.near) = (nice, cpus.clone(), near));
         let (applied, (seen_nice, _)) = apart(|| (policy.apply(), nice_and_policy()));
         prop_assert_eq!(applied.nice, seen_nice);
         prop_assert!(!applied.cpus.is_empty());

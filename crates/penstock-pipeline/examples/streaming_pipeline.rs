@@ -12,11 +12,12 @@ use penstock_pipeline::{Checksum, ChecksumKind, Codec, OnError, Options, Pipelin
 
 fn main() -> Result<(), Box<dyn Error>> {
     let paths: Vec<_> = std::env::args_os().skip(1).map(PathBuf::from).collect();
+    let mut later = ThreadPolicy::default();
+    later.nice = Some(5);
     let stages = vec![
         Stage::decompress(Codec::Auto).workers(2),
         // Behind the decompressors, and with less to do: others may run before it.
-        Stage::checksum(ChecksumKind::Crc32)
-            .policy(Some(ThreadPolicy { nice: Some(5), ..ThreadPolicy::default() })),
+        Stage::checksum(ChecksumKind::Crc32).policy(Some(later)),
     ];
     let options = Options { on_error: OnError::Skip, ..Options::default() };
     let pipeline = Pipeline::start(Source::files(paths), stages, Sink::iterate(), options)?;

@@ -1,4 +1,4 @@
-//! What becomes of chunks that fail.
+//! Failed chunks: whether they end the pipeline.
 
 use std::sync::{Arc, Mutex};
 
@@ -7,17 +7,18 @@ use penstock_core::engine::lock;
 
 use super::chunk::ChunkError;
 
-/// What becomes of a pipeline when one of its chunks fails.
+/// What happens when a chunk fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnError {
-    /// It ends there.
+    /// The pipeline ends there.
     #[default]
     Raise,
-    /// It goes on with the next chunk, and the failure is on a list: see [`Pipeline::skipped`](crate::Pipeline::skipped).
+    /// The pipeline continues with the next chunk. The failure is listed in
+    /// [`Pipeline::skipped`](crate::Pipeline::skipped).
     Skip,
 }
 
-/// A pipeline's failures so far.
+/// The failures of a pipeline.
 pub(super) struct Failures {
     on_error: OnError,
     skipped: Mutex<Vec<Arc<ChunkError>>>,
@@ -28,7 +29,7 @@ impl Failures {
         Self { on_error, skipped: Mutex::default() }
     }
 
-    /// Adds a failure to those that were skipped, or returns it as the error to end with.
+    /// Lists a skipped failure, or returns the error that ends the pipeline.
     pub(super) fn settle(&self, fault: Arc<ChunkError>) -> Option<Error> {
         match self.on_error {
             OnError::Skip => {
@@ -39,7 +40,7 @@ impl Failures {
         }
     }
 
-    /// Those that were skipped, in order.
+    /// The skipped failures, in order.
     pub(super) fn skipped(&self) -> Vec<Arc<ChunkError>> {
         lock(&self.skipped).clone()
     }

@@ -1,4 +1,4 @@
-//! What all threads of a pipeline share, and how they come and go.
+//! The state that all threads of a pipeline share, and the threads' start and end.
 
 use std::ffi::OsStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -18,10 +18,10 @@ use penstock_core::engine::{self, Signals};
 use penstock_core::engine::{lock, passed, wait_until};
 use penstock_cpu::ThreadPolicy;
 
-/// What goes through the channels: a chunk, or what became of it. A failure keeps its place in the order.
+/// What goes through the channels: a chunk or its failure, which keeps its place in the order.
 pub(super) type Item = Result<Chunk, Arc<ChunkError>>;
 
-/// Runs a worker's whole life within something of the caller's.
+/// Runs a worker within a function of the caller's.
 pub(super) type Enter = fn(&mut (dyn FnMut() + Send));
 
 pub(super) struct Graph {
@@ -30,19 +30,19 @@ pub(super) struct Graph {
     pub(super) max_chunk_bytes: usize,
     pub(super) parts: Vec<Part>,
     pub(super) names: Arc<[String]>,
-    /// What the source is called, for failures of which no chunk can tell.
+    /// The name of the source, for failures without a chunk.
     pub(super) label: Arc<OsStr>,
-    /// Channel `n` is behind part `n`.
+    /// Channel `n` follows part `n`.
     pub(super) channels: Vec<Channel<Item>>,
     /// Wakes a source that waits for its descriptor.
     pub(super) waker: Waker,
     pub(super) end_to_end: Arc<Recorder>,
-    /// When the sink was done; 0 before.
+    /// When the sink ended; 0 before.
     pub(super) ended_ns: AtomicU64,
-    /// The sink's, so that a stop reaches a thread that waits for room in its stream.
+    /// The sink's writer, so that a stop reaches a thread that waits for room in its stream.
     pub(super) writer: OnceLock<Writer>,
     is_stopped: AtomicBool,
-    /// Whether a thread came to its end by a panic, so that what came out may not be all.
+    /// Whether a thread has panicked, so that the output may be incomplete.
     has_panicked: AtomicBool,
     /// Threads that have not ended.
     running: Mutex<Vec<ThreadId>>,
@@ -82,24 +82,24 @@ impl Graph {
     }
 
     pub(super) fn is_stopped(&self) -> bool {
-        // Relaxed: the flag is all there is to see.
+        // Relaxed: nothing else is published with the flag.
         self.is_stopped.load(Ordering::Relaxed)
     }
 
     pub(super) fn has_panicked(&self) -> bool {
-        // Relaxed: set before the channels are stopped, whose locks order it for those who find them so.
+        // Relaxed: set before the channels are stopped, whose locks order it.
         self.has_panicked.load(Ordering::Relaxed)
     }
 
-    /// Whether it is a parent process's: its threads are not here, and its locks may be taken for ever.
+    /// Whether it belongs to the parent of a fork: its threads are not here, and its locks may be held for ever.
     pub(super) fn is_inherited(&self) -> bool {
         self.waker.is_inherited()
     }
 
-    /// Has all threads end soon, wherever they wait. Waits for nothing: also destructors call it.
+    /// Makes all threads end soon, wherever they wait. Does not wait: destructors call it.
     pub(super) fn stop(&self) {
-        // The channels first: a source that found the flag would end its channel, and a stage behind it take that for the end
-        // of its stream, which then is truncated.
+        // The channels first: a source that saw the flag would end its channel, and the next stage would take that for
+        // the end of a truncated stream.
         self.channels.iter().for_each(Channel::stop);
         self.is_stopped.store(true, Ordering::Relaxed);
         self.waker.wake();
@@ -113,7 +113,8 @@ impl Graph {
         lock(&self.running).contains(&thread::current().id())
     }
 
-    /// Waits until all threads have ended, at most so long; says whether they have. One of them waits for none.
+    /// Waits until all threads have ended, for at most `at_most`. Returns whether they have. Does not wait if called by
+    /// one of them.
     pub(super) fn wait_for_threads(&self, at_most: Duration) -> bool {
         let deadline = Some(Instant::now() + at_most);
         let own = thread::current().id();
@@ -127,7 +128,7 @@ impl Graph {
         true
     }
 
-    /// Starts a thread that works until `work` returns.
+    /// Starts a thread that runs `work`.
     pub(super) fn spawn(
         self: &Arc<Self>,
         policy: Option<ThreadPolicy>,
@@ -136,9 +137,9 @@ impl Graph {
         work: impl FnOnce(&Self) + Send + 'static,
     ) -> Result<(), Error> {
         let graph = Arc::clone(self);
-        // Held until the thread is on the list, so that it cannot leave before.
+        // Held until the thread is listed, so that it cannot end before.
         let mut running = lock(&self.running);
-        // A thread that runs the caller's code starts processes of the caller's, which inherit its signal mask.
+        // A thread that runs the caller's code may start processes, which inherit its signal mask.
         let signals = if enter.is_some() { Signals::AsStarter } else { Signals::Blocked };
         let thread = engine::spawn(signals, move || {
             if let Some(policy) = policy {
@@ -165,14 +166,14 @@ impl Graph {
             None => body(),
         });
         if outcome.is_err() {
-            // A defect, of ours or of an iterator over paths: whoever waits shall not wait for ever, nor take it for the end.
+            // A defect of ours, or of an iterator over paths. Nobody may wait for ever, or take this for the end.
             self.has_panicked.store(true, Ordering::Relaxed);
             self.stop();
         }
     }
 }
 
-/// One of a part's workers, and what it puts its chunks into. The last one to go says that there will be no more.
+/// One worker of a part, and its output. The last worker of a part ends the output.
 pub(super) struct Port<'a> {
     pub(super) graph: &'a Graph,
     pub(super) part: usize,
@@ -193,12 +194,12 @@ impl<'a> Port<'a> {
         &self.graph.channels[self.part]
     }
 
-    /// What the part before puts its chunks into.
+    /// The output of the part before.
     pub(super) fn input(&self) -> &'a Channel<Item> {
         &self.graph.channels[self.part - 1]
     }
 
-    /// Passes on what has come of a chunk; false when the graph was stopped.
+    /// Passes a result on. Returns false if the graph was stopped.
     pub(super) fn put(&self, number: u64, item: Option<Item>) -> bool {
         let bytes = match &item {
             Some(Ok(chunk)) => chunk.memory_bytes(),
@@ -210,11 +211,12 @@ impl<'a> Port<'a> {
 
 impl Drop for Port<'_> {
     fn drop(&mut self) {
-        // Before the end is to be seen, so that nobody takes it for one that was meant.
+        // Set before the end is visible, so that nobody takes it for a regular end.
         if thread::panicking() {
             self.graph.has_panicked.store(true, Ordering::Relaxed);
         }
-        // AcqRel: what the other workers have put is in before the last one says so. The channel's lock would do as well.
+        // AcqRel: the other workers' items are in before the last worker ends the output. The channel's lock would do
+        // as well.
         if self.live.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.output().end();
         }

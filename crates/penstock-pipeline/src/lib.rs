@@ -1,23 +1,12 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # Overview
+//!
 //! A graph of native stages: chunks come from a [`Source`], go through [`Stage`]s, and end in a [`Sink`].
 //!
 //! Each part works on a thread of its own, or on several with the order kept. Between two parts is a queue, bounded in bytes and
 //! in items ([`Depth`]); when it is full, the part before waits, and so does in the end the source. All memory is a [`Pool`]'s
 //! and is used again. A pipeline takes as much of it for a hundred thousand chunks as for a hundred.
-//!
-//! ```
-//! use penstock_pipeline::{ChecksumKind, Codec, Options, Pipeline, Sink, Source, Stage};
-//! # let packed = [0x78u8, 0x9c, 0x4b, 0x2b, 0x4a, 0xcc, 0x4d, 0x2d, 0x06, 0x00, 0x08, 0xac, 0x02, 0x7f];
-//! # let path = std::env::temp_dir().join(format!("penstock-pipeline-{}", std::process::id()));
-//! # std::fs::write(&path, packed)?;
-//! let stages = vec![Stage::decompress(Codec::Zlib).workers(2), Stage::checksum(ChecksumKind::Xxh3)];
-//! let pipeline = Pipeline::start(Source::files([path.clone()]), stages, Sink::iterate(), Options::default())?;
-//! while let Some(chunk) = pipeline.next(None)? {
-//!     assert_eq!(&chunk[..], b"frames");
-//! }
-//! println!("{}", pipeline.stats()?.bottleneck());
-//! # std::fs::remove_file(&path)?;
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
 //!
 //! # Failures
 //!
@@ -85,7 +74,3 @@ pub mod fuzzing {
         }
     }
 }
-
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-mod readme {}

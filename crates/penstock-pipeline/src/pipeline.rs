@@ -1,4 +1,4 @@
-//! Pipelines, from their start to their end.
+//! Running pipelines.
 
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,34 +25,34 @@ use penstock_core::engine::ticket;
 use penstock_core::engine::{Channel, Taken};
 use penstock_core::engine::{deadline_after, lock};
 
-/// How long a pipeline that is left waits for its threads. They take microseconds, unless one is in a call that cannot be
-/// interrupted: that one is left behind, and ends when its call does. As long as a program's end waits for a stalled reader.
+/// How long a close waits for the threads. They take microseconds, unless one is in a call that cannot be interrupted;
+/// that one is left behind and ends with its call. The same as an exit waits for a stalled reader.
 pub const LEAVE_WITHIN: Duration = Duration::from_secs(5);
 
-/// How much may wait between two parts of a pipeline. One chunk always may, whatever its size.
+/// How much may wait between two parts of a pipeline. One chunk always fits, whatever its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Depth {
     /// Number of chunks.
     pub items: usize,
-    /// Memory of them all together.
+    /// Bytes of memory of all of them together.
     pub bytes: usize,
 }
 
 impl Default for Depth {
-    /// 16 chunks and 64 MiB: enough that a part which pauses for a few chunks stops no other, and small assets stay in the cache.
+    /// 16 chunks and 64 MiB: enough that a short pause of one part stops no other, and small assets stay in the cache.
     fn default() -> Self {
         Self { items: 16, bytes: 64 << 20 }
     }
 }
 
-/// How a pipeline is to work.
+/// Options of a pipeline.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// How much may wait between two parts.
     pub depth: Depth,
-    /// What becomes of it when a chunk fails.
+    /// What happens when a chunk fails.
     pub on_error: OnError,
-    /// The most bytes that a chunk may have, read or decompressed: a larger one is a failure. 256 MiB unless told.
+    /// Largest size of a chunk in bytes, read or decompressed. A larger one fails. 256 MiB by default.
     pub max_chunk_bytes: usize,
 }
 
@@ -62,16 +62,16 @@ impl Default for Options {
     }
 }
 
-/// How large the pieces of a stream are that is decompressed from something else than pieces. A guess, in the range where the
-/// cost of a piece no longer counts.
+/// Size of the pieces of a decompressed stream whose source has no pieces. Guessed, in the range where the overhead of
+/// a piece no longer counts.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// A graph of stages at work. See the [module](super).
+/// A running pipeline. See the [`crate`].
 pub struct Pipeline {
-    /// Never dropped in the child of a fork, where its locks may be taken for ever.
+    /// Never dropped in the child of a fork, where its locks may be held for ever.
     graph: ManuallyDrop<Arc<Graph>>,
     failures: ManuallyDrop<Arc<Failures>>,
-    /// The sink's end, where the sink is a writer.
+    /// Ends with the sink, if the sink is a writer.
     written: Option<Ticket>,
     /// When the caller got its last chunk, in nanoseconds since the beginning.
     given_ns: ManuallyDrop<Mutex<Option<u64>>>,
@@ -84,8 +84,8 @@ impl Pipeline {
     ///
     /// # Errors
     ///
-    /// [`Error::Unsuitable`] for parts that make no sense together, such as several workers on one stream;
-    /// [`Error::Io`] when there is no thread or descriptor left.
+    /// [`Error::Unsuitable`] for parts that do not fit together, such as several workers on one stream;
+    /// [`Error::NoThread`]; [`Error::Io`] if no descriptor is left.
     pub fn start(
         source: Source,
         mut stages: Vec<Stage>,
@@ -110,7 +110,7 @@ impl Pipeline {
             is_closed: AtomicBool::new(false),
             has_ended: AtomicBool::new(false),
         };
-        // From here on a failure drops the pipeline, and so stops the threads that are there.
+        // From here on a failure drops the pipeline, which stops the threads that run.
         let piece_bytes = source.piece_bytes().unwrap_or(PIECE_BYTES).min(options.max_chunk_bytes);
         for (number, stage) in stages.into_iter().enumerate() {
             stage.start(&graph, number + 1, piece_bytes)?;
@@ -135,22 +135,22 @@ impl Pipeline {
         Ok(ticket)
     }
 
-    /// The next chunk, waited for at most so long; none at the end.
+    /// Returns the next chunk, waiting at most for `timeout`; none at the end.
     ///
     /// # Errors
     ///
-    /// - [`Error::Custom`] with a [`ChunkError`]: the chunk whose turn it was has failed, and with it the pipeline.
-    /// - [`Error::Stalled`]: there was none in time.
+    /// - [`Error::Custom`] with a [`ChunkError`]: the next chunk has failed, and with it the pipeline.
+    /// - [`Error::Stalled`]: no chunk came in time.
     /// - [`Error::Closed`]: the pipeline was closed.
     /// - [`Error::Io`] with `EIO`: a thread of the pipeline panicked.
     /// - [`Error::Unsuitable`]: the chunks go to a writer.
-    /// - [`Error::Forked`]: the pipeline is a parent process's.
+    /// - [`Error::Forked`]: the pipeline belongs to the parent of a fork.
     pub fn next(&self, timeout: Option<Duration>) -> Result<Option<Chunk>, Error> {
         self.check_own()?;
         if self.written.is_some() {
             return Err(Error::Unsuitable("the chunks go to a descriptor: wait for the end instead".into()));
         }
-        // Acquire: partner of the swap in `end`, so that who finds the end made by a close also finds it closed.
+        // Acquire: pairs with the swap in `end`, so that a caller who sees the end made by a close also sees it closed.
         if self.has_ended.load(Ordering::Acquire) {
             return self.after_the_end();
         }
@@ -188,7 +188,7 @@ impl Pipeline {
         }
     }
 
-    /// What there is after the end, whoever of several callers came upon it.
+    /// The answer after the end, for all callers.
     fn after_the_end(&self) -> Result<Option<Chunk>, Error> {
         match (self.is_closed(), self.graph.has_panicked()) {
             (true, _) => Err(Error::Closed),
@@ -201,7 +201,7 @@ impl Pipeline {
         &self.graph.parts[self.graph.parts.len() - 1].workers[0]
     }
 
-    /// The time between two calls is what the caller needs for a chunk.
+    /// The time between two calls is the caller's work on a chunk.
     fn book_use(&self, asked_ns: u64) {
         if let Some(given_ns) = lock(&self.given_ns).take() {
             self.consumer().worked(asked_ns.saturating_sub(given_ns), 0);
@@ -220,20 +220,20 @@ impl Pipeline {
         self.consumer().blocked(waited.as_nanos() as u64, 0);
     }
 
-    /// Nothing more is to come: no thread has anything left to do.
+    /// Marks the end, and stops all threads.
     fn end(&self) {
-        // Release: partner of the load in `next`. What it orders is `is_closed`.
+        // Release: pairs with the load in `next`. It publishes `is_closed`.
         if !self.has_ended.swap(true, Ordering::Release) {
             self.graph.ended_ns.store(self.graph.now_ns().max(1), Ordering::Relaxed);
         }
         self.graph.stop();
     }
 
-    /// Waits until the sink, a writer, has everything, at most so long.
+    /// Waits until the sink, a writer, has written everything, at most for `timeout`.
     ///
     /// # Errors
     ///
-    /// As [`Pipeline::next`], and what the writer failed of.
+    /// As [`Pipeline::next`], and the writer's failure.
     pub fn wait(&self, timeout: Option<Duration>) -> Result<(), Error> {
         self.check_own()?;
         let Some(written) = &self.written else {
@@ -245,7 +245,7 @@ impl Pipeline {
         })
     }
 
-    /// A ticket that ends when [`Pipeline::next`] or [`Pipeline::wait`] would not wait, for whatever watches tickets.
+    /// A ticket that ends when [`Pipeline::next`] or [`Pipeline::wait`] would not wait.
     #[must_use]
     pub fn ready(&self) -> Ticket {
         if let Some(written) = &self.written {
@@ -259,13 +259,13 @@ impl Pipeline {
         ready
     }
 
-    /// The failures that were skipped so far, in order.
+    /// The failures skipped so far, in order.
     #[must_use]
     pub fn skipped(&self) -> Vec<Arc<ChunkError>> {
         if self.graph.is_inherited() { Vec::new() } else { self.failures.skipped() }
     }
 
-    /// How it fares. Of a pipeline that has ended or was closed, the figures stay.
+    /// Statistics. They stay after the end.
     ///
     /// # Errors
     ///
@@ -286,13 +286,13 @@ impl Pipeline {
         })
     }
 
-    /// Ends it wherever it is, and waits for its threads, at most [`LEAVE_WITHIN`]; says whether they have all ended. What is in
-    /// it is dropped, and a writer gives up what it has not written. Closing again does nothing but that.
+    /// Stops the pipeline, and waits for its threads for at most [`LEAVE_WITHIN`]. Returns whether they have all ended.
+    /// Its content is dropped, and a writer discards what it has not written. Closing again only waits.
     pub fn close(&self) -> bool {
         self.close_within(LEAVE_WITHIN)
     }
 
-    /// The same with another limit.
+    /// As [`close`](Self::close), with another limit.
     pub fn close_within(&self, at_most: Duration) -> bool {
         if self.graph.is_inherited() {
             return true;
@@ -302,13 +302,13 @@ impl Pipeline {
         self.graph.wait_for_threads(at_most)
     }
 
-    /// Whether the calling thread is one of the pipeline's, which a close cannot wait for.
+    /// Whether the calling thread belongs to the pipeline, so that a close cannot wait for it.
     #[must_use]
     pub fn is_at_work_here(&self) -> bool {
         !self.graph.is_inherited() && self.graph.is_at_work_here()
     }
 
-    /// Whether it was closed.
+    /// Whether [`close`](Self::close) was called.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.is_closed.load(Ordering::Relaxed)

@@ -1,4 +1,4 @@
-//! Where chunks go.
+//! Sinks of chunks.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,7 +14,7 @@ use penstock_core::engine::Completion;
 use penstock_core::engine::Taken;
 use penstock_cpu::ThreadPolicy;
 
-/// Where a pipeline's chunks go.
+/// The destination of a pipeline's chunks.
 pub struct Sink {
     pub(super) kind: Kind,
     pub(super) policy: Option<ThreadPolicy>,
@@ -38,32 +38,32 @@ impl Sink {
         Self { kind, policy: None, enter: None }
     }
 
-    /// To whoever calls [`Pipeline::next`](super::Pipeline::next).
+    /// Chunks are returned by [`Pipeline::next`](super::Pipeline::next).
     #[must_use]
     pub fn iterate() -> Self {
         Self::new(Kind::Iterate)
     }
 
-    /// To what that writer leads to, in order and whole, from the very memory that the chunks are in. The writer is closed at the
-    /// end; a failure before that leaves there what came before it.
+    /// Chunks are written by that writer, in order, without copying them. The writer is closed at the end. After a
+    /// failure, everything before it is still written.
     #[must_use]
     pub fn writer(writer: Writer) -> Self {
         Self::new(Kind::Writer(writer))
     }
 
-    /// Into memory of the caller's, each chunk into the next space, until there are no more spaces. The chunks that iteration
-    /// gives lie there.
+    /// Each chunk is copied into the caller's next space, until there are no more spaces. Iteration returns chunks that
+    /// lie there.
     pub fn spaces(spaces: impl Spaces + 'static) -> Self {
         Self::new(Kind::Spaces(Box::new(spaces)))
     }
 
-    /// Priority and CPUs of its thread, if it has one: iteration has none.
+    /// Priority and CPUs of its thread. Iteration has none.
     #[must_use]
     pub fn policy(self, policy: Option<ThreadPolicy>) -> Self {
         Self { policy, ..self }
     }
 
-    /// Runs the thread that fills spaces within that function, which must call what it is given once.
+    /// Runs the thread that fills spaces within that function, which must call its argument once.
     #[must_use]
     pub fn within(self, enter: fn(&mut (dyn FnMut() + Send))) -> Self {
         Self { enter: Some(enter), ..self }
@@ -77,11 +77,11 @@ impl Sink {
     }
 }
 
-/// How long the sink's thread waits for room in its stream before it looks whether it is to stop, should the stop's own word
-/// (`Writer::abort`) have come while it was elsewhere.
+/// How long the sink's thread waits for room in its stream before it checks whether the graph was stopped. Needed if
+/// the writer was aborted while the thread was elsewhere.
 const SLICE: Duration = Duration::from_millis(100);
 
-/// The sink's thread: hands all chunks to the writer, and ends the ticket.
+/// The sink's thread: writes all chunks, and ends the ticket.
 pub(super) fn write_all(graph: &Arc<Graph>, failures: &Failures, completion: Completion) {
     let outcome = write_until_failure(graph, failures);
     let writer = graph.writer.get().expect("it was set before the thread began");
@@ -114,10 +114,10 @@ fn write_until_failure(graph: &Arc<Graph>, failures: &Failures) -> Result<(), Er
         let (bytes, began_ns) = (chunk.len(), chunk.began_ns());
         let ticket = write(graph, Written(chunk.bytes))?;
         let ended_ns = graph.now_ns();
-        // With the wait for room in the stream: it is the destination's time, which is behind this part.
+        // Includes the wait for room in the stream: that is the destination's time.
         meter.worked(ended_ns - started_ns, bytes);
         meter.blocked(started_ns - before_ns, 0);
-        // Nothing else of the graph: its writer must not be dropped by the thread that serves it.
+        // Captures nothing else of the graph: its writer must not be dropped by the thread that serves it.
         let (end_to_end, began) = (Arc::clone(&graph.end_to_end), graph.began);
         ticket
             .on_end(move || end_to_end.record((began.elapsed().as_nanos() as u64).saturating_sub(began_ns)));

@@ -1,4 +1,4 @@
-//! Where chunks come from.
+//! Sources of chunks.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -20,28 +20,28 @@ use penstock_core::engine::lock;
 use penstock_core::{Buffer, Pool};
 use penstock_cpu::ThreadPolicy;
 
-/// A source of the caller's.
+/// A caller's own source.
 pub trait Feed: Send {
-    /// The next chunk's bytes, none at the end. An error ends it as well.
+    /// Returns the next chunk's bytes; none at the end. An error ends the source too.
     fn next(&mut self, context: &mut Context<'_>) -> Option<Result<Fed, Cause>>;
 }
 
-/// What a [`Feed`] gives.
+/// What a [`Feed`] returns.
 #[derive(Debug)]
 pub struct Fed {
-    /// What the chunk is called; its index, unless told.
+    /// The chunk's name; its index by default.
     pub name: Option<OsString>,
     /// Its bytes, in memory from the [`Context`].
     pub bytes: Buffer,
 }
 
-/// Where a pipeline's chunks come from.
+/// The source of a pipeline's chunks.
 pub struct Source {
     pub(super) name: &'static str,
     pub(super) workers: usize,
     pub(super) policy: Option<ThreadPolicy>,
     pub(super) enter: Option<Enter>,
-    /// Pieces of one stream, where the others are assets, each of its own.
+    /// Whether the chunks are pieces of one stream, and not assets of their own.
     pub(super) is_stream: bool,
     kind: Origin,
 }
@@ -53,7 +53,7 @@ enum Origin {
     Feed(Box<dyn Feed>),
 }
 
-/// What one worker does.
+/// The work of one worker.
 type Work = Box<dyn FnOnce(&Port<'_>) + Send>;
 
 type Paths = Box<dyn Iterator<Item = PathBuf> + Send>;
@@ -64,29 +64,30 @@ impl Source {
         Self { name, workers: 1, policy: None, enter: None, is_stream, kind }
     }
 
-    /// Files, each as one chunk that has its path for a name. They are opened one after another, and only regular files are read.
+    /// Reads files, each as one chunk named by its path. They are opened one after another. Only regular files and
+    /// block devices are read.
     pub fn files<P: Into<PathBuf> + 'static>(
         paths: impl IntoIterator<Item = P, IntoIter: Send + 'static>,
     ) -> Self {
         Self::new("files", Origin::Files(Box::new(paths.into_iter().map(Into::into))))
     }
 
-    /// One file, in pieces of that many bytes, the last one as long as what is left.
+    /// Reads one file, in pieces of `piece_bytes`; the last one may be shorter.
     pub fn file(path: impl Into<PathBuf>, piece_bytes: usize) -> Self {
         Self::new("file", Origin::File { path: path.into(), piece_bytes })
     }
 
-    /// What can be read from a descriptor until its end, in pieces of at most that many bytes: what is there is passed on before
-    /// more is waited for. The descriptor stays the caller's; a duplicate is read.
+    /// Reads a descriptor until its end, in pieces of at most `piece_bytes`. What is available is passed on before more
+    /// is waited for. The caller keeps the descriptor; a duplicate is read.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] with `EBADF` for one that is not open for reading, or what the system says.
+    /// [`Error::Io`]: `EBADF` if the descriptor is not open for reading, or what the system reports.
     pub fn fd(fd: impl AsFd, piece_bytes: usize) -> Result<Self, Error> {
         Self::fd_after(Vec::new(), fd, piece_bytes)
     }
 
-    /// The same with bytes that come first: the caller has read them from the descriptor already.
+    /// As [`fd`](Self::fd), with bytes that come first: the caller has read them from the descriptor before.
     ///
     /// # Errors
     ///
@@ -97,19 +98,19 @@ impl Source {
         Ok(Self::new("fd", Origin::Fd { input, name, piece_bytes }))
     }
 
-    /// Buffers of the caller's, whose bytes are copied into the pipeline's memory, each as one chunk.
+    /// Copies a caller's buffers into the pipeline's memory, each as one chunk.
     pub fn buffers<B: AsRef<[u8]> + 'static>(
         buffers: impl IntoIterator<Item = B, IntoIter: Send + 'static>,
     ) -> Self {
         Self::feed(Buffers(buffers.into_iter()))
     }
 
-    /// A source of the caller's, each of whose buffers is one chunk.
+    /// Takes chunks from a caller's own source.
     pub fn feed(feed: impl Feed + 'static) -> Self {
         Self::new("feed", Origin::Feed(Box::new(feed)))
     }
 
-    /// How many threads read, each a file of its own. Of anything but files, only one can.
+    /// Number of threads that read, each a file of its own. Only files can have several.
     #[must_use]
     pub fn workers(self, workers: usize) -> Self {
         Self { workers, ..self }
@@ -121,19 +122,19 @@ impl Source {
         Self { policy, ..self }
     }
 
-    /// Runs its threads within that function, which must call what it is given once.
+    /// Runs its threads within that function, which must call its argument once.
     #[must_use]
     pub fn within(self, enter: fn(&mut (dyn FnMut() + Send))) -> Self {
         Self { enter: Some(enter), ..self }
     }
 
-    /// What it is called in statistics and errors.
+    /// Its name in statistics and errors.
     #[must_use]
     pub fn named(self, name: &'static str) -> Self {
         Self { name, ..self }
     }
 
-    /// That the buffers of a [`Feed`] are pieces of one stream.
+    /// Declares the buffers of a [`Feed`] to be pieces of one stream.
     #[must_use]
     pub fn as_stream(self) -> Self {
         Self { is_stream: true, ..self }
@@ -155,7 +156,7 @@ impl Source {
         }
     }
 
-    /// What it is called as a whole.
+    /// The name of the source as a whole.
     pub(super) fn label(&self) -> Arc<OsStr> {
         match &self.kind {
             Origin::File { path, .. } => path.as_os_str().into(),
@@ -164,7 +165,7 @@ impl Source {
         }
     }
 
-    /// The largest piece, where there are pieces.
+    /// The largest piece, if there are pieces.
     pub(super) fn piece_bytes(&self) -> Option<usize> {
         match self.kind {
             Origin::File { piece_bytes, .. } | Origin::Fd { piece_bytes, .. } => Some(piece_bytes),
@@ -226,8 +227,8 @@ impl Port<'_> {
         }
     }
 
-    /// Sends a source's chunk or failure, of whose time it only waited for its input and for leave to run so long. False when
-    /// the graph was stopped.
+    /// Passes a chunk or a failure on. `waited_ns` and `lock_ns` are the parts of its time in which the source waited
+    /// for its input, and for the lock that it needs to run. Returns false if the graph was stopped.
     fn send(&self, item: Result<Chunk, ChunkError>, number: u64, waited_ns: u64, lock_ns: u64) -> bool {
         let sent_ns = self.graph.now_ns();
         let item: Item = match item {
@@ -268,7 +269,7 @@ fn read_files(port: &Port<'_>, paths: &Mutex<std::iter::Enumerate<Paths>>) {
     }
 }
 
-/// Opens what is a file of bytes, and neither waits for anybody nor becomes anybody's terminal by it.
+/// Opens a regular file or block device. Neither waits nor acquires a controlling terminal.
 fn open_file(path: &Path) -> Result<(File, Stat), Errno> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = File::from(retry_on_intr(|| open(path, flags, Mode::empty()))?);
@@ -280,9 +281,9 @@ fn open_file(path: &Path) -> Result<(File, Stat), Errno> {
     }
 }
 
-/// All of a file; else why not, and at which byte.
+/// Reads all of a file. The failure comes with the byte at which it occurred.
 ///
-/// Not mapped: a file that is cut short while it is looked at would kill the process (`SIGBUS`, mmap(2)).
+/// Does not map the file: if it were cut short meanwhile, that would kill the process (`SIGBUS`, mmap(2)).
 fn read_whole(path: &Path, pool: &Pool, max_bytes: usize) -> Result<Buffer, (Cause, u64)> {
     let at_start = |errno: Errno| (Cause::Io(errno), 0);
     let (file, stat) = open_file(path).map_err(at_start)?;
@@ -290,7 +291,7 @@ fn read_whole(path: &Path, pool: &Pool, max_bytes: usize) -> Result<Buffer, (Cau
     if size > max_bytes {
         return Err((Cause::TooLarge { limit_bytes: max_bytes }, 0));
     }
-    // One byte more, so that the read which has the last byte also sees the end.
+    // One byte more, so that the read of the last byte also sees the end.
     let mut buffer = pool.take(size + 1).map_err(at_start)?;
     let mut bytes = 0;
     loop {
@@ -300,7 +301,7 @@ fn read_whole(path: &Path, pool: &Pool, max_bytes: usize) -> Result<Buffer, (Cau
             Ok(0) => break,
             Ok(read) => {
                 bytes += read;
-                // Of a file with a size, fewer bytes than asked for are the last ones. Those of /proc have none.
+                // If a file has a size, a short read is the last. Files in /proc have none.
                 if bytes == size && read < asked {
                     break;
                 }
@@ -321,7 +322,7 @@ fn read_whole(path: &Path, pool: &Pool, max_bytes: usize) -> Result<Buffer, (Cau
     Ok(buffer)
 }
 
-/// The first bytes of a buffer in one with room for twice as many.
+/// Copies the first `bytes` bytes into a buffer of twice the size.
 fn enlarged(buffer: &mut Buffer, bytes: usize, pool: &Pool) -> Result<Buffer, Errno> {
     let mut larger = pool.take(bytes.saturating_mul(2))?;
     larger.space_mut()[..bytes].copy_from_slice(&buffer.space_mut()[..bytes]);
@@ -355,7 +356,7 @@ fn read_file(port: &Port<'_>, path: &Path, piece_bytes: usize) {
     }
 }
 
-/// The bytes from an offset on; fewer than asked for only at the end of the file.
+/// Reads the bytes at an offset; fewer than `piece_bytes` only at the end of the file.
 fn read_piece(file: &File, offset: u64, piece_bytes: usize, pool: &Pool) -> Result<Buffer, Errno> {
     let mut piece = pool.take(piece_bytes)?;
     let mut bytes = 0;
@@ -392,8 +393,8 @@ fn read_fd(port: &Port<'_>, input: &PollSource, name: &OsStr, piece_bytes: usize
     }
 }
 
-/// What a descriptor has, waited for if it has nothing; no bytes at its end, or when the graph was stopped. A failure after some
-/// bytes is kept for the next call: a socket reports its error once, and ends after that.
+/// Reads what is available, and waits if nothing is. Returns no bytes at the end, and when the graph was stopped. A
+/// failure after some bytes is kept for the next call: a socket reports its error once, and then its end.
 fn gather(
     graph: &Graph,
     input: &PollSource,

@@ -1,4 +1,4 @@
-//! What is done with chunks on their way.
+//! Stages: the work on chunks on their way.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicUsize;
@@ -18,13 +18,13 @@ use penstock_core::engine::lock;
 use penstock_core::{Buffer, Pool, Space};
 use penstock_cpu::ThreadPolicy;
 
-/// Work on one chunk after another. Each worker has a value of its own.
+/// Work on one chunk after another. Each worker has its own value.
 pub trait Map: Send {
-    /// What comes of a chunk; with none it is left out.
+    /// Returns the resulting chunk; none leaves the chunk out.
     ///
     /// # Errors
     ///
-    /// Why the chunk failed; the next one may come all the same.
+    /// Why the chunk failed. Later chunks may still come.
     fn map(&mut self, chunk: Chunk, context: &mut Context<'_>) -> Result<Option<Chunk>, Cause>;
 }
 
@@ -34,7 +34,7 @@ impl<F: FnMut(Chunk, &mut Context<'_>) -> Result<Option<Chunk>, Cause> + Send> M
     }
 }
 
-/// What a pipeline has for those who work in it.
+/// Memory and services for sources and stages of the caller's.
 pub struct Context<'a> {
     pool: &'a Pool,
     max_chunk_bytes: usize,
@@ -54,11 +54,11 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Memory for that many bytes, in which is what its last user left.
+    /// Returns memory for `bytes` bytes. Its content is whatever the last user left.
     ///
     /// # Errors
     ///
-    /// [`Cause::TooLarge`] for more than a chunk may have; `ENOMEM`.
+    /// [`Cause::TooLarge`] beyond the pipeline's limit; `ENOMEM`.
     pub fn take(&self, bytes: usize) -> Result<Buffer, Cause> {
         if bytes > self.max_chunk_bytes {
             return Err(Cause::TooLarge { limit_bytes: self.max_chunk_bytes });
@@ -66,7 +66,7 @@ impl<'a> Context<'a> {
         Ok(self.pool.take(bytes)?)
     }
 
-    /// The same with a copy of those bytes in it.
+    /// Returns memory with a copy of those bytes.
     ///
     /// # Errors
     ///
@@ -77,23 +77,23 @@ impl<'a> Context<'a> {
         Ok(buffer)
     }
 
-    /// Says that so much of the time was spent on waiting for leave to run, as Python's code does for its lock: it is measured
+    /// Reports time spent waiting for a lock that the code needs to run, as Python's does for the GIL. It is measured
     /// apart from the work.
     pub fn waited_for_lock(&mut self, waited: Duration) {
         self.lock_ns += waited.as_nanos() as u64;
     }
 
-    /// Says at which byte of the chunk the error showed that is about to be returned.
+    /// Sets the byte of the chunk at which the error occurred that is about to be returned.
     pub fn failed_at(&mut self, byte: u64) {
         self.failed_at = byte;
     }
 
-    /// Says that no further chunk is wanted. Of several workers, only the one that says so stops.
+    /// Declares that no further chunk is wanted. Of several workers, only the one that calls it stops.
     pub fn finish(&mut self) {
         self.is_over = true;
     }
 
-    /// Puts that time into the books.
+    /// Adds the time to the statistics.
     pub(super) fn report(self, meter: &Meter) -> u64 {
         if self.lock_ns > 0 {
             meter.waited_for_lock(self.lock_ns);
@@ -102,7 +102,7 @@ impl<'a> Context<'a> {
     }
 }
 
-/// Which checksum.
+/// A kind of checksum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ChecksumKind {
     /// XXH3 with 64 bits: the fastest.
@@ -121,13 +121,13 @@ impl ChecksumKind {
     }
 }
 
-/// Memory of the caller's for chunks, one after another.
+/// A caller's memory for chunks.
 pub trait Spaces: Send {
-    /// The next, none when there is no more.
+    /// Returns the memory for the next chunk; none when there is no more.
     fn next(&mut self, context: &mut Context<'_>) -> Option<Result<Box<dyn Space>, Cause>>;
 }
 
-/// Something that is done with every chunk, on threads of its own.
+/// Work on every chunk, on threads of its own.
 pub struct Stage {
     pub(super) name: String,
     pub(super) workers: usize,
@@ -148,13 +148,13 @@ impl Stage {
         Self { name: name.into(), workers: 1, policy: None, enter: None, kind }
     }
 
-    /// Decompresses: of files, buffers and feeds each chunk by itself; of a file in pieces and of a descriptor the stream that
-    /// the pieces are, which only one worker can.
+    /// Decompresses. Chunks of files, buffers and feeds are decompressed one by one. Pieces of a file and of a
+    /// descriptor are decompressed as one stream, by a single worker.
     pub fn decompress(codec: Codec) -> Self {
         Self::new("decompress", Kind::Decompress { codec, is_stream: None })
     }
 
-    /// Finds out a checksum of each chunk: see [`Chunk::checksum`].
+    /// Computes a checksum of each chunk: see [`Chunk::checksum`].
     pub fn checksum(kind: ChecksumKind) -> Self {
         Self::map("checksum", move || {
             Box::new(move |mut chunk: Chunk, _: &mut Context<'_>| {
@@ -164,24 +164,24 @@ impl Stage {
         })
     }
 
-    /// Work of the caller's. `make` is called once for each worker, and again after a panic of that worker's.
+    /// Runs the caller's code. `make` is called once for each worker, and again after that worker's code has panicked.
     pub fn map(name: impl Into<String>, make: impl Fn() -> Box<dyn Map> + Send + Sync + 'static) -> Self {
         Self::new(name, Kind::Map(Arc::new(make)))
     }
 
-    /// Copies each chunk into the next space of the caller's, until there is none.
+    /// Copies each chunk into the caller's next space, until there is none.
     pub(super) fn into_spaces(spaces: Box<dyn Spaces>, enter: Option<Enter>) -> Self {
         let spaces = Mutex::new(Some(spaces));
         Self { enter, ..Self::map("into", move || Box::new(Fill(lock(&spaces).take()))) }
     }
 
-    /// How many threads work on it, each on a chunk of its own. The order of chunks stays.
+    /// Number of threads, each with a chunk of its own. The order of chunks stays.
     #[must_use]
     pub fn workers(self, workers: usize) -> Self {
         Self { workers, ..self }
     }
 
-    /// What it is called in statistics and errors.
+    /// Its name in statistics and errors.
     #[must_use]
     pub fn named(self, name: impl Into<String>) -> Self {
         Self { name: name.into(), ..self }
@@ -193,13 +193,13 @@ impl Stage {
         Self { policy, ..self }
     }
 
-    /// Runs its threads within that function, which must call what it is given once.
+    /// Runs its threads within that function, which must call its argument once.
     #[must_use]
     pub fn within(self, enter: fn(&mut (dyn FnMut() + Send))) -> Self {
         Self { enter: Some(enter), ..self }
     }
 
-    /// Of a stage that decompresses: whether the chunks are pieces of one stream. Unless told, the source says so.
+    /// Sets whether a decompressing stage gets pieces of one stream. By default, the source decides.
     #[must_use]
     pub fn streamed(mut self, streamed: bool) -> Self {
         if let Kind::Decompress { is_stream, .. } = &mut self.kind {
@@ -208,7 +208,7 @@ impl Stage {
         self
     }
 
-    /// Settles what the source has a say in. Says whether what comes out is a stream.
+    /// Decides what depends on the source. Returns whether the output is a stream.
     pub(super) fn settle(&mut self, comes_as_stream: bool) -> Result<bool, Error> {
         if self.workers == 0 {
             return Err(Error::Unsuitable("workers must be at least 1".into()));
@@ -223,7 +223,7 @@ impl Stage {
         Ok(comes_as_stream)
     }
 
-    /// Its workers, on threads. `piece_bytes` is how large the pieces of a decompressed stream are.
+    /// Starts its workers. `piece_bytes` is the size of the pieces of a decompressed stream.
     pub(super) fn start(self, graph: &Arc<Graph>, part: usize, piece_bytes: usize) -> Result<(), Error> {
         let work: Work = match self.kind {
             Kind::Decompress { codec, is_stream: Some(true) } => {
@@ -250,7 +250,7 @@ impl Stage {
 
 type Work = Arc<dyn Fn(&Port<'_>) + Send + Sync>;
 
-/// One worker of a stage: takes, works, passes on, until there is no more or the graph is stopped.
+/// Runs one worker of a stage, until no more chunks come or the graph is stopped.
 fn run(port: &Port<'_>, make: &dyn Fn() -> Box<dyn Map>) {
     let mut map = make();
     let mut free_ns = port.graph.now_ns();
@@ -291,7 +291,7 @@ fn run(port: &Port<'_>, make: &dyn Fn() -> Box<dyn Map>) {
     }
 }
 
-/// One chunk's work. A panic is the chunk's failure, and the next chunk has a new worker.
+/// Works on one chunk. A panic counts as the chunk's failure, and the next chunk gets a new worker.
 fn guarded(
     port: &Port<'_>,
     map: &mut Box<dyn Map>,

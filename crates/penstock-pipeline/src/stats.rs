@@ -1,62 +1,63 @@
-//! What a pipeline says of itself.
+//! Statistics of a pipeline.
 
 use crate::latency::Latency;
 use penstock_cpu::AppliedPolicy;
 
-/// How a pipeline fares, from its beginning to the moment of asking or to its end.
+/// Statistics of a pipeline, up to now or to its end.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
 pub struct Stats {
     /// The source, the stages and the sink, in this order.
     pub stages: Vec<StageStats>,
-    /// From when the source began a chunk to when the sink had it.
+    /// Time from the beginning of a chunk's reading until the sink had it.
     pub end_to_end: Latency,
-    /// How long the pipeline has been at it.
+    /// Time since the pipeline started.
     pub elapsed_ns: u64,
-    /// Memory that its pool keeps and nobody uses.
+    /// Unused memory in its pool.
     pub pool_free_bytes: usize,
 }
 
-/// How one part of a pipeline fares, all its workers together.
+/// Statistics of one part, all its workers together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StageStats {
     /// Its name.
     pub name: String,
-    /// How many threads work on it; for a sink that is iteration, the caller counts as one.
+    /// Number of threads. For iteration, the caller counts as one.
     pub workers: usize,
-    /// Bytes that it took.
+    /// Bytes taken.
     pub bytes_in: u64,
-    /// Bytes that it gave.
+    /// Bytes passed on.
     pub bytes_out: u64,
     /// Chunks that failed in it.
     pub failed: u64,
-    /// How long it worked on a chunk, waits left out.
+    /// Time worked on a chunk, without waits.
     pub work: Latency,
-    /// How long chunks waited for it, from when the part before was done with them.
+    /// Time that chunks waited for it, since the part before had finished with them.
     pub queued: Latency,
-    /// How long it waited for leave to run, as a Python callable does for the GIL; without a count where nothing does.
+    /// Time that it waited for a lock that its code needs to run, as a Python callable does for the GIL. Its count is 0
+    /// where there is none.
     pub lock: Latency,
-    /// Time that its workers waited for chunks, added up; a source's, for its descriptor to have something.
+    /// Time that its workers waited for chunks, added up; for a source, for its descriptor.
     pub input_blocked_ns: u64,
-    /// Time that its workers waited for room behind them, added up.
+    /// Time that its workers waited for room after them, added up.
     pub output_blocked_ns: u64,
-    /// Chunks that are waiting for it now.
+    /// Chunks that wait for it now.
     pub queue_items: usize,
-    /// The memory of the chunks that are waiting for it now.
+    /// Memory of the chunks that wait for it now.
     pub queue_bytes: usize,
-    /// What its workers run with, where a policy was asked for.
+    /// The policies that its workers run with, where one was asked for.
     pub policies: Vec<AppliedPolicy>,
 }
 
 impl StageStats {
-    /// The time that its workers worked, added up.
+    /// Time that its workers worked, added up.
     #[must_use]
     pub fn work_ns(&self) -> f64 {
         self.work.mean_ns * self.work.count as f64
     }
 
-    /// The part of its workers' time in which they worked: of what they worked and waited, so that a part which ended long ago
-    /// is not taken for idle.
+    /// The share of its workers' time in which they worked. Time after their end does not count, so that a part which
+    /// ended long ago does not look idle.
     fn busy(&self) -> f64 {
         let lock_ns = self.lock.mean_ns * self.lock.count as f64;
         let all = self.work_ns() + lock_ns + (self.input_blocked_ns + self.output_blocked_ns) as f64;
@@ -65,7 +66,7 @@ impl StageStats {
 }
 
 impl Stats {
-    /// Who is slow, in one graph, with the figures that say so.
+    /// Names the slowest part, in one sentence with its figures.
     #[must_use]
     pub fn bottleneck(&self) -> String {
         let slowest = self.stages.iter().filter(|stage| stage.work.count > 0);

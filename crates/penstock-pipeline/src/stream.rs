@@ -1,4 +1,4 @@
-//! A compressed stream that comes in pieces.
+//! Decompresses a stream that comes in pieces.
 
 use std::io::{self, BufRead, Read};
 use std::sync::Arc;
@@ -9,15 +9,15 @@ use crate::codec::{Codec, Members};
 use penstock_core::Buffer;
 use penstock_core::engine::Taken;
 
-/// The pieces as one reader, which waits for the next one when it needs it.
+/// The pieces as one reader, which waits for the next piece when it needs it.
 struct Pieces<'a> {
     port: &'a Port<'a>,
-    /// The piece that is being read, or was last; the next ones are labelled after it.
+    /// The present or last piece. Output is named after it.
     piece: Option<Chunk>,
     from: usize,
     has_ended: bool,
     is_stopped: bool,
-    /// What a part before has failed of.
+    /// The failure of a part before.
     fault: Option<Arc<ChunkError>>,
     waited_ns: u64,
 }
@@ -78,7 +78,7 @@ impl Read for Pieces<'_> {
     }
 }
 
-/// A stream under way.
+/// A stream in progress.
 struct Stream<'a> {
     members: Members<Pieces<'a>>,
     port: &'a Port<'a>,
@@ -86,8 +86,8 @@ struct Stream<'a> {
     index: u64,
 }
 
-/// The worker of a stage that decompresses a stream. What comes out is in pieces of at most that many bytes, passed on before
-/// more input is waited for.
+/// The worker of a stage that decompresses a stream. Its output has pieces of at most `piece_bytes`, and is passed on
+/// before more input is waited for.
 pub(super) fn decompress(port: &Port<'_>, codec: Codec, piece_bytes: usize) {
     let pieces =
         Pieces { port, piece: None, from: 0, has_ended: false, is_stopped: false, fault: None, waited_ns: 0 };
@@ -97,7 +97,7 @@ pub(super) fn decompress(port: &Port<'_>, codec: Codec, piece_bytes: usize) {
 }
 
 impl Stream<'_> {
-    /// Passes one piece on; false when it was the last, or the graph was stopped.
+    /// Passes one piece on. Returns false after the last, or if the graph was stopped.
     fn step(&mut self, piece_bytes: usize) -> bool {
         let started_ns = self.port.graph.now_ns();
         self.members.input().waited_ns = 0;
@@ -115,7 +115,7 @@ impl Stream<'_> {
         }
     }
 
-    /// As much as there is without waiting once there is something; with how the stream ended, if it did.
+    /// Decompresses as much as is available, waiting only for the first bytes. Returns how the stream ended, if it did.
     fn fill(&mut self, mut piece: Buffer, piece_bytes: usize) -> (Buffer, Option<io::Result<()>>) {
         let mut bytes = 0;
         let mut end = None;
@@ -159,7 +159,7 @@ impl Stream<'_> {
         self.port.put(self.index - 1, Some(item))
     }
 
-    /// What is behind the end is taken and let go, so that whoever writes it need not learn that nobody wants it.
+    /// Discards what follows the end of the stream, so that its writer is not interrupted.
     fn drain(&mut self) -> bool {
         while let Taken::Item(..) = self.port.input().take(None) {}
         false

@@ -7,7 +7,7 @@
 use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use penstock_pixels::{Conversion, ConversionOptions, Matrix, OddSize, PixelFormat, Range};
+use penstock_pixels::{Conversion, ConversionOptions, PixelFormat};
 use yuv::{BufferStoreMut, YuvConversionMode, YuvPlanarImageMut, YuvRange, YuvStandardMatrix};
 
 use PixelFormat::{
@@ -18,16 +18,7 @@ const WIDTH: usize = 1920;
 const HEIGHT: usize = 1080;
 
 fn options(input: PixelFormat, output: PixelFormat) -> ConversionOptions {
-    ConversionOptions {
-        input,
-        output,
-        width: WIDTH,
-        height: HEIGHT,
-        matrix: Matrix::Bt709,
-        range: Range::Limited,
-        vertical_flip: false,
-        odd_size: OddSize::Keep,
-    }
+    ConversionOptions::new(input, output, WIDTH, HEIGHT)
 }
 
 fn noise(bytes: usize) -> Vec<u8> {
@@ -91,8 +82,9 @@ fn strips(criterion: &mut Criterion) {
         (Yuv420p, Yuv420p),
     ] {
         for vertical_flip in [false, true] {
-            let conversion = Conversion::new(&ConversionOptions { vertical_flip, ..options(input, output) })
-                .expect("the pair is supported");
+            let mut wanted = options(input, output);
+            wanted.vertical_flip = vertical_flip;
+            let conversion = Conversion::new(&wanted).expect("the pair is supported");
             let frame = noise(conversion.input_bytes());
             let mut made = vec![0; conversion.output_bytes()];
             group.throughput(Throughput::Bytes(frame.len() as u64));
@@ -114,7 +106,7 @@ fn strips(criterion: &mut Criterion) {
 fn parts(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("parts");
     for (output, rows) in [(Rgb24, 60), (Rgb24, 36), (Bgr24, 36), (Rgba, 36)] {
-        let part = ConversionOptions { height: rows, ..options(Yuv420p, output) };
+        let part = ConversionOptions::new(Yuv420p, output, WIDTH, rows);
         let conversion = Conversion::new(&part).expect("the pair is supported");
         let frame = noise(conversion.input_bytes());
         let mut made = vec![0; conversion.output_bytes()];

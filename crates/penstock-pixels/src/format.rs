@@ -3,6 +3,7 @@
 /// How the bytes of a frame lie, by FFmpeg's names. Planes follow each other without padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)] // the names say it
+#[non_exhaustive]
 pub enum PixelFormat {
     Gray,
     Rgb24,

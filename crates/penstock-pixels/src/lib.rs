@@ -1,10 +1,9 @@
-//! Frames from one pixel format to another, while they are copied.
-//!
-//! To YUV, the arithmetic is the crate `yuv`'s; to RGB, it is here. Around it: whole frames in strips, planes one after another as
-//! FFmpeg's `rawvideo` has them, pictures upside down, and sizes that the chroma cannot share out.
-//!
-//! [`Conversion`] does it.
 #![doc = include_str!("../README.md")]
+//!
+//! # Overview
+//!
+//! A [`Conversion`] is made from [`ConversionOptions`]. Frames have their planes one after another, as in FFmpeg's `rawvideo`.
+//! The arithmetic to YUV is that of the crate `yuv`; the arithmetic to RGB is here.
 
 mod channel;
 mod conversion;

@@ -7,6 +7,7 @@ use super::format::PixelFormat;
 
 /// The coefficients that luma and chroma are made with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Matrix {
     /// ITU-R BT.601: standard definition.
     Bt601,
@@ -29,6 +30,7 @@ pub enum Range {
 
 /// What becomes of a last column or row that the chroma of the output has no partner for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum OddSize {
     /// It stays, and has a chroma sample for itself.
     #[default]
@@ -39,8 +41,9 @@ pub enum OddSize {
     Crop,
 }
 
-/// What a [`Conversion`] is to do.
+/// What a [`Conversion`](crate::Conversion) is to do.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct ConversionOptions {
     /// Of the frames that are handed in.
     pub input: PixelFormat,
@@ -58,6 +61,15 @@ pub struct ConversionOptions {
     pub vertical_flip: bool,
     /// What to do with an odd size.
     pub odd_size: OddSize,
+}
+
+impl ConversionOptions {
+    /// Options for frames of so many columns and rows, with the default matrix and range, and the size kept.
+    #[must_use]
+    pub fn new(input: PixelFormat, output: PixelFormat, width: usize, height: usize) -> Self {
+        let (matrix, range, odd_size) = (Matrix::default(), Range::default(), OddSize::default());
+        Self { input, output, width, height, matrix, range, vertical_flip: false, odd_size }
+    }
 }
 
 /// There is no such conversion, or no frame of such a size.

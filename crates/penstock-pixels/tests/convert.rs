@@ -13,16 +13,12 @@ const MATRICES: [Matrix; 3] = [Matrix::Bt601, Matrix::Bt709, Matrix::Bt2020];
 const RANGES: [Range; 2] = [Range::Limited, Range::Full];
 
 fn options(input: PixelFormat, output: PixelFormat, (width, height): (usize, usize)) -> ConversionOptions {
-    ConversionOptions {
-        input,
-        output,
-        width,
-        height,
-        matrix: Matrix::default(),
-        range: Range::default(),
-        vertical_flip: false,
-        odd_size: OddSize::default(),
-    }
+    ConversionOptions::new(input, output, width, height)
+}
+
+fn with(mut options: ConversionOptions, set: impl FnOnce(&mut ConversionOptions)) -> ConversionOptions {
+    set(&mut options);
+    options
 }
 
 fn convert(options: &ConversionOptions, input: &[u8]) -> Vec<u8> {
@@ -104,6 +100,7 @@ impl Picture {
             Matrix::Bt601 => (0.299, 0.114),
             Matrix::Bt709 => (0.2126, 0.0722),
             Matrix::Bt2020 => (0.2627, 0.0593),
+            _ => unreachable!("all of MATRICES are above"),
         };
         let (depth, peak) = (f64::from(1 << (bits - 8)), f64::from((1 << bits) - 1));
         let (black, luma_scale, chroma_scale) = match range {
@@ -190,8 +187,10 @@ fn colours_are_those_of_the_definition() {
                     ("bars", Picture::saturated_bars(size)),
                 ] {
                     let bytes = picture.quantised(input);
-                    let made =
-                        convert(&ConversionOptions { matrix, range, ..options(input, output, size) }, &bytes);
+                    let made = convert(
+                        &with(options(input, output, size), |o| (o.matrix, o.range) = (matrix, range)),
+                        &bytes,
+                    );
                     let (bits, columns, rows) = layout(output);
                     let got = planes(output, &made, size);
                     let expected = picture.reference(matrix, range, bits, columns, rows);
@@ -213,7 +212,7 @@ fn gray_becomes_luma_of_the_range_with_neutral_chroma() {
     let grays: Vec<u8> = (0..=255).collect();
     for output in YUVS {
         for range in RANGES {
-            let made = convert(&ConversionOptions { range, ..options(Gray, output, (32, 8)) }, &grays);
+            let made = convert(&with(options(Gray, output, (32, 8)), |o| o.range = range), &grays);
             let (bits, ..) = layout(output);
             let got = planes(output, &made, (32, 8));
             let peak = f64::from((1 << bits) - 1);
@@ -236,7 +235,7 @@ fn some_frame(format: PixelFormat, size: (usize, usize)) -> Vec<u8> {
 }
 
 fn turned_over(format: PixelFormat, size: (usize, usize), frame: &[u8]) -> Vec<u8> {
-    convert(&ConversionOptions { vertical_flip: true, ..options(format, format, size) }, frame)
+    convert(&with(options(format, format, size), |o| o.vertical_flip = true), frame)
 }
 
 #[test]
@@ -250,7 +249,7 @@ fn a_frame_that_is_turned_over_as_it_is_converted_is_one_that_was_turned_over_be
             let by_hand: Vec<u8> = frame.chunks(row_bytes).rev().flatten().copied().collect();
             assert!(turned_over(input, size, &frame) == by_hand, "{input:?} {size:?}");
             let plain = options(input, output, size);
-            let flipped = ConversionOptions { vertical_flip: true, ..plain };
+            let flipped = with(plain, |o| o.vertical_flip = true);
             assert!(
                 convert(&flipped, &frame) == convert(&plain, &by_hand),
                 "{input:?} to {output:?} {size:?}"
@@ -309,7 +308,7 @@ fn odd_sizes_are_padded_or_cropped_as_by_hand() {
         {
             let frame = some_frame(input, size);
             for odd_size in [OddSize::Pad, OddSize::Crop, OddSize::Keep] {
-                let wanted = ConversionOptions { odd_size, ..options(input, output, size) };
+                let wanted = with(options(input, output, size), |o| o.odd_size = odd_size);
                 let conversion = Conversion::new(&wanted).unwrap();
                 let to = (conversion.output_width(), conversion.output_height());
                 let (_, columns, rows) = layout(output);
@@ -326,7 +325,7 @@ fn odd_sizes_are_padded_or_cropped_as_by_hand() {
                     "{input:?} to {output:?} {size:?} {odd_size:?}"
                 );
                 if size.1.is_multiple_of(2) || odd_size == OddSize::Keep {
-                    let flipped = ConversionOptions { vertical_flip: true, ..wanted };
+                    let flipped = with(wanted, |o| o.vertical_flip = true);
                     let turned = turned_over(input, size, &frame);
                     assert!(convert(&flipped, &frame) == convert(&wanted, &turned));
                 }
@@ -339,10 +338,10 @@ fn odd_sizes_are_padded_or_cropped_as_by_hand() {
 fn odd_planes_are_padded_and_cropped_too() {
     let frame: Vec<u8> = (0..9 + 4 + 4).collect();
     let kept = options(Yuv420p, Yuv420p, (3, 3));
-    let padded = convert(&ConversionOptions { odd_size: OddSize::Pad, ..kept }, &frame);
+    let padded = convert(&with(kept, |o| o.odd_size = OddSize::Pad), &frame);
     let luma = [0, 1, 2, 2, 3, 4, 5, 5, 6, 7, 8, 8, 6, 7, 8, 8];
     assert_eq!(padded, [&luma[..], &[9, 10, 11, 12], &[13, 14, 15, 16]].concat());
-    let cropped = convert(&ConversionOptions { odd_size: OddSize::Crop, ..kept }, &frame);
+    let cropped = convert(&with(kept, |o| o.odd_size = OddSize::Crop), &frame);
     assert_eq!(cropped, [0, 1, 3, 4, 9, 13]);
 }
 
@@ -361,9 +360,9 @@ fn what_cannot_be_is_said() {
             Conversion::new(&options(Rgb24, Yuv420p, size)).unwrap_err().to_string().contains("too large")
         );
     }
-    let crop = ConversionOptions { odd_size: OddSize::Crop, ..options(Rgb24, Yuv420p, (1, 8)) };
+    let crop = with(options(Rgb24, Yuv420p, (1, 8)), |o| o.odd_size = OddSize::Crop);
     assert!(Conversion::new(&crop).is_err(), "nothing would be left");
-    let flip = ConversionOptions { vertical_flip: true, ..options(Yuv420p, Yuv420p, (8, 7)) };
+    let flip = with(options(Yuv420p, Yuv420p, (8, 7)), |o| o.vertical_flip = true);
     assert!(Conversion::new(&flip).is_err());
 }
 

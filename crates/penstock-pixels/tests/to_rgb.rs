@@ -13,16 +13,12 @@ const MATRICES: [Matrix; 3] = [Matrix::Bt601, Matrix::Bt709, Matrix::Bt2020];
 const RANGES: [Range; 2] = [Range::Limited, Range::Full];
 
 fn options(input: PixelFormat, output: PixelFormat, (width, height): (usize, usize)) -> ConversionOptions {
-    ConversionOptions {
-        input,
-        output,
-        width,
-        height,
-        matrix: Matrix::default(),
-        range: Range::default(),
-        vertical_flip: false,
-        odd_size: OddSize::default(),
-    }
+    ConversionOptions::new(input, output, width, height)
+}
+
+fn with(mut options: ConversionOptions, set: impl FnOnce(&mut ConversionOptions)) -> ConversionOptions {
+    set(&mut options);
+    options
 }
 
 fn convert(options: &ConversionOptions, input: &[u8]) -> Vec<u8> {
@@ -113,6 +109,7 @@ impl Yuv {
             Matrix::Bt601 => (0.299, 0.114),
             Matrix::Bt709 => (0.2126, 0.0722),
             Matrix::Bt2020 => (0.2627, 0.0593),
+            _ => unreachable!("all of MATRICES are above"),
         };
         let (bits, shared_by) = layout(self.format);
         let (depth, peak) = (f64::from(1 << (bits - 8)), f64::from((1 << bits) - 1));
@@ -189,7 +186,8 @@ fn colours_are_those_of_the_definition() {
             for size in sizes.into_iter().take(if usual { sizes.len() } else { 1 }) {
                 for paint in [Yuv::gradient, Yuv::noise, Yuv::bars] {
                     let yuv = paint(input, size);
-                    let wanted = ConversionOptions { matrix, range, ..options(input, output, size) };
+                    let wanted =
+                        with(options(input, output, size), |o| (o.matrix, o.range) = (matrix, range));
                     let got = pixels(output, &convert(&wanted, &yuv.bytes()));
                     let off = worst(&got, &yuv.reference(matrix, range, shape(output).1));
                     assert!(off <= allowed(output), "{wanted:?}: {off} off");
@@ -220,8 +218,7 @@ fn grays_have_no_colour_and_end_in_black_and_white() {
             let depth = 1 << (bits - 8);
             let neutral = f64::from(128 * depth) / f64::from((1 << bits) - 1);
             let yuv = Yuv::new(input, (1 << bits, 2), |plane, x, _| if plane == 0 { x } else { neutral });
-            let made =
-                convert(&ConversionOptions { range, ..options(input, output, yuv.size) }, &yuv.bytes());
+            let made = convert(&with(options(input, output, yuv.size), |o| o.range = range), &yuv.bytes());
             let got = pixels(output, &made);
             assert!(got.iter().all(|[red, green, blue]| red == green && green == blue));
             let limited = range == Range::Limited && input != Gray;
@@ -243,7 +240,7 @@ fn luma_becomes_gray_of_the_full_range() {
     for input in INPUTS.into_iter().filter(|input| *input != Gray) {
         for (range, size) in RANGES.into_iter().flat_map(|range| [(range, (256, 4)), (range, (67, 5))]) {
             let yuv = Yuv::noise(input, size);
-            let got = convert(&ConversionOptions { range, ..options(input, Gray, size) }, &yuv.bytes());
+            let got = convert(&with(options(input, Gray, size), |o| o.range = range), &yuv.bytes());
             let only_luma = Yuv { format: Gray, size, planes: [yuv.planes[0].clone(), vec![], vec![]] };
             let (bits, _) = layout(input);
             let depth = f64::from(1 << (bits - 8));
@@ -267,10 +264,9 @@ fn a_frame_that_is_turned_over_as_it_is_converted_is_one_that_was_turned_over_be
     {
         for size in [(64, 48), (33, 22), (1, 2), (640, 402)] {
             let frame = Yuv::noise(input, size).bytes();
-            let turned =
-                convert(&ConversionOptions { vertical_flip: true, ..options(input, input, size) }, &frame);
+            let turned = convert(&with(options(input, input, size), |o| o.vertical_flip = true), &frame);
             let plain = options(input, output, size);
-            let flipped = convert(&ConversionOptions { vertical_flip: true, ..plain }, &frame);
+            let flipped = convert(&with(plain, |o| o.vertical_flip = true), &frame);
             assert!(flipped == convert(&plain, &turned), "{input:?} to {output:?} {size:?}");
             assert!(size.0 == 1 || flipped != convert(&plain, &frame), "{input:?} to {output:?} {size:?}");
         }
@@ -279,9 +275,9 @@ fn a_frame_that_is_turned_over_as_it_is_converted_is_one_that_was_turned_over_be
 
 #[test]
 fn chroma_of_an_odd_number_of_rows_is_not_turned_over() {
-    let flip = ConversionOptions { vertical_flip: true, ..options(Yuv420p, Rgb24, (8, 7)) };
+    let flip = with(options(Yuv420p, Rgb24, (8, 7)), |o| o.vertical_flip = true);
     assert!(Conversion::new(&flip).is_err());
-    assert!(Conversion::new(&ConversionOptions { input: Yuv422p, ..flip }).is_ok());
+    assert!(Conversion::new(&with(flip, |o| o.input = Yuv422p)).is_ok());
 }
 
 /// A large frame is made in strips, those that are not the first beginning in the middle of the planes.
@@ -301,7 +297,7 @@ fn a_frame_in_many_strips_is_right_throughout() {
 #[test]
 fn odd_sizes_stay() {
     for odd_size in [OddSize::Pad, OddSize::Crop, OddSize::Keep] {
-        let wanted = ConversionOptions { odd_size, ..options(Yuv420p, Rgb24, (33, 21)) };
+        let wanted = with(options(Yuv420p, Rgb24, (33, 21)), |o| o.odd_size = odd_size);
         let conversion = Conversion::new(&wanted).unwrap();
         assert_eq!((conversion.output_width(), conversion.output_height()), (33, 21));
         let frame = Yuv::noise(Yuv420p, (33, 21)).bytes();

@@ -22,10 +22,10 @@ use crate::arguments;
 /// Raises:
 ///     ValueError: this conversion, or this size of a frame, is not supported.
 #[pyclass(frozen, name = "_Conversion", module = "penstock._native")]
-pub(crate) struct Conversion(Arc<Strips>);
+pub(crate) struct Conversion(Arc<penstock_pixels::Conversion>);
 
 impl Conversion {
-    pub(crate) fn recipe(&self) -> Arc<dyn Transform> {
+    pub(crate) fn transform(&self) -> Arc<dyn Transform> {
         self.0.clone()
     }
 }
@@ -45,24 +45,15 @@ impl Conversion {
         vflip: bool,
         odd_size: &str,
     ) -> PyResult<Self> {
-        let options = ConversionOptions {
-            input: pixel_format(input)?,
-            output: pixel_format(output)?,
-            width,
-            height,
-            matrix: one_of(
-                matrix,
-                [("bt601", Matrix::Bt601), ("bt709", Matrix::Bt709), ("bt2020", Matrix::Bt2020)],
-            )?,
-            range: one_of(range, [("limited", Range::Limited), ("full", Range::Full)])?,
-            vertical_flip: vflip,
-            odd_size: one_of(
-                odd_size,
-                [("keep", OddSize::Keep), ("pad", OddSize::Pad), ("crop", OddSize::Crop)],
-            )?,
-        };
+        let mut options = ConversionOptions::new(pixel_format(input)?, pixel_format(output)?, width, height);
+        let matrices = [("bt601", Matrix::Bt601), ("bt709", Matrix::Bt709), ("bt2020", Matrix::Bt2020)];
+        options.matrix = one_of(matrix, matrices)?;
+        options.range = one_of(range, [("limited", Range::Limited), ("full", Range::Full)])?;
+        options.vertical_flip = vflip;
+        let odd_sizes = [("keep", OddSize::Keep), ("pad", OddSize::Pad), ("crop", OddSize::Crop)];
+        options.odd_size = one_of(odd_size, odd_sizes)?;
         let conversion = penstock_pixels::Conversion::new(&options);
-        conversion.map(|conversion| Self(Arc::new(Strips(conversion)))).map_err(|error| {
+        conversion.map(|conversion| Self(Arc::new(conversion))).map_err(|error| {
             PyValueError::new_err(format!("{input} of {width}x{height} to {output}: {error}"))
         })
     }
@@ -70,26 +61,7 @@ impl Conversion {
     /// Columns and rows of the output.
     #[getter]
     fn output_size(&self) -> (usize, usize) {
-        (self.0.0.output_width(), self.0.0.output_height())
-    }
-}
-
-/// A conversion in steps of one strip, as workers run it.
-#[derive(Debug)]
-struct Strips(penstock_pixels::Conversion);
-
-impl Transform for Strips {
-    fn input_bytes(&self) -> usize {
-        self.0.input_bytes()
-    }
-    fn output_bytes(&self) -> usize {
-        self.0.output_bytes()
-    }
-    fn steps(&self) -> usize {
-        self.0.strips()
-    }
-    fn apply(&self, step: usize, input: &[u8], output: &mut [u8]) {
-        self.0.convert_strip(step, input, output);
+        (self.0.output_width(), self.0.output_height())
     }
 }
 

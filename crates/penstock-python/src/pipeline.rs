@@ -225,12 +225,9 @@ impl Sink {
     ) -> PyResult<Self> {
         arm_exit(fd.py())?;
         let policy = policy_of(policy);
-        let options = penstock_core::Options {
-            queue_items: Some(depth),
-            queue_bytes: Some(depth_bytes),
-            policy: policy.clone(),
-            ..penstock_core::Options::default()
-        };
+        let mut options = penstock_core::Options::default();
+        (options.queue_items, options.queue_bytes) = (Some(depth), Some(depth_bytes));
+        options.policy = policy.clone();
         let writer = Writer::new(arguments::destination(fd)?, &options).or_raise(fd.py())?;
         Ok(Self(Part::new(pipeline::Sink::writer(writer).policy(policy), None)))
     }

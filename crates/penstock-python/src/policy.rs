@@ -51,12 +51,12 @@ impl ThreadPolicy {
                 "priority and nice exclude each other: a level has its niceness",
             ));
         }
-        Ok(Self(penstock_cpu::ThreadPolicy {
-            priority: priority.map(level).transpose()?,
-            nice: nice.map(niceness).transpose()?,
-            cpus: cpus.map(cpu_numbers).transpose()?,
-            near: near.map(neighbour).transpose()?,
-        }))
+        let mut policy = penstock_cpu::ThreadPolicy::default();
+        policy.priority = priority.map(level).transpose()?;
+        policy.nice = nice.map(niceness).transpose()?;
+        policy.cpus = cpus.map(cpu_numbers).transpose()?;
+        policy.near = near.map(neighbour).transpose()?;
+        Ok(Self(policy))
     }
 
     /// The level asked for.

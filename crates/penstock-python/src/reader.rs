@@ -65,15 +65,13 @@ impl Reader {
     ) -> PyResult<Self> {
         let py = fd.py();
         let (source, ahead) = arguments::source(fd)?;
-        let options = ReaderOptions {
-            frame_bytes,
-            depth,
-            capacity_bytes,
-            policy: policy.map(|policy| policy.0),
-            transform: conversion.map(Conversion::recipe),
-            parts,
-            ahead: ahead.bytes.clone(),
-        };
+        let mut options = ReaderOptions::new(frame_bytes);
+        options.depth = depth;
+        options.capacity_bytes = capacity_bytes;
+        options.policy = policy.map(|policy| policy.0);
+        options.transform = conversion.map(Conversion::transform);
+        options.parts = parts;
+        options.ahead = ahead.bytes.clone();
         let reader = penstock_core::Reader::new(source, &options).or_raise(py)?;
         ahead.take(py)?;
         Ok(Self { reader, asked_bytes: capacity_bytes })

@@ -117,12 +117,12 @@ fn options(
     timeout: Option<Duration>,
     method: &str,
 ) -> PyResult<RelayOptions> {
-    Ok(RelayOptions {
-        count: count.map(|count| not_negative("count", &count)).transpose()?,
-        offset: offset.map(|offset| not_negative("offset", &offset)).transpose()?,
-        timeout,
-        mode: mode(method)?,
-    })
+    let mut options = RelayOptions::default();
+    options.count = count.map(|count| not_negative("count", &count)).transpose()?;
+    options.offset = offset.map(|offset| not_negative("offset", &offset)).transpose()?;
+    options.timeout = timeout;
+    options.mode = mode(method)?;
+    Ok(options)
 }
 
 fn mode(name: &str) -> PyResult<RelayMode> {

@@ -47,8 +47,8 @@ impl SlotPool {
     #[pyo3(signature = (data, conversion=None))]
     fn filled(&self, data: &Bound<'_, PyAny>, conversion: Option<&Conversion>) -> PyResult<Slot> {
         let glimpse = Glimpse::of(data)?;
-        let recipe = conversion.map(Conversion::recipe);
-        let wanted = recipe.as_ref().map_or(self.slot_bytes, |recipe| recipe.input_bytes());
+        let transform = conversion.map(Conversion::transform);
+        let wanted = transform.as_ref().map_or(self.slot_bytes, |transform| transform.input_bytes());
         let got = glimpse.bytes();
         if got != wanted {
             let message = format!("the buffer has {got} bytes, and {wanted} were to be taken");
@@ -56,13 +56,15 @@ impl SlotPool {
         }
         let start = Instant::now();
         let mut slot = self.take()?;
-        match (glimpse.contiguous(), recipe) {
-            (Some(bytes), recipe) => data.py().detach(|| make(recipe.as_deref(), bytes, &mut slot.buffer)),
+        match (glimpse.contiguous(), transform) {
+            (Some(bytes), transform) => {
+                data.py().detach(|| make(transform.as_deref(), bytes, &mut slot.buffer))
+            }
             (None, None) => gather(data.py(), &glimpse, &mut slot.buffer),
-            (None, recipe) => {
+            (None, transform) => {
                 let mut looks = self.scratch.take(wanted).map_err(no_memory)?;
                 gather(data.py(), &glimpse, &mut looks);
-                data.py().detach(|| make(recipe.as_deref(), &looks, &mut slot.buffer));
+                data.py().detach(|| make(transform.as_deref(), &looks, &mut slot.buffer));
             }
         }
         // Relaxed: a sum for statistics.
@@ -77,9 +79,9 @@ impl SlotPool {
     }
 }
 
-fn make(recipe: Option<&dyn Transform>, input: &[u8], output: &mut [u8]) {
-    match recipe {
-        Some(recipe) => (0..recipe.steps()).for_each(|step| recipe.apply(step, input, output)),
+fn make(transform: Option<&dyn Transform>, input: &[u8], output: &mut [u8]) {
+    match transform {
+        Some(transform) => (0..transform.steps()).for_each(|step| transform.apply(step, input, output)),
         None => output.copy_from_slice(input),
     }
 }

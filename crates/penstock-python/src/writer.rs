@@ -68,15 +68,13 @@ impl Writer {
         reader: &str,
         conversion: Option<&Conversion>,
     ) -> PyResult<Self> {
-        let options = Options {
-            mode: arguments::mode(mode)?,
-            reader: arguments::reader(reader)?,
-            queue_bytes,
-            queue_items,
-            capacity_bytes,
-            policy: policy.map(|policy| policy.0),
-            transform: conversion.map(Conversion::recipe),
-        };
+        let mut options = Options::default();
+        options.mode = arguments::mode(mode)?;
+        options.reader = arguments::reader(reader)?;
+        (options.queue_bytes, options.queue_items) = (queue_bytes, queue_items);
+        options.capacity_bytes = capacity_bytes;
+        options.policy = policy.map(|policy| policy.0);
+        options.transform = conversion.map(Conversion::transform);
         arm_exit(fd.py())?;
         let writer = penstock_core::Writer::new(arguments::destination(fd)?, &options).or_raise(fd.py())?;
         Ok(Self { writer, asked_bytes: capacity_bytes })

@@ -20,7 +20,7 @@ pub unsafe trait Region: Any + Send {
     fn as_ptr(&self) -> *const u8;
     /// The size in bytes.
     fn len(&self) -> usize;
-    /// Whether the size is 0.
+    /// Whether the length is 0.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -78,7 +78,7 @@ unsafe impl<R: Region + Sync + ?Sized> Region for Arc<R> {
 
 impl Span {
     /// Where the region lies.
-    pub(crate) fn of(region: &(impl Region + ?Sized)) -> Self {
+    pub(crate) fn of(region: &dyn Region) -> Self {
         Self::at(region.as_ptr(), region.len())
     }
 }

@@ -18,3 +18,20 @@ pub trait Transform: fmt::Debug + Send + Sync + 'static {
     /// held before.
     fn apply(&self, step: usize, input: &[u8], output: &mut [u8]);
 }
+
+/// Converts a strip of the frame in each step.
+#[cfg(feature = "pixels")]
+impl Transform for penstock_pixels::Conversion {
+    fn input_bytes(&self) -> usize {
+        self.input_bytes()
+    }
+    fn output_bytes(&self) -> usize {
+        self.output_bytes()
+    }
+    fn steps(&self) -> usize {
+        self.strips()
+    }
+    fn apply(&self, step: usize, input: &[u8], output: &mut [u8]) {
+        self.convert_strip(step, input, output);
+    }
+}

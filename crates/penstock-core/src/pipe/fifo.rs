@@ -1,12 +1,12 @@
-//! FIFOs, pipes with a name: opened without blocking, and waited for in a way that can be given up.
+//! FIFOs: opened without blocking, by waits that can be cancelled.
 //!
-//! open(2) of a FIFO waits for the other side, and nothing but a signal ends that. So nothing here opens in that way:
+//! open(2) of a FIFO waits for the other side, and only a signal interrupts it. So nothing here opens that way:
 //!
-//! - For reading, `O_NONBLOCK` opens at once. Whether a writer has come, tee(2) and poll(2) tell without taking a byte.
+//! - For reading, `O_NONBLOCK` opens at once. tee(2) and poll(2) tell whether a writer has come, without taking a byte.
 //! - For writing, `O_NONBLOCK` is refused (`ENXIO`) until there is a reader.
 //!
-//! Between two looks we sleep until inotify(7) tells of an opening. It tells of those that are complete only, and a reader
-//! whose open(2) waits for a writer is there, but not complete: so the writing side looks by the clock as well.
+//! Between two attempts a thread sleeps until inotify(7) reports an opening. It reports only complete ones. A reader
+//! whose open(2) waits for a writer is not complete: so the writing side also tries by the clock.
 
 use std::borrow::Cow;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -25,18 +25,18 @@ use crate::sync::ticket::Ticket;
 use crate::sync::{deadline_after, lock, passed};
 use crate::sys::{fd, inotify, pipe};
 
-/// The first and the longest pause between two looks by the clock. Guessed: a look costs some microseconds, so that even an
-/// endless wait is no load, and nobody who opens a FIFO by hand notices the longest.
+/// The first and the longest pause between two attempts by the clock. Guessed: an attempt costs some microseconds, so
+/// that even an endless wait is no load, and a person who opens a FIFO by hand does not notice the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
 
-/// The side of a FIFO that is opened.
+/// The side of a FIFO to open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Bytes come out; the other side is a writer.
+    /// To read; the other side is a writer.
     Read,
-    /// Bytes go in; the other side is a reader.
+    /// To write; the other side is a reader.
     Write,
-    /// One descriptor is both sides, so that there is nobody to wait for (Linux: fifo(7)).
+    /// Both sides as one descriptor, without waiting (Linux: fifo(7)).
     Both,
 }
 
@@ -50,10 +50,9 @@ impl Access {
     }
 }
 
-/// A FIFO that was found by its path, and stays the same one whatever becomes of the path.
+/// A FIFO that was found by its path. It stays the same one whatever happens to the path.
 ///
-/// What it opens is closed on exec and in blocking mode. The value is of use in its own process only: in the child of a fork
-/// it opens nothing ([`Error::Forked`]).
+/// What it opens is closed on exec and in blocking mode. In the child of a fork it opens nothing ([`Error::Forked`]).
 ///
 /// ```
 /// use std::fs::File;
@@ -80,20 +79,20 @@ struct Place {
 }
 
 impl Fifo {
-    /// Makes a FIFO in the file system; the process's umask is taken off the permissions: mkfifo(3).
+    /// Creates a FIFO in the file system. The process's umask applies to the permissions: mkfifo(3).
     ///
     /// # Errors
     ///
-    /// What the system says, `EEXIST` as a rule.
+    /// What the system reports, usually `EEXIST`.
     pub fn create(path: impl AsRef<Path>, permissions: u32) -> Result<(), Error> {
         Ok(mkfifoat(CWD, path.as_ref(), Mode::from_raw_mode(permissions))?)
     }
 
-    /// Finds the FIFO at that path, and opens neither of its sides.
+    /// Finds the FIFO at that path. Opens neither of its sides.
     ///
     /// # Errors
     ///
-    /// [`Error::Unsuitable`] for anything else that is there, or what the system says.
+    /// [`Error::Unsuitable`] for anything but a FIFO, or what the system reports.
     pub fn at(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
         let found = retry_on_intr(|| open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()))?;
@@ -102,52 +101,53 @@ impl Fifo {
             let why = format!("{} is {}, not a FIFO", path.display(), name_of(kind));
             return Err(Error::Unsuitable(why.into()));
         }
-        // A child that is forked before this has a copy, which opens no side and so keeps nobody from an end of file. The
-        // other order would hold up every fork while a slow file system looks for the path.
+        // A child forked before this has a copy, which opens no side and so keeps nobody from an end of file. The other
+        // order would delay every fork while a slow file system looks the path up.
         let fd = ForkFd::make(|| Ok(found))?;
         Ok(Self(Arc::new(Place { fd, path: path.into() })))
     }
 
-    /// Opens it for reading, and waits for nobody.
+    /// Opens it for reading, without waiting.
     ///
-    /// Until a writer comes, read(2) says "end of file"; poll(2) says nothing at all, and so can be waited with.
+    /// Until a writer comes, read(2) reports the end of the file. poll(2) reports nothing, and so can be used to wait.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// What the system reports.
     pub fn reader(&self) -> Result<OwnedFd, Error> {
         self.open(Access::Read).map(ForkFd::release)
     }
 
-    /// Opens both sides as one descriptor, and waits for nobody.
+    /// Opens both sides as one descriptor, without waiting.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// What the system reports.
     pub fn both(&self) -> Result<OwnedFd, Error> {
         self.open(Access::Both).map(ForkFd::release)
     }
 
-    /// Opens it for writing as soon as there is a reader.
+    /// Opens it for writing, once there is a reader.
     ///
     /// # Errors
     ///
-    /// [`Error::Stalled`] if none came in time, or what the system says.
+    /// [`Error::Stalled`] if no reader came in time, or what the system reports.
     pub fn writer(&self, at_most: Option<Duration>) -> Result<OwnedFd, Error> {
         self.opening(Access::Write).wait_for(at_most)
     }
 
-    /// An opening that completes when the other side is there, to be waited for in slices.
+    /// Starts an opening that completes when the other side is there. It is waited for in slices.
     #[must_use]
     pub fn opening(&self, access: Access) -> Opening {
         Opening { fifo: self.clone(), access, reader: None, watch: Watch::NotYet, pause: PAUSES.0 }
     }
 
-    /// The same on a native thread, which ends when the other side is there or the ticket is cancelled or dropped.
+    /// As [`opening`](Self::opening), on a native thread, which ends when the other side is there or the ticket is
+    /// cancelled or dropped.
     ///
     /// # Errors
     ///
-    /// No thread or no descriptor could be had for it. What else goes wrong, the ticket tells.
+    /// The system refused a thread or a descriptor. The ticket reports other failures.
     pub fn open_in_background(&self, access: Access) -> Result<FifoTicket, Error> {
         let slot = Arc::new(Mutex::new(Slot::Waiting));
         let mut opening = self.opening(access);
@@ -172,15 +172,15 @@ impl Fifo {
 }
 
 impl Place {
-    /// Leads to the FIFO itself, whatever has its path now: proc_pid_fd(5).
+    /// Leads to the FIFO itself, whatever the path leads to now: proc_pid_fd(5).
     fn link(&self) -> String {
         format!("/proc/self/fd/{}", self.fd.as_fd().as_raw_fd())
     }
 
     fn open(&self, flags: OFlags) -> rustix::io::Result<OwnedFd> {
         let opened = match retry_on_intr(|| open(self.link(), flags, Mode::empty())) {
-            // There is no /proc, or it is closed to who has changed its user (PR_SET_DUMPABLE(2const)). Or the FIFO is
-            // closed to us, which its path tells as well.
+            // There is no /proc, or it is closed to a process that has changed its user (PR_SET_DUMPABLE(2const)). Or
+            // we may not open the FIFO, which its path reports as well.
             Err(Errno::NOENT | Errno::ACCESS) => self.open_by_path(flags)?,
             answer => answer?,
         };
@@ -188,9 +188,9 @@ impl Place {
         Ok(opened)
     }
 
-    /// `ESTALE` if the path leads to something else by now.
+    /// `ESTALE` if the path leads to something else now.
     fn open_by_path(&self, flags: OFlags) -> rustix::io::Result<OwnedFd> {
-        // Were it a terminal now, it should not become ours.
+        // If it is a terminal now, it must not become our controlling terminal.
         let opened = retry_on_intr(|| open(&self.path, flags | OFlags::NOCTTY, Mode::empty()))?;
         let (found, own) = (fstat(&opened)?, fstat(&self.fd)?);
         if (found.st_dev, found.st_ino) == (own.st_dev, own.st_ino) { Ok(opened) } else { Err(Errno::STALE) }
@@ -208,9 +208,9 @@ fn name_of(kind: FileType) -> Cow<'static, str> {
     }
 }
 
-/// An opening under way. Dropped, it is given up.
+/// An opening in progress. Dropping it cancels it.
 ///
-/// For reading, the FIFO is open all the time, so that writers which come find a reader.
+/// For reading, the FIFO is open all the time, so that writers find a reader.
 #[derive(Debug)]
 pub struct Opening {
     fifo: Fifo,
@@ -221,16 +221,16 @@ pub struct Opening {
 }
 
 impl Opening {
-    /// Waits until the other side is there, and gives the descriptor.
+    /// Waits until the other side is there, and returns the descriptor.
     ///
     /// # Errors
     ///
-    /// [`Error::Stalled`] if nobody came in time: it can be asked again. Or what the system says.
+    /// [`Error::Stalled`] if nobody came in time: it can be called again. Or what the system reports.
     pub fn wait_for(&mut self, at_most: Option<Duration>) -> Result<OwnedFd, Error> {
         self.wait(None, deadline_after(at_most), || false).map(ForkFd::release)
     }
 
-    /// Waits until the other side is there, or the waker wakes it and it is cancelled.
+    /// Waits until the other side is there, or until the task is cancelled.
     fn wait(
         &mut self,
         waker: Option<BorrowedFd<'_>>,
@@ -253,7 +253,7 @@ impl Opening {
         }
     }
 
-    /// The descriptor, if the other side is there.
+    /// Returns the descriptor if the other side is there.
     fn look(&mut self) -> Result<Option<ForkFd>, Error> {
         match self.access {
             Access::Read => self.look_for_a_writer(),
@@ -277,10 +277,10 @@ impl Opening {
         Ok(None)
     }
 
-    /// Sleeps until there may be something new to see.
+    /// Sleeps until there may be something new.
     fn rest(&mut self, waker: Option<BorrowedFd<'_>>, deadline: Option<Instant>) {
         if matches!(self.watch, Watch::NotYet) {
-            // And no sleep yet: of who has come since the last look, the watch knows nothing.
+            // Do not sleep yet: the watch does not report who has come before it.
             self.watch = Watch::start(&self.fifo);
             return;
         }
@@ -299,13 +299,13 @@ impl Opening {
 
     fn longest_rest(&self, deadline: Option<Instant>) -> Option<Duration> {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        // A reader that is there opens at once to every writer, so that the watch tells of each.
+        // A reader that is there completes at once with every writer, so that the watch reports each.
         let is_told_of_all = self.access == Access::Read && self.watch.fd().is_some();
         if is_told_of_all { left } else { Some(left.map_or(self.pause, |left| left.min(self.pause))) }
     }
 }
 
-/// A reading side that no writer has come to yet.
+/// A reading side to which no writer has come yet.
 #[derive(Debug)]
 struct WaitingReader {
     end: ForkFd,
@@ -319,10 +319,10 @@ impl WaitingReader {
         Ok(Self { end, scratch: ForkFd::make_all(pipe::make)? })
     }
 
-    /// Whether there is a writer, or bytes of one, or one has come and gone.
+    /// Whether there is a writer or its bytes, or one has come and gone.
     fn has_met_a_writer(&self) -> Result<bool, Error> {
         match pipe::tee(self.end.as_fd(), self.scratch[1].as_fd(), 1) {
-            // POLLHUP is for a writer that came after the opening, and went: of earlier ones there is none.
+            // POLLHUP means a writer that came after our opening, and went.
             Ok(0) => Ok(fd::ready(self.end.as_fd(), PollFlags::IN).contains(PollFlags::HUP)),
             Ok(_) | Err(Errno::AGAIN) => Ok(true), // with bytes to read; or with a writer that is silent so far
             Err(errno) => Err(errno.into()),
@@ -330,7 +330,7 @@ impl WaitingReader {
     }
 }
 
-/// How we learn of openings between the looks.
+/// How openings are noticed between two attempts.
 #[derive(Debug)]
 enum Watch {
     NotYet,
@@ -352,7 +352,7 @@ impl Watch {
     }
 }
 
-/// An opening on a native thread. Dropped, it is cancelled.
+/// An opening on a native thread. Dropping it cancels it.
 #[derive(Debug)]
 pub struct FifoTicket {
     task: Task,
@@ -379,14 +379,14 @@ impl Slot {
 }
 
 impl FifoTicket {
-    /// Tells when the opening has ended.
+    /// Ends when the opening has ended.
     #[must_use]
     pub fn ticket(&self) -> &Ticket {
         &self.task.ticket
     }
 
-    /// Waits until the opening has ended, at most for so long, and leaves the descriptor to [`take`](Self::take): none if it
-    /// is under way then.
+    /// Waits until the opening has ended, at most for `timeout`; none if it has not. The descriptor is left for
+    /// [`take`](Self::take).
     #[must_use]
     pub fn wait_for(&self, at_most: Option<Duration>) -> Option<Result<(), Error>> {
         let outcome = self.task.ticket.wait_for(at_most)?;
@@ -396,11 +396,12 @@ impl FifoTicket {
         }))
     }
 
-    /// Waits until the opening has ended, and gives the descriptor, which from then on is the caller's.
+    /// Waits until the opening has ended, and returns the descriptor, which is the caller's from then on.
     ///
     /// # Errors
     ///
-    /// [`Error::Aborted`] if it was cancelled, [`Error::Closed`] if the descriptor was taken before, or what it failed of.
+    /// [`Error::Aborted`] if it was cancelled, [`Error::Closed`] if the descriptor was taken before, or the failure of
+    /// the opening.
     pub fn take(&self) -> Result<OwnedFd, Error> {
         self.task.ticket.wait()?;
         let mut slot = lock(&self.slot);
@@ -414,7 +415,7 @@ impl FifoTicket {
         }
     }
 
-    /// Gives the opening up, and closes its descriptor if it has one that was not taken. Its thread ends at once.
+    /// Cancels the opening, and closes its descriptor unless it was taken. Its thread ends at once.
     pub fn cancel(&self) {
         if self.task.ticket.is_inherited() {
             return; // in the child of a fork there is neither thread nor descriptor, and the lock may be held for ever

@@ -1,11 +1,11 @@
-//! What a reader gives.
+//! The frames that a reader returns.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 use crate::memory::pool::Buffer;
 
-/// The bytes of one frame, page-aligned, in memory that goes back to its reader, to be used again, when the frame is dropped.
+/// The bytes of one frame, in page-aligned memory that its reader reuses once the frame is dropped.
 pub struct Frame {
     bytes: Buffer,
     index: u64,
@@ -16,7 +16,7 @@ impl Frame {
         Self { bytes, index }
     }
 
-    /// Its number in the stream, from 0; those that were dropped count.
+    /// Its number in the stream, from 0. Dropped frames count.
     #[must_use]
     pub fn index(&self) -> u64 {
         self.index

@@ -1,7 +1,12 @@
-//! What is between a reader's worker and its callers: frames in order, at most so many of them. Checked with loom.
+//! The queue between a reader's worker and its callers: a limited number of frames, in order or only the newest.
+//! Checked with loom.
 //!
-//! In order, the worker waits for room before it begins a frame, so that nothing is ever dropped. Live, from the first
-//! [`newest`](FrameQueue::newest) to the next [`next`](FrameQueue::next), it never waits: the oldest frame makes room.
+//! In order, the worker waits for room before it begins a frame, so that no frame is dropped. After
+//! [`newest`](FrameQueue::newest), until the next [`next`](FrameQueue::next), it never waits: the oldest frame is
+//! dropped for a new one.
+//!
+//! It is apart from [`Channel`](crate::sync::channel::Channel), whose items have several producers and are never
+//! dropped.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -11,39 +16,39 @@ use crate::error::Error;
 use crate::sync::ticket::{Completion, Ticket, ticket};
 use crate::sync::{AtomicBool, Condvar, Mutex, MutexGuard, Ordering, lock, passed, wait_until};
 
-/// What one who asks for a frame gets: none if there was none in time, and at the end always the same.
+/// The answer to a request: none if no frame came in time. At the end all requests get the same answer.
 pub(crate) type Answer<T> = Option<Result<Option<T>, Error>>;
 
 pub(crate) struct FrameQueue<T> {
     state: Mutex<State<T>>,
-    /// There is something to take, an end, or another manner.
+    /// Signalled when there is a frame, at the end, and when the mode changes.
     filled: Condvar,
-    /// There is room, or none is needed.
+    /// Signalled when there is room, and when none is needed.
     room: Condvar,
-    /// Spares the worker the lock while nobody wants to know what is stale.
+    /// Lets the worker skip the lock while nobody asks what is stale.
     is_going_live: AtomicBool,
 }
 
 struct State<T> {
     depth: usize,
     waiting: VecDeque<T>,
-    /// How many came in, those that were dropped included.
+    /// Frames put in, the dropped ones included.
     put: u64,
     dropped: u64,
     manner: Manner,
     end: Option<Result<(), Error>>,
     is_closed: bool,
-    /// How many are asleep, so that nobody pays for waking no one (futex(2) is a system call).
+    /// Threads that sleep, so that nobody calls futex(2) for nothing.
     sleeping_takers: usize,
     sleeping_putters: usize,
-    /// Ends when a `next` would not wait. One for all who ask, so that those who give up leave nothing behind.
+    /// Ends when `next` would not wait. All who ask share it, so that those who stop waiting leave nothing behind.
     ready: Option<(Completion, Ticket)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Manner {
     InOrder,
-    /// The worker has yet to say how much is stale.
+    /// The worker has yet to say how many frames are stale.
     GoingLive,
     /// Frames before that number are stale.
     Live {
@@ -73,7 +78,8 @@ impl<T> FrameQueue<T> {
         }
     }
 
-    /// The worker's question before each frame: waits until there is room for it. False when nobody wants more.
+    /// Called by the worker before each frame: waits until there is room for it. Returns false when no frame is wanted
+    /// any more.
     pub(crate) fn wait_for_room(&self) -> bool {
         let mut state = lock(&self.state);
         while state.is_full() && !state.is_closed {
@@ -84,7 +90,8 @@ impl<T> FrameQueue<T> {
         !state.is_closed
     }
 
-    /// Hands over the next frame. Gives one back that nobody will have: the oldest that had to make room, or this one.
+    /// Called by the worker: puts the next frame in. Returns a frame that nobody will get: the oldest, dropped to make
+    /// room, or this one.
     pub(crate) fn put(&self, frame: T) -> Option<T> {
         let mut state = lock(&self.state);
         if state.is_closed {
@@ -99,13 +106,13 @@ impl<T> FrameQueue<T> {
         dropped
     }
 
-    /// Whether the worker is to say what is stale: see [`go_live`](Self::go_live).
+    /// Whether the worker must say what is stale: see [`go_live`](Self::go_live).
     pub(crate) fn is_going_live(&self) -> bool {
-        // Acquire: partner of the store in `newest`.
+        // Acquire: pairs with the store in `newest`.
         self.is_going_live.load(Ordering::Acquire)
     }
 
-    /// The worker's word: that many frames after those handed over are as good as here, and so are stale as well.
+    /// Called by the worker: so many frames after those put in have come already, and so are stale as well.
     pub(crate) fn go_live(&self, stale: u64) {
         let mut state = lock(&self.state);
         self.is_going_live.store(false, Ordering::Relaxed); // the lock orders it
@@ -114,14 +121,14 @@ impl<T> FrameQueue<T> {
         }
     }
 
-    /// The worker's last word, of which only the first counts: there will be no more frames, and why.
+    /// Called by the worker: no more frames will come, for this reason. Only the first call counts.
     pub(crate) fn end(&self, outcome: Result<(), Error>) {
         let mut state = lock(&self.state);
         state.end.get_or_insert(outcome);
         self.wake_takers(state);
     }
 
-    /// Takes the oldest frame, waiting for it until the deadline.
+    /// Takes the oldest frame. Waits for it until the deadline.
     pub(crate) fn next(&self, deadline: Option<Instant>) -> Answer<T> {
         let mut state = lock(&self.state);
         state.manner = Manner::InOrder;
@@ -140,13 +147,13 @@ impl<T> FrameQueue<T> {
         }
     }
 
-    /// Takes the newest frame, waiting until the deadline for one that is not stale, and drops the others. `ring` wakes the worker
-    /// wherever it waits.
+    /// Takes the newest frame and drops the others. Waits until the deadline for one that is not stale. `ring` wakes
+    /// the worker from any wait.
     pub(crate) fn newest(&self, deadline: Option<Instant>, ring: impl Fn()) -> Answer<T> {
         let mut state = lock(&self.state);
         if state.manner == Manner::InOrder && !state.is_over() {
             state.manner = Manner::GoingLive;
-            // Release: partner of the load in `is_going_live`.
+            // Release: pairs with the load in `is_going_live`.
             self.is_going_live.store(true, Ordering::Release);
             self.wake_putter(state);
             ring();
@@ -171,7 +178,7 @@ impl<T> FrameQueue<T> {
         }
     }
 
-    /// Has everybody leave, and drops what is in it.
+    /// Makes everybody return, and drops the frames.
     pub(crate) fn close(&self) {
         let mut state = lock(&self.state);
         state.is_closed = true;
@@ -193,7 +200,7 @@ impl<T> FrameQueue<T> {
         state.ready.get_or_insert_with(|| ticket(0)).1.clone()
     }
 
-    /// How many frames wait, and how many were dropped.
+    /// The number of frames that wait, and of those that were dropped.
     pub(crate) fn load(&self) -> (usize, u64) {
         let state = lock(&self.state);
         (state.waiting.len(), state.dropped)
@@ -210,7 +217,7 @@ impl<T> FrameQueue<T> {
         state
     }
 
-    /// Wakes all: some may wait for any frame, and others for a fresh one.
+    /// Wakes all: some may wait for any frame, others for a fresh one.
     fn wake_takers(&self, mut state: MutexGuard<'_, State<T>>) {
         let ready = state.ready.take();
         let sleeps = state.sleeping_takers > 0;
@@ -246,7 +253,8 @@ impl<T> State<T> {
         !self.waiting.is_empty() || self.is_over()
     }
 
-    /// Whether the newest frame is one for `newest`. When no more will come, or another caller reads in order meanwhile, it is.
+    /// Whether the newest frame is fresh enough for `newest`. At the end, and if another caller reads in order
+    /// meanwhile, it is.
     fn has_fresh(&self) -> bool {
         let is_fresh = match self.manner {
             Manner::InOrder => true,
@@ -256,7 +264,7 @@ impl<T> State<T> {
         !self.waiting.is_empty() && (is_fresh || self.is_over())
     }
 
-    /// What all get who ask when nothing is left.
+    /// The answer when nothing is left.
     fn last_word(&self) -> Answer<T> {
         if self.is_closed { Some(Err(Error::Closed)) } else { self.end.clone().map(|end| end.map(|()| None)) }
     }

@@ -1,4 +1,4 @@
-//! The caller's side of a reader.
+//! The reader, on its callers' side.
 
 use std::mem::ManuallyDrop;
 use std::os::fd::AsFd;
@@ -23,41 +23,42 @@ use crate::sys::fd::{self, Kind};
 use crate::sys::pipe;
 use penstock_cpu::{AppliedPolicy, ThreadPolicy};
 
-/// How many frames a reader keeps read ahead unless told: enough to get over a caller that now and then takes longer. Guessed.
+/// Frames read ahead by default: enough for a caller that occasionally takes longer. Guessed.
 const DEFAULT_DEPTH: usize = 4;
 
-/// What a pipe is grown to. What is in it is still in the processor's cache when it is read, and its pages are the next ones that
-/// are written. Measured with frames of 1080p that another process writes whole, 2-core x86-64 VM (1 MiB of L2 cache each), Linux
-/// 6.18, 2026-11-21, busy with other work: 1.17 times what a loop of read(2) on a pipe of 64 KiB moves, against 1.10 times with
-/// 1 MiB, medians of 20.
+/// The size to which a pipe is grown. Its content is still in the processor's cache when it is read, and its pages are
+/// the next ones to be written. Measured with frames of 1080p that another process writes whole, 2-core x86-64 VM (1
+/// MiB of L2 cache each), Linux 6.18, 2026-11-21, busy with other work: 1.17 times what a loop of read(2) on a pipe of
+/// 64 KiB moves, against 1.10 times with 1 MiB, medians of 20.
 const WANTED_PIPE_BYTES: usize = 256 << 10;
 
-/// Memory that nobody uses is kept for so many frames more than may wait: for the one that is being read, and one that the caller
-/// has given back.
+/// Unused buffers are kept for so many frames more than may wait: for the one that is being read, and one that the
+/// caller has returned.
 const SPARE_SLOTS: usize = 2;
 
-/// How a [`Reader`] is to read.
+/// Options of a [`Reader`].
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ReaderOptions {
-    /// The size of a frame, as it comes out.
+    /// Size of a frame in bytes, after the transform.
     pub frame_bytes: usize,
-    /// How many frames are read ahead at most; 4 unless told.
+    /// Frames read ahead at most; 4 by default.
     pub depth: usize,
-    /// The pipe's size to ask for; unless told, a pipe is grown to 256 KiB where that is granted.
+    /// The pipe size to ask for. By default, a pipe is grown to 256 KiB if the system grants it.
     pub capacity_bytes: Option<usize>,
     /// Priority and CPUs of the worker.
     pub policy: Option<ThreadPolicy>,
-    /// What is made of each part of a frame on the way; unless told, frames come out as they went in.
+    /// Applied to each part of a frame on its way.
     pub transform: Option<Arc<dyn Transform>>,
-    /// Of how many parts a frame is made, one after another and each by the transform; 1 unless told. Small parts are still in the
-    /// processor's cache when they are made.
+    /// Number of parts of a frame, each transformed by itself; 1 by default. Small parts are still in the processor's
+    /// cache when they are transformed.
     pub parts: usize,
-    /// Bytes that come before all others: the caller has read them from the descriptor already.
+    /// Bytes that come first: the caller has read them from the descriptor before.
     pub ahead: Vec<u8>,
 }
 
 impl ReaderOptions {
-    /// Those for frames of that size, of which nothing is made.
+    /// Options for frames of that size, without a transform.
     #[must_use]
     pub fn new(frame_bytes: usize) -> Self {
         let (capacity_bytes, policy, transform) = (None, None, None);
@@ -101,12 +102,13 @@ impl ReaderOptions {
     }
 }
 
-/// Reads frames of a fixed size from a descriptor, ahead and whole, by a native thread.
+/// Reads frames of a fixed size from a descriptor, ahead of its callers, by a native thread.
 ///
-/// It owns a duplicate of the descriptor, and begins at once. A stream that ends inside a frame gives all whole ones first, and
-/// then [`Error::Truncated`]; one that fails gives all whole ones first, and then [`Error::Io`]. What came last comes again.
+/// It owns a duplicate of the descriptor, and begins at once. If the stream ends inside a frame, all whole frames come
+/// first, then [`Error::Truncated`]; if it fails, all whole frames come first, then [`Error::Io`]. Further calls return
+/// the same error.
 ///
-/// In the child of a fork it says [`Error::Forked`]; the parent's goes on.
+/// In the child of a fork it returns [`Error::Forked`]; the parent's continues.
 ///
 /// ```
 /// use std::io::Write;
@@ -123,11 +125,11 @@ impl ReaderOptions {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Reader {
-    /// Never dropped in the child of a fork, where its lock may be taken for ever.
+    /// Never dropped in the child of a fork, where its lock may be held for ever.
     queue: ManuallyDrop<Arc<FrameQueue<Frame>>>,
     meter: Arc<Meter>,
     task: Task,
-    /// Of the stream, before anything is made of it.
+    /// Bytes of a frame in the stream, before the transform.
     frame_in_bytes: usize,
     frame_bytes: usize,
     capacity_bytes: Option<usize>,
@@ -135,19 +137,20 @@ pub struct Reader {
     rest: Arc<Mutex<Option<Frame>>>,
 }
 
-/// What a reader has done. A picture of one moment.
+/// Statistics of a reader, at one moment.
 #[derive(Clone, Debug)]
 #[must_use]
+#[non_exhaustive]
 pub struct ReaderStats {
     /// Whole frames read.
     pub frames_read: u64,
-    /// Frames that callers got.
+    /// Frames returned to callers.
     pub frames_delivered: u64,
-    /// Frames that [`Reader::latest`] passed over.
+    /// Frames that [`Reader::latest`] dropped.
     pub frames_dropped: u64,
     /// Bytes read.
     pub bytes_read: u64,
-    /// Frames that are read and wait for a caller.
+    /// Frames that wait for a caller.
     pub frames_waiting: usize,
     /// The pipe's size in bytes, as granted; none if it is not a pipe.
     pub capacity_bytes: Option<usize>,
@@ -155,27 +158,27 @@ pub struct ReaderStats {
     pub caller_blocked: Duration,
     /// Time that the worker waited for the source.
     pub worker_blocked: Duration,
-    /// Time that the worker waited because as many frames as may were waiting for a caller.
+    /// Time that the worker waited because the maximum of frames waited for a caller.
     pub worker_full: Duration,
-    /// Time that went into the transform.
+    /// Time spent in the transform.
     pub transforming: Duration,
-    /// What the worker runs with; none without a policy, and before it has started.
+    /// The policy that the worker runs with; none without one, and before it has started.
     pub policy: Option<AppliedPolicy>,
 }
 
 impl Reader {
-    /// How long [`Reader::close`] waits for the worker. What cannot be interrupted is one read of a disk, the transform of one part, and
-    /// the close of a socket that lingers.
+    /// How long [`Reader::close`] waits for the worker. It cannot be interrupted in a read from a disk, the transform
+    /// of one part, or the close of a socket that lingers.
     pub const LEAVE_WITHIN: Duration = Duration::from_secs(5);
 
-    /// Begins to read from what the descriptor leads to: a pipe, a socket that is a stream, a file from its present position, or
-    /// a device. The descriptor stays the caller's, and so does its mode.
+    /// Begins to read from what the descriptor leads to: a pipe, a stream socket, a file from its present position, or
+    /// a device. The caller keeps the descriptor, and its mode stays.
     ///
     /// # Errors
     ///
-    /// - [`Error::Io`]: `EBADF` for one that is not open for reading, `EISDIR` for a directory, `ENOMEM` for frames that do not
-    ///   fit into memory, or what the system says.
-    /// - [`Error::Unsuitable`]: numbers that make no sense, or a socket or pipe that keeps messages apart.
+    /// - [`Error::Io`]: `EBADF` if the descriptor is not open for reading, `EISDIR` for a directory, `ENOMEM` for
+    ///   frames that do not fit into memory, or what the system reports.
+    /// - [`Error::Unsuitable`]: options that make no sense, or a socket or pipe that keeps messages apart.
     pub fn new(fd: impl AsFd, options: &ReaderOptions) -> Result<Self, Error> {
         let source = PollSource::open(options.ahead.clone(), fd.as_fd())?;
         options.check()?;
@@ -220,28 +223,29 @@ impl Reader {
         })
     }
 
-    /// The size of a frame, as it comes out.
+    /// Size of a frame in bytes, after the transform.
     #[must_use]
     pub fn frame_bytes(&self) -> usize {
         self.frame_bytes
     }
 
-    /// The next frame in order; none when the stream has ended between two frames.
+    /// Returns the next frame in order; none if the stream has ended between two frames.
     ///
     /// # Errors
     ///
     /// - [`Error::Truncated`]: the stream has ended inside a frame.
-    /// - [`Error::Io`]: it has failed.
+    /// - [`Error::Io`]: the stream has failed.
     /// - [`Error::Stalled`]: no whole frame came in time. Nothing is lost.
     /// - [`Error::Closed`], [`Error::Forked`].
     pub fn read(&self, timeout: Option<Duration>) -> Result<Option<Frame>, Error> {
         self.ask(timeout, |deadline| self.queue.next(deadline))
     }
 
-    /// The newest frame, one that became whole since this was called and that nobody has got. Before the first, that is one that
-    /// was not even waiting whole in the pipe, unless no other comes before the end; none at the end.
+    /// Returns the newest frame: one that became whole after this call and that nobody has got. Only before the end an
+    /// older one may be returned, if no other comes; none at the end.
     ///
-    /// From here to the next [`read`](Self::read) the worker never waits for callers: it drops the oldest frame for a new one.
+    /// From here to the next [`read`](Self::read) the worker never waits for callers: it drops the oldest frame for a
+    /// new one.
     ///
     /// # Errors
     ///
@@ -250,8 +254,8 @@ impl Reader {
         self.ask(timeout, |deadline| self.queue.newest(deadline, || self.task.wake()))
     }
 
-    /// What came of the frame in the middle of which the stream ended, once [`Error::Truncated`] has told so: a shorter frame. None
-    /// with a transform, and the second time.
+    /// Returns the incomplete last frame, once [`Error::Truncated`] was returned. None with a transform, and at the
+    /// second call.
     #[must_use]
     pub fn take_rest(&self) -> Option<Frame> {
         if self.is_inherited() { None } else { lock(&self.rest).take() }
@@ -281,7 +285,7 @@ impl Reader {
         Error::Stalled { waited, bytes_pending: frame_bytes - self.meter.bytes_read() % frame_bytes }
     }
 
-    /// A ticket that ends when [`Reader::read`] would not wait, for whatever watches tickets.
+    /// A ticket that ends when [`Reader::read`] would not wait.
     #[must_use]
     pub fn ready(&self) -> Ticket {
         if !self.is_inherited() {
@@ -292,14 +296,14 @@ impl Reader {
         ready
     }
 
-    /// Ends it wherever it is, and drops what nobody has got; the descriptor is closed then, unless the worker is at something that
-    /// cannot be interrupted and takes it longer than [`Reader::LEAVE_WITHIN`]. Callers who wait get [`Error::Closed`]. Closing again
-    /// does nothing but wait.
+    /// Stops the worker, drops frames that nobody has got, and closes the descriptor, unless the worker is in something
+    /// that cannot be interrupted for longer than [`Reader::LEAVE_WITHIN`]. Waiting callers get [`Error::Closed`].
+    /// Closing again only waits.
     pub fn close(&self) {
         self.close_within(Self::LEAVE_WITHIN);
     }
 
-    /// The same with another limit; says whether the worker has ended.
+    /// As [`close`](Self::close), with another limit. Returns whether the worker has ended.
     pub fn close_within(&self, at_most: Duration) -> bool {
         // Relaxed: the queue's lock orders what matters.
         self.is_closed.store(true, Ordering::Relaxed);
@@ -311,13 +315,13 @@ impl Reader {
         self.task.ticket.wait_for(Some(at_most)).is_some()
     }
 
-    /// Whether it was closed.
+    /// Whether [`close`](Self::close) was called.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.is_closed.load(Ordering::Relaxed)
     }
 
-    /// What it has done so far. The figures stay when it has ended or was closed.
+    /// Its statistics. They stay after its end.
     pub fn stats(&self) -> ReaderStats {
         let (frames_waiting, frames_dropped) = if self.is_inherited() { (0, 0) } else { self.queue.load() };
         let meter = &self.meter;
@@ -336,13 +340,13 @@ impl Reader {
         }
     }
 
-    /// Whether it is a parent process's: its worker is not here, and its locks may be taken for ever.
+    /// Whether it belongs to the parent of a fork: its worker is not here, and its locks may be held for ever.
     fn is_inherited(&self) -> bool {
         self.task.ticket.is_inherited()
     }
 }
 
-/// Sees to a pipe's size, and says what it is.
+/// Sets a pipe's size, and returns what was granted.
 fn grow(source: &PollSource, wanted_bytes: Option<usize>) -> Option<usize> {
     if source.kind != Kind::Pipe {
         return None;
@@ -356,7 +360,7 @@ fn grow(source: &PollSource, wanted_bytes: Option<usize>) -> Option<usize> {
 }
 
 impl Drop for Reader {
-    /// Ends it, and waits for nothing.
+    /// Closes it, without waiting.
     fn drop(&mut self) {
         if !self.is_inherited() {
             self.close_within(Duration::ZERO);

@@ -1,7 +1,7 @@
 //! Frames of a fixed size out of a descriptor, read ahead by a native thread.
 //!
-//! The worker (`worker`) reads into memory of a pool, and hands whole frames over (`frame_queue`). It never waits in a call that could
-//! not be interrupted, so that a close ends it at once wherever it is.
+//! The `worker` reads into memory of a pool, and passes whole frames on through the `frame_queue`. All its waits can be
+//! interrupted, so that a close ends it at once.
 
 pub(crate) mod frame_queue;
 

@@ -1,4 +1,4 @@
-//! A descriptor that bytes come from: read without blocking, whatever its flags, and waited for until it or a waker has something to say.
+//! Reads a descriptor without blocking, whatever its mode. A waker interrupts the wait for its bytes.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -16,32 +16,33 @@ use crate::runtime::waker::Waker;
 use crate::sys::fd::{self, Kind};
 use crate::sys::pipe;
 
-/// A duplicate of somebody's descriptor, and of what kind it is.
+/// A duplicate of a descriptor, and its kind.
 #[derive(Debug)]
 pub struct PollSource {
     fd: ForkFd,
-    /// What somebody has read of it before, and comes first.
+    /// Bytes that the caller has read before. They come first.
     ahead: RefCell<VecDeque<u8>>,
     pub(crate) kind: Kind,
 }
 
 impl PollSource {
-    /// Takes a duplicate; those bytes were read of it before, and come first.
+    /// Duplicates the descriptor. The bytes in `ahead` were read from it before, and come first.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] with `EBADF` for one that is not open for reading, `EISDIR` for a directory, or what the system says.
+    /// [`Error::Io`]: `EBADF` if the descriptor is not open for reading, `EISDIR` for a directory, or what the system
+    /// reports.
     pub fn open(ahead: Vec<u8>, fd: BorrowedFd<'_>) -> std::result::Result<Self, Error> {
         fd::check_readable(fd)?;
         let kind = fd::kind_of(fd, &fstat(fd)?)?;
         Ok(Self { fd: ForkFd::make(|| fd::duplicate(fd))?, ahead: RefCell::new(ahead.into()), kind })
     }
 
-    /// Reads what is there: 0 at the end, none if there is nothing yet.
+    /// Reads what is available: 0 at the end, none if nothing is available yet.
     ///
     /// # Errors
     ///
-    /// What read(2) says, but for `EINTR` and `EAGAIN`.
+    /// What read(2) reports, except `EINTR` and `EAGAIN`.
     pub fn read(&self, buffer: &mut [u8]) -> Result<Option<usize>> {
         if let Ok(bytes @ 1..) = self.ahead.borrow_mut().read(buffer) {
             return Ok(Some(bytes));
@@ -57,8 +58,8 @@ impl PollSource {
         }
     }
 
-    /// Waits until there is something to read, or the waker is woken, which it clears. Gives
-    /// the time that it took.
+    /// Waits until there is something to read or the waker is woken, which this resets. Returns the time that it
+    /// waited.
     pub fn wait(&self, waker: &Waker) -> Duration {
         let start = Instant::now();
         let mut events = [PollFd::new(&self.fd, PollFlags::IN), PollFd::new(waker, PollFlags::IN)];
@@ -69,7 +70,7 @@ impl PollSource {
         start.elapsed()
     }
 
-    /// Bytes that could be read at once; 0 where nothing tells, and of a file, which is never behind.
+    /// Bytes that could be read at once; 0 where the system does not tell, and for files.
     #[must_use]
     pub fn unread_bytes(&self) -> u64 {
         let here =

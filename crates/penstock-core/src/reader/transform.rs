@@ -1,4 +1,4 @@
-//! A reader's side of a [`Transform`]: frames are read and made part by part.
+//! The reader's side of a [`Transform`]: frames are read and transformed part by part.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use crate::memory::pool::{Buffer, Pool};
 use crate::memory::transform::Transform;
 
-/// What is made of each part of a frame, and where a part is read to.
+/// The transform of each part of a frame, and the memory that parts are read into.
 pub(super) struct FrameTransform {
     transform: Arc<dyn Transform>,
     parts: usize,
@@ -32,7 +32,7 @@ impl FrameTransform {
         self.parts * self.part_in_bytes()
     }
 
-    /// Makes a part of what has been read.
+    /// Transforms a part that was read.
     pub(super) fn apply(&self, output: &mut [u8]) {
         (0..self.transform.steps()).for_each(|step| self.transform.apply(step, &self.scratch, output));
     }

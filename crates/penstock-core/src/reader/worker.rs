@@ -1,4 +1,4 @@
-//! A reader's worker: reads frames ahead of their callers.
+//! The native thread of a reader, which reads frames ahead of their callers.
 
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -16,29 +16,29 @@ use crate::reader::poll_source::PollSource;
 use crate::runtime::task::Control;
 use crate::sync::lock;
 
-/// What the worker works with. When it has ended, the descriptor is closed.
+/// The worker's state. The descriptor is closed when the worker ends.
 pub(super) struct ReaderWorker {
     pub(super) source: PollSource,
     pub(super) pool: Pool,
-    /// Of what comes out.
+    /// After the transform.
     pub(super) frame_bytes: usize,
     pub(super) transform: Option<FrameTransform>,
     pub(super) queue: Arc<FrameQueue<Frame>>,
     pub(super) meter: Arc<Meter>,
-    /// What came of a frame that the stream ended in.
+    /// The incomplete last frame.
     pub(super) rest: Arc<Mutex<Option<Frame>>>,
 }
 
-/// How the filling of a piece of memory ended.
+/// The result of filling a piece of memory.
 enum Filled {
     Whole,
-    /// The stream ended with so many bytes in it.
+    /// The stream ended after so many bytes.
     Short(usize),
-    /// Nobody wants it any more.
+    /// The frame is not wanted any more.
     Stopped,
 }
 
-/// Sees to it that whoever waits learns of the end, also of one by a panic.
+/// Ends the queue also after a panic.
 struct Ending(Arc<FrameQueue<Frame>>);
 
 impl Drop for Ending {
@@ -48,10 +48,10 @@ impl Drop for Ending {
 }
 
 impl ReaderWorker {
-    /// Reads until the end, a failure, or until nobody wants more.
+    /// Reads until the end, a failure, or until no frame is wanted any more.
     pub(super) fn run(self, control: &Control) {
         let ending = Ending(Arc::clone(&self.queue));
-        // After it, so that it goes before it: who has seen the end, also that by a panic, finds the descriptor closed.
+        // Dropped before `ending`: whoever has seen the end, also after a panic, finds the descriptor closed.
         let mut worker = self;
         let outcome = worker.read_frames(control);
         drop(worker);
@@ -106,7 +106,7 @@ impl ReaderWorker {
         filled
     }
 
-    /// Reads and makes one part after the other: small ones are still in the cache when they are made.
+    /// Reads and transforms one part after the other. Small parts are still in the cache when they are transformed.
     fn make_parts(
         &self,
         transform: &mut FrameTransform,
@@ -128,7 +128,7 @@ impl ReaderWorker {
         Ok(Filled::Whole)
     }
 
-    /// Reads until the memory is full; so many bytes of the frame came before it.
+    /// Fills the memory. `before` is the number of bytes of the frame that came before it.
     fn fill(&self, memory: &mut [u8], before: usize, control: &Control) -> Result<Filled, Errno> {
         let mut bytes = 0;
         while bytes < memory.len() {
@@ -150,7 +150,7 @@ impl ReaderWorker {
         Ok(Filled::Whole)
     }
 
-    /// Whole frames that have come and are not read, counted from so many bytes into one.
+    /// Whole frames that have come and are not read. `bytes` is the position in the present frame.
     fn stale_frames(&self, bytes: usize) -> u64 {
         (bytes as u64 + self.source.unread_bytes()) / self.frame_in_bytes() as u64
     }

@@ -1,4 +1,4 @@
-//! Relays on native threads of their own.
+//! Relays on native threads.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::runtime::task::{self, AtExit, Control, Live, Task};
 use crate::sync::ticket::Ticket;
 use penstock_cpu::{AppliedPolicy, ThreadPolicy};
 
-/// A relay under way on a thread of its own, and what became of it.
+/// A relay on a thread of its own, and its result.
 #[derive(Clone, Debug)]
 pub struct RelayTicket {
     task: Task,
@@ -27,12 +27,12 @@ struct Progress {
     bytes_held: u64,
 }
 
-/// As [`relay`](super::handle::relay), on a native thread: the descriptors may be closed, and their numbers reused, as soon as this
-/// returns.
+/// As [`relay`](super::handle::relay), on a native thread. The descriptors may be closed, and their numbers reused, as
+/// soon as this returns.
 ///
 /// # Errors
 ///
-/// As [`relay`](super::handle::relay), for what can be known before the first byte; and that no thread could be had.
+/// Those of [`relay`](super::handle::relay) that are known before the first byte; [`Error::NoThread`].
 pub fn relay_in_background(
     src: impl AsFd,
     dst: impl AsFd,
@@ -69,7 +69,7 @@ fn run(relay: &mut Relay, control: &Control, shared: &Live<Progress>) -> Result<
 }
 
 impl RelayTicket {
-    /// Waits for the end, at most for so long: none if it is not there then.
+    /// Waits for the end, at most for `timeout`; none if it has not come.
     #[must_use]
     pub fn wait_for(&self, timeout: Option<Duration>) -> Option<Result<Relayed, RelayError>> {
         let outcome = self.task.ticket.wait_for(timeout)?;
@@ -92,17 +92,17 @@ impl RelayTicket {
         self.progress.get().relayed
     }
 
-    /// What its thread runs with; none without a policy, and before the thread has started.
+    /// The policy that the thread runs with; none without one, and before the thread has started.
     pub fn applied_policy(&self) -> Option<AppliedPolicy> {
         self.task.applied_policy()
     }
 
-    /// Stops the relay where it is; what it has moved stays moved. Does nothing after its end.
+    /// Stops the relay. What it has moved stays moved. Does nothing after its end.
     pub fn cancel(&self) {
         self.task.cancel();
     }
 
-    /// The ticket of the task: ends when the relay does.
+    /// The ticket of the task, which ends when the relay does.
     #[must_use]
     pub fn ticket(&self) -> &Ticket {
         &self.task.ticket

@@ -1,4 +1,4 @@
-//! read(2) and write(2): for every pair, and for those that the kernel does not splice.
+//! read(2) and write(2): for every pair of descriptors, and for those that the kernel does not splice.
 
 use rustix::event::PollFlags;
 use rustix::io::{Errno, Result};
@@ -15,7 +15,7 @@ pub(super) struct Buffer {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
-    /// What a destination that keeps messages apart takes of a source that does not.
+    /// Bytes per message, for a destination that keeps messages apart and a source that does not.
     message_bytes: usize,
 }
 
@@ -26,7 +26,7 @@ impl Default for Buffer {
 }
 
 impl Buffer {
-    /// With the bytes that an inner pipe could not get rid of.
+    /// With the bytes that an inner pipe still holds.
     pub(super) fn after(inner: InnerPipe) -> Self {
         Self::holding(inner.into_bytes())
     }
@@ -39,8 +39,8 @@ impl Buffer {
         self.end - self.start
     }
 
-    /// Fills the buffer when it is empty and the destination could take something, else empties it: so that while we wait
-    /// nothing has left its source.
+    /// Fills the buffer if it is empty and the destination could take something, otherwise empties it. So nothing has
+    /// left the source while we wait.
     pub(super) fn step(
         &mut self,
         ends: &Ends<'_>,
@@ -90,8 +90,8 @@ impl Buffer {
         Ok(Step::Moved { taken, given: 0 })
     }
 
-    /// What may be taken at once. A file's bytes can be put back; of all else no more is taken than the destination has room for,
-    /// so that a relay that is ended while the destination takes nothing has as little in hand as can be.
+    /// Bytes that may be taken at once. Those of a file can be put back. Of everything else no more is taken than the
+    /// destination has room for, so that a relay which ends meanwhile holds as little as possible.
     fn most_taken(&self, ends: &Ends<'_>, source: &Source, destination: Kind) -> usize {
         match destination {
             _ if source.position.is_some() || source.kind == Kind::Messages => usize::MAX,
@@ -124,7 +124,7 @@ impl Buffer {
     }
 }
 
-/// A message without a byte is one too; only what keeps no messages apart has no use for it.
+/// A message may be empty; elsewhere an empty write is useless.
 fn pass_on_empty_message(ends: &Ends<'_>, destination: Kind) -> Result<Step> {
     if destination == Kind::Messages {
         // SAFETY: there is no byte to read.

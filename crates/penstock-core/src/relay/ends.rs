@@ -1,4 +1,4 @@
-//! The two ends of a relay, and what a step between them comes to.
+//! The two ends of a relay, and the result of a step between them.
 
 use std::os::fd::BorrowedFd;
 
@@ -15,14 +15,14 @@ pub(crate) struct Ends<'a> {
     pub(crate) dst: BorrowedFd<'a>,
 }
 
-/// What one step of a method came to.
+/// The result of one step.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// So many bytes left the source, and so many reached the destination.
+    /// `taken` bytes left the source, and `given` bytes reached the destination.
     Moved { taken: usize, given: usize },
-    /// The source has nothing more, and will not have.
+    /// The source has ended.
     Ended,
-    /// One of the two makes us wait.
+    /// One of the two would have to be waited for.
     Blocked,
 }
 
@@ -32,13 +32,13 @@ impl Step {
     }
 }
 
-/// Where bytes come from.
+/// The source.
 #[derive(Debug)]
 pub(crate) struct Source {
     pub(crate) kind: Kind,
-    /// Where in a file the next byte is taken; none where there are no positions.
+    /// The position of the next byte in a file; none for what has no positions.
     pub(crate) position: Option<u64>,
-    /// Whether the file's own position is to follow.
+    /// Whether the file's own position follows.
     pub(super) moves_position: bool,
 }
 
@@ -58,7 +58,7 @@ impl Source {
         Ok(Self { kind, position: offset.or(here), moves_position: offset.is_none() })
     }
 
-    /// Whether a read would say so, found out without one. An error is told once only, and so is to be passed on.
+    /// Whether a read would report the end, without reading. An error is reported only once, so it is passed on.
     pub(super) fn has_ended(&self, src: BorrowedFd<'_>) -> Result<bool> {
         match (self.kind, self.position) {
             (Kind::File, Some(position)) => Ok(rustix::io::pread(src, &mut [0], position) == Ok(0)),
@@ -78,7 +78,7 @@ impl Source {
     }
 }
 
-/// Refuses to relay a pipe or a file to itself: the one would go round for ever, the other read what it has just written.
+/// Refuses to relay a pipe or a file to itself: the one would never end, the other would read what it has just written.
 pub(super) fn check_different(
     ends: &Ends<'_>,
     source: &Source,
@@ -101,7 +101,7 @@ pub(super) fn check_different(
     Ok(())
 }
 
-/// Whether the range that is read from a file, and the one that is written to it, have no byte in common.
+/// Whether the range that is read from a file and the range that is written to it have no byte in common.
 fn is_apart(ends: &Ends<'_>, source: &Source, count: Option<u64>, stat: &Stat) -> bool {
     let size = u64::try_from(stat.st_size).unwrap_or(0);
     let to = if fd::appends(ends.dst) { Some(size) } else { fd::position(ends.dst) };

@@ -1,4 +1,4 @@
-//! The kernel's own copies of files.
+//! Files copied by the kernel.
 
 use rustix::io::{Errno, Result};
 
@@ -7,8 +7,8 @@ use super::splice::room_bytes;
 use crate::sys::faults::{Call, pass};
 use crate::sys::fd::Kind;
 
-/// What is copied at once from file to file. Nobody waits at the other end; this only bounds how long a signal, a deadline or
-/// a cancellation has to wait: 16 MiB take some 10 ms from page cache to page cache.
+/// Bytes copied at once from file to file. Nobody waits at the other end; this only bounds how long a signal, a
+/// deadline or a cancellation has to wait: 16 MiB take some 10 ms from page cache to page cache.
 const FILE_PIECE_BYTES: u64 = 16 << 20;
 
 /// copy_file_range(2), which on some file systems shares the blocks instead of copying them.

@@ -1,4 +1,4 @@
-//! One relay, on its caller's thread.
+//! A relay on its caller's thread.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -11,10 +11,10 @@ use crate::runtime::fork_fd::ForkFd;
 use crate::sync::deadline_after;
 use crate::sys::{fd, signals};
 
-/// Moves bytes from one descriptor to the other until the source ends or the count is reached.
+/// Moves bytes from one descriptor to the other until the source ends or `options.count` bytes have moved.
 ///
-/// Any pair of file, pipe, FIFO, socket and character device. A source file's position ends up behind the last byte that
-/// was moved, also after a failure, so that nothing is skipped. A pipe that turns out to be the bottleneck is grown.
+/// Accepts any pair of file, pipe, FIFO, socket and character device. A source file's position is set after the last
+/// byte that was moved, also after a failure, so that nothing is skipped. A pipe that is the bottleneck is grown.
 ///
 /// ```
 /// use std::io::{Read, Write};
@@ -30,9 +30,9 @@ use crate::sys::{fd, signals};
 ///
 /// # Errors
 ///
-/// [`Error::Unsuitable`]: the two are the same pipe or file, or an offset for what has no positions. [`Error::Broken`]: the
-/// destination's reader is gone. [`Error::Stalled`]: no byte moved for as long as `timeout`. [`Error::Io`]: what the system
-/// says, such as `ENOSPC`, with the bytes that were delivered, and those that were taken from a source and lost.
+/// [`Error::Unsuitable`]: the two are the same pipe or file, or `offset` was given for a source without positions.
+/// [`Error::Broken`]: the destination's reader is gone. [`Error::Stalled`]: no byte moved for `timeout`. [`Error::Io`]:
+/// what the system reports, such as `ENOSPC`, with the bytes delivered, and those taken from the source and lost.
 pub fn relay(
     src: impl AsFd,
     dst: impl AsFd,
@@ -42,14 +42,15 @@ pub fn relay(
     let mut transfer = Transfer::plan(&ends, options).map_err(|error| RelayError::before(error, options))?;
     let _quiet = signals::WithoutWriteSignals::new();
     loop {
-        // Comes back without an answer when a signal came, whose handler has run by now.
+        // Returns without an outcome when a signal came, whose handler has run by now.
         if let Some(outcome) = transfer.run(&ends, None, None) {
             return outcome;
         }
     }
 }
 
-/// A relay that is run in slices, on descriptors of its own: closing the caller's, or reusing their numbers, changes nothing.
+/// A relay that is run in slices, on descriptors of its own: closing the caller's, or reusing their numbers, changes
+/// nothing.
 #[derive(Debug)]
 pub struct Relay {
     src: ForkFd,
@@ -62,7 +63,7 @@ impl Relay {
     ///
     /// # Errors
     ///
-    /// As [`relay`], for what can be known before the first byte.
+    /// Those of [`relay`] that are known before the first byte.
     pub fn new(
         src: impl AsFd,
         dst: impl AsFd,
@@ -77,8 +78,8 @@ impl Relay {
         build().map_err(|error| RelayError::before(error, options))
     }
 
-    /// The same with bytes that go first: the caller has read them from the source already. Of these,
-    /// [`relayed`](Self::relayed) counts what was delivered; the rest are still the caller's, however the relay ends.
+    /// Sends these bytes first: the caller has read them from the source before. [`relayed`](Self::relayed) counts
+    /// those of them that were delivered; the others are still the caller's, however the relay ends.
     #[must_use]
     pub fn after(mut self, ahead: Vec<u8>) -> Self {
         self.transfer.begin_with(ahead);

@@ -1,4 +1,4 @@
-//! What a relay is asked for, and what it came to.
+//! The options of a relay, and its results.
 
 use std::fmt;
 use std::io;
@@ -11,6 +11,7 @@ use crate::error::Error;
 /// What a relay is asked for. The default is everything up to the end of the source, from its position, for as long as it
 /// takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RelayOptions {
     /// Bytes to move at most.
     pub count: Option<u64>,
@@ -24,6 +25,7 @@ pub struct RelayOptions {
 
 /// Which methods a relay may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum RelayMode {
     /// The best that the pair allows.
     #[default]
@@ -35,6 +37,7 @@ pub enum RelayMode {
 
 /// How bytes are moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Method {
     /// splice(2): one end is a pipe.
     Splice,
@@ -64,8 +67,9 @@ impl Method {
 
 /// Why a method was used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum MethodReason {
-    /// The mode named it.
+    /// The mode asks for it.
     Asked,
     /// A pipe is at one end, or at both.
     APipe,
@@ -79,7 +83,7 @@ pub enum MethodReason {
     Appends,
     /// One of them keeps messages apart, which splicing would join.
     KeepsMessages,
-    /// The destination is a socket to which the kernel would splice no piece without waiting in its middle.
+    /// The destination is a socket into which the kernel would splice no piece without waiting in its middle.
     WouldWait,
     /// The system refused the better methods, the last with this error.
     Refused(Errno),
@@ -106,30 +110,32 @@ impl fmt::Display for MethodReason {
 
 /// What a relay has moved, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Relayed {
     /// Bytes that the destination has taken.
     pub bytes: u64,
     /// How they were moved; the last method, if there was more than one.
     pub method: Method,
-    /// Why so.
+    /// Why that method was used.
     pub reason: MethodReason,
-    /// Whether the source has come to its end, and not only the count to its own.
+    /// Whether the source has ended, and not only the count.
     pub source_ended: bool,
 }
 
-/// Why a relay ended before its end, and how far it had come.
+/// Why a relay failed, and how far it had come.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct RelayError {
-    /// What happened.
+    /// The failure.
     pub error: Error,
     /// What had been moved by then.
     pub relayed: Relayed,
-    /// Bytes that had been taken from the source by then, could not be put back, and have not reached the destination.
+    /// Bytes taken from the source that could not be put back and have not reached the destination.
     pub bytes_held: u64,
 }
 
 impl RelayError {
-    /// Bytes that arrived; of a pipe whose reader has gone, only those that it had read.
+    /// Bytes that arrived. If the destination is a pipe whose reader is gone, only those that it had read.
     #[must_use]
     pub fn bytes_delivered(&self) -> u64 {
         match self.error {

@@ -11,11 +11,11 @@ use crate::runtime::fork_fd::ForkFd;
 use crate::sys::fd::{self, Kind};
 use crate::sys::pipe;
 
-/// What is moved at once, so that the other side works on one piece while we move the next. Measured on a 2-core x86-64
+/// Bytes moved at once, so that the other side works on one piece while we move the next. Measured on a 2-core x86-64
 /// VM, Linux 6.18, 2026-11-21: with a pipe of 1 MiB and reads of 256 KiB it moves up to 7 times what whole files do.
 pub(crate) const PIECE_BYTES: usize = 256 << 10;
 
-/// Straight from one to the other, of which one is a pipe.
+/// One step directly between two descriptors, one of which is a pipe.
 pub(super) fn direct(ends: &Ends<'_>, source: &mut Source, destination: Kind, left: u64) -> Result<Step> {
     let at_most = room_bytes(ends.dst, destination, left);
     if at_most == 0 || would_wait(ends.src, source.kind) {
@@ -31,13 +31,13 @@ pub(super) fn direct(ends: &Ends<'_>, source: &mut Source, destination: Kind, le
     }
 }
 
-/// Whether a splice(2) would wait for that source in spite of `SPLICE_F_NONBLOCK`, which speaks of pipes only.
+/// Whether splice(2) would wait for that source: `SPLICE_F_NONBLOCK` concerns pipes only.
 pub(super) fn would_wait(src: BorrowedFd<'_>, source: Kind) -> bool {
     matches!(source, Kind::StreamSocket | Kind::Other) && fd::ready(src, PollFlags::IN).is_empty()
 }
 
-/// As much as may be moved at once without waiting for the destination in the middle, for which the same holds; 0 if
-/// the first byte would have to wait.
+/// Bytes that can be moved at once without waiting for the destination in the middle; 0 if the first byte would have to
+/// wait.
 pub(super) fn room_bytes(dst: BorrowedFd<'_>, destination: Kind, left: u64) -> usize {
     let room = match destination {
         Kind::StreamSocket => socket_room_bytes(dst),
@@ -48,23 +48,24 @@ pub(super) fn room_bytes(dst: BorrowedFd<'_>, destination: Kind, left: u64) -> u
     usize::try_from(left).map_or(room, |left| left.min(room)).min(PIECE_BYTES)
 }
 
-/// Whether a socket is set up so that no piece surely goes in at once: a send(2) that is told not to wait then takes what it can.
+/// Whether no piece is sure to fit into the socket at once. A send(2) that does not wait takes what fits.
 pub(super) fn would_wait_inside(dst: BorrowedFd<'_>) -> bool {
     let is_small = fd::send_buffer(dst).is_some_and(|buffer| buffer.bytes < SMALLEST_SEND_BUFFER_BYTES);
     is_small || fd::limits_unsent(dst)
 }
 
-/// Four of our smallest pieces, for the system's overhead is counted in. TCP's buffers begin with this (`tcp_wmem`, tcp(7)).
+/// Four of our smallest pieces, because the system's overhead counts too. TCP's buffers begin with this (`tcp_wmem`,
+/// tcp(7)).
 const SMALLEST_SEND_BUFFER_BYTES: usize = 4 * SMALLEST_SOCKET_PIECE_BYTES;
 
-/// What surely goes into a socket at once, whatever its flags: most of what is free, for the system counts its own
-/// overhead too.
+/// Bytes that are sure to fit into a socket at once, whatever its mode: most of the free bytes, because the system's
+/// overhead counts too.
 fn socket_room_bytes(dst: BorrowedFd<'_>) -> usize {
     match fd::send_buffer(dst) {
-        // Pieces smaller than a quarter are not worth it, and poll(2) will say when there is that much: it waits for three
-        // quarters (Unix, unix_writable) or a third (TCP, sk_stream_is_writeable).
+        // Pieces below a quarter are not worth it. poll(2) tells when there is more: it waits for three quarters (Unix,
+        // unix_writable) or a third (TCP, sk_stream_is_writeable).
         Some(buffer) if buffer.free_bytes >= buffer.bytes / 4 => buffer.free_bytes / 4 * 3,
-        // Sockets that have failed are ready too, so that the call can say so.
+        // Sockets that have failed are ready too, so that the call can report it.
         _ if fd::ready(dst, PollFlags::OUT).is_empty() => 0,
         _ => SMALLEST_SOCKET_PIECE_BYTES,
     }
@@ -73,13 +74,13 @@ fn socket_room_bytes(dst: BorrowedFd<'_>) -> usize {
 /// A page: a socket that is ready takes it.
 const SMALLEST_SOCKET_PIECE_BYTES: usize = 4 << 10;
 
-/// Whether a socket that gave no byte is not at its end: TCP's urgent data stops a splice(2), and a recv(2) gets past it. To
-/// the caller that is a refusal.
+/// Whether a socket without bytes has not ended: TCP's urgent data stops splice(2), and recv(2) gets past it. The
+/// caller then treats it as a refusal.
 fn stands_at_urgent_data(src: BorrowedFd<'_>, kind: Kind) -> bool {
     kind == Kind::StreamSocket && fd::peek_now(src, &mut [0]) != Ok(0)
 }
 
-/// A pipe of our own between two that are none.
+/// A pipe of our own between two descriptors that are no pipes.
 #[derive(Debug)]
 pub(super) struct InnerPipe {
     reader: ForkFd,
@@ -88,13 +89,13 @@ pub(super) struct InnerPipe {
     room: Room,
 }
 
-/// How large an inner pipe is. For a relay of one piece a larger one would cost more than the relay.
+/// The size of an inner pipe. For a relay of one piece, growing it would cost more than the relay.
 #[derive(Debug)]
 enum Room {
     Default,
     /// It has been filled once.
     WorthMore,
-    /// Grown as far as it may; dropped after the ends are.
+    /// Grown as far as the system allows. Dropped after its ends.
     Grown {
         _reservation: Option<Reservation>,
     },
@@ -110,8 +111,8 @@ impl InnerPipe {
         self.held_bytes
     }
 
-    /// Fills the pipe when it is empty and the destination could take something, else empties it: so that while we wait
-    /// nothing has left its source.
+    /// Fills the pipe if it is empty and the destination could take something, otherwise empties it. So nothing has
+    /// left the source while we wait.
     pub(super) fn step(
         &mut self,
         ends: &Ends<'_>,
@@ -156,7 +157,7 @@ impl InnerPipe {
 
     fn empty(&mut self, ends: &Ends<'_>, at_most: usize) -> Result<Step> {
         match pipe::splice(self.reader.as_fd(), None, ends.dst, at_most) {
-            // It holds bytes, so that no end can have been met: the destination takes nothing.
+            // It holds bytes, so this is not the end: the destination takes nothing.
             Ok(0) => Err(Errno::IO),
             Ok(given) => {
                 self.held_bytes -= given;
@@ -167,7 +168,7 @@ impl InnerPipe {
         }
     }
 
-    /// Takes out what the pipe holds.
+    /// Takes out the content of the pipe.
     pub(super) fn into_bytes(self) -> Vec<u8> {
         let mut bytes = vec![0; self.held_bytes];
         let mut read = 0;

@@ -1,4 +1,4 @@
-//! One relay under way: which method, how far, and whom it waits for.
+//! One relay: chooses the method, takes its steps, and waits.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
@@ -18,15 +18,15 @@ use crate::sync::passed;
 use crate::sys::fd::{self, Kind};
 use crate::sys::pipe;
 
-/// Who looks on while a relay runs.
+/// Who watches a relay while it runs.
 pub(crate) struct Watch<'a> {
-    /// Wakes it from any wait.
+    /// Interrupts any wait.
     pub(crate) waker: &'a Waker,
     pub(crate) is_cancelled: &'a dyn Fn() -> bool,
     pub(crate) on_progress: &'a dyn Fn(Relayed),
 }
 
-/// A method with what it needs, and the bytes that it has taken and not given yet.
+/// A method, with its resources and the bytes that it has taken and not given yet.
 #[derive(Debug)]
 enum Mover {
     Splice,
@@ -56,7 +56,7 @@ impl Mover {
     }
 }
 
-/// One relay under way.
+/// One relay.
 #[derive(Debug)]
 pub(crate) struct Transfer {
     source: Source,
@@ -64,22 +64,22 @@ pub(crate) struct Transfer {
     /// Bytes that may still be taken.
     left: u64,
     pub(crate) moved: u64,
-    /// What the caller has read of the source before, and has not been given to the destination yet. It goes first, and is still
-    /// the caller's to keep if the relay ends before.
+    /// Bytes that the caller has read from the source before, as far as they are not delivered. They go first. If the
+    /// relay ends before, they are still the caller's.
     ahead: copy::Buffer,
     mover: Mover,
     reason: MethodReason,
     source_ended: bool,
     timeout: Option<Duration>,
-    /// Since when no byte has moved; none while they do.
+    /// Since when no byte has moved; none while bytes move.
     idle: Option<Idle>,
-    /// Our own way to a terminal, on which no write blocks.
+    /// Our own non-blocking descriptor of a terminal.
     terminal: Option<ForkFd>,
     may_grow: [bool; 2],
-    /// Whether poll(2) can tell that the destination's reader is gone. Of other kinds it may report what is no failure of theirs,
-    /// again and again.
+    /// Whether poll(2) can tell that the destination's reader is gone. For other kinds it may repeatedly report what is
+    /// no failure.
     can_lose_reader: bool,
-    /// Attempts in a row that were blocked although both sides looked ready.
+    /// Consecutive attempts that were blocked although both sides looked ready.
     false_starts: u32,
 }
 
@@ -87,7 +87,8 @@ pub(crate) struct Transfer {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Idle {
     pub(crate) since: Instant,
-    /// What the destination had not passed on to its reader then: a reader that takes of that does not stand still.
+    /// Bytes that the destination had not passed on to its reader at the beginning. If the reader takes some of them,
+    /// it is not stalled.
     pub(crate) untaken: u64,
 }
 
@@ -96,7 +97,7 @@ impl Idle {
         Self { since: Instant::now(), untaken }
     }
 
-    /// How long it has lasted, begun anew if the reader has taken something since.
+    /// How long it has lasted. It begins again if the reader has taken something since.
     pub(crate) fn go_on(&mut self, untaken: u64) -> Duration {
         if untaken < self.untaken {
             *self = Self::begin(untaken);
@@ -105,19 +106,19 @@ impl Idle {
     }
 }
 
-/// Who makes us wait.
+/// Which side is waited for.
 enum Awaited {
     Source,
     Destination,
-    /// Both look ready.
+    /// Neither: both look ready.
     Nobody,
 }
 
 /// How a wait ended.
 enum Waited {
-    /// It is worth another attempt.
+    /// Try again.
     Again,
-    /// The source has nothing more, so that it does not matter whom else we would have to wait for.
+    /// The source has nothing more, so that the destination need not be waited for.
     Ended,
     /// A signal came.
     NotYet,
@@ -128,10 +129,10 @@ enum Waited {
 /// What Linux gives a new pipe (pipe(7)).
 const DEFAULT_PIPE_BYTES: usize = 64 << 10;
 
-/// A wait that is over by then needs no second thought. Guessed: much longer than a reader that keeps up takes for a pipe.
+/// Waits shorter than this need no further checks. Guessed: much longer than a reader that keeps up takes for a pipe.
 const SOON: Duration = Duration::from_millis(5);
 
-/// After so many attempts that were blocked for no visible reason, we sleep between them. Guessed.
+/// After so many attempts blocked without a visible reason, the relay pauses between attempts. Guessed.
 const FALSE_STARTS: u32 = 4;
 const FALSE_START_PAUSE: Duration = Duration::from_millis(1);
 
@@ -163,14 +164,14 @@ impl Transfer {
         })
     }
 
-    /// Has the bytes go first that the caller has read ahead, of which no more than the count are used.
+    /// Sets the bytes that the caller has read ahead and that go first, as far as the count allows.
     pub(crate) fn begin_with(&mut self, mut ahead: Vec<u8>) {
         ahead.truncate(usize::try_from(self.left).unwrap_or(usize::MAX));
         self.left -= ahead.len() as u64;
         self.ahead = copy::Buffer::holding(ahead);
     }
 
-    /// Where a source file goes on after what has left us.
+    /// The position of a source file after everything that was delivered.
     pub(crate) fn position(&self) -> Option<u64> {
         self.source.position.map(|position| position.saturating_sub(self.in_transit_bytes() as u64))
     }
@@ -184,7 +185,7 @@ impl Transfer {
         }
     }
 
-    /// Goes on until the end, the deadline, a signal or the waker.
+    /// Continues until the end, the deadline, a signal or the waker.
     pub(crate) fn run(
         &mut self,
         ends: &Ends<'_>,
@@ -204,7 +205,7 @@ impl Transfer {
         RelayError { error, relayed: self.relayed(), bytes_held: self.unreturnable_bytes() }
     }
 
-    /// Bytes that we hold: from the caller, or from the source.
+    /// Bytes in our hands, from the caller or from the source.
     fn held_bytes(&self) -> usize {
         self.ahead.held_bytes() + self.mover.held_bytes()
     }
@@ -264,7 +265,7 @@ impl Transfer {
         self.moved += given as u64;
         self.idle = None;
         self.false_starts = 0;
-        // A source that was as good as full has a writer that waits for room.
+        // A source that was nearly full has a writer that waits for room.
         if self.may_grow[0] && taken >= DEFAULT_PIPE_BYTES {
             self.grow(0, ends.src);
         }
@@ -280,13 +281,13 @@ impl Transfer {
         }
     }
 
-    /// Whether "no more bytes" is only what the method thinks: copy_file_range(2) goes by a file's size, and files in /proc
+    /// Whether "no more bytes" needs a second opinion: copy_file_range(2) goes by a file's size, and files in /proc
     /// have none.
     fn must_confirm_end(&self) -> bool {
         matches!(self.mover, Mover::CopyFileRange) && self.moved == 0
     }
 
-    /// Whether the errno says that this method is not for this pair, rather than that one of the two has failed.
+    /// Whether the error means that this method does not suit this pair, rather than that one side has failed.
     fn is_refusal(&self, errno: Errno) -> bool {
         let is_splicing = !matches!(self.mover, Mover::ReadWrite(_)) && self.ahead.held_bytes() == 0;
         is_splicing && method_is_refused(errno)
@@ -333,7 +334,7 @@ impl Transfer {
         self.poll(ends, watch, &awaited, at_most)
     }
 
-    /// Whom we wait for. A file and what we hold are always there, so that it can only be the destination.
+    /// Which side is waited for. Files and the bytes in our hands are always ready, so then it is the destination.
     fn awaited(&self, ends: &Ends<'_>) -> Awaited {
         if self.held_bytes() > 0 || self.source.kind == Kind::File {
             Awaited::Destination
@@ -359,7 +360,7 @@ impl Transfer {
             Awaited::Destination => PollFd::from_borrowed_fd(ends.dst, PollFlags::OUT),
         };
         let mut fds = vec![ours];
-        // Reported whether asked for or not: also while it is the source that we wait for.
+        // poll(2) reports this also while the source is waited for.
         if self.can_lose_reader {
             fds.push(PollFd::from_borrowed_fd(ends.dst, PollFlags::empty()));
         }
@@ -370,15 +371,15 @@ impl Transfer {
         if self.can_lose_reader && fds[1].revents().intersects(PollFlags::ERR | PollFlags::HUP) {
             match fd::what_was_lost(ends.dst, self.destination, fds[1].revents()) {
                 Some(errno) => return Waited::Failed(errno),
-                // It will be reported for as long as nobody asks for it: a write will tell of a lost reader.
+                // It would be reported again and again. A write will report a lost reader.
                 None => self.can_lose_reader = false,
             }
         }
         if fds[0].revents().is_empty() { Waited::Again } else { self.start_anew() }
     }
 
-    /// Tries again. If that was in vain before, although all looked ready, somebody else may have been quicker; should it go
-    /// on, the processor is spared.
+    /// Tries again. After several attempts in vain, when another process may have been quicker, pauses to spare the
+    /// processor.
     fn start_anew(&mut self) -> Waited {
         self.false_starts += 1;
         if self.false_starts > FALSE_STARTS {
@@ -392,12 +393,12 @@ impl Transfer {
         if self.held_bytes() > 0 { Ok(false) } else { self.source.has_ended(ends.src) }
     }
 
-    /// Bytes that were taken from the source and have not reached the destination.
+    /// Bytes taken from the source that have not reached the destination.
     pub(crate) fn in_transit_bytes(&self) -> usize {
         self.mover.held_bytes()
     }
 
-    /// Bytes that were taken from the source and cannot be put back: a file's can.
+    /// Bytes taken from the source that cannot be put back; those of a file can.
     pub(crate) fn unreturnable_bytes(&self) -> u64 {
         if self.source.position.is_some() { 0 } else { self.in_transit_bytes() as u64 }
     }
@@ -413,7 +414,7 @@ impl Transfer {
         Error::Stalled { waited, bytes_pending }
     }
 
-    /// A failure of one of the two, with what became of the bytes. Of a pipe without a reader, what is in it is lost.
+    /// A failure of either side, with the bytes delivered and lost. The content of a pipe without a reader is lost.
     fn failed(&mut self, ends: &Ends<'_>, errno: Errno) -> Error {
         let is_lost = self.destination == Kind::Pipe && fd::peer_is_gone(ends.dst);
         let unread = if is_lost { pipe::unread_bytes(ends.dst).unwrap_or(0).min(self.moved) } else { 0 };
@@ -424,7 +425,7 @@ impl Transfer {
         Error::of_stream(errno, bytes_delivered, bytes_lost)
     }
 
-    /// Whether it was the source that failed, whose reset says nothing of the destination's reader.
+    /// Whether the source has failed. Its reset does not mean that the destination's reader is gone.
     fn is_of_source(&self, ends: &Ends<'_>, errno: Errno) -> bool {
         match self.mover {
             _ if errno == Errno::PIPE => false, // no read says so
@@ -434,18 +435,18 @@ impl Transfer {
         }
     }
 
-    /// Has the file's own position follow what was moved: of what we hold, it is as if it had never been read.
+    /// Sets the file's own position after what was delivered.
     fn leave_position(&self, src: BorrowedFd<'_>) {
         if let Some(position) = self.position()
             && self.source.moves_position
         {
-            // It could be asked for its position, so it can be told.
+            // A file whose position could be read can be positioned.
             let _ = seek(src, SeekFrom::Start(position));
         }
     }
 }
 
-/// A descriptor that no write to it blocks, where the destination is a terminal: a reader may stop it for ever (Ctrl-S).
+/// A non-blocking descriptor of a destination that is a terminal: its user may stop it for ever (Ctrl-S).
 fn own_terminal(dst: BorrowedFd<'_>, destination: Kind) -> Option<ForkFd> {
     if destination == Kind::Other { ForkFd::make(|| fd::reopen_terminal(dst)).ok() } else { None }
 }
@@ -469,7 +470,8 @@ fn choose(
     }
 }
 
-/// Whether the errno says that the call is not for this pair of descriptors (the man pages' `ERRORS`), or not in this sandbox.
+/// Whether the error means that the call does not support this pair of descriptors (the man pages' `ERRORS`), or is
+/// forbidden here.
 fn method_is_refused(errno: Errno) -> bool {
     matches!(
         errno,

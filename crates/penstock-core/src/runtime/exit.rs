@@ -1,4 +1,4 @@
-//! What a program waits for before it ends.
+//! What the exit of a program waits for.
 
 use std::sync::Arc;
 use std::thread;
@@ -6,10 +6,9 @@ use std::time::{Duration, Instant};
 
 use super::task;
 
-/// Waits at the end of a program until background relays and tees have ended, and cancels waits for FIFOs.
-///
-/// Gives up when none has made progress for `stall`, or when `keep_on`, called every 20 ms, returns false. Then it cancels the
-/// rest, and returns their number.
+/// Waits for relays and tees in the background while any of them makes progress, and cancels waits for FIFOs. To be
+/// called last in a program. Returns the number of relays and tees that it cut off: after `stall` without progress, or
+/// when `keep_on`, called every 20 ms, returns false.
 #[must_use]
 pub fn drain_tasks(stall: Duration, mut keep_on: impl FnMut() -> bool) -> usize {
     const LOOK: Duration = Duration::from_millis(20);

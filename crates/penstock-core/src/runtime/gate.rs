@@ -1,20 +1,20 @@
-//! Keeps forks out of short critical steps. Checked with loom.
+//! Keeps forks out of short steps that must not be cut in two. Checked with loom.
 
 use std::time::Duration;
 
 use crate::sync::{AtomicU32, Ordering};
 
-/// Keeps forks out of short critical steps: many threads may be inside at once, and a fork waits until none is.
+/// Lets many threads pass at once. A fork waits until none is inside.
 ///
-/// A fork calls [`close`](Gate::close) before it, [`open`](Gate::open) after it in the parent, and [`reset`](Gate::reset) in the
-/// child. The state is one atomic word, because the child of a fork would find a lock as other threads left it.
+/// One atomic word and no lock: the child of a fork would find a lock as other threads left it. There the gate is
+/// [reset](Gate::reset).
 #[derive(Debug)]
 pub struct Gate(AtomicU32);
 
-/// What one fork adds to the state. The bits below count the threads inside.
+/// What one fork adds. The bits below count the threads inside.
 const FORK: u32 = 1 << 16;
 
-/// The pause between two looks of a thread that waits. A fork takes 100 µs to some ms.
+/// How often a waiting thread looks again. A fork takes some 100 µs to some ms.
 const PAUSE: Duration = Duration::from_micros(50);
 
 impl Gate {
@@ -30,7 +30,7 @@ impl Gate {
         Self(AtomicU32::new(0))
     }
 
-    /// Runs a short step, during which no fork happens. The step must not wait for anything that a forking thread may hold.
+    /// Runs a short step, with no fork during it. The step must not wait for anything that a forking thread may hold.
     pub fn pass<T>(&self, step: impl FnOnce() -> T) -> T {
         while !self.try_enter() {
             pause();
@@ -39,9 +39,9 @@ impl Gate {
         step()
     }
 
-    /// Waits until no thread is inside, and keeps all out until [`Gate::open`]. Several forks may be under way at once.
+    /// Waits until no thread is inside, and keeps all out until [`Gate::open`]. Several forks may be under way.
     pub fn close(&self) {
-        // Acquire: partner of the Release in `Leaving`.
+        // Acquire: pairs with the Release of the threads that leave.
         let mut state = self.0.fetch_add(FORK, Ordering::Acquire);
         while !state.is_multiple_of(FORK) {
             pause();
@@ -49,12 +49,12 @@ impl Gate {
         }
     }
 
-    /// Lets threads in again: called in the parent after a fork.
+    /// Called by the parent after its fork.
     pub fn open(&self) {
         self.0.fetch_sub(FORK, Ordering::Release);
     }
 
-    /// Opens the gate in the child of a fork, which has no other threads.
+    /// Called by the child, in which no other thread is inside or forks.
     pub fn reset(&self) {
         self.0.store(0, Ordering::Relaxed);
     }

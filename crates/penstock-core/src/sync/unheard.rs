@@ -1,18 +1,18 @@
-//! Failures that no call has reported yet, so that a program can report them when it ends.
+//! Failures that no call has reported. The exit of the program reports them.
 //!
 //! Plain atomics, which a fork cannot tear. All orderings are `Relaxed`: the numbers are independent, and a program
 //! that exits has waited for its workers through the queues' locks.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// The bytes that such failures have lost, of all streams.
+/// Bytes lost to such failures, of all streams.
 static BYTES: AtomicU64 = AtomicU64::new(0);
 
-/// The bytes that one stream's failure has lost, until a call reports it.
+/// The bytes that one stream's failure lost, until they are reported.
 #[derive(Default)]
 pub(crate) struct Unheard {
     bytes: AtomicU64,
-    /// The owner discarded everything in flight, so the loss needs no report.
+    /// Everything in flight was discarded on request, so that its loss needs no report.
     is_discarded: AtomicBool,
 }
 
@@ -40,7 +40,7 @@ impl Unheard {
     }
 }
 
-/// Returns how many bytes were lost to failures that no call has reported, and resets the count to 0.
+/// Returns the bytes lost to failures that no call has reported, and resets the count. The caller reports them.
 #[must_use]
 pub fn take_unheard_bytes() -> u64 {
     BYTES.swap(0, Relaxed)

@@ -235,7 +235,6 @@ pub(crate) unsafe fn write(fd: BorrowedFd<'_>, span: Span) -> Result<usize> {
 /// # Safety
 ///
 /// The span's memory is readable.
-#[cfg(target_os = "linux")]
 pub(crate) unsafe fn write_now(fd: BorrowedFd<'_>, span: Span) -> Result<usize> {
     let span = span.first(pass(Call::Write, span.len())?);
     let part = libc::iovec { iov_base: span.as_ptr().cast_mut().cast(), iov_len: span.len() };

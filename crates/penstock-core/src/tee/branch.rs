@@ -1,4 +1,4 @@
-//! One destination, as the thread has it.
+//! One destination, on the thread's side.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::runtime::task::Live;
 use crate::sys::fd::{self, Kind, StreamId};
 use crate::sys::pipe;
 
-/// One destination, as the thread has it.
+/// One destination, on the thread's side.
 #[derive(Debug)]
 pub(super) struct Branch {
     pub(super) outlet: TeeOutlet,
@@ -39,7 +39,7 @@ pub(super) struct Branch {
 #[derive(Debug)]
 pub(super) struct Inner {
     pub(super) reader: ForkFd,
-    /// Gone when nothing more will come.
+    /// Closed when nothing more will come.
     pub(super) writer: Option<ForkFd>,
     pub(super) transfer: Transfer,
     _reservation: Option<Reservation>,
@@ -88,7 +88,7 @@ impl Branch {
         }
     }
 
-    /// Whether it delivers what a destination of the same stream, added later, must come after.
+    /// Whether its bytes come before those of `other`, a destination of the same stream that was added later.
     pub(super) fn precedes(&self, other: &Self) -> bool {
         self.is_removed && self.outlet.0.id == other.outlet.0.id
     }
@@ -97,18 +97,18 @@ impl Branch {
         self.ahead == 0 && self.entry().is_some()
     }
 
-    /// Whether its own inner pipe would take something: for that no event tells. Of other pipes poll(2) does.
+    /// Whether its inner pipe would take something, which no event reports. For other pipes poll(2) does.
     pub(super) fn could_take(&self) -> bool {
         self.inner.is_some() && self.is_behind() && self.unread_bytes() == 0
     }
 
-    /// Bytes on their way to its reader, in a socket of its own too.
+    /// Bytes on their way to its reader, also in its socket.
     pub(super) fn untaken_bytes(&self) -> u64 {
         let in_socket = if self.inner.is_some() { fd::untaken_bytes(self.dst.as_fd(), self.kind) } else { 0 };
         self.unread_bytes() + in_socket
     }
 
-    /// Bytes that were taken for it and that it has not read, as far as we can know it.
+    /// Bytes taken for it that its reader has not read, as far as is known.
     pub(super) fn unread_bytes(&self) -> u64 {
         match &self.inner {
             None => pipe::unread_bytes(self.dst.as_fd()).unwrap_or(0),
@@ -134,13 +134,13 @@ impl Branch {
         });
     }
 
-    /// Says for good what became of it. Of what was taken for it, that which has not arrived is lost.
+    /// Sets its final report. Bytes that were taken for it and have not arrived are lost.
     pub(super) fn end(self, end: TeeEnd, error: Option<Error>) {
         let unread = self.unread_bytes();
         self.publish();
         let lost = match (&self.inner, end) {
             (Some(_), _) => unread,
-            // What is in somebody else's pipe can still be read, unless nobody is left to read it.
+            // The content of a caller's pipe can still be read, unless its reader is gone.
             (None, TeeEnd::Broken) => unread.min(self.taken),
             (None, _) => 0,
         };
@@ -166,7 +166,7 @@ impl Branch {
         });
     }
 
-    /// Whether it has taken nothing for longer than its policy allows, and for how long.
+    /// How long it has taken nothing, if that is longer than its policy allows.
     pub(super) fn overdue(&mut self) -> Option<Duration> {
         let TeePolicy::Evict { after } = self.outlet.0.policy else { return None };
         let untaken = self.untaken_bytes();

@@ -19,12 +19,12 @@ use crate::sys::pipe;
 #[derive(Debug)]
 pub(super) struct Front {
     pub(super) reader: ForkFd,
-    /// Where that goes which everybody has. Opened beforehand: later there may be no descriptor left.
+    /// Where bytes go that all destinations have. Opened in advance: later no descriptor may be left.
     pub(super) null: ForkFd,
-    /// For a source that is no pipe: fills the pipe from it. Gone when the source has ended.
+    /// Fills the pipe from a source that is no pipe. Gone when the source has ended.
     filler: Option<Filler>,
     pub(super) failure: Option<RelayError>,
-    /// A source that is no pipe, and where it goes on if it is a file.
+    /// A source that is no pipe, and its position if it is a file.
     src: Option<ForkFd>,
     position: Option<u64>,
     _reservation: Option<Reservation>,
@@ -95,8 +95,8 @@ impl Front {
         }
     }
 
-    /// Gives a source back what was read ahead of it and nobody took. Of a pipe nothing is read ahead, and a file is set back;
-    /// of all else so many bytes are lost.
+    /// Returns to a source what was read ahead and nobody took. Nothing is read ahead of a pipe, and a file is set
+    /// back; of other sources so many bytes are lost.
     pub(super) fn put_back(&mut self) -> u64 {
         let Some(src) = &self.src else { return 0 };
         let held = self.filler.take().map_or(0, |filler| filler.transfer.in_transit_bytes() as u64);
@@ -112,7 +112,7 @@ fn open_null() -> Result<OwnedFd> {
     rustix::fs::open(c"/dev/null", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// A large pipe of our own. Its reservation is dropped after its ends.
+/// Creates a large pipe. Drop its reservation after its ends.
 pub(super) fn inner_pipe() -> Result<([ForkFd; 2], Option<Reservation>)> {
     let ends = ForkFd::make_all(pipe::make)?;
     let reservation = budget::grow_own(ends[1].as_fd());

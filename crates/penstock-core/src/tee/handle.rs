@@ -1,4 +1,4 @@
-//! A tee, as its owners have it.
+//! A tee, on its owners' side.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
@@ -19,25 +19,27 @@ use crate::sync::ticket::Ticket;
 use crate::sys::fd::{self, Kind};
 use penstock_cpu::{AppliedPolicy, ThreadPolicy};
 
-/// What became of a tee so far.
+/// What a tee has done so far.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct TeeReport {
-    /// Bytes that were taken out of the source.
+    /// Bytes taken from the source.
     pub bytes: u64,
-    /// Bytes that were read ahead of a source that is neither pipe nor file, and that nobody got: all destinations were gone.
+    /// Bytes read ahead of a source that is neither pipe nor file, and delivered to nobody, because all destinations
+    /// were gone.
     pub bytes_lost: u64,
-    /// Whether the source has come to its end.
+    /// Whether the source has ended.
     pub source_ended: bool,
     /// The destinations in the order in which they were added: all that run, and the last thousand that have ended.
     pub outlets: Vec<TeeOutlet>,
-    /// What is known of those that ended before.
+    /// A summary of those that ended before.
     pub forgotten: Forgotten,
 }
 
-/// Copies one stream to many destinations, on a native thread, without a byte passing through user space where all are pipes.
+/// Copies one stream to many destinations on a native thread. Where all are pipes, no byte passes through user space.
 ///
-/// The death of one destination never stops or shortens another's stream. It ends when the source does, or when there is no
-/// destination left; what the source holds then stays there.
+/// If one destination fails, the others still receive everything. The tee ends when the source does, or when no
+/// destination is left; then the source keeps its content.
 #[derive(Debug)]
 pub struct Tee {
     /// Gone when the tee has ended.
@@ -82,8 +84,8 @@ impl Tee {
     ///
     /// # Errors
     ///
-    /// [`Error::Unsuitable`]: it is the source, or a destination already. [`Error::Closed`]: the tee has ended. Or it cannot be
-    /// written.
+    /// [`Error::Unsuitable`]: it is the source, or a destination already. [`Error::Closed`]: the tee has ended.
+    /// [`Error::Io`]: it is not open for writing, or what the system reports.
     pub fn add(&self, dst: impl AsFd, policy: TeePolicy) -> std::result::Result<TeeOutlet, Error> {
         let dst = dst.as_fd();
         fd::check_writable(dst)?;
@@ -92,7 +94,7 @@ impl Tee {
             return Err(Error::Unsuitable("the destination is the source".into()));
         }
         let (branch, outlet) = Branch::open(dst, id, kind, policy)?;
-        // Known before the thread has it, which may be through with it at once.
+        // Listed before the thread has it, which may be done with it at once.
         if !self.shared.outlets.change(|outlets| outlets.add(&outlet, kind)) {
             return Err(Error::Unsuitable("it is a destination already".into()));
         }
@@ -103,16 +105,16 @@ impl Tee {
         Ok(outlet)
     }
 
-    /// Takes a destination off: what it has taken is still delivered, and no more. Does nothing if it has ended.
+    /// Removes a destination. What it has taken is still delivered. Does nothing if it has ended.
     pub fn remove(&self, outlet: &TeeOutlet) {
-        // After the end there is nothing to take it off.
+        // After the end there is nothing to remove it from.
         let _ = self.order(Order::Remove(outlet.clone()));
-        // Relaxed: who adds it again orders that after the removal, and the thread obeys in that order.
+        // Relaxed: whoever adds it again does that after the removal, and the thread obeys in that order.
         outlet.0.leaves.store(true, Ordering::Relaxed);
     }
 
-    /// The destination that the descriptor leads to, the last that was added if there were several; none if it is none of
-    /// those that are listed.
+    /// Returns the destination that the descriptor leads to, the last added if there are several; none if it is not
+    /// listed.
     #[must_use]
     pub fn find(&self, fd: impl AsFd) -> Option<TeeOutlet> {
         let (id, _) = fd::identify(fd.as_fd()).ok()?;
@@ -131,11 +133,11 @@ impl Tee {
         }
     }
 
-    /// Begins; does nothing if it has begun.
+    /// Begins. Does nothing if it has begun.
     ///
     /// # Errors
     ///
-    /// No thread could be had.
+    /// The system refused a thread.
     pub fn start(&self) -> std::result::Result<(), Error> {
         if self.control.upgrade().is_some_and(|control| control.is_inherited()) {
             return Err(Error::Forked); // its descriptors are the parent's, and their numbers may be others' here
@@ -153,17 +155,17 @@ impl Tee {
         lock(&self.task).as_ref().map(|task| task.ticket.clone())
     }
 
-    /// What its thread runs with; none without a policy, and before the thread has started.
+    /// The policy that the thread runs with; none without one, and before the thread has started.
     pub fn applied_policy(&self) -> Option<AppliedPolicy> {
         lock(&self.task).as_ref().and_then(Task::applied_policy)
     }
 
-    /// Starts it if it was not, and waits for the end, at most for so long: none if it is not there then. The failures of
-    /// destinations are in the report.
+    /// Starts the tee if it was not, and waits for its end, at most for `timeout`; none if it has not ended. Failures
+    /// of destinations are in the report.
     ///
     /// # Errors
     ///
-    /// The source failed, or it was cancelled ([`Error::Aborted`]).
+    /// The source failed, or the tee was cancelled ([`Error::Aborted`]).
     pub fn wait_for(&self, timeout: Option<Duration>) -> Option<std::result::Result<TeeReport, Error>> {
         if let Err(error) = self.start() {
             return Some(Err(error));
@@ -172,7 +174,7 @@ impl Tee {
         Some(outcome.map(|()| self.report()))
     }
 
-    /// The same for as long as it takes.
+    /// As [`wait_for`](Self::wait_for), without a limit.
     ///
     /// # Errors
     ///
@@ -181,14 +183,14 @@ impl Tee {
         self.wait_for(None).expect("a wait without a limit ends with an outcome")
     }
 
-    /// Stops it where it is. Does nothing after its end.
+    /// Stops the tee. Does nothing after its end.
     pub fn cancel(&self) {
         if let Some(control) = self.control.upgrade() {
             control.cancel();
         }
     }
 
-    /// What became of it so far.
+    /// What the tee has done so far.
     #[must_use]
     pub fn report(&self) -> TeeReport {
         let Progress { taken, lost, source_ended } = self.shared.progress.get();

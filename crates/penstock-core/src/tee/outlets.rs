@@ -1,4 +1,4 @@
-//! The destinations of a tee, as their owners have them: which there are, and which there were.
+//! The destinations of a tee, on their owners' side.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use crate::error::Error;
 use crate::runtime::task::Live;
 use crate::sys::fd::{Kind, StreamId};
 
-/// How many destinations that have ended a tee remembers, so that one that runs for months does not grow. Guessed: more than
-/// anybody reads.
+/// Ended destinations that a tee remembers, so that one that runs for months does not grow. Guessed: more than anybody
+/// reads.
 const REMEMBERED: usize = 1000;
 
-/// One destination of a [`Tee`](crate::Tee): live while it runs, a report afterwards.
+/// One destination of a [`Tee`](crate::Tee), and its report.
 #[derive(Clone, Debug)]
 pub struct TeeOutlet(pub(super) Arc<Outlet>);
 
@@ -22,7 +22,7 @@ pub(super) struct Outlet {
     pub(super) number: i32,
     pub(super) id: StreamId,
     pub(super) policy: TeePolicy,
-    /// Whether it was asked to be removed: its place is free, even if it has not ended yet.
+    /// Whether it was asked to be removed: it may be added again, even if it has not ended yet.
     pub(super) leaves: AtomicBool,
     pub(super) report: Live<OutletReport>,
 }
@@ -46,33 +46,34 @@ impl TeeOutlet {
         self.0.report.get()
     }
 
-    /// Whether the two are the same.
+    /// Whether the two are the same destination.
     #[must_use]
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
-/// What is left of destinations that ended so long ago that they are not listed any more.
+/// A summary of destinations that ended so long ago that they are not listed any more.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Forgotten {
-    /// How many they are.
+    /// How many.
     pub outlets: u64,
     /// How many of them failed.
     pub failures: u64,
-    /// What the first of these failed of.
+    /// The first of their failures.
     pub first_error: Option<Error>,
-    /// Bytes that were taken for them and did not arrive.
+    /// Bytes taken for them that did not arrive.
     pub bytes_lost: u64,
 }
 
-/// Which destinations a tee has, and which it had.
+/// The destinations of a tee, running and ended.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Outlets {
     added: u64,
-    /// Those that had not ended when the last was added.
+    /// Those that had not ended when the last one was added.
     running: Vec<Listed>,
-    /// The last that had, oldest first.
+    /// The last ones that had, oldest first.
     ended: VecDeque<Listed>,
     forgotten: Forgotten,
 }
@@ -95,7 +96,7 @@ impl Listed {
 }
 
 impl Outlets {
-    /// Adds it unless it is there; false if it is.
+    /// Adds a destination. Returns false if it is there already.
     pub(super) fn add(&mut self, new: &TeeOutlet, kind: Kind) -> bool {
         self.ended.extend(self.running.extract_if(.., |listed| listed.has_ended()));
         while self.ended.len() > REMEMBERED
@@ -103,7 +104,7 @@ impl Outlets {
         {
             self.forgotten.note(&oldest.outlet);
         }
-        // Relaxed: who adds it again orders that after the removal, which set it.
+        // Relaxed: whoever adds it again does that after the removal, which set it.
         let stays = |listed: &Listed| !listed.outlet.0.leaves.load(Ordering::Relaxed);
         if kind != Kind::Other && self.running.iter().any(|other| other.leads_to(new.0.id) && stays(other)) {
             return false;
@@ -113,18 +114,18 @@ impl Outlets {
         true
     }
 
-    /// Forgets that it was added.
+    /// Removes a destination that could not be handed to the thread.
     pub(super) fn withdraw(&mut self, outlet: &TeeOutlet) {
         self.running.retain(|listed| !listed.outlet.is(outlet));
     }
 
-    /// The last that was added of those that lead there.
+    /// The last added of those that lead there.
     pub(super) fn find(&self, id: StreamId) -> Option<TeeOutlet> {
         let there = self.running.iter().chain(&self.ended).filter(|listed| listed.leads_to(id));
         there.max_by_key(|listed| listed.index).map(|listed| listed.outlet.clone())
     }
 
-    /// All that are listed, in the order in which they were added, and what is known of the others.
+    /// All listed ones in the order in which they were added, and the summary of the others.
     pub(super) fn report(self) -> (Vec<TeeOutlet>, Forgotten) {
         let mut listed: Vec<_> = self.ended.into_iter().chain(self.running).collect();
         listed.sort_unstable_by_key(|listed| listed.index);

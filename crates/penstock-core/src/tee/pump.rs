@@ -1,4 +1,4 @@
-//! The thread's work: has everybody take, and waits for those who cannot.
+//! The thread of a tee: lets every destination take, and waits for those that cannot.
 
 use std::os::fd::AsFd;
 use std::time::Instant;
@@ -18,7 +18,7 @@ use crate::runtime::task::Control;
 use crate::sys::fd::{self, Kind};
 use crate::sys::pipe;
 
-/// The thread's work.
+/// The thread's state.
 pub(super) struct Pump<'a> {
     pub(super) front: Front,
     pub(super) branches: Vec<Branch>,
@@ -49,7 +49,7 @@ impl<'a> Pump<'a> {
                 return self.outcome();
             }
             if !progress {
-                // Asked once: bytes that come between two answers would be waited for by nobody.
+                // Asked once: bytes that come between two answers would be missed.
                 let has_bytes = self.front.unread_bytes() > 0;
                 if has_bytes && self.branches.iter().any(Branch::could_take) {
                     continue; // they came after we had looked
@@ -61,13 +61,13 @@ impl<'a> Pump<'a> {
         }
     }
 
-    /// Takes in who was added, and lets go who was removed.
+    /// Adds and removes destinations as ordered.
     fn obey(&mut self) {
         for order in self.shared.orders.take() {
             match order {
                 Order::Add(branch) => self.admit(*branch),
                 Order::Remove(outlet) => {
-                    // Who takes nothing any more stays in its place, before who comes after it.
+                    // A destination that takes no more stays in its place, before one that is added after it.
                     for branch in
                         self.take_branches(|branch| branch.outlet.is(&outlet) && branch.entry().is_some())
                     {
@@ -78,7 +78,7 @@ impl<'a> Pump<'a> {
         }
     }
 
-    /// Who comes later begins where the furthest of the others is: it missed what somebody has taken.
+    /// A destination that is added later begins where the furthest other one is.
     fn admit(&mut self, mut branch: Branch) {
         branch.ahead = self.furthest();
         branch.outlet.0.report.change(|report| report.start = self.taken + branch.ahead);
@@ -89,7 +89,7 @@ impl<'a> Pump<'a> {
         self.branches.extract_if(.., |branch| which(branch)).collect()
     }
 
-    /// Nothing more will come for that destination. A pipe is through with it; all else has what it has taken first.
+    /// Ends a destination's intake. A pipe is done then; others get what was taken for them first.
     fn close_entry(&mut self, mut branch: Branch, end: TeeEnd) {
         branch.ahead = 0; // it takes no more part
         match &mut branch.inner {
@@ -112,7 +112,7 @@ impl<'a> Pump<'a> {
         self.front.failure.take().map_or(Ok(()), |failure| Err(failure.error))
     }
 
-    /// A failure of what is ours, which the destinations share.
+    /// Ends the tee by a failure of its own descriptors.
     fn fail(mut self, error: Error) -> std::result::Result<(), Error> {
         let arrivals = self.arrivals();
         for branch in std::mem::take(&mut self.branches).into_iter().chain(arrivals) {
@@ -123,7 +123,7 @@ impl<'a> Pump<'a> {
         Err(error)
     }
 
-    /// Who was added and not taken in yet; nobody is added from now on.
+    /// Takes in the destinations that were added meanwhile, and closes the mailbox.
     fn arrivals(&self) -> impl Iterator<Item = Branch> + use<> {
         self.shared.orders.close().into_iter().filter_map(|order| match order {
             Order::Add(branch) => Some(*branch),
@@ -150,7 +150,7 @@ impl<'a> Pump<'a> {
         self.control.set_moved_bytes(self.taken);
     }
 
-    /// Has destinations that are no pipes take what is in their inner pipes; true if any did.
+    /// Lets destinations that are no pipes take from their inner pipes. Returns whether any did.
     fn deliver(&mut self) -> bool {
         let mut progress = false;
         let mut index = 0;
@@ -191,7 +191,7 @@ impl<'a> Pump<'a> {
         advanced
     }
 
-    /// Whether it must wait for one of the same stream that was removed and has not delivered all yet.
+    /// Whether it waits for a removed destination of the same stream that has not delivered everything yet.
     fn is_held_back(&self, index: usize) -> bool {
         self.branches[..index].iter().any(|other| other.precedes(&self.branches[index]))
     }
@@ -204,7 +204,8 @@ impl<'a> Pump<'a> {
         }
     }
 
-    /// Has everybody who is behind take what is at the front, then takes off what all have; true if anything moved.
+    /// Lets every destination that is behind take what is at the front, then removes what all have. Returns whether
+    /// anything moved.
     fn distribute(&mut self) -> std::result::Result<bool, Error> {
         let mut progress = self.take_off()?;
         let window = match self.furthest() {
@@ -238,7 +239,7 @@ impl<'a> Pump<'a> {
         Ok(progress)
     }
 
-    /// Has one take from the front: by splice(2) if all others have taken it, else by tee(2).
+    /// Lets one destination take from the front: by splice(2) if all others have taken it, otherwise by tee(2).
     fn take(&mut self, index: usize, window: usize) -> Result<usize> {
         let others = self
             .branches
@@ -262,7 +263,7 @@ impl<'a> Pump<'a> {
         Ok(taken)
     }
 
-    /// Takes off the front what everybody has: it comes to that when the last who was behind has gone.
+    /// Removes from the front what all have. Needed when the last one behind has gone.
     fn take_off(&mut self) -> std::result::Result<bool, Error> {
         let takers = self.branches.iter().filter(|branch| branch.entry().is_some());
         let mut left = takers.map(|branch| branch.ahead).min().unwrap_or(0);
@@ -298,7 +299,8 @@ impl<'a> Pump<'a> {
         self.publish();
     }
 
-    /// Notes who takes nothing although there is something to take. Such a pipe may be too small: it is grown, once.
+    /// Marks destinations that take nothing although there is something. Such a pipe may be too small: it is grown,
+    /// once.
     fn mark_stalled(&mut self, has_bytes: bool) {
         for index in 0..self.branches.len() {
             let is_held_back = self.is_held_back(index);
@@ -318,7 +320,7 @@ impl<'a> Pump<'a> {
         }
     }
 
-    /// Waits until somebody can take something, comes, goes, or is due.
+    /// Waits until a destination can take something, comes, goes, or is overdue.
     fn wait(&self, has_bytes: bool) {
         let mut fds = vec![PollFd::new(&self.control.waker, PollFlags::IN)];
         if !has_bytes && self.branches.iter().any(|branch| branch.entry().is_some()) {
@@ -329,7 +331,7 @@ impl<'a> Pump<'a> {
                 (_, Some(_)) => fds.push(PollFd::new(&branch.dst, PollFlags::OUT)),
                 // poll(2) reports a lost reader whether asked or not.
                 (None, None) => fds.push(PollFd::new(&branch.dst, PollFlags::empty())),
-                // Where a process is between fork(2) and execve(2), the pipe's end comes when that has closed its copy.
+                // While a process is between fork(2) and execve(2), the pipe ends only when that has closed its copy.
                 (Some(inner), None) if inner.writer.is_none() => {
                     fds.push(PollFd::new(&inner.reader, PollFlags::IN));
                 }

@@ -1,18 +1,17 @@
-//! What a tee is asked to do about its destinations, and what became of them.
+//! The options of a tee's destinations, and their reports.
 
 use std::time::Duration;
 
 use crate::error::Error;
 use crate::relay::report::{Method, MethodReason, Relayed};
 
-/// What is done about a destination that takes nothing.
+/// What happens when a destination takes nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TeePolicy {
-    /// All wait for it.
+    /// All others wait for it.
     #[default]
     Block,
-    /// It is given up when it has taken nothing at all for so long while there was something to take. One that is merely slow
-    /// stays.
+    /// It is removed when it has taken nothing at all for `after`, while there was something to take. A slow one stays.
     Evict {
         /// How long it may take nothing.
         after: Duration,
@@ -21,20 +20,21 @@ pub enum TeePolicy {
 
 /// Why a destination gets nothing more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum TeeEnd {
-    /// The source has ended, and all of it was delivered.
+    /// The source has ended, and everything was delivered.
     SourceEnded,
-    /// The source has failed, and all before that was delivered.
+    /// The source has failed, and everything before was delivered.
     SourceFailed,
-    /// It was removed, after what it had taken was delivered.
+    /// It was removed, and what it had taken was delivered.
     Removed,
-    /// Its reader went away.
+    /// Its reader is gone.
     Broken,
     /// It took nothing for longer than its policy allows.
     Evicted,
-    /// The system refused, as a full disk does.
+    /// The system refused, as for a full disk.
     Failed,
-    /// The whole was cancelled.
+    /// The tee was cancelled.
     Cancelled,
 }
 
@@ -56,23 +56,24 @@ impl TeeEnd {
 
 /// What became of one destination so far.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct OutletReport {
-    /// Where in the stream it began: 0 unless it was added later.
+    /// Where in the stream it began: 0 unless it was added after the start.
     pub start: u64,
-    /// Bytes that it has taken; after its reader went away, those that the reader had taken.
+    /// Bytes that it has taken; if its reader is gone, those that the reader had taken.
     pub bytes_delivered: u64,
-    /// Bytes that were taken for it and did not arrive.
+    /// Bytes taken for it that did not arrive.
     pub bytes_lost: u64,
     /// How bytes leave for a destination that is no pipe; none for a pipe.
     pub through: Option<Relayed>,
     /// Why it ended; none while it runs.
     pub end: Option<TeeEnd>,
-    /// What it failed of.
+    /// Its failure.
     pub error: Option<Error>,
 }
 
 impl OutletReport {
-    /// The name of the method: tee(2) alone, or through a pipe of ours and out of it.
+    /// The method: tee(2) alone, or through a pipe of ours.
     #[must_use]
     pub fn method(&self) -> &'static str {
         match self.through {

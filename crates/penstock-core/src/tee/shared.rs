@@ -1,4 +1,4 @@
-//! What the thread of a tee and its owners share.
+//! What the thread of a tee shares with its owners.
 
 use super::branch::Branch;
 use super::outlets::{Outlets, TeeOutlet};
@@ -6,7 +6,7 @@ use crate::runtime::task::Live;
 use crate::sync::mailbox::Mailbox;
 use crate::sys::fd::StreamId;
 
-/// What the thread and its owners share.
+/// What the thread of a tee shares with its owners.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) source: StreamId,

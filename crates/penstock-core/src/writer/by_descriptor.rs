@@ -126,8 +126,9 @@ impl Outlet {
         timeout: Option<Duration>,
     ) -> Result<Ticket, Rejected<R>> {
         let options = WriteOptions { mode, ..WriteOptions::default() };
-        let fd = Arc::clone(&self.fd);
-        worker::push(&self.stream, region, fd, options, OWNER, deadline_after(timeout), || false)
+        let (fd, deadline) = (Arc::clone(&self.fd), deadline_after(timeout));
+        let pushed = worker::push(&self.stream, Box::new(region), fd, options, OWNER, deadline, || false);
+        pushed.map_err(Rejected::unboxed)
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the exit of a program waits for before its writes are lost.
+//! Waits for the writes of a program that is about to end.
 
 use std::time::{Duration, Instant};
 

@@ -30,6 +30,7 @@ use penstock_cpu::{AppliedPolicy, ThreadPolicy};
 
 /// Options of a [`Writer`]. The defaults suit a pipe of which nothing is known.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Options {
     /// The transport.
     pub mode: Mode,
@@ -93,6 +94,7 @@ static OPEN: ForkTable<HashMap<u64, Arc<ForkFd>>> =
 /// Statistics of a stream.
 #[derive(Clone, Debug)]
 #[must_use]
+#[non_exhaustive]
 pub struct Stats {
     /// The transport of the last write, and the reason for it; none before the first.
     pub choice: Option<(Transport, Reason)>,
@@ -109,7 +111,7 @@ pub struct Stats {
     /// Writes in flight.
     pub pending_items: u64,
     /// Bytes that the destination has taken, by transport.
-    pub written_by: [(Transport, u64); 3],
+    pub written_by: Vec<(Transport, u64)>,
     /// Time that callers spent queueing writes, waiting for room included.
     pub caller_blocked: Duration,
     /// Time that the worker waited for the reader: for room, and, with nothing else to write, for zero-copy pages to be
@@ -216,10 +218,11 @@ impl Writer {
         let Some(fd) = self.fd() else {
             return Err(Rejected { region, error: self.closed() });
         };
-        worker::push(&self.stream, region, fd, options, self.owner, deadline_after(timeout), || {
-            // Relaxed: this runs under the queue's lock, which orders it.
-            self.gone.load(Ordering::Relaxed)
-        })
+        // Relaxed: this runs under the queue's lock, which orders it.
+        let is_gone = || self.gone.load(Ordering::Relaxed);
+        let deadline = deadline_after(timeout);
+        let pushed = worker::push(&self.stream, Box::new(region), fd, options, self.owner, deadline, is_gone);
+        pushed.map_err(Rejected::unboxed)
     }
 
     /// The ticket of the oldest write in flight. When it ends, a full queue has room.
@@ -336,7 +339,7 @@ impl Writer {
             pending_bytes: load.accepted_bytes.saturating_sub(settled).min(load.pending_bytes),
             accepted_items: load.accepted_items,
             pending_items: load.pending_items,
-            written_by: stream.meter.written_by(),
+            written_by: stream.meter.written_by().into(),
             caller_blocked: stream.meter.caller_blocked(),
             worker_blocked: stream.meter.worker_blocked(),
             worker_busy: stream.meter.worker_busy(),

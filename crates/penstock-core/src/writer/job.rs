@@ -1,4 +1,4 @@
-//! One write: queued, in progress, or refused.
+//! One write, queued or in progress.
 
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::Arc;

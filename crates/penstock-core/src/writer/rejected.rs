@@ -10,7 +10,7 @@ use crate::memory::region::Region;
 /// A write that was refused: the region, and why.
 ///
 /// Converts into its [`Error`] or an [`io::Error`], so that `?` drops the region.
-pub struct Rejected<R> {
+pub struct Rejected<R = Box<dyn Region>> {
     /// The region, as it was passed in.
     pub region: R,
     /// Why it was refused. After [`Error::Stalled`] the same write may be tried again.
@@ -19,9 +19,10 @@ pub struct Rejected<R> {
 
 impl<R: Region> Rejected<R> {
     /// The refusal of a region that was queued as a box of this type.
-    pub(crate) fn unboxed((region, error): (Box<dyn Region>, Error)) -> Self {
-        let region: Box<dyn Any> = region;
-        Self { region: *region.downcast().expect("the queue gives back the box that was pushed"), error }
+    pub(crate) fn unboxed(rejected: Rejected) -> Self {
+        let region: Box<dyn Any> = rejected.region;
+        let region = region.downcast().expect("the queue gives back the box that was pushed");
+        Self { region: *region, error: rejected.error }
     }
 }
 

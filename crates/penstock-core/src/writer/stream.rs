@@ -22,6 +22,7 @@ use crate::sys::fd::{self, Kind, StreamId};
 use crate::sys::span::Span;
 use crate::writer::job::{Awaiting, Job, Mark, Progress, Work};
 use crate::writer::meter::Meter;
+use crate::writer::rejected::Rejected;
 use crate::writer::transform::Transformer;
 use crate::writer::transport::choice::WriteOptions;
 use crate::writer::transport::staged;
@@ -122,7 +123,7 @@ impl Stream {
         owner: u64,
         deadline: Option<Instant>,
         is_gone: impl Fn() -> bool,
-    ) -> Result<(Ticket, bool), (Box<dyn Region>, Error)> {
+    ) -> Result<(Ticket, bool), Rejected> {
         let start = Instant::now();
         let span = Span::of(&*region);
         let bytes = options.transform.as_ref().map_or(span.len(), |transform| transform.output_bytes());
@@ -157,7 +158,7 @@ impl Stream {
                     }
                 };
                 let mut job = refused.value;
-                Err((job.region.take().expect("a refused job is whole"), error))
+                Err(Rejected { region: job.region.take().expect("a refused job is whole"), error })
             }
         }
     }

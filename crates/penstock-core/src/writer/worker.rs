@@ -50,18 +50,17 @@ pub(crate) fn dismiss_all(deadline: Instant) {
 const FIRST_LOOK: Duration = Duration::from_micros(50);
 const LAST_LOOK: Duration = Duration::from_micros(800);
 
-/// Queues a write, waiting for room until the deadline, and starts the stream's worker if it has none.
-pub(crate) fn push<R: Region>(
+/// Queues a write, and starts the stream's worker if it has none. Waits for room until the deadline.
+pub(crate) fn push(
     stream: &Arc<Stream>,
-    region: R,
+    region: Box<dyn Region>,
     fd: Arc<ForkFd>,
     options: WriteOptions,
     owner: u64,
     deadline: Option<Instant>,
     is_gone: impl Fn() -> bool,
-) -> Result<Ticket, Rejected<R>> {
-    let pushed = stream.push(Box::new(region), fd, options, owner, deadline, is_gone);
-    let (ticket, start_worker) = pushed.map_err(Rejected::unboxed)?;
+) -> Result<Ticket, Rejected> {
+    let (ticket, start_worker) = stream.push(region, fd, options, owner, deadline, is_gone)?;
     if start_worker {
         start(stream);
     }

@@ -30,6 +30,7 @@ use crate::sched;
 /// With autogroups, the default on many desktops (/proc/sys/kernel/sched_autogroup_enabled), niceness weighs only among the
 /// threads of one session (sched(7)), and with control groups only among those of one group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Priority {
     /// Runs when nobody else wants to.
     Background,

@@ -2,6 +2,7 @@
 
 /// A package: a chip, or several, in one socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Package {
     /// The kernel's number of it, or a free one where the kernel has none or has it twice.
     pub id: usize,
@@ -13,6 +14,7 @@ pub struct Package {
 
 /// A node of memory, as seen from the CPUs near to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct NumaNode {
     /// The kernel's number of it.
     pub id: usize,
@@ -24,6 +26,7 @@ pub struct NumaNode {
 
 /// A core.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Core {
     /// Our number, unique on the machine, from 0. The kernel's `core_id` is not: it repeats in each package or die.
     pub id: usize,
@@ -39,6 +42,7 @@ pub struct Core {
 
 /// What the system schedules a thread on: a core, or a hardware thread of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LogicalProcessor {
     /// The kernel's number of it.
     pub id: usize,
@@ -62,6 +66,7 @@ pub struct LogicalProcessor {
 
 /// Logical processors that share a cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CacheDomain {
     /// The cache's size, where it is told.
     pub size_bytes: Option<u64>,
@@ -71,6 +76,7 @@ pub struct CacheDomain {
 
 /// What a core was made for. Where all are alike, all are for performance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum CoreKind {
     /// The slowest of three kinds or more, or those which Intel calls so.
     LowPowerEfficiency,

@@ -6,6 +6,7 @@ use crate::memory::transform::Transform;
 
 /// Which transport a write asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Mode {
     /// The fastest that is safe for this destination, its reader and this size.
     #[default]
@@ -21,6 +22,7 @@ pub enum Mode {
 
 /// What is known of the process at the other end of a pipe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ReaderKind {
     /// Nothing: it may pass pages on without copying them.
     #[default]
@@ -50,6 +52,7 @@ pub(crate) enum Memory {
 
 /// How bytes enter a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Transport {
     /// See [`Mode::Write`].
     Write,
@@ -74,6 +77,7 @@ impl Transport {
 /// Why a transport was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum Reason {
     /// The mode asks for it.
     Asked,
@@ -87,7 +91,7 @@ pub enum Reason {
     NoHugePages,
     /// The system gave no memory for staging.
     NoMemory,
-    /// Other streams have all of the process's staging memory: see [`set_staging_budget`](crate::set_staging_budget).
+    /// Other streams have all of the process's staging memory: see [`set_staging_budget`](crate::process::set_staging_budget).
     NoShare,
     /// The kernel cannot pin the caller's memory.
     CannotBeGiven,
