@@ -1,4 +1,4 @@
-//! What goes through a pipeline, and what goes wrong with it.
+//! Chunks, and why they fail.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -12,8 +12,8 @@ use crate::codec::Undecoded;
 use penstock_core::Buffer;
 use penstock_core::{Error, Region};
 
-/// A piece of data on its way through a pipeline. A clone shares the bytes, whose memory goes back to the pipeline's pool when
-/// the last one is dropped.
+/// A piece of data on its way through a pipeline. A clone shares the bytes. Their memory returns to the pipeline's pool
+/// when the last clone is dropped.
 #[derive(Clone)]
 pub struct Chunk {
     pub(super) bytes: Arc<Buffer>,
@@ -22,11 +22,11 @@ pub struct Chunk {
     pub(super) index: u64,
     pub(super) checksum: Option<Checksum>,
     pub(super) parts: Arc<[String]>,
-    /// When each part began and ended its work on it, in nanoseconds since the pipeline began.
+    /// Start and end of each part's work on it, in nanoseconds since the pipeline began.
     pub(super) times: Vec<(u64, u64)>,
 }
 
-/// A checksum of a chunk's bytes, and of which kind it is.
+/// A checksum of a chunk's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checksum {
     /// CRC-32 as zlib, gzip and PNG have it.
@@ -35,12 +35,12 @@ pub enum Checksum {
     Xxh3(u64),
 }
 
-/// When a part of a pipeline had a chunk. Nanoseconds since the pipeline began.
+/// When a part of a pipeline worked on a chunk, in nanoseconds since the pipeline began.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timing {
     /// The part's name.
     pub stage: String,
-    /// When the part before was done with it; for a source, when it began.
+    /// When the part before had finished with it; for a source, when it began.
     pub queued_ns: u64,
     /// When the work began.
     pub started_ns: u64,
@@ -49,31 +49,31 @@ pub struct Timing {
 }
 
 impl Chunk {
-    /// What it is called: the path of its file as it was given, or what else its source says.
+    /// Its name: the path of its file as it was given, or what its source sets.
     #[must_use]
     pub fn name(&self) -> &Arc<OsStr> {
         &self.name
     }
 
-    /// Where its first byte lies in the file or stream; that of a stream which was decompressed, in what came out of it.
+    /// Offset of its first byte in the file or stream; for a decompressed stream, in the output.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// The how manieth of its source it is, from 0; of a decompressed stream, the how manieth piece that came out.
+    /// Its index in the source, from 0; for a decompressed stream, the index of the piece in the output.
     #[must_use]
     pub fn index(&self) -> u64 {
         self.index
     }
 
-    /// What a stage for checksums has found.
+    /// The checksum, if a stage computed one.
     #[must_use]
     pub fn checksum(&self) -> Option<Checksum> {
         self.checksum
     }
 
-    /// When each part of the pipeline had it, in order.
+    /// When each part of the pipeline worked on it, in order.
     #[must_use]
     pub fn timings(&self) -> Vec<Timing> {
         let mut queued_ns = self.times.first().map_or(0, |times| times.0);
@@ -85,13 +85,13 @@ impl Chunk {
         self.parts.iter().zip(&self.times).map(timing).collect()
     }
 
-    /// The memory of its bytes, shared.
+    /// Its memory, shared.
     #[must_use]
     pub fn buffer(&self) -> &Arc<Buffer> {
         &self.bytes
     }
 
-    /// The same chunk with other bytes, and so without a checksum.
+    /// The same chunk with other bytes, without a checksum.
     #[must_use]
     pub fn with_bytes(mut self, bytes: Buffer) -> Self {
         self.bytes = Arc::new(bytes);
@@ -99,13 +99,13 @@ impl Chunk {
         self
     }
 
-    /// Its bytes to write to; none while a clone shares them.
+    /// Its bytes, writable; none while a clone shares them.
     pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         self.checksum = None;
         Arc::get_mut(&mut self.bytes).map(|bytes| &mut **bytes)
     }
 
-    /// The memory that it takes up.
+    /// The memory that it takes.
     pub(super) fn memory_bytes(&self) -> usize {
         self.bytes.capacity()
     }
@@ -118,13 +118,13 @@ impl Chunk {
         self.times.last().map_or(0, |times| times.1)
     }
 
-    /// What an error says of it, once it is gone.
+    /// What an error tells of it, after it is gone.
     pub(super) fn label(&self) -> Label {
         Label { name: Arc::clone(&self.name), offset: self.offset, index: self.index }
     }
 }
 
-/// Which chunk it was.
+/// Identifies a chunk.
 pub(super) struct Label {
     pub(super) name: Arc<OsStr>,
     pub(super) offset: u64,
@@ -132,7 +132,7 @@ pub(super) struct Label {
 }
 
 impl Label {
-    /// A failure, so many bytes into the chunk.
+    /// A failure, `further` bytes into the chunk.
     pub(super) fn fault(self, stage: &str, cause: Cause, further: u64) -> ChunkError {
         let Self { name, offset, index } = self;
         ChunkError { name, offset: offset + further, index, stage: stage.into(), cause }
@@ -170,19 +170,19 @@ unsafe impl Region for Written {
     }
 }
 
-/// Why a chunk could not be had or worked on, and which it was.
+/// Why a chunk failed, and which one.
 #[derive(Clone, Debug)]
 pub struct ChunkError {
     /// The chunk's name.
     pub name: Arc<OsStr>,
-    /// The byte of its file or stream, as the stage that failed had it, at which that showed; the chunk's first where it
-    /// cannot be told more closely.
+    /// Byte of its file or stream at which the failure occurred, as seen by the failing stage; the chunk's first byte
+    /// if it is not known more precisely.
     pub offset: u64,
     /// The chunk's index.
     pub index: u64,
-    /// The part of the pipeline that it failed in.
+    /// The part of the pipeline that failed.
     pub stage: String,
-    /// Why.
+    /// The cause.
     pub cause: Cause,
 }
 
@@ -190,15 +190,15 @@ pub struct ChunkError {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Cause {
-    /// The system refused to give or to take its bytes.
+    /// The system reported an error when its bytes were read or its memory was taken.
     Io(Errno),
-    /// Its bytes are not what they should be.
+    /// Its bytes are invalid.
     Corrupt(Cow<'static, str>),
     /// Its bytes end too early.
     Truncated,
-    /// It is larger than the pipeline allows, or than the memory that it was to go to.
+    /// It is larger than the pipeline allows, or than the memory for it.
     TooLarge {
-        /// The largest that was allowed.
+        /// The limit in bytes.
         limit_bytes: usize,
     },
     /// A stage or source of the caller's failed.
@@ -208,7 +208,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// A failure of a stage or source of the caller's.
+    /// Wraps an error of a stage or source of the caller's.
     pub fn failed(error: impl std::error::Error + Send + Sync + 'static) -> Self {
         Self::Failed(Arc::new(error))
     }
@@ -221,7 +221,7 @@ impl Cause {
         }
     }
 
-    /// With the byte of the compressed chunk at which it showed.
+    /// The cause, and the byte of the compressed chunk at which it occurred.
     pub(super) fn of_undecoded(undecoded: Undecoded, limit_bytes: usize) -> (Self, u64) {
         match undecoded {
             Undecoded::At { byte, error } => (Self::of_decoding(error), byte),
@@ -256,7 +256,7 @@ impl fmt::Display for Cause {
 }
 
 impl ChunkError {
-    /// The failure that an error of a pipeline carries, if it is one of a chunk.
+    /// The chunk's failure in an error of a pipeline; none for other errors.
     #[must_use]
     pub fn of(error: &Error) -> Option<&Self> {
         match error {
@@ -282,7 +282,7 @@ impl std::error::Error for ChunkError {
 }
 
 impl PartialEq for ChunkError {
-    /// The caller's own errors are equal when they say the same.
+    /// Two of the caller's errors are equal if their messages are.
     fn eq(&self, other: &Self) -> bool {
         let place = |error: &Self| (Arc::clone(&error.name), error.offset, error.index, error.stage.clone());
         place(self) == place(other) && self.cause.to_string() == other.cause.to_string()

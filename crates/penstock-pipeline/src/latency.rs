@@ -1,25 +1,25 @@
-//! Latencies: recorded by one thread each, merged when somebody asks.
+//! Latencies: each thread records its own; statistics merge them.
 
 use std::sync::{Mutex, TryLockError};
 
 use hdrhistogram::Histogram;
 use penstock_core::engine::lock;
 
-/// The longest time that is told apart, an hour; what takes longer counts as that.
+/// The longest distinguishable time, an hour. Longer times count as that.
 const LONGEST_NS: u64 = 3_600_000_000_000;
 
-/// Two digits: figures are right to 1 %, and a histogram takes 35 KiB, where three would take eight times as many and push
-/// the chunks out of the nearest cache.
+/// Two digits: values are accurate to 1 %, and a histogram takes 35 KiB. Three digits would take eight times as much,
+/// and displace the chunks from the nearest cache.
 const DIGITS: u8 = 2;
 
-/// How long something took, over many times.
+/// The distribution of a duration.
 ///
-/// Percentiles are right to 1 %; `min`, `max` and `mean` as well. All are 0 while there is no count.
+/// All values are accurate to 1 %. They are 0 while the count is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Latency {
-    /// How often.
+    /// Number of measurements.
     pub count: u64,
-    /// The shortest time, in nanoseconds, like all that follow.
+    /// The shortest time in nanoseconds. All following values are in nanoseconds.
     pub min_ns: u64,
     /// Half of the times were no longer than this.
     pub p50_ns: u64,
@@ -37,7 +37,7 @@ fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LONGEST_NS, DIGITS).expect("the bounds and digits are allowed ones")
 }
 
-/// One thread's times. Its lock is taken by nobody else, but for the moment in which they are read.
+/// The times of one thread. Others lock it only to read it.
 #[derive(Debug)]
 pub(crate) struct Recorder(Mutex<Histogram<u64>>);
 
@@ -51,11 +51,11 @@ impl Recorder {
     }
 }
 
-/// What all these threads' times come to together.
+/// The merged distribution of all recorders.
 pub(crate) fn merged<'a>(recorders: impl IntoIterator<Item = &'a Recorder>) -> Latency {
     let mut all = histogram();
     for recorder in recorders {
-        // Tried only: in the child of a fork nobody may ever release it.
+        // Not awaited: in the child of a fork the lock may be held for ever.
         match recorder.0.try_lock() {
             Ok(own) => all.add(&*own).expect("all have the same bounds"),
             Err(TryLockError::Poisoned(own)) => {

@@ -4,22 +4,22 @@
 //!
 //! A graph of native stages: chunks come from a [`Source`], go through [`Stage`]s, and end in a [`Sink`].
 //!
-//! Each part works on a thread of its own, or on several with the order kept. Between two parts is a queue, bounded in bytes and
-//! in items ([`Depth`]); when it is full, the part before waits, and so does in the end the source. All memory is a [`Pool`]'s
-//! and is used again. A pipeline takes as much of it for a hundred thousand chunks as for a hundred.
+//! Each part works on a thread of its own, or on several with the order kept. Between two parts is a queue, bounded in
+//! bytes and items ([`Depth`]). When it is full, the part before waits, and finally the source. All memory comes from a
+//! [`Pool`] and is reused: a hundred thousand chunks take as much memory as a hundred.
 //!
 //! # Failures
 //!
-//! A chunk that cannot be read or worked on is a [`ChunkError`] in its place: all before it come out first. With
-//! [`OnError::Raise`] the pipeline ends there; with [`OnError::Skip`] it goes on, and the failures are on a list. Of a stream that
-//! is decompressed in pieces, nothing after a failure can be had, so that it ends in both cases.
+//! A chunk that cannot be read or processed is replaced by a [`ChunkError`]: all chunks before it come out first. With
+//! [`OnError::Raise`] the pipeline ends there. With [`OnError::Skip`] it continues, and the failures are listed. A
+//! stream that is decompressed in pieces ends in both cases, because nothing after the failure can be decompressed.
 //!
 //! # Leaving early
 //!
-//! [`Pipeline::close`], or dropping it, has all threads end, wherever they wait. Dropping it waits for none of them. A close waits
-//! for what cannot be interrupted, for at most [`LEAVE_WITHIN`]: one call of a stage of the caller's, one asset that is being
-//! decompressed, a disk, a socket that lingers. In the child of a fork there are no threads; there a pipeline says
-//! [`Error::Forked`](penstock_core::Error::Forked).
+//! [`Pipeline::close`], or dropping the pipeline, makes all threads end, wherever they wait. Dropping waits for none of
+//! them. A close waits for what cannot be interrupted, for at most [`LEAVE_WITHIN`]: one call of a caller's stage, the
+//! decompression of one asset, a disk, a socket that lingers. In the child of a fork there are no threads; there a
+//! pipeline returns [`Error::Forked`](penstock_core::Error::Forked).
 
 mod chunk;
 mod codec;
@@ -47,7 +47,7 @@ pub use {
     stats::{StageStats, Stats},
 };
 
-/// For `fuzz/` alone, which compiles with this cfg: what is no part of the crate's face.
+/// For `fuzz/` alone, which compiles with this cfg. Hidden, because it is not part of the interface.
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing {
@@ -57,7 +57,7 @@ pub mod fuzzing {
 
     use crate::codec::{Codec, Decoder, Members, Undecoded};
 
-    /// A stream, in input of so many bytes at a time; what came before an error, and the error.
+    /// Decompresses a stream, from input of `step` bytes at a time. Returns the output before an error, and the error.
     pub fn streamed(codec: Codec, input: &[u8], step: usize, most: u64) -> (Vec<u8>, io::Result<()>) {
         let mut output = Vec::new();
         let mut members = Members::new(codec, BufReader::with_capacity(step, input)).take(most);
@@ -65,7 +65,7 @@ pub mod fuzzing {
         (output, result)
     }
 
-    /// An asset at once; none for more than `most` bytes.
+    /// Decompresses an asset at once; none if it has more than `most` bytes.
     pub fn whole(codec: Codec, input: &[u8], most: usize) -> Option<io::Result<Vec<u8>>> {
         match Decoder::new().decode(codec, input, &Pool::new(0), most) {
             Ok(buffer) => Some(Ok(buffer.to_vec())),

@@ -7,11 +7,11 @@ use super::stats::StageStats;
 use crate::latency::{Recorder, merged};
 use penstock_cpu::AppliedPolicy;
 
-/// One worker's figures. Relaxed throughout: each number is right for itself, and they are read as a picture, not as a proof.
+/// The measurements of one worker. All orderings are `Relaxed`: the numbers are independent.
 pub(super) struct Meter {
     work: Recorder,
     queued: Recorder,
-    /// Only where a worker has to wait for leave to run, as Python's do for its lock.
+    /// Only for workers that wait for a lock to run their code, as Python's do for the GIL.
     lock: OnceLock<Recorder>,
     bytes_in: AtomicU64,
     bytes_out: AtomicU64,
@@ -64,7 +64,7 @@ impl Meter {
     }
 }
 
-/// A part of a pipeline: its name, and its workers' figures.
+/// A part of a pipeline: its name, and its workers' measurements.
 pub(super) struct Part {
     pub(super) name: String,
     pub(super) workers: Vec<Meter>,

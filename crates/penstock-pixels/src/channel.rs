@@ -1,4 +1,4 @@
-//! A sample of RGB, and what the samples of YUV are worth in it.
+//! The samples of the output: how much each sample of the input adds, and in which arithmetic.
 
 use std::ops::Add;
 
@@ -6,7 +6,7 @@ use super::format::PixelFormat;
 use super::options::{Matrix, Range as ColorRange};
 use super::strip::Frames;
 
-/// Pixels that are worked on at once. Measured: with 32, it takes 1.1 times as long.
+/// Pixels that are converted at once. Measured: with 32, it takes 1.1 times as long.
 pub(super) const BLOCK: usize = 64;
 
 /// [`Factors`], for each depth of the output.
@@ -17,16 +17,16 @@ pub(super) struct Scales {
     pub(super) ffmpeg: Option<FfmpegGreen>,
 }
 
-/// Green as FFmpeg 5.1 makes it on x86 where chroma has half as many columns (libswscale/x86/yuv_2_rgb.asm): it drops the fraction
-/// of each of three products, in 13 bits, and so is up to 2.98 below the exact value. Ours stays within 2 of it, and within 1 of the
-/// exact one.
+/// Green as FFmpeg 5.1 computes it on x86 where chroma has half as many columns (libswscale/x86/yuv_2_rgb.asm): it
+/// drops the fraction of each of three products, in 13 bits, and so is up to 2.98 below the exact value. Ours stays
+/// within 2 of FFmpeg's, and within 1 of the exact one.
 ///
-/// This is its chroma, in 13 bits of a code value; its luma is that of the sum here, where that is cut off.
+/// The part of its chroma, in 13 bits of a code value. Its luma is that of the sum here, truncated.
 #[derive(Clone, Copy)]
 pub(super) struct FfmpegGreen([i16; 2]);
 
 impl FfmpegGreen {
-    /// How much more than luma green may be.
+    /// By how much green may exceed luma.
     #[inline(always)]
     pub(super) fn most(self, first: i16, last: i16) -> i16 {
         let [first, last] = [(first, self.0[0]), (last, self.0[1])]
@@ -35,14 +35,14 @@ impl FfmpegGreen {
     }
 }
 
-/// What a sample of the input is worth in the output.
+/// The factors of the input's samples in the output.
 pub(super) struct Factors<T> {
     pub(super) luma: T,
-    /// What luma of half the code values is.
+    /// The value of luma at half of the code values.
     pub(super) middle: T,
-    /// Of the first channel's chroma in it, of the last's in it.
+    /// Of the first channel's chroma in that channel, and of the last's.
     pub(super) own: [T; 2],
-    /// Of both in green.
+    /// Of both chromas in green.
     pub(super) green: [T; 2],
 }
 
@@ -82,37 +82,38 @@ impl Factors<f64> {
     }
 }
 
-/// A sample of the output.
+/// A sample of the output, and its arithmetic.
 pub(super) trait Channel: Copy + Default {
-    /// What the parts of it are added up in.
+    /// The type of the sums.
     type Sum: Copy + Default + Add<Output = Self::Sum>;
 
-    /// Of a code value of the input, where white is 1.
+    /// The factor of a code value of the input, where white is 1.
     fn factor(share: f64, bits: u32) -> Self::Sum;
     fn middle(share: f64) -> Self::Sum;
-    /// What makes cutting off rounding to the nearest.
+    /// Added before truncation, so that it rounds to the nearest.
     const HALF: Self::Sum;
     fn factors(scales: &Scales) -> &Factors<Self::Sum>;
     fn product(sample: i16, factor: Self::Sum) -> Self::Sum;
     fn cut(sum: Self::Sum) -> Self;
-    /// Of luma and what is added to it; of 8 bits, no more than luma that is cut off and this.
+    /// The sample for luma and chroma; with 8 bits, at most truncated luma plus `most`.
     fn cut_within(luma: Self::Sum, part: Self::Sum, most: i16) -> Self;
     fn lay_out<const CHANNELS: usize, const AVX2: bool>(channels: &[[Self; BLOCK]; 3], pixels: &mut [u8]);
 }
 
-/// In 32nds of a code value: so colours outside RGB, up to 2.2 times white (BT.2020's blue), do not run over 16 bits.
+/// In 32nds of a code value, so that colours outside RGB, up to 2.2 times white (BT.2020's blue), do not overflow 16
+/// bits.
 impl Channel for u8 {
     type Sum = i16;
 
     fn factor(share: f64, bits: u32) -> i16 {
         (share * 255.0 * f64::from(32 << bits)).round() as i16
     }
-    /// Not above the exact value, so that luma that is cut off is never above FFmpeg's.
+    /// Not above the exact value, so that truncated luma is never above FFmpeg's.
     fn middle(share: f64) -> i16 {
         (share * 255.0 * 32.0).floor() as i16
     }
-    /// A product of luma is cut off, too, and so is the middle, which takes a 32nd on average. Those of chroma as well, but not
-    /// when it is neutral: were that made up for, grays would be coloured.
+    /// A product of luma is truncated, and so is the middle, which takes a 32nd on average. Those of chroma are
+    /// truncated too, but not when chroma is neutral: a compensation would tint grays.
     const HALF: i16 = 16 + 1;
     fn factors(scales: &Scales) -> &Factors<i16> {
         &scales.narrow
@@ -144,11 +145,11 @@ impl Channel for u8 {
     }
 }
 
-/// In 2^-13 of a code value: the finest for which colours outside RGB do not run over 32 bits.
+/// In 2^-13 of a code value, the finest unit in which colours outside RGB do not overflow 32 bits.
 impl Channel for u16 {
     type Sum = i32;
 
-    /// Of 10 bits, also for 8 of them.
+    /// Of 10 bits, also for input of 8 bits.
     fn factor(share: f64, bits: u32) -> i32 {
         (share * 65535.0 * f64::from(1 << (bits + 3))).round() as i32
     }
@@ -191,9 +192,9 @@ mod avx2 {
 
     use super::BLOCK;
 
-    /// Where the bytes of 16 pixels come from: of the three vectors that they fill, from each of the three channels.
+    /// Which bytes of the three channels fill the three vectors of 16 pixels.
     static SOURCES: [[[i8; 32]; 3]; 3] = {
-        // Below 0: from another channel.
+        // Below 0: another channel fills this byte.
         let mut sources = [[[-1; 32]; 3]; 3];
         let mut byte = 0;
         while byte < 48 {
@@ -205,7 +206,8 @@ mod avx2 {
         sources
     };
 
-    /// Three channels to pixels. By hand, because what compilers make of the loop takes a third of the conversion's time more.
+    /// Interleaves three channels. Written by hand, because the compiled loop takes a third more of the conversion's
+    /// time.
     #[inline]
     #[target_feature(enable = "avx2")]
     pub(super) fn lay_out(channels: &[[u8; BLOCK]; 3], pixels: &mut [u8]) {
@@ -241,7 +243,7 @@ mod avx2 {
 mod tests {
     use super::{BLOCK, Channel};
 
-    /// Tests from without see only what this processor is given.
+    /// Tests of the crate's interface see only one of the two, by processor.
     #[test]
     fn pixels_are_laid_out_the_same_with_and_without_avx2() {
         if !std::arch::is_x86_feature_detected!("avx2") {

@@ -1,13 +1,13 @@
-//! Whole frames, in strips.
+//! Conversions of whole frames, in strips.
 
 use super::convert::Method;
 use super::options::{ConversionOptions, OddSize, Unsupported};
 use super::strip::Frames;
 
-/// Makes frames of one pixel format from those of another, a strip at a time.
+/// Converts frames from one pixel format to another, a strip at a time.
 ///
-/// A chroma sample is the mean of its pixels, and so lies in their middle (H.273's chroma sample location type 1). To RGB, it stands
-/// for each of them, as FFmpeg has it with `-sws_flags neighbor+accurate_rnd+full_chroma_int`.
+/// A chroma sample is the mean of its pixels, and so lies in their middle (H.273's chroma sample location type 1). To
+/// RGB, each of its pixels gets the sample, as FFmpeg does with `-sws_flags neighbor+accurate_rnd+full_chroma_int`.
 #[derive(Clone, Debug)]
 pub struct Conversion {
     frames: Frames,
@@ -22,7 +22,7 @@ impl Conversion {
     ///
     /// # Errors
     ///
-    /// The pair of formats is not supported, or the size is not possible.
+    /// The pair of formats is not supported, or the size is impossible.
     pub fn new(options: &ConversionOptions) -> Result<Self, Unsupported> {
         let &ConversionOptions { input, output, width, height, odd_size, .. } = options;
         let method = Method::between(input, output).ok_or_else(|| Unsupported::pair(input, output))?;
@@ -60,29 +60,29 @@ impl Conversion {
         self.frames.output_height
     }
 
-    /// The size of a frame that is handed in.
+    /// Size of an input frame in bytes.
     #[must_use]
     pub fn input_bytes(&self) -> usize {
         self.input_bytes
     }
 
-    /// The size of what is made of it.
+    /// Size of an output frame in bytes.
     #[must_use]
     pub fn output_bytes(&self) -> usize {
         self.output_bytes
     }
 
-    /// Into how many strips the frame is divided: of similar height, each some 20 to 60 µs of work.
+    /// Number of strips of a frame: of similar height, each some 20 to 60 µs of work.
     #[must_use]
     pub fn strips(&self) -> usize {
         self.frames.output_height.div_ceil(self.strip_rows)
     }
 
-    /// Makes one strip of the output.
+    /// Converts one strip.
     ///
     /// # Panics
     ///
-    /// The frames have not the sizes above.
+    /// If the frames do not have the sizes above.
     pub fn convert_strip(&self, strip: usize, input: &[u8], output: &mut [u8]) {
         let first = strip * self.strip_rows;
         self.method.make_rows(
@@ -93,11 +93,11 @@ impl Conversion {
         );
     }
 
-    /// Makes a whole frame.
+    /// Converts a whole frame.
     ///
     /// # Panics
     ///
-    /// As for `convert_strip`.
+    /// As for [`convert_strip`](Self::convert_strip).
     pub fn convert(&self, input: &[u8], output: &mut [u8]) {
         (0..self.strips()).for_each(|strip| self.convert_strip(strip, input, output));
     }

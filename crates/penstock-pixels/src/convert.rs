@@ -1,4 +1,4 @@
-//! The conversions, each of a strip of rows.
+//! The conversions of a strip of rows.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -14,8 +14,8 @@ use super::scale::{ByteScale, DEEP_BITS, DEEP_WHITE, Round};
 use super::strip::{Frames, Target};
 use super::to_rgb::ToRgb;
 
-/// Rows that go through scratch memory at once, so that they are still in a near cache when they are taken out of it: 23 KB of
-/// 1080p yuv420p. Even, because two rows may share their chroma. Measured: see `benches/convert.rs`.
+/// Rows that go through scratch memory at once, so that they are still in a near cache when they are read again: 23 KB
+/// of 1080p yuv420p. Even, because two rows may share their chroma. Measured: see `benches/convert.rs`.
 const BAND_ROWS: usize = 8;
 
 type Planar8 = fn(
@@ -37,24 +37,24 @@ type BiPlanar8 = fn(
 type Planar16 =
     fn(&mut YuvPlanarImageMut<'_, u16>, &[u16], u32, YuvRange, YuvStandardMatrix) -> Result<(), YuvError>;
 
-/// How one format is made of another.
+/// How one format is converted to another.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Method {
-    /// They are the same: rows are copied.
+    /// They are equal: rows are copied.
     Copy,
     /// 8 bits to 8 bits in three planes.
     Planar(Planar8),
     /// 8 bits to 8 bits in two planes.
     BiPlanar(BiPlanar8),
-    /// From or to more bits, by way of 14.
+    /// From or to more bits, through 14 bits.
     Deep { convert: Planar16, input: DeepInput, output: DeepOutput },
-    /// Gray to luma, with chroma that is neutral.
+    /// Gray to luma, with neutral chroma.
     Gray { output_bits: u32 },
     /// YUV or gray to RGB, YUV to gray.
     ToRgb(ToRgb),
 }
 
-/// What becomes 14 bits a channel.
+/// Input that is widened to 14 bits a channel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DeepInput {
     channels: usize,
@@ -62,14 +62,14 @@ pub(super) struct DeepInput {
     blue_first: bool,
 }
 
-/// What is made of 14 bits a sample.
+/// Output that is made from 14 bits a sample.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DeepOutput {
     bits: u32,
     is_interleaved: bool,
 }
 
-/// Whether `yuv` has code of its own for this processor.
+/// Whether `yuv` has SIMD code for this processor.
 fn yuv_has_simd() -> bool {
     #[cfg(target_arch = "x86_64")]
     return std::arch::is_x86_feature_detected!("sse4.1");
@@ -126,7 +126,8 @@ impl Method {
             Rgba64 => (4, true, false),
             _ => return None,
         };
-        // The portable code of `yuv` 0.8.20 for 4:2:0 of more than 8 bits takes a pixel of the first row for one of the second.
+        // The portable code of `yuv` 0.8.20 for 4:2:0 of more than 8 bits reads a pixel of the first row instead of one
+        // of the second.
         if output.subsampling().1 == 2 && !yuv_has_simd() {
             return None;
         }
@@ -146,7 +147,7 @@ impl Method {
         })
     }
 
-    /// Makes these rows of the output.
+    /// Converts these rows of the output.
     pub(super) fn make_rows(self, frames: &Frames, rows: Range<usize>, input: &[u8], output: &mut [u8]) {
         if let Self::Copy = self {
             return copy(frames, &rows, input, output);
@@ -156,7 +157,7 @@ impl Method {
         let mut first = in_input.start;
         while first < in_input.end {
             let part = first..first + self.rows_at_once(frames, in_input.end - first);
-            // The last part has the rows that the input lacks, too.
+            // The last part includes the rows that the input lacks.
             let target = part.start..if part.end == in_input.end { rows.end } else { part.end };
             let mut target = Target::of(frames, &target, output);
             self.make_part(frames, &part, input, &mut target);
@@ -168,13 +169,15 @@ impl Method {
     fn rows_at_once(self, frames: &Frames, rows: usize) -> usize {
         match (self, frames.options.vertical_flip) {
             (Self::Planar(_) | Self::BiPlanar(_), false) | (Self::ToRgb(_), _) => rows,
-            // A row without a partner for its chroma goes alone: turned over with others, it would come first and take one of theirs.
+            // A row without a partner for its chroma goes alone: flipped with others, it would come first and take a
+            // partner of theirs.
             _ if rows < BAND_ROWS && rows > 1 => rows / 2 * 2,
             _ => rows.min(BAND_ROWS),
         }
     }
 
-    /// What a strip of the input has at most, two rows aside, so that it takes 20 to 60 µs. Measured: see `benches/convert.rs`.
+    /// Input bytes of a strip at most, two rows aside, so that it takes 20 to 60 µs. Measured: see
+    /// `benches/convert.rs`.
     pub(super) fn strip_bytes(self) -> usize {
         match self {
             Self::Deep { input: DeepInput { has_16_bits: false, .. }, .. } => 64 << 10,
@@ -228,7 +231,7 @@ impl Target<'_> {
             unreachable!("planar formats have three planes")
         };
         YuvPlanarImageMut {
-            // Not more rows than there are to make: a last one without a partner is looked for at the end.
+            // Not more rows than there are to convert: `yuv` looks for a last one without a partner at the end.
             y_plane: BufferStoreMut::Borrowed(&mut y_plane[..height as usize * self.row_bytes[0]]),
             y_stride: self.row_bytes[0] as u32,
             u_plane: BufferStoreMut::Borrowed(u_plane),
@@ -243,7 +246,7 @@ impl Target<'_> {
     fn bi_planar(&mut self, width: u32, height: u32) -> YuvBiPlanarImageMut<'_, u8> {
         let [y_plane, uv_plane] = &mut self.planes[..] else { unreachable!("nv12 has two planes") };
         YuvBiPlanarImageMut {
-            // Not more rows than there are to make: a last one without a partner is looked for at the end.
+            // Not more rows than there are to convert: `yuv` looks for a last one without a partner at the end.
             y_plane: BufferStoreMut::Borrowed(&mut y_plane[..height as usize * self.row_bytes[0]]),
             y_stride: self.row_bytes[0] as u32,
             uv_plane: BufferStoreMut::Borrowed(uv_plane),
@@ -254,7 +257,7 @@ impl Target<'_> {
     }
 }
 
-/// What a thread keeps rows in on their way; kept, because fresh memory of that size would fault at each strip.
+/// A thread's memory for rows on their way. It is kept, because fresh memory of that size would fault in each strip.
 #[derive(Default)]
 struct Scratch {
     planes: Vec<u8>,
@@ -267,10 +270,10 @@ thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 
-/// Hands on the rows of a packed format with their stride in bytes, and where to put what is made of them.
+/// Calls `convert` with the rows of a packed format, their stride in bytes, and the target.
 ///
-/// `yuv` knows no strides below 0. Of a picture that is upside down, it converts the rows in the order in which they lie, and what
-/// it made is turned over: that is half of what the RGB has, or less.
+/// `yuv` supports no negative strides. A flipped picture is converted in the order of its rows, and the output is
+/// flipped: that is half as much as the RGB, or less.
 fn with_rows(
     frames: &Frames,
     rows: &Range<usize>,
@@ -299,7 +302,7 @@ fn with_rows(
 }
 
 impl Scratch {
-    /// The rows in 14 bits a channel.
+    /// Widens the rows to 14 bits a channel.
     fn gather(&mut self, frames: &Frames, rows: &Range<usize>, input: &[u8], from: DeepInput) {
         let plane = &frames.options.input.planes()[0];
         let row_samples = frames.shared_width() * from.channels;
@@ -308,7 +311,8 @@ impl Scratch {
             let row = frames.input_row(plane, 0, row, input);
             if from.has_16_bits {
                 let samples = row.as_chunks().0.iter().map(|pair| u16::from_le_bytes(*pair));
-                // 3 / 65,535 less is 4 / 4.0002: a 64th of a code value of 10 bits away, and no division.
+                // Subtracting 3 / 65,535 and dividing by 4 equals dividing by 4.0002: a 64th of a code value of 10 bits
+                // away, and no division.
                 wide.iter_mut().zip(samples).for_each(|(wide, of)| *wide = (of - (of >> 14) + 2) >> 2);
             } else {
                 let scale = ByteScale::new(0, DEEP_WHITE);
@@ -318,8 +322,8 @@ impl Scratch {
     }
 }
 
-/// Converts by way of 14 bits a sample: finer than either side. `yuv` 0.8.20 has 16 bits as well, but there its white of the full
-/// range runs over to 0.
+/// Converts through 14 bits a sample: more precise than either side. `yuv` 0.8.20 has 16 bits as well, but there white
+/// of the full range overflows to 0.
 fn deep(
     frames: &Frames,
     rows: &Range<usize>,
@@ -368,8 +372,8 @@ fn deep(
 }
 
 impl DeepInput {
-    /// `yuv` has red first where there are 14 bits. With the two colours' parts in luma exchanged as well, its luma is right for blue
-    /// first, and its two planes of chroma are exchanged.
+    /// With 14 bits, `yuv` expects red first. For blue first, the weights of the two colours in luma are exchanged, and
+    /// so are the two planes of chroma.
     fn matrix(self, of: Matrix) -> YuvStandardMatrix {
         let matrix = matrix(of);
         let parts = matrix.get_kr_kb();
@@ -378,8 +382,9 @@ impl DeepInput {
 }
 
 impl DeepOutput {
-    /// How luma and chroma of 14 bits become the output's. Of the limited range, code values of n bits are those of 8 times
-    /// 2^(n-8); of the full range, white is 2^n - 1, and neutral chroma 2^(n-1) all the same (ITU-T H.273, 8.3).
+    /// How luma and chroma of 14 bits are rounded to the output's. In the limited range, code values of n bits are
+    /// those of 8 bits times 2^(n-8). In the full range, white is 2^n - 1, and neutral chroma still 2^(n-1) (ITU-T
+    /// H.273, 8.3).
     fn rounds(self, range: ColorRange) -> (Round, Round) {
         let shrinks = if range == ColorRange::Full { -1 } else { 0 };
         let luma = Round { bits: self.bits, zero: 0, shrinks };
@@ -396,7 +401,7 @@ impl DeepOutput {
     }
 }
 
-/// Gray to luma of the range, with neutral chroma.
+/// Converts gray to luma of the range, with neutral chroma.
 fn gray(frames: &Frames, rows: &Range<usize>, input: &[u8], output_bits: u32, target: &mut Target<'_>) {
     let scale = luma_of_gray(frames.options.range, output_bits);
     let plane = &frames.options.input.planes()[0];
@@ -426,7 +431,7 @@ fn luma_of_gray(range: ColorRange, bits: u32) -> ByteScale {
     }
 }
 
-/// The same format: rows are copied, in each plane.
+/// Copies the rows of each plane.
 fn copy(frames: &Frames, rows: &Range<usize>, input: &[u8], output: &mut [u8]) {
     let (width, height) = (frames.options.width, frames.options.height);
     let mut target = Target::of(frames, rows, output);

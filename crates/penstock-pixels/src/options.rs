@@ -1,11 +1,11 @@
-//! What a conversion is asked for.
+//! Options of a conversion.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use super::format::PixelFormat;
 
-/// The coefficients that luma and chroma are made with.
+/// The coefficients of luma and chroma.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Matrix {
@@ -18,7 +18,7 @@ pub enum Matrix {
     Bt2020,
 }
 
-/// Which code values black and white have.
+/// The code values of black and white.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Range {
     /// Luma from 16 to 235, chroma from 16 to 240, of 8 bits (ITU-R BT.709, item 5.4).
@@ -28,38 +28,38 @@ pub enum Range {
     Full,
 }
 
-/// What becomes of a last column or row that the chroma of the output has no partner for.
+/// What happens to a last column or row without a partner for its chroma.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OddSize {
-    /// It stays, and has a chroma sample for itself.
+    /// It is kept, with a chroma sample of its own.
     #[default]
     Keep,
     /// It is repeated once.
     Pad,
-    /// It is left out.
+    /// It is dropped.
     Crop,
 }
 
-/// What a [`Conversion`](crate::Conversion) is to do.
+/// Options of a [`Conversion`](crate::Conversion).
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ConversionOptions {
-    /// Of the frames that are handed in.
+    /// Format of the input.
     pub input: PixelFormat,
-    /// Of what is made of them.
+    /// Format of the output.
     pub output: PixelFormat,
     /// Columns of the input.
     pub width: usize,
     /// Rows of the input.
     pub height: usize,
-    /// How YUV stands for RGB.
+    /// The coefficients of the YUV.
     pub matrix: Matrix,
-    /// Of the YUV; RGB and gray always have the full range.
+    /// The range of the YUV. RGB and gray always have the full range.
     pub range: Range,
-    /// The first row in memory is the picture's lowest, as OpenGL has it.
+    /// Whether the first row in memory is the bottom of the picture, as in OpenGL.
     pub vertical_flip: bool,
-    /// What to do with an odd size.
+    /// How to handle an odd size.
     pub odd_size: OddSize,
 }
 
@@ -72,7 +72,7 @@ impl ConversionOptions {
     }
 }
 
-/// There is no such conversion, or no frame of such a size.
+/// The conversion or the frame size is not supported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsupported(pub(super) Cow<'static, str>);
 

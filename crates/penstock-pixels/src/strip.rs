@@ -1,11 +1,11 @@
-//! Where the rows of a strip lie: in the frame that was handed in, and in the planes of the one that is made.
+//! Where the rows of a strip lie, in the input and in the planes of the output.
 
 use std::ops::Range;
 
 use super::format::Plane;
 use super::options::ConversionOptions;
 
-/// The two frames of a frames.
+/// The sizes of the input and the output frame.
 #[derive(Clone, Debug)]
 pub(super) struct Frames {
     pub(super) options: ConversionOptions,
@@ -14,17 +14,17 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    /// Columns that are in both frames.
+    /// Columns in both frames.
     pub(super) fn shared_width(&self) -> usize {
         self.options.width.min(self.output_width)
     }
 
-    /// Of these rows of the picture, those that the input has.
+    /// Those of the rows that the input has.
     pub(super) fn rows_in_input(&self, rows: &Range<usize>) -> Range<usize> {
         rows.start..rows.end.min(self.options.height)
     }
 
-    /// The bytes of a row of a plane of the input, the picture's highest first.
+    /// The bytes of a row of an input plane. Row 0 is the top of the picture.
     pub(super) fn input_row<'a>(&self, plane: &Plane, start: usize, row: usize, input: &'a [u8]) -> &'a [u8] {
         let (bytes, count) = (plane.row_bytes(self.options.width), plane.rows_of(self.options.height));
         let row = if self.options.vertical_flip { count - 1 - row } else { row };
@@ -39,7 +39,7 @@ pub(super) struct Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    /// `rows` begin at an even one, and end at an even one or with the frame.
+    /// `rows` begin at an even row, and end at an even one or with the frame.
     pub(super) fn of(frames: &Frames, rows: &Range<usize>, mut output: &'a mut [u8]) -> Self {
         let (width, height) = (frames.output_width, frames.output_height);
         let (mut planes, mut all_row_bytes) = (Vec::with_capacity(3), Vec::with_capacity(3));
@@ -54,7 +54,7 @@ impl<'a> Target<'a> {
         Self { planes, row_bytes: all_row_bytes }
     }
 
-    /// The same planes, elsewhere.
+    /// Planes of the same shape in other memory.
     pub(super) fn of_same_shape<'b>(&self, memory: &'b mut Vec<u8>) -> Target<'b> {
         memory.resize(self.planes.iter().map(|plane| plane.len()).sum(), 0);
         let mut others = &mut memory[..];
@@ -63,7 +63,7 @@ impl<'a> Target<'a> {
         Target { planes: planes.collect(), row_bytes: self.row_bytes.clone() }
     }
 
-    /// Repeats the last column and the last row of luma where the input has none; chroma has its samples already.
+    /// Repeats the last column and the last row of luma where the input has none. Chroma is complete already.
     pub(super) fn pad_luma(&mut self, shared_width: usize, made_rows: usize, sample_bytes: usize) {
         let (luma, row_bytes) = (&mut *self.planes[0], self.row_bytes[0]);
         let shared_bytes = shared_width * sample_bytes;

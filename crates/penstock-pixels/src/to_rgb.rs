@@ -1,8 +1,8 @@
-//! From YUV to RGB, and from and to luma alone.
+//! YUV and gray to RGB, and YUV to gray.
 //!
-//! The crate `yuv` would do it a quarter faster, but 0.8.20 has colours wrong here: its SIMD cuts luma below black off before it
-//! adds chroma (up to 20 code values) and rounds 10 bits down, and its portable code lets 10 bits run over 255 to 0. So this is
-//! plain loops over blocks, which compilers do many of at once.
+//! The crate `yuv` would be a quarter faster, but 0.8.20 has wrong colours here: its SIMD clips luma below black before
+//! it adds chroma (up to 20 code values) and rounds 10 bits down, and its portable code lets 10 bits overflow from 255
+//! to 0. So these are plain loops over blocks, which compilers vectorise.
 
 use std::ops::Range;
 
@@ -10,19 +10,19 @@ use super::channel::{BLOCK, Channel, Scales};
 use super::format::{PixelFormat, Plane};
 use super::strip::{Frames, Target};
 
-/// The rows that share one of chroma.
+/// The rows that share a row of chroma.
 struct Group<'a> {
     luma: &'a [&'a [u8]],
-    /// That of the first and that of the last channel of the output.
+    /// The chroma of the first and of the last channel of the output.
     chroma: [&'a [u8]; 2],
-    /// Which of a pair is the first's and which the last's, where chroma comes in pairs.
+    /// Which sample of a pair belongs to the first and to the last channel, where chroma is interleaved.
     places: [usize; 2],
 }
 
-/// Converts the blocks that a group has whole.
+/// Converts the whole blocks of a group.
 type Kernel = fn(&Group<'_>, &Scales, &mut [u8]);
 
-/// How luma and chroma become channels of RGB.
+/// The conversion from YUV or gray.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ToRgb {
     kernel: Kernel,
@@ -52,7 +52,7 @@ impl ToRgb {
         Some(Self { kernel, has_chroma, blue_first: matches!(output, Bgr24 | Bgra | Bgr0), bits })
     }
 
-    /// Makes these rows of the output, which begin at an even one.
+    /// Converts these rows of the output, which begin at an even row.
     pub(super) fn make(self, frames: &Frames, rows: &Range<usize>, input: &[u8], target: &mut Target<'_>) {
         let scales = Scales::new(frames, self.bits, self.blue_first);
         let planes = frames.options.input.planes();
@@ -69,7 +69,7 @@ impl ToRgb {
         }
     }
 
-    /// The columns that are less than a block, by way of one.
+    /// Converts the last columns, which are less than a block, padded to one.
     fn make_rest(self, width: usize, group: &Group<'_>, scales: &Scales, made: &mut [u8]) {
         let (rest, whole) = (width % BLOCK, width / BLOCK * BLOCK);
         if rest == 0 {
@@ -140,7 +140,7 @@ fn run<const BYTES: usize, const COLUMNS: usize, const STEP: usize, C: Channel, 
     run_inline::<BYTES, COLUMNS, STEP, C, CHANNELS, false>(group, scales, output);
 }
 
-/// The same code, compiled for more.
+/// The same code, compiled for AVX2.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn run_avx2<
@@ -186,7 +186,7 @@ fn run_inline<
     }
 }
 
-/// A sample as 16 bits with a sign: half of its code values is 0.
+/// A sample as signed 16 bits: half of its code values is 0.
 #[inline(always)]
 fn sample<const BYTES: usize>(bytes: &[u8], index: usize) -> i16 {
     let aligned = if BYTES == 1 {
@@ -197,7 +197,7 @@ fn sample<const BYTES: usize>(bytes: &[u8], index: usize) -> i16 {
     (aligned ^ 0x8000) as i16
 }
 
-/// What chroma adds to each channel of each pixel. In loops of their own, which compilers do many of at once; not in one.
+/// What chroma adds to each channel of each pixel. Separate loops, because compilers do not vectorise a single one.
 #[inline(always)]
 fn chroma_parts<const BYTES: usize, const COLUMNS: usize, const STEP: usize, C: Channel>(
     chroma: [&[u8]; 2],

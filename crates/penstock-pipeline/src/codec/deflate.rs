@@ -1,24 +1,24 @@
 //! libdeflate: whole zlib and gzip members at once.
 //!
-//! Called by its own names, because it alone says how much of the input a member was (`_ex`), which its usual wrapper does not
-//! pass on.
+//! Uses the C interface directly: only its `_ex` functions tell how much of the input a member took, which the usual
+//! wrapper does not pass on.
 
 use std::ptr::NonNull;
 
 use libdeflate_sys as c;
 
-/// What became of a member.
+/// The result of decompressing a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Inflated {
-    /// It is whole.
+    /// The member is complete.
     Done { read: usize, written: usize },
-    /// It is longer than the output.
+    /// The output is too small.
     NoRoom,
-    /// It is none, or cut short, or its checksum is wrong.
+    /// The member is invalid, incomplete, or has a wrong checksum.
     Bad,
 }
 
-/// A decompressor, used again for any number of members.
+/// A decompressor, reusable for any number of members.
 pub(crate) struct Inflater(NonNull<c::libdeflate_decompressor>);
 
 // SAFETY: it is memory that only its owner reaches.

@@ -1,11 +1,11 @@
-//! The compressed formats, and how each is recognised.
+//! The compressed formats, and how to recognise them.
 
 use std::io;
 
 /// A compressed format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Codec {
-    /// Whichever of the others the first bytes say.
+    /// Recognised by the first bytes.
     #[default]
     Auto,
     /// RFC 1950.
@@ -18,18 +18,18 @@ pub enum Codec {
     Lz4,
 }
 
-/// What `lz4 --version` 1.9 and the format's description have as magic numbers.
+/// The magic numbers, as `lz4 --version` 1.9 and the formats' descriptions have them.
 pub(super) const LZ4_MAGIC: u32 = 0x184D_2204;
 pub(super) const ZSTD_MAGIC: u32 = 0xFD2F_B528;
 pub(super) const GZIP_MAGIC: [u8; 2] = [0x1F, 0x8B];
 
-/// Frames that both zstd and lz4 skip have one of sixteen numbers.
+/// Skippable frames of zstd and lz4 have one of sixteen magic numbers.
 pub(super) fn is_skippable(magic: u32) -> bool {
     magic & 0xFFFF_FFF0 == 0x184D_2A50
 }
 
 impl Codec {
-    /// Its name, as Python has it.
+    /// Its name, as in Python.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -41,7 +41,7 @@ impl Codec {
         }
     }
 
-    /// The format that an asset begins like. A skippable frame is taken for zstd's, whose tool makes them.
+    /// The format of an asset that begins so. A skippable frame counts as zstd's, whose tool writes them.
     pub(crate) fn of_start(start: &[u8]) -> Option<Self> {
         if start.starts_with(&GZIP_MAGIC) {
             return Some(Self::Gzip);
@@ -67,7 +67,7 @@ impl Codec {
         }
     }
 
-    /// Itself, or what `Auto` comes to for such a start.
+    /// The codec itself; for `Auto`, the recognised format.
     pub(crate) fn settled(self, start: &[u8]) -> io::Result<Self> {
         match self {
             Self::Auto if start.is_empty() => Err(truncated()),

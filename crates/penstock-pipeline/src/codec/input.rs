@@ -1,17 +1,17 @@
-//! Input that can be looked at before it is taken, and that knows how far it was taken.
+//! Input that can be inspected before it is consumed, and that counts what was consumed.
 
 use std::io::{self, BufRead, Read};
 
 use super::format::truncated;
 
-/// As much as any format's first look takes: the longest header of a zstd frame.
+/// The most bytes that a format needs to see: the longest header of a zstd frame.
 const LOOK_BYTES: usize = 18;
 
-/// A reader of which the next few bytes can be seen beforehand, also where they come one by one.
+/// A reader whose next few bytes can be inspected, even if they arrive one by one.
 pub(crate) struct Peeked<R> {
     inner: R,
     ahead: [u8; LOOK_BYTES],
-    /// The part of `ahead` that is not taken yet.
+    /// The part of `ahead` that is not consumed yet.
     from: usize,
     to: usize,
     taken_bytes: u64,
@@ -22,7 +22,7 @@ impl<R: BufRead> Peeked<R> {
         Self { inner, ahead: [0; LOOK_BYTES], from: 0, to: 0, taken_bytes: 0 }
     }
 
-    /// How many bytes were taken so far.
+    /// Bytes consumed so far.
     pub(crate) fn taken_bytes(&self) -> u64 {
         self.taken_bytes
     }
@@ -31,7 +31,7 @@ impl<R: BufRead> Peeked<R> {
         &mut self.inner
     }
 
-    /// The next bytes, fewer than asked for only at the end.
+    /// Returns the next bytes; fewer than `bytes` only at the end.
     pub(crate) fn peek(&mut self, bytes: usize) -> io::Result<&[u8]> {
         self.ahead.copy_within(self.from..self.to, 0);
         self.to -= self.from;
@@ -49,7 +49,7 @@ impl<R: BufRead> Peeked<R> {
         Ok(&self.ahead[..self.to.min(bytes)])
     }
 
-    /// Takes that many bytes and lets them go; an error if there are fewer.
+    /// Skips that many bytes; an error if there are fewer.
     pub(crate) fn skip(&mut self, bytes: u64) -> io::Result<()> {
         let skipped = io::copy(&mut self.by_ref().take(bytes), &mut io::sink())?;
         if skipped == bytes { Ok(()) } else { Err(truncated()) }

@@ -1,6 +1,6 @@
 //! LZ4 frames, after the description of the format, version 1.6.4 (lz4_Frame_format.md).
 //!
-//! Read here and not by `lz4_flex::frame`, which takes input that ends between two blocks for the end of the frame.
+//! Not `lz4_flex::frame`, which takes input that ends between two blocks for the end of the frame.
 
 use std::hash::Hasher;
 use std::io::{self, BufRead};
@@ -10,23 +10,23 @@ use twox_hash::XxHash32;
 
 use super::format::{corrupt, truncated};
 
-/// Linked blocks refer to at most so many bytes before them.
+/// Linked blocks refer to at most so many earlier bytes.
 const WINDOW_BYTES: usize = 64 << 10;
 
-/// A block's size has this bit when it is not compressed.
+/// Set in the size of an uncompressed block.
 const UNCOMPRESSED: u32 = 1 << 31;
 
-/// A frame under way: blocks go through a buffer of one block.
+/// A frame in progress, with a buffer of one block.
 pub(super) struct Lz4Frame {
     flags: u8,
     max_block_bytes: usize,
-    /// What is still to come, if the frame says so.
+    /// Bytes of content still to come, if the frame tells.
     expected_bytes: Option<u64>,
     given_bytes: u64,
     content: XxHash32,
     packed: Vec<u8>,
     block: Vec<u8>,
-    /// The part of `block` that is not given out yet.
+    /// The part of `block` that was not returned yet.
     from: usize,
     to: usize,
     /// The bytes before `block` that a linked block may refer to.
@@ -40,7 +40,7 @@ impl Lz4Frame {
     const CONTENT_CHECKSUM: u8 = 1 << 2;
     const DICTIONARY: u8 = 1;
 
-    /// Reads a frame's beginning, magic number included.
+    /// Reads the header of a frame, magic number included.
     pub(super) fn begin(input: &mut impl BufRead) -> io::Result<Self> {
         let _magic = number(input)?;
         let mut header = vec![0; 2];
@@ -91,7 +91,7 @@ impl Lz4Frame {
         self.flags & flag != 0
     }
 
-    /// Some bytes, and whether the frame is over.
+    /// Decompresses some bytes. Also returns whether the frame has ended.
     pub(super) fn read(&mut self, input: &mut impl BufRead, output: &mut [u8]) -> io::Result<(usize, bool)> {
         while self.from == self.to {
             if self.next_block(input)?.is_none() {
@@ -104,7 +104,7 @@ impl Lz4Frame {
         Ok((bytes, false))
     }
 
-    /// Unpacks the next block; none at the end of the frame.
+    /// Decompresses the next block; none at the end of the frame.
     fn next_block(&mut self, input: &mut impl BufRead) -> io::Result<Option<()>> {
         let size = number(input)?;
         if size == 0 {
@@ -136,7 +136,7 @@ impl Lz4Frame {
         Ok(Some(()))
     }
 
-    /// Keeps of the last block what the next may refer to.
+    /// Keeps the end of the last block, which the next may refer to.
     fn keep_window(&mut self) {
         if self.has(Self::INDEPENDENT) {
             return;

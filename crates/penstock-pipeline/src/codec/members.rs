@@ -1,4 +1,4 @@
-//! A stream of members, one after another, decompressed as it comes.
+//! Decompresses a stream of consecutive members as it arrives.
 
 use std::io::{self, BufRead, Read};
 
@@ -9,18 +9,18 @@ use super::format::{Codec, GZIP_MAGIC, LZ4_MAGIC, ZSTD_MAGIC, corrupt, is_skippa
 use super::input::Peeked;
 use super::lz4::Lz4Frame;
 
-/// RFC 1950's largest window, which every stream fits into.
+/// RFC 1950's largest window, sufficient for every stream.
 const WINDOW_BITS: u8 = 15;
 
-/// Decompresses whatever its input has. Its errors are `UnexpectedEof` for input that ends too early, `InvalidData` for input
-/// that is wrong, and the input's own.
+/// Decompresses its input. Errors: `UnexpectedEof` if the input ends too early, `InvalidData` if it is invalid, and the
+/// input's own.
 pub(crate) struct Members<R> {
     input: Peeked<R>,
     codec: Codec,
     member: Option<Member>,
-    /// Whether the member may have more to give without further input, which then must not be waited for.
+    /// Whether the member may return more without further input, which then must not be waited for.
     has_more: bool,
-    /// Whether a member came before.
+    /// Whether this is not the first member.
     has_begun: bool,
     has_ended: bool,
 }
@@ -33,7 +33,7 @@ enum Member {
 
 struct ZstdFrame {
     context: DCtx<'static>,
-    /// How large its content is by its header; none if that does not say.
+    /// The size of its content by its header; none if the header does not tell.
     claimed_bytes: Option<u64>,
     given_bytes: u64,
 }
@@ -50,7 +50,7 @@ impl<R: BufRead> Members<R> {
         }
     }
 
-    /// Bytes of the input that were taken so far.
+    /// Bytes of the input consumed so far.
     pub(crate) fn taken_bytes(&self) -> u64 {
         self.input.taken_bytes()
     }
@@ -59,7 +59,7 @@ impl<R: BufRead> Members<R> {
         self.input.get_mut()
     }
 
-    /// The member that comes next; none at the end.
+    /// Begins the next member; none at the end.
     fn next_member(&mut self) -> io::Result<Option<Member>> {
         let start = self.input.peek(4)?;
         self.codec = self.codec.settled(start)?;
@@ -126,7 +126,7 @@ impl<R: BufRead> Read for Members<R> {
     }
 }
 
-/// Some bytes, and whether the member is over.
+/// Decompresses some bytes. Also returns whether the member has ended.
 fn inflate(
     state: &mut Decompress,
     input: &mut impl BufRead,
@@ -161,7 +161,7 @@ impl ZstdFrame {
         Ok(Self { context: DCtx::create(), claimed_bytes, given_bytes: 0 })
     }
 
-    /// As [`inflate`]. libzstd (1.5) checks the size of the content, but not where the last block is empty.
+    /// As [`inflate`]. libzstd (1.5) checks the size of the content, except where the last block is empty.
     fn read(
         &mut self,
         input: &mut impl BufRead,
@@ -177,8 +177,8 @@ impl ZstdFrame {
     }
 }
 
-/// What the header of a zstd frame (RFC 8878, 3.1.1.1) says of its content's size. It looks at no byte behind the header, for which
-/// it might have to wait.
+/// The content's size in the header of a zstd frame (RFC 8878, 3.1.1.1). Inspects no byte after the header, which it
+/// might have to wait for.
 fn claimed_bytes(input: &mut Peeked<impl BufRead>) -> io::Result<Option<u64>> {
     let Some(&[a, b, c, d, descriptor]) = input.peek(5)?.first_chunk() else { return Ok(None) };
     if u32::from_le_bytes([a, b, c, d]) != ZSTD_MAGIC {
@@ -208,7 +208,7 @@ fn unpack_zstd(
         let (taken, given) = (from.pos(), to.pos());
         input.consume(taken);
         *has_more = given == output.len();
-        // 0 says that the frame is over, and everything of it is given.
+        // 0 means that the frame has ended and all of it was returned.
         if left == 0 || given > 0 {
             return Ok((given, left == 0));
         }

@@ -1,6 +1,6 @@
 //! Compressed formats: whole assets at once, and streams of any length.
 //!
-//! What follows the first member of an asset is treated as each format's own tool treats it:
+//! What follows the first member of an asset is treated as each format's own tool does:
 //!
 //! | format | further members | anything else behind it |
 //! | --- | --- | --- |
@@ -9,7 +9,7 @@
 //! | zstd | decompressed as well, skippable frames skipped | an error |
 //! | lz4 frames | decompressed as well, skippable frames skipped | an error |
 //!
-//! An asset of no bytes at all is truncated in every format.
+//! An empty asset is truncated in every format.
 
 mod deflate;
 mod format;
