@@ -8,7 +8,7 @@ import os
 import threading
 
 import pytest
-from conftest import ReaderThread, noise, run_script
+from conftest import ReaderThread, noise, run_script, succeeded
 
 import penstock
 
@@ -135,3 +135,24 @@ def test_what_the_end_of_the_program_lost_is_logged_and_told() -> None:
     assert quiet.stderr == told.stderr == b"penstock: " + lost
     assert (quiet.returncode, quiet.stdout) == (0, b"")
     assert (told.returncode, told.stdout) == (0, b"ERROR penstock " + lost)
+
+
+def test_an_interruption_in_a_handler_is_not_lost() -> None:
+    """The Ctrl-C of a program that is about to log, say."""
+    code = """
+    import logging
+
+    class Interrupting(logging.Filter):
+        def filter(self, record):
+            raise KeyboardInterrupt
+
+    logger = logging.getLogger("penstock")
+    logger.setLevel(logging.INFO)
+    logger.addFilter(Interrupting())
+    reader, writer = os.pipe()
+    try:
+        penstock.relay(os.eventfd(1), writer, 8)
+    except KeyboardInterrupt as interruption:
+        print(interruption.bytes_delivered, interruption.bytes_lost)
+    """
+    assert succeeded(run_script(code)) == b"8 0\n"

@@ -168,7 +168,7 @@ pub(crate) fn _make_pipe(
     #[pyo3(from_py_with = arguments::capacity_bytes)] capacity_bytes: Option<usize>,
 ) -> PyResult<(i32, i32)> {
     let pipe = penstock_core::Pipe::new(capacity_bytes).or_raise(py)?;
-    log::smaller_pipe(py, "make_pipe", Some(pipe.capacity_bytes()), capacity_bytes);
+    log::smaller_pipe(py, "make_pipe", Some(pipe.capacity_bytes()), capacity_bytes)?;
     let (reader, writer) = pipe.into_ends();
     Ok((reader.into_raw_fd(), writer.into_raw_fd()))
 }

@@ -6,60 +6,61 @@ use penstock_core::{Error, MethodReason, Reason, RelayError, Relayed, Stats, Tee
 use pyo3::prelude::*;
 
 /// A writer that was closed: a transport that fell back, or a pipe that is smaller than the caller asked for.
-pub(crate) fn writer_closed(py: Python<'_>, stats: &Stats, asked_bytes: Option<usize>) {
+pub(crate) fn writer_closed(py: Python<'_>, stats: &Stats, asked_bytes: Option<usize>) -> PyResult<()> {
     let fell_back = stats.choice.filter(|(_, reason)| {
         use Reason::{CannotBeGiven, GivingIsRefused, NoHugePages, NoMemory, NoShare, SmallPipe};
         matches!(reason, SmallPipe | NoHugePages | NoMemory | NoShare | CannotBeGiven | GivingIsRefused)
     });
     if let Some((transport, reason)) = fell_back {
-        log(
-            py,
-            "info",
-            format!("a writer fell back to the transport {}: {}", transport.name(), reason.text()),
-        );
+        let (transport, reason) = (transport.name(), reason.text());
+        log(py, "info", format!("a writer fell back to the transport {transport}: {reason}"))?;
     }
-    smaller_pipe(py, "a writer", stats.capacity_bytes, asked_bytes);
+    smaller_pipe(py, "a writer", stats.capacity_bytes, asked_bytes)
 }
 
 /// A pipe that is smaller than the caller asked for.
-pub(crate) fn smaller_pipe(py: Python<'_>, whose: &str, granted: Option<usize>, asked: Option<usize>) {
-    if let (Some(granted), Some(asked)) = (granted, asked)
-        && granted < asked
-    {
-        log(py, "info", format!("{whose} got a pipe of {granted} bytes, and asked for {asked}"));
+pub(crate) fn smaller_pipe(
+    py: Python<'_>,
+    whose: &str,
+    granted: Option<usize>,
+    asked: Option<usize>,
+) -> PyResult<()> {
+    match (granted, asked) {
+        (Some(granted), Some(asked)) if granted < asked => {
+            log(py, "info", format!("{whose} got a pipe of {granted} bytes, and asked for {asked}"))
+        }
+        _ => Ok(()),
     }
 }
 
 /// A relay that has ended: a method that fell back, or a stall.
-pub(crate) fn relay_ended(py: Python<'_>, outcome: Result<&Relayed, &RelayError>) {
+pub(crate) fn relay_ended(py: Python<'_>, outcome: Result<&Relayed, &RelayError>) -> PyResult<()> {
     match outcome {
         Ok(relayed) if matches!(relayed.reason, MethodReason::Refused(_)) => {
             let (method, reason) = (relayed.method.name(), relayed.reason);
-            log(py, "info", format!("a relay fell back to the method {method}: {reason}"));
+            log(py, "info", format!("a relay fell back to the method {method}: {reason}"))
         }
         Err(RelayError { error: error @ Error::Stalled { .. }, .. }) => {
-            log(py, "warning", format!("a relay stalled: {error}"));
+            log(py, "warning", format!("a relay stalled: {error}"))
         }
-        _ => {}
+        _ => Ok(()),
     }
 }
 
 /// A tee that has ended: the destinations that it evicted.
-pub(crate) fn tee_ended(py: Python<'_>, report: &TeeReport) {
+pub(crate) fn tee_ended(py: Python<'_>, report: &TeeReport) -> PyResult<()> {
     for outlet in &report.outlets {
         let (of, policy) = (outlet.report(), outlet.policy());
         if let (Some(TeeEnd::Evicted), TeePolicy::Evict { after }) = (of.end, policy) {
             let (fd, s) = (outlet.number(), after.as_secs_f64());
             let bytes = format!("{} bytes delivered, {} lost", of.bytes_delivered, of.bytes_lost);
-            log(py, "warning", format!("a tee evicted fd {fd}, which took nothing for {s} s: {bytes}"));
+            log(py, "warning", format!("a tee evicted fd {fd}, which took nothing for {s} s: {bytes}"))?;
         }
     }
+    Ok(())
 }
 
-/// An exception of a handler or filter must not hide the outcome of the call.
-fn log(py: Python<'_>, level: &str, message: String) {
-    let logger = py.import("penstock._log").and_then(|module| module.getattr("logger"));
-    if let Err(error) = logger.and_then(|logger| logger.call_method1(level, (message,))) {
-        error.write_unraisable(py, None);
-    }
+/// `logging` reports errors of handlers itself: what raises here is a signal handler, and Ctrl-C must not be lost.
+fn log(py: Python<'_>, level: &str, message: String) -> PyResult<()> {
+    py.import("penstock._log")?.getattr("logger")?.call_method1(level, (message,)).map(drop)
 }

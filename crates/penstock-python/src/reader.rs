@@ -170,13 +170,14 @@ impl Reader {
     /// nothing. The call waits at most 5 seconds for the worker, which only a disk read or a lingering socket can
     /// delay. Ctrl-C interrupts it.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        if !self.reader.is_closed() {
-            log::smaller_pipe(py, "a reader", self.reader.stats().capacity_bytes, self.asked_bytes);
-        }
+        let was_open = !self.reader.is_closed();
         let closed = until(py, Some(penstock_core::Reader::LEAVE_WITHIN), |slice| {
             self.reader.close_within(slice).into()
         })?;
         drop(closed); // a thread that takes longer ends later, on its own
+        if was_open {
+            log::smaller_pipe(py, "a reader", self.reader.stats().capacity_bytes, self.asked_bytes)?;
+        }
         Ok(())
     }
 

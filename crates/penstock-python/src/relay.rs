@@ -8,7 +8,7 @@ use pyo3::exceptions::{PyBaseException, PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::arguments;
-use crate::errors::{self, value_of};
+use crate::errors::{self, OrRaise, value_of};
 use crate::log;
 use crate::pipes::arm_exit;
 use crate::policy::{AppliedPolicy, ThreadPolicy};
@@ -55,21 +55,15 @@ impl Relay {
         let mut relay = self.relay.take().ok_or_else(spent)?;
         let outcome = until(py, None, |slice| relay.run(Some(slice)).map(Ok).into());
         (self.bytes_delivered, self.bytes_lost) = (relay.relayed().bytes, relay.bytes_held());
-        if let Ok(Ok(outcome)) = &outcome {
-            log::relay_ended(py, outcome.as_ref());
+        if let Ok(Ok(Err(failure))) = &outcome {
+            (self.bytes_delivered, self.bytes_lost) = (failure.bytes_delivered(), failure.bytes_lost());
         }
-        let outcome = match outcome {
-            Ok(Ok(Ok(relayed))) => Ok(Relayed(relayed)),
-            Ok(Ok(Err(failure))) => {
-                (self.bytes_delivered, self.bytes_lost) = (failure.bytes_delivered(), failure.bytes_lost());
-                Err(errors::to_python(py, &failure.error))
-            }
-            Ok(Err(error)) => Err(errors::to_python(py, &error)),
-            Err(interruption) => Err(interruption),
-        };
         // Not in Python, where the exception of a signal handler could prevent it.
         let left = stream.map_or(Ok(()), |stream| self.leave(stream, relay.relayed().bytes));
-        outcome.and_then(|relayed| left.map(|()| relayed))
+        let outcome = outcome?.or_raise(py)?;
+        log::relay_ended(py, outcome.as_ref())?;
+        let relayed = outcome.map_err(|failure| errors::to_python(py, &failure.error))?;
+        left.map(|()| Relayed(relayed))
     }
 
     /// Set the byte counts on the exception that ended the relay.
@@ -235,7 +229,7 @@ impl RelayTicket {
             exception
         })?;
         if !self.is_logged.swap(true, Ordering::Relaxed) {
-            log::relay_ended(py, outcome.as_ref());
+            log::relay_ended(py, outcome.as_ref())?;
         }
         Ok(outcome.map_err(|failure| raised(py, &failure)))
     }

@@ -144,7 +144,7 @@ impl Tee {
         self.start(py)?;
         let ended = until(py, timeout, |slice| self.tee.wait_for(Some(slice)).into())?;
         if self.done() && !self.is_logged.swap(true, Ordering::Relaxed) {
-            log::tee_ended(py, &self.tee.report());
+            log::tee_ended(py, &self.tee.report())?;
         }
         ended.map(TeeReport).or_raise(py)
     }

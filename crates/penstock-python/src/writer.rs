@@ -235,7 +235,7 @@ impl Writer {
         let (mark, was_open) = (self.writer.mark(), !self.writer.is_closed());
         let closed = until(py, timeout, |slice| self.writer.close_at(mark, Some(slice)).into())?;
         if was_open && self.writer.is_closed() {
-            log::writer_closed(py, &self.writer.stats(), self.asked_bytes);
+            log::writer_closed(py, &self.writer.stats(), self.asked_bytes)?;
         }
         Ok(closed)
     }
