@@ -18,7 +18,7 @@ from conftest import workers
 from media import eventually, holdings
 
 from penstock import ClosedError, Decoder, DecoderError, StalledError
-from penstock.ffmpeg import AudioDecoder, Tuning, find_ffmpeg
+from penstock.ffmpeg import AudioDecoder, Tuning, find_ffmpeg, find_ffprobe
 
 SOUNDS = ("audio_aac", "audio_pcm", "audio_flac_51", "audio_only", "audio_only_m4a")
 FORMATS = {"uint8": "u8", "int16": "s16le", "int32": "s32le", "float32": "f32le", "float64": "f64le"}
@@ -143,10 +143,20 @@ def test_the_sound_of_a_decoder() -> None:
             assert np.array_equal(all_of_it.read_all(), other.read_all())
 
 
+def test_the_sound_of_a_decoder_comes_from_its_programs(tmp_path: Path) -> None:
+    program = tmp_path / "ffmpeg"
+    program.symlink_to(find_ffmpeg())
+    with (
+        Decoder(clip("audio_aac"), tuning=Tuning(ffmpeg=program, ffprobe=find_ffprobe())) as decoder,
+        decoder.audio(tuning=Tuning(queue_items=1)) as audio,
+    ):
+        assert audio._session.process.command[0] == str(program)
+
+
 def test_closing_ends_ffmpeg_and_blocks_stay(folder: Path) -> None:
     path, full = sweep(folder, "wav")
     with AudioDecoder(path, block_samples=100) as audio:
-        block, pid = next(audio), audio._session.process.pid
+        block, pid = next(audio), audio.pid
         assert not audio.closed
     assert audio.closed and not Path(f"/proc/{pid}").exists()
     assert np.array_equal(block, full[:100])
@@ -158,7 +168,7 @@ def test_closing_ends_ffmpeg_and_blocks_stay(folder: Path) -> None:
 def test_one_that_nobody_has_any_more_is_ended_and_told_of(folder: Path) -> None:
     audio = AudioDecoder(sweep(folder, "wav")[0], block_samples=100)
     next(audio)
-    pid = audio._session.process.pid
+    pid = audio.pid
     with pytest.warns(ResourceWarning, match=r"sweep\.wav.*was never closed"):
         del audio
         gc.collect()
@@ -169,11 +179,11 @@ def test_a_stopped_ffmpeg_is_told_of_and_nothing_is_lost(folder: Path) -> None:
     path, full = sweep(folder, "flac")
     with AudioDecoder(path, block_samples=500, tuning=Tuning(stall_timeout=0.6)) as audio:
         blocks = [next(audio)]
-        os.kill(audio._session.process.pid, signal.SIGSTOP)
+        os.kill(audio.pid, signal.SIGSTOP)
         with pytest.raises(StalledError, match="no sign of life"):
             while True:
                 blocks.append(next(audio))
-        os.kill(audio._session.process.pid, signal.SIGCONT)
+        os.kill(audio.pid, signal.SIGCONT)
         blocks.extend(audio)
     assert np.array_equal(np.concatenate(blocks), full)
 

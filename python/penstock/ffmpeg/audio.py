@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import operator
 import os
 import threading
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, overload
 
 from penstock._native import Frame, _count
 from penstock.errors import DecoderError
 from penstock.ffmpeg import endpoints
 from penstock.ffmpeg.arguments import format_seconds, read_arguments, seek_arguments
-from penstock.ffmpeg.decode_session import DecodeSession
+from penstock.ffmpeg.decode_session import DecoderBase, DecodeSession, numbered_stream
 from penstock.ffmpeg.ending import other_codecs
 from penstock.ffmpeg.find import find_decoding_ffmpeg
 from penstock.ffmpeg.media import AudioInfo, MediaInfo
@@ -49,7 +47,7 @@ class AudioOptions(TypedDict, total=False):
     tuning: Tuning
 
 
-class AudioDecoder:
+class AudioDecoder(DecoderBase):
     """Decodes the sound of a file with FFmpeg: blocks of samples, as arrays of samples × channels.
 
     ```python
@@ -149,11 +147,6 @@ class AudioDecoder:
         """The decoded stream, as described in the file."""
         return self._audio
 
-    @property
-    def closed(self) -> bool:
-        """Whether ``close`` was called, or the block was left."""
-        return self._session.is_closed
-
     def read(self, timeout: float | None = None) -> npt.NDArray[Any] | None:
         """The next block, samples × channels; None at the end.
 
@@ -176,21 +169,11 @@ class AudioDecoder:
         """
         return self._frames.joined(list(self), self._dtype, self.channels)
 
-    def close(self) -> None:
-        """Ends FFmpeg at once. May be called again."""
-        self._session.close()
-
-    def __iter__(self) -> Self:
-        return self
-
     def __next__(self) -> npt.NDArray[Any]:
         block = self.read()
         if block is None:
             raise StopIteration
         return block
-
-    def __aiter__(self) -> Self:
-        return self
 
     async def __anext__(self) -> npt.NDArray[Any]:
         try:
@@ -201,32 +184,6 @@ class AudioDecoder:
         if block is None:
             raise StopAsyncIteration
         return block
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        if hasattr(self, "_session"):
-            self._session.end_collected()
 
     def __repr__(self) -> str:
         path = endpoints.without_protocol(self._source)
@@ -257,9 +214,4 @@ class AudioDecoder:
 def _chosen(media: MediaInfo, stream: int | None) -> AudioInfo:
     if media.best_audio is None:
         raise DecoderError(f"{media.path} has no sound")
-    if stream is None:
-        return media.best_audio
-    if not 0 <= operator.index(stream) < len(media.audio):
-        count = f"{len(media.audio)} stream{'s' if len(media.audio) > 1 else ''} of audio"
-        raise ValueError(f"{media.path} has {count}, counted from 0; got {stream}")
-    return media.audio[stream]
+    return media.best_audio if stream is None else numbered_stream(media.path, "audio", media.audio, stream)

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import operator
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from types import TracebackType
+from typing import Self, TypeVar
 
-from penstock._native import Frame, Reader, _Conversion, _seconds
+from penstock._native import AppliedPolicy, Frame, Reader, _Conversion, _seconds
 from penstock.errors import ClosedError, DecoderError, FFmpegError, TruncatedStreamError
 from penstock.ffmpeg import endpoints
 from penstock.ffmpeg.diagnostics import damage_reports
 from penstock.ffmpeg.process import FFmpegProcess
 from penstock.ffmpeg.session import Session, warn_unclosed
 from penstock.ffmpeg.settings import Tuning
+from penstock.ffmpeg.timestamps import Timestamps
 
 # Frames or blocks that are read ahead.
 READ_AHEAD = 4
@@ -27,6 +31,8 @@ KILL_GRACE_S = 2.0
 # What FFmpeg 5.1 to 9 prints first for a stream without a decodable frame.
 _NO_FRAMES = "Cannot determine format of input"
 LATE = "FFmpeg gave nothing"
+
+Stream = TypeVar("Stream")
 
 
 class DecodeSession(Session):
@@ -45,6 +51,7 @@ class DecodeSession(Session):
 
     Attributes:
         reader: the native reader.
+        timestamps: the timestamps that FFmpeg writes, if `arguments` is a callable.
         rest: what FFmpeg wrote after the last whole frame.
         is_at_end: FFmpeg has ended and all frames were read.
         caller_wait_s: seconds that callers waited.
@@ -52,7 +59,9 @@ class DecodeSession(Session):
 
     kind = "decoder"
     error = DecoderError
-    reader: Reader  # set by `start`
+    # Set by `start`.
+    reader: Reader
+    timestamps: Timestamps
 
     def __init__(
         self,
@@ -82,6 +91,7 @@ class DecodeSession(Session):
         self.is_at_end = False
         self.caller_wait_s = 0.0
         self._path = endpoints.without_protocol(source)
+        self._has_timestamps = callable(arguments)
         self._is_strict = is_strict
         self._other_codecs = other_codecs
         self._check_end = check_end
@@ -99,6 +109,8 @@ class DecodeSession(Session):
         )
 
     def connect(self) -> None:
+        if self._has_timestamps:
+            self.timestamps = Timestamps(self.process.side)
         self.reader = self._make_reader(self.process.stdout)
         # The reader has a duplicate, and FFmpeg must notice at once when that is closed.
         self.process.stdout.close()
@@ -162,6 +174,8 @@ class DecodeSession(Session):
         """Kills FFmpeg without waiting: for a finalizer, which may run on any thread."""
         self.mark_closed()
         self._let_go()
+        if self._has_timestamps:
+            self.timestamps.close()
 
     def end_collected(self) -> None:
         """Ends FFmpeg when the garbage collector takes the decoder, with a `ResourceWarning` before the last frame."""
@@ -242,3 +256,75 @@ class DecodeSession(Session):
         if not self.is_inherited:
             self.process.kill()
         self.reader.close()
+
+
+class DecoderBase:
+    """What `Decoder` and `AudioDecoder` have in common."""
+
+    _session: DecodeSession
+
+    @property
+    def pid(self) -> int:
+        """FFmpeg's process id."""
+        return self._session.process.pid
+
+    @property
+    def ffmpeg_policy(self) -> AppliedPolicy | None:
+        """The policy that FFmpeg started with; None if none was given."""
+        return self._session.process.policy
+
+    @property
+    def closed(self) -> bool:
+        """Whether ``close`` was called, or the block was left."""
+        return self._session.is_closed
+
+    def close(self) -> None:
+        """Ends FFmpeg at once. What was delivered stays valid. May be called again."""
+        self._session.close()
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __aiter__(self) -> Self:
+        return self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_session"):
+            self._session.end_collected()
+
+
+def numbered_stream(path: str, kind: str, streams: Sequence[Stream], number: int) -> Stream:
+    """The stream with that number.
+
+    Args:
+        kind: "video" or "audio".
+
+    Raises:
+        ValueError: there is no such stream.
+    """
+    if not 0 <= operator.index(number) < len(streams):
+        count = f"{len(streams)} stream{'s' if len(streams) > 1 else ''} of {kind}"
+        raise ValueError(f"{path} has {count}, counted from 0; got {number}")
+    return streams[number]

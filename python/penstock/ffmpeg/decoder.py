@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import operator
 import os
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Self, Unpack, cast
+from typing import TYPE_CHECKING, Unpack, cast
 
-from penstock._native import AppliedPolicy, Frame, _count
+from penstock._native import Frame, _count
 from penstock._types import WritableData
 from penstock.errors import DecoderError, FFmpegWarning
 from penstock.ffmpeg import ending, endpoints
 from penstock.ffmpeg.audio import AudioDecoder, AudioOptions
 from penstock.ffmpeg.decode_plan import DecodeOptions, plan_decode
-from penstock.ffmpeg.decode_session import DecodeSession
+from penstock.ffmpeg.decode_session import DecoderBase, DecodeSession, numbered_stream
 from penstock.ffmpeg.find import find_decoding_ffmpeg, find_ffprobe
 from penstock.ffmpeg.media import MediaInfo, VideoInfo
 from penstock.ffmpeg.probe import probe
 from penstock.ffmpeg.settings import DEFAULT_COLORS, DEFAULT_TUNING, Colors, Tuning, check_place
-from penstock.ffmpeg.timestamps import Timestamps
 from penstock.results import DecoderStats
 
 if TYPE_CHECKING:
@@ -46,7 +44,7 @@ _TIMELESS = frozenset(
 )
 
 
-class Decoder:
+class Decoder(DecoderBase):
     """Decodes a video with FFmpeg, which it starts and reads from on a native thread.
 
     ```python
@@ -160,11 +158,6 @@ class Decoder:
             check_end=self._early_end,
         )
         self._session.start()
-        try:
-            self._timestamps = Timestamps(self._session.process.side)
-        except BaseException:  # for example of a signal handler
-            self._session.discard()
-            raise
 
     @property
     def info(self) -> VideoInfo:
@@ -205,21 +198,6 @@ class Decoder:
     def converted_by(self) -> str | None:
         """Who converts the pixels: "penstock", "ffmpeg", or None if the file has the same pixel format."""
         return self._plan.converted_by
-
-    @property
-    def pid(self) -> int:
-        """FFmpeg's process id."""
-        return self._session.process.pid
-
-    @property
-    def ffmpeg_policy(self) -> AppliedPolicy | None:
-        """The policy that FFmpeg started with; None if none was given."""
-        return self._session.process.policy
-
-    @property
-    def closed(self) -> bool:
-        """Whether ``close`` was called, or the block was left."""
-        return self._session.is_closed
 
     @property
     def stats(self) -> DecoderStats:
@@ -285,19 +263,19 @@ class Decoder:
         return self.frame_bytes
 
     def audio(self, **options: Unpack[AudioOptions]) -> AudioDecoder:
-        """The audio of the same file, from the same `start`: `options` are those of `AudioDecoder`."""
+        """The audio of the same file, from the same `start`: `options` are those of `AudioDecoder`.
+
+        The programs of this decoder's `tuning` are used unless `options` has others.
+        """
         settings: AudioOptions = {
             "start": self._options.start,
             "follow_playlists": self._options.follow_playlists,
-            "tuning": Tuning(ffmpeg=self._program, ffprobe=self._tuning.ffprobe),
         }
         settings.update(options)
+        tuning = options.get("tuning", DEFAULT_TUNING)
+        programs = tuning.ffmpeg or self._program, tuning.ffprobe or self._tuning.ffprobe
+        settings["tuning"] = replace(tuning, ffmpeg=programs[0], ffprobe=programs[1])
         return AudioDecoder(self._as_given, **settings)
-
-    def close(self) -> None:
-        """Ends FFmpeg at once. Delivered frames stay valid. May be called again."""
-        self._session.close()
-        self._timestamps.close()
 
     def __len__(self) -> int:
         """Frames that iteration gives in total, by the file's header and `count`, so that ``tqdm(decoder)`` works.
@@ -320,50 +298,17 @@ class Decoder:
     def __bool__(self) -> bool:
         return True  # whatever `len` is
 
-    def __iter__(self) -> Self:
-        return self
-
     def __next__(self) -> VideoFrame:
         frame = self._placed(self._session.read())
         if frame is None:
             raise StopIteration
         return frame
 
-    def __aiter__(self) -> Self:
-        return self
-
     async def __anext__(self) -> VideoFrame:
         frame = self._placed(await self._session.read_async())
         if frame is None:
             raise StopAsyncIteration
         return frame
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        if hasattr(self, "_timestamps"):
-            self._session.end_collected()
-            self._timestamps.close()
 
     def __repr__(self) -> str:
         layout = self._plan.layout
@@ -377,13 +322,13 @@ class Decoder:
                 raise self._session.fail(self._nothing())
             self._warn_of_count()
             return None
-        pts = self._timestamps.take(frame.index)
+        pts = self._session.timestamps.take(frame.index)
         time = None if pts is None else float(pts * self._video.time_base) - (self._media.start_s or 0.0)
         return self._frame_of(frame, self._plan.layout, index=frame.index, pts=pts, time=time)
 
     def _given(self) -> ending.Given | None:
         """What was delivered; None if the decoder's options make that different from the file."""
-        options, last = self._options, self._timestamps.last
+        options, last = self._options, self._session.timestamps.last
         is_all_asked = self._session.delivered != options.count
         if (
             last is None
@@ -395,11 +340,11 @@ class Decoder:
         return ending.Given(
             frames=self._session.delivered,
             last_s=float(last * self._video.time_base),
-            longest_s=float(self._timestamps.longest * self._video.time_base),
+            longest_s=float(self._session.timestamps.longest * self._video.time_base),
         )
 
     def _early_end(self) -> str | None:
-        self._timestamps.read_all()
+        self._session.timestamps.read_all()
         if (given := self._given()) is None:
             return None
         ffprobe = find_ffprobe(self._tuning.ffprobe, self._program)
@@ -435,21 +380,14 @@ def _chosen(media: MediaInfo, stream: int | None) -> VideoInfo:
         DecoderError: there is none.
         ValueError: there is none of that number.
     """
-    video = media.best_video if stream is None else _numbered(media, stream)
+    video = media.best_video
+    if stream is not None and media.video:
+        video = numbered_stream(media.path, "video", media.video, stream)
     if video is None:
         raise DecoderError(f"{media.path} has no video, only {_kinds(media)}")
     if not video.width or not video.height:
         raise DecoderError(f"{media.path} does not tell the size of its video, and may have no frames")
     return video
-
-
-def _numbered(media: MediaInfo, stream: int) -> VideoInfo | None:
-    if not media.video:
-        return None
-    if not 0 <= operator.index(stream) < len(media.video):
-        count = f"{len(media.video)} stream{'s' if len(media.video) > 1 else ''} of video"
-        raise ValueError(f"{media.path} has {count}, counted from 0; got {stream}")
-    return media.video[stream]
 
 
 def _checked(pixel_format: str | None, media: MediaInfo, video: VideoInfo) -> str | None:
