@@ -315,7 +315,6 @@ def test_frames_that_are_no_buffer_or_cannot_be_borrowed(tmp_path: Path) -> None
         ({"fps": float("nan")}, "more than 0"),
         ({"fps": float("inf")}, "more than 0"),
         ({"pixel_format": "rgb"}, "rgb24"),
-        ({"tuning": Tuning(ffprobe="ffprobe")}, r"Tuning\(ffprobe=...\) has no effect on an Encoder"),
         ({"options": {"f": 3}}, "FFmpeg's name of a container"),
         ({"size": (63, 48)}, "yuv444p"),
         ({"size": (64, 47)}, "yuv444p"),

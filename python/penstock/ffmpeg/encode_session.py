@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import subprocess
 import threading
 import time
@@ -13,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 
 from penstock._asyncio import Watchable
+from penstock._log import logger
 from penstock._native import Ticket, Writer, _seconds, _Slot, _SlotPool
 from penstock._types import Data
 from penstock.errors import (
@@ -30,8 +30,6 @@ from penstock.ffmpeg.reporter import Reporter
 from penstock.ffmpeg.session import Session, warn_unclosed
 from penstock.ffmpeg.settings import Tuning
 from penstock.results import EncodeReport, EncoderStats
-
-_logger = logging.getLogger("penstock")
 
 # Where no caller waits for FFmpeg (at exit, after an exception), FFmpeg is killed after so long without a sign of life.
 # The same as the native writers give a reader at exit.
@@ -332,7 +330,7 @@ class EncodeSession(Session):
         # FFmpeg has succeeded. Its errors may still matter more than its warnings.
         told = (*self.process.errors, *self.process.warnings)
         for line in told:
-            _logger.warning("FFmpeg: %s", line)
+            logger.warning("FFmpeg: %s", line)
         submitted, seconds = self.writer.stats.items_accepted, self.process.seconds
         return EncodeReport(
             output=endpoints.without_protocol(self._target),

@@ -117,7 +117,6 @@ class Encoder:
         tuning: Tuning = DEFAULT_TUNING,
     ) -> None:
         program = find_ffmpeg(tuning.ffmpeg)
-        tuning.check_unused("an Encoder", "ffprobe")
         all_options, container_format = output_options(program, codec, options or {}, crf, preset)
         target = endpoints.target(output, container_format)
         self._plan_for = partial(
