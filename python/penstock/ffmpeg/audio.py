@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, overload
+from typing import Any, Literal, TypedDict, overload
+
+import numpy.typing as npt
 
 from penstock._native import Frame, _count
 from penstock.errors import DecoderError
@@ -13,12 +15,10 @@ from penstock.ffmpeg.arguments import format_seconds, read_arguments, seek_argum
 from penstock.ffmpeg.decode_session import DecoderBase, DecodeSession, numbered_stream
 from penstock.ffmpeg.ending import other_codecs
 from penstock.ffmpeg.find import find_decoding_ffmpeg
+from penstock.ffmpeg.frames import joined, samples_of
 from penstock.ffmpeg.media import AudioInfo, MediaInfo
 from penstock.ffmpeg.probe import probe
 from penstock.ffmpeg.settings import DEFAULT_TUNING, Tuning, check_choice, check_place
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 SampleType = Literal["uint8", "int16", "int32", "float32", "float64"]
 
@@ -92,9 +92,6 @@ class AudioDecoder(DecoderBase):
         follow_playlists: bool = False,
         tuning: Tuning = DEFAULT_TUNING,
     ) -> None:
-        from penstock.ffmpeg import frames  # NumPy, which the rest of Penstock does without
-
-        self._frames = frames
         program = find_decoding_ffmpeg(tuning.ffmpeg)
         tuning.check_unused("an AudioDecoder", "mode", "queue_bytes", "convert")
         check_choice("dtype", dtype, tuple(_SAMPLES))
@@ -167,7 +164,7 @@ class AudioDecoder(DecoderBase):
         Raises:
             DecoderError, StalledError, ClosedError: as `read`.
         """
-        return self._frames.joined(list(self), self._dtype, self.channels)
+        return joined(list(self), self._dtype, self.channels)
 
     def __next__(self) -> npt.NDArray[Any]:
         block = self.read()
@@ -208,7 +205,7 @@ class AudioDecoder(DecoderBase):
         return None
 
     def _shaped(self, block: Frame) -> npt.NDArray[Any]:
-        return self._frames.samples_of(block, self._dtype, self.channels)
+        return samples_of(block, self._dtype, self.channels)
 
 
 def _chosen(media: MediaInfo, stream: int | None) -> AudioInfo:

@@ -17,6 +17,7 @@ from penstock.ffmpeg.audio import AudioDecoder, AudioOptions
 from penstock.ffmpeg.decode_plan import DecodeOptions, plan_decode
 from penstock.ffmpeg.decode_session import DecoderBase, DecodeSession, numbered_stream
 from penstock.ffmpeg.find import find_decoding_ffmpeg, find_ffprobe
+from penstock.ffmpeg.frames import VideoFrame, frame_of
 from penstock.ffmpeg.media import MediaInfo, VideoInfo
 from penstock.ffmpeg.probe import probe
 from penstock.ffmpeg.settings import DEFAULT_COLORS, DEFAULT_TUNING, Colors, Tuning, check_place
@@ -25,7 +26,6 @@ from penstock.results import DecoderStats
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from penstock.ffmpeg.frames import VideoFrame
 
 # FFmpeg's options for its input that change neither which frames come nor their times.
 _TIMELESS = frozenset(
@@ -117,9 +117,6 @@ class Decoder(DecoderBase):
         input_options: Mapping[str, object] | None = None,
         tuning: Tuning = DEFAULT_TUNING,
     ) -> None:
-        from penstock.ffmpeg.frames import frame_of  # imports NumPy
-
-        self._frame_of = frame_of
         program = find_decoding_ffmpeg(tuning.ffmpeg)
         tuning.check_unused("a Decoder", "mode", "queue_bytes")
         _check(start, count)
@@ -324,7 +321,7 @@ class Decoder(DecoderBase):
             return None
         pts = self._session.timestamps.take(frame.index)
         time = None if pts is None else float(pts * self._video.time_base) - (self._media.start_s or 0.0)
-        return self._frame_of(frame, self._plan.layout, index=frame.index, pts=pts, time=time)
+        return frame_of(frame, self._plan.layout, index=frame.index, pts=pts, time=time)
 
     def _given(self) -> ending.Given | None:
         """What was delivered; None if the decoder's options make that different from the file."""

@@ -11,7 +11,9 @@ from contextlib import contextmanager, suppress
 from fractions import Fraction
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
+
+import numpy.typing as npt
 
 from penstock import _exit
 from penstock._native import AppliedPolicy, Ticket, _seconds
@@ -23,15 +25,12 @@ from penstock.ffmpeg.diagnostics import explain
 from penstock.ffmpeg.encode_session import EncodeSession
 from penstock.ffmpeg.find import find_ffmpeg
 from penstock.ffmpeg.frame_check import frame_buffer, frame_size
-from penstock.ffmpeg.lease import seal, view_of
+from penstock.ffmpeg.frames import leased_frame
 from penstock.ffmpeg.plan import EncodePlan, OddSize, output_options, plan_encode
 from penstock.ffmpeg.reporter import Reporter
 from penstock.ffmpeg.session import check_owner
 from penstock.ffmpeg.settings import DEFAULT_COLORS, DEFAULT_TUNING, Colors, Tuning
 from penstock.results import EncodeReport, EncoderStats
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 # Stands in where the size is not known yet: every pixel format can have it.
 ANY_SIZE = (64, 64)
@@ -293,9 +292,9 @@ class Encoder:
         """
         session, timeout = self._session, _seconds("timeout", timeout)
         slot = session.lease()
-        view = view_of(slot, session.plan.layout)
+        view = leased_frame(slot, session.plan.layout)
         yield view
-        seal(view)
+        view.flags.writeable = False  # the frame is queued
         session.check_open()
         session.queue(session.borrowed(slot), timeout)
 

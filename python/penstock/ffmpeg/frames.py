@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from penstock._native import Frame, _Slot
 from penstock.ffmpeg.pixels import FrameLayout
 
 
@@ -68,7 +69,7 @@ class VideoFrame(np.ndarray[Any, np.dtype[Any]]):
 
 
 def frame_of(
-    memory: Any, layout: FrameLayout, *, index: int, pts: int | None, time: float | None
+    memory: Frame, layout: FrameLayout, *, index: int, pts: int | None, time: float | None
 ) -> VideoFrame:
     """A frame on `memory`, which it keeps alive."""
     frame = np.frombuffer(memoryview(memory), dtype=layout.dtype).reshape(layout.shape).view(VideoFrame)
@@ -76,7 +77,12 @@ def frame_of(
     return frame
 
 
-def samples_of(memory: Any, dtype: str, channels: int) -> npt.NDArray[Any]:
+def leased_frame(slot: _Slot, layout: FrameLayout) -> npt.NDArray[Any]:
+    """A writable array in the slot's memory, in the shape of a frame."""
+    return np.frombuffer(memoryview(slot), dtype=layout.dtype).reshape(layout.shape)
+
+
+def samples_of(memory: Frame, dtype: str, channels: int) -> npt.NDArray[Any]:
     """The samples in `memory`, which the array keeps alive: samples × channels. An incomplete last one is left out."""
     view = memoryview(memory)
     samples = view.nbytes // (np.dtype(dtype).itemsize * channels)
