@@ -136,7 +136,7 @@ class AudioDecoder(DecoderBase):
             other_codecs=other_codecs(self._media, self._audio.index),
         )
         self._lock = threading.Lock()
-        self._is_rest_given = False
+        self._is_rest_delivered = False
         self._session.start()
 
     @property
@@ -196,9 +196,9 @@ class AudioDecoder(DecoderBase):
         """The last block, which is shorter than the others, once. Raises `error` if there is none."""
         rest = self._session.rest
         with self._lock:
-            is_given = rest is None or self._is_rest_given or rest.nbytes < self._sample_bytes
-            self._is_rest_given = True
-        if rest is not None and not is_given:
+            is_delivered = rest is None or self._is_rest_delivered or rest.nbytes < self._sample_bytes
+            self._is_rest_delivered = True
+        if rest is not None and not is_delivered:
             return self._shaped(rest)
         if error is not None:
             raise error

@@ -95,10 +95,10 @@ class DecodePlan:
         options = self.options
         reading, trim = _reading(options, self.video, self.decoder, source, container, start_s)
         divide = [f"untile=1x{self.parts}"] if self.parts > 1 else []
-        told = timestamps.filters(descriptor, self.video.time_base)
+        stamp = timestamps.filters(descriptor, self.video.time_base)
         return [
             *reading,
-            *("-filter:v", ",".join([*trim, *self.filters, *told, *divide])),
+            *("-filter:v", ",".join([*trim, *self.filters, *stamp, *divide])),
             # No frame is dropped and none repeated, whatever their times.
             *("-fps_mode", "passthrough"),
             *(() if options.count is None else ("-frames:v", str(options.count * self.parts))),

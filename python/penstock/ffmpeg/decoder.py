@@ -120,13 +120,13 @@ class Decoder(DecoderBase):
         program = find_decoding_ffmpeg(tuning.ffmpeg)
         tuning.check_unused("a Decoder", "mode", "queue_bytes")
         _check(start, count)
-        self._as_given, self._source = source, endpoints.source(source)
+        self._path_or_url, self._source = source, endpoints.source(source)
         self._media = probe(
             source, ffprobe=tuning.ffprobe, ffmpeg=tuning.ffmpeg, follow_playlists=follow_playlists
         )
         self._video = _chosen(self._media, stream)
         self._options = DecodeOptions(
-            pixel_format=_checked(pixel_format, self._media, self._video),
+            pixel_format=_checked_pixel_format(pixel_format, self._media, self._video),
             size=size,
             start=start,
             count=count,
@@ -140,7 +140,7 @@ class Decoder(DecoderBase):
         place = self._source, self._media.container, self._media.start_s or 0.0
         self._plan = plan_decode(program, *place, self._video, self._options)
         self._program, self._tuning = program, tuning
-        self._is_told_of = False
+        self._has_warned = False
         self._session = DecodeSession(
             program,
             partial(self._plan.arguments, *place),
@@ -234,7 +234,7 @@ class Decoder(DecoderBase):
                 lost: read again.
             ClosedError: after ``close``.
         """
-        return self._placed(self._session.read(timeout))
+        return self._with_timestamp(self._session.read(timeout))
 
     def readinto(self, buffer: WritableData, timeout: float | None = None) -> int:
         """Copies the next frame into `buffer`. Returns its number of bytes; 0 at the end.
@@ -272,7 +272,7 @@ class Decoder(DecoderBase):
         tuning = options.get("tuning", DEFAULT_TUNING)
         programs = tuning.ffmpeg or self._program, tuning.ffprobe or self._tuning.ffprobe
         settings["tuning"] = replace(tuning, ffmpeg=programs[0], ffprobe=programs[1])
-        return AudioDecoder(self._as_given, **settings)
+        return AudioDecoder(self._path_or_url, **settings)
 
     def __len__(self) -> int:
         """Frames that iteration gives in total, by the file's header and `count`, so that ``tqdm(decoder)`` works.
@@ -296,13 +296,13 @@ class Decoder(DecoderBase):
         return True  # whatever `len` is
 
     def __next__(self) -> VideoFrame:
-        frame = self._placed(self._session.read())
+        frame = self._with_timestamp(self._session.read())
         if frame is None:
             raise StopIteration
         return frame
 
     async def __anext__(self) -> VideoFrame:
-        frame = self._placed(await self._session.read_async())
+        frame = self._with_timestamp(await self._session.read_async())
         if frame is None:
             raise StopAsyncIteration
         return frame
@@ -312,18 +312,18 @@ class Decoder(DecoderBase):
         size = f"{layout.width}x{layout.height}"
         return f"<Decoder {endpoints.without_protocol(self._source)!r} {size} {layout.pixel_format}>"
 
-    def _placed(self, frame: Frame | None) -> VideoFrame | None:
+    def _with_timestamp(self, frame: Frame | None) -> VideoFrame | None:
         """The frame with its index and timestamp."""
         if frame is None:
             if self._session.delivered == 0:
-                raise self._session.fail(self._nothing())
+                raise self._session.fail(self._why_no_frames())
             self._warn_of_count()
             return None
         pts = self._session.timestamps.take(frame.index)
         time = None if pts is None else float(pts * self._video.time_base) - (self._media.start_s or 0.0)
         return frame_of(frame, self._plan.layout, index=frame.index, pts=pts, time=time)
 
-    def _given(self) -> ending.Given | None:
+    def _delivered(self) -> ending.Delivered | None:
         """What was delivered; None if the decoder's options make that different from the file."""
         options, last = self._options, self._session.timestamps.last
         is_all_asked = self._session.delivered != options.count
@@ -334,7 +334,7 @@ class Decoder(DecoderBase):
             or not _TIMELESS.issuperset(options.input_options)
         ):
             return None
-        return ending.Given(
+        return ending.Delivered(
             frames=self._session.delivered,
             last_s=float(last * self._video.time_base),
             longest_s=float(self._session.timestamps.longest * self._video.time_base),
@@ -342,20 +342,24 @@ class Decoder(DecoderBase):
 
     def _early_end(self) -> str | None:
         self._session.timestamps.read_all()
-        if (given := self._given()) is None:
+        if (delivered := self._delivered()) is None:
             return None
         ffprobe = find_ffprobe(self._tuning.ffprobe, self._program)
-        return ending.early_end(self._source, self._media, self._video, given, ffprobe)
+        return ending.early_end(self._source, self._media, self._video, delivered, ffprobe)
 
     def _warn_of_count(self) -> None:
         """Warns once of a wrong number of frames in the header, at the line that called `read` or the iteration."""
         is_unsure = self._options.conceal_errors or self._options.start is not None
-        given = None if self._is_told_of or is_unsure else self._given()
-        self._is_told_of = True
-        if given is not None and (said := ending.wrong_count(self._video, self._media.container, given)):
-            warnings.warn(f"{endpoints.without_protocol(self._source)}: {said}", FFmpegWarning, stacklevel=4)
+        delivered = None if self._has_warned or is_unsure else self._delivered()
+        self._has_warned = True
+        if delivered is not None and (
+            difference := ending.wrong_count(self._video, self._media.container, delivered)
+        ):
+            warnings.warn(
+                f"{endpoints.without_protocol(self._source)}: {difference}", FFmpegWarning, stacklevel=4
+            )
 
-    def _nothing(self) -> str:
+    def _why_no_frames(self) -> str:
         if self._options.start is None:
             return "the video stream has no frames"
         length = (
@@ -387,7 +391,7 @@ def _chosen(media: MediaInfo, stream: int | None) -> VideoInfo:
     return video
 
 
-def _checked(pixel_format: str | None, media: MediaInfo, video: VideoInfo) -> str | None:
+def _checked_pixel_format(pixel_format: str | None, media: MediaInfo, video: VideoInfo) -> str | None:
     if pixel_format is None and video.pixel_format is None:
         raise DecoderError(
             f"{media.path} does not tell the pixel format of its video, and may have no frames"

@@ -328,8 +328,8 @@ class EncodeSession(Session):
 
     def _make_report(self) -> EncodeReport:
         # FFmpeg has succeeded. Its errors may still matter more than its warnings.
-        told = (*self.process.errors, *self.process.warnings)
-        for line in told:
+        messages = (*self.process.errors, *self.process.warnings)
+        for line in messages:
             logger.warning("FFmpeg: %s", line)
         submitted, seconds = self.writer.stats.items_accepted, self.process.seconds
         return EncodeReport(
@@ -340,7 +340,7 @@ class EncodeSession(Session):
             output_bytes=endpoints.file_bytes(self._target),
             seconds=seconds,
             fps=self.process.frames / seconds,
-            warnings=(*self.plan.warnings, *told),
+            warnings=(*self.plan.warnings, *messages),
         )
 
     def _mark_ended(self) -> None:

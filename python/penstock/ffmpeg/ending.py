@@ -32,7 +32,7 @@ _TAIL_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class Delivered:
     """What FFmpeg delivered of a video.
 
     Attributes:
@@ -54,7 +54,9 @@ def other_codecs(media: MediaInfo, index: int) -> set[str]:
     return {codec for codec in codecs.values() if codec not in (own, "unknown")}
 
 
-def early_end(source: str, media: MediaInfo, video: VideoInfo, given: Given, ffprobe: str) -> str | None:
+def early_end(
+    source: str, media: MediaInfo, video: VideoInfo, delivered: Delivered, ffprobe: str
+) -> str | None:
     """Why the file has more of `video` than FFmpeg delivered; None if it has no more, or if that is unknown.
 
     Asks ffprobe for the last packets, which takes time, only if the frames end before the container says.
@@ -64,7 +66,7 @@ def early_end(source: str, media: MediaInfo, video: VideoInfo, given: Given, ffp
         ffprobe: the program.
     """
     if endpoints.is_path(source) and _is_cut(
-        Path(endpoints.without_protocol(source)), media.container, video, given
+        Path(endpoints.without_protocol(source)), media.container, video, delivered
     ):
         return "the file was cut off: its end is missing"
     if (
@@ -74,36 +76,40 @@ def early_end(source: str, media: MediaInfo, video: VideoInfo, given: Given, ffp
         or video.is_attached_picture
     ):
         return None
-    frame_s = max(given.longest_s, float(1 / video.frame_rate) if video.frame_rate else 0.0)
-    if not frame_s or not _is_early(given.last_s, video.duration_s, video.start_s, frame_s):
+    frame_s = max(delivered.longest_s, float(1 / video.frame_rate) if video.frame_rate else 0.0)
+    if not frame_s or not _is_early(delivered.last_s, video.duration_s, video.start_s, frame_s):
         return None
     try:
-        told = last_packets(source, video.index, given.last_s, ffprobe)
+        answer = last_packets(source, video.index, delivered.last_s, ffprobe)
     except PenstockError:
         return None  # it was there a moment ago; nobody knows
-    own_s = _own_duration_s(told, media.duration_s)
+    own_s = _own_duration_s(answer, media.duration_s)
     if own_s is None:
-        return _whole_ends_early(source, media, given, ffprobe)
-    if not _is_early(given.last_s, own_s, video.start_s, frame_s):
+        return _whole_ends_early(source, media, delivered, ffprobe)
+    if not _is_early(delivered.last_s, own_s, video.start_s, frame_s):
         return None
-    packets = [packet for packet in map(_packet, told.get("packets", [])) if packet is not None]
-    later = [time_s for time_s, _, is_shown in packets if is_shown and time_s > given.last_s + frame_s / 2]
+    packets = [packet for packet in map(_packet, answer.get("packets", [])) if packet is not None]
+    later = [
+        time_s for time_s, _, is_shown in packets if is_shown and time_s > delivered.last_s + frame_s / 2
+    ]
     if later:
         return f"FFmpeg gave no frame for the last {len(later)} packets of the video"
-    ends_s = max((time_s + duration_s for time_s, duration_s, _ in packets), default=given.last_s)
+    ends_s = max((time_s + duration_s for time_s, duration_s, _ in packets), default=delivered.last_s)
     if not _is_early(ends_s + own_s * _MISSING_SHARE - frame_s, own_s, video.start_s, frame_s):
         return None
-    return f"the video is {own_s:.3f} s long by its container, and its last frame is at {given.last_s:.3f} s"
+    return (
+        f"the video is {own_s:.3f} s long by its container, and its last frame is at {delivered.last_s:.3f} s"
+    )
 
 
-def _whole_ends_early(source: str, media: MediaInfo, given: Given, ffprobe: str) -> str | None:
+def _whole_ends_early(source: str, media: MediaInfo, delivered: Delivered, ffprobe: str) -> str | None:
     """For a container with one duration for all streams: why the file is cut, if all streams end long before it."""
     whole_s = media.duration_s or 0.0
     try:
-        told = last_packets(source, None, max(0.0, given.last_s - _SEEK_BACK_S), ffprobe)
+        answer = last_packets(source, None, max(0.0, delivered.last_s - _SEEK_BACK_S), ffprobe)
     except PenstockError:
         return None
-    packets = [packet for packet in map(_packet, told.get("packets", [])) if packet is not None]
+    packets = [packet for packet in map(_packet, answer.get("packets", [])) if packet is not None]
     if not packets:
         return None  # nobody knows
     ends_s = max(time_s + duration_s for time_s, duration_s, _ in packets)
@@ -127,31 +133,31 @@ def _hides_a_part(video: VideoInfo) -> bool:
     return abs(claimed_s - Fraction(video.duration_s)) > _FRAMES_APART / video.frame_rate
 
 
-def wrong_count(video: VideoInfo, container: str, given: Given) -> str | None:
+def wrong_count(video: VideoInfo, container: str, delivered: Delivered) -> str | None:
     """How the header's number of frames differs from the delivered one; None if it does not.
 
     If the container hides a part of the video (edit lists), its number includes that part.
     """
     claimed = video.frames
-    if claimed is None or claimed == given.frames or video.is_attached_picture:
+    if claimed is None or claimed == delivered.frames or video.is_attached_picture:
         return None
     if container == "avi":
         # FFmpeg writes one more where there is sound.
-        is_told = abs(claimed - given.frames) > 1
-        return f"its header says {claimed} frames, and it has {given.frames}" if is_told else None
+        is_wrong = abs(claimed - delivered.frames) > 1
+        return f"its header says {claimed} frames, and it has {delivered.frames}" if is_wrong else None
     if not container.startswith("mov,") or _hides_a_part(video):
         return None
-    return f"its header says {claimed} frames, and it has {given.frames}"
+    return f"its header says {claimed} frames, and it has {delivered.frames}"
 
 
-def _is_cut(path: Path, container: str, video: VideoInfo, given: Given) -> bool:
+def _is_cut(path: Path, container: str, video: VideoInfo, delivered: Delivered) -> bool:
     """Whether the file lacks the end that its format requires."""
     with suppress(OSError), path.open("rb") as file:
         if (end := _LAST_BYTES.get(container)) is not None:
             file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
             return not file.read().rstrip(b"\0").endswith(end)
         # Behind the last frame there may be audio, which does not matter.
-        if container.startswith("mov,") and (video.frames is None or given.frames < video.frames):
+        if container.startswith("mov,") and (video.frames is None or delivered.frames < video.frames):
             return _is_box_cut(file, path.stat().st_size)
     return False
 
@@ -182,20 +188,20 @@ def _is_early(last_s: float, duration_s: float, start_s: float | None, frame_s: 
     return min(start_s or 0.0, 0.0) + duration_s - last_s > _FRAMES_APART * frame_s
 
 
-def _own_duration_s(told: Mapping[str, Any], whole_s: float) -> float | None:
+def _own_duration_s(answer: Mapping[str, Any], whole_s: float) -> float | None:
     """The container's duration for this stream alone; None if it has only one for several streams."""
-    (stream,) = told.get("streams") or [{}]
+    (stream,) = answer.get("streams") or [{}]
     if (duration := stream.get("duration")) is not None:
         return float(duration)
     # FFmpeg and mkvmerge write it to Matroska as a tag: 00:00:02.000000000
     if clock := re.fullmatch(r"(\d+):(\d+):(\d+(?:\.\d+)?)", stream.get("tags", {}).get("DURATION", "")):
         return int(clock[1]) * 3600 + int(clock[2]) * 60 + float(clock[3])
-    return whole_s if told.get("format", {}).get("nb_streams") == 1 else None
+    return whole_s if answer.get("format", {}).get("nb_streams") == 1 else None
 
 
-def _packet(told: Mapping[str, Any]) -> tuple[float, float, bool] | None:
+def _packet(packet: Mapping[str, Any]) -> tuple[float, float, bool] | None:
     """A packet's time and duration in seconds, and whether its frame is shown; None if it has no time."""
-    if "pts_time" not in told:
+    if "pts_time" not in packet:
         return None
-    is_shown = int(told.get("size", 0)) > 0 and "D" not in told.get("flags", "")
-    return float(told["pts_time"]), float(told.get("duration_time", 0.0)), is_shown
+    is_shown = int(packet.get("size", 0)) > 0 and "D" not in packet.get("flags", "")
+    return float(packet["pts_time"]), float(packet.get("duration_time", 0.0)), is_shown

@@ -174,9 +174,9 @@ class Session:
         idle_s = watch.idle_s()
         if self._stall_timeout is None or idle_s < self._stall_timeout:
             return
-        said = self.process.stderr and f"\nFFmpeg said: {self.process.stderr}"
+        output = self.process.stderr and f"\nFFmpeg said: {self.process.stderr}"
         raise StalledError(
-            f"FFmpeg gave no sign of life for {idle_s:.1f} s; it had {self.progress()}{said}",
+            f"FFmpeg gave no sign of life for {idle_s:.1f} s; it had {self.progress()}{output}",
             idle_s,
             stalled.bytes_pending,
         )

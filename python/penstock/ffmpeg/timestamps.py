@@ -73,12 +73,12 @@ class Timestamps:
         waiting.register(self._pipe, select.POLLIN)
         if not waiting.poll(_PATIENCE_MS):
             return False
-        said = self._pipe.read(1 << 16)
-        lines, _, self._rest = (self._rest + said).rpartition(b"\n")
+        data = self._pipe.read(1 << 16)
+        lines, _, self._rest = (self._rest + data).rpartition(b"\n")
         for pts in _LINE.findall(lines):
             self._pts[self._count] = None if pts == b"NOPTS" else self._seen(int(pts))
             self._count += 1
-        return bool(said)
+        return bool(data)
 
     def _seen(self, pts: int) -> int:
         if self.last is not None:
