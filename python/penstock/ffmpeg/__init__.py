@@ -1,10 +1,12 @@
 """Video and audio through FFmpeg: these modules start it, feed it or read from it, and report the result.
 
-``encoder``, ``decoder`` and ``audio`` have the public classes, and ``settings`` what they share. ``plan`` and
-``decode_plan`` decide who converts pixels, and make FFmpeg's arguments with ``command``. ``session`` runs FFmpeg, with
-the native writer in ``encode_session`` and the native reader in ``decode_session``; ``process`` and ``child`` start and
-watch the program. ``pixels`` knows the layouts of raw frames, ``probe`` reads a file's header, ``ending`` tells whether
-all frames of a file came, and ``find`` finds the programs.
+- The public classes: ``encoder``, ``decoder``, ``audio``; ``settings`` has what they share, ``frames`` their arrays.
+- Plans: ``plan`` and ``decode_plan`` decide who converts pixels, and make FFmpeg's arguments with ``arguments``,
+  ``colors``, ``endpoints`` and ``timestamps``. ``formats`` and ``pixels`` know pixel formats.
+- Runs: ``session`` is one run of FFmpeg, ``encode_session`` with the native writer that feeds it, ``decode_session``
+  with the native reader of its output. ``process``, ``child`` and ``runner`` start and watch programs.
+- Inspection: ``probe`` reads a file's header into the types of ``media``, ``ending`` tells whether all frames of a file
+  came, ``capabilities`` what an FFmpeg can do, ``diagnostics`` what its messages mean; ``find`` finds the programs.
 """
 
 from penstock.ffmpeg.audio import AudioDecoder
