@@ -6,6 +6,7 @@ import array
 import asyncio
 import os
 import signal
+import textwrap
 import threading
 from contextlib import contextmanager
 from fractions import Fraction
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import run_script, succeeded
 from hypothesis import given
 from hypothesis import strategies as st
 from media import COLOURS, SIZE, decode, eventually, flat, is_flat
@@ -136,6 +138,27 @@ def test_without_a_frame_there_is_no_size_and_no_video(tmp_path: Path) -> None:
         encoder.write(painted(0))
     with pytest.raises(ZeroDivisionError), make(tmp_path / "v.mp4", size=None):
         raise ZeroDivisionError
+
+
+def test_a_forked_child_has_no_part_in_an_encoder_that_waits_for_its_size(tmp_path: Path) -> None:
+    code = """
+    encoder = penstock.Encoder(sys.argv[1], fps=30)
+    if (child := os.fork()) == 0:
+        try:
+            encoder.write(frame)
+        except penstock.ClosedError:
+            os._exit(7 if encoder.closed else 1)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    encoder.write(frame)
+    assert encoder.close().frames_encoded == 1
+    """
+    succeeded(
+        run_script(
+            "import numpy\nframe = numpy.zeros((48, 64, 3), 'u1')\n" + textwrap.dedent(code),
+            tmp_path / "v.mp4",
+        )
+    )
 
 
 # Whose memory
