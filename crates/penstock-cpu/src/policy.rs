@@ -1,6 +1,6 @@
 //! What a thread asks of the scheduler, and what it was granted.
 //!
-//! Nothing here fails: what the system refuses is noted in the answer, with the reason and the limit that stands in the way.
+//! Nothing here fails: the result notes what the system refused, with the reason and the limit.
 
 mod level;
 mod placement;
@@ -12,9 +12,9 @@ use std::thread;
 
 use crate::sched;
 
-/// What a thread asks for. The default asks for nothing, and all that is not asked for stays as it is.
+/// The priority and the CPUs to ask for. Fields that are `None`, as by default, leave the thread as it is.
 ///
-/// A thread starts with the policy of the thread that started it, and so does a process.
+/// A new thread or process inherits the policy of the thread that started it.
 ///
 /// ```
 /// use penstock_cpu::{Priority, ThreadPolicy};
@@ -26,34 +26,34 @@ use crate::sched;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct ThreadPolicy {
-    /// How important it is.
+    /// The priority level.
     pub priority: Option<Priority>,
-    /// Niceness from -20 (served first) to 19, instead of the level's; below the present one takes a privilege.
+    /// Niceness from -20 (most CPU time) to 19, in place of the level's. Lowering it needs a privilege.
     pub nice: Option<i32>,
-    /// The CPUs that it may run on.
+    /// The CPUs that the thread may run on.
     pub cpus: Option<Vec<usize>>,
-    /// Whose L3 cache it is to share. With `cpus` as well, of those the CPUs that do.
+    /// The L3 cache to share. With `cpus`, only those of them that share it are used.
     ///
-    /// A thread is taken to be where it runs when the policy is applied, or ran last; one that may run elsewhere may leave. To
-    /// keep two together, give both the same `near`, or pin the other. Where no L3 cache is known, the package counts. Only
-    /// CPUs are taken that the thread or the first thread of its process may run on.
+    /// For a thread, the cache is that of the CPU it runs on, or ran on last, when the policy is applied; the thread may move
+    /// later. To keep two threads together, give both the same `near`, or pin the other. Without a known L3 cache, the package
+    /// is used. Only CPUs that the thread or the first thread of its process may run on are used.
     pub near: Option<Near>,
 }
 
-/// What a thread runs with: read back from the system, not repeated from the wish.
+/// The policy that a thread runs with, as read back from the system.
 #[must_use]
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AppliedPolicy {
-    /// The level that class and niceness make; none if they are no level's.
+    /// The level that matches class and niceness, if there is one.
     pub priority: Option<Priority>,
-    /// Its scheduling class.
+    /// The scheduling class.
     pub scheduling_class: SchedulingClass,
-    /// Its niceness. Only the classes [`Other`](SchedulingClass::Other) and [`Batch`](SchedulingClass::Batch) heed it.
+    /// The niceness. It matters only for the classes [`Other`](SchedulingClass::Other) and [`Batch`](SchedulingClass::Batch).
     pub nice: i32,
-    /// The CPUs it may run on.
+    /// The CPUs that the thread may run on.
     pub cpus: Vec<usize>,
-    /// What was refused, why, and by which limit; for a thread that is to come back, also what cannot be undone.
+    /// What was refused, why, and by which limit. After [`ThreadPolicy::apply_and_try_undo`], also what cannot be undone.
     pub notes: Vec<String>,
 }
 
@@ -66,8 +66,10 @@ impl ThreadPolicy {
         AppliedPolicy { notes, ..AppliedPolicy::of_this_thread() }
     }
 
-    /// The same for a thread that may want to go back: the notes also say what could not be [restored](AppliedPolicy::restore),
-    /// for a niceness once raised takes a privilege to lower. It is tried on a thread of its own.
+    /// Applies the policy as [`apply`](Self::apply) does, and tests on another thread whether it can be undone.
+    ///
+    /// The notes also list what [`restore`](AppliedPolicy::restore) could not undo: lowering the niceness again needs a
+    /// privilege.
     pub fn apply_and_try_undo(&self) -> AppliedPolicy {
         let before = AppliedPolicy::of_this_thread();
         let mut applied = self.apply();
@@ -77,11 +79,11 @@ impl ThreadPolicy {
 }
 
 impl Priority {
-    /// What each level comes to here, tried on threads of their own that start as the calling one is.
+    /// Applies each level on a new thread that inherits the caller's policy, and returns what was granted.
     ///
     /// # Errors
     ///
-    /// No thread could be had.
+    /// A thread could not be started.
     pub fn try_all() -> std::io::Result<Vec<(Self, AppliedPolicy)>> {
         let try_one = |level: Self| {
             let policy = ThreadPolicy { priority: Some(level), ..ThreadPolicy::default() };
@@ -93,7 +95,7 @@ impl Priority {
 }
 
 impl AppliedPolicy {
-    /// What the calling thread runs with.
+    /// The policy that the calling thread runs with.
     pub fn of_this_thread() -> Self {
         let scheduling_class = SchedulingClass::of_this_thread();
         let nice = sched::nice().unwrap_or(0);
@@ -106,7 +108,7 @@ impl AppliedPolicy {
         }
     }
 
-    /// Gives all this to the calling thread, as far as the system grants it.
+    /// Applies this policy to the calling thread, as far as the system grants it.
     pub fn restore(&self) -> Self {
         let now = Self::of_this_thread();
         let mut notes = Vec::new();
@@ -136,8 +138,13 @@ fn refusals(before: &AppliedPolicy, applied: &AppliedPolicy) -> Vec<String> {
     notes.into_iter().map(|note| format!("it cannot be undone: {note}")).collect()
 }
 
-/// Has the calling thread wait its turn when it is woken: threads of `SCHED_BATCH` do not preempt (sched(7)). A class other than the
-/// default one, which the thread has inherited, stays.
+/// Makes the calling thread wait its turn when it is woken.
+///
+/// It moves the thread from the default class to `SCHED_BATCH`, whose threads do not preempt. Any other class stays.
+///
+/// # References
+///
+/// sched(7)
 pub fn yield_when_woken() {
     if sched::scheduler() == Ok((libc::SCHED_OTHER, 0)) {
         let _ = sched::set_scheduler(libc::SCHED_BATCH, 0); // it only helps

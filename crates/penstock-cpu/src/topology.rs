@@ -1,12 +1,11 @@
-//! The CPUs of this machine, or of a recorded one: who shares a core, a cache, a package and a memory node with whom.
+//! The CPUs of this machine, or of a recorded one, and which of them share a core, a cache, a package or a memory node.
 //!
-//! The records are flat, and name each other by number: a tree of packages cannot hold caches that only some cores of a package
-//! share, or share across what else divides it.
+//! The records are flat and refer to each other by number. A tree of packages could not describe caches that only some cores of
+//! a package share, or that cores of several dies share.
 //!
-//! All is read from the kernel's files, which Documentation/admin-guide/cputopology.rst and
-//! Documentation/ABI/{stable,testing}/sysfs-devices-system-cpu describe. Virtual machines and containers have few of them, and
-//! firmware fills them with what it likes. So nothing here fails: what is missing or broken is replaced by the next best
-//! source, and noted.
+//! The sources are the kernel's files (Documentation/admin-guide/cputopology.rst,
+//! Documentation/ABI/{stable,testing}/sysfs-devices-system-cpu). Virtual machines and containers lack many of them, and firmware
+//! fills some with wrong values. So nothing here fails: a missing or broken file is replaced by the next best source and noted.
 
 mod allowed;
 mod caches;
@@ -28,9 +27,8 @@ use tree::{CPU, Tree};
 
 /// The CPUs of a machine.
 ///
-/// Every logical processor that is online is in one core and one package; at each level of cache it is in one domain or, where
-/// it has no such cache or nothing tells, in none. Lists are in the order of their smallest logical processor, and numbers
-/// within them ascend.
+/// Every logical processor that is online belongs to one core and one package, and at each cache level to at most one domain.
+/// Lists are in the order of their smallest logical processor, and the numbers within them ascend.
 ///
 /// ```
 /// let topology = penstock_cpu::Topology::detect();
@@ -40,37 +38,37 @@ use tree::{CPU, Tree};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Topology {
-    /// The processor's name, for people.
+    /// The name of the processor model.
     pub model: Option<String>,
-    /// What sits in a socket.
+    /// Packages: what sits in a socket.
     pub packages: Vec<Package>,
-    /// Memory, and who is near to it; one for all where the kernel tells of none.
+    /// Memory nodes; one for all if the kernel reports none.
     pub numa_nodes: Vec<NumaNode>,
-    /// What executes, with all that is online of it.
+    /// Cores with at least one logical processor online.
     pub cores: Vec<Core>,
-    /// What the system schedules threads on, those that are offline as well, by number.
+    /// Logical processors by number, including those that are offline.
     pub logical_processors: Vec<LogicalProcessor>,
-    /// Who shares a first-level cache for data.
+    /// Logical processors that share a level 1 data cache.
     pub l1d_domains: Vec<CacheDomain>,
-    /// Who shares a second-level cache.
+    /// Logical processors that share a level 2 cache.
     pub l2_domains: Vec<CacheDomain>,
-    /// Who shares a third-level cache.
+    /// Logical processors that share a level 3 cache.
     pub l3_domains: Vec<CacheDomain>,
-    /// What was missing or broken, and what was taken for it.
+    /// What was missing or broken, and what replaced it.
     pub notes: Vec<String>,
 }
 
 impl Topology {
-    /// Reads this machine. `allowed` is of the calling thread.
+    /// Reads the topology of this machine. `allowed` refers to the calling thread.
     #[must_use]
     pub fn detect() -> Self {
         Self::read(Path::new("/"))
     }
 
-    /// Reads the machine whose `/sys` and `/proc` are below that root. `allowed` is of the process that recorded them, as far
-    /// as they tell; of the calling thread, if the root is this machine's.
+    /// Reads the topology of the machine whose `/sys` and `/proc` are below `root`.
     ///
-    /// It never fails: [`notes`](Self::notes) say what was missing, were it everything.
+    /// `allowed` refers to the process that recorded the files, or to the calling thread if `root` is `/`. It never fails:
+    /// [`notes`](Self::notes) lists what was missing.
     #[must_use]
     pub fn read(root: &Path) -> Self {
         let is_this_machine = root.canonicalize().is_ok_and(|root| root == Path::new("/"));

@@ -4,7 +4,7 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::sched;
 
-/// How important a thread is, in the seven steps that Windows, too, has for threads.
+/// The priority of a thread, in the same seven levels as on Windows.
 ///
 /// | level | niceness | class | weight against normal |
 /// | --- | --- | --- | --- |
@@ -17,39 +17,37 @@ use crate::sched;
 /// | time-critical | -20 | other | 87 |
 ///
 /// The niceness is that of the crate `gdt-cpus` (2026.06), so that its figures and ours can be compared; the weights, by which
-/// threads that want the same CPU share it, are the kernel's (`sched_prio_to_weight` in kernel/sched/core.c). In two things we
-/// think for ourselves:
+/// threads that want the same CPU share it, are the kernel's (`sched_prio_to_weight` in kernel/sched/core.c). Two choices are
+/// our own:
 ///
-/// - Background is the class idle as well, where `gdt-cpus` leaves it at niceness 19. A CPU that runs nothing else counts as
-///   idle when the kernel looks for one for a thread that wakes (`sched_idle_cpu` in kernel/sched/fair.c), so that such a thread
-///   does not stand in another's way. Its input and output are of the class idle, too (ioprio_set(2)).
-/// - No level is of a real-time class, nor is one in `gdt-cpus` since it gave them up, nor in Windows. Our threads copy and
-///   decompress: as long as one of them has work, a real-time class keeps all others off its CPU (sched(7)), the reader that it
-///   waits for and the kernel's own threads among them.
+/// - Background also has the class idle, where `gdt-cpus` only has niceness 19. The kernel then treats the CPU as idle when it
+///   places a thread that wakes (`sched_idle_cpu` in kernel/sched/fair.c). I/O has the class idle, too (ioprio_set(2)).
+/// - No level has a real-time class, as on Windows and in present versions of `gdt-cpus`. Threads that copy and decompress
+///   would keep all others off their CPU (sched(7)), including the reader that they wait for and kernel threads.
 ///
 /// With autogroups, the default on many desktops (/proc/sys/kernel/sched_autogroup_enabled), niceness weighs only among the
 /// threads of one session (sched(7)), and with control groups only among those of one group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Priority {
-    /// Runs when nobody else wants to.
+    /// Runs only when no other thread wants the CPU.
     Background,
-    /// Work that has time.
+    /// For work without a deadline.
     Lowest,
-    /// Behind what a person waits for.
+    /// For work that nobody waits for.
     BelowNormal,
-    /// As threads are by default.
+    /// The default of threads.
     Normal,
-    /// Before what has no claim.
+    /// For work that should run before the default.
     AboveNormal,
-    /// Before almost all else.
+    /// For work that should run before almost everything else.
     Highest,
-    /// Late is lost: sound, capture.
+    /// For work that is lost if it is late, such as sound or capture.
     TimeCritical,
 }
 
 impl Priority {
-    /// All of them, from the lowest.
+    /// All levels, lowest first.
     pub const ALL: [Self; 7] = [
         Self::Background,
         Self::Lowest,
@@ -60,7 +58,7 @@ impl Priority {
         Self::TimeCritical,
     ];
 
-    /// Its name in texts.
+    /// Its name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -74,7 +72,7 @@ impl Priority {
         }
     }
 
-    /// The niceness that it takes.
+    /// The niceness of the level.
     #[must_use]
     pub fn nice(self) -> i32 {
         match self {
@@ -88,7 +86,7 @@ impl Priority {
         }
     }
 
-    /// The class that it takes.
+    /// The scheduling class of the level.
     #[must_use]
     pub fn scheduling_class(self) -> SchedulingClass {
         match self {
@@ -102,28 +100,32 @@ impl Priority {
     }
 }
 
-/// By which rules the kernel gives a thread its time: the scheduling policies of sched(7).
+/// A scheduling policy of the kernel.
+///
+/// # References
+///
+/// sched(7)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SchedulingClass {
-    /// Time is shared, by niceness.
+    /// `SCHED_OTHER`: CPU time is shared by niceness.
     Other,
-    /// The same for threads that only compute: they wake later.
+    /// `SCHED_BATCH`: as `Other`, without preempting others at wake-up.
     Batch,
-    /// Only what nobody else wants.
+    /// `SCHED_IDLE`: only CPU time that no other thread wants.
     Idle,
-    /// Real time with that static priority, until the thread waits.
+    /// `SCHED_FIFO`: real time with this static priority, until the thread waits.
     Fifo(i32),
-    /// Real time with that static priority, in turns.
+    /// `SCHED_RR`: real time with this static priority, in turns.
     RoundRobin(i32),
-    /// Real time by deadlines.
+    /// `SCHED_DEADLINE`: real time by deadlines.
     Deadline,
-    /// One that we do not know, by its number.
+    /// Another policy, by its number.
     Unknown(i32),
 }
 
 impl SchedulingClass {
-    /// Its name in texts.
+    /// Its name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -7,12 +7,12 @@ use std::thread;
 use crate::sched;
 use crate::topology::{Cpus, Topology, as_list};
 
-/// Whose L3 cache a thread is to share.
+/// The owner of the L3 cache that a thread is to share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Near {
-    /// The thread with that id, as gettid(2) gives it, of any process. A process's id is its first thread's.
+    /// The thread with this id (gettid(2)), of any process. A process's id is that of its first thread.
     Thread(u32),
-    /// That CPU.
+    /// The CPU with this number.
     Cpu(usize),
 }
 

@@ -1,10 +1,10 @@
-//! The records of a topology, which name each other by number.
+//! The records of a topology. They refer to each other by number.
 
-/// A package: a chip, or several, in one socket.
+/// A package: the chip or chips in one socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Package {
-    /// The kernel's number of it, or a free one where the kernel has none or has it twice.
+    /// The kernel's number, or an unused one if the kernel has none or has it twice.
     pub id: usize,
     /// Numbers of its cores.
     pub cores: Vec<usize>,
@@ -12,15 +12,15 @@ pub struct Package {
     pub logical_processors: Vec<usize>,
 }
 
-/// A node of memory, as seen from the CPUs near to it.
+/// A memory node, and the CPUs near it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NumaNode {
-    /// The kernel's number of it.
+    /// The kernel's number.
     pub id: usize,
-    /// The memory of it, where it is told; 0 for a node of CPUs alone.
+    /// Size of the memory in bytes, if known; 0 for a node without memory.
     pub memory_bytes: Option<u64>,
-    /// Numbers of its logical processors that are online: none in a node of memory alone.
+    /// Numbers of its logical processors that are online; empty for a node without CPUs.
     pub logical_processors: Vec<usize>,
 }
 
@@ -28,39 +28,39 @@ pub struct NumaNode {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Core {
-    /// Our number, unique on the machine, from 0. The kernel's `core_id` is not: it repeats in each package or die.
+    /// A number from 0, unique on the machine. (The kernel's `core_id` repeats in each package or die.)
     pub id: usize,
     /// The number of its package.
     pub package: usize,
-    /// What it was made for.
+    /// Its kind.
     pub kind: CoreKind,
-    /// What its kind was read from.
+    /// The source of its kind.
     pub kind_source: KindSource,
     /// Numbers of its logical processors that are online.
     pub logical_processors: Vec<usize>,
 }
 
-/// What the system schedules a thread on: a core, or a hardware thread of one.
+/// What the system schedules threads on: a core, or one of its hardware threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogicalProcessor {
-    /// The kernel's number of it.
+    /// The kernel's number.
     pub id: usize,
     /// The number of its core; none if it is offline.
     pub core: Option<usize>,
     /// The number of its package; none if it is offline.
     pub package: Option<usize>,
-    /// The number of its memory node, where one is told.
+    /// The number of its memory node, if known.
     pub numa_node: Option<usize>,
-    /// Whether the system schedules anything on it.
+    /// Whether the system schedules threads on it.
     pub online: bool,
-    /// Whether this thread may run on it, by its affinity and the process's control group.
+    /// Whether this thread's affinity and the process's control group allow it.
     pub allowed: bool,
-    /// Numbers of the others of its core that are online (simultaneous multithreading).
+    /// Numbers of the other hardware threads of its core that are online (SMT).
     pub smt_siblings: Vec<usize>,
     /// Its core's kind; none if it is offline.
     pub kind: Option<CoreKind>,
-    /// What its core's kind was read from.
+    /// The source of its core's kind.
     pub kind_source: Option<KindSource>,
 }
 
@@ -68,25 +68,25 @@ pub struct LogicalProcessor {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheDomain {
-    /// The cache's size, where it is told.
+    /// The size of the cache in bytes, if known.
     pub size_bytes: Option<u64>,
-    /// Numbers of those that share it and are online.
+    /// Numbers of the logical processors that share it and are online.
     pub logical_processors: Vec<usize>,
 }
 
-/// What a core was made for. Where all are alike, all are for performance.
+/// The kind of a core. If all cores are alike, all are performance cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum CoreKind {
-    /// The slowest of three kinds or more, or those which Intel calls so.
+    /// The slowest of at least three kinds, or what Intel calls low-power efficiency.
     LowPowerEfficiency,
-    /// Slower than the fastest, for less power.
+    /// Slower than the fastest cores, and uses less power.
     Efficiency,
-    /// As fast as this machine can.
+    /// The fastest kind of the machine.
     Performance,
 }
 
-/// What a core's kind was read from.
+/// The source of a core's kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum KindSource {
@@ -94,16 +94,16 @@ pub enum KindSource {
     CpuLists,
     /// The scheduler's `cpu_capacity`.
     CpuCapacity,
-    /// The clock's maximum.
+    /// The maximum frequency.
     MaximumFrequency,
-    /// The clock's maximum and, among cores with the same, their base frequency.
+    /// The maximum frequency and, among cores with the same maximum, the base frequency.
     BaseFrequency,
-    /// Nothing tells kinds apart.
+    /// No source tells kinds apart.
     Assumed,
 }
 
 impl CoreKind {
-    /// Its name in texts.
+    /// Its name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -115,7 +115,7 @@ impl CoreKind {
 }
 
 impl KindSource {
-    /// Its name in texts.
+    /// Its name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
