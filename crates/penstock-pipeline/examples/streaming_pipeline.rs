@@ -19,7 +19,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         // Behind the decompressors, and with less to do: others may run before it.
         Stage::checksum(ChecksumKind::Crc32).policy(Some(later)),
     ];
-    let options = Options { on_error: OnError::Skip, ..Options::default() };
+    let mut options = Options::default();
+    options.on_error = OnError::Skip;
     let pipeline = Pipeline::start(Source::files(paths), stages, Sink::iterate(), options)?;
     while let Some(chunk) = pipeline.next(None)? {
         let Some(Checksum::Crc32(sum)) = chunk.checksum() else {

@@ -37,6 +37,7 @@ pub enum Checksum {
 
 /// When a part of a pipeline worked on a chunk, in nanoseconds since the pipeline began.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Timing {
     /// The part's name.
     pub stage: String,
@@ -172,6 +173,7 @@ unsafe impl Region for Written {
 
 /// Why a chunk failed, and which one.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ChunkError {
     /// The chunk's name.
     pub name: Arc<OsStr>,

@@ -9,6 +9,7 @@ use super::chunk::ChunkError;
 
 /// What happens when a chunk fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum OnError {
     /// The pipeline ends there.
     #[default]

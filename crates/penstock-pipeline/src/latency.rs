@@ -16,6 +16,7 @@ const DIGITS: u8 = 2;
 ///
 /// All values are accurate to 1 %. They are 0 while the count is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Latency {
     /// Number of measurements.
     pub count: u64,

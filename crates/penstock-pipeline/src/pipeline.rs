@@ -47,6 +47,7 @@ impl Default for Depth {
 
 /// Options of a pipeline.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Options {
     /// How much may wait between two parts.
     pub depth: Depth,

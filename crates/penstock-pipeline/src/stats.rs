@@ -6,6 +6,7 @@ use penstock_cpu::AppliedPolicy;
 /// Statistics of a pipeline, up to now or to its end.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
+#[non_exhaustive]
 pub struct Stats {
     /// The source, the stages and the sink, in this order.
     pub stages: Vec<StageStats>,
@@ -19,6 +20,7 @@ pub struct Stats {
 
 /// Statistics of one part, all its workers together.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct StageStats {
     /// Its name.
     pub name: String,

@@ -68,9 +68,7 @@ fn packed(codec: Codec, plain: &[u8]) -> Vec<u8> {
             encoder.write_all(plain).unwrap();
             encoder.finish().unwrap()
         }
-        Codec::Zlib | Codec::Auto => {
-            deflated(plain, flate2::Compress::new(flate2::Compression::fast(), true))
-        }
+        _ => deflated(plain, flate2::Compress::new(flate2::Compression::fast(), true)),
     }
 }
 
@@ -85,12 +83,20 @@ fn assets(count: usize) -> Vec<Vec<u8>> {
     (0..count).map(|number| asset(20_000 + 777 * number, number as u64)).collect()
 }
 
+fn of_depth(items: usize, bytes: usize) -> Options {
+    let mut options = Options::default();
+    options.depth = Depth { items, bytes };
+    options
+}
+
 fn small_depth() -> Options {
-    Options { depth: Depth { items: 2, bytes: 1 << 20 }, ..Options::default() }
+    of_depth(2, 1 << 20)
 }
 
 fn skipping() -> Options {
-    Options { on_error: OnError::Skip, ..small_depth() }
+    let mut options = small_depth();
+    options.on_error = OnError::Skip;
+    options
 }
 
 fn take_all(pipeline: &Pipeline) -> Vec<Chunk> {
@@ -234,7 +240,7 @@ proptest! {
             map("leave out", move |chunk, _| Ok((!chunk.index().is_multiple_of(nth)).then_some(chunk))).workers(workers)
         }));
         stages.push(Stage::checksum(ChecksumKind::Xxh3).workers(workers));
-        let options = Options { depth: Depth { items, bytes }, ..Options::default() };
+        let options = of_depth(items, bytes);
         let pipeline =
             Pipeline::start(Source::files(paths).workers(readers), stages, Sink::iterate(), options).unwrap();
         let chunks = take_all(&pipeline);
@@ -263,7 +269,7 @@ proptest! {
         let plain = asset(size, seed);
         let stored = codec.map_or_else(|| plain.clone(), |codec| packed(codec, &plain));
         let stages = codec.into_iter().map(|_| Stage::decompress(Codec::Auto)).collect();
-        let options = Options { depth: Depth { items, bytes: 1 << 20 }, ..Options::default() };
+        let options = of_depth(items, 1 << 20);
         let mut feeder = None;
         let source = if is_pipe {
             let (reader, mut writer) = pipe().unwrap();
@@ -330,7 +336,8 @@ proptest! {
 
 /// The failures of a pipeline over these files, each with what it is about.
 fn failures(paths: Vec<PathBuf>, codec: Codec, max_chunk_bytes: usize) -> Vec<Arc<ChunkError>> {
-    let options = Options { max_chunk_bytes, ..skipping() };
+    let mut options = skipping();
+    options.max_chunk_bytes = max_chunk_bytes;
     let stages = vec![Stage::decompress(codec).workers(2)];
     let pipeline = Pipeline::start(Source::files(paths), stages, Sink::iterate(), options).unwrap();
     take_all(&pipeline);
@@ -488,8 +495,10 @@ fn parts_that_make_no_sense_together_are_refused() {
     refused(file().workers(2), vec![], Options::default());
     refused(Source::file("/dev/null", 0), vec![], Options::default());
     refused(file(), vec![Stage::checksum(ChecksumKind::Xxh3).workers(0)], Options::default());
-    refused(file(), vec![], Options { max_chunk_bytes: 9, ..Options::default() });
-    refused(file(), vec![], Options { depth: Depth { items: 0, bytes: 1 }, ..Options::default() });
+    let mut small_chunks = Options::default();
+    small_chunks.max_chunk_bytes = 9;
+    refused(file(), vec![], small_chunks);
+    refused(file(), vec![], of_depth(0, 1));
     let (reader, writer) = pipe().unwrap();
     assert_eq!(Source::fd(&writer, 10).err(), Some(Error::from(Errno::BADF)));
     drop(reader);
@@ -518,7 +527,7 @@ fn pass(name: &str) -> Stage {
 fn the_source_waits_for_the_consumer() {
     let given = Arc::new(AtomicUsize::new(0));
     let stages = vec![pass("a"), pass("b").workers(2)];
-    let options = Options { depth: Depth { items: 3, bytes: 1 << 30 }, ..Options::default() };
+    let options = of_depth(3, 1 << 30);
     let source = Source::feed(Counting(Arc::clone(&given), 10_000));
     let pipeline = Pipeline::start(source, stages, Sink::iterate(), options).unwrap();
     // Three queues of three, and what the source and three workers hold: 13. Those who wait for room are woken when a queue is
@@ -556,7 +565,7 @@ fn who_leaves_everything_out_does_not_run_ahead_of_a_slow_one() {
 #[test]
 fn memory_is_the_same_for_few_and_for_many_chunks() {
     let peak = |count: usize| {
-        let options = Options { depth: Depth { items: 4, bytes: 1 << 20 }, ..Options::default() };
+        let options = of_depth(4, 1 << 20);
         let source = Source::feed(Counting(Arc::default(), count));
         let pipeline = Pipeline::start(source, vec![pass("a"), pass("b")], Sink::iterate(), options).unwrap();
         let mut got = 0;

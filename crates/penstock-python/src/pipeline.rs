@@ -276,8 +276,9 @@ impl Pipeline {
                 return Err(PyValueError::new_err(why));
             }
         };
-        let depth = Depth { items: depth, bytes: depth_bytes };
-        let options = Options { depth, on_error, max_chunk_bytes };
+        let mut options = Options::default();
+        options.depth = Depth { items: depth, bytes: depth_bytes };
+        (options.on_error, options.max_chunk_bytes) = (on_error, max_chunk_bytes);
         let mut lent = Vec::new();
         let Source(source, ahead) = source;
         let source = source.take(&mut lent)?;

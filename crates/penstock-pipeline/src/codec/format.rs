@@ -4,6 +4,7 @@ use std::io;
 
 /// A compressed format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Codec {
     /// Recognised by the first bytes.
     #[default]
