@@ -10,7 +10,6 @@ import signal
 import socket
 import struct
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,8 +22,8 @@ from conftest import eventually, open_fds, run_script, succeeded, workers
 import penstock
 from penstock.pipeline import Chunk, Pipeline, call, fd, into
 
-LINGER_S = 8
-"""Much longer than what does not wait takes, and less than what a test may take."""
+LINGER_S = 600
+"""Longer than a test may take: one that waits for it fails."""
 
 
 @pytest.fixture
@@ -77,10 +76,8 @@ def use_others() -> None:
 def test_a_destructor_waits_for_no_socket_that_lingers(lingering: socket.socket, kind: str) -> None:
     made = MAKERS[kind](lingering)
     lingering.close()
-    begin_s = time.monotonic()
     del made
     use_others()
-    assert time.monotonic() - begin_s < LINGER_S / 2
 
 
 def test_a_write_that_ends_holds_up_no_other(lingering: socket.socket) -> None:
@@ -88,13 +85,11 @@ def test_a_write_that_ends_holds_up_no_other(lingering: socket.socket) -> None:
     writer = penstock.Writer(lingering)
     ticket = writer.write(b"more")
     lingering.close()
-    begin_s = time.monotonic()
     writer.abort()
     with pytest.raises(penstock.ClosedError):
         ticket.wait()
     assert eventually(lambda: writer.stats.items_pending == 0)
     use_others()
-    assert time.monotonic() - begin_s < LINGER_S / 2
 
 
 class Owner:
@@ -206,9 +201,7 @@ def test_a_program_ends_well_while_a_dropped_pipeline_is_in_a_call() -> None:
 def test_a_close_waits_for_no_socket_that_lingers(lingering: socket.socket, kind: str) -> None:
     made = MAKERS[kind](lingering)
     lingering.close()
-    begin_s = time.monotonic()
     made.close()
-    assert time.monotonic() - begin_s < LINGER_S / 2
     assert made.closed
 
 

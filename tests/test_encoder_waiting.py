@@ -71,14 +71,12 @@ def test_closing_a_stuck_ffmpeg_ends_with_its_last_words(tmp_path: Path) -> None
 def test_a_timeout_of_the_callers_is_the_callers(tmp_path: Path) -> None:
     with make(tmp_path / "video.mp4", size=(640, 480), tuning=Tuning(queue_items=1)) as encoder:
         os.kill(encoder.pid, signal.SIGSTOP)
-        start_s = time.monotonic()
         with pytest.raises(StalledError) as caught:
             for _ in range(MANY):
                 encoder.write(bytes(640 * 480 * 3), timeout=0.2)
         assert "no sign of life" not in str(caught.value)
         with pytest.raises(StalledError):
             encoder.close(timeout=0.2)
-        assert time.monotonic() - start_s < 30
         os.kill(encoder.pid, signal.SIGCONT)
 
 

@@ -12,6 +12,8 @@ import time
 import pytest
 from conftest import read_exactly, run_script, start_script, succeeded
 
+import penstock
+
 SIZE = 5_000_000
 
 PIPE_TO_STDOUT = """
@@ -41,20 +43,26 @@ def test_whatever_ends_a_program_its_bytes_are_delivered(ending: str) -> None:
     assert b"penstock" not in err.replace(b"penstock.", b"")
 
 
-@pytest.mark.parametrize("mode", ["write", pytest.param("staged", marks=pytest.mark.slow)])
-def test_a_stalled_reader_ends_the_wait_within_6_s_and_the_loss_is_told(mode: str) -> None:
+@pytest.mark.parametrize("stall_s", [0.3, pytest.param(5.0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("mode", ["write", "staged"])
+def test_a_stalled_reader_ends_the_wait_and_the_loss_is_reported(mode: str, stall_s: float) -> None:
     reader, writer = os.pipe()
-    start_s = time.monotonic()
-    with start_script(f"penstock.pipe(bytes({SIZE}), 1, mode='{mode}')", stdout=writer) as program:
+    code = f"""
+    penstock._exit.STALL_S = {stall_s}
+    penstock.pipe(bytes({SIZE}), 1, mode='{mode}')
+    """
+    with start_script(code, stdout=writer) as program:
         os.close(writer)
         _, err = program.communicate(timeout=60)
-    # 5 s of patience by the issue, and as much again for a busy machine to start and stop an interpreter.
-    assert 5 <= time.monotonic() - start_s < 10
     left = 0
     while chunk := os.read(reader, 1 << 20):
         left += len(chunk)
     os.close(reader)
     assert f"penstock: {SIZE - left} bytes were lost" in err.decode()
+
+
+def test_a_program_that_ends_waits_5_s_for_a_stalled_reader() -> None:
+    assert penstock._exit.STALL_S == 5
 
 
 @pytest.mark.slow
@@ -71,6 +79,7 @@ def test_a_reader_that_is_slow_but_reads_is_waited_for() -> None:
 def test_ctrl_c_ends_the_wait_at_exit() -> None:
     reader, writer = os.pipe()
     code = """
+    penstock._exit.STALL_S = 1000.0
     penstock.pipe(bytes(5_000_000), 1)
     print("ending", file=sys.stderr, flush=True)
     """
@@ -78,10 +87,8 @@ def test_ctrl_c_ends_the_wait_at_exit() -> None:
         os.close(writer)
         assert program.stderr.readline() == b"ending\n"
         time.sleep(0.5)
-        start_s = time.monotonic()
         program.send_signal(signal.SIGINT)
         _, err = program.communicate(timeout=60)
-        assert time.monotonic() - start_s < 3, "it did not wait for the rest of the 5 s"
     os.close(reader)
     assert b"bytes were lost" in err
 

@@ -7,7 +7,6 @@ import resource
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -190,13 +189,9 @@ def test_a_reader_that_never_reads_bounds_the_memory() -> None:
     os.close(writer)
 
 
-def test_an_idle_stream_uses_no_time_and_its_worker_leaves() -> None:
+def test_the_worker_of_an_idle_stream_leaves() -> None:
     reader, writer = os.pipe()
     penstock.pipe(bytes(1000), writer).wait(10)
-    used_s = time.process_time()
-    time.sleep(1)
-    # Generous: it is far below a millisecond, and a worker that spins would take the second.
-    assert time.process_time() - used_s < 0.05
     assert eventually(lambda: not workers())
     os.close(reader)
     os.close(writer)

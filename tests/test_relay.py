@@ -387,11 +387,9 @@ class TestInterruption:
         with program:
             assert program.stdout and program.stdout.readline() == b"ready\n"
             time.sleep(0.3)
-            begin = time.monotonic()
             program.send_signal(signal.SIGINT)
             out, err = program.communicate(timeout=PATIENCE_S)
         assert err == b""
-        assert time.monotonic() - begin < PATIENCE_S
         assert (int(out) > 0) == (stuck == "destination")
 
     def test_by_a_handler_that_returns(self, pair: tuple[int, int]) -> None:
@@ -532,7 +530,6 @@ class TestInTheBackground:
                 time.sleep(0.5)  # with whatever it has inherited
                 os._exit(0)
             os.write(producer, b"frame"); os.close(producer)
-            begin = time.monotonic()
             assert os.read(reader, 10) == b"frame" and os.read(reader, 10) == b""
             assert os.waitpid(child, os.WNOHANG) == (0, 0), "the end of file came while the child lived"
             print(ticket.wait().bytes, os.waitpid(child, 0)[1])

@@ -217,10 +217,10 @@ def test_a_silent_source_is_not_excused_by_the_destinations_reader() -> None:
     thread = threading.Thread(target=read_slowly)
     thread.start()
     raised = ends(lambda: penstock.relay(source, writer, timeout=0.3))
+    assert thread.is_alive(), "the destination's reader still reads"
     stop.set()
     thread.join()
     assert isinstance(raised, StalledError)
-    assert raised.seconds < 5  # the reader goes on for far longer
     for fd in (source, fed, reader, writer):
         os.close(fd)
 

@@ -1,4 +1,4 @@
-"""Every wait leaves the interpreter to others and wakes for signals; and nobody waits by spinning."""
+"""Every wait leaves the interpreter to other threads, wakes for signals and sleeps meanwhile."""
 
 from __future__ import annotations
 
@@ -11,7 +11,18 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import MODES, ReaderThread, eventually, noise, read_exactly, run_script, succeeded, workers
+from conftest import (
+    MODES,
+    ReaderThread,
+    are_asleep,
+    eventually,
+    noise,
+    read_exactly,
+    run_script,
+    succeeded,
+    unread_bytes,
+    workers,
+)
 
 import penstock
 
@@ -57,11 +68,7 @@ def test_other_threads_run_meanwhile(pair: tuple[int, int], wait: str) -> None:
     stream, ticket = stalled(writer)
     waiter = threading.Thread(target=WAITS[wait], args=(stream, writer, ticket))
     waiter.start()
-    counted = 0
-    deadline = time.monotonic() + 0.2
-    while time.monotonic() < deadline:
-        counted += 1
-    assert counted > 1000
+    time.sleep(0.2)  # without the interpreter's lock, this would not end before the waiter does
     assert waiter.is_alive()
     assert read_exactly(reader, len(FRAME)) == FRAME
     if wait in ("pipe", "write"):
@@ -90,41 +97,27 @@ waits = {
     "close": lambda: stream.close(),
     "with": lambda: stream.__exit__(None, None, None),
 }
-sent = 0.0
-
-def interrupt():
-    global sent
-    time.sleep(0.15)
-    sent = time.monotonic()
-    os.kill(os.getpid(), signal.SIGINT)
-
-took = []
+interrupted = 0
 for _ in range(3):
-    thread = threading.Thread(target=interrupt)
-    thread.start()
+    threading.Timer(0.15, os.kill, (os.getpid(), signal.SIGINT)).start()
     try:
         waits[sys.argv[1]]()
     except KeyboardInterrupt:
-        took.append(time.monotonic() - sent)
-    thread.join()
+        interrupted += 1
 accepted = stream.stats.items_accepted
 got = 0
 while got < len(frame):  # all goes on afterwards
     got += len(os.read(reader, 1 << 20))
 stream.close(10)
-print(json.dumps([took, accepted, got]))
+print(json.dumps([interrupted, accepted, got]))
 """
 
 
 @pytest.mark.parametrize("wait", WAITS)
-def test_ctrl_c_ends_the_wait_within_100_ms(wait: str) -> None:
-    """The median of three, measured in the program from the signal to the exception.
-
-    On a busy machine a wake-up may be late, so that half a second passes here; a wait that is deaf to signals does not.
-    """
-    took, accepted, got = json.loads(succeeded(run_script(INTERRUPTED, wait)))
-    assert len(took) == 3
-    assert sorted(took)[1] < 0.5
+def test_ctrl_c_ends_the_wait(wait: str) -> None:
+    """Nobody reads before all three, so that nothing else can end a wait."""
+    interrupted, accepted, got = json.loads(succeeded(run_script(INTERRUPTED, wait)))
+    assert interrupted == 3
     assert accepted == 1, "a write that was interrupted has not been taken"
     assert got == 3 << 20, "what was taken before has arrived"
 
@@ -195,22 +188,13 @@ def test_signals_are_left_to_the_program(pair: tuple[int, int]) -> None:
     assert {number for number in wanted if not blocked >> (number - 1) & 1} == set()
 
 
-CPU_BOUND_S = 0.05
-
-
-def cpu_of_one_second() -> float:
-    start = time.process_time()
-    time.sleep(1)
-    return time.process_time() - start
-
-
-def test_an_idle_stream_uses_no_cpu(pair: tuple[int, int]) -> None:
+def test_an_idle_stream_sleeps(pair: tuple[int, int]) -> None:
     streams = [penstock.Writer(pair[1], mode=mode) for mode in MODES]
     tickets = [stream.write(bytes(100_000)) for stream in streams]
     assert len(read_exactly(pair[0], 400_000)) == 400_000
     for ticket in tickets:
         ticket.wait(10)
-    assert cpu_of_one_second() < CPU_BOUND_S
+    assert eventually(lambda: are_asleep(workers))
 
 
 def connected_datagrams() -> tuple[socket.socket, socket.socket]:
@@ -245,8 +229,8 @@ def fill(stream: penstock.Writer, kind: str) -> None:
             stream.write(noise(size))
 
 
-def test_stalled_sockets_are_not_waited_for_by_spinning() -> None:
-    """All kinds at once, blocking and not: one that spins would take the whole second."""
+def test_a_worker_sleeps_while_its_socket_is_full() -> None:
+    """All kinds at once, blocking and not."""
     ends, streams = [], []
     for blocking in (True, False):
         for kind, make in SOCKETS.items():
@@ -255,16 +239,17 @@ def test_stalled_sockets_are_not_waited_for_by_spinning() -> None:
             ends += [reader, writer]
             streams.append(penstock.Writer(writer))
             fill(streams[-1], kind)
+    # A moment after they started, for the looks must not come before the streams are full.
     time.sleep(0.2)
-    assert cpu_of_one_second() < 2 * CPU_BOUND_S
-    assert all(stream.stats.items_pending for stream in streams), "each of them was stalled"
+    assert eventually(lambda: are_asleep(workers))
+    assert all(stream.stats.items_pending for stream in streams), "each of them is stalled"
     for stream in streams:
         stream.abort()
     for end in ends:
         end.close()
 
 
-def test_stalled_pipes_are_not_waited_for_by_spinning() -> None:
+def test_a_worker_sleeps_while_its_pipe_is_full() -> None:
     ends, streams = [], []
     for blocking in (True, False):
         for mode in ("write", "staged", "zero-copy"):
@@ -273,20 +258,22 @@ def test_stalled_pipes_are_not_waited_for_by_spinning() -> None:
             ends += [reader, writer]
             streams.append(penstock.Writer(writer, mode=mode))
             streams[-1].write(FRAME)
+    # A moment after they started, for the looks must not come before the streams are full.
     time.sleep(0.2)
-    assert cpu_of_one_second() < 2 * CPU_BOUND_S
-    assert all(stream.stats.items_pending for stream in streams), "each of them was stalled"
+    assert eventually(lambda: are_asleep(workers))
+    assert all(stream.stats.items_pending for stream in streams), "each of them is stalled"
     for stream in streams:
         stream.abort()
     for end in ends:
         os.close(end)
 
 
-def test_a_zero_copy_write_that_is_in_the_pipe_is_waited_for_with_little_cpu(pair: tuple[int, int]) -> None:
-    """The kernel tells nobody when a pipe runs empty, so that somebody looks: more than a thousand times a second."""
+def test_a_worker_sleeps_between_looks_at_a_zero_copy_write_in_the_pipe(pair: tuple[int, int]) -> None:
+    """The kernel does not report when a pipe runs empty, so that the worker asks, a thousand times a second."""
     stream = penstock.Writer(pair[1], mode="zero-copy")
     ticket = stream.write(FRAME[:100_000])
-    time.sleep(0.1)
-    assert cpu_of_one_second() < 3 * CPU_BOUND_S
+    assert eventually(lambda: unread_bytes(pair[0]) == 100_000)
+    assert eventually(lambda: are_asleep(workers))
+    assert not ticket.done()
     assert read_exactly(pair[0], 100_000) == FRAME[:100_000]
     ticket.wait(10)

@@ -467,7 +467,7 @@ class TestStats:
         stream.write(FRAME)
         with pytest.raises(StalledError):
             stream.write(FRAME, timeout=0.1)
-        assert 0.1 <= stream.stats.caller_wait_s < 60
+        assert stream.stats.caller_wait_s >= 0.1
 
     REASONS = (
         ("auto", "unknown", 1000, None, "write", "small"),
