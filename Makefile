@@ -69,14 +69,14 @@ soak: $(READY)-test $(READY)-native
 	@$(IN_VENV) python tests/soak $(ARGS)
 
 # A folder of its own, for everything is compiled anew. Without the tests of the examples, which start cargo themselves.
+# ARGS are those of the tests: ARGS="relay::"
 HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 SANITIZED_CRATES := penstock-core penstock-cpu penstock-pipeline
-SANITIZED := $(filter-out examples,$(basename $(notdir $(wildcard $(SANITIZED_CRATES:%=crates/%/tests/*.rs)))))
 sanitize:
 	@scripts/setup sanitize
 	RUSTFLAGS="$$RUSTFLAGS -Zsanitizer=address" ASAN_OPTIONS="detect_leaks=1:$$ASAN_OPTIONS" \
 		CARGO_PROFILE_DEV_OPT_LEVEL=1 cargo +nightly test --quiet $(SANITIZED_CRATES:%=--package %) \
-		--lib $(SANITIZED:%=--test=%) --target $(HOST) --target-dir target/sanitize $(ARGS)
+		--lib --test=all --target $(HOST) --target-dir target/sanitize -- --skip examples:: $(ARGS)
 
 # Each target for so many seconds. libdeflate has a constant of one name in several files, which is no fault.
 SECONDS_EACH ?= 60

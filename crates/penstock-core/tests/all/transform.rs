@@ -1,7 +1,5 @@
 //! Writes whose bytes are made on the way, on real pipes.
 
-mod common;
-
 use std::io::{PipeReader, Read, pipe};
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -9,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use common::{Temper, drain, pattern, with};
+use crate::common::{Temper, drain, pattern, with};
 use penstock_core::{Errno, Error, Mode, Options, ReaderKind, Transform, Transport, Writer};
 
 /// Every byte of two becomes one: their sum. In steps of 1,000 bytes of output.

@@ -11,8 +11,7 @@ use penstock_core::{Error, Pipe, Tee, TeeEnd, TeeOutlet, TeePolicy};
 use penstock_cpu::{Priority, SchedulingClass, ThreadPolicy};
 use proptest::prelude::*;
 
-mod common;
-use common::{Temper, drain, pattern, unnamed_file, with};
+use crate::common::{Temper, drain, pattern, unnamed_file, with};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -77,7 +76,7 @@ fn smoke_all_destinations_have_all_bytes() {
 
 #[test]
 fn a_reader_that_splices_onward_has_all_bytes() {
-    if common::pv_is_missing() {
+    if crate::common::pv_is_missing() {
         eprintln!("skipped: pv is not installed");
         return;
     }

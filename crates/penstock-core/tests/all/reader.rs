@@ -1,7 +1,5 @@
 //! Readers of frames, on real pipes, files and sockets.
 
-mod common;
-
 use std::fs::File;
 use std::io::{PipeWriter, Seek, Write, pipe};
 use std::os::fd::{AsFd, AsRawFd};
@@ -11,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{pattern, unnamed_file, with};
+use crate::common::{pattern, unnamed_file, with};
 use penstock_core::{Errno, Error, Reader, ReaderOptions, ThreadPolicy, Transform};
 use penstock_cpu::Priority;
 

@@ -1,4 +1,4 @@
-//! Readers of all tempers, and a reference to compare with.
+//! What the integration tests share, those of other crates too: readers of all tempers, data, and a reference.
 
 #![allow(dead_code)] // not every test file uses all of it
 
@@ -80,6 +80,18 @@ pub fn pattern(bytes: usize, seed: u64) -> Vec<u8> {
     }
     out.truncate(bytes);
     out
+}
+
+/// Runs the body of a test, named with its module, in a process of its own: for what the process has once.
+pub fn in_own_process(test: &str, body: impl FnOnce()) {
+    const IS_CHILD: &str = "PENSTOCK_TEST_IN_OWN_PROCESS";
+    if std::env::var_os(IS_CHILD).is_some() {
+        return body();
+    }
+    let mut child = Command::new(std::env::current_exe().expect("a test has a path"));
+    let output = child.args(["--exact", test]).env(IS_CHILD, "1").output().expect("it runs again");
+    let report = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && report.contains("1 passed"), "{}: {report}", output.status);
 }
 
 /// The reference: what a plain loop of blocking writes puts into a pipe.

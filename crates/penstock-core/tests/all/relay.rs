@@ -19,8 +19,7 @@ use proptest::prelude::*;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
-mod common;
-use common::{pattern, unnamed_file, with};
+use crate::common::{in_own_process, pattern, unnamed_file, with};
 
 /// What a source or a destination can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -383,7 +382,7 @@ fn the_method_is_the_best_that_the_pair_allows() {
     let method = |source, destination, mode| {
         let case = smoke(source, destination);
         let (src, feeder) = source_of(&case);
-        let (dst, arrived) = crate::destination(&case);
+        let (dst, arrived) = self::destination(&case);
         let relayed = relay(&src, &dst, &with(to_end(), |o| o.mode = mode)).unwrap();
         drop(dst);
         arrived();
@@ -422,8 +421,15 @@ fn a_source_that_ends_early_is_no_error() {
 
 #[test]
 fn a_reader_that_goes_is_an_error_with_the_bytes_and_no_signal() {
-    // SAFETY: the default action of SIGPIPE, which ends the process: that is what must not happen.
-    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    let test = "relay::a_reader_that_goes_is_an_error_with_the_bytes_and_no_signal";
+    in_own_process(test, || {
+        // SAFETY: no other test runs in this process. By default, SIGPIPE ends it, which must not happen.
+        unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+        a_reader_goes();
+    });
+}
+
+fn a_reader_goes() {
     let (mut reader, writer) = pipe().unwrap();
     let taken = thread::spawn(move || {
         let mut piece = vec![0; 100_000];
@@ -432,8 +438,6 @@ fn a_reader_that_goes_is_an_error_with_the_bytes_and_no_signal() {
     let file = file_of(&pattern(8 << 20, 2));
     let failure = relay(&file, &writer, &to_end()).unwrap_err();
     taken.join().unwrap();
-    // SAFETY: as Rust's runtime had it.
-    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
     let Error::Broken { errno, bytes_delivered, bytes_lost } = failure.error else { panic!("{failure:?}") };
     assert_eq!(errno, Errno::PIPE);
     assert_eq!(bytes_delivered, 100_000);

@@ -1,6 +1,7 @@
 //! Conversions against a reference in 64-bit floating point, and against each other.
 
-use penstock_pixels::{Conversion, ConversionOptions, Matrix, OddSize, PixelFormat, Range};
+use crate::common::{MATRICES, RANGES, convert, options, with};
+use penstock_pixels::{Conversion, Matrix, OddSize, PixelFormat, Range};
 
 use PixelFormat::{
     Bgr0, Bgr24, Bgra, Gray, Nv12, Rgb0, Rgb24, Rgb48, Rgba, Rgba64, Yuv420p, Yuv420p10, Yuv422p, Yuv422p10,
@@ -9,25 +10,6 @@ use PixelFormat::{
 
 const RGBS: [PixelFormat; 8] = [Rgb24, Bgr24, Rgba, Bgra, Rgb0, Bgr0, Rgb48, Rgba64];
 const YUVS: [PixelFormat; 7] = [Yuv420p, Yuv422p, Yuv444p, Nv12, Yuv420p10, Yuv422p10, Yuv444p10];
-const MATRICES: [Matrix; 3] = [Matrix::Bt601, Matrix::Bt709, Matrix::Bt2020];
-const RANGES: [Range; 2] = [Range::Limited, Range::Full];
-
-fn options(input: PixelFormat, output: PixelFormat, (width, height): (usize, usize)) -> ConversionOptions {
-    ConversionOptions::new(input, output, width, height)
-}
-
-fn with(mut options: ConversionOptions, set: impl FnOnce(&mut ConversionOptions)) -> ConversionOptions {
-    set(&mut options);
-    options
-}
-
-fn convert(options: &ConversionOptions, input: &[u8]) -> Vec<u8> {
-    let conversion = Conversion::new(options).unwrap();
-    assert_eq!(conversion.input_bytes(), input.len());
-    let mut output = vec![0xA5; conversion.output_bytes()];
-    conversion.convert(input, &mut output);
-    output
-}
 
 /// A picture in three channels from 0 to 1, rows first.
 struct Picture {

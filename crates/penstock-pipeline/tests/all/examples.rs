@@ -2,9 +2,7 @@
 
 use std::process::Command;
 
-#[path = "../../penstock-core/tests/common/mod.rs"]
-mod common;
-use common::pattern;
+use crate::common::pattern;
 
 #[test]
 fn streaming_pipeline_reads_what_it_can_and_names_the_rest() {

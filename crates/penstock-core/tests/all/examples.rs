@@ -3,8 +3,7 @@
 use std::io::{Read, Seek, Write};
 use std::process::{Command, Stdio};
 
-mod common;
-use common::{pattern, unnamed_file};
+use crate::common::{pattern, unnamed_file};
 
 fn example(name: &str) -> Command {
     let mut command = Command::new(env!("CARGO"));

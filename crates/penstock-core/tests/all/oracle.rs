@@ -1,11 +1,9 @@
 //! Whatever goes in comes out: against a plain loop of writes, over random sizes, readers, capacities and transports.
 
-mod common;
-
 use std::io::pipe;
 use std::sync::{Arc, Mutex};
 
-use common::{Temper, drain, pattern, plain_writes, pv_is_missing, with};
+use crate::common::{Temper, drain, pattern, plain_writes, pv_is_missing, with};
 use penstock_core::{Mode, Options, ReaderKind, Region, Ticket, Writer};
 use proptest::prelude::*;
 

@@ -1,8 +1,5 @@
 //! Pipelines over real files and pipes: what comes out, in what order, what of faults, and how it is left.
 
-#[path = "../../penstock-core/tests/common/mod.rs"]
-mod common;
-
 use std::ffi::OsString;
 use std::fs;
 use std::io::{Read, Write, pipe};
@@ -12,7 +9,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::pattern;
+use crate::common::pattern;
 use penstock_core::{Errno, Error, Writer};
 use penstock_pipeline::{
     Cause, Checksum, ChecksumKind, Chunk, ChunkError, Codec, Context, Depth, Fed, Feed, Map, OnError,

@@ -1,7 +1,5 @@
 //! What a writer promises, on real pipes, sockets and files.
 
-mod common;
-
 use std::fs::File;
 use std::io::{PipeReader, PipeWriter, Read, Seek, SeekFrom, pipe};
 use std::os::fd::{AsFd, AsRawFd};
@@ -12,7 +10,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use common::{Temper, drain, pattern, with};
+use crate::common::{Temper, drain, pattern, with};
 use penstock_core::{
     Errno, Error, Mode, Options, ReaderKind, Reason, Region, ThreadPolicy, Transport, Writer, process,
 };

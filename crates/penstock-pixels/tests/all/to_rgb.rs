@@ -1,6 +1,7 @@
 //! From YUV and gray to RGB, against a reference in 64-bit floating point.
 
-use penstock_pixels::{Conversion, ConversionOptions, Matrix, OddSize, PixelFormat, Range};
+use crate::common::{MATRICES, RANGES, convert, options, with};
+use penstock_pixels::{Conversion, Matrix, OddSize, PixelFormat, Range};
 
 use PixelFormat::{
     Bgr0, Bgr24, Bgra, Gray, Nv12, Rgb0, Rgb24, Rgb48, Rgba, Rgba64, Yuv420p, Yuv420p10, Yuv422p, Yuv422p10,
@@ -9,25 +10,6 @@ use PixelFormat::{
 
 const INPUTS: [PixelFormat; 8] = [Yuv420p, Yuv422p, Yuv444p, Nv12, Yuv420p10, Yuv422p10, Yuv444p10, Gray];
 const OUTPUTS: [PixelFormat; 8] = [Rgb24, Bgr24, Rgba, Bgra, Rgb0, Bgr0, Rgb48, Rgba64];
-const MATRICES: [Matrix; 3] = [Matrix::Bt601, Matrix::Bt709, Matrix::Bt2020];
-const RANGES: [Range; 2] = [Range::Limited, Range::Full];
-
-fn options(input: PixelFormat, output: PixelFormat, (width, height): (usize, usize)) -> ConversionOptions {
-    ConversionOptions::new(input, output, width, height)
-}
-
-fn with(mut options: ConversionOptions, set: impl FnOnce(&mut ConversionOptions)) -> ConversionOptions {
-    set(&mut options);
-    options
-}
-
-fn convert(options: &ConversionOptions, input: &[u8]) -> Vec<u8> {
-    let conversion = Conversion::new(options).unwrap();
-    assert_eq!(conversion.input_bytes(), input.len());
-    let mut output = vec![0xA5; conversion.output_bytes()];
-    conversion.convert(input, &mut output);
-    output
-}
 
 /// Bits of a sample, and the columns and rows that share one of chroma; none of them where there is none.
 fn layout(format: PixelFormat) -> (u32, Option<(usize, usize)>) {

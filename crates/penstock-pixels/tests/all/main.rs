@@ -1,0 +1,5 @@
+//! All integration tests of the crate, in one binary.
+
+mod common;
+mod convert;
+mod to_rgb;
