@@ -20,8 +20,8 @@ NATIVE_SOURCES := Cargo.toml $(wildcard Cargo.lock) pyproject.toml \
 
 help:
 	@echo "make demo         render a video with a progress bar"
-	@echo "make test         the tests: Rust, loom, and Python's but for those that are marked slow"
-	@echo "make test-all     all tests, the slow ones too"
+	@echo "make test         the tests: Rust, loom with bounds, and Python's but for those that are marked slow"
+	@echo "make test-all     all tests, the slow ones too, and with all cases; prints the 20 slowest"
 	@echo "make sanitize     the core's tests with AddressSanitizer and LeakSanitizer (needs a nightly Rust)"
 	@echo "make fuzz         hostile and random input, a minute each; SECONDS_EACH=600 (needs a nightly Rust)"
 	@echo "make soak         everything at random, with kills, forks and signals; ARGS=\"--seed 5 --minutes 30\""
@@ -58,6 +58,11 @@ bench-relay bench-pipeline bench-waits: bench-%: $(READY)-bench $(READY)-native
 
 # Of two -m the last one holds, so that ARGS can ask for others. pytest itself, called by hand, leaves none out.
 test: SELECTED := -m "not slow"
+# Loom explores the orders with at most three preemptions; in test-all, every order.
+test: export LOOM_MAX_PREEMPTIONS := 3
+test-all: SELECTED := --durations=20
+# Property tests try all their examples, not a fifth.
+test-all: export PENSTOCK_THOROUGH := 1
 # Loom's build is another program: in a folder of its own, neither throws away what the other has compiled.
 test test-all: $(READY)-test $(READY)-native
 	$(IN_VENV) cargo test --quiet --workspace --exclude penstock-python --all-features

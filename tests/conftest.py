@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Container, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 import penstock
@@ -30,6 +31,18 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 for _number in (signal.SIGHUP, signal.SIGQUIT):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, lambda _number, _frame: None)
+
+IS_THOROUGH = "PENSTOCK_THOROUGH" in os.environ
+"""Whether property tests try many examples, as in make test-all."""
+
+hypothesis.settings.register_profile("penstock", deadline=None, max_examples=100 if IS_THOROUGH else 20)
+hypothesis.settings.load_profile("penstock")
+
+
+def examples(thorough: int) -> hypothesis.settings:
+    """That many examples for a property test, or a fifth of them if the tests are not thorough."""
+    return hypothesis.settings(max_examples=thorough if IS_THOROUGH else max(10, thorough // 5))
+
 
 # In the environment of all that the tests of this process start, and of what those start.
 _MARK = "PENSTOCK_TESTED_BY"

@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 from clips import clip
+from conftest import examples
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from test_api import FUNCTIONS
@@ -411,7 +412,7 @@ def is_of_ffmpeg(path: str) -> bool:
 
 @pytest.mark.parametrize(("path", "name"), [one for one in NUMBERS if not is_of_ffmpeg(one[0])])
 def test_a_number_is_taken_or_refused(path: str, name: str) -> None:
-    @settings(max_examples=40, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(examples(40), database=None, suppress_health_check=list(HealthCheck))
     @given(st.one_of(WHOLE, OTHERS))
     def try_any(value: object) -> None:
         try_one(path, name, value)
@@ -423,7 +424,7 @@ def test_a_number_is_taken_or_refused(path: str, name: str) -> None:
 @pytest.mark.filterwarnings("ignore::penstock.FFmpegWarning")
 @pytest.mark.parametrize(("path", "name"), [one for one in NUMBERS if is_of_ffmpeg(one[0])])
 def test_a_number_for_ffmpeg_is_taken_or_refused(path: str, name: str) -> None:
-    @settings(max_examples=20, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(examples(20), database=None, suppress_health_check=list(HealthCheck))
     @given(st.one_of(WHOLE, OTHERS))
     def try_any(value: object) -> None:
         try_one(path, name, value)

@@ -11,6 +11,7 @@ import os
 from typing import Any
 
 import pytest
+from conftest import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -22,12 +23,10 @@ from penstock.ffmpeg.process import _counts
 
 FUZZ_S = int(os.environ.get("PENSTOCK_FUZZ_S", "0"))
 # Measured: a hundred take some seconds on a busy machine.
-EXAMPLES = max(100, FUZZ_S * 100)
+EXAMPLES = FUZZ_S * 100 or examples(100).max_examples
 pytestmark = pytest.mark.timeout(max(120, FUZZ_S * 10))
 
-anything = settings(
-    max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck)
-)
+anything = settings(max_examples=EXAMPLES, database=None, suppress_health_check=list(HealthCheck))
 
 WORDS = st.one_of(
     st.sampled_from(

@@ -27,6 +27,7 @@ from conftest import (
     PATIENCE_S,
     ReaderThread,
     eventually,
+    examples,
     noise,
     open_fds,
     rss_bytes,
@@ -35,7 +36,7 @@ from conftest import (
     succeeded,
     workers,
 )
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock
@@ -234,7 +235,7 @@ def test_an_iterable_may_name_its_buffers() -> None:
     assert got["a"].tolist() == [0, 1, 2, 3, 4, 5]
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(
     st.lists(st.binary(max_size=5000), max_size=20),
     st.integers(1, 3),

@@ -14,8 +14,8 @@ from typing import TypeVar
 
 import numpy as np
 import pytest
-from conftest import eventually, open_fds, run_script, succeeded, workers
-from hypothesis import given, settings
+from conftest import eventually, examples, open_fds, run_script, succeeded, workers
+from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock
@@ -373,7 +373,7 @@ class TestThreadPolicies:
         | st.lists(st.integers())
         | st.tuples(st.text(), st.integers()),
     )
-    @settings(max_examples=300)
+    @examples(300)
     def test_are_made_or_refused_whatever_they_are_given(self, field: str, value: object) -> None:
         try:
             policy = ThreadPolicy(**{field: value})

@@ -7,7 +7,8 @@ import random
 import threading
 import time
 
-from hypothesis import given, settings
+from conftest import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock
@@ -47,7 +48,7 @@ def plain(frames: list[bytes]) -> bytes:
     return bytes(got)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     sizes=sizes,
     seed=st.integers(0, 2**32),

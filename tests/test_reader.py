@@ -15,8 +15,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import PATIENCE_S, ReaderThread, capacity_bytes, eventually, noise, open_fds, rss_bytes, workers
-from hypothesis import given, settings
+from conftest import (
+    PATIENCE_S,
+    ReaderThread,
+    capacity_bytes,
+    eventually,
+    examples,
+    noise,
+    open_fds,
+    rss_bytes,
+    workers,
+)
+from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock
@@ -81,7 +91,7 @@ def test_smoke(pair: tuple[int, int]) -> None:
     assert frames.closed
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     frame_bytes=st.integers(1, 20_000),
     frames=st.integers(0, 12),

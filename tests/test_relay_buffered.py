@@ -22,8 +22,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ReaderThread, noise, open_fds, read_exactly, run_script, succeeded, unread_bytes
-from hypothesis import given, settings
+from conftest import (
+    ReaderThread,
+    examples,
+    noise,
+    open_fds,
+    read_exactly,
+    run_script,
+    succeeded,
+    unread_bytes,
+)
+from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock
@@ -481,7 +490,7 @@ class TestStream:
         os.close(reader)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     steps=st.lists(
         st.tuples(

@@ -94,6 +94,11 @@ pub fn in_own_process(test: &str, body: impl FnOnce()) {
     assert!(output.status.success() && report.contains("1 passed"), "{}: {report}", output.status);
 }
 
+/// How many cases a property test tries: all of them if PENSTOCK_THOROUGH is set (`make test-all`), else a fifth.
+pub fn cases(all: u32) -> u32 {
+    if std::env::var_os("PENSTOCK_THOROUGH").is_some() { all } else { all.div_ceil(5) }
+}
+
 /// The reference: what a plain loop of blocking writes puts into a pipe.
 pub fn plain_writes(mut pipe: PipeWriter, frames: &[Vec<u8>]) {
     for frame in frames {

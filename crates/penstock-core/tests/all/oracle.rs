@@ -3,7 +3,7 @@
 use std::io::pipe;
 use std::sync::{Arc, Mutex};
 
-use crate::common::{Temper, drain, pattern, plain_writes, pv_is_missing, with};
+use crate::common::{Temper, cases, drain, pattern, plain_writes, pv_is_missing, with};
 use penstock_core::{Mode, Options, ReaderKind, Region, Ticket, Writer};
 use proptest::prelude::*;
 
@@ -98,7 +98,7 @@ fn reference(frames: &[Vec<u8>]) -> Vec<u8> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, max_shrink_iters: 30, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(60), max_shrink_iters: 30, ..ProptestConfig::default() })]
 
     #[test]
     fn every_transport_delivers_what_a_plain_loop_delivers(

@@ -19,7 +19,7 @@ use proptest::prelude::*;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
-use crate::common::{in_own_process, pattern, unnamed_file, with};
+use crate::common::{cases, in_own_process, pattern, unnamed_file, with};
 
 /// What a source or a destination can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -339,7 +339,7 @@ fn any_case() -> impl Strategy<Value = Case> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(3000), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn every_case_ends_as_the_plain_loop_does(case in any_case()) {

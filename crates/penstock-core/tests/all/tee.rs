@@ -11,7 +11,7 @@ use penstock_core::{Error, Pipe, Tee, TeeEnd, TeeOutlet, TeePolicy};
 use penstock_cpu::{Priority, SchedulingClass, ThreadPolicy};
 use proptest::prelude::*;
 
-use crate::common::{Temper, drain, pattern, unnamed_file, with};
+use crate::common::{Temper, cases, drain, pattern, unnamed_file, with};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -164,7 +164,7 @@ fn any_taker() -> impl Strategy<Value = Taker> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(1000), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn every_destination_that_lives_has_the_whole_stream(

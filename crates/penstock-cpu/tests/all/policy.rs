@@ -3,6 +3,7 @@
 use std::process::id;
 use std::thread;
 
+use crate::common::cases;
 use penstock_cpu::{AppliedPolicy, Near, Priority, ThreadPolicy, Topology};
 use proptest::prelude::*;
 
@@ -212,7 +213,7 @@ fn near_nothing_is_a_note() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(cases(64)))]
 
     /// Whatever is asked for, the thread has what the answer says, and a wish that was not granted is noted.
     #[test]

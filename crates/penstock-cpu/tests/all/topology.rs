@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::common::cases;
 use penstock_cpu::{CoreKind, KindSource, LogicalProcessor, Topology};
 use proptest::prelude::*;
 
@@ -825,7 +826,7 @@ fn file() -> impl Strategy<Value = (String, Vec<u8>)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(300), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn no_tree_is_too_odd(is_whole in any::<bool>(), files in prop::collection::vec(file(), 0..60)) {

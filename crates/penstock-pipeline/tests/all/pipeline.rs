@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::pattern;
+use crate::common::{cases, pattern};
 use penstock_core::{Errno, Error, Writer};
 use penstock_pipeline::{
     Cause, Checksum, ChecksumKind, Chunk, ChunkError, Codec, Context, Depth, Fed, Feed, Map, OnError,
@@ -212,7 +212,7 @@ fn codec() -> impl Strategy<Value = Codec> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 40, max_shrink_iters: 40, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(40), max_shrink_iters: 40, ..ProptestConfig::default() })]
 
     #[test]
     fn assets_come_out_as_a_plain_loop_has_them(
