@@ -24,6 +24,7 @@ from conftest import (
     ReaderThread,
     capacity_bytes,
     eventually,
+    examples,
     noise,
     open_fds,
     read_exactly,
@@ -33,7 +34,7 @@ from conftest import (
     unread_bytes,
     workers,
 )
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock
@@ -319,6 +320,7 @@ class TestFaults:
         with pytest.raises(ValueError, match="same pipe"):
             penstock.relay(*pair)
 
+    @pytest.mark.slow
     def test_more_than_four_gib(self, pair: tuple[int, int]) -> None:
         size = (5 << 30) + 4321
         with tempfile.TemporaryFile() as sparse, Path("/dev/null").open("wb") as null:
@@ -350,13 +352,14 @@ class TestFaults:
         for decoy in decoys:
             os.close(decoy)
 
-    def test_ten_thousand_in_a_row(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("times", [500, pytest.param(10_000, marks=pytest.mark.slow)])
+    def test_many_in_a_row_leave_nothing(self, tmp_path: Path, times: int) -> None:
         path = tmp_path / "data"
         path.write_bytes(b"frame")
         ours, theirs = socket.socketpair()
         with ours, theirs, path.open("rb", buffering=0) as source, Path("/dev/null").open("wb") as null:
             fds, threads = open_fds(), workers()
-            for number in range(10_000):
+            for number in range(times):
                 penstock.relay(source, null, offset=0)
                 if number % 10 == 0:
                     theirs.send(b"frame")
@@ -591,7 +594,7 @@ class TestInAsyncio:
 KINDS = ["file", "pipe", "socket"]
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(
     kinds=st.tuples(st.sampled_from(KINDS), st.sampled_from([*KINDS, "appended file"])),
     size=st.integers(0, 300_000),

@@ -908,6 +908,7 @@ class TestOnePositionOfTwo:
         assert reading.result() == first.data
 
 
+@pytest.mark.slow
 def test_more_than_four_gib_through_a_tee(pair: tuple[int, int]) -> None:
     """To a pipe that a relay drains, and to a device."""
     size = (4 << 30) + 4321
@@ -921,14 +922,15 @@ def test_more_than_four_gib_through_a_tee(pair: tuple[int, int]) -> None:
     assert [outlet.bytes_delivered for outlet in report.destinations] == [size, size]
 
 
+@pytest.mark.parametrize("times", [200, pytest.param(2000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("way", [ticket, tee])
-def test_thousands_in_a_row_leave_nothing(way: Way, path: Path, tmp_path: Path) -> None:
+def test_many_in_a_row_leave_nothing(way: Way, times: int, path: Path, tmp_path: Path) -> None:
     """The calls without a thread have a test of their own."""
     os.truncate(path, 5)
     ours, theirs = socket.socketpair()
     with ours, theirs, Path("/dev/null").open("wb") as null:
         fds, threads = open_fds(), workers()
-        for number in range(2000):
+        for number in range(times):
             source, producer = os.pipe()
             os.write(producer, b"frame")
             os.close(producer)

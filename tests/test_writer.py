@@ -446,7 +446,7 @@ class TestStats:
     def test_never_count_as_delivered_what_was_not_read(self, pair: tuple[int, int], mode: str) -> None:
         reader, writer = pair
         stream, got = Writer(writer, mode=mode), 0
-        data = bytes(256 << 20)
+        data = bytes(64 << 20)
         stream.write(data)
         while got < len(data):
             got += len(os.read(reader, 1 << 17))
