@@ -251,7 +251,7 @@ class TestFiles:
         os.mkfifo(fifo)
         writer = threading.Thread(target=lambda: fifo.write_bytes(clip("h264_ts").read_bytes()), daemon=True)
         writer.start()
-        info = probe(fifo, timeout_s=PATIENCE_S)
+        info = probe(fifo, timeout=PATIENCE_S)
         writer.join(PATIENCE_S)
         assert info.video[0].codec == "h264"
         assert info.size_bytes is None
@@ -344,7 +344,7 @@ class TestStalled:
         os.mkfifo(tmp_path / "fifo")
         before = holdings()
         with pytest.raises(StalledError, match=r"within 0\.3 s.*fifo") as caught:
-            probe(tmp_path / "fifo", timeout_s=0.3)
+            probe(tmp_path / "fifo", timeout=0.3)
         assert caught.value.seconds == 0.3
         assert holdings() == before
 
@@ -363,7 +363,7 @@ class TestStalled:
         path = clip("h264")
         thread.start()
         with pytest.raises(KeyboardInterrupt):
-            probe(path, ffprobe=sleeper, timeout_s=PATIENCE_S)
+            probe(path, ffprobe=sleeper, timeout=PATIENCE_S)
         thread.join()
         assert children() == before
 

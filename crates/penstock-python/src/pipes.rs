@@ -10,9 +10,8 @@ use pyo3::prelude::*;
 use crate::arguments;
 use crate::buffer;
 use crate::errors::{self, OrRaise};
-use crate::ticket::Ticket;
+use crate::ticket::{Ticket, queue};
 use crate::waiting::{Attempt, until, until_written};
-use crate::writer::queue;
 
 /// Queue a buffer to be written to a file descriptor by a native thread, in order, and return its ticket.
 ///

@@ -5,12 +5,13 @@ use std::io::Write;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
+use penstock_core::{Region, Rejected};
 use pyo3::prelude::*;
 
 use crate::arguments;
-use crate::buffer::release_parked;
+use crate::buffer::{self, release_parked};
 use crate::errors::{self, OrRaise};
-use crate::waiting::{awaited, until_written};
+use crate::waiting::{awaited, until, until_written};
 
 /// One queued write and its outcome. ``await ticket`` waits for it in asyncio.
 ///
@@ -111,4 +112,21 @@ impl Watch {
     fn stop(&self) {
         self.ticket.forget_callback(self.callback);
     }
+}
+
+/// Queues a buffer by one of the core's writes, which gets the memory and the time that it may wait for room.
+pub(crate) fn queue(
+    data: &Bound<'_, PyAny>,
+    timeout: Option<Duration>,
+    write: impl Fn(Box<dyn Region>, Duration) -> Result<penstock_core::Ticket, Rejected<Box<dyn Region>>> + Sync,
+) -> PyResult<Ticket> {
+    let py = data.py();
+    let mut region = Some(buffer::export(data)?);
+    let pushed = until(py, timeout, |slice| {
+        let region = &mut region;
+        buffer::hand_in(region, |data| write(data, slice)).into()
+    });
+    drop(region);
+    release_parked(py);
+    pushed?.map(Ticket).or_raise(py)
 }

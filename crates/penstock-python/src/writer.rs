@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use penstock_core::{Error, Options, Region, Rejected};
+use penstock_core::{Error, Options};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
@@ -14,7 +14,7 @@ use crate::errors::{self, OrRaise};
 use crate::log;
 use crate::pipes::arm_exit;
 use crate::policy::{AppliedPolicy, ThreadPolicy};
-use crate::ticket::Ticket;
+use crate::ticket::{Ticket, queue};
 use crate::waiting::{coroutine, until};
 
 /// Writes buffers to a file descriptor from a native thread, whole and in order.
@@ -212,23 +212,6 @@ impl Writer {
 
 /// How long a block that raised waits for a reader that takes nothing: as long as the end of a program waits.
 const EXIT_STALL: Duration = Duration::from_secs(5);
-
-/// Queues a buffer by one of the core's writes, which gets the memory and the time that it may wait for room.
-pub(crate) fn queue(
-    data: &Bound<'_, PyAny>,
-    timeout: Option<Duration>,
-    write: impl Fn(Box<dyn Region>, Duration) -> Result<penstock_core::Ticket, Rejected<Box<dyn Region>>> + Sync,
-) -> PyResult<Ticket> {
-    let py = data.py();
-    let mut region = Some(buffer::export(data)?);
-    let pushed = until(py, timeout, |slice| {
-        let region = &mut region;
-        buffer::hand_in(region, |data| write(data, slice)).into()
-    });
-    drop(region);
-    buffer::release_parked(py);
-    pushed?.map(Ticket).or_raise(py)
-}
 
 impl Writer {
     fn close_within(&self, py: Python<'_>, timeout: Option<Duration>) -> PyResult<Result<(), Error>> {

@@ -42,7 +42,7 @@ UNWRAPPED_COLUMNS = 1000
 )
 @click.option(
     "--timeout",
-    "timeout_s",
+    "timeout",
     metavar="SECONDS",
     callback=parsed(seconds),
     help=f"How long to wait for each FILE. The default is {PATIENCE_S:g}, and for ever with --count-frames.",
@@ -55,7 +55,7 @@ UNWRAPPED_COLUMNS = 1000
 def probe(
     files: tuple[str, ...],
     count_frames: bool,
-    timeout_s: float | None,
+    timeout: float | None,
     follow_playlists: bool,
     ffprobe: str | None,
     as_json: bool,
@@ -71,8 +71,8 @@ def probe(
         ffprobe = find_ffprobe(ffprobe)
     except DecoderError as error:
         raise click.ClickException(_in_one_line(error)) from None
-    if timeout_s is None and not count_frames:
-        timeout_s = PATIENCE_S
+    if timeout is None and not count_frames:
+        timeout = PATIENCE_S
     found: list[MediaInfo] = []
     for name in files:
         with _reported_failures():
@@ -80,7 +80,7 @@ def probe(
                 name,
                 ffprobe=ffprobe,
                 count_frames=count_frames,
-                timeout_s=timeout_s,
+                timeout=timeout,
                 follow_playlists=follow_playlists,
             )
             found.append(info)

@@ -40,7 +40,7 @@ def probe(
     ffprobe: str | os.PathLike[str] | None = None,
     ffmpeg: str | os.PathLike[str] | None = None,
     count_frames: bool = False,
-    timeout_s: float | None = PATIENCE_S,
+    timeout: float | None = PATIENCE_S,
     follow_playlists: bool = False,
 ) -> MediaInfo:
     """Reads the facts about a media file: container, streams, sizes, rates, colours.
@@ -53,25 +53,25 @@ def probe(
         ffprobe: the program to run; None finds one (see `penstock.ffmpeg.find_ffprobe`).
         ffmpeg: the FFmpeg whose ffprobe to run.
         count_frames: decode all streams to count their frames, which takes as long as decoding them.
-        timeout_s: how long ffprobe may take, in seconds; None waits for ever, as counting may need.
+        timeout: how long ffprobe may take, in seconds; None waits for ever, as counting may need.
         follow_playlists: accept playlists (HLS, DASH, ffconcat), whatever the file's name is, and let ffprobe open the
             local files that they name. Without it, a playlist is an error.
 
     Raises:
         FileNotFoundError, IsADirectoryError, PermissionError: as ``open`` raises for a path.
-        ValueError, TypeError: ``timeout_s`` is negative, NaN or not a number.
+        ValueError, TypeError: ``timeout`` is negative, NaN or not a number.
         DecoderError: there is no ffprobe; or it cannot read the input, and its output is in the message; or the file
             is a playlist, without `follow_playlists`.
         StalledError: ffprobe did not end in time: nobody writes to a FIFO, or a server does not answer.
     """
-    timeout_s = _native._seconds("timeout_s", timeout_s)
+    timeout = _native._seconds("timeout", timeout)
     source = endpoints.source(path_or_url)
     path = os.fspath(path_or_url)
     arguments = ("-v", "error", "-of", "json", "-show_format", "-show_streams")
     counting = ("-count_frames",) if count_frames else ()
     program = find_ffprobe(ffprobe, ffmpeg)
     inputs = _input_arguments(program, source, follow_playlists=follow_playlists)
-    answer = _ffprobe(path, (program, *arguments, *counting, *inputs), timeout_s)
+    answer = _ffprobe(path, (program, *arguments, *counting, *inputs), timeout)
     # Without a list of ffprobe's containers there was no whitelist.
     if (
         endpoints.is_path(source)
@@ -272,7 +272,7 @@ def _fraction(value: str | None) -> Fraction | None:
         return None
 
 
-def _ffprobe(path: str, arguments: Sequence[str], timeout_s: float | None) -> dict[str, Any]:
+def _ffprobe(path: str, arguments: Sequence[str], timeout: float | None) -> dict[str, Any]:
     """ffprobe's JSON about a path or URL.
 
     Raises:
@@ -280,10 +280,10 @@ def _ffprobe(path: str, arguments: Sequence[str], timeout_s: float | None) -> di
         StalledError: ffprobe did not end in time.
     """
     try:
-        child = run(arguments, timeout_s, check=False)
+        child = run(arguments, timeout, check=False)
     except TimedOutError as error:
-        message = f"ffprobe did not end within {timeout_s:g} s; does anything write to {path}?"
-        raise StalledError(message, seconds=timeout_s or 0.0) from error
+        message = f"ffprobe did not end within {timeout:g} s; does anything write to {path}?"
+        raise StalledError(message, seconds=timeout or 0.0) from error
     except ProgramError as error:
         raise DecoderError(f"could not start ffprobe: {error}", command=arguments) from error
     answer = parse_answer(child.stdout)
