@@ -122,5 +122,6 @@ fn pack(codec: Codec, input: &Input<'_>) -> Vec<u8> {
             packed.write_all(plain).unwrap();
             packed.finish().unwrap()
         }
+        other => unreachable!("{other:?} is none of those that are fuzzed"),
     }
 }
