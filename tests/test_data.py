@@ -233,6 +233,7 @@ def test_a_tensor_of_torch_is_delivered(pair: tuple[int, int]) -> None:
     assert ReaderThread(reader).result() == tensor.detach().numpy().tobytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["write", "staged", "zero-copy"])
 def test_more_than_two_gibibytes_in_one_write(pair: tuple[int, int], mode: str) -> None:
     """Past 2 GiB a count of 32 bits goes wrong. The map is sparse but for its marks, so that it takes no memory."""

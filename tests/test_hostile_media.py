@@ -93,7 +93,7 @@ def test_playlists_that_are_asked_for(tmp_path: Path) -> None:
     with Decoder(path, follow_playlists=True) as decoder:
         assert len(list(decoder)) == 30
     refused = run("probe", path)
-    assert refused.returncode == 1 and "--follow-playlists" in refused.stderr
+    assert refused.returncode == 1 and b"--follow-playlists" in refused.stderr
     assert run("probe", path, "--follow-playlists").returncode == 0
     assert run("decode", path, tmp_path / "raw", "--follow-playlists").returncode == 0
     assert (tmp_path / "raw").stat().st_size == 30 * 64 * 48 * 3
