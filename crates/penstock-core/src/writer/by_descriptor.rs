@@ -173,17 +173,18 @@ pub fn sync_to(marks: &Marks, timeout: Option<Duration>) -> Result<(), Vec<Error
     let start = Instant::now();
     let deadline = deadline_after(timeout);
     let mut failed = Vec::new();
-    let mut pending = 0;
+    let mut pending = None;
     for (stream, mark) in &marks.0 {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         match stream.flush(*mark, left) {
             Ok(()) => {}
-            Err(Error::Stalled { bytes_pending, .. }) => pending += bytes_pending,
+            // Perhaps of no bytes: a write that has no more to deliver may still have to end, and to fail.
+            Err(Error::Stalled { bytes_pending, .. }) => *pending.get_or_insert(0) += bytes_pending,
             Err(failure) => failed.push((stream, failure)),
         }
     }
-    if pending > 0 {
-        return Err(vec![Error::Stalled { waited: start.elapsed(), bytes_pending: pending }]);
+    if let Some(bytes_pending) = pending {
+        return Err(vec![Error::Stalled { waited: start.elapsed(), bytes_pending }]);
     }
     for (stream, _) in &failed {
         stream.unheard.note_heard();

@@ -478,3 +478,16 @@ fn the_next_reader_of_a_fifo_does_not_get_pages_that_were_given_back() {
     }
     std::fs::remove_dir_all(folder).unwrap();
 }
+
+#[test]
+fn sync_has_not_waited_for_everything_while_an_empty_write_is_under_way() {
+    for _ in 0..200 {
+        let (_reader, end) = pipe().unwrap();
+        let ticket = process::pipe(Vec::new(), &end, Mode::Auto, None).unwrap();
+        match process::sync(Some(Duration::ZERO)) {
+            Ok(()) => assert!(ticket.has_ended()),
+            Err(errors) => assert!(matches!(errors[..], [Error::Stalled { .. }]), "{errors:?}"),
+        }
+        ticket.wait().unwrap();
+    }
+}
