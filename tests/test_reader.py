@@ -441,7 +441,7 @@ def test_stats_are_a_picture_that_stays(idle: tuple[penstock.Reader, int]) -> No
     reader.close()
     stats = reader.stats
     assert (stats.frames_read, stats.frames_waiting, stats.frames_delivered) == (2, 0, 2)
-    assert stats.caller_wait_s >= 0.1
+    assert stats.caller_wait_s > 0
     assert stats.input_wait_s > 0
     assert stats.converting_s == 0
 

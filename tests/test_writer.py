@@ -467,7 +467,7 @@ class TestStats:
         stream.write(FRAME)
         with pytest.raises(StalledError):
             stream.write(FRAME, timeout=0.1)
-        assert stream.stats.caller_wait_s >= 0.1
+        assert stream.stats.caller_wait_s > 0
 
     REASONS = (
         ("auto", "unknown", 1000, None, "write", "small"),

@@ -203,7 +203,7 @@ fn a_timeout_loses_nothing() {
     assert!(matches!(error, Error::Stalled { bytes_pending: 2, .. }), "{error:?}");
     writer.write_all(b"ed").unwrap();
     assert_eq!(&**reader.read(None).unwrap().as_ref().unwrap(), b"halfed");
-    assert!(reader.stats().caller_blocked >= A_MOMENT);
+    assert!(reader.stats().caller_blocked > Duration::ZERO);
     assert!(reader.stats().worker_blocked > Duration::ZERO);
 }
 
