@@ -23,8 +23,8 @@ def documented(body: list[ast.stmt], owner: Any) -> Iterator[tuple[Documented, s
     """Each class, function, method and property of the stub, with its docstring in the native module."""
     for node in body:
         if isinstance(node, Documented) and not node.name.startswith("__"):
-            target = inspect.getattr_static(owner, node.name)
-            yield node, inspect.cleandoc(getattr(target, "__doc__", None) or "")
+            target = getattr(owner, node.name)
+            yield node, inspect.cleandoc(target.__doc__ or "")
             if isinstance(node, ast.ClassDef):
                 yield from documented(node.body, target)
 
