@@ -155,8 +155,8 @@ def package_graph(package: Path) -> Graph:
             module = module[:-1]
             packages.add(module)
         bodies[module] = ast.parse(path.read_text()).body
-    for stub in package.rglob("*.pyi"):  # of native modules, which import nothing
-        bodies.setdefault(stub.relative_to(package.parent).with_suffix("").parts, [])
+    for stub in package.rglob("__init__.pyi"):  # of native modules, which import nothing
+        bodies[stub.parent.relative_to(package.parent).parts] = []
 
     def targets(module: Module, statement: ast.Import | ast.ImportFrom) -> Iterator[Module]:
         if isinstance(statement, ast.Import):

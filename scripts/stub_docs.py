@@ -1,6 +1,6 @@
 """Copies the docstrings of the native module into its stub, where editors read them. The Rust docs are their source.
 
-python scripts/stub_docs.py            # writes python/penstock/_native.pyi; `make fmt` runs it
+python scripts/stub_docs.py            # writes python/penstock/_native/; `make fmt` runs it
 python scripts/stub_docs.py --check    # fails if the two differ; `make check` runs it
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-STUB = Path(__file__).parents[1] / "python" / "penstock" / "_native.pyi"
+STUB = Path(__file__).parents[1] / "python" / "penstock" / "_native" / "__init__.pyi"
 
 Documented = ast.ClassDef | ast.FunctionDef
 

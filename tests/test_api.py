@@ -18,7 +18,7 @@ from conftest import run_script, succeeded
 import penstock
 from penstock import _native
 
-STUB = ast.parse((files("penstock") / "_native.pyi").read_text())
+STUB = ast.parse((files("penstock") / "_native" / "__init__.pyi").read_text())
 
 
 ROOT = Path(__file__).parents[1]
@@ -181,13 +181,13 @@ def test_the_stub_has_the_docstrings_of_the_native_module() -> None:
 
 def test_the_stub_check_finds_a_difference(tmp_path: Path) -> None:
     """Also where a docstring is missing."""
-    for folder in ("scripts", "python/penstock"):
+    for folder in ("scripts", "python/penstock/_native"):
         (tmp_path / folder).mkdir(parents=True)
     script = tmp_path / "scripts" / "stub_docs.py"
     script.write_text((ROOT / "scripts" / "stub_docs.py").read_text())
-    stub = (files("penstock") / "_native.pyi").read_text()
+    stub = (files("penstock") / "_native" / "__init__.pyi").read_text()
     changed = stub.replace('"""The size of the write in bytes."""', "...").replace("Stop watching", "Look on")
-    (tmp_path / "python/penstock/_native.pyi").write_text(changed)
+    (tmp_path / "python/penstock/_native/__init__.pyi").write_text(changed)
     done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "nbytes, stop;" in done.stderr
