@@ -106,7 +106,7 @@ check: $(READY)-check $(READY)-native
 	$(IN_VENV) ruff format --check .
 	$(IN_VENV) mypy
 	$(IN_VENV) python scripts/check_imports.py
-	$(IN_VENV) stubtest penstock._native --allowlist scripts/stubtest-allowed.txt
+	$(IN_VENV) python scripts/stubtest.py
 	$(IN_VENV) python scripts/stub_docs.py --check
 
 fmt: $(READY)-check $(READY)-native

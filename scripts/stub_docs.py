@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-STUB = Path(__file__).parents[1] / "python" / "penstock" / "_native" / "__init__.pyi"
+STUB = Path(__file__).parents[1] / "python" / "penstock" / "_native"
 
 Documented = ast.ClassDef | ast.FunctionDef
 
@@ -33,15 +33,16 @@ def differences() -> list[str]:
     """The names whose docstring in the stub is not the one of the native module."""
     from penstock import _native
 
-    nodes = documented(ast.parse(STUB.read_text()).body, _native)
+    bodies = (ast.parse(path.read_text()).body for path in sorted(STUB.glob("*.pyi")))
+    nodes = (item for body in bodies for item in documented(body, _native))
     return [node.name for node, doc in nodes if (ast.get_docstring(node) or "") != doc]
 
 
-def write() -> None:
-    """Write all docstrings into the stub, and format it."""
+def write(path: Path) -> None:
+    """Write all docstrings into a file of the stub."""
     from penstock import _native
 
-    source = STUB.read_text()
+    source = path.read_text()
     lines = source.splitlines()
     # From the end, so that the line numbers of what comes before stay right.
     for node, doc in sorted(documented(ast.parse(source).body, _native), key=lambda item: -item[0].lineno):
@@ -55,8 +56,7 @@ def write() -> None:
         if isinstance(node, ast.ClassDef) and not is_doc:
             at -= len(getattr(first, "decorator_list", ()))
         lines[at:at] = quoted(doc, " " * (node.col_offset + 4)) or [" " * (node.col_offset + 4) + "..."]
-    STUB.write_text("\n".join(lines) + "\n")
-    subprocess.run(["ruff", "format", "--quiet", STUB], check=True)
+    path.write_text("\n".join(lines) + "\n")
 
 
 def quoted(doc: str, indent: str) -> list[str]:
@@ -71,6 +71,8 @@ def quoted(doc: str, indent: str) -> list[str]:
 
 if __name__ == "__main__":
     if "--check" not in sys.argv:
-        write()
+        for path in STUB.glob("*.pyi"):
+            write(path)
+        subprocess.run(["ruff", "format", "--quiet", STUB], check=True)
     if names := differences():
-        sys.exit(f"{STUB.name} has other docstrings than the native module: {', '.join(names)}; run make fmt")
+        sys.exit(f"The stub has other docstrings than the native module: {', '.join(names)}; run make fmt")

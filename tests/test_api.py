@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -18,10 +19,9 @@ from conftest import run_script, succeeded
 import penstock
 from penstock import _native
 
-STUB = ast.parse((files("penstock") / "_native" / "__init__.pyi").read_text())
-
-
 ROOT = Path(__file__).parents[1]
+STUBS = ROOT / "python" / "penstock" / "_native"
+STUB = [node for path in STUBS.glob("*.pyi") for node in ast.parse(path.read_text()).body]
 
 
 def public(names: object) -> set[str]:
@@ -30,7 +30,7 @@ def public(names: object) -> set[str]:
 
 def stub_names() -> set[str]:
     names = set()
-    for node in STUB.body:
+    for node in STUB:
         match node:
             case ast.FunctionDef() | ast.ClassDef():
                 names.add(node.name)
@@ -49,7 +49,7 @@ def stub_functions(body: list[ast.stmt], prefix: str = "") -> dict[str, ast.Func
     return found
 
 
-FUNCTIONS = stub_functions(STUB.body)
+FUNCTIONS = stub_functions(STUB)
 
 
 def at_runtime(path: str) -> object:
@@ -63,7 +63,7 @@ def test_the_stub_names_what_the_module_has() -> None:
     assert public(stub_names()) == public(vars(_native))
 
 
-@pytest.mark.parametrize("name", sorted(node.name for node in STUB.body if isinstance(node, ast.ClassDef)))
+@pytest.mark.parametrize("name", sorted(node.name for node in STUB if isinstance(node, ast.ClassDef)))
 def test_the_stubs_classes_have_what_the_modules_have(name: str) -> None:
     stubbed = {path.split(".")[1] for path in FUNCTIONS if path.startswith(f"{name}.")}
     assert public(stubbed) == public(vars(at_runtime(name)))
@@ -181,13 +181,10 @@ def test_the_stub_has_the_docstrings_of_the_native_module() -> None:
 
 def test_the_stub_check_finds_a_difference(tmp_path: Path) -> None:
     """Also where a docstring is missing."""
-    for folder in ("scripts", "python/penstock/_native"):
-        (tmp_path / folder).mkdir(parents=True)
-    script = tmp_path / "scripts" / "stub_docs.py"
-    script.write_text((ROOT / "scripts" / "stub_docs.py").read_text())
-    stub = (files("penstock") / "_native" / "__init__.pyi").read_text()
-    changed = stub.replace('"""The size of the write in bytes."""', "...").replace("Stop watching", "Look on")
-    (tmp_path / "python/penstock/_native/__init__.pyi").write_text(changed)
+    script = shutil.copytree(ROOT / "scripts", tmp_path / "scripts") / "stub_docs.py"
+    stub = shutil.copytree(STUBS, tmp_path / "python" / "penstock" / "_native") / "ticket.pyi"
+    changed = stub.read_text().replace('"""The size of the write in bytes."""', "...")
+    stub.write_text(changed.replace("Stop watching", "Look on"))
     done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "nbytes, stop;" in done.stderr

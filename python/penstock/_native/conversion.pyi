@@ -1,0 +1,61 @@
+"""Conversions of frames, and the memory that frames are copied to."""
+
+from typing import Self, final
+
+from penstock._types import Data
+
+@final
+class _Conversion:
+    """A conversion of frames from one pixel format to another, which a worker does while it copies them.
+
+    Args:
+        input, output: FFmpeg's names of pixel formats.
+        width, height: columns and rows of the input.
+        matrix: ``"bt601"``, ``"bt709"`` or ``"bt2020"``.
+        range: ``"limited"`` or ``"full"``.
+        vflip: whether the first row in memory is the bottom row of the picture.
+        odd_size: ``"keep"``, ``"pad"`` or ``"crop"``.
+
+    Raises:
+        ValueError: this conversion, or this size of a frame, is not supported.
+    """
+    def __new__(
+        cls,
+        input: str,
+        output: str,
+        width: int,
+        height: int,
+        *,
+        matrix: str,
+        range: str,
+        vflip: bool,
+        odd_size: str,
+    ) -> Self: ...
+    @property
+    def output_size(self) -> tuple[int, int]:
+        """Columns and rows of the output."""
+
+@final
+class _SlotPool:
+    """Page-aligned memory in slots of one size, in huge pages where the system has them. Dropped slots are recycled; at
+    most ``keep_slots`` of them are kept.
+    """
+    def __new__(cls, slot_bytes: int, keep_slots: int) -> Self: ...
+    def take(self) -> _Slot:
+        """A free slot. It holds what its last user left."""
+    def filled(self, data: Data, conversion: _Conversion | None = None) -> _Slot:
+        """A slot with the elements of ``data`` in C order, strided or not, or with their conversion. ``data`` is not
+        needed afterwards.
+
+        Raises:
+            ValueError: the size of ``data`` is not that of the slot, or of the conversion's input.
+            TypeError: ``data`` has no buffer.
+        """
+    @property
+    def filling_s(self) -> float:
+        """Seconds that all calls of ``filled`` took."""
+
+@final
+class _Slot:
+    """A writable buffer from a pool. Its memory is recycled once the last view of it is gone, including a writer's."""
+    def __buffer__(self, flags: int, /) -> memoryview: ...

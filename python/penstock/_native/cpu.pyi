@@ -1,0 +1,88 @@
+"""Thread policies and the topology of the machine."""
+
+from collections.abc import Iterable
+from typing import Any, Self, final
+
+from penstock._types import Near, Priority, SchedulingClass
+
+@final
+class ThreadPolicy:
+    """The priority and the CPUs to ask for a thread.
+
+    Fields that are left out do not change. A worker thread inherits them from the thread that starts it.
+
+    Refusals of the system don't raise; the ``AppliedPolicy`` shows what was applied and why.
+
+    Args:
+        priority: ``"background"``, ``"lowest"``, ``"below-normal"``, ``"normal"``, ``"above-normal"``, ``"highest"`` or
+            ``"time-critical"``: niceness 19, 10, 5, 0, -5, -10 and -20; ``"background"`` also sets the scheduling
+            class "idle". No level is real-time. To rise above the present level takes a privilege, even to return
+            to an earlier one.
+        nice: the niceness itself, from -20 (most favoured) to 19, instead of a level.
+        cpus: the numbers of the CPUs that the thread may run on.
+        near: the owner of the L3 cache to share: the id of a thread (``threading.get_native_id()``); the id of a
+            process, for its first thread; or a CPU, as ``("cpu", 3)``. The position of another thread is read once,
+            when the policy is applied, so pin that thread if it must not move. Where no L3 cache is known, its package
+            is used. With ``cpus``, only those of them that share the cache are used; otherwise, those that the calling
+            thread, or the first thread of its process, may run on.
+
+    Raises:
+        ValueError: an unknown level, both a level and a niceness, a niceness out of range, no CPU, or an impossible
+            number of a thread or CPU.
+        TypeError: an argument has the wrong type.
+    """
+    def __new__(
+        cls,
+        *,
+        priority: Priority | None = None,
+        nice: int | None = None,
+        cpus: Iterable[int] | None = None,
+        near: Near | None = None,
+    ) -> Self: ...
+    @property
+    def priority(self) -> Priority | None:
+        """The level asked for."""
+    @property
+    def nice(self) -> int | None:
+        """The niceness asked for."""
+    @property
+    def cpus(self) -> tuple[int, ...] | None:
+        """The CPUs asked for."""
+    @property
+    def near(self) -> Near | None:
+        """The owner of the L3 cache asked for, as it was given."""
+
+@final
+class AppliedPolicy:
+    """The scheduling of a thread, read back from the system after a policy was applied."""
+    @property
+    def priority(self) -> Priority | None:
+        """The level that matches its class and niceness; None if no level does."""
+    @property
+    def scheduling_class(self) -> SchedulingClass:
+        """Its scheduling class (sched(7)): ``"other"``, ``"batch"``, ``"idle"``, ``"fifo"``, ``"round-robin"``,
+        ``"deadline"`` or ``"unknown"``.
+        """
+    @property
+    def nice(self) -> int:
+        """Its niceness, which only affects the classes ``"other"`` and ``"batch"``."""
+    @property
+    def cpus(self) -> tuple[int, ...]:
+        """The CPUs that it may run on."""
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was refused, why, and by which limit. From ``penstock.cpu``, also what cannot be undone."""
+    def _restore(self) -> AppliedPolicy:
+        """Apply all this to the calling thread again."""
+
+def _apply_policy(policy: ThreadPolicy, *, try_undo: bool) -> AppliedPolicy:
+    """Apply a policy to the calling thread. With ``try_undo``, the notes also say what cannot be undone."""
+
+def _current_policy() -> AppliedPolicy:
+    """The scheduling of the calling thread."""
+
+def _try_priorities() -> list[tuple[Priority, AppliedPolicy]]:
+    """Try each level on a thread of its own."""
+
+def _topology(root: str) -> dict[str, Any]:
+    """Read the machine under that root, as a dict with an item for each field of a ``Topology``."""

@@ -1,0 +1,96 @@
+"""`Relayed`, the tickets of relays, and how to start one."""
+
+from collections.abc import Generator
+from io import BufferedRandom, BufferedReader
+from typing import Any, Self, final
+
+from penstock._native.cpu import AppliedPolicy, ThreadPolicy
+from penstock._native.ticket import _Watch
+from penstock._types import HasFileno, RelayMethod
+
+@final
+class Relayed:
+    """How many bytes a relay has moved, and by which method."""
+    @property
+    def bytes(self) -> int:
+        """Bytes that the destination has taken."""
+    @property
+    def method(self) -> str:
+        """``"splice"``, ``"splice-through-pipe"``, ``"copy_file_range"``, ``"sendfile"`` or ``"read-write"``; the last
+        method if the relay changed it.
+        """
+    @property
+    def reason(self) -> str:
+        """Why this method was used."""
+    @property
+    def source_ended(self) -> bool:
+        """Whether the source has ended, rather than the count."""
+
+@final
+class RelayTicket:
+    """A relay on a native thread. ``await ticket`` waits for it in asyncio.
+
+    Cancelling the task that awaits it cancels the relay; the ``CancelledError`` has ``bytes_delivered`` and
+    ``bytes_lost``.
+    """
+    def done(self) -> bool:
+        """Whether the relay has ended, successfully or not."""
+    def wait(self, timeout: float | None = None) -> Relayed:
+        """Wait until the relay has ended and return its result. Releases the GIL; Ctrl-C interrupts it.
+
+        Args:
+            timeout: seconds; None waits without limit.
+
+        Raises:
+            StalledError: the relay did not end in that time, and continues; or no byte moved for its own timeout.
+            ClosedError: the relay was cancelled.
+            BrokenStreamError, OSError: as for ``relay``.
+        """
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Wait as ``wait`` does and return the exception of a relay that failed; None if it succeeded.
+
+        Raises:
+            StalledError: the relay did not end in that time.
+        """
+    def cancel(self) -> None:
+        """Stop the relay. Bytes that were moved stay moved. Does nothing after its end."""
+    @property
+    def relayed(self) -> Relayed:
+        """The progress so far."""
+    @property
+    def policy(self) -> AppliedPolicy | None:
+        """The policy that was applied to the thread; None if none was asked for, or before the thread starts."""
+    def __await__(self) -> Generator[Any, Any, Relayed]: ...
+    def _notify(self, eventfd: int) -> _Watch:
+        """Add 1 to the eventfd when the relay ends."""
+    def _tell(self, error: BaseException) -> None:
+        """Set the byte counts of this relay, which has ended, on an exception."""
+
+@final
+class _Relay:
+    """A relay on the caller's thread, prepared to run once. ``penstock.relay`` documents it."""
+    def __new__(
+        cls,
+        src: int | HasFileno,
+        dst: int | HasFileno,
+        count: int | None,
+        offset: int | None,
+        timeout: float | None,
+        method: RelayMethod,
+        ahead: bytes,
+    ) -> Self: ...
+    def run(self, stream: BufferedReader | BufferedRandom | None) -> Relayed:
+        """Move the bytes, then set the stream of the source, if given, behind those that were delivered."""
+    def tell(self, exception: BaseException) -> None:
+        """Set the byte counts on the exception that ended the relay."""
+
+def _start_relay(
+    src: int | HasFileno,
+    dst: int | HasFileno,
+    count: int | None,
+    offset: int | None,
+    timeout: float | None,
+    method: RelayMethod,
+    policy: ThreadPolicy | None,
+) -> RelayTicket:
+    """Start a relay on a native thread. ``penstock.start_relay`` documents it."""

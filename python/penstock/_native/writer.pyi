@@ -1,0 +1,212 @@
+"""`Writer`, and the functions that write to a descriptor without one."""
+
+from types import TracebackType
+from typing import Self, final
+
+from penstock._native.conversion import _Conversion
+from penstock._native.cpu import AppliedPolicy, ThreadPolicy
+from penstock._native.ticket import Ticket
+from penstock._types import Data, HasFileno, Mode, ReaderKind
+
+@final
+class Writer:
+    """Writes buffers to a file descriptor from a native thread, whole and in order.
+
+    The writer duplicates the descriptor, so the caller can close it or reuse its number. The reader gets its
+    end of file once the writer is closed and nobody else has the pipe open. Writers on the same pipe share one
+    ordered stream, with its queue and its failure.
+
+    ``with`` and ``async with`` close the writer. If the block raises, queued bytes are still delivered, but a
+    reader that takes nothing for 5 seconds is abandoned with a ``StalledError``. An ``async with`` that is
+    cancelled while it closes aborts the writer.
+
+    Args:
+        fd: an int or an object with ``fileno()``, open for writing. Bytes that a Python stream has buffered for
+            it are flushed first.
+        mode: ``"auto"``, ``"write"``, ``"staged"`` or ``"zero-copy"``. With zero-copy a buffer is in use until
+            the reader has read it, and the reader must copy what it takes (read(2)), as FFmpeg does.
+        queue_bytes: bytes that the queue holds before ``write`` waits, 128 MiB by default. One write always fits.
+        queue_items: writes that the queue holds before ``write`` waits, 64 by default.
+        capacity_bytes: the pipe size to ask the kernel for; by default 1 MiB.
+        policy: priority and CPUs of the worker thread.
+        reader: ``"reads"`` promises that the reader uses read(2) and does not splice onward. ``auto`` can then use
+            zero-copy, and ``staged`` can reuse its pages.
+        conversion: converts each write, a frame of the conversion's input, on the worker. All byte counts are then
+            those of its output.
+
+    Raises:
+        OSError: EBADF if the descriptor is closed or not open for writing; or another failure of the system.
+        TypeError: the descriptor does not carry the bytes that the object writes, as with a compressed file or a
+            TLS socket; or the object has no descriptor; or an argument has the wrong type.
+        ValueError: an argument has a wrong value.
+    """
+    def __new__(
+        cls,
+        fd: int | HasFileno,
+        *,
+        mode: Mode = "auto",
+        queue_bytes: int | None = None,
+        queue_items: int | None = None,
+        capacity_bytes: int | None = None,
+        policy: ThreadPolicy | None = None,
+        reader: ReaderKind = "unknown",
+        conversion: _Conversion | None = None,
+    ) -> Self: ...
+    def write(self, data: Data, *, timeout: float | None = None) -> Ticket:
+        """Queue a buffer without copying it. Its memory must not change until the returned ticket is done.
+
+        Waits only while the queue is full.
+
+        Args:
+            data: a C-contiguous buffer of any dtype, shape and size: any object with the buffer protocol, a torch
+                tensor on the CPU, or a ``moderngl.Buffer``.
+            timeout: seconds to wait for room in the queue; None waits without limit.
+
+        Raises:
+            BrokenStreamError, OSError: the stream has failed; nothing of ``data`` was taken.
+            StalledError: the queue stayed full; nothing of ``data`` was taken.
+            ClosedError: the writer is closed.
+            ValueError: ``data`` is not C-contiguous.
+            TypeError: ``data`` has no buffer.
+        """
+    def _write_made(self, data: Data, *, timeout: float | None = None) -> Ticket:
+        """Queue bytes that are converted already, in order with all others. Their memory must never change again."""
+    def _oldest(self) -> Ticket | None:
+        """The ticket of the oldest write that has not ended; None if all have."""
+    def flush(self, timeout: float | None = None) -> None:
+        """Wait until all writes that are queued now have ended.
+
+        Args:
+            timeout: seconds; None waits without limit.
+
+        Raises:
+            BrokenStreamError, OSError: the stream failed, or the reader went away with bytes unread in the pipe.
+            StalledError: it took longer than ``timeout``. Nothing is lost.
+            ClosedError: the writer is closed.
+        """
+    def close(self, timeout: float | None = None) -> None:
+        """Wait as ``flush`` does, then close. The caller's descriptor stays open. Closing again does nothing.
+
+        Args:
+            timeout: seconds; None waits without limit.
+
+        Raises:
+            BrokenStreamError, OSError: the stream failed. The writer is closed nevertheless.
+            StalledError: it took longer than ``timeout``. The writer is still open, and nothing is lost.
+        """
+    def abort(self) -> None:
+        """Discard what this writer has queued, and close. The tickets of those writes end with ``ClosedError``.
+
+        A write in progress is cut short. Pages that zero-copy has put into the pipe stay in use until read.
+        """
+    @property
+    def closed(self) -> bool:
+        """Whether ``close`` or ``abort`` has ended the writer."""
+    @property
+    def stats(self) -> WriterStats:
+        """What the stream has done so far, and by which transport."""
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+    async def __aenter__(self) -> Self: ...
+    async def __aexit__(self, *exception: object) -> None: ...
+
+@final
+class WriterStats:
+    """What a writer's stream has done so far, and by which transport. A snapshot."""
+    @property
+    def transport(self) -> str | None:
+        """The transport of the last write: ``"write"``, ``"staged"`` or ``"zero-copy"``; None before the first."""
+    @property
+    def reason(self) -> str:
+        """Why this transport was chosen."""
+    @property
+    def capacity_bytes(self) -> int | None:
+        """The size of the pipe in bytes, as granted by the kernel; None if it is not a pipe."""
+    @property
+    def bytes_accepted(self) -> int:
+        """Bytes queued since the stream began."""
+    @property
+    def bytes_delivered(self) -> int:
+        """Bytes that the reader has taken (pipes) or the kernel has accepted (files, sockets)."""
+    @property
+    def bytes_pending(self) -> int:
+        """Bytes of writes that have not ended, without those that are delivered or lost. Bytes of ended writes that
+        wait in the pipe for the reader count neither as delivered nor as pending.
+        """
+    @property
+    def items_accepted(self) -> int:
+        """Writes queued since the stream began."""
+    @property
+    def items_pending(self) -> int:
+        """Writes that have not ended."""
+    @property
+    def bytes_by_transport(self) -> dict[str, int]:
+        """Bytes that the destination has taken, by the name of the transport."""
+    @property
+    def caller_wait_s(self) -> float:
+        """Seconds that callers spent in ``write``: waiting for room in the queue, and queueing."""
+    @property
+    def output_wait_s(self) -> float:
+        """Seconds that the worker waited for its output: for room, or for the reader to take zero-copy pages."""
+    @property
+    def busy_s(self) -> float:
+        """Seconds that the worker spent on writes, including ``output_wait_s`` and ``converting_s``."""
+    @property
+    def converting_s(self) -> float:
+        """Seconds that the worker spent on conversions."""
+    @property
+    def policy(self) -> AppliedPolicy | None:
+        """The policy that was applied to the worker; None if none was asked for, or before the worker starts."""
+
+def pipe(data: Data, fd: int | HasFileno, *, mode: Mode = "auto") -> Ticket:
+    """Queue a buffer to be written to a file descriptor by a native thread, in order, and return its ticket.
+
+    Waits only while the queue of that stream is full (128 MiB or 64 writes). The descriptor may be closed, and its
+    number reused, as soon as this returns. All descriptors of one pipe are one stream with one order.
+
+    Args:
+        data: a C-contiguous buffer of any dtype, shape and size: any object with the buffer protocol, a torch tensor
+            on the CPU, or a ``moderngl.Buffer``, whose bytes are copied during the call. Other memory is in use until
+            the ticket is done or ``sync(data)`` returns, and must not change until then.
+        fd: an int or an object with ``fileno()``, open for writing. Bytes that a Python stream has buffered for it are
+            flushed first.
+        mode: ``"auto"``, ``"write"``, ``"staged"`` or ``"zero-copy"``. Zero-copy needs a reader that copies (read(2)).
+
+    Raises:
+        BrokenStreamError, OSError: an earlier write to this stream failed, and nothing of ``data`` was taken; or
+            ``fd`` is not open for writing.
+        ValueError: ``data`` is not C-contiguous, or an argument has a wrong value.
+        TypeError: ``data`` has no buffer; or ``fd`` is not a descriptor, or does not carry the bytes that the object
+            writes, as with a compressed file or a TLS socket.
+    """
+
+def sync(data: Data | None = None, timeout: float | None = None) -> None:
+    """Wait until buffers are free again: those on the memory of ``data``, or all that ``pipe`` has queued.
+
+    Args:
+        data: any object on that memory, such as the buffer itself, a memoryview or a slice of it; None for everything.
+        timeout: seconds; None waits without limit.
+
+    Raises:
+        BrokenStreamError, OSError: a stream failed. Without ``data``, the failure is reported once, and further
+            failures are notes on it. With ``data``, only writes of that memory that are in flight are reported.
+        StalledError: it took longer than ``timeout``. Nothing is lost.
+    """
+
+def close(timeout: float | None = None) -> None:
+    """Wait as ``sync()`` does, then let idle worker threads end. ``pipe`` can be used again afterwards.
+
+    Args:
+        timeout: seconds; None waits without limit.
+
+    Raises:
+        BrokenStreamError, OSError, StalledError: as for ``sync``.
+    """
+
+def _set_staging_budget(nbytes: int) -> None:
+    """Set how many bytes of memory all streams together may use for staging."""
