@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
 import re
 import shutil
@@ -12,6 +13,7 @@ import tomllib
 from importlib.resources import files
 from pathlib import Path
 from types import ModuleType
+from typing import get_overloads
 
 import pytest
 from conftest import run_script, succeeded
@@ -115,21 +117,55 @@ def test_a_name_that_the_package_does_not_have() -> None:
         penstock.Encodr  # noqa: B018
 
 
-@pytest.mark.parametrize(
-    "module",
-    [penstock, penstock.cpu, penstock.fifo, penstock.pipeline, penstock.pipes, penstock.results],
-)
-def test_everything_public_is_documented(module: ModuleType) -> None:
-    for name in set(module.__all__) - {"__version__"}:
-        target = getattr(module, name)
-        assert inspect.getdoc(target), name
-        if inspect.isclass(target):
-            described = inspect.getdoc(target) or ""
-            for member in public(vars(target)):
-                # Plain attributes have no docstring of their own; the class names them.
-                assert inspect.getdoc(getattr(target, member)) or f"{member}:" in described, (
-                    f"{name}.{member}"
-                )
+MODULES = ("penstock", *(f"penstock.{name}" for name in penstock._LAZY_MODULES))
+
+
+def public_parts(module: ModuleType) -> dict[str, object]:
+    """The public functions and classes of a module, and the public members and constructors of the classes."""
+    found = {name: getattr(module, name) for name in set(module.__all__) - {"__version__"}}
+    for part in filter(inspect.isclass, list(found.values())):
+        for base in part.__mro__:
+            if base.__module__.startswith("penstock"):
+                names = public(vars(base)) | (vars(base).keys() & {"__init__"})
+                found |= {f"{base.__name__}.{name}": vars(base)[name] for name in names}
+    return found
+
+
+def types_of(path: str, part: object) -> dict[str, str]:
+    """The annotations of a function or property as they are written; for a native one, those of the stub."""
+    function = inspect.unwrap(getattr(part, "fget", None) or getattr(part, "__func__", part))
+    if inspect.isfunction(function):
+        function = (get_overloads(function) or [function])[0]
+        signature = inspect.signature(function)
+        found = {name: item.annotation for name, item in signature.parameters.items()}
+        found["return"] = signature.return_annotation
+        return {
+            name: "" if item is inspect.Parameter.empty else str(item)
+            for name, item in found.items()
+            if name not in ("self", "cls")
+        }
+    if (node := FUNCTIONS.get(path)) is None:
+        return {}
+    items = [*node.args.args, *node.args.kwonlyargs]
+    written = {item.arg: item.annotation for item in items} | {"return": node.returns}
+    return {name: ast.unparse(item) if item else "" for name, item in written.items() if name != "self"}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_everything_public_is_documented_and_typed(name: str) -> None:
+    module = importlib.import_module(name)
+    assert inspect.getdoc(module)
+    for path, part in public_parts(module).items():
+        owner, _, member = path.rpartition(".")
+        if inspect.ismemberdescriptor(part) or not (callable(part) or hasattr(part, "__get__")):
+            # An attribute has no docstring of its own; the class describes it.
+            assert re.search(rf"\b{member}\b.*:", inspect.getdoc(getattr(module, owner, None)) or ""), path
+        else:
+            assert inspect.getdoc(part) or member == "__init__", path
+        for parameter, written in types_of(path, part).items():
+            assert written, f"{path}: {parameter}"
+            # The elements of an array may have any type.
+            assert not re.search(r"\bAny\b", written.replace("NDArray[Any]", "")), f"{path}: {parameter}"
 
 
 def test_the_package_says_that_it_is_typed() -> None:

@@ -52,14 +52,16 @@ class HasFileno(Protocol):
 class HasNumpy(Protocol):
     """A tensor on the CPU, whose ``numpy()`` is an array on the same memory."""
 
-    def numpy(self) -> Any:
+    def numpy(self) -> NDArray[Any]:
         """The array."""
 
 
 class HasMglo(Protocol):
     """A ``moderngl.Buffer``."""
 
-    mglo: Any
+    @property
+    def mglo(self) -> object:
+        """The native buffer."""
 
 
 # Type checkers do not see before Python 3.12 that an array is a buffer.

@@ -180,6 +180,7 @@ class ImageReader:
     Attributes:
         size: width and height of each image, in pixels.
         frame_bytes: bytes of each frame.
+        pixel_format: ``"rgb24"``, the layout of the samples of each frame.
 
     Raises:
         ValueError: there are no paths.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock._native import (
     AppliedPolicy,
@@ -161,10 +161,12 @@ def _slowest(seconds: float, *parts: tuple[float, str]) -> str:
     return text.format(min(share, 1.0)) if share >= _CLEAR_SHARE else "nobody clearly"
 
 
-def __getattr__(name: str) -> Any:
-    # `VideoFrame` is a NumPy array: importing it here would make `import penstock` import NumPy.
-    if name == "VideoFrame":
-        from penstock.ffmpeg.frames import VideoFrame
+if not TYPE_CHECKING:  # a type checker would take every name for one of this module
 
-        return VideoFrame
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str) -> object:
+        # `VideoFrame` is a NumPy array: importing it here would make `import penstock` import NumPy.
+        if name == "VideoFrame":
+            from penstock.ffmpeg.frames import VideoFrame
+
+            return VideoFrame
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
