@@ -7,7 +7,6 @@ pub(crate) mod by_descriptor;
 pub(crate) mod exit;
 pub(crate) mod handle;
 pub(crate) mod job;
-pub(crate) mod meter;
 pub(crate) mod rejected;
 pub(crate) mod stream;
 pub(crate) mod transform;

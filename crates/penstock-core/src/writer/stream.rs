@@ -21,10 +21,10 @@ use crate::sync::{deadline_after, lock};
 use crate::sys::fd::{self, Kind, StreamId};
 use crate::sys::span::Span;
 use crate::writer::job::{Awaiting, Job, Mark, Progress, Work};
-use crate::writer::meter::Meter;
 use crate::writer::rejected::Rejected;
 use crate::writer::transform::Transformer;
 use crate::writer::transport::choice::WriteOptions;
+use crate::writer::transport::meter::Meter;
 use crate::writer::transport::staged;
 use penstock_cpu::{AppliedPolicy, ThreadPolicy};
 

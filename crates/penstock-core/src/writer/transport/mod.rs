@@ -6,6 +6,7 @@
 
 pub(crate) mod choice;
 pub(crate) mod engine;
+pub(crate) mod meter;
 pub(crate) mod sink;
 pub(crate) mod staged;
 pub(crate) mod write;

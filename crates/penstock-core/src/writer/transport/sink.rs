@@ -8,8 +8,8 @@ use rustix::io::{Errno, Result};
 
 use crate::sys::span::Span;
 use crate::sys::{fd, pipe};
-use crate::writer::meter::Meter;
 use crate::writer::transport::choice::Transport;
+use crate::writer::transport::meter::Meter;
 
 /// How long a worker waits for its reader before it checks for an abort.
 const STOP_CHECK: Duration = Duration::from_millis(50);

@@ -215,7 +215,7 @@ mod tests {
 
     use super::*;
     use crate::sys::fd::Kind;
-    use crate::writer::meter::Meter;
+    use crate::writer::transport::meter::Meter;
 
     fn push_all(staging: &mut Staging, pipe: &std::io::PipeWriter, meter: &Meter, data: &[u8]) {
         let sink = Sink {
