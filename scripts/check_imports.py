@@ -1,5 +1,7 @@
 """Reports circles of imports between the files of each crate's `src`, and between the modules of the Python package.
 
+Folders count as well: two folders import each other in a circle also if no two of their files do.
+
 In Rust, an import is a path that begins with `crate`, `super`, `self` or a child module. `mod x;` alone
 is none, and tests (`#[cfg(test)]`) do not count. In Python, it is an import that runs when the module is
 imported: none in a function or under `TYPE_CHECKING`.
@@ -45,6 +47,14 @@ def circles(graph: Graph) -> Iterator[list[Module]]:
     for module in graph:
         if module not in order:
             yield from visit(module)
+
+
+def folders(graph: Graph, depth: int) -> Graph:
+    """The graph of what the first `depth` names of the paths stand for: folders, and files above them."""
+    merged: Graph = {module[:depth]: set() for module in graph}
+    for module, imported in graph.items():
+        merged[module[:depth]] |= {other[:depth] for other in imported} - {module[:depth]}
+    return merged
 
 
 def end_of_item(source: str, start: int) -> int:
@@ -181,15 +191,19 @@ def main() -> int:
     root = Path(__file__).resolve().parent.parent
     graphs = [(src.parent.name, "::", crate_graph(src)) for src in sorted(root.glob("crates/*/src"))]
     graphs.append(("python", ".", package_graph(root / "python" / "penstock")))
-    found = 0
+    found: list[tuple[str, list[Module]]] = []
     for name, separator, graph in graphs:
-        for circle in circles(graph):
-            found += 1
-            print(f"{name}: these import each other in a circle:")
-            for module in circle:
-                imported = sorted(graph[module] & set(circle))
-                names = ", ".join(separator.join(other) or "the root" for other in imported)
-                print(f"  {separator.join(module) or 'the root'} -> {names}")
+        for depth in range(1, max(map(len, graph)) + 1):
+            merged = folders(graph, depth)
+            for circle in circles(merged):
+                if (name, circle) in found:
+                    continue
+                found.append((name, circle))
+                print(f"{name}: these import each other in a circle:")
+                for module in circle:
+                    imported = sorted(merged[module] & set(circle))
+                    names = ", ".join(separator.join(other) or "the root" for other in imported)
+                    print(f"  {separator.join(module) or 'the root'} -> {names}")
     return 1 if found else 0
 
 

@@ -17,10 +17,18 @@
 //! | stream assets through decompressors and other stages | the crate `penstock-pipeline` |
 //! | give a thread a priority and CPUs | [`ThreadPolicy`], of `penstock-cpu`, which knows the machine's CPUs |
 //!
-//! The rooms, from the bottom up. `sys` makes the system calls. `sync` holds tickets, queues and locks. `memory` owns
-//! the bytes in flight. `runtime` starts threads and handles forks and the exit of the program. `pipe` creates pipes
-//! and bounds their sizes. [`writer`](Writer), [`reader`](Reader), [`relay`](relay()) and [`tee`](Tee) are built on
-//! these.
+//! The rooms, from the bottom up; each imports only from those above it in this table, and `scripts/check_imports.py`
+//! reports circles.
+//!
+//! | room | subject |
+//! | --- | --- |
+//! | `error`, `sys` | errors; the system calls |
+//! | `sync` | how threads wait for each other: tickets, queues, locks |
+//! | `memory` | who owns the bytes in flight |
+//! | `runtime` | threads, forks, the exit of the program |
+//! | `pipe` | pipes and FIFOs, and their sizes |
+//! | [`writer`](Writer), [`reader`](Reader), [`relay`](relay()) | memory to descriptor, descriptor to memory, descriptor to descriptor |
+//! | [`tee`](Tee) | one relay to many destinations |
 
 #![cfg_attr(loom, allow(dead_code))]
 

@@ -5,8 +5,6 @@ use std::os::fd::AsFd;
 
 use crate::error::Error;
 use crate::pipe::budget;
-use crate::relay::handle::relay;
-use crate::relay::report::{RelayError, RelayOptions, Relayed};
 use crate::sys::{fd, pipe};
 
 /// A pipe with both of its ends. They are `std`'s: they read and write, and can be passed to child processes.
@@ -57,25 +55,6 @@ impl Pipe {
     #[must_use]
     pub fn unread_bytes(&self) -> u64 {
         pipe::unread_bytes(self.reader.as_fd()).unwrap_or(0)
-    }
-
-    /// Relays from `src` into the pipe until the source ends or `count` bytes have moved. Waits while the pipe is full.
-    ///
-    /// # Errors
-    ///
-    /// As [`relay`].
-    pub fn read_from(&self, src: impl AsFd, count: Option<u64>) -> Result<Relayed, RelayError> {
-        relay(src, &self.writer, &RelayOptions { count, ..RelayOptions::default() })
-    }
-
-    /// Relays from the pipe to `dst`. While any copy of the writing end is open, the pipe has no end: then only `count`
-    /// ends the relay.
-    ///
-    /// # Errors
-    ///
-    /// As [`relay`].
-    pub fn write_to(&self, dst: impl AsFd, count: Option<u64>) -> Result<Relayed, RelayError> {
-        relay(&self.reader, dst, &RelayOptions { count, ..RelayOptions::default() })
     }
 
     /// Splits the pipe into its ends, so that each can be closed.

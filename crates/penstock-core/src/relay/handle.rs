@@ -7,6 +7,7 @@ use super::ends::Ends;
 use super::report::{RelayError, RelayOptions, Relayed};
 use super::transfer::{Transfer, Watch};
 use crate::error::Error;
+use crate::pipe::ends::Pipe;
 use crate::runtime::fork_fd::ForkFd;
 use crate::sync::deadline_after;
 use crate::sys::{fd, signals};
@@ -46,6 +47,27 @@ pub fn relay(
         if let Some(outcome) = transfer.run(&ends, None, None) {
             return outcome;
         }
+    }
+}
+
+impl Pipe {
+    /// Relays from `src` into the pipe until the source ends or `count` bytes have moved. Waits while the pipe is full.
+    ///
+    /// # Errors
+    ///
+    /// As [`relay`].
+    pub fn read_from(&self, src: impl AsFd, count: Option<u64>) -> Result<Relayed, RelayError> {
+        relay(src, &self.writer, &RelayOptions { count, ..RelayOptions::default() })
+    }
+
+    /// Relays from the pipe to `dst`. While any copy of the writing end is open, the pipe has no end: then only `count`
+    /// ends the relay.
+    ///
+    /// # Errors
+    ///
+    /// As [`relay`].
+    pub fn write_to(&self, dst: impl AsFd, count: Option<u64>) -> Result<Relayed, RelayError> {
+        relay(&self.reader, dst, &RelayOptions { count, ..RelayOptions::default() })
     }
 }
 
