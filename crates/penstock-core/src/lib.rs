@@ -23,7 +23,7 @@
 //! | room | subject |
 //! | --- | --- |
 //! | `error`, `sys` | errors; the system calls |
-//! | `sync` | how threads wait for each other: tickets, queues, locks |
+//! | `sync` | how threads wait for each other: tickets, queues, locks; what they count |
 //! | `memory` | who owns the bytes in flight |
 //! | `runtime` | threads, forks, the exit of the program |
 //! | `pipe` | pipes and FIFOs, and their sizes |
@@ -116,6 +116,7 @@ pub mod engine {
     pub use crate::runtime::thread::{Fault, Signals, guarded, spawn};
     pub use crate::runtime::waker::Waker;
     pub use crate::sync::channel::{Channel, Stopped, Taken};
+    pub use crate::sync::counter::{Counter, Stopwatch};
     pub use crate::sync::queue::Limits;
     pub use crate::sync::ticket::{Completion, ticket};
     pub use crate::sync::{deadline_after, lock, passed, wait_until};

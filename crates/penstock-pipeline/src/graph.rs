@@ -66,7 +66,7 @@ impl Graph {
             label,
             channels,
             waker: Waker::new()?,
-            end_to_end: Arc::new(Recorder::new()),
+            end_to_end: Arc::default(),
             ended_ns: AtomicU64::new(0),
             writer: OnceLock::new(),
             is_stopped: AtomicBool::new(false),

@@ -42,11 +42,13 @@ fn histogram() -> Histogram<u64> {
 #[derive(Debug)]
 pub(crate) struct Recorder(Mutex<Histogram<u64>>);
 
-impl Recorder {
-    pub(crate) fn new() -> Self {
+impl Default for Recorder {
+    fn default() -> Self {
         Self(Mutex::new(histogram()))
     }
+}
 
+impl Recorder {
     pub(crate) fn record(&self, ns: u64) {
         lock(&self.0).saturating_record(ns);
     }
@@ -89,7 +91,7 @@ mod tests {
 
     #[test]
     fn what_two_threads_recorded_is_one_distribution() {
-        let recorders = [Recorder::new(), Recorder::new()];
+        let recorders = [Recorder::default(), Recorder::default()];
         (1..=50).for_each(|us| recorders[0].record(us * 1000));
         (51..=100).for_each(|us| recorders[1].record(us * 1000));
         let latency = merged(&recorders);
@@ -105,7 +107,7 @@ mod tests {
 
     #[test]
     fn no_time_is_too_long_or_too_short() {
-        let recorder = Recorder::new();
+        let recorder = Recorder::default();
         recorder.record(0);
         recorder.record(u64::MAX);
         let latency = merged([&recorder]);

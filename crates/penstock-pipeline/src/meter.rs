@@ -1,66 +1,49 @@
 //! What the parts of a pipeline measure while they work.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::stats::StageStats;
 use crate::latency::{Recorder, merged};
+use penstock_core::engine::Counter;
 use penstock_cpu::AppliedPolicy;
 
-/// The measurements of one worker. All orderings are `Relaxed`: the numbers are independent.
+/// The measurements of one worker.
+#[derive(Default)]
 pub(super) struct Meter {
     work: Recorder,
     queued: Recorder,
     /// Only for workers that wait for a lock to run their code, as Python's do for the GIL.
     lock: OnceLock<Recorder>,
-    bytes_in: AtomicU64,
-    bytes_out: AtomicU64,
-    input_blocked_ns: AtomicU64,
-    output_blocked_ns: AtomicU64,
-    failed: AtomicU64,
+    bytes_in: Counter,
+    bytes_out: Counter,
+    input_blocked_ns: Counter,
+    output_blocked_ns: Counter,
+    failed: Counter,
     pub(super) policy: OnceLock<AppliedPolicy>,
 }
 
-fn add(to: &AtomicU64, more: u64) {
-    to.fetch_add(more, Ordering::Relaxed);
-}
-
 impl Meter {
-    fn new() -> Self {
-        Self {
-            work: Recorder::new(),
-            queued: Recorder::new(),
-            lock: OnceLock::new(),
-            bytes_in: AtomicU64::new(0),
-            bytes_out: AtomicU64::new(0),
-            input_blocked_ns: AtomicU64::new(0),
-            output_blocked_ns: AtomicU64::new(0),
-            failed: AtomicU64::new(0),
-            policy: OnceLock::new(),
-        }
-    }
-
     pub(super) fn worked(&self, ns: u64, bytes_out: usize) {
         self.work.record(ns);
-        add(&self.bytes_out, bytes_out as u64);
+        self.bytes_out.add(bytes_out as u64);
     }
 
     pub(super) fn took(&self, queued_ns: u64, bytes_in: usize) {
         self.queued.record(queued_ns);
-        add(&self.bytes_in, bytes_in as u64);
+        self.bytes_in.add(bytes_in as u64);
     }
 
     pub(super) fn waited_for_lock(&self, ns: u64) {
-        self.lock.get_or_init(Recorder::new).record(ns);
+        self.lock.get_or_init(Recorder::default).record(ns);
     }
 
     pub(super) fn failed(&self) {
-        add(&self.failed, 1);
+        self.failed.add(1);
     }
 
     pub(super) fn blocked(&self, input_ns: u64, output_ns: u64) {
-        add(&self.input_blocked_ns, input_ns);
-        add(&self.output_blocked_ns, output_ns);
+        self.input_blocked_ns.add(input_ns);
+        self.output_blocked_ns.add(output_ns);
     }
 }
 
@@ -72,13 +55,11 @@ pub(super) struct Part {
 
 impl Part {
     pub(super) fn new(name: impl Into<String>, workers: usize) -> Self {
-        Self { name: name.into(), workers: (0..workers).map(|_| Meter::new()).collect() }
+        Self { name: name.into(), workers: (0..workers).map(|_| Meter::default()).collect() }
     }
 
     pub(super) fn stats(&self, queue: (usize, usize)) -> StageStats {
-        let sum = |pick: fn(&Meter) -> &AtomicU64| {
-            self.workers.iter().map(|worker| pick(worker).load(Ordering::Relaxed)).sum()
-        };
+        let sum = |pick: fn(&Meter) -> &Counter| self.workers.iter().map(|worker| pick(worker).get()).sum();
         let policies = self.workers.iter().filter_map(|worker| worker.policy.get().cloned());
         StageStats {
             name: self.name.clone(),

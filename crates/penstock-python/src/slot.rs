@@ -1,9 +1,9 @@
 //! Leased memory: the pool's, writable by the buffer protocol.
 
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use penstock_core::engine::Stopwatch;
 use penstock_core::{Buffer, Errno, Pool, Transform};
 use pyo3::exceptions::{PyMemoryError, PyValueError};
 use pyo3::ffi;
@@ -20,7 +20,7 @@ pub(crate) struct SlotPool {
     /// For arrays that must become contiguous before their conversion.
     scratch: Pool,
     slot_bytes: usize,
-    filling_ns: AtomicU64,
+    filling: Stopwatch,
 }
 
 #[pymethods]
@@ -30,7 +30,7 @@ impl SlotPool {
         // Of the scratch memory as many pieces are kept as there were threads at once that needed one.
         let scratch = Pool::new(usize::MAX);
         let pool = Pool::of_slots(slot_bytes, keep_slots);
-        Self { pool, scratch, slot_bytes, filling_ns: AtomicU64::new(0) }
+        Self { pool, scratch, slot_bytes, filling: Stopwatch::default() }
     }
 
     /// A free slot. It holds what its last user left.
@@ -67,15 +67,14 @@ impl SlotPool {
                 data.py().detach(|| make(transform.as_deref(), &looks, &mut slot.buffer));
             }
         }
-        // Relaxed: a sum for statistics.
-        self.filling_ns.fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        self.filling.add(start.elapsed());
         Ok(slot)
     }
 
     /// Seconds that all calls of ``filled`` took.
     #[getter]
     fn filling_s(&self) -> f64 {
-        Duration::from_nanos(self.filling_ns.load(Ordering::Relaxed)).as_secs_f64()
+        self.filling.sum().as_secs_f64()
     }
 }
 

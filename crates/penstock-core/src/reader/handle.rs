@@ -272,17 +272,17 @@ impl Reader {
         let start = Instant::now();
         let answer = take(deadline_after(timeout));
         let waited = start.elapsed();
-        self.meter.add_caller_blocked(waited);
+        self.meter.caller_blocked.add(waited);
         let answer = answer.unwrap_or_else(|| Err(self.stalled(waited)));
         if matches!(answer, Ok(Some(_))) {
-            self.meter.add_frame_delivered();
+            self.meter.frames_delivered.add(1);
         }
         answer
     }
 
     fn stalled(&self, waited: Duration) -> Error {
         let frame_bytes = self.frame_in_bytes as u64;
-        Error::Stalled { waited, bytes_pending: frame_bytes - self.meter.bytes_read() % frame_bytes }
+        Error::Stalled { waited, bytes_pending: frame_bytes - self.meter.bytes_read.get() % frame_bytes }
     }
 
     /// A ticket that ends when [`Reader::read`] would not wait.
@@ -326,16 +326,16 @@ impl Reader {
         let (frames_waiting, frames_dropped) = if self.is_inherited() { (0, 0) } else { self.queue.load() };
         let meter = &self.meter;
         ReaderStats {
-            frames_read: meter.frames_read(),
-            frames_delivered: meter.frames_delivered(),
+            frames_read: meter.frames_read.get(),
+            frames_delivered: meter.frames_delivered.get(),
             frames_dropped,
-            bytes_read: meter.bytes_read(),
+            bytes_read: meter.bytes_read.get(),
             frames_waiting,
             capacity_bytes: self.capacity_bytes,
-            caller_blocked: meter.caller_blocked(),
-            worker_blocked: meter.worker_blocked(),
-            worker_full: meter.full(),
-            transforming: meter.transforming(),
+            caller_blocked: meter.caller_blocked.sum(),
+            worker_blocked: meter.worker_blocked.sum(),
+            worker_full: meter.worker_full.sum(),
+            transforming: meter.transforming.sum(),
             policy: self.task.applied_policy(),
         }
     }

@@ -62,7 +62,7 @@ impl ReaderWorker {
         for index in 0.. {
             let start = Instant::now();
             let goes_on = self.queue.wait_for_room();
-            self.meter.add_full(start.elapsed());
+            self.meter.worker_full.add(start.elapsed());
             if !goes_on {
                 return Err(Error::Closed);
             }
@@ -82,7 +82,7 @@ impl ReaderWorker {
     }
 
     fn hand_over(&self, frame: Frame) {
-        self.meter.add_frame_read();
+        self.meter.frames_read.add(1);
         drop(self.queue.put(frame));
     }
 
@@ -119,7 +119,7 @@ impl ReaderWorker {
                 Filled::Whole => {
                     let start = Instant::now();
                     transform.apply(output);
-                    self.meter.add_transforming(start.elapsed());
+                    self.meter.transforming.add(start.elapsed());
                 }
                 Filled::Short(bytes) => return Ok(Filled::Short(before + bytes)),
                 Filled::Stopped => return Ok(Filled::Stopped),
@@ -142,9 +142,9 @@ impl ReaderWorker {
                 Some(0) => return Ok(Filled::Short(bytes)),
                 Some(read) => {
                     bytes += read;
-                    self.meter.add_read(read);
+                    self.meter.bytes_read.add(read as u64);
                 }
-                None => self.meter.add_worker_blocked(self.source.wait(&control.waker)),
+                None => self.meter.worker_blocked.add(self.source.wait(&control.waker)),
             }
         }
         Ok(Filled::Whole)

@@ -57,7 +57,7 @@ fn run(relay: &mut Relay, control: &Control, shared: &Live<Progress>) -> Result<
         is_cancelled: &|| control.is_cancelled(),
         on_progress: &|relayed| {
             shared.set(Progress { relayed, bytes_held: 0 });
-            control.set_moved_bytes(relayed.bytes);
+            control.moved_bytes.set(relayed.bytes);
         },
     };
     loop {

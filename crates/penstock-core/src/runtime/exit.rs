@@ -20,7 +20,7 @@ pub fn drain_tasks(stall: Duration, mut keep_on: impl FnMut() -> bool) -> usize 
         let (running, _) = task::running();
         let unfinished: Vec<_> =
             draining.iter().filter(|task| running.iter().any(|other| Arc::ptr_eq(other, task))).collect();
-        let moved = draining.iter().map(|task| task.moved_bytes()).sum();
+        let moved = draining.iter().map(|task| task.moved_bytes.get()).sum();
         if unfinished.is_empty() {
             return 0;
         }

@@ -1,12 +1,13 @@
 //! Tasks on threads of our own, which can be awaited, cancelled, and drained when the program exits.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use crate::error::Error;
 use crate::runtime::fork::{ForkTable, Order};
 use crate::runtime::thread::{Signals, guarded, spawn};
 use crate::runtime::waker::Waker;
+use crate::sync::counter::Counter;
 use crate::sync::generation::fork_generation;
 use crate::sync::lock;
 use crate::sync::ticket::{Ticket, ticket};
@@ -25,7 +26,8 @@ pub(crate) struct Control {
     /// Woken when the task is to check for cancellation, or for other orders of its owner.
     pub(crate) waker: Waker,
     is_cancelled: AtomicBool,
-    moved_bytes: AtomicU64,
+    /// The task's progress.
+    pub(crate) moved_bytes: Counter,
     at_exit: AtExit,
 }
 
@@ -40,18 +42,9 @@ impl Control {
         self.waker.is_inherited()
     }
 
-    pub(super) fn moved_bytes(&self) -> u64 {
-        self.moved_bytes.load(Ordering::Relaxed)
-    }
-
     pub(crate) fn cancel(&self) {
         self.is_cancelled.store(true, Ordering::Relaxed);
         self.waker.wake();
-    }
-
-    /// Publishes the task's progress.
-    pub(crate) fn set_moved_bytes(&self, bytes: u64) {
-        self.moved_bytes.store(bytes, Ordering::Relaxed);
     }
 }
 
@@ -124,7 +117,7 @@ pub(crate) fn control(at_exit: AtExit) -> Result<Arc<Control>, Error> {
     Ok(Arc::new(Control {
         waker: Waker::new()?,
         is_cancelled: AtomicBool::new(false),
-        moved_bytes: AtomicU64::new(0),
+        moved_bytes: Counter::default(),
         at_exit,
     }))
 }

@@ -1,8 +1,9 @@
-//! How threads wait for each other: tickets, queues and the locks under them. Checked with loom.
+//! How threads wait for each other: tickets, queues and the locks under them. Checked with loom. And what they count.
 //!
 //! Under `--cfg loom` the locks are loom's, otherwise those of `std`.
 
 pub(crate) mod channel;
+pub(crate) mod counter;
 pub(crate) mod generation;
 pub(crate) mod mailbox;
 pub(crate) mod queue;

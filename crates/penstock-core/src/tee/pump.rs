@@ -147,7 +147,7 @@ impl<'a> Pump<'a> {
     fn publish(&self) {
         let Self { taken, lost, source_ended, .. } = *self;
         self.shared.progress.set(Progress { taken, lost, source_ended });
-        self.control.set_moved_bytes(self.taken);
+        self.control.moved_bytes.set(self.taken);
     }
 
     /// Lets destinations that are no pipes take from their inner pipes. Returns whether any did.

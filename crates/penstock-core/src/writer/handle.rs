@@ -325,7 +325,7 @@ impl Writer {
             None => self.last_look.get().copied(),
         };
         let delivered = pipe.map_or_else(|| stream.meter.written_bytes(), |pipe| pipe.delivered_bytes);
-        let lost = stream.meter.lost_bytes();
+        let lost = stream.meter.lost_bytes.get();
         let load = stream.queue.load();
         // A pipe that was emptied after a failure holds nothing, although its content was not read.
         let delivered = delivered.min(load.accepted_bytes.saturating_sub(lost));
@@ -340,10 +340,10 @@ impl Writer {
             accepted_items: load.accepted_items,
             pending_items: load.pending_items,
             written_by: stream.meter.written_by().into(),
-            caller_blocked: stream.meter.caller_blocked(),
-            worker_blocked: stream.meter.worker_blocked(),
-            worker_busy: stream.meter.worker_busy(),
-            transforming: stream.meter.transforming(),
+            caller_blocked: stream.meter.caller_blocked.sum(),
+            worker_blocked: stream.meter.worker_blocked.sum(),
+            worker_busy: stream.meter.worker_busy.sum(),
+            transforming: stream.meter.transforming.sum(),
             policy: stream.applied_policy(),
         }
     }

@@ -109,7 +109,7 @@ impl Stream {
 
     /// Accepted bytes that the destination has not taken yet.
     pub(crate) fn unwritten_bytes(&self) -> u64 {
-        let settled = self.meter.written_bytes() + self.meter.lost_bytes();
+        let settled = self.meter.written_bytes() + self.meter.lost_bytes.get();
         self.queue.load().accepted_bytes.saturating_sub(settled)
     }
 
@@ -143,7 +143,7 @@ impl Stream {
             progress: Progress::Queued,
         };
         let pushed = self.queue.push(job, bytes, deadline, is_gone);
-        self.meter.add_caller_blocked(start.elapsed());
+        self.meter.caller_blocked.add(start.elapsed());
         match pushed {
             Ok(start_worker) => Ok((ticket, start_worker)),
             Err(refused) => {
@@ -172,7 +172,7 @@ impl Stream {
             // SAFETY: the job at the cursor holds the region, and only its worker takes it out.
             unsafe { output.step(work.span) };
         }
-        self.meter.add_transforming(start.elapsed());
+        self.meter.transforming.add(start.elapsed());
         let made = output.into_buffer();
         let (used, work) = self.queue.current(|job| (job.replace_memory(made), job.work()));
         drop(used); // outside of the queue's lock
@@ -201,7 +201,7 @@ impl Stream {
             }
             job.replace_memory(output.into_buffer())
         });
-        self.meter.add_transforming(start.elapsed());
+        self.meter.transforming.add(start.elapsed());
         drop(used);
         true
     }
@@ -226,7 +226,7 @@ impl Stream {
         drop(region); // before the ticket says that the write is over
         if let Some((completion, bytes)) = completion {
             let bytes_lost = bytes - (end - written_before);
-            self.meter.add_lost(bytes_lost);
+            self.meter.lost_bytes.add(bytes_lost);
             completion.end(Err(Error::Aborted { bytes_lost }));
         }
     }
@@ -270,7 +270,7 @@ impl Stream {
     fn failure(&self, unread_bytes: u64, load: Load, of: impl FnOnce(u64, u64) -> Error) -> Error {
         let delivered = self.meter.written_bytes().saturating_sub(unread_bytes);
         let lost = load.accepted_bytes.saturating_sub(delivered);
-        self.meter.set_lost(lost);
+        self.meter.lost_bytes.set(lost);
         self.unheard.add(lost);
         of(delivered, lost)
     }
@@ -320,7 +320,7 @@ impl Stream {
         let count = jobs.len();
         for job in jobs {
             let bytes_lost = job.bytes;
-            self.meter.add_lost(bytes_lost);
+            self.meter.lost_bytes.add(bytes_lost);
             job.end(Err(Error::Aborted { bytes_lost }));
         }
         self.queue.retire(count);

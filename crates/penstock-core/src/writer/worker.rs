@@ -107,8 +107,8 @@ fn serve(stream: &Stream) {
         IDLE.fetch_sub(1, Ordering::Relaxed);
         if awaits_reader {
             // Nothing to write, perhaps because the queue is full of writes that the reader has not read.
-            stream.meter.add_worker_blocked(start.elapsed());
-            stream.meter.add_worker_busy(start.elapsed());
+            stream.meter.worker_blocked.add(start.elapsed());
+            stream.meter.worker_busy.add(start.elapsed());
         }
         match next {
             Next::Write(work) => {
@@ -117,7 +117,7 @@ fn serve(stream: &Stream) {
                 }
                 let start = Instant::now();
                 write(stream, &work, &mut engine, &mut transformer);
-                stream.meter.add_worker_busy(start.elapsed());
+                stream.meter.worker_busy.add(start.elapsed());
             }
             Next::Reap => {}
             Next::Leave => return,

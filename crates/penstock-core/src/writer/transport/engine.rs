@@ -69,11 +69,11 @@ impl Engine {
     ) -> std::result::Result<Transport, (Stop, Transport)> {
         let (transport, reason) = self.choose(sink, span.len(), options);
         sink.meter.set_choice(transport, reason);
-        let (start, waited_before) = (Instant::now(), sink.meter.worker_blocked());
+        let (start, waited_before) = (Instant::now(), sink.meter.worker_blocked.sum());
         // SAFETY: this function's own contract.
         let outcome = unsafe { self.push_or_write(transport, sink, span) };
         if span.len() >= STAGED_MIN_BYTES {
-            self.balance.note(sink.meter.worker_blocked() - waited_before, start.elapsed());
+            self.balance.note(sink.meter.worker_blocked.sum() - waited_before, start.elapsed());
         }
         outcome
     }

@@ -1,22 +1,24 @@
-//! What a stream counts: plain atomics, so that reading them costs the worker nothing and a fork cannot tear them.
-//!
-//! All orderings are `Relaxed`: each number stands for itself, and nothing is published through them.
+//! What a stream counts.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
+use crate::sync::counter::{Counter, Stopwatch};
 use crate::writer::transport::choice::{Reason, Transport};
 
 #[derive(Default)]
 pub(crate) struct Meter {
     /// Bytes that the destination has taken, by transport.
-    written: [AtomicU64; 3],
+    written: [Counter; 3],
     /// Accepted bytes that will not arrive: discarded, or lost to a failure.
-    lost: AtomicU64,
-    caller_blocked_ns: AtomicU64,
-    worker_blocked_ns: AtomicU64,
-    worker_busy_ns: AtomicU64,
-    transforming_ns: AtomicU64,
+    pub(crate) lost_bytes: Counter,
+    /// Time that callers waited for room.
+    pub(crate) caller_blocked: Stopwatch,
+    /// Time that the worker waited for the reader.
+    pub(crate) worker_blocked: Stopwatch,
+    /// Time that the worker spent on writes, waiting included.
+    pub(crate) worker_busy: Stopwatch,
+    /// Time spent in transforms.
+    pub(crate) transforming: Stopwatch,
     /// The last transport and its reason, each plus one; zero before the first write.
     transport: AtomicU8,
     reason: AtomicU8,
@@ -26,61 +28,15 @@ const TRANSPORTS: [Transport; 3] = [Transport::Write, Transport::Staged, Transpo
 
 impl Meter {
     pub(crate) fn add_written(&self, transport: Transport, bytes: usize) {
-        self.written[transport as usize].fetch_add(bytes as u64, Relaxed);
+        self.written[transport as usize].add(bytes as u64);
     }
 
     pub(crate) fn written_bytes(&self) -> u64 {
-        self.written.iter().map(|bytes| bytes.load(Relaxed)).sum()
+        self.written.iter().map(Counter::get).sum()
     }
 
     pub(crate) fn written_by(&self) -> [(Transport, u64); 3] {
-        TRANSPORTS.map(|transport| (transport, self.written[transport as usize].load(Relaxed)))
-    }
-
-    pub(crate) fn set_lost(&self, bytes: u64) {
-        self.lost.store(bytes, Relaxed);
-    }
-
-    pub(crate) fn add_lost(&self, bytes: u64) {
-        self.lost.fetch_add(bytes, Relaxed);
-    }
-
-    pub(crate) fn lost_bytes(&self) -> u64 {
-        self.lost.load(Relaxed)
-    }
-
-    pub(crate) fn add_caller_blocked(&self, time: Duration) {
-        self.caller_blocked_ns.fetch_add(time.as_nanos() as u64, Relaxed);
-    }
-
-    pub(crate) fn caller_blocked(&self) -> Duration {
-        Duration::from_nanos(self.caller_blocked_ns.load(Relaxed))
-    }
-
-    pub(crate) fn add_worker_blocked(&self, time: Duration) {
-        self.worker_blocked_ns.fetch_add(time.as_nanos() as u64, Relaxed);
-    }
-
-    pub(crate) fn worker_blocked(&self) -> Duration {
-        Duration::from_nanos(self.worker_blocked_ns.load(Relaxed))
-    }
-
-    /// Adds time that the worker spent on a write, waiting included.
-    pub(crate) fn add_worker_busy(&self, time: Duration) {
-        self.worker_busy_ns.fetch_add(time.as_nanos() as u64, Relaxed);
-    }
-
-    pub(crate) fn worker_busy(&self) -> Duration {
-        Duration::from_nanos(self.worker_busy_ns.load(Relaxed))
-    }
-
-    /// Adds time spent in a transform.
-    pub(crate) fn add_transforming(&self, time: Duration) {
-        self.transforming_ns.fetch_add(time.as_nanos() as u64, Relaxed);
-    }
-
-    pub(crate) fn transforming(&self) -> Duration {
-        Duration::from_nanos(self.transforming_ns.load(Relaxed))
+        TRANSPORTS.map(|transport| (transport, self.written[transport as usize].get()))
     }
 
     pub(crate) fn set_choice(&self, transport: Transport, reason: Reason) {
@@ -96,12 +52,10 @@ impl Meter {
 
     /// Resets all counts, in the child of a fork.
     pub(crate) fn reset(&self) {
-        self.written.iter().for_each(|bytes| bytes.store(0, Relaxed));
-        let times =
-            [&self.caller_blocked_ns, &self.worker_blocked_ns, &self.worker_busy_ns, &self.transforming_ns];
-        for counter in times.into_iter().chain([&self.lost]) {
-            counter.store(0, Relaxed);
-        }
+        self.written.iter().chain([&self.lost_bytes]).for_each(|counter| counter.set(0));
+        [&self.caller_blocked, &self.worker_blocked, &self.worker_busy, &self.transforming]
+            .into_iter()
+            .for_each(Stopwatch::reset);
         self.transport.store(0, Relaxed);
         self.reason.store(0, Relaxed);
     }

@@ -75,7 +75,7 @@ impl Sink<'_> {
         }
         let start = Instant::now();
         fd::wait_writable(self.fd, STOP_CHECK);
-        self.meter.add_worker_blocked(start.elapsed());
+        self.meter.worker_blocked.add(start.elapsed());
         (self.on_progress)();
     }
 
