@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use crate::memory::region::Region;
 use crate::sync::generation::fork_generation;
 use crate::sync::lock;
-use crate::sys::memory::Pages;
+use crate::sys::memory::Mapping;
 
 /// The smallest class holds this and a page, each further one twice as much and a page. The extra page is for the byte
 /// that a read asks for beyond a file's size: without it, a file of 64 KiB would take memory of 128.
@@ -39,7 +39,7 @@ struct Shared {
 }
 
 struct Free {
-    classes: [Vec<Pages>; CLASSES],
+    classes: [Vec<Mapping>; CLASSES],
     bytes: usize,
 }
 
@@ -66,7 +66,7 @@ impl Pool {
         let class = class_of(bytes);
         let pages = match self.0.reuse(class) {
             Some(pages) => pages,
-            None => Pages::map(bytes_of(class).max(bytes))?,
+            None => Mapping::map(bytes_of(class).max(bytes))?,
         };
         Ok(Buffer { memory: Memory::Pooled { pages: Some(pages), pool: self.clone() }, bytes })
     }
@@ -90,7 +90,7 @@ impl Shared {
         self.generation != fork_generation()
     }
 
-    fn reuse(&self, class: usize) -> Option<Pages> {
+    fn reuse(&self, class: usize) -> Option<Mapping> {
         if self.is_inherited() {
             return None;
         }
@@ -100,7 +100,7 @@ impl Shared {
         Some(pages)
     }
 
-    fn give_back(&self, pages: Pages) {
+    fn give_back(&self, pages: Mapping) {
         if self.is_inherited() {
             return; // unmapped, here and in all that follows
         }
@@ -132,7 +132,7 @@ pub unsafe trait Space: Send + Sync + 'static {
 enum Memory {
     /// None only while it is being dropped.
     Pooled {
-        pages: Option<Pages>,
+        pages: Option<Mapping>,
         pool: Pool,
     },
     Foreign(Box<dyn Space>),

@@ -22,85 +22,21 @@ pub(crate) fn has_huge_pages() -> bool {
         .is_ok_and(|modes| !modes.contains("[never]"))
 }
 
-/// A private anonymous mapping, aligned to huge pages.
-pub(crate) struct Block {
-    mapping: *mut u8,
-    mapping_bytes: usize,
-    start: *mut u8,
-    bytes: usize,
-}
-
-// SAFETY: the block is plain memory that only its owner reaches.
-unsafe impl Send for Block {}
-
-impl Block {
-    /// Maps that many whole huge pages; no memory is taken before it is touched.
-    pub(crate) fn map(huge_pages: usize) -> Result<Self> {
-        pass(Call::Map, 0)?;
-        let bytes = huge_pages * HUGE_PAGE_BYTES;
-        let mapping_bytes = bytes + HUGE_PAGE_BYTES; // so that an aligned start lies within
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing.
-        let mapping =
-            unsafe { mmap_anonymous(ptr::null_mut(), mapping_bytes, protection, MapFlags::PRIVATE) }?;
-        let mapping = mapping.cast::<u8>();
-        // SAFETY: the mapping is one huge page longer than needed, so the aligned start lies in it.
-        let start = unsafe { mapping.add(mapping.align_offset(HUGE_PAGE_BYTES)) };
-        let block = Self { mapping, mapping_bytes, start, bytes };
-        // SAFETY: the range is ours. Advice only: a kernel without huge pages refuses, and nothing is lost.
-        let _ = unsafe { madvise(start.cast(), bytes, Advice::LinuxHugepage) };
-        Ok(block)
-    }
-
-    /// Copies the span to that offset; the answer is where it lies now.
-    ///
-    /// # Safety
-    ///
-    /// The span's memory is readable, and nobody reads the block's bytes from `offset` on any more.
-    pub(crate) unsafe fn fill(&mut self, offset: usize, span: Span) -> Span {
-        assert!(
-            offset.checked_add(span.len()).is_some_and(|end| end <= self.bytes),
-            "a copy stays in its block"
-        );
-        // SAFETY: the range was checked to lie in the block, the caller vouches for the source, and a private
-        // mapping overlaps no caller's memory.
-        unsafe {
-            let target = self.start.add(offset);
-            ptr::copy_nonoverlapping(span.as_ptr(), target, span.len());
-            Span::at(target, span.len())
-        }
-    }
-
-    /// Discards the pages of a range: whoever else holds them keeps them, and the next access gets fresh ones.
-    pub(crate) fn discard(&mut self, offset: usize, bytes: usize) -> Result<()> {
-        assert!(offset.checked_add(bytes).is_some_and(|end| end <= self.bytes), "a range stays in its block");
-        // SAFETY: the range lies in our private mapping, and no reference into it exists outside of `fill`.
-        unsafe { madvise(self.start.add(offset).cast(), bytes, Advice::LinuxDontNeed) }
-    }
-}
-
-impl Drop for Block {
-    fn drop(&mut self) {
-        // SAFETY: the mapping is ours; pages that a pipe still holds stay with the pipe.
-        let _ = unsafe { munmap(self.mapping.cast(), self.mapping_bytes) };
-    }
-}
-
 /// A private anonymous mapping of whole normal pages, zero at first; aligned to huge pages where it holds one.
 #[derive(Debug)]
-pub(crate) struct Pages {
+pub(crate) struct Mapping {
     mapping: *mut u8,
     mapping_bytes: usize,
     start: NonNull<u8>,
     bytes: usize,
 }
 
-// SAFETY: plain memory; who may write to it is its owner's to see to.
-unsafe impl Send for Pages {}
+// SAFETY: plain memory; its owner sees to who may write to it.
+unsafe impl Send for Mapping {}
 // SAFETY: the same; an address and a length can be shared.
-unsafe impl Sync for Pages {}
+unsafe impl Sync for Mapping {}
 
-impl Pages {
+impl Mapping {
     /// Maps at least that many bytes; no memory is taken before it is touched.
     pub(crate) fn map(bytes: usize) -> Result<Self> {
         pass(Call::Map, 0)?;
@@ -129,11 +65,41 @@ impl Pages {
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
+
+    /// Copies the span to that offset; the answer is where it lies now.
+    ///
+    /// # Safety
+    ///
+    /// The span's memory is readable, and nobody reads the mapping's bytes from `offset` on any more.
+    pub(crate) unsafe fn fill(&mut self, offset: usize, span: Span) -> Span {
+        assert!(
+            offset.checked_add(span.len()).is_some_and(|end| end <= self.bytes),
+            "a copy stays in its mapping"
+        );
+        // SAFETY: the range was checked to lie in the mapping, the caller vouches for the source, and a private
+        // mapping overlaps no caller's memory.
+        unsafe {
+            let target = self.start().add(offset);
+            ptr::copy_nonoverlapping(span.as_ptr(), target, span.len());
+            Span::at(target, span.len())
+        }
+    }
+
+    /// Discards the pages of a range: whoever else holds them keeps them, and the next access gets fresh ones.
+    pub(crate) fn discard(&mut self, offset: usize, bytes: usize) -> Result<()> {
+        assert!(
+            offset.checked_add(bytes).is_some_and(|end| end <= self.bytes),
+            "a range stays in its mapping"
+        );
+        // SAFETY: the range was checked to lie in our private mapping, into which nobody has a reference now.
+        unsafe { madvise(self.start().add(offset).cast(), bytes, Advice::LinuxDontNeed) }
+    }
 }
 
-impl Drop for Pages {
+impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and whoever looks into it borrows from its owner.
+        // SAFETY: the mapping is ours, whoever looks into it borrows from its owner, and pages that a pipe still holds
+        // stay with the pipe.
         let _ = unsafe { munmap(self.mapping.cast(), self.mapping_bytes) };
     }
 }

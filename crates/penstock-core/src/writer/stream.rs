@@ -411,7 +411,7 @@ impl Held for HeldStreams {
             stream.unheard.note_heard();
         }
         let _ = take_unheard_bytes(); // the parent reports them
-        staged::forget_shares();
+        staged::forget_reservations();
         IDLE.store(0, Ordering::Relaxed);
     }
 

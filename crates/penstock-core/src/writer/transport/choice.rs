@@ -92,7 +92,7 @@ pub enum Reason {
     /// The system gave no memory for staging.
     NoMemory,
     /// Other streams have all of the process's staging memory: see [`set_staging_budget`](crate::process::set_staging_budget).
-    NoShare,
+    BudgetSpent,
     /// The kernel cannot pin the caller's memory.
     CannotBeGiven,
     /// The system lacks vmsplice(2), or forbids it.
@@ -115,7 +115,7 @@ impl Reason {
         Self::SmallPipe,
         Self::NoHugePages,
         Self::NoMemory,
-        Self::NoShare,
+        Self::BudgetSpent,
         Self::CannotBeGiven,
         Self::GivingIsRefused,
         Self::ReaderIsSlower,
@@ -134,7 +134,7 @@ impl Reason {
             Self::SmallPipe => "the pipe is too small for pages to pay",
             Self::NoHugePages => "the system gives no transparent huge pages",
             Self::NoMemory => "the system gave no memory for staging",
-            Self::NoShare => "other streams have all of the process's staging memory",
+            Self::BudgetSpent => "other streams have all of the process's staging memory",
             Self::CannotBeGiven => "the kernel cannot pin this memory (EFAULT)",
             Self::GivingIsRefused => "the system lacks vmsplice(2), or forbids it",
             Self::ReaderIsSlower => "auto: the reader copies what it reads, and is the slower side",

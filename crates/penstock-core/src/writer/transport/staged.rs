@@ -17,7 +17,7 @@ use rustix::io::Result;
 
 use super::choice::{ReaderKind, Reason, Transport};
 use super::sink::{Sink, Stop};
-use crate::sys::memory::{Block, HUGE_PAGE_BYTES, page_bytes};
+use crate::sys::memory::{HUGE_PAGE_BYTES, Mapping, page_bytes};
 use crate::sys::pipe;
 use crate::sys::span::Span;
 
@@ -54,7 +54,7 @@ impl Pages {
 
 /// The pages that are filled.
 pub(crate) struct Staging {
-    block: Block,
+    block: Mapping,
     /// Offset of the next piece; a multiple of the page size, so that no page is in flight twice.
     offset: usize,
     pages: Pages,
@@ -62,7 +62,7 @@ pub(crate) struct Staging {
     ends: [u64; REUSED_PARTS],
     /// The stream position up to which the reader had read at the last check.
     read_position: u64,
-    _share: Share,
+    _reservation: Reservation,
 }
 
 impl Staging {
@@ -84,9 +84,17 @@ impl Staging {
     }
 
     fn map(pages: Pages) -> std::result::Result<Self, Reason> {
-        let share = Share::take(pages.blocks() * HUGE_PAGE_BYTES).ok_or(Reason::NoShare)?;
-        let block = Block::map(pages.blocks()).map_err(|_| Reason::NoMemory)?;
-        Ok(Self { block, offset: 0, pages, ends: [0; REUSED_PARTS], read_position: 0, _share: share })
+        let bytes = pages.blocks() * HUGE_PAGE_BYTES;
+        let reservation = Reservation::take(bytes).ok_or(Reason::BudgetSpent)?;
+        let block = Mapping::map(bytes).map_err(|_| Reason::NoMemory)?;
+        Ok(Self {
+            block,
+            offset: 0,
+            pages,
+            ends: [0; REUSED_PARTS],
+            read_position: 0,
+            _reservation: reservation,
+        })
     }
 
     /// # Safety
@@ -184,23 +192,23 @@ pub fn set_staging_budget(bytes: usize) {
 }
 
 /// Called in the child of a fork, where no stream has staging memory: its threads are the parent's.
-pub(crate) fn forget_shares() {
+pub(crate) fn forget_reservations() {
     TAKEN_BYTES.store(0, Relaxed);
 }
 
-/// A stream's part of the limit.
-struct Share {
+/// The part of the limit that a stream has.
+struct Reservation {
     bytes: usize,
 }
 
-impl Share {
+impl Reservation {
     fn take(bytes: usize) -> Option<Self> {
         let with_it = |taken: usize| Some(taken + bytes).filter(|taken| *taken <= BUDGET_BYTES.load(Relaxed));
         TAKEN_BYTES.fetch_update(Relaxed, Relaxed, with_it).ok().map(|_| Self { bytes })
     }
 }
 
-impl Drop for Share {
+impl Drop for Reservation {
     fn drop(&mut self) {
         TAKEN_BYTES.fetch_sub(self.bytes, Relaxed);
     }
