@@ -1,7 +1,8 @@
 //! Waits for the writes of a program that is about to end.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crate::runtime::exit::drain;
 use crate::writer::handle::check_readers;
 use crate::writer::stream::Stream;
 
@@ -12,27 +13,16 @@ use crate::writer::stream::Stream;
 ///
 /// [`take_unheard_bytes`]: crate::process::take_unheard_bytes
 #[must_use]
-pub fn drain_streams(stall: Duration, mut keep_on: impl FnMut() -> bool) -> u64 {
-    const LOOK: Duration = Duration::from_millis(20);
+pub fn drain_streams(stall: Duration, keep_on: impl FnMut() -> bool) -> u64 {
     // Only what is queued now, or threads that go on writing would keep the program running.
     let queued: Vec<_> =
         Stream::all().into_iter().map(|stream| (stream.queue.accepted_items(), stream)).collect();
-    let mut seen = (u64::MAX, 0);
-    let mut since = Instant::now();
-    loop {
-        let items: u64 = queued.iter().map(|(items, stream)| stream.queue.pending_of(*items)).sum();
-        let written: u64 = queued.iter().map(|(_, stream)| stream.meter.written_bytes()).sum();
-        if items == 0 {
-            check_readers();
-            return 0;
-        }
-        if (items, written) != seen {
-            seen = (items, written);
-            since = Instant::now();
-        }
-        if since.elapsed() >= stall || !keep_on() {
-            return queued.iter().map(|(_, stream)| stream.unwritten_bytes()).sum();
-        }
-        std::thread::sleep(LOOK);
+    let pending = || queued.iter().map(|(items, stream)| stream.queue.pending_of(*items)).sum();
+    let written = || queued.iter().map(|(_, stream)| stream.meter.written_bytes()).sum();
+    drain(stall, keep_on, || (pending(), written()));
+    if pending() > 0 {
+        return queued.iter().map(|(_, stream)| stream.unwritten_bytes()).sum();
     }
+    check_readers();
+    0
 }
