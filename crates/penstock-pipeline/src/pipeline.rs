@@ -17,13 +17,8 @@ use super::source::Source;
 use super::stage::Stage;
 use super::stats::Stats;
 use crate::latency::merged;
-use penstock_core::Error;
-use penstock_core::Pool;
-use penstock_core::Ticket;
-use penstock_core::engine::Limits;
-use penstock_core::engine::ticket;
-use penstock_core::engine::{Channel, Taken};
-use penstock_core::engine::{deadline_after, lock};
+use penstock_core::engine::{Channel, Limits, Taken, deadline_after, lock, ticket};
+use penstock_core::{Error, Pool, Ticket};
 
 /// How long a close waits for the threads. They take microseconds, unless one is in a call that cannot be interrupted;
 /// that one is left behind and ends with its call. The same as an exit waits for a stalled reader.
@@ -252,12 +247,10 @@ impl Pipeline {
         if let Some(written) = &self.written {
             return written.clone();
         }
-        if !self.graph.is_inherited() {
-            return self.graph.channels[self.graph.channels.len() - 1].ready();
+        if self.graph.is_inherited() {
+            return Ticket::ended(Err(Error::Forked));
         }
-        let (completion, ready) = ticket(0);
-        completion.end(Err(Error::Forked));
-        ready
+        self.graph.channels[self.graph.channels.len() - 1].ready()
     }
 
     /// The failures skipped so far, in order.

@@ -1,12 +1,9 @@
-//! The queue between a reader's worker and its callers: a limited number of frames, in order or only the newest.
-//! Checked with loom.
+//! The queue between a reader's worker and its callers, apart from the pipeline's because its worker asks for room before
+//! it reads, and because each call decides whether the worker waits or drops the oldest frame. Checked with loom.
 //!
 //! In order, the worker waits for room before it begins a frame, so that no frame is dropped. After
 //! [`newest`](FrameQueue::newest), until the next [`next`](FrameQueue::next), it never waits: the oldest frame is
 //! dropped for a new one.
-//!
-//! It is apart from [`Channel`](crate::sync::channel::Channel), whose items have several producers and are never
-//! dropped.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -35,7 +32,7 @@ struct State<T> {
     /// Frames put in, the dropped ones included.
     put: u64,
     dropped: u64,
-    manner: Manner,
+    policy: Policy,
     end: Option<Result<(), Error>>,
     is_closed: bool,
     /// Threads that sleep, so that nobody calls futex(2) for nothing.
@@ -46,7 +43,7 @@ struct State<T> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Manner {
+enum Policy {
     InOrder,
     /// The worker has yet to say how many frames are stale.
     GoingLive,
@@ -63,7 +60,7 @@ impl<T> FrameQueue<T> {
             waiting: VecDeque::new(),
             put: 0,
             dropped: 0,
-            manner: Manner::InOrder,
+            policy: Policy::InOrder,
             end: None,
             is_closed: false,
             sleeping_takers: 0,
@@ -99,7 +96,7 @@ impl<T> FrameQueue<T> {
         }
         state.put += 1;
         state.waiting.push_back(frame);
-        let is_over = state.manner != Manner::InOrder && state.waiting.len() > state.depth;
+        let is_over = state.policy != Policy::InOrder && state.waiting.len() > state.depth;
         let dropped = if is_over { state.waiting.pop_front() } else { None };
         state.dropped += u64::from(is_over);
         self.wake_takers(state);
@@ -116,8 +113,8 @@ impl<T> FrameQueue<T> {
     pub(crate) fn go_live(&self, stale: u64) {
         let mut state = lock(&self.state);
         self.is_going_live.store(false, Ordering::Relaxed); // the lock orders it
-        if state.manner == Manner::GoingLive {
-            state.manner = Manner::Live { fresh_from: state.put + stale };
+        if state.policy == Policy::GoingLive {
+            state.policy = Policy::Live { fresh_from: state.put + stale };
         }
     }
 
@@ -131,7 +128,7 @@ impl<T> FrameQueue<T> {
     /// Takes the oldest frame. Waits for it until the deadline.
     pub(crate) fn next(&self, deadline: Option<Instant>) -> Answer<T> {
         let mut state = lock(&self.state);
-        state.manner = Manner::InOrder;
+        state.policy = Policy::InOrder;
         loop {
             if let Some(oldest) = state.waiting.pop_front() {
                 self.wake_putter(state);
@@ -151,8 +148,8 @@ impl<T> FrameQueue<T> {
     /// the worker from any wait.
     pub(crate) fn newest(&self, deadline: Option<Instant>, ring: impl Fn()) -> Answer<T> {
         let mut state = lock(&self.state);
-        if state.manner == Manner::InOrder && !state.is_over() {
-            state.manner = Manner::GoingLive;
+        if state.policy == Policy::InOrder && !state.is_over() {
+            state.policy = Policy::GoingLive;
             // Release: pairs with the load in `is_going_live`.
             self.is_going_live.store(true, Ordering::Release);
             self.wake_putter(state);
@@ -192,10 +189,7 @@ impl<T> FrameQueue<T> {
     pub(crate) fn ready(&self) -> Ticket {
         let mut state = lock(&self.state);
         if state.is_ready() {
-            let (completion, ready) = ticket(0);
-            drop(state);
-            completion.end(Ok(()));
-            return ready;
+            return Ticket::ended(Ok(()));
         }
         state.ready.get_or_insert_with(|| ticket(0)).1.clone()
     }
@@ -241,7 +235,7 @@ impl<T> FrameQueue<T> {
 
 impl<T> State<T> {
     fn is_full(&self) -> bool {
-        self.manner == Manner::InOrder && self.waiting.len() >= self.depth
+        self.policy == Policy::InOrder && self.waiting.len() >= self.depth
     }
 
     /// Whether no more frames will come.
@@ -256,10 +250,10 @@ impl<T> State<T> {
     /// Whether the newest frame is fresh enough for `newest`. At the end, and if another caller reads in order
     /// meanwhile, it is.
     fn has_fresh(&self) -> bool {
-        let is_fresh = match self.manner {
-            Manner::InOrder => true,
-            Manner::GoingLive => false,
-            Manner::Live { fresh_from } => self.put > fresh_from,
+        let is_fresh = match self.policy {
+            Policy::InOrder => true,
+            Policy::GoingLive => false,
+            Policy::Live { fresh_from } => self.put > fresh_from,
         };
         !self.waiting.is_empty() && (is_fresh || self.is_over())
     }

@@ -17,7 +17,7 @@ use crate::memory::transform::Transform;
 use crate::pipe::budget;
 use crate::reader::poll_source::PollSource;
 use crate::runtime::task::{self, AtExit, Task};
-use crate::sync::ticket::{Ticket, ticket};
+use crate::sync::ticket::Ticket;
 use crate::sync::{deadline_after, lock};
 use crate::sys::fd::{self, Kind};
 use crate::sys::pipe;
@@ -288,12 +288,7 @@ impl Reader {
     /// A ticket that ends when [`Reader::read`] would not wait.
     #[must_use]
     pub fn ready(&self) -> Ticket {
-        if !self.is_inherited() {
-            return self.queue.ready();
-        }
-        let (completion, ready) = ticket(0);
-        completion.end(Err(Error::Forked));
-        ready
+        if self.is_inherited() { Ticket::ended(Err(Error::Forked)) } else { self.queue.ready() }
     }
 
     /// Stops the worker, drops frames that nobody has got, and closes the descriptor, unless the worker is in something

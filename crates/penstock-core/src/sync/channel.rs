@@ -1,11 +1,9 @@
-//! A queue between the stages of a pipeline: bounded in bytes and items, and in order although several workers fill it.
-//! Checked with loom.
+//! A queue between the stages of a pipeline, apart from the reader's because its items have several producers, who bring
+//! them in any order, and none is ever dropped. Checked with loom.
 //!
-//! Every item has a number. An item comes out after all items with smaller numbers. The item that is due next is always
-//! accepted, whatever the limits: otherwise a queue full of later items would wait for it, and it for room.
-//!
-//! It is apart from [`Queue`](super::queue::Queue), whose items stay in it while they are written, and from the
-//! reader's queue, whose producer may drop the oldest frame.
+//! It is bounded in bytes and items. Every item has a number, and comes out after all items with smaller numbers. The
+//! item that is due next is always accepted, whatever the limits: otherwise a queue full of later items would wait for
+//! it, and it for room.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -165,10 +163,7 @@ impl<T> Channel<T> {
     pub fn ready(&self) -> Ticket {
         let mut state = lock(&self.state);
         if state.is_ready() {
-            drop(state);
-            let (completion, ready) = ticket(0);
-            completion.end(Ok(()));
-            return ready;
+            return Ticket::ended(Ok(()));
         }
         state.ready.get_or_insert_with(|| ticket(0)).1.clone()
     }

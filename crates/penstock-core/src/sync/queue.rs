@@ -1,9 +1,7 @@
-//! The queue of a stream: bounded in bytes and items, with a worker that starts when needed and leaves when idle.
-//! Checked with loom.
+//! The queue of a stream, apart from the pipeline's because an item stays in it until it has ended. Checked with loom.
 //!
-//! An item stays in the queue until it has ended; the worker looks at it in place. So whoever holds the lock sees every
-//! byte in flight, on which `fork`, `abort` and `sync(data)` depend. That is why this is not a
-//! [`Channel`](super::channel::Channel), out of which items are taken.
+//! It is bounded in bytes and items. Its worker starts when needed, leaves when idle, and looks at each item in place. So
+//! whoever holds the lock sees every byte in flight, on which `fork`, `abort` and `sync(data)` depend.
 
 use std::collections::VecDeque;
 use std::time::Instant;

@@ -85,6 +85,14 @@ fn make(bytes: usize, unheard: Option<Arc<Unheard>>) -> (Completion, Ticket) {
 }
 
 impl Ticket {
+    /// A ticket of something that has ended.
+    #[must_use]
+    pub fn ended(outcome: Result<(), Error>) -> Self {
+        let (completion, ticket) = ticket(0);
+        completion.end(outcome);
+        ticket
+    }
+
     /// The number of bytes that enter the stream.
     #[must_use]
     pub fn bytes(&self) -> usize {
