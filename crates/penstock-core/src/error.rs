@@ -85,11 +85,6 @@ impl Error {
     pub fn custom(error: Arc<impl std::error::Error + Send + Sync + 'static>) -> Self {
         Self::Custom(CustomError(error))
     }
-
-    /// A failure before any byte was accepted, as from a bad descriptor.
-    pub(crate) fn at_call(errno: Errno) -> Self {
-        Self::Io { errno, bytes_delivered: 0, bytes_lost: 0 }
-    }
 }
 
 /// An error of a type that this crate does not know. Two are equal if their messages are.
@@ -112,7 +107,7 @@ impl PartialEq for CustomError {
 
 impl From<Errno> for Error {
     fn from(errno: Errno) -> Self {
-        Self::at_call(errno)
+        Self::Io { errno, bytes_delivered: 0, bytes_lost: 0 }
     }
 }
 

@@ -111,7 +111,7 @@ impl Writer {
         data: &Bound<'_, PyAny>,
         #[pyo3(from_py_with = arguments::timeout)] timeout: Option<Duration>,
     ) -> PyResult<Ticket> {
-        queue(data, timeout, |data, slice| self.writer.write_made(data, Some(slice)))
+        queue(data, timeout, |data, slice| self.writer.write_transformed(data, Some(slice)))
     }
 
     /// The ticket of the oldest write that has not ended; None if all have.

@@ -163,10 +163,7 @@ fn birth(fd: BorrowedFd<'_>) -> (i64, u32) {
 
 /// Whether the other end is closed, so that nothing written can arrive.
 pub(crate) fn peer_is_gone(fd: BorrowedFd<'_>) -> bool {
-    let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::empty())];
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    matches!(retry_on_intr(|| poll(&mut fds, Some(&now))), Ok(1))
-        && fds[0].revents().intersects(PollFlags::ERR)
+    ready(fd, PollFlags::empty()).contains(PollFlags::ERR)
 }
 
 /// The failure that poll(2) reports of a destination; none for notices in a socket's error queue (`MSG_ERRQUEUE`,
@@ -210,10 +207,8 @@ const BLIND_PAUSE: Duration = Duration::from_millis(5);
 
 /// Waits until a write is possible or the other end is closed, at most for `at_most`.
 pub(crate) fn wait_writable(fd: BorrowedFd<'_>, at_most: Duration) {
-    let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::OUT)];
-    let timeout = Timespec::try_from(at_most).expect("our waits are shorter than an age");
     // Whatever the answer, the caller's next write tells what the matter is.
-    let _ = poll(&mut fds, Some(&timeout));
+    wait(&mut [PollFd::from_borrowed_fd(fd, PollFlags::OUT)], Some(at_most));
 }
 
 /// write(2).

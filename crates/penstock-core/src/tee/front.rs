@@ -40,30 +40,15 @@ impl Front {
     pub(super) fn open(src: BorrowedFd<'_>, kind: Kind) -> std::result::Result<Self, Error> {
         let own = ForkFd::make(|| fd::duplicate(src))?;
         let null = ForkFd::make(open_null)?;
-        if kind == Kind::Pipe {
-            return Ok(Self {
-                reader: own,
-                null,
-                filler: None,
-                failure: None,
-                src: None,
-                position: None,
-                _reservation: None,
-            });
-        }
-        let ([reader, writer], reservation) = inner_pipe()?;
-        let ends = Ends { src: own.as_fd(), dst: writer.as_fd() };
-        let transfer = Transfer::plan(&ends, &RelayOptions::default())?;
-        let filler = Some(Filler { writer, transfer });
-        Ok(Self {
-            reader,
-            null,
-            filler,
-            failure: None,
-            src: Some(own),
-            position: None,
-            _reservation: reservation,
-        })
+        let (reader, filler, src, reservation) = if kind == Kind::Pipe {
+            (own, None, None, None)
+        } else {
+            let ([reader, writer], reservation) = inner_pipe()?;
+            let ends = Ends { src: own.as_fd(), dst: writer.as_fd() };
+            let transfer = Transfer::plan(&ends, &RelayOptions::default())?;
+            (reader, Some(Filler { writer, transfer }), Some(own), reservation)
+        };
+        Ok(Self { reader, null, filler, failure: None, src, position: None, _reservation: reservation })
     }
 
     /// Puts in what the source has and the pipe takes, without waiting.

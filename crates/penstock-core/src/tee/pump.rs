@@ -270,13 +270,13 @@ impl<'a> Pump<'a> {
         let progress = left > 0;
         while left > 0 {
             match pipe::splice(self.front.reader.as_fd(), None, self.front.null.as_fd(), left as usize) {
-                Ok(0) => return Err(Error::at_call(Errno::IO)), // it was there a moment ago, and nobody else reads it
+                Ok(0) => return Err(Errno::IO.into()), // it was there a moment ago, and nobody else reads it
                 Ok(taken) => {
                     left -= taken as u64;
                     self.forget_front(taken as u64);
                 }
                 Err(Errno::INTR) => {}
-                Err(errno) => return Err(Error::at_call(errno)),
+                Err(errno) => return Err(errno.into()),
             }
         }
         Ok(progress)

@@ -126,9 +126,7 @@ impl Outlet {
         timeout: Option<Duration>,
     ) -> Result<Ticket, Rejected<R>> {
         let options = WriteOptions { mode, ..WriteOptions::default() };
-        let (fd, deadline) = (Arc::clone(&self.fd), deadline_after(timeout));
-        let pushed = worker::push(&self.stream, Box::new(region), fd, options, OWNER, deadline, || false);
-        pushed.map_err(Rejected::unboxed)
+        worker::push(&self.stream, region, Arc::clone(&self.fd), options, OWNER, timeout, || false)
     }
 }
 

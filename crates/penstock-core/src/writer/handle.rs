@@ -14,7 +14,6 @@ use crate::memory::transform::Transform;
 use crate::pipe::budget;
 use crate::runtime::fork::{ForkTable, Order};
 use crate::runtime::fork_fd::ForkFd;
-use crate::sync::deadline_after;
 use crate::sync::generation::fork_generation;
 use crate::sync::queue::Limits;
 use crate::sync::ticket::Ticket;
@@ -199,7 +198,11 @@ impl Writer {
     /// # Errors
     ///
     /// As [`Writer::write`], with `EINVAL` for a region that does not have the output size of the transform.
-    pub fn write_made<R: Region>(&self, region: R, timeout: Option<Duration>) -> Result<Ticket, Rejected<R>> {
+    pub fn write_transformed<R: Region>(
+        &self,
+        region: R,
+        timeout: Option<Duration>,
+    ) -> Result<Ticket, Rejected<R>> {
         let takes_bytes = self.options.transform.as_ref().map(|transform| transform.output_bytes());
         let options = WriteOptions { transform: None, memory: Memory::Ours, ..self.options.clone() };
         self.push(region, takes_bytes, options, timeout)
@@ -220,9 +223,7 @@ impl Writer {
         };
         // Relaxed: this runs under the queue's lock, which orders it.
         let is_gone = || self.gone.load(Ordering::Relaxed);
-        let deadline = deadline_after(timeout);
-        let pushed = worker::push(&self.stream, Box::new(region), fd, options, self.owner, deadline, is_gone);
-        pushed.map_err(Rejected::unboxed)
+        worker::push(&self.stream, region, fd, options, self.owner, timeout, is_gone)
     }
 
     /// The ticket of the oldest write in flight. When it ends, a full queue has room.

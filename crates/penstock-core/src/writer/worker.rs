@@ -13,6 +13,7 @@ use crate::memory::region::Region;
 use crate::pipe::budget;
 use crate::runtime::fork_fd::ForkFd;
 use crate::runtime::thread::{self, Fault, Signals};
+use crate::sync::deadline_after;
 use crate::sync::queue::Next;
 use crate::sync::ticket::Ticket;
 use crate::sys::fd::{self, Kind};
@@ -51,16 +52,17 @@ const FIRST_LOOK: Duration = Duration::from_micros(50);
 const LAST_LOOK: Duration = Duration::from_micros(800);
 
 /// Queues a write, and starts the stream's worker if it has none. Waits for room until the deadline.
-pub(crate) fn push(
+pub(crate) fn push<R: Region>(
     stream: &Arc<Stream>,
-    region: Box<dyn Region>,
+    region: R,
     fd: Arc<ForkFd>,
     options: WriteOptions,
     owner: u64,
-    deadline: Option<Instant>,
+    timeout: Option<Duration>,
     is_gone: impl Fn() -> bool,
-) -> Result<Ticket, Rejected> {
-    let (ticket, start_worker) = stream.push(region, fd, options, owner, deadline, is_gone)?;
+) -> Result<Ticket, Rejected<R>> {
+    let pushed = stream.push(Box::new(region), fd, options, owner, deadline_after(timeout), is_gone);
+    let (ticket, start_worker) = pushed.map_err(Rejected::unboxed)?;
     if start_worker {
         start(stream);
     }
