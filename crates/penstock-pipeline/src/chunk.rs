@@ -9,8 +9,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use crate::codec::Undecoded;
-use penstock_core::Buffer;
-use penstock_core::{Error, Region};
+use penstock_core::{Buffer, Error, Region};
 
 /// A piece of data on its way through a pipeline. A clone shares the bytes. Their memory returns to the pipeline's pool
 /// when the last clone is dropped.

@@ -9,13 +9,8 @@ use std::time::{Duration, Instant};
 use super::chunk::{Chunk, ChunkError};
 use super::meter::{Meter, Part};
 use crate::latency::Recorder;
-use penstock_core::Error;
-use penstock_core::Pool;
-use penstock_core::Writer;
-use penstock_core::engine::Channel;
-use penstock_core::engine::Waker;
-use penstock_core::engine::{self, Signals};
-use penstock_core::engine::{lock, passed, wait_until};
+use penstock_core::engine::{self, Channel, Signals, Waker, lock, passed, wait_until};
+use penstock_core::{Error, Pool, Writer};
 use penstock_cpu::ThreadPolicy;
 
 /// What goes through the channels: a chunk or its failure, which keeps its place in the order.

@@ -8,10 +8,8 @@ use super::chunk::Written;
 use super::failures::Failures;
 use super::graph::{Enter, Graph};
 use super::stage::Spaces;
-use penstock_core::Error;
-use penstock_core::Writer;
-use penstock_core::engine::Completion;
-use penstock_core::engine::Taken;
+use penstock_core::engine::{Completion, Taken};
+use penstock_core::{Error, Writer};
 use penstock_cpu::ThreadPolicy;
 
 /// The destination of a pipeline's chunks.

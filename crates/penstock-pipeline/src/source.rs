@@ -14,10 +14,8 @@ use rustix::io::{Errno, retry_on_intr};
 use super::chunk::{Cause, Chunk, ChunkError};
 use super::graph::{Enter, Graph, Item, Port};
 use super::stage::Context;
-use penstock_core::Error;
-use penstock_core::engine::PollSource;
-use penstock_core::engine::lock;
-use penstock_core::{Buffer, Pool};
+use penstock_core::engine::{PollSource, lock};
+use penstock_core::{Buffer, Error, Pool};
 use penstock_cpu::ThreadPolicy;
 
 /// A caller's own source.
@@ -331,28 +329,37 @@ fn enlarged(buffer: &mut Buffer, bytes: usize, pool: &Pool) -> Result<Buffer, Er
 
 fn read_file(port: &Port<'_>, path: &Path, piece_bytes: usize) {
     let name: Arc<OsStr> = path.as_os_str().into();
-    let (mut offset, mut index) = (0, 0);
     let opened = open_file(path);
     if let Ok((file, _)) = &opened {
         let _ = fadvise(file, 0, None, Advice::Sequential); // advice only
     }
-    loop {
+    send_pieces(port, &name, |offset, _| {
+        let (file, _) = opened.as_ref().map_err(|errno| *errno)?;
+        read_piece(file, offset, piece_bytes, &port.graph.pool)
+    });
+}
+
+/// Passes the pieces of one stream on, up to an empty one or a failure. `next` gets a piece's offset, and adds the
+/// time that it waits for input.
+fn send_pieces(
+    port: &Port<'_>,
+    name: &Arc<OsStr>,
+    mut next: impl FnMut(u64, &mut u64) -> Result<Buffer, Errno>,
+) {
+    let mut offset = 0;
+    for index in 0.. {
         let started_ns = port.graph.now_ns();
-        let piece = opened
-            .as_ref()
-            .map_err(|errno| *errno)
-            .and_then(|(file, _)| read_piece(file, offset, piece_bytes, &port.graph.pool));
-        let item = match piece {
+        let mut waited_ns = 0;
+        let item = match next(offset, &mut waited_ns) {
             Ok(piece) if piece.is_empty() => return,
-            Ok(piece) => Ok(port.chunk(piece, &name, offset, index, started_ns)),
-            Err(errno) => Err(port.fault(&name, offset, index, errno.into())),
+            Ok(piece) => Ok(port.chunk(piece, name, offset, index, started_ns)),
+            Err(errno) => Err(port.fault(name, offset, index, errno.into())),
         };
         let bytes = item.as_ref().map_or(0, |chunk| chunk.len() as u64);
-        if !port.send(item, index, 0, 0) || bytes == 0 {
+        if !port.send(item, index, waited_ns, 0) || bytes == 0 {
             return;
         }
         offset += bytes;
-        index += 1;
     }
 }
 
@@ -373,24 +380,10 @@ fn read_piece(file: &File, offset: u64, piece_bytes: usize, pool: &Pool) -> Resu
 }
 
 fn read_fd(port: &Port<'_>, input: &PollSource, name: &OsStr, piece_bytes: usize) {
-    let name: Arc<OsStr> = name.into();
-    let (mut offset, mut index) = (0, 0);
     let mut failure = None;
-    while !port.graph.is_stopped() {
-        let started_ns = port.graph.now_ns();
-        let mut waited_ns = 0;
-        let item = match gather(port.graph, input, piece_bytes, &mut failure, &mut waited_ns) {
-            Ok(piece) if piece.is_empty() => return,
-            Ok(piece) => Ok(port.chunk(piece, &name, offset, index, started_ns)),
-            Err(errno) => Err(port.fault(&name, offset, index, errno.into())),
-        };
-        let bytes = item.as_ref().map_or(0, |chunk| chunk.len() as u64);
-        if !port.send(item, index, waited_ns, 0) || bytes == 0 {
-            return;
-        }
-        offset += bytes;
-        index += 1;
-    }
+    send_pieces(port, &name.into(), |_, waited_ns| {
+        gather(port.graph, input, piece_bytes, &mut failure, waited_ns)
+    });
 }
 
 /// Reads what is available, and waits if nothing is. Returns no bytes at the end, and when the graph was stopped. A

@@ -12,10 +12,8 @@ use super::graph::{Enter, Graph, Port};
 use super::meter::Meter;
 use super::stream;
 use crate::codec::{Codec, Decoder};
-use penstock_core::Error;
-use penstock_core::engine::Taken;
-use penstock_core::engine::lock;
-use penstock_core::{Buffer, Pool, Space};
+use penstock_core::engine::{Taken, lock};
+use penstock_core::{Buffer, Error, Pool, Space};
 use penstock_cpu::ThreadPolicy;
 
 /// Work on one chunk after another. Each worker has its own value.

@@ -73,9 +73,7 @@ impl<R: BufRead> BufRead for Peeked<R> {
 
 impl<R: BufRead> Read for Peeked<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let available = self.fill_buf()?;
-        let bytes = available.len().min(buffer.len());
-        buffer[..bytes].copy_from_slice(&available[..bytes]);
+        let bytes = self.fill_buf()?.read(buffer)?;
         self.consume(bytes);
         Ok(bytes)
     }
