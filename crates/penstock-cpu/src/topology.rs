@@ -153,9 +153,7 @@ fn online(tree: &mut Tree, known: &Cpus) -> Cpus {
     let online = match listed {
         Some(listed) => {
             let strangers: Cpus = listed.difference(known).copied().collect();
-            if !strangers.is_empty() {
-                tree.note_of(&strangers, "said to be online, and have no folder: left out");
-            }
+            tree.note_of(&strangers, "said to be online, and have no folder: left out");
             listed.intersection(known).copied().collect()
         }
         None => online_by_folders(tree, known),
@@ -187,9 +185,7 @@ fn online_by_folders(tree: &mut Tree, known: &Cpus) -> Cpus {
         })
     };
     let online = known.iter().filter(|cpu| is_online(cpu)).copied().collect();
-    if !unclear.is_empty() {
-        tree.note_of(&unclear, "without a topology, unlike others: taken as offline");
-    }
+    tree.note_of(&unclear, "without a topology, unlike others: taken as offline");
     online
 }
 

@@ -30,9 +30,7 @@ pub(super) fn domains(tree: &mut Tree, online: &Cpus, cores: &[Cpus]) -> [Vec<Ca
             levels[level].entry(cpu).or_insert(cache);
         }
     }
-    if !without.is_empty() {
-        tree.note_of(&without, "no caches are told");
-    }
+    tree.note_of(&without, "no caches are told");
     let mut name = 0;
     levels.map(|caches| {
         name += 1;
@@ -93,13 +91,11 @@ fn bytes(text: &str) -> Option<u64> {
 
 fn of_level(tree: &mut Tree, name: &str, caches: BTreeMap<usize, Cache>, online: &Cpus) -> Vec<CacheDomain> {
     let (claims, untold) = claims(&caches);
-    if !untold.is_empty() {
-        tree.note_of(&untold, format!("an {name} is left out: nothing tells who shares it"));
-    }
+    tree.note_of(&untold, format!("an {name} is left out: nothing tells who shares it"));
     let domains = groups::agreed(tree, name, &claims);
     let without: Cpus =
         online.iter().filter(|cpu| !domains.iter().any(|cpus| cpus.contains(cpu))).copied().collect();
-    if !domains.is_empty() && !without.is_empty() {
+    if !domains.is_empty() {
         tree.note_of(&without, format!("no {name} is told, unlike of others"));
     }
     domains.into_iter().map(|cpus| domain(tree, name, cpus, &caches)).collect()

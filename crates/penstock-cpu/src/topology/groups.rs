@@ -31,9 +31,7 @@ pub(super) fn agreed(tree: &mut Tree, what: &str, claims: &Claims) -> Vec<Cpus> 
         let agrees = |other: &usize| claims.get(other).is_none_or(|theirs| theirs.contains(&cpu));
         let (members, others): (Cpus, Cpus) =
             claimed.iter().partition(|other| agrees(other) && !placed.contains(other));
-        if !others.is_empty() {
-            tree.note_of(&others, format!("named as of a {what} that is not theirs"));
-        }
+        tree.note_of(&others, format!("named as of a {what} that is not theirs"));
         placed.extend(&members);
         groups.push(members);
     }
@@ -74,10 +72,8 @@ pub(super) fn cores(tree: &mut Tree, online: &Cpus, cpuinfo: &Cpuinfo) -> Vec<Cp
     claims.extend(claims_by_key(&keys));
     claims.extend(claims_by_key(&cpuinfo.told(&unclaimed(online, &claims), |ids| ids)));
     let rest = unclaimed(online, &claims);
-    if !rest.is_empty() {
-        tree.note_of(&rest, "nothing tells the core: each is taken as one of its own");
-        claims.extend(rest.into_iter().map(|cpu| (cpu, Cpus::from([cpu]))));
-    }
+    tree.note_of(&rest, "nothing tells the core: each is taken as one of its own");
+    claims.extend(rest.into_iter().map(|cpu| (cpu, Cpus::from([cpu]))));
     agreed(tree, "core", &claims)
 }
 
@@ -89,10 +85,8 @@ pub(super) fn packages(tree: &mut Tree, online: &Cpus, cores: &[Cpus], cpuinfo: 
     claims.extend(claims_by_key(&keys));
     claims.extend(claims_by_key(&cpuinfo.told(&unclaimed(online, &claims), |(package, _)| package)));
     let rest = unclaimed(online, &claims);
-    if !rest.is_empty() {
-        tree.note_of(&rest, "nothing tells the package: all are taken as of one");
-        claims.extend(rest.iter().map(|&cpu| (cpu, rest.clone())));
-    }
+    tree.note_of(&rest, "nothing tells the package: all are taken as of one");
+    claims.extend(rest.iter().map(|&cpu| (cpu, rest.clone())));
     let packages = agreed(tree, "package", &claims);
     with_whole_cores(tree, &packages, cores)
 }

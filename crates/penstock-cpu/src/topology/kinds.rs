@@ -121,9 +121,7 @@ fn by_lists(
     if known == 0 {
         return None;
     }
-    if !unknown.is_empty() {
-        tree.note_of(&unknown, "in none of the lists of cpu_core and cpu_atom: taken as performance cores");
-    }
+    tree.note_of(&unknown, "in none of the lists of cpu_core and cpu_atom: taken as performance cores");
     find_low_power(&mut kinds, cores, with_l3, max);
     Some(kinds)
 }
@@ -178,7 +176,7 @@ fn all_or_note(tree: &mut Tree, cores: &[Cpus], file: &str, found: Vec<Option<i6
         .flat_map(|(core, _)| core)
         .copied()
         .collect();
-    if found.iter().any(Option::is_some) && !without.is_empty() {
+    if found.iter().any(Option::is_some) {
         tree.note_of(&without, format!("{file} is not told of all cores, and so tells no kinds apart"));
     }
     found.into_iter().collect()

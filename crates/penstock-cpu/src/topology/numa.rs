@@ -27,9 +27,7 @@ pub(super) fn nodes(tree: &mut Tree, known: &Cpus, online: &Cpus) -> (Vec<NumaNo
         nodes.push(NumaNode { id, memory_bytes: memory_bytes(tree, id), logical_processors });
     }
     let without: Cpus = online.iter().filter(|cpu| !node_of.contains_key(cpu)).copied().collect();
-    if !without.is_empty() {
-        tree.note_of(&without, "in no memory node");
-    }
+    tree.note_of(&without, "in no memory node");
     (nodes, node_of)
 }
 

@@ -33,12 +33,18 @@ impl Tree {
     }
 
     pub(super) fn note(&mut self, text: impl Into<String>) {
-        self.note_of(&Cpus::new(), text);
+        self.add_note(&Cpus::new(), text.into());
     }
 
-    /// Notes something of these CPUs. The same of many CPUs is one note: a machine may have hundreds.
+    /// Notes something of these CPUs, if there are any.
     pub(super) fn note_of(&mut self, cpus: &Cpus, text: impl Into<String>) {
-        let text = text.into();
+        if !cpus.is_empty() {
+            self.add_note(cpus, text.into());
+        }
+    }
+
+    /// The same of many CPUs is one note: a machine may have hundreds.
+    fn add_note(&mut self, cpus: &Cpus, text: String) {
         match self.notes.iter_mut().find(|(noted, _)| *noted == text) {
             Some((_, of)) => of.extend(cpus),
             None => self.notes.push((text, cpus.clone())),
