@@ -392,12 +392,17 @@ impl DeepOutput {
     }
 
     fn narrow(self, samples: &[u16], round: Round, output: &mut [u8]) {
-        if self.bits == 8 {
-            output.iter_mut().zip(samples).for_each(|(byte, sample)| *byte = round.of(*sample) as u8);
-        } else {
-            let pairs = output.as_chunks_mut::<2>().0;
-            pairs.iter_mut().zip(samples).for_each(|(pair, sample)| *pair = round.of(*sample).to_le_bytes());
-        }
+        lay_out(samples.iter().map(|sample| round.of(*sample)), self.bits, output);
+    }
+}
+
+/// Writes samples as bytes, or as pairs of bytes where they have more than 8 bits.
+fn lay_out(samples: impl Iterator<Item = u16>, bits: u32, output: &mut [u8]) {
+    if bits == 8 {
+        output.iter_mut().zip(samples).for_each(|(byte, sample)| *byte = sample as u8);
+    } else {
+        let pairs = output.as_chunks_mut::<2>().0;
+        pairs.iter_mut().zip(samples).for_each(|(pair, sample)| *pair = sample.to_le_bytes());
     }
 }
 
@@ -408,12 +413,7 @@ fn gray(frames: &Frames, rows: &Range<usize>, input: &[u8], output_bits: u32, ta
     let luma_bytes = target.row_bytes[0];
     for (row, made) in rows.clone().zip(target.planes[0].chunks_exact_mut(luma_bytes)) {
         let grays = &frames.input_row(plane, 0, row, input)[..frames.shared_width()];
-        if output_bits == 8 {
-            made.iter_mut().zip(grays).for_each(|(byte, gray)| *byte = scale.of(*gray) as u8);
-        } else {
-            let pairs = made.as_chunks_mut::<2>().0;
-            pairs.iter_mut().zip(grays).for_each(|(pair, gray)| *pair = scale.of(*gray).to_le_bytes());
-        }
+        lay_out(grays.iter().map(|gray| scale.of(*gray)), output_bits, made);
     }
     for chroma in &mut target.planes[1..] {
         if output_bits == 8 {
