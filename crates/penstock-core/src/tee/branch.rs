@@ -56,12 +56,8 @@ impl Branch {
         let dst = ForkFd::make(|| fd::duplicate(dst))?;
         let inner = if kind == Kind::Pipe { None } else { Some(Inner::open(dst.as_fd())?) };
         let report = Live::new(OutletReport {
-            start: 0,
-            bytes_delivered: 0,
-            bytes_lost: 0,
             through: inner.as_ref().map(|inner| inner.transfer.relayed()),
-            end: None,
-            error: None,
+            ..OutletReport::default()
         });
         let leaves = AtomicBool::new(false);
         let outlet = TeeOutlet(Arc::new(Outlet { number, id, policy, leaves, report }));

@@ -55,7 +55,7 @@ impl TeeEnd {
 }
 
 /// What became of one destination so far.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct OutletReport {
     /// Where in the stream it began: 0 unless it was added after the start.
