@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
-use super::chunk::{Chunk, ChunkError};
+use super::chunk::{Cause, Chunk, ChunkError};
 use super::meter::{Meter, Part};
 use crate::latency::Recorder;
 use penstock_core::engine::{self, Channel, Signals, Waker, lock, passed, wait_until};
@@ -123,12 +123,30 @@ impl Graph {
         true
     }
 
-    /// Starts a thread that runs `work`.
+    /// Starts a thread for each of the works. The last one that ends also ends the channel that they fill.
+    pub(super) fn spawn_workers<W: FnOnce(&Port<'_>) + Send + 'static>(
+        self: &Arc<Self>,
+        part: usize,
+        policy: Option<&ThreadPolicy>,
+        enter: Option<Enter>,
+        works: Vec<W>,
+    ) -> Result<(), Error> {
+        let live = Arc::new(AtomicUsize::new(works.len()));
+        for (worker, work) in works.into_iter().enumerate() {
+            let live = Arc::clone(&live);
+            self.spawn(policy.cloned(), enter, (part, worker), move |graph| {
+                work(&Port::new(graph, part, worker, live));
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Starts a thread that runs `work`. Its policy stands in the statistics of that worker of that part.
     pub(super) fn spawn(
         self: &Arc<Self>,
         policy: Option<ThreadPolicy>,
         enter: Option<Enter>,
-        meter: impl Fn(&Self) -> &Meter + Send + 'static,
+        (part, worker): (usize, usize),
         work: impl FnOnce(&Self) + Send + 'static,
     ) -> Result<(), Error> {
         let graph = Arc::clone(self);
@@ -138,7 +156,7 @@ impl Graph {
         let signals = if enter.is_some() { Signals::AsStarter } else { Signals::Blocked };
         let thread = engine::spawn(signals, move || {
             if let Some(policy) = policy {
-                let _ = meter(&graph).policy.set(policy.apply());
+                let _ = graph.parts[part].workers[worker].policy.set(policy.apply());
             }
             graph.run(enter, work);
             let own = thread::current().id();
@@ -177,12 +195,16 @@ pub(super) struct Port<'a> {
 }
 
 impl<'a> Port<'a> {
-    pub(super) fn new(graph: &'a Graph, part: usize, worker: usize, live: Arc<AtomicUsize>) -> Self {
+    fn new(graph: &'a Graph, part: usize, worker: usize, live: Arc<AtomicUsize>) -> Self {
         Self { graph, part, meter: &graph.parts[part].workers[worker], live }
     }
 
     pub(super) fn name(&self) -> &str {
         &self.graph.parts[self.part].name
+    }
+
+    pub(super) fn fault(&self, name: &Arc<OsStr>, offset: u64, index: u64, cause: Cause) -> ChunkError {
+        ChunkError { name: Arc::clone(name), offset, index, stage: self.name().into(), cause }
     }
 
     fn output(&self) -> &Channel<Item> {

@@ -122,12 +122,9 @@ impl Pipeline {
     fn start_sink(&self, policy: Option<ThreadPolicy>) -> Result<Ticket, Error> {
         let (completion, ticket) = ticket(0);
         let (own, failures) = (Arc::clone(&self.graph), Arc::clone(&self.failures));
-        self.graph.spawn(
-            policy,
-            None,
-            |graph| &graph.parts[graph.parts.len() - 1].workers[0],
-            move |_| sink::write_all(&own, &failures, completion),
-        )?;
+        let last = self.graph.parts.len() - 1;
+        let work = move |_: &Graph| sink::write_all(&own, &failures, completion);
+        self.graph.spawn(policy, None, (last, 0), work)?;
         Ok(ticket)
     }
 

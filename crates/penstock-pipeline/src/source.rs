@@ -5,7 +5,6 @@ use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 
 use rustix::fs::{Advice, FileType, Mode, OFlags, Stat, fadvise, fstat, open};
@@ -172,7 +171,6 @@ impl Source {
     }
 
     pub(super) fn start(self, graph: &Arc<Graph>) -> Result<(), Error> {
-        let live = Arc::new(AtomicUsize::new(self.workers));
         let reads: Vec<Work> = match self.kind {
             Origin::Files(paths) => {
                 let paths = Arc::new(Mutex::new(paths.enumerate()));
@@ -187,16 +185,7 @@ impl Source {
             }
             Origin::Feed(feed) => vec![Box::new(move |port: &Port<'_>| run_feed(port, feed))],
         };
-        for (worker, read) in reads.into_iter().enumerate() {
-            let live = Arc::clone(&live);
-            graph.spawn(
-                self.policy.clone(),
-                self.enter,
-                move |graph| &graph.parts[0].workers[worker],
-                move |graph| read(&Port::new(graph, 0, worker, live)),
-            )?;
-        }
-        Ok(())
+        graph.spawn_workers(0, self.policy.as_ref(), self.enter, reads)
     }
 }
 
@@ -243,10 +232,6 @@ impl Port<'_> {
         let goes_on = self.put(number, Some(item));
         self.meter.blocked(waited_ns, self.graph.now_ns() - sent_ns);
         goes_on
-    }
-
-    fn fault(&self, name: &Arc<OsStr>, offset: u64, index: u64, cause: Cause) -> ChunkError {
-        ChunkError { name: Arc::clone(name), offset, index, stage: self.name().into(), cause }
     }
 }
 

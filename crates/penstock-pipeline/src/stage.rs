@@ -1,7 +1,6 @@
 //! Stages: the work on chunks on their way.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -232,17 +231,11 @@ impl Stage {
             }
             Kind::Map(make) => Arc::new(move |port| run(port, &*make)),
         };
-        let live = Arc::new(AtomicUsize::new(self.workers));
-        for worker in 0..self.workers {
-            let (work, live) = (Arc::clone(&work), Arc::clone(&live));
-            graph.spawn(
-                self.policy.clone(),
-                self.enter,
-                move |graph| &graph.parts[part].workers[worker],
-                move |graph| work(&Port::new(graph, part, worker, live)),
-            )?;
-        }
-        Ok(())
+        let works = (0..self.workers).map(|_| {
+            let work = Arc::clone(&work);
+            move |port: &Port<'_>| work(port)
+        });
+        graph.spawn_workers(part, self.policy.as_ref(), self.enter, works.collect())
     }
 }
 
@@ -263,14 +256,13 @@ fn run(port: &Port<'_>, make: &dyn Fn() -> Box<dyn Map>) {
         let is_over = context.is_over;
         let lock_ns = context.report(port.meter);
         let item = match item {
-            Ok(Ok(Some(mut chunk))) => {
-                chunk.times.push((started_ns, ended_ns));
-                port.meter.worked((ended_ns - started_ns).saturating_sub(lock_ns), chunk.len());
-                Some(Ok(chunk))
-            }
-            Ok(Ok(None)) => {
-                port.meter.worked((ended_ns - started_ns).saturating_sub(lock_ns), 0);
-                None
+            Ok(Ok(chunk)) => {
+                let bytes = chunk.as_ref().map_or(0, |chunk| chunk.len());
+                port.meter.worked((ended_ns - started_ns).saturating_sub(lock_ns), bytes);
+                chunk.map(|mut chunk| {
+                    chunk.times.push((started_ns, ended_ns));
+                    Ok(chunk)
+                })
             }
             Ok(Err(error)) => {
                 port.meter.failed();

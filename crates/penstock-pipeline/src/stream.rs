@@ -135,18 +135,10 @@ impl Stream<'_> {
         let waited_ns = input.waited_ns;
         let source = input.piece.as_ref().expect("what comes out was in a piece");
         let ended_ns = self.port.graph.now_ns();
-        let mut times = source.times.clone();
-        times.push((started_ns, ended_ns));
         let bytes = piece.len();
-        let chunk = Chunk {
-            bytes: Arc::new(piece),
-            name: Arc::clone(&source.name),
-            offset: self.offset,
-            index: self.index,
-            checksum: None,
-            parts: Arc::clone(&source.parts),
-            times,
-        };
+        let mut chunk = source.clone().with_bytes(piece);
+        (chunk.offset, chunk.index) = (self.offset, self.index);
+        chunk.times.push((started_ns, ended_ns));
         self.port.meter.worked((ended_ns - started_ns).saturating_sub(waited_ns), bytes);
         self.offset += bytes as u64;
         let goes_on = self.put(Ok(chunk));
@@ -175,8 +167,7 @@ impl Stream<'_> {
         let own = || {
             self.port.meter.failed();
             let name = input.piece.as_ref().map_or(&self.port.graph.label, |piece| &piece.name);
-            let (name, stage) = (Arc::clone(name), self.port.name().into());
-            Arc::new(ChunkError { name, offset: byte, index: self.index, stage, cause })
+            Arc::new(self.port.fault(name, byte, self.index, cause))
         };
         let fault = fault.unwrap_or_else(own);
         self.put(Err(fault));
