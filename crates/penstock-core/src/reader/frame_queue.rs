@@ -269,7 +269,7 @@ mod loom_tests {
     use loom::thread;
 
     use super::*;
-    use crate::sync::Arc;
+    use crate::sync::{Arc, spawn_with};
 
     /// What a worker does with so many frames, of which none is stale.
     fn work(queue: &FrameQueue<u64>, frames: u64) {
@@ -286,8 +286,7 @@ mod loom_tests {
     }
 
     fn worker(queue: &Arc<FrameQueue<u64>>, frames: u64) -> thread::JoinHandle<()> {
-        let queue = Arc::clone(queue);
-        thread::spawn(move || work(&queue, frames))
+        spawn_with(queue, move |queue| work(queue, frames))
     }
 
     #[test]
@@ -308,10 +307,7 @@ mod loom_tests {
     fn of_two_callers_one_gets_the_frame_and_the_other_the_end() {
         loom::model(|| {
             let queue = Arc::new(FrameQueue::new(1));
-            let other = thread::spawn({
-                let queue = Arc::clone(&queue);
-                move || queue.next(None)
-            });
+            let other = spawn_with(&queue, |queue| queue.next(None));
             let worker = worker(&queue, 1);
             let mut got = [queue.next(None), other.join().unwrap()];
             got.sort_by_key(|answer| *answer == Some(Ok(None)));
@@ -325,10 +321,7 @@ mod loom_tests {
         loom::model(|| {
             let queue = Arc::new(FrameQueue::new(1));
             let worker = worker(&queue, 2); // for ever, if it were not woken from its wait for room
-            let caller = thread::spawn({
-                let queue = Arc::clone(&queue);
-                move || queue.next(None)
-            });
+            let caller = spawn_with(&queue, |queue| queue.next(None));
             queue.close();
             assert_ne!(caller.join().unwrap(), Some(Ok(None)), "that would be a stream that has ended");
             worker.join().unwrap();
@@ -342,21 +335,18 @@ mod loom_tests {
     fn a_worker_that_waits_for_its_source_is_asked_what_is_stale() {
         loom::model(|| {
             let shared = Arc::new((FrameQueue::new(1), Mutex::new(false), Condvar::new()));
-            let worker = thread::spawn({
-                let shared = Arc::clone(&shared);
-                move || {
-                    let (queue, is_rung, waker) = &*shared;
-                    while !queue.is_going_live() {
-                        let mut rung = lock(is_rung);
-                        while !*rung {
-                            rung = waker.wait(rung).unwrap(); // for ever, if the wake had come before the question
-                        }
-                        *rung = false;
+            let worker = spawn_with(&shared, |shared| {
+                let (queue, is_rung, waker) = shared;
+                while !queue.is_going_live() {
+                    let mut rung = lock(is_rung);
+                    while !*rung {
+                        rung = waker.wait(rung).unwrap(); // for ever, if the wake had come before the question
                     }
-                    queue.go_live(1);
-                    (0..2).for_each(|frame| assert_eq!(queue.put(frame), (frame == 1).then_some(0)));
-                    queue.end(Ok(()));
+                    *rung = false;
                 }
+                queue.go_live(1);
+                (0..2).for_each(|frame| assert_eq!(queue.put(frame), (frame == 1).then_some(0)));
+                queue.end(Ok(()));
             });
             let (queue, is_rung, waker) = &*shared;
             let ring = || {

@@ -93,23 +93,18 @@ fn pause() {
 
 #[cfg(all(test, loom))]
 mod loom_tests {
-    use loom::thread;
-
     use super::*;
-    use crate::sync::{Arc, AtomicBool};
+    use crate::sync::{Arc, AtomicBool, spawn_with};
 
     #[test]
     fn no_fork_finds_anybody_inside() {
         loom::model(|| {
             let shared = Arc::new((Gate::new(), AtomicBool::new(false)));
-            let passer = thread::spawn({
-                let shared = Arc::clone(&shared);
-                move || {
-                    shared.0.pass(|| {
-                        shared.1.swap(true, Ordering::Relaxed);
-                        shared.1.swap(false, Ordering::Relaxed);
-                    });
-                }
+            let passer = spawn_with(&shared, |shared| {
+                shared.0.pass(|| {
+                    shared.1.swap(true, Ordering::Relaxed);
+                    shared.1.swap(false, Ordering::Relaxed);
+                });
             });
             shared.0.close();
             // A swap, because loom lets a load see what was stored before.

@@ -286,10 +286,8 @@ impl<T> State<T> {
 
 #[cfg(all(test, loom))]
 mod loom_tests {
-    use loom::thread;
-
     use super::*;
-    use crate::sync::Arc;
+    use crate::sync::{Arc, spawn_with};
 
     const ONE: Limits = Limits { bytes: 8, items: 1 };
 
@@ -311,17 +309,11 @@ mod loom_tests {
     fn what_two_workers_put_comes_out_in_order() {
         loom::model(|| {
             let channel = Arc::new(Channel::new(ONE));
-            let other = thread::spawn({
-                let channel = Arc::clone(&channel);
-                move || channel.put(1, Some(1), 8).unwrap()
-            });
-            let ended = thread::spawn({
-                let channel = Arc::clone(&channel);
-                move || {
-                    channel.put(0, Some(0), 8).unwrap();
-                    other.join().unwrap();
-                    channel.end();
-                }
+            let other = spawn_with(&channel, |channel| channel.put(1, Some(1), 8).unwrap());
+            let ended = spawn_with(&channel, |channel| {
+                channel.put(0, Some(0), 8).unwrap();
+                other.join().unwrap();
+                channel.end();
             });
             assert_eq!(take_all(&channel), [0, 1]);
             ended.join().unwrap();
@@ -332,12 +324,9 @@ mod loom_tests {
     fn one_who_waits_for_room_is_woken() {
         loom::model(|| {
             let channel = Arc::new(Channel::new(Limits { bytes: 8, items: 2 }));
-            let putter = thread::spawn({
-                let channel = Arc::clone(&channel);
-                move || {
-                    (0..3).for_each(|number| channel.put(number, Some(number), 4).unwrap());
-                    channel.end();
-                }
+            let putter = spawn_with(&channel, |channel| {
+                (0..3).for_each(|number| channel.put(number, Some(number), 4).unwrap());
+                channel.end();
             });
             assert_eq!(take_all(&channel), [0, 1, 2]);
             putter.join().unwrap();
@@ -350,8 +339,7 @@ mod loom_tests {
             let channel = Arc::new(Channel::new(Limits { bytes: 8, items: 2 }));
             let takers: Vec<_> = (0..2)
                 .map(|_| {
-                    let channel = Arc::clone(&channel);
-                    thread::spawn(move || {
+                    spawn_with(&channel, |channel| {
                         let mut got = Vec::new();
                         while let Taken::Item(_, item) = channel.take(None) {
                             got.push(item);
@@ -375,12 +363,9 @@ mod loom_tests {
         loom::model(|| {
             let channel = Arc::new(Channel::new(Limits { bytes: 8, items: 3 }));
             channel.put(2, Some(2), 8).unwrap();
-            let other = thread::spawn({
-                let channel = Arc::clone(&channel);
-                move || {
-                    channel.put(1, Some(1), 8).unwrap(); // for ever, if its turn came unseen
-                    channel.end();
-                }
+            let other = spawn_with(&channel, |channel| {
+                channel.put(1, Some(1), 8).unwrap(); // for ever, if its turn came unseen
+                channel.end();
             });
             channel.put(0, None, 0).unwrap();
             assert_eq!(take_all(&channel), [1, 2]);
@@ -392,14 +377,10 @@ mod loom_tests {
     fn a_stop_reaches_everybody() {
         loom::model(|| {
             let channel = Arc::new(Channel::new(ONE));
-            let putter = thread::spawn({
-                let channel = Arc::clone(&channel);
-                move || (0..2).try_for_each(|number| channel.put(number, Some(number), 8))
+            let putter = spawn_with(&channel, |channel| {
+                (0..2).try_for_each(|number| channel.put(number, Some(number), 8))
             });
-            let stopper = thread::spawn({
-                let channel = Arc::clone(&channel);
-                move || channel.stop()
-            });
+            let stopper = spawn_with(&channel, |channel| channel.stop());
             let _ = take_all(&channel);
             let _ = putter.join().unwrap();
             stopper.join().unwrap();
@@ -412,10 +393,7 @@ mod loom_tests {
     fn one_who_watches_learns_when_something_comes() {
         loom::model(|| {
             let channel = Arc::new(Channel::new(ONE));
-            let putter = thread::spawn({
-                let channel = Arc::clone(&channel);
-                move || channel.put(0, Some(0), 1).unwrap()
-            });
+            let putter = spawn_with(&channel, |channel| channel.put(0, Some(0), 1).unwrap());
             assert_eq!(channel.ready().wait(), Ok(())); // for ever, if it were forgotten
             assert!(!channel.would_wait());
             putter.join().unwrap();

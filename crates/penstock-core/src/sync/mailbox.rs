@@ -66,7 +66,7 @@ mod loom_tests {
     use loom::thread;
 
     use super::*;
-    use crate::sync::{Arc, Condvar};
+    use crate::sync::{Arc, Condvar, spawn_with};
 
     /// Stands for the eventfd that wakes a sleeping thread.
     #[derive(Default)]
@@ -96,8 +96,7 @@ mod loom_tests {
             let shared = Arc::new((Mailbox::new(), Waker::default()));
             let givers: Vec<_> = (0..2)
                 .map(|item| {
-                    let shared = Arc::clone(&shared);
-                    thread::spawn(move || {
+                    spawn_with(&shared, move |shared| {
                         shared.0.put(item).unwrap();
                         shared.1.wake();
                     })
@@ -120,10 +119,7 @@ mod loom_tests {
     fn an_item_is_found_or_given_back_when_the_thread_goes() {
         loom::model(|| {
             let mailbox = Arc::new(Mailbox::new());
-            let giver = thread::spawn({
-                let mailbox = Arc::clone(&mailbox);
-                move || mailbox.put(7)
-            });
+            let giver = spawn_with(&mailbox, |mailbox| mailbox.put(7));
             let mut found = Vec::new();
             loop {
                 found.extend(mailbox.take());
@@ -143,10 +139,7 @@ mod loom_tests {
     fn an_item_is_left_or_given_back_when_the_thread_is_cut_short() {
         loom::model(|| {
             let mailbox = Arc::new(Mailbox::new());
-            let giver = thread::spawn({
-                let mailbox = Arc::clone(&mailbox);
-                move || mailbox.put(7)
-            });
+            let giver = spawn_with(&mailbox, |mailbox| mailbox.put(7));
             let left = mailbox.close();
             match giver.join().unwrap() {
                 Ok(()) => assert_eq!(left, [7]),

@@ -55,3 +55,13 @@ pub fn deadline_after(timeout: Option<Duration>) -> Option<Instant> {
 pub fn passed(deadline: Option<Instant>) -> bool {
     deadline.is_some_and(|deadline| Instant::now() >= deadline)
 }
+
+/// Starts a thread that works on what is shared.
+#[cfg(all(test, loom))]
+pub(crate) fn spawn_with<T: 'static, R: 'static>(
+    shared: &Arc<T>,
+    work: impl FnOnce(&T) -> R + 'static,
+) -> loom::thread::JoinHandle<R> {
+    let shared = Arc::clone(shared);
+    loom::thread::spawn(move || work(&shared))
+}

@@ -3,7 +3,7 @@
 use loom::thread;
 
 use super::*;
-use crate::sync::Arc;
+use crate::sync::{Arc, spawn_with};
 
 const ONE: Limits = Limits { bytes: 8, items: 1 };
 
@@ -25,7 +25,7 @@ fn work(queue: &Queue<usize>) -> Vec<usize> {
 }
 
 /// Pushes, and does the work itself if no worker is signed on: every item must find one.
-fn push(queue: &Arc<Queue<usize>>, item: usize) -> Vec<usize> {
+fn push(queue: &Queue<usize>, item: usize) -> Vec<usize> {
     match queue.push(item, item, None, || false) {
         Ok(true) => work(queue),
         Ok(false) => Vec::new(),
@@ -37,10 +37,7 @@ fn push(queue: &Arc<Queue<usize>>, item: usize) -> Vec<usize> {
 fn no_item_is_left_without_a_worker() {
     loom::model(|| {
         let queue = Arc::new(Queue::new(Limits { bytes: 8, items: 2 }));
-        let other = thread::spawn({
-            let queue = Arc::clone(&queue);
-            move || push(&queue, 1)
-        });
+        let other = spawn_with(&queue, |queue| push(queue, 1));
         let mut ended = push(&queue, 2);
         ended.extend(other.join().unwrap());
         ended.sort_unstable();
@@ -55,10 +52,7 @@ fn no_worker_is_started_while_items_of_one_that_did_not_start_are_given_up() {
     loom::model(|| {
         let queue = Arc::new(Queue::new(Limits { bytes: 8, items: 2 }));
         assert_eq!(queue.push(1, 1, None, || false).unwrap(), true);
-        let other = thread::spawn({
-            let queue = Arc::clone(&queue);
-            move || queue.push(2, 2, None, || false)
-        });
+        let other = spawn_with(&queue, |queue| queue.push(2, 2, None, || false));
         let given_up = queue.fail(|_| Error::Closed);
         queue.retire(given_up.len());
         queue.sign_off();
@@ -74,10 +68,7 @@ fn a_caller_that_waits_for_room_is_woken() {
     loom::model(|| {
         let queue = Arc::new(Queue::new(ONE));
         assert_eq!(queue.push(1, 1, None, || false).unwrap(), true);
-        let caller = thread::spawn({
-            let queue = Arc::clone(&queue);
-            move || push(&queue, 2)
-        });
+        let caller = spawn_with(&queue, |queue| push(queue, 2));
         let mut ended = work(&queue);
         ended.extend(caller.join().unwrap());
         assert_eq!(ended, [1, 2]);
@@ -111,14 +102,8 @@ fn a_failure_wakes_who_waits_and_nothing_is_forgotten() {
     loom::model(|| {
         let queue = Arc::new(Queue::new(ONE));
         assert_eq!(queue.push(1, 1, None, || false).unwrap(), true);
-        let caller = thread::spawn({
-            let queue = Arc::clone(&queue);
-            move || queue.push(2, 2, None, || false)
-        });
-        let flusher = thread::spawn({
-            let queue = Arc::clone(&queue);
-            move || queue.flush(1, None)
-        });
+        let caller = spawn_with(&queue, |queue| queue.push(2, 2, None, || false));
+        let flusher = spawn_with(&queue, |queue| queue.flush(1, None));
         let given_back = queue.fail(|_| Error::Closed);
         queue.retire(given_back.len());
         assert_eq!(given_back, [1]);
@@ -133,22 +118,19 @@ fn a_dismissed_worker_leaves_and_the_next_push_starts_another() {
     loom::model(|| {
         let queue = Arc::new(Queue::new(ONE));
         assert_eq!(queue.push(1, 1, None, || false).unwrap(), true);
-        let worker = thread::spawn({
-            let queue = Arc::clone(&queue);
-            move || {
-                // As a worker that lingers: it waits without a limit, and only the dismissal ends it.
-                let mut ended = Vec::new();
-                loop {
-                    match queue.next(None, |item| *item) {
-                        Next::Write(_) => queue.advance(|_| {}),
-                        Next::Reap => {
-                            unreachable!("this worker ends at once what it has written")
-                        }
-                        Next::Leave => return ended,
+        let worker = spawn_with(&queue, |queue| {
+            // As a worker that lingers: it waits without a limit, and only the dismissal ends it.
+            let mut ended = Vec::new();
+            loop {
+                match queue.next(None, |item| *item) {
+                    Next::Write(_) => queue.advance(|_| {}),
+                    Next::Reap => {
+                        unreachable!("this worker ends at once what it has written")
                     }
-                    ended.extend(queue.front(|item| *item));
-                    queue.retire_front();
+                    Next::Leave => return ended,
                 }
+                ended.extend(queue.front(|item| *item));
+                queue.retire_front();
             }
         });
         assert_eq!(queue.flush(1, None).unwrap(), Ok(()));
