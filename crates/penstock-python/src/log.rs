@@ -8,8 +8,8 @@ use pyo3::prelude::*;
 /// A writer that was closed: a transport that fell back, or a pipe that is smaller than the caller asked for.
 pub(crate) fn writer_closed(py: Python<'_>, stats: &Stats, asked_bytes: Option<usize>) -> PyResult<()> {
     let fell_back = stats.choice.filter(|(_, reason)| {
-        use Reason::{BudgetSpent, CannotBeGiven, GivingIsRefused, NoHugePages, NoMemory, SmallPipe};
-        matches!(reason, SmallPipe | NoHugePages | NoMemory | BudgetSpent | CannotBeGiven | GivingIsRefused)
+        use Reason::{BudgetSpent, CannotPin, NoHugePages, NoMemory, NoVmsplice, SmallPipe};
+        matches!(reason, SmallPipe | NoHugePages | NoMemory | BudgetSpent | CannotPin | NoVmsplice)
     });
     if let Some((transport, reason)) = fell_back {
         let (transport, reason) = (transport.name(), reason.text());

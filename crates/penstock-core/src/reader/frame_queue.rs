@@ -135,7 +135,7 @@ impl<T> FrameQueue<T> {
                 return Some(Ok(Some(oldest)));
             }
             if state.is_over() {
-                return state.last_word();
+                return state.answer_at_end();
             }
             if passed(deadline) {
                 return None;
@@ -144,16 +144,16 @@ impl<T> FrameQueue<T> {
         }
     }
 
-    /// Takes the newest frame and drops the others. Waits until the deadline for one that is not stale. `ring` wakes
+    /// Takes the newest frame and drops the others. Waits until the deadline for one that is not stale. `wake` wakes
     /// the worker from any wait.
-    pub(crate) fn newest(&self, deadline: Option<Instant>, ring: impl Fn()) -> Answer<T> {
+    pub(crate) fn newest(&self, deadline: Option<Instant>, wake: impl Fn()) -> Answer<T> {
         let mut state = lock(&self.state);
         if state.policy == Policy::InOrder && !state.is_over() {
             state.policy = Policy::GoingLive;
             // Release: pairs with the load in `is_going_live`.
             self.is_going_live.store(true, Ordering::Release);
             self.wake_putter(state);
-            ring();
+            wake();
             state = lock(&self.state);
         }
         loop {
@@ -166,7 +166,7 @@ impl<T> FrameQueue<T> {
                 return Some(Ok(newest));
             }
             if state.is_over() {
-                return state.last_word();
+                return state.answer_at_end();
             }
             if passed(deadline) {
                 return None;
@@ -259,7 +259,7 @@ impl<T> State<T> {
     }
 
     /// The answer when nothing is left.
-    fn last_word(&self) -> Answer<T> {
+    fn answer_at_end(&self) -> Answer<T> {
         if self.is_closed { Some(Err(Error::Closed)) } else { self.end.clone().map(|end| end.map(|()| None)) }
     }
 }
@@ -336,24 +336,24 @@ mod loom_tests {
         loom::model(|| {
             let shared = Arc::new((FrameQueue::new(1), Mutex::new(false), Condvar::new()));
             let worker = spawn_with(&shared, |shared| {
-                let (queue, is_rung, waker) = shared;
+                let (queue, is_woken, waker) = shared;
                 while !queue.is_going_live() {
-                    let mut rung = lock(is_rung);
-                    while !*rung {
-                        rung = waker.wait(rung).unwrap(); // for ever, if the wake had come before the question
+                    let mut woken = lock(is_woken);
+                    while !*woken {
+                        woken = waker.wait(woken).unwrap(); // for ever, if the wake had come before the question
                     }
-                    *rung = false;
+                    *woken = false;
                 }
                 queue.go_live(1);
                 (0..2).for_each(|frame| assert_eq!(queue.put(frame), (frame == 1).then_some(0)));
                 queue.end(Ok(()));
             });
-            let (queue, is_rung, waker) = &*shared;
-            let ring = || {
-                *lock(is_rung) = true;
+            let (queue, is_woken, waker) = &*shared;
+            let wake = || {
+                *lock(is_woken) = true;
                 waker.notify_one();
             };
-            assert_eq!(queue.newest(None, ring), Some(Ok(Some(1))));
+            assert_eq!(queue.newest(None, wake), Some(Ok(Some(1))));
             worker.join().unwrap();
             assert_eq!(queue.load(), (0, 1));
         });

@@ -17,7 +17,7 @@ use crate::runtime::thread::{Signals, spawn};
 use crate::sync::generation::fork_generation;
 use crate::sys::fd;
 
-static KEPT: ForkTable<BTreeSet<RawFd>> = ForkTable::new(Order::Descriptors, Mutex::default, close_all);
+static OPEN: ForkTable<BTreeSet<RawFd>> = ForkTable::new(Order::Descriptors, Mutex::default, close_all);
 
 /// A file descriptor of this process only. In the child of a fork it is closed, and its inherited value does nothing.
 #[derive(Debug)]
@@ -29,16 +29,16 @@ pub(crate) struct ForkFd {
 impl ForkFd {
     /// Opens a descriptor and registers it, with no fork in between.
     pub(crate) fn make(make: impl FnOnce() -> Result<OwnedFd>) -> Result<Self> {
-        let [kept] = Self::make_all(|| make().map(|fd| [fd]))?;
-        Ok(kept)
+        let [made] = Self::make_all(|| make().map(|fd| [fd]))?;
+        Ok(made)
     }
 
     /// As [`make`](Self::make), for several that are opened together.
     pub(crate) fn make_all<const N: usize>(make: impl FnOnce() -> Result<[OwnedFd; N]>) -> Result<[Self; N]> {
-        let mut kept = KEPT.lock();
+        let mut open = OPEN.lock();
         let generation = fork_generation();
         Ok(make()?.map(|fd| {
-            kept.insert(fd.as_raw_fd());
+            open.insert(fd.as_raw_fd());
             Self { fd: ManuallyDrop::new(fd), generation }
         }))
     }
@@ -50,8 +50,8 @@ impl ForkFd {
 
     /// Releases the descriptor: a child inherits it from now on.
     pub(crate) fn release(mut self) -> OwnedFd {
-        let mut kept = KEPT.lock();
-        kept.remove(&self.fd.as_raw_fd());
+        let mut open = OPEN.lock();
+        open.remove(&self.fd.as_raw_fd());
         // SAFETY: the value is forgotten here, so that nobody takes the descriptor a second time.
         let fd = unsafe { ManuallyDrop::take(&mut self.fd) };
         std::mem::forget(self);
@@ -77,14 +77,14 @@ impl Drop for ForkFd {
 
 /// Unregisters and closes a descriptor.
 fn take_off_and_close(fd: OwnedFd) {
-    let mut kept = KEPT.lock();
-    kept.remove(&fd.as_raw_fd());
+    let mut open = OPEN.lock();
+    open.remove(&fd.as_raw_fd());
     drop(fd); // under the lock: until then a fork finds it there
 }
 
 /// Closes, in the child of a fork, what the parent had registered.
-fn close_all(kept: &mut BTreeSet<RawFd>) {
-    for fd in std::mem::take(kept) {
+fn close_all(open: &mut BTreeSet<RawFd>) {
+    for fd in std::mem::take(open) {
         // SAFETY: the number is on the table, so it is open, and the value that it belonged to is inherited, and never
         // touches it again.
         drop(unsafe { OwnedFd::from_raw_fd(fd) });

@@ -71,22 +71,22 @@ mod loom_tests {
     /// Stands for the eventfd that wakes a sleeping thread.
     #[derive(Default)]
     struct Waker {
-        is_rung: Mutex<bool>,
-        rung: Condvar,
+        is_woken: Mutex<bool>,
+        woken: Condvar,
     }
 
     impl Waker {
         fn wake(&self) {
-            *lock(&self.is_rung) = true;
-            self.rung.notify_one();
+            *lock(&self.is_woken) = true;
+            self.woken.notify_one();
         }
 
         fn sleep(&self) {
-            let mut is_rung = lock(&self.is_rung);
-            while !*is_rung {
-                is_rung = self.rung.wait(is_rung).unwrap();
+            let mut is_woken = lock(&self.is_woken);
+            while !*is_woken {
+                is_woken = self.woken.wait(is_woken).unwrap();
             }
-            *is_rung = false;
+            *is_woken = false;
         }
     }
 

@@ -157,11 +157,11 @@ pub(crate) fn open_inodes() -> Option<HashSet<u64>> {
 }
 
 /// Whether vmsplice(2) failed because of this memory, which can still be written.
-pub(crate) fn cannot_be_given(errno: Errno) -> bool {
+pub(crate) fn cannot_pin(errno: Errno) -> bool {
     matches!(errno, Errno::FAULT | Errno::INVAL | Errno::NOMEM)
 }
 
 /// Whether vmsplice(2) is missing or forbidden here, as in sandboxes.
-pub(crate) fn giving_is_refused(errno: Errno) -> bool {
+pub(crate) fn vmsplice_is_refused(errno: Errno) -> bool {
     matches!(errno, Errno::NOSYS | Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP)
 }

@@ -143,7 +143,7 @@ fn write(stream: &Stream, work: &Work, engine: &mut Engine, transformer: &mut Tr
     let work = match stream.transform(transformer, work) {
         Ok(work) => work,
         Err(errno) => {
-            wait_for_given_pages(stream, fd, Transport::Write);
+            wait_for_spliced_pages(stream, fd, Transport::Write);
             return fail(stream, fd, errno, Transport::Write);
         }
     };
@@ -166,7 +166,7 @@ fn write(stream: &Stream, work: &Work, engine: &mut Engine, transformer: &mut Tr
             stream.mark_cut(written_before, transport == Transport::ZeroCopy);
         }
         Err((Stop::Failed { errno, .. }, transport)) => {
-            wait_for_given_pages(stream, fd, transport);
+            wait_for_spliced_pages(stream, fd, transport);
             fail(stream, fd, errno, transport);
         }
     }
@@ -216,7 +216,7 @@ fn look_at_reader(stream: &Stream, pace: &mut Pace) {
 }
 
 /// Waits until a living reader has read the caller's pages in the pipe, whatever else failed.
-fn wait_for_given_pages(stream: &Stream, fd: BorrowedFd<'_>, transport: Transport) {
+fn wait_for_spliced_pages(stream: &Stream, fd: BorrowedFd<'_>, transport: Transport) {
     let mut pace = Pace::new();
     let own_pages =
         || transport == Transport::ZeroCopy && pipe::unread_bytes(fd).is_ok_and(|bytes| bytes > 0);
@@ -230,8 +230,8 @@ fn wait_for_given_pages(stream: &Stream, fd: BorrowedFd<'_>, transport: Transpor
 fn fail(stream: &Stream, fd: BorrowedFd<'_>, errno: Errno, transport: Transport) {
     reap_what_was_read(stream);
     let unread = if stream.kind == Kind::Pipe { pipe::unread_bytes(fd).unwrap_or(0) } else { 0 };
-    let has_given = transport == Transport::ZeroCopy || stream.oldest_awaiting().is_some();
-    if unread == 0 || !has_given {
+    let has_spliced = transport == Transport::ZeroCopy || stream.oldest_awaiting().is_some();
+    if unread == 0 || !has_spliced {
         let is_lost = fd::peer_is_gone(fd);
         return stream.fail(errno, if is_lost { unread } else { 0 });
     }

@@ -102,7 +102,7 @@ fn memory_that_cannot_be_pinned_is_written_and_the_statistics_say_so() {
     assert_eq!(read_exactly(&mut reader, 5000), vec![1; 5000]);
     read_exactly(&mut reader, 4096);
     ticket.wait().unwrap();
-    assert_eq!(writer.stats().choice, Some((Transport::Write, Reason::CannotBeGiven)));
+    assert_eq!(writer.stats().choice, Some((Transport::Write, Reason::CannotPin)));
     writer.close(None).unwrap();
 }
 

@@ -30,8 +30,8 @@ fn streaming_pipeline_reads_what_it_can_and_names_the_rest() {
     assert!(output.status.success());
     let said = String::from_utf8(output.stdout).unwrap();
     assert_eq!(said, format!("{:08x}     100000 {}\n", crc32fast::hash(&data), packed.display()));
-    let complaint = String::from_utf8(output.stderr).unwrap();
-    let [fault, slow] = complaint.lines().collect::<Vec<_>>()[..] else { panic!("{complaint}") };
-    assert!(fault.contains("broken.zst") && fault.ends_with("truncated"), "{complaint}");
-    assert!(slow.contains("busy"), "{complaint}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    let [fault, slow] = stderr.lines().collect::<Vec<_>>()[..] else { panic!("{stderr}") };
+    assert!(fault.contains("broken.zst") && fault.ends_with("truncated"), "{stderr}");
+    assert!(slow.contains("busy"), "{stderr}");
 }

@@ -48,17 +48,17 @@ fn no_item_is_left_without_a_worker() {
 
 /// The worker's memory is given back then, so that nobody may begin to write it.
 #[test]
-fn no_worker_is_started_while_items_of_one_that_did_not_start_are_given_up() {
+fn no_worker_is_started_while_items_of_one_that_did_not_start_are_discarded() {
     loom::model(|| {
         let queue = Arc::new(Queue::new(Limits { bytes: 8, items: 2 }));
         assert_eq!(queue.push(1, 1, None, || false).unwrap(), true);
         let other = spawn_with(&queue, |queue| queue.push(2, 2, None, || false));
-        let given_up = queue.fail(|_| Error::Closed);
-        queue.retire(given_up.len());
+        let discarded = queue.fail(|_| Error::Closed);
+        queue.retire(discarded.len());
         queue.sign_off();
         match other.join().unwrap() {
-            Ok(starts_worker) => assert_eq!((starts_worker, given_up), (false, vec![1, 2])),
-            Err(refused) => assert_eq!((refused.value, given_up), (2, vec![1])),
+            Ok(starts_worker) => assert_eq!((starts_worker, discarded), (false, vec![1, 2])),
+            Err(refused) => assert_eq!((refused.value, discarded), (2, vec![1])),
         }
     });
 }

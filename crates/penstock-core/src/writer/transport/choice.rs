@@ -94,9 +94,9 @@ pub enum Reason {
     /// Other streams have all of the process's staging memory: see [`set_staging_budget`](crate::process::set_staging_budget).
     BudgetSpent,
     /// The kernel cannot pin the caller's memory.
-    CannotBeGiven,
+    CannotPin,
     /// The system lacks vmsplice(2), or forbids it.
-    GivingIsRefused,
+    NoVmsplice,
     /// `auto`: the reader copies and is the slower side, so that sparing a copy leaves it the CPU.
     ReaderIsSlower,
     /// `auto`: the reader copies and keeps up, which it does best with pages that are in the cache.
@@ -104,7 +104,7 @@ pub enum Reason {
     /// `auto`: the reader is not known, so that a page in flight must never be written again.
     ReaderUnknown,
     /// `auto`: the bytes are in pages of ours, and the reader copies.
-    MadeHere,
+    OurPages,
 }
 
 impl Reason {
@@ -116,12 +116,12 @@ impl Reason {
         Self::NoHugePages,
         Self::NoMemory,
         Self::BudgetSpent,
-        Self::CannotBeGiven,
-        Self::GivingIsRefused,
+        Self::CannotPin,
+        Self::NoVmsplice,
         Self::ReaderIsSlower,
         Self::ReaderKeepsUp,
         Self::ReaderUnknown,
-        Self::MadeHere,
+        Self::OurPages,
     ];
 
     /// A description.
@@ -135,12 +135,12 @@ impl Reason {
             Self::NoHugePages => "the system gives no transparent huge pages",
             Self::NoMemory => "the system gave no memory for staging",
             Self::BudgetSpent => "other streams have all of the process's staging memory",
-            Self::CannotBeGiven => "the kernel cannot pin this memory (EFAULT)",
-            Self::GivingIsRefused => "the system lacks vmsplice(2), or forbids it",
+            Self::CannotPin => "the kernel cannot pin this memory (EFAULT)",
+            Self::NoVmsplice => "the system lacks vmsplice(2), or forbids it",
             Self::ReaderIsSlower => "auto: the reader copies what it reads, and is the slower side",
             Self::ReaderKeepsUp => "auto: the reader copies what it reads, and keeps up",
             Self::ReaderUnknown => "auto: the reader is not known",
-            Self::MadeHere => "auto: the bytes are in pages of our own, and the reader copies what it reads",
+            Self::OurPages => "auto: the bytes are in pages of our own, and the reader copies what it reads",
         }
     }
 

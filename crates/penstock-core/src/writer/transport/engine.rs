@@ -19,7 +19,7 @@ const STAGED_MIN_CAPACITY_BYTES: usize = 256 << 10;
 pub(crate) struct Engine {
     staging: Option<Staging>,
     has_huge_pages: Option<bool>,
-    giving_is_refused: bool,
+    vmsplice_is_refused: bool,
     balance: Balance,
 }
 
@@ -106,11 +106,11 @@ impl Engine {
     }
 
     fn reason_to_write(&mut self, errno: Errno) -> Option<Reason> {
-        if pipe::giving_is_refused(errno) {
-            self.giving_is_refused = true;
-            Some(Reason::GivingIsRefused)
+        if pipe::vmsplice_is_refused(errno) {
+            self.vmsplice_is_refused = true;
+            Some(Reason::NoVmsplice)
         } else {
-            pipe::cannot_be_given(errno).then_some(Reason::CannotBeGiven)
+            pipe::cannot_pin(errno).then_some(Reason::CannotPin)
         }
     }
 
@@ -135,16 +135,16 @@ impl Engine {
 
     fn choose(&mut self, sink: &Sink<'_>, bytes: usize, options: &WriteOptions) -> (Transport, Reason) {
         let reader = options.reader;
-        let wish = match (options.mode, reader) {
+        let reason = match (options.mode, reader) {
             (Mode::Write, _) => return (Transport::Write, Reason::Asked),
             _ if sink.kind != fd::Kind::Pipe => return (Transport::Write, Reason::NotAPipe),
-            _ if self.giving_is_refused => return (Transport::Write, Reason::GivingIsRefused),
+            _ if self.vmsplice_is_refused => return (Transport::Write, Reason::NoVmsplice),
             (Mode::Auto, _) if bytes < STAGED_MIN_BYTES => {
                 return (Transport::Write, Reason::SmallPiece);
             }
             (Mode::ZeroCopy, _) => return (Transport::ZeroCopy, Reason::Asked),
             (Mode::Auto, ReaderKind::Reads) if options.memory == Memory::Ours => {
-                return (Transport::ZeroCopy, Reason::MadeHere);
+                return (Transport::ZeroCopy, Reason::OurPages);
             }
             (Mode::Auto, ReaderKind::Reads) if self.balance.reader_is_slower => {
                 return (Transport::ZeroCopy, Reason::ReaderIsSlower);
@@ -161,7 +161,7 @@ impl Engine {
             match Staging::suited(self.staging.take(), reader) {
                 Ok(staging) => {
                     self.staging = Some(staging);
-                    (Transport::Staged, wish)
+                    (Transport::Staged, reason)
                 }
                 Err(reason) => (Transport::Write, reason),
             }
