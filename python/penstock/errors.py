@@ -43,9 +43,6 @@ class BrokenStreamError(PenstockError, BrokenPipeError):
         bytes_lost: accepted bytes of this stream that did not.
     """
 
-    bytes_delivered: int
-    bytes_lost: int
-
     def __init__(self, errno: int, strerror: str, bytes_delivered: int = 0, bytes_lost: int = 0) -> None:
         super().__init__(errno, strerror)
         self.bytes_delivered = bytes_delivered
@@ -63,8 +60,6 @@ class StalledError(PenstockError, TimeoutError):
         bytes_lost: of a relay that has ended: bytes that had left its source by then and were not delivered.
     """
 
-    seconds: float
-    bytes_pending: int
     bytes_delivered: int = 0
     bytes_lost: int = 0
 
@@ -82,10 +77,6 @@ class TruncatedStreamError(PenstockError, EOFError):
         frame_bytes: the size of a frame in the stream.
         bytes_over: bytes that came of the last one.
     """
-
-    frames: int
-    frame_bytes: int
-    bytes_over: int
 
     def __init__(self, message: str, frames: int = 0, frame_bytes: int = 0, bytes_over: int = 0) -> None:
         super().__init__(message)
@@ -105,12 +96,6 @@ class ChunkError(PenstockError):
         stage: the part of the pipeline that it failed in.
         reason: why.
     """
-
-    name: str
-    offset: int
-    index: int
-    stage: str
-    reason: str
 
     def __init__(self, reason: str, name: str = "", offset: int = 0, index: int = 0, stage: str = "") -> None:
         super().__init__(reason, name, offset, index, stage)
@@ -160,12 +145,6 @@ class FFmpegError(PenstockError, RuntimeError):
         frames: frames that were encoded, or delivered, before the failure.
         advice: what a person can do about it; None if unknown.
     """
-
-    returncode: int | None
-    command: Sequence[str]
-    stderr: str
-    frames: int
-    advice: str | None
 
     def __init__(
         self,

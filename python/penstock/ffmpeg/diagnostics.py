@@ -273,10 +273,6 @@ def _filter_option(attempt: _Attempt, found: re.Match[str]) -> str:
     return f"the filter {name!r} has no option {option!r}.{near}"
 
 
-def _filter_refused(attempt: _Attempt, found: re.Match[str]) -> str:
-    return f"the filter {found[1]!r} was refused: `ffmpeg -h filter={found[1]}` tells its options"
-
-
 def _disk_full(attempt: _Attempt, found: re.Match[str]) -> str:
     folder = Path(attempt.output).parent
     try:
@@ -284,12 +280,6 @@ def _disk_full(attempt: _Attempt, found: re.Match[str]) -> str:
     except OSError:
         free = ""
     return f"the disk is full: make room, or write elsewhere{free}"
-
-
-def _refused(attempt: _Attempt, found: re.Match[str]) -> str:
-    return (
-        f"nothing takes the stream at {attempt.output}: start the server or player that listens there first"
-    )
 
 
 def _unknown_host(attempt: _Attempt, found: re.Match[str]) -> str:
@@ -302,27 +292,6 @@ def _lost(attempt: _Attempt, found: re.Match[str]) -> str | None:
     return f"the other side of {attempt.output} did not answer, or closed the connection: {found[0]}"
 
 
-def _not_seekable(attempt: _Attempt, found: re.Match[str]) -> str:
-    return (
-        f"{found[1]} goes back to its beginning at the end, which a stream cannot: give "
-        "options={'movflags': 'frag_keyframe+empty_moov'}, or options={'f': 'matroska'} or 'mpegts'"
-    )
-
-
-def _does_not_hold(attempt: _Attempt, found: re.Match[str]) -> str:
-    return f"this container does not hold {attempt.codec} video: take matroska, which holds most, or another codec"
-
-
-def _hardware(attempt: _Attempt, found: re.Match[str]) -> str:
-    return f"{attempt.codec} needs a GPU and its driver, which FFmpeg did not find here; libx264 needs none"
-
-
-def _not_writable(attempt: _Attempt, found: re.Match[str]) -> str | None:
-    if not endpoints.is_path(attempt.target):
-        return None
-    return f"{attempt.output} may not be written to: choose another place"
-
-
 def _no_folder(attempt: _Attempt, found: re.Match[str]) -> str | None:
     folder = Path(attempt.output).parent
     # The missing file may be another one, such as one that an option names.
@@ -332,8 +301,8 @@ def _no_folder(attempt: _Attempt, found: re.Match[str]) -> str | None:
 
 
 def _always(advice: str) -> Callable[[_Attempt, re.Match[str]], str]:
-    """Returns `advice` for every match, with the attempt's fields for ``{0.output}`` and the like."""
-    return lambda attempt, found: advice.format(attempt)
+    """Returns `advice` for every match, with what ``{attempt.output}``, ``{found[1]}`` and the like stand for."""
+    return lambda attempt, found: advice.format(attempt=attempt, found=found)
 
 
 def _known_options(attempt: _Attempt) -> dict[str, Option]:
@@ -364,49 +333,69 @@ _ADVICE: tuple[tuple[str, Callable[[_Attempt, re.Match[str]], str | None]], ...]
     (r"Error parsing filterchain '(.+)' around", _filter_text),
     (
         r"experimental codecs are not enabled",
-        _always("{0.codec} is experimental, which has to be allowed: options={{'strict': 'experimental'}}"),
+        _always(
+            "{attempt.codec} is experimental, which has to be allowed: options={{'strict': 'experimental'}}"
+        ),
     ),
-    (r"Cannot load lib(?:cuda|nvidia)|Cannot load nvcuda|No (?:capable|VA) d|No device available", _hardware),
     (
-        r"No NVENC capable devices|OpenEncodeSessionEx failed|Failed to set value '.*' for option 'vaapi",
-        _hardware,
+        r"Cannot load lib(?:cuda|nvidia)|Cannot load nvcuda|No (?:capable|VA) d|No device available"
+        r"|No NVENC capable devices|OpenEncodeSessionEx failed|Failed to set value '.*' for option 'vaapi",
+        _always(
+            "{attempt.codec} needs a GPU and its driver, which FFmpeg did not find here; libx264 needs none"
+        ),
     ),
-    (r"\[(\S+) @ \S+\] muxer does not support non seekable output", _not_seekable),
+    (
+        r"\[(\S+) @ \S+\] muxer does not support non seekable output",
+        _always(
+            "{found[1]} goes back to its beginning at the end, which a stream cannot: give "
+            "options={{'movflags': 'frag_keyframe+empty_moov'}}, or options={{'f': 'matroska'}} or 'mpegts'"
+        ),
+    ),
     (
         r"are supported for|not compatible with|Could not find tag for codec|not currently supported in container",
-        _does_not_hold,
+        _always(
+            "this container does not hold {attempt.codec} video: take matroska, which holds most, or another codec"
+        ),
     ),
     (
         r"(?:width|height) not divisible by",
         _always(
-            "{0.codec} takes even sizes only: give odd_size='pad' or 'crop', or output_pixel_format='yuv444p'"
+            "{attempt.codec} takes even sizes only: give odd_size='pad' or 'crop', or output_pixel_format='yuv444p'"
         ),
     ),
     (
         r"Non full-range YUV is non-standard",
-        _always("{0.codec} video has the full range: colors=Colors(range='full')"),
+        _always("{attempt.codec} video has the full range: colors=Colors(range='full')"),
     ),
     (
         r"Impossible to convert between the formats",
         _always("FFmpeg cannot convert between these pixel formats: give frames, or the output, another one"),
     ),
     (r"No space left on device|Disk quota exceeded", _disk_full),
-    (r"Connection refused", _refused),
+    (
+        r"Connection refused",
+        _always(
+            "nothing takes the stream at {attempt.output}: start the server or player that listens there first"
+        ),
+    ),
     (r"getaddrinfo\((.*?)(?:, .*)?\):|Failed to resolve hostname (\S+):", _unknown_host),
     (
         r"Protocol not found",
-        _always("FFmpeg knows no such protocol as that of {0.output}: `ffmpeg -protocols` lists them"),
+        _always("FFmpeg knows no such protocol as that of {attempt.output}: `ffmpeg -protocols` lists them"),
     ),
     (
         r"Permission denied|Read-only file system",
-        _always("{0.output} may not be written to: choose another place"),
+        _always("{attempt.output} may not be written to: choose another place"),
     ),
-    (r"File name too long", _always("the name of {0.output} is too long for its file system")),
-    (r"Is a directory", _always("{0.output} is a folder: name a file in it")),
+    (r"File name too long", _always("the name of {attempt.output} is too long for its file system")),
+    (r"Is a directory", _always("{attempt.output} is a folder: name a file in it")),
     (r"No such file or directory", _no_folder),
     (
         r"Broken pipe|Connection reset by peer|Connection timed out|No route to host|Network is unreachable",
         _lost,
     ),
-    (r"\[Parsed_(\w+)_\d+ @", _filter_refused),
+    (
+        r"\[Parsed_(\w+)_\d+ @",
+        _always("the filter {found[1]!r} was refused: `ffmpeg -h filter={found[1]}` tells its options"),
+    ),
 )
