@@ -108,10 +108,8 @@ def output_size(width: int, height: int, output_pixel_format: str | None, odd_si
     """The size of the video that frames of `width` by `height` pixels become.
 
     Raises:
-        ValueError: no pixel is left, or `odd_size` is not "error", "pad" or "crop".
+        ValueError: no pixel is left.
     """
-    if odd_size not in ("error", "pad", "crop"):
-        raise ValueError(f"odd_size is 'error', 'pad' or 'crop'; got {odd_size!r}")
     columns, rows = subsampling(output_pixel_format or "")
     if odd_size == "pad":
         return -(-width // columns) * columns, -(-height // rows) * rows

@@ -6,12 +6,17 @@ from penstock.ffmpeg.pixels import is_gray, is_rgb, subsampling
 
 # Matrix, primaries and transfer characteristics, by FFmpeg's names of the code points in ITU-T H.273 (tables 4, 2
 # and 3): 6, 6, 6 for BT.601 with 525 lines; 1, 1, 1; and 9, 9, 14, whose curve is that of 1, 6 and 15 as well.
-_COLORS = {
+_CODE_POINTS = {
     "bt601": ("smpte170m", "smpte170m", "smpte170m"),
     "bt709": ("bt709", "bt709", "bt709"),
     "bt2020": ("bt2020nc", "bt2020", "bt2020-10"),
 }
-_RANGES = {"limited": "tv", "full": "pc"}
+MATRICES = tuple(_CODE_POINTS)
+#: Our names of the matrices that FFmpeg prints. bt470bg is BT.601 with 625 lines.
+MATRIX_NAMES = {space: name for name, (space, _, _) in _CODE_POINTS.items()} | {"bt470bg": "bt601"}
+#: FFmpeg's names of the ranges.
+RANGES = {"limited": "tv", "full": "pc"}
+RANGE_NAMES = {tag: name for name, tag in RANGES.items()}
 # Weights of red, green and blue in luma (ITU-R BT.601, BT.709, BT.2020).
 _WEIGHTS = {"bt601": "0.299:0.587:0.114", "bt709": "0.2126:0.7152:0.0722", "bt2020": "0.2627:0.678:0.0593"}
 _CENTRED = ("-chroma_sample_location", "center")
@@ -20,15 +25,9 @@ _HD_LINES = 720
 
 
 def color_matrix(matrix: str, height: int) -> str:
-    """The matrix that `matrix` stands for: ``"auto"`` is bt709 from 720 lines on, and bt601 below.
-
-    Raises:
-        ValueError: it is not auto, bt601, bt709 or bt2020.
-    """
+    """The matrix that `matrix` stands for: ``"auto"`` is bt709 from 720 lines on, and bt601 below."""
     if matrix == "auto":
         return "bt709" if height >= _HD_LINES else "bt601"
-    if matrix not in _COLORS:
-        raise ValueError(f"matrix is 'auto', {', '.join(map(repr, _COLORS))}; got {matrix!r}")
     return matrix
 
 
@@ -36,9 +35,8 @@ def colors_for(codec: str, matrix: str, color_range: str, height: int) -> tuple[
     """The matrix and the range of `codec`'s video: the given ones, or for JPEG always BT.601 and full (JFIF 1.02).
 
     Raises:
-        ValueError: there is no such matrix or range, or JPEG cannot have the matrix.
+        ValueError: JPEG cannot have the matrix.
     """
-    _range(color_range)
     if not _is_jpeg(codec):
         return color_matrix(matrix, height), color_range
     if matrix not in ("auto", "bt601"):
@@ -60,17 +58,10 @@ def color_arguments(matrix: str, color_range: str) -> list[str]:
 
     Both need them: FFmpeg converts nothing if input and output have the same, and it writes those of the output to the
     file.
-
-    Args:
-        matrix: bt601, bt709 or bt2020.
-        color_range: limited or full.
-
-    Raises:
-        ValueError: there is no such matrix or range.
     """
-    space, primaries, transfer = _COLORS[color_matrix(matrix, _HD_LINES)]
+    space, primaries, transfer = _CODE_POINTS[matrix]
     return [
-        *("-color_range", _range(color_range)),
+        *("-color_range", RANGES[color_range]),
         *("-colorspace", space),
         *("-color_primaries", primaries),
         *("-color_trc", transfer),
@@ -88,7 +79,7 @@ def input_color_arguments(
     """
     centre = _CENTRED if centred else ()
     if is_rgb(pixel_format) or is_gray(pixel_format):
-        return ["-color_range", _range("full"), *centre]
+        return ["-color_range", RANGES["full"], *centre]
     return [*color_arguments(matrix, color_range), *centre]
 
 
@@ -130,8 +121,8 @@ def _scale_filter(matrix: str, color_range: str, pixel_format: str) -> str:
     By default, FFmpeg 5.1 uses BT.601 for every size, whatever tags the file gets. ``area`` makes a chroma sample the
     mean of its pixels. Without ``format``, FFmpeg 9 may convert in a filter of its own, with other flags.
     """
-    space, primaries, transfer = _COLORS[color_matrix(matrix, _HD_LINES)]
-    color_range = _range(color_range)
+    space, primaries, transfer = _CODE_POINTS[matrix]
+    color_range = RANGES[color_range]
     return (
         f"scale=out_color_matrix={matrix}:out_range={color_range}:flags=accurate_rnd+full_chroma_inp+area,"
         f"format={pixel_format},"
@@ -145,7 +136,7 @@ def _gray_filter(pixel_format: str, matrix: str) -> str:
     By default, FFmpeg 7 and 9 use BT.601 whatever matrix they get. The mixer makes red, green and blue equal, which
     every matrix converts to the same gray. It works on 16 bits because it rounds each product.
     """
-    weights = _WEIGHTS[color_matrix(matrix, _HD_LINES)]
+    weights = _WEIGHTS[matrix]
     mixer = f"format=rgba64,colorchannelmixer={weights}:0:{weights}:0:{weights}"
     return f"{mixer},{_full_gray(pixel_format)}"
 
@@ -156,9 +147,3 @@ def _full_gray(pixel_format: str) -> str:
 
 def _is_jpeg(codec: str) -> bool:
     return codec.startswith(("mjpeg", "ljpeg"))
-
-
-def _range(color_range: str) -> str:
-    if color_range not in _RANGES:
-        raise ValueError(f"color_range is {' or '.join(map(repr, _RANGES))}; got {color_range!r}")
-    return _RANGES[color_range]

@@ -11,6 +11,7 @@ from penstock._native import _Conversion
 from penstock.errors import DecoderError
 from penstock.ffmpeg import capabilities, endpoints, timestamps
 from penstock.ffmpeg.arguments import checked_size, option_arguments, read_arguments, seek_arguments
+from penstock.ffmpeg.colors import MATRICES, RANGES
 from penstock.ffmpeg.media import VideoInfo
 from penstock.ffmpeg.pixels import (
     PIXEL_FORMATS,
@@ -29,8 +30,6 @@ from penstock.ffmpeg.settings import Colors, Convert
 _PART_BYTES = 256 << 10
 # The matrix of FFmpeg's scaler for untagged video of any size (SWS_CS_DEFAULT in libswscale/swscale.h).
 _UNTAGGED = "bt601"
-_MATRICES = ("bt601", "bt709", "bt2020")
-_RANGES = {"limited": "tv", "full": "pc"}
 # FFmpeg converts these without its scaler, or its scaler does the same (not for nv12).
 _AGREED = ("yuv420p", "yuv422p", "yuv444p")
 # FFmpeg's names of full-range YUV.
@@ -225,7 +224,7 @@ def _colors(options: DecodeOptions, own: str, layout: FrameLayout) -> str:
         # Gray is the luma. FFmpeg 9 makes RGB of YUV first, and gray of that by BT.601: the luma again, if that is the
         # matrix on both ways. Its values for BT.709 are up to 28 off otherwise; 5.1 and 7.1 take the luma as it is.
         matrix = ":in_color_matrix=bt601"
-    color_range = "" if options.colors.range == "auto" else f":in_range={_RANGES[options.colors.range]}"
+    color_range = "" if options.colors.range == "auto" else f":in_range={RANGES[options.colors.range]}"
     return matrix + color_range
 
 
@@ -248,7 +247,7 @@ def _native(
     try:
         if stored == layout.pixel_format:
             raise ValueError(f"{video.pixel_format} to {stored} is a change of the range")
-        if matrix not in _MATRICES:
+        if matrix not in MATRICES:
             raise ValueError(f"the colour matrix is {matrix}")
         return _Conversion(
             stored,

@@ -13,6 +13,7 @@ from penstock import _native
 from penstock.errors import DecoderError, StalledError
 from penstock.ffmpeg import capabilities, diagnostics, endpoints
 from penstock.ffmpeg.child import ProgramError
+from penstock.ffmpeg.colors import MATRIX_NAMES, RANGE_NAMES
 from penstock.ffmpeg.find import find_ffprobe
 from penstock.ffmpeg.formats import samples
 from penstock.ffmpeg.media import AudioInfo, MediaInfo, VideoInfo
@@ -21,9 +22,6 @@ from penstock.ffmpeg.runner import CapturedChild, TimedOutError, run
 #: Guessed: ffprobe reads a local file in 0.1 s; a slow server, or a disk that has to spin up, takes seconds.
 PATIENCE_S = 30.0
 
-# FFmpeg's names of the code points in ITU-T H.273, table 4. 5 and 6 are BT.601 with 625 and 525 lines.
-_MATRICES = {"bt709": "bt709", "smpte170m": "bt601", "bt470bg": "bt601", "bt2020nc": "bt2020"}
-_RANGES = {"tv": "limited", "pc": "full"}
 _UNTAGGED = (None, "unknown", "unspecified", "reserved")
 
 # The demuxer that takes every text file named *.txt for a recording of a terminal, and draws it.
@@ -195,8 +193,8 @@ def _video(stream: Mapping[str, Any], duration_s: float | None, *, is_counted: b
         duration_s=_seconds(stream.get("duration"), duration_s),
         start_s=_seconds(stream.get("start_time")),
         time_base=time_base,
-        color_matrix=_MATRICES.get(matrix, matrix) if matrix else None,
-        color_range=_RANGES.get(color_range, color_range) if color_range else None,
+        color_matrix=MATRIX_NAMES.get(matrix, matrix) if matrix else None,
+        color_range=RANGE_NAMES.get(color_range, color_range) if color_range else None,
         color_primaries=_tag(stream.get("color_primaries")),
         color_transfer=_tag(stream.get("color_transfer")),
         bit_depth=_count(stream.get("bits_per_raw_sample")) or _depth(stream.get("pix_fmt", "")),
