@@ -24,6 +24,7 @@ from penstock._names import show_name
 from penstock.errors import DecoderError
 from penstock.ffmpeg import Encoder, Tuning
 from penstock.ffmpeg.child import Child, NotStartedError
+from penstock.ffmpeg.diagnostics import without_components
 from penstock.ffmpeg.find import find_decoding_ffmpeg
 from penstock.ffmpeg.pixels import is_gray, is_rgb
 from penstock.ffmpeg.runner import run
@@ -70,8 +71,6 @@ _MAGICS = (
 )
 # A number in a pattern, and the least number of its digits.
 _NUMBER = re.compile(r"%(?:0(\d+))?d")
-# FFmpeg's names of its own parts in front of its messages.
-_CONTEXT = re.compile(r"(?:\[[^\[\]]+ @ 0x[0-9a-f]+\] ?)+")
 # Linux' default limit without a privilege (pipe(7)): fewer turns between FFmpeg and us.
 _PIPE_BYTES = 1 << 20
 # FFmpeg wants a frame rate also for images. Any will do.
@@ -304,7 +303,7 @@ class ImageReader:
         output, stderr = bytes(child.stdout), child.stderr
         header = re.match(rb"P6\s(\d+)\s(\d+)\s255\s", output)
         if child.returncode != 0 or header is None:
-            reason = without_context(stderr.partition("\n")[0]).replace(f"{folder}/", "").strip()
+            reason = without_components(stderr.partition("\n")[0]).replace(f"{folder}/", "").strip()
             raise DecoderError(
                 f"{show_name(self._paths[index])}: this image cannot be decoded: {reason or 'it has no picture'}",
                 returncode=child.returncode,
@@ -339,11 +338,6 @@ def read_full(fd: int, buffer: memoryview) -> int:
     while filled < buffer.nbytes and (nbytes := os.readv(fd, [buffer[filled:]])):
         filled += nbytes
     return filled
-
-
-def without_context(stderr: str) -> str:
-    """Return FFmpeg's messages without the names and addresses of its own parts."""
-    return _CONTEXT.sub("", stderr)
 
 
 def _kind(path: Path) -> str:

@@ -10,7 +10,7 @@ import click
 
 from penstock._names import show_name
 from penstock.errors import FFmpegError, PenstockError
-from penstock.images import without_context
+from penstock.ffmpeg.diagnostics import without_components
 
 #: How many of FFmpeg's lines are shown. The first ones name the cause, the others its consequences.
 MOST_LINES = 3
@@ -41,7 +41,7 @@ def in_one_line(error: object) -> str:
     if isinstance(error, FFmpegError):
         del lines[1 + len(error.stderr.splitlines()) :]  # the command and the like
         advice = [f"what to do: {error.advice}"] if error.advice else []
-    line = without_context("; ".join((*lines, *advice)))
+    line = without_components("; ".join((*lines, *advice)))
     return line.replace("give options={'f': ...}", "give --format")
 
 

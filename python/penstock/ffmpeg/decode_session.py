@@ -16,7 +16,7 @@ from typing import Self, TypeVar
 from penstock._native import AppliedPolicy, Frame, Reader, _Conversion, _seconds
 from penstock.errors import ClosedError, DecoderError, FFmpegError, TruncatedStreamError
 from penstock.ffmpeg import endpoints
-from penstock.ffmpeg.diagnostics import damage_reports
+from penstock.ffmpeg.diagnostics import damage_reports, has_no_frames
 from penstock.ffmpeg.process import FFmpegProcess
 from penstock.ffmpeg.session import Session, warn_unclosed
 from penstock.ffmpeg.settings import Tuning
@@ -28,8 +28,6 @@ READ_AHEAD = 4
 END_GRACE_S = 5.0
 # Guessed: an FFmpeg that was killed is gone within milliseconds, unless the kernel has it wait for a lost server.
 KILL_GRACE_S = 2.0
-# What FFmpeg 5.1 to 9 prints first for a stream without a decodable frame.
-_NO_FRAMES = "Cannot determine format of input"
 LATE = "FFmpeg gave nothing"
 
 Stream = TypeVar("Stream")
@@ -241,7 +239,7 @@ class DecodeSession(Session):
 
     def _why_failed(self) -> str | None:
         after = f"after {self.delivered} frames"
-        if self.process.returncode not in (0, None) and _NO_FRAMES in self.process.stderr.partition("\n")[0]:
+        if self.process.returncode not in (0, None) and has_no_frames(self.process.stderr):
             return "the stream has no frames that FFmpeg can decode"
         if not self.process.has_succeeded:
             return f"FFmpeg {self.process.ending}, {after}"

@@ -31,6 +31,8 @@ _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _LEVEL = re.compile(rf"((?:{_COMPONENT})*)\[(panic|fatal|error|warning)\] ")
 _ADDRESS = re.compile(r" @ 0x[0-9a-f]+(?=\])")
 
+# What FFmpeg 5.1 to 9 prints first for a stream without a decodable frame.
+_NO_FRAMES = "Cannot determine format of input"
 # Warnings about something that Penstock asks for on purpose, or about one of FFmpeg's own defaults.
 _NOISE = re.compile(
     r"deprecated pixel format used, make sure you did set range correctly"  # JPEG's yuvj420p; the range is set
@@ -141,10 +143,19 @@ def _is_harmless(line: str, other_codecs: tuple[str, ...]) -> bool:
     return is_other or _HARMLESS.search(line) is not None
 
 
+def without_components(stderr: str) -> str:
+    """`stderr` without the names and addresses of FFmpeg's components, and without colours."""
+    return re.sub(_COMPONENT, "", _COLOUR.sub("", stderr))
+
+
+def has_no_frames(stderr: str) -> bool:
+    """Whether FFmpeg, which failed, found no decodable frame in the stream."""
+    return _NO_FRAMES in stderr.partition("\n")[0]
+
+
 def summarize(stderr: str, source: str) -> str:
     """The last lines of `stderr` as one line, without components and without the name of the input, `source`."""
-    plain = re.sub(_COMPONENT, "", _COLOUR.sub("", stderr))
-    lines = (line.strip().removeprefix(f"{source}: ") for line in plain.splitlines())
+    lines = (line.strip().removeprefix(f"{source}: ") for line in without_components(stderr).splitlines())
     return "; ".join([*dict.fromkeys(filter(None, lines))][-_SUMMARY_LINES:])
 
 
