@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import Any, Literal, TypedDict, overload
+from typing import Any, Literal, TypedDict
 
 import numpy.typing as npt
 
@@ -74,7 +74,6 @@ class AudioDecoder(DecoderBase):
         FileNotFoundError, IsADirectoryError, PermissionError: there is no such file, or it cannot be read.
         DecoderError: it is no media file, or has no sound; FFmpeg was not found, or could not be started.
         ValueError: an argument is not possible.
-        ImportError: NumPy is not installed.
     """
 
     def __init__(
@@ -154,8 +153,10 @@ class AudioDecoder(DecoderBase):
         """
         try:
             block = self._session.read(timeout)
-        except DecoderError as error:
-            return self._last_block(error)
+        except DecoderError:
+            if (last := self._last_block()) is None:
+                raise
+            return last
         return self._last_block() if block is None else self._shaped(block)
 
     def read_all(self) -> npt.NDArray[Any]:
@@ -174,35 +175,27 @@ class AudioDecoder(DecoderBase):
 
     async def __anext__(self) -> npt.NDArray[Any]:
         try:
-            frame = await self._session.read_async()
-        except DecoderError as error:
-            return self._last_block(error)
-        block = self._last_block() if frame is None else self._shaped(frame)
-        if block is None:
+            block = await self._session.read_async()
+        except DecoderError:
+            if (last := self._last_block()) is None:
+                raise
+            return last
+        if block is not None:
+            return self._shaped(block)
+        if (last := self._last_block()) is None:
             raise StopAsyncIteration
-        return block
+        return last
 
     def __repr__(self) -> str:
         path = endpoints.without_protocol(self._source)
         return f"<AudioDecoder {path!r} {self.sample_rate} Hz, {self.channels} channels of {self._dtype}>"
 
-    @overload
-    def _last_block(self) -> npt.NDArray[Any] | None: ...
-
-    @overload
-    def _last_block(self, error: DecoderError) -> npt.NDArray[Any]: ...
-
-    def _last_block(self, error: DecoderError | None = None) -> npt.NDArray[Any] | None:
-        """The last block, which is shorter than the others, once. Raises `error` if there is none."""
-        rest = self._session.rest
+    def _last_block(self) -> npt.NDArray[Any] | None:
+        """The last block, which is shorter than the others, once; None if there is none."""
         with self._lock:
-            is_delivered = rest is None or self._is_rest_delivered or rest.nbytes < self._sample_bytes
+            rest = None if self._is_rest_delivered else self._session.rest
             self._is_rest_delivered = True
-        if rest is not None and not is_delivered:
-            return self._shaped(rest)
-        if error is not None:
-            raise error
-        return None
+        return None if rest is None or rest.nbytes < self._sample_bytes else self._shaped(rest)
 
     def _shaped(self, block: Frame) -> npt.NDArray[Any]:
         return samples_of(block, self._dtype, self.channels)

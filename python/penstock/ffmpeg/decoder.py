@@ -30,14 +30,8 @@ if TYPE_CHECKING:
 # FFmpeg's options for its input that change neither which frames come nor their times.
 _TIMELESS = frozenset(
     (
-        *(
-            "hwaccel",
-            "hwaccel_device",
-            "hwaccel_output_format",
-            "init_hw_device",
-            "vaapi_device",
-            "extra_hw_frames",
-        ),
+        *("hwaccel", "hwaccel_device", "hwaccel_output_format"),
+        *("init_hw_device", "vaapi_device", "extra_hw_frames"),
         *("c", "c:v", "codec", "codec:v", "vcodec", "threads", "threads:v", "thread_type", "filter_threads"),
         *("probesize", "analyzeduration", "reinit_filter", "apply_cropping", "autorotate", "noautorotate"),
     )
@@ -98,7 +92,6 @@ class Decoder(DecoderBase):
         DecoderError: it is no media file, or has no video; FFmpeg was not found, or could not be started, or has no
             decoder for the alpha that was asked for.
         ValueError: an argument is not possible.
-        ImportError: NumPy is not installed.
     """
 
     def __init__(
@@ -119,14 +112,20 @@ class Decoder(DecoderBase):
     ) -> None:
         program = find_decoding_ffmpeg(tuning.ffmpeg)
         tuning.check_unused("a Decoder", "mode", "queue_bytes")
-        _check(start, count)
+        check_place("start", start)
+        if count is not None:
+            _count("count", count)
         self._path_or_url, self._source = source, endpoints.source(source)
         self._media = probe(
             source, ffprobe=tuning.ffprobe, ffmpeg=tuning.ffmpeg, follow_playlists=follow_playlists
         )
         self._video = _chosen(self._media, stream)
+        if pixel_format is None and self._video.pixel_format is None:
+            raise DecoderError(
+                f"{self._media.path} does not tell the pixel format of its video, and may have no frames"
+            )
         self._options = DecodeOptions(
-            pixel_format=_checked_pixel_format(pixel_format, self._media, self._video),
+            pixel_format=pixel_format,
             size=size,
             start=start,
             count=count,
@@ -280,16 +279,16 @@ class Decoder(DecoderBase):
         Raises:
             TypeError: the number is not known; the message says why.
         """
-        reason = None
-        frames = ending.known_frames(self._video, self._media.container)
+        frames, unknown = (
+            ending.known_frames(self._video, self._media.container),
+            "the number of frames is not known",
+        )
         if frames is None:
-            reason = (
-                "the file does not tell it reliably; penstock.ffmpeg.probe(path, count_frames=True) counts"
+            raise TypeError(
+                f"{unknown}: the file does not tell it reliably; penstock.ffmpeg.probe(path, count_frames=True) counts"
             )
-        elif self._options.start is not None or self._options.filters:
-            reason = "`start` and `filters` change it"
-        if frames is None or reason is not None:
-            raise TypeError(f"the number of frames is not known: {reason}")
+        if self._options.start is not None or self._options.filters:
+            raise TypeError(f"{unknown}: `start` and `filters` change it")
         return frames if self._options.count is None else min(frames, self._options.count)
 
     def __bool__(self) -> bool:
@@ -368,12 +367,6 @@ class Decoder(DecoderBase):
         return f"there are no frames from {self._options.start:g} s on{length}"
 
 
-def _check(start: float | None, count: int | None) -> None:
-    check_place("start", start)
-    if count is not None:
-        _count("count", count)
-
-
 def _chosen(media: MediaInfo, stream: int | None) -> VideoInfo:
     """The video stream to decode.
 
@@ -389,14 +382,6 @@ def _chosen(media: MediaInfo, stream: int | None) -> VideoInfo:
     if not video.width or not video.height:
         raise DecoderError(f"{media.path} does not tell the size of its video, and may have no frames")
     return video
-
-
-def _checked_pixel_format(pixel_format: str | None, media: MediaInfo, video: VideoInfo) -> str | None:
-    if pixel_format is None and video.pixel_format is None:
-        raise DecoderError(
-            f"{media.path} does not tell the pixel format of its video, and may have no frames"
-        )
-    return pixel_format
 
 
 def _kinds(media: MediaInfo) -> str:
