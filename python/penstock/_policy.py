@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from types import TracebackType
 
 from penstock import _native
 from penstock._native import AppliedPolicy, ThreadPolicy
@@ -101,12 +100,7 @@ class policy:
         self._begun = (threading.get_ident(), _native._current_policy())
         return _native._apply_policy(self._asked, try_undo=True)
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._begun is None:
             raise RuntimeError("this policy's block has not been begun")
         thread, before = self._begun

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from fractions import Fraction
 from functools import partial
-from types import TracebackType
 from typing import Any, Self
 
 import numpy.typing as npt
@@ -330,12 +329,7 @@ class Encoder:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _type: object, exc: BaseException | None, _traceback: object) -> None:
         if self._started is None:
             if exc is None and self._ended_unstarted is None:
                 self.close()
@@ -354,13 +348,8 @@ class Encoder:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        exiting = asyncio.ensure_future(asyncio.to_thread(self.__exit__, exc_type, exc, traceback))
+    async def __aexit__(self, _type: object, exc: BaseException | None, _traceback: object) -> None:
+        exiting = asyncio.ensure_future(asyncio.to_thread(self.__exit__, None, exc, None))
         try:
             await asyncio.shield(exiting)
         except asyncio.CancelledError as cancelled:
