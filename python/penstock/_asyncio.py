@@ -32,10 +32,10 @@ class Watchable(Protocol):
 class Cancellable(Watchable, Protocol[Result_co]):
     """A ticket of an operation that can be cancelled."""
 
-    def wait(self) -> Result_co:
+    def wait(self, timeout: float | None) -> Result_co:
         """Its result."""
 
-    def cancel(self) -> None:
+    def cancel(self) -> object:
         """Stop it."""
 
 
@@ -52,7 +52,7 @@ async def ended_or_cancelled(ticket: Cancellable[Result_co]) -> Result_co:
     except asyncio.CancelledError:
         ticket.cancel()
         raise
-    return ticket.wait()
+    return ticket.wait(None)
 
 
 async def relayed(ticket: RelayTicket) -> Relayed:

@@ -308,7 +308,10 @@ class Pipeline:
 
     def __await__(self) -> Generator[Any, Any, None]:
         self._is_reported = True
-        return _asyncio.ended_or_cancelled(_Written(self)).__await__()
+        return self._ended().__await__()
+
+    async def _ended(self) -> None:  # its frame keeps the pipeline alive
+        await _asyncio.ended_or_cancelled(self._native)
 
     def __del__(self) -> None:
         # Before the garbage collector takes a cycle apart: no thread may call a method of an object without its parts.
@@ -335,25 +338,6 @@ class Pipeline:
         finally:
             if not self._native.cancel():
                 await asyncio.to_thread(self.close)
-
-
-@dataclass(frozen=True)
-class _Written:
-    """A pipeline into a descriptor, as a ticket for asyncio."""
-
-    pipeline: Pipeline
-
-    def done(self) -> bool:
-        return self.pipeline._native.done()
-
-    def wait(self) -> None:
-        self.pipeline._native.wait(None)
-
-    def cancel(self) -> None:
-        self.pipeline._native.cancel()
-
-    def _notify(self, eventfd: int) -> _native._Watch:
-        return self.pipeline._native._notify(eventfd)
 
 
 _open: weakref.WeakSet[Pipeline] = weakref.WeakSet()
