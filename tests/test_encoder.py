@@ -575,7 +575,7 @@ def test_whatever_ffmpeg_says_is_drained_and_bounded(tmp_path: Path) -> None:
     with make(tmp_path / "video.mp4", options={"loglevel": "trace"}) as encoder:
         submit(encoder, MANY)
     assert encoder.close().frames_encoded == MANY
-    assert 0 < len(encoder._session.process.stderr.splitlines()) <= 50
+    assert 0 < len(encoder._session.process.log.text.splitlines()) <= 50
 
 
 # The end

@@ -238,13 +238,13 @@ class DecodeSession(Session):
 
     def _why_failed(self) -> str | None:
         after = f"after {self.delivered} frames"
-        if self.process.returncode not in (0, None) and has_no_frames(self.process.stderr):
+        if self.process.returncode not in (0, None) and has_no_frames(self.process.log.text):
             return "the stream has no frames that FFmpeg can decode"
         if not self.process.has_succeeded:
             return f"FFmpeg {self.process.ending}, {after}"
         if not self._is_strict:
             return None
-        if damage_reports(self.process.stderr, self._other_codecs):
+        if damage_reports(self.process.log.text, self._other_codecs):
             return f"the file is damaged, or ends too early, {after}"
         reason = None if self._check_end is None else self._check_end()
         return None if reason is None else f"{reason}, {after}"

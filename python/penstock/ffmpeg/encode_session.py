@@ -322,13 +322,13 @@ class EncodeSession(Session):
 
     def _error(self) -> FFmpegError:
         process, submitted = self.process, self.writer.stats.items_accepted
-        advice = self._explain(process.stderr) if process.stderr else None
+        advice = self._explain(process.log.text) if process.log.text else None
         reason = f"FFmpeg {process.ending}; it had encoded {process.frames} of {submitted} submitted frames"
         return self.failure(reason, process.frames, advice)
 
     def _make_report(self) -> EncodeReport:
         # FFmpeg has succeeded. Its errors may still matter more than its warnings.
-        messages = (*self.process.errors, *self.process.warnings)
+        messages = (*self.process.log.errors, *self.process.log.warnings)
         for line in messages:
             logger.warning("FFmpeg: %s", line)
         submitted, seconds = self.writer.stats.items_accepted, self.process.seconds

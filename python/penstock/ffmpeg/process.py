@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from io import FileIO
 from pathlib import Path
@@ -19,10 +19,6 @@ from penstock.ffmpeg.diagnostics import StderrLog
 # Guessed: longer lines are cut, so that what is kept stays bounded.
 _LINE_BYTES = 4096
 WATCH_INTERVAL_S = 0.1
-
-# Without this, FFmpeg 5.1 exits with 0 if the disk is full at the end of the file ("Error writing trailer").
-_STRICT = ("-xerror",)
-_ALWAYS = ("-hide_banner", "-nostats", "-loglevel")
 
 
 class FFmpegProcess(Child):
@@ -46,6 +42,7 @@ class FFmpegProcess(Child):
         frames: encoded frames, from FFmpeg's progress report, which comes twice a second.
         output_bytes: written bytes, from the same report; None if it does not say.
         is_complete: whether the report has ended as it does when everything is encoded.
+        log: what it wrote to its standard error.
         stdin, stdout, side: our ends of these pipes. Use their descriptors only, not their ``read`` and ``write``.
     """
 
@@ -78,7 +75,7 @@ class FFmpegProcess(Child):
         self.frames = 0
         self.output_bytes: int | None = None
         self.is_complete = False
-        self._log = StderrLog()
+        self.log = StderrLog()
 
     def start(self) -> None:
         """Starts FFmpeg. Call it in a ``try`` that calls `end`, as for `Child.start`.
@@ -94,7 +91,7 @@ class FFmpegProcess(Child):
     def spawn(self) -> subprocess.Popen[bytes]:
         with ExitStack() as of_child:
             progress = of_child.enter_context(self.captured_pipe(Lines(self._take_progress, _LINE_BYTES)))
-            stderr = of_child.enter_context(self.captured_pipe(Lines(self._log.take, _LINE_BYTES)))
+            stderr = of_child.enter_context(self.captured_pipe(Lines(self.log.take, _LINE_BYTES)))
             stdin: int | FileIO = subprocess.DEVNULL
             stdout: int | FileIO | None = self._stdout_of_child
             pass_fds = [progress.fileno()]
@@ -112,9 +109,12 @@ class FFmpegProcess(Child):
                 arguments = self._arguments(told.fileno())
             else:
                 arguments = self._arguments
-            reporting = ("-progress", f"pipe:{progress.fileno()}")
-            strict = _STRICT if self._is_strict else ()
-            self.command = (self._program, *_ALWAYS, self._loglevel, *reporting, *strict, *arguments)
+            # Without -xerror, FFmpeg 5.1 exits with 0 if the disk is full at the end of the file.
+            strict = ["-xerror"] if self._is_strict else []
+            self.command = (
+                *(self._program, "-hide_banner", "-nostats", "-loglevel", self._loglevel),
+                *("-progress", f"pipe:{progress.fileno()}", *strict, *arguments),
+            )
             return self.popen(
                 stdin=stdin,
                 stdout=stdout,
@@ -123,21 +123,6 @@ class FFmpegProcess(Child):
                 env=_environment(),
                 policy=self._policy,
             )
-
-    @property
-    def stderr(self) -> str:
-        """The last 50 lines that FFmpeg wrote to standard error, without warnings."""
-        return self._log.text
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """The first 20 warnings, each once, without those that mean nothing here."""
-        return self._log.warnings
-
-    @property
-    def errors(self) -> tuple[str, ...]:
-        """The first 20 errors, each once, if `with_warnings`. After an error FFmpeg may go on and exit with 0."""
-        return self._log.errors
 
     @property
     def has_succeeded(self) -> bool:
@@ -167,11 +152,12 @@ class FFmpegProcess(Child):
     def _take_progress(self, line: bytes) -> None:
         if line.rstrip() == b"progress=end":
             self.is_complete = True
-        for key, count in _counts([line.decode("ascii", "replace")]):
-            if key == "frame":
-                self.frames = count
-            elif key == "total_size":
-                self.output_bytes = count
+        key, _, value = line.partition(b"=")
+        if re.fullmatch(rb"\s*\d{1,19}\s*", value):
+            if key == b"frame":
+                self.frames = int(value)
+            elif key == b"total_size":
+                self.output_bytes = int(value)
 
 
 class Watch:
@@ -199,14 +185,6 @@ def _environment() -> dict[str, str]:
     """
     # Colours would come before the levels of FFmpeg's messages.
     return {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1", **os.environ, "AV_LOG_FORCE_NOCOLOR": "1"}
-
-
-def _counts(lines: Iterable[str]) -> Iterable[tuple[str, int]]:
-    """The keys and values of FFmpeg's ``-progress`` report whose values are whole numbers."""
-    for line in lines:
-        key, _, value = line.partition("=")
-        if re.fullmatch(r"\s*\d{1,19}\s*", value, re.ASCII):
-            yield key, int(value)
 
 
 def _cpu_ticks(pid: int) -> int:

@@ -152,16 +152,16 @@ class Session:
     def failure(self, reason: str, frames: int, advice: str | None = None) -> FFmpegError:
         """The error of an FFmpeg that failed: `reason`, FFmpeg's output, `advice` and the command."""
         process = self.process
-        lines = [reason, f"FFmpeg said: {process.stderr or '(nothing)'}"]
+        lines = [reason, f"FFmpeg said: {process.log.text or '(nothing)'}"]
         if advice is not None:
             lines.append(f"what to do: {advice}")
-        lines += (f"FFmpeg warned: {line}" for line in process.warnings)
+        lines += (f"FFmpeg warned: {line}" for line in process.log.warnings)
         lines.append(f"command: {shlex.join(process.command)}")
         return self.error(
             "\n".join(lines),
             returncode=process.returncode,
             command=process.command,
-            stderr=process.stderr,
+            stderr=process.log.text,
             frames=frames,
             advice=advice,
         )
@@ -174,7 +174,7 @@ class Session:
         idle_s = watch.idle_s()
         if self._stall_timeout is None or idle_s < self._stall_timeout:
             return
-        output = self.process.stderr and f"\nFFmpeg said: {self.process.stderr}"
+        output = self.process.log.text and f"\nFFmpeg said: {self.process.log.text}"
         raise StalledError(
             f"FFmpeg gave no sign of life for {idle_s:.1f} s; it had {self.progress()}{output}",
             idle_s,
