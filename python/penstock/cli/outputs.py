@@ -6,7 +6,7 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import click
 
@@ -22,35 +22,6 @@ from penstock.ffmpeg.encode_session import STUCK_S
 #: Frames that wait to be delivered, beside those that the decoder has read ahead. Chosen: the decoder goes on while one
 #: is written.
 QUEUE_FRAMES = 4
-
-
-class Output(Protocol):
-    """Where frames go.
-
-    `write` queues a frame, which is not copied, and waits while the queue is full. `finish` delivers what is queued.
-    Both raise a ``click.ClickException`` if a frame cannot be delivered, or `Stopped` if nobody reads standard output
-    any more. `stop` delivers what is queued unless that takes long, ends, and returns whether all was delivered.
-
-    Attributes:
-        title: its name in messages.
-        frames: frames that were delivered whole.
-        output_bytes: bytes that were delivered; None if that is not known.
-    """
-
-    @property
-    def title(self) -> str: ...
-
-    @property
-    def frames(self) -> int: ...
-
-    @property
-    def output_bytes(self) -> int | None: ...
-
-    def write(self, frame: Any) -> None: ...
-
-    def finish(self) -> None: ...
-
-    def stop(self) -> bool: ...
 
 
 class RawOutput:
@@ -138,6 +109,17 @@ class ImageOutput:
         except (PenstockError, OSError) as error:
             self._encoder.abort()
             raise click.ClickException(f"{in_one_line(error)}; frames delivered: {self.frames}") from None
+
+
+Output: TypeAlias = RawOutput | ImageOutput
+"""Where frames go.
+
+`title` is its name in messages, `frames` counts frames that were delivered whole, and `output_bytes` bytes; None if
+they are not known. `write` queues a frame, which is not copied, and waits while the queue is full. `finish` delivers
+what is queued. Both raise a ``click.ClickException`` if a frame cannot be delivered, or `Stopped` if nobody reads
+standard output any more. `stop` delivers what is queued unless that takes long, ends, and returns whether all was
+delivered.
+"""
 
 
 class Timestamps:
