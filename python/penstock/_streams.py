@@ -37,11 +37,7 @@ def source(src: Any, name: str) -> tuple[Any, bytes]:
 
 
 def checked_ends(src: Any, dst: Any) -> Any:
-    """Check both ends of a relay and return the source without its wrapper.
-
-    Raises:
-        TypeError: a descriptor does not carry the bytes that its object reads or writes.
-    """
+    """Check both ends of a relay and return the source without its wrapper."""
     src = without_wrapper(src)
     check_source(src, "src")
     check_destination(dst, "dst")

@@ -11,11 +11,7 @@ for _power, _letter in enumerate("KMGT", 1):
 
 
 def parse_byte_count(text: str) -> int:
-    """A whole number of bytes: ``4K`` and ``4KiB`` are 4096, ``4kB`` is 4000.
-
-    Raises:
-        ValueError: the text is not a number of bytes.
-    """
+    """A whole number of bytes: ``4K`` and ``4KiB`` are 4096, ``4kB`` is 4000."""
     match = re.fullmatch(r"(\d+)\s*([A-Z]*)", text.strip().upper(), re.ASCII)
     if match is None or match[2] not in _UNITS:
         raise ValueError(f"{text!r} is not a number of bytes such as 65536, 64K or 2G")

@@ -301,11 +301,7 @@ def _decoder_settings(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _next(decoder: Decoder) -> Any:
-    """The next frame; None at the end.
-
-    Raises:
-        InputError: the next frame is missing or cannot be decoded.
-    """
+    """The next frame; None at the end."""
     try:
         return decoder.read()
     except (DecoderError, StalledError) as error:

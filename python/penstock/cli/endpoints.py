@@ -109,11 +109,7 @@ def opened(
 
 @contextmanager
 def opened_destinations(names: Sequence[str], src: str) -> Iterator[list[Endpoint]]:
-    """Open all destinations, as `opened` does. Another program reads ``src``, a path or a URL.
-
-    Raises:
-        click.ClickException: one cannot be opened, or is the source or another one. No file has been emptied then.
-    """
+    """Open all destinations, as `opened` does. Another program reads ``src``, a path or a URL."""
     with ExitStack() as stack:
         openings = [_closed_later(_open_destination(name, append=False), stack) for name in names]
         destinations = _wait_for_all(openings, None, stack)
@@ -128,11 +124,7 @@ def refuse_same(*names: str) -> None:
 
 
 def check_standard_output() -> None:
-    """Check that standard output is open. If it is closed, the next file that is opened gets its number.
-
-    Raises:
-        click.ClickException: it is closed.
-    """
+    """Check that standard output is open. If it is closed, the next file that is opened gets its number."""
     with _failures_of(_STANDARD_TITLES[1]):
         os.fstat(1)
 

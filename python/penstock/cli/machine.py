@@ -144,11 +144,7 @@ def gl() -> dict[str, Any]:
 
 
 def _output(command: Sequence[str]) -> str:
-    """Return what a program prints.
-
-    Raises:
-        OSError: it cannot be run, fails, or does not end.
-    """
+    """Return what a program prints."""
     try:
         return run(command, PATIENCE_S).text
     except ProgramError as error:

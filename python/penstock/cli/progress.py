@@ -38,11 +38,7 @@ Show = Callable[[Sequence[tuple[int, str]]], None]
 
 
 def is_wanted(asked: bool | None, destinations: Sequence[Endpoint] = (), *, quiet: bool = False) -> bool:
-    """Whether to show progress: as asked, else if standard error is a terminal and no destination is one.
-
-    Raises:
-        click.UsageError: both ``--progress`` and ``--quiet`` were given.
-    """
+    """Whether to show progress: as asked, else if standard error is a terminal and no destination is one."""
     if quiet and asked:
         raise click.UsageError("--quiet and --progress exclude each other")
     if quiet or asked is not None:

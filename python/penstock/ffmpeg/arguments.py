@@ -26,12 +26,7 @@ _PAD = "pad=ceil(iw/2)*2:ceil(ih/2)*2"
 
 
 def checked_size(size: tuple[int, int]) -> tuple[int, int]:
-    """`size` as two ints.
-
-    Raises:
-        ValueError: it is not two numbers above 0.
-        TypeError: a number is not an integer.
-    """
+    """`size` as two ints, both checked to be more than 0."""
     try:
         lengths = [operator.index(length) for length in size]
     except TypeError:
@@ -45,11 +40,7 @@ def checked_size(size: tuple[int, int]) -> tuple[int, int]:
 
 
 def frame_rate(fps: int | float | Fraction) -> Fraction:
-    """`fps` as a fraction, for FFmpeg.
-
-    Raises:
-        ValueError: it is not a finite number above 0.
-    """
+    """`fps` as a fraction for FFmpeg, checked to be finite and more than 0."""
     try:
         # Fraction does not take NumPy's float32. The limit makes 30000/1001 of its float, and keeps both numbers small
         # enough for FFmpeg.
@@ -66,11 +57,7 @@ def frame_rate(fps: int | float | Fraction) -> Fraction:
 
 
 def check_even(layout: FrameLayout, output_pixel_format: str | None, options: Mapping[str, object]) -> None:
-    """Checks that the size of `layout` suits `output_pixel_format`, unless an option resizes the frames.
-
-    Raises:
-        ValueError: the frames would have to be padded.
-    """
+    """Checks that the size of `layout` suits `output_pixel_format`, unless an option resizes the frames."""
     if output_pixel_format is None or divides_evenly(output_pixel_format, layout.width, layout.height):
         return
     if any(name in options for name in _RESIZING_OPTIONS):
@@ -105,11 +92,7 @@ def conversion_filters(
 
 
 def output_size(width: int, height: int, output_pixel_format: str | None, odd_size: str) -> tuple[int, int]:
-    """The size of the video that frames of `width` by `height` pixels become.
-
-    Raises:
-        ValueError: no pixel is left.
-    """
+    """The size of the video that frames of `width` by `height` pixels become, checked to have pixels."""
     columns, rows = subsampling(output_pixel_format or "")
     if odd_size == "pad":
         return -(-width // columns) * columns, -(-height // rows) * rows

@@ -185,11 +185,7 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 
 
 def check_codec(program: str, codec: str) -> None:
-    """Checks that `program` has the video encoder `codec`, which is looked up unless it is one of `COMMON_CODECS`.
-
-    Raises:
-        EncoderError: it does not; the message has the nearest names.
-    """
+    """Checks that `program` has the video encoder `codec`, which is looked up unless it is one of `COMMON_CODECS`."""
     if codec in COMMON_CODECS or not encoders(program):
         return
     if codec not in (*encoders(program), *codecs(program), "copy"):
@@ -197,11 +193,7 @@ def check_codec(program: str, codec: str) -> None:
 
 
 def check_option(program: str, codec: str, name: str) -> None:
-    """Checks that `codec` has the option `name`, which is "crf" or "preset".
-
-    Raises:
-        ValueError: it does not.
-    """
+    """Checks that `codec` has the option `name`, which is "crf" or "preset"."""
     if codec in _HAVE_OPTION[name] or not (options := encoder_options(program, codec)) or name in options:
         return
     instead = [other for other in _INSTEAD[name] if other in options] or ["q:v"] * (name == "crf")

@@ -365,11 +365,7 @@ def _close(pipes: Iterable[FileIO]) -> None:
 
 
 def _above_standard(fd: int) -> int:
-    """Moves a descriptor to a number above 2.
-
-    Raises:
-        OSError: no number is left; the descriptor stays open.
-    """
+    """Moves a descriptor to a number above 2. If no number is left, the descriptor stays open."""
     if fd > 2:
         return fd
     above = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)

@@ -32,11 +32,7 @@ def color_matrix(matrix: str, height: int) -> str:
 
 
 def colors_for(codec: str, matrix: str, color_range: str, height: int) -> tuple[str, str]:
-    """The matrix and the range of `codec`'s video: the given ones, or for JPEG always BT.601 and full (JFIF 1.02).
-
-    Raises:
-        ValueError: JPEG cannot have the matrix.
-    """
+    """The matrix and the range of `codec`'s video: the given ones, or for JPEG always BT.601 and full (JFIF 1.02)."""
     if not _is_jpeg(codec):
         return color_matrix(matrix, height), color_range
     if matrix not in ("auto", "bt601"):

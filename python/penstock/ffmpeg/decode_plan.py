@@ -110,17 +110,7 @@ class DecodePlan:
 def plan_decode(
     program: str, source: str, container: str, start_s: float, video: VideoInfo, options: DecodeOptions
 ) -> DecodePlan:
-    """Plans a decode of `video` by the FFmpeg at `program`.
-
-    Runs FFmpeg for one frame if the size depends on `filters`.
-
-    Args:
-        source, container, start_s: as for `DecodePlan.arguments`.
-
-    Raises:
-        ValueError: the size is not possible, or ``convert="native"`` was given where there is no native conversion.
-        DecoderError: this FFmpeg cannot decode the alpha of the video.
-    """
+    """Plans a decode of `video`. Runs FFmpeg for one frame if the size depends on `filters`."""
     name = options.pixel_format or own_pixel_format(video)
     decoder = _alpha_decoder(program, source, video, options, name)
     if decoder is not None:
@@ -164,11 +154,7 @@ def own_pixel_format(video: VideoInfo) -> str:
 def _alpha_decoder(
     program: str, source: str, video: VideoInfo, options: DecodeOptions, pixel_format: str
 ) -> str | None:
-    """The decoder for alpha stored beside the frames, if `pixel_format` has alpha; else None.
-
-    Raises:
-        DecoderError: `program` has no such decoder.
-    """
+    """The decoder for alpha stored beside the frames, if `pixel_format` has alpha; else None."""
     is_chosen = any(name in options.input_options for name in (*_CODEC_OPTIONS, f"c:{video.index}"))
     if own_pixel_format(video) == video.pixel_format or not _ALPHA.match(pixel_format) or is_chosen:
         return None

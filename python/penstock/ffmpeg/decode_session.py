@@ -126,13 +126,7 @@ class DecodeSession(Session):
         return self.reader.stats.frames_delivered
 
     def read(self, timeout: float | None = None) -> Frame | None:
-        """The next frame; None at the end, if FFmpeg has succeeded.
-
-        Raises:
-            DecoderError: FFmpeg has ended, and failed.
-            StalledError: no frame within `timeout`, or no sign of life.
-            ClosedError: after `close`, and in a forked child.
-        """
+        """The next frame; None at the end, if FFmpeg has succeeded."""
         timeout = _seconds("timeout", timeout)
         self._check_open()
         if not self.is_at_end:
@@ -219,11 +213,7 @@ class DecodeSession(Session):
                 self.caller_wait_s += time.monotonic() - began_s
 
     def _end(self) -> None:
-        """FFmpeg has closed its output: notes whether it succeeded.
-
-        Raises:
-            ClosedError: `close` killed it, in another thread.
-        """
+        """FFmpeg has closed its output: notes whether it succeeded, unless `close` has killed it in another thread."""
         with self._ending:
             self._check_open()
             if self.is_at_end:
@@ -303,14 +293,7 @@ class DecoderBase:
 
 
 def numbered_stream(path: str, kind: str, streams: Sequence[Stream], number: int) -> Stream:
-    """The stream with that number.
-
-    Args:
-        kind: "video" or "audio".
-
-    Raises:
-        ValueError: there is no such stream.
-    """
+    """The stream with that number. `kind` is "video" or "audio"."""
     if not 0 <= operator.index(number) < len(streams):
         count = f"{len(streams)} stream{'s' if len(streams) > 1 else ''} of {kind}"
         raise ValueError(f"{path} has {count}, counted from 0; got {number}")

@@ -368,12 +368,7 @@ class Decoder(DecoderBase):
 
 
 def _chosen(media: MediaInfo, stream: int | None) -> VideoInfo:
-    """The video stream to decode.
-
-    Raises:
-        DecoderError: there is none.
-        ValueError: there is none of that number.
-    """
+    """The video stream to decode."""
     video = media.best_video
     if stream is not None and media.video:
         video = numbered_stream(media.path, "video", media.video, stream)

@@ -149,12 +149,7 @@ class EncodeSession(Session):
         )
 
     def check_open(self) -> None:
-        """Checks that frames are still accepted.
-
-        Raises:
-            ClosedError: closed, aborted, or inherited by a fork.
-            EncoderError: FFmpeg has failed.
-        """
+        """Checks that frames are still accepted."""
         self._check_not_aborted()
         if self.report is not None:
             raise ClosedError("the encoder is closed")
@@ -183,12 +178,7 @@ class EncodeSession(Session):
         return partial(self.writer.write, memory)
 
     def queue(self, push: Callable[..., Ticket], timeout: float | None) -> Ticket:
-        """Queues a frame; waits while the queue is full.
-
-        Raises:
-            StalledError: no room within `timeout`, or no sign of life.
-            EncoderError: FFmpeg has failed.
-        """
+        """Queues a frame; waits while the queue is full."""
         timeout = _seconds("timeout", timeout)
         try:
             return self.wait_for(lambda slice_s: push(timeout=slice_s), timeout, FULL)
@@ -208,13 +198,7 @@ class EncodeSession(Session):
                 raise await asyncio.to_thread(self._failed) from broken
 
     def close(self, timeout: float | None) -> EncodeReport:
-        """Delivers what is queued, ends FFmpeg's input and waits for its end.
-
-        Raises:
-            EncoderError: FFmpeg failed, or encoded another number of frames than were submitted.
-            StalledError: not done within `timeout`, or no sign of life. It can be called again.
-            ClosedError: aborted, or inherited by a fork.
-        """
+        """Delivers what is queued and waits for FFmpeg's end. Can be called again after a `StalledError`."""
         timeout = _seconds("timeout", timeout)
         if self.report is not None:
             return self.report

@@ -100,11 +100,7 @@ def uses_stdout(target: str) -> bool:
 
 
 def container_for(target: str, container_format: str | None) -> str | None:
-    """The container for `target`: `container_format`, or the default of its protocol; None if FFmpeg is to guess.
-
-    Raises:
-        ValueError: `target` is a pipe, which has no default.
-    """
+    """The container for `target`: `container_format`, or the default of its protocol; None if FFmpeg is to guess."""
     if container_format is not None:
         return container_format
     if uses_stdout(target):
@@ -116,11 +112,7 @@ def container_for(target: str, container_format: str | None) -> str | None:
 
 
 def confining_arguments(source: str, containers: Iterable[str]) -> list[str]:
-    """FFmpeg's arguments that keep it from opening anything but `source`, if that is a path.
-
-    Args:
-        containers: the containers that it may have; empty for any.
-    """
+    """FFmpeg's arguments by which it opens only `source`, if that is a path, and only `containers` (empty for any)."""
     if not is_path(source):
         return []
     allowed = ",".join(containers)

@@ -34,11 +34,7 @@ def find_ffmpeg(ffmpeg: str | os.PathLike[str] | None = None) -> str:
 
 
 def find_decoding_ffmpeg(ffmpeg: str | os.PathLike[str] | None = None) -> str:
-    """The same as `find_ffmpeg`, for decoding.
-
-    Raises:
-        DecoderError: there is no FFmpeg; the message says how to get one.
-    """
+    """The same as `find_ffmpeg`, but raises a `DecoderError`."""
     return _find_ffmpeg(ffmpeg, DecoderError)
 
 
@@ -76,11 +72,7 @@ def _named(
     error: type[EncoderError] | type[DecoderError],
     remedy: str,
 ) -> str | None:
-    """The program that the argument, or the environment variable ``PENSTOCK_…``, names; None if neither is given.
-
-    Raises:
-        EncoderError, DecoderError: the one that is named is missing.
-    """
+    """The program that the argument, or the environment variable ``PENSTOCK_…``, names; None if neither is given."""
     variable = f"PENSTOCK_{name.upper()}"
     program = os.environ.get(variable) or None if argument is None else os.fspath(argument)
     if program is None:

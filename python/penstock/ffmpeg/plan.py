@@ -73,12 +73,7 @@ def plan_encode(
     colors: Colors,
     convert: Convert,
 ) -> EncodePlan:
-    """Plans an encode by the FFmpeg at `program` to `target`. The other arguments are the `Encoder`'s.
-
-    Raises:
-        ValueError: an argument has no such choice, the video cannot have the size, the codec lacks the output's pixel
-            format, or ``convert="native"`` was given where there is no native conversion.
-    """
+    """Plans an encode by the FFmpeg at `program` to `target`. The other arguments are the `Encoder`'s."""
     check_choice("odd_size", odd_size, get_args(OddSize))
     width, height = checked_size(size)
     rate = frame_rate(fps)
@@ -139,11 +134,7 @@ def _options_for(
 def output_options(
     program: str, codec: str, options: Mapping[str, object], crf: float | str | None, preset: str | None
 ) -> tuple[dict[str, object], str | None]:
-    """FFmpeg's output options, with `crf` and `preset`, and the container format that ``options["f"]`` names.
-
-    Raises:
-        ValueError: an option is given twice, the codec has no such option, or the container format is no name.
-    """
+    """FFmpeg's output options, with `crf` and `preset`, and the container format that ``options["f"]`` names."""
     own = {"crf": f"{crf:g}" if isinstance(crf, Real) else crf, "preset": preset}
     given: dict[str, object] = {name: value for name, value in own.items() if value is not None}
     for name in given:

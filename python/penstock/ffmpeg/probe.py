@@ -81,11 +81,7 @@ def probe(
 
 
 def media_info(path: str, program: str, answer: Mapping[str, Any], *, is_counted: bool) -> MediaInfo:
-    """The facts in the JSON that `program` printed.
-
-    Raises:
-        DecoderError: it is not what ffprobe prints.
-    """
+    """The facts in the JSON that `program` printed; a `DecoderError` if ffprobe does not print that."""
     try:
         container, streams = answer["format"], answer.get("streams", [])
         duration_s = _seconds(container.get("duration"))
@@ -144,11 +140,7 @@ def last_packets(source: str, index: int | None, from_s: float, ffprobe: str) ->
 
 
 def first_size(arguments: Sequence[str]) -> tuple[int, int] | None:
-    """Width and height of the first frame that FFmpeg writes; None if it writes none in time.
-
-    Args:
-        arguments: FFmpeg and its arguments, without an output.
-    """
+    """Width and height of the first frame that FFmpeg writes with these arguments; None if it writes none in time."""
     output = ("-frames:v", "1", "-c:v", "rawvideo", "-f", "framecrc", "pipe:1")
     try:
         printed = run((*arguments, *output), PATIENCE_S, check=False).text
@@ -271,12 +263,7 @@ def _fraction(value: str | None) -> Fraction | None:
 
 
 def _ffprobe(path: str, arguments: Sequence[str], timeout: float | None) -> dict[str, Any]:
-    """ffprobe's JSON about a path or URL.
-
-    Raises:
-        DecoderError: ffprobe cannot read it.
-        StalledError: ffprobe did not end in time.
-    """
+    """ffprobe's JSON about a path or URL."""
     try:
         child = run(arguments, timeout, check=False)
     except TimedOutError as error:

@@ -78,11 +78,7 @@ class FFmpegProcess(Child):
         self.log = StderrLog()
 
     def start(self) -> None:
-        """Starts FFmpeg. Call it in a ``try`` that calls `end`, as for `Child.start`.
-
-        Raises:
-            EncoderError, DecoderError: the program could not be started.
-        """
+        """Starts FFmpeg. Call it in a ``try`` that calls `end`, as for `Child.start`."""
         try:
             super().start()
         except NotStartedError as failure:

@@ -33,11 +33,7 @@ class Reporter:
 
     @classmethod
     def of(cls, progress: bool | int | Callable[[EncoderStats], object], rate: Fraction) -> Self | None:
-        """The reporter for an `Encoder`'s argument `progress`; None for none.
-
-        Raises:
-            ValueError, TypeError: it is neither a bool, a number of frames, nor callable.
-        """
+        """The reporter for an `Encoder`'s argument `progress`; None for none."""
         if callable(progress):
             return cls(progress, lambda: None)
         total_frames = None if isinstance(progress, bool) else _count("progress", progress)

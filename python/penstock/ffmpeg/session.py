@@ -50,11 +50,7 @@ class Session:
         self._forks = _exit.forks
 
     def start(self) -> None:
-        """Starts FFmpeg and the worker. Nothing is left running if this raises.
-
-        Raises:
-            EncoderError, DecoderError: FFmpeg could not be started.
-        """
+        """Starts FFmpeg and the worker. Nothing is left running if this raises."""
         try:
             self.process.start()
             self.connect()
@@ -93,11 +89,7 @@ class Session:
         _open_sessions.discard(self)
 
     def check_owner(self) -> None:
-        """Checks that this process started the session.
-
-        Raises:
-            ClosedError: it is a fork of the process that did.
-        """
+        """Checks that this process started the session."""
         check_owner(self.kind, self._forks)
 
     def wait_for(self, step: Callable[[float], R], timeout: float | None, late: str) -> R:
@@ -183,11 +175,7 @@ class Session:
 
 
 def check_owner(kind: str, forks: int) -> None:
-    """Checks that no fork lies between this process and the one in which ``_exit.forks`` was `forks`.
-
-    Raises:
-        ClosedError: one does.
-    """
+    """Checks that no fork lies between this process and the one in which ``_exit.forks`` was `forks`."""
     if forks != _exit.forks:
         raise ClosedError(f"the {kind} belongs to the process that made it, of which this one is a fork")
 

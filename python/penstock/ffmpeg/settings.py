@@ -16,22 +16,13 @@ ColorRange = Literal["auto", "limited", "full"]
 
 
 def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    """Checks that `value` is one of the `choices` for the argument `name`.
-
-    Raises:
-        ValueError: it is not.
-    """
+    """Checks that `value` is one of the `choices` for the argument `name`."""
     if value not in choices:
         raise ValueError(f"{name} is {', '.join(map(repr, choices))}; got {value!r}")
 
 
 def check_place(name: str, seconds: float | None) -> None:
-    """Checks an argument that is a time within a file, or None.
-
-    Raises:
-        ValueError: it is negative, NaN or infinite.
-        TypeError: it is not a number.
-    """
+    """Checks an argument that is a time within a file: None, or a finite number of seconds."""
     if _seconds(name, seconds) == math.inf:
         raise ValueError(f"{name} must be None or a finite number of seconds, not {seconds}")
 
@@ -106,11 +97,7 @@ class Tuning:
             raise ValueError("stall_timeout must be None or more than 0 seconds, not 0")
 
     def check_unused(self, user: str, *names: str) -> None:
-        """Checks that settings which `user` cannot follow have their defaults.
-
-        Raises:
-            ValueError: one has not.
-        """
+        """Checks that settings which `user` cannot follow have their defaults."""
         for name in names:
             if getattr(self, name) != getattr(DEFAULT_TUNING, name):
                 raise ValueError(f"Tuning({name}=...) has no effect on {user}: leave it out")
