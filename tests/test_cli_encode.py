@@ -430,6 +430,8 @@ class TestOptions:
         odd = ("--size", "3x5", "--fps", "1")
         printed(run("encode", tmp_path / "v.mkv", *odd, "--codec", "ffv1", data=bytes(45)))
         assert run("encode", tmp_path / "v.mkv", *odd, data=bytes(45)).returncode == 2
+        for name in ("vf", "filter:v", "filter"):
+            printed(run("encode", tmp_path / "v.mkv", *odd, "--option", f"{name}=pad=4:6", data=bytes(45)))
 
 
 class TestFailures:

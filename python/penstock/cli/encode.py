@@ -38,9 +38,10 @@ from penstock.cli.progress import expected_bytes, is_wanted
 from penstock.cli.signals import Stopped
 from penstock.errors import DecoderError, FFmpegWarning, PenstockError
 from penstock.ffmpeg import Encoder, endpoints, find_ffmpeg
+from penstock.ffmpeg.arguments import is_uneven
 from penstock.ffmpeg.capabilities import check_codec
 from penstock.ffmpeg.formats import AUTO, output_format
-from penstock.ffmpeg.pixels import divides_evenly, frame_layout
+from penstock.ffmpeg.pixels import frame_layout
 
 #: As a pixel format of the video: leave it to FFmpeg.
 ANY = "any"
@@ -425,10 +426,7 @@ def _check_even(size: tuple[int, int], settings: dict[str, Any]) -> None:
             *(settings["ffmpeg"], settings["codec"], settings["options"]),
             *(settings["pixel_format"], settings["output_pixel_format"]),
         ).name
-    can_be_resized = {"vf", "filter:v", "s"} & set(settings["options"])
-    if output_pixel_format is None or "odd_size" in settings or can_be_resized:
-        return
-    if not divides_evenly(output_pixel_format, *size):
+    if "odd_size" not in settings and is_uneven(*size, output_pixel_format, settings["options"]):
         raise click.UsageError(
             f"{output_pixel_format} video cannot have {size[0]}x{size[1]} pixels: add --odd-size pad (or crop), or "
             "--output-pixel-format yuv444p, which fewer players know"

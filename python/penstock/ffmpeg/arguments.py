@@ -56,11 +56,18 @@ def frame_rate(fps: int | float | Fraction) -> Fraction:
     return rate
 
 
+def is_uneven(
+    width: int, height: int, output_pixel_format: str | None, options: Mapping[str, object]
+) -> bool:
+    """Whether video of `output_pixel_format` cannot have the size, and no option resizes the frames."""
+    if output_pixel_format is None or any(name in options for name in _RESIZING_OPTIONS):
+        return False
+    return not divides_evenly(output_pixel_format, width, height)
+
+
 def check_even(layout: FrameLayout, output_pixel_format: str | None, options: Mapping[str, object]) -> None:
     """Checks that the size of `layout` suits `output_pixel_format`, unless an option resizes the frames."""
-    if output_pixel_format is None or divides_evenly(output_pixel_format, layout.width, layout.height):
-        return
-    if any(name in options for name in _RESIZING_OPTIONS):
+    if not is_uneven(layout.width, layout.height, output_pixel_format, options):
         return
     raise ValueError(
         f"{output_pixel_format} video has one colour sample for several pixels, and {layout.width}x"
