@@ -162,16 +162,13 @@ def _video(stream: Mapping[str, Any], duration_s: float | None, *, is_counted: b
     if sample_aspect_ratio is not None and is_sideways:
         sample_aspect_ratio = 1 / sample_aspect_ratio
     average, base = _fraction(stream.get("avg_frame_rate")), _fraction(stream.get("r_frame_rate"))
-    time_base = Fraction(stream["time_base"])
-    if base == 1 / time_base and average is None:
+    if average is None and base == 1 / Fraction(stream["time_base"]):
         base = None  # FFmpeg had nothing to guess from, and prints the frequency of the clock, mostly 90000
     field_order = _tag(stream.get("field_order"))
     matrix = _tag(stream.get("color_space"))
     color_range = _tag(stream.get("color_range"))
     return VideoInfo(
-        index=stream["index"],
-        codec=stream.get("codec_name", "unknown"),
-        profile=_tag(stream.get("profile")),
+        **_common(stream, duration_s),
         pixel_format=_tag(stream.get("pix_fmt")),
         width=height if is_sideways else width,
         height=width if is_sideways else height,
@@ -182,37 +179,39 @@ def _video(stream: Mapping[str, Any], duration_s: float | None, *, is_counted: b
         frame_rate=average or base,
         is_variable_frame_rate=_differ(average, base, is_interlaced=field_order in ("tt", "bb", "tb", "bt")),
         frames=_count(stream.get("nb_read_frames", "0" if is_counted else stream.get("nb_frames"))),
-        duration_s=_seconds(stream.get("duration"), duration_s),
-        start_s=_seconds(stream.get("start_time")),
-        time_base=time_base,
         color_matrix=MATRIX_NAMES.get(matrix, matrix) if matrix else None,
         color_range=RANGE_NAMES.get(color_range, color_range) if color_range else None,
         color_primaries=_tag(stream.get("color_primaries")),
         color_transfer=_tag(stream.get("color_transfer")),
         bit_depth=_count(stream.get("bits_per_raw_sample")) or _depth(stream.get("pix_fmt", "")),
         field_order=field_order,
-        bit_rate=_count(stream.get("bit_rate")),
         has_separate_alpha=_has_separate_alpha(stream),
-        is_default=stream.get("disposition", {}).get("default") == 1,
         is_attached_picture=stream.get("disposition", {}).get("attached_pic") == 1,
     )
 
 
 def _audio(stream: Mapping[str, Any], duration_s: float | None) -> AudioInfo:
     return AudioInfo(
-        index=stream["index"],
-        codec=stream.get("codec_name", "unknown"),
-        profile=_tag(stream.get("profile")),
+        **_common(stream, duration_s),
         sample_rate=_count(stream.get("sample_rate")) or 0,
         channels=stream.get("channels", 0),
         channel_layout=_tag(stream.get("channel_layout")),
         sample_format=_tag(stream.get("sample_fmt")),
-        duration_s=_seconds(stream.get("duration"), duration_s),
-        start_s=_seconds(stream.get("start_time")),
-        time_base=Fraction(stream["time_base"]),
-        bit_rate=_count(stream.get("bit_rate")),
-        is_default=stream.get("disposition", {}).get("default") == 1,
     )
+
+
+def _common(stream: Mapping[str, Any], duration_s: float | None) -> dict[str, Any]:
+    """The fields that `VideoInfo` and `AudioInfo` share. `duration_s` is that of the file."""
+    return {
+        "index": stream["index"],
+        "codec": stream.get("codec_name", "unknown"),
+        "profile": _tag(stream.get("profile")),
+        "duration_s": _seconds(stream.get("duration"), duration_s),
+        "start_s": _seconds(stream.get("start_time")),
+        "time_base": Fraction(stream["time_base"]),
+        "bit_rate": _count(stream.get("bit_rate")),
+        "is_default": stream.get("disposition", {}).get("default") == 1,
+    }
 
 
 def _rotation(side_data: Iterable[Mapping[str, Any]]) -> int:
