@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -19,6 +18,7 @@ from penstock.ffmpeg.pixels import (
     canonical,
     divides_evenly,
     frame_layout,
+    has_alpha,
     is_gray,
     is_rgb,
     subsampling,
@@ -34,8 +34,6 @@ _UNTAGGED = "bt601"
 _AGREED = ("yuv420p", "yuv422p", "yuv444p")
 # FFmpeg's names of full-range YUV.
 _FULL_RANGE = {"yuvj420p": "yuv420p", "yuvj422p": "yuv422p", "yuvj444p": "yuv444p"}
-# Formats with alpha, by FFmpeg's names of them.
-_ALPHA = re.compile("yuva|ayuv|vuya|uyva|rgba|bgra|argb|abgr|gbrap|ya8|ya16|ya32|(?:rgb|bgr)32$")
 # FFmpeg's decoders that read alpha stored beside the frames. Its native decoders of these codecs ignore it.
 _ALPHA_DECODERS = {"vp8": "libvpx", "vp9": "libvpx-vp9"}
 _CODEC_OPTIONS = ("c", "c:v", "codec", "codec:v", "vcodec")
@@ -156,7 +154,7 @@ def _alpha_decoder(
 ) -> str | None:
     """The decoder for alpha stored beside the frames, if `pixel_format` has alpha; else None."""
     is_chosen = any(name in options.input_options for name in (*_CODEC_OPTIONS, f"c:{video.index}"))
-    if own_pixel_format(video) == video.pixel_format or not _ALPHA.match(pixel_format) or is_chosen:
+    if own_pixel_format(video) == video.pixel_format or not has_alpha(canonical(pixel_format)) or is_chosen:
         return None
     name = _ALPHA_DECODERS[video.codec]
     known = capabilities.decoders(program)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from penstock.ffmpeg import capabilities
 from penstock.ffmpeg.arguments import FILTER_OPTIONS
 from penstock.ffmpeg.colors import jpeg_pixel_format
-from penstock.ffmpeg.pixels import is_gray, is_rgb, subsampling
+from penstock.ffmpeg.pixels import has_alpha, is_gray, is_rgb, subsampling
 
 AUTO = "auto"
 
@@ -152,7 +152,7 @@ def samples(name: str) -> Samples | None:
     """The samples of the format `name`; None for device memory and unknown names."""
     for pattern, bits in _DEPTHS:
         if found := re.fullmatch(pattern, name):
-            return Samples(name, _kind(name), _has_alpha(name), bits or int(found[1]), subsampling(name))
+            return Samples(name, _kind(name), has_alpha(name), bits or int(found[1]), subsampling(name))
     return None
 
 
@@ -160,10 +160,6 @@ def _kind(name: str) -> str:
     if is_rgb(name):
         return "rgb"
     return "gray" if is_gray(name) or name.startswith("yaf") else "yuv"
-
-
-def _has_alpha(name: str) -> bool:
-    return re.match(r"yuva|gbrap|rgba|bgra|argb|abgr|ya[f\d]|y400a|ayuv|vuya|uyva|pal8", name) is not None
 
 
 def _option(options: Mapping[str, object], name: str) -> str | None:
@@ -208,15 +204,15 @@ def _chosen(
     known = known or [_PLAYABLE]
     if _PALETTE in names and any(name in options for name in FILTER_OPTIONS):
         return OutputFormat(None)  # a filter of the user's makes a palette, which another format would undo
-    keeps_samples = asked is None or all(one.kind != "yuv" for one in known) or _is_lossless(program, codec)
+    keeps_samples = (
+        asked is None
+        or all(one.kind != "yuv" for one in known)
+        or (codec not in PLAYABLE_CODECS and capabilities.is_lossless(program, codec))
+    )
     ideal = source if keeps_samples else _PLAYABLE_WITH_ALPHA if source.has_alpha else _PLAYABLE
     fitting = _for_options(known, codec, options)
     chosen = nearest(ideal, fitting)
     return OutputFormat(asked and chosen.name, tuple(_losses(codec, source, chosen, fitting)))
-
-
-def _is_lossless(program: str, codec: str) -> bool:
-    return codec not in PLAYABLE_CODECS and capabilities.is_lossless(program, codec)
 
 
 def _known(codec: str, options: Mapping[str, object], frames: str, names: Iterable[str]) -> list[Samples]:

@@ -161,6 +161,14 @@ def is_gray(pixel_format: str) -> bool:
     return re.match(r"gray|ya\d|y400a|mono", pixel_format) is not None
 
 
+def has_alpha(pixel_format: str) -> bool:
+    """Whether there is alpha, in the samples or in the colours of a palette."""
+    return (
+        re.match(r"yuva|gbrap|rgba|bgra|argb|abgr|ya[f\d]|y400a|ayuv|vuya|uyva|pal8", pixel_format)
+        is not None
+    )
+
+
 def _native(pixel_format: str, known: Container[str]) -> str | None:
     """The name of `pixel_format` in `known`: itself, or with this machine's byte order; None if there is none."""
     little, big = _INTEGERS.get(pixel_format, (pixel_format, pixel_format))
