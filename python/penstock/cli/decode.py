@@ -368,14 +368,11 @@ def _expected_frames(decoder: Decoder, start_s: float | None, count: int | None)
     if frames is None and info.duration_s and info.frame_rate:
         frames, is_estimate = round(info.duration_s * info.frame_rate), True
     if frames is not None and start_s:
-        frames, is_estimate = _left_of(frames, start_s, info.duration_s), True
+        is_estimate = True
+        frames = round(frames * max(0.0, 1 - start_s / info.duration_s)) if info.duration_s else None
     if count is not None and (frames is None or count <= frames):
         return count, is_estimate
     return frames, is_estimate
-
-
-def _left_of(frames: int, start_s: float, duration_s: float | None) -> int | None:
-    return round(frames * max(0.0, 1 - start_s / duration_s)) if duration_s else None
 
 
 def _deliver(
