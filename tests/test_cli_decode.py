@@ -10,6 +10,7 @@ import signal
 import subprocess
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 from command_line import (
@@ -27,6 +28,8 @@ from conftest import PATIENCE_S, eventually, unread_bytes
 from test_cli_encode import ffmpegs_of
 
 from penstock import Decoder
+from penstock.cli.endpoints import Endpoint
+from penstock.cli.outputs import RawOutput
 from penstock.ffmpeg import find_ffmpeg
 
 WIDTH, HEIGHT, COUNT, RATE = 64, 48, 20, 10
@@ -456,6 +459,10 @@ class TestFailures:
             # What it reads is not here: that is all that it can complain of.
             arguments = [word for word in example if word not in (">", "|", "frames.rgb", "analyse")]
             assert os.strerror(errno.ENOENT) in failed(run(*arguments, cwd=tmp_path))
+
+    def test_a_destination_that_cannot_be_written_to_is_named(self) -> None:
+        with pytest.raises(click.ClickException, match="there: Bad file descriptor"):
+            RawOutput(Endpoint("there", 1 << 30), FRAME_BYTES, is_standard=False)
 
 
 class TestSignals:

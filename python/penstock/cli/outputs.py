@@ -37,8 +37,10 @@ class RawOutput:
         self.title = destination.title
         self._frame_bytes = frame_bytes
         self._is_standard = is_standard
-        with self._failures():
+        try:
             self._writer = Writer(destination.fd, queue_items=QUEUE_FRAMES)
+        except OSError as error:
+            raise _failure(error, self.title, is_standard=is_standard) from None
 
     @property
     def frames(self) -> int:
