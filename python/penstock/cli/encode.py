@@ -22,7 +22,7 @@ from rich.filesize import decimal
 
 from penstock import images
 from penstock._names import show_name
-from penstock.cli.endpoints import FIFO_PREFIX, STANDARD, Endpoint, opened
+from penstock.cli.endpoints import FIFO_PREFIX, STANDARD, opened, refuse_same
 from penstock.cli.messages import InputError, as_click_errors, in_one_line, with_option_names
 from penstock.cli.options import (
     convert_option,
@@ -347,7 +347,7 @@ def _opened(
             raise click.UsageError(
                 f"{source.title} is a terminal, and raw frames come from a program or a file"
             )
-        _refuse_itself(source, output)
+        refuse_same(source, output)
         nbytes = expected_bytes(source, None, None)
         total = None if nbytes is None else nbytes // frame_bytes
         yield Source(source.title, size, total, partial(images.read_full, source.fd))
@@ -360,15 +360,6 @@ def _input_errors(title: str) -> Iterator[None]:
     except (DecoderError, OSError, ValueError) as error:
         where = f"{title}: " if isinstance(error, OSError) and error.filename is None else ""
         raise InputError(f"{where}{in_one_line(error)}") from None
-
-
-def _refuse_itself(source: Endpoint, output: str) -> None:
-    with suppress(OSError):
-        there = Path(output).stat()
-        if stat.S_ISREG(there.st_mode) and os.path.samestat(there, source.status):
-            raise click.ClickException(
-                f"{source.title} and {show_name(output)} are the same; nothing was written"
-            )
 
 
 def _encode(source: Source, output: str, settings: dict[str, Any]) -> tuple[Encoder, int]:

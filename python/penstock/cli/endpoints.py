@@ -118,9 +118,10 @@ def opened_destinations(names: Sequence[str], src: str) -> Iterator[list[Endpoin
         yield destinations
 
 
-def refuse_same(*names: str) -> None:
-    """Raise a ``click.ClickException`` if two of these lead to the same file or FIFO."""
-    _refuse_repeats(found for name in names for found in _found_at(name))
+def refuse_same(first: str | Endpoint, second: str) -> None:
+    """Raise a ``click.ClickException`` if both lead to the same file or FIFO."""
+    found = [(first.title, first.status)] if isinstance(first, Endpoint) else _found_at(first)
+    _refuse_repeats([*found, *_found_at(second)])
 
 
 def check_standard_output() -> None:
