@@ -88,7 +88,7 @@ def early_end(
         return _whole_ends_early(source, media, delivered, ffprobe)
     if not _is_early(delivered.last_s, own_s, video.start_s, frame_s):
         return None
-    packets = [packet for packet in map(_packet, answer.get("packets", [])) if packet is not None]
+    packets = _packets(answer)
     later = [
         time_s for time_s, _, is_shown in packets if is_shown and time_s > delivered.last_s + frame_s / 2
     ]
@@ -109,8 +109,7 @@ def _whole_ends_early(source: str, media: MediaInfo, delivered: Delivered, ffpro
         answer = last_packets(source, None, max(0.0, delivered.last_s - _SEEK_BACK_S), ffprobe)
     except PenstockError:
         return None
-    packets = [packet for packet in map(_packet, answer.get("packets", [])) if packet is not None]
-    if not packets:
+    if not (packets := _packets(answer)):
         return None  # nobody knows
     ends_s = max(time_s + duration_s for time_s, duration_s, _ in packets)
     if ends_s + whole_s * _MISSING_SHARE >= min(media.start_s or 0.0, 0.0) + whole_s:
@@ -142,12 +141,10 @@ def wrong_count(video: VideoInfo, container: str, delivered: Delivered) -> str |
     if claimed is None or claimed == delivered.frames or video.is_attached_picture:
         return None
     if container == "avi":
-        # FFmpeg writes one more where there is sound.
-        is_wrong = abs(claimed - delivered.frames) > 1
-        return f"its header says {claimed} frames, and it has {delivered.frames}" if is_wrong else None
-    if not container.startswith("mov,") or _hides_a_part(video):
-        return None
-    return f"its header says {claimed} frames, and it has {delivered.frames}"
+        is_wrong = abs(claimed - delivered.frames) > 1  # FFmpeg writes one more where there is sound
+    else:
+        is_wrong = container.startswith("mov,") and not _hides_a_part(video)
+    return f"its header says {claimed} frames, and it has {delivered.frames}" if is_wrong else None
 
 
 def _is_cut(path: Path, container: str, video: VideoInfo, delivered: Delivered) -> bool:
@@ -199,9 +196,14 @@ def _own_duration_s(answer: Mapping[str, Any], whole_s: float) -> float | None:
     return whole_s if answer.get("format", {}).get("nb_streams") == 1 else None
 
 
-def _packet(packet: Mapping[str, Any]) -> tuple[float, float, bool] | None:
-    """A packet's time and duration in seconds, and whether its frame is shown; None if it has no time."""
-    if "pts_time" not in packet:
-        return None
-    is_shown = int(packet.get("size", 0)) > 0 and "D" not in packet.get("flags", "")
-    return float(packet["pts_time"]), float(packet.get("duration_time", 0.0)), is_shown
+def _packets(answer: Mapping[str, Any]) -> list[tuple[float, float, bool]]:
+    """Of each packet with a time: its time and duration in seconds, and whether its frame is shown."""
+    return [
+        (
+            float(packet["pts_time"]),
+            float(packet.get("duration_time", 0.0)),
+            int(packet.get("size", 0)) > 0 and "D" not in packet.get("flags", ""),
+        )
+        for packet in answer.get("packets", [])
+        if "pts_time" in packet
+    ]
