@@ -126,21 +126,16 @@ def plan_decode(
     given = [options.filters] if options.filters else []
     # A no-op as a rule, but a video may change its size in the middle.
     scaled = [*given, f"scale={width}:{height}"]
-    if layout.pixel_format == canonical(own):
-        filters = (*scaled, f"format={own}")
-        return DecodePlan(layout, own, None, 1, None, filters, options, video, decoder)
-    parts = _parts(stored, width, height)
-    is_left_to_ffmpeg = options.convert == "ffmpeg" or (
-        options.convert == "auto" and not _agrees(stored, layout)
-    )
-    conversion = None if is_left_to_ffmpeg else _native(stored, layout, parts, video, options)
-    if conversion is None:
-        scaled[-1] += _colors(options, own, layout)
-        filters = (*scaled, f"format={layout.pixel_format}")
-        return DecodePlan(layout, layout.pixel_format, None, 1, "ffmpeg", filters, options, video, decoder)
     # The name in the file, full range or not: FFmpeg has nothing to convert.
-    filters = (*scaled, f"format={own}")
-    return DecodePlan(layout, own, conversion, parts, "penstock", filters, options, video)
+    delivered, conversion, parts, converted_by = own, None, 1, None
+    if layout.pixel_format != canonical(own):
+        parts = _parts(stored, width, height)
+        conversion, converted_by = _native(stored, layout, parts, video, options), "penstock"
+        if conversion is None:
+            delivered, parts, converted_by = layout.pixel_format, 1, "ffmpeg"
+            scaled[-1] += _colors(options, own, layout)
+    filters = (*scaled, f"format={delivered}")
+    return DecodePlan(layout, delivered, conversion, parts, converted_by, filters, options, video, decoder)
 
 
 def own_pixel_format(video: VideoInfo) -> str:
@@ -226,7 +221,9 @@ def _agrees(stored: str, layout: FrameLayout) -> bool:
 def _native(
     stored: str, layout: FrameLayout, parts: int, video: VideoInfo, options: DecodeOptions
 ) -> _Conversion | None:
-    """The native conversion of a part of a frame; None if there is none."""
+    """The native conversion of a part of a frame; None if there is none, or it is left to FFmpeg."""
+    if options.convert == "ffmpeg" or (options.convert == "auto" and not _agrees(stored, layout)):
+        return None
     matrix = video.color_matrix or _UNTAGGED if options.colors.matrix == "auto" else options.colors.matrix
     try:
         if stored == layout.pixel_format:
