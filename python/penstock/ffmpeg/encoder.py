@@ -144,9 +144,7 @@ class Encoder:
             explain=partial(explain, program, codec, all_options, container_format, target),
             reporter=Reporter.of(progress, plan.rate),
         )
-        self._title = (
-            f"<Encoder {_escaped(endpoints.without_protocol(target))} {{size}} {plan.layout.pixel_format}>"
-        )
+        self._path, self._pixel_format = endpoints.without_protocol(target), plan.layout.pixel_format
         self._started: EncodeSession | None = None
         self._starting = threading.Lock()
         self._forks = _exit.forks
@@ -371,7 +369,7 @@ class Encoder:
             self._session.end_collected()
 
     def __repr__(self) -> str:
-        return self._title.format(size="(not started)") if self._started is None else self._started.title
+        return self._titled("(not started)") if self._started is None else self._started.title
 
     @property
     def _session(self) -> EncodeSession:
@@ -395,14 +393,17 @@ class Encoder:
         return self._session
 
     def _start(self, plan: EncodePlan) -> None:
-        size = f"{plan.layout.width}x{plan.layout.height}"
-        session = self._new_session(plan=plan, title=self._title.format(size=size))
+        title = self._titled(f"{plan.layout.width}x{plan.layout.height}")
+        session = self._new_session(plan=plan, title=title)
         try:
             session.start()
             self._started = session
         except BaseException:  # for example of a signal handler
             session.discard()
             raise
+
+    def _titled(self, size: str) -> str:
+        return f"<Encoder {self._path!r} {size} {self._pixel_format}>"
 
     def _check_unstarted(self) -> None:
         check_owner("encoder", self._forks)
@@ -420,8 +421,3 @@ class Encoder:
             # A playable file of what was submitted. A second Ctrl-C propagates.
             self._session.finish_during(interrupt)
             raise
-
-
-def _escaped(path: str) -> str:
-    """The ``repr`` of `path` for a format string."""
-    return repr(path).replace("{", "{{").replace("}", "}}")
