@@ -7,7 +7,7 @@ import os
 import shutil
 from pathlib import Path
 
-from penstock.errors import DecoderError, EncoderError
+from penstock.errors import DecoderError, EncoderError, FFmpegError
 
 _REMEDY = (
     "install FFmpeg with the system's package manager (Debian: apt-get install ffmpeg), "
@@ -57,9 +57,7 @@ def find_ffprobe(
     return found
 
 
-def _find_ffmpeg(
-    ffmpeg: str | os.PathLike[str] | None, error: type[EncoderError] | type[DecoderError]
-) -> str:
+def _find_ffmpeg(ffmpeg: str | os.PathLike[str] | None, error: type[FFmpegError]) -> str:
     found = _named("ffmpeg", ffmpeg, error, _REMEDY) or shutil.which("ffmpeg") or _from_wheel()
     if found is None:
         raise error(f"no FFmpeg was found on PATH, and no imageio-ffmpeg wheel: {_REMEDY}")
@@ -67,10 +65,7 @@ def _find_ffmpeg(
 
 
 def _named(
-    name: str,
-    argument: str | os.PathLike[str] | None,
-    error: type[EncoderError] | type[DecoderError],
-    remedy: str,
+    name: str, argument: str | os.PathLike[str] | None, error: type[FFmpegError], remedy: str
 ) -> str | None:
     """The program that the argument, or the environment variable ``PENSTOCK_…``, names; None if neither is given."""
     variable = f"PENSTOCK_{name.upper()}"

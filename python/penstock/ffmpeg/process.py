@@ -12,7 +12,7 @@ from io import FileIO
 from pathlib import Path
 
 from penstock._native import ThreadPolicy
-from penstock.errors import DecoderError, EncoderError
+from penstock.errors import FFmpegError
 from penstock.ffmpeg.child import Child, Lines, NotStartedError
 from penstock.ffmpeg.diagnostics import StderrLog
 
@@ -60,7 +60,7 @@ class FFmpegProcess(Child):
         is_strict: bool,
         stdout: int | None,
         with_warnings: bool = False,
-        error: type[EncoderError] | type[DecoderError],
+        error: type[FFmpegError],
     ) -> None:
         super().__init__()
         self._program = program
