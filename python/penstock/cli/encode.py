@@ -68,11 +68,7 @@ class Source:
     readinto: Callable[[memoryview], int]
 
     def fill(self, frame: memoryview) -> int:
-        """Read the next frame. Return its bytes: too few at the input's end, or 0.
-
-        Raises:
-            InputError: it cannot be read.
-        """
+        """Read the next frame. Return its bytes: too few at the end, or 0. A failure is an `InputError`."""
         with _input_errors(self.title):
             return self.readinto(frame)
 

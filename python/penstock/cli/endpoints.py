@@ -71,12 +71,7 @@ class PendingFifo:
     has_positions = False
 
     def wait(self, until_s: float | None) -> Endpoint:
-        """Wait for the other side, at most until that time of the monotonic clock.
-
-        Raises:
-            StalledError: nobody opened it in time.
-            click.ClickException: it cannot be opened.
-        """
+        """Wait for the other side, at most until that time of the monotonic clock; then raise a `StalledError`."""
         with _failures_of(self.title):
             left_s = None if until_s is None else max(until_s - time.monotonic(), 0)
             with self.ticket.wait(left_s) as stream:

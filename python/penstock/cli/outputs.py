@@ -125,15 +125,7 @@ delivered.
 
 
 class Timestamps:
-    """Writes a line for each frame: its number, its timestamp, and its time in seconds.
-
-    Args:
-        destination, is_standard: as for `RawOutput`.
-
-    Raises:
-        click.ClickException: a line cannot be written.
-        Stopped: nobody reads standard output any more.
-    """
+    """Writes a line for each frame: its number, its timestamp, and its time in seconds. Fails as `RawOutput` does."""
 
     def __init__(self, destination: Endpoint, *, is_standard: bool) -> None:
         self._destination = destination

@@ -36,11 +36,7 @@ class DecodeSession(Session):
     """A running FFmpeg that writes raw frames, or blocks of samples.
 
     Args:
-        program, arguments: as for `FFmpegProcess`.
         source: what FFmpeg reads, from `endpoints.source`.
-        title: the ``repr`` of the decoder.
-        tuning: the decoder's.
-        frame_bytes, conversion, parts: as for `penstock.Reader`.
         is_strict: damage is an error, although FFmpeg goes on.
         other_codecs: codecs of the file's other streams, whose damage does not matter.
         check_end: called if FFmpeg has ended without a complaint and `is_strict`: gives the reason why the file has

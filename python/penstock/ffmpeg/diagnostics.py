@@ -128,8 +128,7 @@ class StderrLog:
 def damage_reports(stderr: str, other_codecs: Iterable[str] = ()) -> list[str]:
     """The lines of `stderr` that may mean a missing or damaged frame. FFmpeg must print errors only.
 
-    Args:
-        other_codecs: the codecs of the streams that are not decoded, into which FFmpeg looks all the same.
+    `other_codecs` are those of the streams that are not decoded, into which FFmpeg looks all the same.
     """
     others = tuple(other_codecs)
     return [line for line in stderr.splitlines() if line.strip() and not _is_harmless(line, others)]
@@ -188,13 +187,8 @@ def explain(
 ) -> str | None:
     """What the user can do about FFmpeg's failure; None if the failure is not known.
 
-    Runs `program` for its listings, which takes some tenths of a second.
-
-    Args:
-        program: the FFmpeg that failed.
-        codec, options, container_format: the `Encoder`'s arguments.
-        output: what FFmpeg wrote to, as `endpoints.target` returns it.
-        stderr: the last lines that FFmpeg wrote to standard error.
+    Runs `program`, the FFmpeg that failed, for its listings, which takes some tenths of a second. `codec`, `options`
+    and `container_format` are the `Encoder`'s, and `output` is from `endpoints.target`.
     """
     attempt = _Attempt(program, codec, options, container_format, output)
     stderr = _COLOUR.sub("", stderr)

@@ -49,19 +49,11 @@ NOT_DONE = "FFmpeg has all frames, but was not done"
 
 
 class EncodeSession(Session):
-    """A running FFmpeg that encodes the frames of `plan`.
-
-    Args:
-        program: path of FFmpeg.
-        target: what FFmpeg writes to, from `endpoints.target`.
-        title: the ``repr`` of the encoder.
-        explain: gives advice for FFmpeg's last words.
-        reporter: shows the progress; None shows none.
+    """A running FFmpeg that encodes the frames of `plan`. `explain` gives advice for FFmpeg's last words.
 
     Attributes:
         writer: the native writer that feeds FFmpeg.
         report: the result of `close`; None before.
-        is_aborted: `abort` was called.
     """
 
     kind = "encoder"

@@ -60,10 +60,6 @@ def early_end(
     """Why the file has more of `video` than FFmpeg delivered; None if it has no more, or if that is unknown.
 
     Asks ffprobe for the last packets, which takes time, only if the frames end before the container says.
-
-    Args:
-        source: the file, from `endpoints.source`.
-        ffprobe: the program.
     """
     if endpoints.is_path(source) and _is_cut(
         Path(endpoints.without_protocol(source)), media.container, video, delivered

@@ -26,16 +26,7 @@ _BY_CHANNELS = {
 
 
 def frame_size(frame: Any, layout: FrameLayout) -> tuple[int, int]:
-    """Width and height of `frame` in pixels, by its shape.
-
-    Args:
-        frame: as for `frame_buffer`.
-        layout: of a frame of any size, for the pixel format.
-
-    Raises:
-        ValueError: the pixel format is planar, or the shape is not that of one frame.
-        TypeError: it is not a buffer.
-    """
+    """Width and height of `frame` by its shape. `layout` has the pixel format, and any size."""
     remedy = "give the Encoder size=(width, height)"
     if len(layout.planes) > 1 or len(layout.planes[0]) < 2:
         raise ValueError(f"the shape of a {layout.pixel_format} frame does not tell its size: {remedy}")

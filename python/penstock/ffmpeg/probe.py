@@ -118,16 +118,9 @@ def _playlist_refusal(path: str) -> str:
 
 
 def last_packets(source: str, index: int | None, from_s: float, ffprobe: str) -> dict[str, Any]:
-    """ffprobe's JSON about a stream, its file, and its packets from about `from_s` on.
+    """ffprobe's JSON about a stream, its file, and its packets from about `from_s` on, by the file's own clock.
 
-    Args:
-        source: the file, as `endpoints.source` returns it.
-        index: the stream's number among all streams of the file; None for all of them.
-        from_s: in seconds, by the file's own clock.
-
-    Raises:
-        DecoderError: ffprobe cannot read it.
-        StalledError: ffprobe did not end in time.
+    `index` is the stream's number among all streams; None for all of them.
     """
     entries = "packet=pts_time,duration_time,size,flags:stream=duration:stream_tags=DURATION"
     selected = () if index is None else ("-select_streams", str(index))

@@ -17,12 +17,7 @@ PERIOD_S = 0.5
 
 
 class Reporter:
-    """Calls `show` with statistics on a daemon thread, until `stop`.
-
-    Args:
-        show: called with an `EncoderStats`.
-        finish: called once, after the last `show`.
-    """
+    """Calls `show` with statistics on a daemon thread, until `stop`, and then `finish` once."""
 
     def __init__(self, show: Callable[[EncoderStats], object], finish: Callable[[], object]) -> None:
         self._show = show

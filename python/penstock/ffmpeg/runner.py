@@ -22,9 +22,6 @@ class FailedError(ProgramError):
 class CapturedChild(Child):
     """A program whose output is captured.
 
-    Args:
-        command: the program and its arguments.
-
     Attributes:
         stdout: everything that it wrote to standard output.
     """
@@ -58,11 +55,6 @@ class CapturedChild(Child):
 
 def run(command: Sequence[str], timeout_s: float | None, *, check: bool = True) -> CapturedChild:
     """Runs a program to its end. When this returns or raises, the program and its process group are gone.
-
-    Args:
-        command: the program and its arguments.
-        timeout_s: in seconds; None waits for ever.
-        check: raise `FailedError` unless the exit status is 0.
 
     Raises:
         NotStartedError: the program could not be started.

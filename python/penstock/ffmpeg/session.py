@@ -27,12 +27,7 @@ LOOK_INTERVAL_S = 0.5
 
 
 class Session:
-    """A running FFmpeg and the native worker at its pipe.
-
-    Args:
-        process: FFmpeg, not started yet.
-        title: the ``repr`` of the owner.
-        stall_timeout: as for `Tuning`.
+    """A running FFmpeg and the native worker at its pipe. `title` is the ``repr`` of the owner.
 
     Attributes:
         is_open: it was started, and neither closed nor aborted.

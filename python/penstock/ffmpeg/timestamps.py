@@ -29,10 +29,7 @@ def filters(descriptor: int, time_base: Fraction) -> list[str]:
 
 
 class Timestamps:
-    """The timestamps of frames by index. Several threads may ask, in any order.
-
-    Args:
-        pipe: where FFmpeg writes them.
+    """The timestamps of frames by index, which FFmpeg writes to `pipe`. Several threads may ask, in any order.
 
     Attributes:
         last: the latest timestamp so far; None before the first.
