@@ -14,12 +14,13 @@ _STYLES = {"performance": "bold", "efficiency": "green", "low-power efficiency":
 
 def cpu_tree(topology: Topology) -> Tree:
     """Return the packages as a tree. Brackets around logical processors are a core."""
-    tree = Tree(_plain(topology.model or "processor of unknown name"), highlight=False)
+    # Text, because the processor's name is no markup. `penstock.cpu` removes what a terminal would obey.
+    tree = Tree(Text(topology.model or "processor of unknown name"), highlight=False)
     allowed = {one.id for one in topology.logical_processors if one.allowed}
     for package in topology.packages:
-        branch = tree.add(_plain(f"package {package.id}: {counted(len(package.cores), 'core')}"))
+        branch = tree.add(Text(f"package {package.id}: {counted(len(package.cores), 'core')}"))
         for title, cpus in _caches(topology, package):
-            leaf = branch.add(_plain(f"{title}: {counted(len(cpus), 'CPU')}"))
+            leaf = branch.add(Text(f"{title}: {counted(len(cpus), 'CPU')}"))
             for kind, boxes in _boxes(topology, cpus, allowed):
                 name = kind if _has_kinds(topology) else "cores"
                 leaf.add(Text(f"{name}: {' '.join(boxes)}", style=_STYLES[kind]))
@@ -103,8 +104,3 @@ def _box(core: Core, allowed: Collection[int]) -> str:
 
 def _memory(nbytes: int | None) -> str:
     return "" if nbytes is None else f", {in_bytes(nbytes)}"
-
-
-def _plain(text: str) -> Text:
-    # The processor's name comes from the firmware: it is no markup. `penstock.cpu` removes what a terminal would obey.
-    return Text(text)
