@@ -53,13 +53,11 @@ class PixelFormat:
     """A line of ``ffmpeg -pix_fmts``.
 
     Attributes:
-        readable: whether FFmpeg can convert from it.
         writable: whether FFmpeg can convert to it.
         hardware: whether it stands for memory of a device, which has no bytes to write.
     """
 
     name: str
-    readable: bool
     writable: bool
     hardware: bool
 
@@ -113,10 +111,8 @@ def filters(program: str) -> tuple[str, ...]:
 
 def pixel_formats(program: str) -> Mapping[str, PixelFormat]:
     """The pixel formats of `program` by name."""
-    lines = re.findall(
-        r"^([I.])([O.])([H.])[P.][B.] (\w+) +\d", stdout_of(program, "-pix_fmts"), re.MULTILINE
-    )
-    return {name: PixelFormat(name, i == "I", o == "O", h == "H") for i, o, h, name in lines}
+    lines = re.findall(r"^[I.]([O.])([H.])[P.][B.] (\w+) +\d", stdout_of(program, "-pix_fmts"), re.MULTILINE)
+    return {name: PixelFormat(name, o == "O", h == "H") for o, h, name in lines}
 
 
 def encoder_options(program: str, codec: str) -> Mapping[str, Option]:
