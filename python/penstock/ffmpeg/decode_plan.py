@@ -247,9 +247,8 @@ def _native(
 
 
 def _color_range(stored: str, video: VideoInfo, options: DecodeOptions) -> str:
-    if is_gray(
-        stored
-    ):  # for FFmpeg's scaler gray is full, whatever it says (handle_jpeg in libswscale/utils.c)
+    # For FFmpeg's scaler gray is full, whatever it says (handle_jpeg in libswscale/utils.c).
+    if is_gray(stored):
         return "full"
     if options.colors.range != "auto":
         return options.colors.range

@@ -252,9 +252,8 @@ class EncodeSession(Session):
         try:
             # A finalizer runs on any thread, inside any call, and FFmpeg may take long.
             threading.Thread(target=self.finish_forgotten, name="penstock-encoder-finish").start()
-        except (
-            RuntimeError
-        ):  # the interpreter is exiting: FFmpeg sees the end of its input and finishes alone
+        except RuntimeError:
+            # The interpreter is exiting: FFmpeg sees the end of its input and finishes alone.
             self.process.close_pipes()
         warn_unclosed(self)
 

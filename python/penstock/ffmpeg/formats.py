@@ -175,9 +175,8 @@ def _asked_in_options(asked: str | None, option: str) -> str:
 
 def _checked(codec: str, asked: str, names: tuple[str, ...]) -> str:
     """The codec's name for the format `asked`; `asked` itself if FFmpeg does not list the codec's formats."""
-    if not any(
-        samples(name) for name in names
-    ):  # not told, or memory of a device, to which the user's filters bring it
+    # Not told, or memory of a device, to which the user's filters bring it.
+    if not any(samples(name) for name in names):
         return asked
     byte_orders = ("le", "be") if sys.byteorder == "little" else ("be", "le")
     known = (asked, *(asked + order for order in byte_orders), jpeg_pixel_format(codec, asked))
