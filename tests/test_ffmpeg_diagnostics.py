@@ -169,26 +169,8 @@ def test_an_odd_size(ffmpeg: str) -> None:
 def test_a_container_that_cannot_be_streamed(ffmpeg: str) -> None:
     said = str(advice(ffmpeg, "tcp://127.0.0.1:9", container_format="mp4"))
     assert "nothing takes the stream" in said  # the first of its two troubles
-    done = subprocess.run(
-        [
-            ffmpeg,
-            "-v",
-            "error",
-            "-f",
-            "lavfi",
-            "-i",
-            "color",
-            "-t",
-            "1",
-            "-c:v",
-            "mpeg4",
-            "-f",
-            "mp4",
-            "pipe:1",
-        ],
-        capture_output=True,
-        check=False,
-    )
+    colour = ("-f", "lavfi", "-i", "color", "-t", "1", "-c:v", "mpeg4", "-f", "mp4", "pipe:1")
+    done = subprocess.run([ffmpeg, "-v", "error", *colour], capture_output=True, check=False)
     said = str(explain(ffmpeg, "mpeg4", {}, "mp4", "pipe:1", done.stderr.decode()))
     assert said.startswith("mp4 goes back") and "'frag_keyframe+empty_moov'" in said
 
