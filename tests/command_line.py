@@ -17,6 +17,7 @@ from unittest import mock
 
 import pytest
 from conftest import PATIENCE_S, ReaderThread
+from conftest import succeeded as delivered
 
 from penstock.cli import commands
 
@@ -130,14 +131,8 @@ def finish(process: subprocess.Popen[bytes]) -> tuple[int, str]:
     return process.returncode, err.decode()
 
 
-def delivered(done: subprocess.CompletedProcess[bytes]) -> bytes:
-    """The output of a run that succeeded and wrote nothing to standard error."""
-    assert (done.returncode, done.stderr.decode()) == (0, "")
-    return done.stdout
-
-
 def printed(done: subprocess.CompletedProcess[bytes]) -> str:
-    """The same as text."""
+    """`delivered` as text."""
     return delivered(done).decode()
 
 

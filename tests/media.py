@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import subprocess
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import pytest
 from conftest import eventually as eventually
 from conftest import ffmpegs as ffmpegs
 from conftest import open_fds as open_fds
+from conftest import workers
 
+from penstock import Encoder
 from penstock.ffmpeg import find_ffmpeg
 
 SIZE = (64, 48)
@@ -44,8 +49,19 @@ def described(path: str | os.PathLike[str]) -> str:
     return next(line for line in lines if "Video:" in line)
 
 
+def ffmpeg(*arguments: object) -> bytes:
+    """What FFmpeg writes to standard output. It may overwrite files."""
+    return _ffmpeg("-v", "error", "-y", *map(str, arguments)).stdout
+
+
+def make(output: object, **options: object) -> Encoder:
+    """An encoder of 30 frames of `SIZE` a second, unless the options say otherwise."""
+    return Encoder(output, **{"size": SIZE, "fps": 30, **options})  # type: ignore[arg-type]
+
+
 def _ffmpeg(*arguments: str) -> subprocess.CompletedProcess[bytes]:
-    result = subprocess.run([find_ffmpeg(), "-hide_banner", *arguments], capture_output=True, check=False)
+    command = [find_ffmpeg(), "-hide_banner", *arguments]
+    result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=100)
     assert result.returncode == 0, result.stderr.decode()
     return result
 
@@ -80,3 +96,13 @@ def children() -> set[int]:
 def holdings() -> tuple[dict[str, str], set[int], set[str]]:
     """What must be as before when an encoder is gone: descriptors, child processes, and Python's threads."""
     return open_fds(), children(), {thread.name for thread in threading.enumerate()}
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    """No test leaves an FFmpeg, a zombie, a descriptor, or a thread of ours."""
+    gc.collect()
+    before, threads = holdings(), workers()
+    yield
+    gc.collect()
+    assert eventually(lambda: holdings() == before and workers() <= threads), (before, holdings())

@@ -7,15 +7,13 @@ import functools
 import gc
 import os
 import signal
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from clips import WITH_AUDIO, clip
-from conftest import workers
-from media import eventually, holdings
+from media import eventually, ffmpeg
+from media import nothing_is_left as nothing_is_left
 
 from penstock import ClosedError, Decoder, DecoderError, StalledError
 from penstock.ffmpeg import AudioDecoder, Tuning, find_ffmpeg, find_ffprobe
@@ -25,21 +23,6 @@ FORMATS = {"uint8": "u8", "int16": "s16le", "int32": "s32le", "float32": "f32le"
 RATE = 48_000
 # No two pieces of it are alike.
 SWEEP = "aevalsrc='sin(2*PI*t*(200+60*t))|cos(330*t*t)':d=15:s=48000"
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left() -> Iterator[None]:
-    """No test leaves an FFmpeg, a zombie, a descriptor, or a thread of ours."""
-    gc.collect()
-    before, threads = holdings(), workers()
-    yield
-    gc.collect()
-    assert eventually(lambda: holdings() == before and workers() <= threads), (before, holdings())
-
-
-def ffmpeg(*arguments: str) -> bytes:
-    command = [find_ffmpeg(), "-v", "error", *arguments]
-    return subprocess.run(command, capture_output=True, check=True, timeout=100).stdout
 
 
 def raw(path: Path, channels: int, dtype: str = "float32", *options: str) -> np.ndarray:

@@ -7,7 +7,6 @@ import json
 import os
 import pty
 import signal
-import subprocess
 from pathlib import Path
 
 import click
@@ -25,20 +24,15 @@ from command_line import (
     start,
 )
 from conftest import PATIENCE_S, eventually, unread_bytes
+from media import ffmpeg
 from test_cli_encode import ffmpegs_of
 
 from penstock import Decoder
 from penstock.cli.endpoints import Endpoint
 from penstock.cli.outputs import RawOutput
-from penstock.ffmpeg import find_ffmpeg
 
 WIDTH, HEIGHT, COUNT, RATE = 64, 48, 20, 10
 FRAME_BYTES = 3 * WIDTH * HEIGHT
-
-
-def ffmpeg(*arguments: object) -> bytes:
-    command = [find_ffmpeg(), "-hide_banner", "-v", "error", "-y", *map(str, arguments)]
-    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=True).stdout
 
 
 def make(

@@ -14,9 +14,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from clips import VIDEOS, WITH_AUDIO, clip
+from media import ffmpeg
 
 from penstock import Decoder
-from penstock.ffmpeg import Colors, Tuning, find_ffmpeg, find_ffprobe
+from penstock.ffmpeg import Colors, Tuning, find_ffprobe
 
 pytestmark = pytest.mark.filterwarnings("error::penstock.FFmpegWarning")
 
@@ -48,11 +49,6 @@ def raw(path: Path, decoder: Decoder, *options: str) -> np.ndarray:
         "-i", f"file:{path}", *arguments, "-pix_fmt", decoder.pixel_format, "-f", "rawvideo", "pipe:1"
     )
     return np.frombuffer(made, decoder.dtype).reshape(-1, *decoder.shape)
-
-
-def ffmpeg(*arguments: str) -> bytes:
-    command = [find_ffmpeg(), "-v", "error", *arguments]
-    return subprocess.run(command, capture_output=True, check=True, timeout=100).stdout
 
 
 def furthest(frames: list[np.ndarray], others: np.ndarray) -> int:

@@ -10,14 +10,14 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from clips import NO_MEDIA, WITHOUT_VIDEO, clip
-from conftest import PATIENCE_S, run_script, start_script, succeeded, workers
-from media import children, eventually, holdings
+from conftest import PATIENCE_S, run_script, start_script, succeeded
+from media import children, eventually
+from media import nothing_is_left as nothing_is_left
 
 from penstock import ClosedError, Decoder, DecoderError, StalledError, ThreadPolicy
 from penstock.ffmpeg import Tuning, find_ffmpeg, find_ffprobe
@@ -31,16 +31,6 @@ MEANT = re.escape("FFmpeg said: ")
 def is_there(pid: int) -> bool:
     """Whether the process exists, if only as a zombie."""
     return Path(f"/proc/{pid}").exists()
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left() -> Iterator[None]:
-    """No test leaves an FFmpeg, a zombie, a descriptor, or a thread of ours."""
-    gc.collect()
-    before, threads = holdings(), workers()
-    yield
-    gc.collect()
-    assert eventually(lambda: holdings() == before and workers() <= threads), (before, holdings())
 
 
 def whole(name: str) -> list[np.ndarray]:

@@ -25,10 +25,10 @@ from media import (
     decode,
     described,
     eventually,
-    ffmpegs,
     flat,
     holdings,
     is_flat,
+    make,
     native_threads,
     no_opengl,
 )
@@ -50,11 +50,6 @@ FRAME_BYTES = 3 * WIDTH * HEIGHT
 MANY = 400
 
 
-@pytest.fixture(params=ffmpegs(), ids=lambda program: "wheel" if "imageio" in program else "system")
-def ffmpeg(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 @pytest.fixture(autouse=True)
 def nothing_is_left_behind() -> Iterator[None]:
     """Every test here, whatever it does to FFmpeg, must leave no process, thread or descriptor."""
@@ -63,10 +58,6 @@ def nothing_is_left_behind() -> Iterator[None]:
     yield
     gc.collect()
     assert eventually(lambda: holdings() == before), f"before: {before}\nafter: {holdings()}"
-
-
-def make(output: object, **options: object) -> Encoder:
-    return Encoder(output, **{"size": SIZE, "fps": 30, **options})  # type: ignore[arg-type]
 
 
 def submit(encoder: Encoder, frames: int) -> None:

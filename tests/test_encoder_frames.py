@@ -18,7 +18,7 @@ import pytest
 from conftest import run_script, succeeded
 from hypothesis import given
 from hypothesis import strategies as st
-from media import COLOURS, SIZE, decode, eventually, flat, is_flat
+from media import COLOURS, SIZE, decode, eventually, flat, is_flat, make
 
 from penstock import ClosedError, Encoder, EncoderError, StalledError
 from penstock.ffmpeg import Tuning
@@ -28,10 +28,6 @@ WIDTH, HEIGHT = SIZE
 EXACT = {"codec": "rawvideo", "output_pixel_format": None, "options": {"f": "rawvideo"}}
 # More frames of 640x480 than the pipe and FFmpeg hold, so that a stopped FFmpeg is felt.
 MANY = 400
-
-
-def make(output: Path, **options: object) -> Encoder:
-    return Encoder(output, **{"size": SIZE, "fps": 30, **options})  # type: ignore[arg-type]
 
 
 def painted(index: int, size: tuple[int, int] = SIZE) -> np.ndarray:

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from media import SIZE, decode, eventually, flat
+from conftest import has_ended
+from media import SIZE, decode, eventually, flat, make
 
 from penstock import ClosedError, Encoder, EncoderError, StalledError, ThreadPolicy
 from penstock.ffmpeg import Tuning
@@ -22,18 +23,6 @@ from penstock.results import EncoderStats
 
 # More than the queue, the pipe and FFmpeg hold.
 MANY = 400
-
-
-def make(output: Path, **options: object) -> Encoder:
-    return Encoder(output, **{"size": SIZE, "fps": 30, **options})  # type: ignore[arg-type]
-
-
-def is_alive(pid: int) -> bool:
-    """Whether the process runs; one that has ended and was not waited for does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 # Stuck
@@ -63,9 +52,9 @@ def test_closing_a_stuck_ffmpeg_ends_with_its_last_words(tmp_path: Path) -> None
     encoder.write(flat(0))
     with pytest.raises(StalledError, match="I shall now think"):
         encoder.close()
-    assert is_alive(encoder.pid)
+    assert not has_ended(encoder.pid)
     encoder.abort()
-    assert not is_alive(encoder.pid)
+    assert has_ended(encoder.pid)
 
 
 def test_a_timeout_of_the_callers_is_the_callers(tmp_path: Path) -> None:
@@ -198,7 +187,7 @@ def test_a_cancelled_exit_still_finishes_and_a_second_time_ends_at_once(tmp_path
             os.kill(encoder.pid, signal.SIGCONT)
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert not is_alive(encoder.pid), "nothing is left to run behind the task's back"
+        assert has_ended(encoder.pid), "nothing is left to run behind the task's back"
         return encoder
 
     assert asyncio.run(encode(tmp_path / "once.mp4", cancel_twice=False)).close().frames_encoded == 1
@@ -238,7 +227,7 @@ def test_ctrl_c_leaves_a_playable_file_of_what_was_submitted(tmp_path: Path) -> 
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert process.returncode != 0 and "KeyboardInterrupt" in said
-    assert not is_alive(pid)
+    assert has_ended(pid)
     assert len(decode(tmp_path / "video.mp4", (640, 480))) >= 21
 
 
@@ -250,7 +239,7 @@ def test_a_second_ctrl_c_ends_at_once(tmp_path: Path) -> None:
     assert process.poll() is None, "it waits for FFmpeg"
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=30)
-    assert eventually(lambda: not is_alive(pid))
+    assert eventually(lambda: has_ended(pid))
 
 
 CLOSING = """
@@ -283,7 +272,7 @@ def test_ctrl_c_while_closing_still_leaves_a_whole_file(tmp_path: Path) -> None:
     os.kill(pid, signal.SIGCONT)
     process.communicate(timeout=60)
     assert process.returncode != 0
-    assert not is_alive(pid)
+    assert has_ended(pid)
     assert len(decode(output, (640, 480))) == 40
 
 
@@ -291,7 +280,7 @@ def test_no_ffmpeg_is_left_when_python_is_killed(tmp_path: Path) -> None:
     process, pid = start(tmp_path / "video.mp4")
     process.kill()
     process.communicate(timeout=30)
-    assert eventually(lambda: not is_alive(pid))
+    assert eventually(lambda: has_ended(pid))
     assert len(decode(tmp_path / "video.mp4", (640, 480))) >= 20, "it has finished the file by itself"
 
 

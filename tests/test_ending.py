@@ -15,10 +15,11 @@ from pathlib import Path
 import pytest
 from clips import FFV1, H264, H264_B, VP9, Clip, as_, clip, moving, sound
 from clips import _make as make
+from media import ffmpeg
 
 from penstock import Decoder, DecoderError, FFmpegWarning
 from penstock.ffmpeg.diagnostics import damage_reports
-from penstock.ffmpeg.find import find_ffmpeg, find_ffprobe
+from penstock.ffmpeg.find import find_ffprobe
 
 FRAMES = 60
 _INPUT = moving((160, 120), FRAMES, Fraction(30))
@@ -284,10 +285,6 @@ def test_one_frame_more_in_an_avi_with_sound_is_nothing(tmp_path: Path) -> None:
     picture = ("-f", "lavfi", "-i", "testsrc2=size=160x120:rate=25", "-f", "lavfi", "-i", "sine")
     ffmpeg(*picture, "-t", "4", "-c:v", "mpeg4", "-y", str(path))
     assert frames_of(path) == 100
-
-
-def ffmpeg(*arguments: str) -> None:
-    subprocess.run([find_ffmpeg(), "-v", "error", *arguments], check=True)
 
 
 def probed(path: Path, *arguments: str) -> dict:
