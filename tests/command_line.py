@@ -19,7 +19,7 @@ import pytest
 from conftest import PATIENCE_S, ReaderThread
 from conftest import succeeded as delivered
 
-from penstock.cli import commands
+from penstock.cli import penstock_command
 
 ENDING = [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated"), (signal.SIGHUP, "hung up")]
 HIDE_CURSOR, SHOW_CURSOR = b"\x1b[?25l", b"\x1b[?25h"
@@ -57,7 +57,7 @@ def run(
             contextlib.redirect_stderr(err),
             pytest.raises(SystemExit) as end,
         ):
-            commands.main(command[1:], "penstock")
+            penstock_command.main(command[1:], "penstock")
     out, err = (bytes(each.getvalue()) for each in outputs.values())
     return subprocess.CompletedProcess(command, end.value.code or 0, None if stdout is not None else out, err)
 

@@ -13,7 +13,7 @@ from command_line import failed, printed, run, run_process
 from conftest import PATIENCE_S, run_script, succeeded
 
 import penstock
-from penstock.cli import COMMANDS, commands
+from penstock.cli import COMMANDS, penstock_command
 
 
 def test_help_shows_every_command_with_the_first_line_of_its_own_help() -> None:
@@ -21,7 +21,7 @@ def test_help_shows_every_command_with_the_first_line_of_its_own_help() -> None:
     shown = " ".join(printed(run("--help")).split())
     for name, help_line in COMMANDS.items():
         assert f"{name} {help_line}" in shown
-        command = commands.get_command(None, name)
+        command = penstock_command.get_command(None, name)
         assert command is not None and (command.name, command.get_short_help_str(200)) == (name, help_line)
 
 

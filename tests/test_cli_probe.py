@@ -15,7 +15,7 @@ from clips import clip
 from command_line import failed, finish, printed, run, run_process, start
 from conftest import eventually, started
 
-from penstock.cli.probe import _clock
+from penstock.cli.commands.probe import _clock
 from penstock.ffmpeg import probe
 
 

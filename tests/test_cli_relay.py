@@ -344,7 +344,7 @@ class TestRelay:
     def test_without_permission(self, tmp_path: Path, arguments: list[str]) -> None:
         (tmp_path / "closed").mkdir(0o700)
         # That user may not read our modules.
-        program = "import os, sys\nimport penstock.cli.relay\nos.chdir(sys.argv.pop(1))\nos.setuid(65534)\n"
+        program = "import os, sys\nimport penstock.cli.commands.relay\nos.chdir(sys.argv.pop(1))\nos.setuid(65534)\n"
         command = [sys.executable, "-c", f"{program}penstock.cli.main()", tmp_path, "relay", *arguments]
         done = subprocess.run(command, input=b"", capture_output=True, timeout=PATIENCE_S)
         assert os.strerror(errno.EACCES) in failed(done)

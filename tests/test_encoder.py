@@ -41,7 +41,7 @@ from penstock import (
     StalledError,
 )
 from penstock.ffmpeg import Tuning, encode_session, find_ffmpeg
-from penstock.ffmpeg.pixels import PIXEL_FORMATS, frame_layout
+from penstock.ffmpeg.pixel_formats import PIXEL_FORMATS, frame_layout
 from penstock.results import EncodeReport, EncoderStats
 
 WIDTH, HEIGHT = SIZE

@@ -435,7 +435,7 @@ def test_advice_for_a_wrong_shape_is_right(tmp_path: Path) -> None:
 def test_a_frame_is_taken_exactly_or_refused_at_the_call(shape: tuple, dtype: str, channels: tuple) -> None:
     """Against the rule in one line: height x width x channels, axes of length 1 aside, or rows of all samples."""
     from penstock.ffmpeg.frame_check import frame_buffer
-    from penstock.ffmpeg.pixels import frame_layout
+    from penstock.ffmpeg.pixel_formats import frame_layout
 
     pixel_format, last = channels
     layout = frame_layout(pixel_format, 4, 3)

@@ -20,7 +20,7 @@ from penstock.ffmpeg.arguments import (
     output_size,
     with_filters,
 )
-from penstock.ffmpeg.pixels import frame_layout
+from penstock.ffmpeg.pixel_formats import frame_layout
 
 SIZE = WIDTH, HEIGHT = (64, 48)
 # Weights of red and of blue in luma (ITU-R BT.601, BT.709, BT.2020).

@@ -16,7 +16,14 @@ from conftest import script
 
 from penstock.errors import EncoderError
 from penstock.ffmpeg import capabilities, find_ffmpeg
-from penstock.ffmpeg.pixels import PIXEL_FORMATS, divides_evenly, frame_layout, is_gray, is_rgb, subsampling
+from penstock.ffmpeg.pixel_formats import (
+    PIXEL_FORMATS,
+    divides_evenly,
+    frame_layout,
+    is_gray,
+    is_rgb,
+    subsampling,
+)
 
 ODD = (7, 5)
 SIZES = ((64, 48), ODD, (1, 1))

@@ -11,7 +11,7 @@ import pytest
 from penstock.ffmpeg import capabilities
 from penstock.ffmpeg.arguments import input_arguments, output_arguments
 from penstock.ffmpeg.diagnostics import explain
-from penstock.ffmpeg.pixels import frame_layout
+from penstock.ffmpeg.pixel_formats import frame_layout
 
 LAYOUT = frame_layout("yuv420p", 64, 48)
 FRAMES = bytes(10 * LAYOUT.frame_bytes)

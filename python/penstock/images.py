@@ -26,7 +26,7 @@ from penstock.ffmpeg import Encoder, Tuning
 from penstock.ffmpeg.child import Child, NotStartedError
 from penstock.ffmpeg.diagnostics import without_components
 from penstock.ffmpeg.find import find_decoding_ffmpeg
-from penstock.ffmpeg.pixels import is_gray, is_rgb
+from penstock.ffmpeg.pixel_formats import is_gray, is_rgb
 from penstock.ffmpeg.runner import run
 
 if TYPE_CHECKING:

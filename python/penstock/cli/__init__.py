@@ -1,4 +1,4 @@
-"""The command line, ``penstock``: one module for each command, imported when the command is called."""
+"""The command line, ``penstock``. Its commands are in ``commands``, and are imported when they are called."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 import penstock
 from penstock.cli.signals import ending_by_signal
 
-#: The commands and what the help says about each. The module ``penstock.cli.NAME`` defines the command ``NAME``.
+#: The commands and what the help says about each. The module ``commands.NAME`` defines the command ``NAME``.
 COMMANDS = {
     "decode": "Decode a video to raw frames or to images.",
     "encode": "Encode raw frames or images to a video.",
@@ -31,7 +31,9 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = getattr(importlib.import_module(f"penstock.cli.{cmd_name}"), cmd_name)
+        command: click.Command = getattr(
+            importlib.import_module(f"penstock.cli.commands.{cmd_name}"), cmd_name
+        )
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -41,7 +43,7 @@ class Commands(click.Group):
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(penstock.__version__, prog_name="penstock")
-def commands() -> None:
+def penstock_command() -> None:
     """Move raw bytes between memory and file descriptors as fast as the kernel allows."""
 
 
@@ -49,7 +51,7 @@ def main() -> None:
     """Run the command line, and exit."""
     with ending_by_signal():
         try:
-            commands(prog_name="penstock")
+            penstock_command(prog_name="penstock")
         except SystemExit as end:
             status = end.code
         except OSError as error:  # from standard output: the commands report all other failures themselves

@@ -2,7 +2,8 @@
 
 - The public classes: ``encoder``, ``decoder``, ``audio``; ``settings`` has what they share, ``frames`` their arrays.
 - Plans: ``plan`` and ``decode_plan`` decide who converts pixels, and make FFmpeg's arguments with ``arguments``,
-  ``colors``, ``endpoints`` and ``timestamps``. ``formats`` and ``pixels`` know pixel formats.
+  ``colors``, ``endpoints`` and ``timestamps``. ``pixel_formats`` knows how frames lie
+  in memory, ``output_formats`` what a codec can hold.
 - Runs: ``session`` is one run of FFmpeg, ``encode_session`` with the native writer that feeds it, ``decode_session``
   with the native reader of its output. ``process``, ``child`` and ``runner`` start and watch programs.
 - Inspection: ``probe`` reads a file's header into the types of ``media``, ``ending`` tells whether all frames of a file

@@ -10,7 +10,7 @@ from numbers import Rational
 
 from penstock.ffmpeg import endpoints
 from penstock.ffmpeg.colors import conversion_filter
-from penstock.ffmpeg.pixels import FrameLayout, canonical, divides_evenly, is_rgb, subsampling
+from penstock.ffmpeg.pixel_formats import FrameLayout, canonical, divides_evenly, is_rgb, subsampling
 
 # FFmpeg warns that these may apply to audio, too.
 _VIDEO_OPTIONS = {"b": "b:v", "profile": "profile:v"}

@@ -12,7 +12,7 @@ from penstock.ffmpeg import capabilities, endpoints, timestamps
 from penstock.ffmpeg.arguments import checked_size, option_arguments, read_arguments, seek_arguments
 from penstock.ffmpeg.colors import MATRICES, RANGES
 from penstock.ffmpeg.media import VideoInfo
-from penstock.ffmpeg.pixels import (
+from penstock.ffmpeg.pixel_formats import (
     PIXEL_FORMATS,
     FrameLayout,
     canonical,

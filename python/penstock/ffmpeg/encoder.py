@@ -63,7 +63,7 @@ class Encoder:
         size: width and height in pixels. None takes them from the shape of the first frame, if `pixel_format` is packed
             or gray. FFmpeg starts with that frame, and `frame` needs a size.
         pixel_format: layout of the frames handed to ``write``, one of
-            `penstock.ffmpeg.pixels.PIXEL_FORMATS`.
+            `penstock.ffmpeg.pixel_formats.PIXEL_FORMATS`.
         vflip: the first row in memory is the bottom of the picture, as in OpenGL.
         odd_size: what to do with a width or height that `output_pixel_format` cannot have: "error", "pad" (repeat the
             last column or row) or "crop" (drop it).

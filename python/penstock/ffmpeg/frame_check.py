@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from penstock.ffmpeg.pixels import PIXEL_FORMATS, FrameLayout
+from penstock.ffmpeg.pixel_formats import PIXEL_FORMATS, FrameLayout
 
 # NumPy's kinds of types, by the format characters of the buffer protocol (those of `struct`).
 _KINDS = {

@@ -27,8 +27,8 @@ from penstock.ffmpeg.colors import (
     jpeg_pixel_format,
     output_color_arguments,
 )
-from penstock.ffmpeg.formats import output_format, raw_format
-from penstock.ffmpeg.pixels import FrameLayout, canonical, divides_evenly, frame_layout
+from penstock.ffmpeg.output_formats import output_format, raw_format
+from penstock.ffmpeg.pixel_formats import FrameLayout, canonical, divides_evenly, frame_layout
 from penstock.ffmpeg.settings import Colors, Convert, check_choice
 
 OddSize = Literal["error", "pad", "crop"]

@@ -15,8 +15,8 @@ from penstock.ffmpeg import capabilities, diagnostics, endpoints
 from penstock.ffmpeg.child import ProgramError
 from penstock.ffmpeg.colors import MATRIX_NAMES, RANGE_NAMES
 from penstock.ffmpeg.find import find_ffprobe
-from penstock.ffmpeg.formats import samples
 from penstock.ffmpeg.media import AudioInfo, MediaInfo, VideoInfo
+from penstock.ffmpeg.output_formats import samples
 from penstock.ffmpeg.runner import CapturedChild, TimedOutError, run
 
 #: Guessed: ffprobe reads a local file in 0.1 s; a slow server, or a disk that has to spin up, takes seconds.

@@ -14,9 +14,9 @@ from test_encoder_pixels import needs_ffprobe, picture, probed
 
 import penstock
 from penstock import Decoder, Encoder, EncoderError, FFmpegWarning
-from penstock.ffmpeg import Colors, Tuning, capabilities, formats
-from penstock.ffmpeg.formats import output_format, samples
-from penstock.ffmpeg.pixels import frame_layout
+from penstock.ffmpeg import Colors, Tuning, capabilities, output_formats
+from penstock.ffmpeg.output_formats import output_format, samples
+from penstock.ffmpeg.pixel_formats import frame_layout
 
 SIZE = (96, 64)
 ENDINGS = {
@@ -119,7 +119,7 @@ def test_names_tell_alpha_and_bits_as_ffmpeg_does(ffmpeg: str) -> None:
 
 
 def test_the_codecs_that_are_not_asked_have_yuv420p(ffmpeg: str) -> None:
-    for codec in formats.PLAYABLE_CODECS & set(capabilities.encoders(ffmpeg)):
+    for codec in output_formats.PLAYABLE_CODECS & set(capabilities.encoders(ffmpeg)):
         assert "yuv420p" in capabilities.encoder_pixel_formats(ffmpeg, codec), codec
         assert not capabilities.is_lossless(ffmpeg, codec), codec
 
@@ -134,7 +134,7 @@ def test_an_ordinary_encode_asks_ffmpeg_for_nothing(tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.write_text(f"#!/bin/sh\ntouch {tmp_path}/asked\n")
     program.chmod(0o755)
-    for codec in formats.PLAYABLE_CODECS:
+    for codec in output_formats.PLAYABLE_CODECS:
         for asked in ("auto", "yuv420p", None):
             assert output_format(str(program), codec, {}, "rgb24", asked).name == (asked and "yuv420p")
     capabilities.check_option(str(program), "libx264", "crf")
@@ -178,7 +178,7 @@ def test_auto_drops_nothing_where_the_codec_has_it(
     ffmpeg: str, codec: str, frames: str, expected: str
 ) -> None:
     needs(ffmpeg, codec)
-    assert output_format(ffmpeg, codec, {}, frames, "auto") == formats.OutputFormat(expected)
+    assert output_format(ffmpeg, codec, {}, frames, "auto") == output_formats.OutputFormat(expected)
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_the_profile_of_prores_chooses_too(ffmpeg: str) -> None:
 
 def test_a_palette_of_the_users_stays(ffmpeg: str) -> None:
     options = {"vf": "split[a][b];[a]palettegen[p];[b][p]paletteuse"}
-    assert output_format(ffmpeg, "gif", options, "rgb24", "auto") == formats.OutputFormat(None)
+    assert output_format(ffmpeg, "gif", options, "rgb24", "auto") == output_formats.OutputFormat(None)
 
 
 def test_a_format_that_the_codec_lacks_is_an_error_that_names_those_it_has(

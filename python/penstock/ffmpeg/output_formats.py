@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from penstock.ffmpeg import capabilities
 from penstock.ffmpeg.arguments import FILTER_OPTIONS
 from penstock.ffmpeg.colors import jpeg_pixel_format
-from penstock.ffmpeg.pixels import has_alpha, is_gray, is_rgb, subsampling
+from penstock.ffmpeg.pixel_formats import has_alpha, is_gray, is_rgb, subsampling
 
 AUTO = "auto"
 

@@ -40,8 +40,8 @@ from penstock.errors import DecoderError, FFmpegWarning, PenstockError
 from penstock.ffmpeg import Encoder, endpoints, find_ffmpeg
 from penstock.ffmpeg.arguments import is_uneven
 from penstock.ffmpeg.capabilities import check_codec
-from penstock.ffmpeg.formats import AUTO, output_format
-from penstock.ffmpeg.pixels import frame_layout
+from penstock.ffmpeg.output_formats import AUTO, output_format
+from penstock.ffmpeg.pixel_formats import frame_layout
 
 #: As a pixel format of the video: leave it to FFmpeg.
 ANY = "any"

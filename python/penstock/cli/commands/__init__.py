@@ -1,0 +1,1 @@
+"""One module for each command, which defines it by its own name."""
