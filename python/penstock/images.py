@@ -216,10 +216,13 @@ class ImageReader:
 
         Raises:
             DecoderError: the image cannot be decoded, or has another size than the first.
+            ValueError: `frame` has another number of bytes.
         """
         if self._frames_read == len(self._paths):
             return 0
         with memoryview(frame) as view, view.cast("B") as flat:
+            if flat.nbytes != self.frame_bytes:
+                raise ValueError(f"frame has {flat.nbytes} bytes, and an image has {self.frame_bytes}")
             if self._decoding is None:
                 self._decoding = self._start()
             if read_full(self._decoding.fd, flat) < self.frame_bytes:
