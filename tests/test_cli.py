@@ -36,7 +36,7 @@ def test_a_command_is_imported_when_it_is_called() -> None:
         before = {*sys.modules}
         import penstock.cli
         for arguments in (["--version"], ["--help"]):
-            penstock.cli.commands.main(arguments, standalone_mode=False)
+            penstock.cli.penstock_command.main(arguments, standalone_mode=False)
         new = {name.partition(".")[0] for name in {*sys.modules} - before}
         assert not new & {"asyncio", "numpy", "rich"}, new
         assert {name for name in sys.modules if name.startswith("penstock.cli.")} == {"penstock.cli.signals"}
