@@ -255,3 +255,13 @@ def test_a_forked_child_does_not_tell_of_the_parents_losses() -> None:
     """
     done = run_script(code)
     assert done.stderr.count(b"penstock: 4194304 bytes were lost") == 1
+
+
+def test_what_ends_first_does_not_depend_on_what_was_used_first() -> None:
+    body = """
+    from functools import partial
+    from penstock._exit import at_exit
+    for priority in (1, 0, 2):
+        at_exit(partial(print, priority), priority)
+    """
+    assert succeeded(run_script(body)).split() == [b"2", b"1", b"0"]

@@ -17,17 +17,20 @@ WHY = f"the program ended, and nothing moved for {STALL_S:g} s or the wait was i
 """Why something was cut off."""
 
 
-_armed: dict[Callable[[], None], int] = {}
-"""For each function, the process that it was registered in; a forked child registers it again."""
+_armed: dict[Callable[[], None], tuple[int, int]] = {}
+"""For each function, its priority and the process that it was registered in; a forked child registers it again."""
 
 
 def at_exit(function: Callable[[], None], priority: int) -> None:
-    """Call the function once when this process ends. Of multiprocessing's finalizers, higher priorities run first."""
-    if _armed.get(function) == os.getpid():
+    """Call the function once when this process ends, those of higher priorities first."""
+    if _armed.get(function) == (priority, os.getpid()):
         return
-    _armed[function] = os.getpid()
-    atexit.unregister(function)  # a forked child has inherited its parent's
-    atexit.register(function)
+    _armed[function] = priority, os.getpid()
+    # The last that was registered runs first. A forked child has inherited its parent's.
+    for other in sorted(_armed, key=lambda armed: _armed[armed]):
+        if _armed[other][1] == os.getpid():
+            atexit.unregister(other)
+            atexit.register(other)
     # A multiprocessing child ends without running atexit's functions, but runs its own finalizers.
     util = sys.modules.get("multiprocessing.util")
     if util is not None:
