@@ -299,6 +299,7 @@ def test_frames_that_are_no_buffer_or_cannot_be_borrowed(tmp_path: Path) -> None
     ("options", "words"),
     [
         ({"size": (0, 48)}, "width and height"),
+        ({"size": (2**64 - 1, 48)}, "no frame of 2 GiB"),
         ({"size": (64, -48)}, "width and height"),
         ({"size": (64, 48, 3)}, ""),
         ({"fps": 0}, "more than 0"),

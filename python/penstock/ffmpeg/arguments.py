@@ -23,10 +23,12 @@ _WITHOUT_INDEX = ("mpegts", "mpeg")
 # Guessed: keyframes are closer together than this as a rule; broadcasts have one every 0.5 to 2 s.
 _SEEK_MARGIN_S = 10.0
 _PAD = "pad=ceil(iw/2)*2:ceil(ih/2)*2"
+# FFmpeg takes frames below 2 GiB (av_image_check_size2 in libavutil/imgutils.c): fewer pixels than this, of 1 bit each.
+_MOST_PIXELS = 1 << 34
 
 
 def checked_size(size: tuple[int, int]) -> tuple[int, int]:
-    """`size` as two ints, both checked to be more than 0."""
+    """`size` as two ints, both checked to be more than 0, and their product to be no more than FFmpeg takes."""
     try:
         lengths = [operator.index(length) for length in size]
     except TypeError:
@@ -36,6 +38,10 @@ def checked_size(size: tuple[int, int]) -> tuple[int, int]:
     width, height = lengths
     if width <= 0 or height <= 0:
         raise ValueError(f"size is width and height in pixels, both more than 0; got {size!r}")
+    if width * height >= _MOST_PIXELS:
+        raise ValueError(
+            f"size is width and height in pixels, and FFmpeg takes no frame of 2 GiB; got {size!r}"
+        )
     return width, height
 
 
