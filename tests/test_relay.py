@@ -120,13 +120,18 @@ class TestABlockingCall:
             assert int(consumer.stdout.read()) == 256 * 20000
 
     def test_grows_a_pipe_that_is_in_the_way(self, file: int, pair: tuple[int, int]) -> None:
+        """Nobody reads before it has grown: a pipe that its reader keeps empty does not grow."""
         reader, writer = pair
-        reading = ReaderThread(reader)
+        gate = threading.Event()
+        reading = ReaderThread(reader, gate=gate)
         before = capacity_bytes(writer)
-        penstock.relay(file, writer)
-        assert capacity_bytes(writer) > before
+        ticket = penstock.start_relay(file, writer)
+        grown = eventually(lambda: capacity_bytes(writer) > before)
+        gate.set()
+        assert ticket.wait().bytes == len(DATA)
         os.close(writer)
-        reading.result()
+        assert reading.result() == DATA
+        assert grown
 
     def test_lets_other_threads_run(self, pair: tuple[int, int]) -> None:
         """The GIL is released: else the thread that feeds could not, and this would never end."""
