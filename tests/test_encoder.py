@@ -36,6 +36,7 @@ from media import (
 from penstock import (
     BrokenStreamError,
     ClosedError,
+    Decoder,
     Encoder,
     EncoderError,
     StalledError,
@@ -835,6 +836,25 @@ encoder = Encoder(sys.argv[1], size=(64, 48), fps=30)
 for index in range(200):
     encoder.write(bytes([index % 250]) * (64 * 48 * 3))
 """
+
+
+def test_the_interpreters_exit_waits_for_an_ffmpeg_that_works_and_reads_nothing(tmp_path: Path) -> None:
+    """Its pipe stands still for longer than a stalled reader is waited for, and nothing is lost."""
+    script = """if True:
+        import sys, penstock
+        from penstock.ffmpeg import Tuning
+        penstock._exit.STALL_S = 0.1
+        options = {"vf": "nlmeans=s=10:r=41", "filter_threads": 1}
+        tuning = Tuning(capacity_bytes=1 << 16)
+        encoder = penstock.Encoder(sys.argv[1], size=(480, 270), fps=30, options=options, tuning=tuning)
+        for _ in range(4):
+            encoder.write(bytes(480 * 270 * 3))
+    """
+    output = tmp_path / "video.mp4"
+    done = run_python(script, output)
+    assert (done.returncode, done.stderr) == (0, "")
+    with Decoder(output) as decoder:
+        assert len(list(decoder)) == 4
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
 import shlex
 import time
 import warnings
@@ -51,6 +50,8 @@ class Session:
             self.connect()
             self.is_open = True
             _open_sessions.add(self)
+            # Before writers are drained: a slow FFmpeg that is alive is waited for, where a stalled pipe is not.
+            _exit.at_exit(_end_all, 2)
         except BaseException:  # for example of a signal handler
             self.discard()
             raise
@@ -195,8 +196,7 @@ async def _until(event: Watchable | None, timeout_s: float) -> None:
 _open_sessions: weakref.WeakSet[Session] = weakref.WeakSet()
 
 
-@atexit.register
-def _end_all_at_exit() -> None:
+def _end_all() -> None:
     for session in list(_open_sessions):
         if not session.is_inherited:
             session.end_at_exit()
