@@ -110,7 +110,9 @@ impl<R: BufRead> Read for Members<R> {
                 continue;
             };
             let (bytes, is_over) = match member {
-                Member::Inflate(state) => inflate(state, &mut self.input, output, &mut self.has_more)?,
+                Member::Inflate(state) => {
+                    unpack(&mut self.input, output, &mut self.has_more, |from, to| inflate(state, from, to))?
+                }
                 Member::Zstd(frame) => frame.read(&mut self.input, output, &mut self.has_more)?,
                 Member::Lz4(frame) => frame.read(&mut self.input, output)?,
             };
@@ -126,33 +128,43 @@ impl<R: BufRead> Read for Members<R> {
     }
 }
 
-/// Decompresses some bytes. Also returns whether the member has ended.
-fn inflate(
-    state: &mut Decompress,
+/// What one call of a decompressor did.
+struct Step {
+    taken: usize,
+    given: usize,
+    has_ended: bool,
+}
+
+/// Decompresses some bytes by `step`, which gets input and output. Also returns whether the member has ended.
+fn unpack(
     input: &mut impl BufRead,
     output: &mut [u8],
     has_more: &mut bool,
+    mut step: impl FnMut(&[u8], &mut [u8]) -> io::Result<Step>,
 ) -> io::Result<(usize, bool)> {
     loop {
         let is_asked_for_more = std::mem::take(has_more);
         let available = if is_asked_for_more { &[] } else { input.fill_buf()? };
         let at_end = available.is_empty() && !is_asked_for_more;
-        let before = (state.total_in(), state.total_out());
-        let status = state.decompress(available, output, FlushDecompress::None);
-        let (taken, given) =
-            ((state.total_in() - before.0) as usize, (state.total_out() - before.1) as usize);
+        let Step { taken, given, has_ended } = step(available, output)?;
         input.consume(taken);
         *has_more = given == output.len();
-        match status {
-            Ok(Status::StreamEnd) => return Ok((given, true)),
-            Err(error) => {
-                return Err(corrupt(error.message().unwrap_or("its checksum or its data are wrong")));
-            }
-            Ok(_) if given > 0 => return Ok((given, false)),
-            Ok(_) if at_end => return Err(truncated()),
-            Ok(_) => {}
+        if has_ended || given > 0 {
+            return Ok((given, has_ended));
+        }
+        if at_end {
+            return Err(truncated());
         }
     }
+}
+
+fn inflate(state: &mut Decompress, input: &[u8], output: &mut [u8]) -> io::Result<Step> {
+    let before = (state.total_in(), state.total_out());
+    let status = state
+        .decompress(input, output, FlushDecompress::None)
+        .map_err(|error| corrupt(error.message().unwrap_or("its checksum or its data are wrong")))?;
+    let (taken, given) = ((state.total_in() - before.0) as usize, (state.total_out() - before.1) as usize);
+    Ok(Step { taken, given, has_ended: status == Status::StreamEnd })
 }
 
 impl ZstdFrame {
@@ -161,14 +173,16 @@ impl ZstdFrame {
         Ok(Self { context: DCtx::create(), claimed_bytes, given_bytes: 0 })
     }
 
-    /// As [`inflate`]. libzstd (1.5) checks the size of the content, except where the last block is empty.
+    /// As [`unpack`]. libzstd (1.5) checks the size of the content, except where the last block is empty.
     fn read(
         &mut self,
         input: &mut impl BufRead,
         output: &mut [u8],
         has_more: &mut bool,
     ) -> io::Result<(usize, bool)> {
-        let (given, is_over) = unpack_zstd(&mut self.context, input, output, has_more)?;
+        let context = &mut self.context;
+        let (given, is_over) =
+            unpack(input, output, has_more, |from, to| decompress_zstd(context, from, to))?;
         self.given_bytes += given as u64;
         if is_over && self.claimed_bytes.is_some_and(|bytes| bytes != self.given_bytes) {
             return Err(corrupt("its content has another size than its header says"));
@@ -192,30 +206,11 @@ fn claimed_bytes(input: &mut Peeked<impl BufRead>) -> io::Result<Option<u64>> {
     Ok(zstd_safe::get_frame_content_size(header).ok().flatten())
 }
 
-fn unpack_zstd(
-    context: &mut DCtx<'_>,
-    input: &mut impl BufRead,
-    output: &mut [u8],
-    has_more: &mut bool,
-) -> io::Result<(usize, bool)> {
-    loop {
-        let is_asked_for_more = std::mem::take(has_more);
-        let available = if is_asked_for_more { &[] } else { input.fill_buf()? };
-        let at_end = available.is_empty() && !is_asked_for_more;
-        let mut from = InBuffer::around(available);
-        let mut to = OutBuffer::around(&mut *output);
-        let left = context.decompress_stream(&mut to, &mut from).map_err(zstd_error)?;
-        let (taken, given) = (from.pos(), to.pos());
-        input.consume(taken);
-        *has_more = given == output.len();
-        // 0 means that the frame has ended and all of it was returned.
-        if left == 0 || given > 0 {
-            return Ok((given, left == 0));
-        }
-        if at_end {
-            return Err(truncated());
-        }
-    }
+fn decompress_zstd(context: &mut DCtx<'_>, input: &[u8], output: &mut [u8]) -> io::Result<Step> {
+    let (mut from, mut to) = (InBuffer::around(input), OutBuffer::around(output));
+    let left = context.decompress_stream(&mut to, &mut from).map_err(zstd_error)?;
+    // 0 means that the frame has ended and all of it was returned.
+    Ok(Step { taken: from.pos(), given: to.pos(), has_ended: left == 0 })
 }
 
 /// zstd_errors.h: "this list is guaranteed stable" for these.
