@@ -59,12 +59,7 @@ class RawOutput:
             self._writer.close()
 
     def stop(self) -> bool:
-        try:
-            self._writer.close(CANCEL_S)
-        except (PenstockError, OSError):  # it took too long, or has failed
-            self._writer.abort()
-            return False
-        return True
+        return _closed(self._writer, CANCEL_S)
 
     @contextmanager
     def _failures(self) -> Iterator[None]:
@@ -97,12 +92,7 @@ class ImageOutput:
             self._encoder.close()
 
     def stop(self) -> bool:
-        try:
-            self._encoder.close(STUCK_S)
-        except (PenstockError, OSError):
-            self._encoder.abort()
-            return False
-        return True
+        return _closed(self._encoder, STUCK_S)
 
     @contextmanager
     def _failures(self) -> Iterator[None]:
@@ -153,3 +143,13 @@ def _failure(error: OSError, title: str, progress: str = "", *, is_standard: boo
     if is_standard:
         return Stopped(signal.SIGPIPE)
     return click.ClickException(f"{title}: its reader went away{progress}")
+
+
+def _closed(sink: Writer | Encoder, timeout: float) -> bool:
+    """Whether the sink could be closed in time. Aborts it if not."""
+    try:
+        sink.close(timeout)
+    except (PenstockError, OSError):
+        sink.abort()
+        return False
+    return True
