@@ -1,6 +1,6 @@
 //! Conversions of whole frames, in strips.
 
-use super::convert::Method;
+use super::method::Method;
 use super::options::{ConversionOptions, OddSize, Unsupported};
 use super::strip::Frames;
 

@@ -7,12 +7,13 @@
 
 mod channel;
 mod conversion;
-mod convert;
 mod format;
+mod method;
 mod options;
 mod scale;
 mod strip;
 mod to_rgb;
+mod to_yuv;
 
 pub use conversion::Conversion;
 pub use format::PixelFormat;

@@ -1,4 +1,4 @@
-//! The conversions of a strip of rows.
+//! RGB and gray to YUV.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -12,7 +12,6 @@ use super::format::PixelFormat;
 use super::options::{Matrix, Range as ColorRange};
 use super::scale::{ByteScale, DEEP_BITS, DEEP_WHITE, Round};
 use super::strip::{Frames, Target};
-use super::to_rgb::ToRgb;
 
 /// Rows that go through scratch memory at once, so that they are still in a near cache when they are read again: 23 KB
 /// of 1080p yuv420p. Even, because two rows may share their chroma. Measured: see `benches/convert.rs`.
@@ -37,11 +36,9 @@ type BiPlanar8 = fn(
 type Planar16 =
     fn(&mut YuvPlanarImageMut<'_, u16>, &[u16], u32, YuvRange, YuvStandardMatrix) -> Result<(), YuvError>;
 
-/// How one format is converted to another.
+/// The conversion to YUV.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Method {
-    /// They are equal: rows are copied.
-    Copy,
+pub(super) enum ToYuv {
     /// 8 bits to 8 bits in three planes.
     Planar(Planar8),
     /// 8 bits to 8 bits in two planes.
@@ -50,8 +47,6 @@ pub(super) enum Method {
     Deep { convert: Planar16, input: DeepInput, output: DeepOutput },
     /// Gray to luma, with neutral chroma.
     Gray { output_bits: u32 },
-    /// YUV or gray to RGB, YUV to gray.
-    ToRgb(ToRgb),
 }
 
 /// Input that is widened to 14 bits a channel.
@@ -77,15 +72,12 @@ fn yuv_has_simd() -> bool {
     return cfg!(target_arch = "aarch64");
 }
 
-impl Method {
+impl ToYuv {
     pub(super) fn between(input: PixelFormat, output: PixelFormat) -> Option<Self> {
         use PixelFormat::{
             Bgr0, Bgr24, Bgra, Gray, Nv12, Rgb0, Rgb24, Rgba, Yuv420p, Yuv420p10, Yuv422p, Yuv422p10,
             Yuv444p, Yuv444p10,
         };
-        if input == output {
-            return Some(Self::Copy);
-        }
         let same_depth = match (input, output) {
             (Rgb24, Yuv420p) => Some(Self::Planar(yuv::rgb_to_yuv420)),
             (Rgb24, Yuv422p) => Some(Self::Planar(yuv::rgb_to_yuv422)),
@@ -107,9 +99,7 @@ impl Method {
             (Gray, Yuv420p10 | Yuv422p10 | Yuv444p10) => Some(Self::Gray { output_bits: 10 }),
             _ => None,
         };
-        same_depth
-            .or_else(|| Self::deep(input, output))
-            .or_else(|| ToRgb::between(input, output).map(Self::ToRgb))
+        same_depth.or_else(|| Self::deep(input, output))
     }
 
     fn deep(input: PixelFormat, output: PixelFormat) -> Option<Self> {
@@ -147,28 +137,10 @@ impl Method {
         })
     }
 
-    /// Converts these rows of the output.
-    pub(super) fn make_rows(self, frames: &Frames, rows: Range<usize>, input: &[u8], output: &mut [u8]) {
-        if let Self::Copy = self {
-            return copy(frames, &rows, input, output);
-        }
-        let in_input = frames.rows_in_input(&rows);
-        let sample_bytes = frames.options.output.planes()[0].bytes;
-        let mut first = in_input.start;
-        while first < in_input.end {
-            let part = first..first + self.rows_at_once(frames, in_input.end - first);
-            // The last part includes the rows that the input lacks.
-            let target = part.start..if part.end == in_input.end { rows.end } else { part.end };
-            let mut target = Target::of(frames, &target, output);
-            self.make_part(frames, &part, input, &mut target);
-            target.pad_luma(frames.shared_width(), part.len(), sample_bytes);
-            first = part.end;
-        }
-    }
-
-    fn rows_at_once(self, frames: &Frames, rows: usize) -> usize {
+    /// How many of these rows are converted in one call of `make`.
+    pub(super) fn rows_at_once(self, frames: &Frames, rows: usize) -> usize {
         match (self, frames.options.vertical_flip) {
-            (Self::Planar(_) | Self::BiPlanar(_), false) | (Self::ToRgb(_), _) => rows,
+            (Self::Planar(_) | Self::BiPlanar(_), false) => rows,
             // A row without a partner for its chroma goes alone: flipped with others, it would come first and take a
             // partner of theirs.
             _ if rows < BAND_ROWS && rows > 1 => rows / 2 * 2,
@@ -176,21 +148,20 @@ impl Method {
         }
     }
 
-    /// Input bytes of a strip at most, two rows aside, so that it takes 20 to 60 µs. Measured: see
-    /// `benches/convert.rs`.
+    /// As for `Method`.
     pub(super) fn strip_bytes(self) -> usize {
         match self {
             Self::Deep { input: DeepInput { has_16_bits: false, .. }, .. } => 64 << 10,
-            Self::Deep { .. } | Self::ToRgb(_) => 128 << 10,
+            Self::Deep { .. } => 128 << 10,
             _ => 256 << 10,
         }
     }
 
-    fn make_part(self, frames: &Frames, rows: &Range<usize>, input: &[u8], target: &mut Target<'_>) {
+    /// Converts these rows of the input.
+    pub(super) fn make(self, frames: &Frames, rows: &Range<usize>, input: &[u8], target: &mut Target<'_>) {
         let (width, height) = (frames.shared_width() as u32, rows.len() as u32);
         let (matrix, range) = (matrix(frames.options.matrix), range(frames.options.range));
         match self {
-            Self::Copy => unreachable!("copies are made of whole strips"),
             Self::Planar(convert) => with_rows(frames, rows, input, target, |rgb, stride, target| {
                 let mut image = target.planar(width, height);
                 convert(&mut image, rgb, stride, range, matrix, YuvConversionMode::Balanced)
@@ -203,7 +174,6 @@ impl Method {
                 deep(frames, rows, input, (convert, from, to), target);
             }
             Self::Gray { output_bits } => gray(frames, rows, input, output_bits, target),
-            Self::ToRgb(to_rgb) => to_rgb.make(frames, rows, input, target),
         }
     }
 }
@@ -428,25 +398,5 @@ fn luma_of_gray(range: ColorRange, bits: u32) -> ByteScale {
     match range {
         ColorRange::Limited => ByteScale::new(16 << (bits - 8), 235 << (bits - 8)),
         ColorRange::Full => ByteScale::new(0, (1 << bits) - 1),
-    }
-}
-
-/// Copies the rows of each plane.
-fn copy(frames: &Frames, rows: &Range<usize>, input: &[u8], output: &mut [u8]) {
-    let (width, height) = (frames.options.width, frames.options.height);
-    let mut target = Target::of(frames, rows, output);
-    let mut start = 0;
-    for (index, plane) in frames.options.input.planes().iter().enumerate() {
-        let row_bytes = target.row_bytes[index];
-        let last_row = plane.rows_of(height) - 1;
-        for (row, made) in (rows.start / plane.rows..).zip(target.planes[index].chunks_exact_mut(row_bytes)) {
-            let given = frames.input_row(plane, start, row.min(last_row), input);
-            let shared_bytes = given.len().min(row_bytes);
-            made[..shared_bytes].copy_from_slice(&given[..shared_bytes]);
-            if shared_bytes < row_bytes {
-                made.copy_within(shared_bytes - plane.bytes..shared_bytes, shared_bytes);
-            }
-        }
-        start += plane.row_bytes(width) * (last_row + 1);
     }
 }

@@ -1,0 +1,90 @@
+//! How one format is converted to another, and the conversion of a strip of rows.
+
+use std::ops::Range;
+
+use super::format::PixelFormat;
+use super::strip::{Frames, Target};
+use super::to_rgb::ToRgb;
+use super::to_yuv::ToYuv;
+
+/// How one format is converted to another.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Method {
+    /// They are equal: rows are copied.
+    Copy,
+    /// RGB or gray to YUV.
+    ToYuv(ToYuv),
+    /// YUV or gray to RGB, YUV to gray.
+    ToRgb(ToRgb),
+}
+
+impl Method {
+    pub(super) fn between(input: PixelFormat, output: PixelFormat) -> Option<Self> {
+        if input == output {
+            return Some(Self::Copy);
+        }
+        ToYuv::between(input, output)
+            .map(Self::ToYuv)
+            .or_else(|| ToRgb::between(input, output).map(Self::ToRgb))
+    }
+
+    /// Input bytes of a strip at most, two rows aside, so that it takes 20 to 60 µs. Measured: see
+    /// `benches/convert.rs`.
+    pub(super) fn strip_bytes(self) -> usize {
+        match self {
+            Self::Copy => 256 << 10,
+            Self::ToYuv(to_yuv) => to_yuv.strip_bytes(),
+            Self::ToRgb(_) => 128 << 10,
+        }
+    }
+
+    /// Converts these rows of the output.
+    pub(super) fn make_rows(self, frames: &Frames, rows: Range<usize>, input: &[u8], output: &mut [u8]) {
+        if let Self::Copy = self {
+            return copy(frames, &rows, input, output);
+        }
+        let in_input = frames.rows_in_input(&rows);
+        let sample_bytes = frames.options.output.planes()[0].bytes;
+        let mut first = in_input.start;
+        while first < in_input.end {
+            let part = first..first + self.rows_at_once(frames, in_input.end - first);
+            // The last part includes the rows that the input lacks.
+            let target = part.start..if part.end == in_input.end { rows.end } else { part.end };
+            let mut target = Target::of(frames, &target, output);
+            match self {
+                Self::Copy => unreachable!("copies are made of whole strips"),
+                Self::ToYuv(to_yuv) => to_yuv.make(frames, &part, input, &mut target),
+                Self::ToRgb(to_rgb) => to_rgb.make(frames, &part, input, &mut target),
+            }
+            target.pad_luma(frames.shared_width(), part.len(), sample_bytes);
+            first = part.end;
+        }
+    }
+
+    fn rows_at_once(self, frames: &Frames, rows: usize) -> usize {
+        match self {
+            Self::ToYuv(to_yuv) => to_yuv.rows_at_once(frames, rows),
+            Self::Copy | Self::ToRgb(_) => rows,
+        }
+    }
+}
+
+/// Copies the rows of each plane.
+fn copy(frames: &Frames, rows: &Range<usize>, input: &[u8], output: &mut [u8]) {
+    let (width, height) = (frames.options.width, frames.options.height);
+    let mut target = Target::of(frames, rows, output);
+    let mut start = 0;
+    for (index, plane) in frames.options.input.planes().iter().enumerate() {
+        let row_bytes = target.row_bytes[index];
+        let last_row = plane.rows_of(height) - 1;
+        for (row, made) in (rows.start / plane.rows..).zip(target.planes[index].chunks_exact_mut(row_bytes)) {
+            let given = frames.input_row(plane, start, row.min(last_row), input);
+            let shared_bytes = given.len().min(row_bytes);
+            made[..shared_bytes].copy_from_slice(&given[..shared_bytes]);
+            if shared_bytes < row_bytes {
+                made.copy_within(shared_bytes - plane.bytes..shared_bytes, shared_bytes);
+            }
+        }
+        start += plane.row_bytes(width) * (last_row + 1);
+    }
+}
