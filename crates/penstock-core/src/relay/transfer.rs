@@ -1,4 +1,4 @@
-//! One relay: chooses the method, takes its steps, and waits.
+//! One relay: takes the steps of its method, and waits.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
@@ -8,8 +8,9 @@ use rustix::fs::{SeekFrom, fstat, seek};
 use rustix::io::{Errno, Result};
 
 use super::ends::{Ends, Source, Step, check_different};
-use super::report::{Method, MethodReason, RelayError, RelayMode, RelayOptions, Relayed};
-use super::{copy, file, splice};
+use super::method::{Mover, choose};
+use super::read_write::Buffer;
+use super::report::{MethodReason, RelayError, RelayOptions, Relayed};
 use crate::error::Error;
 use crate::pipe::budget;
 use crate::runtime::fork_fd::ForkFd;
@@ -26,36 +27,6 @@ pub(crate) struct Watch<'a> {
     pub(crate) on_progress: &'a dyn Fn(Relayed),
 }
 
-/// A method, with its resources and the bytes that it has taken and not given yet.
-#[derive(Debug)]
-enum Mover {
-    Splice,
-    Through(splice::InnerPipe),
-    CopyFileRange,
-    SendFile,
-    ReadWrite(copy::Buffer),
-}
-
-impl Mover {
-    fn method(&self) -> Method {
-        match self {
-            Self::Splice => Method::Splice,
-            Self::Through(_) => Method::SpliceThroughPipe,
-            Self::CopyFileRange => Method::CopyFileRange,
-            Self::SendFile => Method::SendFile,
-            Self::ReadWrite(_) => Method::ReadWrite,
-        }
-    }
-
-    fn held_bytes(&self) -> usize {
-        match self {
-            Self::Through(inner) => inner.held_bytes(),
-            Self::ReadWrite(buffer) => buffer.held_bytes(),
-            _ => 0,
-        }
-    }
-}
-
 /// One relay.
 #[derive(Debug)]
 pub(crate) struct Transfer {
@@ -66,7 +37,7 @@ pub(crate) struct Transfer {
     pub(crate) moved: u64,
     /// Bytes that the caller has read from the source before, as far as they are not delivered. They go first. If the
     /// relay ends before, they are still the caller's.
-    ahead: copy::Buffer,
+    ahead: Buffer,
     mover: Mover,
     reason: MethodReason,
     source_ended: bool,
@@ -151,7 +122,7 @@ impl Transfer {
             destination,
             left: options.count.unwrap_or(u64::MAX),
             moved: 0,
-            ahead: copy::Buffer::default(),
+            ahead: Buffer::default(),
             mover,
             reason,
             source_ended: false,
@@ -168,7 +139,7 @@ impl Transfer {
     pub(crate) fn begin_with(&mut self, mut ahead: Vec<u8>) {
         ahead.truncate(usize::try_from(self.left).unwrap_or(usize::MAX));
         self.left -= ahead.len() as u64;
-        self.ahead = copy::Buffer::holding(ahead);
+        self.ahead = Buffer::holding(ahead);
     }
 
     /// The position of a source file after everything that was delivered.
@@ -238,7 +209,9 @@ impl Transfer {
                     Waited::Failed(errno) => return Some(Err(self.failed(ends, errno))),
                 },
                 Err(Errno::INTR) => return None,
-                Err(errno) if self.is_refusal(errno) => self.fall_back(MethodReason::Refused(errno)),
+                Err(errno) if self.ahead.held_bytes() == 0 && self.mover.is_refused(errno) => {
+                    self.fall_back(MethodReason::Refused(errno));
+                }
                 Err(errno) => return Some(Err(self.failed(ends, errno))),
             }
             if passed(deadline) {
@@ -250,14 +223,10 @@ impl Transfer {
 
     fn step(&mut self, ends: &Ends<'_>) -> Result<Step> {
         let Self { source, destination, left, ahead, mover, .. } = self;
-        match mover {
-            _ if ahead.held_bytes() > 0 => ahead.step(ends, source, *destination, 0),
-            Mover::Splice => splice::direct(ends, source, *destination, *left),
-            Mover::Through(inner) => inner.step(ends, source, *destination, *left),
-            Mover::CopyFileRange => file::copy_range(ends, source, *left),
-            Mover::SendFile => file::send(ends, source, *destination, *left),
-            Mover::ReadWrite(buffer) => buffer.step(ends, source, *destination, *left),
+        if ahead.held_bytes() > 0 {
+            return ahead.step(ends, source, *destination, 0);
         }
+        mover.step(ends, source, *destination, *left)
     }
 
     fn note(&mut self, ends: &Ends<'_>, taken: usize, given: usize, watch: Option<&Watch<'_>>) {
@@ -287,20 +256,9 @@ impl Transfer {
         matches!(self.mover, Mover::CopyFileRange) && self.moved == 0
     }
 
-    /// Whether the error means that this method does not suit this pair, rather than that one side has failed.
-    fn is_refusal(&self, errno: Errno) -> bool {
-        let is_splicing = !matches!(self.mover, Mover::ReadWrite(_)) && self.ahead.held_bytes() == 0;
-        is_splicing && method_is_refused(errno)
-    }
-
     fn fall_back(&mut self, reason: MethodReason) {
         self.reason = reason;
-        let before = std::mem::replace(&mut self.mover, Mover::SendFile);
-        self.mover = match before {
-            Mover::CopyFileRange if reason != MethodReason::NothingToCopy => return,
-            Mover::Through(inner) => Mover::ReadWrite(copy::Buffer::after(inner)),
-            _ => Mover::ReadWrite(copy::Buffer::default()),
-        };
+        self.mover.fall_back(reason);
     }
 
     fn wait(&mut self, ends: &Ends<'_>, watch: Option<&Watch<'_>>, deadline: Option<Instant>) -> Waited {
@@ -449,42 +407,4 @@ impl Transfer {
 /// A non-blocking descriptor of a destination that is a terminal: its user may stop it for ever (Ctrl-S).
 fn own_terminal(dst: BorrowedFd<'_>, destination: Kind) -> Option<ForkFd> {
     if destination == Kind::Other { ForkFd::make(|| fd::reopen_terminal(dst)).ok() } else { None }
-}
-
-fn choose(
-    ends: &Ends<'_>,
-    source: Kind,
-    destination: Kind,
-    mode: RelayMode,
-) -> std::result::Result<(Mover, MethodReason), Error> {
-    let by_hand = |reason| Ok((Mover::ReadWrite(copy::Buffer::default()), reason));
-    match (source, destination) {
-        _ if mode == RelayMode::ReadWrite => by_hand(MethodReason::Asked),
-        (Kind::Messages, _) | (_, Kind::Messages) => by_hand(MethodReason::KeepsMessages),
-        (_, Kind::File) if fd::appends(ends.dst) => by_hand(MethodReason::Appends),
-        (_, Kind::StreamSocket) if splice::would_wait_inside(ends.dst) => by_hand(MethodReason::WouldWait),
-        (Kind::Pipe, _) | (_, Kind::Pipe) => Ok((Mover::Splice, MethodReason::APipe)),
-        (Kind::File, Kind::File) => Ok((Mover::CopyFileRange, MethodReason::BothAreFiles)),
-        (Kind::File, _) => Ok((Mover::SendFile, MethodReason::SourceIsFile)),
-        _ => Ok((Mover::Through(splice::InnerPipe::make()?), MethodReason::NeitherIsPipe)),
-    }
-}
-
-/// Whether the error means that the call does not support this pair of descriptors (the man pages' `ERRORS`), or is
-/// forbidden here.
-fn method_is_refused(errno: Errno) -> bool {
-    matches!(
-        errno,
-        Errno::INVAL
-            | Errno::NOSYS
-            | Errno::OPNOTSUPP
-            | Errno::XDEV
-            | Errno::PERM
-            | Errno::ACCESS
-            | Errno::BADF
-            | Errno::TXTBSY
-            | Errno::SPIPE
-            | Errno::OVERFLOW
-            | Errno::NOTSOCK
-    )
 }

@@ -76,10 +76,13 @@ impl OutletReport {
     /// The method: tee(2) alone, or through a pipe of ours.
     #[must_use]
     pub fn method(&self) -> &'static str {
-        match self.through {
+        match self.through.map(|through| through.method) {
             None => "tee",
-            Some(through) if through.method == Method::ReadWrite => "tee, read-write",
-            Some(_) => "tee, splice",
+            Some(Method::ReadWrite) => "tee, read-write",
+            // What is relayed is a pipe of the tee's, from which the kernel only splices.
+            Some(Method::Splice | Method::SpliceThroughPipe | Method::CopyFileRange | Method::SendFile) => {
+                "tee, splice"
+            }
         }
     }
 
