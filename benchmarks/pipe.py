@@ -29,9 +29,10 @@ from benchmarks.harness.ffmpeg import check_exit, frame_count, raw_input, start
 from benchmarks.harness.files import bound_files
 from benchmarks.harness.goals import Verdict, over
 from benchmarks.harness.isolated import Task, isolated
+from benchmarks.harness.methods import FrameJob, Method, Methods
 from benchmarks.harness.options import UNITS, by_name, chosen, listed, names, parse_bytes, parse_size, parsed
 from benchmarks.harness.pictures import Frame, Pictures
-from benchmarks.harness.results import FrameJob, Group, Method, Methods, Row, Run
+from benchmarks.harness.results import Group, Row, Run
 from benchmarks.harness.senders import Sender, feed, feed_repainted, stdin_write, thread_queue, turbopipe
 from penstock import Writer
 

@@ -21,8 +21,9 @@ import click
 from benchmarks.harness import tables
 from benchmarks.harness.command import Benchmark, Measure
 from benchmarks.harness.goals import Verdict
+from benchmarks.harness.methods import Method, Methods
 from benchmarks.harness.options import chosen
-from benchmarks.harness.results import Group, Method, Methods, Row, Run
+from benchmarks.harness.results import Group, Row, Run
 from penstock import Reader, StalledError, Tee, Writer, fifo, relay
 
 MODES: tuple[Any, ...] = ("auto", "write", "staged", "zero-copy")

@@ -17,9 +17,10 @@ from benchmarks.harness.accounts import accounted
 from benchmarks.harness.ffmpeg import frame_count
 from benchmarks.harness.goals import Verdict, over
 from benchmarks.harness.isolated import CaseError, run_isolated
+from benchmarks.harness.methods import Method, Methods
 from benchmarks.harness.options import by_name, parse_bytes, parse_even_size, resized
 from benchmarks.harness.pictures import LOOP_FRAMES, Pictures
-from benchmarks.harness.results import Group, Method, Methods, Row, Run, Spread, rows_for
+from benchmarks.harness.results import Group, Row, Run, Spread, rows_for
 from benchmarks.harness.rounds import check_content, run_rounds
 from benchmarks.harness.senders import quantile
 

@@ -16,8 +16,9 @@ from conftest import eventually, open_fds
 from benchmarks import pipeline, relay
 from benchmarks.harness.command import JobSettings
 from benchmarks.harness.files import nameless_file
+from benchmarks.harness.methods import Method
 from benchmarks.harness.options import by_name
-from benchmarks.harness.results import Method, MisdeliveredError, Row
+from benchmarks.harness.results import MisdeliveredError, Row
 from benchmarks.harness.rounds import attempt
 from benchmarks.pipeline import assets, latency, race
 from benchmarks.relay.ends import Content, Ends

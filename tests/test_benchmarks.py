@@ -23,8 +23,9 @@ from conftest import PATIENCE_S, eventually
 import penstock
 from benchmarks import decode, encode, pipe, pipeline, relay, waits
 from benchmarks.harness.machine import ROOT
+from benchmarks.harness.methods import Method
 from benchmarks.harness.options import by_name
-from benchmarks.harness.results import Group, Method, Row, Run
+from benchmarks.harness.results import Group, Row, Run
 from benchmarks.pipeline.latency import CONFIGURATIONS, END_TO_END, METRICS, PARTS, figure_name
 from penstock.errors import PenstockError
 from penstock.ffmpeg.find import find_ffmpeg

@@ -13,7 +13,8 @@ from command_line import failed, printed, run, run_process
 from conftest import PATIENCE_S, run_script, succeeded
 
 import penstock
-from penstock.cli import COMMANDS, penstock_command
+from penstock.cli import penstock_command
+from penstock.cli.commands import COMMANDS
 
 
 def test_help_shows_every_command_with_the_first_line_of_its_own_help() -> None:
@@ -39,7 +40,8 @@ def test_a_command_is_imported_when_it_is_called() -> None:
             penstock.cli.penstock_command.main(arguments, standalone_mode=False)
         new = {name.partition(".")[0] for name in {*sys.modules} - before}
         assert not new & {"asyncio", "numpy", "rich"}, new
-        assert {name for name in sys.modules if name.startswith("penstock.cli.")} == {"penstock.cli.signals"}
+        loaded = {name for name in sys.modules if name.startswith("penstock.cli.")}
+        assert loaded == {"penstock.cli.commands", "penstock.cli.signals"}, loaded
     """
     succeeded(run_script(code))
 

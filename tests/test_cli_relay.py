@@ -1,4 +1,4 @@
-"""``penstock relay`` and ``penstock tee``: what they move, how they end, and what they say."""
+"""``penstock relay``: what it moves, how it ends, and what it says; also what ``penstock tee`` shares with it."""
 
 from __future__ import annotations
 
@@ -26,21 +26,12 @@ from command_line import (
     delivered,
     failed,
     finish,
-    open_blocking,
     run,
     run_on_terminal,
     run_process,
     start,
 )
-from conftest import PATIENCE_S, ReaderThread, eventually, noise, unread_bytes
-
-
-@pytest.fixture
-def big(tmp_path: Path) -> Path:
-    """A file that is larger than any pipe."""
-    path = tmp_path / "big"
-    path.write_bytes(noise(3 << 20))
-    return path
+from conftest import PATIENCE_S, eventually, unread_bytes
 
 
 @pytest.fixture
@@ -50,14 +41,6 @@ def silent() -> Iterator[int]:
     yield reader
     os.close(reader)
     os.close(writer)
-
-
-@pytest.fixture
-def fifo(tmp_path: Path) -> Path:
-    """A FIFO."""
-    path = tmp_path / "fifo"
-    os.mkfifo(path)
-    return path
 
 
 class TestRelay:
@@ -357,168 +340,6 @@ def _has_open(process: subprocess.Popen[bytes], path: str) -> bool:
             if int(entry.name) > 2 and str(entry.readlink()) == path:
                 return True
     return False
-
-
-class TestTee:
-    """One source, many destinations."""
-
-    def test_smoke(self, big: Path, tmp_path: Path) -> None:
-        data = big.read_bytes()
-        assert delivered(run("tee", "-", "-", tmp_path / "a", tmp_path / "b", data=data)) == data
-        assert (tmp_path / "a").read_bytes() == data
-        assert (tmp_path / "b").read_bytes() == data
-
-    def test_append(self, tmp_path: Path) -> None:
-        for data in (b"one", b"two"):
-            delivered(run("tee", "-", tmp_path / "a", tmp_path / "b", "--append", data=data))
-        assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes() == b"onetwo"
-
-    def test_fifos(self, big: Path, tmp_path: Path) -> None:
-        fifos = [tmp_path / name for name in ("in", "a", "b")]
-        for path in fifos:
-            os.mkfifo(path)
-        with contextlib.ExitStack() as stack:
-            sender = stack.enter_context(start("relay", big, fifos[0]))
-            names = [f"fifo:{path}" for path in fifos]
-            tee = stack.enter_context(start("tee", *names))
-            readers = [ReaderThread(os.open(path, os.O_RDONLY)) for path in fifos[1:]]
-            assert [reader.result() == big.read_bytes() for reader in readers] == [True, True]
-            assert finish(tee) == (0, "")
-            assert finish(sender) == (0, "")
-
-    def test_one_that_breaks_is_told_and_the_others_are_served_whole(self, big: Path, tmp_path: Path) -> None:
-        with start("tee", big, "-", tmp_path / "a") as process:
-            assert process.stdout is not None
-            os.read(process.stdout.fileno(), 10)
-            process.stdout.close()
-            process.stdout = None
-            status, said = finish(process)
-        assert status == 1
-        assert said.splitlines() == ["Error: standard output: its reader went away; 10 bytes were delivered"]
-        assert (tmp_path / "a").read_bytes() == big.read_bytes()
-
-    def test_one_that_fails_is_told_and_the_others_are_served_whole(self, big: Path) -> None:
-        done = run("tee", big, "/dev/full", "-")
-        assert f"/dev/full: {os.strerror(errno.ENOSPC)}; 0 bytes" in failed(done)
-        assert done.stdout == big.read_bytes()
-
-    def test_one_that_stalls_is_evicted(self, big: Path, fifo: Path) -> None:
-        # The other is a file, which takes its bytes however busy this machine is.
-        with start("tee", big, fifo, big.parent / "a", "--evict-after", "0.2") as process:
-            stalled = os.open(fifo, os.O_RDONLY)
-            status, said = finish(process)
-        os.close(stalled)
-        assert (big.parent / "a").read_bytes() == big.read_bytes()
-        assert status == 1
-        assert f"{fifo}: dropped, as it took nothing for 0.2" in said
-
-    @pytest.mark.parametrize("is_standard_output", [True, False])
-    def test_one_that_is_evicted_sees_its_end_while_the_others_go_on(
-        self, fifo: Path, tmp_path: Path, is_standard_output: bool
-    ) -> None:
-        arguments = ["tee", "-", "-" if is_standard_output else fifo, tmp_path / "a", "--evict-after", "0.2"]
-        with start(*arguments, stdin=subprocess.PIPE) as process:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            stalled = os.dup(process.stdout.fileno()) if is_standard_output else os.open(fifo, os.O_RDONLY)
-            data = noise(3 << 20)
-            process.stdin.write(data)
-            process.stdin.flush()
-            # It reads again only when it has been given up: the others have got everything.
-            assert eventually(lambda: (tmp_path / "a").stat().st_size == len(data))
-            late = ReaderThread(stalled).result()
-            assert process.poll() is None
-            assert data.startswith(late)
-            process.stdin.write(b"more")
-            assert finish(process)[0] == 1
-        assert (tmp_path / "a").read_bytes() == data + b"more"
-
-    def test_without_a_destination_left_it_ends(self, fifo: Path) -> None:
-        with start("tee", "/dev/zero", fifo) as process:
-            reader = os.open(fifo, os.O_RDONLY)
-            os.read(reader, 1)
-            os.close(reader)
-            status, said = finish(process)
-        assert (status, "its reader went away" in said) == (1, True)
-
-    @pytest.mark.parametrize("repeated", [["a", "a"], ["a", "big"], ["-", "-"]])
-    def test_the_same_twice_is_refused_unharmed(self, big: Path, repeated: list[str]) -> None:
-        (big.parent / "a").write_bytes(b"kept")
-        failed(run("tee", big, *repeated, cwd=big.parent), status=2 if repeated == ["-", "-"] else 1)
-        assert (big.parent / "a").read_bytes() == b"kept"
-        assert big.stat().st_size == 3 << 20
-
-    def test_a_destination_that_cannot_be_opened_harms_no_other(self, big: Path, tmp_path: Path) -> None:
-        (tmp_path / "a").write_bytes(b"kept")
-        failed(run("tee", big, tmp_path / "a", tmp_path))
-        assert (tmp_path / "a").read_bytes() == b"kept"
-
-    @pytest.mark.parametrize("prefix", ["", "fifo:"])
-    @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
-    def test_fifos_may_be_opened_in_any_order(
-        self, big: Path, tmp_path: Path, prefix: str, order: tuple[int, ...]
-    ) -> None:
-        source, *rest = fifos = [tmp_path / name for name in ("in", "a", "b")]
-        for path in fifos:
-            os.mkfifo(path)
-        with start("tee", *(f"{prefix}{path}" for path in fifos)) as process:
-            modes = dict.fromkeys(rest, "rb") | {source: "wb"}
-            files = {fifos[number]: open_blocking(fifos[number], modes[fifos[number]]) for number in order}
-            readers = [ReaderThread(os.dup(files[path].fileno())) for path in rest]
-            files[source].write(big.read_bytes())
-            for file in files.values():
-                file.close()
-            assert [reader.result() == big.read_bytes() for reader in readers] == [True, True]
-            assert finish(process) == (0, "")
-
-    def test_nothing_is_moved_or_emptied_before_all_fifos_are_open(self, big: Path, fifo: Path) -> None:
-        (big.parent / "a").write_bytes(b"kept")
-        other = big.parent / "other"
-        os.mkfifo(other)
-        with start("tee", big, "a", fifo, other, cwd=big.parent) as process, fifo.open("rb", 0) as early:
-            assert (big.parent / "a").read_bytes() == b"kept"
-            with other.open("rb", 0) as late:
-                readers = [ReaderThread(os.dup(file.fileno())) for file in (early, late)]
-                assert [reader.result() == big.read_bytes() for reader in readers] == [True, True]
-            assert finish(process) == (0, "")
-        assert (big.parent / "a").read_bytes() == big.read_bytes()
-
-    @pytest.mark.parametrize(("number", "said"), ENDING)
-    def test_a_signal_while_it_waits_for_fifos_that_others_have_opened(
-        self, big: Path, fifo: Path, number: int, said: str
-    ) -> None:
-        other = big.parent / "other"
-        os.mkfifo(other)
-        # When the second is open, it has come as far as to wait for the first.
-        with start("tee", big, fifo, f"fifo:{other}") as process, other.open("rb", 0) as reader:
-            process.send_signal(number)
-            assert finish(process) == (-number, f"Error: {said}; 0 bytes were delivered\n")
-            assert reader.read() == b""
-        assert {path.name for path in big.parent.iterdir()} == {"big", "fifo", "other"}
-
-    def test_pipes_of_the_shell(self, big: Path) -> None:
-        reader, writer = os.pipe()
-        with start("tee", big, f"/dev/fd/{writer}", "-", pass_fds=[writer]) as process:
-            os.close(writer)
-            assert process.stdout is not None
-            readers = [ReaderThread(reader), ReaderThread(os.dup(process.stdout.fileno()))]
-            assert [each.result() == big.read_bytes() for each in readers] == [True, True]
-            assert finish(process) == (0, "")
-
-    @pytest.mark.parametrize(("number", "what"), ENDING)
-    def test_a_signal_ends_it(self, tmp_path: Path, number: int, what: str) -> None:
-        reader, writer = os.pipe()
-        os.write(writer, b"begun")
-        with start("tee", "-", "-", tmp_path / "a", stdin=reader) as process:
-            assert process.stdout is not None
-            assert process.stdout.read(5) == b"begun"
-            assert eventually(lambda: (tmp_path / "a").read_bytes() == b"begun")
-            process.send_signal(number)
-            status, said = finish(process)
-        os.close(reader)
-        os.close(writer)
-        assert status == -number
-        assert said == f"Error: {what}; bytes delivered: 5 to -, 5 to {tmp_path}/a\n"
 
 
 class TestProgress:

@@ -20,8 +20,8 @@ from typing import IO, Any, Literal
 import numpy as np
 
 from benchmarks.harness.ffmpeg import QUIET, check_exit
+from benchmarks.harness.methods import FrameJob, Method, Methods
 from benchmarks.harness.pictures import Frame
-from benchmarks.harness.results import FrameJob, Method, Methods
 from penstock import Decoder, Reader
 
 #: x264's own defaults, set so that the record has them. x265 gets the same.

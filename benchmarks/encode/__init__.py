@@ -37,9 +37,10 @@ from benchmarks.harness.ffmpeg import check_exit, frame_count, output_of, raw_in
 from benchmarks.harness.files import bound_files, folder_in_memory
 from benchmarks.harness.goals import Verdict, over
 from benchmarks.harness.isolated import Task, isolated
+from benchmarks.harness.methods import Method
 from benchmarks.harness.options import SIZE_OPTIONS, by_name, chosen
 from benchmarks.harness.pictures import LOOP_FRAMES, Frame, Pictures, apart
-from benchmarks.harness.results import Group, Method, Row, Run
+from benchmarks.harness.results import Group, Row, Run
 from benchmarks.harness.senders import feed, feed_repainted
 
 # Some two seconds each for FFmpeg alone, on 2 cores.

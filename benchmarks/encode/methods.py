@@ -17,8 +17,8 @@ from typing import IO, Any, Literal
 
 from benchmarks.harness import senders
 from benchmarks.harness.ffmpeg import check_exit, raw_input, start
+from benchmarks.harness.methods import FrameJob, Method, Methods
 from benchmarks.harness.pictures import Content, Frame
-from benchmarks.harness.results import FrameJob, Method, Methods
 from benchmarks.harness.senders import Sender
 from penstock import Encoder
 from penstock.ffmpeg import Tuning

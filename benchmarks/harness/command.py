@@ -16,8 +16,9 @@ from rich.console import Console
 from benchmarks.harness import machine, record
 from benchmarks.harness.ffmpeg import FFmpegFailedError, version, working_ffmpeg
 from benchmarks.harness.goals import ROUNDS_NEEDED, Verdict
+from benchmarks.harness.methods import Method
 from benchmarks.harness.options import FFMPEG_OPTION, common_options, resized
-from benchmarks.harness.results import Group, Method, Row, Run, rows_for
+from benchmarks.harness.results import Group, Row, Run, rows_for
 from benchmarks.harness.rounds import Report, check_content, run_rounds
 from benchmarks.harness.tables import Column, print_group
 

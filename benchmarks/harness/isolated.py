@@ -17,7 +17,8 @@ from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from benchmarks.harness.machine import ROOT
-from benchmarks.harness.results import FrameJob, Method, Row, Run
+from benchmarks.harness.methods import FrameJob, Method
+from benchmarks.harness.results import Row, Run
 from benchmarks.harness.rounds import attempt
 
 #: How much of a process's output goes into an error message.

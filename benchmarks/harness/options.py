@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 import click
 
-from benchmarks.harness.results import FrameJob
+from benchmarks.harness.methods import FrameJob
 from penstock._units import parse_byte_count
 
 UNITS = "64K and 64KiB are 64 × 1024, 64kB is 64 × 1000; so for M and G."

@@ -21,8 +21,9 @@ from rich.console import Console
 from benchmarks.harness import tables
 from benchmarks.harness.command import Benchmark, Measure
 from benchmarks.harness.goals import Verdict, over
+from benchmarks.harness.methods import Method
 from benchmarks.harness.options import UNITS, counted, parse_bytes, parsed
-from benchmarks.harness.results import Group, Method, Row
+from benchmarks.harness.results import Group, Row
 from benchmarks.pipeline.assets import CODECS, Stream
 from benchmarks.pipeline.latency import (
     CONFIGURATIONS,

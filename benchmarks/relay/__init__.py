@@ -23,8 +23,9 @@ from benchmarks.harness import tables
 from benchmarks.harness.command import Benchmark, Measure
 from benchmarks.harness.files import nameless_file, no_room
 from benchmarks.harness.goals import Verdict, over
+from benchmarks.harness.methods import Method
 from benchmarks.harness.options import UNITS, by_name, chosen, listed, parse_bytes
-from benchmarks.harness.results import Group, Method, Row, Run
+from benchmarks.harness.results import Group, Row, Run
 from benchmarks.relay.ends import GIB, KIB, MIB, Content, Flow, Job, Way
 from benchmarks.relay.methods import (
     METHODS,

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import IO, Any, TypeAlias
 
-from benchmarks.harness.results import Methods
+from benchmarks.harness.methods import Methods
 from benchmarks.relay.ends import MIB, PIECE_BYTES, Ends, Job
 from penstock import Tee, relay
 from penstock.results import Relayed, TeeReport

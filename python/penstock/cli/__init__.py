@@ -9,17 +9,8 @@ import sys
 import click
 
 import penstock
+from penstock.cli.commands import COMMANDS
 from penstock.cli.signals import ending_by_signal
-
-#: The commands and what the help says about each. The module ``commands.NAME`` defines the command ``NAME``.
-COMMANDS = {
-    "decode": "Decode a video to raw frames or to images.",
-    "encode": "Encode raw frames or images to a video.",
-    "info": "Show what Penstock finds on this machine.",
-    "probe": "Show what is in files of video or audio.",
-    "relay": "Move bytes from one place to another.",
-    "tee": "Copy bytes from one place to several.",
-}
 
 
 class Commands(click.Group):

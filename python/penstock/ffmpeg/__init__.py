@@ -1,7 +1,7 @@
 """Video and audio through FFmpeg: these modules start it, feed it or read from it, and report the result.
 
 - The public classes: ``encoder``, ``decoder``, ``audio``; ``settings`` has what they share, ``frames`` their arrays.
-- Plans: ``plan`` and ``decode_plan`` decide who converts pixels, and make FFmpeg's arguments with ``arguments``,
+- Plans: ``encode_plan`` and ``decode_plan`` decide who converts pixels, and make FFmpeg's arguments with ``arguments``,
   ``colors``, ``endpoints`` and ``timestamps``. ``pixel_formats`` knows how frames lie
   in memory, ``output_formats`` what a codec can hold.
 - Runs: ``session`` is one run of FFmpeg, ``encode_session`` with the native writer that feeds it, ``decode_session``

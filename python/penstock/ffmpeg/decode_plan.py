@@ -30,8 +30,8 @@ from penstock.ffmpeg.settings import Colors, Convert
 _PART_BYTES = 256 << 10
 # The matrix of FFmpeg's scaler for untagged video of any size (SWS_CS_DEFAULT in libswscale/swscale.h).
 _UNTAGGED = "bt601"
-# FFmpeg converts these without its scaler, or its scaler does the same (not for nv12).
-_AGREED = ("yuv420p", "yuv422p", "yuv444p")
+# Formats from which our conversion and FFmpeg's make the same pixels. (FFmpeg's scaler makes others of nv12.)
+_CONVERTED_ALIKE = ("yuv420p", "yuv422p", "yuv444p")
 # FFmpeg's names of full-range YUV.
 _FULL_RANGE = {"yuvj420p": "yuv420p", "yuvj422p": "yuv422p", "yuvj444p": "yuv444p"}
 # FFmpeg's decoders that read alpha stored beside the frames. Its native decoders of these codecs ignore it.
@@ -214,7 +214,7 @@ def _agrees(stored: str, layout: FrameLayout) -> bool:
     Otherwise its scaler smooths chroma over edges: by up to 57 code values, seen with hard edges in yuv420p10le.
     """
     is_even = divides_evenly(stored, layout.width, layout.height)
-    is_plain = (stored in _AGREED or is_gray(stored)) and stored != layout.pixel_format
+    is_plain = (stored in _CONVERTED_ALIKE or is_gray(stored)) and stored != layout.pixel_format
     return is_gray(layout.pixel_format) or (is_plain and layout.sample_bytes == 1 and is_even)
 
 

@@ -24,7 +24,7 @@ from penstock.errors import (
     StalledError,
 )
 from penstock.ffmpeg import endpoints
-from penstock.ffmpeg.plan import EncodePlan
+from penstock.ffmpeg.encode_plan import EncodePlan
 from penstock.ffmpeg.process import WATCH_INTERVAL_S, FFmpegProcess, Watch
 from penstock.ffmpeg.reporter import Reporter
 from penstock.ffmpeg.session import Session, warn_unclosed

@@ -21,11 +21,11 @@ from penstock.errors import ClosedError, EncoderError, FFmpegWarning
 from penstock.ffmpeg import endpoints
 from penstock.ffmpeg.capabilities import check_codec
 from penstock.ffmpeg.diagnostics import explain
+from penstock.ffmpeg.encode_plan import EncodePlan, OddSize, output_options, plan_encode
 from penstock.ffmpeg.encode_session import EncodeSession
 from penstock.ffmpeg.find import find_ffmpeg
 from penstock.ffmpeg.frame_check import frame_buffer, frame_size
 from penstock.ffmpeg.frames import leased_frame
-from penstock.ffmpeg.plan import EncodePlan, OddSize, output_options, plan_encode
 from penstock.ffmpeg.reporter import Reporter
 from penstock.ffmpeg.session import check_owner
 from penstock.ffmpeg.settings import DEFAULT_COLORS, DEFAULT_TUNING, Colors, Tuning

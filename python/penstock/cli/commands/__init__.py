@@ -1,1 +1,11 @@
-"""One module for each command, which defines it by its own name."""
+"""One module for each command, which defines it by its own name, and the table of them."""
+
+#: What the help says about each command.
+COMMANDS = {
+    "decode": "Decode a video to raw frames or to images.",
+    "encode": "Encode raw frames or images to a video.",
+    "info": "Show what Penstock finds on this machine.",
+    "probe": "Show what is in files of video or audio.",
+    "relay": "Move bytes from one place to another.",
+    "tee": "Copy bytes from one place to several.",
+}
