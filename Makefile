@@ -56,6 +56,8 @@ bench-encode bench-decode: bench-%: $(READY)-bench-% $(READY)-native
 bench-relay bench-pipeline bench-waits: bench-%: $(READY)-bench $(READY)-native
 	@$(IN_VENV) python -m benchmarks.$* $(ARGS)
 
+# One more than there are cores, for most tests wait for programs.
+WORKERS := $(shell n=$$(nproc); echo $$((n < 4 ? n + 1 : 4)))
 # Of two -m the last one holds, so that ARGS can ask for others. pytest itself, called by hand, leaves none out.
 test: SELECTED := -m "not slow"
 # Loom explores the orders with at most three preemptions; in test-all, every order.
@@ -68,7 +70,7 @@ test test-all: $(READY)-test $(READY)-native
 	$(IN_VENV) cargo test --quiet --workspace --exclude penstock-python --all-features
 	CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_DEBUG=none RUSTFLAGS="$$RUSTFLAGS --cfg loom" \
 		cargo test --quiet --package penstock-core --release --lib --target-dir target/loom
-	$(IN_VENV) python -m pytest --numprocesses=auto --maxprocesses=4 --dist=worksteal $(SELECTED) $(ARGS)
+	$(IN_VENV) python -m pytest --numprocesses=$(WORKERS) --dist=worksteal $(SELECTED) $(ARGS)
 
 soak: $(READY)-test $(READY)-native
 	@$(IN_VENV) python tests/soak $(ARGS)

@@ -16,8 +16,9 @@ import termios
 import textwrap
 import threading
 import time
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -56,6 +57,15 @@ PIPE_BYTES = 64 << 10
 
 PATIENCE_S = 30.0
 """How long a test waits for what must happen at all; how fast is nobody's claim."""
+
+
+def a_few(cases: Iterable[Any], one_in: int = 4) -> list[Any]:
+    """A test's cases. Only one in four, or in `one_in`, is not slow."""
+    values = [case if isinstance(case, tuple) else (case,) for case in cases]
+    return [
+        pytest.param(*value, marks=[pytest.mark.slow] if number % one_in else [])
+        for number, value in enumerate(values)
+    ]
 
 
 def noise(size: int, seed: int = 0) -> bytes:
@@ -291,6 +301,22 @@ def pair() -> Iterator[tuple[int, int]]:
         with contextlib.suppress(OSError):
             if os.fstat(fd).st_ino == inode:
                 os.close(fd)
+
+
+@pytest.fixture
+def big(tmp_path: Path) -> Path:
+    """A file of 3 MiB, larger than any pipe."""
+    path = tmp_path / "big"
+    path.write_bytes(noise(3 << 20))
+    return path
+
+
+@pytest.fixture
+def fifo(tmp_path: Path) -> Path:
+    """A FIFO."""
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    return path
 
 
 @pytest.fixture(autouse=True)

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from clips import WITH_AUDIO, clip
+from conftest import a_few
 from media import eventually, ffmpeg
 from media import nothing_is_left as nothing_is_left
 
@@ -73,7 +74,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("start", [0, 12.5])
-@pytest.mark.parametrize("ending", ["mp4", "mkv", "ts", "m4a", "wav", "flac"])
+@pytest.mark.parametrize("ending", a_few(["mp4", "mkv", "ts", "m4a", "wav", "flac"], 3))
 def test_start_and_duration_are_exact(ending: str, start: float, folder: Path) -> None:
     path, full = sweep(folder, ending)
     with AudioDecoder(path, start=start) as audio:

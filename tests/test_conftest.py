@@ -64,6 +64,7 @@ def runs(pid: int) -> bool:
         return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "ending", "said"),
     [

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import a_few
 from media import (
     COLOURS,
     SIZE,
@@ -166,7 +167,7 @@ def test_a_frame_may_be_painted_again_when_its_ticket_is_done(tmp_path: Path) ->
     assert [is_flat(frame, index) for index, frame in enumerate(decode(output))] == 30 * [True]
 
 
-@pytest.mark.parametrize("pixel_format", PIXEL_FORMATS)
+@pytest.mark.parametrize("pixel_format", a_few(PIXEL_FORMATS))
 @pytest.mark.parametrize("size", [(64, 48), (7, 5)])
 def test_frame_bytes_are_those_of_ffmpeg(tmp_path: Path, pixel_format: str, size: tuple[int, int]) -> None:
     frame_bytes = frame_layout(pixel_format, *size).frame_bytes
@@ -710,6 +711,7 @@ def test_an_exception_never_waits_for_a_stuck_ffmpeg(tmp_path: Path, monkeypatch
         encoder.close()
 
 
+@pytest.mark.slow
 def test_a_slow_ffmpeg_is_not_a_stuck_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encode_session, "STUCK_S", 2.0)
     slow = program(tmp_path, "i=0; while [ $i -lt 8000000 ]; do i=$((i+1)); done", 'exec "$FFMPEG" "$@"')
@@ -721,6 +723,7 @@ def test_a_slow_ffmpeg_is_not_a_stuck_one(tmp_path: Path, monkeypatch: pytest.Mo
     assert len(decode(output)) == 3
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_finishing_ends_ffmpeg(tmp_path: Path) -> None:
     with interrupted_after(0.3), pytest.raises(KeyboardInterrupt), make(tmp_path / "video.mp4") as encoder:
         submit(encoder, 3)
@@ -838,6 +841,7 @@ for index in range(200):
 """
 
 
+@pytest.mark.slow
 def test_the_interpreters_exit_waits_for_an_ffmpeg_that_works_and_reads_nothing(tmp_path: Path) -> None:
     """Its pipe stands still for longer than a stalled reader is waited for, and nothing is lost."""
     script = """if True:

@@ -604,6 +604,7 @@ def test_two_waiting_readers_and_one_writer(path: Path) -> None:
         assert one.read() == two.read() == b""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["r", "w"])
 def test_cancelling_races_with_the_arrival(
     path: Path, mode: str, nothing_is_left: Callable[[], bool]

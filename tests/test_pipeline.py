@@ -578,6 +578,7 @@ def test_ctrl_c_interrupts_a_wait() -> None:
     assert succeeded(run_script(body)) == b"interrupted True\n"
 
 
+@pytest.mark.slow
 def test_a_program_may_end_with_pipelines_at_work() -> None:
     body = """
     import itertools

@@ -96,6 +96,7 @@ def test_a_block_that_raises_still_delivers(pair: tuple[int, int]) -> None:
     assert result.result() == FRAME
 
 
+@pytest.mark.slow
 def test_a_block_that_raises_does_not_wait_for_ever(pair: tuple[int, int]) -> None:
     """The reader reads nothing: after 5 s it is given up, and the first exception is still there to be seen."""
     reader, writer = pair
