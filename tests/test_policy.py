@@ -339,7 +339,7 @@ class TestThreadPolicies:
         assert len({policy, ThreadPolicy(), ThreadPolicy(near=3), ThreadPolicy(near=("cpu", 3))}) == 4
 
     def test_have_a_level_or_a_niceness(self) -> None:
-        with pytest.raises(ValueError, match="exclude each other"):
+        with pytest.raises(ValueError, match="not both"):
             ThreadPolicy(priority="normal", nice=0)
 
     @given(

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Error {
-    /// The handle was used after its `close` or `abort`.
+    /// The handle was used after its `close` or `abort`, or what it stood for has ended or was taken.
     Closed,
     /// It was cancelled, by `abort` or `cancel`, before its end.
     Aborted {
@@ -28,7 +28,7 @@ pub enum Error {
         /// Accepted bytes that will not arrive.
         bytes_lost: u64,
     },
-    /// The peer is there and does not read; nothing is lost yet.
+    /// The peer is there, and neither reads nor writes in time. Nothing is lost yet.
     Stalled {
         /// How long the call waited.
         waited: Duration,

@@ -9,11 +9,11 @@
 //! | know what became of a write | [`Ticket`] |
 //! | hand in memory of any kind | [`Region`] |
 //! | read frames from a descriptor, ahead, by a native thread | [`Reader`] |
-//! | have other bytes made of it on the way | [`Transform`]; for pixels, `penstock_pixels::Conversion` (feature `pixels`) |
+//! | transform bytes on their way | [`Transform`]; for pixels, `penstock_pixels::Conversion` (feature `pixels`) |
 //! | choose how bytes enter a pipe | [`Mode`], [`ReaderKind`] |
 //! | move bytes from one descriptor to another, in the kernel | [`relay()`], [`Relay`], [`relay_in_background`] |
 //! | copy one stream to many | [`Tee`] |
-//! | have a pipe between two of them | [`Pipe`], [`Fifo`] |
+//! | create a pipe or a FIFO | [`Pipe`], [`Fifo`] |
 //! | stream assets through decompressors and other stages | the crate `penstock-pipeline` |
 //! | give a thread a priority and CPUs | [`ThreadPolicy`], of `penstock-cpu`, which knows the machine's CPUs |
 //!
@@ -106,10 +106,10 @@ pub mod process {
     };
 }
 
-/// What crates that extend this one build on: threads, queues and waits, so that there is one of each.
+/// Threads, queues and waits for crates that extend this one, so that there is one of each.
 ///
-/// `penstock-pipeline` uses it. Its threads block the host's signals and respect forks, and its waits are checked with
-/// loom. Applications do not need it.
+/// `penstock-pipeline` uses it. Its threads respect forks, and its waits are checked with loom. Applications do not
+/// need it.
 #[cfg(not(loom))]
 pub mod engine {
     pub use crate::reader::poll_source::PollSource;

@@ -102,7 +102,7 @@ impl Topology {
 }
 
 impl Topology {
-    /// Who shares that logical processor's third-level cache, as far as one is told.
+    /// The domain of the logical processor's third-level cache; none if it is not known.
     #[must_use]
     pub fn l3_domain_of(&self, processor: usize) -> Option<&CacheDomain> {
         self.l3_domains.iter().find(|domain| domain.logical_processors.contains(&processor))
@@ -165,7 +165,7 @@ fn online(tree: &mut Tree, known: &Cpus) -> Cpus {
     online
 }
 
-/// Old kernels had no list. A CPU has a file of its own, but for the first, which could not be switched off.
+/// Old kernels had no list. Each CPU has a file of its own, except the first, which could not be switched off.
 fn online_by_folders(tree: &mut Tree, known: &Cpus) -> Cpus {
     let with_topology: Cpus =
         known.iter().filter(|cpu| tree.has(&format!("{CPU}/cpu{cpu}/topology"))).copied().collect();

@@ -85,7 +85,7 @@ impl<'a> Context<'a> {
         self.failed_at = byte;
     }
 
-    /// Declares that no further chunk is wanted. Of several workers, only the one that calls it stops.
+    /// Declares that no further chunk is wanted. All workers of the stage stop.
     pub fn finish(&mut self) {
         self.is_over = true;
     }

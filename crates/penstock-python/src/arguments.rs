@@ -91,7 +91,7 @@ fn is_path(fd: &Bound<'_, PyAny>) -> PyResult<bool> {
 fn not_a_path(path: &Bound<'_, PyAny>) -> PyResult<PyErr> {
     let path = path.py().import("os")?.call_method1("fspath", (path,))?.repr()?;
     Ok(PyTypeError::new_err(format!(
-        "an open file or a descriptor is wanted, and not a path: pass open({path}, 'rb') to read from it, \
+        "expected an open file or a descriptor, not a path: pass open({path}, 'rb') to read from it, \
          open({path}, 'wb') to write to it"
     )))
 }
@@ -155,7 +155,7 @@ fn count(name: &str, value: &Bound<'_, PyAny>) -> PyResult<usize> {
         Some(number) if is_size(name) && number >= MOST_BYTES => {
             Err(PyValueError::new_err(format!("{name} is more than memory can hold: {value}")))
         }
-        // Of the others, which are limits, what is more than can be counted is no limit at all.
+        // The other arguments are limits. A limit above `MOST_BYTES` means no limit.
         Some(number) => Ok(number.min(MOST_BYTES)),
     }
 }

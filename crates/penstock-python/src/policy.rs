@@ -48,7 +48,7 @@ impl ThreadPolicy {
     ) -> PyResult<Self> {
         if priority.is_some() && nice.is_some() {
             return Err(PyValueError::new_err(
-                "priority and nice exclude each other: a level has its niceness",
+                "pass priority or nice, not both: a level has its own niceness",
             ));
         }
         let mut policy = penstock_cpu::ThreadPolicy::default();
@@ -131,7 +131,7 @@ fn cpu_numbers(cpus: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
 fn cpu_number(value: &Bound<'_, PyAny>) -> PyResult<usize> {
     number(value, "a CPU")?
         .and_then(|number| usize::try_from(number).ok())
-        .ok_or_else(|| PyValueError::new_err(format!("{value} can be no CPU's number")))
+        .ok_or_else(|| PyValueError::new_err(format!("{value} is not the number of a CPU")))
 }
 
 fn neighbour(near: &Bound<'_, PyAny>) -> PyResult<Near> {
@@ -139,7 +139,7 @@ fn neighbour(near: &Bound<'_, PyAny>) -> PyResult<Near> {
         return match kind.as_str() {
             "cpu" => Ok(Near::Cpu(cpu_number(&cpu)?)),
             _ => Err(PyValueError::new_err(format!(
-                "near must be a thread's or process's id or (\"cpu\", number), not {near}"
+                "near must be the id of a thread or process, or (\"cpu\", number), not {near}"
             ))),
         };
     }
@@ -148,7 +148,9 @@ fn neighbour(near: &Bound<'_, PyAny>) -> PyResult<Near> {
         .and_then(|id| u32::try_from(id).ok())
         .filter(|&id| id > 0)
         .map(Near::Thread)
-        .ok_or_else(|| PyValueError::new_err(format!("near: {near} can be no thread's or process's id")))
+        .ok_or_else(|| {
+            PyValueError::new_err(format!("near must be the id of a thread or process, not {near}"))
+        })
 }
 
 /// The scheduling of a thread, read back from the system after a policy was applied.

@@ -27,7 +27,7 @@ pub(crate) struct SlotPool {
 impl SlotPool {
     #[new]
     fn new(slot_bytes: usize, keep_slots: usize) -> Self {
-        // Of the scratch memory as many pieces are kept as there were threads at once that needed one.
+        // The scratch pool keeps one piece for each thread that needed one at the same time.
         let scratch = Pool::new(usize::MAX);
         let pool = Pool::of_slots(slot_bytes, keep_slots);
         Self { pool, scratch, slot_bytes, filling: Stopwatch::default() }
@@ -51,7 +51,7 @@ impl SlotPool {
         let wanted = transform.as_ref().map_or(self.slot_bytes, |transform| transform.input_bytes());
         let got = glimpse.bytes();
         if got != wanted {
-            let message = format!("the buffer has {got} bytes, and {wanted} were to be taken");
+            let message = format!("the buffer has {got} bytes, not {wanted}");
             return Err(PyValueError::new_err(message));
         }
         let start = Instant::now();

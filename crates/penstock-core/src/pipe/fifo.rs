@@ -385,7 +385,7 @@ impl FifoTicket {
         &self.task.ticket
     }
 
-    /// Waits until the opening has ended, at most for `timeout`; none if it has not. The descriptor is left for
+    /// Waits until the opening has ended, at most for `at_most`; none if it has not. The descriptor is left for
     /// [`take`](Self::take).
     #[must_use]
     pub fn wait_for(&self, at_most: Option<Duration>) -> Option<Result<(), Error>> {

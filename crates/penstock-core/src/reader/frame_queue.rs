@@ -18,7 +18,7 @@ pub(crate) type Answer<T> = Option<Result<Option<T>, Error>>;
 
 pub(crate) struct FrameQueue<T> {
     state: Mutex<State<T>>,
-    /// Signalled when there is a frame, at the end, and when the mode changes.
+    /// Signalled when there is a frame, and at the end.
     filled: Condvar,
     /// Signalled when there is room, and when none is needed.
     room: Condvar,
@@ -247,8 +247,8 @@ impl<T> State<T> {
         !self.waiting.is_empty() || self.is_over()
     }
 
-    /// Whether the newest frame is fresh enough for `newest`. At the end, and if another caller reads in order
-    /// meanwhile, it is.
+    /// Whether the newest frame is fresh enough for `newest`. Always true at the end, and while another caller reads in
+    /// order.
     fn has_fresh(&self) -> bool {
         let is_fresh = match self.policy {
             Policy::InOrder => true,

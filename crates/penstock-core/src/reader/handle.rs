@@ -89,11 +89,11 @@ impl ReaderOptions {
             return unsuitable("frame_bytes is more than memory can hold".into());
         }
         match &self.transform {
-            None if self.parts != 1 => unsuitable("parts are for what makes something of them".into()),
+            None if self.parts != 1 => unsuitable("parts needs a transform".into()),
             Some(transform) if transform.output_bytes().checked_mul(self.parts) != Some(self.frame_bytes) => {
                 let (parts, each) = (self.parts, transform.output_bytes());
                 unsuitable(format!(
-                    "frame_bytes is {}, but {parts} x {each} bytes are made of a frame",
+                    "frame_bytes is {}, but the transform makes {parts} x {each} bytes",
                     self.frame_bytes
                 ))
             }
@@ -183,7 +183,9 @@ impl Reader {
         let source = PollSource::open(options.ahead.clone(), fd.as_fd())?;
         options.check()?;
         if source.kind == Kind::Messages {
-            return Err(Error::Unsuitable("frames are read from a stream, and not from messages".into()));
+            return Err(Error::Unsuitable(
+                "a Reader needs a stream of bytes, and this one is of messages".into(),
+            ));
         }
         let capacity_bytes = grow(&source, options.capacity_bytes);
         let frame_bytes = options.frame_bytes;

@@ -67,7 +67,7 @@ impl Buffer {
         }
         let message = if source.kind == Kind::Messages { fd::next_message_bytes(ends.src)? } else { None };
         if message.is_some_and(|bytes| bytes > at_most) {
-            return Err(Errno::MSGSIZE); // to take a part of it would be to lose the rest
+            return Err(Errno::MSGSIZE); // reading a part of a message discards the rest
         }
         let wanted = message.unwrap_or(0).max(PIECE_BYTES);
         if self.bytes.len() < wanted {
@@ -117,7 +117,7 @@ impl Buffer {
             answer => answer?,
         };
         if given == 0 {
-            return Err(Errno::IO); // POSIX leaves 0 to odd devices; to go on would be to spin
+            return Err(Errno::IO); // a device that returns 0 would make the relay spin
         }
         self.start += given;
         Ok(Step::Moved { taken: 0, given })

@@ -103,7 +103,7 @@ impl fmt::Display for MethodReason {
             Self::KeepsMessages => "one end keeps messages apart",
             Self::WouldWait => "the destination's send buffer is too small to be spliced to",
             Self::Refused(errno) => return write!(f, "the system refused the better methods: {errno}"),
-            Self::NothingToCopy => "the file has no size, and may have bytes all the same",
+            Self::NothingToCopy => "the file reports a size of 0, but may contain bytes, as in /proc",
         })
     }
 }

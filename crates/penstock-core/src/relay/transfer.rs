@@ -346,7 +346,7 @@ impl Transfer {
         Waited::Again
     }
 
-    /// Whether the source would have nothing if the destination took something.
+    /// Whether the source has ended, so that there is no point in waiting for the destination.
     fn has_nothing_more(&self, ends: &Ends<'_>) -> Result<bool> {
         if self.held_bytes() > 0 { Ok(false) } else { self.source.has_ended(ends.src) }
     }

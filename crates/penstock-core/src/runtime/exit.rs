@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use super::task;
 
-/// Waits for relays and tees in the background while any of them makes progress, and cancels waits for FIFOs. To be
-/// called last in a program. Returns the number of relays and tees that it cut off: after `stall` without progress, or
-/// when `keep_on`, called every 20 ms, returns false.
+/// Waits for relays and tees in the background while any of them makes progress, and cancels `Reader`s and waits for
+/// FIFOs. To be called last in a program. Returns the number of relays and tees that it cut off: after `stall` without
+/// progress, or when `keep_on`, called every 20 ms, returns false.
 #[must_use]
 pub fn drain_tasks(stall: Duration, keep_on: impl FnMut() -> bool) -> usize {
     let (mut unfinished, waiting) = task::running();

@@ -1,7 +1,8 @@
 //! What a fork leaves to the parent and to the child: the parent keeps its streams, the child starts with none. See
 //! `pthread_atfork(3)`.
 //!
-//! Tables that threads share are [`ForkTable`]s. They register themselves when they are first used. A fork locks all of
+//! Tables that threads share are [`ForkTable`]s, each with a lock of its own, so that a slow step with one does not
+//! hold up the others. They register themselves when they are first used. A fork locks all of
 //! them, so that the child finds them in a consistent state. The child empties each as its owner says, then unlocks
 //! all.
 
@@ -13,7 +14,7 @@ use std::sync::{LazyLock, Mutex, MutexGuard, Once};
 use crate::sync::generation::begin_generation;
 use crate::sync::lock;
 
-/// The order in which a fork locks the tables: that in which their locks nest elsewhere.
+/// The lock order: a fork locks the tables in this order, and all other code nests their locks in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Order {
     Pipes,

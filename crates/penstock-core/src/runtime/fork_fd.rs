@@ -107,8 +107,8 @@ fn close(fd: OwnedFd) {
     }
 }
 
-/// If the close may be slow, puts an eventfd in the descriptor's place first, which closes what it led to. So the
-/// number stays registered until it is free, and nobody waits for the table's lock.
+/// Closes the descriptor. If that may be slow, dup3(2) first puts an eventfd in its place, which closes the file
+/// without the table's lock. The number stays registered until it is free.
 fn close_here(mut fd: OwnedFd) {
     if fd::closes_slowly(fd.as_fd())
         && let Ok(idle) = eventfd(0, EventfdFlags::CLOEXEC)

@@ -1,4 +1,4 @@
-//! Keeps forks out of short steps that must not be cut in two. Checked with loom.
+//! Delays a fork until no thread is inside a short critical step. Checked with loom.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Orders for a thread that has other work to do. Checking for them costs nothing while there are none; they are
-//! refused once the thread has ended. Checked with loom.
+//! Requests to a running thread. Checking for them costs nothing while there are none. Once the thread has ended, they
+//! are refused. Checked with loom.
 
 use crate::sync::{AtomicBool, Mutex, Ordering, lock};
 

@@ -154,7 +154,7 @@ impl Ticket {
 
     /// Calls `callback` once, when the operation ends, or at once if it has ended.
     ///
-    /// It runs on the native thread that ends the operation, so it must be quick and must not block.
+    /// It runs on the thread that ends the operation, usually a native one, so it must be quick and must not block.
     pub fn on_end(&self, callback: impl FnOnce() + Send + 'static) -> CallbackId {
         if !self.is_inherited() {
             let mut state = lock(&self.shared.state);

@@ -359,7 +359,7 @@ fn read_pipe_now(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize> {
     answer(unsafe { libc::preadv2(fd.as_raw_fd(), &raw const part, 1, -1, libc::RWF_NOWAIT) })
 }
 
-/// Writes a part of the span without blocking, as [`read_now`] reads.
+/// Writes a part of the span, to a pipe or a socket without blocking, as [`read_now`] reads.
 ///
 /// # Safety
 ///

@@ -1,4 +1,5 @@
-//! All system calls that need care, one file a subject. `unsafe` is used only here and where memory changes hands.
+//! System calls that need `unsafe` or several steps, one file a subject. Other rooms use `unsafe` only where memory or
+//! descriptors change hands.
 
 pub(crate) mod faults;
 pub(crate) mod fd;

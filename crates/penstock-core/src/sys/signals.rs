@@ -14,8 +14,8 @@ pub(crate) fn block_signals() {
     }
 }
 
-/// Keeps off the calling thread, while it lives, the signals that a write(2) to a dead pipe or past a file-size limit sends: the
-/// call's `EPIPE` or `EFBIG` tells.
+/// Blocks SIGPIPE and SIGXFSZ for the calling thread while the value lives. The call's `EPIPE` or `EFBIG` reports the
+/// failure.
 pub(crate) struct WithoutWriteSignals {
     before: libc::sigset_t,
     /// Signals are a thread's own.

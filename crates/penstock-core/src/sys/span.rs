@@ -38,7 +38,7 @@ impl Span {
         self.len > 0 && other.len > 0 && a < b + other.len && b < a + self.len
     }
 
-    /// Memory given by its address and length, to be compared and never read.
+    /// Memory given by its address and length.
     pub(crate) fn at(start: *const u8, len: usize) -> Self {
         Self { start, len }
     }

@@ -350,7 +350,7 @@ impl<'a> Pump<'a> {
         while index < self.branches.len() {
             let overdue = self.branches[index].overdue();
             if overdue.is_some() && !matches!(self.deliver_to(index), Advance::Blocked) {
-                index += 1; // poll(2) does not tell of a terminal at once, and what it came to will come again
+                index += 1; // poll(2) may report a terminal late. The next call returns an end or a failure again.
             } else if let Some(waited) = overdue {
                 let branch = self.branches.remove(index);
                 let bytes_pending = branch.unread_bytes();

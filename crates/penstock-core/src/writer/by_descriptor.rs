@@ -176,7 +176,7 @@ pub fn sync_to(marks: &Marks, timeout: Option<Duration>) -> Result<(), Vec<Error
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         match stream.flush(*mark, left) {
             Ok(()) => {}
-            // Perhaps of no bytes: a write that has no more to deliver may still have to end, and to fail.
+            // `bytes_pending` may be 0: a write that has delivered all its bytes may not have ended yet.
             Err(Error::Stalled { bytes_pending, .. }) => *pending.get_or_insert(0) += bytes_pending,
             Err(failure) => failed.push((stream, failure)),
         }

@@ -328,7 +328,7 @@ impl Writer {
         let delivered = pipe.map_or_else(|| stream.meter.written_bytes(), |pipe| pipe.delivered_bytes);
         let lost = stream.meter.lost_bytes.get();
         let load = stream.queue.load();
-        // A pipe that was emptied after a failure holds nothing, although its content was not read.
+        // After a failure the pipe is emptied: it holds nothing, although nobody read its content.
         let delivered = delivered.min(load.accepted_bytes.saturating_sub(lost));
         let settled = delivered + lost;
         Stats {

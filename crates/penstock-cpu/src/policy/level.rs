@@ -226,7 +226,7 @@ fn needs(class: SchedulingClass, before: SchedulingClass) -> String {
     }
 }
 
-/// A limit of this process; "unlimited" is more than any value means.
+/// A limit of this process. Unlimited counts as 40, the highest value with a meaning.
 fn limit(resource: Resource) -> u64 {
     getrlimit(resource).current.unwrap_or(40)
 }

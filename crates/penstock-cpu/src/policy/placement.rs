@@ -55,7 +55,8 @@ pub(super) fn set_cpus(cpus: &[usize], notes: &mut Vec<String>) {
     };
     if !missing.is_empty() {
         // For a part of them the kernel has no error: it drops them.
-        let why = answer.err().map_or_else(|| "not to be had here".into(), |errno| errno.to_string());
+        let why =
+            answer.err().map_or_else(|| "they are not available here".into(), |errno| errno.to_string());
         let limit = as_list(&most_cpus());
         notes.push(format!("CPUs {} were refused: {why}: the system allows {limit}", as_list(&missing)));
     }
@@ -78,12 +79,17 @@ fn cpus_near(near: Near, cpus: Option<&[usize]>, notes: &mut Vec<String>) -> Res
     };
     let both: Vec<usize> = domain.intersection(&base).copied().collect();
     if both.is_empty() {
-        return Err(format!("CPUs {} would be, and {} are {name}", as_list(&domain), as_list(&base)));
+        return Err(format!(
+            "CPUs {} share its cache, but only {} are {name}",
+            as_list(&domain),
+            as_list(&base)
+        ));
     }
     Ok(both)
 }
 
-/// A thread that was pinned, or inherited a pin, may be moved; what the process was started with, as by taskset(1), holds.
+/// The CPUs that this thread or the process's first thread may run on. So a pinned thread can be moved, but not beyond
+/// what the process was started with, as by taskset(1).
 fn allowed() -> Cpus {
     let first =
         i32::try_from(process::id()).map_or_else(|_| Vec::new(), |id| sched::cpus_of(id).unwrap_or_default());
@@ -92,7 +98,7 @@ fn allowed() -> Cpus {
 
 fn cpu_of(thread: i32) -> Result<usize, String> {
     let allowed = sched::cpus_of(thread).map_err(|errno| errno.to_string())?;
-    // One that was moved while it slept has not run where it may run now.
+    // A sleeping thread whose affinity was changed may last have run on a CPU that it may no longer use.
     let last = sched::last_cpu_of(thread).filter(|cpu| allowed.contains(cpu));
     last.or_else(|| allowed.first().copied()).ok_or_else(|| "nothing tells where it runs".into())
 }

@@ -101,7 +101,7 @@ fn of_level(tree: &mut Tree, name: &str, caches: BTreeMap<usize, Cache>, online:
     domains.into_iter().map(|cpus| domain(tree, name, cpus, &caches)).collect()
 }
 
-/// Who does not tell its neighbours is the neighbour of those with the same cache by number, if there is one.
+/// A CPU without a list of sharing CPUs shares its cache with those that report the same cache id.
 fn claims(caches: &BTreeMap<usize, Cache>) -> (Claims, Cpus) {
     let of_id = |id: i64| caches.iter().filter(move |(_, cache)| cache.id == Some(id)).map(|(&cpu, _)| cpu);
     let claim = |cache: &Cache| cache.sharing.clone().or_else(|| Some(of_id(cache.id?).collect()));

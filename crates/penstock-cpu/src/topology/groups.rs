@@ -126,7 +126,7 @@ fn claims(tree: &mut Tree, online: &Cpus, files: [[&str; 2]; 2]) -> Claims {
     online.iter().filter_map(claim).collect()
 }
 
-/// A core's number is its own within a cluster, of a die, of a package; the last must be told for it to say anything.
+/// A `core_id` is unique only within a cluster of a die of a package. Without the package it identifies nothing.
 fn core_keys(tree: &mut Tree, cpus: &Cpus) -> BTreeMap<usize, [Option<i64>; 4]> {
     let key = |&cpu: &usize| {
         let [die, cluster] =

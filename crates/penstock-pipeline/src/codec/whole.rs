@@ -10,8 +10,8 @@ use super::format::{Codec, GZIP_MAGIC, corrupt, truncated};
 use super::members::Members;
 use penstock_core::{Buffer, Pool};
 
-/// What a header claims is believed up to so many times the input, and a little: whoever writes a header can claim anything.
-/// Beyond that the output grows as it is needed. Texts and textures are compressed 2 to 20 times.
+/// A size in a header is trusted up to `BELIEVED_RATIO` times the input plus `BELIEVED_BYTES`, for a header may claim
+/// anything. Beyond that the output grows as needed. Texts and textures are compressed 2 to 20 times.
 const BELIEVED_RATIO: usize = 64;
 const BELIEVED_BYTES: usize = 1 << 20;
 
@@ -44,11 +44,11 @@ pub(crate) struct Decoder {
     last_bytes: usize,
 }
 
-/// What one attempt at an output of some size came to.
+/// The result of one attempt with an output of some size.
 enum Attempt {
     Done(usize),
     NoRoom,
-    /// A slower look is to tell what is wrong.
+    /// Invalid. `explain` finds out why.
     Bad,
 }
 
@@ -141,7 +141,7 @@ impl Decoder {
     }
 }
 
-/// The same by the way that streams go.
+/// Decompresses with the streaming decoder.
 fn stream(codec: Codec, asset: &[u8], output: &mut [u8]) -> Attempt {
     let mut members = Members::new(codec, asset);
     let mut bytes = 0;
@@ -174,7 +174,7 @@ fn explain(codec: Codec, asset: &[u8], max_bytes: usize) -> Undecoded {
             return Undecoded::TooLarge;
         }
     }
-    // The fast decoder is the stricter one in a corner that neither documents: its word counts.
+    // The fast decoder rejects input that the streaming one accepts. The stricter result counts.
     let error = if asset.is_empty() { truncated() } else { corrupt("its data are wrong") };
     Undecoded::At { byte: members.taken_bytes(), error }
 }

@@ -1,4 +1,4 @@
-//! The seam at which tests have system calls fail: nothing of it is in other builds.
+//! Failures of system calls, for tests. In other builds `pass` does nothing.
 
 #[cfg(not(test))]
 use rustix::io::Result;
@@ -18,7 +18,7 @@ pub(crate) enum Call {
     Map,
 }
 
-/// How many of so many bytes the call is to ask for; or the failure that it is to have.
+/// How many of these bytes the call should ask for, or the failure that a test wants.
 #[cfg(not(test))]
 #[inline(always)]
 #[allow(clippy::unnecessary_wraps)] // it fails in tests

@@ -135,7 +135,7 @@ impl Reason {
             Self::NoHugePages => "the system gives no transparent huge pages",
             Self::NoMemory => "the system gave no memory for staging",
             Self::BudgetSpent => "other streams have all of the process's staging memory",
-            Self::CannotPin => "the kernel cannot pin this memory (EFAULT)",
+            Self::CannotPin => "the kernel cannot pin this memory",
             Self::NoVmsplice => "the system lacks vmsplice(2), or forbids it",
             Self::ReaderIsSlower => "auto: the reader copies what it reads, and is the slower side",
             Self::ReaderKeepsUp => "auto: the reader copies what it reads, and keeps up",
