@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-all soak sanitize fuzz bench bench-encode bench-decode bench-relay bench-pipeline bench-waits check fmt clean
+.PHONY: help demo test test-all soak sanitize fuzz bench bench-encode bench-decode bench-relay bench-pipeline bench-waits bench-report check fmt clean
 
 ARGS ?=
 VENV := .venv
@@ -31,6 +31,7 @@ help:
 	@echo "make bench-relay  descriptor to descriptor; ARGS=\"--quick\" for half a minute"
 	@echo "make bench-pipeline  compressed assets under load; ARGS=\"--quick\" for a look"
 	@echo "make bench-waits  the CPU time of waits; ARGS=\"--quick\" for 5 seconds"
+	@echo "make bench-report  the kept records as pictures, in build/bench-report; ARGS=\"mine.json\" for your own"
 	@echo "make check        formatting, lints, types and circles of imports, of Rust and Python"
 	@echo "make fmt          format, and fix what the linters can"
 	@echo "make clean        remove everything that was built or installed here"
@@ -50,7 +51,7 @@ demo: $(READY)-demo $(READY)-native
 bench: $(READY)-bench $(READY)-native
 	@$(IN_VENV) python -m benchmarks.pipe $(ARGS)
 
-bench-encode bench-decode: bench-%: $(READY)-bench-% $(READY)-native
+bench-encode bench-decode bench-report: bench-%: $(READY)-bench-% $(READY)-native
 	@$(IN_VENV) python -m benchmarks.$* $(ARGS)
 
 bench-relay bench-pipeline bench-waits: bench-%: $(READY)-bench $(READY)-native

@@ -1,0 +1,146 @@
+"""Draws records of benchmarks: a page for the documentation site, and a file of HTML that needs nothing else.
+
+Without an argument it draws the records in benchmarks/records. Each group of a record is a chart with the median and
+every round of each method. A table below it has the same numbers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markdown_it import MarkdownIt
+from markupsafe import Markup
+
+from benchmarks.harness.goals import ROUNDS_NEEDED
+from benchmarks.harness.machine import ROOT
+from benchmarks.harness.record import FOLDER, SCHEMA, describe
+from benchmarks.report.charts import Chart, Comparison, RatioAxis, charts, short
+from benchmarks.report.commands import BENCHMARKS
+
+#: The load average before a run. Above it, something else was running.
+QUIET_LOAD = 0.5
+BUILT = ROOT / "build" / "bench-report"
+#: The sections in their order: title, and what happens.
+SECTIONS = {
+    "encode": ("Encode", "Frames in NumPy arrays become an H.264 file."),
+    "decode": ("Decode", "A video, or raw frames from a pipe, becomes NumPy arrays."),
+    "pipe": ("Pipe", "Raw frames go into FFmpeg, by each way of writing to a pipe."),
+    "pipeline": (
+        "Pipeline",
+        "Compressed assets are read, decompressed and checked, each step on its thread.",
+    ),
+    "relay": ("Relay and tee", "Bytes go from one descriptor to another, or to several."),
+    "waits": ("Waits", "The CPU time of the process is measured while it waits."),
+}
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """A record, if it has today's layout."""
+    try:
+        record: dict[str, Any] = json.loads(path.read_text())
+        is_known = record["schema"] == SCHEMA and record["benchmark"] in BENCHMARKS
+    except OSError as error:
+        raise click.ClickException(f"{path}: {error.strerror}") from None
+    except (ValueError, LookupError, TypeError):
+        is_known = False
+    if not is_known:
+        raise click.ClickException(f"{path} is not a record of these benchmarks (schema {SCHEMA})")
+    return record
+
+
+def caveats(records: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """What weakens these records, in sentences."""
+    machines = {f"{one['machine']['cpu']}, {one['machine']['cores']} cores" for one in records}
+    yield f"Measured on: {'; '.join(sorted(machines))}."
+    for weak, what in (
+        (
+            lambda one: one["machine"]["load_average_before"] > QUIET_LOAD,
+            f"began while something else was running (load average above {QUIET_LOAD})",
+        ),
+        (
+            lambda one: one["settings"]["rounds"] < ROUNDS_NEEDED,
+            f"had fewer than {ROUNDS_NEEDED} rounds, which is too few for a claim",
+        ),
+        (lambda one: "uncommitted" in one["software"]["git"], "measured code with uncommitted changes"),
+    ):
+        if count := sum(map(weak, records)):
+            yield f"{count} of {len(records)} runs {what}."
+
+
+def page(records: dict[str, dict[str, Any]]) -> str:
+    """Markdown with figures of HTML. ``records`` are by the name of their file."""
+    ranked = sorted(records.items(), key=lambda item: str(item[1]["date"]))
+    drawn: list[Chart] = []
+    for name, record in ranked:
+        try:
+            drawn += charts(name, record)
+        except (LookupError, ValueError) as error:
+            raise click.ClickException(f"{name} does not fit these benchmarks: {error}") from error
+    drawn.sort(key=lambda chart: (chart.comparison is None, chart.pixels))
+    sections: dict[str, list[Chart]] = {
+        key: found for key in SECTIONS if (found := [chart for chart in drawn if chart.benchmark == key])
+    }
+    glance: dict[str, list[tuple[Chart, Comparison]]] = {
+        key: pairs
+        for key, found in sections.items()
+        if (pairs := [(chart, compared) for chart in found if (compared := chart.comparison)])
+    }
+    methods = {
+        key: {bar.name: bar.summary for chart in found for bar in chart.bars if bar.summary}
+        for key, found in sections.items()
+    }
+    axis = RatioAxis(compared.ratio for pairs in glance.values() for _, compared in pairs)
+    return _render(
+        "page.md",
+        titles=SECTIONS,
+        sections=sections,
+        methods=methods,
+        glance=glance,
+        axis=axis,
+        caveats=caveats([*records.values()]),
+    )
+
+
+def document(markdown: str) -> str:
+    """The page as a file of its own."""
+    return _render("document.html", body=Markup(MarkdownIt("commonmark", {"html": True}).render(markdown)))
+
+
+def _render(template: str, **values: Any) -> str:
+    loader = PackageLoader(__name__)
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    environment.filters |= {
+        "short": short,
+        "times": lambda ratio: f"{ratio:.2f}×",
+        "described": describe,
+        # Markdown ends a figure at an empty line.
+        "one_line": lambda html: Markup(" ".join(html.split())),
+    }
+    return str(environment.get_template(template).render(**values))
+
+
+@click.command(help=__doc__)
+@click.argument("records", nargs=-1, type=click.Path(path_type=Path), metavar="[RECORD]...")
+@click.option("--page", "page_path", type=click.Path(path_type=Path), help="Where the site's page goes.")
+@click.option("--html", "html_path", type=click.Path(path_type=Path), help="Where the file of HTML goes.")
+def main(records: tuple[Path, ...], page_path: Path | None, html_path: Path | None) -> None:
+    paths = records or sorted(FOLDER.glob("*.json"))
+    read = {path.name: read_record(path) for path in paths}
+    if len(read) < len(paths):
+        raise click.ClickException("two records have the same name")
+    markdown = page(read)
+    for path, text in (
+        (page_path or BUILT / "benchmarks.md", markdown),
+        (html_path or BUILT / "benchmarks.html", document(markdown)),
+    ):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        except OSError as error:
+            raise click.ClickException(f"{path}: {error.strerror}") from None
+        click.echo(path)

@@ -1,0 +1,260 @@
+"""What a record shows: a chart for each of its groups, and the comparison of Penstock with the best rival.
+
+Places and lengths are in per cent of a chart's width.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmarks import relay
+from benchmarks.harness.options import by_name
+from benchmarks.report.commands import BENCHMARKS, command_for
+
+#: What Penstock does by default. Of several methods of ours, the first of these is compared.
+DEFAULTS = ("auto", "penstock", "penstock.relay", "penstock.Tee", "penstock.Reader", "penstock.Pipeline")
+#: More columns of a chart's table: heading, figure, and factor.
+COLUMNS = (
+    ("CPU s, caller", "cpu_own_s", 1.0),
+    ("CPU s, FFmpeg", "cpu_child_s", 1.0),
+    ("peak MiB, caller", "peak_own_bytes", 2**-20),
+    ("peak MiB, FFmpeg", "peak_child_bytes", 2**-20),
+    ("p50 blocked ms", "blocked_p50_ms", 1.0),
+    ("p99 blocked ms", "blocked_p99_ms", 1.0),
+)
+ENDS = {"file": "file in memory", "pipe": "pipe", "unix": "Unix socket", "tcp": "TCP socket"}
+
+
+@dataclass(frozen=True)
+class Measure:
+    """The figure that a chart shows."""
+
+    figure: str
+    title: str
+    factor: float = 1.0
+    is_less_better: bool = False
+
+    @property
+    def label(self) -> str:
+        return f"{self.title}: {'less' if self.is_less_better else 'more'} is better"
+
+
+def measures(benchmark: str, group: dict[str, Any]) -> list[Measure]:
+    """The figures of a group that get a chart."""
+    match benchmark:
+        case "waits":
+            return [Measure("cpu_ms_per_s", "CPU time in ms per second", is_less_better=True)]
+        case "relay" if group["bytes"]:
+            return [Measure("ops_per_s", "GB/s", group["bytes"] / 1e9)]
+        case "relay":
+            return [Measure("op_s", "µs for a call", 1e6, is_less_better=True)]
+        case "pipeline" if group["name"] == "latencies":
+            figures = {one: f"end to end {one} µs" for one in ("p50", "p95")}
+            return [
+                Measure(figure, f"ms from end to end, {one}", 1e-3, is_less_better=True)
+                for one, figure in figures.items()
+            ]
+        case "pipeline":
+            return [Measure("mb_per_s", "MB/s")]
+        case _ if group.get("paced_fps"):
+            return [Measure("blocked_p99_ms", "ms that a frame blocks the caller, p99", is_less_better=True)]
+    return [Measure("fps", "Frames per second")]
+
+
+def describe(record: dict[str, Any], group: dict[str, Any]) -> str:
+    """What every method of a group had to do."""
+    size = group.get("size", group)
+    frames = f"{group.get('frames', 0):,} frames of {size.get('width')}×{size.get('height')}"
+    match record["benchmark"]:
+        case "pipe":
+            encode = " ".join(group["encode"]) or "which discards them"
+            buffers = "1 buffer" if group["buffers"] == 1 else f"{group['buffers']} buffers"
+            return f"{frames} from {buffers}, to FFmpeg ({encode})"
+        case "encode":
+            pace = f", {group['paced_fps']} per second" if group.get("paced_fps") else ""
+            return f"{frames} {group['content']}{pace}, to {group['codec']} {group['preset']}"
+        case "decode":
+            source = f"a file of {group['encoder']}" if group["encoder"] else "another process, by a pipe"
+            return f"{frames} from {source}, to NumPy arrays"
+        case "relay":
+            way = by_name(relay.WAYS, group["way"])
+            copies = f"each of {way.readers} pipes" if way.readers > 1 else f"a {ENDS[way.sink]}"
+            return f"From a {ENDS[way.source]} to {copies}{', read at a pace' if way.is_paced else ''}"
+        case "pipeline":
+            settings = record["settings"]
+            storage = "a simulated storage" if settings["simulated"] else "files in the page cache"
+            load = f", {group['background']} workers in the background" if "background" in group else ""
+            return f"Assets of {settings['chunk_bytes'] >> 10} KiB from {storage}, {group['codec']}{load}"
+    return f"Each case waits for {group['wait_s']:g} s"
+
+
+@dataclass
+class Bar:
+    """A method's row of a chart."""
+
+    name: str
+    kind: str
+    #: Of the rounds; none if it was skipped or failed.
+    values: Sequence[float]
+    #: Why it has no values.
+    remark: str = ""
+    summary: str = ""
+    #: The table's other columns, by heading.
+    others: dict[str, str] = field(default_factory=dict)
+    #: The value at the right end of the axis.
+    top: float = 1.0
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.values)
+
+    @property
+    def middle(self) -> tuple[float, float]:
+        """The limits of the middle half of the rounds."""
+        low, _, high = statistics.quantiles([*self.values] * (1 + (len(self.values) < 2)), method="inclusive")
+        return low, high
+
+    @property
+    def places(self) -> list[float]:
+        """Where the values are on the axis."""
+        return [self.place(value) for value in self.values]
+
+    def place(self, value: float) -> float:
+        """Where a value is on the axis."""
+        return round(100 * value / self.top, 2)
+
+
+@dataclass
+class Comparison:
+    """One of ours and the best rival. A ratio above 1 is in our favour."""
+
+    ours: Bar
+    rival: Bar
+    ratio: float
+
+    @property
+    def outcome(self) -> str:
+        """``even`` if the middle halves of the rounds overlap."""
+        (low, high), (rival_low, rival_high) = self.ours.middle, self.rival.middle
+        if low <= rival_high and rival_low <= high:
+            return "even"
+        return "faster" if self.ratio > 1 else "slower"
+
+
+@dataclass
+class Chart:
+    """A figure of a group of a record."""
+
+    id: str
+    #: The record's file.
+    source: str
+    record: dict[str, Any]
+    group: dict[str, Any]
+    measure: Measure
+    #: The best first.
+    bars: list[Bar]
+    #: The numbers of the axis, and their places.
+    ticks: list[tuple[str, float]]
+    description: str
+    command: str
+
+    @property
+    def benchmark(self) -> str:
+        return str(self.record["benchmark"])
+
+    @property
+    def headings(self) -> list[str]:
+        """Of the table's other columns."""
+        return [heading for heading, *_ in COLUMNS if any(heading in bar.others for bar in self.bars)]
+
+    @property
+    def pixels(self) -> int:
+        """Of a frame; 0 if there are no frames."""
+        size = self.group.get("size", self.group)
+        return int(size.get("width", 0) * size.get("height", 0))
+
+    def best(self, kind: str) -> Bar | None:
+        """The best of the measured bars of a kind."""
+        return next((bar for bar in self.bars if bar.kind == kind and bar.values), None)
+
+    @property
+    def comparison(self) -> Comparison | None:
+        """Penstock's default with the best rival, if both were measured."""
+        ours = [bar for bar in self.bars if bar.kind == "ours" and bar.values]
+        default = next((bar for name in DEFAULTS for bar in ours if bar.name == name), self.best("ours"))
+        rival = self.best("rival")
+        if default is None or rival is None:
+            return None
+        ratio = default.median / rival.median
+        return Comparison(default, rival, 1 / ratio if self.measure.is_less_better else ratio)
+
+
+def charts(source: str, record: dict[str, Any]) -> Iterator[Chart]:
+    """The charts of a record. ``source`` is the name of its file."""
+    for number, group in enumerate(record["groups"]):
+        for measure in measures(record["benchmark"], group):
+            bars = [*_bars(record["benchmark"], group, measure)]
+            # The best first, and last what has no values.
+            sign = 1 if measure.is_less_better else -1
+            bars.sort(key=lambda bar: sign * bar.median if bar.values else math.inf)
+            largest = max((value for bar in bars for value in bar.values), default=0) or 1.0
+            for bar in bars:
+                bar.top = largest * 1.01
+            step = _step(largest)
+            marks = [step * mark for mark in range(math.floor(largest / step) + 1)]
+            ticks = [(f"{mark:,g}", round(100 * mark / largest / 1.01, 2)) for mark in marks]
+            id = f"{source.removesuffix('.json')}-{number}-{measure.figure}".replace(" ", "-")
+            words = describe(record, group), command_for(record, group)
+            yield Chart(id, source, record, group, measure, bars, ticks, *words)
+
+
+def _bars(benchmark: str, group: dict[str, Any], measure: Measure) -> Iterator[Bar]:
+    summaries = {one.name: one.summary.replace("`", "") for one in BENCHMARKS[benchmark].settings.methods}
+    for row in group["methods"]:
+        name, figures = row["name"], row.get("figures", {})
+        remarks = [f"{key}: {row[key]}" for key in ("error", "skipped") if key in row]
+        rounds = [] if remarks else figures.get(measure.figure, {}).get("rounds", [])
+        others = {
+            heading: short(figures[figure]["median"] * factor)
+            for heading, figure, factor in COLUMNS
+            if figure in figures and figure != measure.figure
+        }
+        values = [value * measure.factor for value in rounds]
+        remark = "" if values else "; ".join(remarks) or "not measured"
+        yield Bar(name, row["kind"], values, remark, summaries.get(name, ""), others)
+        if measure.figure == "blocked_p99_ms" and "copy_p99_ms" in figures:
+            yield Bar(f"plain copy ({name})", "other", figures["copy_p99_ms"]["rounds"])
+
+
+def _step(largest: float) -> float:
+    """Between the numbers of an axis from 0: 1, 2 or 5 times a power of ten, so that there are three to six."""
+    power: float = 10.0 ** math.floor(math.log10(largest / 2))
+    return power * max(one for one in (1, 2, 5) if one * power <= largest / 2)
+
+
+class RatioAxis:
+    """A logarithmic axis for ratios, with 1 at an inner place."""
+
+    def __init__(self, ratios: Iterable[float]) -> None:
+        powers = [math.log2(ratio) for ratio in ratios]
+        self._low, self._high = math.floor(min([-1, *powers])), math.ceil(max([1, *powers]))
+
+    @property
+    def ticks(self) -> list[tuple[float, float]]:
+        """The powers of two, and their places."""
+        return [(2.0**power, self.place(2.0**power)) for power in range(self._low, self._high + 1)]
+
+    def place(self, ratio: float) -> float:
+        """Where a ratio is on the axis, which leaves room at both ends for half a number."""
+        return round(4 + 92 * (math.log2(ratio) - self._low) / (self._high - self._low), 2)
+
+
+def short(value: float) -> str:
+    """Three digits, or all those before the point."""
+    if value == 0 or value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.{max(0, 2 - math.floor(math.log10(abs(value))))}f}"

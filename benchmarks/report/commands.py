@@ -1,0 +1,73 @@
+"""The command that repeats a chart's measurement."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable
+from typing import Any
+
+import click
+
+from benchmarks import decode, encode, pipe, pipeline, relay, waits
+from benchmarks.harness.options import by_name
+from benchmarks.relay.ends import show_size
+
+BENCHMARKS = {one.BENCHMARK.name: one.BENCHMARK for one in (encode, decode, pipe, relay, pipeline, waits)}
+OPTIONS = {one.BENCHMARK.name: one.main.params for one in (encode, decode, pipe, relay, pipeline, waits)}
+
+
+def command_for(record: dict[str, Any], group: dict[str, Any]) -> str:
+    """``make``, with the options that differ from the benchmark's defaults."""
+    name = record["benchmark"]
+    asked = record["settings"] | _narrowed(name, record["settings"], group)
+    usual = BENCHMARKS[name].settings
+    asked["methods"] = (
+        [one for one in asked["methods"] if one in _names(usual.methods)] if "methods" in asked else None
+    )
+    words = []
+    for option in OPTIONS[name]:
+        value = asked.get(option.name or "")
+        if value is not None and value != _plain(getattr(usual, option.name or "", None)):
+            words += _words(option, value)
+    target = "bench" if name == "pipe" else f"bench-{name}"
+    return f'make {target} ARGS="{shlex.join(words)}"' if words else f"make {target}"
+
+
+def _narrowed(benchmark: str, settings: dict[str, Any], group: dict[str, Any]) -> dict[str, Any]:
+    """Settings that select the group alone."""
+    match benchmark:
+        case "encode" | "decode":
+            name, _, size = group["name"].partition("-at-")
+            job = by_name(BENCHMARKS[benchmark].settings.jobs, name)
+            frames = None if group["frames"] == job.frames else group["frames"]
+            return {"jobs": [name], "size": size or None, "frames": frames}
+        case "pipe":
+            encode = group["name"].partition(" to ")[2].partition(",")[0]
+            nbytes = settings.get("bytes_per_run") or settings.get("bytes_per_case")
+            sizes = [group["size"]["name"]]
+            return {
+                "sizes": sizes,
+                "encodes": [encode],
+                "buffers": [group["buffers"]],
+                "bytes_per_run": nbytes,
+            }
+        case "relay":
+            size = show_size(group["bytes"]).replace(" ", "")
+            return {"ways": [group["way"]], "sizes": [size] if group["bytes"] else None}
+    return {}
+
+
+def _plain(setting: Any) -> Any:
+    """A setting as a record has it."""
+    return _names(setting) if isinstance(setting, tuple) else setting
+
+
+def _names(setting: Iterable[Any]) -> list[Any]:
+    return [getattr(one, "name", one) for one in setting]
+
+
+def _words(option: click.Parameter, value: Any) -> list[str]:
+    flag = option.opts[0]
+    if value is True or value is False:
+        return [flag] * value
+    return [flag, ",".join(map(str, value)) if isinstance(value, list) else str(value)]

@@ -1,0 +1,261 @@
+"""The report of the benchmarks: what it says of records."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+pytest.importorskip("jinja2", reason="the report needs Jinja2 (pip install jinja2)")
+
+from benchmarks import decode, encode, pipe, pipeline, relay, report, waits
+from benchmarks.harness.machine import ROOT
+from benchmarks.harness.record import FOLDER, write
+from benchmarks.report.charts import Chart, charts, short
+
+KEPT = sorted(FOLDER.glob("*.json"))
+COMMANDS = {one.BENCHMARK.name: one.main for one in (pipe, encode, decode, relay, pipeline, waits)}
+
+
+def drawn(path: Path) -> list[Chart]:
+    return [*charts(path.name, json.loads(path.read_text()))]
+
+
+def made(tmp_path: Path, *records: Path) -> tuple[str, str]:
+    """The site's page, and the file of HTML."""
+    files = tmp_path / "page.md", tmp_path / "report.html"
+    arguments = [*records, "--page", files[0], "--html", files[1]]
+    result = CliRunner().invoke(report.main, [str(one) for one in arguments])
+    assert result.exit_code == 0, result.output
+    return files[0].read_text(), files[1].read_text()
+
+
+class Elements(HTMLParser):
+    """The start tags, with their attributes, and the text."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def named(self, tag: str, **wanted: str) -> list[dict[str, str | None]]:
+        return [
+            attributes
+            for name, attributes in self.tags
+            if name == tag and all(attributes.get(key) == value for key, value in wanted.items())
+        ]
+
+
+def in_order(every: list[Chart]) -> list[Chart]:
+    """As on the page."""
+    ranked = sorted(every, key=lambda chart: (chart.record["date"], chart.source))
+    ranked.sort(key=lambda chart: (chart.comparison is None, chart.pixels))
+    return sorted(ranked, key=lambda chart: [*report.SECTIONS].index(chart.benchmark))
+
+
+def one_group(*rows: tuple[str, str, list[float]], **more: Any) -> dict[str, Any]:
+    """A record of the encode benchmark, with rows of name, kind and rounds."""
+    record = json.loads((FOLDER / "2026-11-22-encode-ultrafast-1080p-2-core-xeon.json").read_text())
+    methods = [
+        {"name": name, "kind": kind, "figures": {"fps": {"rounds": rounds}}} for name, kind, rounds in rows
+    ]
+    return record | {"groups": [record["groups"][0] | {"methods": methods} | more]}
+
+
+def test_every_kept_record_is_drawn_with_every_number(tmp_path: Path) -> None:
+    page, html = made(tmp_path)
+    elements = Elements(html)
+    every = [chart for path in KEPT for chart in drawn(path)]
+    assert {chart.source for chart in every} == {path.name for path in KEPT}
+    assert len(elements.named("div", role="img")) == len(every) > 40
+    assert len(elements.named("table")) == len(every)
+    for chart, image in zip(in_order(every), elements.named("div", role="img"), strict=True):
+        said = image["aria-label"] or ""
+        assert said.startswith(chart.group["name"])
+        assert [f"{bar.name}" in said and short(bar.median) in said for bar in chart.bars] == [True] * len(
+            chart.bars
+        )
+    for chart in every:
+        assert f'id="{chart.id}"' in page
+        for bar in chart.bars:
+            assert bar.values
+            assert "; ".join(map(short, bar.values)) in elements.text
+    assert len({chart.id for chart in every}) == len(every)
+    links = {one["href"] for one in elements.named("a")}
+    assert links == {f"#{chart.id}" for chart in every if chart.comparison}
+
+
+def test_caveats_come_before_the_first_chart(tmp_path: Path) -> None:
+    before_charts = made(tmp_path)[0].partition("<figure")[0]
+    for caveat in (
+        "had fewer than 5 rounds",
+        "something else was running",
+        "uncommitted changes",
+        "Compare bars",
+    ):
+        assert caveat in before_charts
+
+
+@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
+def test_the_command_of_a_chart_asks_for_its_group(path: Path) -> None:
+    for chart in drawn(path):
+        benchmark, settings = chart.benchmark, chart.record["settings"]
+        found = re.fullmatch(r'make bench(?:-(\w+))?(?: ARGS="(.*)")?', chart.command)
+        assert found
+        assert (found[1] or "pipe") == benchmark
+        with COMMANDS[benchmark].make_context(benchmark, shlex.split(found[2] or "")) as context:
+            given = context.params
+        usual = report.BENCHMARKS[benchmark].settings
+        assert (given["rounds"] or usual.rounds) == settings["rounds"]
+        if "methods" in settings:
+            assert [one.name for one in given["methods"] or usual.methods] == settings["methods"]
+        jobs = {"encode": "jobs", "decode": "jobs", "relay": "ways"}.get(benchmark)
+        if jobs:
+            assert [one.name for one in given[jobs]] == [chart.group.get("way", chart.group["name"])]
+        if benchmark in ("encode", "decode"):
+            assert (given["frames"] or given["jobs"][0].frames) == chart.group["frames"]
+        if benchmark == "relay":
+            assert sum(given["sizes"]) == chart.group["bytes"]
+        if benchmark == "pipe":
+            [size], [buffers] = given["sizes"], given["buffers"] or usual.buffers
+            assert (size.width, size.height, buffers) == (
+                chart.group["size"]["width"],
+                chart.group["size"]["height"],
+                chart.group["buffers"],
+            )
+
+
+def only_chart(record: dict[str, Any]) -> Chart:
+    [chart] = charts("record.json", record)
+    return chart
+
+
+@pytest.mark.parametrize(
+    ("rounds", "outcome"),
+    [([50.0, 51, 52], "slower"), ([99, 101, 103], "even"), ([150, 151, 152], "faster"), ([90], "slower")],
+)
+def test_a_loss_is_as_plain_as_a_win(rounds: list[float], outcome: str, tmp_path: Path) -> None:
+    record = one_group(
+        ("penstock", "ours", rounds), ("pyav", "rival", [98, 100, 102]), ("slow", "rival", [1])
+    )
+    compared = only_chart(record).comparison
+    assert compared is not None
+    assert (compared.rival.name, compared.outcome) == ("pyav", outcome)
+    write(record, str(tmp_path / "record.json"))
+    page, _ = made(tmp_path, tmp_path / "record.json")
+    sentence = (
+        "No clear difference" if outcome == "even" else f"penstock is {outcome} than the best rival, pyav"
+    )
+    assert sentence in Elements(page).text
+    assert f'class="bench-verdict bench-{outcome}"' in page
+    assert f'class="bench-row bench-{outcome}"' in page
+
+
+def test_less_is_better_turns_order_and_ratio_around() -> None:
+    record = one_group(("penstock", "ours", [1.0]), ("other", "rival", [2.0]), paced_fps=30)
+    for row in record["groups"][0]["methods"]:
+        row["figures"]["blocked_p99_ms"] = row["figures"].pop("fps")
+    chart = only_chart(record)
+    assert [bar.name for bar in chart.bars] == ["penstock", "other"]
+    assert chart.comparison is not None
+    assert (chart.comparison.ratio, chart.comparison.outcome) == (2, "faster")
+
+
+def test_what_has_no_values_says_why(tmp_path: Path) -> None:
+    record = one_group(
+        ("penstock", "ours", []),
+        ("pyav", "rival", []),
+        ("turbopipe", "rival", [5.0]),
+        ("zero", "rival", [0.0]),
+    )
+    ours, pyav = record["groups"][0]["methods"][:2]
+    ours["error"], pyav["skipped"] = "a frame was lost", "not installed"
+    # Figures of a method that failed do not count.
+    ours["figures"]["fps"]["rounds"] = [1000.0]
+    chart = only_chart(record)
+    assert [bar.name for bar in chart.bars if bar.values] == ["turbopipe", "zero"]
+    assert chart.comparison is None
+    write(record, str(tmp_path / "record.json"))
+    text = Elements(made(tmp_path, tmp_path / "record.json")[1]).text
+    assert "error: a frame was lost" in text
+    assert "skipped: not installed" in text
+    assert "At a glance" not in text
+
+
+def test_a_record_is_text_and_not_html(tmp_path: Path) -> None:
+    hostile = "<script>alert(1)</script>\"'&"
+    record = one_group((hostile, "ours", [1.0]), ("pyav", "rival", [1.0]), findings=[hostile])
+    record["machine"]["cpu"] = hostile
+    write(record, str(tmp_path / "record.json"))
+    for text in made(tmp_path, tmp_path / "record.json"):
+        assert "<script" not in text
+        assert hostile in Elements(text).text
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "[1, 2]", "{}", '{"schema": 1, "benchmark": "pipe"}', '{"schema": 2, "benchmark": []}', None],
+)
+def test_a_file_that_is_no_record_is_named(content: str | None, tmp_path: Path) -> None:
+    path = tmp_path / "mine.json"
+    if content is not None:
+        path.write_text(content)
+    result = CliRunner().invoke(report.main, [str(path), "--html", str(tmp_path / "out.html")])
+    assert result.exit_code == 1
+    assert str(path) in result.output
+    assert not (tmp_path / "out.html").exists()
+
+
+def test_a_job_that_is_no_more_is_named(tmp_path: Path) -> None:
+    write(one_group(("penstock", "ours", [1.0]), name="ultrafast-16k"), str(tmp_path / "old.json"))
+    result = CliRunner().invoke(
+        report.main, [str(tmp_path / "old.json"), "--page", str(tmp_path / "page.md")]
+    )
+    assert result.exit_code == 1
+    assert "old.json does not fit these benchmarks: 'ultrafast-16k' is none of" in result.output
+
+
+def test_two_records_of_one_name_are_refused(tmp_path: Path) -> None:
+    (tmp_path / KEPT[0].name).write_bytes(KEPT[0].read_bytes())
+    result = CliRunner().invoke(report.main, [str(KEPT[0]), str(tmp_path / KEPT[0].name)])
+    assert result.exit_code == 1
+    assert "two records have the same name" in result.output
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("benchmark", ["relay", "waits", "pipeline"])
+def test_records_of_now_are_drawn(benchmark: str, tmp_path: Path) -> None:
+    small = {
+        "relay": "--way call,file-pipe,tee-2-paced --size 5000 --rounds 2 --seconds 0.001",
+        "waits": "--seconds 0.05 --rounds 1",
+        "pipeline": "--chunk 5000 --chunks 10 --rounds 1 --background 1 --assets 40",
+    }
+    path = tmp_path / "mine.json"
+    command = [
+        sys.executable,
+        "-m",
+        f"benchmarks.{benchmark}",
+        *small[benchmark].split(),
+        "--json",
+        str(path),
+    ]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    page, _ = made(tmp_path, path)
+    for chart in drawn(path):
+        assert f'id="{chart.id}"' in page
+        assert all(bar.values for bar in chart.bars)
