@@ -1,4 +1,4 @@
-"""The report of the benchmarks: what it says of records."""
+"""The report of the benchmarks: what it says of records, and how it looks in a real browser."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
+from browser import Page, chromium
 from click.testing import CliRunner
 
 pytest.importorskip("jinja2", reason="the report needs Jinja2 (pip install jinja2)")
@@ -259,3 +261,98 @@ def test_records_of_now_are_drawn(benchmark: str, tmp_path: Path) -> None:
     for chart in drawn(path):
         assert f'id="{chart.id}"' in page
         assert all(bar.values for bar in chart.bars)
+
+
+# --- in a browser -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Page]:
+    with chromium() as page:
+        yield page
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("report")
+    made(folder)
+    return (folder / "report.html").as_uri()
+
+
+#: The elements that stand out of the window, or out of a box that does not scroll.
+OUTSIDE = """[...document.querySelectorAll("body *")].filter(one => {
+    const scrolls = one.closest(".bench-scroll");
+    const box = one.getBoundingClientRect();
+    const isOut = box.right > document.documentElement.clientWidth || box.left < 0;
+    return box.width && isOut && !(scrolls && scrolls !== one);
+}).map(one => one.outerHTML.slice(0, 120))"""
+#: Rows whose name, value or remark overlap.
+OVERLAPPING = """[...document.querySelectorAll(".bench-row")].filter(row => {
+    const boxes = [...row.children].filter(one => one.tagName != "svg").map(one => one.getBoundingClientRect());
+    return boxes.some((a, n) => boxes.slice(n + 1).some(b =>
+        a.left < b.right - 0.5 && b.left < a.right - 0.5 && a.top < b.bottom - 0.5 && b.top < a.bottom - 0.5));
+}).map(row => row.textContent)"""
+#: Numbers of an axis that overlap.
+CROWDED = """[...document.querySelectorAll(".bench-axis")].filter(axis => {
+    const boxes = [...axis.querySelectorAll("text")].map(one => one.getBoundingClientRect());
+    return boxes.some((box, n) => n && box.left < boxes[n - 1].right + 2);
+}).map(axis => axis.textContent)"""
+#: Texts whose contrast with the background is less than 4.5, as WCAG 2 computes it, or that are smaller than 10 pixels.
+HARD_TO_READ = """(() => {
+    const channels = colour => colour.match(/[\\d.]+/g).map(Number);
+    const light = colour => channels(colour).slice(0, 3).map(one => one / 255)
+        .map(one => one <= 0.04045 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4)
+        .reduce((sum, one, n) => sum + one * [0.2126, 0.7152, 0.0722][n], 0);
+    const behind = one => {
+        for (; one; one = one.parentElement) {
+            const colour = getComputedStyle(one).backgroundColor;
+            if (channels(colour)[3] !== 0) return colour;
+        }
+    };
+    return [...document.querySelectorAll("body *")].filter(one =>
+        [...one.childNodes].some(node => node.nodeType == 3 && node.data.trim()) && one.tagName != "STYLE"
+    ).filter(one => {
+        const style = getComputedStyle(one);
+        const [a, b] = [light(one.closest("svg") ? style.fill : style.color), light(behind(one))];
+        return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05) < 4.5 || parseFloat(style.fontSize) < 10;
+    }).map(one => one.outerHTML.slice(0, 160));
+})()"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 800, 1400])
+def test_charts_are_whole_and_readable(width: int, scheme: str, browser: Page, url: str) -> None:
+    browser.show(url, width, scheme)
+    assert browser.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)") is None
+    assert browser.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    for what in (OUTSIDE, OVERLAPPING, CROWDED, HARD_TO_READ):
+        assert browser.evaluate(what) == []
+    assert browser.evaluate(
+        "[...document.querySelectorAll('.bench-bar')].every(one => one.getBBox().height > 5)"
+    )
+    dots = browser.evaluate("document.querySelectorAll('[role=img] circle').length")
+    assert dots == sum(len(bar.values) for path in KEPT for chart in drawn(path) for bar in chart.bars)
+    background = browser.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (background == "rgb(255, 255, 255)") == (scheme == "light")
+    assert browser.complaints == []
+    # Nothing but the file itself, and its empty icon.
+    assert {one for one in browser.requests if not one.startswith("data:")} == {url}
+
+
+@pytest.mark.slow
+def test_the_ceiling_is_where_its_value_is(browser: Page, url: str) -> None:
+    chart = next(one for path in KEPT for one in drawn(path) if one.best("bound") and one.comparison)
+    browser.show(url, 1400)
+    places = browser.evaluate(
+        f"""[...document.getElementById("{chart.id}").querySelectorAll(".bench-row")].map(row => {{
+            const [track, bar, line] = ["svg", ".bench-bar", ".bench-ceiling"].map(one => row.querySelector(one));
+            const left = track.getBoundingClientRect().left;
+            return [bar, line].map(one => one && (one.getBoundingClientRect().right - left) / track.clientWidth);
+        }}).filter(([bar]) => bar)"""
+    )
+    bound = chart.best("bound")
+    assert bound is not None
+    for (end, line), bar in zip(places, chart.bars, strict=True):
+        assert end == pytest.approx(bar.median / bar.top, abs=0.01)
+        assert line is None if bar is bound else line == pytest.approx(bound.median / bound.top, abs=0.01)
