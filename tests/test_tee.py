@@ -378,6 +378,43 @@ class TestEnds:
         )
         assert succeeded(done).decode().splitlines() == ["it belongs to the parent process", "5 0"]
 
+    def test_in_children_of_forks_while_threads_wait(self) -> None:
+        """A child must not need a lock that one of those threads held."""
+        done = run_script(
+            """
+            source, producer = os.pipe()
+            tee = penstock.Tee(source, os.pipe()[1])
+
+            def wait():
+                while not tee.done():
+                    try:
+                        tee.wait(0)
+                    except penstock.StalledError:
+                        pass
+
+            threads = [threading.Thread(target=wait, daemon=True) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for _ in range(150):
+                child = os.fork()
+                if child == 0:
+                    signal.alarm(10)
+                    tee.done(); tee.thread_policy
+                    for call in (tee.start, tee.wait, lambda: tee.add(2)):
+                        try:
+                            call()
+                        except penstock.ClosedError:
+                            continue
+                        os._exit(1)
+                    os._exit(0)
+                assert os.waitpid(child, 0)[1] == 0
+            os.close(producer)
+            for thread in threads:
+                thread.join()
+            """
+        )
+        succeeded(done)
+
     def test_with_no_descriptor_left_behind(self) -> None:
         before = set(open_fds())
         for _ in range(200):

@@ -58,6 +58,21 @@ def test_without_a_thread_nothing_else_starts_either() -> None:
     succeeded(run_script(NO_THREAD + textwrap.dedent(body)))
 
 
+def test_a_tee_that_found_no_thread_can_be_started_again() -> None:
+    body = """
+    tee = penstock.Tee(reader, spare[0][1], start=False)
+    refused(tee.start)
+    refused(lambda: tee.wait(20))
+    tee.add(spare[1][1])
+    resource.setrlimit(resource.RLIMIT_AS, before)
+    os.write(writer, b"frame")
+    os.close(writer)
+    assert tee.wait(20).bytes == 5
+    assert [os.read(end, 10) for end, _ in spare] == [b"frame"] * 2
+    """
+    succeeded(run_script(NO_THREAD + textwrap.dedent(body)))
+
+
 def test_children_of_a_stage_have_the_signal_mask_of_the_program() -> None:
     body = """
     import subprocess

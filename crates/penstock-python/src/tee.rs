@@ -76,6 +76,10 @@ impl Tee {
     }
 
     /// Start a tee that was made with ``start=False``. Otherwise does nothing.
+    ///
+    /// Raises:
+    ///     OSError: EAGAIN if no thread could be started. The tee can be started again.
+    ///     ClosedError: the tee belongs to the parent process.
     fn start(&self, py: Python<'_>) -> PyResult<()> {
         arm_exit(py)?;
         self.tee.start().or_raise(py)

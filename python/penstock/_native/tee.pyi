@@ -48,7 +48,12 @@ class Tee:
         start: bool = True,
     ) -> Self: ...
     def start(self) -> None:
-        """Start a tee that was made with ``start=False``. Otherwise does nothing."""
+        """Start a tee that was made with ``start=False``. Otherwise does nothing.
+
+        Raises:
+            OSError: EAGAIN if no thread could be started. The tee can be started again.
+            ClosedError: the tee belongs to the parent process.
+        """
     def add(
         self, dst: int | HasFileno, *, policy: TeePolicy = "block", stall_timeout: float = 5.0
     ) -> TeeOutlet:

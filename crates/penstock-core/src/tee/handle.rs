@@ -2,7 +2,7 @@
 
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use super::branch::Branch;
@@ -13,6 +13,7 @@ use super::report::TeePolicy;
 use super::shared::{Order, Progress, Shared};
 use crate::error::Error;
 use crate::runtime::task::{self, AtExit, Control, Live, Task};
+use crate::sync::generation::fork_generation;
 use crate::sync::lock;
 use crate::sync::mailbox::Mailbox;
 use crate::sync::ticket::Ticket;
@@ -45,14 +46,17 @@ pub struct Tee {
     /// Gone when the tee has ended.
     control: Weak<Control>,
     shared: Arc<Shared>,
+    generation: u32,
+    /// Gone when the tee has started.
     unstarted: Mutex<Option<Start>>,
-    task: Mutex<Option<Task>>,
+    task: OnceLock<Task>,
 }
 
 #[derive(Debug)]
 struct Start {
     control: Arc<Control>,
-    front: Front,
+    /// Taken by the thread, so that it is still here if the system refuses one.
+    front: Arc<Mutex<Option<Front>>>,
     policy: Option<ThreadPolicy>,
 }
 
@@ -68,6 +72,7 @@ impl Tee {
         let front = Front::open(src.as_fd(), kind)?;
         let control = task::control(AtExit::Drain)?;
         Ok(Self {
+            generation: fork_generation(),
             control: Arc::downgrade(&control),
             shared: Arc::new(Shared {
                 source,
@@ -75,8 +80,8 @@ impl Tee {
                 progress: Live::new(Progress::default()),
                 outlets: Live::new(Outlets::default()),
             }),
-            unstarted: Mutex::new(Some(Start { control, front, policy })),
-            task: Mutex::new(None),
+            unstarted: Mutex::new(Some(Start { control, front: Arc::new(Mutex::new(Some(front))), policy })),
+            task: OnceLock::new(),
         })
     }
 
@@ -85,13 +90,16 @@ impl Tee {
     /// # Errors
     ///
     /// [`Error::Unsuitable`]: it is the source, or a destination already. [`Error::Closed`]: the tee has ended.
-    /// [`Error::Io`]: it is not open for writing, or what the system reports.
+    /// [`Error::Forked`]: it is the parent's. [`Error::Io`]: it is not open for writing, or what the system reports.
     pub fn add(&self, dst: impl AsFd, policy: TeePolicy) -> std::result::Result<TeeOutlet, Error> {
         let dst = dst.as_fd();
         fd::check_writable(dst)?;
         let (id, kind) = fd::identify(dst)?;
         if id == self.shared.source && kind != Kind::Other && kind != Kind::StreamSocket {
             return Err(Error::Unsuitable("the destination is the source".into()));
+        }
+        if self.is_inherited() {
+            return Err(Error::Forked);
         }
         let (branch, outlet) = Branch::open(dst, id, kind, policy)?;
         // Listed before the thread has it, which may be done with it at once.
@@ -121,6 +129,11 @@ impl Tee {
         self.shared.outlets.get().find(id)
     }
 
+    /// Whether it was made before a fork, by the parent. Its locks may be held by threads that do not exist here.
+    fn is_inherited(&self) -> bool {
+        self.generation != fork_generation()
+    }
+
     fn order(&self, order: Order) -> std::result::Result<(), Order> {
         match self.control.upgrade() {
             // In the child of a fork the thread is the parent's.
@@ -137,27 +150,35 @@ impl Tee {
     ///
     /// # Errors
     ///
-    /// The system refused a thread.
+    /// [`Error::NoThread`]: the system refused a thread. The tee is as it was, and can be started again.
+    /// [`Error::Forked`]: it is the parent's.
     pub fn start(&self) -> std::result::Result<(), Error> {
-        if self.control.upgrade().is_some_and(|control| control.is_inherited()) {
+        if self.is_inherited() {
             return Err(Error::Forked); // its descriptors are the parent's, and their numbers may be others' here
         }
-        let Some(Start { control, front, policy }) = lock(&self.unstarted).take() else { return Ok(()) };
-        let shared = Arc::clone(&self.shared);
-        let work = move |control: &Control| Pump::new(front, &shared, control).run();
-        *lock(&self.task) = Some(task::start(control, policy, work)?);
+        // Locked until the task is there, which whoever finds the tee started relies on.
+        let mut unstarted = lock(&self.unstarted);
+        let Some(Start { control, front, policy }) = &*unstarted else { return Ok(()) };
+        let (shared, front) = (Arc::clone(&self.shared), Arc::clone(front));
+        let work = move |control: &Control| {
+            let front = lock(&front).take().expect("one thread is started");
+            Pump::new(front, &shared, control).run()
+        };
+        let task = task::start(Arc::clone(control), policy.clone(), work)?;
+        self.task.set(task).expect("only the first start sets it");
+        *unstarted = None;
         Ok(())
     }
 
     /// The ticket of the thread, which ends when the tee does; none before the start.
     #[must_use]
     pub fn ticket(&self) -> Option<Ticket> {
-        lock(&self.task).as_ref().map(|task| task.ticket.clone())
+        self.task.get().map(|task| task.ticket.clone())
     }
 
     /// The policy that the thread runs with; none without one, and before the thread has started.
     pub fn applied_policy(&self) -> Option<AppliedPolicy> {
-        lock(&self.task).as_ref().and_then(Task::applied_policy)
+        self.task.get().and_then(Task::applied_policy)
     }
 
     /// Starts the tee if it was not, and waits for its end, at most for `timeout`; none if it has not ended. Failures

@@ -439,6 +439,20 @@ fn a_cancelled_tee_is_over_and_says_so() {
 }
 
 #[test]
+fn threads_that_wait_for_an_unstarted_tee_start_it_once() {
+    for _ in 0..200 {
+        let (writer, reader) = drained(Temper::Eager);
+        let tee = tee(fed_pipe(b"frame", 5));
+        add(&tee, writer);
+        thread::scope(|scope| {
+            let waits: Vec<_> = (0..3).map(|_| scope.spawn(|| ended(&tee).bytes)).collect();
+            assert!(waits.into_iter().all(|wait| wait.join().unwrap() == 5));
+        });
+        assert_eq!(reader.join().unwrap(), b"frame");
+    }
+}
+
+#[test]
 fn the_policy_of_a_tee_can_be_read() {
     let policy = with(ThreadPolicy::default(), |o| o.priority = Some(Priority::Lowest));
     let (reader, writer) = pipe().unwrap();
