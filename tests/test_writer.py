@@ -341,14 +341,32 @@ class TestAbort:
         assert eventually(lambda: unread_bytes(reader) > 0)
         stream.abort()
         assert stream.closed
-        failures = [ticket.exception(10) for ticket in tickets]
-        assert all(isinstance(failure, ClosedError) for failure in failures)
+        assert all(isinstance(ticket.exception(10), ClosedError) for ticket in tickets[1:])
         with pytest.raises(ClosedError):
             stream.write(b"late")
         os.close(writer)
         got = ReaderThread(reader).result()
         assert 0 < len(got) < len(FRAME)
         assert FRAME.startswith(got)
+        assert isinstance(tickets[0].exception(10), ClosedError), (
+            "with zero-copy it waits for its pages to be read"
+        )
+
+    def test_a_buffer_that_the_pipe_holds_is_in_use(self, pair: tuple[int, int]) -> None:
+        """Its pages count as delivered, so its content must not change before they are read."""
+        reader, writer = pair
+        frame = bytearray(FRAME)
+        stream = Writer(writer, mode="zero-copy")
+        ticket = stream.write(frame)
+        assert eventually(lambda: unread_bytes(reader) > 900_000)
+        stream.abort()
+        for wait in (ticket.wait, lambda timeout: penstock.sync(frame, timeout=timeout)):
+            with pytest.raises(StalledError):
+                wait(0.1)
+        os.close(reader)
+        with pytest.raises(ClosedError):
+            ticket.wait(10)
+        frame.clear()
 
     def test_frees_the_buffers(self, pair: tuple[int, int]) -> None:
         stream = Writer(pair[1])

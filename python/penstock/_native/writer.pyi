@@ -97,7 +97,8 @@ class Writer:
     def abort(self) -> None:
         """Discard what this writer has queued, and close. The tickets of those writes end with ``ClosedError``.
 
-        A write in progress is cut short. Pages that zero-copy has put into the pipe stay in use until read.
+        A write in progress is cut short. Pages that zero-copy has put into the pipe stay in use until the reader has
+        read them or is gone, and the ticket of their write ends only then.
         """
     @property
     def closed(self) -> bool:

@@ -286,7 +286,7 @@ impl Writer {
     /// Discards what this writer has queued, and closes it. The tickets end with [`Error::Aborted`].
     ///
     /// A write in progress is cut short. Pages that zero-copy has put into the pipe cannot be taken back: their memory
-    /// stays in use until the reader has read them or is gone.
+    /// stays in use until the reader has read them or is gone, and only then their ticket ends.
     pub fn abort(&self) {
         if !self.is_closed() {
             self.abort_now();

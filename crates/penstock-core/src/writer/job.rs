@@ -26,6 +26,8 @@ pub(crate) struct Job {
     pub(super) fd: Option<Arc<ForkFd>>,
     pub(super) completion: Option<Completion>,
     pub(super) progress: Progress,
+    /// What the ticket will say: an abort, if the write was cut short with pages in the pipe.
+    pub(super) outcome: Result<(), Error>,
 }
 
 /// How far a write has come.
@@ -77,11 +79,11 @@ impl Job {
 
     /// Releases the descriptor and the memory, then ends the ticket. So the reader has its end of file, and the caller
     /// its memory, before the ticket has ended.
-    pub(super) fn end(mut self, outcome: Result<(), Error>) {
+    pub(super) fn fail(mut self, failure: Error) {
         drop(self.fd.take());
         drop(self.region.take());
         if let Some(completion) = self.completion.take() {
-            completion.end(outcome);
+            completion.end(self.outcome.and(Err(failure)));
         }
     }
 

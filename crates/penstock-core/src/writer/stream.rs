@@ -141,6 +141,7 @@ impl Stream {
             fd: Some(fd),
             completion: Some(completion),
             progress: Progress::Queued,
+            outcome: Ok(()),
         };
         let pushed = self.queue.push(job, bytes, deadline, is_gone);
         self.meter.caller_blocked.add(start.elapsed());
@@ -214,20 +215,27 @@ impl Stream {
         });
     }
 
-    /// Ends the write under the cursor as aborted. Its memory is released when nobody reads it any more.
+    /// The write under the cursor was cut short. It ends as aborted: at once, or when the reader has read its pages.
     pub(crate) fn mark_cut(&self, written_before: u64, awaits_reader: bool) {
         let end = self.meter.written_bytes();
+        let awaits_reader = awaits_reader && end > written_before;
         let (mut completion, mut region) = (None, None);
         self.queue.advance(|job| {
-            region = job.region.take_if(|_| !awaits_reader);
-            completion = job.completion.take().map(|completion| (completion, job.bytes));
-            job.progress = if awaits_reader { Progress::AwaitsReader { end } } else { Progress::Written };
+            let bytes_lost = job.bytes - (end - written_before);
+            self.meter.lost_bytes.add(bytes_lost);
+            let outcome = Err(Error::Aborted { bytes_lost });
+            if awaits_reader {
+                job.progress = Progress::AwaitsReader { end };
+                job.outcome = outcome;
+            } else {
+                job.progress = Progress::Written;
+                region = job.region.take();
+                completion = job.completion.take().map(|completion| (completion, outcome));
+            }
         });
         drop(region); // before the ticket says that the write is over
-        if let Some((completion, bytes)) = completion {
-            let bytes_lost = bytes - (end - written_before);
-            self.meter.lost_bytes.add(bytes_lost);
-            completion.end(Err(Error::Aborted { bytes_lost }));
+        if let Some((completion, outcome)) = completion {
+            completion.end(outcome);
         }
     }
 
@@ -252,15 +260,15 @@ impl Stream {
                 Progress::AwaitsReader { end } if end > read_position => None,
                 _ => {
                     drop(job.fd.take());
-                    Some((job.region.take(), job.completion.take()))
+                    Some((job.region.take(), job.completion.take(), job.outcome.clone()))
                 }
             });
-            let Some(Some((region, completion))) = taken else {
+            let Some(Some((region, completion, outcome))) = taken else {
                 return;
             };
             drop(region);
             if let Some(completion) = completion {
-                completion.end(Ok(()));
+                completion.end(outcome);
             }
             self.queue.retire_front();
         }
@@ -306,7 +314,7 @@ impl Stream {
 
     fn end_all(&self, jobs: Vec<Job>, failure: &Error) {
         let count = jobs.len();
-        jobs.into_iter().for_each(|job| job.end(Err(failure.clone())));
+        jobs.into_iter().for_each(|job| job.fail(failure.clone()));
         self.queue.retire(count);
     }
 
@@ -321,7 +329,7 @@ impl Stream {
         for job in jobs {
             let bytes_lost = job.bytes;
             self.meter.lost_bytes.add(bytes_lost);
-            job.end(Err(Error::Aborted { bytes_lost }));
+            job.fail(Error::Aborted { bytes_lost });
         }
         self.queue.retire(count);
         if self.queue.select(|job| (job.owner != owner).then_some(())).is_empty() {
