@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use crate::memory::region::Region;
 use crate::pipe::budget;
 use crate::runtime::fork_fd::ForkFd;
-use crate::runtime::thread::{self, Fault, Signals};
+use crate::runtime::thread::{self, Signals};
 use crate::sync::deadline_after;
 use crate::sync::queue::Next;
 use crate::sync::ticket::Ticket;
@@ -72,20 +72,27 @@ pub(crate) fn push<R: Region>(
 fn start(stream: &Arc<Stream>) {
     let own = Arc::clone(stream);
     let started = thread::spawn(Signals::Blocked, move || {
-        if let Err(fault) = thread::guarded(|| serve(&own)) {
-            discard_queued(&own, fault);
+        if thread::guarded(|| serve(&own)).is_err() {
+            fail_after_panic(&own);
+            own.queue.sign_off();
         }
     });
     if let Err(fault) = started {
-        discard_queued(stream, fault);
+        stream.fail_with(0, |delivered, lost| fault.of_stream(delivered, lost));
+        // Only now: otherwise a push would start another worker, which would write from memory that was released here.
+        stream.queue.sign_off();
     }
 }
 
-/// Fails what is queued, because there is no worker. Only then the worker is signed off: otherwise a push would start
-/// another one, which would write from memory that is released here.
-fn discard_queued(stream: &Stream, fault: Fault) {
-    stream.fail_with(0, |delivered, lost| fault.of_stream(delivered, lost));
-    stream.queue.sign_off();
+/// Fails the stream after the panic of a transform, in the middle of any write.
+fn fail_after_panic(stream: &Stream) {
+    // The descriptor of any write: all lead to the pipe in which pages may be.
+    let fd = stream.queue.select(|job| job.fd.clone()).into_iter().next();
+    let Some(fd) = fd else { return stream.fail(Errno::IO, 0) };
+    let has_spliced = stream.meter.written_by()[Transport::ZeroCopy as usize].1 > 0;
+    let transport = if has_spliced { Transport::ZeroCopy } else { Transport::Write };
+    wait_for_spliced_pages(stream, fd.as_fd(), transport);
+    fail(stream, fd.as_fd(), Errno::IO, transport);
 }
 
 fn serve(stream: &Stream) {

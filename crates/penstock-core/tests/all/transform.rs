@@ -205,3 +205,62 @@ fn the_loss_is_counted_in_bytes_of_the_stream_when_the_reader_goes_away() {
     let Err(Error::Broken { bytes_delivered, bytes_lost, .. }) = ticket.wait() else { panic!("{ticket:?}") };
     assert_eq!((bytes_delivered, bytes_lost), (0, 4 << 20));
 }
+
+/// Fails as a defect of a caller's code does.
+#[derive(Debug)]
+struct Panics;
+
+impl Transform for Panics {
+    fn input_bytes(&self) -> usize {
+        10
+    }
+    fn output_bytes(&self) -> usize {
+        10
+    }
+    fn steps(&self) -> usize {
+        1
+    }
+    fn apply(&self, _: usize, _: &[u8], _: &mut [u8]) {
+        std::panic::resume_unwind(Box::new(())); // says nothing on stderr
+    }
+}
+
+#[test]
+fn a_transform_that_panics_leaves_pages_in_the_pipe_to_their_reader() {
+    // The pipe holds all of the first frame, and a part of the second, during which the panic comes.
+    for frame_bytes in [300_000, 5 << 20] {
+        let (mut source, pipe) = pipe().unwrap();
+        let frame = Arc::new(pattern(frame_bytes, 3));
+        let writer = Writer::new(&pipe, &with(Options::default(), |o| o.mode = Mode::ZeroCopy)).unwrap();
+        let panics =
+            Writer::new(&pipe, &with(Options::default(), |o| o.transform = Some(Arc::new(Panics)))).unwrap();
+        let ticket = writer.write(Arc::clone(&frame), None).unwrap();
+        let failed = panics.write(vec![0; 10], None).unwrap();
+        let unread = || rustix::io::ioctl_fionread(&source).unwrap();
+        eventually("the pipe holds pages", || unread() >= 300_000);
+        assert_eq!(ticket.wait_for(Some(Duration::from_millis(100))), None, "they are in the pipe");
+        assert_eq!(Arc::strong_count(&frame), 2);
+        let delivered = unread();
+        let mut got = vec![0; delivered as usize];
+        source.read_exact(&mut got).unwrap();
+        assert!(frame.starts_with(&got));
+        let bytes_lost = frame_bytes as u64 + 10 - delivered;
+        let failure = Error::Io { errno: Errno::IO, bytes_delivered: delivered, bytes_lost };
+        assert_eq!(failed.wait(), Err(failure.clone()));
+        let is_whole = delivered == frame_bytes as u64;
+        assert_eq!(ticket.wait(), if is_whole { Ok(()) } else { Err(failure) });
+        assert_eq!(Arc::strong_count(&frame), 1);
+    }
+}
+
+#[test]
+fn a_transform_that_panics_counts_what_a_reader_that_is_gone_has_not_read() {
+    let (source, pipe) = pipe().unwrap();
+    let writer = Writer::new(&pipe, &with(Options::default(), |o| o.mode = Mode::Write)).unwrap();
+    let panics =
+        Writer::new(&pipe, &with(Options::default(), |o| o.transform = Some(Arc::new(Panics)))).unwrap();
+    writer.write(vec![1; 1000], None).unwrap().wait().unwrap();
+    drop(source);
+    let failure = Error::Io { errno: Errno::IO, bytes_delivered: 0, bytes_lost: 1010 };
+    assert_eq!(panics.write(vec![0; 10], None).unwrap().wait(), Err(failure));
+}
