@@ -11,13 +11,15 @@ import stat
 import subprocess
 import sys
 import tempfile
+import termios
 import threading
+import time
 import tty
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import MODES, ReaderThread, noise, open_fds, read_exactly, run_script
+from conftest import MODES, ReaderThread, noise, open_fds, read_exactly
 
 import penstock
 
@@ -185,28 +187,38 @@ def test_a_terminal() -> None:
     os.close(terminal)
 
 
-def test_terminals_do_not_wait_for_each_other() -> None:
-    """The controlling sides of all pseudo-terminals have one inode, that of /dev/ptmx, and are streams of their own.
+@pytest.mark.parametrize("end", ["terminal", "stopped terminal", "controller"])
+def test_terminals_do_not_wait_for_each_other(end: str) -> None:
+    """The controlling sides of all pseudo-terminals have one inode, that of /dev/ptmx, and are streams of their own."""
+    stalled, lively = pty.openpty(), pty.openpty()
+    for _, terminal in (stalled, lively):
+        tty.setraw(terminal)
+    if end == "stopped terminal":
+        termios.tcflow(stalled[1], termios.TCOOFF)
+    stream = penstock.Writer(stalled[0 if end == "controller" else 1])
+    blocked = stream.write(bytes(1 << 20))
+    penstock.pipe(b"through", lively[0]).wait(10)
+    assert os.read(lively[1], 7) == b"through"
+    time.sleep(0.1)  # until the terminal takes no more
+    assert not blocked.done()
+    stream.abort()
+    with pytest.raises(penstock.ClosedError):
+        blocked.wait(10)
+    for fd in (*stalled, *lively):
+        os.close(fd)
 
-    In a program that ends by force, because a write to a terminal may block for ever.
-    """
-    program = """
-    import pty, tty
-    (stalled, stalled_end), (lively, lively_end) = pty.openpty(), pty.openpty()
-    tty.setraw(stalled_end)
-    tty.setraw(lively_end)
-    blocked = penstock.pipe(bytes(1 << 20), stalled)
-    ticket = penstock.pipe(b"through", lively)
-    try:
-        ticket.wait(5)
-        assert os.read(lively_end, 7) == b"through"
-        assert not blocked.done()
-        print("lively")
-    finally:
-        sys.stdout.flush()
-        os._exit(0)
-    """
-    assert run_script(program).stdout == b"lively\n"
+
+def test_a_terminal_has_its_hangup_at_the_close() -> None:
+    """The worker's own descriptor of a terminal ends with the write."""
+    controller, terminal = pty.openpty()
+    tty.setraw(terminal)
+    with penstock.Writer(terminal) as stream:
+        os.close(terminal)
+        stream.write(FRAME)
+        assert read_exactly(controller, len(FRAME)) == FRAME
+    with pytest.raises(OSError, match="Input/output error"):
+        os.read(controller, 1)
+    os.close(controller)
 
 
 def test_devices() -> None:

@@ -128,7 +128,7 @@ impl Transfer {
             source_ended: false,
             timeout: options.timeout,
             idle: None,
-            terminal: own_terminal(ends.dst, destination),
+            terminal: ForkFd::of_terminal(ends.dst, destination),
             may_grow: [kind == Kind::Pipe, destination == Kind::Pipe],
             can_lose_reader: matches!(destination, Kind::Pipe | Kind::StreamSocket),
             false_starts: 0,
@@ -402,9 +402,4 @@ impl Transfer {
             let _ = seek(src, SeekFrom::Start(position));
         }
     }
-}
-
-/// A non-blocking descriptor of a destination that is a terminal: its user may stop it for ever (Ctrl-S).
-fn own_terminal(dst: BorrowedFd<'_>, destination: Kind) -> Option<ForkFd> {
-    if destination == Kind::Other { ForkFd::make(|| fd::reopen_terminal(dst)).ok() } else { None }
 }

@@ -15,7 +15,7 @@ use rustix::io::{DupFlags, Result, dup3};
 use crate::runtime::fork::{ForkTable, Order};
 use crate::runtime::thread::{Signals, spawn};
 use crate::sync::generation::fork_generation;
-use crate::sys::fd;
+use crate::sys::fd::{self, Kind};
 
 static OPEN: ForkTable<BTreeSet<RawFd>> = ForkTable::new(Order::Descriptors, Mutex::default, close_all);
 
@@ -31,6 +31,11 @@ impl ForkFd {
     pub(crate) fn make(make: impl FnOnce() -> Result<OwnedFd>) -> Result<Self> {
         let [made] = Self::make_all(|| make().map(|fd| [fd]))?;
         Ok(made)
+    }
+
+    /// A non-blocking descriptor of a destination that is a terminal: its user may stop it for ever (Ctrl-S).
+    pub(crate) fn of_terminal(dst: BorrowedFd<'_>, destination: Kind) -> Option<Self> {
+        if destination == Kind::Other { Self::make(|| fd::reopen_terminal(dst)).ok() } else { None }
     }
 
     /// As [`make`](Self::make), for several that are opened together.

@@ -374,6 +374,9 @@ pub(crate) unsafe fn write_some(fd: BorrowedFd<'_>, kind: Kind, span: Span) -> R
                 Err(Errno::NOTSOCK) => write_pipe(fd, span), // in packet mode
                 answer => answer,
             },
+            Kind::Other if is_blocking_terminal(fd) && ready(fd, PollFlags::OUT).is_empty() => {
+                Err(Errno::AGAIN)
+            }
             Kind::Other if is_blocking_terminal(fd) => write(fd, span.first(TERMINAL_PIECE_BYTES)),
             Kind::File | Kind::Other => write(fd, span),
         }

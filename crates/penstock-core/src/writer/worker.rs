@@ -155,8 +155,10 @@ fn write(stream: &Stream, work: &Work, engine: &mut Engine, transformer: &mut Tr
         }
     };
     let transformer = RefCell::new(transformer);
+    // Only for this write: while it is open, the terminal's other side gets no hangup.
+    let terminal = ForkFd::of_terminal(fd, stream.kind);
     let sink = Sink {
-        fd,
+        fd: terminal.as_ref().map_or(fd, AsFd::as_fd),
         kind: stream.kind,
         meter: &stream.meter,
         cut: &stream.cut,
@@ -167,6 +169,7 @@ fn write(stream: &Stream, work: &Work, engine: &mut Engine, transformer: &mut Tr
     let written_before = stream.meter.written_bytes();
     // SAFETY: the job at the cursor holds the region; after a zero-copy write it keeps it until the reader is through.
     let outcome = unsafe { engine.push(&sink, work.span, &work.options) };
+    drop(terminal);
     match outcome {
         Ok(transport) => stream.mark_written(transport == Transport::ZeroCopy),
         Err((Stop::Cut, transport)) => {
