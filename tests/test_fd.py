@@ -129,11 +129,12 @@ def test_stream_sockets(kind: str, blocking: bool) -> None:
 
 @pytest.mark.parametrize("kind", [socket.SOCK_SEQPACKET, socket.SOCK_DGRAM], ids=["seqpacket", "datagram"])
 def test_each_write_to_a_message_socket_is_one_message(kind: socket.SocketKind) -> None:
-    """More of them than fit at once, and larger than the pieces that a stream would get."""
+    """More of them than fit at once, empty ones, and some larger than the pieces that a stream would get."""
     reader, writer = socket.socketpair(socket.AF_UNIX, kind)
-    messages = [noise(size, size) for size in (1, 50_000, 3, 100_000, 4096) * 10]
+    messages = [noise(size, size) for size in (1, 50_000, 0, 3, 100_000, 4096) * 10]
     for message in messages:
         penstock.pipe(message, writer)
+    reader.settimeout(10)
     assert [reader.recv(1 << 20) for _ in messages] == messages
     reader.close()
     writer.close()
@@ -157,8 +158,8 @@ def test_a_message_that_cannot_be_sent_whole_is_an_error_and_not_cut() -> None:
 
 def test_a_pipe_in_packet_mode() -> None:
     reader, writer = os.pipe2(os.O_DIRECT)
-    penstock.pipe(b"one", writer)
-    penstock.pipe(b"two", writer)
+    for message in (b"one", b"", b"two"):  # a pipe has no empty messages
+        penstock.pipe(message, writer)
     penstock.sync(timeout=10)
     assert [os.read(reader, 4096), os.read(reader, 4096)] == [b"one", b"two"]
     os.close(reader)

@@ -38,7 +38,8 @@ pub(crate) struct Sink<'a> {
 }
 
 impl Sink<'_> {
-    /// Pushes the span in pieces. `attempt` may take less, be interrupted, or find no room.
+    /// Pushes the span in pieces. `attempt` may take less, be interrupted, or find no room. An empty span is passed to
+    /// it only where it is a message.
     pub(crate) fn push_all(
         &self,
         mut span: Span,
@@ -46,12 +47,14 @@ impl Sink<'_> {
         transport: Transport,
         mut attempt: impl FnMut(Span) -> Result<usize>,
     ) -> std::result::Result<(), Stop> {
-        while span.len() > 0 {
+        let is_empty_message = span.len() == 0 && self.kind == fd::Kind::Messages;
+        while span.len() > 0 || is_empty_message {
             // Relaxed: nothing else is published with the number, and a piece later is soon enough.
             if self.cut.load(Ordering::Relaxed) == self.number {
                 return Err(Stop::Cut);
             }
             match attempt(span.first(piece_bytes)) {
+                Ok(0) if is_empty_message => return Ok(()),
                 // Only odd devices return 0 for a length above zero (POSIX). Trying again would spin.
                 Ok(0) => {
                     return Err(Stop::Failed { errno: Errno::IO, rest: span });
