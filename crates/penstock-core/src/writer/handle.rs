@@ -17,7 +17,7 @@ use crate::runtime::fork_fd::ForkFd;
 use crate::sync::generation::fork_generation;
 use crate::sync::queue::Limits;
 use crate::sync::ticket::Ticket;
-use crate::sys::fd::{self, Kind};
+use crate::sys::fd::{self, Kind, StreamId};
 use crate::sys::pipe;
 use crate::writer::by_descriptor;
 use crate::writer::job::Mark;
@@ -86,8 +86,14 @@ impl PipeState {
     }
 }
 
-/// The descriptors of all open writers, by owner. In the child of a fork no writer is open.
-static OPEN: ForkTable<HashMap<u64, Arc<ForkFd>>> =
+/// What is known of an open writer without itself.
+struct OpenWriter {
+    stream: StreamId,
+    fd: Arc<ForkFd>,
+}
+
+/// All open writers, by owner. In the child of a fork no writer is open.
+static OPEN: ForkTable<HashMap<u64, OpenWriter>> =
     ForkTable::new(Order::Writers, Mutex::default, HashMap::clear);
 
 /// Statistics of a stream.
@@ -148,18 +154,22 @@ impl Writer {
                 None => budget::grow(own.as_fd(), stream.id),
             }
         }
-        if options.queue_bytes.is_some() || options.queue_items.is_some() {
+        let owner = NEXT_OWNER.fetch_add(1, Ordering::Relaxed);
+        let mut open = OPEN.lock();
+        // Those of writers that are closed are not the next one's.
+        let is_first = !open.values().any(|writer| writer.stream == stream.id);
+        if is_first || options.queue_bytes.is_some() || options.queue_items.is_some() {
             stream.queue.set_limits(Limits {
                 bytes: options.queue_bytes.unwrap_or(DEFAULT_LIMITS.bytes),
                 items: options.queue_items.unwrap_or(DEFAULT_LIMITS.items),
             });
         }
-        if let Some(policy) = &options.policy {
-            stream.set_policy(policy.clone());
+        if is_first || options.policy.is_some() {
+            stream.set_policy(options.policy.clone());
         }
         stream.queue.expect_more();
-        let owner = NEXT_OWNER.fetch_add(1, Ordering::Relaxed);
-        OPEN.lock().insert(owner, Arc::new(own));
+        open.insert(owner, OpenWriter { stream: stream.id, fd: Arc::new(own) });
+        drop(open);
         let transform = options.transform.clone();
         let options =
             WriteOptions { mode: options.mode, reader: options.reader, transform, ..WriteOptions::default() };
@@ -310,7 +320,7 @@ impl Writer {
     }
 
     fn fd(&self) -> Option<Arc<ForkFd>> {
-        OPEN.lock().get(&self.owner).cloned()
+        OPEN.lock().get(&self.owner).map(|writer| Arc::clone(&writer.fd))
     }
 
     /// The error for a use after the close.
@@ -360,7 +370,7 @@ impl Writer {
     fn retire(&self) {
         self.gone.store(true, Ordering::Relaxed); // see `write`
         self.stream.queue.wake();
-        let fd = OPEN.lock().remove(&self.owner);
+        let fd = OPEN.lock().remove(&self.owner).map(|writer| writer.fd);
         if let Some(look) = fd.as_ref().and_then(|fd| PipeState::of(&self.stream, fd)) {
             let _ = self.last_look.set(look); // only the first closing closes
         }
@@ -379,8 +389,8 @@ impl Writer {
 impl Drop for Writer {
     /// Writes in flight have their own reference to the descriptor.
     fn drop(&mut self) {
-        let fd = OPEN.lock().remove(&self.owner);
-        drop(fd); // outside of the table's lock
+        let writer = OPEN.lock().remove(&self.owner);
+        drop(writer); // outside of the table's lock
         self.stream.queue.dismiss_worker(Some(Instant::now())); // who leaves by itself when it is through
         self.forget_failure();
     }
@@ -400,7 +410,7 @@ fn check_reader(stream: &Stream, fd: &ForkFd) -> Result<(), Error> {
 
 /// As [`check_reader`], for all open writers. The failures still count as not reported.
 pub(crate) fn check_readers() {
-    let open: Vec<_> = OPEN.lock().values().cloned().collect();
+    let open: Vec<_> = OPEN.lock().values().map(|writer| Arc::clone(&writer.fd)).collect();
     for fd in open {
         if let Ok(stream) = Stream::of(fd.as_fd()) {
             let _ = check_reader(&stream, &fd);

@@ -337,10 +337,8 @@ impl Stream {
         }
     }
 
-    pub(crate) fn set_policy(&self, policy: ThreadPolicy) {
-        let mut state = lock(&self.policy);
-        state.wanted = Some(policy);
-        state.applied = None;
+    pub(crate) fn set_policy(&self, policy: Option<ThreadPolicy>) {
+        *lock(&self.policy) = PolicyState { wanted: policy, applied: None };
     }
 
     /// Whether the worker has a policy.

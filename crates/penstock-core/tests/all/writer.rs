@@ -481,6 +481,27 @@ fn a_policy_is_applied_and_read_back() {
 }
 
 #[test]
+fn a_writer_does_not_inherit_limits_or_policy_of_one_that_was_closed() {
+    let (_reader, pipe) = pipe().unwrap();
+    let policy = with(ThreadPolicy::default(), |o| o.nice = Some(7));
+    let options = with(Options::default(), |o| (o.queue_items, o.policy) = (Some(1), Some(policy)));
+    let first = Writer::new(&pipe, &options).unwrap();
+    first.write(vec![1; 10], None).unwrap().wait().unwrap();
+    let beside = open(&pipe, Mode::Write); // shares the stream, and what the first has set
+    assert!(beside.stats().policy.is_some());
+    first.close(None).unwrap();
+    beside.close(None).unwrap();
+
+    let next = open(&pipe, Mode::Write);
+    for _ in 0..2 {
+        next.write(vec![2; 2 << 20], A_WHILE).unwrap(); // the pipe takes neither
+    }
+    assert_eq!(next.stats().policy, None);
+    next.abort();
+    drop(first);
+}
+
+#[test]
 fn a_policy_that_is_refused_is_a_note_and_no_failure() {
     let (reader, pipe) = pipe().unwrap();
     let got = drain(reader, Temper::Eager);
