@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import os
 import threading
+from collections.abc import Callable
 
 import pytest
-from conftest import ReaderThread, noise, run_script, succeeded
+from conftest import ReaderThread, eventually, noise, run_script, succeeded
 
 import penstock
+from penstock import Tee
 
 DATA = noise(300_000)
 ROOM_BYTES = 1 << 30
@@ -104,6 +107,37 @@ def test_a_destination_that_was_evicted(pair: tuple[int, int], caplog: pytest.Lo
     bytes_ = f"{outlet.bytes_delivered} bytes delivered, {outlet.bytes_lost} lost"
     words = f"a tee evicted fd {pair[1]}, which took nothing for 0.1 s: {bytes_}"
     assert logged(caplog) == [("WARNING", words)]
+
+
+async def leave_asynchronously(tee: Tee) -> None:
+    async with tee:
+        await asyncio.to_thread(lambda: eventually(tee.done))
+        raise KeyError("mine")
+
+
+def leave(tee: Tee) -> None:
+    with tee:
+        assert eventually(tee.done)
+        raise KeyError("mine")
+
+
+@pytest.mark.parametrize("leave", [leave, lambda tee: asyncio.run(leave_asynchronously(tee))])
+def test_evictions_before_a_block_raised(
+    pair: tuple[int, int], leave: Callable[[Tee], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)  # asyncio logs how it waits
+    source, feed = os.pipe()
+    sending = threading.Thread(target=send, args=(feed,))
+    sending.start()
+    with pytest.raises(KeyError):
+        leave(Tee(source, pair[1], policy="evict", stall_timeout=0.1))
+    os.close(source)
+    sending.join()
+    os.close(feed)
+    [(level, words)] = logged(caplog)
+    assert level == "WARNING" and words.startswith(
+        f"a tee evicted fd {pair[1]}, which took nothing for 0.1 s: "
+    )
 
 
 def test_nothing_is_logged_when_all_goes_well(

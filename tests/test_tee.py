@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import fcntl
 import gzip
 import os
 import socket
@@ -208,7 +209,9 @@ class TestComingAndGoing:
         assert readers.results() == [b"both, one", b"both"]
         assert stays.ended == "source-ended"
 
-    def test_those_that_ended_long_ago_are_forgotten_but_counted(self) -> None:
+    def test_those_that_ended_long_ago_are_forgotten_but_counted(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
         source, readers = Source(), Readers(1)
         tee = Tee(source.fd, *readers.writers)
         first = None
@@ -226,12 +229,21 @@ class TestComingAndGoing:
                 os.close(writer)
                 if (reader, writer) not in failing:
                     os.close(reader)
+            if batch == 0:
+                reader, writer = os.pipe()
+                fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 1 << 20)  # so that the tee does not grow it
+                os.write(writer, bytes(1 << 20))
+                evicted = tee.add(writer, policy="evict", stall_timeout=0.05)
+                source.write(b"some ")
+                assert eventually(lambda outlet=evicted: outlet.ended == "evicted")
+                os.close(reader)
+                os.close(writer)
         tee.add(null := os.open(os.devnull, os.O_WRONLY))
         os.close(null)
         report = tee.report
         assert len(report.destinations) == 1002
         assert report.destinations[0].fd == readers.writers[0]
-        assert (report.forgotten, report.forgotten_failures, report.forgotten_bytes_lost) == (100, 3, 0)
+        assert (report.forgotten, report.forgotten_failures, report.forgotten_bytes_lost) == (101, 4, 0)
         assert first is not None
         tee.remove(first)  # it has ended, and nothing is done
         source.write(b"data")
@@ -239,8 +251,9 @@ class TestComingAndGoing:
         readers.close()
         with pytest.raises(BrokenStreamError) as broken:
             tee.wait(PATIENCE_S).check()
-        assert broken.value.__notes__ == ["2 more destinations failed, which are forgotten"]
-        assert readers.results() == [b"data"]
+        assert broken.value.__notes__ == ["3 more destinations failed, which are forgotten"]
+        assert readers.results() == [b"some data"]
+        assert caplog.messages == ["a tee evicted destinations that its report forgot: 1"]
 
     def test_strangers_are_not_removed(self) -> None:
         source, readers = Source(), Readers(1)

@@ -47,8 +47,8 @@ pub(crate) fn relay_ended(py: Python<'_>, outcome: Result<&Relayed, &RelayError>
     }
 }
 
-/// A tee that has ended: the destinations that it evicted.
-pub(crate) fn tee_ended(py: Python<'_>, report: &TeeReport) -> PyResult<()> {
+/// A tee that has ended or was cancelled: the destinations that it evicted.
+pub(crate) fn tee_evicted(py: Python<'_>, report: &TeeReport) -> PyResult<()> {
     for outlet in &report.outlets {
         let (of, policy) = (outlet.report(), outlet.policy());
         if let (Some(TeeEnd::Evicted), TeePolicy::Evict { after }) = (of.end, policy) {
@@ -57,7 +57,10 @@ pub(crate) fn tee_ended(py: Python<'_>, report: &TeeReport) -> PyResult<()> {
             log(py, "warning", format!("a tee evicted fd {fd}, which took nothing for {s} s: {bytes}"))?;
         }
     }
-    Ok(())
+    match report.forgotten.evictions {
+        0 => Ok(()),
+        count => log(py, "warning", format!("a tee evicted destinations that its report forgot: {count}")),
+    }
 }
 
 /// `logging` reports errors of handlers itself: what raises here is a signal handler, and Ctrl-C must not be lost.

@@ -46,7 +46,7 @@ use crate::waiting::{awaited, coroutine, until};
 #[pyclass(frozen, module = "penstock")]
 pub(crate) struct Tee {
     tee: penstock_core::Tee,
-    /// Whether its evictions were logged: once, however often it is waited for.
+    /// Whether its evictions were logged: once, however often it is waited for or cancelled.
     is_logged: AtomicBool,
 }
 
@@ -147,15 +147,16 @@ impl Tee {
     ) -> PyResult<TeeReport> {
         self.start(py)?;
         let ended = until(py, timeout, |slice| self.tee.wait_for(Some(slice)).into())?;
-        if self.done() && !self.is_logged.swap(true, Ordering::Relaxed) {
-            log::tee_ended(py, &self.tee.report())?;
+        if self.done() {
+            self.log_evictions(py)?;
         }
         ended.map(TeeReport).or_raise(py)
     }
 
     /// Stop the tee. Does nothing after its end.
-    fn cancel(&self) {
+    fn cancel(&self, py: Python<'_>) -> PyResult<()> {
         self.tee.cancel();
+        self.log_evictions(py)
     }
 
     /// Whether the tee has ended.
@@ -201,8 +202,7 @@ impl Tee {
         _traceback: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         if exc.is_some() {
-            self.cancel();
-            return Ok(());
+            return self.cancel(py);
         }
         self.wait(py, None)?.check(py)
     }
@@ -218,6 +218,17 @@ impl Tee {
         exception: &Bound<'py, PyTuple>,
     ) -> PyResult<Bound<'py, PyAny>> {
         coroutine(slf.py(), "leave_tee", (slf, exception))
+    }
+}
+
+impl Tee {
+    fn log_evictions(&self, py: Python<'_>) -> PyResult<()> {
+        // Those of a parent process are logged there.
+        let is_ours = self.tee.ticket().is_some_and(|ticket| ticket.outcome() != Some(Err(Error::Forked)));
+        if is_ours && !self.is_logged.swap(true, Ordering::Relaxed) {
+            log::tee_evicted(py, &self.tee.report())?;
+        }
+        Ok(())
     }
 }
 

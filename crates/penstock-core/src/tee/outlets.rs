@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::report::{OutletReport, TeePolicy};
+use super::report::{OutletReport, TeeEnd, TeePolicy};
 use crate::error::Error;
 use crate::runtime::task::Live;
 use crate::sys::fd::{Kind, StreamId};
@@ -61,6 +61,8 @@ pub struct Forgotten {
     pub outlets: u64,
     /// How many of them failed.
     pub failures: u64,
+    /// How many of these were evicted.
+    pub evictions: u64,
     /// The first of their failures.
     pub first_error: Option<Error>,
     /// Bytes taken for them that did not arrive.
@@ -139,6 +141,7 @@ impl Forgotten {
         self.outlets += 1;
         self.bytes_lost += report.bytes_lost;
         self.failures += u64::from(report.error.is_some());
+        self.evictions += u64::from(report.end == Some(TeeEnd::Evicted));
         self.first_error = self.first_error.take().or(report.error);
     }
 }
