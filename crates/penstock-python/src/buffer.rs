@@ -221,15 +221,7 @@ fn get_buffer(exporter: &Bound<'_, PyAny>, flags: c_int) -> PyResult<Box<Parcel>
 }
 
 fn is_strided(exporter: &Bound<'_, PyAny>) -> bool {
-    let Ok(mut parked) = get_buffer(exporter, ffi::PyBUF_STRIDED_RO) else {
-        return false;
-    };
-    // SAFETY: the view was filled, and is released once.
-    unsafe {
-        let contiguous = ffi::PyBuffer_IsContiguous(parked.view(), b'C' as c_char);
-        ffi::PyBuffer_Release(parked.view_mut());
-        contiguous == 0
-    }
+    Glimpse::of(exporter).is_ok_and(|glimpse| glimpse.contiguous().is_none())
 }
 
 /// The first address and the length of the memory that an object views, including gaps; none for ModernGL buffers, whose bytes
@@ -239,11 +231,7 @@ pub(crate) fn extent(data: &Bound<'_, PyAny>) -> PyResult<Option<(*const u8, usi
     if is_gl_mapping(&exporter)? {
         return Ok(None);
     }
-    let mut parked = get_buffer(&exporter, ffi::PyBUF_STRIDED_RO)?;
-    let extent = strided_extent(parked.view());
-    // SAFETY: the view was filled, and is released once.
-    unsafe { ffi::PyBuffer_Release(parked.view_mut()) };
-    Ok(Some(extent))
+    Ok(Some(strided_extent(Glimpse::of(&exporter)?.view())))
 }
 
 fn strided_extent(view: &ffi::Py_buffer) -> (*const u8, usize) {
