@@ -309,7 +309,7 @@ pub(crate) fn read_now(fd: BorrowedFd<'_>, kind: Kind, buffer: &mut [u8]) -> Res
     let buffer = &mut buffer[..at_most];
     match kind {
         Kind::Pipe => match read_pipe_now(fd, buffer) {
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => read_if_ready(fd, buffer),
+            Err(errno) if is_refused(errno) => read_if_ready(fd, buffer),
             answer => answer,
         },
         Kind::StreamSocket => receive_now(fd, buffer),
@@ -392,11 +392,16 @@ pub(crate) unsafe fn write_some(fd: BorrowedFd<'_>, kind: Kind, span: Span) -> R
 unsafe fn write_pipe(fd: BorrowedFd<'_>, span: Span) -> Result<usize> {
     // SAFETY: the caller vouches for the memory, of which a part is as good.
     match unsafe { write_now(fd, span) } {
-        Err(Errno::OPNOTSUPP | Errno::NOSYS) if ready(fd, PollFlags::OUT).is_empty() => Err(Errno::AGAIN),
+        Err(errno) if is_refused(errno) && ready(fd, PollFlags::OUT).is_empty() => Err(Errno::AGAIN),
         // SAFETY: as above.
-        Err(Errno::OPNOTSUPP | Errno::NOSYS) => unsafe { write(fd, span.first(libc::PIPE_BUF)) },
+        Err(errno) if is_refused(errno) => unsafe { write(fd, span.first(libc::PIPE_BUF)) },
         answer => answer,
     }
+}
+
+/// Whether a call is missing or forbidden here, as in sandboxes.
+pub(crate) fn is_refused(errno: Errno) -> bool {
+    matches!(errno, Errno::NOSYS | Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP)
 }
 
 pub(super) fn answer(returned: isize) -> Result<usize> {

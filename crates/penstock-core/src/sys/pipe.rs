@@ -160,8 +160,3 @@ pub(crate) fn open_inodes() -> Option<HashSet<u64>> {
 pub(crate) fn cannot_pin(errno: Errno) -> bool {
     matches!(errno, Errno::FAULT | Errno::INVAL | Errno::NOMEM)
 }
-
-/// Whether vmsplice(2) is missing or forbidden here, as in sandboxes.
-pub(crate) fn vmsplice_is_refused(errno: Errno) -> bool {
-    matches!(errno, Errno::NOSYS | Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP)
-}

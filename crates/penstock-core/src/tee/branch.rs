@@ -115,7 +115,8 @@ impl Branch {
         }
     }
 
-    pub(super) fn note(&mut self, bytes: usize) {
+    pub(super) fn note(&mut self, bytes: usize, refused: Option<Errno>) {
+        self.outlet.0.report.change(|report| report.refused = refused);
         self.taken += bytes as u64;
         self.idle = None;
         self.publish();

@@ -4,16 +4,18 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
 use rustix::fs::{Mode, OFlags, SeekFrom, seek};
-use rustix::io::Result;
+use rustix::io::{Errno, Result};
 
 use crate::error::Error;
 use crate::pipe::budget::{self, Reservation};
 use crate::relay::ends::Ends;
 use crate::relay::report::{RelayError, RelayOptions};
+use crate::relay::splice::PIECE_BYTES;
 use crate::relay::transfer::Transfer;
 use crate::runtime::fork_fd::ForkFd;
 use crate::sys::fd::{self, Kind};
 use crate::sys::pipe;
+use crate::sys::span::Span;
 
 /// The pipe whose front all destinations share.
 #[derive(Debug)]
@@ -24,10 +26,18 @@ pub(super) struct Front {
     /// Fills the pipe from a source that is no pipe. Gone when the source has ended.
     filler: Option<Filler>,
     pub(super) failure: Option<RelayError>,
+    /// Where the system refuses tee(2): the bytes at the front, read from the pipe.
+    copied: Option<Copied>,
     /// A source that is no pipe, and its position if it is a file.
     src: Option<ForkFd>,
     position: Option<u64>,
     _reservation: Option<Reservation>,
+}
+
+#[derive(Debug)]
+struct Copied {
+    refused: Errno,
+    bytes: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -48,7 +58,16 @@ impl Front {
             let transfer = Transfer::plan(&ends, &RelayOptions::default())?;
             (reader, Some(Filler { writer, transfer }), Some(own), reservation)
         };
-        Ok(Self { reader, null, filler, failure: None, src, position: None, _reservation: reservation })
+        Ok(Self {
+            reader,
+            null,
+            filler,
+            failure: None,
+            copied: None,
+            src,
+            position: None,
+            _reservation: reservation,
+        })
     }
 
     /// Puts in what the source has and the pipe takes, without waiting.
@@ -69,7 +88,75 @@ impl Front {
     }
 
     pub(super) fn unread_bytes(&self) -> u64 {
-        pipe::unread_bytes(self.reader.as_fd()).unwrap_or(0)
+        let copied = self.copied.as_ref().map_or(0, |copied| copied.bytes.len() as u64);
+        pipe::unread_bytes(self.reader.as_fd()).unwrap_or(0) + copied
+    }
+
+    /// The error by which the system refused tee(2) or splice(2), if it did.
+    pub(super) fn refused(&self) -> Option<Errno> {
+        self.copied.as_ref().map(|copied| copied.refused)
+    }
+
+    /// Lets a pipe take at most so many bytes of the front. They leave the front if it is the last to take them.
+    /// Returns 0 if the front is empty and has no writer.
+    pub(super) fn give(&mut self, entry: BorrowedFd<'_>, at_most: usize, is_last: bool) -> Result<usize> {
+        if self.copied.is_none() {
+            let front = self.reader.as_fd();
+            let given = if is_last {
+                pipe::splice(front, None, entry, at_most)
+            } else {
+                pipe::tee(front, entry, at_most)
+            };
+            if !self.is_refused(&given) {
+                return given;
+            }
+        }
+        let bytes = self.copy()?;
+        // SAFETY: the slice lives until the call is over.
+        let given =
+            unsafe { fd::write_some(entry, Kind::Pipe, Span::at(bytes.as_ptr(), bytes.len().min(at_most))) }?;
+        if is_last {
+            self.drop_copied(given);
+        }
+        Ok(given)
+    }
+
+    /// Removes at most so many bytes from the front.
+    pub(super) fn discard(&mut self, at_most: usize) -> Result<usize> {
+        if self.copied.is_none() {
+            let dropped = pipe::splice(self.reader.as_fd(), None, self.null.as_fd(), at_most);
+            if !self.is_refused(&dropped) {
+                return dropped;
+            }
+        }
+        let dropped = self.copy()?.len().min(at_most);
+        self.drop_copied(dropped);
+        Ok(dropped)
+    }
+
+    /// Whether the system refuses the call, after which the front is copied.
+    fn is_refused(&mut self, outcome: &Result<usize>) -> bool {
+        let refused = outcome.as_ref().err().copied().filter(|errno| fd::is_refused(*errno));
+        self.copied = refused.map(|refused| Copied { refused, bytes: Vec::new() });
+        refused.is_some()
+    }
+
+    /// The copied bytes. Reads some if there are none.
+    fn copy(&mut self) -> Result<&[u8]> {
+        let bytes = &mut self.copied.as_mut().expect("only what is copied is read").bytes;
+        if bytes.is_empty() {
+            bytes.resize(PIECE_BYTES, 0);
+            let read = fd::read_now(self.reader.as_fd(), Kind::Pipe, bytes);
+            bytes.truncate(*read.as_ref().unwrap_or(&0));
+            read?;
+        }
+        Ok(bytes)
+    }
+
+    fn drop_copied(&mut self, bytes: usize) {
+        if let Some(copied) = &mut self.copied {
+            copied.bytes.drain(..bytes);
+        }
     }
 
     /// What to wait for when the pipe is empty.
@@ -80,12 +167,15 @@ impl Front {
         }
     }
 
-    /// Returns to a source what was read ahead and nobody took. Nothing is read ahead of a pipe, and a file is set
+    /// Returns to a source what was read ahead and nobody took. Nothing is read ahead of a pipe, unless
+    /// the system refuses tee(2), and a file is set
     /// back; of other sources so many bytes are lost.
     pub(super) fn put_back(&mut self) -> u64 {
-        let Some(src) = &self.src else { return 0 };
+        let ahead = self.unread_bytes();
+        let Some(src) = &self.src else {
+            return self.copied.as_ref().map_or(0, |copied| copied.bytes.len() as u64);
+        };
         let held = self.filler.take().map_or(0, |filler| filler.transfer.in_transit_bytes() as u64);
-        let ahead = pipe::unread_bytes(self.reader.as_fd()).unwrap_or(0);
         match self.position.map(|position| seek(src, SeekFrom::Start(position.saturating_sub(ahead)))) {
             Some(Ok(_)) => 0,
             _ => ahead + held,

@@ -248,18 +248,16 @@ impl<'a> Pump<'a> {
             .filter(|(other, branch)| *other != index && branch.entry().is_some());
         let covered =
             others.map(|(_, branch)| branch.ahead).min().unwrap_or(window as u64).min(window as u64);
-        let front = self.front.reader.as_fd();
-        let entry = self.branches[index].entry().expect("who is behind has an entry");
-        if covered == 0 {
-            let taken = pipe::tee(front, entry, window)?;
-            self.branches[index].ahead += taken as u64;
-            self.branches[index].note(taken);
-            return Ok(taken);
+        let is_last = covered > 0;
+        let at_most = if is_last { covered as usize } else { window };
+        let branch = &mut self.branches[index];
+        let entry = branch.entry().expect("who is behind has an entry");
+        let taken = self.front.give(entry, at_most, is_last)?;
+        branch.ahead += taken as u64;
+        branch.note(taken, self.front.refused());
+        if is_last {
+            self.forget_front(taken as u64);
         }
-        let taken = pipe::splice(front, None, entry, covered as usize)?;
-        self.branches[index].ahead += taken as u64;
-        self.branches[index].note(taken);
-        self.forget_front(taken as u64);
         Ok(taken)
     }
 
@@ -269,7 +267,7 @@ impl<'a> Pump<'a> {
         let mut left = takers.map(|branch| branch.ahead).min().unwrap_or(0);
         let progress = left > 0;
         while left > 0 {
-            match pipe::splice(self.front.reader.as_fd(), None, self.front.null.as_fd(), left as usize) {
+            match self.front.discard(left as usize) {
                 Ok(0) => return Err(Errno::IO.into()), // it was there a moment ago, and nobody else reads it
                 Ok(taken) => {
                     left -= taken as u64;

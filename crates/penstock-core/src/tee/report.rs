@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use rustix::io::Errno;
+
 use crate::error::Error;
 use crate::relay::report::{Method, MethodReason, Relayed};
 
@@ -66,6 +68,8 @@ pub struct OutletReport {
     pub bytes_lost: u64,
     /// How bytes leave for a destination that is no pipe; none for a pipe.
     pub through: Option<Relayed>,
+    /// The error by which the system refused tee(2), where bytes are read and written instead.
+    pub refused: Option<Errno>,
     /// Why it ended; none while it runs.
     pub end: Option<TeeEnd>,
     /// Its failure.
@@ -73,15 +77,32 @@ pub struct OutletReport {
 }
 
 impl OutletReport {
-    /// The method: tee(2) alone, or through a pipe of ours.
+    /// The method: tee(2), or read(2) and write(2); then another if its bytes go through a pipe of ours.
     #[must_use]
     pub fn method(&self) -> &'static str {
+        let copies = self.refused.is_some();
         match self.through.map(|through| through.method) {
-            None => "tee",
-            Some(Method::ReadWrite) => "tee, read-write",
+            None => {
+                if copies {
+                    "read-write"
+                } else {
+                    "tee"
+                }
+            }
+            Some(Method::ReadWrite) => {
+                if copies {
+                    "read-write, read-write"
+                } else {
+                    "tee, read-write"
+                }
+            }
             // What is relayed is a pipe of the tee's, from which the kernel only splices.
             Some(Method::Splice | Method::SpliceThroughPipe | Method::CopyFileRange | Method::SendFile) => {
-                "tee, splice"
+                if copies {
+                    "read-write, splice"
+                } else {
+                    "tee, splice"
+                }
             }
         }
     }
@@ -89,6 +110,9 @@ impl OutletReport {
     /// Why that method.
     #[must_use]
     pub fn reason(&self) -> String {
+        if let Some(errno) = self.refused {
+            return format!("the system refused tee(2): {errno}");
+        }
         match self.through {
             None => "the destination is a pipe".into(),
             Some(Relayed { reason: MethodReason::APipe, .. }) => "the destination is no pipe".into(),

@@ -19,7 +19,7 @@ const STAGED_MIN_CAPACITY_BYTES: usize = 256 << 10;
 pub(crate) struct Engine {
     staging: Option<Staging>,
     has_huge_pages: Option<bool>,
-    vmsplice_is_refused: bool,
+    is_refused: bool,
     balance: Balance,
 }
 
@@ -106,8 +106,8 @@ impl Engine {
     }
 
     fn reason_to_write(&mut self, errno: Errno) -> Option<Reason> {
-        if pipe::vmsplice_is_refused(errno) {
-            self.vmsplice_is_refused = true;
+        if fd::is_refused(errno) {
+            self.is_refused = true;
             Some(Reason::NoVmsplice)
         } else {
             pipe::cannot_pin(errno).then_some(Reason::CannotPin)
@@ -138,7 +138,7 @@ impl Engine {
         let reason = match (options.mode, reader) {
             (Mode::Write, _) => return (Transport::Write, Reason::Asked),
             _ if sink.kind != fd::Kind::Pipe => return (Transport::Write, Reason::NotAPipe),
-            _ if self.vmsplice_is_refused => return (Transport::Write, Reason::NoVmsplice),
+            _ if self.is_refused => return (Transport::Write, Reason::NoVmsplice),
             (Mode::Auto, _) if bytes < STAGED_MIN_BYTES => {
                 return (Transport::Write, Reason::SmallPiece);
             }
