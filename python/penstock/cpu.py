@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from penstock import _native
+from penstock._html import HtmlTable
 from penstock._native import AppliedPolicy, ThreadPolicy
 from penstock._types import Near, Priority
 
@@ -144,7 +145,7 @@ class CacheDomain:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Topology:
+class Topology(HtmlTable):
     """The CPUs of a machine.
 
     Each logical processor that is online belongs to one core and one package. At each level of cache, it belongs to one

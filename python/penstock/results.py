@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from penstock._html import HtmlTable
 from penstock._native import (
     AppliedPolicy,
     Frame,
@@ -41,7 +42,7 @@ _CLEAR_SHARE = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class EncodeReport:
+class EncodeReport(HtmlTable):
     """What an `Encoder` delivered.
 
     Attributes:

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeVar
 
+from penstock._html import HtmlTable
+
 _Stream = TypeVar("_Stream", "VideoInfo", "AudioInfo")
 
 
 @dataclass(frozen=True, slots=True)
-class VideoInfo:
+class VideoInfo(HtmlTable):
     """A video stream.
 
     There are two sizes. `width` and `height` are the size after rotation, as players show the picture and as FFmpeg
