@@ -9,23 +9,22 @@ use rustix::io::Errno;
 use crate::memory::region::Region;
 use crate::sync::generation::fork_generation;
 use crate::sync::lock;
-use crate::sys::memory::Mapping;
+use crate::sys::memory::{Mapping, page_bytes};
 
-/// The smallest class holds this and a page, each further one twice as much and a page. The extra page is for the byte
-/// that a read asks for beyond a file's size: without it, a file of 64 KiB would take memory of 128.
-const SMALLEST_BYTES: usize = 4 << 10;
-const EXTRA_BYTES: usize = 4 << 10;
+/// Up to 256 PiB with pages of 4 KiB, and 4 EiB with pages of 64 KiB: more than an address space holds.
+const CLASSES: usize = 47;
 
-/// 4 KiB to 2 EiB: more than an address space holds.
-const CLASSES: usize = 50;
-
-fn class_of(bytes: usize) -> usize {
-    let beyond = bytes.saturating_sub(EXTRA_BYTES).max(SMALLEST_BYTES);
-    (beyond.div_ceil(SMALLEST_BYTES).next_power_of_two().trailing_zeros() as usize).min(CLASSES - 1)
+/// The class of the smallest memory that holds `bytes`.
+fn class_of(bytes: usize, page_bytes: usize) -> usize {
+    let pages = bytes.saturating_sub(page_bytes).div_ceil(page_bytes).max(1);
+    (pages.next_power_of_two().trailing_zeros() as usize).min(CLASSES - 1)
 }
 
-fn bytes_of(class: usize) -> usize {
-    (SMALLEST_BYTES << class) + EXTRA_BYTES
+/// The smallest class holds a page and one more, each further class twice as much and one page more. That page is for
+/// the byte that a read asks for beyond a file's size: without it, a file of 64 KiB would take memory of 128. These are
+/// whole pages, so a mapping is of the class for which it was made.
+fn bytes_of(class: usize, page_bytes: usize) -> usize {
+    (page_bytes << class) + page_bytes
 }
 
 /// Hands out [`Buffer`]s, and keeps returned ones for reuse, up to a limit.
@@ -54,7 +53,8 @@ impl Pool {
     /// Creates a pool for buffers of `slot_bytes`, which keeps at most `keep_slots` unused ones.
     #[must_use]
     pub fn of_slots(slot_bytes: usize, keep_slots: usize) -> Self {
-        Self::new(bytes_of(class_of(slot_bytes)).max(slot_bytes).saturating_mul(keep_slots))
+        let slot_bytes = bytes_of(class_of(slot_bytes, page_bytes()), page_bytes()).max(slot_bytes);
+        Self::new(slot_bytes.saturating_mul(keep_slots))
     }
 
     /// Returns memory for at least `bytes` bytes. Its content is whatever the last user left.
@@ -63,10 +63,10 @@ impl Pool {
     ///
     /// `ENOMEM`, as mmap(2) says.
     pub fn take(&self, bytes: usize) -> Result<Buffer, Errno> {
-        let class = class_of(bytes);
+        let class = class_of(bytes, page_bytes());
         let pages = match self.0.reuse(class) {
             Some(pages) => pages,
-            None => Mapping::map(bytes_of(class).max(bytes))?,
+            None => Mapping::map(bytes_of(class, page_bytes()).max(bytes))?,
         };
         Ok(Buffer { memory: Memory::Pooled { pages: Some(pages), pool: self.clone() }, bytes })
     }
@@ -107,7 +107,7 @@ impl Shared {
         let mut free = lock(&self.free);
         if free.bytes + pages.bytes() <= self.keep_bytes {
             free.bytes += pages.bytes();
-            free.classes[class_of(pages.bytes())].push(pages);
+            free.classes[class_of(pages.bytes(), page_bytes())].push(pages);
         }
     }
 }
@@ -255,14 +255,19 @@ mod tests {
 
     #[test]
     fn every_size_has_a_class_that_holds_it_and_finds_it_again() {
-        for bytes in [0, 1, 4096, 8192, 8193, 65_536, 65_537, 69_632, 69_633, 1 << 20, (1 << 20) + 1, 1 << 40]
+        let sizes = [0, 1, 4096, 8192, 8193, 65_536, 65_537, 69_632, 69_633, 1 << 20, (1 << 20) + 1, 1 << 40];
+        for (page, bytes) in
+            [4 << 10, 16 << 10, 64 << 10].into_iter().flat_map(|page| sizes.map(|b| (page, b)))
         {
-            let class = class_of(bytes);
-            assert!(bytes_of(class) >= bytes, "{bytes}");
-            assert_eq!(class_of(bytes_of(class)), class, "{bytes}");
+            let class = class_of(bytes, page);
+            let mapped = bytes_of(class, page).next_multiple_of(page); // as `Mapping::map` rounds it
+            assert!(mapped >= bytes, "{bytes} bytes, pages of {page}");
+            assert_eq!(class_of(mapped, page), class, "{bytes} bytes, pages of {page}");
+            assert!(class == 0 || bytes_of(class - 1, page) < bytes, "{bytes} bytes, pages of {page}");
         }
+        assert!(bytes_of(CLASSES - 1, 64 << 10) > 1 << 57, "and it is no overflow");
         assert!(
-            bytes_of(class_of(65_537)) < 80_000,
+            bytes_of(class_of(65_537, 4096), 4096) < 80_000,
             "a file of 64 KiB and its end do not take twice as much"
         );
     }

@@ -10,6 +10,7 @@ use rustix::io::Result;
 
 use crate::memory::pool::{Buffer, Pool};
 use crate::memory::transform::Transform;
+use crate::sys::memory::page_bytes;
 use crate::sys::span::Span;
 
 /// Output buffers that are kept for reuse: one in the pipe, one on its way there, and one in the making.
@@ -75,7 +76,7 @@ impl Transformer {
 
     fn pool_for(&mut self, bytes: usize) -> &Pool {
         // A class of the pool holds less than twice what was asked for, and a page.
-        let keep_bytes = KEPT_OUTPUTS * 2 * (bytes + (4 << 10));
+        let keep_bytes = KEPT_OUTPUTS * 2 * (bytes + page_bytes());
         let pool = self.pool.take().filter(|(_, kept)| *kept >= keep_bytes);
         let (pool, _) = self.pool.insert(pool.unwrap_or_else(|| (Pool::new(keep_bytes), keep_bytes)));
         pool
