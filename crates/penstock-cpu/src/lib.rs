@@ -14,5 +14,7 @@ mod policy;
 mod sched;
 mod topology;
 
-pub use policy::{AppliedPolicy, Near, Priority, SchedulingClass, ThreadPolicy, yield_when_woken};
+pub use policy::{
+    AppliedPolicy, Near, Priority, RunOnThread, SchedulingClass, ThreadPolicy, yield_when_woken,
+};
 pub use topology::{CacheDomain, Core, CoreKind, KindSource, LogicalProcessor, NumaNode, Package, Topology};

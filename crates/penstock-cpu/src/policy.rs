@@ -8,7 +8,7 @@ mod placement;
 pub use level::{Priority, SchedulingClass};
 pub use placement::Near;
 
-use std::thread;
+use std::io;
 
 use crate::sched;
 
@@ -57,6 +57,11 @@ pub struct AppliedPolicy {
     pub notes: Vec<String>,
 }
 
+/// Starts a thread, runs the work on it, and returns the result.
+///
+/// The caller of this crate starts its threads, because a program that forks may have to do so under a lock.
+pub type RunOnThread = fn(Box<dyn FnOnce() -> AppliedPolicy + Send>) -> io::Result<AppliedPolicy>;
+
 impl ThreadPolicy {
     /// Applies the policy to the calling thread, as far as the system grants it.
     pub fn apply(&self) -> AppliedPolicy {
@@ -69,11 +74,11 @@ impl ThreadPolicy {
     /// Applies the policy as [`apply`](Self::apply) does, and tests on another thread whether it can be undone.
     ///
     /// The notes also list what [`restore`](AppliedPolicy::restore) could not undo: lowering the niceness again needs a
-    /// privilege.
-    pub fn apply_and_try_undo(&self) -> AppliedPolicy {
+    /// privilege. If the other thread cannot be started, they do not.
+    pub fn apply_and_try_undo(&self, run: RunOnThread) -> AppliedPolicy {
         let before = AppliedPolicy::of_this_thread();
         let mut applied = self.apply();
-        applied.notes.extend(refusals(&before, &applied));
+        applied.notes.extend(refusals(&before, &applied, run));
         applied
     }
 }
@@ -83,12 +88,11 @@ impl Priority {
     ///
     /// # Errors
     ///
-    /// A thread could not be started.
-    pub fn try_all() -> std::io::Result<Vec<(Self, AppliedPolicy)>> {
+    /// Those of `run`: a thread could not be started.
+    pub fn try_all(run: RunOnThread) -> io::Result<Vec<(Self, AppliedPolicy)>> {
         let try_one = |level: Self| {
             let policy = ThreadPolicy { priority: Some(level), ..ThreadPolicy::default() };
-            let tried = thread::Builder::new().spawn(move || policy.apply())?.join();
-            Ok((level, tried.expect("a policy is applied without a panic")))
+            Ok((level, run(Box::new(move || policy.apply()))?))
         };
         Self::ALL.into_iter().map(try_one).collect()
     }
@@ -125,7 +129,7 @@ impl AppliedPolicy {
 
 /// What the calling thread, which has `applied` now, could not have again of `before`. It is tried, not predicted: whether a
 /// capability counts depends on the user namespace, and a sandbox may refuse what the limits allow.
-fn refusals(before: &AppliedPolicy, applied: &AppliedPolicy) -> Vec<String> {
+fn refusals(before: &AppliedPolicy, applied: &AppliedPolicy, run: RunOnThread) -> Vec<String> {
     if (applied.nice, applied.scheduling_class, &applied.cpus)
         == (before.nice, before.scheduling_class, &before.cpus)
     {
@@ -133,8 +137,7 @@ fn refusals(before: &AppliedPolicy, applied: &AppliedPolicy) -> Vec<String> {
     }
     let before = before.clone();
     // A thread starts with the policy of the one that started it.
-    let tried = thread::Builder::new().spawn(move || before.restore().notes).map(thread::JoinHandle::join);
-    let notes = tried.ok().and_then(Result::ok).unwrap_or_default();
+    let notes = run(Box::new(move || before.restore())).map_or_else(|_| Vec::new(), |tried| tried.notes);
     notes.into_iter().map(|note| format!("it cannot be undone: {note}")).collect()
 }
 

@@ -1,7 +1,10 @@
 //! Thread policies: what is asked for, and what was granted.
 
 use std::collections::BTreeSet;
+use std::io;
 
+use penstock_core::Error;
+use penstock_core::engine::{Fault, Signals, spawn};
 use penstock_cpu::{Near, Priority};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -206,11 +209,19 @@ impl AppliedPolicy {
     }
 }
 
+/// On a thread of the core's, whose start is safe beside a fork.
+fn run_on_thread(
+    work: Box<dyn FnOnce() -> penstock_cpu::AppliedPolicy + Send>,
+) -> io::Result<penstock_cpu::AppliedPolicy> {
+    let thread = spawn(Signals::Blocked, work).map_err(Error::from)?;
+    thread.join().map_err(|_| Error::from(Fault::Panicked).into())
+}
+
 /// Apply a policy to the calling thread. With ``try_undo``, the notes also say what cannot be undone.
 #[pyfunction]
 #[pyo3(signature = (policy, *, try_undo))]
 pub(crate) fn _apply_policy(py: Python<'_>, policy: &ThreadPolicy, try_undo: bool) -> AppliedPolicy {
-    let apply = || if try_undo { policy.0.apply_and_try_undo() } else { policy.0.apply() };
+    let apply = || if try_undo { policy.0.apply_and_try_undo(run_on_thread) } else { policy.0.apply() };
     py.detach(|| AppliedPolicy(apply()))
 }
 
@@ -223,6 +234,6 @@ pub(crate) fn _current_policy() -> AppliedPolicy {
 /// Try each level on a thread of its own.
 #[pyfunction]
 pub(crate) fn _try_priorities(py: Python<'_>) -> PyResult<Vec<(&'static str, AppliedPolicy)>> {
-    let tried = py.detach(Priority::try_all)?;
+    let tried = py.detach(|| Priority::try_all(run_on_thread))?;
     Ok(tried.into_iter().map(|(level, applied)| (level.name(), AppliedPolicy(applied))).collect())
 }

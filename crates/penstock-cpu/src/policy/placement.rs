@@ -2,7 +2,6 @@
 
 use std::process;
 use std::sync::{Arc, Mutex};
-use std::thread;
 
 use crate::sched;
 use crate::topology::{Cpus, Topology, as_list};
@@ -46,8 +45,8 @@ pub(super) fn apply(cpus: Option<&[usize]>, near: Option<Near>, notes: &mut Vec<
 
 /// Restricts the calling thread to those of these CPUs that the system grants.
 pub(super) fn set_cpus(cpus: &[usize], notes: &mut Vec<String>) {
-    let possible = cpus.iter().copied().filter(|&cpu| cpu < sched::CPUS_MAX);
-    let answer = sched::set_cpus(possible);
+    let possible: Vec<usize> = cpus.iter().copied().filter(|&cpu| cpu < sched::CPUS_MAX).collect();
+    let answer = sched::set_cpus(possible.iter().copied());
     let granted = sched::cpus().unwrap_or_default();
     let missing: Cpus = match answer {
         Ok(()) => cpus.iter().copied().filter(|cpu| !granted.contains(cpu)).collect(),
@@ -57,17 +56,21 @@ pub(super) fn set_cpus(cpus: &[usize], notes: &mut Vec<String>) {
         // For a part of them the kernel has no error: it drops them.
         let why =
             answer.err().map_or_else(|| "they are not available here".into(), |errno| errno.to_string());
-        let limit = as_list(&most_cpus());
+        let limit = as_list(&most_cpus(if answer.is_ok() { &possible } else { &granted }));
         notes.push(format!("CPUs {} were refused: {why}: the system allows {limit}", as_list(&missing)));
     }
 }
 
-/// All CPUs that the system allows a thread of ours: those that are there, and in the control group's cpuset.
-fn most_cpus() -> Cpus {
-    // Tried on a thread of its own: the cpuset's files may be out of sight in a container.
-    let try_all = || sched::set_cpus(0..sched::CPUS_MAX).and_then(|()| sched::cpus());
-    let tried = thread::Builder::new().spawn(try_all).map(thread::JoinHandle::join);
-    tried.ok().and_then(Result::ok).and_then(Result::ok).unwrap_or_default().into_iter().collect()
+/// All CPUs that the system allows the calling thread: those that are there, and in the control group's cpuset. Leaves
+/// the thread on `stay`.
+fn most_cpus(stay: &[usize]) -> Cpus {
+    // Tried: the cpuset's files may be out of sight in a container. On this thread, because only the caller can start
+    // another one safely beside a fork.
+    let most = sched::set_cpus(0..sched::CPUS_MAX).and_then(|()| sched::cpus()).unwrap_or_default();
+    if most != stay {
+        let _ = sched::set_cpus(stay.iter().copied()); // it has run there
+    }
+    most.into_iter().collect()
 }
 
 /// Those of the CPUs that share the L3 cache of what the thread is to be near to; why not, if there are none.

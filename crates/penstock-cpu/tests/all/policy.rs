@@ -1,5 +1,6 @@
 //! Policies of threads: what is granted is there, what is refused is told.
 
+use std::io;
 use std::process::id;
 use std::thread;
 
@@ -10,6 +11,11 @@ use proptest::prelude::*;
 /// Runs on a thread of its own, whose policy ends with it.
 fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| scope.spawn(work).join().unwrap())
+}
+
+/// As a caller does that never forks.
+fn on_thread(work: Box<dyn FnOnce() -> AppliedPolicy + Send>) -> io::Result<AppliedPolicy> {
+    Ok(apart(work))
 }
 
 fn with(set: impl FnOnce(&mut ThreadPolicy)) -> ThreadPolicy {
@@ -75,7 +81,7 @@ fn libc_idle() -> i32 {
 
 #[test]
 fn levels_that_raise_are_granted_or_told_with_their_limit() {
-    for (level, applied) in Priority::try_all().unwrap() {
+    for (level, applied) in Priority::try_all(on_thread).unwrap() {
         assert_eq!(applied.nice == level.nice(), applied.notes.is_empty(), "{applied:?}");
         assert_eq!(applied.priority == Some(level), applied.notes.is_empty(), "{applied:?}");
         for note in &applied.notes {
@@ -123,6 +129,17 @@ fn with_none_of_its_cpus_a_thread_stays_where_it_may_be() {
 }
 
 #[test]
+fn a_refusal_that_names_the_limit_leaves_the_thread_where_it_was() {
+    let all = own_cpus();
+    let (refused, list) = apart(|| {
+        let _ = on([all[0]]).apply();
+        (on([8000]).apply(), allowed_list())
+    });
+    assert_eq!((&refused.cpus[..], list), (&all[..1], all[0].to_string()));
+    assert!(refused.notes[0].contains("the system allows "), "{:?}", refused.notes);
+}
+
+#[test]
 fn what_was_is_restored() {
     let first = own_cpus()[0];
     apart(|| {
@@ -137,7 +154,7 @@ fn what_cannot_be_undone_is_told_beforehand() {
     for level in Priority::ALL {
         let (told, refused) = apart(|| {
             let before = AppliedPolicy::of_this_thread();
-            (of_level(level).apply_and_try_undo().notes, before.restore().notes)
+            (of_level(level).apply_and_try_undo(on_thread).notes, before.restore().notes)
         });
         let told: Vec<_> =
             told.iter().filter_map(|note| note.strip_prefix("it cannot be undone: ")).collect();
