@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::event::PollFlags;
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, statx};
 use rustix::io::{Errno, Result};
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with};
 
@@ -146,12 +146,19 @@ fn read_number(path: &str) -> Option<usize> {
 }
 
 /// Inodes of the pipes that this process has open; none if /proc cannot be read.
+///
+/// Asks no file system that may not answer, such as a network's: `F_GETPIPE_SZ` fails for everything but pipes and FIFOs,
+/// and for a FIFO `AT_STATX_DONT_SYNC` tells what the kernel knows of it.
 pub(crate) fn open_inodes() -> Option<HashSet<u64>> {
     let entries = std::fs::read_dir("/proc/self/fd").ok()?;
     let inodes = entries.filter_map(|entry| {
-        // Follows the link: the link of a FIFO shows its path, only its inode identifies it.
-        let stat = rustix::fs::stat(entry.ok()?.path()).ok()?;
-        (FileType::from_raw_mode(stat.st_mode) == FileType::Fifo).then_some(stat.st_ino)
+        let number = entry.ok()?.file_name().to_str()?.parse().ok()?;
+        // SAFETY: the number was open just now. If another thread has closed it since, the calls fail or tell of a pipe that
+        // is open too.
+        let fd = unsafe { BorrowedFd::borrow_raw(number) };
+        capacity(fd).ok()?;
+        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+        statx(fd, c"", flags, StatxFlags::INO).ok().map(|found| found.stx_ino)
     });
     Some(inodes.collect())
 }
@@ -159,4 +166,27 @@ pub(crate) fn open_inodes() -> Option<HashSet<u64>> {
 /// Whether vmsplice(2) failed because of this memory, which can still be written.
 pub(crate) fn cannot_pin(errno: Errno) -> bool {
     matches!(errno, Errno::FAULT | Errno::INVAL | Errno::NOMEM)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use rustix::fs::FileType;
+
+    use super::*;
+
+    #[test]
+    fn open_pipes_are_found_with_and_without_a_name() {
+        let path = std::env::temp_dir().join(format!("penstock-open-inodes-{}", std::process::id()));
+        rustix::fs::mknodat(rustix::fs::CWD, &path, FileType::Fifo, Mode::RWXU, 0).unwrap();
+        let named = rustix::fs::open(&path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).unwrap();
+        let [reader, _writer] = make().unwrap();
+        let file = std::fs::File::open("/proc/self/exe").unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let inode = |fd: BorrowedFd<'_>| rustix::fs::fstat(fd).unwrap().st_ino;
+        let open = open_inodes().unwrap();
+        assert!(open.contains(&inode(named.as_fd())) && open.contains(&inode(reader.as_fd())));
+        assert!(!open.contains(&inode(file.as_fd())));
+    }
 }
