@@ -24,6 +24,8 @@ const LARGEST_BYTES: usize = 1 << 31;
 pub(crate) struct PipeBudget {
     limits: Limits,
     granted: HashMap<StreamId, Granted>,
+    /// With more accounts than this, those of closed pipes are sought.
+    many: usize,
     /// How long the accounts count as right since they were checked.
     right_until: Option<Instant>,
 }
@@ -31,6 +33,9 @@ pub(crate) struct PipeBudget {
 /// Where the accounts are full, checking them takes at most 1 % of the time. With ten thousand descriptors one check
 /// takes some milliseconds.
 const COUNTING_PAUSES: u32 = 100;
+
+/// So many accounts are no burden. Guessed.
+const FEW: usize = 100;
 
 /// The room that a pipe of our own takes. Dropping it frees the room.
 #[derive(Debug)]
@@ -83,12 +88,13 @@ pub(crate) fn set(fd: BorrowedFd<'_>, id: StreamId, wanted_bytes: usize) {
         budget.grow(fd, id, wanted_bytes);
     }
     let bytes = pipe::capacity(fd).unwrap_or(present_bytes);
-    budget.granted.insert(id, Granted { bytes, chosen: true });
+    budget.account(id, Granted { bytes, chosen: true });
 }
 
 impl PipeBudget {
     fn of_user() -> Mutex<Self> {
-        Mutex::new(Self { limits: pipe::limits(), granted: HashMap::new(), right_until: None })
+        let (limits, granted) = (pipe::limits(), HashMap::new());
+        Mutex::new(Self { limits, granted, many: FEW, right_until: None })
     }
 
     fn grow(&mut self, fd: BorrowedFd<'_>, id: StreamId, wanted_bytes: usize) {
@@ -119,9 +125,18 @@ impl PipeBudget {
     fn resize(&mut self, fd: BorrowedFd<'_>, id: StreamId, bytes: usize) -> bool {
         let granted = pipe::set_capacity(fd, bytes);
         granted.is_ok_and(|bytes| {
-            self.granted.insert(id, Granted { bytes, chosen: false });
+            self.account(id, Granted { bytes, chosen: false });
             true
         })
+    }
+
+    /// Keeps the account. Without a limit nothing else asks for closed pipes; whenever the number has doubled, this does.
+    fn account(&mut self, id: StreamId, granted: Granted) {
+        self.granted.insert(id, granted);
+        if self.granted.len() > self.many {
+            self.forget_closed_pipes();
+            self.many = FEW.max(2 * self.granted.len());
+        }
     }
 
     /// Removes pipes of which this process has no descriptor any more.
@@ -136,5 +151,25 @@ impl PipeBudget {
         }
         let was_right = self.granted.len() == before;
         self.right_until = was_right.then(|| Instant::now() + begun.elapsed() * COUNTING_PAUSES);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn without_a_limit_closed_pipes_are_forgotten_too() {
+        let mut budget = PipeBudget::of_user().into_inner().unwrap();
+        budget.limits.user_soft_bytes = None;
+        for _ in 0..1000 {
+            let [_reader, pipe] = pipe::make().unwrap();
+            let (id, _) = fd::identify(pipe.as_fd()).unwrap();
+            budget.grow(pipe.as_fd(), id, 2 * pipe::capacity(pipe.as_fd()).unwrap());
+            assert!(budget.granted.contains_key(&id));
+        }
+        assert!(budget.granted.len() <= FEW, "{}", budget.granted.len());
     }
 }
