@@ -90,6 +90,9 @@ impl ReaderOptions {
         }
         match &self.transform {
             None if self.parts != 1 => unsuitable("parts needs a transform".into()),
+            Some(transform) if transform.input_bytes() == 0 => {
+                unsuitable("a transform must have an input".into())
+            }
             Some(transform) if transform.output_bytes().checked_mul(self.parts) != Some(self.frame_bytes) => {
                 let (parts, each) = (self.parts, transform.output_bytes());
                 unsuitable(format!(

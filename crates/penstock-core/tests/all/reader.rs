@@ -114,6 +114,23 @@ fn files_sockets_and_their_ends() {
     writing.join().unwrap();
 }
 
+/// Makes a frame without an input.
+#[derive(Debug)]
+struct OfNothing(usize);
+
+impl Transform for OfNothing {
+    fn input_bytes(&self) -> usize {
+        0
+    }
+    fn output_bytes(&self) -> usize {
+        self.0
+    }
+    fn steps(&self) -> usize {
+        1
+    }
+    fn apply(&self, _: usize, _: &[u8], _: &mut [u8]) {}
+}
+
 #[test]
 fn what_cannot_be_read_is_refused_at_the_call() {
     let (pipe, writer) = pipe().unwrap();
@@ -129,7 +146,8 @@ fn what_cannot_be_read_is_refused_at_the_call() {
         refused(&pipe, &ReaderOptions::new(usize::MAX)),
         refused(&pipe, &with(usual.clone(), |o| o.depth = 0)),
         refused(&pipe, &with(usual.clone(), |o| o.parts = 2)),
-        refused(&pipe, &with(usual, |o| o.transform = Some(Arc::new(Pairs::new(3))))),
+        refused(&pipe, &with(usual.clone(), |o| o.transform = Some(Arc::new(Pairs::new(3))))),
+        refused(&pipe, &with(usual, |o| o.transform = Some(Arc::new(OfNothing(o.frame_bytes))))),
     ] {
         assert!(matches!(error, Error::Unsuitable(_)), "{error:?}");
     }
