@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::chunk::{Cause, Chunk, ChunkError};
 use super::meter::{Meter, Part};
 use crate::latency::Recorder;
-use penstock_core::engine::{self, Channel, Signals, Waker, lock, passed, wait_until};
+use penstock_core::engine::{self, Channel, Signals, Waker, deadline_after, lock, passed, wait_until};
 use penstock_core::{Error, Pool, Writer};
 use penstock_cpu::ThreadPolicy;
 
@@ -111,7 +111,7 @@ impl Graph {
     /// Waits until all threads have ended, for at most `at_most`. Returns whether they have. Does not wait if called by
     /// one of them.
     pub(super) fn wait_for_threads(&self, at_most: Duration) -> bool {
-        let deadline = Some(Instant::now() + at_most);
+        let deadline = deadline_after(Some(at_most));
         let own = thread::current().id();
         let mut running = lock(&self.running);
         while !running.is_empty() {
