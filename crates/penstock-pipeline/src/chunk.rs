@@ -85,6 +85,18 @@ impl Chunk {
         self.parts.iter().zip(&self.times).map(timing).collect()
     }
 
+    /// Its size in bytes. Unlike the slice's, it forms no reference to the bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Whether it has no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
     /// Its memory, shared.
     #[must_use]
     pub fn buffer(&self) -> &Arc<Buffer> {

@@ -98,8 +98,9 @@ impl Chunk {
     /// The view is one that the interpreter wants to have filled.
     unsafe fn __getbuffer__(slf: &Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let Self { chunk, is_writable } = slf.get();
-        // SAFETY: the memory stays where it is while the chunk lives. It is writable only if nobody else has it.
-        unsafe { fill_view(slf, (chunk.as_ptr().cast_mut(), chunk.len()), !is_writable, view, flags) }
+        // SAFETY: the memory stays where it is while the chunk lives. It is writable only if nobody else has it, and then
+        // this type forms no reference into it.
+        unsafe { fill_view(slf, (chunk.buffer().start(), chunk.len()), !is_writable, view, flags) }
     }
 
     fn __repr__(&self) -> String {

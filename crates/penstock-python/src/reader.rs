@@ -281,7 +281,7 @@ impl Frame {
     /// The view is one that the interpreter wants to have filled.
     unsafe fn __getbuffer__(slf: &Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let frame = &slf.get().0;
-        // SAFETY: the memory stays where it is while the frame lives, and Rust forms no more references into it.
+        // SAFETY: the memory stays where it is while the frame lives, and this type forms no reference into it.
         unsafe { fill_view(slf, (frame.buffer().start(), frame.len()), false, view, flags) }
     }
 

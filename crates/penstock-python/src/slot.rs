@@ -110,7 +110,7 @@ impl Slot {
     /// The view is one that the interpreter wants to have filled.
     unsafe fn __getbuffer__(slf: &Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let buffer = &slf.get().buffer;
-        // SAFETY: the memory stays where it is while the slot lives, and Rust never forms a reference into it.
+        // SAFETY: the memory stays where it is while the slot lives, and this type forms no reference into it.
         unsafe { fill_view(slf, (buffer.start(), buffer.len()), false, view, flags) }
     }
 }

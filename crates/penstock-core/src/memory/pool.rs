@@ -161,6 +161,18 @@ impl Buffer {
         }
     }
 
+    /// The number of bytes in use. Unlike the slice's, it forms no reference to them.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether no byte is in use.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
     /// The bytes that it can hold.
     #[must_use]
     pub fn capacity(&self) -> usize {

@@ -22,6 +22,18 @@ impl Frame {
         self.index
     }
 
+    /// Its size in bytes. Unlike the slice's, it forms no reference to the bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Whether it has no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
     /// The memory of its bytes.
     #[must_use]
     pub fn buffer(&self) -> &Buffer {
