@@ -228,6 +228,42 @@ def test_a_child_has_none_of_our_descriptors() -> None:
     run(body)
 
 
+def test_a_child_has_no_file_that_a_pipeline_reads_and_no_eventfd_of_a_waiter(tmp_path: Path) -> None:
+    body = """
+    from penstock.pipeline import Pipeline, file
+
+    def descriptors():
+        found = {}
+        for number in os.listdir("/proc/self/fd"):
+            with contextlib.suppress(FileNotFoundError):  # that of the listing
+                found[number] = os.readlink("/proc/self/fd/" + number)
+        return found
+
+    path = PATH
+    with open(path, "wb") as asset:
+        asset.truncate(1_000_000)
+    eventfd = os.eventfd(0)
+    before = descriptors()
+    watch = ticket._notify(eventfd)
+    pieces = iter(Pipeline(file(path, piece_bytes=1000)))
+    next(pieces)
+    more = [target for number, target in descriptors().items() if number not in before]
+    assert path in more and sum("eventfd" in target for target in more) > 1, more
+    pid = os.fork()
+    if pid == 0:
+        left = {number: target for number, target in descriptors().items() if number not in before}
+        os.write(2, b" ".join(map(os.fsencode, left.values())))
+        end_child(not left)
+    assert child_is_well(pid)
+    assert sum(len(piece) for piece in pieces) == 999_000
+    got = read_in_thread(reader)
+    os.close(writer)
+    ticket.wait(20)
+    assert got() == frame and os.eventfd_read(eventfd) == 1
+    """
+    run("import contextlib\n" + textwrap.dedent(body).replace("PATH", repr(str(tmp_path / "asset"))))
+
+
 def test_forks_in_the_middle_of_everything() -> None:
     body = """
     got = read_in_thread(reader)

@@ -113,6 +113,7 @@ pub mod process {
 #[cfg(not(loom))]
 pub mod engine {
     pub use crate::reader::poll_source::PollSource;
+    pub use crate::runtime::fork_fd::ForkFd;
     pub use crate::runtime::thread::{Fault, Signals, guarded, spawn};
     pub use crate::runtime::waker::Waker;
     pub use crate::sync::channel::{Channel, Stopped, Taken};

@@ -1,7 +1,6 @@
 //! Sources of chunks.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -13,7 +12,7 @@ use rustix::io::{Errno, retry_on_intr};
 use super::chunk::{Cause, Chunk, ChunkError};
 use super::graph::{Enter, Graph, Item, Port};
 use super::stage::Context;
-use penstock_core::engine::{PollSource, lock};
+use penstock_core::engine::{ForkFd, PollSource, lock};
 use penstock_core::{Buffer, Error, Pool};
 use penstock_cpu::ThreadPolicy;
 
@@ -252,10 +251,12 @@ fn read_files(port: &Port<'_>, paths: &Mutex<std::iter::Enumerate<Paths>>) {
     }
 }
 
-/// Opens a regular file or block device. Neither waits nor acquires a controlling terminal.
-fn open_file(path: &Path) -> Result<(File, Stat), Errno> {
+/// Opens a regular file or block device. Neither waits for a writer nor acquires a controlling terminal.
+fn open_file(path: &Path) -> Result<(ForkFd, Stat), Errno> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file = File::from(retry_on_intr(|| open(path, flags, Mode::empty()))?);
+    // Opened before it is registered: a network file system may take its time, and a fork would wait for it.
+    let file = retry_on_intr(|| open(path, flags, Mode::empty()))?;
+    let file = ForkFd::make(|| Ok(file))?;
     let stat = fstat(&file)?;
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile | FileType::BlockDevice => Ok((file, stat)),
@@ -349,7 +350,7 @@ fn send_pieces(
 }
 
 /// Reads the bytes at an offset; fewer than `piece_bytes` only at the end of the file.
-fn read_piece(file: &File, offset: u64, piece_bytes: usize, pool: &Pool) -> Result<Buffer, Errno> {
+fn read_piece(file: &ForkFd, offset: u64, piece_bytes: usize, pool: &Pool) -> Result<Buffer, Errno> {
     let mut piece = pool.take(piece_bytes)?;
     let mut bytes = 0;
     while bytes < piece_bytes {

@@ -1,10 +1,10 @@
 //! Tickets in Python.
 
-use std::fs::File;
-use std::io::Write;
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
+use penstock_core::engine::Waker;
 use penstock_core::{Region, Rejected};
 use pyo3::prelude::*;
 
@@ -97,11 +97,8 @@ impl Watch {
     /// Has the worker add 1 to the eventfd when the ticket ends, without Python.
     pub(crate) fn start(ticket: &penstock_core::Ticket, eventfd: i32) -> PyResult<Self> {
         // SAFETY: the caller passes an open eventfd; it is duplicated before this returns.
-        let own = unsafe { BorrowedFd::borrow_raw(eventfd) }.try_clone_to_owned()?;
-        let callback = ticket.on_end(move || {
-            // It can only fail when the counter is full, and then the waiter is awake already.
-            let _ = File::from(own).write_all(&1u64.to_ne_bytes());
-        });
+        let waker = Waker::of(unsafe { BorrowedFd::borrow_raw(eventfd) }).map_err(io::Error::from)?;
+        let callback = ticket.on_end(move || waker.wake());
         Ok(Self { ticket: ticket.clone(), callback })
     }
 }

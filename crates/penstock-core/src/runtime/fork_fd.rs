@@ -21,14 +21,18 @@ static OPEN: ForkTable<BTreeSet<RawFd>> = ForkTable::new(Order::Descriptors, Mut
 
 /// A file descriptor of this process only. In the child of a fork it is closed, and its inherited value does nothing.
 #[derive(Debug)]
-pub(crate) struct ForkFd {
+pub struct ForkFd {
     fd: ManuallyDrop<OwnedFd>,
     generation: u32,
 }
 
 impl ForkFd {
-    /// Opens a descriptor and registers it, with no fork in between.
-    pub(crate) fn make(make: impl FnOnce() -> Result<OwnedFd>) -> Result<Self> {
+    /// Opens a descriptor and registers it, with no fork in between: forks wait for `make`, which must not wait itself.
+    ///
+    /// # Errors
+    ///
+    /// Those of `make`.
+    pub fn make(make: impl FnOnce() -> Result<OwnedFd>) -> Result<Self> {
         let [made] = Self::make_all(|| make().map(|fd| [fd]))?;
         Ok(made)
     }
