@@ -80,7 +80,7 @@ impl SlotPool {
 
 fn make(transform: Option<&dyn Transform>, input: &[u8], output: &mut [u8]) {
     match transform {
-        Some(transform) => (0..transform.steps()).for_each(|step| transform.apply(step, input, output)),
+        Some(transform) => transform.apply_all(input, output),
         None => output.copy_from_slice(input),
     }
 }

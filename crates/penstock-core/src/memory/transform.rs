@@ -18,6 +18,11 @@ pub trait Transform: fmt::Debug + Send + Sync + 'static {
     /// Makes part `step` of the output. Both slices are whole and of the sizes above. Reused memory contains what it
     /// held before.
     fn apply(&self, step: usize, input: &[u8], output: &mut [u8]);
+
+    /// Makes the whole output.
+    fn apply_all(&self, input: &[u8], output: &mut [u8]) {
+        (0..self.steps()).for_each(|step| self.apply(step, input, output));
+    }
 }
 
 /// Converts a strip of the frame in each step.

@@ -34,6 +34,6 @@ impl FrameTransform {
 
     /// Transforms a part that was read.
     pub(super) fn apply(&self, output: &mut [u8]) {
-        (0..self.transform.steps()).for_each(|step| self.transform.apply(step, &self.scratch, output));
+        self.transform.apply_all(&self.scratch, output);
     }
 }
