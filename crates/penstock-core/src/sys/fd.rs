@@ -58,16 +58,19 @@ pub(crate) fn closes_slowly(fd: BorrowedFd<'_>) -> bool {
 
 /// `EBADF` unless the descriptor is open for writing, as write(2) would report.
 pub(crate) fn check_writable(fd: BorrowedFd<'_>) -> Result<()> {
-    let flags = fcntl_getfl(fd)?;
-    let writable = matches!(flags & OFlags::RWMODE, OFlags::WRONLY | OFlags::RDWR);
-    if writable && !flags.contains(OFlags::PATH) { Ok(()) } else { Err(Errno::BADF) }
+    check_open_for(fd, OFlags::WRONLY)
 }
 
 /// `EBADF` unless the descriptor is open for reading, as read(2) would report.
 pub(crate) fn check_readable(fd: BorrowedFd<'_>) -> Result<()> {
+    check_open_for(fd, OFlags::RDONLY)
+}
+
+fn check_open_for(fd: BorrowedFd<'_>, access: OFlags) -> Result<()> {
     let flags = fcntl_getfl(fd)?;
-    let readable = matches!(flags & OFlags::RWMODE, OFlags::RDONLY | OFlags::RDWR);
-    if readable && !flags.contains(OFlags::PATH) { Ok(()) } else { Err(Errno::BADF) }
+    let mode = flags & OFlags::RWMODE;
+    let is_open = (mode == access || mode == OFlags::RDWR) && !flags.contains(OFlags::PATH);
+    if is_open { Ok(()) } else { Err(Errno::BADF) }
 }
 
 /// Whether the file is in append mode.
@@ -97,12 +100,22 @@ pub(crate) fn reopen_terminal(fd: BorrowedFd<'_>) -> Result<OwnedFd> {
 }
 
 /// The device of a terminal, independent of its name (`TIOCGDEV`, include/uapi/asm-generic/ioctls.h).
-fn terminal_device(fd: BorrowedFd<'_>) -> Result<u32> {
+fn terminal_device(fd: BorrowedFd<'_>) -> Result<libc::c_int> {
     const TIOCGDEV: libc::Ioctl = 0x8004_5432;
-    let mut device = 0u32;
-    // SAFETY: this ioctl writes one unsigned int, for which there is room, or fails.
-    let returned = unsafe { libc::ioctl(fd.as_raw_fd(), TIOCGDEV, &raw mut device) };
-    answer(returned as isize).map(|_| device)
+    // SAFETY: it writes one unsigned int.
+    unsafe { ioctl_int(fd, TIOCGDEV) }
+}
+
+/// The number that an ioctl(2) tells.
+///
+/// # Safety
+///
+/// The request writes one int or unsigned int, and nothing else.
+unsafe fn ioctl_int(fd: BorrowedFd<'_>, request: libc::Ioctl) -> Result<libc::c_int> {
+    let mut number = 0;
+    // SAFETY: there is room for the number.
+    let returned = unsafe { libc::ioctl(fd.as_raw_fd(), request, &raw mut number) };
+    answer(returned as isize).map(|_| number)
 }
 
 /// Whether a write to the terminal waits for its reader: a terminal that could not be reopened, or a controlling side.
@@ -145,10 +158,8 @@ fn twin(fd: BorrowedFd<'_>) -> u32 {
 
 /// The number of a pseudo-terminal, by its controlling side.
 pub(crate) fn terminal_number(fd: BorrowedFd<'_>) -> Option<u32> {
-    let mut number = 0u32;
-    // SAFETY: this ioctl writes one unsigned int, for which there is room, or fails.
-    let answer = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCGPTN, &raw mut number) };
-    (answer == 0).then_some(number)
+    // SAFETY: it writes one unsigned int.
+    unsafe { ioctl_int(fd, libc::TIOCGPTN) }.ok()?.try_into().ok()
 }
 
 /// When the file was made; zero where the file system does not record it, as for pipes and sockets.
@@ -262,14 +273,8 @@ pub(crate) fn send_buffer(fd: BorrowedFd<'_>) -> Option<SendBuffer> {
     const ALLOCATED: usize = 2;
     const SIZE: usize = 3;
     const QUEUED: usize = 5;
-    let mut accounts = [0u32; 9];
-    let mut bytes = size_of_val(&accounts) as libc::socklen_t;
-    // SAFETY: the system writes at most as many bytes as it is told that there are.
-    let answer = unsafe {
-        let to = accounts.as_mut_ptr().cast();
-        libc::getsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_MEMINFO, to, &raw mut bytes)
-    };
-    if answer != 0 || accounts[SIZE] == 0 {
+    let accounts: [u32; 9] = socket_option(fd, libc::SOL_SOCKET, libc::SO_MEMINFO).ok()?;
+    if accounts[SIZE] == 0 {
         return None;
     }
     let used = accounts[ALLOCATED].max(accounts[QUEUED]); // Unix sockets keep the first, TCP the second
@@ -283,23 +288,26 @@ pub(crate) fn untaken_bytes(fd: BorrowedFd<'_>, kind: Kind) -> u64 {
     if kind == Kind::Pipe {
         return rustix::io::ioctl_fionread(fd).unwrap_or(0);
     }
-    let mut bytes: libc::c_int = 0;
-    // SAFETY: this ioctl writes one int, for which there is room, or fails.
-    let answer = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
-    if answer == 0 { u64::try_from(bytes).unwrap_or(0) } else { 0 }
+    // SAFETY: it writes one int.
+    unsafe { ioctl_int(fd, libc::TIOCOUTQ) }.map_or(0, |bytes| bytes.try_into().unwrap_or(0))
 }
 
 /// Whether a TCP socket accepts only a limited amount of unsent bytes (`TCP_NOTSENT_LOWAT`, tcp(7)).
 pub(crate) fn limits_unsent(fd: BorrowedFd<'_>) -> bool {
-    let mut limit: libc::c_int = 0;
-    let mut bytes = size_of_val(&limit) as libc::socklen_t;
-    // SAFETY: the system writes at most as many bytes as it is told that there are.
-    let answer = unsafe {
-        let to = (&raw mut limit).cast();
-        libc::getsockopt(fd.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, to, &raw mut bytes)
-    };
+    let limit = socket_option(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT);
     // 0 selects the system's default, which is no limit; -1 is none too.
-    answer == 0 && limit > 0
+    limit.is_ok_and(|[limit]: [u32; 1]| limit.cast_signed() > 0)
+}
+
+/// The numbers of a socket's option; 0 where the system tells fewer.
+fn socket_option<const N: usize>(fd: BorrowedFd<'_>, level: i32, option: i32) -> Result<[u32; N]> {
+    let mut numbers = [0; N];
+    let mut bytes = size_of_val(&numbers) as libc::socklen_t;
+    // SAFETY: the system writes at most as many bytes as it is told that there are.
+    let returned = unsafe {
+        libc::getsockopt(fd.as_raw_fd(), level, option, numbers.as_mut_ptr().cast(), &raw mut bytes)
+    };
+    answer(returned as isize).map(|_| numbers)
 }
 
 /// Reads what is available without blocking, whatever the descriptor's mode, where the system allows that: `EAGAIN`
