@@ -205,8 +205,8 @@ impl Stage {
         self
     }
 
-    /// Decides what depends on the source. Returns whether the output is a stream.
-    pub(super) fn settle(&mut self, comes_as_stream: bool) -> Result<bool, Error> {
+    /// Decides what depends on the source.
+    pub(super) fn settle(&mut self, comes_as_stream: bool) -> Result<(), Error> {
         if self.workers == 0 {
             return Err(Error::Unsuitable("workers must be at least 1".into()));
         }
@@ -217,7 +217,7 @@ impl Stage {
             let why = "a stream in pieces can only be decompressed by one worker";
             return Err(Error::Unsuitable(why.into()));
         }
-        Ok(comes_as_stream)
+        Ok(())
     }
 
     /// Starts its workers. `piece_bytes` is the size of the pieces of a decompressed stream.
