@@ -9,7 +9,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use crate::codec::Undecoded;
-use penstock_core::{Buffer, Error, Region};
+use penstock_core::{Buffer, Error};
 
 /// A piece of data on its way through a pipeline. A clone shares the bytes. Their memory returns to the pipeline's pool
 /// when the last clone is dropped.
@@ -111,12 +111,6 @@ impl Chunk {
         self
     }
 
-    /// Its bytes, writable; none while a clone shares them.
-    pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
-        self.checksum = None;
-        Arc::get_mut(&mut self.bytes).map(|bytes| &mut **bytes)
-    }
-
     /// The memory that it takes.
     pub(super) fn memory_bytes(&self) -> usize {
         self.bytes.capacity()
@@ -166,19 +160,6 @@ impl fmt::Debug for Chunk {
             .field("index", &self.index)
             .field("bytes", &self.bytes.len())
             .finish_non_exhaustive()
-    }
-}
-
-/// A chunk's bytes as memory for a [`Writer`](penstock_core::Writer).
-pub(super) struct Written(pub(super) Arc<Buffer>);
-
-// SAFETY: the buffer keeps its memory in place until its last owner is gone.
-unsafe impl Region for Written {
-    fn as_ptr(&self) -> *const u8 {
-        Region::as_ptr(&*self.0)
-    }
-    fn len(&self) -> usize {
-        Region::len(&*self.0)
     }
 }
 

@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::chunk::Written;
 use super::failures::Failures;
 use super::graph::{Enter, Graph};
 use super::stage::Spaces;
 use penstock_core::engine::{Completion, Taken};
-use penstock_core::{Error, Writer};
+use penstock_core::{Buffer, Error, Writer};
 use penstock_cpu::ThreadPolicy;
 
 /// The destination of a pipeline's chunks.
@@ -110,7 +109,7 @@ fn write_until_failure(graph: &Arc<Graph>, failures: &Failures) -> Result<(), Er
         };
         meter.took(started_ns.saturating_sub(chunk.queued_ns()), chunk.len());
         let (bytes, began_ns) = (chunk.len(), chunk.began_ns());
-        let ticket = write(graph, Written(chunk.bytes))?;
+        let ticket = write(graph, chunk.bytes)?;
         let ended_ns = graph.now_ns();
         // Includes the wait for room in the stream: that is the destination's time.
         meter.worked(ended_ns - started_ns, bytes);
@@ -122,9 +121,8 @@ fn write_until_failure(graph: &Arc<Graph>, failures: &Failures) -> Result<(), Er
     }
 }
 
-fn write(graph: &Graph, bytes: Written) -> Result<penstock_core::Ticket, Error> {
+fn write(graph: &Graph, mut region: Arc<Buffer>) -> Result<penstock_core::Ticket, Error> {
     let writer = graph.writer.get().expect("it was set before the thread began");
-    let mut region: Box<dyn penstock_core::Region> = Box::new(bytes);
     loop {
         match writer.write(region, Some(SLICE)) {
             Ok(ticket) => return Ok(ticket),

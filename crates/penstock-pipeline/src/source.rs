@@ -130,12 +130,6 @@ impl Source {
         Self { name, ..self }
     }
 
-    /// Declares the buffers of a [`Feed`] to be pieces of one stream.
-    #[must_use]
-    pub fn as_stream(self) -> Self {
-        Self { is_stream: true, ..self }
-    }
-
     pub(super) fn check(&self) -> Result<(), Error> {
         match &self.kind {
             Origin::Files(_) if self.workers == 0 => {

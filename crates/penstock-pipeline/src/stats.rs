@@ -53,8 +53,7 @@ pub struct StageStats {
 
 impl StageStats {
     /// Time that its workers worked, added up.
-    #[must_use]
-    pub fn work_ns(&self) -> f64 {
+    fn work_ns(&self) -> f64 {
         self.work.mean_ns * self.work.count as f64
     }
 
