@@ -2,7 +2,7 @@
 
 use penstock_core::{Errno, Error};
 use penstock_pipeline::{Cause, ChunkError};
-use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::exceptions::{PyBaseException, PyOSError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::lent::Raised;
@@ -62,7 +62,9 @@ fn build(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
             let exception = py.get_type::<PyOSError>().call1((error.to_string(),))?;
             exception.setattr("errno", errno.raw_os_error())?;
             exception.setattr("strerror", error.to_string())?;
-            with_bytes(&exception, *bytes_delivered, *bytes_lost)?;
+            if *bytes_lost > 0 {
+                add_byte_counts(&exception, *bytes_delivered, *bytes_lost)?;
+            }
             exception
         }
         Error::Custom(custom) if let Some(error) = custom.downcast_ref() => return chunk_error(py, error),
@@ -75,18 +77,18 @@ fn build(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
 /// The exception for a chunk that failed. An exception of the caller's own code becomes its cause.
 pub(crate) fn chunk_error(py: Python<'_>, error: &ChunkError) -> PyResult<PyErr> {
     let (class, errno) = match &error.cause {
-        Cause::Io(errno) => ("ChunkReadError", Some(errno.raw_os_error())),
+        Cause::Io(errno) => ("ChunkReadError", Some(*errno)),
         Cause::Corrupt(_) | Cause::Truncated | Cause::TooLarge { .. } => ("ChunkDataError", None),
         _ => ("ChunkError", None),
     };
     let place = (&*error.name, error.offset, error.index, &error.stage);
     let why = match errno {
-        Some(errno) => py.import("os")?.call_method1("strerror", (errno,))?.extract()?,
+        Some(errno) => strerror(py, errno)?.extract()?,
         None => error.cause.to_string(),
     };
     let class = py.import("penstock.errors")?.getattr(class)?;
     let raised = match errno {
-        Some(errno) => class.call1((errno, why, place.0, place.1, place.2, place.3))?,
+        Some(errno) => class.call1((errno.raw_os_error(), why, place.0, place.1, place.2, place.3))?,
         None => class.call1((why, place.0, place.1, place.2, place.3))?,
     };
     let raised = PyErr::from_value(raised);
@@ -100,16 +102,26 @@ pub(crate) fn chunk_error(py: Python<'_>, error: &ChunkError) -> PyResult<PyErr>
 
 /// An `OSError`, in the subclass that Python has for the number. With the byte counts if a stream failed.
 fn os_error(py: Python<'_>, errno: Errno, delivered: u64, lost: u64) -> PyResult<PyErr> {
-    let text = py.import("os")?.call_method1("strerror", (errno.raw_os_error(),))?;
-    let exception = py.get_type::<PyOSError>().call1((errno.raw_os_error(), text))?;
-    with_bytes(&exception, delivered, lost)?;
+    let exception = py.get_type::<PyOSError>().call1((errno.raw_os_error(), strerror(py, errno)?))?;
+    if lost > 0 {
+        add_byte_counts(&exception, delivered, lost)?;
+    }
     Ok(PyErr::from_value(exception))
 }
 
-fn with_bytes(exception: &Bound<'_, PyAny>, delivered: u64, lost: u64) -> PyResult<()> {
-    if lost > 0 {
-        exception.setattr("bytes_delivered", delivered)?;
-        exception.setattr("bytes_lost", lost)?;
+/// The system's text for a number, as Python's own exceptions have it.
+pub(crate) fn strerror(py: Python<'_>, errno: Errno) -> PyResult<Bound<'_, PyAny>> {
+    py.import("os")?.call_method1("strerror", (errno.raw_os_error(),))
+}
+
+/// Sets the byte counts on an exception of any class, with a note about lost bytes unless it has counts.
+pub(crate) fn add_byte_counts(exception: &Bound<'_, PyAny>, delivered: u64, lost: u64) -> PyResult<()> {
+    let says_so = exception.getattr("__dict__")?.contains("bytes_lost")?;
+    // Not `setattr`, which a frozen dataclass refuses.
+    let set = exception.py().get_type::<PyBaseException>().getattr("__setattr__")?;
+    set.call1((exception, "bytes_delivered", delivered))?;
+    set.call1((exception, "bytes_lost", lost))?;
+    if lost > 0 && !says_so {
         exception.call_method1("add_note", (format!("{delivered} bytes delivered, {lost} lost"),))?;
     }
     Ok(())

@@ -76,9 +76,8 @@ fn in_words(path: &Bound<'_, PyAny>, error: &Error) -> PyResult<PyErr> {
     let errors = py.import("penstock.errors")?;
     let exception = match error {
         Error::Io { errno, .. } => {
-            let number = errno.raw_os_error();
-            let text = py.import("os")?.call_method1("strerror", (number,))?;
-            py.get_type::<PyOSError>().call1((number, text, path))?
+            let text = errors::strerror(py, *errno)?;
+            py.get_type::<PyOSError>().call1((errno.raw_os_error(), text, path))?
         }
         Error::Stalled { waited, .. } => {
             let seconds = waited.as_secs_f64();

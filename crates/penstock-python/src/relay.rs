@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use penstock_core::{RelayError, RelayMode, RelayOptions};
-use pyo3::exceptions::{PyBaseException, PyOverflowError, PyValueError};
+use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::arguments;
@@ -152,19 +152,7 @@ fn raised(py: Python<'_>, failure: &RelayError) -> PyErr {
 /// Sets the byte counts of a relay on an exception of any class.
 fn tell(exception: &Bound<'_, PyAny>, delivered: u64, lost: u64) {
     // A class of the caller's may refuse attributes or notes; the exception itself matters more.
-    let _ = try_to_tell(exception, delivered, lost);
-}
-
-fn try_to_tell(exception: &Bound<'_, PyAny>, delivered: u64, lost: u64) -> PyResult<()> {
-    let says_so = exception.getattr("__dict__")?.contains("bytes_lost")?;
-    // Not `setattr`, which a frozen dataclass refuses.
-    let set = exception.py().get_type::<PyBaseException>().getattr("__setattr__")?;
-    set.call1((exception, "bytes_delivered", delivered))?;
-    set.call1((exception, "bytes_lost", lost))?;
-    if lost > 0 && !says_so {
-        exception.call_method1("add_note", (format!("{delivered} bytes delivered, {lost} lost"),))?;
-    }
-    Ok(())
+    let _ = errors::add_byte_counts(exception, delivered, lost);
 }
 
 /// How many bytes a relay has moved, and by which method.
