@@ -27,11 +27,23 @@ pub struct Chunk {
 
 /// A checksum of a chunk's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Checksum {
     /// CRC-32 as zlib, gzip and PNG have it.
     Crc32(u32),
     /// XXH3 with 64 bits and seed 0.
     Xxh3(u64),
+}
+
+impl Checksum {
+    /// Its number, of 32 or 64 bits.
+    #[must_use]
+    pub fn value(self) -> u64 {
+        match self {
+            Self::Crc32(sum) => u64::from(sum),
+            Self::Xxh3(sum) => sum,
+        }
+    }
 }
 
 /// When a part of a pipeline worked on a chunk, in nanoseconds since the pipeline began.

@@ -26,6 +26,7 @@ pub const LEAVE_WITHIN: Duration = Duration::from_secs(5);
 
 /// How much may wait between two parts of a pipeline. One chunk always fits, whatever its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Depth {
     /// Number of chunks.
     pub items: usize,

@@ -101,6 +101,7 @@ impl<'a> Context<'a> {
 
 /// A kind of checksum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ChecksumKind {
     /// XXH3 with 64 bits: the fastest.
     #[default]

@@ -67,10 +67,7 @@ impl Chunk {
     /// The result of the last ``checksum`` stage, unsigned; None without one, or if the bytes changed since.
     #[getter]
     fn checksum(&self) -> Option<u64> {
-        self.chunk.checksum().map(|checksum| match checksum {
-            Checksum::Crc32(sum) => u64::from(sum),
-            Checksum::Xxh3(sum) => sum,
-        })
+        self.chunk.checksum().map(Checksum::value)
     }
 
     /// For each part that handled it, in order: ``(stage, queued_ns, started_ns, ended_ns)``.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use penstock_core::{Error, Writer};
 use penstock_pipeline::{
-    self as pipeline, ChecksumKind, Codec, Depth, Latency, OnError, Options, StageStats, Stats,
+    self as pipeline, ChecksumKind, Codec, Latency, OnError, Options, StageStats, Stats,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -277,7 +277,7 @@ impl Pipeline {
             }
         };
         let mut options = Options::default();
-        options.depth = Depth { items: depth, bytes: depth_bytes };
+        (options.depth.items, options.depth.bytes) = (depth, depth_bytes);
         (options.on_error, options.max_chunk_bytes) = (on_error, max_chunk_bytes);
         let mut lent = Vec::new();
         let Source(source, ahead) = source;

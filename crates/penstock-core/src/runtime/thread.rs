@@ -22,6 +22,7 @@ pub enum Signals {
 
 /// Why a thread did not do its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Fault {
     /// The system refused a thread.
     NotStarted(Errno),

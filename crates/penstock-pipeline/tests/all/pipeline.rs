@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use crate::common::{cases, pattern};
 use penstock_core::{Errno, Error, Writer};
 use penstock_pipeline::{
-    Cause, Checksum, ChecksumKind, Chunk, ChunkError, Codec, Context, Depth, Fed, Feed, Map, OnError,
-    Options, Pipeline, Sink, Source, Space, Spaces, Stage,
+    Cause, Checksum, ChecksumKind, Chunk, ChunkError, Codec, Context, Fed, Feed, Map, OnError, Options,
+    Pipeline, Sink, Source, Space, Spaces, Stage,
 };
 use proptest::prelude::*;
 
@@ -82,7 +82,7 @@ fn assets(count: usize) -> Vec<Vec<u8>> {
 
 fn of_depth(items: usize, bytes: usize) -> Options {
     let mut options = Options::default();
-    options.depth = Depth { items, bytes };
+    (options.depth.items, options.depth.bytes) = (items, bytes);
     options
 }
 
