@@ -335,6 +335,13 @@ def test_workers_call_at_the_same_time() -> None:
         assert len(list(pipeline)) == 6
 
 
+def test_a_writable_chunk_that_a_callable_returns_is_copied() -> None:
+    [own] = Pipeline([b"before"])
+    [chunk] = Pipeline([b"x"], lambda chunk: own)
+    memoryview(own)[:] = b"after!"
+    assert bytes(chunk) == b"before"
+
+
 def test_what_a_callable_raises_is_its_chunks_failure() -> None:
     def touchy(chunk: Chunk) -> None:
         if chunk.index == 2:

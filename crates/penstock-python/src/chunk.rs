@@ -33,6 +33,10 @@ impl Chunk {
         Self { chunk, is_writable: false }
     }
 
+    pub(crate) fn is_writable(&self) -> bool {
+        self.is_writable
+    }
+
     pub(crate) fn get(&self) -> &pipeline::Chunk {
         &self.chunk
     }

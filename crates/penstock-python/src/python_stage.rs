@@ -136,7 +136,12 @@ impl Map for Callable {
                 return Ok(Ok(chunk));
             }
             if let Ok(other) = answer.cast::<chunk::Chunk>() {
-                return Ok(Ok(other.get().get().clone()));
+                let other = other.get();
+                if other.is_writable() {
+                    // Whoever has it may write to it while the next stages read.
+                    return Ok(copied(&answer, context)?.map(|bytes| other.get().clone().with_bytes(bytes)));
+                }
+                return Ok(Ok(other.get().clone()));
             }
             Ok(copied(&answer, context)?.map(|bytes| chunk.with_bytes(bytes)))
         })?;
