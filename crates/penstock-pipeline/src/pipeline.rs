@@ -121,7 +121,7 @@ impl Pipeline {
     }
 
     fn start_sink(&self, policy: Option<ThreadPolicy>) -> Result<Ticket, Error> {
-        let (completion, ticket) = ticket(0);
+        let (completion, ticket) = ticket();
         let (own, failures) = (Arc::clone(&self.graph), Arc::clone(&self.failures));
         let last = self.graph.parts.len() - 1;
         let work = move |_: &Graph| sink::write_all(&own, &failures, completion);

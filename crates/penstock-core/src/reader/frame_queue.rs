@@ -191,7 +191,7 @@ impl<T> FrameQueue<T> {
         if state.is_ready() {
             return Ticket::ended(Ok(()));
         }
-        state.ready.get_or_insert_with(|| ticket(0)).1.clone()
+        state.ready.get_or_insert_with(ticket).1.clone()
     }
 
     /// The number of frames that wait, and of those that were dropped.

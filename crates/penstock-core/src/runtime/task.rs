@@ -132,7 +132,7 @@ pub(crate) fn start(
     policy: Option<ThreadPolicy>,
     work: impl FnOnce(&Control) -> Result<(), Error> + Send + 'static,
 ) -> Result<Task, Error> {
-    let (completion, ticket) = ticket(0);
+    let (completion, ticket) = ticket();
     let own = Arc::clone(&control);
     let applied = Arc::new(OnceLock::new());
     let task = Task { ticket, control: Arc::downgrade(&control), applied: Arc::clone(&applied) };

@@ -165,7 +165,7 @@ impl<T> Channel<T> {
         if state.is_ready() {
             return Ticket::ended(Ok(()));
         }
-        state.ready.get_or_insert_with(|| ticket(0)).1.clone()
+        state.ready.get_or_insert_with(ticket).1.clone()
     }
 
     /// Returns the number of items in the channel, and their bytes.

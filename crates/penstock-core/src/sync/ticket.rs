@@ -62,13 +62,14 @@ pub struct Ticket {
 /// Dropped before that, it ends its ticket as aborted, so that no waiter is left behind.
 pub struct Completion(Option<Arc<Shared>>);
 
-/// Makes the two sides for a write of `bytes` bytes.
+/// Makes the two sides for an operation without a size.
 #[must_use]
-pub fn ticket(bytes: usize) -> (Completion, Ticket) {
-    make(bytes, None)
+pub fn ticket() -> (Completion, Ticket) {
+    make(0, None)
 }
 
-/// As [`ticket`], for a write to a stream whose failure counts as reported once the ticket has returned it.
+/// As [`ticket`], for a write of `bytes` bytes. The failure of its stream counts as reported once the ticket has returned
+/// it.
 pub(crate) fn ticket_of(bytes: usize, unheard: &Arc<Unheard>) -> (Completion, Ticket) {
     make(bytes, Some(Arc::clone(unheard)))
 }
@@ -88,7 +89,7 @@ impl Ticket {
     /// A ticket of something that has ended.
     #[must_use]
     pub fn ended(outcome: Result<(), Error>) -> Self {
-        let (completion, ticket) = ticket(0);
+        let (completion, ticket) = ticket();
         completion.end(outcome);
         ticket
     }
@@ -308,7 +309,7 @@ mod loom_tests {
     #[test]
     fn every_task_that_awaits_is_woken() {
         loom::model(|| {
-            let (completion, ticket) = ticket(7);
+            let (completion, ticket) = make(7, None);
             let other = thread::spawn({
                 let ticket = ticket.clone();
                 move || block_on(ticket)
@@ -323,7 +324,7 @@ mod loom_tests {
     #[test]
     fn a_future_that_moves_to_another_task_wakes_that_one() {
         loom::model(|| {
-            let (completion, mut ticket) = ticket(7);
+            let (completion, mut ticket) = make(7, None);
             let worker = thread::spawn(move || completion.end(Ok(())));
             let _ = Pin::new(&mut ticket).poll(&mut Context::from_waker(Waker::noop()));
             assert_eq!(block_on(ticket), Ok(()));
@@ -334,7 +335,7 @@ mod loom_tests {
     #[test]
     fn a_waiter_always_learns_the_outcome() {
         loom::model(|| {
-            let (completion, ticket) = ticket(7);
+            let (completion, ticket) = make(7, None);
             let waiter = thread::spawn({
                 let ticket = ticket.clone();
                 move || ticket.wait()
@@ -348,7 +349,7 @@ mod loom_tests {
     #[test]
     fn a_completion_that_is_dropped_ends_its_ticket() {
         loom::model(|| {
-            let (completion, ticket) = ticket(7);
+            let (completion, ticket) = make(7, None);
             let worker = thread::spawn(move || drop(completion));
             assert_eq!(ticket.wait(), Err(Error::Aborted { bytes_lost: 7 }));
             worker.join().unwrap();
@@ -359,7 +360,7 @@ mod loom_tests {
     fn a_callback_is_called_exactly_once() {
         loom::model(|| {
             let calls = Arc::new(AtomicUsize::new(0));
-            let (completion, ticket) = ticket(0);
+            let (completion, ticket) = make(0, None);
             let worker = thread::spawn(move || completion.end(Ok(())));
             let counter = Arc::clone(&calls);
             ticket.on_end(move || {
@@ -389,7 +390,7 @@ mod tests {
 
     #[test]
     fn a_ticket_that_is_dropped_forgets_its_task() {
-        let (completion, ticket) = ticket(3);
+        let (completion, ticket) = make(3, None);
         let owner = Arc::new(Owner { _future: ticket.clone() });
         let waker = Waker::from(Arc::clone(&owner));
         let mut awaited = ticket.clone();
@@ -406,7 +407,7 @@ mod tests {
 
     #[test]
     fn a_pending_ticket_has_no_outcome_until_it_ends() {
-        let (completion, ticket) = ticket(3);
+        let (completion, ticket) = make(3, None);
         assert_eq!(ticket.bytes(), 3);
         assert_eq!(ticket.outcome(), None);
         assert_eq!(ticket.wait_for(Some(Duration::from_millis(5))), None);
