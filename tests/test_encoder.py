@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import a_few
+from conftest import PATIENCE_S, a_few, has_ended
 from media import (
     COLOURS,
     SIZE,
@@ -874,6 +874,40 @@ def test_the_interpreters_exit_finishes_what_is_open(
     assert result.returncode == status, result.stderr
     assert len(decode(output)) == 200
     assert ("never closed" in result.stderr) == (warn == "error")
+
+
+def test_the_interpreters_exit_finishes_all_that_are_open(tmp_path: Path) -> None:
+    """Also if the warning about the first one is an error."""
+    script = (
+        UNCLOSED + "another = Encoder(sys.argv[2], size=(64, 48), fps=30)\nanother.write(bytes(64 * 48 * 3))"
+    )
+    outputs = tmp_path / "one.mp4", tmp_path / "two.mp4"
+    result = run_python(script, *outputs, env={**os.environ, "PYTHONWARNINGS": "error"})
+    assert (result.returncode, result.stderr.count("was never closed\n")) == (0, 2), result.stderr
+    assert [len(decode(output)) for output in outputs] == [200, 1]
+
+
+def test_ctrl_c_at_the_interpreters_exit_ends_a_slow_ffmpeg(tmp_path: Path) -> None:
+    slow = program(tmp_path, 'case "$*" in *-progress*) while :; do :; done;; esac', 'exec "$FFMPEG" "$@"')
+    script = f"""if True:
+        import sys
+        from penstock import Encoder
+        from penstock.ffmpeg import Tuning
+        encoder = Encoder(sys.argv[1], size=(64, 48), fps=30, tuning=Tuning(ffmpeg={str(slow)!r}))
+        finish = encoder._session.finish
+        encoder._session.finish = lambda: (print(encoder.pid, flush=True), finish())[1]
+    """
+    command = [sys.executable, "-c", script, str(tmp_path / "video.mp4")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as python:
+        assert python.stdout is not None
+        pid = int(python.stdout.readline())
+        python.send_signal(signal.SIGINT)
+        try:
+            _, told = python.communicate(timeout=PATIENCE_S)
+        finally:
+            python.kill()
+    assert "KeyboardInterrupt" in told
+    assert has_ended(pid)
 
 
 def test_a_process_that_is_killed_leaves_a_playable_file(tmp_path: Path) -> None:

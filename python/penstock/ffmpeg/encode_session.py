@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+import sys
 import threading
 import time
 import warnings
@@ -249,11 +250,15 @@ class EncodeSession(Session):
         """Finishes in the background, when the garbage collector takes the encoder."""
         if not self.is_open or self.is_inherited:
             return
+        if sys.is_finalizing():
+            # A thread would not start, and before Python 3.12 its `start` waits for ever. FFmpeg sees the end of its
+            # input and finishes alone.
+            self.process.close_pipes()
+            return
         try:
             # A finalizer runs on any thread, inside any call, and FFmpeg may take long.
             threading.Thread(target=self.finish_forgotten, name="penstock-encoder-finish").start()
-        except RuntimeError:
-            # The interpreter is exiting: FFmpeg sees the end of its input and finishes alone.
+        except RuntimeError:  # the interpreter is about to exit, or no thread is left
             self.process.close_pipes()
         warn_unclosed(self)
 

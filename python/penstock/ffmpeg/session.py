@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
+import sys
 import time
 import warnings
 import weakref
@@ -197,6 +198,14 @@ _open_sessions: weakref.WeakSet[Session] = weakref.WeakSet()
 
 
 def _end_all() -> None:
+    """Ends all sessions. One that raises, by Ctrl-C or a warning that is an error, is discarded; the others go on."""
+    failures: list[BaseException] = []
     for session in list(_open_sessions):
         if not session.is_inherited:
-            session.end_at_exit()
+            try:
+                session.end_at_exit()
+            except BaseException as failure:
+                failures.append(failure)
+                session.discard()
+    for raised in failures:
+        sys.excepthook(type(raised), raised, raised.__traceback__)
