@@ -494,6 +494,22 @@ def test_a_forked_child_has_no_part_in_it() -> None:
     succeeded(run_script(code, clip("long")))
 
 
+@pytest.mark.parametrize("way", ["decoder.close()", "decoder.__exit__(None, None, None)"])
+def test_a_forked_child_closes_it_while_a_thread_of_the_parent_reads(way: str) -> None:
+    code = f"""
+    decoder = penstock.Decoder(sys.argv[1])
+    child = os.fork()
+    if child == 0:
+        decoder._session.timestamps._lock.acquire()  # as that thread may have done
+        signal.alarm(20)
+        {way}
+        os._exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    decoder.close()
+    """
+    succeeded(run_script(code, clip("long")))
+
+
 @pytest.mark.parametrize("kind", ["Decoder", "AudioDecoder"])
 def test_without_ffmpeg_it_says_how_to_get_it(kind: str, tmp_path: Path) -> None:
     code = f"""

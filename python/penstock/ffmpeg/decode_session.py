@@ -161,7 +161,8 @@ class DecodeSession(Session):
         """Kills FFmpeg without waiting: for a finalizer, which may run on any thread."""
         self.mark_closed()
         self._let_go()
-        if self._has_timestamps:
+        # In a forked child the pipe is closed already, and another thread of the parent may have held the lock.
+        if self._has_timestamps and not self.is_inherited:
             self.timestamps.close()
 
     def end_collected(self) -> None:
