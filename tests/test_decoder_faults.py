@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from clips import NO_MEDIA, WITHOUT_VIDEO, clip
-from conftest import PATIENCE_S, run_script, start_script, succeeded
+from conftest import PATIENCE_S, has_ended, run_script, script, start_script, succeeded
 from media import children, eventually
 from media import nothing_is_left as nothing_is_left
 
@@ -284,6 +284,19 @@ def test_a_decoder_that_nobody_has_any_more_is_ended_and_told_of() -> None:
     assert np.array_equal(frame, copy)
 
 
+def test_a_decoder_that_nobody_has_any_more_waits_for_no_garbage_collection() -> None:
+    decoder = Decoder(clip("long"))
+    next(decoder)
+    pid = decoder.pid
+    gc.disable()
+    try:
+        with pytest.warns(ResourceWarning, match="long.*was never closed"):
+            del decoder
+    finally:
+        gc.enable()
+    assert eventually(lambda: not is_there(pid))
+
+
 def test_a_decoder_that_is_at_its_end_needs_no_close(recwarn: pytest.WarningsRecorder) -> None:
     decoder = Decoder(clip("h264"))
     assert len(list(decoder)) == 30
@@ -308,7 +321,8 @@ def test_a_program_that_ends_with_a_live_decoder_makes_no_noise(ending: str) -> 
     print(decoder.pid, flush=True)
     {ending}
     """
-    assert eventually(lambda: not is_there(int(succeeded(run_script(code, clip("long"))))))
+    pid = int(succeeded(run_script(code, clip("long"))))
+    assert eventually(lambda: has_ended(pid))
 
 
 def test_a_thread_that_waits_hears_of_a_close() -> None:

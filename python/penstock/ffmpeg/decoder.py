@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+import weakref
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -140,6 +141,8 @@ class Decoder(DecoderBase):
         self._plan = plan_decode(program, *place, self._video, self._options)
         self._program, self._tuning = program, tuning
         self._has_warned = False
+        # A session that referenced the decoder would leave a dropped one to the garbage collector.
+        early_end = weakref.WeakMethod(self._early_end)
         self._session = DecodeSession(
             program,
             partial(self._plan.arguments, *place),
@@ -151,7 +154,7 @@ class Decoder(DecoderBase):
             parts=self._plan.parts,
             is_strict=not conceal_errors,
             other_codecs=ending.other_codecs(self._media, self._video.index),
-            check_end=self._early_end,
+            check_end=lambda: (check := early_end()) and check(),
         )
         self._session.start()
 
