@@ -113,7 +113,7 @@ def test_what_needs_a_size_says_so(tmp_path: Path) -> None:
             with pytest.raises(ValueError, match="give size="):
                 use()
         encoder.abort()
-    for closed in (lambda: encoder.write(painted(0)), encoder.close):
+    for closed in (lambda: encoder.write(painted(0)), encoder.close, lambda: encoder.frame().__enter__()):
         with pytest.raises(ClosedError, match="aborted"):
             closed()
     planar = make(tmp_path / "v.mp4", size=None, pixel_format="yuv420p")

@@ -374,6 +374,7 @@ class Encoder:
     @property
     def _session(self) -> EncodeSession:
         if self._started is None:
+            self._check_unstarted()
             raise ValueError(
                 "the encoder has no size yet, and starts with its first frame: give size=(width, height), or write a "
                 "frame first"
