@@ -139,7 +139,7 @@ class DecodeSession(Session):
         self._check_open()
         if not self.is_at_end:
             with self._timed():
-                frame = await self.wait_for_async(self._take, self.reader._ready, None, LATE)
+                frame = await self.wait_for_async(self._take, self.reader._ready)
             if frame is not None:
                 return frame
             await asyncio.to_thread(self._end)

@@ -28,7 +28,7 @@ from penstock.ffmpeg import endpoints
 from penstock.ffmpeg.encode_plan import EncodePlan
 from penstock.ffmpeg.process import WATCH_INTERVAL_S, FFmpegProcess, Watch
 from penstock.ffmpeg.reporter import Reporter
-from penstock.ffmpeg.session import Session, warn_unclosed
+from penstock.ffmpeg.session import Session, late_error, warn_unclosed
 from penstock.ffmpeg.settings import Tuning
 from penstock.results import EncodeReport, EncoderStats
 
@@ -181,14 +181,18 @@ class EncodeSession(Session):
     async def queue_async(self, take: Callable[[], Callable[..., Ticket]], timeout: float | None) -> Ticket:
         """`queue` for asyncio, in the order of the calls. `take` gives the call that queues, when it is its turn."""
         timeout = _seconds("timeout", timeout)
-        async with self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
-            push = take()
-            try:
-                return await self.wait_for_async(
-                    lambda slice_s: push(timeout=slice_s), self._oldest, timeout, FULL
-                )
-            except BrokenStreamError as broken:
-                raise await asyncio.to_thread(self._failed) from broken
+        turn = self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+        try:
+            async with asyncio.timeout(timeout), turn:
+                push = take()
+                return await self.wait_for_async(lambda slice_s: push(timeout=slice_s), self._oldest)
+        except BrokenStreamError as broken:
+            raise await asyncio.to_thread(self._failed) from broken
+        except StalledError:  # which is a TimeoutError
+            raise
+        except TimeoutError:
+            assert timeout is not None
+            raise late_error(FULL, timeout, self.writer.stats.bytes_pending) from None
 
     def close(self, timeout: float | None) -> EncodeReport:
         """Delivers what is queued and waits for FFmpeg's end. Can be called again after a `StalledError`."""

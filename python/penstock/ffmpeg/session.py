@@ -108,7 +108,7 @@ class Session:
                 return step(max(0.0, min(left_s, LOOK_INTERVAL_S)))
             except StalledError as stalled:
                 if timeout is not None and left_s <= LOOK_INTERVAL_S:
-                    raise late_error(late, timeout, stalled) from None
+                    raise late_error(late, timeout, stalled.bytes_pending) from None
                 watch = watch or Watch(self.process)
                 self._check_alive(watch, stalled)
 
@@ -116,26 +116,20 @@ class Session:
         self,
         step: Callable[[float], R],
         event: Callable[[], Watchable | None],
-        timeout: float | None,
-        late: str,
     ) -> R:
-        """`wait_for` for asyncio: the event loop goes on while this waits.
+        """`wait_for` for asyncio: the event loop goes on while this waits. A cancellation takes no step.
 
         Args:
             event: gives what will end when `step` may succeed; None if it may at once.
         """
-        start_s = time.monotonic()
         watch: Watch | None = None
         while True:
             try:
                 return step(0.0)
             except StalledError as error:
                 stalled = error
-            left_s = LOOK_INTERVAL_S if timeout is None else start_s + timeout - time.monotonic()
-            if timeout is not None and left_s <= 0:
-                raise late_error(late, timeout, stalled)
             watch = watch or Watch(self.process)
-            await _until(event(), min(left_s, LOOK_INTERVAL_S))
+            await _until(event(), LOOK_INTERVAL_S)
             self._check_alive(watch, stalled)
 
     def failure(self, reason: str, frames: int, advice: str | None = None) -> FFmpegError:
@@ -177,8 +171,8 @@ def check_owner(kind: str, forks: int) -> None:
         raise ClosedError(f"the {kind} belongs to the process that made it, of which this one is a fork")
 
 
-def late_error(late: str, timeout: float, stalled: StalledError) -> StalledError:
-    return StalledError(f"{late} within {timeout:.3g} s", timeout, stalled.bytes_pending)
+def late_error(late: str, timeout: float, bytes_pending: int) -> StalledError:
+    return StalledError(f"{late} within {timeout:.3g} s", timeout, bytes_pending)
 
 
 def warn_unclosed(session: Session) -> None:
@@ -190,8 +184,10 @@ async def _until(event: Watchable | None, timeout_s: float) -> None:
     if event is None:
         await asyncio.sleep(0)
         return
+    # Not asyncio.wait_for, which before Python 3.12 may swallow a cancellation.
     with suppress(TimeoutError):
-        await asyncio.wait_for(until_done(event), timeout_s)
+        async with asyncio.timeout(timeout_s):
+            await until_done(event)
 
 
 _open_sessions: weakref.WeakSet[Session] = weakref.WeakSet()
