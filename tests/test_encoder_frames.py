@@ -8,17 +8,18 @@ import os
 import signal
 import textwrap
 import threading
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import contextmanager, suppress
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import run_script, succeeded
+from conftest import PATIENCE_S, run_script, succeeded
 from hypothesis import given
 from hypothesis import strategies as st
-from media import COLOURS, SIZE, decode, eventually, flat, is_flat, make
+from media import COLOURS, SIZE, children, decode, eventually, flat, is_flat, make
 
 from penstock import ClosedError, Encoder, EncoderError, StalledError
 from penstock.ffmpeg import Tuning
@@ -134,6 +135,45 @@ def test_without_a_frame_there_is_no_size_and_no_video(tmp_path: Path) -> None:
         encoder.write(painted(0))
     with pytest.raises(ZeroDivisionError), make(tmp_path / "v.mp4", size=None):
         raise ZeroDivisionError
+
+
+def test_an_exception_ends_an_encoder_that_waits_for_its_size(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), make(tmp_path / "v.mp4", size=None) as encoder:
+        raise ZeroDivisionError
+    assert encoder.closed
+    with pytest.raises(ClosedError):
+        encoder.write(painted(0))
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize("end", ["abort", "close"])
+def test_ending_an_encoder_while_another_thread_writes_the_first_frame(tmp_path: Path, end: str) -> None:
+    encoder = make(tmp_path / "v.mp4", size=None)
+    plan, begun, go_on = encoder._plan_for, threading.Event(), threading.Event()
+
+    def planned(**options: object):
+        begun.set()
+        assert go_on.wait(PATIENCE_S)
+        return plan(**options)
+
+    def ended(call: Callable[[], object]) -> threading.Thread:
+        def run() -> None:
+            with suppress(ClosedError, EncoderError):
+                call()
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        return thread
+
+    encoder._plan_for = planned
+    writing = ended(lambda: encoder.write(painted(0)))
+    assert begun.wait(PATIENCE_S)
+    ending = ended(getattr(encoder, end))
+    ending.join(0.2)  # it waits for the start, or is over
+    go_on.set()
+    for thread in (writing, ending):
+        thread.join(PATIENCE_S)
+    assert encoder.closed and not children()
 
 
 def test_a_forked_child_has_no_part_in_an_encoder_that_waits_for_its_size(tmp_path: Path) -> None:
@@ -574,6 +614,28 @@ def test_awrite_raises_what_write_raises(tmp_path: Path) -> None:
         closed.abort()
         with pytest.raises(ClosedError):
             await closed.awrite(flat(0))
+
+    asyncio.run(main())
+
+
+def test_the_timeout_of_awrite_counts_the_wait_for_its_turn(tmp_path: Path) -> None:
+    async def main() -> None:
+        frame = np.zeros((480, 640, 3), np.uint8)
+        encoder = make(tmp_path / "v.raw", size=(640, 480), tuning=Tuning(queue_items=2), **EXACT)
+        with stopped(encoder):
+            first = asyncio.create_task(write_all(encoder, frame))
+            while encoder._session._turns.get(asyncio.get_running_loop()) is None:
+                await asyncio.sleep(0.01)
+            with pytest.raises(StalledError, match=r"within 0\.1 s"):
+                while True:
+                    await asyncio.wait_for(encoder.awrite(frame, timeout=0.1), PATIENCE_S)
+            assert not first.done()
+            first.cancel()
+        encoder.abort()
+
+    async def write_all(encoder: Encoder, frame: np.ndarray) -> None:
+        while True:
+            await encoder.awrite(frame)
 
     asyncio.run(main())
 

@@ -144,9 +144,10 @@ class Encoder:
             explain=partial(explain, program, codec, all_options, container_format, target),
             reporter=Reporter.of(progress, plan.rate),
         )
-        self._path, self._pixel_format = endpoints.without_protocol(target), plan.layout.pixel_format
+        self._path, self._layout = endpoints.without_protocol(target), plan.layout
         self._started: EncodeSession | None = None
-        self._starting = threading.Lock()
+        # For the start, and for the end of an encoder that has not started. A signal handler may `abort` in a start.
+        self._starting = threading.RLock()
         self._forks = _exit.forks
         self._ended_unstarted: str | None = None
         if size is not None:
@@ -311,25 +312,24 @@ class Encoder:
                 lost: close again, or abort.
             ClosedError: the encoder was aborted.
         """
-        if self._started is not None:
-            return self._started.close(timeout)
-        self._check_unstarted()
-        self._ended_unstarted = "the encoder is closed"
-        raise EncoderError("there is no video: no frame was written, and the encoder was given no size")
+        if self._end_unstarted("the encoder is closed"):
+            raise EncoderError("there is no video: no frame was written, and the encoder was given no size")
+        return self._session.close(timeout)
 
     def abort(self) -> None:
         """Kills FFmpeg and drops what is queued; the output stays as it is. Does nothing after ``close``."""
-        if self._started is not None:
-            self._started.abort()
-        elif self._ended_unstarted is None:
-            self._ended_unstarted = "the encoder was aborted"
+        with suppress(ClosedError):  # it has ended, or belongs to the parent of this process
+            if not self._end_unstarted("the encoder was aborted"):
+                self._session.abort()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, _type: object, exc: BaseException | None, _traceback: object) -> None:
         if self._started is None:
-            if exc is None and self._ended_unstarted is None:
+            if exc is not None:
+                self.abort()
+            elif self._ended_unstarted is None:
                 self.close()
             return
         if self._started.is_aborted:
@@ -384,11 +384,11 @@ class Encoder:
     def _session_for(self, frame: FrameData) -> EncodeSession:
         """The session. It starts now if `frame` is the first and tells the size."""
         if self._started is None:
-            self._check_unstarted()
+            check_owner("encoder", self._forks)
             with self._starting:
                 if self._started is None:
-                    plan = self._plan_for(size=ANY_SIZE)
-                    plan = self._plan_for(size=frame_size(frame, plan.layout))
+                    self._check_unstarted()
+                    plan = self._plan_for(size=frame_size(frame, self._layout))
                     frame_buffer(frame, plan.layout)  # before FFmpeg overwrites the output
                     self._start(plan)
         return self._session
@@ -399,12 +399,25 @@ class Encoder:
         try:
             session.start()
             self._started = session
+            if self._ended_unstarted is not None:  # by a signal handler
+                session.abort()
         except BaseException:  # for example of a signal handler
             session.discard()
             raise
 
     def _titled(self, size: str) -> str:
-        return f"<Encoder {self._path!r} {size} {self._pixel_format}>"
+        return f"<Encoder {self._path!r} {size} {self._layout.pixel_format}>"
+
+    def _end_unstarted(self, why: str) -> bool:
+        """Ends an encoder that has not started. Returns False if it has started."""
+        if self._started is None:
+            check_owner("encoder", self._forks)  # another thread of the parent may have held the lock
+            with self._starting:
+                if self._started is None:
+                    self._check_unstarted()
+                    self._ended_unstarted = why
+                    return True
+        return False
 
     def _check_unstarted(self) -> None:
         check_owner("encoder", self._forks)
