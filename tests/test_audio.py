@@ -7,12 +7,15 @@ import functools
 import gc
 import os
 import signal
+import threading
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
 from clips import WITH_AUDIO, clip
-from conftest import a_few
+from conftest import PATIENCE_S, a_few
 from media import eventually, ffmpeg
 from media import nothing_is_left as nothing_is_left
 
@@ -109,6 +112,42 @@ def test_blocks_follow_without_a_gap_and_the_last_may_be_shorter(block_samples: 
     assert [len(block) for block in blocks[:-1]] == [block_samples] * (len(blocks) - 1)
     assert 1 <= len(blocks[-1]) <= block_samples
     assert np.array_equal(np.concatenate(blocks), expected)
+
+
+class SlowRest:
+    """A reader whose `take_rest` two threads call at once, if they can, and where the one that gets nothing is late."""
+
+    def __init__(self, reader: object) -> None:
+        self._reader = reader
+        self._both = threading.Barrier(2)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._reader, name)
+
+    def take_rest(self) -> object:
+        with suppress(threading.BrokenBarrierError):
+            self._both.wait(0.5)
+        rest = self._reader.take_rest()  # type: ignore[attr-defined]
+        if rest is None:
+            time.sleep(0.1)
+        return rest
+
+    def close(self) -> None:
+        time.sleep(0.5)  # the end comes after both have noted what they got
+        self._reader.close()  # type: ignore[attr-defined]
+
+
+def test_two_threads_at_the_end_get_the_last_block() -> None:
+    expected = raw(clip("audio_only"), 2)[:3500]
+    with AudioDecoder(clip("audio_only"), block_samples=1 << 20, duration=3500 / 44_100) as audio:
+        audio._session.reader = SlowRest(audio._session.reader)  # type: ignore[assignment]
+        blocks: list[np.ndarray] = []
+        threads = [threading.Thread(target=lambda: blocks.extend(audio)) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE_S)
+    assert len(blocks) == 1 and np.array_equal(blocks[0], expected)
 
 
 def test_a_block_is_the_callers() -> None:

@@ -194,7 +194,8 @@ class DecodeSession(Session):
             return self.reader.read(timeout=timeout_s)
         except TruncatedStreamError:
             # Raised at each call, but only the first gets the rest.
-            self.rest = self.rest or self.reader.take_rest()
+            with self._lock:
+                self.rest = self.rest or self.reader.take_rest()
             return None
         except ClosedError:
             self._check_open()
