@@ -610,6 +610,23 @@ def test_two_tasks_share_a_decoder_without_blocking_the_loop() -> None:
     assert asyncio.run(use()) == list(range(600))
 
 
+def test_leaving_a_block_does_not_hold_the_loop() -> None:
+    closers: list[threading.Thread] = []
+
+    class Watched(Decoder):
+        def close(self) -> None:
+            closers.append(threading.current_thread())
+            super().close()
+
+    async def use() -> None:
+        async with Watched(clip("long")) as decoder:
+            await anext(decoder)
+        assert decoder.closed
+
+    asyncio.run(use())
+    assert closers and threading.current_thread() not in closers
+
+
 def test_a_damaged_file_in_asyncio() -> None:
     async def use() -> int:
         count = 0

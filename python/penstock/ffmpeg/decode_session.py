@@ -283,7 +283,8 @@ class DecoderBase:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self.close()
+        # It waits for the end of FFmpeg and of the native worker.
+        await asyncio.to_thread(self.close)
 
     def __del__(self) -> None:
         if hasattr(self, "_session"):
