@@ -391,6 +391,22 @@ def test_a_read_that_is_late_loses_nothing() -> None:
         assert indices == list(range(600))
 
 
+def test_a_read_at_the_end_can_be_late(tmp_path: Path) -> None:
+    """FFmpeg has closed its output and does not exit."""
+    program = script(
+        tmp_path / "ffmpeg",
+        f'FFMPEG="{find_ffmpeg()}"',
+        'case "$*" in *-progress*) "$FFMPEG" "$@"; exec >&-; sleep 1000;; *) exec "$FFMPEG" "$@";; esac',
+    )
+    with Decoder(clip("h264"), tuning=Tuning(ffmpeg=program, ffprobe=find_ffprobe())) as decoder:
+        for _ in range(30):
+            assert decoder.read() is not None
+        with pytest.raises(StalledError, match=r"within 0\.1 s"):
+            decoder.read(timeout=0.1)
+        with pytest.raises(DecoderError, match="SIGKILL"):
+            decoder.read()
+
+
 def test_an_ffmpeg_that_says_nothing_and_does_nothing(tmp_path: Path) -> None:
     program = tmp_path / "ffmpeg"
     program.write_text(

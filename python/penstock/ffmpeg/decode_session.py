@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import operator
 import subprocess
 import threading
@@ -17,7 +18,7 @@ from penstock.errors import ClosedError, DecoderError, FFmpegError, TruncatedStr
 from penstock.ffmpeg import endpoints
 from penstock.ffmpeg.diagnostics import damage_reports, has_no_frames
 from penstock.ffmpeg.process import FFmpegProcess
-from penstock.ffmpeg.session import Session, warn_unclosed
+from penstock.ffmpeg.session import Session, late_error, warn_unclosed
 from penstock.ffmpeg.settings import Tuning
 from penstock.ffmpeg.timestamps import Timestamps
 
@@ -91,6 +92,7 @@ class DecodeSession(Session):
         self._failure: FFmpegError | None = None
         self._lock = threading.Lock()
         self._ending = threading.Lock()
+        self._killing_at_s: float | None = None  # known once FFmpeg has closed its output
         self._make_reader = partial(
             Reader,
             frame_bytes=frame_bytes,
@@ -124,13 +126,15 @@ class DecodeSession(Session):
     def read(self, timeout: float | None = None) -> Frame | None:
         """The next frame; None at the end, if FFmpeg has succeeded."""
         timeout = _seconds("timeout", timeout)
+        until_s = None if timeout is None else time.monotonic() + timeout
         self._check_open()
         if not self.is_at_end:
             with self._timed():
                 frame = self.wait_for(self._take, timeout, LATE)
             if frame is not None:
                 return frame
-            self._end()
+            if not self._end(until_s):
+                raise late_error(LATE, timeout or 0.0, 0)
         self._raise_failure()
         return None
 
@@ -210,19 +214,28 @@ class DecodeSession(Session):
             with self._lock:
                 self.caller_wait_s += time.monotonic() - began_s
 
-    def _end(self) -> None:
-        """FFmpeg has closed its output: notes whether it succeeded, unless `close` has killed it in another thread."""
+    def _end(self, until_s: float | None = None) -> bool:
+        """FFmpeg has closed its output: notes whether it succeeded, unless `close` has killed it in another thread.
+
+        Returns False if FFmpeg had not exited at `until_s`.
+        """
         with self._ending:
             self._check_open()
             if self.is_at_end:
-                return  # another thread was first
-            if not self.process.wait(END_GRACE_S):
+                return True  # another thread was first
+            if self._killing_at_s is None:
+                self._killing_at_s = time.monotonic() + END_GRACE_S
+            wait_until_s = min(self._killing_at_s, until_s or math.inf)
+            if not self.process.wait(wait_until_s - time.monotonic()):
+                if wait_until_s < self._killing_at_s:
+                    return False
                 self.process.kill()
                 self.process.wait()
             if (reason := self._why_failed()) is not None:
                 self.fail(reason)
             self.is_at_end = True
             self._let_go()
+            return True
 
     def _why_failed(self) -> str | None:
         after = f"after {self.delivered} frames"

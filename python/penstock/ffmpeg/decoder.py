@@ -227,7 +227,8 @@ class Decoder(DecoderBase):
         sample.
 
         Args:
-            timeout: seconds to wait for it; None waits as long as it takes.
+            timeout: seconds to wait for it; None waits as long as it takes. At the end of the file, ffprobe may be
+                asked whether frames are missing: this takes longer.
 
         Raises:
             DecoderError: the file is damaged, truncated or without frames, or FFmpeg printed an error or failed. All
