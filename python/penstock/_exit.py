@@ -22,7 +22,7 @@ _armed: dict[Callable[[], None], tuple[int, int]] = {}
 
 
 def at_exit(function: Callable[[], None], priority: int) -> None:
-    """Call the function once when this process ends, those of higher priorities first."""
+    """Call the function at least once when this process ends, those of higher priorities first."""
     if _armed.get(function) == (priority, os.getpid()):
         return
     _armed[function] = priority, os.getpid()
@@ -31,7 +31,8 @@ def at_exit(function: Callable[[], None], priority: int) -> None:
         if _armed[other][1] == os.getpid():
             atexit.unregister(other)
             atexit.register(other)
-    # A multiprocessing child ends without running atexit's functions, but runs its own finalizers.
+    # A multiprocessing child ends without running atexit's functions, but runs its own finalizers. Other processes, and
+    # children that were spawned, run both.
     util = sys.modules.get("multiprocessing.util")
     if util is not None:
         util.Finalize(None, function, exitpriority=priority)
