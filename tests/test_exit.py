@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import signal
 import subprocess
+import sys
 import textwrap
 import time
 
@@ -13,6 +15,7 @@ import pytest
 from conftest import read_exactly, run_script, start_script, succeeded
 
 import penstock
+from penstock import _exit
 
 SIZE = 5_000_000
 
@@ -265,3 +268,20 @@ def test_what_ends_first_does_not_depend_on_what_was_used_first() -> None:
         at_exit(partial(print, priority), priority)
     """
     assert succeeded(run_script(body)).split() == [b"2", b"1", b"0"]
+
+
+@pytest.mark.parametrize("stderr", [None, "closed"])
+def test_a_loss_without_a_standard_error_is_logged(
+    stderr: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    closed = io.StringIO()
+    closed.close()
+    monkeypatch.setattr(sys, "stderr", None if stderr is None else closed)
+    _exit.report_loss("5 bytes were lost")
+    _exit._announce_wait()
+    monkeypatch.undo()
+    assert capsys.readouterr().out == ""
+    assert caplog.messages == ["5 bytes were lost"]

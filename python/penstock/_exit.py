@@ -48,7 +48,7 @@ def report_loss(loss: str) -> None:
     from penstock._log import logger  # not earlier: hardly any program loses something
 
     logger.error(loss)
-    print(f"penstock: {loss}", file=sys.stderr, flush=True)
+    _tell(loss)
 
 
 def _drain() -> None:
@@ -63,10 +63,14 @@ def _drain() -> None:
 
 
 def _announce_wait() -> None:
-    what = "the program has ended, and waits for relays in the background; Ctrl-C cuts them off"
-    # stderr may be closed.
-    with contextlib.suppress(OSError, ValueError):
-        print(f"penstock: {what}", file=sys.stderr, flush=True)
+    _tell("the program has ended, and waits for relays in the background; Ctrl-C cuts them off")
+
+
+def _tell(what: str) -> None:
+    """Print on stderr, if there is one and it is open."""
+    if sys.stderr is not None:  # print would take stdout
+        with contextlib.suppress(OSError, ValueError):
+            print(f"penstock: {what}", file=sys.stderr, flush=True)
 
 
 forks = 0
