@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import signal
 import subprocess
@@ -129,6 +130,14 @@ def test_a_callable_that_fails_does_not_take_the_place_of_the_report(tmp_path: P
     encoder = make(tmp_path / "video.mp4", progress=fail, options={"crff": 1})
     with pytest.warns(RuntimeWarning, match="the callable's own"), pytest.raises(EncoderError, match="crff"):
         encoder.close()
+
+
+def test_a_bar_whose_standard_error_was_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    encoder = make(tmp_path / "video.mp4", progress=True)
+    encoder.write(flat(0))
+    sys.stderr.close()
+    assert encoder.close().frames_encoded == 1
 
 
 # asyncio

@@ -13,6 +13,9 @@ from rich.table import Column
 if TYPE_CHECKING:
     from penstock.results import EncoderStats
 
+# Raised if standard error is closed or its terminal is gone. The video must still be finished.
+UNWRITABLE = (OSError, ValueError)
+
 
 class Bar:
     """A bar with frames, frames per second, speed, size, and the remaining time.
@@ -47,14 +50,14 @@ class Bar:
             size="" if output_bytes is None else decimal(output_bytes),
             length="" if self._fps is None else f"{frames / self._fps:.1f} s of video",
         )
-        with suppress(OSError):  # the terminal may be gone, and the video must still be finished
+        with suppress(*UNWRITABLE):
             self._draw()
 
     def finish(self) -> None:
         """Ends the bar as it was last drawn. May be called again, and without an `update`."""
         if self._is_drawn:
             self._is_drawn = False
-            with suppress(OSError):
+            with suppress(*UNWRITABLE):
                 self._progress.stop()
 
     def _draw(self) -> None:

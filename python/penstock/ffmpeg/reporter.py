@@ -58,13 +58,13 @@ class Reporter:
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
         if not self._has_failed:
-            self._try_show(last)
-        self._finish()
+            self._try(self._show, last)
+        self._try(self._finish)
 
-    def _try_show(self, stats: EncoderStats) -> bool:
-        """Calls `show`, and gives whether it works: an error in it is a warning, and must not replace FFmpeg's."""
+    def _try(self, call: Callable[..., object], *arguments: EncoderStats) -> bool:
+        """Calls a function, and gives whether it works: an error in it is a warning, and must not replace FFmpeg's."""
         try:
-            self._show(stats)
+            call(*arguments)
         except Exception as error:
             self._has_failed = True
             warnings.warn(f"progress is no longer reported: {error!r}", RuntimeWarning, stacklevel=2)
@@ -80,4 +80,4 @@ def _report(
 
 
 def _report_once(reporter: Reporter | None, stats: EncoderStats | None) -> bool:
-    return reporter is not None and stats is not None and reporter._try_show(stats)
+    return reporter is not None and stats is not None and reporter._try(reporter._show, stats)
