@@ -6,14 +6,19 @@ import asyncio
 import contextlib
 import logging
 import os
+import signal
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from clips import clip
 from conftest import ReaderThread, eventually, noise, run_script, succeeded
+from media import make
 
 import penstock
 from penstock import Tee
+from penstock.ffmpeg import Tuning
 
 DATA = noise(300_000)
 ROOM_BYTES = 1 << 30
@@ -140,6 +145,41 @@ def test_evictions_before_a_block_raised(
     )
 
 
+def test_an_encoder_that_stalled(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    encoder = make(tmp_path / "video.mp4")
+    os.kill(encoder.pid, signal.SIGSTOP)
+    with pytest.raises(penstock.StalledError):
+        encoder.close(timeout=0)  # a question, and no stall
+    with pytest.raises(penstock.StalledError) as caught:
+        encoder.close(timeout=0.05)
+    encoder.abort()
+    assert logged(caplog) == [("WARNING", f"{encoder!r} stalled: {caught.value}")]
+
+
+def test_an_awrite_that_stalled(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def write() -> str:
+        with pytest.raises(penstock.StalledError) as caught:
+            while True:
+                await encoder.awrite(bytes(encoder.frame_bytes), timeout=0.05)
+        return str(caught.value)
+
+    encoder = make(tmp_path / "video.mp4", tuning=Tuning(queue_items=1))
+    os.kill(encoder.pid, signal.SIGSTOP)
+    caplog.set_level(logging.INFO)  # asyncio logs, too
+    words = asyncio.run(write())
+    encoder.abort()
+    assert logged(caplog) == [("WARNING", f"{encoder!r} stalled: {words}")]
+
+
+def test_a_decoder_that_stalled(caplog: pytest.LogCaptureFixture) -> None:
+    with penstock.Decoder(clip("long"), tuning=Tuning(stall_timeout=0.6)) as decoder:
+        os.kill(decoder.pid, signal.SIGSTOP)
+        with pytest.raises(penstock.StalledError) as caught:
+            for _ in decoder:
+                pass
+    assert logged(caplog) == [("WARNING", f"{decoder!r} stalled: {caught.value}")]
+
+
 def test_nothing_is_logged_when_all_goes_well(
     pair: tuple[int, int], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -169,6 +209,32 @@ def test_what_the_end_of_the_program_lost_is_logged_and_told() -> None:
     assert quiet.stderr == told.stderr == b"penstock: " + lost
     assert (quiet.returncode, quiet.stdout) == (0, b"")
     assert (told.returncode, told.stdout) == (0, b"ERROR penstock " + lost)
+
+
+LOSSES = {
+    "fails": ("options={'nonsense': 1}", "could not be finished: FFmpeg ended with exit code"),
+    "is stuck": ("", "could not be finished: FFmpeg gave no sign of life"),
+}
+
+
+@pytest.mark.parametrize("why", LOSSES)
+def test_frames_that_a_forgotten_encoder_lost_at_the_end_are_logged_and_told(
+    why: str, tmp_path: Path
+) -> None:
+    options, words = LOSSES[why]
+    code = f"""
+    import logging
+    from penstock.ffmpeg import encode_session
+    encode_session.STUCK_S = 0.3
+    logging.basicConfig(stream=sys.stdout, format="%(levelname)s %(name)s %(message)s")
+    encoder = penstock.Encoder(sys.argv[1], size=(64, 48), fps=30, {options})
+    if {why == "is stuck"}:
+        os.kill(encoder.pid, signal.SIGSTOP)
+    """
+    done = run_script(code, tmp_path / "video.mp4")
+    assert done.returncode == 0
+    assert f"ERROR penstock <Encoder '{tmp_path}/video.mp4' 64x48 rgb24> {words}" in done.stdout.decode()
+    assert f"penstock: <Encoder '{tmp_path}/video.mp4' 64x48 rgb24> {words}" in done.stderr.decode()
 
 
 def test_an_interruption_in_a_handler_is_not_lost() -> None:

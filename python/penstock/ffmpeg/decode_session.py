@@ -129,12 +129,12 @@ class DecodeSession(Session):
         until_s = None if timeout is None else time.monotonic() + timeout
         self._check_open()
         if not self.is_at_end:
-            with self._timed():
+            with self.logged_stalls():
                 frame = self.wait_for(self._take, timeout, LATE)
-            if frame is not None:
-                return frame
-            if not self._end(until_s):
-                raise late_error(LATE, timeout or 0.0, 0)
+                if frame is not None:
+                    return frame
+                if not self._end(until_s):
+                    raise late_error(LATE, timeout or 0.0, 0)
         self._raise_failure()
         return None
 
@@ -142,7 +142,7 @@ class DecodeSession(Session):
         """`read` for asyncio. A task that is cancelled while it waits loses no frame."""
         self._check_open()
         if not self.is_at_end:
-            with self._timed():
+            with self.logged_stalls():
                 frame = await self.wait_for_async(self._take, self.reader._ready)
             if frame is not None:
                 return frame

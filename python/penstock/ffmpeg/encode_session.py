@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Callable
 from functools import partial
 
+from penstock import _exit
 from penstock._asyncio import Watchable
 from penstock._log import logger
 from penstock._native import Ticket, Writer, _seconds, _Slot, _SlotPool
@@ -174,20 +175,28 @@ class EncodeSession(Session):
         """Queues a frame; waits while the queue is full."""
         timeout = _seconds("timeout", timeout)
         try:
-            return self.wait_for(lambda slice_s: push(timeout=slice_s), timeout, FULL)
+            with self.logged_stalls():
+                return self.wait_for(lambda slice_s: push(timeout=slice_s), timeout, FULL)
         except BrokenStreamError as broken:
             raise self._failed() from broken
 
     async def queue_async(self, take: Callable[[], Callable[..., Ticket]], timeout: float | None) -> Ticket:
         """`queue` for asyncio, in the order of the calls. `take` gives the call that queues, when it is its turn."""
         timeout = _seconds("timeout", timeout)
+        try:
+            with self.logged_stalls():
+                return await self._queue_in_turn(take, timeout)
+        except BrokenStreamError as broken:
+            raise await asyncio.to_thread(self._failed) from broken
+
+    async def _queue_in_turn(
+        self, take: Callable[[], Callable[..., Ticket]], timeout: float | None
+    ) -> Ticket:
         turn = self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
         try:
             async with asyncio.timeout(timeout), turn:
                 push = take()
                 return await self.wait_for_async(lambda slice_s: push(timeout=slice_s), self._oldest)
-        except BrokenStreamError as broken:
-            raise await asyncio.to_thread(self._failed) from broken
         except StalledError:  # which is a TimeoutError
             raise
         except TimeoutError:
@@ -196,6 +205,10 @@ class EncodeSession(Session):
 
     def close(self, timeout: float | None) -> EncodeReport:
         """Delivers what is queued and waits for FFmpeg's end. Can be called again after a `StalledError`."""
+        with self.logged_stalls():
+            return self._close(timeout)
+
+    def _close(self, timeout: float | None) -> EncodeReport:
         timeout = _seconds("timeout", timeout)
         if self.report is not None:
             return self.report
@@ -226,7 +239,7 @@ class EncodeSession(Session):
         watch = Watch(self.process)
         while True:
             try:
-                self.close(WATCH_INTERVAL_S)
+                self._close(WATCH_INTERVAL_S)
             except StalledError:
                 if watch.idle_s() < STUCK_S:
                     continue
@@ -244,7 +257,7 @@ class EncodeSession(Session):
             error.add_note(f"and {self.title} could not be finished: {failure}")
 
     def finish_forgotten(self) -> None:
-        """Finishes the video of an encoder that nobody closed. A failure becomes a `RuntimeWarning`."""
+        """Finishes the video of an encoder that was collected. A failure becomes a `RuntimeWarning`."""
         failure = self.finish()
         if failure is not None:
             # Python hides a ResourceWarning by default, and frames were lost.
@@ -267,7 +280,8 @@ class EncodeSession(Session):
         warn_unclosed(self)
 
     def end_at_exit(self) -> None:
-        self.finish_forgotten()
+        if (failure := self.finish()) is not None:
+            _exit.report_loss(f"{self.title} could not be finished: {failure}")
         warn_unclosed(self)
 
     def progress(self) -> str:

@@ -11,12 +11,13 @@ import sys
 import time
 import warnings
 import weakref
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import ClassVar, TypeVar
 
 from penstock import _exit
 from penstock._asyncio import Watchable, until_done
+from penstock._log import logger
 from penstock.errors import ClosedError, FFmpegError, StalledError
 from penstock.ffmpeg.process import FFmpegProcess, Watch
 
@@ -132,6 +133,16 @@ class Session:
             await _until(event(), LOOK_INTERVAL_S)
             self._check_alive(watch, stalled)
 
+    @contextmanager
+    def logged_stalls(self) -> Iterator[None]:
+        """Logs the `StalledError` that a caller gets, unless its timeout was 0."""
+        try:
+            yield
+        except StalledError as stalled:
+            if stalled.seconds > 0:
+                logger.warning("%s stalled: %s", self.title, stalled)
+            raise
+
     def failure(self, reason: str, frames: int, advice: str | None = None) -> FFmpegError:
         """The error of an FFmpeg that failed: `reason`, FFmpeg's output, `advice` and the command."""
         process = self.process
@@ -202,6 +213,9 @@ def _end_all() -> None:
                 session.end_at_exit()
             except BaseException as failure:
                 failures.append(failure)
+                is_cut_off = session.is_open
                 session.discard()
+                if is_cut_off:
+                    _exit.report_loss(f"{session.title} was cut off: {failure!r}")
     for raised in failures:
         sys.excepthook(type(raised), raised, raised.__traceback__)
