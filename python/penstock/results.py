@@ -79,7 +79,7 @@ class EncoderStats:
         seconds: since the start of FFmpeg, until its end.
         fps: frames encoded per second of that time.
         speed: `fps` divided by the video's frame rate: 1 is real time.
-        caller_wait_s: seconds that calls spent on queueing frames, including the wait for room.
+        caller_wait_s: seconds that calls spent on queueing frames, including the wait for room; without ``awrite``.
         output_wait_s: seconds that the worker waited for FFmpeg to read.
         input_wait_s: seconds until ``close`` in which the worker had no frame and no call was taking one.
         converting_s: seconds spent on copying frames in and converting them, in ``write`` on the caller's thread and in
@@ -124,7 +124,7 @@ class DecoderStats:
         bytes_read: bytes that FFmpeg wrote. A natively converted frame has fewer bytes there than the delivered one.
         seconds: since the start of FFmpeg, until its end.
         fps: frames read per second of that time.
-        caller_wait_s: seconds that calls waited for frames.
+        caller_wait_s: seconds that calls waited for frames; without ``async for``.
         input_wait_s: seconds that the worker waited for FFmpeg to write.
         output_wait_s: seconds that the worker waited with a full queue.
         converting_s: seconds that the worker spent on converting frames.

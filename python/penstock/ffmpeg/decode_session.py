@@ -8,8 +8,7 @@ import operator
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Self, TypeVar
 
@@ -48,7 +47,6 @@ class DecodeSession(Session):
         timestamps: the timestamps that FFmpeg writes, if `arguments` is a callable.
         rest: what FFmpeg wrote after the last whole frame.
         is_at_end: FFmpeg has ended and all frames were read.
-        caller_wait_s: seconds that callers waited.
     """
 
     kind = "decoder"
@@ -83,7 +81,6 @@ class DecodeSession(Session):
         super().__init__(process, title, tuning.stall_timeout)
         self.rest: Frame | None = None
         self.is_at_end = False
-        self.caller_wait_s = 0.0
         self._path = endpoints.without_protocol(source)
         self._has_timestamps = callable(arguments)
         self._is_strict = is_strict
@@ -204,15 +201,6 @@ class DecodeSession(Session):
         except ClosedError:
             self._check_open()
             return None  # another thread saw the end first and closed the reader
-
-    @contextmanager
-    def _timed(self) -> Iterator[None]:
-        began_s = time.monotonic()
-        try:
-            yield
-        finally:
-            with self._lock:
-                self.caller_wait_s += time.monotonic() - began_s
 
     def _end(self, until_s: float | None = None) -> bool:
         """FFmpeg has closed its output: notes whether it succeeded, unless `close` has killed it in another thread.

@@ -208,7 +208,7 @@ class Decoder(DecoderBase):
             bytes_read=reader.bytes_read,
             seconds=seconds,
             fps=reader.frames_read / seconds,
-            caller_wait_s=self._session.caller_wait_s,
+            caller_wait_s=reader.caller_wait_s,
             input_wait_s=reader.input_wait_s,
             output_wait_s=reader.output_wait_s,
             converting_s=reader.converting_s,
