@@ -80,7 +80,7 @@ def summary(options: argparse.Namespace, encoder: Encoder) -> str:
         f"{megabytes(report.bytes_submitted)} of pixels\n"
         f"  transport  {stats.writer.transport}: {stats.writer.reason}\n"
         f"  bottleneck {stats.bottleneck}\n"
-        f"  took       {report.seconds:.1f} s, {report.fps:.1f} frames per second"
+        f"  took       {report.elapsed_s:.1f} s, {report.fps:.1f} frames per second"
     )
 
 

@@ -501,8 +501,8 @@ def test_statistics() -> None:
         stats = decoder.stats
     assert stats.frames_read == stats.frames_delivered == 600
     assert stats.bytes_read == 600 * 160 * 120 * 3 // 2
-    assert stats.seconds > 0
-    assert stats.fps == pytest.approx(600 / stats.seconds)
+    assert stats.elapsed_s > 0
+    assert stats.fps == pytest.approx(600 / stats.elapsed_s)
     assert stats.converting_s > 0
     assert stats.bottleneck
 

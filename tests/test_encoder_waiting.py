@@ -83,7 +83,7 @@ def test_statistics_and_the_bottleneck(tmp_path: Path) -> None:
     assert (stats.frames_submitted, stats.frames_written, stats.frames_encoded) == (20, 20, 20)
     assert stats.bytes_written == 20 * SIZE[0] * SIZE[1] * 3 // 2, "what FFmpeg got, in yuv420p"
     assert stats.output_bytes is not None and stats.output_bytes > 0
-    assert stats.seconds > 0 and stats.fps == pytest.approx(20 / stats.seconds)
+    assert stats.elapsed_s > 0 and stats.fps == pytest.approx(20 / stats.elapsed_s)
     assert stats.speed == pytest.approx(stats.fps / 30)
     assert stats.converting_s > 0 and stats.writer.items_accepted == 20
 

@@ -51,7 +51,7 @@ class EncodeReport(HtmlTable):
         frames_encoded: frames that FFmpeg reported as encoded; equal to `frames_submitted`.
         bytes_submitted: bytes of the submitted frames.
         output_bytes: size of the file at the end; None if the output is not a regular file.
-        seconds: from the start of FFmpeg to its end.
+        elapsed_s: seconds from the start of FFmpeg to its end.
         fps: frames encoded per second of that time.
         warnings: what the video lost of the frames, and FFmpeg's own errors and warnings, such as an unused option.
     """
@@ -61,7 +61,7 @@ class EncodeReport(HtmlTable):
     frames_encoded: int
     bytes_submitted: int
     output_bytes: int | None
-    seconds: float
+    elapsed_s: float
     fps: float
     warnings: tuple[str, ...] = ()
 
@@ -76,7 +76,7 @@ class EncoderStats:
         frames_encoded: frames that FFmpeg has encoded. FFmpeg reports this twice a second.
         bytes_written: bytes that FFmpeg has read. A converted frame may have fewer bytes than the submitted one.
         output_bytes: size of the video so far, from the same report; None if FFmpeg does not report it.
-        seconds: since the start of FFmpeg, until its end.
+        elapsed_s: seconds since the start of FFmpeg, until its end.
         fps: frames encoded per second of that time.
         speed: `fps` divided by the video's frame rate: 1 is real time.
         caller_wait_s: seconds that calls spent on queueing frames, including the wait for room; without ``awrite``.
@@ -92,7 +92,7 @@ class EncoderStats:
     frames_encoded: int
     bytes_written: int
     output_bytes: int | None
-    seconds: float
+    elapsed_s: float
     fps: float
     speed: float
     caller_wait_s: float
@@ -107,7 +107,7 @@ class EncoderStats:
         if self.frames_submitted == 0:
             return "nothing was submitted yet"
         return _slowest(
-            self.seconds,
+            self.elapsed_s,
             (self.output_wait_s, "FFmpeg: the worker waited {:.0%} of the time for it to take frames"),
             (self.input_wait_s, "the caller: there was no frame to encode {:.0%} of the time"),
             (self.converting_s, "the conversion: it took {:.0%} of the time"),
@@ -122,7 +122,7 @@ class DecoderStats:
         frames_read: whole frames that were read from FFmpeg.
         frames_delivered: frames that the caller received.
         bytes_read: bytes that FFmpeg wrote. A natively converted frame has fewer bytes there than the delivered one.
-        seconds: since the start of FFmpeg, until its end.
+        elapsed_s: seconds since the start of FFmpeg, until its end.
         fps: frames read per second of that time.
         caller_wait_s: seconds that calls waited for frames; without ``async for``.
         input_wait_s: seconds that the worker waited for FFmpeg to write.
@@ -134,7 +134,7 @@ class DecoderStats:
     frames_read: int
     frames_delivered: int
     bytes_read: int
-    seconds: float
+    elapsed_s: float
     fps: float
     caller_wait_s: float
     input_wait_s: float
@@ -148,17 +148,17 @@ class DecoderStats:
         if self.frames_read == 0:
             return "nothing was read yet"
         return _slowest(
-            self.seconds,
+            self.elapsed_s,
             (self.input_wait_s, "FFmpeg: the worker waited {:.0%} of the time for it to decode"),
             (self.output_wait_s, "the caller: frames were waiting for it {:.0%} of the time"),
             (self.converting_s, "the conversion: the worker spent {:.0%} of the time on it"),
         )
 
 
-def _slowest(seconds: float, *parts: tuple[float, str]) -> str:
-    """The text of the part with the most seconds, filled in with its share of `seconds`."""
+def _slowest(elapsed_s: float, *parts: tuple[float, str]) -> str:
+    """The text of the part with the most seconds, filled in with its share of `elapsed_s`."""
     part_s, text = max(parts)
-    share = part_s / seconds if seconds else 0.0
+    share = part_s / elapsed_s if elapsed_s else 0.0
     return text.format(min(share, 1.0)) if share >= _CLEAR_SHARE else "nobody clearly"
 
 

@@ -127,7 +127,7 @@ class Child:
             self.close_pipes()
 
     @property
-    def seconds(self) -> float:
+    def elapsed_s(self) -> float:
         """Seconds from the start to the end, or to now."""
         return (self._ended_at_s or time.monotonic()) - self._started_at_s
 

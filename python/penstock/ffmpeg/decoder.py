@@ -201,13 +201,13 @@ class Decoder(DecoderBase):
     @property
     def stats(self) -> DecoderStats:
         """What was done so far: frames read and delivered, and who waited for whom."""
-        reader, seconds = self._session.reader.stats, self._session.process.seconds
+        reader, elapsed_s = self._session.reader.stats, self._session.process.elapsed_s
         return DecoderStats(
             frames_read=reader.frames_read,
             frames_delivered=self._session.delivered,
             bytes_read=reader.bytes_read,
-            seconds=seconds,
-            fps=reader.frames_read / seconds,
+            elapsed_s=elapsed_s,
+            fps=reader.frames_read / elapsed_s,
             caller_wait_s=reader.caller_wait_s,
             input_wait_s=reader.input_wait_s,
             output_wait_s=reader.output_wait_s,

@@ -123,16 +123,16 @@ class EncodeSession(Session):
     @property
     def stats(self) -> EncoderStats:
         writer, process = self.writer.stats, self.process
-        seconds, taking_s = process.seconds, self._fed_slots.filling_s + self._slots.filling_s
-        fed_s = seconds if self._closing_at_s is None else self._closing_at_s
-        fps = process.frames / seconds
+        elapsed_s, taking_s = process.elapsed_s, self._fed_slots.filling_s + self._slots.filling_s
+        fed_s = elapsed_s if self._closing_at_s is None else self._closing_at_s
+        fps = process.frames / elapsed_s
         return EncoderStats(
             frames_submitted=writer.items_accepted,
             frames_written=writer.bytes_delivered // self.plan.fed.frame_bytes,
             frames_encoded=process.frames,
             bytes_written=writer.bytes_delivered,
             output_bytes=process.output_bytes,
-            seconds=seconds,
+            elapsed_s=elapsed_s,
             fps=fps,
             speed=fps / float(self.plan.rate),
             caller_wait_s=writer.caller_wait_s,
@@ -214,7 +214,7 @@ class EncodeSession(Session):
             return self.report
         self._check_not_aborted()
         if self._closing_at_s is None:
-            self._closing_at_s = self.process.seconds
+            self._closing_at_s = self.process.elapsed_s
         deadline_s = None if timeout is None else time.monotonic() + timeout
         self._deliver(deadline_s)
         self.process.close_pipes()
@@ -329,15 +329,15 @@ class EncodeSession(Session):
         messages = (*self.process.log.errors, *self.process.log.warnings)
         for line in messages:
             logger.warning("FFmpeg: %s", line)
-        submitted, seconds = self.writer.stats.items_accepted, self.process.seconds
+        submitted, elapsed_s = self.writer.stats.items_accepted, self.process.elapsed_s
         return EncodeReport(
             output=endpoints.without_protocol(self._target),
             frames_submitted=submitted,
             frames_encoded=self.process.frames,
             bytes_submitted=submitted * self.plan.layout.frame_bytes,
             output_bytes=endpoints.file_bytes(self._target),
-            seconds=seconds,
-            fps=self.process.frames / seconds,
+            elapsed_s=elapsed_s,
+            fps=self.process.frames / elapsed_s,
             warnings=(*self.plan.warnings, *messages),
         )
 

@@ -418,7 +418,7 @@ def _report(
         "output": output.title,
         "frames": output.frames,
         "bytes": output.frames * decoder.frame_bytes,
-        "seconds": seconds,
+        "elapsed_s": seconds,
         "fps": output.frames / seconds,
         "width": width,
         "height": height,

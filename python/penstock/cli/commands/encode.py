@@ -442,6 +442,6 @@ def _summary(encoder: Encoder) -> str:
     report = encoder.close()
     size = "" if report.output_bytes is None else f", {decimal(report.output_bytes)}"
     return (
-        f"frames encoded: {report.frames_encoded} in {report.seconds:.2f} s, {report.fps:.1f} frames/s; "
+        f"frames encoded: {report.frames_encoded} in {report.elapsed_s:.2f} s, {report.fps:.1f} frames/s; "
         f"{show_name(report.output)}{size}; held up by {encoder.bottleneck.replace('the caller', 'the input')}"
     )
