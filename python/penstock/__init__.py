@@ -22,8 +22,9 @@ streams assets through native decompressors and other stages, each on threads of
 into buffers. Every native thread takes a :class:`ThreadPolicy`, a wish for priority and CPUs; ``cpu`` has the same for
 the calling thread, and the machine's topology.
 
-:class:`Encoder` does this for the one reader most people have: FFmpeg. ``penstock.turbopipe`` is a drop-in for
-TurboPipe.
+:class:`Encoder` feeds frames to an FFmpeg that it starts, by a `Writer`, and :class:`Decoder` reads frames from one, by
+a `Reader`; ``ffmpeg`` has them, the decoder of sound, and ``probe``. ``images`` reads and writes image files.
+``penstock.turbopipe`` is a drop-in for TurboPipe.
 """
 
 import importlib

@@ -2,10 +2,11 @@
 
 - The public classes: ``encoder``, ``decoder``, ``audio``; ``settings`` has what they share, ``frames`` their arrays.
 - Plans: ``encode_plan`` and ``decode_plan`` decide who converts pixels, and make FFmpeg's arguments with ``arguments``,
-  ``colors``, ``endpoints`` and ``timestamps``. ``pixel_formats`` knows how frames lie
-  in memory, ``output_formats`` what a codec can hold.
+  ``colors``, ``endpoints`` and ``timestamps``. ``pixel_formats`` knows how frames lie in memory, ``frame_check``
+  compares a caller's frame with that, ``output_formats`` knows what a codec can hold.
 - Runs: ``session`` is one run of FFmpeg, ``encode_session`` with the native writer that feeds it, ``decode_session``
   with the native reader of its output. ``process``, ``child`` and ``runner`` start and watch programs.
+  ``reporter`` reports the progress of an encoder, ``bar`` draws it.
 - Inspection: ``probe`` reads a file's header into the types of ``media``, ``ending`` tells whether all frames of a file
   came, ``capabilities`` what an FFmpeg can do, ``diagnostics`` what its messages mean; ``find`` finds the programs.
 """

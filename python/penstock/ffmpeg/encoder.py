@@ -55,15 +55,18 @@ class Encoder:
 
     After a ``fork``, the encoder is closed in the child and continues in the parent.
 
+    An encoder without `size` has no FFmpeg before its first frame: `stats`, `bottleneck`, `converted_by`, `pid`,
+    `ffmpeg_policy`, `frame_bytes` and `frame` raise a `ValueError` until then, and a `ClosedError` if it was closed.
+
     Args:
         output: the file to write: a path, or a URL that FFmpeg knows. A `str` with ``://`` is a URL, everything else is
             a local path, whatever its characters.
         fps: frames per second, more than 0. ``Fraction(30000, 1001)`` is exact; a float becomes the nearest
             fraction with a denominator of at most a million.
         size: width and height in pixels. None takes them from the shape of the first frame, if `pixel_format` is packed
-            or gray. FFmpeg starts with that frame, and `frame` needs a size.
-        pixel_format: layout of the frames handed to ``write``, one of
-            `penstock.ffmpeg.pixel_formats.PIXEL_FORMATS`.
+            or gray. FFmpeg starts with that frame.
+        pixel_format: layout of the frames handed to ``write``: FFmpeg's name of any raw format
+            (``ffmpeg -pix_fmts``). `penstock.ffmpeg.pixel_formats.PIXEL_FORMATS` has the common ones.
         vflip: the first row in memory is the bottom of the picture, as in OpenGL.
         odd_size: what to do with a width or height that `output_pixel_format` cannot have: "error", "pad" (repeat the
             last column or row) or "crop" (drop it).
@@ -92,7 +95,8 @@ class Encoder:
         ValueError: `size`, `fps` or `pixel_format` is not possible; the size is odd and `output_pixel_format` needs an
             even one; the codec lacks `output_pixel_format`, `crf` or `preset`; one of these is in `options`, too; or
             nothing tells the container.
-        FileNotFoundError: the output's folder does not exist.
+        FileNotFoundError, NotADirectoryError: the output's folder does not exist, or is a file.
+        IsADirectoryError, PermissionError: the output is a folder, or cannot be written.
         EncoderError: FFmpeg was not found, or could not be started.
     """
 
