@@ -179,6 +179,10 @@ def test_a_wrong_number_of_frames_in_the_header_is_a_warning(folder: Path, tmp_p
     with pytest.warns(FFmpegWarning, match=r"wrong\.avi: its header says 444 frames, and it has 60") as told:
         assert count(path) == FRAMES
     assert [warning.filename for warning in told] == [__file__]
+    with Decoder(path) as decoder, pytest.warns(FFmpegWarning) as told:
+        while decoder.readinto(bytearray(decoder.frame_bytes)):
+            pass
+    assert [warning.filename for warning in told] == [__file__]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert count(path, count=3) == 3

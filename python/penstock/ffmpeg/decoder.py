@@ -256,7 +256,7 @@ class Decoder(DecoderBase):
                 raise BufferError("the buffer must be writable and C-contiguous")
             if view.nbytes != self.frame_bytes:
                 raise ValueError(f"a frame has {self.frame_bytes} bytes, and the buffer {view.nbytes}")
-            frame = self.read(timeout)
+            frame = self._with_timestamp(self._session.read(timeout))
             if frame is None:
                 return 0
             view.cast("B")[:] = frame.data.cast("B")
@@ -351,7 +351,7 @@ class Decoder(DecoderBase):
         return ending.early_end(self._source, self._media, self._video, delivered, ffprobe)
 
     def _warn_of_count(self) -> None:
-        """Warns once of a wrong number of frames in the header, at the line that called `read` or the iteration."""
+        """Warns once of a wrong number of frames in the header, at the line that read or iterates."""
         is_unsure = self._options.conceal_errors or self._options.start is not None
         delivered = None if self._has_warned or is_unsure else self._delivered()
         self._has_warned = True
