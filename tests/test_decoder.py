@@ -196,7 +196,7 @@ def test_the_planes_of_a_planar_frame_have_their_shapes() -> None:
 def test_each_frame_has_its_timestamp(name: str) -> None:
     path = clip(name)
     with Decoder(path) as decoder:
-        told = [(frame.index, frame.pts, frame.time) for frame in decoder]
+        told = [(frame.index, frame.pts, frame.time_s) for frame in decoder]
         info, start_s = decoder.info, decoder.media.start_s or 0.0
     command = [find_ffprobe(), "-v", "error", "-select_streams", str(info.index)]
     entries = ["-show_entries", "frame=best_effort_timestamp", "-of", "csv=p=0", "-i", f"file:{path}"]
@@ -212,15 +212,15 @@ def test_each_frame_has_its_timestamp(name: str) -> None:
 def test_a_file_that_starts_late_begins_at_zero() -> None:
     with Decoder(clip("starts_late_mkv")) as decoder:
         first = next(decoder)
-        assert (first.pts, first.time) == (5000, 0.0)
+        assert (first.pts, first.time_s) == (5000, 0.0)
 
 
 def test_arrays_made_of_a_frame_keep_its_place() -> None:
     with Decoder(clip("h264"), start=0.4) as decoder:
         frame = next(decoder)
     negative = 255 - frame
-    assert (negative.index, negative.pts, negative.time) == (0, frame.pts, frame.time)
-    assert negative[:10, ::2].time == frame.time
+    assert (negative.index, negative.pts, negative.time_s) == (0, frame.pts, frame.time_s)
+    assert negative[:10, ::2].time_s == frame.time_s
 
 
 def test_numbers_made_of_a_frame_are_plain() -> None:
@@ -242,7 +242,7 @@ def test_numbers_made_of_a_frame_are_plain() -> None:
     assert json.loads(json.dumps({"max": frame.max().item()})) == {"max": plain.max()}
     assert {frame.min(): "darkest"}[plain.min()] == "darkest"
     rows = frame.mean(axis=(1, 2))
-    assert isinstance(rows, type(frame)) and rows.time == frame.time and rows.shape == (48,)
+    assert isinstance(rows, type(frame)) and rows.time_s == frame.time_s and rows.shape == (48,)
     total = np.zeros(())
     assert np.add.reduce(frame, axis=None, out=total) == total == plain.sum()
 
@@ -255,7 +255,7 @@ def test_a_pickled_frame_keeps_its_place(protocol: int) -> None:
     for other in (frame, frame[10:], frame[::-2]):
         again = pickle.loads(pickle.dumps(other, protocol))
         assert type(again) is type(frame) and np.array_equal(again, other)
-        assert (again.index, again.pts, again.time) == (1, frame.pts, frame.time)
+        assert (again.index, again.pts, again.time_s) == (1, frame.pts, frame.time_s)
         again[:] = 0
     whole = pickle.loads(pickle.dumps(frame, protocol))
     assert all(np.array_equal(*pair) for pair in zip(whole.planes, frame.planes, strict=True))
@@ -268,7 +268,7 @@ def test_a_copied_frame_keeps_its_place(copied: Callable[[np.ndarray], np.ndarra
         frame = next(decoder)
     again = copied(frame)
     assert type(again) is type(frame) and np.array_equal(again, frame) and not np.shares_memory(again, frame)
-    assert (again.index, again.pts, again.time) == (1, frame.pts, frame.time)
+    assert (again.index, again.pts, again.time_s) == (1, frame.pts, frame.time_s)
 
 
 @pytest.mark.parametrize("name", ["h264", "h264_mkv", "h264_ts", "variable_mp4", "starts_late_ts", "prores"])
@@ -276,7 +276,7 @@ def test_a_copied_frame_keeps_its_place(copied: Callable[[np.ndarray], np.ndarra
 def test_start_and_count_are_exact_to_the_frame(name: str, first: int) -> None:
     with Decoder(clip(name)) as decoder:
         frames = list(decoder)
-    with Decoder(clip(name), start=frames[first].time, count=3) as decoder:
+    with Decoder(clip(name), start=frames[first].time_s, count=3) as decoder:
         got = list(decoder)
     assert [frame.pts for frame in got] == [frame.pts for frame in frames[first : first + 3]]
     assert all(np.array_equal(*pair) for pair in zip(got, frames[first:], strict=False))
@@ -284,7 +284,7 @@ def test_start_and_count_are_exact_to_the_frame(name: str, first: int) -> None:
 
 def test_a_start_between_two_frames_begins_with_the_later_one() -> None:
     with Decoder(clip("h264"), start=0.45) as decoder:
-        assert next(decoder).time == pytest.approx(0.48)
+        assert next(decoder).time_s == pytest.approx(0.48)
 
 
 @pytest.mark.parametrize(("name", "size"), [("rotated_90", (48, 64)), ("rotated_180", (64, 48))])
@@ -465,13 +465,13 @@ def test_readinto() -> None:
 def test_async_for() -> None:
     async def times() -> list[float | None]:
         async with Decoder(clip("h264")) as decoder:
-            return [frame.time async for frame in decoder]
+            return [frame.time_s async for frame in decoder]
 
     async def both() -> list[list[float | None]]:
         return list(await asyncio.gather(times(), times()))
 
     with Decoder(clip("h264")) as decoder:
-        expected = [frame.time for frame in decoder]
+        expected = [frame.time_s for frame in decoder]
     assert asyncio.run(both()) == [expected, expected]
 
 

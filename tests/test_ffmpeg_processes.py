@@ -276,7 +276,7 @@ class TestDescriptors:
                     pass
         print(encoder.close().frames_encoded, file=said)
         with Decoder(sys.argv[2]) as decoder:
-            print(sum(frame.time is not None for frame in decoder), file=said)
+            print(sum(frame.time_s is not None for frame in decoder), file=said)
         with AudioDecoder(sys.argv[3]) as audio:
             print(len(audio.read_all()) > 0, file=said)
         said.close()

@@ -124,7 +124,7 @@ class Timestamps:
 
     def write(self, frame: Any) -> None:
         """Write the line of a `VideoFrame`. Raises as the class."""
-        pts, time_s = ("" if value is None else str(value) for value in (frame.pts, frame.time))
+        pts, time_s = ("" if value is None else str(value) for value in (frame.pts, frame.time_s))
         self._write_line(f"{frame.index},{pts},{time_s}")
 
     def _write_line(self, line: str) -> None:

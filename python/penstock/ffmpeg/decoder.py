@@ -45,7 +45,7 @@ class Decoder(DecoderBase):
     ```python
     with Decoder("in.mp4") as decoder:
         for frame in decoder:
-            print(frame.index, frame.time, frame.shape, frame.mean())
+            print(frame.index, frame.time_s, frame.shape, frame.mean())
     ```
 
     Iteration gives each frame of the file once, in presentation order, as a `VideoFrame`: a NumPy array of height ×
@@ -323,8 +323,8 @@ class Decoder(DecoderBase):
             self._warn_of_count()
             return None
         pts = self._session.timestamps.take(frame.index)
-        time = None if pts is None else float(pts * self._video.time_base) - (self._media.start_s or 0.0)
-        return frame_of(frame, self._plan.layout, index=frame.index, pts=pts, time=time)
+        time_s = None if pts is None else float(pts * self._video.time_base) - (self._media.start_s or 0.0)
+        return frame_of(frame, self._plan.layout, index=frame.index, pts=pts, time_s=time_s)
 
     def _delivered(self) -> ending.Delivered | None:
         """What was delivered; None if the decoder's options make that different from the file."""

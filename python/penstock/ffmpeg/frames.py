@@ -18,24 +18,24 @@ class VideoFrame(np.ndarray[Any, np.dtype[Any]]):
 
     Planar pixel formats (yuv420p) have their samples in one dimension, plane after plane; `planes` gives each plane in
     its shape. The memory is recycled once you drop the last array on it. Arrays made from a frame, by slicing,
-    arithmetic, copying or pickling, keep its `index`, `pts` and `time`. A single number, such as ``frame.mean()``, is a
-    NumPy scalar.
+    arithmetic, copying or pickling, keep its `index`, `pts` and `time_s`. A single number, such as ``frame.mean()``, is
+    a NumPy scalar.
 
     Attributes:
         index: its number among the delivered frames, from 0.
         pts: its presentation timestamp in units of the stream's ``time_base``; None if the file has none.
-        time: the same in seconds since the beginning of the file, as `Decoder`'s ``start`` counts.
+        time_s: the same in seconds since the beginning of the file, as `Decoder`'s ``start`` counts.
     """
 
     index: int
     pts: int | None
-    time: float | None
+    time_s: float | None
     _layout: FrameLayout | None
 
     def __array_finalize__(self, source: npt.NDArray[Any] | None) -> None:
         self.index = getattr(source, "index", -1)
         self.pts = getattr(source, "pts", None)
-        self.time = getattr(source, "time", None)
+        self.time_s = getattr(source, "time_s", None)
         self._layout = None  # of the whole frame only
 
     def __array_wrap__(
@@ -46,10 +46,10 @@ class VideoFrame(np.ndarray[Any, np.dtype[Any]]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         rebuild, arguments, state = cast("tuple[Any, ...]", super().__reduce__())
-        return rebuild, arguments, (state, self.index, self.pts, self.time, self._layout)
+        return rebuild, arguments, (state, self.index, self.pts, self.time_s, self._layout)
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        samples, self.index, self.pts, self.time, self._layout = state
+        samples, self.index, self.pts, self.time_s, self._layout = state
         super().__setstate__(samples)
 
     @property
@@ -69,11 +69,11 @@ class VideoFrame(np.ndarray[Any, np.dtype[Any]]):
 
 
 def frame_of(
-    memory: Frame, layout: FrameLayout, *, index: int, pts: int | None, time: float | None
+    memory: Frame, layout: FrameLayout, *, index: int, pts: int | None, time_s: float | None
 ) -> VideoFrame:
     """A frame on `memory`, which it keeps alive."""
     frame = np.frombuffer(memoryview(memory), dtype=layout.dtype).reshape(layout.shape).view(VideoFrame)
-    frame.index, frame.pts, frame.time, frame._layout = index, pts, time, layout
+    frame.index, frame.pts, frame.time_s, frame._layout = index, pts, time_s, layout
     return frame
 
 
