@@ -1,7 +1,7 @@
 """The logger ``penstock``.
 
-It carries fallbacks (INFO), stalls (WARNING), and what the end of the program lost (ERROR). Native threads do not log:
-the facts are read when a call returns or a stream closes.
+It carries fallbacks (INFO), stalls of relays, encoders and decoders and evictions by a tee (WARNING), and what the end
+of the program lost (ERROR). Native threads do not log: the facts are read when a call returns or a stream closes.
 """
 
 import logging
