@@ -244,7 +244,9 @@ class EncodeSession(Session):
                 if watch.idle_s() < STUCK_S:
                     continue
                 self.abort()
-                return StalledError(f"FFmpeg gave no sign of life for {STUCK_S} s and was killed", STUCK_S)
+                stalled = StalledError(f"FFmpeg gave no sign of life for {STUCK_S} s and was killed", STUCK_S)
+                logger.warning("%s stalled: %s", self.title, stalled)
+                return stalled
             except (PenstockError, OSError) as error:
                 self.abort()
                 return error
