@@ -61,6 +61,15 @@ def test_each_listing_is_read_once(tmp_path: Path) -> None:
     assert (tmp_path / "asked").read_text().count("asked") == 2
 
 
+def test_a_listing_that_failed_is_read_again(tmp_path: Path) -> None:
+    runs = (
+        f"[ -e '{tmp_path}/ran' ] || {{ touch '{tmp_path}/ran'; exit 1; }}",
+        f"exec '{find_ffmpeg()}' \"$@\"",
+    )
+    program = str(script(tmp_path / "program", *runs))
+    assert (capabilities.encoders(program), "mpeg4" in capabilities.encoders(program)) == ((), True)
+
+
 @pytest.mark.parametrize(
     "lines", [("exit 1",), ("echo nonsense",), ("sleep 1000 & wait",), ("exec sleep 1000",)]
 )
