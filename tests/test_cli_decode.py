@@ -23,7 +23,7 @@ from command_line import (
     run_process,
     start,
 )
-from conftest import PATIENCE_S, eventually, unread_bytes
+from conftest import PATIENCE_S, ReaderThread, eventually, unread_bytes
 from media import ffmpeg
 from test_cli_encode import ffmpegs_of
 
@@ -457,6 +457,15 @@ class TestFailures:
     def test_a_destination_that_cannot_be_written_to_is_named(self) -> None:
         with pytest.raises(click.ClickException, match="there: Bad file descriptor"):
             RawOutput(Endpoint("there", 1 << 30), FRAME_BYTES, is_standard=False)
+
+    def test_an_output_that_does_not_block(self) -> None:
+        reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+        thread = ReaderThread(reader)
+        destination = Endpoint("pipe", writer)
+        destination.write_all(bytes(1 << 20))
+        destination.close()
+        assert thread.result() == bytes(1 << 20)
 
 
 class TestSignals:

@@ -94,6 +94,18 @@ class TestRawFrames:
             assert finish(process) == (0, "")
         assert numbers(video, 5) == [0, 1, 2, 3, 4, 0]
 
+    def test_a_pipe_that_does_not_block(self, video: Path) -> None:
+        reader, writer = os.pipe()
+        os.set_blocking(reader, False)
+        with start("encode", video, *RAW, *FAST, stdin=reader) as process:
+            os.close(reader)
+            os.write(writer, raw_frames(2) + b"begun")
+            assert eventually(lambda: not unread(writer))
+            os.write(writer, raw_frames(3)[5:])
+            os.close(writer)
+            assert finish(process) == (0, "")
+        assert len(decode(video)) == 5
+
     def test_a_file_in_another_format(self, video: Path, tmp_path: Path) -> None:
         frames = [
             np.dstack([flat(index)[..., ::-1], np.full((HEIGHT, WIDTH), 9, np.uint8)]) for index in range(4)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import re
 import struct
@@ -12,11 +13,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import started
+from conftest import eventually, script, started
 from image_files import NUMBERS, jpeg, make_shots, png, ppm
 from media import SIZE, flat, is_flat
 
-from penstock import DecoderError
+from penstock import DecoderError, StalledError, images
+from penstock.ffmpeg import Tuning, find_ffmpeg
 from penstock.images import ImageReader, find_images, image_encoder
 
 WIDTH, HEIGHT = SIZE
@@ -213,6 +215,25 @@ class TestReader:
         with pytest.raises(FileNotFoundError) as failure:
             ImageReader(paths)
         assert str(failure.value.filename) == "shots/shot10.png"
+
+    def test_a_reader_that_is_dropped_ends_its_ffmpeg(self, shots: Path) -> None:
+        reader = ImageReader(find_images([shots]))
+        reader.readinto(bytearray(reader.frame_bytes))
+        assert len(started()) == 1
+        with pytest.warns(ResourceWarning):
+            del reader
+            gc.collect()
+        assert eventually(lambda: not started())
+
+    @pytest.mark.parametrize("index", [0, 1])
+    def test_an_ffmpeg_that_does_nothing_is_a_stall(
+        self, shots: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, index: int
+    ) -> None:
+        monkeypatch.setattr(images, "DEFAULT_TUNING", Tuning(stall_timeout=0.5))
+        sleepy = f"case $* in *'-c:v {('ppm', 'rawvideo')[index]} '*) exec sleep 1000;; esac"
+        program = script(tmp_path / "ffmpeg", sleepy, f"exec '{find_ffmpeg()}' \"$@\"")
+        with pytest.raises(StalledError), ImageReader(find_images([shots]), program) as reader:
+            reader.readinto(bytearray(reader.frame_bytes))
 
     def test_wrong_arguments(self, shots: Path) -> None:
         with pytest.raises(ValueError, match="paths is empty"):

@@ -8,11 +8,8 @@
 
 from __future__ import annotations
 
-import fcntl
 import glob
-import os
 import re
-import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from errno import ENOENT
@@ -21,13 +18,15 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Self
 
 from penstock._names import show_name
-from penstock.errors import DecoderError
+from penstock.errors import DecoderError, StalledError
 from penstock.ffmpeg import Encoder, Tuning
-from penstock.ffmpeg.child import Child, NotStartedError
+from penstock.ffmpeg.child import NotStartedError
+from penstock.ffmpeg.decode_session import DecodeSession
 from penstock.ffmpeg.diagnostics import without_components
 from penstock.ffmpeg.find import find_decoding_ffmpeg
 from penstock.ffmpeg.pixel_formats import is_gray, is_rgb
-from penstock.ffmpeg.runner import run
+from penstock.ffmpeg.runner import TimedOutError, run
+from penstock.ffmpeg.settings import DEFAULT_TUNING
 
 if TYPE_CHECKING:
     from _typeshed import StrPath, WriteableBuffer
@@ -71,8 +70,6 @@ _MAGICS = (
 )
 # A number in a pattern, and the least number of its digits.
 _NUMBER = re.compile(r"%(?:0(\d+))?d")
-# Linux' default limit without a privilege (pipe(7)): fewer turns between FFmpeg and us.
-_PIPE_BYTES = 1 << 20
 # FFmpeg wants a frame rate also for images. Any will do.
 _ANY_RATE = 25
 # The best quality that FFmpeg advises for JPEG. By default it aims at the bit rate of a small video.
@@ -185,6 +182,7 @@ class ImageReader:
         ValueError: there are no paths.
         OSError: a file cannot be read.
         DecoderError: the first image cannot be decoded, or FFmpeg is missing.
+        StalledError: FFmpeg was not done with the first image within 60 s.
     """
 
     pixel_format = "rgb24"
@@ -196,7 +194,7 @@ class ImageReader:
         self._kinds = [_kind(path) for path in self._paths]
         self._program = find_decoding_ffmpeg(ffmpeg)
         self._frames_read = 0
-        self._decoding: _Decoding | None = None
+        self._session: DecodeSession | None = None
         # FFmpeg reads a sequence of files only by a number in their names. Links in this folder have one.
         self._links = TemporaryDirectory(prefix="penstock-images-")
         try:
@@ -216,6 +214,7 @@ class ImageReader:
 
         Raises:
             DecoderError: the image cannot be decoded, or has another size than the first.
+            StalledError: FFmpeg gave no sign of life for 60 s.
             ValueError: `frame` has another number of bytes.
         """
         if self._frames_read == len(self._paths):
@@ -223,15 +222,10 @@ class ImageReader:
         with memoryview(frame) as view, view.cast("B") as flat:
             if flat.nbytes != self.frame_bytes:
                 raise ValueError(f"frame has {flat.nbytes} bytes, and an image has {self.frame_bytes}")
-            if self._decoding is None:
-                self._decoding = self._start()
-            if read_full(self._decoding.fd, flat) < self.frame_bytes:
-                # FFmpeg reads ahead: this image may be the bad one, or a later one.
-                self._end_decoding()
-                flat[:] = self._decoded_alone(self._frames_read)
+            flat[:] = self._next()
         self._frames_read += 1
         if self._kinds[self._frames_read : self._frames_read + 1] != [self._kinds[self._frames_read - 1]]:
-            self._end_decoding()  # the next image needs another decoder, or there is none
+            self._end_session()  # the next image needs another decoder, or there is none
         return self.frame_bytes
 
     def __len__(self) -> int:
@@ -240,7 +234,7 @@ class ImageReader:
 
     def close(self) -> None:
         """End FFmpeg. May be called again."""
-        self._end_decoding()
+        self._end_session()
         self._links.cleanup()
 
     def __enter__(self) -> Self:
@@ -249,38 +243,55 @@ class ImageReader:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __del__(self) -> None:
+        session: DecodeSession | None = getattr(self, "_session", None)
+        if session is not None:
+            session.end_collected()
+
     def _link(self, index: int, folder: str) -> None:
         Path(folder, f"{index:09}{self._kinds[index]}").symlink_to(self._paths[index].absolute())
 
-    def _start(self) -> _Decoding:
+    def _next(self) -> memoryview | bytes:
+        """The pixels of the next image."""
+        if self._session is None:
+            self._session = self._started()
+        with suppress(DecoderError):
+            if (frame := self._session.read()) is not None:
+                return memoryview(frame).cast("B")
+        # FFmpeg reads ahead: this image may be the bad one, or a later one.
+        self._end_session()
+        return self._decoded_alone(self._frames_read)
+
+    def _started(self) -> DecodeSession:
         width, height = self.size
         # FFmpeg would scale an image of another size. This crops it to nothing, which is an error.
         only_this_size = f"crop=w=iw*eq(iw\\,{width})*eq(ih\\,{height}):h=ih:exact=1"
         encoding = ("-vf", only_this_size, "-c:v", "rawvideo", "-f", "rawvideo", "pipe:1")
-        decoding = _Decoding([*self._command(self._frames_read, self._links.name), *encoding])
-        try:
-            decoding.start()
-        except BaseException as error:
-            decoding.end()
-            if isinstance(error, NotStartedError):
-                raise DecoderError(f"could not start FFmpeg: {error}", command=decoding.command) from error
-            raise
-        return decoding
+        session = DecodeSession(
+            self._program,
+            [*self._arguments(self._frames_read, self._links.name), *encoding],
+            source=self._links.name,
+            title=f"<ImageReader of {len(self)} images>",
+            tuning=DEFAULT_TUNING,
+            frame_bytes=self.frame_bytes,
+            is_strict=True,
+        )
+        session.start()
+        return session
 
-    def _command(self, index: int, folder: str) -> list[str]:
-        """FFmpeg's command for the images from `index` on, up to one of another kind or the end."""
+    def _arguments(self, index: int, folder: str) -> list[str]:
+        """FFmpeg's arguments for the images from `index` on, up to one of another kind or the end."""
         pattern = f"{_escaped(folder)}/%09d{_escaped(self._kinds[index])}"
         return [
-            *(self._program, "-hide_banner", "-nostats", "-loglevel", "error", "-xerror"),
             *("-noautorotate", "-err_detect", "explode", "-f", "image2", "-start_number", str(index)),
             *("-i", pattern, "-map", "0:v:0"),
             *("-pix_fmt", self.pixel_format, "-sws_flags", "bicubic+accurate_rnd+full_chroma_int"),
         ]
 
-    def _end_decoding(self) -> None:
-        decoding, self._decoding = self._decoding, None
-        if decoding is not None:
-            decoding.end()
+    def _end_session(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
 
     def _decoded_alone(self, index: int) -> bytes:
         """The pixels of one image, which must have the size of the first."""
@@ -298,11 +309,16 @@ class ImageReader:
         with TemporaryDirectory(prefix="penstock-images-") as folder:
             self._link(index, folder)
             # A PPM begins with width and height: "P6\n64 48\n255\n".
-            command = [*self._command(index, folder), "-c:v", "ppm", "-f", "image2pipe", "pipe:1"]
+            command = [
+                *(self._program, "-hide_banner", "-nostats", "-loglevel", "error", "-xerror"),
+                *(*self._arguments(index, folder), "-c:v", "ppm", "-f", "image2pipe", "pipe:1"),
+            ]
             try:
-                child = run(command, None, check=False)
+                child = run(command, DEFAULT_TUNING.stall_timeout, check=False)
             except NotStartedError as error:
                 raise DecoderError(f"could not start FFmpeg: {error}", command=command) from error
+            except TimedOutError as error:
+                raise StalledError(f"{show_name(self._paths[index])}: {error}") from error
         output, stderr = bytes(child.stdout), child.stderr
         header = re.match(rb"P6\s(\d+)\s(\d+)\s255\s", output)
         if child.returncode != 0 or header is None:
@@ -314,33 +330,6 @@ class ImageReader:
                 stderr=stderr,
             )
         return (int(header[1]), int(header[2])), output[header.end() :]
-
-
-class _Decoding(Child):
-    """An FFmpeg that writes raw frames to a pipe. Which image it failed at is found by decoding one alone."""
-
-    def __init__(self, command: Sequence[str]) -> None:
-        super().__init__()
-        self.command = command
-
-    @property
-    def fd(self) -> int:
-        return self.own[0].fileno()
-
-    def spawn(self) -> subprocess.Popen[bytes]:
-        ours, its = self.pipe_from()
-        with its:
-            with suppress(OSError):
-                fcntl.fcntl(ours.fileno(), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-            return self.popen(stdin=subprocess.DEVNULL, stdout=its, stderr=subprocess.DEVNULL)
-
-
-def read_full(fd: int, buffer: memoryview) -> int:
-    """Read until the buffer of bytes is full or the stream ends. Return the number of bytes read."""
-    filled = 0
-    while filled < buffer.nbytes and (nbytes := os.readv(fd, [buffer[filled:]])):
-        filled += nbytes
-    return filled
 
 
 def _kind(path: Path) -> str:

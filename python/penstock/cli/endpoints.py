@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import shlex
 import stat
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -48,6 +50,31 @@ class Endpoint:
         """Whether it can be read from any byte on."""
         mode = self.status.st_mode
         return stat.S_ISREG(mode) or stat.S_ISBLK(mode)
+
+    def read_full(self, buffer: memoryview) -> int:
+        """Read until the buffer of bytes is full or the source ends. Return the number of bytes read."""
+        filled = 0
+        while filled < buffer.nbytes:
+            nbytes = self._when_ready(select.POLLIN, partial(os.readv, self.fd, [buffer[filled:]]))
+            if nbytes == 0:
+                break
+            filled += nbytes
+        return filled
+
+    def write_all(self, data: bytes) -> None:
+        """Write all of the data."""
+        while data:
+            data = data[self._when_ready(select.POLLOUT, partial(os.write, self.fd, data)) :]
+
+    def _when_ready(self, event: int, call: Callable[[], int]) -> int:
+        """Make a call that may find a non-blocking descriptor not ready: another program may have made it so."""
+        while True:
+            try:
+                return call()
+            except BlockingIOError:
+                waiting = select.poll()
+                waiting.register(self.fd, event)
+                waiting.poll()
 
     def close(self) -> None:
         """Close it. May be called again.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -128,10 +127,8 @@ class Timestamps:
         self._write_line(f"{frame.index},{pts},{time_s}")
 
     def _write_line(self, line: str) -> None:
-        data = f"{line}\n".encode()
         try:
-            while data:
-                data = data[os.write(self._destination.fd, data) :]
+            self._destination.write_all(f"{line}\n".encode())
         except OSError as error:
             raise _failure(error, self._destination.title, is_standard=self._is_standard) from None
 

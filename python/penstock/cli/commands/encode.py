@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from fractions import Fraction
-from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -346,7 +345,7 @@ def _opened(
         refuse_same(source, output)
         nbytes = expected_bytes(source, None, None)
         total = None if nbytes is None else nbytes // frame_bytes
-        yield Source(source.title, size, total, partial(images.read_full, source.fd))
+        yield Source(source.title, size, total, source.read_full)
 
 
 @contextmanager
