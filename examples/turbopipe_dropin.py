@@ -3,7 +3,7 @@
     python examples/turbopipe_dropin.py --output squares.mp4
 
 All else is as TurboPipe's users have it: ModernGL buffers, an FFmpeg of their own, and the descriptor of its
-standard input. With `penstock.Encoder` it would be shorter, and would be told why FFmpeg failed.
+standard input. A version with `penstock.Encoder` is shorter and reports why FFmpeg failed.
 """
 
 from __future__ import annotations

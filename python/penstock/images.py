@@ -41,8 +41,8 @@ __all__ = [
     "image_encoder",
 ]
 
-#: Suffixes of the images that can be read, as FFmpeg's image2 demuxer knows them. Left out are formats that hold light
-#: (exr, hdr) or may hold densities (dpx): FFmpeg would take their samples for the brightness of a screen.
+#: Suffixes of the images that can be read, as FFmpeg's image2 demuxer knows them. Left out are scene-linear (exr, hdr)
+#: and log (dpx) formats: FFmpeg would treat them as display-referred.
 SUFFIXES = (
     *(".bmp", ".jp2", ".jpeg", ".jpg", ".jxl", ".pam", ".pbm", ".pgm", ".png"),
     *(".pnm", ".ppm", ".qoi", ".sgi", ".tga", ".tif", ".tiff", ".webp"),

@@ -52,7 +52,7 @@ def ending_by_signal() -> Iterator[None]:
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Let signals wait until the block ends, so that what it starts has a name by which to report its progress."""
+    """Let signals wait until the block ends, so that the caller can assign the object it starts before one raises."""
     global _held
     numbers: list[int] = []
     _held = numbers
