@@ -144,7 +144,7 @@ class TestRawFrames:
         assert (tmp_path / "frames").read_bytes() == raw_frames(2)
 
     def test_a_frame_that_no_memory_can_hold(self, video: Path) -> None:
-        huge = ("--size", "1000000000x1000000000", "--fps", "1")
+        huge = ("--size", "130000x130000", "--fps", "1", "--pixel-format", "gbrpf32le")
         assert "there is no memory for a frame" in failed(run("encode", video, *huge, data=b"x"))
 
     def test_a_terminal_is_no_source_of_frames(self, video: Path) -> None:
@@ -279,7 +279,7 @@ class TestOptions:
         said = failed(
             run("encode", video, "--size", "63x47", "--fps", "30", data=bytes(63 * 47 * 3)), status=2
         )
-        assert "add --odd-size pad (or crop)" in said
+        assert "give --odd-size pad (or crop), or --output-pixel-format yuv444p" in said
 
     @pytest.mark.parametrize("convert", ["native", "ffmpeg"])
     def test_colours(self, video: Path, convert: str) -> None:
@@ -316,7 +316,8 @@ class TestOptions:
         told = done.stderr.decode().splitlines()
         assert done.returncode == 0 and len(told) == 2
         assert told[0].startswith("Warning: the frames' alpha is dropped") and "cq" in told[1]
-        assert "--output-pixel-format yuv420p says that this is meant" in told[0]
+        assert "--output-pixel-format yuv420p accepts the loss; --pixel-format rgb0 declares" in told[0]
+        assert "--codec prores_ks (.mov)" in told[0]
         assert len(json.loads(done.stdout)["warnings"]) == 2
         assert run(*arguments, "--quiet", data=frames).stderr == b""
 
@@ -345,6 +346,10 @@ class TestFailures:
         assert complaint in failed(done)
         assert len(done.stderr.splitlines()) == 1
 
+    def test_a_container_that_a_pipe_cannot_hold(self) -> None:
+        said = failed(run("encode", "-", "-", "--format", "mp4", *RAW, data=raw_frames(3)))
+        assert "--option movflags=frag_keyframe+empty_moov, or --format matroska or mpegts" in said
+
     @pytest.mark.parametrize(
         ("output", "arguments", "complaint"),
         [
@@ -372,10 +377,22 @@ class TestFailures:
             (["o.mp4", *RAW, "--size", "0x48"], "'0x48' is not a width and a height"),
             (["o.mp4", *RAW, "--option", "=3"], "'=3' is not NAME=VALUE"),
             (["o.mp4", *RAW, "--option", "g=3", "--option", "g=4"], "'g' is given twice"),
-            (["o.mp4", *RAW, "--crf", "3", "--option", "crf=4"], "--crf and --option crf exclude each other"),
+            (
+                ["o.mp4", *RAW, "--crf", "3", "--option", "crf=4"],
+                "--crf 3.0 and --option crf=4 exclude each other",
+            ),
             (["o.mp4", *RAW, "--convert", "magic"], "'magic' is not one of"),
             (["o.mp4", *RAW, "--pixel-format", "rgb25"], "Did you mean 'rgb24'?"),
             (["o.mp4", *RAW, "--quiet", "--progress"], "exclude each other"),
+            (["o.mp4", *RAW, "--crf", "3", "--option", "crf:v=4"], "and --option crf:v=4 exclude each other"),
+            (
+                ["o.mp4", *RAW, "--codec", "mpeg4", "--crf", "3"],
+                "mpeg4 has no crf: use --option q:v=… instead",
+            ),
+            (
+                ["o.avi", "--size", "63x47", "--fps", "1", "--codec", "rawvideo"],
+                "give --odd-size pad (or crop)",
+            ),
             (["-", *RAW], "give --format"),
             (["-", "--json", "--format", "nut", *RAW], "cannot both go to standard output"),
             (["a.png", "o.mp4", *RAW], "--size: only for raw frames"),

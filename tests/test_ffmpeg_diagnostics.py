@@ -112,9 +112,9 @@ def test_an_unknown_pixel_format(ffmpeg: str) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("b:v", "lots", "options['b:v'] cannot be 'lots'. It takes int64"),
+        ("b:v", "lots", "options={'b:v': 'lots'} is not possible. It takes int64"),
         ("mpv_flags", "skip_dr", "Did you mean 'skip_rd'"),
-        ("brd_scale", 7, "cannot be '7'. It takes int from 0 to 3"),
+        ("brd_scale", 7, "is not possible. It takes int from 0 to 3"),
         ("colorspace", "bt790", "Did you mean 'bt709'"),
     ],
 )

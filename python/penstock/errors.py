@@ -144,12 +144,14 @@ class FFmpegError(PenstockError, RuntimeError):
         stderr: the last lines that the program wrote to its standard error.
         frames: frames that were encoded, or delivered, before the failure.
         advice: what a person can do about it; None if unknown.
+        reason: what failed, in one line: the message without the program's output, the advice and the command.
     """
 
     def __init__(
         self,
         message: str,
         *,
+        reason: str | None = None,
         returncode: int | None = None,
         command: Sequence[str] = (),
         stderr: str = "",
@@ -162,6 +164,7 @@ class FFmpegError(PenstockError, RuntimeError):
         self.stderr = stderr
         self.frames = frames
         self.advice = advice
+        self.reason = message if reason is None else reason
 
 
 class EncoderError(FFmpegError):

@@ -104,12 +104,16 @@ class EncoderStats:
     @property
     def bottleneck(self) -> str:
         """The slowest party, in words: the caller, the conversion or FFmpeg."""
+        return self.slowest()
+
+    def slowest(self, caller: str = "the caller") -> str:
+        """`bottleneck` with other words for the caller, for a program in which that is the input or the output."""
         if self.frames_submitted == 0:
             return "nothing was submitted yet"
         return _slowest(
             self.elapsed_s,
             (self.output_wait_s, "FFmpeg: the worker waited {:.0%} of the time for it to take frames"),
-            (self.input_wait_s, "the caller: there was no frame to encode {:.0%} of the time"),
+            (self.input_wait_s, f"{caller}: there was no frame to encode {{:.0%}} of the time"),
             (self.converting_s, "the conversion: it took {:.0%} of the time"),
         )
 
@@ -145,12 +149,16 @@ class DecoderStats:
     @property
     def bottleneck(self) -> str:
         """The slowest party, in words: the caller, the conversion or FFmpeg."""
+        return self.slowest()
+
+    def slowest(self, caller: str = "the caller") -> str:
+        """`bottleneck` with other words for the caller, for a program in which that is the input or the output."""
         if self.frames_read == 0:
             return "nothing was read yet"
         return _slowest(
             self.elapsed_s,
             (self.input_wait_s, "FFmpeg: the worker waited {:.0%} of the time for it to decode"),
-            (self.output_wait_s, "the caller: frames were waiting for it {:.0%} of the time"),
+            (self.output_wait_s, f"{caller}: frames were waiting for it {{:.0%}} of the time"),
             (self.converting_s, "the conversion: the worker spent {:.0%} of the time on it"),
         )
 

@@ -1,8 +1,8 @@
-"""Failures and warnings in one line each, for the commands that run FFmpeg."""
+"""Failures in one line each, for the commands that run FFmpeg, and with our options in them."""
 
 from __future__ import annotations
 
-import re
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -10,6 +10,7 @@ import click
 
 from penstock._names import show_name
 from penstock.errors import FFmpegError, PenstockError
+from penstock.ffmpeg import naming
 from penstock.ffmpeg.diagnostics import without_components
 
 #: How many of FFmpeg's lines are shown. The first ones name the cause, the others its consequences.
@@ -32,23 +33,41 @@ def as_click_errors() -> Iterator[None]:
 
 
 def in_one_line(error: object) -> str:
-    """Return the message without the command, with FFmpeg's first lines, and with our names of options."""
+    """Return the message without the command, and with FFmpeg's first lines."""
     if isinstance(error, OSError) and not isinstance(error, PenstockError):
         where = "" if error.filename is None else f"{show_name(error.filename)}: "
         return f"{where}{error.strerror or error}"
-    lines = str(error).splitlines()[: 1 + MOST_LINES]
-    advice = []
-    if isinstance(error, FFmpegError):
-        del lines[1 + len(error.stderr.splitlines()) :]  # the command and the like
-        advice = [f"what to do: {error.advice}"] if error.advice else []
-    line = without_components("; ".join((*lines, *advice)))
-    return line.replace("give options={'f': ...}", "give --format")
+    if not isinstance(error, FFmpegError):
+        return without_components("; ".join(str(error).splitlines()[: 1 + MOST_LINES]))
+    parts = [error.reason]
+    if error.stderr and error.reason != str(error):
+        parts.append(f"FFmpeg said: {'; '.join(error.stderr.splitlines()[:MOST_LINES])}")
+    if error.advice:
+        parts.append(f"what to do: {error.advice}")
+    return without_components("; ".join(parts))
 
 
-def with_option_names(warning: str) -> str:
-    """Return an Encoder's warning with our options for its arguments: ``--codec ffv1`` for ``codec='ffv1'``."""
+def with_options() -> None:
+    """Have messages name our options for the arguments of an Encoder or a Decoder, until the command ends."""
+    click.get_current_context().with_resource(_options_in_messages())
 
-    def option(found: re.Match[str]) -> str:
-        return f"--{found[1].replace('_', '-')} {found[2]}"
 
-    return re.sub(r"\b(codec|pixel_format|output_pixel_format)='(\w+)'", option, warning)
+@contextmanager
+def _options_in_messages() -> Iterator[None]:
+    token = naming.spelling.set(_option)
+    try:
+        yield
+    finally:
+        naming.spelling.reset(token)
+
+
+def _option(name: str, value: object) -> str:
+    """``--crf 20``; ``--format mp4`` for "options.f", ``--option g=60`` for "options.g"."""
+    group, _, key = name.partition(".")
+    written = "…" if value is ... else str(value)
+    if group == "options" and key != "f":
+        return f"--option {key}={written if value is ... else shlex.quote(written)}"
+    option = {"options.f": "format", "colors.matrix": "color-matrix", "colors.range": "color-range"}.get(
+        name, name
+    )
+    return f"--{option.replace('_', '-')} {written}"

@@ -10,6 +10,7 @@ from numbers import Rational
 
 from penstock.ffmpeg import endpoints
 from penstock.ffmpeg.colors import conversion_filter
+from penstock.ffmpeg.naming import argument
 from penstock.ffmpeg.pixel_formats import FrameLayout, canonical, divides_evenly, is_rgb, subsampling
 
 # FFmpeg warns that these may apply to audio, too.
@@ -22,7 +23,6 @@ _RESIZING_OPTIONS = (*FILTER_OPTIONS, "s")
 _WITHOUT_INDEX = ("mpegts", "mpeg")
 # Guessed: keyframes are closer together than this as a rule; broadcasts have one every 0.5 to 2 s.
 _SEEK_MARGIN_S = 10.0
-_PAD = "pad=ceil(iw/2)*2:ceil(ih/2)*2"
 # FFmpeg takes frames below 2 GiB (av_image_check_size2 in libavutil/imgutils.c): fewer pixels than this, of 1 bit each.
 _MOST_PIXELS = 1 << 34
 
@@ -62,23 +62,16 @@ def frame_rate(fps: int | float | Fraction) -> Fraction:
     return rate
 
 
-def is_uneven(
-    width: int, height: int, output_pixel_format: str | None, options: Mapping[str, object]
-) -> bool:
-    """Whether video of `output_pixel_format` cannot have the size, and no option resizes the frames."""
-    if output_pixel_format is None or any(name in options for name in _RESIZING_OPTIONS):
-        return False
-    return not divides_evenly(output_pixel_format, width, height)
-
-
 def check_even(layout: FrameLayout, output_pixel_format: str | None, options: Mapping[str, object]) -> None:
     """Checks that the size of `layout` suits `output_pixel_format`, unless an option resizes the frames."""
-    if not is_uneven(layout.width, layout.height, output_pixel_format, options):
+    if output_pixel_format is None or any(name in options for name in _RESIZING_OPTIONS):
+        return
+    if divides_evenly(output_pixel_format, layout.width, layout.height):
         return
     raise ValueError(
-        f"{output_pixel_format} video has one colour sample for several pixels, and {layout.width}x"
-        f"{layout.height} pixels cannot be shared out evenly: render an even size, or let FFmpeg pad it with "
-        f"options={{'vf': {_PAD!r}}}, or give output_pixel_format='yuv444p', which fewer players know"
+        f"{output_pixel_format} video cannot have {layout.width}x{layout.height} pixels, because one colour sample "
+        f"covers several of them: render an even size, or give {argument('odd_size', 'pad')} (or crop), or "
+        f"{argument('output_pixel_format', 'yuv444p')}, which fewer players know"
     )
 
 
@@ -112,7 +105,9 @@ def output_size(width: int, height: int, output_pixel_format: str | None, odd_si
     if odd_size == "crop":
         width, height = width // columns * columns, height // rows * rows
     if not width or not height:
-        raise ValueError(f"odd_size='crop' leaves {width}x{height} pixels of {output_pixel_format} video")
+        raise ValueError(
+            f"{argument('odd_size', 'crop')} leaves {width}x{height} pixels of {output_pixel_format} video"
+        )
     return width, height
 
 

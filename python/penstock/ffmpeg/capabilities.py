@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 from penstock.errors import EncoderError
 from penstock.ffmpeg.child import ProgramError
+from penstock.ffmpeg.naming import argument
 from penstock.ffmpeg.runner import run
 
 #: Guessed: an FFmpeg answers within 0.1 s, cold caches and a loaded machine aside.
@@ -194,7 +195,7 @@ def check_option(program: str, codec: str, name: str) -> None:
     if codec in _HAVE_OPTION[name] or not (options := encoder_options(program, codec)) or name in options:
         return
     instead = [other for other in _INSTEAD[name] if other in options] or ["q:v"] * (name == "crf")
-    hint = f": options={{{instead[0]!r}: …}} is what comes near" if instead else ""
+    hint = f": use {argument(f'options.{instead[0]}')} instead" if instead else ""
     raise ValueError(f"{codec} has no {name}{hint}")
 
 

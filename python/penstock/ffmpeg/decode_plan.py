@@ -12,6 +12,7 @@ from penstock.ffmpeg import capabilities, endpoints, timestamps
 from penstock.ffmpeg.arguments import checked_size, option_arguments, read_arguments, seek_arguments
 from penstock.ffmpeg.colors import MATRICES, RANGES
 from penstock.ffmpeg.media import VideoInfo
+from penstock.ffmpeg.naming import argument
 from penstock.ffmpeg.pixel_formats import (
     PIXEL_FORMATS,
     FrameLayout,
@@ -156,8 +157,8 @@ def _alpha_decoder(
     if known and name not in known:
         raise DecoderError(
             f"{endpoints.without_protocol(source)} has alpha, which only FFmpeg's decoder {name} reads, and {program} "
-            "was built without it: install another FFmpeg (Debian's has it), or give a pixel_format without alpha, "
-            "such as 'rgb24' or 'yuv420p'"
+            "was built without it: install another FFmpeg (Debian's has it), or give a format without alpha, "
+            f"such as {argument('pixel_format', 'rgb24')}"
         )
     return name
 
@@ -242,7 +243,7 @@ def _native(
         )
     except ValueError as error:
         if options.convert == "native":
-            raise ValueError(f"convert='native' is not possible: {error}") from None
+            raise ValueError(f"{argument('convert', 'native')} is not possible: {error}") from None
         return None
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from penstock.ffmpeg import capabilities, endpoints
 from penstock.ffmpeg.capabilities import Option, did_you_mean
+from penstock.ffmpeg.naming import argument
 
 # Guessed: the cause of a failure is in the last lines, and what is kept must stay bounded.
 _STDERR_LINES = 50
@@ -214,7 +215,7 @@ def _value(attempt: _Attempt, found: re.Match[str]) -> str:
     near = did_you_mean(value, option.values)
     # FFmpeg calls the user's option "b:v" "b".
     name = next((given for given in attempt.options if given.partition(":")[0] == name), name)
-    return f"options[{name!r}] cannot be {value!r}.{near}{_takes(option)}"
+    return f"{argument(f'options.{name}', value)} is not possible.{near}{_takes(option)}"
 
 
 def _takes(option: Option) -> str:
@@ -247,8 +248,30 @@ def _container(attempt: _Attempt, found: re.Match[str]) -> str:
 
 def _no_container(attempt: _Attempt, found: re.Match[str]) -> str:
     near = did_you_mean(attempt.extension, _COMMON_EXTENSIONS)
-    remedy = "End it with .mp4 or .mkv, or give options={'f': ...}"
+    remedy = f"End it with .mp4 or .mkv, or give {argument('options.f')}"
     return f"the output's name does not tell its container.{near} {remedy}"
+
+
+def _not_seekable(attempt: _Attempt, found: re.Match[str]) -> str:
+    return (
+        f"{found[1]} goes back to its beginning at the end, which a stream cannot: give "
+        f"{argument('options.movflags', 'frag_keyframe+empty_moov')}, or {argument('options.f', 'matroska')} or mpegts"
+    )
+
+
+def _experimental(attempt: _Attempt, found: re.Match[str]) -> str:
+    return f"{attempt.codec} is experimental, which has to be allowed: {argument('options.strict', 'experimental')}"
+
+
+def _odd_size(attempt: _Attempt, found: re.Match[str]) -> str:
+    return (
+        f"{attempt.codec} takes even sizes only: give {argument('odd_size', 'pad')} (or crop), or "
+        f"{argument('output_pixel_format', 'yuv444p')}"
+    )
+
+
+def _full_range(attempt: _Attempt, found: re.Match[str]) -> str:
+    return f"{attempt.codec} video has the full range: {argument('colors.range', 'full')}"
 
 
 def _pixel_format(attempt: _Attempt, found: re.Match[str]) -> str:
@@ -268,7 +291,7 @@ def _filter_text(attempt: _Attempt, found: re.Match[str]) -> str:
         name = re.sub(r"^\s*(?:\[\w+\])*", "", part).partition("=")[0].partition("@")[0].strip()
         if known and name and name not in known:
             return f"FFmpeg has no filter {name!r}.{did_you_mean(name, known)}"
-    return f"a filter in {found[1]!r} is not as `ffmpeg -h filter=NAME` tells"
+    return f"a filter in {found[1]!r} has a syntax error; see `ffmpeg -h filter=NAME`"
 
 
 def _filter_option(attempt: _Attempt, found: re.Match[str]) -> str:
@@ -336,12 +359,7 @@ _ADVICE: tuple[tuple[str, Callable[[_Attempt, re.Match[str]], str | None]], ...]
         _filter_option,
     ),
     (r"Error parsing filterchain '(.+)' around", _filter_text),
-    (
-        r"experimental codecs are not enabled",
-        _always(
-            "{attempt.codec} is experimental, which has to be allowed: options={{'strict': 'experimental'}}"
-        ),
-    ),
+    (r"experimental codecs are not enabled", _experimental),
     (
         r"Cannot load lib(?:cuda|nvidia)|Cannot load nvcuda|No (?:capable|VA) d|No device available"
         r"|No NVENC capable devices|OpenEncodeSessionEx failed|Failed to set value '.*' for option 'vaapi",
@@ -349,29 +367,15 @@ _ADVICE: tuple[tuple[str, Callable[[_Attempt, re.Match[str]], str | None]], ...]
             "{attempt.codec} needs a GPU and its driver, which FFmpeg did not find here; libx264 needs none"
         ),
     ),
-    (
-        r"\[(\S+) @ \S+\] muxer does not support non seekable output",
-        _always(
-            "{found[1]} goes back to its beginning at the end, which a stream cannot: give "
-            "options={{'movflags': 'frag_keyframe+empty_moov'}}, or options={{'f': 'matroska'}} or 'mpegts'"
-        ),
-    ),
+    (r"\[(\S+) @ \S+\] muxer does not support non seekable output", _not_seekable),
     (
         r"are supported for|not compatible with|Could not find tag for codec|not currently supported in container",
         _always(
             "this container does not hold {attempt.codec} video: take matroska, which holds most, or another codec"
         ),
     ),
-    (
-        r"(?:width|height) not divisible by",
-        _always(
-            "{attempt.codec} takes even sizes only: give odd_size='pad' or 'crop', or output_pixel_format='yuv444p'"
-        ),
-    ),
-    (
-        r"Non full-range YUV is non-standard",
-        _always("{attempt.codec} video has the full range: colors=Colors(range='full')"),
-    ),
+    (r"(?:width|height) not divisible by", _odd_size),
+    (r"Non full-range YUV is non-standard", _full_range),
     (
         r"Impossible to convert between the formats",
         _always("FFmpeg cannot convert between these pixel formats: give frames, or the output, another one"),

@@ -1,4 +1,4 @@
-"""From the frames that a caller has to the video that it wants: who converts, and FFmpeg's command line."""
+"""Plans an encode: who converts pixels, and FFmpeg's arguments."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from penstock.ffmpeg.colors import (
     jpeg_pixel_format,
     output_color_arguments,
 )
+from penstock.ffmpeg.naming import argument
 from penstock.ffmpeg.output_formats import output_format, raw_format
 from penstock.ffmpeg.pixel_formats import FrameLayout, canonical, divides_evenly, frame_layout
 from penstock.ffmpeg.settings import Colors, Convert, check_choice
@@ -135,11 +136,16 @@ def output_options(
     program: str, codec: str, options: Mapping[str, object], crf: float | str | None, preset: str | None
 ) -> tuple[dict[str, object], str | None]:
     """FFmpeg's output options, with `crf` and `preset`, and the container format that ``options["f"]`` names."""
-    own = {"crf": f"{crf:g}" if isinstance(crf, Real) else crf, "preset": preset}
-    given: dict[str, object] = {name: value for name, value in own.items() if value is not None}
-    for name in given:
-        if any(option.partition(":")[0] == name for option in options):
-            raise ValueError(f"{name} is given as an argument and in options: give one")
+    own = {name: value for name, value in (("crf", crf), ("preset", preset)) if value is not None}
+    given: dict[str, object] = {
+        name: f"{value:g}" if isinstance(value, Real) else value for name, value in own.items()
+    }
+    for name, value in own.items():
+        if (
+            option := next((option for option in options if option.partition(":")[0] == name), None)
+        ) is not None:
+            also = argument(f"options.{option}", options[option])
+            raise ValueError(f"{argument(name, value)} and {also} exclude each other: give one")
         check_option(program, codec, name)
     given.update(options)
     container_format = given.pop("f", None)
@@ -178,5 +184,5 @@ def _native(
         )
     except ValueError as error:
         if convert == "native":
-            raise ValueError(f"convert='native' is not possible: {error}") from None
+            raise ValueError(f"{argument('convert', 'native')} is not possible: {error}") from None
         return None

@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from errno import EACCES, EISDIR, ENOENT, ENOTDIR
 from pathlib import Path
 
+from penstock.ffmpeg.naming import argument
+
 _FILE = "file:"
 # The protocols that FFmpeg may open for a local path: no network. This is FFmpeg's default, made explicit.
 _LOCAL_PROTOCOLS = "file,crypto,data"
@@ -105,8 +107,8 @@ def container_for(target: str, container_format: str | None) -> str | None:
         return container_format
     if uses_stdout(target):
         raise ValueError(
-            "a pipe has no name to tell its container: give options={'f': ...}, such as 'matroska', 'mpegts', 'nut' "
-            "or 'rawvideo'"
+            f"a pipe has no name to tell its container: give {argument('options.f')}, such as matroska, mpegts, nut or "
+            "rawvideo"
         )
     return _LIVE_CONTAINERS.get(target.partition("://")[0].lower())
 

@@ -53,14 +53,14 @@ def find_ffprobe(
     named = _named("ffprobe", ffprobe, DecoderError, _PROBE_REMEDY)
     found = named or _beside_ffmpeg(ffmpeg) or shutil.which("ffprobe")
     if found is None:
-        raise DecoderError(f"no ffprobe was found beside FFmpeg or on PATH: {_PROBE_REMEDY}")
+        raise _missing(DecoderError, "no ffprobe was found beside FFmpeg or on PATH", _PROBE_REMEDY)
     return found
 
 
 def _find_ffmpeg(ffmpeg: str | os.PathLike[str] | None, error: type[FFmpegError]) -> str:
     found = _named("ffmpeg", ffmpeg, error, _REMEDY) or shutil.which("ffmpeg") or _from_wheel()
     if found is None:
-        raise error(f"no FFmpeg was found on PATH, and no imageio-ffmpeg wheel: {_REMEDY}")
+        raise _missing(error, "no FFmpeg was found on PATH, and no imageio-ffmpeg wheel", _REMEDY)
     return found
 
 
@@ -75,15 +75,19 @@ def _named(
     found = shutil.which(program)
     if found is None:
         named_by = variable if argument is None else f"the argument `{name}`"
-        raise error(f"{named_by} names {program!r}, which is no program that can be run: {remedy}")
+        raise _missing(error, f"{named_by} names {program!r}, which is no program that can be run", remedy)
     return found
+
+
+def _missing(error: type[FFmpegError], reason: str, remedy: str) -> FFmpegError:
+    return error(f"{reason}: {remedy}", reason=reason, advice=remedy)
 
 
 def _beside_ffmpeg(ffmpeg: str | os.PathLike[str] | None) -> str | None:
     try:
         found = Path(find_decoding_ffmpeg(ffmpeg))
     except DecoderError:
-        # The ffprobe of another FFmpeg might know formats that the one which is named and missing does not.
+        # Do not use another FFmpeg's ffprobe: it may support other formats.
         if ffmpeg is not None or os.environ.get("PENSTOCK_FFMPEG"):
             raise
         return None

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from penstock.ffmpeg import capabilities
 from penstock.ffmpeg.arguments import FILTER_OPTIONS
 from penstock.ffmpeg.colors import jpeg_pixel_format
+from penstock.ffmpeg.naming import argument
 from penstock.ffmpeg.pixel_formats import has_alpha, is_gray, is_rgb, subsampling
 
 AUTO = "auto"
@@ -56,11 +57,7 @@ _PALETTE = "pal8"
 # ProRes's profiles without and with full chroma (prores_ks, prores_aw).
 _PRORES_FULL_CHROMA = ("4444", "4444xq", "4", "5")
 
-_KEEPS_ALPHA = "codec='prores_ks' (.mov), 'libvpx-vp9' (.webm) or 'ffv1' (.mkv) keeps it"
-_KEEPS_BITS = "codec='prores_ks' (.mov) keeps 10, and 'ffv1' (.mkv) 16"
-_PALETTED = (
-    "options={'vf': 'split[a][b];[a]palettegen[p];[b][p]paletteuse'} makes 256 colours that suit the video"
-)
+_PALETTE_FILTERS = "split[a][b];[a]palettegen[p];[b][p]paletteuse"
 
 # Bits a sample, by the names of formats; the first that matches.
 _DEPTHS: tuple[tuple[str, int | None], ...] = (
@@ -169,7 +166,8 @@ def _option(options: Mapping[str, object], name: str) -> str | None:
 
 def _asked_in_options(asked: str | None, option: str) -> str:
     if asked not in (AUTO, None, option):
-        raise ValueError(f"output_pixel_format is {asked!r}, and options['pix_fmt'] is {option!r}: give one")
+        also = argument("options.pix_fmt", option)
+        raise ValueError(f"{argument('output_pixel_format', asked)} and {also} exclude each other: give one")
     return option
 
 
@@ -269,19 +267,27 @@ def nearest(ideal: Samples, known: Iterable[Samples]) -> Samples:
 def _losses(codec: str, source: Samples, chosen: Samples, known: list[Samples]) -> Iterable[str]:
     """What a video of `chosen` loses of frames like `source`, in sentences that name the fix."""
     best = nearest(replace(chosen, has_alpha=source.has_alpha, depth=source.depth), known)
-    meant = f"output_pixel_format={chosen.name!r} says that this is meant"
+    kept_by = argument("output_pixel_format", best.name)
+    meant = f"{argument('output_pixel_format', chosen.name)} accepts the loss"
+    prores = f"{argument('codec', 'prores_ks')} (.mov)"
     if source.has_alpha and not chosen.has_alpha:
-        elsewhere = "profile 4444 keeps it" if codec.startswith("prores") else _KEEPS_ALPHA
-        keeps = f"output_pixel_format={best.name!r} keeps it" if best.has_alpha else elsewhere
-        none = f"; pixel_format='{source.name[:3]}0' says that there is none" * (
-            source.name in ("rgba", "bgra")
-        )
-        yield f"the frames' alpha is dropped: {codec} video of {chosen.name} has none. {keeps}; {meant}{none}"
+        keeps = f"{prores}, libvpx-vp9 (.webm) or ffv1 (.mkv) keeps it"
+        if codec.startswith("prores"):
+            keeps = f"{argument('options.profile', '4444')} keeps it"
+        if best.has_alpha:
+            keeps = f"{kept_by} keeps it"
+        if source.name in ("rgba", "bgra"):
+            meant += (
+                f"; {argument('pixel_format', f'{source.name[:3]}0')} declares that the frames have no alpha"
+            )
+        yield f"the frames' alpha is dropped: {codec} video of {chosen.name} has none. {keeps}; {meant}"
     if source.kind != "gray" and chosen.kind == "gray":
         yield f"the frames' colours are dropped: {codec} video of {chosen.name} has none; {meant}"
     if source.depth > chosen.depth:
-        keeps = _PALETTED if codec == "gif" else _KEEPS_BITS
+        keeps = f"{prores} keeps 10, and ffv1 (.mkv) 16"
+        if codec == "gif":
+            keeps = f"{argument('options.vf', _PALETTE_FILTERS)} makes 256 colours that suit the video"
         if best.depth > chosen.depth:
-            keeps = f"output_pixel_format={best.name!r} keeps {min(best.depth, source.depth)}"
+            keeps = f"{kept_by} keeps {min(best.depth, source.depth)}"
         few = f"the frames' {source.depth} bits a sample become {chosen.depth}"
         yield f"{few}: {codec} video of {chosen.name} has no more. {keeps}; {meant}"

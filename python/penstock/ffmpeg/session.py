@@ -153,6 +153,7 @@ class Session:
         lines.append(f"command: {shlex.join(process.command)}")
         return self.error(
             "\n".join(lines),
+            reason=reason,
             returncode=process.returncode,
             command=process.command,
             stderr=process.log.text,

@@ -25,7 +25,7 @@ from penstock.cli.endpoints import (
     opened_destinations,
     refuse_same,
 )
-from penstock.cli.messages import InputError, as_click_errors, in_one_line
+from penstock.cli.messages import InputError, as_click_errors, in_one_line, with_options
 from penstock.cli.options import (
     convert_option,
     ffmpeg_option,
@@ -212,6 +212,7 @@ def decode(
     Exit status: 0 when all frames are delivered; 1 after a failure; 2 for wrong usage; 130 after Ctrl-C, 143 after
     SIGTERM; 141, without a message, when nobody reads standard output any more.
     """
+    with_options()
     wanted = is_wanted(progress, quiet=quiet)
     destinations = Destinations(destination, timestamps, start_number, options)
     _check_source(source)
@@ -433,5 +434,5 @@ def _summary(decoder: Decoder, output: Output, seconds: float) -> str:
     size = "" if output.output_bytes is None else f", {decimal(output.output_bytes)}"
     return (
         f"frames delivered: {output.frames} in {seconds:.2f} s, {output.frames / seconds:.1f} frames/s; "
-        f"{output.title}{size}; held up by {decoder.bottleneck.replace('the caller', 'the output')}"
+        f"{output.title}{size}; held up by {decoder.stats.slowest('the output')}"
     )

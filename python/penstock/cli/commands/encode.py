@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import logging
 import os
 import re
 import stat
@@ -22,7 +21,7 @@ from rich.filesize import decimal
 from penstock import images
 from penstock._names import show_name
 from penstock.cli.endpoints import FIFO_PREFIX, STANDARD, opened, refuse_same
-from penstock.cli.messages import InputError, as_click_errors, in_one_line, with_option_names
+from penstock.cli.messages import InputError, as_click_errors, in_one_line, with_options
 from penstock.cli.options import (
     convert_option,
     ffmpeg_option,
@@ -36,17 +35,14 @@ from penstock.cli.options import (
 from penstock.cli.progress import expected_bytes, is_wanted
 from penstock.cli.signals import Stopped
 from penstock.errors import DecoderError, FFmpegWarning, PenstockError
-from penstock.ffmpeg import Encoder, endpoints, find_ffmpeg
-from penstock.ffmpeg.arguments import is_uneven
-from penstock.ffmpeg.capabilities import check_codec
-from penstock.ffmpeg.output_formats import AUTO, output_format
-from penstock.ffmpeg.pixel_formats import frame_layout
+from penstock.ffmpeg import Encoder, endpoints
+from penstock.ffmpeg.encode_plan import EncodePlan
+from penstock.ffmpeg.encoder import ANY_SIZE
+from penstock.ffmpeg.output_formats import AUTO
+from penstock.ffmpeg.pixel_formats import FrameLayout
 
 #: As a pixel format of the video: leave it to FFmpeg.
 ANY = "any"
-
-# The report has the encoder's warnings. The log would show them twice.
-logging.getLogger("penstock").addHandler(logging.NullHandler())
 
 
 @dataclass(frozen=True)
@@ -216,6 +212,7 @@ def encode(
     Exit status: 0 when all frames are encoded; 1 after a failure, also if the input ends in the middle of a frame,
     after all whole ones were encoded; 2 for wrong usage; 130 after Ctrl-C, 143 after SIGTERM.
     """
+    with_options()
     wanted = is_wanted(progress, quiet=quiet)
     with as_click_errors():
         _check_output(output, settings["container_format"], as_json=as_json)
@@ -226,13 +223,12 @@ def encode(
         "output_pixel_format": None if output_pixel_format == ANY else output_pixel_format,
     }
     try:
-        with as_click_errors():
-            settings["ffmpeg"] = find_ffmpeg(settings.get("ffmpeg"))
-            check_codec(settings["ffmpeg"], settings["codec"])
-        with _opened(inputs, has_images, size, settings, output) as source:
+        _, plan = _planned(output, settings, size)
+        frame_bytes = None if has_images else plan.layout.frame_bytes
+        with _opened(inputs, frame_bytes, size, settings.get("ffmpeg"), output) as source:
             if wanted:
                 settings["progress"] = total_frames or source.total_frames or True
-            encoder, left_over = _encode(source, output, settings)
+            encoder, left_over = _encode(source, *_planned(output, settings, source.size))
     except Stopped as stopped:
         stopped.progress = stopped.progress or "frames encoded: 0"
         raise
@@ -242,7 +238,7 @@ def encode(
     if as_json:
         click.echo(json.dumps(asdict(report), indent=2))
     for warning in () if quiet else report.warnings:
-        click.echo(f"Warning: {with_option_names(warning)}", err=True)
+        click.echo(f"Warning: {warning}", err=True)
     if wanted:
         click.echo(_summary(encoder), err=True)
     if left_over:
@@ -296,11 +292,9 @@ def _encoder_settings(given: dict[str, Any]) -> dict[str, Any]:
     """The Encoder's arguments. It has its own defaults for options that were not given."""
     settings = {name: value for name, value in given.items() if value is not None}
     options = dict(settings.pop("options"))
-    for name, option in (("preset", "preset"), ("crf", "crf"), ("container_format", "f")):
-        if name in settings and option in options:
-            name = "format" if option == "f" else name
-            raise click.UsageError(f"--{name} and --option {option} exclude each other")
     if (container_format := settings.pop("container_format", None)) is not None:
+        if "f" in options:
+            raise click.UsageError("--format and --option f exclude each other")
         options["f"] = container_format
     return settings | {"options": options}
 
@@ -321,22 +315,20 @@ def _check_output(output: str, container_format: str | None, *, as_json: bool) -
 @contextmanager
 def _opened(
     inputs: Sequence[str],
-    has_images: bool,
+    frame_bytes: int | None,
     size: tuple[int, int] | None,
-    settings: dict[str, Any],
+    ffmpeg: str | None,
     output: str,
 ) -> Iterator[Source]:
-    """Open the input: wait for raw frames, or look for the images."""
-    if has_images:
+    """Open the input: wait for raw frames of `frame_bytes`, or look for the images, for which that is None."""
+    if frame_bytes is None:
         with _input_errors("images"):
-            reader = images.ImageReader(images.find_images(inputs), settings["ffmpeg"])
+            reader = images.ImageReader(images.find_images(inputs), ffmpeg)
         with reader:
             total_frames = len(reader)
             yield Source(f"{total_frames} images", reader.size, total_frames, reader.readinto)
         return
     assert size is not None
-    with as_click_errors():
-        frame_bytes = frame_layout(settings["pixel_format"], *size, settings["ffmpeg"]).frame_bytes
     with opened(inputs[0] if inputs else STANDARD, [], append=False) as (source, _):
         if os.isatty(source.fd):
             raise click.UsageError(
@@ -357,10 +349,25 @@ def _input_errors(title: str) -> Iterator[None]:
         raise InputError(f"{where}{in_one_line(error)}") from None
 
 
-def _encode(source: Source, output: str, settings: dict[str, Any]) -> tuple[Encoder, int]:
+def _planned(
+    output: str, settings: dict[str, Any], size: tuple[int, int] | None
+) -> tuple[Encoder, EncodePlan]:
+    """An encoder that has not started, and its plan for frames of this size. The encoder has checked the settings.
+
+    Its warnings are shown from its report.
+    """
+    with as_click_errors(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", FFmpegWarning)
+        encoder = Encoder(output, **grouped(settings))
+        return encoder, encoder._plan_for(size=ANY_SIZE if size is None else size)
+
+
+def _encode(source: Source, encoder: Encoder, plan: EncodePlan) -> tuple[Encoder, int]:
     """Encode all frames. Return the closed encoder, and the bytes of a last frame that is not whole."""
-    first = _first_frame(source, settings)
-    encoder = _started(source, output, settings)
+    # Before the encoder starts, which empties the file that it overwrites.
+    first = _first_frame(source, plan.layout)
+    with as_click_errors():
+        encoder._start(plan)
     try:
         with encoder:
             encoder.write(first)
@@ -377,46 +384,21 @@ def _encode(source: Source, output: str, settings: dict[str, Any]) -> tuple[Enco
     return encoder, left_over
 
 
-def _started(source: Source, output: str, settings: dict[str, Any]) -> Encoder:
-    """An encoder whose warnings are shown from its report."""
-    with as_click_errors(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", FFmpegWarning)
-        return Encoder(output, size=source.size, **grouped(settings))
-
-
-def _first_frame(source: Source, settings: dict[str, Any]) -> bytearray:
-    """Read the first frame before there is an encoder: that empties the file that it overwrites."""
-    _check_even(source.size, settings)
-    with as_click_errors():
-        layout = frame_layout(settings["pixel_format"], *source.size, settings["ffmpeg"])
-    width, height = source.size
+def _first_frame(source: Source, layout: FrameLayout) -> bytearray:
+    picture = f"{layout.width}x{layout.height} pixels"
     try:
         frame = bytearray(layout.frame_bytes)
     except (MemoryError, OverflowError):
         raise click.ClickException(
-            f"there is no memory for a frame of {width}x{height} pixels, which has {layout.frame_bytes} bytes"
+            f"there is no memory for a frame of {picture}, which has {layout.frame_bytes} bytes"
         ) from None
     nbytes = source.fill(memoryview(frame))
     if nbytes < len(frame):
         raise click.ClickException(
-            f"{source.title}: {nbytes} bytes came, and a {layout.pixel_format} frame of {width}x{height} pixels has "
+            f"{source.title}: {nbytes} bytes came, and a {layout.pixel_format} frame of {picture} has "
             f"{len(frame)}; nothing was written"
         )
     return frame
-
-
-def _check_even(size: tuple[int, int], settings: dict[str, Any]) -> None:
-    """Raise what the encoder would raise, with our names of options."""
-    with as_click_errors():
-        output_pixel_format = output_format(
-            *(settings["ffmpeg"], settings["codec"], settings["options"]),
-            *(settings["pixel_format"], settings["output_pixel_format"]),
-        ).name
-    if "odd_size" not in settings and is_uneven(*size, output_pixel_format, settings["options"]):
-        raise click.UsageError(
-            f"{output_pixel_format} video cannot have {size[0]}x{size[1]} pixels: add --odd-size pad (or crop), or "
-            "--output-pixel-format yuv444p, which fewer players know"
-        )
 
 
 def _feed(encoder: Encoder, source: Source) -> int:
@@ -442,5 +424,5 @@ def _summary(encoder: Encoder) -> str:
     size = "" if report.output_bytes is None else f", {decimal(report.output_bytes)}"
     return (
         f"frames encoded: {report.frames_encoded} in {report.elapsed_s:.2f} s, {report.fps:.1f} frames/s; "
-        f"{show_name(report.output)}{size}; held up by {encoder.bottleneck.replace('the caller', 'the input')}"
+        f"{show_name(report.output)}{size}; held up by {encoder.stats.slowest('the input')}"
     )
