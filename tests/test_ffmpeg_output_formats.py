@@ -185,14 +185,19 @@ def test_auto_drops_nothing_where_the_codec_has_it(
 @pytest.mark.parametrize(
     ("codec", "frames", "chosen", "words"),
     [
-        ("libx264", "rgba", "yuv420p", ["alpha is dropped.*'prores_ks'.*output_pixel_format='yuv420p' says"]),
+        (
+            "libx264",
+            "rgba",
+            "yuv420p",
+            ["alpha is dropped.*'prores_ks'.*output_pixel_format='yuv420p' accepts"],
+        ),
         ("libx264", "yuva420p", "yuv420p", ["alpha"]),
         ("libx264", "ya8", "yuv420p", ["alpha"]),
         ("libx264", "rgb48le", "yuv420p", ["16 bits a sample become 8: .*'yuv420p10le' keeps 10"]),
         ("libx264", "yuv420p10le", "yuv420p", ["10 bits a sample become 8: .*'yuv420p10le' keeps 10"]),
         ("libx264", "gbrpf32le", "yuv420p", ["32 bits"]),
         ("libx264", "rgba64le", "yuv420p", ["alpha", "16 bits"]),
-        ("mpeg4", "gray16le", "yuv420p", ["16 bits.*'ffv1'"]),
+        ("mpeg4", "gray16le", "yuv420p", ["16 bits.*ffv1 "]),
         ("prores_ks", "rgb48le", "yuv422p10le", ["16 bits a sample become 10"]),
         ("utvideo", "rgb48le", "gbrp", ["16 bits a sample become 8"]),
         ("gif", "rgb24", "rgb8", ["8 bits a sample become 2: .*palettegen"]),
@@ -217,7 +222,7 @@ def test_the_profile_of_prores_chooses_too(ffmpeg: str) -> None:
     for profile, expected in (("4444", "yuv444p10le"), (4, "yuv444p10le"), ("hq", "yuv422p10le")):
         assert output_format(ffmpeg, "prores_ks", {"profile": profile}, "rgb24", "auto").name == expected
     lossy = output_format(ffmpeg, "prores_ks", {"profile": "hq"}, "rgba", "auto")
-    assert lossy.name == "yuv422p10le" and "profile 4444 keeps it" in lossy.warnings[0]
+    assert lossy.name == "yuv422p10le" and "options={'profile': '4444'} keeps it" in lossy.warnings[0]
 
 
 def test_a_palette_of_the_users_stays(ffmpeg: str) -> None:
@@ -339,6 +344,42 @@ def test_what_ffmpeg_9_lists_and_refuses_is_not_chosen(
     with pytest.warns(FFmpegWarning), Encoder(tmp_path / "v.mkv", **settings) as encoder:
         encoder.write(bytes(encoder.frame_bytes)).wait()
     assert encoder.close().frames_encoded == 1
+
+
+@pytest.mark.parametrize(
+    ("codec", "pixel_format", "output_pixel_format", "colors", "unused"),
+    [
+        ("libx264rgb", "rgb24", "auto", Colors(matrix="bt709", range="limited"), ["matrix", "range"]),
+        ("libx264rgb", "rgb24", "auto", Colors(range="full"), []),
+        ("libx264", "rgb24", None, Colors(matrix="bt709", range="full"), ["matrix", "range"]),
+        ("ffv1", "rgb24", "gray", Colors(matrix="bt709", range="limited"), ["range"]),
+        ("mjpeg", "rgb24", "auto", Colors(matrix="bt601", range="limited"), ["range"]),
+        ("libx264rgb", "yuv420p", "auto", Colors(matrix="bt709", range="limited"), []),
+        ("libx264", "rgb24", "auto", Colors(matrix="bt709", range="limited"), []),
+    ],
+)
+def test_colours_that_nothing_uses_are_said(
+    tmp_path: Path,
+    codec: str,
+    pixel_format: str,
+    output_pixel_format: str | None,
+    colors: Colors,
+    unused: list[str],
+) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", FFmpegWarning)
+        encoder = Encoder(
+            tmp_path / "v.mkv",
+            fps=30,
+            codec=codec,
+            pixel_format=pixel_format,
+            output_pixel_format=output_pixel_format,
+            colors=colors,
+        )
+        encoder.abort()
+    said = [str(each.message) for each in caught if "Colors" in str(each.message)]
+    expected = [rf"colors=Colors\({name}='.*'\) has no effect on {codec} video" for name in unused]
+    assert len(said) == len(expected) and all(map(re.match, expected, said))
 
 
 @pytest.mark.parametrize(("codec", "matrix"), [("png", "bt709"), ("png", "bt601"), ("libx264rgb", "bt709")])

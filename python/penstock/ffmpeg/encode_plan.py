@@ -28,7 +28,7 @@ from penstock.ffmpeg.colors import (
     output_color_arguments,
 )
 from penstock.ffmpeg.naming import argument
-from penstock.ffmpeg.output_formats import output_format, raw_format
+from penstock.ffmpeg.output_formats import output_format, raw_format, unused_colors
 from penstock.ffmpeg.pixel_formats import FrameLayout, canonical, divides_evenly, frame_layout
 from penstock.ffmpeg.settings import Colors, Convert, check_choice
 
@@ -116,7 +116,8 @@ def plan_encode(
     converted_by = None
     if output.name not in (None, layout.pixel_format):
         converted_by = "ffmpeg" if conversion is None else "penstock"
-    return EncodePlan(layout, rate, conversion, fed, converted_by, arguments, output.warnings)
+    unused = unused_colors(codec, layout.pixel_format, output.name, colors, color_range)
+    return EncodePlan(layout, rate, conversion, fed, converted_by, arguments, (*output.warnings, *unused))
 
 
 def _options_for(

@@ -118,6 +118,7 @@ class Encoder:
         progress: bool | int | Callable[[EncoderStats], object] = False,
         tuning: Tuning = DEFAULT_TUNING,
     ) -> None:
+        tuning.check_unused("an Encoder", "ffprobe")
         program = find_ffmpeg(tuning.ffmpeg)
         all_options, container_format = output_options(program, codec, options or {}, crf, preset)
         target = endpoints.target(output, container_format)

@@ -15,6 +15,7 @@ from penstock.ffmpeg.arguments import FILTER_OPTIONS
 from penstock.ffmpeg.colors import jpeg_pixel_format
 from penstock.ffmpeg.naming import argument
 from penstock.ffmpeg.pixel_formats import has_alpha, is_gray, is_rgb, subsampling
+from penstock.ffmpeg.settings import Colors
 
 AUTO = "auto"
 
@@ -262,6 +263,22 @@ def nearest(ideal: Samples, known: Iterable[Samples]) -> Samples:
         )
 
     return min(known, key=distance)
+
+
+def unused_colors(
+    codec: str, frames: str, output: str | None, colors: Colors, color_range: str
+) -> Iterable[str]:
+    """What of `colors` has no effect on a video, whose range is `color_range` if it is YUV, in sentences."""
+    has_yuv = any(name is not None and not (is_rgb(name) or is_gray(name)) for name in (frames, output))
+    becomes_gray = output is not None and is_gray(output) and is_rgb(frames)
+    effective = {
+        "matrix": colors.matrix if has_yuv or becomes_gray else None,
+        "range": color_range if has_yuv else output and "full",
+    }
+    for name, value in effective.items():
+        if (asked := getattr(colors, name)) not in ("auto", value):
+            video = f"{codec} video of {output or 'the pixel format that FFmpeg chooses'}"
+            yield f"{argument(f'colors.{name}', asked)} has no effect on {video}: leave it out"
 
 
 def _losses(codec: str, source: Samples, chosen: Samples, known: list[Samples]) -> Iterable[str]:
