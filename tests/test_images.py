@@ -17,7 +17,7 @@ from conftest import eventually, script, started
 from image_files import NUMBERS, jpeg, make_shots, png, ppm
 from media import SIZE, flat, is_flat
 
-from penstock import DecoderError, StalledError, images
+from penstock import DecoderError, FFmpegWarning, StalledError, images
 from penstock.ffmpeg import Tuning, find_ffmpeg
 from penstock.images import ImageReader, find_images, image_encoder
 
@@ -263,6 +263,22 @@ class TestEncoder:
         with image_encoder(path, SIZE, "rgb24", options={"q:v": "3"}) as encoder:
             encoder.write(flat(1))
         assert indices(read([path])) == [1]
+
+    @pytest.mark.parametrize(
+        ("name", "pixel_format"), [("a.bmp", "rgb48le"), ("a.jpg", "rgba"), ("a.jpg", "rgb48le")]
+    )
+    def test_what_images_cannot_hold_is_said(self, tmp_path: Path, name: str, pixel_format: str) -> None:
+        with pytest.warns(FFmpegWarning) as caught:
+            image_encoder(tmp_path / name, SIZE, pixel_format).abort()
+        [warning] = caught
+        assert f"images cannot hold all of {pixel_format} frames: png keeps" in str(warning.message)
+
+    @pytest.mark.parametrize("name", ["a.png", "a.tiff", "a.jpg"])
+    def test_what_they_can_hold_is_not(
+        self, tmp_path: Path, name: str, recwarn: pytest.WarningsRecorder
+    ) -> None:
+        image_encoder(tmp_path / name, SIZE, "rgb24" if name == "a.jpg" else "rgb48le").abort()
+        assert not recwarn.list
 
     @pytest.mark.parametrize(
         ("name", "pixel_format", "reason"),

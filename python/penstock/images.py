@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import glob
 import re
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from errno import ENOENT
@@ -18,12 +19,13 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Self
 
 from penstock._names import show_name
-from penstock.errors import DecoderError, StalledError
+from penstock.errors import DecoderError, FFmpegWarning, StalledError
 from penstock.ffmpeg import Encoder, Tuning
 from penstock.ffmpeg.child import NotStartedError
 from penstock.ffmpeg.decode_session import DecodeSession
 from penstock.ffmpeg.diagnostics import without_components
-from penstock.ffmpeg.find import find_decoding_ffmpeg
+from penstock.ffmpeg.find import find_decoding_ffmpeg, find_ffmpeg
+from penstock.ffmpeg.output_formats import output_format
 from penstock.ffmpeg.pixel_formats import is_gray, is_rgb
 from penstock.ffmpeg.runner import TimedOutError, run
 from penstock.ffmpeg.settings import DEFAULT_TUNING
@@ -400,6 +402,8 @@ def image_encoder(
         ValueError: `check_output` refuses the path, or the pixel format is neither RGB nor gray.
         OSError: the files cannot be written there.
         EncoderError: FFmpeg is missing, or cannot be started.
+
+    Warns with an `FFmpegWarning` if the images cannot hold the frames' alpha, or all of their bits.
     """
     check_output(path)
     path = Path(path)
@@ -408,7 +412,12 @@ def image_encoder(
             f"images are of RGB or gray, and frames of {pixel_format}: take rgb24 or gray, or rgb48le or gray16le for "
             "16 bits"
         )
-    codec = ENCODERS[path.suffix.lower()]
+    codec, program = ENCODERS[path.suffix.lower()], find_ffmpeg(ffmpeg)
+    if output_format(program, codec, options or {}, pixel_format, None).warnings:
+        lost = (
+            f"{path.suffix[1:]} images cannot hold all of {pixel_format} frames: png keeps alpha and 16 bits"
+        )
+        warnings.warn(f"{show_name(path)}: {lost}", FFmpegWarning, stacklevel=2)
     is_jpeg = codec == "mjpeg"
     naming = {"update": "1"}
     if has_number(path):
@@ -417,14 +426,16 @@ def image_encoder(
         number = f"%0{digits}d" if digits else "%d"
         path = path.with_name(f"{_escaped(before)}{number}{_escaped(after)}")
         naming = {"start_number": str(start_number)}
-    return Encoder(
-        path,
-        size=size,
-        fps=_ANY_RATE,
-        pixel_format=pixel_format,
-        codec=codec,
-        # With a chroma sample for each pixel, so that all sizes can be had.
-        output_pixel_format="yuv444p" if is_jpeg else None,
-        options={"f": "image2", **(_JPEG_QUALITY if is_jpeg else {}), **naming, **(options or {})},
-        tuning=Tuning(queue_items=QUEUE_FRAMES, ffmpeg=ffmpeg),
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FFmpegWarning)  # it names videos that would keep what images lose
+        return Encoder(
+            path,
+            size=size,
+            fps=_ANY_RATE,
+            pixel_format=pixel_format,
+            codec=codec,
+            # With a chroma sample for each pixel, so that all sizes can be had.
+            output_pixel_format="yuv444p" if is_jpeg else None,
+            options={"f": "image2", **(_JPEG_QUALITY if is_jpeg else {}), **naming, **(options or {})},
+            tuning=Tuning(queue_items=QUEUE_FRAMES, ffmpeg=program),
+        )
