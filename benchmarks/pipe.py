@@ -30,11 +30,12 @@ from benchmarks.harness.files import bound_files
 from benchmarks.harness.goals import Verdict, over
 from benchmarks.harness.isolated import Task, isolated
 from benchmarks.harness.methods import FrameJob, Method, Methods
-from benchmarks.harness.options import UNITS, by_name, chosen, listed, names, parse_bytes, parse_size, parsed
+from benchmarks.harness.options import by_name, chosen, listed, names, parse_bytes
 from benchmarks.harness.pictures import Frame, Pictures
 from benchmarks.harness.results import Group, Row, Run
 from benchmarks.harness.senders import Sender, feed, feed_repainted, stdin_write, thread_queue, turbopipe
 from penstock import Writer
+from penstock.cli.options import UNITS, parsed, picture_size
 
 PIXEL_FORMAT = "rgb24"
 FRAMES_PER_S = 60
@@ -341,7 +342,7 @@ def _gb_per_s(group: Group, row: Row) -> str:
 
 def parse_named_size(text: str) -> Size:
     """A size from its name (``1080p``) or its pixels (``320x180``)."""
-    return Size(text, *parse_size(text)) if "x" in text else by_name(SIZES, text)
+    return Size(text, *picture_size(text)) if "x" in text else by_name(SIZES, text)
 
 
 BENCHMARK = Benchmark(

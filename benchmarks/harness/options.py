@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
@@ -11,8 +10,7 @@ import click
 
 from benchmarks.harness.methods import FrameJob
 from penstock._units import parse_byte_count
-
-UNITS = "64K and 64KiB are 64 × 1024, 64kB is 64 × 1000; so for M and G."
+from penstock.cli.options import parsed, picture_size
 
 Job = TypeVar("Job", bound=FrameJob)
 
@@ -38,18 +36,6 @@ def by_name(entries: Iterable[Entry], name: str) -> Entry:
 def names(entries: Iterable[Named]) -> str:
     """For help texts."""
     return ", ".join(entry.name for entry in entries)
-
-
-def parsed(parse: Callable[[Any], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
-    """A click callback that turns a ValueError into a usage error. An absent option stays None."""
-
-    def callback(_context: click.Context, _parameter: click.Parameter, given: Any) -> Any:
-        try:
-            return None if given is None else parse(given)
-        except ValueError as error:
-            raise click.BadParameter(str(error)) from None
-
-    return callback
 
 
 def listed(flag: str, name: str, parse: Callable[[str], Any], help: str, **more: Any) -> click.Option:
@@ -100,17 +86,9 @@ def parse_bytes(text: str) -> int:
     return nbytes
 
 
-def parse_size(text: str) -> tuple[int, int]:
-    """Width and height from ``320x180``."""
-    pixels = re.fullmatch(r"([1-9]\d{0,4})x([1-9]\d{0,4})", text)
-    if not pixels:
-        raise ValueError(f"{text!r} is not WIDTHxHEIGHT")
-    return int(pixels[1]), int(pixels[2])
-
-
 def parse_even_size(text: str) -> tuple[int, int]:
-    """The same for yuv420p, which needs an even width and height."""
-    width, height = parse_size(text)
+    """Width and height from ``320x180``, both even, as yuv420p needs them."""
+    width, height = picture_size(text)
     if width % 2 or height % 2:
         raise ValueError(f"{text!r}: yuv420p needs an even width and height")
     return width, height

@@ -22,7 +22,7 @@ from benchmarks.harness import tables
 from benchmarks.harness.command import Benchmark, Measure
 from benchmarks.harness.goals import Verdict, over
 from benchmarks.harness.methods import Method
-from benchmarks.harness.options import UNITS, counted, parse_bytes, parsed
+from benchmarks.harness.options import counted, parse_bytes
 from benchmarks.harness.results import Group, Row
 from benchmarks.pipeline.assets import CODECS, Stream
 from benchmarks.pipeline.latency import (
@@ -37,6 +37,7 @@ from benchmarks.pipeline.latency import (
     prepare_latencies,
 )
 from benchmarks.pipeline.race import by_pipeline, by_pool, prepare_race
+from penstock.cli.options import UNITS, parsed
 
 SOURCE = "the goals of Penstock's pipelines, for a 2-core x86-64 virtual machine; medians of one run"
 #: End-to-end p50 or p95 with priorities, below that without.

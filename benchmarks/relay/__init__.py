@@ -24,7 +24,7 @@ from benchmarks.harness.command import Benchmark, Measure
 from benchmarks.harness.files import nameless_file, no_room
 from benchmarks.harness.goals import Verdict, over
 from benchmarks.harness.methods import Method
-from benchmarks.harness.options import UNITS, by_name, chosen, listed, parse_bytes
+from benchmarks.harness.options import by_name, chosen, listed, parse_bytes
 from benchmarks.harness.results import Group, Row, Run
 from benchmarks.relay.ends import GIB, KIB, MIB, Content, Flow, Job, Way
 from benchmarks.relay.methods import (
@@ -40,6 +40,7 @@ from benchmarks.relay.methods import (
     moved_bytes,
     notes,
 )
+from penstock.cli.options import UNITS
 
 #: The sizes of the table that the Go library ``pipes`` publishes, and two more.
 FILE_TO_PIPE = (*(16 * KIB << n for n in range(7)), 10 * MIB, 100 * MIB, GIB)

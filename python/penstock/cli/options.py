@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -54,6 +55,30 @@ def byte_count(text: str) -> int:
     return nbytes
 
 
+def picture_size(text: str) -> tuple[int, int]:
+    """Parse width and height, as in ``1920x1080``."""
+    width, height = _lengths(text)
+    if width is None or height is None:
+        raise ValueError(f"{text!r} is not a width and a height in pixels such as 1920x1080")
+    return width, height
+
+
+def scaled_size(text: str) -> tuple[int | None, int | None]:
+    """Parse width and height, as in ``1920x1080``, or one of them; the other is None."""
+    width, height = _lengths(text)
+    if width is None and height is None:
+        raise ValueError(
+            f"{text!r} is not a width and a height in pixels such as 1280x720, or one of them as in 1280x and x720"
+        )
+    return width, height
+
+
+def _lengths(text: str) -> tuple[int | None, int | None]:
+    match = re.fullmatch(r"(?:0*([1-9]\d*))?[x×](?:0*([1-9]\d*))?", text.strip().lower(), re.ASCII)
+    width, height = match.groups() if match else (None, None)
+    return int(width) if width else None, int(height) if height else None
+
+
 def seconds(text: str) -> float:
     """Parse a time above zero."""
     try:
@@ -102,6 +127,17 @@ progress_option = click.option(
 quiet_option = click.option(
     "-q", "--quiet", is_flag=True, help="Show nothing but errors: no progress, no summary, no warnings."
 )
+
+
+def color_options(matrix: str, range: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The options ``--color-matrix`` and ``--color-range``, with these help texts."""
+    matrices, ranges = ["auto", "bt601", "bt709", "bt2020"], ["auto", "limited", "full"]
+
+    def options(command: Callable[..., Any]) -> Callable[..., Any]:
+        command = click.option("--color-range", type=click.Choice(ranges), help=range)(command)
+        return click.option("--color-matrix", type=click.Choice(matrices), help=matrix)(command)
+
+    return options
 
 
 def json_option(help: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -27,6 +27,7 @@ from penstock.cli.endpoints import (
 )
 from penstock.cli.messages import InputError, as_click_errors, in_one_line, with_options
 from penstock.cli.options import (
+    color_options,
     convert_option,
     ffmpeg_option,
     ffmpeg_options_option,
@@ -36,6 +37,7 @@ from penstock.cli.options import (
     parsed,
     progress_option,
     quiet_option,
+    scaled_size,
 )
 from penstock.cli.outputs import ImageOutput, Output, RawOutput, Timestamps
 from penstock.cli.progress import PERIOD_S, is_wanted
@@ -52,16 +54,6 @@ VIDEO_SUFFIXES = (
     *(".avi", ".flv", ".gif", ".m2ts", ".m4v", ".mkv", ".mov", ".mp4"),
     *(".mpeg", ".mpg", ".mxf", ".nut", ".ogv", ".ts", ".webm", ".y4m"),
 )
-
-
-def scaled_size(text: str) -> tuple[int | None, int | None]:
-    """Parse width and height, as in ``1920x1080``, or one of them; the other is None."""
-    match = re.fullmatch(r"(?:0*([1-9]\d*))?[x×](?:0*([1-9]\d*))?", text.strip().lower(), re.ASCII)
-    if match is None or match[1] is match[2] is None:
-        raise ValueError(
-            f"{text!r} is not a width and a height in pixels such as 1280x720, or one of them as in 1280x and x720"
-        )
-    return int(match[1]) if match[1] else None, int(match[2]) if match[2] else None
 
 
 def moment(text: str) -> float:
@@ -158,17 +150,10 @@ def is_file_name(name: str) -> bool:
 )
 @ffmpeg_options_option("images", "q=5 (of JPEG, 2 is best), compression_level=1 (of PNG)")
 @convert_option
-@click.option(
-    "--color-matrix",
-    type=click.Choice(["auto", "bt601", "bt709", "bt2020"]),
-    help="The matrix between the file's YUV and RGB. The default (auto) is that of the file's tag, or bt601 without "
-    "one.",
-)
-@click.option(
-    "--color-range",
-    type=click.Choice(["auto", "limited", "full"]),
-    help="Whether the file's black and white are 16 and 235 of 255 (limited) or 0 and 255 (full). The default (auto) "
-    "is that of the file's tag, or limited without one.",
+@color_options(
+    "The matrix between the file's YUV and RGB. The default (auto) is that of the file's tag, or bt601 without one.",
+    "Whether the file's black and white are 16 and 235 of 255 (limited) or 0 and 255 (full). The default (auto) is "
+    "that of the file's tag, or limited without one.",
 )
 @click.option(
     "--conceal-errors",

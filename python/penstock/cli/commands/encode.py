@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import re
 import stat
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -23,12 +22,14 @@ from penstock._names import show_name
 from penstock.cli.endpoints import FIFO_PREFIX, STANDARD, opened, refuse_same
 from penstock.cli.messages import InputError, as_click_errors, in_one_line, with_options
 from penstock.cli.options import (
+    color_options,
     convert_option,
     ffmpeg_option,
     ffmpeg_options_option,
     grouped,
     json_option,
     parsed,
+    picture_size,
     progress_option,
     quiet_option,
 )
@@ -74,14 +75,6 @@ class _NoFrame(Exception):
     def __init__(self, nbytes: int) -> None:
         super().__init__(nbytes)
         self.nbytes = nbytes
-
-
-def picture_size(text: str) -> tuple[int, int]:
-    """Parse width and height, as in ``1920x1080``."""
-    match = re.fullmatch(r"0*([1-9]\d*)[x×]0*([1-9]\d*)", text.strip().lower(), re.ASCII)
-    if match is None:
-        raise ValueError(f"{text!r} is not a width and a height in pixels such as 1920x1080")
-    return int(match[1]), int(match[2])
 
 
 def frame_rate(text: str) -> Fraction:
@@ -157,15 +150,10 @@ def frame_rate(text: str) -> Fraction:
     f"frames and the codec have it, and else yuv420p, which plays everywhere; '{ANY}' leaves it to FFmpeg.",
 )
 @convert_option
-@click.option(
-    "--color-matrix",
-    type=click.Choice(["auto", "bt601", "bt709", "bt2020"]),
-    help="The matrix between RGB and the video's YUV. The default (auto) is bt709 from 720 lines on, and bt601 below.",
-)
-@click.option(
-    "--color-range",
-    type=click.Choice(["limited", "full"]),
-    help="Whether black and white are 16 and 235 of 255 (limited, the default) or 0 and 255 (full).",
+@color_options(
+    "The matrix between RGB and the video's YUV. The default (auto) is bt709 from 720 lines on, and bt601 below.",
+    "Whether the video's black and white are 16 and 235 of 255 (limited) or 0 and 255 (full). The default (auto) is "
+    "limited, or full for JPEG.",
 )
 @click.option(
     "--odd-size",
