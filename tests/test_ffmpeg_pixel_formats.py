@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import subprocess
 import sys
 import tempfile
@@ -33,7 +34,8 @@ def written_bytes(ffmpeg: str) -> dict[tuple[str, tuple[int, int]], int]:
 
     `frame_layout` asks FFmpeg's reading side; this is its writing side.
     """
-    writable = [one.name for one in capabilities.pixel_formats(ffmpeg).values() if one.writable]
+    listing = capabilities.stdout_of(ffmpeg, "-pix_fmts")
+    writable = re.findall(r"^[I.]O[H.][P.][B.] (\w+) +\d", listing, re.MULTILINE)
     raw = ("-f", "rawvideo", "-pixel_format", "rgb24")
     sources = [(*raw, "-video_size", f"{width}x{height}", "-i", "/dev/zero") for width, height in SIZES]
     with tempfile.TemporaryDirectory() as folder:
@@ -76,12 +78,12 @@ SLOW_FORMATS = (
 def test_formats_outside_the_table_have_the_bytes_that_ffmpeg_writes(
     ffmpeg: str, pixel_formats: tuple[str, ...]
 ) -> None:
-    known = capabilities.pixel_formats(ffmpeg)
     for pixel_format in pixel_formats:
         layout = frame_layout(pixel_format, *ODD, ffmpeg)
         assert layout.planes == ((layout.frame_bytes,),)
-        if known[pixel_format].writable:
-            assert layout.frame_bytes == written_bytes(ffmpeg)[pixel_format, ODD], pixel_format
+        assert written_bytes(ffmpeg).get((pixel_format, ODD), layout.frame_bytes) == layout.frame_bytes, (
+            pixel_format
+        )
 
 
 def test_the_bytes_of_formats_that_ffmpeg_only_reads(ffmpeg: str) -> None:
@@ -131,8 +133,8 @@ def test_the_bytes_are_measured_once(tmp_path: Path) -> None:
         ("RGB24", "Did you mean 'rgb24'"),
         ("nonsense", "unknown raw pixel format 'nonsense'"),
         ("", "unknown raw pixel format ''"),
-        ("vaapi", "no bytes"),
-        ("cuda", "no bytes"),
+        ("vaapi", "in GPU memory"),
+        ("cuda", "in GPU memory"),
     ],
 )
 def test_unknown_and_hardware_formats_raise(ffmpeg: str, wrong: str, words: str) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import penstock
 from penstock import cpu
 from penstock.errors import EncoderError
+from penstock.ffmpeg.capabilities import entries
 from penstock.ffmpeg.child import ProgramError
 from penstock.ffmpeg.find import find_ffmpeg
 from penstock.ffmpeg.runner import run
@@ -114,21 +115,13 @@ def ffmpeg() -> dict[str, Any]:
         found["path"] = path = find_ffmpeg()
         first_line = _output([path, "-version"]).partition("\n")[0]
         found["version"] = first_line.removeprefix("ffmpeg version ").partition(" ")[0]
-        found["encoders"] = parse_encoders(_output([path, "-hide_banner", "-encoders"]))
+        found["encoders"] = [
+            {"kind": _KINDS[flags[0]], "name": name, "description": description}
+            for flags, name, description in entries(_output([path, "-hide_banner", "-encoders"]))
+        ]
     except (EncoderError, OSError) as error:
         found["error"] = str(error)
     return found
-
-
-def parse_encoders(listing: str) -> list[dict[str, str]]:
-    """Parse ``ffmpeg -encoders``: lines below a legend, of flags (the first is the kind), name and description."""
-    _, _, lines = listing.partition(" ------\n")
-    matches = (re.match(r" ([VAS])\S{5} (\S+)\s+(.*)", line) for line in lines.splitlines())
-    return [
-        {"kind": _KINDS[match[1]], "name": match[2], "description": match[3].strip()}
-        for match in matches
-        if match
-    ]
 
 
 def gl() -> dict[str, Any]:

@@ -51,20 +51,6 @@ _MEANT = {
 
 
 @dataclass(frozen=True, slots=True)
-class PixelFormat:
-    """A line of ``ffmpeg -pix_fmts``.
-
-    Attributes:
-        writable: whether FFmpeg can convert to it.
-        hardware: whether it stands for memory of a device, which has no bytes to write.
-    """
-
-    name: str
-    writable: bool
-    hardware: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Option:
     """An option of an encoder or a container.
 
@@ -111,10 +97,10 @@ def filters(program: str) -> tuple[str, ...]:
     return tuple(re.findall(r"^ [T.][S.]\S* (\w+) +\S+->", stdout_of(program, "-filters"), re.MULTILINE))
 
 
-def pixel_formats(program: str) -> Mapping[str, PixelFormat]:
-    """The pixel formats of `program` by name."""
-    lines = re.findall(r"^[I.]([O.])([H.])[P.][B.] (\w+) +\d", stdout_of(program, "-pix_fmts"), re.MULTILINE)
-    return {name: PixelFormat(name, o == "O", h == "H") for o, h, name in lines}
+def pixel_formats(program: str) -> Mapping[str, bool]:
+    """The pixel formats of `program`, and whether each stands for memory of a device, which has no bytes to write."""
+    lines = re.findall(r"^[I.][O.]([H.])[P.][B.] (\w+) +\d", stdout_of(program, "-pix_fmts"), re.MULTILINE)
+    return {name: flag == "H" for flag, name in lines}
 
 
 def encoder_options(program: str, codec: str) -> Mapping[str, Option]:
@@ -159,15 +145,15 @@ def global_options(program: str) -> Mapping[str, Option]:
     return dict.fromkeys(names, Option()) | _options("\n".join(shared))
 
 
-def nearest(name: str, names: Iterable[str], count: int = 3) -> list[str]:
-    """The names of `names` that are most like `name`, the likeliest first."""
+def nearest(name: str, names: Iterable[str]) -> list[str]:
+    """The three names of `names` that are most like `name`, the likeliest first."""
     names = list(dict.fromkeys(names))
     alike = sorted(names, key=lambda known: _likeness(name, known), reverse=True)
     close = [known for known in alike if _likeness(name, known)[0] >= 0.7]
     # By their letters alone, "x264", "vp9" and "nvenc" are like nothing.
     parts = sorted((known for known in names if len(name) > 2 and name.lower() in known.lower()), key=len)
     meant = [known for known in _MEANT.get(name.lower(), ()) if known in names]
-    return list(dict.fromkeys([*meant, *close, *parts]))[:count]
+    return list(dict.fromkeys([*meant, *close, *parts]))[:3]
 
 
 def _likeness(name: str, known: str) -> tuple[float, int]:
@@ -219,10 +205,15 @@ def _stdout_of(program: str, *arguments: str) -> str:
     return run((program, "-hide_banner", "-loglevel", "error", *arguments), PATIENCE_S).text
 
 
+def entries(listing: str) -> list[tuple[str, str, str]]:
+    """The flags, names and descriptions in a listing of FFmpeg, after its legend, which ends with dashes."""
+    _, _, lines = re.sub(r"(?m)^ -+$", "\0", listing, count=1).partition("\0")
+    return re.findall(r"^ ([A-Za-z. ]+?) +(\S+) +(.*?) *$", lines, re.MULTILINE)
+
+
 def _listed(program: str, listing: str) -> list[tuple[str, str]]:
-    """The flags and names in a listing of FFmpeg, after its legend, which ends with dashes."""
-    _, _, lines = re.sub(r"(?m)^ -+$", "\0", stdout_of(program, listing), count=1).partition("\0")
-    return re.findall(r"^ ([A-Za-z. ]+?) +(\S+) ", lines, re.MULTILINE)
+    """The flags and names in a listing of FFmpeg."""
+    return [(flags, name) for flags, name, _ in entries(stdout_of(program, listing))]
 
 
 def _options(text: str) -> dict[str, Option]:

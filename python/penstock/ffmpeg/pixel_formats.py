@@ -193,7 +193,7 @@ def _layout_by_ffmpeg(program: str, pixel_format: str, width: int, height: int) 
     if name is None:
         near = capabilities.did_you_mean(pixel_format, known or PIXEL_FORMATS)
         raise ValueError(f"unknown raw pixel format {pixel_format!r}.{near} `ffmpeg -pix_fmts` lists them")
-    if known[name].hardware:
+    if known[name]:
         raise ValueError(f"{name} frames are in GPU memory and cannot be written; use nv12, for example")
     frame_bytes = _bytes_by_ffmpeg(program, name, width, height)
     return FrameLayout(name, width, height, ((frame_bytes,),), 1, frame_bytes)
