@@ -27,23 +27,21 @@ def check_content(group: Group, check: Callable[[Row], Run], report: Report) -> 
         row.error = row.checked.error
 
 
-def run_rounds(
-    group: Group, measure: Callable[[Row], Run], rounds: int, report: Report, seed: int = 1
-) -> None:
+def run_rounds(group: Group, measure: Callable[[Row], Run], rounds: int, report: Report) -> None:
     """Run each row once per round, until it fails."""
-    for number, row in interleaved(group.rows, rounds, seed):
+    for number, row in interleaved(group.rows, rounds):
         report(f"{group.name}, round {number + 1} of {rounds}: {row.name}")
         run = attempt(row, measure)
         row.runs.append(run)
         row.error = run.error
 
 
-def interleaved(rows: list[Row], rounds: int, seed: int) -> Iterator[tuple[int, Row]]:
+def interleaved(rows: list[Row], rounds: int) -> Iterator[tuple[int, Row]]:
     """The number of a round and a row to run. Each second round has the reverse order of the shuffled one before.
 
     So all rows have the same mean position over two rounds.
     """
-    shuffle = random.Random(seed)
+    shuffle = random.Random(1)
     order: list[Row] = []
     for number in range(rounds):
         order = order[::-1] if number % 2 else shuffle.sample(rows, len(rows))

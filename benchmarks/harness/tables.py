@@ -105,9 +105,9 @@ def gain(*standards: str, figure: str = "fps") -> Column:
     return _ratio("gain", standards, figure, "{:.2f}x")
 
 
-def part_of(bound: str, figure: str = "fps") -> Column:
-    """The share of the bound's figure."""
-    return _ratio("of\nbound", (bound,), figure, "{:.0%}")
+def part_of(bound: str) -> Column:
+    """The share of the bound's frames per second."""
+    return _ratio("of\nbound", (bound,), "fps", "{:.0%}")
 
 
 def _ratio(heading: str, standards: Sequence[str], figure: str, form: str) -> Column:

@@ -41,6 +41,7 @@ __all__ = [
     "has_image_name",
     "has_number",
     "image_encoder",
+    "is_pattern",
 ]
 
 #: Suffixes of the images that can be read, as FFmpeg's image2 demuxer knows them. Left out are scene-linear (exr, hdr)
@@ -59,8 +60,8 @@ ENCODERS = {
     ".tga": "targa",
     ".webp": "libwebp",
 }
-#: Frames that wait to be encoded, beside those that the caller has read ahead. Chosen: the caller goes on while one is
-#: written.
+#: Frames that wait to be encoded or delivered, beside those that the caller has read ahead. Chosen: the caller goes on
+#: while one is written.
 QUEUE_FRAMES = 4
 
 # What files begin with that often have another format's suffix. FFmpeg would go by the suffix.

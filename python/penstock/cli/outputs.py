@@ -17,10 +17,7 @@ from penstock.cli.progress import CANCEL_S
 from penstock.cli.signals import Stopped
 from penstock.errors import PenstockError
 from penstock.ffmpeg.encode_session import STUCK_S
-
-#: Frames that wait to be delivered, beside those that the decoder has read ahead. Chosen: the decoder goes on while one
-#: is written.
-QUEUE_FRAMES = 4
+from penstock.images import QUEUE_FRAMES
 
 
 class RawOutput:
