@@ -25,7 +25,7 @@ from penstock.ffmpeg.pixel_formats import (
     subsampling,
 )
 from penstock.ffmpeg.probe import first_size
-from penstock.ffmpeg.settings import Colors, Convert
+from penstock.ffmpeg.settings import Colors, Convert, native_conversion
 
 # Bytes of a part of a frame. The native thread converts it while it is in a core's L2 cache (1 MiB and more).
 _PART_BYTES = 256 << 10
@@ -223,10 +223,11 @@ def _native(
     stored: str, layout: FrameLayout, parts: int, video: VideoInfo, options: DecodeOptions
 ) -> _Conversion | None:
     """The native conversion of a part of a frame; None if there is none, or it is left to FFmpeg."""
-    if options.convert == "ffmpeg" or (options.convert == "auto" and not _agrees(stored, layout)):
+    if options.convert == "auto" and not _agrees(stored, layout):
         return None
     matrix = video.color_matrix or _UNTAGGED if options.colors.matrix == "auto" else options.colors.matrix
-    try:
+
+    def make() -> _Conversion:
         if stored == layout.pixel_format:
             raise ValueError(f"{video.pixel_format} to {stored} is a change of the range")
         if matrix not in MATRICES:
@@ -241,10 +242,8 @@ def _native(
             vflip=False,
             odd_size="keep",
         )
-    except ValueError as error:
-        if options.convert == "native":
-            raise ValueError(f"{argument('convert', 'native')} is not possible: {error}") from None
-        return None
+
+    return native_conversion(options.convert, make)
 
 
 def _color_range(stored: str, video: VideoInfo, options: DecodeOptions) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from numbers import Real
 from typing import Literal, get_args
 
@@ -30,7 +31,7 @@ from penstock.ffmpeg.colors import (
 from penstock.ffmpeg.naming import argument
 from penstock.ffmpeg.output_formats import output_format, raw_format, unused_colors
 from penstock.ffmpeg.pixel_formats import FrameLayout, canonical, divides_evenly, frame_layout
-from penstock.ffmpeg.settings import Colors, Convert, check_choice
+from penstock.ffmpeg.settings import Colors, Convert, check_choice, native_conversion
 
 OddSize = Literal["error", "pad", "crop"]
 
@@ -170,20 +171,17 @@ def _native(
     """The native conversion; None if there is nothing to convert, or no native code for it."""
     output = canonical(output_pixel_format or layout.pixel_format)
     is_fitted = odd_size != "error" and not divides_evenly(output, layout.width, layout.height)
-    if convert == "ffmpeg" or not (output != layout.pixel_format or is_fitted or vflip):
+    if output == layout.pixel_format and not (is_fitted or vflip):
         return None
-    try:
-        return _Conversion(
-            layout.pixel_format,
-            output,
-            layout.width,
-            layout.height,
-            matrix=matrix,
-            range=color_range,
-            vflip=vflip,
-            odd_size=odd_size if is_fitted else "keep",
-        )
-    except ValueError as error:
-        if convert == "native":
-            raise ValueError(f"{argument('convert', 'native')} is not possible: {error}") from None
-        return None
+    make = partial(
+        _Conversion,
+        layout.pixel_format,
+        output,
+        layout.width,
+        layout.height,
+        matrix=matrix,
+        range=color_range,
+        vflip=vflip,
+        odd_size=odd_size if is_fitted else "keep",
+    )
+    return native_conversion(convert, make)

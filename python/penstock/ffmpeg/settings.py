@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from penstock._native import ThreadPolicy, _count, _seconds
+from penstock._native import ThreadPolicy, _Conversion, _count, _seconds
 from penstock._types import Mode
+from penstock.ffmpeg.naming import argument
 
 Convert = Literal["auto", "native", "ffmpeg"]
 ColorMatrix = Literal["auto", "bt601", "bt709", "bt2020"]
@@ -19,6 +21,18 @@ def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
     """Checks that `value` is one of the `choices` for the argument `name`."""
     if value not in choices:
         raise ValueError(f"{name} is {', '.join(map(repr, choices))}; got {value!r}")
+
+
+def native_conversion(convert: Convert, make: Callable[[], _Conversion]) -> _Conversion | None:
+    """What `make` gives; None if FFmpeg converts. A `ValueError` of `make` is raised only for convert="native"."""
+    if convert == "ffmpeg":
+        return None
+    try:
+        return make()
+    except ValueError as error:
+        if convert == "native":
+            raise ValueError(f"{argument('convert', 'native')} is not possible: {error}") from None
+        return None
 
 
 def check_place(name: str, seconds: float | None) -> None:
