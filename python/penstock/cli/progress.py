@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import click
-from rich.console import Console
 from rich.filesize import decimal
 from rich.progress import (
     BarColumn,
@@ -21,6 +20,7 @@ from rich.progress import (
 )
 from rich.table import Column
 
+from penstock._bars import bars
 from penstock.cli.endpoints import Endpoint
 
 #: How often progress is drawn. Chosen: smooth for the eye, and no load for the processor.
@@ -85,20 +85,13 @@ def _shortened(title: str, width: int) -> str:
 
 
 def _progress(*, knows_total: bool) -> Progress:
-    columns = [
+    return bars(
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=20),
         DownloadColumn(table_column=Column(no_wrap=True)),
         TransferSpeedColumn(table_column=Column(no_wrap=True)),
         *([TimeRemainingColumn(table_column=Column(no_wrap=True))] if knows_total else []),
         TextColumn("{task.fields[state]}", markup=False),
-    ]
-    return Progress(
-        *columns,
-        console=Console(stderr=True),
-        auto_refresh=False,
-        redirect_stdout=False,
-        redirect_stderr=False,
     )
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.filesize import decimal
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column
+
+from penstock._bars import bars
 
 if TYPE_CHECKING:
     from penstock.results import EncoderStats
@@ -70,14 +71,10 @@ class Bar:
 
 
 def _progress(*, knows_total: bool) -> Progress:
-    return Progress(
+    return bars(
         BarColumn(bar_width=20),
         *(_field(name) for name in ("frames", "rate", "size")),
         TimeRemainingColumn(table_column=Column(no_wrap=True)) if knows_total else _field("length"),
-        console=Console(stderr=True),
-        auto_refresh=False,
-        redirect_stdout=False,
-        redirect_stderr=False,
     )
 
 
