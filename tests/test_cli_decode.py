@@ -28,7 +28,7 @@ from media import ffmpeg
 from test_cli_encode import ffmpegs_of
 
 from penstock import Decoder
-from penstock.cli.endpoints import Endpoint
+from penstock.cli.opening import Endpoint
 from penstock.cli.outputs import RawOutput
 
 WIDTH, HEIGHT, COUNT, RATE = 64, 48, 20, 10

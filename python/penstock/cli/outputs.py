@@ -11,8 +11,8 @@ import click
 
 from penstock import Encoder, Writer
 from penstock._names import show_name
-from penstock.cli.endpoints import Endpoint
 from penstock.cli.messages import in_one_line
+from penstock.cli.opening import Endpoint
 from penstock.cli.progress import CANCEL_S
 from penstock.cli.signals import Stopped
 from penstock.errors import PenstockError
@@ -110,7 +110,7 @@ delivered.
 """
 
 
-class Timestamps:
+class TimestampOutput:
     """Writes a line for each frame: its number, its timestamp, and its time in seconds. Fails as `RawOutput` does."""
 
     def __init__(self, destination: Endpoint, *, is_standard: bool) -> None:

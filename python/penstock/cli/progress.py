@@ -21,7 +21,7 @@ from rich.progress import (
 from rich.table import Column
 
 from penstock._bars import bars
-from penstock.cli.endpoints import Endpoint
+from penstock.cli.opening import Endpoint
 
 #: How often progress is drawn. Chosen: smooth for the eye, and no load for the processor.
 PERIOD_S = 0.1

@@ -209,7 +209,7 @@ def _chosen(
     )
     ideal = source if keeps_samples else _PLAYABLE_WITH_ALPHA if source.has_alpha else _PLAYABLE
     fitting = _for_options(known, codec, options)
-    chosen = nearest(ideal, fitting)
+    chosen = closest(ideal, fitting)
     return OutputFormat(asked and chosen.name, tuple(_losses(codec, source, chosen, fitting)))
 
 
@@ -239,7 +239,7 @@ def _for_options(known: list[Samples], codec: str, options: Mapping[str, object]
     return [one for one in known if (one.shared == (1, 1)) == is_full] or known
 
 
-def nearest(ideal: Samples, known: Iterable[Samples]) -> Samples:
+def closest(ideal: Samples, known: Iterable[Samples]) -> Samples:
     """The format that loses the least of `ideal`; among those that lose nothing, the most similar one."""
 
     def distance(one: Samples) -> tuple[object, ...]:
@@ -283,7 +283,7 @@ def unused_colors(
 
 def _losses(codec: str, source: Samples, chosen: Samples, known: list[Samples]) -> Iterable[str]:
     """What a video of `chosen` loses of frames like `source`, in sentences that name the fix."""
-    best = nearest(replace(chosen, has_alpha=source.has_alpha, depth=source.depth), known)
+    best = closest(replace(chosen, has_alpha=source.has_alpha, depth=source.depth), known)
     kept_by = argument("output_pixel_format", best.name)
     meant = f"{argument('output_pixel_format', chosen.name)} accepts the loss"
     prores = f"{argument('codec', 'prores_ks')} (.mov)"

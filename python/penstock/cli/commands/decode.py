@@ -18,14 +18,14 @@ from rich.filesize import decimal
 
 from penstock import images
 from penstock._names import show_name
-from penstock.cli.endpoints import (
+from penstock.cli.messages import InputError, as_click_errors, in_one_line, with_options
+from penstock.cli.opening import (
     FIFO_PREFIX,
     STANDARD,
     check_standard_output,
     opened_destinations,
     refuse_same,
 )
-from penstock.cli.messages import InputError, as_click_errors, in_one_line, with_options
 from penstock.cli.options import (
     color_options,
     convert_option,
@@ -39,7 +39,7 @@ from penstock.cli.options import (
     quiet_option,
     scaled_size,
 )
-from penstock.cli.outputs import ImageOutput, Output, RawOutput, Timestamps
+from penstock.cli.outputs import ImageOutput, Output, RawOutput, TimestampOutput
 from penstock.cli.progress import PERIOD_S, is_wanted
 from penstock.cli.signals import Stopped
 from penstock.errors import DecoderError, FFmpegWarning, StalledError
@@ -308,12 +308,14 @@ def _shown_warnings(*, is_quiet: bool) -> Iterator[None]:
 @contextmanager
 def _opened(
     source: str, destinations: Destinations, decoder: Decoder, ffmpeg: str
-) -> Iterator[tuple[Output, Timestamps | None]]:
+) -> Iterator[tuple[Output, TimestampOutput | None]]:
     """Open where frames and their timestamps go: all FIFOs at once. Empty the files."""
     frames, timestamps = destinations.frames, destinations.timestamps
     names = [*([] if destinations.are_images else [frames]), *([] if timestamps is None else [timestamps])]
     with opened_destinations(names, source) as opened:
-        times = None if timestamps is None else Timestamps(opened[-1], is_standard=timestamps == STANDARD)
+        times = (
+            None if timestamps is None else TimestampOutput(opened[-1], is_standard=timestamps == STANDARD)
+        )
         if destinations.are_images:
             refuse_same(source, frames)
             with as_click_errors():
@@ -362,7 +364,7 @@ def _expected_frames(decoder: Decoder, start_s: float | None, count: int | None)
 
 
 def _deliver(
-    decoder: Decoder, first: Any, output: Output, times: Timestamps | None, shown: Progress
+    decoder: Decoder, first: Any, output: Output, times: TimestampOutput | None, shown: Progress
 ) -> InputError | None:
     """Deliver all frames. Return the failure that ended the input, after all frames before it were delivered."""
     try:
@@ -379,7 +381,7 @@ def _deliver(
 
 
 def _deliver_until_failure(
-    decoder: Decoder, first: Any, output: Output, times: Timestamps | None, shown: Progress
+    decoder: Decoder, first: Any, output: Output, times: TimestampOutput | None, shown: Progress
 ) -> InputError | None:
     frame = first
     try:

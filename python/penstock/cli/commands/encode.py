@@ -19,8 +19,8 @@ from rich.filesize import decimal
 
 from penstock import images
 from penstock._names import show_name
-from penstock.cli.endpoints import FIFO_PREFIX, STANDARD, opened, refuse_same
 from penstock.cli.messages import InputError, as_click_errors, in_one_line, with_options
+from penstock.cli.opening import FIFO_PREFIX, STANDARD, opened, refuse_same
 from penstock.cli.options import (
     color_options,
     convert_option,

@@ -9,7 +9,7 @@ from contextlib import suppress
 import click
 
 import penstock
-from penstock.cli.endpoints import Endpoint, opened
+from penstock.cli.opening import Endpoint, opened
 from penstock.cli.options import UNITS, append_option, byte_count, parsed, progress_option, seconds
 from penstock.cli.progress import CANCEL_S, PERIOD_S, Show, bytes_and_rate, expected_bytes, is_wanted, rows
 from penstock.cli.signals import Stopped, held

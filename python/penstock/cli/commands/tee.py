@@ -11,7 +11,7 @@ import click
 
 import penstock
 from penstock._names import show_name
-from penstock.cli.endpoints import Endpoint, opened
+from penstock.cli.opening import Endpoint, opened
 from penstock.cli.options import append_option, parsed, progress_option, seconds
 from penstock.cli.progress import CANCEL_S, PERIOD_S, Show, bytes_and_rate, expected_bytes, is_wanted, rows
 from penstock.cli.signals import Stopped, held
