@@ -161,10 +161,11 @@ class TestRawFrames:
         assert not video.exists()
 
     def test_to_standard_output(self, video: Path) -> None:
-        done = run("encode", "-", "-", "--format", "matroska", *RAW, data=raw_frames(3))
-        assert (done.returncode, done.stderr) == (0, b"")
-        video.write_bytes(done.stdout)
-        assert numbers(video, 5) == [0, 1, 2]
+        for container in (["--format", "matroska"], ["--option", "f=matroska"]):
+            done = run("encode", "-", "-", *container, *RAW, data=raw_frames(3))
+            assert (done.returncode, done.stderr) == (0, b"")
+            video.write_bytes(done.stdout)
+            assert numbers(video, 5) == [0, 1, 2]
 
 
 class TestImages:

@@ -288,15 +288,13 @@ def _encoder_settings(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_output(output: str, container_format: str | None, *, as_json: bool) -> None:
-    """Raise what can be known before the first frame."""
+    """Raise what an Encoder would not."""
     if container_format is None and images.has_image_name(output):
         raise click.UsageError(
             f"OUTPUT {show_name(output)} is an image by its name: is OUTPUT missing? "
             "Images are written with --format image2"
         )
-    target = endpoints.target(output, container_format)
-    endpoints.container_for(target, container_format)
-    if as_json and endpoints.uses_stdout(target):
+    if as_json and endpoints.uses_stdout(endpoints.target(output, container_format)):
         raise click.UsageError("--json and the video cannot both go to standard output")
 
 
