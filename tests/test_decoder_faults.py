@@ -549,6 +549,7 @@ def test_without_ffmpeg_it_says_how_to_get_it(kind: str, tmp_path: Path) -> None
         try:
             {kind}(sys.argv[1])
         except penstock.DecoderError as error:
+            assert str(error) == error.reason + ": " + error.advice
             print(error)
         os.symlink(sys.argv[2], os.environ["PATH"] + "/ffmpeg") if _ == 0 else None
     """
