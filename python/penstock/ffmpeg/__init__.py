@@ -8,7 +8,8 @@
   with the native reader of its output. ``process``, ``child`` and ``runner`` start and watch programs.
   ``reporter`` reports the progress of an encoder, ``bar`` draws it.
 - Inspection: ``probe`` reads a file's header into the types of ``media``, ``ending`` tells whether all frames of a file
-  came, ``capabilities`` what an FFmpeg can do, ``diagnostics`` what its messages mean; ``find`` finds the programs.
+  came, ``capabilities`` what an FFmpeg can do, ``diagnostics`` what its messages mean; ``find`` finds the programs,
+  ``naming`` names arguments in messages.
 """
 
 from penstock.ffmpeg.audio import AudioDecoder
