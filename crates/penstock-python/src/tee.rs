@@ -296,8 +296,9 @@ impl TeeOutlet {
         self.0.report().error.map(|error| value_of(py, errors::to_python(py, &error)))
     }
 
-    /// How its bytes move: ``"tee"``; or ``"tee, splice"`` or ``"tee, read-write"``, through a pipe of the tee's. Where the
-    /// system refuses tee(2), ``"read-write"`` stands in the place of ``"tee"``.
+    /// How its bytes move: ``"tee"``; or ``"tee, splice"`` or ``"tee, read-write"``, through a pipe of the tee's.
+    ///
+    /// Where the system refuses tee(2), ``"read-write"`` stands in the place of ``"tee"``.
     #[getter]
     fn method(&self) -> &'static str {
         self.0.report().method()

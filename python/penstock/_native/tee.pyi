@@ -140,8 +140,9 @@ class TeeOutlet:
         """Its failure: a BrokenStreamError, a StalledError (evicted) or another OSError; None if it did not fail."""
     @property
     def method(self) -> str:
-        """How its bytes move: ``"tee"``; or ``"tee, splice"`` or ``"tee, read-write"``, through a pipe of the tee's. Where the
-        system refuses tee(2), ``"read-write"`` stands in the place of ``"tee"``.
+        """How its bytes move: ``"tee"``; or ``"tee, splice"`` or ``"tee, read-write"``, through a pipe of the tee's.
+
+        Where the system refuses tee(2), ``"read-write"`` stands in the place of ``"tee"``.
         """
     @property
     def reason(self) -> str:
