@@ -1,6 +1,6 @@
 """Penstock moves raw bytes between memory and file descriptors, off the caller's thread, and loses or tears none.
 
-A caller hands a *buffer* to :func:`pipe` or to a :class:`Writer` and gets a ticket (``results.Ticket``). The buffer
+A caller hands a *buffer* to `pipe` or to a `Writer` and gets a ticket (``results.Ticket``). The buffer
 is held by an *export*, so that it can be neither freed nor resized, and waits in the bounded queue of its *stream*: the
 pipe, socket or file that the descriptor led to at the call. A native thread, the stream's *worker*, puts it there
 by one of three *transports*, without ever touching Python:
@@ -12,17 +12,17 @@ by one of three *transports*, without ever touching Python:
 When a write has ended, its ticket is done and the buffer is the caller's again. When a stream fails, its next
 call and its ``flush``, ``sync`` or ``close`` say so, with the bytes delivered and lost.
 
-A :class:`Reader` is the mirror: its worker reads frames of a fixed size ahead, into native memory that goes back to
+A `Reader` is the mirror: its worker reads frames of a fixed size ahead, into native memory that goes back to
 it when the last view of a frame is dropped, and hands over whole ones only.
 
-:func:`relay` moves bytes from one descriptor to another, in the kernel where the two allow it, and :class:`Tee`
-copies one stream to many. A relay runs on its caller's thread; :func:`start_relay` runs one on a native thread, as a
+`relay` moves bytes from one descriptor to another, in the kernel where the two allow it, and `Tee`
+copies one stream to many. A relay runs on its caller's thread; `start_relay` runs one on a native thread, as a
 tee does. ``pipes`` and ``fifo`` have pipes to put between them, and ``results`` has what calls give back. ``pipeline``
 streams assets through native decompressors and other stages, each on threads of its own, to Python, to a descriptor, or
-into buffers. Every native thread takes a :class:`ThreadPolicy`, a wish for priority and CPUs; ``cpu`` has the same for
+into buffers. Every native thread takes a `ThreadPolicy`, the priority and CPUs to request; ``cpu`` has the same for
 the calling thread, and the machine's topology.
 
-:class:`Encoder` feeds frames to an FFmpeg that it starts, by a `Writer`, and :class:`Decoder` reads frames from one, by
+`Encoder` feeds frames to an FFmpeg that it starts, by a `Writer`, and `Decoder` reads frames from one, by
 a `Reader`; ``ffmpeg`` has them, the decoder of sound, and ``probe``. ``images`` reads and writes image files.
 ``penstock.turbopipe`` is a drop-in for TurboPipe.
 """

@@ -88,16 +88,20 @@ def start_relay(
     The relay duplicates both descriptors, so the caller can close them immediately.
 
     Args:
-        src, dst, count, offset, timeout, method: as for :func:`relay`. The position of a buffered file stays where it
-            is at the call.
+        src: as for `relay`. The position of a buffered file stays where it is at the call.
+        dst: as for `relay`.
+        count: as for `relay`.
+        offset: as for `relay`.
+        timeout: as for `relay`.
+        method: as for `relay`.
         policy: priority and CPUs of the thread. The ticket's ``policy`` says what was applied.
 
     Returns:
-        A ticket to wait for, to await in asyncio, to watch and to cancel. It raises what :func:`relay` raises.
+        A ticket to wait for, to await in asyncio, to watch and to cancel. It raises what `relay` raises.
 
     Raises:
-        OSError, TypeError: as :func:`relay`, as far as this is known before the first byte.
-        ValueError: as :func:`relay`; or the source is a buffered pipe or socket, whose read-ahead bytes the relay would
+        OSError, TypeError: as `relay`, as far as this is known before the first byte.
+        ValueError: as `relay`; or the source is a buffered pipe or socket, whose read-ahead bytes the relay would
             leave out.
     """
     if not _are_descriptors(src, dst):

@@ -1,19 +1,21 @@
 """The CPUs of the machine, and the priority and CPUs of the calling thread.
 
-::
-
-    with cpu.policy(priority="highest", near=os.getpid()) as applied:
-        print(applied.priority, applied.cpus, applied.notes)  # what was granted, and why not more
+```python
+with cpu.policy(priority="highest", near=os.getpid()) as applied:
+    print(applied.priority, applied.cpus, applied.notes)  # what was granted, and why not more
+```
 
 `set_priority`, `pin` and `policy` are for the calling thread; worker threads and FFmpeg take a `penstock.ThreadPolicy`.
 Refusals of the system don't raise; the result shows what was applied.
 
-`topology` shows which processors share a core, a cache, a package and a memory node::
+`topology` shows which processors share a core, a cache, a package and a memory node:
 
-    topology = cpu.topology()
-    fast = [p.id for p in topology.logical_processors if p.allowed and p.kind == "performance"]
-    for domain in topology.l3_domains:
-        print(domain.size_bytes, domain.logical_processors)
+```python
+topology = cpu.topology()
+fast = [p.id for p in topology.logical_processors if p.allowed and p.kind == "performance"]
+for domain in topology.l3_domains:
+    print(domain.size_bytes, domain.logical_processors)
+```
 
 Its records are flat and refer to each other by number, because a tree of packages cannot describe caches that only some
 cores of a package share.
@@ -259,10 +261,10 @@ def pin(cpus: Iterable[int]) -> AppliedPolicy:
 class policy:
     """Apply a policy to the calling thread for the length of a ``with`` block.
 
-    ::
-
-        with cpu.policy(priority="below-normal", near=encoder.pid) as applied:
-            print(applied.nice, applied.cpus, applied.notes)
+    ```python
+    with cpu.policy(priority="below-normal", near=encoder.pid) as applied:
+        print(applied.nice, applied.cpus, applied.notes)
+    ```
 
     The block gets the `penstock.results.AppliedPolicy`. Its ``notes`` also say what cannot be restored: on Linux,
     raising a priority takes a privilege, and lowering it does not. The end of the block restores what the thread had

@@ -1,10 +1,10 @@
 """FIFOs, which are pipes with a name in the file system: create, open, and wait for them.
 
-::
-
-    fifo.create("/run/frames")
-    with fifo.open("/run/frames", "w", timeout=10) as writer:  # waits for a reader
-        writer.write(frame)
+```python
+fifo.create("/run/frames")
+with fifo.open("/run/frames", "w", timeout=10) as writer:  # waits for a reader
+    writer.write(frame)
+```
 
 The usual way to open a FIFO blocks until somebody opens the other side, and cannot be cancelled. These functions accept
 a timeout, Ctrl-C interrupts them, and in the background ``cancel()`` ends them. Once a path has led to a FIFO, they

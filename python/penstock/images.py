@@ -1,9 +1,11 @@
 """Image files as frames: find the files that a name stands for, read them, write them. FFmpeg does the coding.
 
->>> with ImageReader(find_images(["shots"])) as images:
-...     frame = bytearray(images.frame_bytes)
-...     while images.readinto(frame):
-...         show(frame, images.size)
+```python
+with ImageReader(find_images(["shots"])) as images:
+    frame = bytearray(images.frame_bytes)
+    while images.readinto(frame):
+        show(frame, images.size)
+```
 """
 
 from __future__ import annotations

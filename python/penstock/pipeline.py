@@ -1,18 +1,20 @@
 """Pipelines: data from storage through native stages to Python, to a descriptor, or into buffers.
 
-A :class:`Pipeline` is a source, stages and a sink in a line, each on one native thread or several, with bounded queues
+A `Pipeline` is a source, stages and a sink in a line, each on one native thread or several, with bounded queues
 in between. Chunks come out in order. When the consumer is slow, the source waits; ``depth`` bounds the memory, which is
 recycled. No native stage holds the GIL.
 
->>> from penstock.pipeline import Pipeline, decompress, files
->>> with Pipeline(files("textures/*.zst"), decompress("zstd", workers=2)) as pipeline:
-...     for chunk in pipeline:
-...         upload(chunk.name, numpy.asarray(chunk))  # its memory is recycled once the last view is gone
->>> print(pipeline.bottleneck)
+```python
+from penstock.pipeline import Pipeline, decompress, files
+with Pipeline(files("textures/*.zst"), decompress("zstd", workers=2)) as pipeline:
+    for chunk in pipeline:
+        upload(chunk.name, numpy.asarray(chunk))  # its memory is recycled once the last view is gone
+print(pipeline.bottleneck)
+```
 
-Sources are :func:`files`, :func:`file`, :func:`fd`, and any iterable of buffers or of pairs of a name and a buffer.
-Stages are :func:`decompress`, :func:`checksum`, and callables (see :func:`call`). Sinks are iteration, a descriptor,
-and :func:`into`.
+Sources are `files`, `file`, `fd`, and any iterable of buffers or of pairs of a name and a buffer.
+Stages are `decompress`, `checksum`, and callables (see `call`). Sinks are iteration, a descriptor,
+and `into`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Pipes as Python files: both ends are raw streams of ``io``, and can be relayed.
 
-::
-
-    reader, writer = penstock.make_pipe(capacity_bytes=1 << 20)
+```python
+reader, writer = penstock.make_pipe(capacity_bytes=1 << 20)
+```
 
 Anything that takes a raw stream takes these: ``io.BufferedReader`` and ``io.BufferedWriter``, ``shutil.copyfileobj``,
 ``tarfile`` in its stream modes, ``gzip``.

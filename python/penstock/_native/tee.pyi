@@ -61,7 +61,8 @@ class Tee:
 
         Args:
             dst: an int or an object with ``fileno()``, open for writing.
-            policy, stall_timeout: as for the constructor's ``dsts``.
+            policy: as for the constructor's ``dsts``.
+            stall_timeout: as for the constructor's ``dsts``.
 
         Raises:
             ClosedError: the tee has ended.

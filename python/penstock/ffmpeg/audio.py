@@ -68,7 +68,9 @@ class AudioDecoder(DecoderBase):
             the millisecond, its resolution.
         duration: seconds to decode at most.
         block_samples: samples of each channel in a block; the last block may have fewer.
-        conceal_errors, follow_playlists, tuning: as for `Decoder`.
+        conceal_errors: as for `Decoder`.
+        follow_playlists: as for `Decoder`.
+        tuning: as for `Decoder`.
 
     Raises:
         FileNotFoundError, IsADirectoryError, PermissionError: there is no such file, or it cannot be read.

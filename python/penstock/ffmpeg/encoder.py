@@ -243,10 +243,11 @@ class Encoder:
         Several waiting tasks are served in the order of their calls.
 
         Args:
-            frame, timeout: as for `write`. The memory must not change until this returns.
+            frame: as for `write`. The memory must not change until this returns.
+            timeout: as for `write`.
 
         Raises:
-            As `write`.
+            ValueError, TypeError, StalledError, EncoderError, ClosedError: as for `write`.
         """
         return await self._session_for(frame).queue_async(partial(self._copied, frame), timeout)
 
@@ -265,7 +266,8 @@ class Encoder:
             A ticket, done when FFmpeg has the frame and you can reuse its memory; ``ticket.wait()``, ``await ticket``.
 
         Raises:
-            As `write`; ValueError also for a frame that is not C-contiguous.
+            ValueError: as for `write`; or the frame is not C-contiguous.
+            TypeError, StalledError, EncoderError, ClosedError: as for `write`.
         """
         session = self._session_for(frame)
         session.check_open()
@@ -291,7 +293,8 @@ class Encoder:
             formats, height × width for gray, and all samples in one dimension for planar ones.
 
         Raises:
-            As `write`.
+            ValueError: the encoder has no size yet.
+            StalledError, EncoderError, ClosedError: as for `write`.
         """
         session, timeout = self._session, _seconds("timeout", timeout)
         slot = session.lease()
