@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from scripts import run_page
+
 README = Path(__file__).parents[1] / "README.md"
-EXAMPLES = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
+EXAMPLES = [block.code for block in run_page.blocks(README) if block.language == "python"]
 EXPECTED = {
     "penstock.Decoder": "50 frames",
     "penstock.Reader": "9 frames, and 4012800 bytes of another",
