@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-all soak sanitize fuzz bench bench-encode bench-decode bench-relay bench-pipeline bench-waits bench-report check fmt clean
+.PHONY: help demo docs docs-serve test test-all soak sanitize fuzz bench bench-encode bench-decode bench-relay bench-pipeline bench-waits bench-report check fmt clean
 
 ARGS ?=
 VENV := .venv
@@ -20,8 +20,10 @@ NATIVE_SOURCES := Cargo.toml $(wildcard Cargo.lock) pyproject.toml \
 
 help:
 	@echo "make demo         render a video with a progress bar"
+	@echo "make docs         the documentation's site, in build/site; a warning or a dead link is an error"
+	@echo "make docs-serve   the same on localhost:8000, built again whenever a page changes"
 	@echo "make test         the tests: Rust, loom with bounds, and Python's but for those that are marked slow"
-	@echo "make test-all     all tests, the slow ones too, and with all cases; prints the 20 slowest"
+	@echo "make test-all     all tests, the slow ones too, and with all cases; prints the 20 slowest; and the site"
 	@echo "make sanitize     the core's tests with AddressSanitizer and LeakSanitizer (needs a nightly Rust)"
 	@echo "make fuzz         hostile and random input, a minute each; SECONDS_EACH=600 (needs a nightly Rust)"
 	@echo "make soak         everything at random, with kills, forks and signals; ARGS=\"--seed 5 --minutes 30\""
@@ -48,6 +50,12 @@ $(READY)-native: $(NATIVE_SOURCES)
 demo: $(READY)-demo $(READY)-native
 	@$(IN_VENV) python examples/demo.py $(ARGS)
 
+docs: $(READY)-docs $(READY)-native
+	@$(IN_VENV) python scripts/docs.py
+
+docs-serve: $(READY)-docs $(READY)-native
+	@$(IN_VENV) python scripts/docs.py --serve
+
 bench: $(READY)-bench $(READY)-native
 	@$(IN_VENV) python -m benchmarks.pipe $(ARGS)
 
@@ -66,6 +74,7 @@ test: export LOOM_MAX_PREEMPTIONS := 3
 test-all: SELECTED := --durations=20
 # Property tests try all their examples, not a fifth.
 test-all: export PENSTOCK_THOROUGH := 1
+test-all: docs
 # Loom's build is another program: in a folder of its own, neither throws away what the other has compiled.
 test test-all: $(READY)-test $(READY)-native
 	$(IN_VENV) cargo test --quiet --workspace --exclude penstock-python --all-features
@@ -119,6 +128,6 @@ fmt: $(READY)-check $(READY)-native
 	$(IN_VENV) ruff format .
 
 clean:
-	rm -rf $(VENV) target build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) target build dist .cache docs/pictures docs/rust docs/reference/cli.md .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find benchmarks python tests examples scripts -name __pycache__ -prune -exec rm -rf {} +
 	find python -name '*.so' -delete

@@ -1,0 +1,150 @@
+"""Builds the documentation site into build/site, strictly: a warning or a dead link is an error.
+
+python scripts/docs.py            # `make docs` runs it
+python scripts/docs.py --serve    # `make docs-serve`: the site on localhost, built again whenever a page changes
+
+First it makes what the pages show: the reference of the commands, the crates' documentation, and the pictures. A page
+that shows ``pictures/NAME.png`` has code that makes NAME.mp4; the picture is the frame in its middle.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from urllib.parse import unquote, urlsplit
+
+import click
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+SITE = ROOT / "build" / "site"
+_COLOUR = re.compile(r"\x1b\[[\d;]*m")
+# What Zensical says when all is well.
+_NO_NEWS = re.compile(r"Build (?:started|finished in .*)|No issues found|\s*")
+
+
+def write_commands() -> None:
+    """The page with the help of each command."""
+    from penstock.cli import penstock_command
+
+    context = click.Context(penstock_command, info_name="penstock")
+    commands = [("penstock", penstock_command)]
+    for name in penstock_command.list_commands(context):
+        command = penstock_command.get_command(context, name)
+        assert command is not None
+        commands.append((f"penstock {name}", command))
+    parts = ["# Command line\n"]
+    for name, command in commands:
+        text = command.get_help(click.Context(command, info_name=name, max_content_width=100))
+        parts.append(f"## {name}\n\n```text\n{text}\n```\n")
+    (DOCS / "reference" / "cli.md").write_text("\n".join(parts))
+
+
+def write_crates() -> None:
+    """The crates' documentation, without that of the bindings, whose names are Python's."""
+    command = ["cargo", "doc", "--quiet", "--workspace", "--no-deps", "--exclude", "penstock-python"]
+    subprocess.run(command, cwd=ROOT, check=True)
+    made, kept = ROOT / "target" / "doc", DOCS / "rust"
+    shutil.rmtree(kept, ignore_errors=True)
+    shutil.copytree(made, kept, ignore=shutil.ignore_patterns("_native", ".lock"))
+
+
+def write_pictures() -> None:
+    """The pictures of all pages, by running the code of those that have one."""
+    pictures = DOCS / "pictures"
+    pictures.mkdir(exist_ok=True)
+    for page in DOCS.rglob("*.md"):
+        names = set(re.findall(r"\]\([./]*pictures/([\w-]+)\.png\)", page.read_text()))
+        if not names:
+            continue
+        with TemporaryDirectory() as folder:
+            run = [sys.executable, ROOT / "scripts" / "run_page.py", page]
+            ran = subprocess.run(run, cwd=folder, capture_output=True, text=True)
+            if ran.returncode:
+                sys.exit(f"docs: the code of {page} failed:\n{ran.stderr}")
+            for name in names:
+                write_middle_frame(Path(folder, f"{name}.mp4"), pictures / f"{name}.png")
+
+
+def write_middle_frame(video: Path, picture: Path) -> None:
+    """The frame in the middle of a video, as an image."""
+    from penstock import Decoder
+    from penstock.ffmpeg import probe
+    from penstock.images import image_encoder
+
+    duration_s = probe(video).duration_s or 0.0
+    with (
+        Decoder(video, start=duration_s / 2, count=1) as decoder,
+        image_encoder(picture, decoder.size, "rgb24") as encoder,
+    ):
+        for frame in decoder:
+            encoder.write(frame)
+
+
+def build_site() -> None:
+    """Build the pages; any message is an error."""
+    shutil.rmtree(SITE, ignore_errors=True)
+    command = [Path(sys.executable).with_name("zensical"), "build", "--strict", "--clean"]
+    built = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    said = _COLOUR.sub("", built.stdout).partition("Traceback")[0].splitlines()
+    news = [line for line in said if not _NO_NEWS.fullmatch(line)]
+    if built.returncode or news:
+        sys.exit("\n".join(["docs: the site has warnings:", *news]))
+
+
+class Page(HTMLParser):
+    """A page of the site: what it links to or shows, and its anchors."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.anchors: set[str] = set()
+        self.feed(path.read_text())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if name in ("href", "src") and value:
+                self.links.append(value)
+            elif name in ("id", "name") and value:
+                self.anchors.add(value)
+
+
+def dead_links() -> list[str]:
+    """Links within the site that lead nowhere. Zensical checks those between pages, but no pictures and no crates."""
+    pages = {path: Page(path) for path in SITE.rglob("*.html") if "rust" not in path.relative_to(SITE).parts}
+    dead = []
+    for path, page in pages.items():
+        for link in page.links:
+            url = urlsplit(link)
+            if url.scheme or url.netloc or path.name == "404.html":
+                continue
+            target = (path.parent / unquote(url.path)).resolve() if url.path else path
+            target = target / "index.html" if target.is_dir() else target
+            known = (
+                url.fragment in ("", "__skip") or target not in pages or url.fragment in pages[target].anchors
+            )
+            if not target.exists() or not known:
+                dead.append(f"{path.relative_to(SITE)}: {link}")
+    return dead
+
+
+def main() -> None:
+    write_commands()
+    write_crates()
+    write_pictures()
+    if "--serve" in sys.argv:
+        subprocess.run([Path(sys.executable).with_name("zensical"), "serve"], cwd=ROOT, check=False)
+        return
+    build_site()
+    if dead := dead_links():
+        sys.exit("\n".join(["docs: these links lead nowhere:", *dead]))
+    print(f"The site is {SITE.relative_to(ROOT) / 'index.html'}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""The code on the pages of the documentation runs, and prints what they show."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scripts import run_page
+
+ROOT = Path(__file__).parents[1]
+PAGES = [
+    page
+    for page in sorted((ROOT / "docs").rglob("*.md"))
+    if any(block.language in ("python", "sh") for block in run_page.blocks(page))
+]
+# The others together take some seconds.
+SLOW = {
+    "how-to/batches",
+    "how-to/depth",
+    "how-to/images",
+    "how-to/memory",
+    "how-to/prores",
+    "install",
+    "tutorials/first-video",
+    "tutorials/moderngl",
+    "tutorials/read-change-write",
+    "tutorials/simulation",
+}
+
+
+def test_the_messages_of_troubleshooting_exist() -> None:
+    sources = [*ROOT.glob("python/penstock/**/*.py"), *ROOT.glob("crates/*/src/**/*.rs")]
+    source = "\n".join(path.read_text() for path in sources)
+    headings = re.findall(r"^### (.*)$", (ROOT / "docs/how-to/troubleshooting.md").read_text(), re.MULTILINE)
+    messages = [message for heading in headings for message in re.findall("`(.+?)`", heading)]
+    assert [message for message in messages if message not in source] == []
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=name, marks=[pytest.mark.slow] if name in SLOW else [])
+        for page in PAGES
+        for name in [page.relative_to(ROOT / "docs").with_suffix("").as_posix()]
+    ],
+)
+def test_page(page: Path, tmp_path: Path) -> None:
+    run = subprocess.run(
+        [sys.executable, run_page.__file__, page],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    missing = run_page.missing_output(page, run.stdout)
+    assert missing is None, f"{missing!r} is not in\n{run.stdout}"
