@@ -32,17 +32,14 @@ def write_commands() -> None:
     """The page with the help of each command."""
     from penstock.cli import penstock_command
 
-    context = click.Context(penstock_command, info_name="penstock")
-    commands = [("penstock", penstock_command)]
-    for name in penstock_command.list_commands(context):
-        command = penstock_command.get_command(context, name)
+    group = click.Context(penstock_command, info_name="penstock", **penstock_command.context_settings)
+    contexts = [group]
+    for name in penstock_command.list_commands(group):
+        command = penstock_command.get_command(group, name)
         assert command is not None
-        commands.append((f"penstock {name}", command))
-    parts = ["# Command line\n"]
-    for name, command in commands:
-        text = command.get_help(click.Context(command, info_name=name, max_content_width=100))
-        parts.append(f"## {name}\n\n```text\n{text}\n```\n")
-    (DOCS / "reference" / "cli.md").write_text("\n".join(parts))
+        contexts.append(click.Context(command, parent=group, info_name=name))
+    parts = [f"## {each.command_path}\n\n```text\n{each.get_help()}\n```\n" for each in contexts]
+    (DOCS / "reference" / "cli.md").write_text("\n".join(["# Command line\n", *parts]))
 
 
 def write_crates() -> None:
@@ -55,12 +52,12 @@ def write_crates() -> None:
 
 
 def write_pictures() -> None:
-    """The pictures of all pages, by running the code of those that have one."""
+    """The pictures of all pages, by running the code of those that changed since."""
     pictures = DOCS / "pictures"
     pictures.mkdir(exist_ok=True)
     for page in DOCS.rglob("*.md"):
         names = set(re.findall(r"\]\([./]*pictures/([\w-]+)\.png\)", page.read_text()))
-        if not names:
+        if all(is_newer(pictures / f"{name}.png", page) for name in names):
             continue
         with TemporaryDirectory() as folder:
             run = [sys.executable, ROOT / "scripts" / "run_page.py", page]
@@ -69,6 +66,11 @@ def write_pictures() -> None:
                 sys.exit(f"docs: the code of {page} failed:\n{ran.stderr}")
             for name in names:
                 write_middle_frame(Path(folder, f"{name}.mp4"), pictures / f"{name}.png")
+
+
+def is_newer(file: Path, other: Path) -> bool:
+    """Whether the file exists, and was written after the other one."""
+    return file.exists() and file.stat().st_mtime > other.stat().st_mtime
 
 
 def write_middle_frame(video: Path, picture: Path) -> None:
