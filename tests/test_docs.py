@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from media import no_opengl
 
 from scripts import run_page
 
@@ -49,6 +50,8 @@ def test_the_messages_of_troubleshooting_exist() -> None:
     ],
 )
 def test_page(page: Path, tmp_path: Path) -> None:
+    if "import moderngl" in page.read_text() and (reason := no_opengl()):
+        pytest.skip(reason)
     run = subprocess.run(
         [sys.executable, run_page.__file__, page],
         cwd=tmp_path,
