@@ -23,14 +23,23 @@ SLOW = {
     "how-to/batches",
     "how-to/depth",
     "how-to/images",
+    "how-to/live",
     "how-to/memory",
     "how-to/prores",
+    "how-to/untrusted-files",
     "install",
     "tutorials/first-video",
     "tutorials/moderngl",
     "tutorials/read-change-write",
     "tutorials/simulation",
 }
+
+
+def test_each_public_module_is_in_the_reference() -> None:
+    package = ROOT / "python" / "penstock"
+    public = {path.stem for path in package.glob("[!_]*.py")} | {"ffmpeg"}
+    shown = "\n".join(page.read_text() for page in (ROOT / "docs" / "reference").glob("*.md"))
+    assert {module for module in public if f"::: penstock.{module}\n" not in shown} == set()
 
 
 def test_the_messages_of_troubleshooting_exist() -> None:
@@ -63,3 +72,46 @@ def test_page(page: Path, tmp_path: Path) -> None:
     assert run.returncode == 0, run.stderr
     missing = run_page.missing_output(page, run.stdout)
     assert missing is None, f"{missing!r} is not in\n{run.stdout}"
+
+
+PAGE_OF_ALL_KINDS = """
+```python
+word = "first"
+print(word)
+```
+
+```sh
+echo second
+```
+
+<!-- not run: it fails -->
+```python
+raise SystemExit("this block ran")
+```
+
+<!-- needs: no_such_module -->
+```python
+import no_such_module
+```
+
+```python
+print(word, "again")
+```
+
+```text
+first
+sec…
+first again
+```
+"""
+
+
+def test_a_page_is_one_program_and_its_output_is_compared(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(PAGE_OF_ALL_KINDS)
+    run = [sys.executable, run_page.__file__, page]
+    output = subprocess.run(run, capture_output=True, text=True, check=True).stdout
+    assert output == "first\nsecond\nfirst again\n"
+    assert run_page.missing_output(page, output) is None
+    assert run_page.missing_output(page, "first again\nsecond\nfirst\n") == "sec…"
+    assert run_page.missing_output(page, "first\nsecond\n") == "first again"
