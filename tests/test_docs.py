@@ -26,6 +26,7 @@ SLOW = {
     "how-to/live",
     "how-to/memory",
     "how-to/prores",
+    "how-to/quality",
     "how-to/untrusted-files",
     "install",
     "tutorials/first-video",
