@@ -3,7 +3,8 @@
 python scripts/docs.py            # `make docs` runs it
 python scripts/docs.py --serve    # `make docs-serve`: the site on localhost, built again whenever a page changes
 
-First it makes what the pages show: the reference of the commands, the crates' documentation, and the pictures. A page
+First it makes what the pages show: the reference of the commands, the crates' documentation, the benchmarks, and the
+pictures. A page
 that shows ``pictures/NAME.png`` has code that makes NAME.mp4; the picture is the frame in its middle.
 """
 
@@ -88,6 +89,12 @@ def write_middle_frame(video: Path, picture: Path) -> None:
             encoder.write(frame)
 
 
+def write_benchmarks() -> None:
+    """The page with the kept records as pictures."""
+    command = [sys.executable, "-m", "benchmarks.report", "--page", DOCS / "benchmarks.md"]
+    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+
+
 def build_site() -> None:
     """Build the pages; any message is an error."""
     shutil.rmtree(SITE, ignore_errors=True)
@@ -139,6 +146,7 @@ def main() -> None:
     write_commands()
     write_crates()
     write_pictures()
+    write_benchmarks()
     if "--serve" in sys.argv:
         subprocess.run([Path(sys.executable).with_name("zensical"), "serve"], cwd=ROOT, check=False)
         return

@@ -1,4 +1,4 @@
-"""The code on the pages of the documentation runs, and prints what they show."""
+"""The code of the README and on the pages of the documentation runs, and prints what they show."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scripts import run_page
 ROOT = Path(__file__).parents[1]
 PAGES = [
     page
-    for page in sorted((ROOT / "docs").rglob("*.md"))
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
     if any(block.language in ("python", "sh") for block in run_page.blocks(page))
 ]
 # The others together take some seconds.
@@ -56,7 +56,7 @@ def test_the_messages_of_troubleshooting_exist() -> None:
     [
         pytest.param(page, id=name, marks=[pytest.mark.slow] if name in SLOW else [])
         for page in PAGES
-        for name in [page.relative_to(ROOT / "docs").with_suffix("").as_posix()]
+        for name in [page.relative_to(ROOT).with_suffix("").as_posix().removeprefix("docs/")]
     ],
 )
 def test_page(page: Path, tmp_path: Path) -> None:
