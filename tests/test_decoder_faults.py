@@ -545,24 +545,17 @@ def test_without_ffmpeg_it_says_how_to_get_it(kind: str, tmp_path: Path) -> None
     code = f"""
     sys.modules["imageio_ffmpeg"] = None
     from penstock.ffmpeg import {kind}
-    for _ in range(2):
-        try:
-            {kind}(sys.argv[1])
-        except penstock.DecoderError as error:
-            assert str(error) == error.reason + ": " + error.advice
-            print(error)
-        os.symlink(sys.argv[2], os.environ["PATH"] + "/ffmpeg") if _ == 0 else None
+    try:
+        {kind}(sys.argv[1])
+    except penstock.DecoderError as error:
+        print(error)
     """
     path = tmp_path / "bin"
     path.mkdir()
-    stub = tmp_path / "program"
-    stub.write_text("#!/bin/sh\n")
-    stub.chmod(0o755)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_FF")}
-    done = run_script(code, clip("audio_aac"), stub, env={**environment, "PATH": str(path)})
-    no_ffmpeg, no_ffprobe = succeeded(done).decode().splitlines()
-    assert no_ffmpeg.startswith("no FFmpeg was found") and "apt-get install ffmpeg" in no_ffmpeg
-    assert no_ffprobe.startswith("no ffprobe was found") and "PENSTOCK_FFPROBE" in no_ffprobe
+    done = run_script(code, clip("audio_aac"), env={**environment, "PATH": str(path)})
+    (said,) = succeeded(done).decode().splitlines()
+    assert said.startswith("no FFmpeg was found") and "run `pip install 'penstock-io[ffmpeg]'`" in said
 
 
 # asyncio

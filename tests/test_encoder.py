@@ -428,7 +428,9 @@ def test_no_ffmpeg_says_how_to_get_one(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.delenv("PENSTOCK_FFMPEG", raising=False)
     monkeypatch.setenv("PATH", "/missing")
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
-    with pytest.raises(EncoderError, match=r"apt-get install ffmpeg.*pip install.*PENSTOCK_FFMPEG") as caught:
+    with pytest.raises(
+        EncoderError, match=r"run `pip install 'penstock-io\[ffmpeg\]'`.*PENSTOCK_FFMPEG"
+    ) as caught:
         make(tmp_path / "video.mp4")
     assert caught.value.returncode is None
 

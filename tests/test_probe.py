@@ -403,9 +403,8 @@ class TestProgram:
     def test_the_error_says_how_to_get_one(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("PENSTOCK_FFPROBE", raising=False)
         monkeypatch.setenv("PATH", "/missing")
-        path = clip("h264")
         with pytest.raises(DecoderError, match=r"apt-get install ffmpeg.*PENSTOCK_FFPROBE") as caught:
-            probe(path, ffmpeg=script(tmp_path / "ffmpeg"))
+            find_ffprobe(ffmpeg=script(tmp_path / "ffmpeg"))
         assert caught.value.returncode is None
 
     @pytest.mark.parametrize("named_by", ["argument `ffprobe`", "PENSTOCK_FFPROBE", "argument `ffmpeg`"])
@@ -423,7 +422,7 @@ class TestProgram:
     @pytest.mark.parametrize(
         ("line", "words"),
         [
-            ("exit 0", r"ended with 0, .*is it ffprobe\?"),
+            ("exit 0", r"ended with 0, .*is it ffprobe or FFmpeg\?"),
             ("echo nonsense", "is it ffprobe"),
             ("echo '[]'", "is it ffprobe"),
             ("echo '{}'", "is it ffprobe"),

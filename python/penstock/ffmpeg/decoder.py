@@ -17,7 +17,7 @@ from penstock.ffmpeg import ending, endpoints
 from penstock.ffmpeg.audio import AudioDecoder, AudioOptions
 from penstock.ffmpeg.decode_plan import DecodeOptions, plan_decode
 from penstock.ffmpeg.decode_session import DecoderBase, DecodeSession, numbered_stream
-from penstock.ffmpeg.find import find_decoding_ffmpeg, find_ffprobe
+from penstock.ffmpeg.find import find_decoding_ffmpeg, find_prober
 from penstock.ffmpeg.frames import VideoFrame, frame_of
 from penstock.ffmpeg.media import MediaInfo, VideoInfo
 from penstock.ffmpeg.probe import probe
@@ -347,8 +347,8 @@ class Decoder(DecoderBase):
         self._session.timestamps.read_all()
         if (delivered := self._delivered()) is None:
             return None
-        ffprobe = find_ffprobe(self._tuning.ffprobe, self._program)
-        return ending.early_end(self._source, self._media, self._video, delivered, ffprobe)
+        prober = find_prober(self._tuning.ffprobe, self._program)
+        return ending.early_end(self._source, self._media, self._video, delivered, prober)
 
     def _warn_of_count(self) -> None:
         """Warns once of a wrong number of frames in the header, at the line that read or iterates."""

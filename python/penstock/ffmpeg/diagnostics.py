@@ -156,7 +156,9 @@ def has_no_frames(stderr: str) -> bool:
 def summarize(stderr: str, source: str) -> str:
     """The last lines of `stderr` as one line, without components and without the name of the input, `source`."""
     lines = (line.strip().removeprefix(f"{source}: ") for line in without_components(stderr).splitlines())
-    return "; ".join([*dict.fromkeys(filter(None, lines))][-_SUMMARY_LINES:])
+    # FFmpeg 7 ends with the name of the input and the reason once more.
+    said = (line for line in lines if line and not line.startswith("Error opening input file"))
+    return "; ".join([*dict.fromkeys(said)][-_SUMMARY_LINES:])
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 
 from penstock.errors import PenstockError
 from penstock.ffmpeg import endpoints
+from penstock.ffmpeg.find import Prober
 from penstock.ffmpeg.media import AudioInfo, MediaInfo, VideoInfo
 from penstock.ffmpeg.probe import last_packets
 
@@ -55,11 +56,11 @@ def other_codecs(media: MediaInfo, index: int) -> set[str]:
 
 
 def early_end(
-    source: str, media: MediaInfo, video: VideoInfo, delivered: Delivered, ffprobe: str
+    source: str, media: MediaInfo, video: VideoInfo, delivered: Delivered, prober: Prober
 ) -> str | None:
     """Why the file has more of `video` than FFmpeg delivered; None if it has no more, or if that is unknown.
 
-    Asks ffprobe for the last packets, which takes time, only if the frames end before the container says.
+    Asks `prober` for the last packets, which takes time, only if the frames end before the container says.
     """
     if endpoints.is_path(source) and _is_cut(
         Path(endpoints.without_protocol(source)), media.container, video, delivered
@@ -76,12 +77,12 @@ def early_end(
     if not frame_s or not _is_early(delivered.last_s, video.duration_s, video.start_s, frame_s):
         return None
     try:
-        answer = last_packets(source, video.index, delivered.last_s, ffprobe)
+        answer = last_packets(source, video.index, delivered.last_s, prober)
     except PenstockError:
         return None  # it was there a moment ago; nobody knows
     own_s = _own_duration_s(answer, media.duration_s)
     if own_s is None:
-        return _whole_ends_early(source, media, delivered, ffprobe)
+        return _whole_ends_early(source, media, delivered, prober)
     if not _is_early(delivered.last_s, own_s, video.start_s, frame_s):
         return None
     packets = _packets(answer)
@@ -98,11 +99,11 @@ def early_end(
     )
 
 
-def _whole_ends_early(source: str, media: MediaInfo, delivered: Delivered, ffprobe: str) -> str | None:
+def _whole_ends_early(source: str, media: MediaInfo, delivered: Delivered, prober: Prober) -> str | None:
     """For a container with one duration for all streams: why the file is cut, if all streams end long before it."""
     whole_s = media.duration_s or 0.0
     try:
-        answer = last_packets(source, None, max(0.0, delivered.last_s - _SEEK_BACK_S), ffprobe)
+        answer = last_packets(source, None, max(0.0, delivered.last_s - _SEEK_BACK_S), prober)
     except PenstockError:
         return None
     if not (packets := _packets(answer)):

@@ -21,6 +21,8 @@ PLAYLIST_CONTAINERS = frozenset(
         *("vapoursynth", "vobsub", "webm_dash_manifest"),
     )
 )
+#: FFmpeg's arguments to take the path of a picture literally.
+LITERAL = ("-pattern_type", "none")
 _STDOUT = "pipe:1"
 # One scheme or several, as in "zmq:tcp://127.0.0.1:5555".
 _URL = re.compile(r"(?:[a-z][a-z0-9+.-]*:)+//", re.IGNORECASE)
@@ -124,7 +126,7 @@ def confining_arguments(source: str, containers: Iterable[str]) -> list[str]:
 
 def literal_arguments(source: str) -> list[str]:
     """FFmpeg's arguments to take the path of a picture literally, and not for a pattern: ``shot%03d.png``."""
-    return ["-pattern_type", "none"] if is_path(source) else []
+    return list(LITERAL) if is_path(source) else []
 
 
 def is_playlist(container: str) -> bool:

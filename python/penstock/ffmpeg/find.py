@@ -6,18 +6,25 @@ import importlib
 import os
 import shutil
 from pathlib import Path
+from typing import NamedTuple
 
 from penstock.errors import DecoderError, EncoderError, FFmpegError
 
 _REMEDY = (
-    "install FFmpeg with the system's package manager (Debian: apt-get install ffmpeg), "
-    "or `pip install 'penstock-io[ffmpeg]'` for a wheel that brings one, "
-    "or set PENSTOCK_FFMPEG to the path of the program"
+    "run `pip install 'penstock-io[ffmpeg]'`, which brings one (or install your system's, on Debian: "
+    "apt-get install ffmpeg; or set PENSTOCK_FFMPEG to the path of the program)"
 )
 _PROBE_REMEDY = (
     "it comes with FFmpeg from the system's package manager (Debian: apt-get install ffmpeg), but not in the "
     "imageio-ffmpeg wheel; or set PENSTOCK_FFPROBE to the path of the program"
 )
+
+
+class Prober(NamedTuple):
+    """The program that inspects files: an ffprobe, or an FFmpeg where there is no ffprobe."""
+
+    program: str
+    is_ffprobe: bool
 
 
 def find_ffmpeg(ffmpeg: str | os.PathLike[str] | None = None) -> str:
@@ -45,16 +52,34 @@ def find_ffprobe(
 
     In this order: `ffprobe` (a path, or a name on ``PATH``), the environment variable ``PENSTOCK_FFPROBE``, the one in
     the folder of the FFmpeg that `find_ffmpeg` finds, and ``ffprobe`` on ``PATH``. The ``imageio_ffmpeg`` wheel has
-    none.
+    none; `probe` and the decoders then ask FFmpeg itself.
 
     Raises:
         DecoderError: there is no ffprobe, or a program that you name is missing; the message says how to get one.
     """
-    named = _named("ffprobe", ffprobe, DecoderError, _PROBE_REMEDY)
-    found = named or _beside_ffmpeg(ffmpeg) or shutil.which("ffprobe")
+    found = _find_ffprobe(ffprobe, ffmpeg)
     if found is None:
         raise _missing(DecoderError, "no ffprobe was found beside FFmpeg or on PATH", _PROBE_REMEDY)
     return found
+
+
+def find_prober(
+    ffprobe: str | os.PathLike[str] | None = None, ffmpeg: str | os.PathLike[str] | None = None
+) -> Prober:
+    """The ffprobe that `find_ffprobe` finds, or else the FFmpeg that `find_ffmpeg` finds.
+
+    Raises:
+        DecoderError: there is neither, or a program that you name is missing; the message says how to get one.
+    """
+    found = _find_ffprobe(ffprobe, ffmpeg)
+    return Prober(find_decoding_ffmpeg(ffmpeg), False) if found is None else Prober(found, True)
+
+
+def _find_ffprobe(
+    ffprobe: str | os.PathLike[str] | None, ffmpeg: str | os.PathLike[str] | None
+) -> str | None:
+    named = _named("ffprobe", ffprobe, DecoderError, _PROBE_REMEDY)
+    return named or _beside_ffmpeg(ffmpeg) or shutil.which("ffprobe")
 
 
 def _find_ffmpeg(ffmpeg: str | os.PathLike[str] | None, error: type[FFmpegError]) -> str:

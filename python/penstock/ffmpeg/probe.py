@@ -1,20 +1,22 @@
-"""Reads the facts about a media file with ffprobe."""
+"""Reads the facts about a media file with ffprobe, or with FFmpeg where there is no ffprobe."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 from penstock import _native
 from penstock.errors import DecoderError, StalledError
-from penstock.ffmpeg import capabilities, diagnostics, endpoints
+from penstock.ffmpeg import capabilities, diagnostics, endpoints, probe_by_ffmpeg
 from penstock.ffmpeg.child import ProgramError
 from penstock.ffmpeg.colors import MATRIX_NAMES, RANGE_NAMES
-from penstock.ffmpeg.find import find_ffprobe
+from penstock.ffmpeg.find import Prober, find_prober
 from penstock.ffmpeg.media import AudioInfo, MediaInfo, VideoInfo
 from penstock.ffmpeg.output_formats import samples
 from penstock.ffmpeg.runner import CapturedChild, TimedOutError, run
@@ -28,8 +30,12 @@ _UNTAGGED = (None, "unknown", "unspecified", "reserved")
 _TEXT_CONTAINER = "tty"
 # Guessed: containers round times to 1 ms, so the two rates of constant-rate video differ by less.
 _RATE_TOLERANCE = 0.01
-# ffprobe's message about a container outside of -format_whitelist.
+# FFmpeg's message about a container outside of -format_whitelist.
 _NOT_ALLOWED = "Format not on whitelist"
+# Its message about an option of containers of pictures, for others.
+_NO_PATTERNS = "Option pattern_type not found"
+# Its messages about what is no media file.
+_NO_MEDIA = ("Invalid data found", "End of file", "could not find codec parameters")
 
 
 def probe(
@@ -44,45 +50,74 @@ def probe(
     """Reads the facts about a media file: container, streams, sizes, rates, colours.
 
     It runs ffprobe, which comes with FFmpeg (Debian: apt-get install ffmpeg) but not with the ``imageio_ffmpeg`` wheel.
+    Where there is none, it reads what FFmpeg itself reports. Then durations are rounded to 0.01 s, and frame rates to
+    0.01 except for 30000/1001 and the like. Bit rates, numbers of frames that were not counted, tags of 255 bytes or
+    more, and the start of a stream that is not the only one are unknown.
 
     Args:
         path_or_url: a `str` that begins with a scheme and ``//`` is a URL; anything else is a path, whatever its
             characters.
         ffprobe: the program to run; None finds one (see `penstock.ffmpeg.find_ffprobe`).
-        ffmpeg: the FFmpeg whose ffprobe to run.
+        ffmpeg: the FFmpeg whose ffprobe to run, or which is run if there is no ffprobe.
         count_frames: decode all streams to count their frames, which takes as long as decoding them.
-        timeout: how long ffprobe may take, in seconds; None waits for ever, as counting may need.
+        timeout: how long the program may take, in seconds; None waits for ever, as counting may need.
         follow_playlists: accept playlists (HLS, DASH, ffconcat), whatever the file's name is, and let ffprobe open the
             local files that they name. Without it, a playlist is an error.
 
     Raises:
         FileNotFoundError, IsADirectoryError, PermissionError: as ``open`` raises for a path.
         ValueError, TypeError: ``timeout`` is negative, NaN or not a number.
-        DecoderError: there is no ffprobe; or it cannot read the input, and its output is in the message; or the file
+        DecoderError: there is no FFmpeg; or it cannot read the input, and its output is in the message; or the file
             is a playlist, without `follow_playlists`.
-        StalledError: ffprobe did not end in time: nobody writes to a FIFO, or a server does not answer.
+        StalledError: the program did not end in time: nobody writes to a FIFO, or a server does not answer.
     """
     timeout = _native._seconds("timeout", timeout)
     source = endpoints.source(path_or_url)
     path = os.fspath(path_or_url)
-    arguments = ("-v", "error", "-of", "json", "-show_format", "-show_streams")
-    counting = ("-count_frames",) if count_frames else ()
-    program = find_ffprobe(ffprobe, ffmpeg)
-    inputs = _input_arguments(program, source, follow_playlists=follow_playlists)
-    answer = _ffprobe(path, (program, *arguments, *counting, *inputs), timeout)
-    # Without a list of ffprobe's containers there was no whitelist.
+    prober = find_prober(ffprobe, ffmpeg)
+    inputs = _input_arguments(prober.program, source, follow_playlists=follow_playlists)
+    inspect = _by_ffprobe if prober.is_ffprobe else _by_ffmpeg
+    answer = inspect(path, prober.program, inputs, timeout, count_frames=count_frames)
+    # Without a list of the program's containers there was no whitelist.
     if (
         endpoints.is_path(source)
         and not follow_playlists
         and endpoints.is_playlist(answer["format"]["format_name"])
     ):
         raise DecoderError(_playlist_refusal(path))
-    return media_info(path, program, answer, is_counted=count_frames)
+    return media_info(path, prober.program, answer, is_counted=count_frames)
+
+
+def _by_ffprobe(
+    path: str, program: str, inputs: Sequence[str], timeout: float | None, *, count_frames: bool
+) -> dict[str, Any]:
+    counting = ("-count_frames",) if count_frames else ()
+    arguments = (program, "-v", "error", "-of", "json", "-show_format", "-show_streams", *counting, *inputs)
+    return _answer(path, arguments, timeout, _ffprobes_answer)
+
+
+def _by_ffmpeg(
+    path: str, program: str, inputs: Sequence[str], timeout: float | None, *, count_frames: bool
+) -> dict[str, Any]:
+    try:
+        arguments = (program, *probe_by_ffmpeg.describe_arguments(inputs))
+        answer = _answer(path, arguments, timeout, probe_by_ffmpeg.parse_report)
+    except DecoderError as error:
+        # Unlike ffprobe, FFmpeg refuses an option that its container lacks. Only containers of pictures have patterns.
+        if _NO_PATTERNS not in error.stderr:
+            raise
+        plain = [word for word in inputs if word not in endpoints.LITERAL]
+        return _by_ffmpeg(path, program, plain, timeout, count_frames=count_frames)
+    answer["format"]["size"] = str(endpoints.file_bytes(path) or "")
+    if count_frames:
+        child = _run(path, (program, *probe_by_ffmpeg.count_arguments(inputs)), timeout)
+        answer["streams"] = probe_by_ffmpeg.counted(child, answer["streams"])
+    return answer
 
 
 def media_info(path: str, program: str, answer: Mapping[str, Any], *, is_counted: bool) -> MediaInfo:
-    """The facts in the JSON that `program` printed; a `DecoderError` if ffprobe does not print that."""
-    try:
+    """The facts in ffprobe's JSON, or what `probe_by_ffmpeg` made; a `DecoderError` if they are no such facts."""
+    with _readable(path, program):
         container, streams = answer["format"], answer.get("streams", [])
         duration_s = _seconds(container.get("duration"))
         return MediaInfo(
@@ -97,13 +132,20 @@ def media_info(path: str, program: str, answer: Mapping[str, Any], *, is_counted
             audio=tuple(_audio(one, duration_s) for one in _of_kind("audio", streams)),
             tags=container.get("tags", {}),
         )
+
+
+@contextmanager
+def _readable(path: str, program: str) -> Iterator[None]:
+    """Raises a `DecoderError` if the block cannot read what `program` printed."""
+    try:
+        yield
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise DecoderError(f"{program} printed what ffprobe does not print of {path}: {error!r}") from error
+        raise DecoderError(f"{program} printed what it should not print of {path}: {error!r}") from error
 
 
 def _input_arguments(program: str, source: str, *, follow_playlists: bool) -> list[str]:
-    """The arguments that make ffprobe read `source`, and open nothing else."""
-    # ffprobe takes no other name for a pattern.
+    """The arguments that make `program` read `source`, and open nothing else."""
+    # FFmpeg takes no other name for a pattern.
     literal = endpoints.literal_arguments(source) if "%" in source else ()
     allowed = () if follow_playlists or not endpoints.is_path(source) else capabilities.demuxers(program)
     containers = [name for name in allowed if name not in endpoints.PLAYLIST_CONTAINERS]
@@ -117,19 +159,23 @@ def _playlist_refusal(path: str) -> str:
     )
 
 
-def last_packets(source: str, index: int | None, from_s: float, ffprobe: str) -> dict[str, Any]:
+def last_packets(source: str, index: int | None, from_s: float, prober: Prober) -> dict[str, Any]:
     """ffprobe's JSON about a stream, its file, and its packets from about `from_s` on, by the file's own clock.
 
     `index` is the stream's number among all streams; None for all of them.
     """
+    path, program = endpoints.without_protocol(source), prober.program
+    inputs = _input_arguments(program, source, follow_playlists=False)
+    if not prober.is_ffprobe:
+        listing = (program, *probe_by_ffmpeg.packet_arguments(inputs, index, from_s))
+        return _answer(path, listing, PATIENCE_S, probe_by_ffmpeg.parse_packets)
     entries = "packet=pts_time,duration_time,size,flags:stream=duration:stream_tags=DURATION"
     selected = () if index is None else ("-select_streams", str(index))
     arguments = (
         *("-v", "error", "-of", "json", *selected, "-read_intervals", f"{from_s:f}%"),
         *("-show_entries", f"{entries}:format=format_name,nb_streams"),
     )
-    inputs = _input_arguments(ffprobe, source, follow_playlists=False)
-    return _ffprobe(endpoints.without_protocol(source), (ffprobe, *arguments, *inputs), PATIENCE_S)
+    return _answer(path, (program, *arguments, *inputs), PATIENCE_S, _ffprobes_answer)
 
 
 def first_size(arguments: Sequence[str]) -> tuple[int, int] | None:
@@ -254,24 +300,41 @@ def _fraction(value: str | None) -> Fraction | None:
         return None
 
 
-def _ffprobe(path: str, arguments: Sequence[str], timeout: float | None) -> dict[str, Any]:
-    """ffprobe's JSON about a path or URL."""
-    try:
-        child = run(arguments, timeout, check=False)
-    except TimedOutError as error:
-        message = f"ffprobe did not end within {timeout:g} s; does anything write to {path}?"
-        raise StalledError(message, seconds=timeout or 0.0) from error
-    except ProgramError as error:
-        raise DecoderError(f"could not start ffprobe: {error}", command=arguments) from error
-    answer = parse_answer(child.stdout)
+def _answer(
+    path: str,
+    arguments: Sequence[str],
+    timeout: float | None,
+    parse: Callable[[CapturedChild], dict[str, Any]],
+) -> dict[str, Any]:
+    """What `parse` makes of the output of ffprobe or FFmpeg about a path or URL."""
+    child = _run(path, arguments, timeout)
+    with _readable(path, arguments[0]):
+        answer = parse(child)
     container = answer.get("format", {}).get("format_name")
-    if child.returncode == 0 and container not in (None, _TEXT_CONTAINER):
+    if container not in (None, _TEXT_CONTAINER):
         return answer
-    if child.returncode == 0 and container == _TEXT_CONTAINER:
+    if container == _TEXT_CONTAINER:
         reason = f"{path} is text, and not a media file"
     else:
-        reason = _reason(path, child, diagnostics.summarize(child.stderr, arguments[-1]))
+        reason = _reason(
+            path, child, diagnostics.summarize(child.stderr, arguments[arguments.index("-i") + 1])
+        )
     raise DecoderError(reason, returncode=child.returncode, command=arguments, stderr=child.stderr)
+
+
+def _run(path: str, arguments: Sequence[str], timeout: float | None) -> CapturedChild:
+    name = Path(arguments[0]).name
+    try:
+        return run(arguments, timeout, check=False)
+    except TimedOutError as error:
+        message = f"{name} did not end within {timeout:g} s; does anything write to {path}?"
+        raise StalledError(message, seconds=timeout or 0.0) from error
+    except ProgramError as error:
+        raise DecoderError(f"could not start {name}: {error}", command=arguments) from error
+
+
+def _ffprobes_answer(child: CapturedChild) -> dict[str, Any]:
+    return parse_answer(child.stdout) if child.returncode == 0 else {}
 
 
 def parse_answer(output: bytes | bytearray) -> dict[str, Any]:
@@ -288,11 +351,11 @@ def _reason(path: str, child: CapturedChild, words: str) -> str:
     if returncode is None or returncode < 0:
         return f"{program} {child.ending}, and did not tell what {path} is"
     if returncode == 0 or not words:
-        return f"{program} ended with {returncode}, and did not tell what {path} is: is it ffprobe?"
-    if _NOT_ALLOWED in words:
+        return f"{program} ended with {returncode}, and did not tell what {path} is: is it ffprobe or FFmpeg?"
+    if _NOT_ALLOWED in child.stderr:
         return _playlist_refusal(path)
     if endpoints.file_bytes(path) == 0:
         return f"{path} is empty, and not a media file"
-    if "Invalid data found" in words or "End of file" in words:
+    if any(known in words for known in _NO_MEDIA):
         return f"{path} is not a media file that FFmpeg knows, or it is damaged: {words}"
     return f"FFmpeg cannot open {path}: {words}"

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from penstock.ffmpeg.child import Child, ProgramError
 
-# Guessed: the cause of a failure is in the last lines, and what is captured must stay bounded.
-_STDERR_BYTES = 16 << 10
+# Guessed: FFmpeg's description of an input with many streams and tags fits, and what is captured must stay bounded.
+_STDERR_BYTES = 256 << 10
 
 
 class TimedOutError(ProgramError):
@@ -39,7 +39,7 @@ class CapturedChild(Child):
 
     @property
     def stderr(self) -> str:
-        """The last 16 KiB of its standard error, without white space around them."""
+        """The last 256 KiB of its standard error, without white space around them."""
         return self._stderr.decode(errors="replace").strip()
 
     def spawn(self) -> subprocess.Popen[bytes]:

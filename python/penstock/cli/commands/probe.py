@@ -18,7 +18,7 @@ from rich.text import Text
 from penstock._names import show_name
 from penstock.cli.options import follow_playlists_option, json_option, parsed, seconds
 from penstock.errors import DecoderError, PenstockError
-from penstock.ffmpeg.find import find_ffprobe
+from penstock.ffmpeg.find import find_prober
 from penstock.ffmpeg.media import AudioInfo, MediaInfo, VideoInfo
 from penstock.ffmpeg.probe import PATIENCE_S
 from penstock.ffmpeg.probe import probe as probe_media
@@ -49,7 +49,9 @@ UNWRAPPED_COLUMNS = 1000
 )
 @follow_playlists_option
 @click.option(
-    "--ffprobe", metavar="PATH", help="The ffprobe to run; the default is the one in FFmpeg's folder."
+    "--ffprobe",
+    metavar="PATH",
+    help="The ffprobe to run; the default is the one in FFmpeg's folder, or FFmpeg if there is none.",
 )
 @json_option("Print everything for programs: a list if there are several FILEs.")
 def probe(
@@ -68,7 +70,7 @@ def probe(
     Exit status: 0 if all FILEs could be read; 1 if one could not, after all others were shown; 2 for wrong usage.
     """
     try:
-        ffprobe = find_ffprobe(ffprobe)
+        find_prober(ffprobe)
     except DecoderError as error:
         raise click.ClickException(_in_one_line(error)) from None
     if timeout is None and not count_frames:
