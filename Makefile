@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo docs docs-serve test test-all soak sanitize fuzz bench bench-encode bench-decode bench-relay bench-pipeline bench-waits bench-report check fmt clean
+.PHONY: help demo docs docs-serve test test-all soak sanitize fuzz bench bench-encode bench-decode bench-relay bench-pipeline bench-waits bench-report wheel check fmt clean
 
 ARGS ?=
 VENV := .venv
@@ -34,6 +34,7 @@ help:
 	@echo "make bench-pipeline  compressed assets under load; ARGS=\"--quick\" for a look"
 	@echo "make bench-waits  the CPU time of waits; ARGS=\"--quick\" for 5 seconds"
 	@echo "make bench-report  the kept records as pictures, in build/bench-report; ARGS=\"mine.json\" for your own"
+	@echo "make wheel        a wheel in dist for x86-64 and glibc 2.17 or newer, checked in a new environment"
 	@echo "make check        formatting, lints, types and circles of imports, of Rust and Python"
 	@echo "make fmt          format, and fix what the linters can"
 	@echo "make clean        remove everything that was built or installed here"
@@ -108,6 +109,13 @@ fuzz: $(READY)-test $(READY)-native
 			-print_final_stats=1 $(ARGS) || exit 1; \
 	done
 	PENSTOCK_FUZZ_S=$(SECONDS_EACH) $(IN_VENV) python -m pytest -q tests/test_hostile_words.py
+
+# Against glibc 2.17 by zig, whatever the system's is.
+wheel: $(READY)-wheel
+	rm -f dist/*.whl
+	$(IN_VENV) python scripts/licenses.py target/licenses/THIRD-PARTY.txt
+	$(IN_VENV) maturin build --release --zig --compatibility manylinux_2_17 --out dist
+	$(IN_VENV) scripts/check_wheel dist/*.whl
 
 check: $(READY)-check $(READY)-native
 	cargo fmt --all --check

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -113,3 +114,21 @@ def test_a_newer_rust_is_taken(version: str, machine: Machine) -> None:
     machine.add_rust(version, version)
     # The next thing that is missing.
     assert "Rust cannot link without a C compiler" in machine.set_up()
+
+
+@pytest.mark.skipif(shutil.which("cargo") is None, reason="there is no cargo")
+def test_the_wheel_has_the_licences_of_crates_and_of_the_c_sources_in_them(tmp_path: Path) -> None:
+    target = tmp_path / "licenses/all.txt"
+    subprocess.run([sys.executable, ROOT / "scripts/licenses.py", target], cwd=ROOT, check=True, timeout=100)
+    text = target.read_text()
+    for part in (
+        ": libdeflate/COPYING",
+        ": zstd/LICENSE",
+        "zlib-rs v",
+        "lz4_flex v",
+        "pyo3 v",
+        "Eric Biggers",
+    ):
+        assert part in text
+    # What runs in the compiler only is not in the wheel.
+    assert "syn v" not in text

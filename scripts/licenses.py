@@ -1,0 +1,54 @@
+"""Writes the licences of everything that is linked into the native module to one text file, for the wheel.
+
+    python scripts/licenses.py target/licenses/THIRD-PARTY.txt
+
+cargo-bundle-licenses knows crates only, and lists those that are not linked, too. This takes the licence files of each
+crate that Cargo links, and of the C sources inside it (libdeflate, zstd), and Rust's on its standard library.
+"""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+PACKAGE = "penstock-python"
+LICENSE_FILE = re.compile(r"(?:LICEN[CS]E|COPYING|COPYRIGHT|NOTICE)\b(?!.*\.rs$)", re.IGNORECASE)
+# In rustup's toolchains; Debian's rustc does not have it.
+STANDARD_LIBRARY = "share/doc/rust/COPYRIGHT-library.html"
+
+
+def output(*command: str) -> str:
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def linked_crates() -> Iterator[tuple[str, str, Path]]:
+    """Name and version, licence expression and folder of each crate from elsewhere."""
+    selection = ("--package", PACKAGE, "--edges", "normal,no-proc-macro")
+    linked = set(output("cargo", "tree", *selection, "--prefix", "none", "--format", "{p}").splitlines())
+    packages = json.loads(output("cargo", "metadata", "--format-version", "1"))["packages"]
+    for package in packages:
+        title = f"{package['name']} v{package['version']}"
+        if package["source"] is not None and title in linked:
+            yield title, package["license"], Path(package["manifest_path"]).parent
+
+
+def main() -> None:
+    parts = []
+    for title, expression, folder in sorted(linked_crates()):
+        files = sorted(path for path in folder.rglob("*") if path.is_file() and LICENSE_FILE.match(path.name))
+        if not files:
+            sys.exit(f"{title} ({expression}) has no licence file in {folder}")
+        parts.append(f"{title}: {expression}")
+        parts += [f"{title}: {path.relative_to(folder)}\n\n{path.read_text()}" for path in files]
+    library = Path(output("rustc", "--print", "sysroot").strip()) / STANDARD_LIBRARY
+    if library.is_file():
+        parts.append(f"Rust's standard library\n\n{library.read_text()}")
+    target = Path(sys.argv[1])
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(f"\n\n{'=' * 80}\n".join(parts))
+
+
+if __name__ == "__main__":
+    main()
