@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo docs docs-serve test test-all soak sanitize fuzz bench bench-encode bench-decode bench-relay bench-pipeline bench-waits bench-report wheel check fmt clean
+.PHONY: help demo docs docs-serve test test-all soak sanitize fuzz bench bench-encode bench-decode bench-relay bench-pipeline bench-waits bench-report wheel check check-workflows fmt clean
 
 ARGS ?=
 VENV := .venv
@@ -36,6 +36,7 @@ help:
 	@echo "make bench-report  the kept records as pictures, in build/bench-report; ARGS=\"mine.json\" for your own"
 	@echo "make wheel        a wheel in dist for x86-64 and glibc 2.17 or newer, checked in a new environment"
 	@echo "make check        formatting, lints, types and circles of imports, of Rust and Python"
+	@echo "make check-workflows  .github/workflows, by actionlint (needs Go)"
 	@echo "make fmt          format, and fix what the linters can"
 	@echo "make clean        remove everything that was built or installed here"
 
@@ -128,6 +129,10 @@ check: $(READY)-check $(READY)-native
 	$(IN_VENV) python scripts/check_imports.py
 	$(IN_VENV) python scripts/stubtest.py
 	$(IN_VENV) python scripts/stub_docs.py --check
+
+# Apart from check, for Go is needed: actionlint's package for Python downloads it from GitHub, and does not build without.
+check-workflows:
+	go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12 .github/workflows/*.yml
 
 fmt: $(READY)-check $(READY)-native
 	cargo fmt --all
