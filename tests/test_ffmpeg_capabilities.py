@@ -8,10 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from clips import clip
 from conftest import script
 
-from penstock.errors import EncoderError
-from penstock.ffmpeg import capabilities, find_ffmpeg
+from penstock import Decoder, Encoder
+from penstock.errors import DecoderError, EncoderError
+from penstock.ffmpeg import Tuning, capabilities, find_ffmpeg, find_ffprobe
 from penstock.ffmpeg.pixel_formats import (
     PIXEL_FORMATS,
 )
@@ -149,3 +151,66 @@ def test_a_listing_leaves_no_descriptor_open() -> None:
     before = set(os.listdir("/proc/self/fd"))  # noqa: PTH208
     capabilities.stdout_of(find_ffmpeg(), "-version")
     assert set(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+
+
+# An FFmpeg that does not fit
+
+
+def without(codec: str, path: Path) -> Path:
+    """The system's FFmpeg without an encoder: it does not list it, and gets another name for it."""
+    ffmpeg = find_ffmpeg()
+    return script(
+        path,
+        f'case "$*" in *-encoders*|*-codecs*) {ffmpeg} "$@" | sed /{codec}/d; exit;; esac',
+        f'for word; do shift; [ "$word" != {codec} ] || word=no-{codec}; set -- "$@" "$word"; done',
+        f'exec {ffmpeg} "$@"',
+    )
+
+
+def test_without_libx264_the_error_names_encoders_that_there_are(tmp_path: Path) -> None:
+    tuning = Tuning(ffmpeg=without("libx264", tmp_path / "ffmpeg"))
+    with (
+        pytest.raises(EncoderError, match=r"has no video encoder 'no-libx264'.* It has .*mpeg4.*ffv1"),
+        Encoder(tmp_path / "video.mp4", size=(64, 48), fps=25, tuning=tuning) as encoder,
+    ):
+        encoder.write(bytes(64 * 48 * 3))
+
+
+OLD = ("case \"$*\" in *-version*) echo 'ffmpeg version 4.2.2-static Copyright'; exit;; esac",)
+
+
+def test_an_old_ffmpeg_that_fails_to_decode_is_told_with_both_versions(tmp_path: Path) -> None:
+    # FFmpeg 4.2.2's own words, about an option that it does not know.
+    old = script(tmp_path / "ffmpeg", *OLD, "echo \"Unrecognized option 'fps_mode'.\" >&2", "exit 1")
+    with (
+        pytest.raises(
+            DecoderError, match=r"is FFmpeg 4\.2\.2-static, and Penstock needs FFmpeg 5\.1 or newer"
+        ),
+        Decoder(clip("h264"), tuning=Tuning(ffmpeg=old, ffprobe=find_ffprobe())) as decoder,
+    ):
+        decoder.read()
+
+
+def test_an_old_ffmpeg_that_fails_to_encode_is_told_with_both_versions(tmp_path: Path) -> None:
+    old = script(tmp_path / "ffmpeg", *OLD, "echo \"Unrecognized option 'fps_mode'.\" >&2", "exit 1")
+    with (
+        pytest.raises(EncoderError, match=r"4\.2\.2.* needs FFmpeg 5\.1 or newer"),
+        Encoder(tmp_path / "video.mp4", size=(64, 48), fps=25, tuning=Tuning(ffmpeg=old)) as encoder,
+    ):
+        encoder.write(bytes(64 * 48 * 3))
+
+
+@pytest.mark.parametrize(
+    ("version", "is_old"),
+    [
+        *(("4.4.2-0ubuntu0.22.04.1", True), ("n4.4", True), ("5.0.1", True), ("5.1.9-0+deb12u1", False)),
+        *(("n7.1", False), ("10.0", False), ("N-109542-g746f1ff36a", False), ("git-2024-01-01", False)),
+    ],
+)
+def test_versions(version: str, is_old: bool, tmp_path: Path) -> None:
+    program = script(tmp_path / "ffmpeg", f"echo 'ffmpeg version {version} Copyright (c) 2000-2023'")
+    assert (capabilities.too_old(str(program)) is not None) == is_old
+
+
+def test_the_ffmpegs_here_are_new_enough(ffmpeg: str) -> None:
+    assert capabilities.too_old(ffmpeg) is None

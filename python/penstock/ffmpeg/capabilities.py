@@ -24,13 +24,14 @@ PATIENCE_S = 5.0
 
 #: Codecs that are not looked up before FFmpeg starts: most builds have them, and the look-up delays the first frame.
 #: An FFmpeg without one fails, and `penstock.ffmpeg.diagnostics` names what it has.
-COMMON_CODECS = frozenset(
-    (
-        *("libx264", "libx264rgb", "libx265", "libvpx-vp9", "libsvtav1", "libaom-av1"),
-        *("h264_nvenc", "hevc_nvenc", "av1_nvenc", "h264_vaapi", "hevc_vaapi"),
-        *("mpeg4", "mjpeg", "prores_ks", "ffv1", "rawvideo", "png", "gif"),
-    )
+COMMON_CODECS = (
+    *("libx264", "libx264rgb", "libx265", "libvpx-vp9", "libsvtav1", "libaom-av1"),
+    *("h264_nvenc", "hevc_nvenc", "av1_nvenc", "h264_vaapi", "hevc_vaapi"),
+    *("mpeg4", "mjpeg", "prores_ks", "ffv1", "rawvideo", "png", "gif"),
 )
+
+#: The oldest FFmpeg that the tests are run with.
+OLDEST = (5, 1)
 
 # Encoders that have these options, for which the `Encoder` has arguments. Their options are not looked up.
 _HAVE_OPTION = {
@@ -42,6 +43,7 @@ _INSTEAD = {"crf": ("cq", "qp", "quality"), "preset": ("deadline", "cpu-used", "
 
 #: Common names that FFmpeg does not know.
 _MEANT = {
+    "libx264": ("libopenh264",),
     "h265": ("hevc", "libx265"),
     "x265": ("libx265",),
     "avc": ("h264",),
@@ -188,7 +190,26 @@ def check_option(program: str, codec: str, name: str) -> None:
 def unknown_codec(program: str, codec: str) -> str:
     """The message that `program` has no video encoder `codec`, with the nearest names."""
     near = did_you_mean(codec, (*encoders(program), *codecs(program)))
-    return f"{program} has no video encoder {codec!r}.{near} `ffmpeg -encoders` lists those that it has"
+    # Encoders of GPUs are listed whether or not there is a GPU.
+    common = [
+        name
+        for name in COMMON_CODECS
+        if name in encoders(program) and not name.endswith(("_nvenc", "_vaapi"))
+    ]
+    has = f" It has {', '.join(common)}." if common else ""
+    return f"{program} has no video encoder {codec!r}.{near}{has} `ffmpeg -encoders` lists all that it has"
+
+
+def too_old(program: str) -> str | None:
+    """What to do about a `program` older than `OLDEST`; None if it is not, or is a build without a version."""
+    found = re.match(r"ffmpeg version n?((\d+)\.(\d+)\S*)", stdout_of(program, "-version"))
+    if not found or (int(found[2]), int(found[3])) >= OLDEST:
+        return None
+    oldest = ".".join(map(str, OLDEST))
+    return (
+        f"{program} is FFmpeg {found[1]}, and Penstock needs FFmpeg {oldest} or newer: install one, "
+        "or name one in PENSTOCK_FFMPEG"
+    )
 
 
 def stdout_of(program: str, *arguments: str) -> str:

@@ -19,6 +19,7 @@ from penstock import _exit
 from penstock._asyncio import Watchable, until_done
 from penstock._log import logger
 from penstock.errors import ClosedError, FFmpegError, StalledError
+from penstock.ffmpeg import capabilities
 from penstock.ffmpeg.process import FFmpegProcess, Watch
 
 R = TypeVar("R")
@@ -146,6 +147,7 @@ class Session:
     def failure(self, reason: str, frames: int, advice: str | None = None) -> FFmpegError:
         """The error of an FFmpeg that failed: `reason`, FFmpeg's output, `advice` and the command."""
         process = self.process
+        advice = capabilities.too_old(process.command[0]) or advice
         lines = [reason, f"FFmpeg said: {process.log.text or '(nothing)'}"]
         if advice is not None:
             lines.append(f"what to do: {advice}")
