@@ -112,7 +112,7 @@ def test_a_decoder_gives_the_same_frames_times_and_errors(name: str, request: py
         try:
             with Decoder(path) as decoder:
                 for frame in decoder:
-                    frames.append((frame.index, frame.pts, frame.time))
+                    frames.append((frame.index, frame.pts, frame.time_s))
         except DecoderError as error:
             return frames, str(error).splitlines()[0]
         return frames, None
@@ -139,10 +139,10 @@ def test_sound_is_decoded(request: pytest.FixtureRequest) -> None:
 def test_start_is_exact(request: pytest.FixtureRequest) -> None:
     path = clip("starts_late_ts")
     with Decoder(path, start=0.5) as decoder:
-        expected = [frame.time for frame in decoder]
+        expected = [frame.time_s for frame in decoder]
     request.getfixturevalue("bare_ffmpeg")
     with Decoder(path, start=0.5) as decoder:
-        assert [frame.time for frame in decoder] == expected
+        assert [frame.time_s for frame in decoder] == expected
 
 
 @pytest.mark.parametrize(
