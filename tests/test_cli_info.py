@@ -82,6 +82,8 @@ def test_json_has_the_pipes(found: dict[str, Any]) -> None:
     reader, writer = penstock.make_pipe(capacity_bytes=pipes["wanted_bytes"])
     with reader, writer:
         assert pipes["granted_bytes"] == writer.capacity_bytes
+    assert pipes["methods"].keys() == {"zero-copy", "relay", "copy", "tee"}
+    assert pipes["methods"]["relay"] == {"method": "splice", "reason": "there is a pipe at one end"}
 
 
 def test_json_has_ffmpegs_encoders(found: dict[str, Any]) -> None:

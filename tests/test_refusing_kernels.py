@@ -110,6 +110,20 @@ assert encoder.report.frames_encoded == 20
 with penstock.Decoder("video.mkv") as decoder:
     assert [round(float(frame.mean())) for frame in decoder] == [*range(20)]
 """,
+    "info": """
+from penstock.cli.machine import methods
+found = methods()
+for name, method, needed in (
+    ("zero-copy", "zero-copy", {"vmsplice"}),
+    ("relay", "splice", {"splice"}),
+    ("copy", "copy_file_range", {"copy_file_range"}),
+    ("tee", "tee", {"tee"}),
+):
+    # Where splice(2) alone is refused, the first destination of a tee has taken its bytes before.
+    if name != "tee" or calls != ["splice"]:
+        assert (found[name]["method"] != method) == bool(needed & {*calls}), found[name]
+    assert found[name]["reason"]
+""",
     "cpu": """
 with penstock.cpu.policy(priority="below-normal", cpus=[min(os.sched_getaffinity(0))]) as applied:
     notes = str(applied.notes)

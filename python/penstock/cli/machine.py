@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import re
 import resource
@@ -95,7 +96,49 @@ def pipes() -> dict[str, Any]:
         "page_bytes": resource.getpagesize(),
         "wanted_bytes": WANTED_PIPE_BYTES,
         "granted_bytes": _granted_pipe_bytes(),
+        "methods": methods(),
     }
+
+
+def methods() -> dict[str, dict[str, str]]:
+    """Return how bytes move here, by trying it: the method of each way to move them, and why it was taken."""
+    tried = {"zero-copy": _zero_copy, "relay": _relayed, "copy": _copied, "tee": _teed}
+    return {name: dict(zip(("method", "reason"), move(), strict=True)) for name, move in tried.items()}
+
+
+def _zero_copy() -> tuple[str, str]:
+    reader, writer = penstock.make_pipe()
+    with reader, writer, penstock.Writer(writer, mode="zero-copy") as stream:
+        stream.write(b"bytes")
+        reader.read(5)
+        stream.flush()
+        return str(stream.stats.transport), stream.stats.reason
+
+
+def _relayed() -> tuple[str, str]:
+    (source, feed), (reader, writer) = penstock.make_pipe(), penstock.make_pipe()
+    with source, feed, reader, writer:
+        feed.write(b"bytes")
+        relayed = penstock.relay(source, writer, 5)
+        return relayed.method, relayed.reason
+
+
+def _copied() -> tuple[str, str]:
+    source, copy = (os.fdopen(os.memfd_create(name), "w+b", 0) for name in ("source", "copy"))
+    with source, copy:
+        source.write(b"bytes")
+        relayed = penstock.relay(source, copy, offset=0)
+        return relayed.method, relayed.reason
+
+
+def _teed() -> tuple[str, str]:
+    (source, feed), (reader, writer), (other, last) = (penstock.make_pipe() for _ in range(3))
+    with source, reader, writer, other, last:
+        with feed:
+            feed.write(b"bytes")
+        with penstock.Tee(source, writer, last) as tee:  # the last one gets its bytes by splice(2)
+            first, _ = tee.wait().destinations
+        return first.method, first.reason
 
 
 def huge_pages() -> dict[str, Any]:

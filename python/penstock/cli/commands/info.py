@@ -25,6 +25,8 @@ CODECS = {
     "lossless": ("ffv1", "huffyuv", "utvideo", "rawvideo"),
     "editing": ("prores", "dnxhd"),
 }
+#: Each way to move bytes, and its method where the kernel refuses nothing.
+BEST_METHODS = {"zero-copy": "zero-copy", "relay": "splice", "copy": "copy_file_range", "tee": "tee"}
 
 
 @click.command(epilog="Example: penstock info --json | jq .cpus.l3_domains")
@@ -91,6 +93,9 @@ def _pipe_lines(pipes: dict[str, Any]) -> Iterable[str]:
     if pages := pipes["user_pages_soft"]:
         total = in_bytes(pages * pipes["page_bytes"])
         yield f"a user's pipes may hold {total} together, before new ones become small (pipe-user-pages-soft)"
+    for name, best in BEST_METHODS.items():
+        used = pipes["methods"][name]
+        yield f"{name}: {used['method']}" + ("" if used["method"] == best else f" ({used['reason']})")
 
 
 def _huge_page_lines(pages: dict[str, Any]) -> Iterable[str]:
