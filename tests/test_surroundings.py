@@ -1,0 +1,92 @@
+"""Odd surroundings: a home that cannot be written, other locales, narrow and dumb terminals, closed outputs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from command_line import printed, run_on_terminal, run_process
+from conftest import run_script, succeeded
+
+from penstock.ffmpeg import probe
+
+FRAMES = bytes(48 * 32 * 3) * 10
+RAW = ("--size", "48x32", "--fps", "30000/1001", "--crf", "18.5", "--preset", "ultrafast")
+FPS = "30000/1001"
+
+
+@pytest.fixture(scope="session")
+def locales(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a locale whose decimal mark is a comma."""
+    folder = tmp_path_factory.mktemp("locales")
+    command = ["localedef", "-i", "de_DE", "-f", "UTF-8", folder / "de_DE.UTF-8"]
+    if subprocess.run(command, capture_output=True, check=False).returncode not in (0, 1):
+        pytest.skip("localedef made no locale")
+    return folder
+
+
+def test_decimal_commas(locales: Path, tmp_path: Path) -> None:
+    code = """
+    import locale
+    assert locale.setlocale(locale.LC_ALL, "de_DE.UTF-8") and locale.str(1.5) == "1,5"
+    path = sys.argv[1]
+    with penstock.Encoder(path, size=(48, 32), fps=29.97, crf=18.5, preset="ultrafast") as encoder:
+        for _ in range(30):
+            encoder.write(bytes(48 * 32 * 3))
+    with penstock.Decoder(path, start=0.5) as decoder:
+        assert float(decoder.info.frame_rate) == 29.97
+        assert next(decoder).time_s >= 0.5
+    """
+    environment = os.environ | {"LOCPATH": str(locales), "LC_ALL": "de_DE.UTF-8"}
+    succeeded(run_script(code, tmp_path / "a.mp4", env=environment))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"LC_ALL": "C", "LANG": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"},
+        {"HOME": "/proc/self", "XDG_CACHE_HOME": "/proc/self", "XDG_CONFIG_HOME": "/proc/self"},
+        {"HOME": None},
+        {"TERM": None},
+    ],
+    ids=["C", "home that cannot be written", "no home", "no terminal"],
+)
+def test_environments(tmp_path: Path, changed: dict[str, str | None]) -> None:
+    environment = {name: value for name, value in (os.environ | changed).items() if value is not None}
+    video = tmp_path / "v\N{LATIN SMALL LETTER U WITH DIAERESIS}.mp4"
+    assert printed(run_process("encode", "-", video, *RAW, data=FRAMES, env=environment)) == ""
+    assert str(probe(video).video[0].frame_rate) == FPS
+    assert "48x32" in printed(run_process("probe", video, env=environment)).replace(" x ", "x").replace(
+        "×", "x"
+    )
+    assert run_process("decode", video, "-", env=environment).stdout.startswith(bytes(10))
+    assert "Pipes" in printed(run_process("info", env=environment))
+
+
+@pytest.mark.parametrize("settings", [{}, {"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=str)
+def test_a_terminal_of_40_columns(tmp_path: Path, settings: dict[str, str]) -> None:
+    raw = tmp_path / "raw"
+    raw.write_bytes(FRAMES)
+    environment = os.environ | {"TERM": "xterm", "COLUMNS": "40"} | settings
+    status, shown, _ = run_on_terminal("encode", raw, tmp_path / "v.mp4", *RAW, env=environment)
+    assert status == 0
+    assert "frames encoded: 10" in " ".join(shown.split())
+    if settings:
+        assert "\x1b[3" not in shown, "it is coloured"
+    text = printed(run_process("info", env=environment))
+    assert max(map(len, text.splitlines())) <= 40
+
+
+@pytest.mark.parametrize("command", ["info", "probe", "--help"])
+def test_an_output_that_is_closed(tmp_path: Path, command: str) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    arguments = (command, tmp_path / "missing") if command == "probe" else (command,)
+    with os.fdopen(writer, "wb") as closed:
+        done = run_process(*arguments, stdout=closed)
+    assert "Traceback" not in done.stderr.decode()
+    closed_at_start = run_process(*arguments, stdout=None, preexec_fn=lambda: os.close(1))
+    assert "Traceback" not in closed_at_start.stderr.decode()
