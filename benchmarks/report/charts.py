@@ -71,7 +71,7 @@ def describe(record: dict[str, Any], group: dict[str, Any]) -> str:
     frames = f"{group.get('frames', 0):,} frames of {size.get('width')}×{size.get('height')}"
     match record["benchmark"]:
         case "pipe":
-            encode = " ".join(group["encode"]) or "which discards them"
+            encode = " ".join(group["encode"]) or "which discards them: no real encode"
             buffers = "1 buffer" if group["buffers"] == 1 else f"{group['buffers']} buffers"
             return f"{frames} from {buffers}, to FFmpeg ({encode})"
         case "encode":
