@@ -391,6 +391,12 @@ assert not hung, hung
 """
 
 
+@pytest.mark.slow
+def test_no_child_hangs_beside_the_first_uses_of_everything() -> None:
+    for _ in range(60):
+        succeeded(run_script(FORKS_BESIDE_PYTHON, 20))
+
+
 @pytest.mark.parametrize("forks", [200, pytest.param(3000, marks=pytest.mark.slow)])
 def test_no_child_hangs_beside_pipelines_that_run_python(forks: int) -> None:
     succeeded(run_script(FORKS_BESIDE_PYTHON, forks))

@@ -3,10 +3,10 @@
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
+use crate::interned::intern;
 use penstock_core::{Mode, ReaderKind};
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::ffi;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBool, PyBytes, PyInt, PyString};

@@ -5,11 +5,11 @@ use std::mem::MaybeUninit;
 use std::slice;
 use std::sync::Mutex;
 
+use crate::interned::intern;
 use penstock_core::Space;
 use penstock_core::{Error, Region, Rejected, Strided, Ticket};
 use pyo3::exceptions::{PyBufferError, PyTypeError, PyValueError};
 use pyo3::ffi;
-use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::hanging::{hanging, raw};

@@ -9,6 +9,7 @@ mod cpu;
 mod errors;
 mod fifo;
 mod hanging;
+mod interned;
 mod lent;
 mod log;
 mod parked;

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use crate::interned::intern;
 use penstock_core::Error;
 use pyo3::call::PyCallArgs;
-use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::buffer::release_parked;

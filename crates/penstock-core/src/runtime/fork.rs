@@ -9,7 +9,7 @@
 use std::any::Any;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{LazyLock, Mutex, MutexGuard, Once};
+use std::sync::{LazyLock, Mutex, MutexGuard};
 
 use crate::sync::generation::begin_generation;
 use crate::sync::lock;
@@ -100,12 +100,19 @@ type Tables = Vec<&'static dyn Registered>;
 /// All tables, in order. Its lock may be taken while theirs are held, never the other way round.
 static TABLES: Mutex<Tables> = Mutex::new(Vec::new());
 
+/// Installs the handlers when the library is loaded. At the first use of a table, another thread could fork in the middle
+/// of it, and the child would wait for ever for the end of the installation.
+#[used]
+// SAFETY: what stands in this section is called once, before anything else of this library.
+#[unsafe(link_section = ".init_array")]
+static INSTALL: extern "C" fn() = install;
+
+extern "C" fn install() {
+    // SAFETY: the handlers are plain functions of this library, which is never unloaded.
+    unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
+}
+
 fn register<T: Send>(table: &'static ForkTable<T>) {
-    static HANDLERS: Once = Once::new();
-    HANDLERS.call_once(|| {
-        // SAFETY: the handlers are plain functions of this library, which is never unloaded.
-        unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
-    });
     let mut tables = lock(&TABLES);
     if !table.is_registered.swap(true, Ordering::Relaxed) {
         let place = tables.partition_point(|other| other.order() < table.order);
