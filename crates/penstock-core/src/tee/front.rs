@@ -167,9 +167,8 @@ impl Front {
         }
     }
 
-    /// Returns to a source what was read ahead and nobody took. Nothing is read ahead of a pipe, unless
-    /// the system refuses tee(2), and a file is set
-    /// back; of other sources so many bytes are lost.
+    /// Returns to a source what was read ahead and nobody took: a file is set back. Of other sources it is lost; the
+    /// number of bytes is returned. Nothing is read ahead of a pipe, unless the system refuses tee(2).
     pub(super) fn put_back(&mut self) -> u64 {
         let ahead = self.unread_bytes();
         let Some(src) = &self.src else {

@@ -80,30 +80,20 @@ impl OutletReport {
     /// The method: tee(2), or read(2) and write(2); then another if its bytes go through a pipe of ours.
     #[must_use]
     pub fn method(&self) -> &'static str {
-        let copies = self.refused.is_some();
-        match self.through.map(|through| through.method) {
-            None => {
-                if copies {
-                    "read-write"
-                } else {
-                    "tee"
-                }
-            }
-            Some(Method::ReadWrite) => {
-                if copies {
-                    "read-write, read-write"
-                } else {
-                    "tee, read-write"
-                }
-            }
-            // What is relayed is a pipe of the tee's, from which the kernel only splices.
-            Some(Method::Splice | Method::SpliceThroughPipe | Method::CopyFileRange | Method::SendFile) => {
-                if copies {
-                    "read-write, splice"
-                } else {
-                    "tee, splice"
-                }
-            }
+        // What is relayed is a pipe of the tee's, from which the kernel only splices, or refuses to.
+        match (self.refused.is_some(), self.through.map(|through| through.method)) {
+            (false, None) => "tee",
+            (true, None) => "read-write",
+            (false, Some(Method::ReadWrite)) => "tee, read-write",
+            (true, Some(Method::ReadWrite)) => "read-write, read-write",
+            (
+                false,
+                Some(Method::Splice | Method::SpliceThroughPipe | Method::CopyFileRange | Method::SendFile),
+            ) => "tee, splice",
+            (
+                true,
+                Some(Method::Splice | Method::SpliceThroughPipe | Method::CopyFileRange | Method::SendFile),
+            ) => "read-write, splice",
         }
     }
 
