@@ -24,6 +24,7 @@ the calling thread, and the machine's topology.
 
 `Encoder` feeds frames to an FFmpeg that it starts, by a `Writer`, and `Decoder` reads frames from one, by
 a `Reader`; ``ffmpeg`` has them, the decoder of sound, and ``probe``. ``images`` reads and writes image files.
+`render` and `map_video` divide a video into chunks for many processes or machines; ``rendering`` has their steps.
 ``penstock.turbopipe`` is a drop-in for TurboPipe.
 """
 
@@ -43,6 +44,7 @@ from penstock.errors import (
     FFmpegError,
     FFmpegWarning,
     PenstockError,
+    RenderError,
     StalledError,
     TruncatedStreamError,
 )
@@ -54,9 +56,11 @@ if TYPE_CHECKING:
     from penstock import images as images
     from penstock import pipeline as pipeline
     from penstock import pipes as pipes
+    from penstock import rendering as rendering
     from penstock import results as results
     from penstock.ffmpeg import Decoder, Encoder
     from penstock.pipes import make_pipe
+    from penstock.rendering import map_video, render
 
 __all__ = [
     "BrokenStreamError",
@@ -70,6 +74,7 @@ __all__ = [
     "FFmpegWarning",
     "PenstockError",
     "Reader",
+    "RenderError",
     "StalledError",
     "Tee",
     "ThreadPolicy",
@@ -78,15 +83,23 @@ __all__ = [
     "__version__",
     "close",
     "make_pipe",
+    "map_video",
     "pipe",
     "relay",
+    "render",
     "start_relay",
     "sync",
 ]
 
 # These are imported at their first use: most of the import time is theirs.
-_LAZY_MODULES = ("cpu", "ffmpeg", "fifo", "images", "pipeline", "pipes", "results")
-_LAZY_NAMES = {"Decoder": "penstock.ffmpeg", "Encoder": "penstock.ffmpeg", "make_pipe": "penstock.pipes"}
+_LAZY_MODULES = ("cpu", "ffmpeg", "fifo", "images", "pipeline", "pipes", "rendering", "results")
+_LAZY_NAMES = {
+    "Decoder": "penstock.ffmpeg",
+    "Encoder": "penstock.ffmpeg",
+    "make_pipe": "penstock.pipes",
+    "map_video": "penstock.rendering",
+    "render": "penstock.rendering",
+}
 
 if not TYPE_CHECKING:  # which would take every name for one of ours
 

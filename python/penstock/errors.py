@@ -9,6 +9,7 @@ PenstockError
 ├── FFmpegError        (also RuntimeError)      FFmpeg failed
 │   ├── EncoderError                            to encode
 │   └── DecoderError                            to read or decode
+├── RenderError                                 a scene raised, or a chunk failed three times
 └── ChunkError                                  a chunk of a pipeline failed, or a callable of yours
     ├── ChunkDataError (also ValueError)        it is corrupt, truncated or too large
     └── ChunkReadError (also OSError)           the system did not give it
@@ -173,6 +174,24 @@ class EncoderError(FFmpegError):
 
 class DecoderError(FFmpegError):
     """FFmpeg or ffprobe could not read a file or a URL, or did not decode all of it."""
+
+
+class RenderError(PenstockError):
+    """A scene or a function of a render raised, or a chunk failed three times. What is done is kept.
+
+    Attributes:
+        chunk: the chunk's number; None where it is not known.
+        frames: the indices of its frames; None where they are not known.
+        attempts: how often it was tried.
+    """
+
+    def __init__(
+        self, message: str, *, chunk: int | None = None, frames: range | None = None, attempts: int = 1
+    ) -> None:
+        super().__init__(message)
+        self.chunk = chunk
+        self.frames = frames
+        self.attempts = attempts
 
 
 class FFmpegWarning(UserWarning):

@@ -200,14 +200,20 @@ def unknown_codec(program: str, codec: str) -> str:
     return f"{program} has no video encoder {codec!r}.{near}{has} `ffmpeg -encoders` lists all that it has"
 
 
+def version(program: str) -> str:
+    """The version of `program`, such as ``7.1.1-1+deb13u1``; empty if it does not say."""
+    found = re.match(r"ffmpeg version (\S+)", stdout_of(program, "-version"))
+    return found[1] if found else ""
+
+
 def too_old(program: str) -> str | None:
     """What to do about a `program` older than `OLDEST`; None if it is not, or is a build without a version."""
-    found = re.match(r"ffmpeg version n?((\d+)\.(\d+)\S*)", stdout_of(program, "-version"))
-    if not found or (int(found[2]), int(found[3])) >= OLDEST:
+    found = re.match(r"n?(\d+)\.(\d+)", version(program))
+    if not found or (int(found[1]), int(found[2])) >= OLDEST:
         return None
-    oldest = ".".join(map(str, OLDEST))
+    is_version, oldest = version(program).removeprefix("n"), ".".join(map(str, OLDEST))
     return (
-        f"{program} is FFmpeg {found[1]}, and Penstock needs FFmpeg {oldest} or newer: install one, "
+        f"{program} is FFmpeg {is_version}, and Penstock needs FFmpeg {oldest} or newer: install one, "
         "or name one in PENSTOCK_FFMPEG"
     )
 

@@ -1,0 +1,25 @@
+"""One render on many processes or machines: a plan, its chunks, and the join.
+
+`render` draws a scene and `map_video` changes a video. Both make a `Plan`, have its chunks rendered by an engine, each
+by an `Encoder` of its own, and join them without encoding again. `plan`, `render_chunk` and `assemble` are the same
+steps for those who schedule by themselves. A chunk begins with a keyframe and needs no other one; any worker may render
+any chunk, so that what a frame needs comes from its index.
+"""
+
+from penstock.rendering.api import Scene, map_video, plan, plan_video, render
+from penstock.rendering.chunk import render_chunk
+from penstock.rendering.join import Joined, assemble
+from penstock.rendering.plan import Chunk, Plan
+
+__all__ = [
+    "Chunk",
+    "Joined",
+    "Plan",
+    "Scene",
+    "assemble",
+    "map_video",
+    "plan",
+    "plan_video",
+    "render",
+    "render_chunk",
+]

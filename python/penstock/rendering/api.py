@@ -1,0 +1,267 @@
+"""`render` and `map_video`, and their plans."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from penstock._native import _count, _seconds
+from penstock.ffmpeg import probe
+from penstock.ffmpeg.find import find_prober
+from penstock.ffmpeg.settings import check_choice
+from penstock.rendering import plan as plans
+from penstock.rendering.code import Code
+from penstock.rendering.engines import Engine
+from penstock.rendering.engines.processes import Processes, cpus
+from penstock.rendering.job import Job
+from penstock.rendering.plan import Plan
+from penstock.rendering.source import Source, frame_times
+from penstock.results import RenderProgress, RenderReport
+
+#: A function that draws a frame, a class of such functions, or where one is: ``MODULE:NAME``, ``FILE.py:NAME``.
+Scene = Callable[..., object] | str
+EngineName = Literal["processes", "ray"]
+Progress = bool | Callable[[RenderProgress], object]
+
+
+def plan(
+    scene: Scene,
+    *,
+    frames: int | range,
+    size: tuple[int, int],
+    fps: int | float | Fraction,
+    output: str | os.PathLike[str],
+    workers: int | None = None,
+    chunk_frames: int | None = None,
+    audio: str | os.PathLike[str] | None = None,
+    storage: str | os.PathLike[str] | None = None,
+    encoder: Mapping[str, Any] | None = None,
+) -> Plan:
+    """Plans a render, for `render_chunk` and `assemble`. The arguments are those of `render`.
+
+    ``Plan.to_json`` gives it to other machines. It has the scene in it: who can change a plan can run code on the
+    machines that render it.
+
+    Raises:
+        ValueError, TypeError, OSError, EncoderError: as `render` does before the first frame.
+    """
+    return plans.make(
+        os.fspath(output),
+        frames=frames,
+        size=size,
+        fps=fps,
+        workers=_workers(workers),
+        chunk_frames=chunk_frames,
+        encoder=encoder,
+        code=Code.of(scene),
+        source=None,
+        audio=_audio(audio),
+        storage=None if storage is None else os.fspath(storage),
+    )
+
+
+def plan_video(
+    function: Callable[..., object] | str | None,
+    source: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    *,
+    size: tuple[int, int] | None = None,
+    pixel_format: str = "rgb24",
+    workers: int | None = None,
+    chunk_frames: int | None = None,
+    storage: str | os.PathLike[str] | None = None,
+    encoder: Mapping[str, Any] | None = None,
+) -> Plan:
+    """Plans a `map_video`, whose arguments these are, for `render_chunk` and `assemble`.
+
+    Raises:
+        ValueError, TypeError, OSError, EncoderError, DecoderError: as `map_video` does before the first frame.
+    """
+    workers = _workers(workers)
+    media = probe(source)
+    video, rate, times_s = frame_times(media, find_prober())
+    lengths = plans.lengths_of(len(times_s), chunk_frames, workers)
+    return plans.make(
+        os.fspath(output),
+        frames=len(times_s),
+        size=(video.width, video.height) if size is None else size,
+        fps=rate,
+        workers=workers,
+        chunk_frames=chunk_frames,
+        encoder={"pixel_format": pixel_format, **(encoder or {})},
+        code=None if function is None else Code.of(function),
+        source=Source.of(media.path, pixel_format, times_s, lengths),
+        audio=os.fspath(source) if media.audio else None,
+        storage=None if storage is None else os.fspath(storage),
+    )
+
+
+def render(
+    scene: Scene,
+    *,
+    frames: int | range,
+    size: tuple[int, int],
+    fps: int | float | Fraction,
+    output: str | os.PathLike[str],
+    engine: EngineName = "processes",
+    workers: int | None = None,
+    chunk_frames: int | None = None,
+    audio: str | os.PathLike[str] | None = None,
+    storage: str | os.PathLike[str] | None = None,
+    resume: bool = True,
+    progress: Progress = False,
+    frame_timeout: float | None = None,
+    encoder: Mapping[str, Any] | None = None,
+    ray: Mapping[str, Any] | None = None,
+) -> RenderReport:
+    """Renders a scene on many processes, or on the machines of a Ray cluster.
+
+    ```python
+    def scene(index, time_s, view):
+        view[:] = index % 256
+
+    penstock.render(scene, frames=2400, size=(1920, 1080), fps=60, output="out.mp4")
+    ```
+
+    The frames are divided into chunks. Each chunk is drawn and encoded by one worker, in any order; the chunks are
+    joined without encoding again. What is done is kept until the video is complete: after Ctrl-C or a failure, the same
+    call goes on from there. A chunk whose worker dies, or that raises, is tried three times.
+
+    Args:
+        scene: a function ``(index, time_s, view) -> None`` that draws frame `index`, at ``index / fps`` seconds, into
+            `view`, an array as of `Encoder.frame`. Or a class: each worker makes one object of it, without arguments,
+            and calls that. Or the name of one of these, ``MODULE:NAME`` or ``FILE.py:NAME``. Any worker may draw any
+            frame. It travels to the workers by cloudpickle.
+        frames: how many frames, or a range of their indices.
+        size: width and height in pixels.
+        fps: frames per second.
+        output: the path of the video. It takes this name when it is complete.
+        engine: "processes" of this machine, or "ray".
+        workers: how many at most; None takes one for each CPU, or for Ray as many as the cluster has room for. FFmpeg
+            gets each worker's share of the CPUs.
+        chunk_frames: frames of a chunk; None takes 240, or fewer for a short video. The last chunks are shorter, so
+            that nobody waits long for one.
+        audio: a file whose first sound is added: from the time of the first frame, and no longer than the video. It is
+            copied if the container takes it, else encoded.
+        storage: the folder of the chunks, or a URL that fsspec opens, that all workers reach; None is the folder
+            ``OUTPUT.chunks``.
+        resume: go on from the chunks of an earlier call with the same scene, frames, size, rate, encoder and FFmpeg.
+            The scene is compared by its pickle and the file of its module; what that imports is not looked at.
+        progress: True draws a bar on standard error; a callable is called with a `penstock.results.RenderProgress`
+            about twice a second.
+        frame_timeout: seconds after which a worker that has finished no frame ends, and its chunk counts as failed;
+            None waits for ever. The first frame includes the making of the scene.
+        encoder: more arguments of the chunks' `Encoder`, such as ``{"codec": "libx265", "crf": 20}``.
+        ray: options of the tasks on Ray: ``num_cpus``, ``num_gpus``, ``resources``.
+
+    Returns:
+        What was delivered, and what each worker did.
+
+    Raises:
+        ValueError, TypeError: an argument is not possible, or chunks could not be joined: two passes, bounded rates.
+        RenderError: a chunk failed three times, with the scene's exception or FFmpeg's words; or the joined video is
+            not as it must be.
+        EncoderError: FFmpeg was not found, or failed to join the chunks.
+        OSError: the disk is full, for instance.
+    """
+    planned = plan(
+        scene,
+        frames=frames,
+        size=size,
+        fps=fps,
+        output=output,
+        workers=workers,
+        chunk_frames=chunk_frames,
+        audio=audio,
+        storage=storage,
+        encoder=encoder,
+    )
+    return _run(planned, engine, workers, resume, progress, frame_timeout, ray)
+
+
+def map_video(
+    function: Callable[..., object] | str | None,
+    source: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    *,
+    size: tuple[int, int] | None = None,
+    pixel_format: str = "rgb24",
+    engine: EngineName = "processes",
+    workers: int | None = None,
+    chunk_frames: int | None = None,
+    storage: str | os.PathLike[str] | None = None,
+    resume: bool = True,
+    progress: Progress = False,
+    frame_timeout: float | None = None,
+    encoder: Mapping[str, Any] | None = None,
+    ray: Mapping[str, Any] | None = None,
+) -> RenderReport:
+    """Applies a function to each frame of a video, on many processes or machines. The sound is copied once.
+
+    Each worker decodes its own range of frames, calls the function, and encodes.
+
+    Args:
+        function: gets a `VideoFrame` and returns a frame, which may be the same; or a class, of which each worker makes
+            one object to call. None encodes the frames as they are.
+        source: the path of the video, which all workers reach.
+        output: as for `render`.
+        size: width and height of what `function` returns, in pixels; None is the size of the source.
+        pixel_format: that of the frames that the function gets and returns. ``encoder={"pixel_format": …}`` has another
+            one for what it returns.
+        engine, workers, chunk_frames, storage, resume, progress, frame_timeout, encoder, ray: as for `render`.
+
+    Raises:
+        ValueError, TypeError, RenderError, EncoderError, OSError: as `render`.
+        DecoderError: the source cannot be read, or is damaged.
+    """
+    planned = plan_video(
+        function,
+        source,
+        output,
+        size=size,
+        pixel_format=pixel_format,
+        workers=workers,
+        chunk_frames=chunk_frames,
+        storage=storage,
+        encoder=encoder,
+    )
+    return _run(planned, engine, workers, resume, progress, frame_timeout, ray)
+
+
+def _run(
+    planned: Plan,
+    engine: EngineName,
+    workers: int | None,
+    resume: bool,
+    progress: Progress,
+    frame_timeout: float | None,
+    ray: Mapping[str, Any] | None,
+) -> RenderReport:
+    check_choice("engine", engine, get_args(EngineName))
+    timeout_s = _seconds("frame_timeout", frame_timeout)
+    if ray is not None and engine != "ray":
+        raise ValueError("ray= has options for engine='ray', and has no effect on processes: leave it out")
+
+    def start(planned: Plan) -> Engine:
+        if engine == "processes":
+            return Processes(planned, _workers(workers), timeout_s)
+        from penstock.rendering.engines.ray import RayTasks
+
+        return RayTasks(planned, workers, timeout_s, ray or {})
+
+    return Job(planned, resume=resume).run(start, progress)
+
+
+def _workers(workers: int | None) -> int:
+    return cpus() if workers is None else _count("workers", workers)
+
+
+def _audio(audio: str | os.PathLike[str] | None) -> str | None:
+    if audio is None:
+        return None
+    if not probe(audio).audio:
+        raise ValueError(f"audio={os.fspath(audio)!r} has no sound")
+    return str(Path(audio).absolute())

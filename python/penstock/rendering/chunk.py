@@ -1,0 +1,184 @@
+"""Renders one chunk of a plan into the storage, and tells whether one is there."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from penstock.errors import PenstockError, RenderError
+from penstock.ffmpeg import Decoder, Encoder
+from penstock.rendering.plan import Chunk, Plan, numbered
+from penstock.rendering.storage import Storage, storage_of
+from penstock.results import ChunkReport
+
+# All chunks are this much later than they are in the video, so that no decoding time is below 0, where the muxer would
+# move all times.
+_OFFSET_S = 10
+# Fragments keep their times and need nothing that comes later: the bytes of one chunk can follow those of another.
+_FRAGMENTED = "+frag_keyframe+empty_moov+default_base_moof+frag_discont+skip_trailer"
+# MP4 has these, and QuickTime has all others.
+_IN_MP4 = ("vp9", "av1")
+# Encoders that start a thread for each CPU, whatever -threads says, and the parameter that they follow.
+_POOLS = {"libx265": ("x265-params", "pools"), "libsvtav1": ("svtav1-params", "lp")}
+
+
+def container_of(codec: str) -> str:
+    """The container of chunks, by FFmpeg's name."""
+    return "mp4" if any(name in codec for name in _IN_MP4) else "mov"
+
+
+def data_name(plan: Plan, number: int) -> str:
+    """The name in the storage of a chunk's data."""
+    return f"{folder_of(plan)}/{number:05}.{container_of(plan.codec)}"
+
+
+def folder_of(plan: Plan) -> str:
+    """The folder in the storage of a plan's chunks."""
+    return plan.hash[:16]
+
+
+def render_chunk(plan: Plan, number: int, *, threads: int | None = None) -> ChunkReport:
+    """Renders one chunk of a plan into its storage. Any machine with the same FFmpeg may do it.
+
+    Args:
+        plan: the plan.
+        number: the chunk's number, from 0.
+        threads: threads of FFmpeg's encoder; None leaves it to the encoder.
+
+    Returns:
+        What was rendered. It is in the storage beside the chunk, for `assemble`.
+
+    Raises:
+        ValueError: there is no such chunk, or FFmpeg has another version than the plan.
+        RenderError: the scene raised: this is the ``__cause__``.
+        EncoderError, DecoderError, OSError: as `penstock.Encoder` and `penstock.Decoder`.
+    """
+    return Renderer(plan, threads).render(numbered(plan, number))
+
+
+class Renderer:
+    """Renders chunks of one plan. It builds the scene once."""
+
+    def __init__(self, plan: Plan, threads: int | None) -> None:
+        self._plan = plan
+        self._program = plan.program
+        self._threads = threads
+        self._storage = storage_of(plan.storage)
+        self._code: Any = None if plan.code is None else plan.code.load()
+
+    def render(self, chunk: Chunk, on_frame: Callable[[int], object] = lambda done: None) -> ChunkReport:
+        """Renders a chunk, and calls `on_frame` with the number of frames so far after each of them."""
+        started_s = time.monotonic()
+        name = data_name(self._plan, chunk.number)
+        with self._storage.new_file(name) as part:
+            with Encoder(part, **self._arguments(chunk)) as encoder:
+                frames = self._draw if self._plan.source is None else self._map
+                for done, _ in enumerate(frames(chunk, encoder), start=1):
+                    on_frame(done)
+            report = encoder.close()
+            made = ChunkReport(
+                number=chunk.number,
+                frames=report.frames_encoded,
+                nbytes=part.stat().st_size,
+                sha256=_sha256(part),
+                elapsed_s=time.monotonic() - started_s,
+                worker=f"{socket.gethostname()}:{os.getpid()}",
+                # The container of chunks is ours, and not the user's.
+                warnings=tuple(one for one in report.warnings if not one.startswith(("[mov]", "[mp4]"))),
+            )
+        self._storage.write(_report_name(name), json.dumps(asdict(made)))
+        return made
+
+    def _arguments(self, chunk: Chunk) -> dict[str, Any]:
+        arguments = self._plan.arguments()
+        codec, given = self._plan.codec, arguments.get("options", {})
+        offset_s = _OFFSET_S + chunk.first / self._plan.fps
+        options: dict[str, object] = {} if self._threads is None else {"threads": self._threads}
+        options |= given
+        if self._threads is not None and codec in _POOLS:
+            name, pool = _POOLS[codec]
+            options[name] = ":".join(filter(None, (f"{pool}={self._threads}", str(given.get(name, "")))))
+        options |= {
+            "f": container_of(codec),
+            "movflags": _FRAGMENTED,
+            "avoid_negative_ts": "disabled",
+            "output_ts_offset": f"{float(offset_s):.6f}",
+        }
+        return arguments | {"options": options}
+
+    def _draw(self, chunk: Chunk, encoder: Encoder) -> Iterator[None]:
+        """The frames of a scene, drawn into leased memory."""
+        for index in chunk.frames:
+            with self._naming(f"frame {index}"), encoder.frame() as view:
+                returned = self._code(index, float(index / self._plan.fps), view)
+                if returned is not None:
+                    raise TypeError(
+                        f"it returned a {type(returned).__name__}: a scene draws into its third argument"
+                    )
+            yield
+
+    def _map(self, chunk: Chunk, encoder: Encoder) -> Iterator[None]:
+        """The frames of the source, after the function."""
+        source = self._plan.source
+        assert source is not None
+        start_s, count = source.starts_s[chunk.number], len(chunk.frames)
+        with Decoder(source.path, pixel_format=source.pixel_format, start=start_s, count=count) as decoder:
+            for index, frame in zip(chunk.frames, decoder, strict=False):
+                with self._naming(f"frame {index}"):
+                    changed = frame if self._code is None else self._code(frame)
+                encoder.write(changed)
+                yield
+            if (found := decoder.stats.frames_delivered) != count:
+                raise RenderError(
+                    f"{source.path} has {found} frames from {start_s} s on, and {count} by its packets"
+                )
+
+    def _naming(self, what: str) -> Naming:
+        code = self._plan.code
+        return Naming(f"{'' if code is None else code.name}, {what}")
+
+
+class Naming:
+    """A block in which an exception of the user's code becomes a `RenderError` that names the frame."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
+        if isinstance(error, Exception) and not isinstance(error, PenstockError):
+            raise RenderError(f"{self._what}: {type(error).__name__}: {error}") from error
+
+
+def finished(plan: Plan, storage: Storage, number: int) -> ChunkReport | None:
+    """The report of a chunk that is in the storage and whole; None if it is not."""
+    name = data_name(plan, number)
+    text = storage.read(_report_name(name))
+    if text is None:
+        return None
+    try:
+        given = json.loads(text)
+        report = ChunkReport(**given | {"warnings": tuple(given["warnings"])})
+        with storage.local(name) as path:
+            is_whole = path.stat().st_size == report.nbytes and _sha256(path) == report.sha256
+    except (OSError, KeyError, TypeError, ValueError):
+        return None
+    return report if is_whole and report.frames == plan.lengths[number] else None
+
+
+def _report_name(name: str) -> str:
+    return f"{name}.json"
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,98 @@
+"""The user's code, a scene or a function, on its way to a worker."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import cloudpickle
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A callable, or a class of callables, in cloudpickle's form.
+
+    Attributes:
+        name: what messages call it.
+        pickled: its pickle, in base64.
+        digest: SHA-256 of the pickle, and of the source file of the module if the pickle only names that.
+    """
+
+    name: str
+    pickled: str
+    digest: str
+
+    @classmethod
+    def of(cls, code: Callable[..., object] | str) -> Code:
+        """`code`, or what ``MODULE:NAME`` or ``FILE.py:NAME`` names.
+
+        Raises:
+            ImportError, AttributeError: there is no such module, or it has no such name.
+            TypeError: it cannot be called, or not be pickled.
+        """
+        if isinstance(code, str):
+            code = _imported(code)
+        if not callable(code):
+            raise TypeError(f"a scene is a function or a class; got {code!r}")
+        name = getattr(code, "__qualname__", type(code).__qualname__)
+        try:
+            pickled = cloudpickle.dumps(code)
+        except Exception as error:
+            raise TypeError(
+                f"{name} cannot be sent to workers: {error}; make in the scene's class what it needs"
+            ) from error
+        return cls(name, base64.b64encode(pickled).decode(), _digest(code, pickled))
+
+    def load(self) -> Any:
+        """The callable; of a class, an instance of it."""
+        code = cloudpickle.loads(base64.b64decode(self.pickled))
+        return code() if inspect.isclass(code) else code
+
+
+def _digest(code: object, pickled: bytes) -> str:
+    digest = hashlib.sha256(pickled)
+    module = inspect.getmodule(code)
+    path = getattr(module, "__file__", None)
+    if module is not None and path is not None and module.__name__ != "__main__":
+        digest.update(Path(path).read_bytes())
+    return digest.hexdigest()
+
+
+def _imported(reference: str) -> Any:
+    module_name, colon, name = reference.rpartition(":")
+    if not colon or not module_name or not name:
+        raise ValueError(f"{reference!r} is not MODULE:NAME or FILE.py:NAME")
+    module = _from_file(Path(module_name)) if module_name.endswith(".py") else _named(module_name)
+    found: Any = module
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def _named(name: str) -> ModuleType:
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    return importlib.import_module(name)
+
+
+def _from_file(path: Path) -> ModuleType:
+    """The module in a file. It is pickled by value, because workers may not have the file."""
+    if not path.is_file():
+        raise FileNotFoundError(2, "there is no such file", str(path))
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault(path.stem, module)
+    sys.path.insert(0, str(path.parent.absolute()))
+    spec.loader.exec_module(module)
+    cloudpickle.register_pickle_by_value(module)
+    return module

@@ -1,0 +1,56 @@
+"""Who renders chunks: processes of this machine, or Ray. An engine starts them and tells what becomes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from penstock.rendering.failure import Failure
+from penstock.results import ChunkReport
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """A chunk at work has so many frames."""
+
+    number: int
+    frames: int
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A chunk is in the storage."""
+
+    number: int
+    report: ChunkReport
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A chunk was not rendered."""
+
+    number: int
+    failure: Failure
+
+
+Event = Advance | Done | Failed
+
+
+class Engine(Protocol):
+    """Renders chunks of one plan, several at once."""
+
+    def has_room(self) -> bool:
+        """Whether another chunk may be submitted."""
+
+    def submit(self, number: int) -> None:
+        """Has a chunk rendered."""
+
+    def events(self, timeout_s: float) -> Iterable[Event]:
+        """What has happened since the last call; waits for it so long."""
+
+    def workers(self) -> int:
+        """How many workers are at work."""
+
+    def close(self) -> None:
+        """Ends all workers at once."""

@@ -1,0 +1,171 @@
+"""Runs a plan to its end: what is missing is rendered by an engine, failures are tried again, the chunks are joined."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+
+from penstock._log import logger
+from penstock.errors import RenderError
+from penstock.rendering.chunk import data_name, finished, folder_of
+from penstock.rendering.engines import Advance, Done, Engine, Failed
+from penstock.rendering.failure import Failure
+from penstock.rendering.join import joined
+from penstock.rendering.plan import Plan, stored_plans
+from penstock.rendering.progress import Show, shown
+from penstock.rendering.storage import storage_of
+from penstock.results import ChunkReport, RenderProgress, RenderReport, WorkerReport
+
+#: So often a chunk is tried.
+ATTEMPTS = 3
+# Chosen: how often the progress is shown while nothing happens.
+_PERIOD_S = 0.5
+_SLOWEST_CHUNKS = 5
+_PLAN_NAME = "plan.json"
+
+
+class Job:
+    """A plan on its way. `engine` makes the engine, once it is known that something is missing."""
+
+    def __init__(self, plan: Plan, *, resume: bool) -> None:
+        self._started_s = time.monotonic()
+        self._storage = storage_of(plan.storage)
+        self.plan = self._resumed(plan) if resume else self._fresh(plan)
+        found = (finished(self.plan, self._storage, number) for number in range(len(self.plan.lengths)))
+        self._reports: dict[int, ChunkReport] = {one.number: one for one in found if one is not None}
+        self._resumed_chunks = frozenset(self._reports)
+        self._advances: dict[int, int] = {}
+        self._failures: Counter[int] = Counter()
+
+    def run(
+        self, engine: Callable[[Plan], Engine], progress: bool | Callable[[RenderProgress], object]
+    ) -> RenderReport:
+        """Renders what is missing, and joins."""
+        try:
+            self._storage.write(f"{folder_of(self.plan)}/{_PLAN_NAME}", self.plan.to_json())
+            missing = deque(number for number in range(len(self.plan.lengths)) if number not in self._reports)
+            with shown(progress, len(self.plan.frames)) as show:
+                if missing:
+                    self._render(missing, engine(self.plan), show)
+                show(self._progress(0))
+            join = joined(self.plan, self._storage)
+        except BaseException as error:
+            done = f"{len(self._reports)} of {len(self.plan.lengths)} chunks are kept in {self.plan.storage}"
+            error.add_note(f"{done}; the same call goes on from there")
+            raise
+        return self._report(join.output_bytes, join.elapsed_s, join.warnings)
+
+    def _render(self, missing: deque[int], engine: Engine, show: Show) -> None:
+        running: set[int] = set()
+        try:
+            while missing or running:
+                while missing and engine.has_room():
+                    number = missing.popleft()
+                    running.add(number)
+                    engine.submit(number)
+                for event in engine.events(_PERIOD_S):
+                    if isinstance(event, Advance):
+                        self._advances[event.number] = event.frames
+                        continue
+                    running.discard(event.number)
+                    self._advances.pop(event.number, None)
+                    if isinstance(event, Done):
+                        self._take(event)
+                    else:
+                        self._fail(event)
+                        missing.appendleft(event.number)
+                show(self._progress(engine.workers()))
+        finally:
+            engine.close()
+            for part in self._storage.names(".part"):
+                self._storage.remove(part)
+
+    def _take(self, event: Done) -> None:
+        name = data_name(self.plan, event.number)
+        if self._storage.read(f"{name}.json") is None:
+            raise RenderError(
+                f"{event.report.worker} wrote chunk {event.number} to {self.plan.storage}, where this machine does not "
+                "see it: give storage= a folder or a URL that all machines share",
+                chunk=event.number,
+            )
+        self._reports[event.number] = event.report
+
+    def _fail(self, event: Failed) -> None:
+        self._failures[event.number] += 1
+        chunk, failure = self.plan.chunks[event.number], event.failure
+        attempts = self._failures[event.number]
+        logger.warning("%s failed (%d of %d): %s", chunk, attempts, ATTEMPTS, failure.reason)
+        if attempts >= ATTEMPTS:
+            raise _given_up(
+                f"{chunk} failed {attempts} times: {failure.reason}", event.number, chunk.frames, failure
+            )
+
+    def _progress(self, workers: int) -> RenderProgress:
+        elapsed_s = time.monotonic() - self._started_s
+        resumed = sum(self._reports[number].frames for number in self._resumed_chunks)
+        done = sum(report.frames for report in self._reports.values()) + sum(self._advances.values())
+        return RenderProgress(
+            frames_done=done,
+            frames=len(self.plan.frames),
+            chunks_done=len(self._reports),
+            chunks=len(self.plan.lengths),
+            workers=workers,
+            elapsed_s=elapsed_s,
+            fps=(done - resumed) / elapsed_s,
+        )
+
+    def _report(self, output_bytes: int, join_s: float, warnings: Iterable[str]) -> RenderReport:
+        rendered = [report for number, report in self._reports.items() if number not in self._resumed_chunks]
+        last = self._progress(0)
+        slowest = sorted(rendered, key=lambda report: report.elapsed_s, reverse=True)[:_SLOWEST_CHUNKS]
+        of_chunks = (line for report in self._reports.values() for line in report.warnings)
+        return RenderReport(
+            output=self.plan.output,
+            frames=len(self.plan.frames),
+            chunks=len(self.plan.lengths),
+            output_bytes=output_bytes,
+            elapsed_s=last.elapsed_s,
+            join_s=join_s,
+            fps=last.fps,
+            resumed=len(self._resumed_chunks),
+            retries=self._failures.total(),
+            workers=tuple(_workers(rendered)),
+            slowest=tuple(slowest),
+            warnings=tuple(dict.fromkeys((*of_chunks, *warnings))),
+        )
+
+    def _resumed(self, plan: Plan) -> Plan:
+        """The plan with the chunks of one that an earlier run has left, if that makes the same frames."""
+        names = self._storage.names(_PLAN_NAME)
+        texts = (text for name in names if (text := self._storage.read(name)) is not None)
+        return next(
+            (
+                same
+                for other in stored_plans(texts)
+                if (same := plan.with_chunks_of(other)).hash == other.hash
+            ),
+            plan,
+        )
+
+    def _fresh(self, plan: Plan) -> Plan:
+        self._storage.remove(folder_of(plan))
+        return plan
+
+
+def _given_up(message: str, number: int, frames: range, failure: Failure) -> RenderError:
+    error = RenderError(message, chunk=number, frames=frames, attempts=ATTEMPTS)
+    if failure.details:
+        error.add_note(failure.details.rstrip())
+    return error
+
+
+def _workers(reports: Iterable[ChunkReport]) -> list[WorkerReport]:
+    by_worker: dict[str, list[ChunkReport]] = {}
+    for report in reports:
+        by_worker.setdefault(report.worker, []).append(report)
+    workers = [
+        WorkerReport(worker, len(done), sum(one.frames for one in done), sum(one.elapsed_s for one in done))
+        for worker, done in by_worker.items()
+    ]
+    return sorted(workers, key=lambda one: one.frames / one.busy_s, reverse=True)

@@ -1,0 +1,321 @@
+"""Joins the chunks of a plan into its video, without encoding them again, and verifies the result."""
+
+from __future__ import annotations
+
+import heapq
+import math
+import os
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from fractions import Fraction
+from io import FileIO
+from pathlib import Path
+
+from penstock._relay import relay
+from penstock.errors import BrokenStreamError, EncoderError, RenderError
+from penstock.ffmpeg import Encoder, probe
+from penstock.ffmpeg.arguments import format_seconds, option_arguments
+from penstock.ffmpeg.child import ProgramError
+from penstock.ffmpeg.media import VideoInfo
+from penstock.ffmpeg.process import FFmpegProcess
+from penstock.ffmpeg.runner import run
+from penstock.ffmpeg.session import Session
+from penstock.rendering.chunk import container_of, data_name, finished, folder_of
+from penstock.rendering.plan import Plan
+from penstock.rendering.storage import Storage, storage_of
+
+# The first box after the header of a fragmented file (ISO/IEC 14496-12, 8.8.4). Four bytes of length come before it.
+_FRAGMENT = b"moof"
+# H.264 and H.265 keep at most 16 frames back (ITU-T H.264, A.3.1; H.265, A.4.2): so far a time may come too late.
+_REORDERED_FRAMES = 16
+# Matroska rounds times to this, in seconds.
+_COARSEST_TICK_S = 0.001
+# Guessed: reading one packet of a sound file, and writing a header.
+_TRIAL_S = 30.0
+# What the joined video must have as its chunks do.
+_SAME = (
+    *("codec", "profile", "pixel_format", "width", "height", "sample_aspect_ratio"),
+    *("color_matrix", "color_range", "color_primaries", "color_transfer"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """What a join delivered.
+
+    Attributes:
+        output: the absolute path of the video.
+        frames: its frames, which were counted in it.
+        output_bytes: its size.
+        elapsed_s: seconds that it took.
+        warnings: FFmpeg's errors and warnings.
+    """
+
+    output: str
+    frames: int
+    output_bytes: int
+    elapsed_s: float
+    warnings: tuple[str, ...]
+
+
+def assemble(plan: Plan) -> Joined:
+    """Joins the chunks of a plan, adds its sound, verifies the video, and removes the chunks.
+
+    The chunks' bytes are not encoded again. The output takes its name when it is complete; until then a file of that
+    name stays as it is. The video must have all frames, at their times, with the colour tags of the chunks.
+
+    Raises:
+        RenderError: a chunk is missing, or its file was changed; chunks differ in their parameter sets; or the video is
+            not as it must be.
+        EncoderError: FFmpeg failed. The chunks are kept.
+        OSError: a chunk cannot be read, or the video not be written.
+    """
+    storage = storage_of(plan.storage)
+    missing = [number for number in range(len(plan.lengths)) if finished(plan, storage, number) is None]
+    if missing:
+        listed = ", ".join(map(str, missing[:10])) + " …" * (len(missing) > 10)
+        raise RenderError(
+            f"{len(missing)} of {len(plan.lengths)} chunks are missing or damaged: {listed}", chunk=missing[0]
+        )
+    return joined(plan, storage)
+
+
+def joined(plan: Plan, storage: Storage) -> Joined:
+    """Joins chunks that are known to be whole."""
+    started_s = time.monotonic()
+    output = Path(plan.output)
+    part = output.with_name(f".{output.stem}.part{output.suffix}")
+    try:
+        warnings = _join(plan, storage, part)
+        _verify(plan, storage, part)
+        part.replace(output)
+    finally:
+        part.unlink(missing_ok=True)
+    storage.remove("" if plan.storage == f"{plan.output}.chunks" else folder_of(plan))
+    frames, nbytes = len(plan.frames), output.stat().st_size
+    return Joined(plan.output, frames, nbytes, time.monotonic() - started_s, warnings)
+
+
+def _join(plan: Plan, storage: Storage, part: Path) -> tuple[str, ...]:
+    sound = _sound_arguments(plan, part)
+    session = JoinSession(plan, part, sound)
+    try:
+        session.start()
+        session.feed(_chunk_files(plan, storage))
+        return session.finish()
+    finally:
+        session.discard()
+
+
+class JoinSession(Session):
+    """An FFmpeg that reads chunks one after another as one file, and writes the video."""
+
+    kind = "join"
+    error = EncoderError
+
+    def __init__(self, plan: Plan, part: Path, sound: Sequence[str]) -> None:
+        arguments = (
+            *("-f", container_of(plan.codec), "-i", "pipe:0", *sound),
+            *("-map", "0:v:0", "-c:v", "copy", *_color_arguments(plan)),
+            *option_arguments(plan.file_options),
+            *("-y", f"file:{part}"),
+            # A second output tells the times that the first one gets.
+            *("-map", "0:v:0", "-c:v", "copy", "-f", "framecrc", "pipe:1"),
+        )
+        process = FFmpegProcess(
+            plan.program,
+            arguments,
+            is_fed=True,
+            is_strict=True,
+            stdout=subprocess.PIPE,
+            with_warnings=True,
+            error=EncoderError,
+        )
+        super().__init__(process, f"<join of {plan.output!r}>", stall_timeout=None)
+        self._times = Times(plan.fps)
+        self._frames = len(plan.frames)
+        self._reading = threading.Thread(target=self._read_times, name="penstock-join-times", daemon=True)
+
+    def connect(self) -> None:
+        self._reading.start()
+
+    def disconnect(self) -> None:
+        if self._reading.ident is not None:
+            self._reading.join()
+
+    def end_at_exit(self) -> None:
+        self.discard()
+
+    def progress(self) -> str:
+        return f"joined {self.process.frames} frames"
+
+    def feed(self, files: Iterable[FileIO]) -> None:
+        """Writes the files one after another, without what comes before their position."""
+        try:
+            for file in files:
+                relay(file, self.process.stdin)
+        except BrokenStreamError:
+            pass  # `finish` tells why FFmpeg reads no more
+
+    def finish(self) -> tuple[str, ...]:
+        """Waits for FFmpeg's end, and checks the times. Returns its errors and warnings."""
+        self.process.stdin.close()
+        self.process.wait()
+        self._reading.join()
+        if not self.process.has_succeeded:
+            raise self.failure(f"FFmpeg {self.process.ending}; it joined the chunks", self._times.frames)
+        self._times.check_end(self._frames)
+        return (*self.process.log.errors, *self.process.log.warnings)
+
+    def _read_times(self) -> None:
+        # Not a reader of the child's thread, which reads FFmpeg's errors and must not wait.
+        with suppress(ValueError), open(os.dup(self.process.stdout.fileno()), "rb") as lines:  # noqa: PTH123
+            for line in lines:
+                self._times.take(line)
+
+
+class Times:
+    """Checks that the frames of a video come one after another at a constant rate, from 0, whatever their order.
+
+    Attributes:
+        frames: how many were seen.
+    """
+
+    def __init__(self, fps: Fraction) -> None:
+        self.frames = 0
+        self._fps = fps
+        self._tick_s = Fraction(0)
+        self._waiting: list[int] = []
+        self._next = 0
+        self._wrong: str | None = None
+
+    def take(self, line: bytes) -> None:
+        """Takes a line of FFmpeg's framecrc: ``stream, dts, pts, duration, size, checksum``, or a comment."""
+        if line.startswith(b"#tb 0:"):
+            numerator, _, denominator = line.split(b":")[1].partition(b"/")
+            self._tick_s = Fraction(int(numerator), int(denominator))
+        elif not line.startswith(b"#"):
+            self.frames += 1
+            heapq.heappush(self._waiting, int(line.split(b",")[2]))
+            if len(self._waiting) > _REORDERED_FRAMES:
+                self._check(heapq.heappop(self._waiting))
+
+    def check_end(self, frames: int) -> None:
+        """Checks the rest, and that there were so many frames."""
+        while self._waiting:
+            self._check(heapq.heappop(self._waiting))
+        if self._wrong is not None:
+            raise RenderError(f"the joined video has wrong times: {self._wrong}")
+        if self.frames != frames:
+            raise RenderError(f"the joined video has {self.frames} frames instead of {frames}")
+
+    def _check(self, pts: int) -> None:
+        time_s, wanted_s = pts * self._tick_s, self._next / self._fps
+        if time_s != wanted_s and self._wrong is None:
+            self._wrong = f"frame {self._next} is at {float(time_s):.6f} s instead of {float(wanted_s):.6f} s"
+        self._next += 1
+
+
+def _chunk_files(plan: Plan, storage: Storage) -> Iterator[FileIO]:
+    """The chunks' files; all but the first are at their first fragment. Their headers must be the same."""
+    first: bytes | None = None
+    for number in range(len(plan.lengths)):
+        with storage.local(data_name(plan, number)) as path, FileIO(path) as file:
+            header = _header(file)
+            if first is None:
+                first = header
+                file.seek(0)
+            elif header != first:
+                raise RenderError(
+                    f"chunk {number} has other parameter sets, colours or sizes than chunk 0, and cannot be joined",
+                    chunk=number,
+                )
+            yield file
+
+
+def _header(file: FileIO) -> bytes:
+    """What comes before the first fragment, which is where the file's position is afterwards."""
+    header = b""
+    while len(box := file.read(8)) == 8 and box[4:] != _FRAGMENT:
+        header += box + file.read(int.from_bytes(box[:4], "big") - 8)
+    file.seek(len(header))
+    return header
+
+
+def _color_arguments(plan: Plan) -> list[str]:
+    """The colour tags that the chunks were encoded with: QuickTime has no place for the range."""
+    arguments = Encoder(plan.output, **plan.arguments() | {"size": None})._plan_for(size=plan.size).arguments
+    output = arguments[arguments.index("-c:v") :]
+    names = ("-color_range", "-colorspace", "-color_primaries", "-color_trc")
+    return [word for name in names if name in output for word in (name, output[output.index(name) + 1])]
+
+
+def _sound_arguments(plan: Plan, part: Path) -> list[str]:
+    """FFmpeg's arguments for the sound: copied where the container takes it, else encoded; as long as the picture."""
+    if plan.audio is None:
+        return []
+    start_s = plan.frames[0] / plan.fps if plan.source is None else Fraction(0)
+    limits = (
+        "-ss",
+        format_seconds(float(start_s)),
+        "-t",
+        f"{math.ceil(len(plan.frames) / plan.fps * 10**6) / 10**6:.6f}",
+    )
+    source = (*limits, "-i", f"file:{plan.audio}")
+    return [*source, "-map", "1:a:0", *(("-c:a", "copy") if _takes_copy(plan, part) else ())]
+
+
+def _takes_copy(plan: Plan, part: Path) -> bool:
+    """Whether the container takes the sound as it is, by trying it with its first packets."""
+    container = () if (name := plan.file_options.get("f")) is None else ("-f", str(name))
+    with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
+        trial = (*container, "-y", f"file:{folder}/trial{part.suffix}")
+        arguments = (
+            "-v",
+            "error",
+            "-t",
+            "0.1",
+            "-i",
+            f"file:{plan.audio}",
+            "-map",
+            "0:a:0",
+            "-c",
+            "copy",
+            *trial,
+        )
+        try:
+            run((plan.program, *arguments), _TRIAL_S)
+        except ProgramError:
+            return False
+    return True
+
+
+def _verify(plan: Plan, storage: Storage, part: Path) -> None:
+    """Checks the file that was written: its length, its begin, and the facts that its chunks have, too."""
+    video = _video_of(part)
+    with storage.local(data_name(plan, 0)) as path:
+        chunk = _video_of(path)
+    frames, seconds = len(plan.frames), float(len(plan.frames) / plan.fps)
+    if video.frames not in (None, frames):
+        raise RenderError(f"the joined video has {video.frames} frames instead of {frames}")
+    tolerance_s = float(max(video.time_base, Fraction(_COARSEST_TICK_S))) * 2
+    if video.duration_s is not None and plan.audio is None and abs(video.duration_s - seconds) > tolerance_s:
+        raise RenderError(f"the joined video lasts {video.duration_s:.6f} s instead of {seconds:.6f} s")
+    if video.start_s is not None and abs(video.start_s) > tolerance_s:
+        raise RenderError(f"the joined video begins at {video.start_s:.6f} s instead of 0")
+    for name in _SAME:
+        has, wanted = getattr(video, name), getattr(chunk, name)
+        if wanted is not None and has != wanted:
+            raise RenderError(f"the joined video has the {name} {has} instead of {wanted}")
+
+
+def _video_of(path: Path) -> VideoInfo:
+    video = probe(path).best_video
+    if video is None:
+        raise RenderError(f"{path} has no video")
+    return video

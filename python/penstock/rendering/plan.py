@@ -1,0 +1,348 @@
+"""What a render is to do, as data: which frames make which chunk, and how they are encoded."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import math
+import re
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Self
+
+from penstock._native import _count
+from penstock.errors import FFmpegWarning
+from penstock.ffmpeg import Encoder, endpoints
+from penstock.ffmpeg.arguments import checked_size, frame_rate
+from penstock.ffmpeg.capabilities import muxer_options, version
+from penstock.ffmpeg.find import find_ffmpeg
+from penstock.ffmpeg.settings import Colors, Tuning
+from penstock.rendering.code import Code
+from penstock.rendering.source import Source
+
+#: The version of the JSON that `Plan.to_json` writes.
+VERSION = 1
+# Chosen: at 240 frames a chunk, the keyframes that it adds cost little, and a lost one is soon rendered again.
+MOST_CHUNK_FRAMES = 240
+# Chosen: with fewer chunks a worker than this, a slow one would leave the others idle for long.
+CHUNKS_PER_WORKER = 4
+# The last chunks are this much shorter at most. A shorter one costs more to start than it saves.
+SHORTEST_SHARE = 8
+
+# What a plan gives to the Encoder itself.
+_OWN_ARGUMENTS = ("output", "fps", "size", "progress")
+# Rate control that looks at the whole video, or that has a buffer which each chunk would start full.
+_WHOLE_VIDEO_OPTIONS = ("pass", "passlogfile", "maxrate", "minrate", "bufsize", "rc_init_occupancy")
+_CODEC_PARAMETERS = ("x264-params", "x264opts", "x265-params", "svtav1-params", "aom-params")
+_WHOLE_VIDEO_PARAMETERS = re.compile(r"(?:^|:)(pass|stats|vbv-\w+|nal-hrd|hrd|mbr|buf-\w+)(?:=|:|$)")
+# FFmpeg's own options for a file as a whole; the other ones are its container's.
+_FILE_OPTIONS = ("metadata", "disposition", "map_metadata", "tag", "vtag", "timecode", "f")
+# FFmpeg's names of the containers by the extensions that users give most.
+_CONTAINERS = {".mp4": "mp4", ".m4v": "mp4", ".mov": "mov", ".mkv": "matroska", ".webm": "webm"}
+# These make no single file, or none that has times.
+_NO_FILES = ("dash", "hls", "image2", "rtp", "rtsp", "segment", "stream_segment", "tee")
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A run of frames that one worker renders.
+
+    Attributes:
+        number: its number in the plan, from 0.
+        first: the position of its first frame in the video, from 0.
+        frames: the indices of its frames, as the scene gets them.
+    """
+
+    number: int
+    first: int
+    frames: range
+
+    def __str__(self) -> str:
+        return f"chunk {self.number} (frames {self.frames[0]} to {self.frames[-1]})"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a render is to do. `plan` makes one; `render_chunk` and `assemble` carry it out, on any machine.
+
+    Attributes:
+        output: the absolute path of the video.
+        frames: the indices of its frames.
+        size: width and height in pixels.
+        fps: frames per second.
+        lengths: the number of frames of each chunk.
+        encoder: the arguments of each chunk's `Encoder`, as JSON has them.
+        file_options: FFmpeg's options for the video's file, such as ``movflags``.
+        code: the scene, or the function of `map_video`; None for a transcode.
+        source: the video that `map_video` reads; None for a scene.
+        audio: the path of the sound; None for none.
+        storage: the folder of the chunks: a path, or a URL of fsspec.
+        ffmpeg: the version of FFmpeg, which is the same on all machines.
+    """
+
+    output: str
+    frames: range
+    size: tuple[int, int]
+    fps: Fraction
+    lengths: tuple[int, ...]
+    encoder: Mapping[str, Any]
+    file_options: Mapping[str, Any]
+    code: Code | None
+    source: Source | None
+    audio: str | None
+    storage: str
+    ffmpeg: str
+    hash: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "hash", self._digest())
+
+    @property
+    def chunks(self) -> list[Chunk]:
+        """The chunks in their order."""
+        firsts = itertools.accumulate(self.lengths, initial=0)
+        return [
+            Chunk(number, first, self.frames[first : first + length])
+            for number, (first, length) in enumerate(zip(firsts, self.lengths, strict=False))
+        ]
+
+    @property
+    def codec(self) -> str:
+        """FFmpeg's name of the video encoder."""
+        codec: str = self.encoder.get("codec", "libx264")
+        return codec
+
+    @property
+    def program(self) -> str:
+        """The path of FFmpeg on this machine.
+
+        Raises:
+            EncoderError: there is none.
+            ValueError: it has another version than the plan.
+        """
+        program = find_ffmpeg(self.encoder.get("tuning", {}).get("ffmpeg"))
+        found = version(program)
+        if found != self.ffmpeg:
+            raise ValueError(f"the plan was made with FFmpeg {self.ffmpeg}, and {program} is FFmpeg {found}")
+        return program
+
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of each chunk's `Encoder`, but for its output."""
+        grouped = {"colors": Colors, "tuning": Tuning}
+        given = {
+            name: grouped[name](**value) if name in grouped else value for name, value in self.encoder.items()
+        }
+        return given | {"size": self.size, "fps": self.fps}
+
+    def with_chunks_of(self, other: Plan) -> Plan:
+        """This plan with the chunks of `other`, if that makes the same frames; else itself."""
+        source = self.source and other.source and replace(self.source, starts_s=other.source.starts_s)
+        same = replace(self, lengths=other.lengths, source=source)
+        return same if same.hash == other.hash else self
+
+    def to_json(self) -> str:
+        """The plan as JSON."""
+        return json.dumps({"version": VERSION, "hash": self.hash, **self._as_dict()}, indent=2) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """The plan that `to_json` wrote.
+
+        Raises:
+            ValueError: it is no plan, or one of another version, or it was changed.
+        """
+        try:
+            given = json.loads(text)
+            found = given.pop("version")
+            if found != VERSION:
+                raise ValueError(f"the plan has version {found!r}, and this Penstock reads version {VERSION}")
+            digest = given.pop("hash")
+            plan = cls(
+                **given
+                | {
+                    "frames": range(*given["frames"]),
+                    "size": tuple(given["size"]),
+                    "fps": Fraction(given["fps"]),
+                    "lengths": tuple(given["lengths"]),
+                    "code": given["code"] and Code(**given["code"]),
+                    "source": given["source"] and Source.from_dict(given["source"]),
+                }
+            )
+        except (AttributeError, KeyError, TypeError) as error:
+            raise ValueError(f"this is no plan: {error!r}") from None
+        if plan.hash != digest:
+            raise ValueError("the plan was changed after it was made: its hash is wrong")
+        return plan
+
+    def _as_dict(self) -> dict[str, Any]:
+        values = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "hash"}
+        return values | {
+            "frames": [self.frames.start, self.frames.stop, self.frames.step],
+            "fps": str(self.fps),
+            "code": self.code and asdict(self.code),
+            "source": self.source and asdict(self.source),
+        }
+
+    def _digest(self) -> str:
+        """SHA-256 of everything on which the chunks depend."""
+        content = self._as_dict() | {"code": self.code and self.code.digest}
+        for name in ("output", "file_options", "audio", "storage"):
+            del content[name]
+        text = json.dumps({"version": VERSION, **content}, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def lengths_of(count: int, chunk_frames: int | None, workers: int) -> tuple[int, ...]:
+    """The lengths of the chunks of `count` frames: `chunk_frames` each, and shorter ones at the end.
+
+    The last ones are half of an equal share of what is left (guided self-scheduling: Polychronopoulos and Kuck, 1987),
+    so that the workers end at about the same time.
+    """
+    if chunk_frames is None:
+        chunk_frames = min(MOST_CHUNK_FRAMES, math.ceil(count / (CHUNKS_PER_WORKER * workers)))
+    shortest = math.ceil(chunk_frames / SHORTEST_SHARE)
+    lengths, left = [], count
+    while left:
+        length = min(chunk_frames, max(shortest, math.ceil(left / (2 * workers))), left)
+        if left - length < shortest:
+            length = left if left <= chunk_frames else length
+        lengths.append(length)
+        left -= length
+    return tuple(lengths)
+
+
+def make(
+    output: Path | str,
+    *,
+    frames: int | range,
+    size: tuple[int, int],
+    fps: int | float | Fraction,
+    workers: int,
+    chunk_frames: int | None,
+    encoder: Mapping[str, Any] | None,
+    code: Code | None,
+    source: Source | None,
+    audio: Path | str | None,
+    storage: Path | str | None,
+) -> Plan:
+    """Checks everything that can be checked before a frame is there."""
+    frames = frames if isinstance(frames, range) else range(_count("frames", frames))
+    if not frames or min(frames[0], frames[-1]) < 0:
+        raise ValueError(f"frames is a number of frames, or a range of indices from 0 on; got {frames!r}")
+    if chunk_frames is not None:
+        _count("chunk_frames", chunk_frames)
+    target = endpoints.target(output)
+    if not endpoints.is_path(target):
+        raise ValueError(
+            f"the output is a file, because it takes its name when it is complete; got {output!r}"
+        )
+    arguments, file_options = _divided(Path(output), dict(encoder or {}))
+    program = find_ffmpeg(arguments["tuning"].ffmpeg if "tuning" in arguments else None)
+    size, rate = checked_size(size), frame_rate(fps)
+    _check_joinable(target, arguments, size, rate)
+    return Plan(
+        output=endpoints.without_protocol(target),
+        frames=frames,
+        size=size,
+        fps=rate,
+        lengths=lengths_of(len(frames), chunk_frames, workers),
+        encoder=_as_json(arguments),
+        file_options=_as_json(file_options),
+        code=code,
+        source=source,
+        audio=None if audio is None else str(Path(audio).absolute()),
+        storage=_absolute(f"{endpoints.without_protocol(target)}.chunks" if storage is None else storage),
+        ffmpeg=version(program),
+    )
+
+
+def _absolute(storage: Path | str) -> str:
+    return str(storage) if "://" in str(storage) else str(Path(storage).absolute())
+
+
+def _divided(output: Path, arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The arguments of the chunks' encoders, and the options of the video's file."""
+    own = [name for name in _OWN_ARGUMENTS if name in arguments]
+    if own:
+        raise ValueError(
+            f"encoder has {', '.join(own)}, which are arguments of their own, or not possible here"
+        )
+    options = dict(arguments.get("options", {}))
+    container = options.get("f", _CONTAINERS.get(output.suffix.lower(), output.suffix[1:]))
+    if container in _NO_FILES:
+        raise ValueError(f"{container} is no container of one file, into which chunks could be joined")
+    tuning = arguments.get("tuning", Tuning())
+    of_container = muxer_options(find_ffmpeg(tuning.ffmpeg), str(container))
+
+    def is_of_file(name: str) -> bool:
+        return name in of_container or name.partition(":")[0] in _FILE_OPTIONS
+
+    of_file = {name: value for name, value in options.items() if is_of_file(name)}
+    of_chunk = {name: value for name, value in options.items() if not is_of_file(name)}
+    return arguments | ({"options": of_chunk} if of_chunk else {}), of_file
+
+
+def _check_joinable(target: str, arguments: Mapping[str, Any], size: tuple[int, int], fps: Fraction) -> None:
+    """Checks the arguments, and that chunks which are encoded so can be joined."""
+    options = arguments.get("options", {})
+    for name in options:
+        if name.partition(":")[0] in _WHOLE_VIDEO_OPTIONS:
+            raise ValueError(
+                f"options[{name!r}]: two passes, and rates that are bounded over a buffer, need the whole video in one "
+                "piece: encode chunks with crf, or by a bit rate alone"
+            )
+    for name in _CODEC_PARAMETERS:
+        if found := _WHOLE_VIDEO_PARAMETERS.search(str(options.get(name, ""))):
+            raise ValueError(
+                f"options[{name!r}]: {found[1]} needs the whole video in one piece: use crf instead"
+            )
+    if (tuning := arguments.get("tuning")) is not None:
+        tuning.check_unused("a chunk, which any machine may encode", "policy", "ffmpeg_policy")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FFmpegWarning)  # each chunk repeats them, and the report has them
+        encoder = Encoder(Path(endpoints.without_protocol(target)), fps=fps, **arguments)
+        planned = encoder._plan_for(size=size)
+    codec = arguments.get("codec", "libx264")
+    if codec == "libvpx" or (codec == "libvpx-vp9" and "yuva420p" in planned.arguments):
+        raise ValueError(
+            f"{codec}{' with alpha' * (codec != 'libvpx')} has no container whose chunks can be joined"
+        )
+
+
+def _as_json(values: Mapping[str, Any]) -> dict[str, Any]:
+    """`values` as JSON gives them back, with settings that differ from their defaults."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, Colors | Tuning):
+            return {
+                one.name: getattr(value, one.name)
+                for one in fields(value)
+                if getattr(value, one.name) != one.default
+            }
+        if isinstance(value, Path | Fraction):
+            return str(value)
+        raise TypeError(f"a plan is JSON, which has no {type(value).__name__}: {value!r}")
+
+    given: dict[str, Any] = json.loads(json.dumps(values, default=plain))
+    return given
+
+
+def numbered(plan: Plan, number: int) -> Chunk:
+    """The chunk of that number."""
+    chunks = plan.chunks
+    if not 0 <= number < len(chunks):
+        raise ValueError(f"the plan has chunks 0 to {len(chunks) - 1}; got {number}")
+    return chunks[number]
+
+
+def stored_plans(texts: Iterator[str]) -> Iterator[Plan]:
+    """The plans among `texts`; those of other versions are left out."""
+    for text in texts:
+        try:
+            yield Plan.from_json(text)
+        except ValueError:
+            continue
