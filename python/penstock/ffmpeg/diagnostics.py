@@ -31,6 +31,8 @@ _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 # With "-loglevel level+…", the level follows the components.
 _LEVEL = re.compile(rf"((?:{_COMPONENT})*)\[(panic|fatal|error|warning)\] ")
 _ADDRESS = re.compile(r" @ 0x[0-9a-f]+(?=\])")
+# The muxer `tee`, when one of its outputs fails. Without "onfail", FFmpeg 5.1 and 7.1 go on, and 9.0 aborts.
+_FAILED_OUTPUT = re.compile(r"Slave muxer #(\d+) failed(?:: (.*), continuing with|, aborting)")
 
 # What FFmpeg 5.1 to 9 prints first for a stream without a decodable frame.
 _NO_FRAMES = "Cannot determine format of input"
@@ -95,10 +97,14 @@ class StderrLog:
         # Dictionaries as ordered sets.
         self._warnings: dict[str, None] = {}
         self._errors: dict[str, None] = {}
+        #: Why outputs of the muxer `tee` failed, by their numbers from 0; "" if FFmpeg does not say.
+        self.failed_outputs: dict[int, str] = {}
 
     def take(self, data: bytes) -> None:
         """Sorts one line in."""
         line = data.decode(errors="replace").rstrip()
+        if found := _FAILED_OUTPUT.search(line):
+            self.failed_outputs[int(found[1])] = found[2] or ""
         level = _LEVEL.match(line)
         if level is None:  # a library's own line, or FFmpeg prints no levels
             self._lines.append(line)
@@ -408,5 +414,9 @@ _ADVICE: tuple[tuple[str, Callable[[_Attempt, re.Match[str]], str | None]], ...]
     (
         r"\[Parsed_(\w+)_\d+ @",
         _always("the filter {found[1]!r} was refused: `ffmpeg -h filter={found[1]}` tells its options"),
+    ),
+    (
+        _FAILED_OUTPUT.pattern,
+        _always("mend that output of tee, or give it onfail=ignore, which makes its failure a warning"),
     ),
 )

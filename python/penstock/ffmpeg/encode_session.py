@@ -22,6 +22,7 @@ from penstock.errors import (
     ClosedError,
     EncoderError,
     FFmpegError,
+    FFmpegWarning,
     PenstockError,
     StalledError,
 )
@@ -220,9 +221,13 @@ class EncodeSession(Session):
         self.process.close_pipes()
         self.wait_for(self._await_end, _left_s(deadline_s), NOT_DONE)
         self._mark_ended()
-        if not self.process.has_succeeded or self.process.frames != self.writer.stats.items_accepted:
+        submitted = self.writer.stats.items_accepted
+        if not self.process.has_succeeded or self.process.frames != submitted or self._failed_outputs():
             raise self._error()
-        self.report = self._make_report()
+        ignored = self._failed_outputs(ignored=True)
+        self.report = self._make_report(ignored)
+        for failure in ignored:
+            warnings.warn(failure, FFmpegWarning, stacklevel=4)
         return self.report
 
     def abort(self) -> None:
@@ -320,15 +325,25 @@ class EncodeSession(Session):
         self._mark_ended()
         return self._error()
 
+    def _failed_outputs(self, *, ignored: bool = False) -> list[str]:
+        """The outputs of the muxer `tee` that failed, in sentences: those with ``onfail=ignore``, or the others."""
+        failed = self.process.log.failed_outputs.items()
+        named = [(endpoints.tee_output(self._target, number), why) for number, why in failed]
+        return [
+            f"the output {name!r} failed{why and ': '}{why}"
+            for name, why in named
+            if endpoints.ignores_failure(name) == ignored
+        ]
+
     def _error(self) -> FFmpegError:
         process, submitted = self.process, self.writer.stats.items_accepted
         advice = self._explain(process.log.text) if process.log.text else None
         reason = f"FFmpeg {process.ending}; it had encoded {process.frames} of {submitted} submitted frames"
-        return self.failure(reason, process.frames, advice)
+        return self.failure("; ".join([*self._failed_outputs(), reason]), process.frames, advice)
 
-    def _make_report(self) -> EncodeReport:
+    def _make_report(self, ignored: list[str]) -> EncodeReport:
         # FFmpeg has succeeded. Its errors may still matter more than its warnings.
-        messages = (*self.process.log.errors, *self.process.log.warnings)
+        messages = (*ignored, *self.process.log.errors, *self.process.log.warnings)
         for line in messages:
             logger.warning("FFmpeg: %s", line)
         submitted, elapsed_s = self.writer.stats.items_accepted, self.process.elapsed_s

@@ -314,8 +314,9 @@ class Encoder:
             timeout: seconds to wait; None waits as long as it takes.
 
         Raises:
-            EncoderError: FFmpeg failed, or encoded another number of frames than were submitted; or FFmpeg never
-                started, because there was neither a size nor a frame.
+            EncoderError: FFmpeg failed, or encoded another number of frames than were submitted; or an output of the
+                muxer ``tee`` failed that has no ``onfail=ignore``; or FFmpeg never started, because there was neither a
+                size nor a frame.
             StalledError: not done within `timeout`, or no sign of life from FFmpeg for ``stall_timeout``. Nothing is
                 lost: close again, or abort.
             ClosedError: the encoder was aborted.

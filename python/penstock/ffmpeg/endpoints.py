@@ -24,6 +24,9 @@ PLAYLIST_CONTAINERS = frozenset(
 #: FFmpeg's arguments to take the path of a picture literally.
 LITERAL = ("-pattern_type", "none")
 _STDOUT = "pipe:1"
+# One output of the muxer `tee`, as FFmpeg's av_get_token cuts them: a backslash or single quotes protect a "|".
+_TEE_OUTPUT = re.compile(r"((?:\\.|'[^']*'|[^|])*)(?:\||$)", re.DOTALL)
+_IGNORES_FAILURE = re.compile(r"\s*\[([^\]]*:)?onfail=(?i:ignore)[:\]]")
 # One scheme or several, as in "zmq:tcp://127.0.0.1:5555".
 _URL = re.compile(r"(?:[a-z][a-z0-9+.-]*:)+//", re.IGNORECASE)
 # The default container of each protocol: FFmpeg guesses a container from a file's extension, which a stream lacks.
@@ -96,6 +99,17 @@ def file_bytes(target: str) -> int | None:
     """The size in bytes of the file at `target`; None if it is not a regular file."""
     path = Path(without_protocol(target))
     return path.stat().st_size if path.is_file() else None
+
+
+def tee_output(target: str, number: int) -> str:
+    """The output of that `number` in `target`, a list of outputs for the container ``tee``, with its options."""
+    outputs: list[str] = _TEE_OUTPUT.findall(target)
+    return outputs[number] if number < len(outputs) else target
+
+
+def ignores_failure(output: str) -> bool:
+    """Whether an output of ``tee`` has the option ``onfail=ignore``."""
+    return _IGNORES_FAILURE.match(output) is not None
 
 
 def uses_stdout(target: str) -> bool:

@@ -1,0 +1,112 @@
+"""The `Encoder` with several outputs: FFmpeg's muxer ``tee`` goes on and exits with 0 when one of them fails."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import pytest
+from media import decode, flat, make
+
+from penstock import Encoder, EncoderError, FFmpegWarning
+from penstock.ffmpeg import Tuning, endpoints
+
+FRAMES = 20
+
+
+def encode(ffmpeg: str, outputs: str) -> Encoder:
+    options = {"f": "tee", "map": "0:v", "flags": "+global_header", "preset": "ultrafast"}
+    with make(outputs, options=options, tuning=Tuning(ffmpeg=ffmpeg)) as encoder:
+        for index in range(FRAMES):
+            encoder.write(flat(index))
+    return encoder
+
+
+def test_smoke(tmp_path: Path, ffmpeg: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        encoder = encode(ffmpeg, f"{tmp_path}/a.mkv|[onfail=ignore]{tmp_path}/b.mp4")
+    assert encoder.report is not None and encoder.report.warnings == ()
+    assert len(decode(tmp_path / "a.mkv")) == len(decode(tmp_path / "b.mp4")) == FRAMES
+
+
+@pytest.mark.parametrize(
+    ("output", "why"),
+    [
+        ("[f=mp4]{}/missing/b.mp4", "No such file or directory"),
+        ("{}/missing/b.mp4", "No such file or directory"),
+        # Fails only at the end, when FFmpeg empties its buffer.
+        ("[f=mpegts]/dev/full", "No space left on device"),
+        ("[f=mp4:no_such_option=1]{}/b.mp4", "Option not found"),
+    ],
+)
+@pytest.mark.parametrize("is_last", [False, True])
+def test_a_failed_output_is_an_error_that_names_it(
+    tmp_path: Path, ffmpeg: str, output: str, why: str, is_last: bool
+) -> None:
+    bad, good = output.format(tmp_path), f"{tmp_path}/a.mkv"
+    with pytest.raises(EncoderError) as caught:
+        encode(ffmpeg, f"{good}|{bad}" if is_last else f"{bad}|{good}")
+    error = caught.value
+    assert error.reason.startswith(f"the output '{bad}' failed") and why in str(error) and error.advice
+    if error.returncode == 0:  # this FFmpeg has finished the others
+        assert f"' failed: {why}; FFmpeg ended with exit code 0" in error.reason
+        assert error.frames == FRAMES == len(decode(tmp_path / "a.mkv"))
+
+
+def test_close_gives_the_same_error_again(tmp_path: Path) -> None:
+    outputs = f"{tmp_path}/a.mkv|{tmp_path}/missing/b.mkv"
+    encoder = make(outputs, options={"f": "tee", "map": "0:v", "flags": "+global_header"})
+    encoder.write(flat(0))
+    for _ in range(2):
+        with pytest.raises(EncoderError, match=r"the output .*b\.mkv. failed"):
+            encoder.close()
+    assert encoder.report is None
+
+
+def test_a_failure_to_be_ignored_is_a_warning(tmp_path: Path, ffmpeg: str) -> None:
+    bad = f"[f=mp4:onfail=ignore]{tmp_path}/missing/b.mp4"
+    with pytest.warns(FFmpegWarning) as caught:
+        encoder = encode(ffmpeg, f"{tmp_path}/a.mkv|{bad}")
+    (warning,) = (str(one.message) for one in caught)
+    assert warning == f"the output '{bad}' failed: No such file or directory"
+    assert encoder.report is not None and encoder.report.warnings[0] == warning
+    assert len(decode(tmp_path / "a.mkv")) == FRAMES
+
+
+def test_a_failure_that_aborts_ends_ffmpeg(tmp_path: Path, ffmpeg: str) -> None:
+    with pytest.raises(EncoderError) as caught:
+        encode(ffmpeg, f"{tmp_path}/a.mkv|[onfail=abort]{tmp_path}/missing/b.mp4")
+    error = caught.value
+    assert error.returncode != 0 and "No such file or directory" in str(error)
+    assert error.reason.startswith(
+        f"the output '[onfail=abort]{tmp_path}/missing/b.mp4' failed; FFmpeg ended"
+    )
+
+
+@pytest.mark.parametrize(
+    ("outputs", "names"),
+    [
+        ("a.mkv|b.mp4", ["a.mkv", "b.mp4"]),
+        (r"a\|b.mkv|c.mp4", [r"a\|b.mkv", "c.mp4"]),
+        ("[metadata='x|y']a.mkv|b.mp4", ["[metadata='x|y']a.mkv", "b.mp4"]),
+        ("a.mkv||b.mp4", ["a.mkv", "", "b.mp4"]),
+    ],
+)
+def test_the_outputs_are_cut_as_ffmpeg_does(outputs: str, names: list[str]) -> None:
+    assert [endpoints.tee_output(outputs, number) for number in range(len(names))] == names
+    assert endpoints.tee_output(outputs, 99) == outputs
+
+
+@pytest.mark.parametrize(
+    ("output", "is_ignored"),
+    [
+        ("[onfail=ignore]a.mkv", True),
+        (" [f=mp4:onfail=IGNORE:movflags=faststart]a.mp4", True),
+        ("[onfail=abort]a.mkv", False),
+        ("a[onfail=ignore].mkv", False),
+        ("a.mkv", False),
+    ],
+)
+def test_which_failures_are_ignored(output: str, is_ignored: bool) -> None:
+    assert endpoints.ignores_failure(output) is is_ignored
