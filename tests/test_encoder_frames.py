@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from media import COLOURS, SIZE, children, decode, eventually, flat, is_flat, make
 
-from penstock import ClosedError, Encoder, EncoderError, StalledError
+from penstock import ClosedError, Decoder, Encoder, EncoderError, StalledError
 from penstock.ffmpeg import Tuning
 
 WIDTH, HEIGHT = SIZE
@@ -93,8 +93,11 @@ def test_several_threads_may_be_first(tmp_path: Path) -> None:
     ("frame", "words"),
     [
         (bytes(WIDTH * HEIGHT * 3), r"height × width × 3; got .*: give the Encoder size=\(width, height\)"),
-        (np.zeros((HEIGHT, WIDTH), np.uint8), "height × width × 3; got "),
-        (np.zeros((3, HEIGHT, WIDTH), np.uint8), "height × width × 3; got "),
+        (np.zeros((0, WIDTH, 3), np.uint8), r"height × width × 3; got \(0, 64, 3\)"),
+        (np.zeros((HEIGHT, WIDTH), np.uint8), "give pixel_format='gray'$"),
+        (np.zeros((HEIGHT, WIDTH, 4), np.uint8), r"give pixel_format='rgba' \(or 'bgra'\)$"),
+        (np.zeros((3, HEIGHT, WIDTH), np.uint8), r"pass frame\.transpose\(1, 2, 0\)$"),
+        (np.zeros((5, HEIGHT, WIDTH, 3), np.uint8), "write its 5 frames one by one$"),
         (np.zeros((HEIGHT - 1, WIDTH, 3), np.uint8), "64x47"),
         (np.zeros((HEIGHT, WIDTH, 3), np.float64), "wrong dtype"),
     ],
@@ -412,7 +415,7 @@ BAD = [
     ("gray", np.zeros((H, W, 3), np.uint8), "pixel_format='rgb24'"),
     ("rgb24", np.zeros((20, 30, 3), np.uint8), r"scale it, or give size=\(30, 20\)"),
     ("rgb24", np.zeros((5, H, W, 3), np.uint8), "write its 5 frames one by one"),
-    ("yuv420p", np.zeros((H, W, 3), np.uint8), "pixel_format='rgb24', and output_pixel_format='yuv420p'"),
+    ("yuv420p", np.zeros((H, W, 3), np.uint8), r"pixel_format='rgb24' .*, and output_pixel_format='yuv420p'$"),
     ("yuv420p", np.zeros((W, H * 3 // 2), np.uint8), r"got \(64, 72\)"),
     ("rgb24", np.zeros((H, W, 3), np.float32), r"got .* of float32.*scale to 0…255 and \.astype\(np\.uint8\)"),
     ("rgb24", np.zeros((H, W, 3)), r"of float64.*scale to 0…255 and \.astype\(np\.uint8\)"),
@@ -428,6 +431,17 @@ BAD = [
     ("grayf32le", np.zeros((H, W)), r"of float64.*\.astype\(np\.float32\)"),
     ("grayf32le", np.zeros((H, W), np.uint8), r"of uint8.*\.astype\(np\.float32\), scaled to 0…1"),
     ("rgb24", bytes(100), "got 100 bytes"),
+    # Channels and dtype are both wrong: one message says all that is to be done.
+    ("rgb24", np.zeros((H, W), np.uint16), r"pixel_format='gray16le' \(codec='ffv1' keeps all 16 bits\)$"),
+    ("rgb24", np.zeros((H, W, 1), np.uint16), "give pixel_format='gray16le'"),
+    ("rgb24", np.zeros((H, W, 4), np.uint16), r"give pixel_format='rgba64le' \(or 'bgra64le'\) \(codec='ffv1'"),
+    ("rgb24", np.zeros((H, W), np.float32), r"give pixel_format='gray', and scale to 0…255 and \.astype\(np\.uint8\)$"),
+    ("rgb24", np.zeros((H, W, 4), np.float32), r"'rgba' .*, and scale to 0…255 and \.astype\(np\.uint8\)$"),
+    ("rgb24", np.zeros((H, W), bool), r"'gray', and pass frame\.astype\(np\.uint8\) \* 255$"),
+    ("rgb24", Tensor(np.zeros((3, H, W), np.float32)), r"\(1, 2, 0\), and scale to 0…255 and \.to\(torch\.uint8\)$"),
+    ("yuv420p", np.zeros((H, W, 3), np.uint16), r"'rgb48le' \(or 'bgr48le'\), and output_pixel_format='yuv420p'$"),
+    ("gray16le", np.zeros((H, W, 3), np.uint8), r"give pixel_format='rgb24' \(or 'bgr24'\)$"),
+    ("grayf32le", np.zeros((H, W, 3), np.uint8), r"give pixel_format='rgb24' \(or 'bgr24'\)$"),
     ("rgb24", array.array("f", [0.0] * (H * W * 3)), "got 36864 bytes"),
 ]  # fmt: skip
 
@@ -439,6 +453,30 @@ def test_these_are_none(tmp_path: Path, pixel_format: str, frame: object, words:
         with pytest.raises(ValueError, match=words):
             getattr(encoder, call)(frame)
         assert encoder.frames_submitted == 0
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "remedy"),
+    [
+        ((H, W), np.uint8, {"pixel_format": "gray"}),
+        ((H, W), np.uint16, {"pixel_format": "gray16le", "codec": "ffv1"}),
+        ((H, W, 4), np.uint8, {"pixel_format": "rgba", "codec": "ffv1"}),
+        ((H, W, 3), np.uint16, {"pixel_format": "rgb48le", "codec": "ffv1"}),
+    ],
+)
+def test_one_error_leads_to_a_video(tmp_path: Path, shape: tuple, dtype: type, remedy: dict) -> None:
+    """Without a size, and without a pixel format: what a newcomer writes first."""
+    frame = np.random.default_rng(8).integers(0, np.iinfo(dtype).max, shape, dtype)
+    with pytest.raises(ValueError) as caught, Encoder(tmp_path / "v.mkv", fps=30) as encoder:
+        encoder.write(frame)
+    assert f"give pixel_format='{remedy['pixel_format']}'" in str(caught.value)
+    assert ("codec='ffv1'" in str(caught.value)) == (dtype is np.uint16)
+    with Encoder(tmp_path / "v.mkv", fps=30, **remedy) as encoder:
+        encoder.write(frame)
+    assert encoder.report is not None and encoder.report.warnings == ()
+    if "codec" in remedy:
+        with Decoder(tmp_path / "v.mkv", pixel_format=remedy["pixel_format"]) as decoder:
+            np.testing.assert_array_equal(decoder.read(), frame)
 
 
 @pytest.mark.parametrize(

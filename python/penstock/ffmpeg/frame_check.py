@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from penstock.ffmpeg.pixel_formats import PIXEL_FORMATS, FrameLayout
+from penstock.ffmpeg.pixel_formats import PIXEL_FORMATS, FrameLayout, frame_layout
 
 # NumPy's kinds of types, by the format characters of the buffer protocol (those of `struct`).
 _KINDS = {
@@ -23,6 +23,7 @@ _BY_CHANNELS = {
     2: {1: "gray16le", 3: "rgb48le", 4: "rgba64le"},
     4: {1: "grayf32le"},
 }
+_KEEPS_16_BITS = " (codec='ffv1' keeps all 16 bits)"
 
 
 def frame_size(frame: Any, layout: FrameLayout) -> tuple[int, int]:
@@ -30,18 +31,16 @@ def frame_size(frame: Any, layout: FrameLayout) -> tuple[int, int]:
     remedy = "give the Encoder size=(width, height)"
     if len(layout.planes) > 1 or len(layout.planes[0]) < 2:
         raise ValueError(f"the shape of a {layout.pixel_format} frame does not tell its size: {remedy}")
-    shape: tuple[int, ...] = ()
-    if not hasattr(frame, "mglo"):
-        _check_mode(frame, layout)
-        with memoryview(_buffer_of(frame)) as view:
-            shape = view.shape or ()
-    channels = layout.planes[0][2:]
-    if len(shape) < 2 or shape[2:] not in (channels, channels or (1,)) or 0 in shape:
-        wanted = " × ".join(("height", "width", *map(str, channels)))
+    samples = None if hasattr(frame, "mglo") else _samples(frame, layout)[1]
+    if samples is None or len(samples.shape) < 2 or 0 in samples.shape:
+        wanted = " × ".join(("height", "width", *map(str, layout.planes[0][2:])))
+        got = "bytes" if samples is None or len(samples.shape) < 2 else samples.shape
         raise ValueError(
-            f"the first frame of an encoder without size has the shape {wanted}; got {shape or 'bytes'}: {remedy}"
+            f"the first frame of an encoder without size has the shape {wanted}; got {got}: {remedy}"
         )
-    return shape[1], shape[0]
+    height, width = _rows_and_columns(samples.shape)
+    _check_shape(samples, frame_layout(layout.pixel_format, width, height))
+    return width, height
 
 
 def frame_buffer(frame: Any, layout: FrameLayout) -> Any:
@@ -62,10 +61,7 @@ def frame_buffer(frame: Any, layout: FrameLayout) -> Any:
     if hasattr(frame, "mglo"):  # a moderngl.Buffer: a memoryview would map it and wait for the GPU
         _check_size(_Samples("bytes", frame.size, (frame.size,), "uint", 1, False), layout)
         return frame
-    _check_mode(frame, layout)
-    buffer = _buffer_of(frame)
-    with memoryview(buffer) as view:
-        samples = _samples(view, _call_on(frame))
+    buffer, samples = _samples(frame, layout)
     if len(samples.shape) > 1 and layout.pixel_format in PIXEL_FORMATS:
         _check_shape(samples, layout)
         _check_dtype(samples, layout)
@@ -142,10 +138,16 @@ def _call_on(frame: Any) -> str:
     return "memoryview" if isinstance(frame, memoryview) else "numpy"
 
 
-def _samples(view: memoryview, owner: str) -> _Samples:
-    code = view.format.lstrip("@=<>!")
-    kind = _KINDS.get(code, "unknown samples")
-    return _Samples(owner, view.nbytes, view.shape or (), kind, view.itemsize, view.format[0] in ">!")
+def _samples(frame: Any, layout: FrameLayout) -> tuple[Any, _Samples]:
+    """`frame` as a buffer, and what is in it."""
+    _check_mode(frame, layout)
+    buffer = _buffer_of(frame)
+    with memoryview(buffer) as view:
+        kind = _KINDS.get(view.format.lstrip("@=<>!"), "unknown samples")
+        is_big_endian = view.format[0] in ">!"
+        return buffer, _Samples(
+            _call_on(frame), view.nbytes, view.shape or (), kind, view.itemsize, is_big_endian
+        )
 
 
 def _check_size(samples: _Samples, layout: FrameLayout) -> None:
@@ -155,7 +157,7 @@ def _check_size(samples: _Samples, layout: FrameLayout) -> None:
 
 def _check_shape(samples: _Samples, layout: FrameLayout) -> None:
     if not _fits(samples.shape, layout):
-        remedy = _reshape(samples, layout)
+        remedy = _remedy(samples, layout)
         raise ValueError(
             f"wrong shape of frame: got {samples}; {_wanted(layout)}{f': {remedy}' if remedy else ''}"
         )
@@ -174,15 +176,53 @@ def _fits(shape: tuple[int, ...], layout: FrameLayout) -> bool:
     return _squeezed(shape) in (_squeezed((rows, *row)), _squeezed((rows, prod(row))))
 
 
+def _rows_and_columns(shape: tuple[int, ...]) -> tuple[int, int]:
+    """Height and width of an array that is a frame, has its channels first, or is a batch of frames."""
+    channels = (1, 3, 4)
+    is_behind = len(shape) > 3 or (len(shape) == 3 and shape[0] in channels and shape[2] not in channels)
+    height, width = shape[is_behind : is_behind + 2]
+    return height, width
+
+
 def _squeezed(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(length for length in shape if length != 1)
 
 
-def _reshape(samples: _Samples, layout: FrameLayout) -> str | None:
-    """What to write to get the right shape; None if unknown."""
-    shape, width, height = _squeezed(samples.shape), layout.width, layout.height
+def _remedy(samples: _Samples, layout: FrameLayout) -> str | None:
+    """What to write for a frame of the wrong shape, so that its dtype is right, too; None if unknown."""
+    shape = _squeezed(samples.shape)
+    if shape[:2] == (layout.height, layout.width) and len(shape) < 4:
+        return _other_format(samples, shape[2] if len(shape) > 2 else 1, layout)
+    remedy = _reshape(samples, layout) if len(layout.planes) == 1 else None
+    if remedy is None or _has_dtype(samples, layout):
+        return remedy
+    return f"{remedy}, and {_converted(samples, layout)}"
+
+
+def _other_format(samples: _Samples, channels: int, layout: FrameLayout) -> str | None:
+    """What to write for a frame with other channels than those of `layout`; None if unknown."""
+    is_known = samples.kind == "uint" and samples.sample_bytes <= 2
+    sample_bytes = samples.sample_bytes if is_known else 1
+    found = _BY_CHANNELS[sample_bytes].get(channels)
+    if found is None:
+        return None
+    if samples.owner == "PIL" and (mode := _pil_mode(layout)):
+        return f"pass frame.convert({mode!r}), or give pixel_format={found!r}"
+    remedy = f"give pixel_format={found!r}"
+    if channels > 1:
+        remedy += f" (or {found.replace('rgb', 'bgr')!r})"
     if len(layout.planes) > 1:
-        return _reshape_planar(shape, layout)
+        remedy += f", and output_pixel_format={layout.pixel_format!r}"
+    elif sample_bytes == 2:
+        remedy += _KEEPS_16_BITS
+    if not is_known:
+        remedy += f", and {_converted(samples, frame_layout(found, layout.width, layout.height))}"
+    return remedy
+
+
+def _reshape(samples: _Samples, layout: FrameLayout) -> str | None:
+    """What to write to get the shape of a packed format; None if unknown."""
+    shape, width, height = _squeezed(samples.shape), layout.width, layout.height
     channels = layout.planes[0][2:]
     if shape == (width, height, *channels):
         axes = "1, 0, 2" if channels else "1, 0"
@@ -193,30 +233,11 @@ def _reshape(samples: _Samples, layout: FrameLayout) -> str | None:
     for place, axes in (((*channels, height, width), "1, 2, 0"), ((*channels, width, height), "2, 1, 0")):
         if channels and shape == place:
             return f"pass {_turned(samples, axes)}"
-    if shape[:2] == (height, width) and len(shape) < 4:
-        return _other_format(samples, shape[2] if len(shape) > 2 else 1, layout)
     if len(shape) == len(layout.planes[0]) + 1 and shape[1:] == layout.planes[0]:
         return f"write its {shape[0]} frames one by one"
     if shape[2:] == channels and len(shape) > 1:
         return f"scale it, or give size={(shape[1], shape[0])}"
     return None
-
-
-def _reshape_planar(shape: tuple[int, ...], layout: FrameLayout) -> str | None:
-    packed = _BY_CHANNELS[layout.sample_bytes].get(shape[2] if len(shape) == 3 else 1)
-    if packed and shape[:2] == (layout.height, layout.width):
-        return f"give pixel_format={packed!r}, and output_pixel_format={layout.pixel_format!r}"
-    return None
-
-
-def _other_format(samples: _Samples, channels: int, layout: FrameLayout) -> str | None:
-    found = _BY_CHANNELS[layout.sample_bytes].get(channels)
-    if found is None:
-        return None
-    if samples.owner == "PIL" and (mode := _pil_mode(layout)):
-        return f"pass frame.convert({mode!r}), or give pixel_format={found!r}"
-    swapped = f" (or {found.replace('rgb', 'bgr')!r})" if channels > 1 else ""
-    return f"give pixel_format={found!r}{swapped}"
 
 
 def _turned(samples: _Samples, axes: str) -> str:
@@ -226,15 +247,23 @@ def _turned(samples: _Samples, axes: str) -> str:
 
 
 def _check_dtype(samples: _Samples, layout: FrameLayout) -> None:
-    wanted = "float" if layout.dtype[1] == "f" else "uint"
-    if (samples.kind, samples.sample_bytes) != (wanted, layout.sample_bytes):
+    if not _has_dtype(samples, layout):
         raise ValueError(
-            f"wrong dtype of frame: got {samples}; {_wanted(layout)}: {_converted(samples, wanted, layout)}"
+            f"wrong dtype of frame: got {samples}; {_wanted(layout)}: {_converted(samples, layout)}"
         )
 
 
-def _converted(samples: _Samples, wanted: str, layout: FrameLayout) -> str:
+def _has_dtype(samples: _Samples, layout: FrameLayout) -> bool:
+    return (samples.kind, samples.sample_bytes) == (_kind(layout), layout.sample_bytes)
+
+
+def _kind(layout: FrameLayout) -> str:
+    return "float" if layout.dtype[1] == "f" else "uint"
+
+
+def _converted(samples: _Samples, layout: FrameLayout) -> str:
     """What to write to get the right dtype."""
+    wanted = _kind(layout)
     name = f"{wanted}{8 * layout.sample_bytes}"
     cast = f".to(torch.{name})" if samples.owner == "torch" else f".astype(np.{name})"
     if wanted == "float":
@@ -245,7 +274,8 @@ def _converted(samples: _Samples, wanted: str, layout: FrameLayout) -> str:
     if samples.kind == "bool":
         return f"pass frame{cast} * {most}"
     if samples.kind == "uint" and samples.sample_bytes in (1, 2) and (other := _sibling(samples, layout)):
-        return f"give pixel_format={other!r}, or scale to 0…{most} and {cast}"
+        keeps = _KEEPS_16_BITS if samples.sample_bytes == 2 else ""
+        return f"give pixel_format={other!r}{keeps}, or scale to 0…{most} and {cast}"
     return f"pass frame{cast} if its values are 0…{most}"
 
 
