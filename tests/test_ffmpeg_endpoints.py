@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import tempfile
@@ -11,7 +12,8 @@ from pathlib import Path
 import pytest
 from conftest import run_script, succeeded
 
-from penstock.ffmpeg import endpoints
+from penstock import Decoder, Encoder
+from penstock.ffmpeg import AudioDecoder, endpoints, probe
 
 
 @pytest.mark.parametrize(
@@ -183,3 +185,21 @@ def test_devices_are_outputs(special: str) -> None:
 def test_a_fifo_is_an_output(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     assert endpoints.target(tmp_path / "fifo") == f"file:{tmp_path}/fifo"
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (["a.mp4", "b.mp4"], r"got list: use an? \w+"),
+        (3, "got int$"),
+        (None, "got NoneType$"),
+        (b"a.mp4", r"got bytes: pass os\.fsdecode\(path\)"),
+        (io.BytesIO(), "got BytesIO: pass the path of the file"),
+    ],
+)
+def test_what_is_no_path_is_told_so_at_the_call(given: object, words: str) -> None:
+    for open_input in (Decoder, AudioDecoder, probe):
+        with pytest.raises(TypeError, match=f"an input is one path or URL, .*{words}"):
+            open_input(given)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=f"an output is one path or URL, .*{words}"):
+        Encoder(given, fps=30)  # type: ignore[arg-type]

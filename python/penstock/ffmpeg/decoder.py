@@ -93,6 +93,7 @@ class Decoder(DecoderBase):
         DecoderError: it is no media file, or has no video; FFmpeg was not found, or could not be started, or has no
             decoder for the alpha that was asked for.
         ValueError: an argument is not possible.
+        TypeError: `source` is neither a `str` nor a path, such as a list of clips: open a decoder for each.
     """
 
     def __init__(

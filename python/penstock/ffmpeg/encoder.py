@@ -95,6 +95,7 @@ class Encoder:
         ValueError: `size`, `fps` or `pixel_format` is not possible; the size is odd and `output_pixel_format` needs an
             even one; the codec lacks `output_pixel_format`, `crf` or `preset`; one of these is in `options`, too; or
             nothing tells the container.
+        TypeError: `output` is neither a `str` nor a path; or another argument has a wrong type.
         FileNotFoundError, NotADirectoryError: the output's folder does not exist, or is a file.
         IsADirectoryError, PermissionError: the output is a folder, or cannot be written.
         EncoderError: FFmpeg was not found, or could not be started.

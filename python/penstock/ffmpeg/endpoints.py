@@ -51,7 +51,9 @@ def target(output: str | os.PathLike[str], container_format: str | None = None) 
         IsADirectoryError: the path is a folder.
         PermissionError: the file, or the folder of a new file, is not writable.
         ValueError: it is a pipe that FFmpeg does not get.
+        TypeError: it is neither a `str` nor a path.
     """
+    _check_type("an output", output, f"an Encoder for each, or {argument('options.f', 'tee')}")
     if isinstance(output, str):
         if output == "-" or re.fullmatch(r"pipe:\d*", output):
             return _pipe(output)
@@ -74,7 +76,9 @@ def source(path_or_url: str | os.PathLike[str]) -> str:
         IsADirectoryError: it is a folder.
         PermissionError: it is not readable.
         OSError: the system cannot resolve the path for another reason, such as a loop of symbolic links.
+        TypeError: it is neither a `str` nor a path.
     """
+    _check_type("an input", path_or_url, "a Decoder (or probe) for each file")
     if isinstance(path_or_url, str) and _URL.match(path_or_url):
         return path_or_url
     path = os.fspath(path_or_url)
@@ -146,6 +150,21 @@ def literal_arguments(source: str) -> list[str]:
 def is_playlist(container: str) -> bool:
     """Whether a container, by ffprobe's names, leads to other files."""
     return not PLAYLIST_CONTAINERS.isdisjoint(container.split(","))
+
+
+def _check_type(what: str, given: object, instead: str) -> None:
+    """Checks that `given` is a path or a URL. For several of them, the error says what to use `instead`."""
+    if isinstance(given, str) or (isinstance(given, os.PathLike) and isinstance(os.fspath(given), str)):
+        return
+    remedy = ""
+    if isinstance(given, list | tuple | set | frozenset):
+        remedy = f": use {instead}"
+    elif isinstance(given, bytes):
+        remedy = ": pass os.fsdecode(path)"
+    elif hasattr(given, "read") or hasattr(given, "write"):
+        remedy = ": pass the path of the file"
+    kind = type(given).__name__
+    raise TypeError(f"{what} is one path or URL, a str or a pathlib.Path; got {kind}{remedy}")
 
 
 def _pipe(output: str) -> str:
