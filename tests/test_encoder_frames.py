@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import asyncio
+import itertools
 import os
 import signal
 import textwrap
@@ -68,6 +69,16 @@ def test_the_first_frame_tells_the_size(tmp_path: Path, pixel_format: str) -> No
         with encoder.frame() as view:
             view[...] = frame.reshape(view.shape)
     assert output.read_bytes() == frame.tobytes() * 3
+
+
+@pytest.mark.parametrize("pixel_format", ["gray", "ya8", "rgb24", "rgba", "bgr48le"])
+def test_small_frames_are_not_taken_for_planes(pixel_format: str) -> None:
+    from penstock.ffmpeg.frame_check import frame_size
+    from penstock.ffmpeg.pixel_formats import frame_layout
+
+    for size in itertools.product(range(1, 7), repeat=2):
+        layout = frame_layout(pixel_format, *size)
+        assert frame_size(np.zeros(layout.shape, layout.dtype), frame_layout(pixel_format, 64, 64)) == size
 
 
 def test_awrite_may_be_first(tmp_path: Path) -> None:
@@ -369,8 +380,10 @@ GOOD = [
     ("yuv444p", (3, HEIGHT, WIDTH), np.uint8),
     ("nv12", (HEIGHT * 3 // 2, WIDTH), np.uint8),
     ("yuv420p10le", (HEIGHT * 3 // 2, WIDTH), np.uint16),
-    # Known to FFmpeg only: by the size.
+    ("bgr48le", (HEIGHT, WIDTH, 3), np.uint16),
     ("ya8", (HEIGHT, WIDTH, 2), np.uint8),
+    # Known to FFmpeg only: by the size.
+    ("rgb565le", (HEIGHT, WIDTH, 2), np.uint8),
 ]
 
 
@@ -431,6 +444,13 @@ BAD = [
     ("grayf32le", np.zeros((H, W)), r"of float64.*\.astype\(np\.float32\)"),
     ("grayf32le", np.zeros((H, W), np.uint8), r"of uint8.*\.astype\(np\.float32\), scaled to 0…1"),
     ("rgb24", bytes(100), "got 100 bytes"),
+    ("bgr0", np.zeros((W, H, 4), np.uint8), r"frame\.transpose\(1, 0, 2\)"),
+    ("0rgb", np.zeros((W, H, 4), np.uint8), r"frame\.transpose\(1, 0, 2\)"),
+    ("rgb0", np.zeros((H, W, 3), np.uint8), r"give pixel_format='rgb24' \(or 'bgr24'\)$"),
+    ("bgr48le", np.zeros((W, H, 3), np.uint16), r"frame\.transpose\(1, 0, 2\)"),
+    ("bgra64le", np.zeros((W, H, 4), np.uint16), r"frame\.transpose\(1, 0, 2\)"),
+    ("bgr48le", np.zeros((H, W, 6), np.uint8), "wrong shape"),
+    ("ya16le", np.zeros((W, H, 2), np.uint16), r"frame\.transpose\(1, 0, 2\)"),
     # Channels and dtype are both wrong: one message says all that is to be done.
     ("rgb24", np.zeros((H, W), np.uint16), r"pixel_format='gray16le' \(codec='ffv1' keeps all 16 bits\)$"),
     ("rgb24", np.zeros((H, W, 1), np.uint16), "give pixel_format='gray16le'"),
@@ -718,6 +738,24 @@ def test_images_of_pillow_with_other_colours_are_refused(
         with pytest.raises(ValueError, match=rf"mode '{mode}'.*pass frame\.convert\('{remedy}'\)"):
             encoder.write(image)
         encoder.write(image.convert("RGB").convert(remedy))
+
+
+@pytest.mark.parametrize(
+    ("mode", "pixel_format", "remedy"), [("RGB", "bgr24", "rgb24"), ("RGBA", "argb", "rgba"), ("RGBA", "bgra", "rgba")]
+)  # fmt: skip
+def test_images_of_pillow_are_not_taken_for_bgr(
+    tmp_path: Path, mode: str, pixel_format: str, remedy: str
+) -> None:
+    image_module = pytest.importorskip("PIL.Image")
+    image = image_module.fromarray(painted(9)).convert(mode)
+    words = f"mode '{mode}' .*give pixel_format='{remedy}'"
+    with (
+        make(tmp_path / "v.raw", pixel_format=pixel_format, **EXACT) as encoder,
+        pytest.raises(ValueError, match=words),
+    ):
+        encoder.write(image)
+    with make(tmp_path / "v.raw", pixel_format=remedy, **EXACT) as encoder:
+        encoder.write(image)
 
 
 def test_advice_on_a_turned_image_or_memoryview_is_right(tmp_path: Path) -> None:

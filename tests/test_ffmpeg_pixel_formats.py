@@ -66,7 +66,7 @@ def written_bytes(ffmpeg: str) -> dict[tuple[str, tuple[int, int]], int]:
 # Bits, palettes, packed and planar formats, floats, Bayer patterns, big-endian ones.
 QUICK_FORMATS = ("monow", "pal8", "uyyvyy411", "gbrapf32le", "bayer_bggr8", "xyz12le")
 SLOW_FORMATS = (
-    *("monob", "rgb4", "rgb565le", "rgb555be", "gray14le", "gray16be", "ya8", "ya16le", "yuyv422", "uyvy422"),
+    *("monob", "rgb4", "rgb565le", "rgb555be", "gray14le", "gray16be", "ya16be", "yuyv422", "uyvy422"),
     *("yuv410p", "yuv411p", "yuv440p", "yuva420p", "nv21", "nv16", "p010be", "gbrap", "gbrap16le"),
     *("x2rgb10le", "bayer_rggb16le", "yuv422p16be"),
 )

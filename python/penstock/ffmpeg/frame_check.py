@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -71,12 +72,17 @@ def frame_buffer(frame: Any, layout: FrameLayout) -> Any:
 
 
 def _check_mode(frame: Any, layout: FrameLayout) -> None:
-    """Refuses PIL images with the right number of samples but other colours: YCbCr, CMYK, the indices of a palette."""
+    """Refuses PIL images with the right number of samples but other colours: YCbCr, a palette, RGB for BGR."""
     mode = getattr(frame, "mode", None)
-    if not hasattr(frame, "convert") or not isinstance(mode, str) or mode in _PIL_MODES:
+    if not hasattr(frame, "convert") or not isinstance(mode, str):
         return
-    wanted = _pil_mode(layout)
-    remedy = f": pass frame.convert({wanted!r})" if wanted else ""
+    remedy = ""
+    if mode.startswith("RGB") and re.match("bgr|[a0](?:rgb|bgr)", layout.pixel_format):
+        remedy = f": give pixel_format={'rgb24' if mode == 'RGB' else 'rgba'!r}"
+    elif mode in _PIL_MODES:
+        return
+    elif wanted := _pil_mode(layout):
+        remedy = f": pass frame.convert({wanted!r})"
     raise ValueError(f"a PIL image of mode {mode!r} is no frame of {layout.pixel_format}{remedy}")
 
 
@@ -178,7 +184,7 @@ def _fits(shape: tuple[int, ...], layout: FrameLayout) -> bool:
 
 def _rows_and_columns(shape: tuple[int, ...]) -> tuple[int, int]:
     """Height and width of an array that is a frame, has its channels first, or is a batch of frames."""
-    channels = (1, 3, 4)
+    channels = (1, 2, 3, 4)
     is_behind = len(shape) > 3 or (len(shape) == 3 and shape[0] in channels and shape[2] not in channels)
     height, width = shape[is_behind : is_behind + 2]
     return height, width

@@ -25,16 +25,22 @@ _PACKED = {
     "gray12le": (1, 2),
     "gray16le": (1, 2),
     "grayf32le": (1, 4),
+    "ya8": (2, 1),
+    "ya16le": (2, 2),
     "rgb24": (3, 1),
     "bgr24": (3, 1),
     "rgb48le": (3, 2),
+    "bgr48le": (3, 2),
     "rgba": (4, 1),
     "bgra": (4, 1),
     "argb": (4, 1),
     "abgr": (4, 1),
     "rgb0": (4, 1),
     "bgr0": (4, 1),
+    "0rgb": (4, 1),
+    "0bgr": (4, 1),
     "rgba64le": (4, 2),
+    "bgra64le": (4, 2),
 }
 
 # Planar formats: the bytes of a sample, and whether both chroma samples share a plane.
