@@ -161,6 +161,30 @@ def test_a_codec_that_the_container_does_not_hold(ffmpeg: str) -> None:
     assert "does not hold ffv1 video" in str(advice(ffmpeg, codec="ffv1", container_format="webm"))
 
 
+def test_a_codec_that_quicktime_does_not_hold(ffmpeg: str, tmp_path: Path) -> None:
+    needs(ffmpeg, "libvpx-vp9")
+    said = str(advice(ffmpeg, tmp_path / "v.mov", "libvpx-vp9", container_format=None))
+    assert said == "this container does not hold libvpx-vp9 video: take .mp4 or .mkv, or another codec"
+
+
+@pytest.mark.parametrize(
+    ("options", "left_out"),
+    [
+        ({"r": 60}, "leave out options={'r': 60}: "),
+        ({"g": 1, "r:v": 60, "vf": "hflip"}, "leave out options={'r:v': 60}: "),
+        ({"vf": "fps=60", "g": 1}, "leave out options={'vf': 'fps=60'}: "),
+        ({"t": 1, "frames:v": 1}, "leave out options={'t': 1} and options={'frames:v': 1}: "),
+        ({"r": 60}, "Give the rate by fps=…, and write the frames"),
+        ({"g": 1}, "None"),
+    ],
+)
+def test_another_number_of_frames(options: dict[str, object], left_out: str) -> None:
+    ended = "FFmpeg ended with exit code 0; it had encoded 20 of 10 submitted frames"
+    assert left_out in str(explain("/missing/ffmpeg", "mpeg4", options, None, "file:/v.mp4", f"\n{ended}"))
+    for other in (ended.replace("20", "10"), ended.replace("code 0", "code 1")):
+        assert explain("/missing/ffmpeg", "mpeg4", options, None, "file:/v.mp4", other) is None
+
+
 def test_an_odd_size(ffmpeg: str) -> None:
     needs(ffmpeg, "libx264")
     assert "odd_size='pad'" in str(advice(ffmpeg, codec="libx264", s="63x47"))

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.ffmpeg import capabilities, endpoints
+from penstock.ffmpeg.arguments import FILTER_OPTIONS
 from penstock.ffmpeg.capabilities import Option, did_you_mean
 from penstock.ffmpeg.naming import argument
 
@@ -69,6 +70,8 @@ _X264_VALUES = {
     "tune": ("film", "animation", "grain", "stillimage", "psnr", "ssim", "fastdecode", "zerolatency"),
     "profile": ("baseline", "main", "high", "high10", "high422", "high444"),
 }
+# Options that drop or repeat frames.
+_COUNT_OPTIONS = ("r", "fpsmax", "t", "to", "ss", "frames", "vframes", "fps_mode", "vsync")
 # Guessed: a line with more names than these is too long to read.
 _NAMES_IN_A_LINE = 12
 # Containers whose names differ from the extensions of their files.
@@ -196,6 +199,7 @@ def explain(
 ) -> str | None:
     """What the user can do about FFmpeg's failure; None if the failure is not known.
 
+    `stderr` is FFmpeg's output, and behind it how FFmpeg ended and the number of frames that it encoded.
     Runs `program`, the FFmpeg that failed, for its listings, which takes some tenths of a second. `codec`, `options`
     and `container_format` are the `Encoder`'s, and `output` is from `endpoints.target`.
     """
@@ -269,6 +273,19 @@ def _not_seekable(attempt: _Attempt, found: re.Match[str]) -> str:
 
 def _experimental(attempt: _Attempt, found: re.Match[str]) -> str:
     return f"{attempt.codec} is experimental, which has to be allowed: {argument('options.strict', 'experimental')}"
+
+
+def _frame_count(attempt: _Attempt, found: re.Match[str]) -> str | None:
+    options = {name: name.partition(":")[0] for name in attempt.options}
+    causes = [name for name, plain in options.items() if plain in _COUNT_OPTIONS]
+    causes = causes or [name for name in options if name in FILTER_OPTIONS]  # most filters keep the number
+    if found[1] == found[2] or not causes:
+        return None
+    given = " and ".join(argument(f"options.{name}", attempt.options[name]) for name in causes)
+    return (
+        f"leave out {given}: the video has another number of frames with it. Give the rate by {argument('fps')}, and "
+        "write the frames that the video is to have"
+    )
 
 
 def _odd_size(attempt: _Attempt, found: re.Match[str]) -> str:
@@ -377,6 +394,10 @@ _ADVICE: tuple[tuple[str, Callable[[_Attempt, re.Match[str]], str | None]], ...]
     ),
     (r"\[(\S+) @ \S+\] muxer does not support non seekable output", _not_seekable),
     (
+        r"only supported in MP4",
+        _always("this container does not hold {attempt.codec} video: take .mp4 or .mkv, or another codec"),
+    ),
+    (
         r"are supported for|not compatible with|Could not find tag for codec|not currently supported in container",
         _always(
             "this container does not hold {attempt.codec} video: take matroska, which holds most, or another codec"
@@ -419,4 +440,5 @@ _ADVICE: tuple[tuple[str, Callable[[_Attempt, re.Match[str]], str | None]], ...]
         _FAILED_OUTPUT.pattern,
         _always("mend that output of tee, or give it onfail=ignore, which makes its failure a warning"),
     ),
+    (r"exit code 0; it had encoded (\d+) of (\d+) submitted frames", _frame_count),
 )

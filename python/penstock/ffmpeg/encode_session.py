@@ -337,8 +337,8 @@ class EncodeSession(Session):
 
     def _error(self) -> FFmpegError:
         process, submitted = self.process, self.writer.stats.items_accepted
-        advice = self._explain(process.log.text) if process.log.text else None
         reason = f"FFmpeg {process.ending}; it had encoded {process.frames} of {submitted} submitted frames"
+        advice = self._explain(f"{process.log.text}\n{reason}")
         return self.failure("; ".join([*self._failed_outputs(), reason]), process.frames, advice)
 
     def _make_report(self, ignored: list[str]) -> EncodeReport:
