@@ -88,7 +88,7 @@ def test_every_kept_record_is_drawn_with_every_number(tmp_path: Path) -> None:
     assert len(elements.named("table")) == len(every)
     for chart, image in zip(in_order(every), elements.named("div", role="img"), strict=True):
         said = image["aria-label"] or ""
-        assert said.startswith(chart.group["name"])
+        assert said.startswith(chart.title)
         assert [f"{bar.name}" in said and short(bar.median) in said for bar in chart.bars] == [True] * len(
             chart.bars
         )
@@ -97,7 +97,9 @@ def test_every_kept_record_is_drawn_with_every_number(tmp_path: Path) -> None:
         for bar in chart.bars:
             assert bar.values
             assert "; ".join(map(short, bar.values)) in elements.text
-    assert len({chart.id for chart in every}) == len(every)
+    assert (
+        len({chart.id for chart in every}) == len({(one.benchmark, one.title) for one in every}) == len(every)
+    )
     links = {one["href"] for one in elements.named("a")}
     assert links == {f"#{chart.id}" for chart in every if chart.comparison}
 
@@ -166,6 +168,22 @@ def test_a_loss_is_as_plain_as_a_win(rounds: list[float], outcome: str, tmp_path
     assert sentence in Elements(page).text
     assert f'class="bench-verdict bench-{outcome}"' in page
     assert f'class="bench-row bench-{outcome}"' in page
+
+
+def test_each_rival_has_a_verdict(tmp_path: Path) -> None:
+    rounds = {"slow": ([50.0, 51, 52], [40.0, 41]), "pyav": ([99, 101, 103], [80]), "quick": ([200], [200])}
+    paths = []
+    for number in range(2):
+        rivals = [(name, "rival", both[number]) for name, both in rounds.items()]
+        paths.append(tmp_path / f"{number}.json")
+        write(one_group(("penstock", "ours", [98.0, 100, 102]), *rivals), str(paths[-1]))
+    opening = made(tmp_path, *paths)[0].partition("## Read this first")[0]
+    assert (
+        "- **Encode.** Faster than slow (1.96× to 2.47×). "
+        "Mixed against pyav (0.99× to 1.25×). "
+        "Slower than quick (0.50×). "
+        "A rival is faster in ultrafast-1080p (quick, 0.50×); ultrafast-1080p (quick, 0.50×)."
+    ) in opening
 
 
 def test_less_is_better_turns_order_and_ratio_around() -> None:

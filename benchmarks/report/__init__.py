@@ -25,6 +25,13 @@ from benchmarks.report.commands import BENCHMARKS
 #: The load average before a run. Above it, something else was running.
 QUIET_LOAD = 0.5
 BUILT = ROOT / "build" / "bench-report"
+#: How the sentences about rivals begin, by what all charts with the rival show.
+VERDICTS = {
+    "faster": "Faster than",
+    "mixed": "Mixed against",
+    "even": "Even with",
+    "slower": "Slower than",
+}
 #: The sections in their order: title, and what happens.
 SECTIONS = {
     "encode": ("Encode", "Frames in NumPy arrays become an H.264 file."),
@@ -72,6 +79,23 @@ def caveats(records: Sequence[dict[str, Any]]) -> Iterator[str]:
             yield f"{count} of {len(records)} runs {what}."
 
 
+def verdicts(every: Sequence[Chart]) -> Iterator[str]:
+    """How Penstock's default compares with each rival in all charts of one benchmark, in sentences."""
+    by_rival: dict[str, list[Comparison]] = {}
+    for compared in (one for chart in every for one in chart.comparisons):
+        by_rival.setdefault(compared.rival.name, []).append(compared)
+    said: dict[str, list[str]] = {kind: [] for kind in VERDICTS}
+    for name, found in by_rival.items():
+        outcome, *others = {one.outcome for one in found}
+        low, high = (f"{limit(one.ratio for one in found):.2f}×" for limit in (min, max))
+        said["mixed" if others else outcome].append(f"{name} ({low if low == high else f'{low} to {high}'})")
+    yield from (f"{start} {', '.join(said[kind])}." for kind, start in VERDICTS.items() if said[kind])
+    lost = [(one.title, best) for one in every if (best := one.comparison) and best.outcome == "slower"]
+    if lost:
+        jobs = "; ".join(f"{title} ({best.rival.name}, {best.ratio:.2f}×)" for title, best in lost)
+        yield f"A rival is faster in {jobs}."
+
+
 def page(records: dict[str, dict[str, Any]]) -> str:
     """Markdown with figures of HTML. ``records`` are by the name of their file."""
     ranked = sorted(records.items(), key=lambda item: str(item[1]["date"]))
@@ -99,6 +123,7 @@ def page(records: dict[str, dict[str, Any]]) -> str:
         "page.md",
         titles=SECTIONS,
         sections=sections,
+        verdicts={key: said for key, found in sections.items() if (said := [*verdicts(found)])},
         methods=methods,
         glance=glance,
         axis=axis,

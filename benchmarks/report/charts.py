@@ -167,6 +167,19 @@ class Chart:
         return str(self.record["benchmark"])
 
     @property
+    def title(self) -> str:
+        """What is measured, in words that no other chart of the benchmark has."""
+        name = str(self.group["name"])
+        if self.benchmark == "pipeline" and name == "latencies":
+            storage = ", simulated storage" if self.record["settings"]["simulated"] else ""
+            return (
+                f"Latency of {self.group['codec']} assets{storage}, {self.measure.title.partition(', ')[2]}"
+            )
+        if all(bar.kind == "ours" for bar in self.bars):
+            return f"{name}: {' and '.join(sorted(bar.name for bar in self.bars))}"
+        return name
+
+    @property
     def headings(self) -> list[str]:
         """Of the table's other columns."""
         return [heading for heading, *_ in COLUMNS if any(heading in bar.others for bar in self.bars)]
@@ -182,15 +195,23 @@ class Chart:
         return next((bar for bar in self.bars if bar.kind == kind and bar.values), None)
 
     @property
-    def comparison(self) -> Comparison | None:
-        """Penstock's default with the best rival, if both were measured."""
+    def comparisons(self) -> list[Comparison]:
+        """Penstock's default with each rival that was measured, the best first."""
         ours = [bar for bar in self.bars if bar.kind == "ours" and bar.values]
         default = next((bar for name in DEFAULTS for bar in ours if bar.name == name), self.best("ours"))
-        rival = self.best("rival")
-        if default is None or rival is None:
-            return None
-        ratio = default.median / rival.median
-        return Comparison(default, rival, 1 / ratio if self.measure.is_less_better else ratio)
+        rivals = [bar for bar in self.bars if bar.kind == "rival" and bar.values]
+        if default is None:
+            return []
+        ratios = [default.median / rival.median if rival.median else math.inf for rival in rivals]
+        return [
+            Comparison(default, rival, 1 / ratio if self.measure.is_less_better else ratio)
+            for rival, ratio in zip(rivals, ratios, strict=True)
+        ]
+
+    @property
+    def comparison(self) -> Comparison | None:
+        """Penstock's default with the best rival, if both were measured."""
+        return next(iter(self.comparisons), None)
 
 
 def charts(source: str, record: dict[str, Any]) -> Iterator[Chart]:
