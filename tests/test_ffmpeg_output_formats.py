@@ -198,7 +198,12 @@ def test_auto_drops_nothing_where_the_codec_has_it(
         ("libx264", "gbrpf32le", "yuv420p", ["32 bits"]),
         ("libx264", "rgba64le", "yuv420p", ["alpha", "16 bits"]),
         ("mpeg4", "gray16le", "yuv420p", ["16 bits.*ffv1 "]),
-        ("prores_ks", "rgb48le", "yuv422p10le", ["16 bits a sample become 10"]),
+        (
+            "prores_ks",
+            "rgb48le",
+            "yuv422p10le",
+            [r"16 bits a sample become 10: .* no more\. ffv1 \(\.mkv\) keeps 16;"],
+        ),
         ("utvideo", "rgb48le", "gbrp", ["16 bits a sample become 8"]),
         ("gif", "rgb24", "rgb8", ["8 bits a sample become 2: .*palettegen"]),
         ("hap", "rgba", "rgba", ["alpha"]),

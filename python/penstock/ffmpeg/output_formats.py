@@ -301,7 +301,7 @@ def _losses(codec: str, source: Samples, chosen: Samples, known: list[Samples]) 
     if source.kind != "gray" and chosen.kind == "gray":
         yield f"the frames' colours are dropped: {codec} video of {chosen.name} has none; {meant}"
     if source.depth > chosen.depth:
-        keeps = f"{prores} keeps 10, and ffv1 (.mkv) 16"
+        keeps = "ffv1 (.mkv) keeps 16" if chosen.depth >= 10 else f"{prores} keeps 10, and ffv1 (.mkv) 16"
         if codec == "gif":
             keeps = f"{argument('options.vf', _PALETTE_FILTERS)} makes 256 colours that suit the video"
         if best.depth > chosen.depth:
