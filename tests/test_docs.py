@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from media import no_opengl
 
+import penstock
 from scripts import run_page
 
 ROOT = Path(__file__).parents[1]
@@ -49,6 +50,10 @@ def test_the_messages_of_troubleshooting_exist() -> None:
     headings = re.findall(r"^### (.*)$", (ROOT / "docs/how-to/troubleshooting.md").read_text(), re.MULTILINE)
     messages = [message for heading in headings for message in re.findall("`(.+?)`", heading)]
     assert [message for message in messages if message not in source] == []
+
+
+def test_the_front_page_names_the_version() -> None:
+    assert f"This is version {penstock.__version__}," in (ROOT / "docs/index.md").read_text()
 
 
 @pytest.mark.parametrize(
