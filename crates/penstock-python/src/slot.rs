@@ -12,6 +12,9 @@ use pyo3::prelude::*;
 use crate::buffer::{Glimpse, fill_view};
 use crate::conversion::Conversion;
 
+/// Of a frame behind a prefix, for the conversions: any vector register's width.
+const ALIGNMENT: usize = 64;
+
 /// Page-aligned memory in slots of one size, in huge pages where the system has them. Dropped slots are recycled; at
 /// most ``keep_slots`` of them are kept.
 #[pyclass(frozen, name = "_SlotPool", module = "penstock._native")]
@@ -35,17 +38,22 @@ impl SlotPool {
 
     /// A free slot. It holds what its last user left.
     fn take(&self) -> PyResult<Slot> {
-        self.pool.take(self.slot_bytes).map(|buffer| Slot { buffer }).map_err(no_memory)
+        self.slot(0)
     }
 
     /// A slot with the elements of ``data`` in C order, strided or not, or with their conversion. ``data`` is not
-    /// needed afterwards.
+    /// needed afterwards. The bytes of ``prefix`` come before them.
     ///
     /// Raises:
     ///     ValueError: the size of ``data`` is not that of the slot, or of the conversion's input.
     ///     TypeError: ``data`` has no buffer.
-    #[pyo3(signature = (data, conversion=None))]
-    fn filled(&self, data: &Bound<'_, PyAny>, conversion: Option<&Conversion>) -> PyResult<Slot> {
+    #[pyo3(signature = (data, conversion=None, prefix=None))]
+    fn filled(
+        &self,
+        data: &Bound<'_, PyAny>,
+        conversion: Option<&Conversion>,
+        prefix: Option<&[u8]>,
+    ) -> PyResult<Slot> {
         let glimpse = Glimpse::of(data)?;
         let transform = conversion.map(Conversion::transform);
         let wanted = transform.as_ref().map_or(self.slot_bytes, |transform| transform.input_bytes());
@@ -55,16 +63,17 @@ impl SlotPool {
             return Err(PyValueError::new_err(message));
         }
         let start = Instant::now();
-        let mut slot = self.take()?;
+        let prefix = prefix.unwrap_or_default();
+        let mut slot = self.slot(prefix.len())?;
+        let (before, frame) = slot.buffer.split_at_mut(prefix.len().next_multiple_of(ALIGNMENT));
+        before[slot.start..].copy_from_slice(prefix);
         match (glimpse.contiguous(), transform) {
-            (Some(bytes), transform) => {
-                data.py().detach(|| make(transform.as_deref(), bytes, &mut slot.buffer))
-            }
-            (None, None) => gather(data.py(), &glimpse, &mut slot.buffer),
+            (Some(bytes), transform) => data.py().detach(|| make(transform.as_deref(), bytes, frame)),
+            (None, None) => gather(data.py(), &glimpse, frame),
             (None, transform) => {
                 let mut looks = self.scratch.take(wanted).map_err(no_memory)?;
                 gather(data.py(), &glimpse, &mut looks);
-                data.py().detach(|| make(transform.as_deref(), &looks, &mut slot.buffer));
+                data.py().detach(|| make(transform.as_deref(), &looks, frame));
             }
         }
         self.filling.add(start.elapsed());
@@ -75,6 +84,15 @@ impl SlotPool {
     #[getter]
     fn filling_s(&self) -> f64 {
         self.filling.sum().as_secs_f64()
+    }
+}
+
+impl SlotPool {
+    /// A slot with room for a prefix before the frame, which stays aligned.
+    fn slot(&self, prefix_bytes: usize) -> PyResult<Slot> {
+        let before = prefix_bytes.next_multiple_of(ALIGNMENT);
+        let buffer = self.pool.take(before + self.slot_bytes).map_err(no_memory)?;
+        Ok(Slot { buffer, start: before - prefix_bytes })
     }
 }
 
@@ -99,6 +117,8 @@ fn no_memory(errno: Errno) -> PyErr {
 #[pyclass(frozen, name = "_Slot", module = "penstock._native")]
 pub(crate) struct Slot {
     buffer: Buffer,
+    /// Where its bytes begin.
+    start: usize,
 }
 
 #[pymethods]
@@ -109,8 +129,9 @@ impl Slot {
     ///
     /// The view is one that the interpreter wants to have filled.
     unsafe fn __getbuffer__(slf: &Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
-        let buffer = &slf.get().buffer;
-        // SAFETY: the memory stays where it is while the slot lives, and this type forms no reference into it.
-        unsafe { fill_view(slf, (buffer.start(), buffer.len()), false, view, flags) }
+        let Slot { buffer, start } = slf.get();
+        // SAFETY: the memory stays where it is while the slot lives, and this type forms no reference into it. The start
+        // lies inside.
+        unsafe { fill_view(slf, (buffer.start().add(*start), buffer.len() - start), false, view, flags) }
     }
 }

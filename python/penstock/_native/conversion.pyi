@@ -43,9 +43,9 @@ class _SlotPool:
     def __new__(cls, slot_bytes: int, keep_slots: int) -> Self: ...
     def take(self) -> _Slot:
         """A free slot. It holds what its last user left."""
-    def filled(self, data: Data, conversion: _Conversion | None = None) -> _Slot:
+    def filled(self, data: Data, conversion: _Conversion | None = None, prefix: bytes | None = None) -> _Slot:
         """A slot with the elements of ``data`` in C order, strided or not, or with their conversion. ``data`` is not
-        needed afterwards.
+        needed afterwards. The bytes of ``prefix`` come before them.
 
         Raises:
             ValueError: the size of ``data`` is not that of the slot, or of the conversion's input.

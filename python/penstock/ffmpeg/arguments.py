@@ -120,16 +120,26 @@ def with_filters(options: Mapping[str, object], filters: Sequence[str]) -> dict[
     return {"filter:v": ",".join([*filters, *own]), **others}
 
 
-def input_arguments(layout: FrameLayout, rate: Fraction, colors: Sequence[str] = ()) -> list[str]:
-    """FFmpeg's arguments for raw frames on its standard input."""
+def input_arguments(
+    layout: FrameLayout, rate: Fraction, colors: Sequence[str] = (), source: str = "pipe:0"
+) -> list[str]:
+    """FFmpeg's arguments for raw frames, which come on its standard input."""
     return [
         *("-f", "rawvideo"),
         *("-pixel_format", layout.pixel_format),
         *("-video_size", f"{layout.width}x{layout.height}"),
         *("-framerate", f"{rate.numerator}/{rate.denominator}"),
         *colors,
-        *("-i", "pipe:0"),
+        *("-i", source),
     ]
+
+
+def timed_input_arguments(colors: Sequence[str]) -> list[str]:
+    """FFmpeg's arguments for frames with times on its standard input: see `timed_frames`.
+
+    The first time stays what it is, and FFmpeg does not guess a rate from the times.
+    """
+    return ["-copyts", "-fpsprobesize", "0", "-f", "nut", *colors, "-i", "pipe:0"]
 
 
 def output_arguments(

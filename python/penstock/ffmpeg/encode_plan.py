@@ -10,7 +10,7 @@ from numbers import Real
 from typing import Literal, get_args
 
 from penstock._native import _Conversion
-from penstock.ffmpeg import endpoints
+from penstock.ffmpeg import endpoints, timed_frames
 from penstock.ffmpeg.arguments import (
     check_even,
     checked_size,
@@ -18,6 +18,7 @@ from penstock.ffmpeg.arguments import (
     frame_rate,
     input_arguments,
     output_arguments,
+    timed_input_arguments,
     with_filters,
 )
 from penstock.ffmpeg.capabilities import check_option
@@ -36,24 +37,46 @@ from penstock.ffmpeg.settings import Colors, Convert, check_choice, native_conve
 OddSize = Literal["error", "pad", "crop"]
 
 
+# Each frame is encoded once, at its own time, in microseconds. The container rounds to its own unit.
+_TIMED_OPTIONS = {"fps_mode": "passthrough", "enc_time_base": "1:1000000"}
+# Containers without times, or that number frames, by FFmpeg's names and their usual endings.
+_UNTIMED = ("avi", "h264", "hevc", "image2", "image2pipe", "mjpeg", "rawvideo", "yuv4mpegpipe")
+_UNTIMED_ENDINGS = (
+    ".avi",
+    ".h264",
+    ".hevc",
+    ".264",
+    ".265",
+    ".mjpeg",
+    ".mjpg",
+    ".yuv",
+    ".rgb",
+    ".y4m",
+    ".png",
+    ".jpg",
+)
+
+
 @dataclass(frozen=True, slots=True)
 class EncodePlan:
     """What is done with each frame, and by whom.
 
     Attributes:
         layout: layout of the frames that the caller writes.
-        rate: frames per second.
+        rate: frames per second; None if each frame comes with its time.
         conversion: the native conversion; None if FFmpeg gets the frames as they are.
         fed: layout of the frames that FFmpeg gets.
+        head: what FFmpeg gets before the first frame, if each comes with its time.
         converted_by: "penstock", "ffmpeg", or None if the pixels stay what they are.
         arguments: FFmpeg's arguments for its input and its output.
         warnings: what the video cannot hold of the frames.
     """
 
     layout: FrameLayout
-    rate: Fraction
+    rate: Fraction | None
     conversion: _Conversion | None
     fed: FrameLayout
+    head: bytes
     converted_by: str | None
     arguments: list[str]
     warnings: tuple[str, ...]
@@ -64,7 +87,7 @@ def plan_encode(
     target: str,
     *,
     size: tuple[int, int],
-    fps: int | float | Fraction,
+    fps: int | float | Fraction | None,
     pixel_format: str,
     vflip: bool,
     odd_size: OddSize,
@@ -78,7 +101,7 @@ def plan_encode(
     """Plans an encode by the FFmpeg at `program` to `target`. The other arguments are the `Encoder`'s."""
     check_choice("odd_size", odd_size, get_args(OddSize))
     width, height = checked_size(size)
-    rate = frame_rate(fps)
+    rate = None if fps is None else frame_rate(fps)
     container_format = endpoints.container_for(target, container_format)
     asked_range = "limited" if colors.range == "auto" else colors.range
     matrix, color_range = colors_for(codec, colors.matrix, asked_range, height)
@@ -86,6 +109,9 @@ def plan_encode(
     held = raw_format(target, container_format)
     output = output_format(program, codec, options, layout.pixel_format, output_pixel_format, held=held)
     options = _options_for(codec, options, output.name)
+    if rate is None:
+        _check_timed(target, container_format)
+        options = _TIMED_OPTIONS | options
     if odd_size == "error":
         check_even(layout, output.name, options)
     conversion = _native(
@@ -99,12 +125,9 @@ def plan_encode(
     else:
         fed = frame_layout(named or layout.pixel_format, *conversion.output_size, program)
     centred = is_centred(layout.pixel_format, named)
+    colors_in = input_color_arguments(fed.pixel_format, matrix, color_range, centred=centred)
     arguments = [
-        *input_arguments(
-            fed,
-            rate,
-            input_color_arguments(fed.pixel_format, matrix, color_range, centred=centred),
-        ),
+        *(timed_input_arguments(colors_in) if rate is None else input_arguments(fed, rate, colors_in)),
         *output_arguments(
             target,
             codec,
@@ -118,7 +141,18 @@ def plan_encode(
     if output.name not in (None, layout.pixel_format):
         converted_by = "ffmpeg" if conversion is None else "penstock"
     unused = unused_colors(codec, layout.pixel_format, output.name, colors, color_range)
-    return EncodePlan(layout, rate, conversion, fed, converted_by, arguments, (*output.warnings, *unused))
+    head = timed_frames.header(program, fed) if rate is None else b""
+    return EncodePlan(
+        layout, rate, conversion, fed, head, converted_by, arguments, (*output.warnings, *unused)
+    )
+
+
+def _check_timed(target: str, container_format: str | None) -> None:
+    if container_format in _UNTIMED or (not container_format and target.lower().endswith(_UNTIMED_ENDINGS)):
+        raise ValueError(
+            f"{container_format or target.rpartition('.')[2]} has no place for the times of frames (fps=None): "
+            "write mp4, mov, mkv or webm, or give a constant fps"
+        )
 
 
 def _options_for(

@@ -10,6 +10,7 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable
+from fractions import Fraction
 from functools import partial
 
 from penstock import _exit
@@ -26,7 +27,7 @@ from penstock.errors import (
     PenstockError,
     StalledError,
 )
-from penstock.ffmpeg import endpoints
+from penstock.ffmpeg import endpoints, timed_frames
 from penstock.ffmpeg.encode_plan import EncodePlan
 from penstock.ffmpeg.process import WATCH_INTERVAL_S, FFmpegProcess, Watch
 from penstock.ffmpeg.reporter import Reporter
@@ -98,12 +99,16 @@ class EncodeSession(Session):
             weakref.WeakKeyDictionary()
         )
         self._closing_at_s: float | None = None
+        # With times, frames are numbered and queued in one step.
+        self._in_order = threading.Lock()
+        self._last_tick = -1
+        self._fed_bytes = plan.fed.frame_bytes + (timed_frames.PREFIX_BYTES if plan.rate is None else 0)
 
     def connect(self) -> None:
         tuning = self._tuning
         queue_bytes = tuning.queue_bytes
         if queue_bytes is None:
-            queue_bytes = max(QUEUE_BYTES, LEAST_QUEUE_FRAMES * self.plan.fed.frame_bytes)
+            queue_bytes = max(QUEUE_BYTES, LEAST_QUEUE_FRAMES * self._fed_bytes)
         self.writer = Writer(
             self.process.stdin,
             mode=tuning.mode,
@@ -112,8 +117,11 @@ class EncodeSession(Session):
             capacity_bytes=tuning.capacity_bytes,
             policy=tuning.policy,
             reader="reads",  # FFmpeg's pipe protocol calls read(2), which allows zero-copy
-            conversion=self.plan.conversion,
+            # A frame with a time is converted when it is taken.
+            conversion=None if self.plan.head else self.plan.conversion,
         )
+        if self.plan.head:
+            self.writer.write(self.plan.head)
         if self._reporter is not None:
             self._reporter.start(_stats_of(weakref.ref(self)))
 
@@ -128,20 +136,33 @@ class EncodeSession(Session):
         fed_s = elapsed_s if self._closing_at_s is None else self._closing_at_s
         fps = process.frames / elapsed_s
         return EncoderStats(
-            frames_submitted=writer.items_accepted,
-            frames_written=writer.bytes_delivered // self.plan.fed.frame_bytes,
+            frames_submitted=self.submitted,
+            frames_written=max(0, writer.bytes_delivered - len(self.plan.head)) // self._fed_bytes,
             frames_encoded=process.frames,
             bytes_written=writer.bytes_delivered,
             output_bytes=process.output_bytes,
             elapsed_s=elapsed_s,
             fps=fps,
-            speed=fps / float(self.plan.rate),
+            speed=self._video_s / elapsed_s,
             caller_wait_s=writer.caller_wait_s,
             output_wait_s=writer.output_wait_s,
             input_wait_s=max(0.0, fed_s - writer.busy_s - taking_s),
             converting_s=writer.converting_s + taking_s,
             writer=writer,
         )
+
+    @property
+    def submitted(self) -> int:
+        """Frames that were accepted."""
+        return self.writer.stats.items_accepted - bool(self.plan.head)
+
+    @property
+    def _video_s(self) -> float:
+        """Length of what is encoded. With times it is estimated from the last one."""
+        if self.plan.rate is not None:
+            return float(self.process.frames / self.plan.rate)
+        last_s = float(self._last_tick * timed_frames.TICK_S)
+        return last_s * self.process.frames / max(1, self.submitted)
 
     def check_open(self) -> None:
         """Checks that frames are still accepted."""
@@ -156,7 +177,20 @@ class EncodeSession(Session):
         self.check_open()
         return self._slots.take()
 
-    def copied(self, buffer: Data) -> Callable[..., Ticket]:
+    def tick_of(self, pts: float | Fraction | None) -> int | None:
+        """The time of a frame as a multiple of `timed_frames.TICK_S`; None where the rate is constant."""
+        if self.plan.rate is None:
+            if pts is None:
+                raise ValueError(
+                    "the encoder has fps=None, so that each frame comes with its pts, in seconds"
+                )
+            self._check_later(tick := timed_frames.ticks(pts))
+            return tick
+        if pts is not None:
+            raise ValueError("pts is for variable rates: give the Encoder fps=None")
+        return None
+
+    def copied(self, buffer: Data, tick: int | None = None) -> Callable[..., Ticket]:
         """Copies a frame. Returns the call that queues the copy, for `queue` or `queue_async`.
 
         If the worker is idle, it gets a plain copy and converts it: a caller in step with real time waits only for the
@@ -164,9 +198,24 @@ class EncodeSession(Session):
         time with x264 ultrafast (2-core x86-64 VM, 2026-11-22), while FFmpeg has no CPU time to spare.
         """
         conversion = self.plan.conversion
+        if tick is not None:
+            prefix = timed_frames.prefix(tick, self.plan.fed.frame_bytes)
+            return partial(self._queue_timed, tick, self._fed_slots.filled(buffer, conversion, prefix))
         if conversion is not None and self.writer._oldest() is None:
             return partial(self.writer.write, self._slots.filled(buffer))
         return partial(self.writer._write_made, self._fed_slots.filled(buffer, conversion))
+
+    def _queue_timed(self, tick: int, slot: _Slot, *, timeout: float) -> Ticket:
+        with self._in_order:
+            self._check_later(tick)
+            ticket = self.writer._write_made(slot, timeout=timeout)
+            self._last_tick = tick
+        return ticket
+
+    def _check_later(self, tick: int) -> None:
+        if tick <= self._last_tick:
+            last_s, now_s = (float(one * timed_frames.TICK_S) for one in (self._last_tick, tick))
+            raise ValueError(f"pts must grow from frame to frame: {now_s:.6f} s comes after {last_s:.6f} s")
 
     def borrowed(self, memory: Data) -> Callable[..., Ticket]:
         """The call that queues the frame in `memory` without a copy."""
@@ -221,8 +270,7 @@ class EncodeSession(Session):
         self.process.close_pipes()
         self.wait_for(self._await_end, _left_s(deadline_s), NOT_DONE)
         self._mark_ended()
-        submitted = self.writer.stats.items_accepted
-        if not self.process.has_succeeded or self.process.frames != submitted or self._failed_outputs():
+        if not self.process.has_succeeded or self.process.frames != self.submitted or self._failed_outputs():
             raise self._error()
         ignored = self._failed_outputs(ignored=True)
         self.report = self._make_report(ignored)
@@ -336,7 +384,7 @@ class EncodeSession(Session):
         ]
 
     def _error(self) -> FFmpegError:
-        process, submitted = self.process, self.writer.stats.items_accepted
+        process, submitted = self.process, self.submitted
         reason = f"FFmpeg {process.ending}; it had encoded {process.frames} of {submitted} submitted frames"
         advice = self._explain(f"{process.log.text}\n{reason}")
         return self.failure("; ".join([*self._failed_outputs(), reason]), process.frames, advice)
@@ -346,7 +394,7 @@ class EncodeSession(Session):
         messages = (*ignored, *self.process.log.errors, *self.process.log.warnings)
         for line in messages:
             logger.warning("FFmpeg: %s", line)
-        submitted, elapsed_s = self.writer.stats.items_accepted, self.process.elapsed_s
+        submitted, elapsed_s = self.submitted, self.process.elapsed_s
         return EncodeReport(
             output=endpoints.without_protocol(self._target),
             frames_submitted=submitted,

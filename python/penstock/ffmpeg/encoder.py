@@ -62,7 +62,8 @@ class Encoder:
         output: the file to write: a path, or a URL that FFmpeg knows. A `str` with ``://`` is a URL, everything else is
             a local path, whatever its characters.
         fps: frames per second, more than 0. ``Fraction(30000, 1001)`` is exact; a float becomes the nearest
-            fraction with a denominator of at most a million.
+            fraction with a denominator of at most a million. None for a variable rate: ``write`` then gets the time of
+            each frame, and takes 0.1 s more to start FFmpeg for the first time.
         size: width and height in pixels. None takes them from the shape of the first frame, if `pixel_format` is packed
             or gray. FFmpeg starts with that frame.
         pixel_format: layout of the frames handed to ``write``: FFmpeg's name of any raw format
@@ -105,7 +106,7 @@ class Encoder:
         self,
         output: str | os.PathLike[str],
         *,
-        fps: int | float | Fraction,
+        fps: int | float | Fraction | None,
         size: tuple[int, int] | None = None,
         pixel_format: str = "rgb24",
         vflip: bool = False,
@@ -197,7 +198,7 @@ class Encoder:
     @property
     def frames_submitted(self) -> int:
         """Frames that ``write``, ``frame`` and ``submit`` accepted."""
-        return 0 if self._started is None else self._started.writer.stats.items_accepted
+        return 0 if self._started is None else self._started.submitted
 
     @property
     def frames_encoded(self) -> int:
@@ -211,7 +212,9 @@ class Encoder:
             return self._ended_unstarted is not None or self._forks != _exit.forks
         return not self._started.is_open or self._started.is_inherited
 
-    def write(self, frame: FrameData, *, timeout: float | None = None) -> Ticket:
+    def write(
+        self, frame: FrameData, *, pts: float | Fraction | None = None, timeout: float | None = None
+    ) -> Ticket:
         """Copies one frame and queues it; waits while the queue is full. You can reuse the frame's memory afterwards.
 
         The copy, or the conversion, is done before the call returns, without the GIL. The wait releases the GIL and
@@ -223,34 +226,40 @@ class Encoder:
                 planes one after another for planar ones; its dtype is uint8, uint16 for formats of more than 8 bits,
                 or float32. It need not be contiguous: ``frame[::-1]`` and ``frame[..., ::-1]`` work as expected.
                 Bytes and flat arrays are checked by their size only, ``frame_bytes``.
+            pts: the time of the frame in seconds from 0 on, for an encoder with ``fps=None``. It is rounded to 1 µs,
+                and by the container to its own unit: 1 µs in MP4 and QuickTime, 1 ms in Matroska and WebM.
             timeout: seconds to wait for room in the queue; None waits as long as it takes.
 
         Returns:
             A ticket, done when FFmpeg has the frame. It may be ignored; ``await`` works.
 
         Raises:
-            ValueError: the frame has another shape, dtype, size or byte order.
+            ValueError: the frame has another shape, dtype, size or byte order; or `pts` is not later than that of the
+                frame before, or missing with ``fps=None``, or given without.
             TypeError: it is not a buffer.
             StalledError: no room within `timeout`, or no sign of life from FFmpeg for ``stall_timeout``; the frame is
                 not queued.
             EncoderError: FFmpeg has failed; the message includes its output.
             ClosedError: after ``close`` or ``abort``.
         """
-        return self._session_for(frame).queue(self._copied(frame), timeout)
+        return self._session_for(frame).queue(self._copied(frame, pts), timeout)
 
-    async def awrite(self, frame: FrameData, *, timeout: float | None = None) -> Ticket:
+    async def awrite(
+        self, frame: FrameData, *, pts: float | Fraction | None = None, timeout: float | None = None
+    ) -> Ticket:
         """`write` for asyncio: while the queue is full, the event loop goes on.
 
         Several waiting tasks are served in the order of their calls.
 
         Args:
             frame: as for `write`. The memory must not change until this returns.
+            pts: as for `write`.
             timeout: as for `write`.
 
         Raises:
             ValueError, TypeError, StalledError, EncoderError, ClosedError: as for `write`.
         """
-        return await self._session_for(frame).queue_async(partial(self._copied, frame), timeout)
+        return await self._session_for(frame).queue_async(partial(self._copied, frame, pts), timeout)
 
     def submit(self, frame: FrameData, *, timeout: float | None = None) -> Ticket:
         """Queues one frame without a copy: its memory must stay unchanged until the ticket is done.
@@ -267,16 +276,22 @@ class Encoder:
             A ticket, done when FFmpeg has the frame and you can reuse its memory; ``ticket.wait()``, ``await ticket``.
 
         Raises:
-            ValueError: as for `write`; or the frame is not C-contiguous.
+            ValueError: as for `write`; or the frame is not C-contiguous; or the encoder has ``fps=None``.
             TypeError, StalledError, EncoderError, ClosedError: as for `write`.
         """
         session = self._session_for(frame)
         session.check_open()
+        if session.plan.rate is None:
+            raise ValueError(
+                "submit borrows memory, before which there is no room for a time: use write with fps=None"
+            )
         return session.queue(session.borrowed(frame_buffer(frame, session.plan.layout)), timeout)
 
     @contextmanager
-    def frame(self, *, timeout: float | None = None) -> Iterator[npt.NDArray[Any]]:
-        """Leases memory for one frame, and submits it without a copy at the end of the block.
+    def frame(
+        self, *, pts: float | Fraction | None = None, timeout: float | None = None
+    ) -> Iterator[npt.NDArray[Any]]:
+        """Leases memory for one frame, and submits it at the end of the block, without a copy unless it has a `pts`.
 
         ```python
         with encoder.frame() as view:
@@ -287,6 +302,7 @@ class Encoder:
         block; its memory is recycled once FFmpeg has read it, or it was converted, and you have dropped the view.
 
         Args:
+            pts: as for `write`.
             timeout: as for `write`; the wait is at the end of the block.
 
         Yields:
@@ -294,16 +310,17 @@ class Encoder:
             formats, height × width for gray, and all samples in one dimension for planar ones.
 
         Raises:
-            ValueError: the encoder has no size yet.
+            ValueError: the encoder has no size yet, or `pts` is wrong.
             StalledError, EncoderError, ClosedError: as for `write`.
         """
         session, timeout = self._session, _seconds("timeout", timeout)
+        tick = session.tick_of(pts)
         slot = session.lease()
         view = leased_frame(slot, session.plan.layout)
         yield view
         view.flags.writeable = False  # the frame is queued
         session.check_open()
-        session.queue(session.borrowed(slot), timeout)
+        session.queue(session.borrowed(slot) if tick is None else session.copied(slot, tick), timeout)
 
     def close(self, timeout: float | None = None) -> EncodeReport:
         """Finishes the video: delivers what is queued, ends FFmpeg's input and waits until FFmpeg has exited.
@@ -434,9 +451,10 @@ class Encoder:
         if self._ended_unstarted is not None:
             raise ClosedError(self._ended_unstarted)
 
-    def _copied(self, frame: FrameData) -> Callable[..., Ticket]:
-        self._session.check_open()
-        return self._session.copied(frame_buffer(frame, self._session.plan.layout))
+    def _copied(self, frame: FrameData, pts: float | Fraction | None) -> Callable[..., Ticket]:
+        session = self._session
+        session.check_open()
+        return session.copied(frame_buffer(frame, session.plan.layout), session.tick_of(pts))
 
     def _close_despite_ctrl_c(self) -> None:
         try:

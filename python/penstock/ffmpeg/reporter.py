@@ -27,7 +27,9 @@ class Reporter:
         self._thread: threading.Thread | None = None
 
     @classmethod
-    def of(cls, progress: bool | int | Callable[[EncoderStats], object], rate: Fraction) -> Self | None:
+    def of(
+        cls, progress: bool | int | Callable[[EncoderStats], object], rate: Fraction | None
+    ) -> Self | None:
         """The reporter for an `Encoder`'s argument `progress`; None for none."""
         if callable(progress):
             return cls(progress, lambda: None)
@@ -36,7 +38,7 @@ class Reporter:
             return None
         from penstock.ffmpeg.bar import Bar  # rich takes long to import
 
-        bar = Bar(total_frames, float(rate))
+        bar = Bar(total_frames, None if rate is None else float(rate))
         return cls(bar.update, bar.finish)
 
     def start(self, look: Callable[[], EncoderStats | None]) -> None:

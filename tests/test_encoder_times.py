@@ -1,0 +1,151 @@
+"""Frames with their times: `Encoder(fps=None)` and `write(pts=)`."""
+
+import asyncio
+import subprocess
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import penstock
+from penstock.ffmpeg import find_ffmpeg
+from penstock.ffmpeg.pixel_formats import PIXEL_FORMATS, frame_layout
+
+SIZE = (64, 48)
+# Irregular, with the smallest step and a long one.
+TIMES_US = [20_000, 53_333, 86_667, 500_000, 500_001, 1_500_000, 1_533_333, 4_000_000, 4_016_667]
+
+
+def picture(index, shape=(48, 64, 3), dtype=np.uint8):
+    return np.full(shape, 20 * index, dtype)
+
+
+def times_s(path):
+    """The times of the packets in order, exact, with the unit of the file."""
+    command = (
+        find_ffmpeg(),
+        "-v",
+        "error",
+        "-copyts",
+        "-i",
+        path,
+        "-c",
+        "copy",
+        "-copyts",
+        "-f",
+        "framecrc",
+        "-",
+    )
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    [unit] = [Fraction(line.split()[-1]) for line in lines if line.startswith("#tb")]
+    return sorted(int(line.split(",")[2]) * unit for line in lines if not line.startswith("#")), unit
+
+
+@pytest.mark.parametrize(
+    "name, codec",
+    [
+        ("a.mp4", "libx264"),
+        ("a.mov", "prores_ks"),
+        ("a.mkv", "ffv1"),
+        ("a.mkv", "libx264"),
+        ("a.webm", "libvpx-vp9"),
+    ],
+)
+def test_times_are_carried_exactly_to_the_unit_of_the_container(tmp_path, name, codec):
+    with penstock.Encoder(tmp_path / name, size=SIZE, fps=None, codec=codec) as encoder:
+        for index, time_us in enumerate(TIMES_US):
+            encoder.write(picture(index), pts=Fraction(time_us, 1_000_000))
+    found, unit = times_s(tmp_path / name)
+    assert found == [round(Fraction(time_us, 1_000_000) / unit) * unit for time_us in TIMES_US]
+    assert unit == (Fraction(1, 1_000_000) if name.endswith(("mp4", "mov")) else Fraction(1, 1000))
+    with penstock.Decoder(tmp_path / name) as decoder:
+        levels = [int(frame[24, 32].mean()) for frame in decoder]
+    assert np.allclose(levels, [20 * index for index in range(len(TIMES_US))], atol=6)
+
+
+@pytest.mark.parametrize("pixel_format", PIXEL_FORMATS)
+def test_samples_of_all_common_formats_stay_as_they_are(tmp_path, pixel_format):
+    layout = frame_layout(pixel_format, *SIZE, find_ffmpeg())
+    frame = np.random.default_rng(1).integers(0, 200, layout.frame_bytes, np.uint8)
+    if layout.dtype.endswith("f4"):
+        frame = np.linspace(0, 1, layout.frame_bytes // 4, dtype="<f4").view(np.uint8)
+    output = tmp_path / "a.nut"
+    try:
+        encoder = penstock.Encoder(output, size=SIZE, fps=None, pixel_format=pixel_format, codec="rawvideo")
+    except ValueError as error:
+        assert "cannot have times" in str(error) and pixel_format in ("p010le", "ya16le", "grayf32le", "gbrpf32le")
+        return
+    with encoder:
+        encoder.write(frame.tobytes(), pts=0.5)
+        encoder.write(frame.tobytes(), pts=1)
+    with penstock.Decoder(output, pixel_format=None) as decoder:
+        frames = [np.array(one) for one in decoder]
+    assert [one.tobytes() for one in frames] == [frame.tobytes()] * 2
+
+
+def test_a_decoder_hands_its_times_on(tmp_path):
+    first, second = tmp_path / "first.mp4", tmp_path / "second.mp4"
+    with penstock.Encoder(first, size=SIZE, fps=None) as encoder:
+        for index, time_us in enumerate(TIMES_US):
+            with encoder.frame(pts=time_us / 1e6) as view:
+                view[:] = picture(index)
+    with penstock.Decoder(first) as decoder, penstock.Encoder(second, fps=None) as encoder:
+        for frame in decoder:
+            encoder.write(frame, pts=frame.time_s)
+    start_us = TIMES_US[0]
+    assert times_s(second)[0] == [Fraction(time_us - start_us, 1_000_000) for time_us in TIMES_US]
+
+
+def test_awrite_takes_a_time(tmp_path):
+    async def main():
+        async with penstock.Encoder(tmp_path / "a.mkv", size=SIZE, fps=None, codec="ffv1") as encoder:
+            for index in range(40):
+                await encoder.awrite(picture(index % 9), pts=index * index / 100)
+
+    asyncio.run(main())
+    assert times_s(tmp_path / "a.mkv")[0] == [Fraction(index * index, 100) for index in range(40)]
+
+
+@pytest.mark.parametrize("pts", [-0.1, float("nan"), float("inf"), 1e30])
+def test_a_time_that_is_none_is_a_value_error_at_the_call(tmp_path, pts):
+    with penstock.Encoder(tmp_path / "a.mp4", size=SIZE, fps=None) as encoder:
+        encoder.write(picture(0), pts=0)
+        with pytest.raises(ValueError, match="time in seconds"):
+            encoder.write(picture(1), pts=pts)
+    assert encoder.report.frames_encoded == 1
+
+
+def test_wrong_uses_of_times_are_errors_at_the_call_and_lose_nothing(tmp_path):
+    with penstock.Encoder(tmp_path / "a.mp4", size=SIZE, fps=None) as encoder:
+        encoder.write(picture(0), pts=1)
+        for pts in (1, 0.5, 1.0000004):
+            with pytest.raises(ValueError, match="pts must grow"):
+                encoder.write(picture(1), pts=pts)
+        with pytest.raises(ValueError, match="comes with its pts"):
+            encoder.write(picture(1))
+        with pytest.raises(ValueError, match="use write"):
+            encoder.submit(picture(1))
+        with pytest.raises(TypeError, match="a number"):
+            encoder.write(picture(1), pts="1")
+        encoder.write(picture(1), pts=2)
+    assert encoder.report.frames_submitted == encoder.report.frames_encoded == 2
+    assert times_s(tmp_path / "a.mp4")[0] == [1, 2]
+    with penstock.Encoder(tmp_path / "b.mp4", size=SIZE, fps=30) as encoder:
+        with pytest.raises(ValueError, match="fps=None"):
+            encoder.write(picture(0), pts=1)
+        encoder.write(picture(0))
+    for output, options in (("a.avi", {}), ("a.bin", {"f": "rawvideo"}), ("a.y4m", {})):
+        with pytest.raises(ValueError, match="no place for the times"):
+            penstock.Encoder(tmp_path / output, size=SIZE, fps=None, options=options)
+
+
+def test_stats_count_frames_and_not_what_carries_their_times(tmp_path):
+    with penstock.Encoder(
+        tmp_path / "a.mkv", size=SIZE, fps=None, codec="ffv1", pixel_format="gray"
+    ) as encoder:
+        assert encoder.stats.frames_submitted == encoder.stats.frames_written == 0
+        for index in range(5):
+            encoder.write(picture(index, (48, 64)), pts=index).wait()
+    assert encoder.stats.frames_submitted == encoder.stats.frames_encoded == encoder.report.frames_submitted == 5
+    assert encoder.report.bytes_submitted == 5 * encoder.frame_bytes
+    assert encoder.stats.speed > 0
