@@ -972,3 +972,11 @@ with Encoder(sys.argv[1], size=(64, 48), fps=30) as encoder:
     result = run_python(script, output, start_new_session=True)
     assert "KeyboardInterrupt" in result.stderr
     assert len(decode(output)) == 100
+
+
+def test_after_a_success_all_frames_count_as_written(tmp_path):
+    with Encoder(tmp_path / "a.mp4", size=(64, 48), fps=30) as encoder:
+        for _ in range(3):
+            encoder.write(bytes(64 * 48 * 3))
+    assert encoder.stats.frames_written == 3
+    assert encoder.stats.bytes_written == 3 * 64 * 48 * 3 // 2

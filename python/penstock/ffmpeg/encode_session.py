@@ -135,11 +135,13 @@ class EncodeSession(Session):
         elapsed_s, taking_s = process.elapsed_s, self._fed_slots.filling_s + self._slots.filling_s
         fed_s = elapsed_s if self._closing_at_s is None else self._closing_at_s
         fps = process.frames / elapsed_s
+        # A closed writer knows what FFmpeg had read when it closed, and not the rest that FFmpeg read then.
+        read_bytes = writer.bytes_delivered if self.report is None else writer.bytes_accepted
         return EncoderStats(
             frames_submitted=self.submitted,
-            frames_written=max(0, writer.bytes_delivered - len(self.plan.head)) // self._fed_bytes,
+            frames_written=max(0, read_bytes - len(self.plan.head)) // self._fed_bytes,
             frames_encoded=process.frames,
-            bytes_written=writer.bytes_delivered,
+            bytes_written=read_bytes,
             output_bytes=process.output_bytes,
             elapsed_s=elapsed_s,
             fps=fps,
