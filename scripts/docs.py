@@ -10,6 +10,7 @@ that shows ``pictures/NAME.png`` has code that makes NAME.mp4; the picture is th
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -148,8 +149,8 @@ def main() -> None:
     write_pictures()
     write_benchmarks()
     if "--serve" in sys.argv:
-        subprocess.run([Path(sys.executable).with_name("zensical"), "serve"], cwd=ROOT, check=False)
-        return
+        os.chdir(ROOT)
+        os.execv(Path(sys.executable).with_name("zensical"), ["zensical", "serve"])
     build_site()
     if dead := dead_links():
         sys.exit("\n".join(["docs: these links lead nowhere:", *dead]))
