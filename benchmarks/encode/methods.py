@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
 from importlib import import_module
 from typing import IO, Any, Literal
@@ -204,13 +205,16 @@ def opencv(target: Target) -> Sender:
 
 @METHODS.add(OURS, "ours")
 def penstock_encoder(
-    target: Target, borrows: bool = False, convert: Literal["auto", "ffmpeg"] = "auto"
+    target: Target,
+    borrows: bool = False,
+    convert: Literal["auto", "ffmpeg"] = "auto",
+    fps: int | None = FRAMES_PER_S,
 ) -> Sender:
     """`penstock.Encoder.write`, which takes the frame."""
     encoder = Encoder(
         target.output,
         size=target.job.size,
-        fps=FRAMES_PER_S,
+        fps=fps,
         codec=CODEC,
         options={"preset": target.job.preset},
         output_pixel_format=OUTPUT_PIXEL_FORMAT,
@@ -230,13 +234,23 @@ def penstock_encoder(
     def submit(frame: Frame) -> object:
         return encoder.submit(frame).wait
 
-    return Sender(submit if borrows else encoder.write, encoder.close, notes)
+    def write(frame: Frame) -> object:
+        return encoder.write(frame, pts=Fraction(encoder.frames_submitted, FRAMES_PER_S))
+
+    by_kind = submit if borrows else encoder.write if fps is not None else write
+    return Sender(by_kind, encoder.close, notes)
 
 
 @METHODS.add(SUBMIT, "ours")
 def penstock_submit(target: Target) -> Sender:
     """`penstock.Encoder.submit`, which borrows the array until its ticket is done."""
     return penstock_encoder(target, borrows=True)
+
+
+@METHODS.add("penstock-times", "ours")
+def penstock_times(target: Target) -> Sender:
+    """`penstock.Encoder` with ``fps=None``, which gets the time of each frame."""
+    return penstock_encoder(target, fps=None)
 
 
 @METHODS.add("penstock-ffmpeg", "ours")
