@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from typing import Any, TypeVar
 
 import click
@@ -16,6 +17,9 @@ MOST_BYTES = 2**63 - 1
 
 #: The units of a number of bytes, for help texts.
 UNITS = "64K and 64KiB are 64 × 1024 bytes, 64kB is 64 × 1000; likewise M, G and T."
+
+#: As a pixel format of the video: leave it to FFmpeg.
+ANY_PIXEL_FORMAT = "any"
 
 Parsed = TypeVar("Parsed")
 
@@ -31,6 +35,19 @@ def grouped(settings: dict[str, Any]) -> dict[str, Any]:
         "colors": Colors(**{field: settings[name] for name, field in colors.items() if name in settings}),
         "tuning": Tuning(**{name: settings[name] for name in tuning if name in settings}),
     }
+
+
+def encoder_settings(given: dict[str, Any]) -> dict[str, Any]:
+    """The Encoder's arguments, of `encoder_options` and others. It has its own defaults for what was not given."""
+    settings = {name: value for name, value in given.items() if value is not None}
+    options = dict(settings.pop("options"))
+    if (container_format := settings.pop("container_format", None)) is not None:
+        if "f" in options:
+            raise click.UsageError("--format and --option f exclude each other")
+        options["f"] = container_format
+    if settings["output_pixel_format"] == ANY_PIXEL_FORMAT:
+        settings["output_pixel_format"] = None
+    return settings | {"options": options}
 
 
 def parsed(
@@ -79,6 +96,17 @@ def _lengths(text: str) -> tuple[int | None, int | None]:
     return int(width) if width else None, int(height) if height else None
 
 
+def frame_rate(text: str) -> Fraction:
+    """Parse frames per second: a number, or a fraction of two."""
+    try:
+        rate = Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        rate = Fraction(0)
+    if rate <= 0:
+        raise ValueError(f"{text!r} is not a number of frames per second such as 60, 23.976 or 30000/1001")
+    return rate
+
+
 def seconds(text: str) -> float:
     """Parse a time above zero."""
     try:
@@ -112,6 +140,13 @@ convert_option = click.option(
 )
 ffmpeg_option = click.option(
     "--ffmpeg", metavar="PATH", help="The FFmpeg to run; the default is the one on PATH."
+)
+fps_option = click.option(
+    "--fps",
+    metavar="N",
+    required=True,
+    callback=parsed(frame_rate),
+    help="Frames per second: 60, 23.976 or 30000/1001.",
 )
 follow_playlists_option = click.option(
     "--follow-playlists",
@@ -155,3 +190,65 @@ def ffmpeg_options_option(what_for: str, example: str) -> Callable[[Callable[...
         callback=parsed(option_pairs),
         help=f"An option of FFmpeg's for {what_for}, without its dash: {example}. May be repeated.",
     )
+
+
+def encoder_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options for an Encoder, whose arguments `encoder_settings` makes of them."""
+    from penstock.ffmpeg.output_formats import AUTO  # commands without FFmpeg start faster without it
+
+    options = (
+        click.option(
+            "--codec",
+            metavar="NAME",
+            default="libx264",
+            show_default=True,
+            help="FFmpeg's encoder: libx265, libsvtav1, h264_nvenc; `penstock info` lists them.",
+        ),
+        click.option(
+            "--preset",
+            metavar="NAME",
+            help="How long the codec works for a smaller file: ultrafast, medium, slow.",
+        ),
+        click.option(
+            "--crf",
+            metavar="N",
+            type=float,
+            help="The quality: lower is better and larger. For libx264 0 to 51; the default is 23.",
+        ),
+        ffmpeg_options_option("the output", "tune=film"),
+        click.option(
+            "--output-pixel-format",
+            metavar="NAME",
+            default=AUTO,
+            show_default=True,
+            help="The pixel format of the video. The default is that of the frames for a lossless codec, one with "
+            "alpha if the frames and the codec have it, and else yuv420p, which plays everywhere; "
+            f"'{ANY_PIXEL_FORMAT}' leaves it to FFmpeg.",
+        ),
+        convert_option,
+        color_options(
+            "The matrix between RGB and the video's YUV. The default (auto) is bt709 from 720 lines on, and bt601 "
+            "below.",
+            "Whether the video's black and white are 16 and 235 of 255 (limited) or 0 and 255 (full). The default "
+            "(auto) is limited, or full for JPEG.",
+        ),
+        click.option(
+            "--odd-size",
+            type=click.Choice(["error", "pad", "crop"]),
+            help="What to do with a width or height that the video cannot have: fail (error, the default), repeat the "
+            "last column or row (pad), or drop it (crop).",
+        ),
+        click.option(
+            "--vflip", is_flag=True, help="Flip the frames: their first row is the lowest, as in OpenGL."
+        ),
+        click.option(
+            "--format",
+            "container_format",
+            metavar="NAME",
+            help="The container, if OUTPUT's name does not tell it: mp4, matroska, mpegts, flv, hls.",
+        ),
+        ffmpeg_option,
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command

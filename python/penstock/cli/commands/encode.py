@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
-from fractions import Fraction
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,10 +21,9 @@ from penstock._names import show_name
 from penstock.cli.messages import InputError, as_click_errors, in_one_line, with_options
 from penstock.cli.opening import FIFO_PREFIX, STANDARD, opened, refuse_same
 from penstock.cli.options import (
-    color_options,
-    convert_option,
-    ffmpeg_option,
-    ffmpeg_options_option,
+    encoder_options,
+    encoder_settings,
+    fps_option,
     grouped,
     json_option,
     parsed,
@@ -39,11 +37,7 @@ from penstock.errors import DecoderError, FFmpegWarning, PenstockError
 from penstock.ffmpeg import Encoder, endpoints
 from penstock.ffmpeg.encode_plan import EncodePlan
 from penstock.ffmpeg.encoder import ANY_SIZE
-from penstock.ffmpeg.output_formats import AUTO
 from penstock.ffmpeg.pixel_formats import FrameLayout
-
-#: As a pixel format of the video: leave it to FFmpeg.
-ANY = "any"
 
 
 @dataclass(frozen=True)
@@ -77,17 +71,6 @@ class _NoFrame(Exception):
         self.nbytes = nbytes
 
 
-def frame_rate(text: str) -> Fraction:
-    """Parse frames per second: a number, or a fraction of two."""
-    try:
-        rate = Fraction(text)
-    except (ValueError, ZeroDivisionError):
-        rate = Fraction(0)
-    if rate <= 0:
-        raise ValueError(f"{text!r} is not a number of frames per second such as 60, 23.976 or 30000/1001")
-    return rate
-
-
 @click.command(
     epilog="\b\n"
     "Examples:\n"
@@ -99,13 +82,7 @@ def frame_rate(text: str) -> Fraction:
 )
 @click.argument("inputs", metavar="[INPUT]...", nargs=-1)
 @click.argument("output")
-@click.option(
-    "--fps",
-    metavar="N",
-    required=True,
-    callback=parsed(frame_rate),
-    help="Frames per second: 60, 23.976 or 30000/1001.",
-)
+@fps_option
 @click.option(
     "--size",
     metavar="WxH",
@@ -124,51 +101,7 @@ def frame_rate(text: str) -> Fraction:
     type=click.IntRange(min=1),
     help="How many raw frames will come, for the bar. For files it is known.",
 )
-@click.option(
-    "--codec",
-    metavar="NAME",
-    default="libx264",
-    show_default=True,
-    help="FFmpeg's encoder: libx265, libsvtav1, h264_nvenc; `penstock info` lists them.",
-)
-@click.option(
-    "--preset", metavar="NAME", help="How long the codec works for a smaller file: ultrafast, medium, slow."
-)
-@click.option(
-    "--crf",
-    metavar="N",
-    type=float,
-    help="The quality: lower is better and larger. For libx264 0 to 51; the default is 23.",
-)
-@ffmpeg_options_option("the output", "tune=film")
-@click.option(
-    "--output-pixel-format",
-    metavar="NAME",
-    default=AUTO,
-    show_default=True,
-    help="The pixel format of the video. The default is that of the frames for a lossless codec, one with alpha if the "
-    f"frames and the codec have it, and else yuv420p, which plays everywhere; '{ANY}' leaves it to FFmpeg.",
-)
-@convert_option
-@color_options(
-    "The matrix between RGB and the video's YUV. The default (auto) is bt709 from 720 lines on, and bt601 below.",
-    "Whether the video's black and white are 16 and 235 of 255 (limited) or 0 and 255 (full). The default (auto) is "
-    "limited, or full for JPEG.",
-)
-@click.option(
-    "--odd-size",
-    type=click.Choice(["error", "pad", "crop"]),
-    help="What to do with a width or height that the video cannot have: fail (error, the default), repeat the last "
-    "column or row (pad), or drop it (crop).",
-)
-@click.option("--vflip", is_flag=True, help="Flip the frames: their first row is the lowest, as in OpenGL.")
-@click.option(
-    "--format",
-    "container_format",
-    metavar="NAME",
-    help="The container, if OUTPUT's name does not tell it: mp4, matroska, mpegts, flv, hls.",
-)
-@ffmpeg_option
+@encoder_options
 @progress_option
 @quiet_option
 @json_option("Print a report for programs when the video is done.")
@@ -178,7 +111,6 @@ def encode(
     size: tuple[int, int] | None,
     pixel_format: str | None,
     total_frames: int | None,
-    output_pixel_format: str,
     progress: bool | None,
     quiet: bool,
     as_json: bool,
@@ -206,9 +138,8 @@ def encode(
         _check_output(output, settings["container_format"], as_json=as_json)
     has_images = _are_images(inputs)
     _check_raw_options(inputs, has_images, size, pixel_format, total_frames)
-    settings = _encoder_settings(settings) | {
-        "pixel_format": images.ImageReader.pixel_format if has_images else pixel_format or "rgb24",
-        "output_pixel_format": None if output_pixel_format == ANY else output_pixel_format,
+    settings = encoder_settings(settings) | {
+        "pixel_format": images.ImageReader.pixel_format if has_images else pixel_format or "rgb24"
     }
     try:
         _, plan = _planned(output, settings, size)
@@ -274,17 +205,6 @@ def _check_raw_options(
     if has_images and of_raw:
         several = "; raw frames come from one INPUT" if len(inputs) > 1 else ""
         raise click.UsageError(f"{', '.join(of_raw)}: only for raw frames, and the input is images{several}")
-
-
-def _encoder_settings(given: dict[str, Any]) -> dict[str, Any]:
-    """The Encoder's arguments. It has its own defaults for options that were not given."""
-    settings = {name: value for name, value in given.items() if value is not None}
-    options = dict(settings.pop("options"))
-    if (container_format := settings.pop("container_format", None)) is not None:
-        if "f" in options:
-            raise click.UsageError("--format and --option f exclude each other")
-        options["f"] = container_format
-    return settings | {"options": options}
 
 
 def _check_output(output: str, container_format: str | None, *, as_json: bool) -> None:
