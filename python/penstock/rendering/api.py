@@ -142,8 +142,8 @@ def render(
         engine: "processes" of this machine, or "ray".
         workers: how many at most; None takes one for each CPU, or for Ray as many as the cluster has room for. FFmpeg
             gets each worker's share of the CPUs.
-        chunk_frames: frames of a chunk; None takes 240, or fewer for a short video. The last chunks are shorter, so
-            that nobody waits long for one.
+        chunk_frames: frames of a chunk, 3 at least; None takes 240, or fewer for a short video. The last chunks are
+            shorter, so that nobody waits long for one.
         audio: a file whose first sound is added: from the time of the first frame, and no longer than the video. It is
             copied if the container takes it, else encoded.
         storage: the folder of the chunks, or a URL that fsspec opens, that all workers reach; None is the folder

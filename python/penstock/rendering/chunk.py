@@ -108,6 +108,8 @@ class Renderer:
         options |= {
             "f": container_of(codec),
             "movflags": _FRAGMENTED,
+            # With an edit list, a fragment's times would be later by how far its encoder reorders frames.
+            "use_editlist": 0,
             "avoid_negative_ts": "disabled",
             "output_ts_offset": f"{float(offset_s):.6f}",
         }

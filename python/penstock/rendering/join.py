@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 import os
+import re
 import subprocess
 import tempfile
 import threading
@@ -22,6 +23,7 @@ from penstock.ffmpeg import Encoder, probe
 from penstock.ffmpeg.arguments import format_seconds, option_arguments
 from penstock.ffmpeg.child import ProgramError
 from penstock.ffmpeg.media import VideoInfo
+from penstock.ffmpeg.pixel_formats import is_rgb
 from penstock.ffmpeg.process import FFmpegProcess
 from penstock.ffmpeg.runner import run
 from penstock.ffmpeg.session import Session
@@ -35,6 +37,8 @@ _FRAGMENT = b"moof"
 _REORDERED_FRAMES = 16
 # Matroska rounds times to this, in seconds.
 _COARSEST_TICK_S = 0.001
+# FFmpeg's warnings about decoding times that do not rise, or are later than the frame is shown.
+_WRONG_TIMES = re.compile(r"\bDTS\b|\bdts\b|\btimestamps?\b", re.IGNORECASE)
 # Guessed: reading one packet of a sound file, and writing a header.
 _TRIAL_S = 30.0
 # What the joined video must have as its chunks do.
@@ -170,7 +174,11 @@ class JoinSession(Session):
         if not self.process.has_succeeded:
             raise self.failure(f"FFmpeg {self.process.ending}; it joined the chunks", self._times.frames)
         self._times.check_end(self._frames)
-        return (*self.process.log.errors, *self.process.log.warnings)
+        lines = (*self.process.log.errors, *self.process.log.warnings)
+        # FFmpeg then has changed the times that it has written.
+        if changed := next((line for line in lines if _WRONG_TIMES.search(line)), None):
+            raise RenderError(f"the joined video has wrong times: FFmpeg said: {changed}")
+        return lines
 
     def _read_times(self) -> None:
         # Not a reader of the child's thread, which reads FFmpeg's errors and must not wait.
@@ -248,10 +256,12 @@ def _header(file: FileIO) -> bytes:
 
 
 def _color_arguments(plan: Plan) -> list[str]:
-    """The colour tags that the chunks were encoded with: QuickTime has no place for the range."""
+    """The colour tags that the chunks were encoded with: QuickTime has no place for the range, nor for RGB's."""
     arguments = Encoder(plan.output, **plan.arguments() | {"size": None})._plan_for(size=plan.size).arguments
     output = arguments[arguments.index("-c:v") :]
-    names = ("-color_range", "-colorspace", "-color_primaries", "-color_trc")
+    if "-pix_fmt" in output and is_rgb(output[output.index("-pix_fmt") + 1]):
+        return ["-color_range", "pc", "-colorspace", "rgb"]
+    names = ("-color_range", "-colorspace", "-color_primaries", "-color_trc", "-chroma_sample_location")
     return [word for name in names if name in output for word in (name, output[output.index(name) + 1])]
 
 

@@ -28,6 +28,9 @@ from penstock.rendering.source import Source
 VERSION = 1
 # Chosen: at 240 frames a chunk, the keyframes that it adds cost little, and a lost one is soon rendered again.
 MOST_CHUNK_FRAMES = 240
+# In a chunk of one or two frames, x264 and x265 do not reorder them, and its decoding times would be later than the
+# others' by the two frames that these are reordered by: a file would tell a variable frame rate.
+LEAST_CHUNK_FRAMES = 3
 # Chosen: with fewer chunks a worker than this, a slow one would leave the others idle for long.
 CHUNKS_PER_WORKER = 4
 # The last chunks are this much shorter at most. A shorter one costs more to start than it saves.
@@ -41,10 +44,9 @@ _CODEC_PARAMETERS = ("x264-params", "x264opts", "x265-params", "svtav1-params", 
 _WHOLE_VIDEO_PARAMETERS = re.compile(r"(?:^|:)(pass|stats|vbv-\w+|nal-hrd|hrd|mbr|buf-\w+)(?:=|:|$)")
 # FFmpeg's own options for a file as a whole; the other ones are its container's.
 _FILE_OPTIONS = ("metadata", "disposition", "map_metadata", "tag", "vtag", "timecode", "f")
-# FFmpeg's names of the containers by the extensions that users give most.
+# FFmpeg's names of the containers into which chunks are joined, by their extensions. The others begin at another time
+# than 0 (MPEG-TS), have no colours (AVI), or are no single file (HLS).
 _CONTAINERS = {".mp4": "mp4", ".m4v": "mp4", ".mov": "mov", ".mkv": "matroska", ".webm": "webm"}
-# These make no single file, or none that has times.
-_NO_FILES = ("dash", "hls", "image2", "rtp", "rtsp", "segment", "stream_segment", "tee")
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,12 +206,13 @@ def lengths_of(count: int, chunk_frames: int | None, workers: int) -> tuple[int,
     """
     if chunk_frames is None:
         chunk_frames = min(MOST_CHUNK_FRAMES, math.ceil(count / (CHUNKS_PER_WORKER * workers)))
-    shortest = math.ceil(chunk_frames / SHORTEST_SHARE)
+    chunk_frames = max(chunk_frames, LEAST_CHUNK_FRAMES)
+    shortest = max(math.ceil(chunk_frames / SHORTEST_SHARE), LEAST_CHUNK_FRAMES)
     lengths, left = [], count
     while left:
-        length = min(chunk_frames, max(shortest, math.ceil(left / (2 * workers))), left)
+        length = min(chunk_frames, max(shortest, math.ceil(left / (2 * workers))))
         if left - length < shortest:
-            length = left if left <= chunk_frames else length
+            length = left
         lengths.append(length)
         left -= length
     return tuple(lengths)
@@ -272,9 +275,12 @@ def _divided(output: Path, arguments: dict[str, Any]) -> tuple[dict[str, Any], d
             f"encoder has {', '.join(own)}, which are arguments of their own, or not possible here"
         )
     options = dict(arguments.get("options", {}))
-    container = options.get("f", _CONTAINERS.get(output.suffix.lower(), output.suffix[1:]))
-    if container in _NO_FILES:
-        raise ValueError(f"{container} is no container of one file, into which chunks could be joined")
+    container = options.get("f", _CONTAINERS.get(output.suffix.lower()))
+    if container not in _CONTAINERS.values():
+        raise ValueError(
+            f"chunks are joined into mp4, mov, matroska (.mkv) or webm; got {container or str(output)!r}. Another "
+            "container can be made of that without encoding again: ffmpeg -i IN -c copy OUT"
+        )
     tuning = arguments.get("tuning", Tuning())
     of_container = muxer_options(find_ffmpeg(tuning.ffmpeg), str(container))
 
