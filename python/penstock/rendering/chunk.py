@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import socket
 import time
+import types
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
+from traceback import walk_tb
 from typing import Any
 
 from penstock.errors import PenstockError, RenderError
 from penstock.ffmpeg import Decoder, Encoder
-from penstock.rendering.plan import Chunk, Plan, numbered
+from penstock.rendering.plan import Chunk, Plan, default_storage, numbered
 from penstock.rendering.storage import Storage, storage_of
 from penstock.results import ChunkReport
 
@@ -134,8 +137,7 @@ class Renderer:
         with Decoder(source.path, pixel_format=source.pixel_format, start=start_s, count=count) as decoder:
             for index, frame in zip(chunk.frames, decoder, strict=False):
                 with self._naming(f"frame {index}"):
-                    changed = frame if self._code is None else self._code(frame)
-                encoder.write(changed)
+                    encoder.write(frame if self._code is None else self._code(frame))
                 yield
             if (found := decoder.stats.frames_delivered) != count:
                 raise RenderError(
@@ -156,9 +158,14 @@ class Naming:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
+    def __exit__(
+        self, _type: object, error: BaseException | None, traceback: types.TracebackType | None
+    ) -> None:
         if isinstance(error, Exception) and not isinstance(error, PenstockError):
-            raise RenderError(f"{self._what}: {type(error).__name__}: {error}") from error
+            # The first step is in our block, and the second one in the user's code.
+            calls = itertools.islice(walk_tb(traceback), 1, 2)
+            where = "".join(f" ({call.f_code.co_filename}:{line})" for call, line in calls)
+            raise RenderError(f"{self._what}: {type(error).__name__}: {error}{where}") from error
 
 
 def finished(plan: Plan, storage: Storage, number: int) -> ChunkReport | None:
@@ -175,6 +182,13 @@ def finished(plan: Plan, storage: Storage, number: int) -> ChunkReport | None:
     except (OSError, KeyError, TypeError, ValueError):
         return None
     return report if is_whole and report.frames == plan.lengths[number] else None
+
+
+def remove_chunks(plan: Plan, storage: Storage) -> None:
+    """Removes a plan's chunks, and its default storage if that has no others."""
+    storage.remove(folder_of(plan))
+    if plan.storage == default_storage(plan.output) and not storage.names(""):
+        storage.remove("")
 
 
 def _report_name(name: str) -> str:

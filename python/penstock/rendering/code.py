@@ -78,9 +78,14 @@ def _imported(reference: str) -> Any:
     return found
 
 
-def _named(name: str) -> ModuleType:
+def search_here() -> None:
+    """Has Python find modules in the current folder, too."""
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
+
+
+def _named(name: str) -> ModuleType:
+    search_here()
     return importlib.import_module(name)
 
 

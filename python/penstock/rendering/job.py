@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 from penstock._log import logger
 from penstock.errors import RenderError
-from penstock.rendering.chunk import data_name, finished, folder_of
+from penstock.rendering.chunk import data_name, finished, folder_of, remove_chunks
 from penstock.rendering.engines import Advance, Done, Engine, Failed
 from penstock.rendering.failure import Failure
 from penstock.rendering.join import joined
@@ -51,8 +51,13 @@ class Job:
                 show(self._progress(0))
             join = joined(self.plan, self._storage)
         except BaseException as error:
-            done = f"{len(self._reports)} of {len(self.plan.lengths)} chunks are kept in {self.plan.storage}"
-            error.add_note(f"{done}; the same call goes on from there")
+            if self._reports:
+                done = (
+                    f"{len(self._reports)} of {len(self.plan.lengths)} chunks are kept in {self.plan.storage}"
+                )
+                error.add_note(f"{done}; the same call goes on from there")
+            else:
+                remove_chunks(self.plan, self._storage)
             raise
         return self._report(join.output_bytes, join.elapsed_s, join.warnings)
 
@@ -78,8 +83,9 @@ class Job:
                 show(self._progress(engine.workers()))
         finally:
             engine.close()
-            for part in self._storage.names(".part"):
-                self._storage.remove(part)
+            for part in self._storage.names(".part"):  # of workers that were killed
+                if part.startswith(folder_of(self.plan)):
+                    self._storage.remove(part)
 
     def _take(self, event: Done) -> None:
         name = data_name(self.plan, event.number)

@@ -11,11 +11,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from io import FileIO
 from pathlib import Path
+from typing import BinaryIO
 
 from penstock._relay import relay
 from penstock.errors import BrokenStreamError, EncoderError, RenderError
@@ -27,7 +27,7 @@ from penstock.ffmpeg.pixel_formats import is_rgb
 from penstock.ffmpeg.process import FFmpegProcess
 from penstock.ffmpeg.runner import run
 from penstock.ffmpeg.session import Session
-from penstock.rendering.chunk import container_of, data_name, finished, folder_of
+from penstock.rendering.chunk import container_of, data_name, finished, remove_chunks
 from penstock.rendering.plan import Plan
 from penstock.rendering.storage import Storage, storage_of
 
@@ -100,7 +100,7 @@ def joined(plan: Plan, storage: Storage) -> Joined:
         part.replace(output)
     finally:
         part.unlink(missing_ok=True)
-    storage.remove("" if plan.storage == f"{plan.output}.chunks" else folder_of(plan))
+    remove_chunks(plan, storage)
     frames, nbytes = len(plan.frames), output.stat().st_size
     return Joined(plan.output, frames, nbytes, time.monotonic() - started_s, warnings)
 
@@ -143,13 +143,18 @@ class JoinSession(Session):
         super().__init__(process, f"<join of {plan.output!r}>", stall_timeout=None)
         self._times = Times(plan.fps)
         self._frames = len(plan.frames)
-        self._reading = threading.Thread(target=self._read_times, name="penstock-join-times", daemon=True)
+        self._reading: threading.Thread | None = None
 
     def connect(self) -> None:
+        # Not a reader of the child's thread, which reads FFmpeg's errors and must not wait. The thread closes it.
+        lines = open(os.dup(self.process.stdout.fileno()), "rb")  # noqa: SIM115, PTH123
+        self._reading = threading.Thread(
+            target=self._read_times, args=(lines,), name="penstock-join-times", daemon=True
+        )
         self._reading.start()
 
     def disconnect(self) -> None:
-        if self._reading.ident is not None:
+        if self._reading is not None and self._reading.ident is not None:
             self._reading.join()
 
     def end_at_exit(self) -> None:
@@ -170,7 +175,7 @@ class JoinSession(Session):
         """Waits for FFmpeg's end, and checks the times. Returns its errors and warnings."""
         self.process.stdin.close()
         self.process.wait()
-        self._reading.join()
+        self.disconnect()
         if not self.process.has_succeeded:
             raise self.failure(f"FFmpeg {self.process.ending}; it joined the chunks", self._times.frames)
         self._times.check_end(self._frames)
@@ -180,9 +185,8 @@ class JoinSession(Session):
             raise RenderError(f"the joined video has wrong times: FFmpeg said: {changed}")
         return lines
 
-    def _read_times(self) -> None:
-        # Not a reader of the child's thread, which reads FFmpeg's errors and must not wait.
-        with suppress(ValueError), open(os.dup(self.process.stdout.fileno()), "rb") as lines:  # noqa: PTH123
+    def _read_times(self, lines: BinaryIO) -> None:
+        with lines:
             for line in lines:
                 self._times.take(line)
 
@@ -269,10 +273,10 @@ def _sound_arguments(plan: Plan, part: Path) -> list[str]:
     """FFmpeg's arguments for the sound: copied where the container takes it, else encoded; as long as the picture."""
     if plan.audio is None:
         return []
-    start_s = plan.frames[0] / plan.fps if plan.source is None else Fraction(0)
+    start_s = float(plan.frames[0] / plan.fps) if plan.source is None else plan.source.first_s
     limits = (
         "-ss",
-        format_seconds(float(start_s)),
+        format_seconds(start_s),
         "-t",
         f"{math.ceil(len(plan.frames) / plan.fps * 10**6) / 10**6:.6f}",
     )

@@ -20,6 +20,7 @@ from penstock.ffmpeg import Encoder, endpoints
 from penstock.ffmpeg.arguments import checked_size, frame_rate
 from penstock.ffmpeg.capabilities import muxer_options, version
 from penstock.ffmpeg.find import find_ffmpeg
+from penstock.ffmpeg.naming import argument
 from penstock.ffmpeg.settings import Colors, Tuning
 from penstock.rendering.code import Code
 from penstock.rendering.source import Source
@@ -159,6 +160,9 @@ class Plan:
         """
         try:
             given = json.loads(text)
+        except ValueError as error:
+            raise ValueError(f"this is no plan: {error}") from None
+        try:
             found = given.pop("version")
             if found != VERSION:
                 raise ValueError(f"the plan has version {found!r}, and this Penstock reads version {VERSION}")
@@ -258,9 +262,16 @@ def make(
         code=code,
         source=source,
         audio=None if audio is None else str(Path(audio).absolute()),
-        storage=_absolute(f"{endpoints.without_protocol(target)}.chunks" if storage is None else storage),
+        storage=_absolute(
+            default_storage(endpoints.without_protocol(target)) if storage is None else storage
+        ),
         ffmpeg=version(program),
     )
+
+
+def default_storage(output: str) -> str:
+    """The folder of the chunks of `output`, if the caller names none."""
+    return f"{output}.chunks"
 
 
 def _absolute(storage: Path | str) -> str:
@@ -298,13 +309,13 @@ def _check_joinable(target: str, arguments: Mapping[str, Any], size: tuple[int, 
     for name in options:
         if name.partition(":")[0] in _WHOLE_VIDEO_OPTIONS:
             raise ValueError(
-                f"options[{name!r}]: two passes, and rates that are bounded over a buffer, need the whole video in one "
-                "piece: encode chunks with crf, or by a bit rate alone"
+                f"{argument(f'options.{name}')}: two passes, and rates that are bounded over a buffer, need the whole "
+                "video in one piece: encode chunks with crf, or by a bit rate alone"
             )
     for name in _CODEC_PARAMETERS:
         if found := _WHOLE_VIDEO_PARAMETERS.search(str(options.get(name, ""))):
             raise ValueError(
-                f"options[{name!r}]: {found[1]} needs the whole video in one piece: use crf instead"
+                f"{argument(f'options.{name}')}: {found[1]} needs the whole video in one piece: use crf instead"
             )
     if (tuning := arguments.get("tuning")) is not None:
         tuning.check_unused("a chunk, which any machine may encode", "policy", "ffmpeg_policy")

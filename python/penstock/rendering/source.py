@@ -15,6 +15,8 @@ from penstock.ffmpeg.find import Prober
 from penstock.ffmpeg.media import MediaInfo, VideoInfo
 from penstock.ffmpeg.probe import last_packets
 
+# Chosen: a seek in MPEG-TS ends behind a keyframe whose decoding time is earlier.
+_BEFORE_S = 10.0
 # Matroska rounds times to 1 ms, and ffprobe prints microseconds.
 _ROUNDED_S = 0.0011
 
@@ -28,6 +30,7 @@ class Source:
         nbytes: its size.
         modified_ns: when it was last modified, in nanoseconds since 1970.
         pixel_format: that of the frames that the function gets.
+        first_s: the time of its first frame, in seconds since the beginning of the file.
         starts_s: for each chunk a time between the frame before it and its first, in seconds since the beginning of the
             file.
     """
@@ -36,6 +39,7 @@ class Source:
     nbytes: int
     modified_ns: int
     pixel_format: str
+    first_s: float
     starts_s: tuple[float | None, ...]
 
     @classmethod
@@ -45,7 +49,7 @@ class Source:
         starts_s = (None, *((times_s[first - 1] + times_s[first]) / 2 for first in firsts))
         file = Path(path).absolute()
         status = file.stat()
-        return cls(str(file), status.st_size, status.st_mtime_ns, pixel_format, starts_s)
+        return cls(str(file), status.st_size, status.st_mtime_ns, pixel_format, times_s[0], starts_s)
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Source:
@@ -64,7 +68,8 @@ def frame_times(media: MediaInfo, prober: Prober) -> tuple[VideoInfo, Fraction, 
     if video is None or video.frame_rate is None:
         raise DecoderError(f"{media.path} has no video, or none with a frame rate")
     start_s = media.start_s or 0.0
-    packets = last_packets(endpoints.source(media.path), video.index, start_s, prober).get("packets", [])
+    from_s = start_s - _BEFORE_S
+    packets = last_packets(endpoints.source(media.path), video.index, from_s, prober).get("packets", [])
     shown = [packet for packet in packets if "D" not in packet.get("flags", "")]
     if not shown or any("pts_time" not in packet for packet in shown):
         raise DecoderError(f"{media.path} does not tell the times of its frames")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -48,7 +48,8 @@ class LocalStorage:
     def new_file(self, name: str) -> Iterator[Path]:
         path = self._folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f".{path.name}.{os.getpid()}.part")
+        # Several machines may write the same chunk, if one was thought lost; their process ids may be the same.
+        part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
         try:
             yield part
             part.replace(path)

@@ -9,6 +9,9 @@ from typing import Protocol
 from penstock.rendering.failure import Failure
 from penstock.results import ChunkReport
 
+#: Chosen: so many seconds a scene may take to let go, before its process is killed.
+ENDING_S = 2.0
+
 
 @dataclass(frozen=True, slots=True)
 class Advance:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from socket import socketpair
 
-from penstock.rendering.engines import Advance, Done, Event, Failed
+from penstock.rendering.engines import ENDING_S, Advance, Done, Event, Failed
 from penstock.rendering.failure import Failure
 from penstock.rendering.plan import Plan
 
@@ -74,10 +75,13 @@ class Processes:
 
     def close(self) -> None:
         for worker in self._workers:
-            worker.process.kill()
+            worker.connection.close()  # at which it ends its FFmpeg and itself
+        until_s = time.monotonic() + ENDING_S
         for worker in self._workers:
+            with suppress(subprocess.TimeoutExpired):
+                worker.process.wait(max(0.0, until_s - time.monotonic()))
+            worker.process.kill()
             worker.process.wait()
-            worker.connection.close()
         self._workers.clear()
 
     def _start(self) -> _Worker:

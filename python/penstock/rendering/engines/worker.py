@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import os
+import signal
 import sys
+import threading
 import time
+import warnings
 from collections.abc import Callable
 from multiprocessing.connection import Connection
+from queue import SimpleQueue
+from typing import Any
 
+from penstock.errors import FFmpegWarning
 from penstock.rendering.chunk import Renderer
+from penstock.rendering.engines import ENDING_S
 from penstock.rendering.failure import Failure
 from penstock.rendering.plan import Plan, numbered
 
@@ -17,16 +25,21 @@ from penstock.rendering.plan import Plan, numbered
 PERIOD_S = 0.5
 
 
-def watched(frame_timeout: float | None, tell: Callable[[int], object]) -> Callable[[int], None]:
+def watched(
+    frame_timeout: float | None, tell: Callable[[int], object], frames: int | None = None
+) -> Callable[[int], None]:
     """What to call after each frame, with the number of frames so far: it tells that, but not too often.
 
-    If no call follows within `frame_timeout` seconds, the process prints its stack and ends.
+    If no call follows within `frame_timeout` seconds, the process prints its stack and ends; but not after the last one
+    of `frames`, which FFmpeg may still have to encode.
     """
     told_s = time.monotonic()
 
     def on_frame(done: int) -> None:
         nonlocal told_s
-        if frame_timeout is not None:
+        if done == frames:
+            faulthandler.cancel_dump_traceback_later()
+        elif frame_timeout is not None:
             faulthandler.dump_traceback_later(frame_timeout, exit=True)
         if time.monotonic() >= told_s + PERIOD_S:
             told_s = time.monotonic()
@@ -38,18 +51,25 @@ def watched(frame_timeout: float | None, tell: Callable[[int], object]) -> Calla
 def main(descriptor: int) -> None:
     """Renders the chunks whose numbers come, until the other end closes."""
     connection = Connection(descriptor)
-    with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
-        text, paths, threads, frame_timeout = connection.recv()
+    orders: SimpleQueue[Any] = SimpleQueue()
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
+    threading.Thread(target=_receive, args=(connection, orders), daemon=True).start()
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        text, paths, threads, frame_timeout = orders.get()
         sys.path[:] = paths
+        warnings.simplefilter("ignore", FFmpegWarning)  # the report has them
         renderer: Renderer | None = None
         while True:
-            number = connection.recv()
+            number = orders.get()
             try:
                 plan = Plan.from_json(text)
-                on_frame = watched(frame_timeout, lambda done: connection.send(("frames", done)))
+                chunk = numbered(plan, number)
+                on_frame = watched(
+                    frame_timeout, lambda done: connection.send(("frames", done)), len(chunk.frames)
+                )
                 on_frame(0)
                 renderer = renderer or Renderer(plan, threads)
-                answer: tuple[str, object] = ("done", renderer.render(numbered(plan, number), on_frame))
+                answer: tuple[str, object] = ("done", renderer.render(chunk, on_frame))
             except (BrokenPipeError, ConnectionResetError):
                 raise
             except Exception as error:
@@ -57,6 +77,17 @@ def main(descriptor: int) -> None:
             finally:
                 faulthandler.cancel_dump_traceback_later()
             connection.send(answer)
+
+
+def _receive(connection: Connection, orders: SimpleQueue[Any]) -> None:
+    """Takes what the driver sends. When the driver has gone, ends this process, its FFmpeg, and the chunk at work."""
+    try:
+        while True:
+            orders.put(connection.recv())
+    except (EOFError, OSError):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(ENDING_S)
+        os._exit(1)  # the scene takes no signals now
 
 
 if __name__ == "__main__":
