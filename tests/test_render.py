@@ -1,5 +1,7 @@
 """`penstock.render` and `penstock.map_video` with processes: the same frames as one encoder makes."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -36,3 +38,33 @@ def test_a_render_has_the_frames_of_one_encoder(tmp_path, codec, suffix):
             assert np.array_equal(a, b)
         else:
             assert np.abs(a.astype(int) - b).mean() < 4
+
+
+def inverted(frame):
+    return 255 - frame
+
+
+@pytest.mark.parametrize("suffix, codec", [("mp4", "libx264"), ("mkv", "ffv1")])
+def test_map_video_keeps_the_times_of_a_variable_rate(tmp_path, suffix, codec):
+    source, output = tmp_path / "source.mp4", tmp_path / f"output.{suffix}"
+    steps_us = [16_667, 33_333, 1_000, 100_000, 700_000, 33_334]
+    time_us, times_us = 0, []
+    with penstock.Encoder(source, size=SIZE, fps=None, codec="libx264", crf=0) as encoder:
+        for index in range(100):
+            times_us.append(time_us)
+            encoder.write(np.full((48, 64, 3), index, np.uint8), pts=Fraction(time_us, 1_000_000))
+            time_us += steps_us[index % 6]
+    report = penstock.map_video(
+        inverted, source, output, chunk_frames=15, workers=2, encoder={"codec": codec}
+    )
+    assert report.chunks > 6
+    with penstock.Decoder(source) as wanted, penstock.Decoder(output) as got:
+        for a, b, exact_us in zip(wanted, got, times_us, strict=True):
+            assert a.time_s == exact_us / 1e6
+            assert abs(b.time_s - a.time_s) <= (0 if suffix == "mp4" else 0.0005)
+            assert abs(255 - int(a[20, 20, 1]) - int(b[20, 20, 1])) <= 3
+
+
+def test_a_scene_has_a_constant_rate(tmp_path):
+    with pytest.raises(TypeError, match="frames per second"):
+        penstock.render(scene, frames=9, size=SIZE, fps=None, output=tmp_path / "a.mp4")

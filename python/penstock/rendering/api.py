@@ -18,7 +18,7 @@ from penstock.rendering.engines import Engine
 from penstock.rendering.engines.processes import Processes, cpus
 from penstock.rendering.job import Job
 from penstock.rendering.plan import Plan
-from penstock.rendering.source import Source, frame_times
+from penstock.rendering.source import FrameTimes, Source
 from penstock.results import RenderProgress, RenderReport
 
 #: A function that draws a frame, a class of such functions, or where one is: ``MODULE:NAME``, ``FILE.py:NAME``.
@@ -82,18 +82,18 @@ def plan_video(
     """
     workers = _workers(workers)
     media = probe(source)
-    video, rate, times_s = frame_times(media, find_prober())
-    lengths = plans.lengths_of(len(times_s), chunk_frames, workers)
+    frames = FrameTimes.of(media, find_prober())
+    lengths = plans.lengths_of(len(frames.times_s), chunk_frames, workers)
     return plans.make(
         os.fspath(output),
-        frames=len(times_s),
-        size=(video.width, video.height) if size is None else size,
-        fps=rate,
+        frames=len(frames.times_s),
+        size=(frames.video.width, frames.video.height) if size is None else size,
+        fps=frames.rate,
         workers=workers,
         chunk_frames=chunk_frames,
         encoder={"pixel_format": pixel_format, **(encoder or {})},
         code=None if function is None else Code.of(function),
-        source=Source.of(media.path, pixel_format, times_s, lengths),
+        source=Source.of(media.path, pixel_format, frames, lengths),
         audio=os.fspath(source) if media.audio else None,
         storage=None if storage is None else os.fspath(storage),
     )
@@ -201,7 +201,8 @@ def map_video(
 ) -> RenderReport:
     """Applies a function to each frame of a video, on many processes or machines. The sound is copied once.
 
-    Each worker decodes its own range of frames, calls the function, and encodes.
+    Each worker decodes its own range of frames, calls the function, and encodes. A variable rate stays: each frame
+    keeps its time, in microseconds.
 
     Args:
         function: gets a `VideoFrame` and returns a frame, which may be the same; or a class, of which each worker makes

@@ -18,6 +18,7 @@ from typing import Any
 from penstock.errors import PenstockError, RenderError
 from penstock.ffmpeg import Decoder, Encoder
 from penstock.rendering.plan import Chunk, Plan, default_storage, numbered
+from penstock.rendering.source import ROUNDED_S
 from penstock.rendering.storage import Storage, storage_of
 from penstock.results import ChunkReport
 
@@ -28,6 +29,8 @@ _OFFSET_S = 10
 _FRAGMENTED = "+frag_keyframe+empty_moov+default_base_moof+frag_discont+skip_trailer"
 # MP4 has these, and QuickTime has all others.
 _IN_MP4 = ("vp9", "av1")
+# Encoders that reorder frames: before one that comes late, decoding times would run into those of the chunk before.
+_REORDERING = ("libx264", "libx264rgb", "libx265")
 # Encoders that start a thread for each CPU, whatever -threads says, and the parameter that they follow.
 _POOLS = {"libx265": ("x265-params", "pools"), "libsvtav1": ("svtav1-params", "lp")}
 
@@ -102,8 +105,11 @@ class Renderer:
     def _arguments(self, chunk: Chunk) -> dict[str, Any]:
         arguments = self._plan.arguments()
         codec, given = self._plan.codec, arguments.get("options", {})
-        offset_s = _OFFSET_S + chunk.first / self._plan.fps
+        # With times, a frame comes with the one that it has in the video.
+        offset_s = _OFFSET_S + (0 if self._plan.fps is None else self._plan.time_s(chunk.first))
         options: dict[str, object] = {} if self._threads is None else {"threads": self._threads}
+        if self._plan.fps is None and codec in _REORDERING:
+            options["bf"] = 0
         options |= given
         if self._threads is not None and codec in _POOLS:
             name, pool = _POOLS[codec]
@@ -120,9 +126,11 @@ class Renderer:
 
     def _draw(self, chunk: Chunk, encoder: Encoder) -> Iterator[None]:
         """The frames of a scene, drawn into leased memory."""
+        fps = self._plan.fps
+        assert fps is not None
         for index in chunk.frames:
             with self._naming(f"frame {index}"), encoder.frame() as view:
-                returned = self._code(index, float(index / self._plan.fps), view)
+                returned = self._code(index, float(index / fps), view)
                 if returned is not None:
                     raise TypeError(
                         f"it returned a {type(returned).__name__}: a scene draws into its third argument"
@@ -137,7 +145,13 @@ class Renderer:
         with Decoder(source.path, pixel_format=source.pixel_format, start=start_s, count=count) as decoder:
             for index, frame in zip(chunk.frames, decoder, strict=False):
                 with self._naming(f"frame {index}"):
-                    encoder.write(frame if self._code is None else self._code(frame))
+                    time_s = self._plan.time_s(index)
+                    if frame.time_s is None or abs(frame.time_s - source.first_s - time_s) > 2 * ROUNDED_S:
+                        raise RenderError(
+                            f"it is at {frame.time_s} s of {source.path}, and by its packet elsewhere"
+                        )
+                    changed = frame if self._code is None else self._code(frame)
+                    encoder.write(changed, pts=time_s if self._plan.fps is None else None)
                 yield
             if (found := decoder.stats.frames_delivered) != count:
                 raise RenderError(

@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from io import FileIO
@@ -141,7 +141,7 @@ class JoinSession(Session):
             error=EncoderError,
         )
         super().__init__(process, f"<join of {plan.output!r}>", stall_timeout=None)
-        self._times = Times(plan.fps)
+        self._times = Times(plan.time_s)
         self._frames = len(plan.frames)
         self._reading: threading.Thread | None = None
 
@@ -192,15 +192,15 @@ class JoinSession(Session):
 
 
 class Times:
-    """Checks that the frames of a video come one after another at a constant rate, from 0, whatever their order.
+    """Checks that the frames of a video have the times that `time_s` gives for their positions, whatever their order.
 
     Attributes:
         frames: how many were seen.
     """
 
-    def __init__(self, fps: Fraction) -> None:
+    def __init__(self, time_s: Callable[[int], Fraction]) -> None:
         self.frames = 0
-        self._fps = fps
+        self._time_s = time_s
         self._tick_s = Fraction(0)
         self._waiting: list[int] = []
         self._next = 0
@@ -227,7 +227,7 @@ class Times:
             raise RenderError(f"the joined video has {self.frames} frames instead of {frames}")
 
     def _check(self, pts: int) -> None:
-        time_s, wanted_s = pts * self._tick_s, self._next / self._fps
+        time_s, wanted_s = pts * self._tick_s, self._time_s(self._next)
         if time_s != wanted_s and self._wrong is None:
             self._wrong = f"frame {self._next} is at {float(time_s):.6f} s instead of {float(wanted_s):.6f} s"
         self._next += 1
@@ -273,12 +273,12 @@ def _sound_arguments(plan: Plan, part: Path) -> list[str]:
     """FFmpeg's arguments for the sound: copied where the container takes it, else encoded; as long as the picture."""
     if plan.audio is None:
         return []
-    start_s = float(plan.frames[0] / plan.fps) if plan.source is None else plan.source.first_s
+    start_s = float(plan.time_s(plan.frames[0])) if plan.source is None else plan.source.first_s
     limits = (
         "-ss",
         format_seconds(start_s),
         "-t",
-        f"{math.ceil(len(plan.frames) / plan.fps * 10**6) / 10**6:.6f}",
+        f"{math.ceil(plan.time_s(len(plan.frames)) * 10**6) / 10**6:.6f}",
     )
     source = (*limits, "-i", f"file:{plan.audio}")
     return [*source, "-map", "1:a:0", *(("-c:a", "copy") if _takes_copy(plan, part) else ())]
@@ -314,12 +314,14 @@ def _verify(plan: Plan, storage: Storage, part: Path) -> None:
     video = _video_of(part)
     with storage.local(data_name(plan, 0)) as path:
         chunk = _video_of(path)
-    frames, seconds = len(plan.frames), float(len(plan.frames) / plan.fps)
+    frames, seconds = len(plan.frames), float(plan.time_s(len(plan.frames)))
     if video.frames not in (None, frames):
         raise RenderError(f"the joined video has {video.frames} frames instead of {frames}")
     tolerance_s = float(max(video.time_base, Fraction(_COARSEST_TICK_S))) * 2
-    if video.duration_s is not None and plan.audio is None and abs(video.duration_s - seconds) > tolerance_s:
-        raise RenderError(f"the joined video lasts {video.duration_s:.6f} s instead of {seconds:.6f} s")
+    # How long the last frame of a variable rate lasts, each container says in its own way.
+    lasts_s = video.duration_s if plan.audio is None and plan.fps is not None else None
+    if lasts_s is not None and abs(lasts_s - seconds) > tolerance_s:
+        raise RenderError(f"the joined video lasts {lasts_s:.6f} s instead of {seconds:.6f} s")
     if video.start_s is not None and abs(video.start_s) > tolerance_s:
         raise RenderError(f"the joined video begins at {video.start_s:.6f} s instead of 0")
     for name in _SAME:

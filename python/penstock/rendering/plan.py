@@ -22,6 +22,7 @@ from penstock.ffmpeg.capabilities import muxer_options, version
 from penstock.ffmpeg.find import find_ffmpeg
 from penstock.ffmpeg.naming import argument
 from penstock.ffmpeg.settings import Colors, Tuning
+from penstock.ffmpeg.timed_frames import TICK_S
 from penstock.rendering.code import Code
 from penstock.rendering.source import Source
 
@@ -76,7 +77,7 @@ class Plan:
         output: the absolute path of the video.
         frames: the indices of its frames.
         size: width and height in pixels.
-        fps: frames per second.
+        fps: frames per second; None for the variable rate of the source.
         lengths: the number of frames of each chunk.
         encoder: the arguments of each chunk's `Encoder`, as JSON has them.
         file_options: FFmpeg's options for the video's file, such as ``movflags``.
@@ -90,7 +91,7 @@ class Plan:
     output: str
     frames: range
     size: tuple[int, int]
-    fps: Fraction
+    fps: Fraction | None
     lengths: tuple[int, ...]
     encoder: Mapping[str, Any]
     file_options: Mapping[str, Any]
@@ -141,6 +142,13 @@ class Plan:
         }
         return given | {"size": self.size, "fps": self.fps}
 
+    def time_s(self, position: int) -> Fraction:
+        """The exact time in the video of the frame at a position, from 0. Behind the last one it is the video's end."""
+        if self.fps is not None:
+            return position / self.fps
+        assert self.source is not None and self.source.ticks is not None
+        return self.source.ticks[position] * TICK_S
+
     def with_chunks_of(self, other: Plan) -> Plan:
         """This plan with the chunks of `other`, if that makes the same frames; else itself."""
         source = self.source and other.source and replace(self.source, starts_s=other.source.starts_s)
@@ -172,7 +180,7 @@ class Plan:
                 | {
                     "frames": range(*given["frames"]),
                     "size": tuple(given["size"]),
-                    "fps": Fraction(given["fps"]),
+                    "fps": given["fps"] and Fraction(given["fps"]),
                     "lengths": tuple(given["lengths"]),
                     "code": given["code"] and Code(**given["code"]),
                     "source": given["source"] and Source.from_dict(given["source"]),
@@ -188,7 +196,7 @@ class Plan:
         values = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "hash"}
         return values | {
             "frames": [self.frames.start, self.frames.stop, self.frames.step],
-            "fps": str(self.fps),
+            "fps": self.fps and str(self.fps),
             "code": self.code and asdict(self.code),
             "source": self.source and asdict(self.source),
         }
@@ -227,7 +235,7 @@ def make(
     *,
     frames: int | range,
     size: tuple[int, int],
-    fps: int | float | Fraction,
+    fps: int | float | Fraction | None,
     workers: int,
     chunk_frames: int | None,
     encoder: Mapping[str, Any] | None,
@@ -249,7 +257,11 @@ def make(
         )
     arguments, file_options = _divided(Path(output), dict(encoder or {}))
     program = find_ffmpeg(arguments["tuning"].ffmpeg if "tuning" in arguments else None)
-    size, rate = checked_size(size), frame_rate(fps)
+    if fps is None and source is None:
+        raise TypeError(
+            "fps is frames per second, a number such as 30, 29.97 or Fraction(30000, 1001); got None"
+        )
+    size, rate = checked_size(size), None if fps is None else frame_rate(fps)
     _check_joinable(target, arguments, size, rate)
     return Plan(
         output=endpoints.without_protocol(target),
@@ -303,7 +315,9 @@ def _divided(output: Path, arguments: dict[str, Any]) -> tuple[dict[str, Any], d
     return arguments | ({"options": of_chunk} if of_chunk else {}), of_file
 
 
-def _check_joinable(target: str, arguments: Mapping[str, Any], size: tuple[int, int], fps: Fraction) -> None:
+def _check_joinable(
+    target: str, arguments: Mapping[str, Any], size: tuple[int, int], fps: Fraction | None
+) -> None:
     """Checks the arguments, and that chunks which are encoded so can be joined."""
     options = arguments.get("options", {})
     for name in options:
