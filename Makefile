@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo docs docs-serve test test-all soak sanitize fuzz bench bench-encode bench-decode bench-relay bench-pipeline bench-waits bench-report wheel check check-workflows fmt clean
+.PHONY: help demo docs docs-serve test test-all soak sanitize fuzz bench bench-encode bench-decode bench-relay bench-pipeline bench-render bench-waits bench-report wheel check check-workflows fmt clean
 
 ARGS ?=
 VENV := .venv
@@ -32,6 +32,7 @@ help:
 	@echo "make bench-decode  videos into arrays, by every library; ARGS=\"--quick\" for half a minute"
 	@echo "make bench-relay  descriptor to descriptor; ARGS=\"--quick\" for half a minute"
 	@echo "make bench-pipeline  compressed assets under load; ARGS=\"--quick\" for a look"
+	@echo "make bench-render  one video by several processes, and by Ray; ARGS=\"--quick\" for half a minute"
 	@echo "make bench-waits  the CPU time of waits; ARGS=\"--quick\" for 5 seconds"
 	@echo "make bench-report  the kept records as pictures, in build/bench-report; ARGS=\"mine.json\" for your own"
 	@echo "make wheel        a wheel in dist for x86-64 and glibc 2.17 or newer, checked in a new environment"
@@ -61,7 +62,7 @@ docs-serve: $(READY)-docs $(READY)-native
 bench: $(READY)-bench $(READY)-native
 	@$(IN_VENV) python -m benchmarks.pipe $(ARGS)
 
-bench-encode bench-decode bench-report: bench-%: $(READY)-bench-% $(READY)-native
+bench-encode bench-decode bench-render bench-report: bench-%: $(READY)-bench-% $(READY)-native
 	@$(IN_VENV) python -m benchmarks.$* $(ARGS)
 
 bench-relay bench-pipeline bench-waits: bench-%: $(READY)-bench $(READY)-native

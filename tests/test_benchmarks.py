@@ -21,7 +21,7 @@ from click.testing import CliRunner, Result
 from conftest import PATIENCE_S, eventually
 
 import penstock
-from benchmarks import decode, encode, pipe, pipeline, relay, waits
+from benchmarks import decode, encode, pipe, pipeline, relay, render, waits
 from benchmarks.harness.machine import ROOT
 from benchmarks.harness.methods import Method
 from benchmarks.harness.options import by_name
@@ -38,10 +38,12 @@ SMALL = {
     "decode": "--job h264-720p,h265-1080p,reader --size 96x64 --frames 12 --rounds 1 "
     "--method stdout.readinto,opencv,pyav,penstock,decode-only,readinto,penstock.Reader",
     "relay": "--size 5000,70001 --rounds 1 --seconds 0.001",
+    "render": "--job python,chunking,join --frames 60 --rounds 1 "
+    "--method drawing,encoder,2-processes,one-encoder,chunks-30,cp,join,assemble",
     "waits": "--seconds 0.05 --rounds 1",
     "pipeline": "--chunk 5000 --chunks 10 --rounds 1 --background 1 --assets 40",
 }
-BENCHMARKS = {one.BENCHMARK.name: one for one in (pipe, encode, decode, relay, pipeline, waits)}
+BENCHMARKS = {one.BENCHMARK.name: one for one in (pipe, encode, decode, relay, pipeline, render, waits)}
 
 
 def run(benchmark: str, *arguments: str) -> Result:
@@ -52,7 +54,7 @@ def run(benchmark: str, *arguments: str) -> Result:
 @pytest.mark.slow
 @pytest.mark.parametrize("benchmark", SMALL)
 def test_a_small_real_run(benchmark: str) -> None:
-    if benchmark in ("pipe", "encode", "decode"):
+    if benchmark in ("pipe", "encode", "decode", "render"):
         try:
             find_ffmpeg()
         except PenstockError as error:
@@ -81,7 +83,7 @@ def every_row_was_measured_or_says_why_not(rows: list[dict[str, Any]], main_figu
 def a_record_says_what_it_was_measured_on_and_names_no_host(record: dict[str, Any]) -> None:
     assert record["software"]["penstock"] == penstock.__version__
     assert record["machine"]["cores"] > 0
-    assert ("ffmpeg" in record["software"]) == (record["benchmark"] in ("pipe", "encode", "decode"))
+    assert ("ffmpeg" in record["software"]) == (record["benchmark"] in ("pipe", "encode", "decode", "render"))
     text = json.dumps(record)
     assert str(Path.home()) + "/" not in text
     assert f'"{platform.node()}"' not in text
@@ -124,6 +126,13 @@ def more_of_the_pipeline(groups: list[dict[str, Any]], _rows: list[dict[str, Any
     assert [row["name"] for row in race["methods"]] == [pipeline.PIPELINE, pipeline.POOL]
 
 
+def more_of_the_render(groups: list[dict[str, Any]], rows: list[dict[str, Any]]) -> None:
+    assert all(rounds(row, "cpu_s") for row in rows)
+    chunks = next(row for row in groups[1]["methods"] if row["name"] == "chunks-30")
+    assert rounds(chunks, "chunks") > [1]
+    assert rounds(chunks, "psnr_db") > [30]
+
+
 MAIN_FIGURES = {"relay": "ops_per_s", "pipeline": "mb_per_s", "waits": "cpu_ms_per_s"}
 MORE = {
     "pipe": more_of_the_pipe,
@@ -131,6 +140,7 @@ MORE = {
     "decode": more_of_the_decoder,
     "relay": more_of_the_relay,
     "pipeline": more_of_the_pipeline,
+    "render": more_of_the_render,
 }
 
 
@@ -139,7 +149,7 @@ def rounds(row: dict[str, Any], figure: str) -> list[float]:
     return found
 
 
-@pytest.mark.parametrize("benchmark", ["pipe", "encode", "decode"])
+@pytest.mark.parametrize("benchmark", ["pipe", "encode", "decode", "render"])
 def test_methods_can_be_sent_to_another_process(benchmark: str) -> None:
     methods = BENCHMARKS[benchmark].METHODS
     assert [repr(method) for method in pickle.loads(pickle.dumps(methods))] == [*map(repr, methods)]
@@ -234,6 +244,35 @@ def test_goals_of_the_relay() -> None:
     assert names == ["call, 0 B", "call, 16 KiB", "call, 10 MiB", "call, 1 GiB"]
 
 
+def test_goals_of_the_render() -> None:
+    def of(name: str, **figures: dict[str, float]) -> list[str]:
+        job = by_name(render.JOBS, name)
+        return told(render.judge, name, job.about, render.METHODS, **figures)
+
+    assert of("python", fps={"1-process": 10.0, "2-processes": 18.0, "ray": 17.0}) == [
+        "2-processes / 1-process, python: 1.80x (target 1.75x: met)",
+        "ray / 2-processes, python: 0.94x (target 0.95x: missed)",
+    ]
+    seconds, sizes = {"one-encoder": 10.0, "chunks-240": 11.5}, {"one-encoder": 100.0, "chunks-240": 102.0}
+    assert of("chunking", seconds=seconds, output_bytes=sizes) == [
+        "time of chunks-240 / one-encoder: 1.15x (target at most 1.10x: missed)",
+        "size of chunks-240 / one-encoder: 1.02x (target at most 1.03x: met)",
+    ]
+    rates, peak = {"cp": 1000.0, "join": 600.0}, {"join": 210.0 * 2**20}
+    assert of("join-disk", mb_per_s=rates, peak_own_bytes=peak) == [
+        "join / cp, join-disk: 0.60x (target 0.50x: met)",
+        "driver's memory, join-disk: 210.00 MiB (target at most 200.00 MiB: missed)",
+    ]
+    assert of("node-loss", seconds={"undisturbed": 10.0, "node-lost": 15.0}) == [
+        "time with a lost node: 1.50x (target at most 1.60x: met)"
+    ]
+    assert of("cluster", efficiency={"simulated-120": 0.93, "simulated-240": 0.92}) == [
+        "efficiency, simulated, simulated-120: 0.93x (target 0.90x: met)"
+    ]
+    few = by_name(render.JOBS, "python").about | {"frames": 60}
+    assert told(render.judge, "python", few, render.METHODS, fps={"1-process": 1.0, "2-processes": 2.0}) == []
+
+
 def latencies(**microseconds: list[float]) -> Group:
     """A row for each configuration, whose rounds have these end-to-end latencies, always the same within a round."""
     rows = []
@@ -303,7 +342,7 @@ def test_wrong_usage_is_told_and_exits_with_2(benchmark: str, arguments: str, co
     assert complaint in " ".join(shown.stderr.split())
 
 
-@pytest.mark.parametrize("benchmark", ["pipe", "encode", "decode", "relay", "waits"])
+@pytest.mark.parametrize("benchmark", ["pipe", "encode", "decode", "relay", "render", "waits"])
 def test_help_names_every_method(benchmark: str) -> None:
     # A line of the help may break at a hyphen.
     text = "".join(run(benchmark, "--help").output.split())

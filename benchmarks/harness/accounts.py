@@ -50,6 +50,24 @@ def note_children_peak(run: Run) -> None:
         run.figures["peak_child_bytes"] = max(sum(peaks), run.figures.get("peak_child_bytes") or 0)
 
 
+def tree_cpu_s() -> float:
+    """CPU seconds of this process, of all that descend from it, and of those that any of them waited for."""
+    ticks: dict[int, int] = {}
+    below: dict[int, list[int]] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended
+            # The name, in parentheses, may have blanks in it.
+            state = (folder / "stat").read_text().rpartition(")")[2].split()
+            below.setdefault(int(state[1]), []).append(int(folder.name))
+            ticks[int(folder.name)] = sum(map(int, state[11:15]))
+    total, pending = 0, [os.getpid()]
+    while pending:
+        pid = pending.pop()
+        total += ticks.get(pid, 0)
+        pending += below.get(pid, [])
+    return total / os.sysconf("SC_CLK_TCK")
+
+
 def children() -> frozenset[int]:
     """The PIDs of our children, zombies included."""
     lists = Path("/proc/self/task").glob("*/children")

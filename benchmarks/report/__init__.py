@@ -42,6 +42,7 @@ SECTIONS = {
         "Compressed assets are read, decompressed and checked, each step on its thread.",
     ),
     "relay": ("Relay and tee", "Bytes go from one descriptor to another, or to several."),
+    "render": ("Render", "One video by several processes or machines, in chunks that are joined."),
     "waits": ("Waits", "The CPU time of the process is measured while it waits."),
 }
 

@@ -26,6 +26,15 @@ COLUMNS = (
     ("p50 blocked ms", "blocked_p50_ms", 1.0),
     ("p99 blocked ms", "blocked_p99_ms", 1.0),
 )
+#: What happens in each kind of job of the benchmark of renders.
+RENDER_JOBS = {
+    "python": "{frames} by a loop of Python",
+    "chunking": "{frames} of a moving picture, {encoder}",
+    "join": "Chunks of a second each become one file: {frames}",
+    "loss": "{frames} by three throttled Ray nodes",
+    "checked": "{frames}; a ratio of 1 is a right prediction",
+    "cluster": "{frames}, simulated: 1,000 workers, a second a frame, 1 % of the workers lost in an hour",
+}
 ENDS = {"file": "file in memory", "pipe": "pipe", "unix": "Unix socket", "tcp": "TCP socket"}
 
 
@@ -41,6 +50,20 @@ class Measure:
     @property
     def label(self) -> str:
         return f"{self.title}: {'less' if self.is_less_better else 'more'} is better"
+
+
+#: By the kind of job of the benchmark of renders. The parts of the simulation have no common figure.
+RENDER_MEASURES = {
+    "python": [Measure("fps", "Frames per second")],
+    "chunking": [
+        Measure("fps", "Frames per second"),
+        Measure("output_bytes", "MB of the video", 1e-6, is_less_better=True),
+    ],
+    "join": [Measure("mb_per_s", "MB/s")],
+    "loss": [Measure("seconds", "seconds", is_less_better=True)],
+    "checked": [Measure("predicted_by_real", "simulated time / real time")],
+    "cluster": [Measure("efficiency", "share of linear speed")],
+}
 
 
 def measures(benchmark: str, group: dict[str, Any]) -> list[Measure]:
@@ -60,6 +83,8 @@ def measures(benchmark: str, group: dict[str, Any]) -> list[Measure]:
             ]
         case "pipeline":
             return [Measure("mb_per_s", "MB/s")]
+        case "render":
+            return RENDER_MEASURES.get(group["kind"], [])
         case _ if group.get("paced_fps"):
             return [Measure("blocked_p99_ms", "ms that a frame blocks the caller, p99", is_less_better=True)]
     return [Measure("fps", "Frames per second")]
@@ -89,6 +114,8 @@ def describe(record: dict[str, Any], group: dict[str, Any]) -> str:
             storage = "a simulated storage" if settings["simulated"] else "files in the page cache"
             load = f", {group['background']} workers in the background" if "background" in group else ""
             return f"Assets of {settings['chunk_bytes'] >> 10} KiB from {storage}, {group['codec']}{load}"
+        case "render":
+            return RENDER_JOBS[group["kind"]].format(frames=frames, encoder=group["encoder"])
     return f"Each case waits for {group['wait_s']:g} s"
 
 

@@ -8,12 +8,16 @@ from typing import Any
 
 import click
 
-from benchmarks import decode, encode, pipe, pipeline, relay, waits
+from benchmarks import decode, encode, pipe, pipeline, relay, render, waits
 from benchmarks.harness.options import by_name
 from benchmarks.relay.ends import show_size
 
-BENCHMARKS = {one.BENCHMARK.name: one.BENCHMARK for one in (encode, decode, pipe, relay, pipeline, waits)}
-OPTIONS = {one.BENCHMARK.name: one.main.params for one in (encode, decode, pipe, relay, pipeline, waits)}
+BENCHMARKS = {
+    one.BENCHMARK.name: one.BENCHMARK for one in (encode, decode, pipe, relay, pipeline, waits, render)
+}
+OPTIONS = {
+    one.BENCHMARK.name: one.main.params for one in (encode, decode, pipe, relay, pipeline, waits, render)
+}
 
 
 def command_for(record: dict[str, Any], group: dict[str, Any]) -> str:
@@ -51,6 +55,8 @@ def _narrowed(benchmark: str, settings: dict[str, Any], group: dict[str, Any]) -
                 "buffers": [group["buffers"]],
                 "bytes_per_run": nbytes,
             }
+        case "render":
+            return {"jobs": [group["name"]]}
         case "relay":
             size = show_size(group["bytes"]).replace(" ", "")
             return {"ways": [group["way"]], "sizes": [size] if group["bytes"] else None}

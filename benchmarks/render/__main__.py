@@ -1,0 +1,3 @@
+from benchmarks.render import main
+
+main()

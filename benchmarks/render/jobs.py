@@ -1,0 +1,75 @@
+"""The jobs of the render benchmark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from benchmarks.harness.methods import FrameJob
+
+Kind = Literal["python", "chunking", "join", "loss", "parts", "checked", "cluster"]
+
+#: Processes of the jobs that compare one with several, as the goals say.
+WORKERS = 2
+#: Ray nodes of the job that loses one.
+NODES = 3
+#: Frames of a chunk in the jobs about chunking; the first one is the default, for which the goals hold.
+CHUNK_FRAMES = (240, 120, 60, 30)
+FRAMES_PER_S = 30
+
+
+@dataclass(frozen=True)
+class Job(FrameJob):
+    """A video that is rendered in several ways, or a part of that."""
+
+    kind: Kind
+    #: Of the video's `Encoder`.
+    encoder: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    #: Of each chunk that is joined: a second.
+    joined_frames: int = FRAMES_PER_S
+    #: Whether files are on a disk instead of in memory.
+    on_disk: bool = False
+
+    @property
+    def chunks(self) -> int:
+        """How many chunks are joined."""
+        return self.frames // self.joined_frames
+
+    @property
+    def title(self) -> str:
+        size = f"{self.width}x{self.height}"
+        return {
+            "python": f"{self.name}: {self.frames} frames of {size} by a loop of Python",
+            "chunking": f"{self.name}: {self.frames} frames of {size} of a moving picture, {dict(self.encoder)}",
+            "join": f"{self.name}: {self.chunks} chunks of {size} and a second each, "
+            f"{'on the disk of the temporary folder' if self.on_disk else 'in shared memory'}",
+            "loss": f"{self.name}: {self.frames} frames by {NODES} Ray nodes, throttled to their shares of the CPUs",
+            "parts": f"{self.name}: what a render is made of, measured for the simulation",
+            "checked": f"{self.name}: the simulation, and real renders that it was not fitted to",
+            "cluster": f"{self.name}: simulated, {self.frames:,} frames of 1 s on 1,000 workers; 1 % lost an hour",
+        }[self.kind]
+
+    @property
+    def timeout_s(self) -> float:
+        """A case that takes longer has hung."""
+        return 600.0
+
+
+ULTRAFAST = {"preset": "ultrafast"}
+JOBS = (
+    Job("python", 320, 180, 900, "python", ULTRAFAST),
+    Job("chunking", 1280, 720, 1440, "chunking", {"preset": "medium"}),
+    Job("bit-rate", 1280, 720, 960, "chunking", {"preset": "medium", "options": {"b:v": "1M"}}),
+    Job("join", 1920, 1080, 30_000, "join", ULTRAFAST),
+    Job("join-disk", 1920, 1080, 30_000, "join", ULTRAFAST, on_disk=True),
+    Job("node-loss", 320, 180, 2400, "loss", ULTRAFAST),
+    Job("parts", 320, 180, 0, "parts", ULTRAFAST),
+    Job("checked", 320, 180, 600, "checked", ULTRAFAST),
+    Job("cluster", 1920, 1080, 2_400_000, "cluster"),
+)
+QUICK_JOBS = (
+    Job("python-quick", 320, 180, 60, "python", ULTRAFAST),
+    Job("chunking-quick", 320, 180, 240, "chunking", {"preset": "medium"}),
+    Job("join-quick", 640, 360, 1500, "join", ULTRAFAST),
+)

@@ -1,0 +1,300 @@
+"""The ways to render a job. Each is a function of a task and a run: it sets the run's figures, and checks the frames.
+
+Its process is its own, so that memory and CPU time are its own, too. CPU seconds are those of all processes that it
+started, Ray's included.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+import penstock
+from benchmarks.harness.accounts import accounted, tree_cpu_s
+from benchmarks.harness.isolated import Task
+from benchmarks.harness.methods import Method, Methods
+from benchmarks.harness.results import Run
+from benchmarks.render import pool, scenes
+from benchmarks.render.jobs import CHUNK_FRAMES, FRAMES_PER_S, NODES, WORKERS, Job
+from penstock.rendering import assemble
+from penstock.rendering.join import joined
+from penstock.rendering.storage import storage_of
+
+DRAWN, DRAWN_TWICE, ENCODER = "drawing", "2-drawings", "encoder"
+ONE, TWO, RAY = "1-process", f"{WORKERS}-processes", "ray"
+CP, JOIN, ASSEMBLE = "cp", "join", "assemble"
+UNDISTURBED, NODE_LOST = "undisturbed", "node-lost"
+WHOLE = "one-encoder"
+#: Every so many frames of the moving picture are decoded and compared.
+COMPARED_STEP = 12
+#: CPUs that Ray itself may use, in the job whose nodes are throttled: guessed.
+RAY_SHARE = 0.1
+
+RenderTask: TypeAlias = Task[Job]
+METHODS = Methods()
+
+
+def is_kind(kind: str, job: Job) -> bool:
+    """Whether a method for this kind can run the job."""
+    return job.kind == kind
+
+
+def of_kind(kind: str) -> Callable[[Any], bool]:
+    """`is_kind`, in a form that can be pickled."""
+    return partial(is_kind, kind)
+
+
+def output_of(task: RenderTask) -> Path:
+    return Path(task.folder) / "video.mp4"
+
+
+@contextmanager
+def measured(run: Run) -> Iterator[None]:
+    """Wall time, CPU seconds of all processes, and memory of this one."""
+    before_s = tree_cpu_s()
+    with accounted(run):
+        yield
+        run.figures["cpu_s"] = tree_cpu_s() - before_s
+
+
+def render(task: RenderTask, run: Run, scene: Any, **more: Any) -> penstock.results.RenderReport:
+    """Render the job's video, and count its frames."""
+    job = task.job
+    with measured(run):
+        report = penstock.render(
+            scene,
+            frames=job.frames,
+            size=job.size,
+            fps=FRAMES_PER_S,
+            output=output_of(task),
+            resume=False,
+            encoder=job.encoder,
+            **more,
+        )
+    run.count_frames(job.frames, report.frames)
+    run.figures |= {"join_s": report.join_s, "output_bytes": report.output_bytes, "chunks": report.chunks}
+    run.notes = {"retries": report.retries, "workers": len(report.workers)}
+    return report
+
+
+def encode(task: RenderTask, run: Run, scene: Any) -> None:
+    """Draw and encode the job's video by one encoder, in this process."""
+    job = task.job
+    with (
+        measured(run),
+        penstock.Encoder(output_of(task), size=job.size, fps=FRAMES_PER_S, **job.encoder) as encoder,
+    ):
+        for index in range(job.frames):
+            with encoder.frame() as view:
+                scene(index, index / FRAMES_PER_S, view)
+    run.count_frames(job.frames, encoder.close().frames_encoded)
+    run.figures["output_bytes"] = output_of(task).stat().st_size
+
+
+# --- a scene of pure Python -------------------------------------------------------------------------------
+
+of_python = of_kind("python")
+
+
+def draw(job: Job, frames: int) -> None:
+    """The scene into one array, and nothing is encoded."""
+    view = np.empty((job.height, job.width, 3), np.uint8)
+    for index in range(frames):
+        scenes.working(index, index / FRAMES_PER_S, view)
+
+
+@METHODS.add(DRAWN, "bound", serves=of_python)
+def drawing(task: RenderTask, run: Run) -> None:
+    """The scene into an array, without an encoder: what one process can reach."""
+    with measured(run):
+        draw(task.job, task.job.frames)
+    run.count_frames(task.job.frames, task.job.frames)
+
+
+@METHODS.add(DRAWN_TWICE, "bound", serves=of_python)
+def two_drawings(task: RenderTask, run: Run) -> None:
+    """Two processes that draw half of the frames each, without an encoder: what this machine can reach."""
+    with measured(run):
+        child = os.fork()
+        if not child:
+            draw(task.job, task.job.frames - task.job.frames // 2)
+            os._exit(0)
+        draw(task.job, task.job.frames // 2)
+        os.waitpid(child, 0)
+    run.count_frames(task.job.frames, task.job.frames)
+
+
+@METHODS.add(ENCODER, "other", serves=of_python)
+def python_encoder(task: RenderTask, run: Run) -> None:
+    """One `Encoder` and a loop, in this process."""
+    encode(task, run, scenes.working)
+
+
+@METHODS.add(ONE, "ours", serves=of_python)
+def one_process(task: RenderTask, run: Run) -> None:
+    """`render` with one worker."""
+    render(task, run, scenes.working, workers=1)
+
+
+@METHODS.add(TWO, "ours", serves=of_python)
+def two_processes(task: RenderTask, run: Run) -> None:
+    """`render` with two workers."""
+    render(task, run, scenes.working, workers=WORKERS)
+
+
+@METHODS.add(RAY, "ours", serves=of_python, needs=("ray",))
+def on_ray(task: RenderTask, run: Run) -> None:
+    """`render` with two workers on Ray, which is up before the clock starts: `start_s` is what that takes."""
+    started_s = time.perf_counter()
+    with cluster(nodes=1, cpus=WORKERS):
+        started_s = time.perf_counter() - started_s
+        render(task, run, scenes.working, workers=WORKERS, engine="ray")
+    run.figures["start_s"] = started_s
+
+
+@contextmanager
+def cluster(nodes: int, cpus: int) -> Iterator[Any]:
+    """Ray on this machine, with nodes of so many CPUs each."""
+    # By name, because it has to be neither installed nor typed.
+    ray: Any = import_module("ray")
+    made: Any = import_module("ray.cluster_utils").Cluster
+    system = made(initialize_head=True, head_node_args={"num_cpus": cpus, "include_dashboard": False})
+    try:
+        for _ in range(nodes - 1):
+            system.add_node(num_cpus=cpus)
+        ray.init(address=system.address, log_to_driver=False, logging_level=logging.ERROR)
+        yield system
+    finally:
+        ray.shutdown()
+        system.shutdown()
+
+
+# --- chunks against one encoder ---------------------------------------------------------------------------
+
+of_chunking = of_kind("chunking")
+
+
+@METHODS.add(WHOLE, "other", serves=of_chunking)
+def whole(task: RenderTask, run: Run) -> None:
+    """One `Encoder` for the whole video."""
+    encode(task, run, scenes.Moving())
+    compare(task, run)
+
+
+def in_chunks(chunk_frames: int, task: RenderTask, run: Run) -> None:
+    """`render` with a worker for each CPU."""
+    render(task, run, scenes.Moving, chunk_frames=chunk_frames)
+    compare(task, run)
+
+
+METHODS += [
+    Method(
+        f"chunks-{frames}",
+        f"render with a worker for each CPU, {frames} frames a chunk and fewer at the end",
+        "ours",
+        partial(in_chunks, frames),
+        serves=of_chunking,
+    )
+    for frames in CHUNK_FRAMES
+]
+
+
+def compare(task: RenderTask, run: Run) -> None:
+    """Compare some of the frames with the scene's: the peak signal-to-noise ratio of them all."""
+    scene = scenes.Moving()
+    wanted = np.empty((task.job.height, task.job.width, 3), np.uint8)
+    errors = []
+    with penstock.Decoder(output_of(task)) as decoder:
+        for frame in decoder:
+            if frame.index % COMPARED_STEP == 0:
+                scene(frame.index, frame.index / FRAMES_PER_S, wanted)
+                errors.append(np.square(wanted.astype(np.float32) - frame).mean())
+    run.figures["psnr_db"] = float(10 * np.log10(255**2 / np.mean(errors)))
+
+
+# --- the join ---------------------------------------------------------------------------------------------
+
+of_join = of_kind("join")
+
+
+@METHODS.add(CP, "bound", serves=of_join)
+def copied(task: RenderTask, run: Run) -> None:
+    """cp of the chunks' files into another folder."""
+    files = pool.files(task.source)
+    target = Path(task.folder) / "copy"
+    target.mkdir()
+    with measured(run):
+        subprocess.run(["cp", "--reflink=never", *files, target], check=True)
+    _rate(task, run, task.job.frames)
+
+
+@METHODS.add(JOIN, "ours", serves=of_join)
+def join(task: RenderTask, run: Run) -> None:
+    """The join of chunks that are known to be whole, as at the end of a render."""
+    plan = pool.plan_in(Path(task.folder), task.job, task.source)
+    with measured(run):
+        report = joined(plan, storage_of(plan.storage))
+    _rate(task, run, report.frames)
+
+
+@METHODS.add(ASSEMBLE, "ours", serves=of_join)
+def assembled(task: RenderTask, run: Run) -> None:
+    """`assemble`: it reads all chunks before, and compares their SHA-256."""
+    plan = pool.plan_in(Path(task.folder), task.job, task.source)
+    with measured(run):
+        report = assemble(plan)
+    _rate(task, run, report.frames)
+
+
+def _rate(task: RenderTask, run: Run, frames: int) -> None:
+    run.count_frames(task.job.frames, frames)
+    nbytes = sum(Path(path).stat().st_size for path in pool.files(task.source))
+    run.figures["mb_per_s"] = nbytes / 1e6 / (run.figures["seconds"] or math.inf)
+    run.figures["output_bytes"] = nbytes
+
+
+# --- the loss of a node -----------------------------------------------------------------------------------
+
+of_loss = of_kind("loss")
+
+
+def on_nodes(task: RenderTask, run: Run, is_lost: bool) -> None:
+    """`render` on three nodes. One of them may be killed when half of the frames are there."""
+    cpus = os.cpu_count() or 1
+    share = min(1.0, (cpus / NODES) * (1 - RAY_SHARE))
+    with cluster(NODES, cpus=1) as system:
+        victims = system.list_all_nodes()[1:2] if is_lost else []
+
+        def lose(progress: penstock.results.RenderProgress) -> None:
+            if victims and progress.frames_done >= progress.frames / 2:
+                run.figures["lost_at_s"] = progress.elapsed_s
+                system.remove_node(victims.pop(), allow_graceful=False)
+
+        scene = scenes.throttled(share)
+        render(task, run, scene, engine="ray", workers=NODES, progress=lose)
+    run.notes["cpu_share_of_a_node"] = share
+    if victims:
+        run.error = "no node was lost: the video was complete before"
+
+
+@METHODS.add(UNDISTURBED, "ours", serves=of_loss, needs=("ray",))
+def undisturbed(task: RenderTask, run: Run) -> None:
+    """`render` on three Ray nodes."""
+    on_nodes(task, run, is_lost=False)
+
+
+@METHODS.add(NODE_LOST, "ours", serves=of_loss, needs=("ray",))
+def node_lost(task: RenderTask, run: Run) -> None:
+    """The same, and one node is killed when half of the frames are there."""
+    on_nodes(task, run, is_lost=True)
