@@ -57,6 +57,12 @@ def test_turbopipe_dropin(tmp_path: Path) -> None:
         assert square == pytest.approx((left, left + side, bottom, bottom + side), abs=2)
 
 
+@pytest.mark.slow
+def test_render_many(tmp_path: Path) -> None:
+    assert_animated(run_example("render_many.py", tmp_path / "video.mp4"))
+    assert [path.name for path in tmp_path.iterdir()] == ["video.mp4"]
+
+
 def test_round_trip(tmp_path: Path) -> None:
     output = tmp_path / "negative.mp4"
     command = [sys.executable, str(EXAMPLES / "round_trip.py"), str(clip("long")), "--output", str(output)]

@@ -97,8 +97,8 @@ def test_the_parts_are_those_of_an_engine_and_of_what_all_have() -> None:
 
 
 def test_chunks_with_later_times_are_joined(tmp_path: Path) -> None:
-    job = Job("join", 64, 48, 24, "join", {"preset": "ultrafast"}, joined_frames=3)
+    job = Job("join", 64, 48, 32, "join", {"preset": "ultrafast"}, joined_frames=4)
     (folder := tmp_path / "pool").mkdir()
     made = pool.plan_in(tmp_path, job, pool.fill(folder, job))
-    assert made.lengths == (3,) * 8
-    assert assemble(made).frames == 24
+    assert made.lengths == (4,) * 8
+    assert assemble(made).frames == 32

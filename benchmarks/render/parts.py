@@ -206,8 +206,8 @@ def of_storage(task: RenderTask, run: Run) -> None:
 @METHODS.add("parts-join", "ours", serves=of_parts)
 def of_join(task: RenderTask, run: Run) -> None:
     """Joins of a few small chunks, of many, and of large ones."""
-    small = Job("small", 64, 48, 2 * SMALL_CHUNKS, "join", task.job.encoder, joined_frames=2)
-    few = replace(small, frames=2 * pool.RENDERED)
+    small = Job("small", 64, 48, 4 * SMALL_CHUNKS, "join", task.job.encoder, joined_frames=4)
+    few = replace(small, frames=4 * pool.RENDERED)
     large = Job("large", 1920, 1080, 40 * FRAMES_PER_S, "join")  # as a render has it without options
     seconds, nbytes = [], []
     for job in (few, small, large):
