@@ -202,7 +202,7 @@ def map_video(
     """Applies a function to each frame of a video, on many processes or machines. The sound is copied once.
 
     Each worker decodes its own range of frames, calls the function, and encodes. A variable rate stays: each frame
-    keeps its time, in microseconds.
+    keeps its time, in microseconds. `engine` and the arguments after it are as for `render`.
 
     Args:
         function: gets a `VideoFrame` and returns a frame, which may be the same; or a class, of which each worker makes
@@ -212,7 +212,6 @@ def map_video(
         size: width and height of what `function` returns, in pixels; None is the size of the source.
         pixel_format: that of the frames that the function gets and returns. ``encoder={"pixel_format": …}`` has another
             one for what it returns.
-        engine, workers, chunk_frames, storage, resume, progress, frame_timeout, encoder, ray: as for `render`.
 
     Raises:
         ValueError, TypeError, RenderError, EncoderError, OSError: as `render`.
