@@ -69,7 +69,7 @@ JOBS = (
     Job("cluster", 1920, 1080, 2_400_000, "cluster"),
 )
 QUICK_JOBS = (
-    Job("python-quick", 320, 180, 60, "python", ULTRAFAST),
-    Job("chunking-quick", 320, 180, 240, "chunking", {"preset": "medium"}),
-    Job("join-quick", 640, 360, 1500, "join", ULTRAFAST),
+    Job("python", 320, 180, 60, "python", ULTRAFAST),
+    Job("chunking", 320, 180, 240, "chunking", {"preset": "medium"}),
+    Job("join", 640, 360, 1500, "join", ULTRAFAST),
 )

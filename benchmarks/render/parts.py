@@ -259,7 +259,12 @@ def check(
     found = simulate(lengths, workers, local, losses=lost, is_replaced=True)
     predicted_s = found.render_s + local.join_s(lengths)
     real_s = run.figures["seconds"] or math.inf
-    run.figures |= {"predicted_s": predicted_s, "predicted_by_real": predicted_s / real_s}
+    ratio = predicted_s / real_s
+    run.figures |= {
+        "predicted_s": predicted_s,
+        "predicted_by_real": ratio,
+        "prediction_error": abs(ratio - 1),
+    }
     run.notes["lost_at_s"] = [time_s for time_s, _ in lost]
 
 

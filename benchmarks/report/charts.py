@@ -32,7 +32,7 @@ RENDER_JOBS = {
     "chunking": "{frames} of a moving picture, {encoder}",
     "join": "Chunks of a second each become one file: {frames}",
     "loss": "{frames} by three throttled Ray nodes",
-    "checked": "{frames}; a ratio of 1 is a right prediction",
+    "checked": "{frames}, rendered and simulated",
     "cluster": "{frames}, simulated: 1,000 workers, a second a frame, 1 % of the workers lost in an hour",
 }
 ENDS = {"file": "file in memory", "pipe": "pipe", "unix": "Unix socket", "tcp": "TCP socket"}
@@ -61,7 +61,7 @@ RENDER_MEASURES = {
     ],
     "join": [Measure("mb_per_s", "MB/s")],
     "loss": [Measure("seconds", "seconds", is_less_better=True)],
-    "checked": [Measure("predicted_by_real", "simulated time / real time")],
+    "checked": [Measure("prediction_error", "error of the prediction in %", 100, is_less_better=True)],
     "cluster": [Measure("efficiency", "share of linear speed")],
 }
 

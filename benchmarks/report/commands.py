@@ -56,7 +56,9 @@ def _narrowed(benchmark: str, settings: dict[str, Any], group: dict[str, Any]) -
                 "bytes_per_run": nbytes,
             }
         case "render":
-            return {"jobs": [group["name"]]}
+            job = by_name(BENCHMARKS[benchmark].settings.jobs, group["name"])
+            frames = None if group["frames"] == job.frames else group["frames"]
+            return {"jobs": [job.name], "frames": frames}
         case "relay":
             size = show_size(group["bytes"]).replace(" ", "")
             return {"ways": [group["way"]], "sizes": [size] if group["bytes"] else None}
