@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from benchmarks.harness import files, record, tables
-from benchmarks.harness.accounts import accounted
+from benchmarks.harness.accounts import accounted, tree_cpu_s
 from benchmarks.harness.ffmpeg import frame_count
 from benchmarks.harness.goals import Verdict, over
 from benchmarks.harness.isolated import CaseError, run_isolated
@@ -139,6 +139,23 @@ def test_the_block_and_its_children_are_accounted_for() -> None:
     with pytest.raises(ProcessLookupError):
         os.kill(child.pid, 0)
     child.wait()
+
+
+def test_the_cpu_time_of_a_tree_has_grandchildren_that_live_and_children_that_ended() -> None:
+    before_s = tree_cpu_s()
+    burn = "import os, time\nwhile time.process_time() < 0.2: pass\n"
+    told = f"{burn}print(flush=True)\ninput()"
+    start = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {told!r}])"
+    with subprocess.Popen(
+        [sys.executable, "-c", start], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        alive_s = tree_cpu_s()
+        child.communicate()
+    assert alive_s - before_s > 0.15
+    subprocess.run([sys.executable, "-c", burn], check=True)
+    assert tree_cpu_s() - alive_s > 0.15
 
 
 # --- cases in processes -----------------------------------------------------------------------------------

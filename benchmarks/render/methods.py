@@ -65,7 +65,7 @@ def measured(run: Run) -> Iterator[None]:
     before_s = tree_cpu_s()
     with accounted(run):
         yield
-        run.figures["cpu_s"] = tree_cpu_s() - before_s
+    run.figures["cpu_s"] = tree_cpu_s() - before_s
 
 
 def render(task: RenderTask, run: Run, scene: Any, **more: Any) -> penstock.results.RenderReport:
