@@ -38,7 +38,7 @@ SMALL = {
     "decode": "--job h264-720p,h265-1080p,reader --size 96x64 --frames 12 --rounds 1 "
     "--method stdout.readinto,opencv,pyav,penstock,decode-only,readinto,penstock.Reader",
     "relay": "--size 5000,70001 --rounds 1 --seconds 0.001",
-    "render": "--job python,chunking,join --frames 60 --rounds 1 "
+    "render": "--job python,chunk-lengths,join --frames 60 --rounds 1 "
     "--method drawing,encoder,2-processes,one-encoder,chunks-30,cp,join,assemble",
     "waits": "--seconds 0.05 --rounds 1",
     "pipeline": "--chunk 5000 --chunks 10 --rounds 1 --background 1 --assets 40",

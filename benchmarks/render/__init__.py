@@ -168,18 +168,20 @@ def _share(value: float) -> str:
     return f"{value:.3f}"
 
 
+CHUNKING = [
+    *tables.rates(),
+    tables.gain(methods.WHOLE),
+    SECONDS,
+    CPU,
+    SIZE,
+    tables.gain(methods.WHOLE, figure="output_bytes"),
+    tables.column("PSNR\ndB", "psnr_db", tables.hundredths),
+    tables.column("chunks", "chunks", tables.rate),
+]
 COLUMNS = {
     "python": [*tables.rates(), tables.gain(methods.ONE), SECONDS, CPU],
-    "chunking": [
-        *tables.rates(),
-        tables.gain(methods.WHOLE),
-        SECONDS,
-        CPU,
-        SIZE,
-        tables.gain(methods.WHOLE, figure="output_bytes"),
-        tables.column("PSNR\ndB", "psnr_db", tables.hundredths),
-        tables.column("chunks", "chunks", tables.rate),
-    ],
+    "chunking": CHUNKING,
+    "lengths": CHUNKING,
     "join": [*tables.rates("mb_per_s"), tables.gain(methods.CP, figure="mb_per_s"), SECONDS, CPU, PEAK],
     "loss": [
         SECONDS,

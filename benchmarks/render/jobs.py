@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from benchmarks.harness.methods import FrameJob
 
-Kind = Literal["python", "chunking", "join", "loss", "parts", "checked", "cluster"]
+Kind = Literal["python", "chunking", "lengths", "join", "loss", "parts", "checked", "cluster"]
 
 #: Processes of the jobs that compare one with several, as the goals say.
 WORKERS = 2
@@ -39,9 +39,11 @@ class Job(FrameJob):
     @property
     def title(self) -> str:
         size = f"{self.width}x{self.height}"
+        moving = f"{self.name}: {self.frames} frames of {size} of a moving picture, {dict(self.encoder)}"
         return {
             "python": f"{self.name}: {self.frames} frames of {size} by a loop of Python",
-            "chunking": f"{self.name}: {self.frames} frames of {size} of a moving picture, {dict(self.encoder)}",
+            "chunking": moving,
+            "lengths": moving,
             "join": f"{self.name}: {self.chunks} chunks of {size} and a second each, "
             f"{'on the disk of the temporary folder' if self.on_disk else 'in shared memory'}",
             "loss": f"{self.name}: {self.frames} frames by {NODES} Ray nodes, throttled to their shares of the CPUs",
@@ -59,8 +61,9 @@ class Job(FrameJob):
 ULTRAFAST = {"preset": "ultrafast"}
 JOBS = (
     Job("python", 320, 180, 900, "python", ULTRAFAST),
-    Job("chunking", 1280, 720, 1440, "chunking", {"preset": "medium"}),
-    Job("bit-rate", 1280, 720, 960, "chunking", {"preset": "medium", "options": {"b:v": "1M"}}),
+    Job("chunking", 1280, 720, 3600, "chunking", {"preset": "medium"}),
+    Job("chunk-lengths", 1280, 720, 960, "lengths", {"preset": "medium"}),
+    Job("bit-rate", 1280, 720, 960, "lengths", {"preset": "medium", "options": {"b:v": "3M"}}),
     Job("join", 1920, 1080, 30_000, "join", ULTRAFAST),
     Job("join-disk", 1920, 1080, 30_000, "join", ULTRAFAST, on_disk=True),
     Job("node-loss", 320, 180, 2400, "loss", ULTRAFAST),
@@ -70,6 +73,6 @@ JOBS = (
 )
 QUICK_JOBS = (
     Job("python", 320, 180, 60, "python", ULTRAFAST),
-    Job("chunking", 320, 180, 240, "chunking", {"preset": "medium"}),
+    Job("chunk-lengths", 320, 180, 240, "lengths", {"preset": "medium"}),
     Job("join", 640, 360, 1500, "join", ULTRAFAST),
 )

@@ -45,14 +45,14 @@ RenderTask: TypeAlias = Task[Job]
 METHODS = Methods()
 
 
-def is_kind(kind: str, job: Job) -> bool:
-    """Whether a method for this kind can run the job."""
-    return job.kind == kind
+def is_kind(kinds: tuple[str, ...], job: Job) -> bool:
+    """Whether a method for these kinds can run the job."""
+    return job.kind in kinds
 
 
-def of_kind(kind: str) -> Callable[[Any], bool]:
+def of_kind(*kinds: str) -> Callable[[Any], bool]:
     """`is_kind`, in a form that can be pickled."""
-    return partial(is_kind, kind)
+    return partial(is_kind, kinds)
 
 
 def output_of(task: RenderTask) -> Path:
@@ -182,7 +182,7 @@ def cluster(nodes: int, cpus: int) -> Iterator[Any]:
 
 # --- chunks against one encoder ---------------------------------------------------------------------------
 
-of_chunking = of_kind("chunking")
+of_chunking = of_kind("chunking", "lengths")
 
 
 @METHODS.add(WHOLE, "other", serves=of_chunking)
@@ -204,7 +204,7 @@ METHODS += [
         f"render with a worker for each CPU, {frames} frames a chunk and fewer at the end",
         "ours",
         partial(in_chunks, frames),
-        serves=of_chunking,
+        serves=of_chunking if frames == CHUNK_FRAMES[0] else of_kind("lengths"),
     )
     for frames in CHUNK_FRAMES
 ]

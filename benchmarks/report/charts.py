@@ -30,6 +30,7 @@ COLUMNS = (
 RENDER_JOBS = {
     "python": "{frames} by a loop of Python",
     "chunking": "{frames} of a moving picture, {encoder}",
+    "lengths": "{frames} of a moving picture, {encoder}",
     "join": "Chunks of a second each become one file: {frames}",
     "loss": "{frames} by three throttled Ray nodes",
     "checked": "{frames}, rendered and simulated",
@@ -52,13 +53,15 @@ class Measure:
         return f"{self.title}: {'less' if self.is_less_better else 'more'} is better"
 
 
+CHUNKING_MEASURES = [
+    Measure("fps", "Frames per second"),
+    Measure("output_bytes", "MB of the video", 1e-6, is_less_better=True),
+]
 #: By the kind of job of the benchmark of renders. The parts of the simulation have no common figure.
 RENDER_MEASURES = {
     "python": [Measure("fps", "Frames per second")],
-    "chunking": [
-        Measure("fps", "Frames per second"),
-        Measure("output_bytes", "MB of the video", 1e-6, is_less_better=True),
-    ],
+    "chunking": CHUNKING_MEASURES,
+    "lengths": CHUNKING_MEASURES,
     "join": [Measure("mb_per_s", "MB/s")],
     "loss": [Measure("seconds", "seconds", is_less_better=True)],
     "checked": [Measure("prediction_error", "error of the prediction in %", 100, is_less_better=True)],
