@@ -9,16 +9,14 @@ from collections.abc import Callable, Iterable
 from penstock._log import logger
 from penstock.errors import RenderError
 from penstock.rendering.chunk import data_name, finished, folder_of, remove_chunks
-from penstock.rendering.engines import Advance, Done, Engine, Failed
+from penstock.rendering.engines import ATTEMPTS, Advance, Done, Engine, Failed
 from penstock.rendering.failure import Failure
 from penstock.rendering.join import joined
-from penstock.rendering.plan import Plan, stored_plans
+from penstock.rendering.plan import Plan, numbered, stored_plans
 from penstock.rendering.progress import Show, shown
 from penstock.rendering.storage import storage_of
 from penstock.results import ChunkReport, RenderProgress, RenderReport, WorkerReport
 
-#: So often a chunk is tried.
-ATTEMPTS = 3
 # Chosen: how often the progress is shown while nothing happens.
 _PERIOD_S = 0.5
 _SLOWEST_CHUNKS = 5
@@ -35,6 +33,7 @@ class Job:
         found = (finished(self.plan, self._storage, number) for number in range(len(self.plan.lengths)))
         self._reports: dict[int, ChunkReport] = {one.number: one for one in found if one is not None}
         self._resumed_chunks = frozenset(self._reports)
+        self._resumed_frames = self._done_frames = sum(one.frames for one in self._reports.values())
         self._advances: dict[int, int] = {}
         self._failures: Counter[int] = Counter()
 
@@ -96,10 +95,12 @@ class Job:
                 chunk=event.number,
             )
         self._reports[event.number] = event.report
+        self._done_frames += event.report.frames
+        self._failures[event.number] += event.attempts - 1
 
     def _fail(self, event: Failed) -> None:
-        self._failures[event.number] += 1
-        chunk, failure = self.plan.chunks[event.number], event.failure
+        self._failures[event.number] += event.attempts
+        chunk, failure = numbered(self.plan, event.number), event.failure
         attempts = self._failures[event.number]
         logger.warning("%s failed (%d of %d): %s", chunk, attempts, ATTEMPTS, failure.reason)
         if attempts >= ATTEMPTS:
@@ -109,8 +110,7 @@ class Job:
 
     def _progress(self, workers: int) -> RenderProgress:
         elapsed_s = time.monotonic() - self._started_s
-        resumed = sum(self._reports[number].frames for number in self._resumed_chunks)
-        done = sum(report.frames for report in self._reports.values()) + sum(self._advances.values())
+        done = self._done_frames + sum(self._advances.values())
         return RenderProgress(
             frames_done=done,
             frames=len(self.plan.frames),
@@ -118,7 +118,7 @@ class Job:
             chunks=len(self.plan.lengths),
             workers=workers,
             elapsed_s=elapsed_s,
-            fps=(done - resumed) / elapsed_s,
+            fps=(done - self._resumed_frames) / elapsed_s,
         )
 
     def _report(self, output_bytes: int, join_s: float, warnings: Iterable[str]) -> RenderReport:

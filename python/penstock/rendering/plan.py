@@ -364,10 +364,10 @@ def _as_json(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def numbered(plan: Plan, number: int) -> Chunk:
     """The chunk of that number."""
-    chunks = plan.chunks
-    if not 0 <= number < len(chunks):
-        raise ValueError(f"the plan has chunks 0 to {len(chunks) - 1}; got {number}")
-    return chunks[number]
+    if not 0 <= number < len(plan.lengths):
+        raise ValueError(f"the plan has chunks 0 to {len(plan.lengths) - 1}; got {number}")
+    first = sum(plan.lengths[:number])
+    return Chunk(number, first, plan.frames[first : first + plan.lengths[number]])
 
 
 def stored_plans(texts: Iterator[str]) -> Iterator[Plan]:

@@ -11,6 +11,8 @@ from penstock.results import ChunkReport
 
 #: Chosen: so many seconds a scene may take to let go, before its process is killed.
 ENDING_S = 2.0
+#: So often a chunk is tried.
+ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,18 +25,20 @@ class Advance:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A chunk is in the storage."""
+    """A chunk is in the storage, after so many attempts."""
 
     number: int
     report: ChunkReport
+    attempts: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A chunk was not rendered."""
+    """A chunk was not rendered, in so many attempts."""
 
     number: int
     failure: Failure
+    attempts: int = 1
 
 
 Event = Advance | Done | Failed
