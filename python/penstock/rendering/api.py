@@ -155,7 +155,9 @@ def render(
         frame_timeout: seconds after which a worker that has finished no frame ends, and its chunk counts as failed;
             None waits for ever. The first frame includes the making of the scene.
         encoder: more arguments of the chunks' `Encoder`, such as ``{"codec": "libx265", "crf": 20}``.
-        ray: options of the tasks on Ray: ``num_cpus``, ``num_gpus``, ``resources``.
+        ray: options of the tasks on Ray: ``num_cpus``, ``num_gpus``, ``resources``, ``memory``, ``accelerator_type``,
+            ``label_selector``, ``scheduling_strategy``, ``runtime_env``. If this process is not connected to a cluster,
+            Ray connects it to the one that it finds, or starts one here, which stays until ``ray.shutdown()``.
 
     Returns:
         What was delivered, and what each worker did.
@@ -173,7 +175,7 @@ def render(
         size=size,
         fps=fps,
         output=output,
-        workers=workers,
+        workers=_planned_workers(engine, workers, ray),
         chunk_frames=chunk_frames,
         audio=audio,
         storage=storage,
@@ -223,7 +225,7 @@ def map_video(
         output,
         size=size,
         pixel_format=pixel_format,
-        workers=workers,
+        workers=_planned_workers(engine, workers, ray),
         chunk_frames=chunk_frames,
         storage=storage,
         encoder=encoder,
@@ -240,10 +242,7 @@ def _run(
     frame_timeout: float | None,
     ray: Mapping[str, Any] | None,
 ) -> RenderReport:
-    check_choice("engine", engine, get_args(EngineName))
     timeout_s = _seconds("frame_timeout", frame_timeout)
-    if ray is not None and engine != "ray":
-        raise ValueError("ray= has options for engine='ray', and has no effect on processes: leave it out")
 
     def start(planned: Plan) -> Engine:
         if engine == "processes":
@@ -253,6 +252,21 @@ def _run(
         return RayTasks(planned, workers, timeout_s, ray or {})
 
     return Job(planned, resume=resume).run(start, progress)
+
+
+def _planned_workers(engine: EngineName, workers: int | None, ray: Mapping[str, Any] | None) -> int | None:
+    """For how many workers the chunks are made. Checks what is about the engine."""
+    check_choice("engine", engine, get_args(EngineName))
+    if engine != "ray":
+        if ray is not None:
+            raise ValueError(
+                "ray= has options for engine='ray', and has no effect on processes: leave it out"
+            )
+        return workers
+    from penstock.rendering.engines.ray import check_options, room
+
+    check_options(ray or {})
+    return max(1, room(ray or {})) if workers is None else workers
 
 
 def _workers(workers: int | None) -> int:

@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import faulthandler
 import importlib
+import itertools
+import logging
 import math
+import os
+import socket
+import sys
+import time
+import warnings
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from penstock._log import logger
+from penstock.errors import FFmpegWarning
 from penstock.rendering.chunk import Renderer
-from penstock.rendering.engines import Advance, Done, Event, Failed
-from penstock.rendering.engines.worker import watched
+from penstock.rendering.engines import ATTEMPTS, Advance, Done, Event, Failed
+from penstock.rendering.engines.worker import PERIOD_S, watched
 from penstock.rendering.failure import Failure
-from penstock.rendering.plan import Plan, numbered
+from penstock.rendering.plan import Chunk, Plan, numbered
 from penstock.results import ChunkReport
 
 try:
@@ -20,97 +32,245 @@ try:
 except ImportError:
     raise ImportError("engine='ray' needs Ray: pip install 'penstock-io[ray]'") from None
 
-# So often Ray runs a task again whose worker or node was lost, before it counts as a failure of ours. Ray's default.
-_RETRIES = 3
+# With these, Ray has tried as often as it may.
+_LOST = ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError, ray.exceptions.OutOfMemoryError
+# Options of Ray's tasks that may be given. The others are ours, or make no sense for a task that returns a report.
+_OPTIONS = (
+    *("num_cpus", "num_gpus", "resources", "memory", "accelerator_type"),
+    *("label_selector", "scheduling_strategy", "runtime_env"),
+)
+# Ray's names of resources, where they are not those of the options.
+_RESOURCES = {"num_cpus": "CPU", "num_gpus": "GPU", "memory": "memory"}
 # Chosen: tasks that wait in Ray beside those that run, so that no worker waits for us, and the driver stays small.
 _WAITING_TASKS = 16
+# Chosen: how often the cluster is asked for its nodes, which come and go.
+_NODES_PERIOD_S = 5.0
+# Chosen: so many messages a second about progress. Ray answers one in 0.9 ms (measured).
+_MESSAGES_PER_S = 200
+# Guessed: an answer takes a millisecond.
+_ANSWER_S = 10.0
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Checks options of tasks, without a cluster.
+
+    Raises:
+        ValueError, TypeError: one is unknown, or its value is not possible.
+    """
+    if unknown := [name for name in options if name not in _OPTIONS]:
+        raise ValueError(f"ray has {', '.join(unknown)}; the options of tasks are {', '.join(_OPTIONS)}")
+    _task(options)
+
+
+def room(options: Mapping[str, Any]) -> int:
+    """How many tasks the nodes of the cluster have room for, if nothing else runs on them."""
+    connect()
+    needs = {"CPU": _cpus(options), **(options.get("resources") or {})}
+    needs |= {name: options.get(option) or 0 for option, name in _RESOURCES.items() if option != "num_cpus"}
+    needs = {name: amount for name, amount in needs.items() if amount} or {"CPU": 1}
+    nodes = (node["Resources"] for node in ray.nodes() if node["Alive"])
+    return sum(
+        math.floor(min(node.get(name, 0) / amount for name, amount in needs.items())) for node in nodes
+    )
+
+
+def connect() -> None:
+    """Connects to the cluster that Ray finds, or starts one here. It stays, for the calls to come."""
+    if not ray.is_initialized():
+        ray.init(logging_level=logging.WARNING)
+
+
+@dataclass(eq=False, slots=True)
+class _Task:
+    """A chunk that was submitted, by a `key` of its own, and whether its task has begun."""
+
+    key: int
+    number: int
+    is_running: bool = False
 
 
 class RayTasks:
-    """Chunks as tasks on the cluster that Ray finds, or else on one that it starts here."""
+    """Chunks as tasks on a cluster, `workers` at once at most, or as many as it has room for."""
 
     def __init__(
         self, plan: Plan, workers: int | None, frame_timeout: float | None, options: Mapping[str, Any]
     ) -> None:
-        if not ray.is_initialized():
-            ray.init()
-        num_cpus = options.get("num_cpus", 1)
+        connect()
         self._plan = plan
         self._workers = workers
-        self._text = ray.put(plan.to_json())
-        self._advances = ray.remote(num_cpus=0)(_Advances).remote()
-        self._settings = max(1, math.floor(num_cpus)), frame_timeout, self._advances
-        # Without max_calls, Ray starts a process for each task that has a GPU, and the scene would be made again.
-        self._task = ray.remote(max_calls=0, max_retries=_RETRIES, **{"num_cpus": num_cpus, **options})(
-            _render
-        )
-        self._running: dict[Any, int] = {}
+        self._options = options
+        self._frame_timeout = frame_timeout
+        self._threads = max(1, math.floor(_cpus(options)))
+        self._setup = ray.put((plan.to_json(), [str(Path(path).absolute()) for path in sys.path]))
+        # The dashboard groups tasks by name. One for each chunk would cost the driver 12 KB each: Ray's metrics keep
+        # all names (measured with Ray 2.60: 263 MiB after 20,000 tasks, and 20 MiB with one name).
+        self._task = _task(options).options(name=f"render {Path(plan.output).name}")
+        here = ray.get_runtime_context().get_node_id()
+        # It dies with the driver, and not with another node.
+        strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(here, soft=True)
+        self._advances: Any = ray.remote(num_cpus=0, scheduling_strategy=strategy)(_Advances).remote()
+        self._tasks: dict[Any, _Task] = {}
+        self._keys = itertools.count()
+        self._room = room(options)
+        self._room_s = time.monotonic()
+        if self._room == 0:
+            logger.warning("no node of the Ray cluster has what a task needs: %s", {"num_cpus": 1, **options})
 
     def has_room(self) -> bool:
-        most = self._workers
-        if most is None:
-            most = int(ray.cluster_resources().get("CPU", 1)) + _WAITING_TASKS
-        return len(self._running) < most
+        return len(self._tasks) < (self._workers or self._room_now() + _WAITING_TASKS)
 
     def submit(self, number: int) -> None:
-        frames = self._plan.chunks[number].frames
-        task = self._task.options(name=f"frames {frames[0]} to {frames[-1]}")
-        self._running[task.remote(self._text, number, *self._settings)] = number
+        chunk = numbered(self._plan, number)
+        key = next(self._keys)
+        # All workers together send no more messages than the one who counts them can read.
+        every = math.ceil(len(self._tasks) / (_MESSAGES_PER_S * PERIOD_S)) or 1
+        settings = self._threads, self._frame_timeout, every, self._advances
+        task = self._task.remote(self._setup, self._setup.hex(), chunk, key, *settings)
+        self._tasks[task] = _Task(key, number)
 
     def events(self, timeout_s: float) -> Iterator[Event]:
-        ready, _ = ray.wait(list(self._running), num_returns=1, timeout=timeout_s)
-        for task in ready:
-            number = self._running.pop(task)
-            try:
-                answer = ray.get(task)
-            except ray.exceptions.RayError as error:
-                answer = Failure.of(error)
-            yield Done(number, answer) if isinstance(answer, ChunkReport) else Failed(number, answer)
-        at_work = set(self._running.values())
-        for number, frames in ray.get(self._advances.taken.remote()).items():
-            if number in at_work:
-                yield Advance(number, frames)
+        tasks = list(self._tasks)
+        if ray.wait(tasks, num_returns=1, timeout=timeout_s)[0]:
+            ready, _ = ray.wait(tasks, num_returns=len(tasks), timeout=0)
+        else:
+            ready = []
+        by_key = {task.key: task for task in self._tasks.values()}
+        for key, frames in self._taken().items():
+            if (task := by_key.get(key)) is not None:
+                task.is_running = True
+                yield Advance(task.number, frames)
+        for reference in ready:
+            yield self._ended(reference, self._tasks.pop(reference))
 
     def workers(self) -> int:
-        return len(self._running)
+        return sum(task.is_running for task in self._tasks.values())
 
     def close(self) -> None:
-        for task in self._running:
-            ray.cancel(task, force=True)
-        self._running.clear()
-        ray.kill(self._advances)
+        tasks = list(self._tasks)
+        self._tasks.clear()
+        with suppress(ray.exceptions.RayError):  # the cluster is gone
+            for task in tasks:
+                ray.cancel(task, force=True)
+            if self._advances is not None:
+                ray.kill(self._advances)
+
+    def _room_now(self) -> int:
+        now_s = time.monotonic()
+        if now_s >= self._room_s + _NODES_PERIOD_S:
+            self._room, self._room_s = room(self._options), now_s
+        return self._room
+
+    def _ended(self, reference: Any, task: _Task) -> Event:
+        """What became of a task that has ended."""
+        try:
+            answer, attempts = ray.get(reference)
+        except _LOST as error:
+            answer, attempts = Failure(f"{type(error).__name__}: {error}{self._hint()}"), ATTEMPTS
+        except ray.exceptions.RayError as error:
+            answer, attempts = Failure.of(error), 1
+        if isinstance(answer, ChunkReport):
+            return Done(task.number, answer, attempts)
+        return Failed(task.number, answer, attempts)
+
+    def _hint(self) -> str:
+        if self._frame_timeout is None:
+            return ""
+        return (
+            f" A frame that takes longer than frame_timeout={self._frame_timeout:g} s ends the worker, "
+            "and its stack is in the worker's log."
+        )
+
+    def _taken(self) -> dict[int, int]:
+        """What tasks have told since the last call. Without the one who knows, the render goes on."""
+        if self._advances is None:
+            return {}
+        try:
+            taken: dict[int, int] = ray.get(self._advances.taken.remote(), timeout=_ANSWER_S)
+        except ray.exceptions.RayError as error:
+            logger.warning("the progress of chunks at work is no longer known: %s", error)
+            self._advances = None
+            return {}
+        return taken
 
 
 class _Advances:
-    """The frames of the chunks at work, which their tasks tell and the driver asks for."""
+    """The frames that tasks have, which they tell and the driver asks for."""
 
     def __init__(self) -> None:
         self._frames: dict[int, int] = {}
 
-    def tell(self, number: int, frames: int) -> None:
-        self._frames[number] = frames
+    def tell(self, key: int, frames: int) -> None:
+        self._frames[key] = frames
 
     def taken(self) -> dict[int, int]:
         frames, self._frames = self._frames, {}
         return frames
 
 
-# A worker's process runs many tasks of one plan: the scene is made once.
+def _cpus(options: Mapping[str, Any]) -> float:
+    cpus = options.get("num_cpus")
+    return 1 if cpus is None else float(cpus)
+
+
+def _task(options: Mapping[str, Any]) -> Any:
+    """The function that Ray runs."""
+    given = {"num_cpus": 1, **options}
+    # Ray runs it again when its worker or node is lost, which no exception of ours is. With its own max_calls for tasks
+    # with a GPU it would start a process for each of them, and the scene would be made again.
+    return ray.remote(max_calls=0, max_retries=ATTEMPTS - 1, **given)(_render)
+
+
+def _attempt() -> int:
+    """How often Ray has started this task by now. Ray has no public name for it; without, retries are not counted."""
+    with suppress(AttributeError):
+        return 1 + int(ray._private.worker.global_worker.core_worker.get_current_task_attempt_number())
+    return 1
+
+
+# A worker's process runs many tasks of one render: the scene is made once.
 _renderers: dict[str, Renderer] = {}
 
 
+def _renderer(setup: tuple[str, list[str]], setup_id: str, threads: int) -> Renderer:
+    if setup_id not in _renderers:
+        _renderers.clear()
+        text, paths = setup
+        # The driver's come last: where machines share folders, modules beside a script are found by them.
+        sys.path.extend(path for path in paths if path not in sys.path)
+        _renderers[setup_id] = Renderer(Plan.from_json(text), threads)
+    return _renderers[setup_id]
+
+
 def _render(
-    text: str, number: int, threads: int, frame_timeout: float | None, advances: Any
-) -> ChunkReport | Failure:
-    plan = Plan.from_json(text)
+    setup: tuple[str, list[str]],
+    setup_id: str,
+    chunk: Chunk,
+    key: int,
+    threads: int,
+    frame_timeout: float | None,
+    every: int,
+    advances: Any,
+) -> tuple[ChunkReport | Failure, int]:
+    """The task: renders a chunk. Gives the number of the attempt, too."""
+    attempt = _attempt()
+    if attempt > ATTEMPTS:  # Ray counts no retries of a worker that it kills for want of memory
+        return Failure("its worker was lost each time: it may need more memory than there is"), ATTEMPTS
+    periods = itertools.count()
+
+    def tell(frames: int) -> None:
+        if next(periods) % every == 0:
+            advances.tell.remote(key, frames)
+
     try:
-        on_frame = watched(frame_timeout, lambda frames: advances.tell.remote(number, frames))
+        tell(0)
+        on_frame = watched(frame_timeout, tell)
         on_frame(0)
-        if plan.hash not in _renderers:
-            _renderers.clear()
-            _renderers[plan.hash] = Renderer(plan, threads)
-        return _renderers[plan.hash].render(numbered(plan, number), on_frame)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FFmpegWarning)  # the report has them
+            return _renderer(setup, setup_id, threads).render(chunk, on_frame), attempt
     except Exception as error:
-        return Failure.of(error)
+        failure = Failure.of(error)
+        where = f"on {socket.gethostname()}, process {os.getpid()}"
+        return Failure(f"{where}: {failure.reason}", failure.details), attempt
     finally:
         faulthandler.cancel_dump_traceback_later()

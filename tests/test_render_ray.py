@@ -1,0 +1,426 @@
+"""`penstock.render` and `map_video` on real Ray: three nodes on this machine, which are lost, or short of memory."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import PATIENCE_S, eventually, kill_started, script
+
+import penstock
+
+ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'penstock-io[ray]'")
+cluster_utils = pytest.importorskip("ray.cluster_utils")
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+
+SIZE = (64, 48)
+FRAMES = 60
+LOSSLESS = {"codec": "ffv1", "output_pixel_format": "yuv444p"}
+STORE_BYTES = 80 << 20  # Ray takes 75 MiB at least
+
+
+@pytest.fixture
+def nothing_stays_running() -> None:
+    """In place of the one of all tests: the cluster stays, with the workers that it starts meanwhile."""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """A cluster of three nodes with one CPU each, and the driver on the first."""
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory(prefix="ray") as folder:
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.delenv("RAY_ADDRESS", raising=False)
+        settings = {"num_cpus": 1, "object_store_memory": STORE_BYTES}
+        head = {"include_dashboard": False, "temp_dir": folder}
+        made = cluster_utils.Cluster(initialize_head=True, head_node_args={**settings, **head})
+        try:
+            for _ in range(2):
+                made.add_node(**settings)
+            ray.init(address=made.address, logging_level=logging.ERROR, log_to_driver=False)
+            yield made
+        finally:
+            ray.shutdown()
+            made.shutdown()
+            kill_started()
+
+
+def scene(index: int, _time_s: float, view: np.ndarray) -> None:
+    view[:] = index
+    view[index % SIZE[1], :, 0] = 255 - index
+
+
+def slow_scene() -> Callable[..., object]:
+    """One that travels by value, and takes its time."""
+
+    def draw(index: int, _time_s: float, view: np.ndarray) -> None:
+        time.sleep(0.05)
+        view[:] = index
+        view[index % view.shape[0], :, 0] = 255 - index
+
+    return draw
+
+
+def render(output: Path, what: Any = scene, **options: Any) -> Any:
+    options = {"frames": FRAMES, "chunk_frames": 10, "encoder": LOSSLESS, "engine": "ray"} | options
+    return penstock.render(what, size=SIZE, fps=30, output=output, **options)
+
+
+def frames(path: Path) -> list[tuple[float, str]]:
+    """The time and the digest of each frame."""
+    with penstock.Decoder(path) as decoder:
+        return [(frame.time_s, hashlib.sha256(np.ascontiguousarray(frame)).hexdigest()) for frame in decoder]
+
+
+def packets(path: Path) -> list[str]:
+    """The times and the checksum of each packet."""
+    command = ["ffmpeg", "-v", "error", "-i", path, "-map", "0:v", "-c", "copy", "-f", "framecrc", "-"]
+    lines = subprocess.run(command, capture_output=True, check=True, text=True).stdout.splitlines()
+    return [line for line in lines if not line.startswith("#")]
+
+
+@pytest.fixture(scope="module")
+def wanted(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[float, str]]:
+    """The frames that one Encoder makes of the scene."""
+    path = tmp_path_factory.mktemp("wanted") / "alone.mkv"
+    with penstock.Encoder(path, size=SIZE, fps=30, **LOSSLESS) as encoder:
+        for index in range(FRAMES):
+            with encoder.frame() as view:
+                scene(index, 0, view)
+    return frames(path)
+
+
+def processes(title: str) -> list[int]:
+    """Those that Ray has given a title that begins so."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdecimal() and (entry / "cmdline").read_bytes().startswith(title.encode()):
+                found.append(int(entry.name))
+    return found
+
+
+def is_idle() -> bool:
+    """Whether no task and no actor of ours is left."""
+    return (
+        not processes("ray::_Advances") and ray.available_resources()["CPU"] == ray.cluster_resources()["CPU"]
+    )
+
+
+def test_the_frames_are_those_of_one_process(cluster: Any, tmp_path: Path, wanted: Any) -> None:
+    report = render(output := tmp_path / "out.mkv")
+    assert frames(output) == wanted
+    assert (report.frames, report.retries, report.resumed) == (FRAMES, 0, 0)
+    assert sum(worker.frames for worker in report.workers) == FRAMES
+    assert set(tmp_path.iterdir()) == {output}
+    assert eventually(is_idle)
+
+
+def test_the_packets_are_those_of_processes(cluster: Any, tmp_path: Path) -> None:
+    options = {"frames": 120, "chunk_frames": 40, "workers": 2, "encoder": {"options": {"threads": 1}}}
+    render(a := tmp_path / "a.mp4", **options)
+    render(b := tmp_path / "b.mp4", engine="processes", **options)
+    assert len(packets(a)) == 120
+    assert packets(a) == packets(b)
+
+
+def test_one_scene_into_two_files(cluster: Any, tmp_path: Path, wanted: Any) -> None:
+    """A worker keeps the scene of its render, and of no other."""
+    for name in ("a.mkv", "b.mkv"):
+        render(tmp_path / name)
+        assert frames(tmp_path / name) == wanted
+
+
+def test_a_video_is_mapped(cluster: Any, tmp_path: Path, wanted: Any) -> None:
+    render(source := tmp_path / "source.mkv")
+    report = penstock.map_video(
+        lambda frame: 255 - frame,
+        source,
+        tmp_path / "out.mkv",
+        engine="ray",
+        chunk_frames=10,
+        encoder=LOSSLESS,
+    )
+    assert report.frames == FRAMES
+    with penstock.Decoder(source) as before, penstock.Decoder(tmp_path / "out.mkv") as after:
+        for a, b in zip(before, after, strict=True):
+            assert np.abs(255 - np.asarray(a, int) - b).max() <= 2  # rounded twice, into yuv444p
+
+
+def test_a_node_is_removed(cluster: Any, tmp_path: Path, wanted: Any) -> None:
+    victim = cluster.add_node(num_cpus=2, object_store_memory=STORE_BYTES)
+    cluster.wait_for_nodes()
+    workers = []
+
+    def look(progress: Any) -> None:
+        workers.append(progress.workers)
+        if progress.workers >= 4 and victim in cluster.worker_nodes:
+            cluster.remove_node(victim, allow_graceful=False)
+
+    report = render(output := tmp_path / "out.mkv", slow_scene(), chunk_frames=4, progress=look)
+    assert victim not in cluster.worker_nodes
+    assert frames(output) == wanted
+    assert 1 <= report.retries <= 4
+    assert 4 <= max(workers) <= 5
+    assert eventually(is_idle)
+
+
+def test_a_worker_is_killed(cluster: Any, tmp_path: Path, wanted: Any) -> None:
+    marker, draw = tmp_path / "was-killed", slow_scene()
+
+    def deadly(index: int, time_s: float, view: np.ndarray) -> None:
+        if index == 25 and not marker.exists():
+            marker.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        draw(index, time_s, view)
+
+    report = render(output := tmp_path / "out.mkv", deadly)
+    assert frames(output) == wanted
+    assert report.retries == 1
+
+
+def test_a_chunk_that_kills_its_worker_is_tried_three_times(cluster: Any, tmp_path: Path) -> None:
+    tries = tmp_path / "tries"
+
+    def deadly(index: int, _time_s: float, _view: np.ndarray) -> None:
+        if index == 25:
+            with tries.open("a") as file:
+                file.write("once\n")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    with pytest.raises(penstock.RenderError, match=r"failed 3 times: .*died") as caught:
+        render(tmp_path / "out.mkv", deadly)
+    assert 25 in caught.value.frames
+    assert caught.value.attempts == 3
+    assert tries.read_text() == "once\n" * 3
+    assert eventually(is_idle)
+
+
+def test_the_progress_is_lost(cluster: Any, tmp_path: Path, wanted: Any) -> None:
+    """The actor that counts frames is nothing that a render needs."""
+    killed = []
+
+    def look(progress: Any) -> None:
+        if progress.workers and not killed:
+            (pid,) = processes("ray::_Advances")
+            os.kill(pid, signal.SIGKILL)
+            killed.append(pid)
+
+    render(output := tmp_path / "out.mkv", slow_scene(), progress=look)
+    assert killed
+    assert frames(output) == wanted
+
+
+def test_a_scene_larger_than_the_object_store(cluster: Any, tmp_path: Path, wanted: Any) -> None:
+    ballast, draw = os.urandom(STORE_BYTES), slow_scene()
+
+    def heavy(index: int, time_s: float, view: np.ndarray) -> None:
+        assert len(ballast) == STORE_BYTES
+        draw(index, time_s, view)
+
+    render(output := tmp_path / "out.mkv", heavy)
+    assert frames(output) == wanted
+
+
+def raising(index: int, _time_s: float, _view: np.ndarray) -> None:
+    if index == 13:
+        raise LookupError("no such tree")
+
+
+def hanging(index: int, _time_s: float, _view: np.ndarray) -> None:
+    if index == 13:
+        time.sleep(PATIENCE_S * 4)
+
+
+def misshapen(index: int, _time_s: float, view: np.ndarray) -> None:
+    view[:] = np.zeros((7, 7, 3))
+
+
+@pytest.mark.parametrize(
+    ("what", "options", "words"),
+    [
+        (raising, {}, [r"chunk 1 \(frames 10 to 19\)", "raising, frame 13: LookupError: no such tree"]),
+        (
+            hanging,
+            {"frame_timeout": 3},
+            [r"chunk 1 \(frames 10 to 19\)", "frame_timeout=3 s ends the worker"],
+        ),
+        (misshapen, {}, ["frame 0: ValueError: could not broadcast"]),
+        (scene, {"encoder": {"options": {"preset": "nosuch"}}}, ["preset", "nosuch"]),
+    ],
+)
+def test_a_chunk_fails(cluster: Any, tmp_path: Path, what: Any, options: Any, words: list[str]) -> None:
+    with pytest.raises(penstock.RenderError, match="failed 3 times") as caught:
+        render(tmp_path / "out.mp4", what, **{"encoder": {}, "workers": 1, **options})
+    for word in words:
+        caught.match(word)
+    if list(tmp_path.rglob("0*.json")):
+        assert "chunks are kept in" in caught.value.__notes__[-1]
+    assert eventually(is_idle)
+    assert not list(tmp_path.rglob("*.part"))
+
+
+def test_a_function_returns_the_wrong_shape(cluster: Any, tmp_path: Path) -> None:
+    render(source := tmp_path / "source.mkv")
+    with pytest.raises(penstock.RenderError, match=r"failed 3 times: on .*63"):
+        penstock.map_video(lambda frame: frame[:, 1:], source, tmp_path / "out.mkv", engine="ray")
+
+
+def test_what_cannot_be_done_is_refused_at_the_call(cluster: Any, tmp_path: Path) -> None:
+    lock = __import__("threading").Lock()
+    with pytest.raises(TypeError, match="cannot be sent to workers"):
+        render(tmp_path / "out.mkv", lambda *_: lock)
+    with pytest.raises(ValueError, match="ray has max_retries, num_cpu; the options of tasks are num_cpus"):
+        render(tmp_path / "out.mkv", ray={"max_retries": 5, "num_cpu": 3})
+    with pytest.raises(TypeError, match="num_cpus"):
+        render(tmp_path / "out.mkv", ray={"num_cpus": "2"})
+    with pytest.raises(ValueError, match="no effect on processes"):
+        render(tmp_path / "out.mkv", engine="processes", ray={"num_cpus": 2})
+    assert not list(tmp_path.iterdir())
+
+
+def test_options_of_tasks(cluster: Any, tmp_path: Path, wanted: Any) -> None:
+    """A task has the resources that were asked for, its name, and FFmpeg as many threads as it has CPUs."""
+    node = cluster.add_node(num_cpus=4, num_gpus=1, resources={"studio": 1}, object_store_memory=STORE_BYTES)
+    cluster.wait_for_nodes()
+    lines, commands = tmp_path / "lines", tmp_path / "commands"
+    ffmpeg = script(tmp_path / "ffmpeg", f'echo "$@" >>{commands}', 'exec ffmpeg "$@"')
+
+    class Studio:
+        def __init__(self) -> None:
+            self.tell("made")
+
+        def __call__(self, index: int, _time_s: float, view: np.ndarray) -> None:
+            context = ray.get_runtime_context()
+            if index % 10 == 0:
+                self.tell(f"{context.get_task_name()}: {context.get_assigned_resources()}")
+            view[:] = index
+            view[index % view.shape[0], :, 0] = 255 - index
+
+        def tell(self, line: str) -> None:
+            with lines.open("a") as file:
+                file.write(f"{os.getpid()} {line}\n")
+
+    options = {"num_cpus": 2, "num_gpus": 0.5, "resources": {"studio": 0.5}}
+    environment = {"env_vars": {"PENSTOCK_FFMPEG": str(ffmpeg)}}
+    try:
+        render(output := tmp_path / "out.mkv", Studio, ray={**options, "runtime_env": environment}, workers=2)
+    finally:
+        cluster.remove_node(node)
+    assert frames(output) == wanted
+    told = lines.read_text().splitlines()
+    makers = [line.split()[0] for line in told if line.endswith("made")]
+    assert len(makers) == len(set(makers)) <= 2, "a scene is made once a worker"
+    line = told[-1]
+    assert " render out.mkv: " in line
+    assert all(part in line for part in ("'CPU': 2.0", "'GPU': 0.5", "'studio': 0.5")), line
+    assert " -threads 2 " in commands.read_text()
+
+
+def test_an_ffmpeg_of_another_version(cluster: Any, tmp_path: Path) -> None:
+    ours = subprocess.run(["ffmpeg", "-version"], capture_output=True, text=True, check=True).stdout.split()[
+        2
+    ]
+    other = script(
+        tmp_path / "ffmpeg",
+        f'case "$*" in *-version*) exec echo "ffmpeg version {ours}-other Copyright" ;; esac',
+        'exec ffmpeg "$@"',
+    )
+    environment = {"env_vars": {"PENSTOCK_FFMPEG": str(other)}}
+    with pytest.raises(
+        penstock.RenderError, match=r"failed 3 times: on .*ValueError: the plan was made with"
+    ) as caught:
+        render(tmp_path / "out.mkv", ray={"runtime_env": environment})
+    assert f"FFmpeg {ours}, and {other} is FFmpeg {ours}-other" in str(caught.value)
+
+
+@pytest.mark.parametrize("protocol", ["file", "local"])
+def test_chunks_at_a_url(cluster: Any, tmp_path: Path, wanted: Any, protocol: str) -> None:
+    render(output := tmp_path / "out.mkv", storage=f"{protocol}://{tmp_path}/chunks")
+    assert frames(output) == wanted
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and path != output]
+
+
+def test_storage_that_the_driver_does_not_see(cluster: Any, tmp_path: Path) -> None:
+    """Each process has a memory of its own."""
+    with pytest.raises(penstock.RenderError, match="where this machine does not see it: give storage="):
+        render(tmp_path / "out.mkv", storage="memory://chunks")
+    assert eventually(is_idle)
+
+
+@pytest.fixture
+def studio(tmp_path: Path) -> Path:
+    """A script, and a module beside it."""
+    folder = tmp_path / "studio"
+    folder.mkdir()
+    (folder / "palette.py").write_text("def shade(index):\n    return index\n")
+    program = """
+        import os, sys, time
+        import penstock, palette
+
+        def scene(index, time_s, view):
+            import palette as again
+            time.sleep(float(os.environ.get("PAUSE_S", 0)))
+            view[:] = again.shade(index)
+            view[index % view.shape[0], :, 0] = 255 - palette.shade(index)
+
+        report = penstock.render(
+            scene, frames=60, chunk_frames=5, size=(64, 48), fps=30, output=sys.argv[1], engine="ray",
+            encoder={"codec": "ffv1", "output_pixel_format": "yuv444p"},
+        )
+        print(report.resumed, report.retries)
+    """
+    (folder / "program.py").write_text(textwrap.dedent(program))
+    return folder / "program.py"
+
+
+@pytest.mark.parametrize("where", ["local", "cluster"])
+def test_a_script_that_says_nothing_of_ray(
+    cluster: Any, tmp_path: Path, wanted: Any, studio: Path, where: str
+) -> None:
+    """Its scene travels by value, its module is found on a worker, and Ray is started here or found."""
+    environment = os.environ | {"RAY_ADDRESS": "local" if where == "local" else cluster.address}
+    command = [sys.executable, studio, output := tmp_path / "out.mkv"]
+    done = subprocess.run(command, env=environment, cwd="/", capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "0 0\n"
+    assert "INFO" not in done.stderr
+    assert frames(output) == wanted
+
+
+def test_ctrl_c_keeps_what_is_done(cluster: Any, tmp_path: Path, wanted: Any, studio: Path) -> None:
+    """All processes of the terminal get the signal; the second call goes on from there."""
+    environment = os.environ | {"RAY_ADDRESS": "local"}
+    command = [sys.executable, studio, output := tmp_path / "out.mkv"]
+    with subprocess.Popen(
+        command,
+        env=environment | {"PAUSE_S": "0.3"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as first:
+        assert eventually(lambda: len(list(tmp_path.rglob("*.mkv.chunks/*/0*.json"))) > 1, 3 * PATIENCE_S)
+        os.killpg(first.pid, signal.SIGINT)
+        _, said = first.communicate(timeout=2 * PATIENCE_S)
+    assert "KeyboardInterrupt" in said, said
+    assert re.search(r"(?<!\b0) of \d+ chunks are kept in", said)
+    assert not list(tmp_path.rglob("*.part"))
+    second = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200)
+    assert second.returncode == 0, second.stderr
+    assert int(second.stdout.split()[0]) > 1
+    assert frames(output) == wanted
