@@ -79,7 +79,7 @@ test-all: SELECTED := --durations=20
 test-all: export PENSTOCK_THOROUGH := 1
 test-all: docs
 # Loom's build is another program: in a folder of its own, neither throws away what the other has compiled.
-test test-all: $(READY)-test $(READY)-native
+test test-all: %: $(READY)-% $(READY)-native
 	$(IN_VENV) cargo test --quiet --workspace --exclude penstock-python --all-features
 	CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_DEBUG=none RUSTFLAGS="$$RUSTFLAGS --cfg loom" \
 		cargo test --quiet --package penstock-core --release --lib --target-dir target/loom
