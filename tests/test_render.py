@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import penstock
+from penstock.rendering.plan import numbered
 
 SIZE = (64, 48)
 
@@ -68,3 +69,12 @@ def test_map_video_keeps_the_times_of_a_variable_rate(tmp_path, suffix, codec):
 def test_a_scene_has_a_constant_rate(tmp_path):
     with pytest.raises(TypeError, match="frames per second"):
         penstock.render(scene, frames=9, size=SIZE, fps=None, output=tmp_path / "a.mp4")
+
+
+def test_a_chunk_by_its_number(tmp_path):
+    planned = penstock.rendering.plan(
+        scene, frames=range(7, 107, 2), size=SIZE, fps=30, output=tmp_path / "out.mp4", workers=3
+    )
+    assert [numbered(planned, chunk.number) for chunk in planned.chunks] == planned.chunks
+    with pytest.raises(ValueError, match="the plan has chunks 0 to"):
+        numbered(planned, len(planned.chunks))

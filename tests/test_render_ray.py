@@ -331,6 +331,16 @@ def test_options_of_tasks(cluster: Any, tmp_path: Path, wanted: Any) -> None:
     assert " -threads 2 " in commands.read_text()
 
 
+def test_the_room_of_a_cluster(cluster: Any) -> None:
+    from penstock.rendering.engines.ray import room
+
+    assert room({}) == 3
+    assert room({"num_cpus": 0.5}) == 6
+    assert room({"num_cpus": 2}) == 0, "no node has two"
+    assert room({"num_cpus": 0, "num_gpus": 1}) == 0
+    assert room({"num_cpus": 0}) == 3
+
+
 def test_an_ffmpeg_of_another_version(cluster: Any, tmp_path: Path) -> None:
     ours = subprocess.run(["ffmpeg", "-version"], capture_output=True, text=True, check=True).stdout.split()[
         2
