@@ -39,7 +39,11 @@ def write_commands() -> None:
     for name in penstock_command.list_commands(group):
         command = penstock_command.get_command(group, name)
         assert command is not None
-        contexts.append(click.Context(command, parent=group, info_name=name))
+        steps = {f"{name} {step.name}": step for step in getattr(command, "steps", {}).values()}
+        contexts += (
+            click.Context(each, parent=group, info_name=path)
+            for path, each in ({name: command} | steps).items()
+        )
     parts = [f"## {each.command_path}\n\n```text\n{each.get_help()}\n```\n" for each in contexts]
     (DOCS / "reference" / "cli.md").write_text("\n".join(["# Command line\n", *parts]))
 

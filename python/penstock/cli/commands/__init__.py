@@ -7,5 +7,6 @@ COMMANDS = {
     "info": "Show what Penstock finds on this machine.",
     "probe": "Show what is in files of video or audio.",
     "relay": "Move bytes from one place to another.",
+    "render": "Render a scene by several processes or machines.",
     "tee": "Copy bytes from one place to several.",
 }

@@ -1,0 +1,317 @@
+"""``penstock render``, ``penstock render chunk`` and ``penstock render assemble``"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, get_args
+
+import click
+from rich.filesize import decimal
+
+from penstock import rendering
+from penstock._names import show_name
+from penstock.cli.messages import in_one_line, with_options
+from penstock.cli.options import (
+    encoder_options,
+    encoder_settings,
+    fps_option,
+    grouped,
+    json_option,
+    parsed,
+    picture_size,
+    progress_option,
+    quiet_option,
+    seconds,
+)
+from penstock.cli.progress import is_wanted
+from penstock.cli.signals import Stopped
+from penstock.errors import FFmpegWarning, PenstockError
+from penstock.rendering import Plan
+from penstock.rendering.api import EngineName
+from penstock.rendering.chunk import Renderer
+from penstock.rendering.code import search_here
+from penstock.rendering.plan import numbered
+from penstock.results import RenderReport
+
+_STANDARD = "-"
+# What `plan` takes of the options. `render` takes the others as well.
+_OF_PLAN = ("frames", "size", "fps", "output", "workers", "chunk_frames", "audio", "storage")
+_OF_RENDER = (*_OF_PLAN, "engine", "frame_timeout")
+
+
+class WithSteps(click.Command):
+    """A command that runs one of `steps` if its first argument is the name of that."""
+
+    def __init__(self, *arguments: Any, steps: Iterable[click.Command], **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.steps = {str(step.name): step for step in steps}
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        if args and args[0] in self.steps:
+            return self.steps[args[0]].make_context(f"{info_name} {args[0]}", args[1:], parent, **extra)
+        return super().make_context(info_name, args, parent, **extra)
+
+
+def frame_range(text: str) -> range:
+    """Parse a number of frames, or the first and the index after the last one, with a step between them or not."""
+    try:
+        numbers = [int(part) for part in text.split(":")]
+        frames = range(*numbers)
+    except (TypeError, ValueError):
+        frames = range(0)
+    if not frames or frames[0] < 0 or frames[-1] < 0:
+        raise ValueError(f"{text!r} is not a number of frames such as 240, or a range such as 120:240")
+    return frames
+
+
+def chunk_range(text: str) -> range:
+    """Parse the number of a chunk, or the first and the last one, as in ``3-7``."""
+    first, dash, last = text.partition("-")
+    if (
+        not first.isdecimal()
+        or not (last.isdecimal() if dash else not last)
+        or int(last or first) < int(first)
+    ):
+        raise ValueError(f"{text!r} is not the number of a chunk, or a range such as 3-7")
+    return range(int(first), int(last or first) + 1)
+
+
+@contextmanager
+def _failures() -> Iterator[None]:
+    """Failures in one line, with what is kept; wrong arguments are wrong usage."""
+    try:
+        yield
+    except Stopped as stopped:
+        stopped.progress = "; ".join(_notes(stopped)) or "nothing is kept"
+        raise
+    except (PenstockError, OSError, ImportError, AttributeError, TypeError) as error:
+        raise click.ClickException("; ".join([in_one_line(error), *_notes(error)])) from None
+    except ValueError as error:
+        raise click.UsageError(in_one_line(error)) from None
+
+
+def _notes(error: BaseException) -> list[str]:
+    """The notes on an error, but for tracebacks."""
+    return [note for note in getattr(error, "__notes__", []) if "\n" not in note]
+
+
+plan_argument = click.argument("plan_file", metavar="PLAN")
+
+
+@click.command("chunk")
+@plan_argument
+@click.argument("numbers", metavar="N", callback=parsed(chunk_range))
+@quiet_option
+@json_option("Print a report for programs, of one line for each chunk.")
+def chunk(plan_file: str, numbers: range, quiet: bool, as_json: bool) -> None:
+    """Render a chunk of a plan, or several.
+
+    PLAN is a file that `penstock render --plan-only` wrote. It contains the scene, and its code runs. N is the number
+    of a chunk, from 0, or a range such as 3-7. The chunk replaces one that is there. Any machine may render it that
+    reaches the plan's storage, and has the same version of FFmpeg.
+
+    Exit status: 0 when the chunks are there; 1 after a failure; 2 for wrong usage; 130 after Ctrl-C, 143 after SIGTERM.
+    """
+    with_options()
+    planned = _read_plan(plan_file)
+    with _failures():
+        numbered(planned, numbers[-1])
+        chunks = planned.chunks[numbers[0] : numbers[-1] + 1]
+        search_here()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FFmpegWarning)  # the report has them
+            renderer = Renderer(planned, None)
+            for each in chunks:
+                report = renderer.render(each)
+                if as_json:
+                    click.echo(json.dumps(asdict(report)))
+                _show_warnings(report.warnings, quiet=quiet)
+
+
+@click.command("assemble")
+@plan_argument
+@quiet_option
+@json_option("Print a report for programs when the video is done.")
+def assemble(plan_file: str, quiet: bool, as_json: bool) -> None:
+    """Join the chunks of a plan to its video.
+
+    All chunks of PLAN must be in its storage, which this machine reaches. They are verified, joined without encoding
+    again, and removed. The sound is added here.
+
+    Exit status: 0 when the video is complete; 1 after a failure; 2 for wrong usage; 130 after Ctrl-C, 143 after
+    SIGTERM.
+    """
+    with_options()
+    planned = _read_plan(plan_file)
+    with _failures():
+        joined = rendering.assemble(planned)
+    if as_json:
+        click.echo(json.dumps(asdict(joined), indent=2))
+    _show_warnings(joined.warnings, quiet=quiet)
+
+
+def _read_plan(name: str) -> Plan:
+    try:
+        return Plan.from_json(Path(name).read_text())
+    except OSError as error:
+        raise click.ClickException(in_one_line(error)) from None
+    except ValueError as error:
+        raise click.ClickException(f"{show_name(name)}: {error}") from None
+
+
+@click.command(
+    cls=WithSteps,
+    steps=(chunk, assemble),
+    epilog="\b\n"
+    "Examples:\n"
+    "  penstock render scenes.py:waves out.mp4 --frames 2400 --size 1920x1080 --fps 60\n"
+    "  penstock render shots.film:Intro out.mov --frames 0:480 --size 1280x720 --fps 24 --codec prores_ks\n"
+    "\n\b\n"
+    "The steps one by one, for a scheduler of your own (`penstock render chunk --help`):\n"
+    "  penstock render scenes.py:waves out.mp4 --frames 2400 --size 1920x1080 --fps 60 --plan-only plan.json\n"
+    "  penstock render chunk plan.json 0-4\n"
+    "  penstock render assemble plan.json",
+)
+@click.argument("scene", metavar="MODULE:SCENE")
+@click.argument("output")
+@click.option(
+    "--frames",
+    metavar="N|A:B",
+    required=True,
+    callback=parsed(frame_range),
+    help="How many frames; or the index of the first and that after the last: 120:240.",
+)
+@click.option(
+    "--size",
+    metavar="WxH",
+    required=True,
+    callback=parsed(picture_size),
+    help="Width and height in pixels: 1920x1080.",
+)
+@fps_option
+@click.option(
+    "--engine",
+    type=click.Choice(get_args(EngineName)),
+    default="processes",
+    show_default=True,
+    help="Who renders: processes of this machine, or a Ray cluster.",
+)
+@click.option(
+    "--workers",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="How many workers at most. The default is one for each CPU, or what the cluster has room for.",
+)
+@click.option(
+    "--chunk-frames",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="Frames of a chunk. The default is 240, or fewer for a short video.",
+)
+@click.option("--audio", metavar="FILE", help="Add the sound of FILE, from the time of the first frame on.")
+@click.option(
+    "--storage",
+    metavar="DIR|URL",
+    help="Where chunks are kept until the video is complete: a folder, or a URL that fsspec opens. All workers must "
+    "reach it. The default is OUTPUT.chunks.",
+)
+@click.option(
+    "--no-resume", is_flag=True, help="Render everything anew, and not what an earlier call has left over."
+)
+@click.option(
+    "--frame-timeout",
+    metavar="S",
+    callback=parsed(seconds),
+    help="End a worker that finishes no frame for S seconds, and try its chunk again. The default is to wait for ever.",
+)
+@click.option(
+    "--plan-only",
+    "plan_file",
+    metavar="[FILE]",
+    is_flag=False,
+    flag_value=_STANDARD,
+    help="Render nothing, and write the plan to FILE, or to standard output if FILE is - or left out.",
+)
+@click.option(
+    "--pixel-format",
+    metavar="NAME",
+    help="The pixel format that the scene draws: rgb24 (the default), bgra, gray, or any other that "
+    "`ffmpeg -pix_fmts` lists.",
+)
+@encoder_options
+@progress_option
+@quiet_option
+@json_option("Print a report for programs when the video is done.")
+def render(
+    scene: str,
+    no_resume: bool,
+    plan_file: str | None,
+    progress: bool | None,
+    quiet: bool,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Render a scene by several processes or machines.
+
+    MODULE:SCENE names a function that draws a frame, scene(index, time_s, view), or a class of which each worker makes
+    one object to call. MODULE is found from here, or is a file, as in scenes.py:waves.
+
+    The frames are divided into chunks. Each is drawn and encoded by one worker; they are joined without encoding again.
+    OUTPUT is a file, and takes its name when it is complete. After a failure or Ctrl-C, the same command goes on from
+    the chunks that are done.
+
+    A plan contains the scene: only render plans of people whom you let run code.
+
+    Exit status: 0 when the video is complete; 1 after a failure; 2 for wrong usage; 130 after Ctrl-C, 143 after
+    SIGTERM.
+    """
+    with_options()
+    wanted = is_wanted(progress, quiet=quiet)
+    if plan_file is not None and as_json:
+        raise click.UsageError("--plan-only and --json exclude each other: the plan is JSON")
+    encoder = grouped(encoder_settings({name: given[name] for name in given if name not in _OF_RENDER}))
+    with _failures():
+        if plan_file is not None:
+            _write_plan(
+                rendering.plan(scene, **{name: given[name] for name in _OF_PLAN}, encoder=encoder), plan_file
+            )
+            return
+        others = {name: given[name] for name in _OF_RENDER}
+        report = rendering.render(scene, **others, resume=not no_resume, progress=wanted, encoder=encoder)
+    if as_json:
+        click.echo(json.dumps(asdict(report), indent=2))
+    _show_warnings(report.warnings, quiet=quiet)
+    if wanted:
+        click.echo(_summary(report), err=True)
+
+
+def _write_plan(planned: Plan, name: str) -> None:
+    if name == _STANDARD:
+        click.echo(planned.to_json(), nl=False)
+    else:
+        Path(name).write_text(planned.to_json())
+
+
+def _summary(report: RenderReport) -> str:
+    notes = [
+        f"chunks: {report.chunks}{f', {report.resumed} of them from before' * bool(report.resumed)}",
+        f"workers: {len(report.workers)}",
+        *([f"retries: {report.retries}"] if report.retries else []),
+        f"joined in {report.join_s:.2f} s",
+    ]
+    return (
+        f"frames rendered: {report.frames} in {report.elapsed_s:.2f} s, {report.fps:.1f} frames/s; "
+        f"{show_name(report.output)}, {decimal(report.output_bytes)}; {'; '.join(notes)}"
+    )
+
+
+def _show_warnings(lines: tuple[str, ...], *, quiet: bool) -> None:
+    for line in () if quiet else lines:
+        click.echo(f"Warning: {line}", err=True)

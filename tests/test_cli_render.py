@@ -1,0 +1,194 @@
+"""``penstock render`` and its steps: what they render, how they end, and what they say."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import click
+import numpy as np
+import pytest
+from command_line import delivered, failed, finish, printed, run, run_process, start
+from conftest import eventually, started
+from media import decode
+
+from penstock.cli.commands.render import chunk_range, frame_range, render
+
+SLOW = pytest.mark.slow
+SCENES = """
+import time
+
+def gray(index, time_s, view):
+    view[:] = 4 * index % 256
+
+def slow(index, time_s, view):
+    time.sleep(0.05)
+    gray(index, time_s, view)
+
+def broken(index, time_s, view):
+    if index == 11:
+        raise ValueError("no such star")
+    gray(index, time_s, view)
+
+class Made:
+    def __call__(self, index, time_s, view):
+        gray(index, time_s, view)
+"""
+GIVEN = ("--frames", "12", "--size", "64x48", "--fps", "30", "--preset", "ultrafast", "--workers", "1")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "scenes.py").write_text(SCENES)
+    return tmp_path
+
+
+def render_(folder: Path, *arguments: object) -> subprocess.CompletedProcess[bytes]:
+    return run("render", *arguments, cwd=folder, env={**os.environ})
+
+
+def is_whole(video: Path, first: int = 0, frames: int = 12) -> bool:
+    got = decode(video)
+    wanted = 4 * np.arange(first, first + frames).reshape(-1, 1, 1, 1) % 256
+    return len(got) == frames and bool(np.abs(got.astype(int) - wanted).max() <= 8)
+
+
+def test_smoke(folder: Path) -> None:
+    done = render_(folder, "scenes.py:gray", "video.mp4", *GIVEN, "--json", "--progress")
+    report = json.loads(done.stdout)
+    assert (done.returncode, report["frames"], report["output"]) == (0, 12, str(folder / "video.mp4"))
+    said = done.stderr.decode()
+    assert "12/12 frames" in said and "frames rendered: 12 in" in said and "joined in" in said
+    assert is_whole(folder / "video.mp4")
+    assert not (folder / "video.mp4.chunks").exists()
+
+
+@SLOW
+def test_options_of_the_encoder_and_a_range(folder: Path) -> None:
+    options = (
+        "--codec",
+        "ffv1",
+        "--vflip",
+        "--option",
+        "slices=4",
+        "--format",
+        "matroska",
+        "--chunk-frames",
+        "5",
+    )
+    given = ("--frames", "6:20", "--size", "64x48", "--fps", "24000/1001", "--pixel-format", "gray")
+    assert printed(render_(folder, "scenes.py:Made", "video.bin", *given, *options)) == ""
+    assert is_whole(folder / "video.bin", 6, 14)
+
+
+def test_the_steps_one_by_one(folder: Path) -> None:
+    given = (*GIVEN[:-2], "--workers", "2")
+    assert printed(render_(folder, "scenes.py:gray", "video.mp4", *given, "--plan-only", "plan.json")) == ""
+    chunks = len(json.loads((folder / "plan.json").read_text())["lengths"])
+    assert chunks > 2 and not (folder / "video.mp4").exists()
+    assert f"{chunks} of {chunks} chunks are missing" in failed(render_(folder, "assemble", "plan.json"))
+    assert printed(render_(folder, "chunk", "plan.json", chunks - 1)) == ""
+    shown = printed(render_(folder, "chunk", "plan.json", f"0-{chunks - 2}", "--json"))
+    assert [json.loads(line)["number"] for line in shown.splitlines()] == list(range(chunks - 1))
+    assert json.loads(delivered(render_(folder, "assemble", "plan.json", "--json")))["frames"] == 12
+    assert is_whole(folder / "video.mp4")
+
+
+@SLOW
+def test_a_plan_to_standard_output_and_a_chunk_by_module_name(folder: Path) -> None:
+    # The scene travels by the name of its module, which is found from the current folder.
+    shown = delivered(run_process("render", "scenes:gray", "video.mp4", *GIVEN, "--plan-only", cwd=folder))
+    (folder / "plan.json").write_bytes(shown)
+    last = len(json.loads(shown)["lengths"]) - 1
+    assert delivered(run_process("render", "chunk", "plan.json", f"0-{last}", cwd=folder)) == b""
+    assert delivered(run_process("render", "assemble", "plan.json", cwd=folder)) == b""
+    assert is_whole(folder / "video.mp4")
+
+
+def test_a_scene_that_raises(folder: Path) -> None:
+    said = failed(render_(folder, "scenes.py:broken", "video.mp4", *GIVEN))
+    assert "failed 3 times: broken, frame 11: ValueError: no such star (" in said
+    assert f"scenes.py:{SCENES[: SCENES.index('raise')].count(chr(10)) + 1})" in said
+    assert f"chunks are kept in {folder}/video.mp4.chunks; the same call goes on from there" in said
+    assert printed(render_(folder, "scenes.py:broken", "other.mp4", *GIVEN, "--plan-only", "plan.json")) == ""
+    last = len(json.loads((folder / "plan.json").read_text())["lengths"]) - 1
+    assert "broken, frame 11: ValueError" in failed(render_(folder, "chunk", "plan.json", last))
+
+
+@pytest.mark.parametrize(
+    "number, name", [(signal.SIGINT, "interrupted"), pytest.param(signal.SIGTERM, "terminated", marks=SLOW)]
+)
+def test_a_signal_keeps_what_is_done(folder: Path, number: signal.Signals, name: str) -> None:
+    given = ("--frames", "32", *GIVEN[2:-2], "--workers", "2", "--chunk-frames", "4")
+    process = start("render", "scenes.py:slow", "video.mp4", *given, cwd=folder)
+    assert eventually(lambda: len(list(folder.glob("video.mp4.chunks/*/*.mov.json"))) > 1)
+    process.send_signal(number)
+    status, said = finish(process)
+    assert status == -number
+    assert said.startswith(f"Error: {name}; ") and said.count("\n") == 1
+    assert f"chunks are kept in {folder}/video.mp4.chunks; the same call goes on from there" in said
+    assert started() == {} and not list(folder.rglob("*.part"))
+    report = json.loads(delivered(render_(folder, "scenes.py:slow", "video.mp4", *given, "--json")))
+    assert report["resumed"] > 1
+    assert is_whole(folder / "video.mp4", frames=32)
+
+
+@pytest.mark.parametrize(
+    "arguments, status, says",
+    [
+        (("nosuchmodule:scene", "v.mp4", *GIVEN), 1, "No module named 'nosuchmodule'"),
+        (("nosuch.py:scene", "v.mp4", *GIVEN), 1, "nosuch.py: there is no such file"),
+        (("scenes.py:nosuch", "v.mp4", *GIVEN), 1, "has no attribute 'nosuch'"),
+        (("scenes.py", "v.mp4", *GIVEN), 2, "is not MODULE:NAME or FILE.py:NAME"),
+        (("scenes.py:gray", "-", *GIVEN), 2, "the output is a file"),
+        (("scenes.py:gray", "no/v.mp4", *GIVEN), 1, "no"),
+        (("scenes.py:gray", "v.png", *GIVEN), 2, "mp4, mov, matroska (.mkv) or webm"),
+        (("scenes.py:gray", "v.mp4", *GIVEN, "--option", "pass=1"), 2, "--option pass=…: two passes"),
+        (("scenes.py:gray", "v.mp4", *GIVEN, "--frames", "5:5"), 2, "is not a number of frames"),
+        (("scenes.py:gray", "v.mp4", *GIVEN, "--audio", "none.wav"), 1, "none.wav"),
+        (("scenes.py:gray", "v.mp4", *GIVEN, "--plan-only", "p", "--json"), 2, "exclude each other"),
+        (("scenes.py:gray", "v.mp4", *GIVEN, "--plan-only", "no/p"), 1, "no/p"),
+        (("chunk", "none.json", "0"), 1, "none.json"),
+        (("chunk", "scenes.py", "0"), 1, "scenes.py: this is no plan"),
+        (("chunk", "scenes.py", "3-1"), 2, "is not the number of a chunk"),
+        (("assemble", "scenes.py"), 1, "scenes.py: this is no plan"),
+        (("assemble",), 2, "Missing argument 'PLAN'"),
+        ((), 2, "Missing argument 'MODULE:SCENE'"),
+    ],
+)
+def test_failures_are_told_in_one_line(
+    folder: Path, arguments: tuple[str, ...], status: int, says: str
+) -> None:
+    assert says in failed(render_(folder, *arguments), status)
+    assert sorted(path.name for path in folder.iterdir() if path.name != "__pycache__") == ["scenes.py"]
+
+
+def test_a_chunk_that_the_plan_has_not(folder: Path) -> None:
+    assert printed(render_(folder, "scenes.py:gray", "v.mp4", *GIVEN, "--plan-only", "plan.json")) == ""
+    assert "the plan has chunks 0 to" in failed(render_(folder, "chunk", "plan.json", "0-99"), 2)
+
+
+def test_numbers() -> None:
+    assert (frame_range("240"), frame_range("3:5"), frame_range("0:9:3")) == (
+        range(240),
+        range(3, 5),
+        range(0, 9, 3),
+    )
+    assert (chunk_range("7"), chunk_range("3-7")) == (range(7, 8), range(3, 8))
+    for text in ("", "x", "-5", "0", "5:5", "1:2:3:4", "1:9:0"):
+        with pytest.raises(ValueError, match="is not a number of frames"):
+            frame_range(text)
+    for text in ("", "x", "-1", "3-", "3-2", "1-2-3"):
+        with pytest.raises(ValueError, match="is not the number of a chunk"):
+            chunk_range(text)
+
+
+def test_help_tells_of_the_steps() -> None:
+    shown = printed(run("render", "--help"))
+    for name, step in render.steps.items():
+        assert f"penstock render {name}" in shown
+        assert f"Usage: penstock render {name}" in printed(run("render", name, "--help"))
+        assert isinstance(step, click.Command)
