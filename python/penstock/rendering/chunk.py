@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 import os
 import socket
@@ -22,6 +21,7 @@ from penstock.rendering.source import ROUNDED_S
 from penstock.rendering.storage import Storage, storage_of
 from penstock.results import ChunkReport
 
+_OURS = str(Path(__file__).parents[1])
 # All chunks are this much later than they are in the video, so that no decoding time is below 0, where the muxer would
 # move all times.
 _OFFSET_S = 10
@@ -176,10 +176,9 @@ class Naming:
         self, _type: object, error: BaseException | None, traceback: types.TracebackType | None
     ) -> None:
         if isinstance(error, Exception) and not isinstance(error, PenstockError):
-            # The first step is in our block, and the second one in the user's code.
-            calls = itertools.islice(walk_tb(traceback), 1, 2)
-            where = "".join(f" ({call.f_code.co_filename}:{line})" for call, line in calls)
-            raise RenderError(f"{self._what}: {type(error).__name__}: {error}{where}") from error
+            calls = ((call.f_code.co_filename, line) for call, line in walk_tb(traceback))
+            of_user = next((f" ({file}:{line})" for file, line in calls if not file.startswith(_OURS)), "")
+            raise RenderError(f"{self._what}: {type(error).__name__}: {error}{of_user}") from error
 
 
 def finished(plan: Plan, storage: Storage, number: int) -> ChunkReport | None:

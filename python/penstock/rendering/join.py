@@ -39,6 +39,9 @@ _REORDERED_FRAMES = 16
 _COARSEST_TICK_S = 0.001
 # FFmpeg's warnings about decoding times that do not rise, or are later than the frame is shown.
 _WRONG_TIMES = re.compile(r"\bDTS\b|\bdts\b|\btimestamps?\b", re.IGNORECASE)
+# FFmpeg moves the picture in Matroska by what an encoder puts before its first sample of sound: 6.5 ms for Opus, 1024
+# samples for AAC.
+_PRIMING_S = 0.1
 # Guessed: reading one packet of a sound file, and writing a header.
 _TRIAL_S = 30.0
 # What the joined video must have as its chunks do.
@@ -280,8 +283,20 @@ def _sound_arguments(plan: Plan, part: Path) -> list[str]:
         "-t",
         f"{math.ceil(plan.time_s(len(plan.frames)) * 10**6) / 10**6:.6f}",
     )
-    source = (*limits, "-i", f"file:{plan.audio}")
-    return [*source, "-map", "1:a:0", *(("-c:a", "copy") if _takes_copy(plan, part) else ())]
+    sound = [*limits, "-i", f"file:{plan.audio}", "-map", "1:a:0"]
+    if _takes_copy(plan, part):
+        # Matroska has no times below 0: FFmpeg would move the picture by what comes before the sound.
+        sound += ("-c:a", "copy", *(("-copypriorss:a", "0") if _is_matroska(plan) else ()))
+    return sound
+
+
+def _is_matroska(plan: Plan) -> bool:
+    return plan.file_options.get("f", Path(plan.output).suffix.lower()) in (
+        ".mkv",
+        ".webm",
+        "matroska",
+        "webm",
+    )
 
 
 def _takes_copy(plan: Plan, part: Path) -> bool:
@@ -322,7 +337,8 @@ def _verify(plan: Plan, storage: Storage, part: Path) -> None:
     lasts_s = video.duration_s if plan.audio is None and plan.fps is not None else None
     if lasts_s is not None and abs(lasts_s - seconds) > tolerance_s:
         raise RenderError(f"the joined video lasts {lasts_s:.6f} s instead of {seconds:.6f} s")
-    if video.start_s is not None and abs(video.start_s) > tolerance_s:
+    latest_s = _PRIMING_S if plan.audio is not None and _is_matroska(plan) else tolerance_s
+    if video.start_s is not None and not -tolerance_s <= video.start_s <= latest_s:
         raise RenderError(f"the joined video begins at {video.start_s:.6f} s instead of 0")
     for name in _SAME:
         has, wanted = getattr(video, name), getattr(chunk, name)

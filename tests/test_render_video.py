@@ -1,0 +1,222 @@
+"""`penstock.map_video`: each frame once and at its time, whatever the source. And the sound of both kinds of render."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from clips import clip
+from media import decode, ffmpeg
+
+import penstock
+from penstock.errors import DecoderError
+from penstock.ffmpeg import probe
+
+SIZE = (64, 48)
+SLOW = pytest.mark.slow
+LOSSLESS = {"codec": "ffv1", "output_pixel_format": "yuv444p"}
+
+
+def inverted(frame: penstock.VideoFrame) -> np.ndarray:
+    return 255 - np.asarray(frame)
+
+
+def half(frame: penstock.VideoFrame) -> np.ndarray:
+    return np.ascontiguousarray(np.asarray(frame)[::2, ::2])
+
+
+def mapped(function: Any, source: Path, output: Path, **others: Any) -> Path:
+    given = {"workers": 2, "chunk_frames": 7, "encoder": LOSSLESS} | others
+    penstock.map_video(function, source, output, **given)
+    return output
+
+
+def alone(function: Any, source: Path, output: Path, size: tuple[int, int]) -> Path:
+    """What `mapped` makes, by one decoder and one encoder."""
+    rate = probe(source).best_video.frame_rate
+    with (
+        penstock.Decoder(source) as frames,
+        penstock.Encoder(output, size=size, fps=rate, **LOSSLESS) as encoder,
+    ):
+        for frame in frames:
+            encoder.write(frame if function is None else function(frame))
+    return output
+
+
+def same(one: Path, other: Path) -> bool:
+    """Whether two videos have the same frames at the same times."""
+    checks = ("-map", "0:v:0", "-f", "framemd5", "-")
+    return ffmpeg("-i", one, *checks) == ffmpeg("-i", other, *checks)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "h264",
+        pytest.param("h264_mkv", marks=SLOW),
+        pytest.param("h264_ts", marks=SLOW),
+        pytest.param("h264_large", marks=SLOW),
+        pytest.param("long", marks=SLOW),
+        pytest.param("h265", marks=SLOW),
+        pytest.param("starts_late_ts", marks=SLOW),
+        pytest.param("starts_late_mkv", marks=SLOW),
+        pytest.param("one_frame", marks=SLOW),
+        pytest.param("ffv1_yuv420p", marks=SLOW),
+        pytest.param("rotated_90", marks=SLOW),
+    ],
+)
+@pytest.mark.parametrize("function", [inverted, pytest.param(None, marks=SLOW)])
+def test_frames_are_those_of_one_decoder_and_encoder(tmp_path: Path, name: str, function: Any) -> None:
+    source = clip(name)
+    video = probe(source).best_video
+    assert video is not None
+    wanted = alone(function, source, tmp_path / "alone.mkv", (video.width, video.height))
+    chunk_frames = 100 if name == "long" else 7
+    assert same(mapped(function, source, tmp_path / "mapped.mkv", chunk_frames=chunk_frames), wanted)
+
+
+@SLOW
+def test_a_function_that_changes_the_size(tmp_path: Path) -> None:
+    wanted = alone(half, clip("h264"), tmp_path / "alone.mkv", (32, 24))
+    assert same(mapped(half, clip("h264"), tmp_path / "mapped.mkv", size=(32, 24)), wanted)
+    with pytest.raises(penstock.RenderError, match=r"half, frame \d: ValueError: wrong shape"):
+        mapped(half, clip("h264"), tmp_path / "wrong.mkv")
+
+
+def test_a_source_with_a_variable_rate_is_refused(tmp_path: Path) -> None:
+    for name in ("variable_mp4", "variable_mkv"):
+        with pytest.raises(ValueError, match=r"has a variable frame rate .*, which chunks cannot keep yet"):
+            mapped(None, clip(name), tmp_path / "mapped.mkv")
+    with pytest.raises(DecoderError):
+        mapped(None, clip("audio_only"), tmp_path / "mapped.mkv")
+    with pytest.raises(FileNotFoundError):
+        mapped(None, tmp_path / "none.mp4", tmp_path / "mapped.mkv")
+    assert list(tmp_path.iterdir()) == []
+
+
+@SLOW
+@pytest.mark.parametrize(
+    "name, codec", [("audio_aac", "aac"), ("audio_flac_51", "flac"), ("audio_pcm", "pcm_s16le")]
+)
+def test_the_sound_of_a_source_is_copied(tmp_path: Path, name: str, codec: str) -> None:
+    source = clip(name)
+    made = probe(mapped(inverted, source, tmp_path / "mapped.mkv"))
+    assert made.audio[0].codec == codec
+    assert made.best_video is not None and made.best_video.start_s == 0
+    assert made.best_audio is not None
+    assert (made.best_audio.sample_rate, made.best_audio.channels) == (
+        probe(source).audio[0].sample_rate,
+        probe(source).audio[0].channels,
+    )
+
+
+RATE = 48000
+
+
+def scene(index: int, time_s: float, view: np.ndarray) -> None:
+    view[:] = index % 256
+
+
+def clicks(path: Path, seconds: float, *codec: str) -> Path:
+    """A sound file with a click at each full second."""
+    samples = np.zeros(round(seconds * RATE), np.int16)
+    for start in range(0, len(samples), RATE):
+        samples[start : start + 480] = 20000
+    raw = path.with_suffix(".raw")
+    samples.tofile(raw)
+    ffmpeg("-f", "s16le", "-ar", RATE, "-ac", 1, "-i", raw, *codec, path)
+    raw.unlink()
+    return path
+
+
+def heard(video: Path) -> tuple[list[float], float]:
+    """When the clicks of a video begin, and its sound ends, in seconds by its own clock."""
+    filters = "aresample=async=1:first_pts=0"
+    raw = ffmpeg("-i", video, "-map", "0:a:0", "-af", filters, "-f", "s16le", "-ar", RATE, "-ac", 1, "-")
+    loud = np.abs(np.frombuffer(raw, np.int16).astype(int)) > 8000
+    found: list[float] = []
+    for at in np.flatnonzero(loud):
+        if not found or at / RATE - found[-1] > 0.5:
+            found.append(at / RATE)
+    return found, len(loud) / RATE
+
+
+@pytest.mark.parametrize(
+    "suffix, sound, codec, kept",
+    [
+        ("mp4", "sound.m4a", ("-c:a", "aac"), "aac"),
+        pytest.param("mkv", "sound.m4a", ("-c:a", "aac"), "aac", marks=SLOW),
+        pytest.param("mov", "sound.wav", ("-c:a", "pcm_s16le"), "pcm_s16le", marks=SLOW),
+        pytest.param("mp4", "sound.wav", ("-c:a", "pcm_s16le"), "aac", marks=SLOW),
+        pytest.param("mp4", "sound.flac", ("-c:a", "flac"), None, marks=SLOW),
+        pytest.param("mp4", "sound.mp3", ("-c:a", "libmp3lame"), "mp3", marks=SLOW),
+        pytest.param("webm", "sound.m4a", ("-c:a", "aac"), "opus", marks=SLOW),
+        pytest.param("mkv", "sound.ogg", ("-c:a", "libvorbis"), "vorbis", marks=SLOW),
+    ],
+)
+@pytest.mark.parametrize(
+    "first, seconds", [(0, 3.0), pytest.param(36, 5.0, marks=SLOW), pytest.param(30, 2.0, marks=SLOW)]
+)
+def test_sound_begins_at_the_time_of_the_first_frame(
+    tmp_path: Path,
+    suffix: str,
+    sound: str,
+    codec: tuple[str, ...],
+    kept: str | None,
+    first: int,
+    seconds: float,
+) -> None:
+    """The picture lasts 60 frames of 24 a second, 2.5 s."""
+    output = tmp_path / f"video.{suffix}"
+    encoder: dict[str, Any] = {"preset": "ultrafast"}
+    if suffix == "webm":
+        encoder = {"codec": "libvpx-vp9", "options": {"b": "300k", "deadline": "realtime", "cpu-used": 8}}
+    audio = clicks(tmp_path / sound, seconds, *codec)
+    penstock.render(
+        scene,
+        frames=range(first, first + 60),
+        size=SIZE,
+        fps=24,
+        output=output,
+        workers=2,
+        audio=audio,
+        encoder=encoder,
+    )
+    made = probe(output)
+    assert kept is None or made.audio[0].codec == kept
+    # FFmpeg moves the picture in WebM by what the Opus encoder puts before the sound, 6.5 ms.
+    assert made.best_video is not None and made.best_video.start_s in (
+        (0.0, 0.007) if suffix == "webm" else (0.0,)
+    )
+    assert len(decode(output, SIZE)) == 60
+    start_s = first / 24
+    wanted = [at - start_s for at in range(10) if start_s <= at < min(seconds, start_s + 2.5)]
+    found, ends_s = heard(output)
+    # Copied sound is cut between two of its packets: an AAC packet lasts 21 ms, and encoders ring before a click.
+    found = [at for at in found if at < 2.45]
+    assert len(found) == len(wanted)
+    assert max((abs(a - b) for a, b in zip(found, wanted, strict=True)), default=0) < 0.02
+    assert ends_s <= min(2.5, seconds - start_s) + 0.1
+
+
+@SLOW
+def test_a_sources_sound_stays_at_its_frames(tmp_path: Path) -> None:
+    """The picture of the source begins half a second after its sound."""
+    audio, source = clicks(tmp_path / "sound.wav", 3.0), tmp_path / "source.mkv"
+    picture = "color=gray:size=64x48:rate=24:duration=2"
+    ffmpeg("-i", audio, "-itsoffset", "0.5", "-f", "lavfi", "-i", picture, "-map", "1", "-map", "0", source)
+    output = mapped(None, source, tmp_path / "mapped.mkv", encoder={"preset": "ultrafast"})
+    found, _ = heard(output)
+    assert [round(at, 1) for at in found] == [0.5, 1.5]
+
+
+def test_sound_that_is_none(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"frames": 9, "size": SIZE, "fps": 24, "output": tmp_path / "video.mp4"}
+    with pytest.raises(ValueError, match="has no sound"):
+        penstock.render(scene, **given, audio=clip("h264"))
+    with pytest.raises(FileNotFoundError):
+        penstock.render(scene, **given, audio=tmp_path / "none.wav")
+    with pytest.raises(DecoderError):
+        penstock.render(scene, **given, audio=clip("text"))
