@@ -23,7 +23,7 @@ from penstock.ffmpeg import Encoder, probe
 from penstock.ffmpeg.arguments import format_seconds, option_arguments
 from penstock.ffmpeg.child import ProgramError
 from penstock.ffmpeg.media import VideoInfo
-from penstock.ffmpeg.pixel_formats import is_rgb
+from penstock.ffmpeg.pixel_formats import is_gray, is_rgb
 from penstock.ffmpeg.process import FFmpegProcess
 from penstock.ffmpeg.runner import run
 from penstock.ffmpeg.session import Session
@@ -266,9 +266,12 @@ def _color_arguments(plan: Plan) -> list[str]:
     """The colour tags that the chunks were encoded with: QuickTime has no place for the range, nor for RGB's."""
     arguments = Encoder(plan.output, **plan.arguments() | {"size": None})._plan_for(size=plan.size).arguments
     output = arguments[arguments.index("-c:v") :]
-    if "-pix_fmt" in output and is_rgb(output[output.index("-pix_fmt") + 1]):
+    pixel_format = output[output.index("-pix_fmt") + 1] if "-pix_fmt" in output else ""
+    if is_rgb(pixel_format):
         return ["-color_range", "pc", "-colorspace", "rgb"]
-    names = ("-color_range", "-colorspace", "-color_primaries", "-color_trc", "-chroma_sample_location")
+    names = ["-color_range"]
+    if not is_gray(pixel_format):  # FFmpeg 7 and newer encode it without the others
+        names += ("-colorspace", "-color_primaries", "-color_trc", "-chroma_sample_location")
     return [word for name in names if name in output for word in (name, output[output.index(name) + 1])]
 
 
