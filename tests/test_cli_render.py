@@ -108,6 +108,7 @@ def test_a_plan_to_standard_output_and_a_chunk_by_module_name(folder: Path) -> N
     assert is_whole(folder / "video.mp4")
 
 
+@SLOW
 def test_a_scene_that_raises(folder: Path) -> None:
     said = failed(render_(folder, "scenes.py:broken", "video.mp4", *GIVEN))
     assert "failed 3 times: broken, frame 11: ValueError: no such star (" in said

@@ -117,7 +117,7 @@ class Unbuilt:
             returned,
             "returned, frame 0: TypeError: it returned a ndarray: a scene draws into its third argument",
         ),
-        (Unbuilt, "OSError: no display"),
+        pytest.param(Unbuilt, "OSError: no display", marks=SLOW),
     ],
 )
 def test_a_scene_that_cannot_draw(tmp_path: Path, broken: Callable[..., object], says: str) -> None:
@@ -183,6 +183,7 @@ class Made:
 """
 
 
+@SLOW
 @pytest.mark.parametrize(
     "name",
     ["shot:Made", pytest.param("shot:scene", marks=SLOW), pytest.param("{}/shot.py:scene", marks=SLOW)],
@@ -233,6 +234,7 @@ def test_no_such_scene(tmp_path: Path) -> None:
         penstock.render("json:__name__", **settings(tmp_path))
 
 
+@SLOW
 def test_a_killed_workers_chunk_is_rendered_again(tmp_path: Path) -> None:
     once = tmp_path / "once"
 
@@ -297,6 +299,7 @@ def test_ctrl_c_keeps_what_is_done_and_leaves_nothing_running(tmp_path: Path) ->
     assert is_whole(tmp_path / "video.mp4")
 
 
+@SLOW
 def test_workers_end_when_their_driver_is_killed(tmp_path: Path) -> None:
     with half_done(tmp_path) as process:
         others = set(started()) - {process.pid}
@@ -344,6 +347,7 @@ def test_a_full_disk_at_a_chunk(tmp_path: Path) -> None:
     assert not list(tmp_path.glob(".*part*"))
 
 
+@SLOW
 def test_a_full_disk_at_the_join(tmp_path: Path) -> None:
     def noisy(index: int, time_s: float, view: np.ndarray) -> None:
         view[:] = np.random.default_rng(index).integers(0, 256, view.shape, np.uint8)
@@ -458,6 +462,7 @@ def test_a_missing_report_is_a_missing_chunk(tmp_path: Path) -> None:
         assemble(planned)
 
 
+@SLOW
 @pytest.mark.parametrize(
     "other",
     [{"crf": 30, "options": {"refs": 5}}, pytest.param({"colors": {"matrix": "bt2020"}}, marks=SLOW)],

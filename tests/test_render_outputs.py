@@ -15,6 +15,7 @@ from penstock.ffmpeg import Colors, capabilities, find_ffmpeg, probe
 from penstock.rendering.plan import lengths_of
 
 SIZE = (64, 64)
+SLOW = pytest.mark.slow
 TAGS = (
     *(
         "codec",
@@ -70,7 +71,15 @@ def tags(video: Path) -> dict[str, Any]:
     return {name: getattr(found, name) for name in TAGS} | {"shape": found.sample_aspect_ratio or 1}
 
 
-@pytest.mark.parametrize("count, chunk_frames", [(2, 1), (6, 2), (7, 3), (100, None)])
+@pytest.mark.parametrize(
+    "count, chunk_frames",
+    [
+        (7, 3),
+        pytest.param(2, 1, marks=SLOW),
+        pytest.param(6, 2, marks=SLOW),
+        pytest.param(100, None, marks=SLOW),
+    ],
+)
 def test_chunks_of_a_few_frames(tmp_path: Path, count: int, chunk_frames: int | None) -> None:
     video = rendered(tmp_path / "video.mp4", count, 30, chunk_frames=chunk_frames, preset="ultrafast")
     assert times(video) == [Fraction(index, 30) for index in range(count)]
@@ -86,7 +95,6 @@ def test_no_chunk_has_fewer_frames_than_an_encoder_reorders() -> None:
                 assert chunk_frames is None or max(lengths) < max(chunk_frames, 3) + max(chunk_frames / 8, 3)
 
 
-SLOW = pytest.mark.slow
 OUTPUTS = [
     ("mp4", "libx264", 30000, 1001, {}),
     pytest.param("mov", "libx264", 24, 1, {"colors": {"range": "full"}}, marks=SLOW),

@@ -143,6 +143,7 @@ def heard(video: Path) -> tuple[list[float], float]:
     return found, len(loud) / RATE
 
 
+@SLOW
 @pytest.mark.parametrize(
     "suffix, sound, codec, kept",
     [

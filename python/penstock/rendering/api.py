@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from penstock._native import _count, _seconds
 from penstock.ffmpeg import probe
@@ -38,7 +38,7 @@ def plan(
     chunk_frames: int | None = None,
     audio: str | os.PathLike[str] | None = None,
     storage: str | os.PathLike[str] | None = None,
-    encoder: Mapping[str, Any] | None = None,
+    encoder: Mapping[str, object] | None = None,
 ) -> Plan:
     """Plans a render, for `render_chunk` and `assemble`. The arguments are those of `render`.
 
@@ -73,7 +73,7 @@ def plan_video(
     workers: int | None = None,
     chunk_frames: int | None = None,
     storage: str | os.PathLike[str] | None = None,
-    encoder: Mapping[str, Any] | None = None,
+    encoder: Mapping[str, object] | None = None,
 ) -> Plan:
     """Plans a `map_video`, whose arguments these are, for `render_chunk` and `assemble`.
 
@@ -114,8 +114,8 @@ def render(
     resume: bool = True,
     progress: Progress = False,
     frame_timeout: float | None = None,
-    encoder: Mapping[str, Any] | None = None,
-    ray: Mapping[str, Any] | None = None,
+    encoder: Mapping[str, object] | None = None,
+    ray: Mapping[str, object] | None = None,
 ) -> RenderReport:
     """Renders a scene on many processes, or on the machines of a Ray cluster.
 
@@ -198,8 +198,8 @@ def map_video(
     resume: bool = True,
     progress: Progress = False,
     frame_timeout: float | None = None,
-    encoder: Mapping[str, Any] | None = None,
-    ray: Mapping[str, Any] | None = None,
+    encoder: Mapping[str, object] | None = None,
+    ray: Mapping[str, object] | None = None,
 ) -> RenderReport:
     """Applies a function to each frame of a video, on many processes or machines. The sound is copied once.
 
@@ -240,7 +240,7 @@ def _run(
     resume: bool,
     progress: Progress,
     frame_timeout: float | None,
-    ray: Mapping[str, Any] | None,
+    ray: Mapping[str, object] | None,
 ) -> RenderReport:
     timeout_s = _seconds("frame_timeout", frame_timeout)
 
