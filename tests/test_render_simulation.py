@@ -92,7 +92,7 @@ def test_the_parts_are_those_of_an_engine_and_of_what_all_have() -> None:
         },
     }
     found = Parts.of("ray", measured)
-    assert found.join_s([5, 5]) == pytest.approx(1 + 2 * (0.1 + 0.5) + 100 / 50 + 100 / 100)
+    assert found.join_s([5, 5]) == pytest.approx(1 + (0.5 + 0.5) + 2 * (0.1 + 1.0))
     assert durations([5], found, 0) == [pytest.approx(0.2 + 5 * 0.3 + 0.5 + 50 / 100)]
 
 

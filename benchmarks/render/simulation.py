@@ -63,12 +63,14 @@ class Parts:
         return self.storage_start_s + nbytes / self.storage_bytes_per_s
 
     def join_s(self, lengths: Sequence[int]) -> float:
-        """The join. It fetches one chunk after another from the storage."""
-        nbytes = sum(lengths) * self.frame_bytes
-        fetched_s = len(lengths) * self.storage_start_s + nbytes / self.storage_bytes_per_s
-        return (
-            self.join_start_s + len(lengths) * self.join_chunk_s + nbytes / self.join_bytes_per_s + fetched_s
-        )
+        """The join. It fetches a chunk from the storage while it joins the one before."""
+        began_s = done_s = 0.0
+        for length in lengths:
+            nbytes = length * self.frame_bytes
+            # It was fetched since the one before began.
+            began_s = max(began_s + self.transfer_s(nbytes), done_s)
+            done_s = began_s + self.join_chunk_s + nbytes / self.join_bytes_per_s
+        return self.join_start_s + done_s
 
 
 @dataclass(frozen=True)

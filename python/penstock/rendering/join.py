@@ -10,7 +10,9 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from fractions import Fraction
 from io import FileIO
@@ -113,7 +115,8 @@ def _join(plan: Plan, storage: Storage, part: Path) -> tuple[str, ...]:
     session = JoinSession(plan, part, sound)
     try:
         session.start()
-        session.feed(_chunk_files(plan, storage))
+        with closing(_chunk_files(plan, storage)) as files:
+            session.feed(files)
         return session.finish()
     finally:
         session.discard()
@@ -236,11 +239,11 @@ class Times:
         self._next += 1
 
 
-def _chunk_files(plan: Plan, storage: Storage) -> Iterator[FileIO]:
+def _chunk_files(plan: Plan, storage: Storage) -> Generator[FileIO]:
     """The chunks' files; all but the first are at their first fragment. Their headers must be the same."""
     first: bytes | None = None
-    for number in range(len(plan.lengths)):
-        with storage.local(data_name(plan, number)) as path, FileIO(path) as file:
+    for number, path in enumerate(_local_chunks(plan, storage)):
+        with FileIO(path) as file:
             header = _header(file)
             if first is None:
                 first = header
@@ -251,6 +254,29 @@ def _chunk_files(plan: Plan, storage: Storage) -> Iterator[FileIO]:
                     chunk=number,
                 )
             yield file
+
+
+def _local_chunks(plan: Plan, storage: Storage) -> Generator[Path]:
+    """The chunks' files on this machine, one after another. The next one is fetched while one is in use."""
+
+    def fetched(number: int) -> tuple[ExitStack, Path]:
+        with ExitStack() as stack:
+            path: Path = stack.enter_context(storage.local(data_name(plan, number)))
+            return stack.pop_all(), path
+
+    count = len(plan.lengths)
+    with ThreadPoolExecutor(1, "penstock-fetch") as threads:
+        ahead: Future[tuple[ExitStack, Path]] | None = threads.submit(fetched, 0)
+        try:
+            for number in range(1, count + 1):
+                assert ahead is not None
+                in_use, path = ahead.result()
+                with in_use:
+                    ahead = threads.submit(fetched, number) if number < count else None
+                    yield path
+        finally:
+            if ahead is not None and ahead.exception() is None:
+                ahead.result()[0].close()
 
 
 def _header(file: FileIO) -> bytes:

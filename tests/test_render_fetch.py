@@ -1,0 +1,70 @@
+"""The join fetches chunks of a storage that is not a folder of this machine ahead, and leaves no copies."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from conftest import eventually
+
+from penstock.errors import RenderError
+from penstock.rendering import Plan, assemble, join, plan, render_chunk
+from penstock.rendering.storage import storage_of
+
+pytest.importorskip("fsspec", reason="it opens storages by their URLs")
+
+
+def gray(index, time_s, view):
+    view[:] = index
+
+
+@pytest.fixture
+def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
+    (temporary := tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    made = plan(
+        gray,
+        frames=60,
+        size=(64, 48),
+        fps=30,
+        output=tmp_path / "video.mp4",
+        chunk_frames=20,
+        workers=2,
+        storage=f"memory://{tmp_path.name}",
+    )
+    for chunk in made.chunks:
+        render_chunk(made, chunk.number)
+    return made
+
+
+def copies() -> list[Path]:
+    return list(Path(tempfile.gettempdir()).rglob("*.mov"))
+
+
+def test_the_next_chunk_is_fetched_while_one_is_joined(planned: Plan) -> None:
+    paths = join._local_chunks(planned, storage_of(planned.storage))
+    first = next(paths)
+    assert eventually(lambda: len(copies()) == 2)
+    content = first.read_bytes()
+    second = next(paths)
+    assert not first.exists()
+    assert second.exists() and second.read_bytes() != content
+    paths.close()
+    assert list(Path(tempfile.gettempdir()).iterdir()) == []
+
+
+def test_a_video_is_joined_from_what_was_fetched(planned: Plan) -> None:
+    assert assemble(planned).frames == 60
+    assert list(Path(tempfile.gettempdir()).iterdir()) == []
+
+
+def test_a_chunk_that_differs_leaves_no_copies(planned: Plan) -> None:
+    files = join._chunk_files(planned, storage_of(planned.storage))
+    path = Path(next(files).name)
+    assert eventually(lambda: len(copies()) == 2)
+    other = next(one for one in copies() if one != path)
+    other.write_bytes(other.read_bytes().replace(b"moov", b"moop", 1))
+    with pytest.raises(RenderError, match="chunk 1 has other parameter sets"):
+        next(files)
+    assert list(Path(tempfile.gettempdir()).iterdir()) == []
