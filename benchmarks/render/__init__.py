@@ -4,8 +4,8 @@ The jobs `parts`, `checked` and `cluster` are a simulation: what a render is mad
 that were not used for that are compared with the simulation (`checked`), and a cluster of 1,000 workers is simulated.
 Without `parts` they take the parts of the newest kept record.
 
-By default: all jobs, 5 rounds; an hour, and 4 GB of shared memory and of disk. A render that loses a frame is an error
-and has no speed; the exit status is then 1.
+By default: all jobs, 5 rounds; an hour and a half, and 7 GB of shared memory and of disk. A render that loses a frame
+is an error and has no speed; the exit status is then 1.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class Job(FrameJob):
             "chunking": moving,
             "lengths": moving,
             "join": f"{self.name}: {self.chunks} chunks of {size} and a second each, "
-            f"{'on the disk of the temporary folder' if self.on_disk else 'in shared memory'}",
+            f"{'until they are on the disk' if self.on_disk else 'in shared memory'}",
             "loss": f"{self.name}: {self.frames} frames by {NODES} Ray nodes, throttled to their shares of the CPUs",
             "parts": f"{self.name}: what a render is made of, measured for the simulation",
             "checked": f"{self.name}: the simulation, and real renders that it was not fitted to",

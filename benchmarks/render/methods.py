@@ -228,13 +228,23 @@ def compare(task: RenderTask, run: Run) -> None:
 of_join = of_kind("join")
 
 
+@contextmanager
+def until_on_disk(task: RenderTask, run: Run) -> Iterator[None]:
+    """As `measured`. If the job says so, all bytes are on the disk before and at the end."""
+    write_all = ["sync", "--file-system", task.folder] if task.job.on_disk else ["true"]
+    subprocess.run(write_all, check=True)
+    with measured(run):
+        yield
+        subprocess.run(write_all, check=True)
+
+
 @METHODS.add(CP, "bound", serves=of_join)
 def copied(task: RenderTask, run: Run) -> None:
     """cp of the chunks' files into another folder."""
     files = pool.files(task.source)
     target = Path(task.folder) / "copy"
     target.mkdir()
-    with measured(run):
+    with until_on_disk(task, run):
         subprocess.run(["cp", "--reflink=never", *files, target], check=True)
     _rate(task, run, task.job.frames)
 
@@ -243,7 +253,7 @@ def copied(task: RenderTask, run: Run) -> None:
 def join(task: RenderTask, run: Run) -> None:
     """The join of chunks that are known to be whole, as at the end of a render."""
     plan = pool.plan_in(Path(task.folder), task.job, task.source)
-    with measured(run):
+    with until_on_disk(task, run):
         report = joined(plan, storage_of(plan.storage))
     _rate(task, run, report.frames)
 
@@ -252,7 +262,7 @@ def join(task: RenderTask, run: Run) -> None:
 def assembled(task: RenderTask, run: Run) -> None:
     """`assemble`: it reads all chunks before, and compares their SHA-256."""
     plan = pool.plan_in(Path(task.folder), task.job, task.source)
-    with measured(run):
+    with until_on_disk(task, run):
         report = assemble(plan)
     _rate(task, run, report.frames)
 
