@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock._log import logger
-from penstock.errors import FFmpegWarning
+from penstock.errors import FFmpegWarning, RenderError
 from penstock.rendering.chunk import Renderer
 from penstock.rendering.engines import ATTEMPTS, Advance, Done, Event, Failed
 from penstock.rendering.engines.worker import PERIOD_S, watched
@@ -46,9 +46,11 @@ _WAITING_TASKS = 16
 # Chosen: how often the cluster is asked for its nodes, which come and go.
 _NODES_PERIOD_S = 5.0
 # Chosen: so many messages a second about progress. Ray answers one in 0.9 ms (measured).
-_MESSAGES_PER_S = 200
+_MESSAGES_PER_S = 1000
 # Guessed: an answer takes a millisecond.
 _ANSWER_S = 10.0
+# Chosen: so many seconds tasks have to end by themselves.
+_ENDING_S = 2.0
 
 
 def check_options(options: Mapping[str, Any]) -> None:
@@ -146,11 +148,20 @@ class RayTasks:
         return sum(task.is_running for task in self._tasks.values())
 
     def close(self) -> None:
-        tasks = list(self._tasks)
+        # Ray 2.60 aborts this process if a task succeeds while it is cancelled ("Tried to complete task that was not
+        # pending"): those that run are asked to end, and only those that do not are cancelled.
+        running = [reference for reference, task in self._tasks.items() if task.is_running]
+        waiting = [reference for reference, task in self._tasks.items() if not task.is_running]
         self._tasks.clear()
         with suppress(ray.exceptions.RayError):  # the cluster is gone
-            for task in tasks:
-                ray.cancel(task, force=True)
+            for reference in waiting:
+                ray.cancel(reference, force=True)
+            if self._advances is not None:
+                self._advances.end.remote()
+            if running:
+                _, running = ray.wait(running, num_returns=len(running), timeout=_ENDING_S)
+            for reference in running:
+                ray.cancel(reference, force=True)
             if self._advances is not None:
                 ray.kill(self._advances)
 
@@ -198,13 +209,39 @@ class _Advances:
 
     def __init__(self) -> None:
         self._frames: dict[int, int] = {}
+        self._goes_on = True
 
-    def tell(self, key: int, frames: int) -> None:
+    def tell(self, key: int, frames: int) -> bool:
+        """Takes the frames of a task, and tells whether it is to go on."""
         self._frames[key] = frames
+        return self._goes_on
+
+    def end(self) -> None:
+        self._goes_on = False
 
     def taken(self) -> dict[int, int]:
         frames, self._frames = self._frames, {}
         return frames
+
+
+class _Teller:
+    """Tells the frames of a task, at one of so many calls, and raises when the render has ended."""
+
+    def __init__(self, advances: Any, key: int, every: int) -> None:
+        self._advances = advances
+        self._key = key
+        self._every = every
+        self._calls = itertools.count()
+        self._answer: Any = None
+
+    def __call__(self, frames: int) -> None:
+        if self._answer is not None:
+            if not self._answer.done():
+                return
+            if self._answer.exception() is None and not self._answer.result():
+                raise RenderError("the render has ended")
+        if next(self._calls) % self._every == 0:
+            self._answer = self._advances.tell.remote(self._key, frames).future()
 
 
 def _cpus(options: Mapping[str, Any]) -> float:
@@ -255,12 +292,7 @@ def _render(
     attempt = _attempt()
     if attempt > ATTEMPTS:  # Ray counts no retries of a worker that it kills for want of memory
         return Failure("its worker was lost each time: it may need more memory than there is"), ATTEMPTS
-    periods = itertools.count()
-
-    def tell(frames: int) -> None:
-        if next(periods) % every == 0:
-            advances.tell.remote(key, frames)
-
+    tell = _Teller(advances, key, every)
     try:
         tell(0)
         on_frame = watched(frame_timeout, tell)
