@@ -254,7 +254,7 @@ def _run(
     return Job(planned, resume=resume).run(start, progress)
 
 
-def _planned_workers(engine: EngineName, workers: int | None, ray: Mapping[str, Any] | None) -> int | None:
+def _planned_workers(engine: EngineName, workers: int | None, ray: Mapping[str, object] | None) -> int | None:
     """For how many workers the chunks are made. Checks what is about the engine."""
     check_choice("engine", engine, get_args(EngineName))
     if engine != "ray":
