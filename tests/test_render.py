@@ -16,7 +16,9 @@ def scene(index, time_s, view):
     view[index % SIZE[1], :, 0] = round(time_s * 1000) % 256
 
 
-@pytest.mark.parametrize("codec, suffix", [("ffv1", "mkv"), ("libx264", "mp4")])
+@pytest.mark.parametrize(
+    "codec, suffix", [("ffv1", "mkv"), pytest.param("libx264", "mp4", marks=pytest.mark.slow)]
+)
 def test_a_render_has_the_frames_of_one_encoder(tmp_path, codec, suffix):
     encoder = {"codec": codec, "output_pixel_format": "yuv444p"}
     alone, together = tmp_path / f"alone.{suffix}", tmp_path / f"together.{suffix}"
@@ -45,20 +47,22 @@ def inverted(frame):
     return 255 - frame
 
 
-@pytest.mark.parametrize("suffix, codec", [("mp4", "libx264"), ("mkv", "ffv1")])
+@pytest.mark.parametrize(
+    "suffix, codec", [("mp4", "libx264"), pytest.param("mkv", "ffv1", marks=pytest.mark.slow)]
+)
 def test_map_video_keeps_the_times_of_a_variable_rate(tmp_path, suffix, codec):
     source, output = tmp_path / "source.mp4", tmp_path / f"output.{suffix}"
     steps_us = [16_667, 33_333, 1_000, 100_000, 700_000, 33_334]
     time_us, times_us = 0, []
     with penstock.Encoder(source, size=SIZE, fps=None, codec="libx264", crf=0) as encoder:
-        for index in range(100):
+        for index in range(60):
             times_us.append(time_us)
             encoder.write(np.full((48, 64, 3), index, np.uint8), pts=Fraction(time_us, 1_000_000))
             time_us += steps_us[index % 6]
     report = penstock.map_video(
         inverted, source, output, chunk_frames=15, workers=2, encoder={"codec": codec}
     )
-    assert report.chunks > 6
+    assert report.chunks >= 4
     with penstock.Decoder(source) as wanted, penstock.Decoder(output) as got:
         for a, b, exact_us in zip(wanted, got, times_us, strict=True):
             assert a.time_s == exact_us / 1e6
