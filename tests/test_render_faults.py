@@ -300,6 +300,32 @@ def test_ctrl_c_keeps_what_is_done_and_leaves_nothing_running(tmp_path: Path) ->
 
 
 @SLOW
+def test_ctrl_c_in_the_join_ends_its_ffmpeg(tmp_path: Path) -> None:
+    stuck = script(
+        tmp_path / "ffmpeg", 'case "$*" in *framecrc*) sleep 1000;; esac', f'exec {find_ffmpeg()} "$@"'
+    )
+    video = tmp_path / "video.mp4"
+    video.write_bytes(b"the old one")
+    code = """
+from penstock.ffmpeg import Tuning
+
+def flat(index, time_s, view):
+    view[:] = 4 * index % 256
+
+encoder = {"tuning": Tuning(ffmpeg=sys.argv[2])}
+penstock.render(flat, frames=32, size=(64, 48), fps=30, output=sys.argv[1], workers=2, encoder=encoder)
+"""
+    with start_script(code, video, stuck) as process:
+        assert eventually(lambda: any(b"framecrc" in command for command in started().values()))
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=PATIENCE_S)
+    assert started() == {}
+    assert process.returncode == -signal.SIGINT and b"chunks are kept in" in err
+    assert video.read_bytes() == b"the old one"
+    assert not list(tmp_path.glob(".*part*")) and chunks(tmp_path)
+
+
+@SLOW
 def test_workers_end_when_their_driver_is_killed(tmp_path: Path) -> None:
     with half_done(tmp_path) as process:
         others = set(started()) - {process.pid}
