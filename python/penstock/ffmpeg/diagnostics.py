@@ -44,6 +44,7 @@ _NOISE = re.compile(
     r"|Neither bitrate nor constrained quality specified, using default"  # libvpx and libaom without crf
     r"|VBV buffer size not set, using default"  # MPEG program streams
     r"|Specified chroma sample location \w+ is unsupported on the AV1 bit stream level"  # printed for every container
+    r"|Thread message queue blocking"  # of two inputs, one waits for the other
 )
 # Lines with the level of an error, in FFmpeg 5.1 to 9, that cost no frame.
 _HARMLESS = re.compile(
