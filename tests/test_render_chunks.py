@@ -1,0 +1,213 @@
+"""Plans and chunks of renders: which are refused, joined, or taken by the next call; and the steps by hand."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import run_script, script, succeeded
+from media import decode
+from renders import FAST, SIZE, SLOW, chunks, count, is_whole, scene, settings
+
+import penstock
+from penstock.errors import RenderError
+from penstock.ffmpeg import find_ffmpeg
+from penstock.rendering import Plan, assemble, plan, render_chunk
+
+
+def test_plans_that_are_refused(tmp_path: Path) -> None:
+    planned = plan(scene, **settings(tmp_path))
+    assert Plan.from_json(planned.to_json()) == planned
+    given = json.loads(planned.to_json())
+    for change, says in [
+        ({"version": 99}, "version 99, and this Penstock reads version"),
+        ({"fps": "60"}, "changed after it was made"),
+        ({"lengths": [16, 16]}, "changed after it was made"),
+        ({"code": None}, "changed after it was made"),
+        ({"frames": "many"}, "this is no plan"),
+    ]:
+        with pytest.raises(ValueError, match=says):
+            Plan.from_json(json.dumps(given | change))
+    for text in ("", "{}", "[]", "7", "{", "null"):
+        with pytest.raises(ValueError, match="this is no plan"):
+            Plan.from_json(text)
+    with pytest.raises(ValueError, match="chunks 0 to"):
+        render_chunk(planned, 99)
+
+
+def test_another_ffmpeg_than_the_plans(tmp_path: Path) -> None:
+    program = script(
+        tmp_path / "ffmpeg",
+        f'case "$*" in *-version*) echo "ffmpeg version $(cat {tmp_path}/version)"; exit;; esac',
+        f'exec {find_ffmpeg()} "$@"',
+    )
+    (tmp_path / "version").write_text("7.9.1")
+    given = settings(tmp_path, encoder=FAST | {"tuning": penstock.ffmpeg.Tuning(ffmpeg=program)})
+    planned = plan(scene, **given)
+    assert planned.ffmpeg == "7.9.1"
+    forget_versions()
+    (tmp_path / "version").write_text("7.9.2")
+    with pytest.raises(ValueError, match=f"made with FFmpeg 7.9.1, and {program} is FFmpeg 7.9.2"):
+        render_chunk(planned, 0)
+
+
+def forget_versions() -> None:
+    from penstock.ffmpeg import capabilities
+
+    capabilities._stdout_of.cache_clear()
+
+
+def made(folder: Path, **others: Any) -> Plan:
+    """A plan all of whose chunks are there."""
+    planned = plan(scene, **settings(folder, **others))
+    for number in range(count(planned)):
+        render_chunk(planned, number)
+    return planned
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    "damage", [flip, pytest.param(cut, marks=SLOW), pytest.param(Path.unlink, marks=SLOW)]
+)
+def test_a_damaged_chunk(tmp_path: Path, damage: Callable[[Path], None]) -> None:
+    planned = made(tmp_path)
+    [damaged] = tmp_path.glob("video.mp4.chunks/*/00001.mov")
+    damage(damaged)
+    with pytest.raises(RenderError, match=r"1 of \d chunks are missing or damaged: 1$"):
+        assemble(planned)
+    assert not (tmp_path / "video.mp4").exists()
+    report = penstock.render(scene, **settings(tmp_path))
+    assert report.resumed == count(planned) - 1
+    assert is_whole(tmp_path / "video.mp4")
+
+
+@SLOW
+def test_a_missing_report_is_a_missing_chunk(tmp_path: Path) -> None:
+    planned = made(tmp_path)
+    for path in tmp_path.glob("video.mp4.chunks/*/*.json"):
+        path.unlink()
+    with pytest.raises(RenderError, match=f"{count(planned)} of {count(planned)} chunks are missing"):
+        assemble(planned)
+
+
+@SLOW
+@pytest.mark.parametrize(
+    "other",
+    [{"crf": 30, "options": {"refs": 5}}, pytest.param({"colors": {"matrix": "bt2020"}}, marks=SLOW)],
+)
+def test_chunks_with_other_parameters_are_not_joined(tmp_path: Path, other: dict[str, Any]) -> None:
+    planned = made(tmp_path)
+    if "colors" in other:
+        other = {"colors": penstock.ffmpeg.Colors(**other["colors"])}
+    forged = made(tmp_path, storage=tmp_path / "forged", encoder={"preset": "medium"} | other)
+    [folder] = tmp_path.glob("video.mp4.chunks/*")
+    for name in ("00001.mov", "00001.mov.json"):
+        next(tmp_path.glob(f"forged/*/{name}")).replace(folder / name)
+    assert forged.hash != planned.hash
+    (tmp_path / "video.mp4").write_bytes(b"the old one")
+    with pytest.raises(RenderError, match="chunk 1 has other parameter sets, colours or sizes than chunk 0"):
+        assemble(planned)
+    assert (tmp_path / "video.mp4").read_bytes() == b"the old one"
+    assert not list(tmp_path.glob(".*part*"))
+    assert len(chunks(tmp_path)) == count(planned)
+
+
+@SLOW
+def test_what_differs_is_rendered_anew(tmp_path: Path) -> None:
+    made(tmp_path)
+
+    def other(index: int, time_s: float, view: np.ndarray) -> None:
+        scene(index, time_s, view)
+
+    assert penstock.render(other, **settings(tmp_path)).resumed == 0
+    assert len(chunks(tmp_path)) > 0  # those of the first scene stay
+    assert penstock.render(scene, **settings(tmp_path), resume=False).resumed == 0
+    assert not (tmp_path / "video.mp4.chunks").exists()
+
+
+@SLOW
+def test_frames_with_a_step(tmp_path: Path) -> None:
+    report = penstock.render(scene, **settings(tmp_path, frames=range(2, 30, 3), chunk_frames=4))
+    got = decode(tmp_path / "video.mp4", SIZE)
+    assert report.frames == len(got) == 10
+    assert [round(int(frame.mean()) / 4) for frame in got] == list(range(2, 30, 3))
+    with pytest.raises(ValueError, match="indices from 0"):
+        penstock.render(scene, **settings(tmp_path, frames=range(5, 5)))
+
+
+@pytest.mark.parametrize(
+    "encoder",
+    [
+        {"options": {"pass": 1}},
+        {"options": {"maxrate": "1M", "bufsize": "2M"}},
+        {"options": {"x264-params": "keyint=9:vbv-maxrate=500:vbv-bufsize=300"}},
+        {"codec": "libx265", "options": {"x265-params": "pass=2"}},
+        {"codec": "libvpx-vp9", "pixel_format": "rgba", "output_pixel_format": "yuva420p"},
+        {"options": {"f": "hls"}},
+        {"fps": 60},
+        {"tuning": penstock.ffmpeg.Tuning(policy=penstock.ThreadPolicy(nice=3))},
+    ],
+)
+def test_what_cannot_be_joined_is_refused_before_anything_is_rendered(
+    tmp_path: Path, encoder: dict[str, Any]
+) -> None:
+    output = tmp_path / ("video.webm" if encoder.get("codec") == "libvpx-vp9" else "video.mp4")
+    with pytest.raises(ValueError):
+        penstock.render(
+            "nosuchmodule:scene" if False else scene, **settings(tmp_path, output=output, encoder=encoder)
+        )
+    assert list(tmp_path.iterdir()) == []
+
+
+@SLOW
+def test_the_steps_in_processes_of_their_own(tmp_path: Path) -> None:
+    planned = plan(scene, **settings(tmp_path))
+    (tmp_path / "plan.json").write_text(planned.to_json())
+    read = "from penstock.rendering import *\nmade = Plan.from_json(open(sys.argv[1]).read())\n"
+    for number in reversed(range(count(planned))):
+        code = f"{read}render_chunk(made, {number}, threads=1)"
+        succeeded(run_script(code, tmp_path / "plan.json", env=os.environ | {"PYTHONPATH": _python_path()}))
+    succeeded(run_script(f"{read}print(assemble(made).frames)", tmp_path / "plan.json"))
+    assert is_whole(tmp_path / "video.mp4")
+
+
+def _python_path() -> str:
+    """For functions of this module, which travel by its name."""
+    return os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])
+
+
+@SLOW
+def test_the_drivers_memory_does_not_grow_with_the_chunks(tmp_path: Path) -> None:
+    code = """
+import resource
+
+def scene(index, time_s, view):
+    view[:] = index % 256
+
+def grown(chunks):
+    encoder = {"codec": "mpeg4"}
+    penstock.render(
+        scene, frames=3 * chunks, size=(32, 32), fps=30, output=sys.argv[1], workers=2, chunk_frames=3, encoder=encoder
+    )
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+few, many = grown(20), grown(120)
+print(few, many)
+assert many < few + 8 * 1024, (few, many)
+"""
+    succeeded(run_script(code, tmp_path / "video.mp4"))
