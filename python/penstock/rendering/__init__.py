@@ -6,7 +6,7 @@ steps for those who schedule by themselves. A chunk begins with a keyframe and n
 any chunk, so that what a frame needs comes from its index.
 """
 
-from penstock.rendering.api import Scene, map_video, plan, plan_video, render
+from penstock.rendering.api import map_video, plan, plan_video, render
 from penstock.rendering.chunk import render_chunk
 from penstock.rendering.join import Joined, assemble
 from penstock.rendering.plan import Chunk, Plan
@@ -15,7 +15,6 @@ __all__ = [
     "Chunk",
     "Joined",
     "Plan",
-    "Scene",
     "assemble",
     "map_video",
     "plan",

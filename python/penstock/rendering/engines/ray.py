@@ -295,7 +295,7 @@ def _render(
     tell = _Teller(advances, key, every)
     try:
         tell(0)
-        on_frame = watched(frame_timeout, tell)
+        on_frame = watched(frame_timeout, tell, len(chunk.frames))
         on_frame(0)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FFmpegWarning)  # the report has them
