@@ -284,7 +284,10 @@ def on_nodes(task: RenderTask, run: Run, is_lost: bool) -> None:
     cpus = os.cpu_count() or 1
     share = min(1.0, (cpus / NODES) * (1 - RAY_SHARE))
     with cluster(NODES, cpus=1) as system:
-        victims = system.list_all_nodes()[1:2] if is_lost else []
+        context = import_module("ray").get_runtime_context()
+        # Neither the head nor the node that this process is connected to: it would end with that.
+        victims = [node for node in system.list_all_nodes()[1:] if node.node_id != context.get_node_id()]
+        victims = victims[:1] if is_lost else []
 
         def lose(progress: penstock.results.RenderProgress) -> None:
             if victims and progress.frames_done >= progress.frames / 2:
