@@ -18,13 +18,13 @@ FRAMES = 24
 needs_opengl = pytest.mark.skipif(no_opengl() is not None, reason=str(no_opengl()))
 
 
-def run_example(name: str, output: Path) -> np.ndarray:
-    """The frames of the video that an example makes."""
+def run_example(name: str, output: Path, *words: str) -> np.ndarray:
+    """The frames of the video that an example makes. The words are in what it prints."""
     options = ["--output", str(output), "--size", *map(str, SIZE), "--frames", str(FRAMES)]
     command = [sys.executable, str(EXAMPLES / name), *options]
     result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
     assert result.returncode == 0, result.stderr
-    assert output.name in result.stdout
+    assert all(word in result.stdout for word in (output.name, *words))
     return decode(output, SIZE)
 
 
@@ -42,6 +42,13 @@ def test_moderngl_loop(tmp_path: Path) -> None:
 
 def test_numpy_loop(tmp_path: Path) -> None:
     assert_animated(run_example("numpy_loop.py", tmp_path / "video.mp4"))
+
+
+def test_three_outputs(tmp_path: Path) -> None:
+    shown = run_example("three_outputs.py", tmp_path / "video.mp4", f"{FRAMES} raw frames, mean brightness 1")
+    assert_animated(shown)
+    kept = decode(tmp_path / "video.archive.mkv", SIZE)
+    assert kept.shape == shown.shape and np.abs(kept.astype(int) - shown).mean() < 10
 
 
 @needs_opengl

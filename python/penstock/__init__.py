@@ -23,7 +23,8 @@ into buffers. Every native thread takes a `ThreadPolicy`, the priority and CPUs 
 the calling thread, and the machine's topology.
 
 `Encoder` feeds frames to an FFmpeg that it starts, by a `Writer`, and `Decoder` reads frames from one, by
-a `Reader`; ``ffmpeg`` has them, the decoder of sound, and ``probe``. ``images`` reads and writes image files.
+a `Reader`; ``ffmpeg`` has them, the decoder of sound, and ``probe``. `FanOut` shares each frame among several encoders
+and writers. ``images`` reads and writes image files.
 `render` and `map_video` divide a video into chunks for many processes or machines; ``rendering`` has their steps.
 ``penstock.turbopipe`` is a drop-in for TurboPipe.
 """
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from penstock import pipes as pipes
     from penstock import rendering as rendering
     from penstock import results as results
+    from penstock._fan_out import FanOut
     from penstock.ffmpeg import Decoder, Encoder
     from penstock.pipes import make_pipe
     from penstock.rendering import map_video, render
@@ -72,6 +74,7 @@ __all__ = [
     "EncoderError",
     "FFmpegError",
     "FFmpegWarning",
+    "FanOut",
     "PenstockError",
     "Reader",
     "RenderError",
@@ -96,6 +99,7 @@ _LAZY_MODULES = ("cpu", "ffmpeg", "fifo", "images", "pipeline", "pipes", "render
 _LAZY_NAMES = {
     "Decoder": "penstock.ffmpeg",
     "Encoder": "penstock.ffmpeg",
+    "FanOut": "penstock._fan_out",
     "make_pipe": "penstock.pipes",
     "map_video": "penstock.rendering",
     "render": "penstock.rendering",

@@ -19,6 +19,8 @@ from penstock._native import (
 )
 
 if TYPE_CHECKING:
+    from penstock._native import Writer
+    from penstock.ffmpeg.encoder import Encoder
     from penstock.ffmpeg.frames import VideoFrame
 
 __all__ = [
@@ -28,6 +30,7 @@ __all__ = [
     "EncodeReport",
     "EncoderStats",
     "Frame",
+    "OutputReport",
     "ReaderStats",
     "RelayTicket",
     "Relayed",
@@ -120,6 +123,26 @@ class EncoderStats:
             (self.input_wait_s, f"{caller}: there was no frame to encode {{:.0%}} of the time"),
             (self.converting_s, "the conversion: it took {:.0%} of the time"),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class OutputReport(HtmlTable):
+    """What became of one output of a `FanOut`.
+
+    Attributes:
+        target: the encoder or writer.
+        frames_taken: frames that it accepted.
+        frames_dropped: frames that were left out because it was full.
+        result: the encoder's report, which is None before its end and if it failed; or the writer's statistics.
+        error: why it failed; None if it did not. A failure that shows before the fan-out is closed is that of the
+            stream; then an encoder's is an `EncoderError` with FFmpeg's output.
+    """
+
+    target: Encoder | Writer
+    frames_taken: int
+    frames_dropped: int
+    result: EncodeReport | WriterStats | None
+    error: Exception | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
+from functools import lru_cache, partial
 from numbers import Real
 from typing import Literal, get_args
 
@@ -36,6 +36,9 @@ from penstock.ffmpeg.settings import Colors, Convert, check_choice, native_conve
 
 OddSize = Literal["error", "pad", "crop"]
 
+
+# Encoders that need the same conversion have the same object: a fan-out does it once for all of them.
+_conversion = lru_cache(maxsize=16)(_Conversion)
 
 # Each frame is encoded once, at its own time, in microseconds. The container rounds to its own unit.
 _TIMED_OPTIONS = {"fps_mode": "passthrough", "enc_time_base": "1:1000000"}
@@ -208,7 +211,7 @@ def _native(
     if output == layout.pixel_format and not (is_fitted or vflip):
         return None
     make = partial(
-        _Conversion,
+        _conversion,
         layout.pixel_format,
         output,
         layout.width,

@@ -200,12 +200,16 @@ class EncodeSession(Session):
         time with x264 ultrafast (2-core x86-64 VM, 2026-11-22), while FFmpeg has no CPU time to spare.
         """
         conversion = self.plan.conversion
-        if tick is not None:
-            prefix = timed_frames.prefix(tick, self.plan.fed.frame_bytes)
-            return partial(self._queue_timed, tick, self._fed_slots.filled(buffer, conversion, prefix))
-        if conversion is not None and self.writer._oldest() is None:
+        prefix = None if tick is None else timed_frames.prefix(tick, self.plan.fed.frame_bytes)
+        if tick is None and conversion is not None and self.writer._oldest() is None:
             return partial(self.writer.write, self._slots.filled(buffer))
-        return partial(self.writer._write_made, self._fed_slots.filled(buffer, conversion))
+        return self.made(self._fed_slots.filled(buffer, conversion, prefix), tick)
+
+    def made(self, slot: _Slot, tick: int | None) -> Callable[..., Ticket]:
+        """The call that queues `slot`, which has what FFmpeg gets of a frame: converted, and behind its time."""
+        if tick is not None:
+            return partial(self._queue_timed, tick, slot)
+        return partial(self.writer._write_made, slot)
 
     def _queue_timed(self, tick: int, slot: _Slot, *, timeout: float) -> Ticket:
         with self._in_order:

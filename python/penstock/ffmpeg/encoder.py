@@ -152,6 +152,7 @@ class Encoder:
             reporter=Reporter.of(progress, plan.rate),
         )
         self._path, self._layout = endpoints.without_protocol(target), plan.layout
+        self._is_timed = fps is None
         self._started: EncodeSession | None = None
         # For the start, and for the end of an encoder that has not started. A signal handler may `abort` in a start.
         self._starting = threading.RLock()

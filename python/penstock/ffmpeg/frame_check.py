@@ -71,6 +71,19 @@ def frame_buffer(frame: Any, layout: FrameLayout) -> Any:
     return buffer
 
 
+def buffer_and_size(frame: Any) -> tuple[Any, int]:
+    """`frame` as an object with the buffer protocol, contiguous or not, and its size in bytes.
+
+    Raises:
+        TypeError: it is not a buffer.
+    """
+    if hasattr(frame, "mglo"):
+        return frame, frame.size
+    buffer = _buffer_of(frame)
+    with memoryview(buffer) as view:
+        return buffer, view.nbytes
+
+
 def _check_mode(frame: Any, layout: FrameLayout) -> None:
     """Refuses PIL images with the right number of samples but other colours: YCbCr, a palette, RGB for BGR."""
     mode = getattr(frame, "mode", None)

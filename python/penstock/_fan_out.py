@@ -1,0 +1,319 @@
+"""One stream of frames to several encoders and writers: `FanOut`."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import suppress
+from fractions import Fraction
+from typing import Literal, Self, get_args
+
+from penstock import _exit
+from penstock._native import Writer, _Slot, _SlotPool
+from penstock._outputs import AS_IT_IS, Deadline, EncoderOutput, Form, Output, Push, WriterOutput
+from penstock._types import FrameData
+from penstock.errors import ClosedError, PenstockError, StalledError
+from penstock.ffmpeg.encoder import Encoder
+from penstock.ffmpeg.frame_check import buffer_and_size
+from penstock.ffmpeg.session import check_owner
+from penstock.ffmpeg.settings import check_choice
+from penstock.results import OutputReport
+
+WhenFull = Literal["block", "drop"]
+
+# Unused frames that are kept for reuse, of each size. Guessed: one is filled while slower outputs hold others.
+KEPT_SLOTS = 4
+# Sizes of frames whose memory is kept. A caller of writers alone may write any sizes.
+KEPT_SIZES = 8
+
+
+class FanOut:
+    """Writes each frame to several encoders and writers. The frame is copied once, and all of them share the copy.
+
+    ```python
+    with FanOut([archive, raw]) as fan_out:
+        fan_out.add(preview, when_full="drop")
+        for frame in frames:
+            fan_out.write(frame)
+    ```
+
+    Each output has its own queue and native thread. Encoders that need the same conversion of pixels share it, too:
+    `write` does it once. If an output fails, the others go on; a warning in the log says so, and so do `reports`.
+
+    The fan-out owns its outputs from `add` on: nobody else writes to them, and closing the fan-out closes them. Leaving
+    the ``with`` block closes it, and raises the error of the first output that failed; call `close` in the block for
+    reports instead. An exception that leaves the block finishes all outputs, as each of them does alone.
+
+    Calls from several threads are served one after another. After a ``fork``, the fan-out is closed in the child and
+    continues in the parent.
+
+    Args:
+        targets: encoders and writers that never miss a frame; `add` takes others.
+
+    Raises:
+        TypeError, ValueError: as for `add`.
+    """
+
+    def __init__(self, targets: Iterable[Encoder | Writer] = ()) -> None:
+        self._outputs: list[Output] = []
+        self._pools: dict[int, _SlotPool] = {}
+        # The frame that was taken last, for the outputs that do not have it yet.
+        self._waiting: dict[Output, Push] = {}
+        self._in_order = threading.Lock()
+        self._forks = _exit.forks
+        self._is_closed = False
+        for target in targets:
+            self.add(target)
+
+    def add(self, target: Encoder | Writer, when_full: WhenFull = "block") -> None:
+        """Adds an output. It gets the frames that are written from now on.
+
+        Args:
+            target: an `Encoder`, whose frames are those that `write` takes; or a `Writer`, which gets their bytes as
+                they are, in C order.
+            when_full: "block" makes `write` wait while the output's queue is full. "drop" leaves the frame out of this
+                output, and counts it. The size of the queue is the target's: ``queue_items`` of a `Writer`, and of
+                `Tuning` for an `Encoder`.
+
+        Raises:
+            TypeError: `target` is neither an encoder nor a writer.
+            ValueError: it is an output of this fan-out already; or `when_full` is unknown.
+            ClosedError: `target` or the fan-out is closed.
+        """
+        check_choice("when_full", when_full, get_args(WhenFull))
+        if not isinstance(target, Encoder | Writer):
+            raise TypeError(f"a target is an Encoder or a Writer, and not {type(target).__name__}")
+        self._check_open()
+        if any(output.target is target for output in self._outputs):
+            raise ValueError(f"{target!r} is an output of this fan-out already")
+        if target.closed:
+            raise ClosedError(f"{target!r} is closed")
+        kind = EncoderOutput if isinstance(target, Encoder) else WriterOutput
+        self._outputs.append(kind(target, when_full))
+
+    def write(
+        self, frame: FrameData, *, pts: float | Fraction | None = None, timeout: float | None = None
+    ) -> None:
+        """Takes one frame for all outputs. You can reuse the frame's memory when the call returns.
+
+        Waits while the queue of an output with ``when_full="block"`` is full, without the GIL and awake to Ctrl-C.
+
+        Args:
+            frame: as for `Encoder.write`. It must suit every encoder: the same pixel format and size. Without encoders,
+                any buffer.
+            pts: the time of the frame in seconds, for encoders with ``fps=None``. The other outputs do not use it.
+            timeout: seconds to wait; None waits as long as it takes. A frame that was taken reaches every output: if it
+                still waits for one after this time, the call returns, and the next call waits first.
+
+        Raises:
+            ValueError, TypeError: the frame does not suit an encoder, or `pts` is wrong, as for `Encoder.write`. No
+                output has the frame.
+            StalledError: an output still has no room for the frame before. No output has this one.
+            EncoderError, BrokenStreamError, OSError: the last output has failed; this is the error of the first.
+            ClosedError: after `close` or `abort`, or without any output.
+        """
+        self._check_open()
+        deadline = Deadline(timeout)
+        deadline.acquire(self._in_order)
+        try:
+            self._check_open()
+            self._settle(deadline)
+            pushes = self._pushes(frame, pts)
+            self._waiting = (
+                pushes  # in one step: what a signal handler interrupts here is continued by the next call
+            )
+            _unsettled.add(self)
+            _exit.at_exit(_settle_all, 3)  # before encoders are closed
+            with suppress(StalledError):
+                self._settle(deadline)
+        finally:
+            self._in_order.release()
+
+    @property
+    def reports(self) -> tuple[OutputReport, ...]:
+        """A report for each output, in the order of `add`: what became of it so far."""
+        return tuple(output.report for output in self._outputs)
+
+    @property
+    def closed(self) -> bool:
+        """Whether frames are no longer accepted: after `close` or `abort`, and after a fork."""
+        return self._is_closed or self._forks != _exit.forks
+
+    def close(self, timeout: float | None = None) -> tuple[OutputReport, ...]:
+        """Delivers what is queued, closes all outputs, and returns a report for each. Failures are in the reports.
+
+        Encoders are closed first. A writer with ``when_full="drop"`` whose reader takes nothing for 5 s is given up.
+        Calling it again gives the same reports.
+
+        Args:
+            timeout: seconds to wait for all of them; None waits as long as it takes.
+
+        Raises:
+            StalledError: not done within `timeout`. Nothing is lost: close again, or abort.
+            ClosedError: in the child of a fork.
+        """
+        check_owner("fan-out", self._forks)
+        if not self._is_closed:
+            deadline = Deadline(timeout)
+            deadline.acquire(self._in_order)
+            try:
+                self._settle(deadline)
+                for output in self._encoders_first():
+                    output.close(deadline)
+                self._is_closed = True
+            finally:
+                self._in_order.release()
+        return self.reports
+
+    def abort(self) -> None:
+        """Aborts all outputs: FFmpegs are killed, and what is queued is dropped. Does nothing after `close`."""
+        if self.closed:
+            return
+        self._is_closed = True
+        self._waiting = {}
+        _unsettled.discard(self)
+        for output in self._outputs:
+            output.target.abort()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _type: object, exc: BaseException | None, _traceback: object) -> None:
+        if self.closed:
+            return
+        try:
+            if exc is None:
+                self._close_despite_ctrl_c()
+            else:
+                self._finish_during(exc)
+        except BaseException:  # a second Ctrl-C, for example: nothing is left running
+            self.abort()
+            raise
+
+    def __repr__(self) -> str:
+        return f"<FanOut to {len(self._outputs)} outputs>"
+
+    def _check_open(self) -> None:
+        check_owner("fan-out", self._forks)
+        if self._is_closed:
+            raise ClosedError("the fan-out is closed")
+
+    def _encoders_first(self) -> list[Output]:
+        return sorted(self._outputs, key=lambda output: isinstance(output, WriterOutput))
+
+    def _alive(self) -> list[Output]:
+        """The outputs that have not failed.
+
+        Raises:
+            EncoderError, BrokenStreamError, OSError: all have failed.
+            ClosedError: there is none.
+        """
+        alive = [output for output in self._outputs if output.error is None]
+        if self._outputs and not alive:
+            for output in self._outputs:
+                output.close(Deadline(None))  # where FFmpeg's words are
+            assert self._outputs[0].error is not None
+            raise self._outputs[0].error
+        if not alive:
+            raise ClosedError("the fan-out has no outputs yet: add encoders or writers")
+        return alive
+
+    def _pushes(self, frame: FrameData, pts: float | Fraction | None) -> dict[Output, Push]:
+        """Takes a frame. Returns how each output queues it."""
+        if pts is not None and not any(output.is_timed for output in self._outputs):
+            raise ValueError("pts is for encoders with fps=None, and no output is one")
+        alive = self._alive()
+        # First those that know their size: a frame that does not suit them starts no others.
+        for output in sorted(alive, key=lambda output: not output.is_started):
+            output.start(frame)
+        buffer, nbytes = buffer_and_size(frame)
+        forms = {output: output.form(pts) for output in self._alive()}
+        uses, pushes = Counter(forms.values()), dict[Output, Push]()
+        slots: dict[Form, _Slot] = {}
+        for output, form in forms.items():
+            # A conversion that only one output needs is left to its thread.
+            used = form if form.tick is not None or uses[form] > 1 else AS_IT_IS
+            if used not in slots:
+                pool = self._pool_of(nbytes if used == AS_IT_IS else used.nbytes)
+                slots[used] = pool.filled(buffer, used.conversion, used.prefix)
+            pushes[output] = output.push_of(slots[used], used)
+        return pushes
+
+    def _pool_of(self, nbytes: int) -> _SlotPool:
+        if nbytes not in self._pools:
+            if len(self._pools) == KEPT_SIZES:
+                self._pools.clear()
+            self._pools[nbytes] = _SlotPool(nbytes, KEPT_SLOTS)
+        return self._pools[nbytes]
+
+    def _settle(self, deadline: Deadline) -> None:
+        """Hands the frame that was taken last to the outputs that do not have it.
+
+        Raises:
+            StalledError: an output has no room until the deadline.
+        """
+        now = Deadline(0.0)
+        for output in list(self._waiting):
+            if not self._hand(output, now) and output.when_full == "drop":
+                output.dropped += 1
+                self._waiting.pop(output, None)
+        for output in list(self._waiting):
+            if not self._hand(output, deadline):
+                raise StalledError(
+                    f"{output.target!r} had no room within {deadline.timeout:.3g} s", deadline.timeout
+                )
+        _unsettled.discard(self)
+
+    def _hand(self, output: Output, deadline: Deadline) -> bool:
+        """Hands an output the frame. Returns False if it has no room until the deadline."""
+        before, push = output.accepted, self._waiting.get(output)
+        try:
+            if push is not None and output.error is None and not output.queue(push, deadline):
+                return False
+            self._waiting.pop(
+                output, None
+            )  # another thread's abort has removed it, and may have done so before
+        except BaseException:  # a signal handler's; it may come when the frame is queued already
+            if output.accepted > before:
+                self._waiting.pop(output, None)
+            raise
+        return True
+
+    def _close_despite_ctrl_c(self) -> None:
+        try:
+            reports = self.close()
+        except KeyboardInterrupt as interrupt:
+            self._finish_during(interrupt)
+            raise
+        for report in reports:
+            if report.error is not None:
+                raise report.error
+
+    def _finish_during(self, error: BaseException) -> None:
+        """Finishes all outputs while `error` propagates. Failures become notes of `error`."""
+        try:
+            self._settle(Deadline(_exit.STALL_S))
+        except StalledError as stalled:
+            error.add_note(f"and a frame was lost: {stalled}")
+        for output in self._encoders_first():
+            try:
+                output.target.__exit__(type(error), error, None)
+            except (PenstockError, OSError) as failure:
+                output.error = failure
+                error.add_note(f"and {output.target!r} could not be finished: {failure}")
+        self._is_closed = True
+        _unsettled.discard(self)
+
+
+# Fan-outs whose last frame waits for an output.
+_unsettled: set[FanOut] = set()
+
+
+def _settle_all() -> None:
+    for fan_out in list(_unsettled):
+        if not fan_out.closed:
+            try:
+                fan_out._settle(Deadline(_exit.STALL_S))
+            except StalledError as stalled:
+                _exit.report_loss(f"a frame was lost: {stalled}")

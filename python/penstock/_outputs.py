@@ -1,0 +1,269 @@
+"""The outputs of a `FanOut`, and what each of them gets of a frame."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+
+from penstock import _exit
+from penstock._log import logger
+from penstock._native import Ticket, Writer, _Conversion, _seconds, _Slot
+from penstock._types import FrameData
+from penstock.errors import ClosedError, PenstockError, StalledError
+from penstock.ffmpeg import timed_frames
+from penstock.ffmpeg.encode_session import FULL, EncodeSession
+from penstock.ffmpeg.encoder import Encoder
+from penstock.ffmpeg.frame_check import frame_buffer
+from penstock.results import EncodeReport, OutputReport, WriterStats
+
+#: Queues a frame: ``push(timeout=seconds)``.
+Push = Callable[..., Ticket]
+
+# Two clocks may disagree by less than this about the end of a wait. Guessed.
+_TOLERANCE_S = 1e-3
+
+
+class Deadline:
+    """The time until which a call may wait. None never ends."""
+
+    def __init__(self, timeout: float | None) -> None:
+        seconds = _seconds("timeout", timeout)
+        self._end_s = None if seconds is None else time.monotonic() + seconds
+        self.timeout = 0.0 if seconds is None else seconds
+
+    def left_s(self) -> float | None:
+        """Seconds until then."""
+        return None if self._end_s is None else max(0.0, self._end_s - time.monotonic())
+
+    def is_over(self) -> bool:
+        """Whether a wait until then has ended."""
+        left_s = self.left_s()
+        return left_s is not None and left_s < _TOLERANCE_S
+
+    def acquire(self, lock: threading.Lock) -> None:
+        """Takes the lock.
+
+        Raises:
+            StalledError: another thread had it until then.
+        """
+        left_s = self.left_s()
+        if not lock.acquire(timeout=-1 if left_s is None else min(left_s, threading.TIMEOUT_MAX)):
+            raise StalledError(f"another thread wrote for {self.timeout:.3g} s", self.timeout)
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What an output gets of a frame. Equal forms share memory.
+
+    Attributes:
+        conversion: of the pixels; None leaves them as they are.
+        nbytes: bytes of the converted frame.
+        tick: the time of the frame, which stands before it; None without one.
+    """
+
+    conversion: _Conversion | None = None
+    nbytes: int = 0
+    tick: int | None = None
+
+    @property
+    def prefix(self) -> bytes | None:
+        """What comes before the frame."""
+        return None if self.tick is None else timed_frames.prefix(self.tick, self.nbytes)
+
+
+#: The caller's bytes.
+AS_IT_IS = Form()
+
+
+class Output:
+    """A target of a `FanOut`, and what became of it.
+
+    Attributes:
+        error: why it failed; None as long as it has not.
+        dropped: frames that were left out because it was full.
+    """
+
+    def __init__(self, target: Encoder | Writer, when_full: str) -> None:
+        self.target = target
+        self.when_full = when_full
+        self.error: Exception | None = None
+        self.dropped = 0
+        self._accepted_before = self.accepted
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether each frame comes with its time."""
+        return False
+
+    @property
+    def is_started(self) -> bool:
+        """Whether its frames have a size."""
+        return True
+
+    @property
+    def accepted(self) -> int:
+        """Frames that its queue has accepted, also before it was an output."""
+        raise NotImplementedError
+
+    @property
+    def result(self) -> EncodeReport | WriterStats | None:
+        """For the report."""
+        raise NotImplementedError
+
+    @property
+    def report(self) -> OutputReport:
+        """What became of it so far."""
+        taken = self.accepted - self._accepted_before
+        return OutputReport(self.target, taken, self.dropped, self.result, self.error)
+
+    def start(self, frame: FrameData) -> None:
+        """Makes sure that it can take `frame`. It may fail.
+
+        Raises:
+            ValueError, TypeError: `frame` does not suit it.
+        """
+
+    def form(self, pts: float | Fraction | None) -> Form:
+        """What it gets of a frame at that time."""
+        return AS_IT_IS
+
+    def push_of(self, slot: _Slot, form: Form) -> Push:
+        """The call that queues `slot`, which holds the frame in that form."""
+        raise NotImplementedError
+
+    def queue(self, push: Push, deadline: Deadline) -> bool:
+        """Queues a frame. Returns False if there is no room until the deadline. If it fails, the frame is gone."""
+        try:
+            self._push(push, deadline)
+        except StalledError as stalled:
+            if deadline.is_over():
+                return False
+            self.give_up(stalled)
+        except (PenstockError, OSError) as failure:
+            self.fail(failure)
+        return True
+
+    def close(self, deadline: Deadline) -> None:
+        """Delivers what is queued, and closes the target. It may fail.
+
+        Raises:
+            StalledError: not done until the deadline.
+        """
+        try:
+            self._close(deadline)
+        except StalledError as stalled:
+            if deadline.is_over():
+                raise
+            self.give_up(stalled)
+        except (PenstockError, OSError) as failure:
+            # What aborted it says more than that it was aborted.
+            if self.error is None or not isinstance(failure, ClosedError):
+                self.fail(failure)
+
+    def fail(self, error: Exception) -> None:
+        """Notes a failure, and the first of them in the log."""
+        if self.error is None:
+            logger.warning("%r failed, and the other outputs go on: %s", self.target, error)
+        self.error = error
+
+    def give_up(self, stalled: StalledError) -> None:
+        """Aborts the target, which is stuck."""
+        self.fail(stalled)
+        self.target.abort()
+
+    def _push(self, push: Push, deadline: Deadline) -> None:
+        raise NotImplementedError
+
+    def _close(self, deadline: Deadline) -> None:
+        raise NotImplementedError
+
+
+class EncoderOutput(Output):
+    """An encoder as an output."""
+
+    target: Encoder
+
+    @property
+    def is_timed(self) -> bool:
+        return self.target._is_timed
+
+    @property
+    def is_started(self) -> bool:
+        return self.target._started is not None
+
+    @property
+    def accepted(self) -> int:
+        return self.target.frames_submitted
+
+    @property
+    def result(self) -> EncodeReport | None:
+        return self.target.report
+
+    @property
+    def _session(self) -> EncodeSession:
+        return self.target._session
+
+    def start(self, frame: FrameData) -> None:
+        try:
+            session = self.target._session_for(frame)
+            session.check_open()
+            frame_buffer(frame, session.plan.layout)
+        except (PenstockError, OSError) as failure:
+            self.fail(failure)
+        except (ValueError, TypeError) as wrong:
+            wrong.add_note(f"for {self.target!r}")
+            raise
+
+    def form(self, pts: float | Fraction | None) -> Form:
+        plan = self._session.plan
+        if plan.rate is None:
+            return Form(plan.conversion, plan.fed.frame_bytes, self._session.tick_of(pts))
+        return AS_IT_IS if plan.conversion is None else Form(plan.conversion, plan.fed.frame_bytes)
+
+    def push_of(self, slot: _Slot, form: Form) -> Push:
+        if form == AS_IT_IS and self._session.plan.conversion is not None:
+            return self._session.borrowed(slot)
+        return self._session.made(slot, form.tick)
+
+    def _push(self, push: Push, deadline: Deadline) -> None:
+        self._session.wait_for(lambda slice_s: push(timeout=slice_s), deadline.left_s(), FULL)
+
+    def _close(self, deadline: Deadline) -> None:
+        self.target.close(deadline.left_s())
+
+
+class WriterOutput(Output):
+    """A writer as an output."""
+
+    target: Writer
+
+    @property
+    def accepted(self) -> int:
+        return self.target.stats.items_accepted
+
+    @property
+    def result(self) -> WriterStats:
+        return self.target.stats
+
+    def push_of(self, slot: _Slot, form: Form) -> Push:
+        return partial(self.target.write, slot)
+
+    def _push(self, push: Push, deadline: Deadline) -> None:
+        push(timeout=deadline.left_s())
+
+    def _close(self, deadline: Deadline) -> None:
+        if self.when_full == "block":
+            self.target.close(deadline.left_s())
+            return
+        while True:
+            delivered, left_s = self.target.stats.bytes_delivered, deadline.left_s()
+            try:
+                self.target.close(_exit.STALL_S if left_s is None else min(_exit.STALL_S, left_s))
+                return
+            except StalledError:
+                if deadline.is_over() or self.target.stats.bytes_delivered == delivered:
+                    raise

@@ -1,0 +1,470 @@
+"""`FanOut`: each frame to several encoders and writers, whole and in order, whatever becomes of one of them."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import ReaderThread, eventually, read_exactly, run_script, start_script, succeeded
+from media import SIZE, decode, ffmpeg, flat, make
+
+import penstock
+from penstock import Encoder, FanOut, Writer, _exit
+from penstock.ffmpeg import Tuning
+
+FRAME_BYTES = SIZE[0] * SIZE[1] * 3
+
+
+def noise(count: int, size: tuple[int, int] = SIZE) -> list[np.ndarray]:
+    """Frames that differ everywhere."""
+    width, height = size
+    return list(np.random.default_rng(7).integers(0, 256, (count, height, width, 3), np.uint8))
+
+
+def raw(gate: threading.Event | None = None, **options: Any) -> tuple[Writer, ReaderThread]:
+    """A writer, and what reads its pipe, when the gate opens."""
+    reader, end = os.pipe()
+    writer = Writer(end, **options)
+    os.close(end)
+    return writer, ReaderThread(reader, gate=gate)
+
+
+def unread(**options: Any) -> tuple[Writer, int]:
+    """A writer, and the end of its pipe that nobody reads."""
+    reader, end = os.pipe()
+    writer = Writer(end, **options)
+    os.close(end)
+    return writer, reader
+
+
+def lossless(path: Path, **options: Any) -> Encoder:
+    return make(path, codec="ffv1", **options)
+
+
+def frames_of(got: bytes) -> list[bytes]:
+    assert len(got) % FRAME_BYTES == 0, "whole frames only"
+    return [got[start : start + FRAME_BYTES] for start in range(0, len(got), FRAME_BYTES)]
+
+
+def test_an_archive_a_preview_and_a_raw_consumer(tmp_path: Path) -> None:
+    frames = noise(60)
+    gate = threading.Event()
+    archive = lossless(tmp_path / "archive.mkv")
+    consumer, consumed = raw()
+    preview, previewed = raw(gate, queue_items=2, capacity_bytes=4096)
+    with FanOut([archive, consumer]) as fan_out:
+        fan_out.add(preview, when_full="drop")
+        memory = np.empty_like(frames[0])
+        for number, frame in enumerate(frames):
+            memory[:] = frame  # which is free again after each call
+            fan_out.write(memory)
+            if number == 40:
+                gate.set()
+                assert eventually(lambda: preview.stats.items_pending == 0)
+    sent = [frame.tobytes() for frame in frames]
+    assert consumed.result() == b"".join(sent)
+    # FFV1 keeps every bit, of a fan-out as of an encoder alone.
+    with lossless(tmp_path / "alone.mkv") as alone:
+        for frame in frames:
+            alone.write(frame)
+    hashes = [ffmpeg("-i", tmp_path / name, "-f", "framemd5", "-") for name in ("archive.mkv", "alone.mkv")]
+    assert hashes[0] == hashes[1] and hashes[0].count(b"\n0,") == 60
+    whole, kept, thinned = fan_out.reports
+    assert (whole.target, whole.frames_taken, whole.frames_dropped, whole.error) == (archive, 60, 0, None)
+    assert whole.result == archive.report and archive.report.frames_encoded == 60
+    assert (kept.frames_taken, kept.result.bytes_accepted) == (60, 60 * FRAME_BYTES)
+    seen = [sent.index(frame) for frame in frames_of(previewed.result())]
+    assert seen == sorted(set(seen)) and seen[0] == 0 and seen[-1] > 40, "whole frames, in order"
+    assert (thinned.frames_taken, thinned.frames_dropped) == (len(seen), 60 - len(seen))
+    assert thinned.frames_dropped > 20
+
+
+def test_each_encoder_gets_what_it_would_get_alone(tmp_path: Path) -> None:
+    """Two share a conversion, one has its own, one has none, and one leaves it to FFmpeg."""
+    kinds: dict[str, dict[str, Any]] = {
+        "a.mkv": {"codec": "ffv1", "output_pixel_format": "yuv420p"},
+        "b.mp4": {"preset": "ultrafast"},
+        "d.mkv": {"codec": "ffv1", "output_pixel_format": "yuv444p", "vflip": True},
+        "e.mkv": {"codec": "ffv1"},
+        "f.mkv": {"codec": "ffv1", "output_pixel_format": "yuv420p", "tuning": Tuning(convert="ffmpeg")},
+    }
+    frames = [frame[:, ::-1] for frame in noise(12)]  # not contiguous
+    consumer, consumed = raw()
+    with FanOut([make(tmp_path / name, **options) for name, options in kinds.items()]) as fan_out:
+        fan_out.add(consumer)
+        for frame in frames:
+            fan_out.write(frame)
+    assert consumed.result() == b"".join(frame.tobytes() for frame in frames)
+    for name, options in kinds.items():
+        with make(tmp_path / f"alone-{name}", **options) as alone:
+            for frame in frames:
+                alone.write(frame)
+        assert (decode(tmp_path / name) == decode(tmp_path / f"alone-{name}")).all(), name
+
+
+def test_frames_with_times(tmp_path: Path) -> None:
+    times = [Fraction(number * number, 100) for number in range(20)]
+    timed = [lossless(tmp_path / f"{name}.mkv", fps=None, size=None) for name in "ab"]
+    with FanOut([*timed, lossless(tmp_path / "constant.mkv")]) as fan_out:
+        for number, pts in enumerate(times):
+            fan_out.write(flat(number), pts=pts)
+        for pts, words in ((times[-1], "must grow"), (None, "comes with its pts")):
+            with pytest.raises(ValueError, match=words):
+                fan_out.write(flat(0), pts=pts)
+    assert [report.frames_taken for report in fan_out.reports] == [20, 20, 20]
+    for encoder in timed:
+        with penstock.Decoder(encoder.report.output) as decoder:
+            assert [round(frame.time_s, 3) for frame in decoder] == [float(pts) for pts in times]
+    with FanOut([lossless(tmp_path / "c.mkv")]) as fan_out:
+        with pytest.raises(ValueError, match="no output is one"):
+            fan_out.write(flat(0), pts=0)
+        fan_out.write(flat(0))
+
+
+def test_writers_alone_take_any_buffer() -> None:
+    outputs = [raw() for _ in range(4)]
+    sent = [
+        b"bytes",
+        np.arange(10_000, dtype=np.float32)[::-1],
+        bytearray(1 << 20),
+        memoryview(b"ab" * 9)[::2],
+    ]
+    with FanOut(writer for writer, _ in outputs) as fan_out:
+        for data in sent * 5:
+            fan_out.write(data)
+        with pytest.raises(TypeError):
+            fan_out.write([1, 2, 3])
+    expected = b"".join(
+        np.asarray(data).tobytes() if isinstance(data, np.ndarray) else bytes(data) for data in sent
+    )
+    assert [reader.result() for _, reader in outputs] == [expected * 5] * 4
+
+
+def test_shared_pages_are_not_used_again_while_a_pipe_has_them() -> None:
+    """All outputs lend the same pages to their pipes, and their readers lag behind differently."""
+    frames = noise(40, (320, 240))
+    gates = [threading.Event() for _ in range(3)]
+    options = {"mode": "zero-copy", "reader": "reads", "queue_items": 40}
+    outputs = [raw(gate, **options) for gate in gates]
+    with FanOut(writer for writer, _ in outputs) as fan_out:
+        for number, frame in enumerate(frames):
+            fan_out.write(frame)
+            if number % 15 == 14:
+                gates[number // 15].set()
+        gates[2].set()
+    assert {reader.result() for _, reader in outputs} == {b"".join(frame.tobytes() for frame in frames)}
+    assert all(report.result.transport == "zero-copy" for report in fan_out.reports)
+
+
+def test_a_reader_that_goes_away(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    dying, reader = unread(queue_items=2)
+    consumer, consumed = raw()
+    frames = noise(30)
+    with pytest.raises(penstock.BrokenStreamError), FanOut([dying, consumer]) as fan_out:
+        fan_out.add(lossless(tmp_path / "a.mkv"))
+        for number, frame in enumerate(frames):
+            if number == 5:
+                read_exactly(reader, 5 * FRAME_BYTES)
+                os.close(reader)
+            fan_out.write(frame)
+        assert isinstance(fan_out.reports[0].error, penstock.BrokenStreamError)
+    assert "failed, and the other outputs go on" in caplog.text
+    assert consumed.result() == b"".join(frame.tobytes() for frame in frames)
+    assert (decode(tmp_path / "a.mkv") == frames).all()
+    assert [report.error is None for report in fan_out.reports] == [False, True, True]
+
+
+def test_a_disk_that_is_full(tmp_path: Path) -> None:
+    full_video = make("/dev/full", options={"f": "matroska"}, codec="rawvideo")
+    with Path("/dev/full").open("wb") as full:
+        fan_out = FanOut([full_video, Writer(full), lossless(tmp_path / "a.mkv")])
+    frames = noise(80)
+    for frame in frames:
+        fan_out.write(frame)
+    video, file, archive = fan_out.close()
+    assert isinstance(video.error, penstock.EncoderError) and "No space left" in str(video.error)
+    assert video.result is None
+    assert isinstance(file.error, OSError) and file.error.errno == errno.ENOSPC
+    assert archive.error is None and (decode(tmp_path / "a.mkv") == frames).all()
+    assert [report.error for report in fan_out.close()] == [video.error, file.error, None]
+
+
+def test_when_all_have_failed_the_call_says_so() -> None:
+    with FanOut([make("/dev/full", options={"f": "matroska"}, codec="rawvideo")]) as fan_out:
+        with pytest.raises(penstock.EncoderError, match="No space left"):
+            for _ in range(10_000):
+                fan_out.write(flat(0))
+        fan_out.close()
+
+
+def test_a_reader_that_takes_nothing(tmp_path: Path) -> None:
+    gate = threading.Event()
+    stuck, late = raw(gate, queue_items=1, capacity_bytes=4096)
+    consumer, consumed = raw()
+    frames, taken = noise(20), []
+    with FanOut([stuck, consumer, lossless(tmp_path / "a.mkv")]) as fan_out:
+        for frame in frames:
+            try:
+                fan_out.write(frame, timeout=0.05)
+            except penstock.StalledError as stalled:
+                assert "had no room" in str(stalled) and stalled.seconds == 0.05
+            else:
+                taken.append(frame)
+        assert 0 < len(taken) < 10
+        gate.set()
+        fan_out.write(frames[-1])
+    expected = [*taken, frames[-1]]
+    assert late.result() == consumed.result() == b"".join(frame.tobytes() for frame in expected)
+    assert (decode(tmp_path / "a.mkv") == expected).all(), "a frame is in all outputs, or in none"
+
+
+def test_an_ffmpeg_that_stands_still_is_given_up(tmp_path: Path) -> None:
+    tuning = Tuning(stall_timeout=0.5, queue_items=2, capacity_bytes=4096)
+    frames = noise(30)
+    stuck, archive = make(tmp_path / "stuck.mkv", tuning=tuning), lossless(tmp_path / "a.mkv")
+    fan_out = FanOut([stuck, archive])
+    os.kill(stuck.pid, signal.SIGSTOP)
+    for frame in frames:
+        fan_out.write(frame)
+    first, second = fan_out.close()
+    assert isinstance(first.error, penstock.StalledError) and stuck.closed
+    assert second.error is None and (decode(tmp_path / "a.mkv") == frames).all()
+
+
+def test_an_encoder_that_may_drop_frames(tmp_path: Path) -> None:
+    tuning = Tuning(queue_items=2, capacity_bytes=4096)
+    preview, archive = lossless(tmp_path / "preview.mkv", tuning=tuning), lossless(tmp_path / "a.mkv")
+    frames = noise(40)
+    with FanOut([archive]) as fan_out:
+        fan_out.add(preview, when_full="drop")
+        os.kill(preview.pid, signal.SIGSTOP)
+        for frame in frames:
+            fan_out.write(frame)
+        os.kill(preview.pid, signal.SIGCONT)
+    kept, thinned = fan_out.reports
+    assert kept.frames_taken == 40 and (decode(tmp_path / "a.mkv") == frames).all()
+    assert thinned.frames_dropped == 40 - thinned.frames_taken > 0 and thinned.error is None
+    assert (decode(tmp_path / "preview.mkv") == frames[: thinned.frames_taken]).all(), (
+        "the first ones had room"
+    )
+
+
+def test_a_preview_that_nobody_reads_does_not_keep_the_rest_from_closing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_exit, "STALL_S", 0.2)
+    preview, reader = unread(queue_items=2)
+    with pytest.raises(penstock.StalledError), FanOut([lossless(tmp_path / "a.mkv")]) as fan_out:
+        fan_out.add(preview, when_full="drop")
+        for number in range(200):
+            fan_out.write(flat(number))
+    assert preview.closed and fan_out.reports[1].frames_dropped > 0
+    assert len(decode(tmp_path / "a.mkv")) == 200
+    os.close(reader)
+
+
+def test_wrong_uses(tmp_path: Path) -> None:
+    encoder = lossless(tmp_path / "a.mkv")
+    consumer, consumed = raw()
+    with FanOut([encoder]) as fan_out:
+        with pytest.raises(ValueError, match="already"):
+            fan_out.add(encoder)
+        with pytest.raises(TypeError, match="not str"):
+            fan_out.add("b.mkv")  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="'block', 'drop'"):
+            fan_out.add(consumer, when_full="wait")  # type: ignore[arg-type]
+        fan_out.add(consumer)
+        fan_out.add(unstarted := make(tmp_path / "b.mkv", size=None))
+        for frame in (np.zeros((10, 10, 3), np.uint8), flat(0).astype(np.uint16)):
+            with pytest.raises(ValueError, match=r"frame") as wrong:
+                fan_out.write(frame)
+            assert "for <Encoder" in wrong.value.__notes__[0]
+        assert unstarted.frames_submitted == 0 and not Path(unstarted.report or tmp_path / "b.mkv").exists()
+        fan_out.write(flat(3))
+        assert [report.frames_taken for report in fan_out.reports] == [1, 1, 1]
+    assert consumed.result() == flat(3).tobytes()
+    for use in (lambda: fan_out.write(flat(0)), lambda: fan_out.add(consumer)):
+        with pytest.raises(penstock.ClosedError):
+            use()
+    with pytest.raises(penstock.ClosedError, match="is closed"):
+        FanOut([encoder])
+    with pytest.raises(ValueError, match="already"):
+        FanOut([consumer, consumer]) if not consumer.closed else FanOut([other := raw()[0], other])
+    with FanOut() as nothing, pytest.raises(penstock.ClosedError, match="no outputs"):
+        nothing.write(flat(0))
+
+
+def test_an_exception_finishes_all_outputs(tmp_path: Path) -> None:
+    consumer, consumed = raw()
+    with pytest.raises(RuntimeError, match="of the scene"), FanOut([consumer]) as fan_out:
+        fan_out.add(lossless(tmp_path / "a.mkv"))
+        for number in range(20):
+            fan_out.write(flat(number))
+        raise RuntimeError("of the scene")
+    assert fan_out.closed and len(decode(tmp_path / "a.mkv")) == 20
+    assert len(frames_of(consumed.result())) == 20
+
+
+def test_abort_from_another_thread_ends_a_wait() -> None:
+    stuck, reader = unread(queue_items=1)
+    fan_out = FanOut([stuck])
+    ended = threading.Thread(
+        target=lambda: (eventually(lambda: stuck.stats.items_pending == 1), fan_out.abort())
+    )
+    ended.start()
+    with pytest.raises(penstock.PenstockError):
+        while True:
+            fan_out.write(bytes(1 << 22))
+    ended.join()
+    assert fan_out.closed
+    os.close(reader)
+
+
+def test_many_threads_write_in_one_order(tmp_path: Path) -> None:
+    outputs = [raw() for _ in range(2)]
+    with FanOut(writer for writer, _ in outputs) as fan_out:
+
+        def write(name: int) -> None:
+            for number in range(50):
+                fan_out.write(bytes([name, number]) * 5000)
+
+        threads = [threading.Thread(target=write, args=(name,)) for name in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    first, second = (reader.result() for _, reader in outputs)
+    assert first == second and len(first) == 4 * 50 * 10_000
+
+
+FORKED = """
+import numpy as np
+reader, end = os.pipe()
+fan_out = penstock.FanOut([penstock.Encoder(sys.argv[1], fps=30, codec="ffv1"), penstock.Writer(end)])
+os.close(end)
+frame = np.zeros((48, 64, 3), np.uint8)
+fan_out.write(frame)
+pid = os.fork()
+if pid == 0:
+    os.close(reader)
+    assert fan_out.closed
+    for use in (lambda: fan_out.write(frame), fan_out.close):
+        try:
+            use()
+        except penstock.ClosedError as error:
+            assert "fork" in str(error)
+        else:
+            os._exit(1)
+    fan_out.abort()
+    os._exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+for _ in range(2):
+    fan_out.write(frame)
+encoder, writer = fan_out.close()
+assert encoder.result.frames_encoded == 3 and encoder.error is writer.error is None
+got = b""
+while piece := os.read(reader, 1 << 20):
+    got += piece
+assert len(got) == 3 * frame.nbytes
+"""
+
+
+def test_a_fork_in_between(tmp_path: Path) -> None:
+    succeeded(run_script(FORKED, tmp_path / "a.mkv"))
+
+
+INTERRUPTED = """
+import numpy as np
+archive = penstock.Encoder(sys.argv[1], fps=30, size=(64, 48), codec="ffv1")
+frame = np.zeros((48, 64, 3), np.uint8)
+try:
+    with penstock.FanOut([penstock.Writer(1, queue_items=2, capacity_bytes=4096), archive]) as fan_out:
+        while True:  # nobody reads yet: one of the first calls waits
+            print("writes", file=sys.stderr, flush=True)
+            fan_out.write(frame)
+except KeyboardInterrupt:
+    first, second = fan_out.reports
+    print(first.frames_taken, second.frames_taken, second.result.frames_encoded, file=sys.stderr)
+"""
+
+
+def test_ctrl_c_while_an_output_waits_loses_no_frame(tmp_path: Path) -> None:
+    with start_script(INTERRUPTED, tmp_path / "a.mkv") as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == b"writes\n"
+        threading.Event().wait(1)  # by then it waits, and if not, the test is easier
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    counts = {int(count) for count in err.split()[-3:]}
+    assert counts == {len(frames_of(out))} == {len(decode(tmp_path / "a.mkv"))}
+
+
+UNSETTLED = """
+import subprocess
+reader, end = os.pipe()
+fan_out = penstock.FanOut([penstock.Writer(end, queue_items=1)])
+os.close(end)
+taken = 0
+try:
+    while True:
+        fan_out.write(bytes([taken]) * 2_000_000, timeout=0)
+        taken += 1
+except penstock.StalledError:
+    pass
+del fan_out
+print(taken, flush=True)
+subprocess.Popen(["sh", "-c", "sleep 0.3; wc -c"], stdin=reader)
+os.close(reader)
+"""
+
+
+def test_the_end_of_the_program_delivers_a_frame_that_waited() -> None:
+    taken, nbytes = map(int, succeeded(run_script(UNSETTLED)).split())
+    assert taken >= 2 and nbytes == taken * 2_000_000
+
+
+def test_an_interrupted_hand_over_gives_each_output_the_frame_once() -> None:
+    """A signal handler raises at every line of the hand-over in turn; the next call continues."""
+    outputs = [raw() for _ in range(3)]
+    sent = []
+
+    class Interrupt(BaseException):
+        pass
+
+    with FanOut(writer for writer, _ in outputs) as fan_out:
+        for line in range(60):
+            count = 0
+
+            def trace(frame: Any, event: str, _argument: Any, line: int = line) -> Callable[..., Any]:
+                nonlocal count
+                if event == "line" and frame.f_code.co_name in ("_settle", "_hand", "queue", "_push"):
+                    if count == line:
+                        sys.settrace(None)
+                        raise Interrupt
+                    count += 1
+                return trace
+
+            data = bytes([line]) * 1000
+            sys.settrace(trace)
+            try:
+                fan_out.write(data)
+            except Interrupt:
+                pass
+            finally:
+                sys.settrace(None)
+            fan_out.write(b"-")
+            sent.append(data)
+    first, *others = [reader.result() for _, reader in outputs]
+    assert others == [first] * 2
+    found = [piece for piece in first.split(b"-") if piece]
+    assert all(piece in sent for piece in found) and len(found) == len(set(found)) > 40
