@@ -5,9 +5,8 @@
 The picture is read from the GPU into memory of the encoder's own, which `Encoder.frame` leases: no other copy is
 made of a frame, and the encoder may hand FFmpeg its very pages.
 
-`Encoder.write` takes a `moderngl.Buffer` too, and its bytes at the call, so that it can be read into again at once.
-Worth it on a GPU that fills one buffer while the next frame is drawn into another; write each of them one frame late
-then, or the call waits for the GPU.
+On a GPU, `penstock.gl.Capture` does not wait for the picture: it reads into buffers in turn, and hands each one over a
+few frames later.
 """
 
 from __future__ import annotations

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from penstock import cpu as cpu
     from penstock import ffmpeg as ffmpeg
     from penstock import fifo as fifo
+    from penstock import gl as gl
     from penstock import images as images
     from penstock import pipeline as pipeline
     from penstock import pipes as pipes
@@ -95,7 +96,7 @@ __all__ = [
 ]
 
 # These are imported at their first use: most of the import time is theirs.
-_LAZY_MODULES = ("cpu", "ffmpeg", "fifo", "images", "pipeline", "pipes", "rendering", "results")
+_LAZY_MODULES = ("cpu", "ffmpeg", "fifo", "gl", "images", "pipeline", "pipes", "rendering", "results")
 _LAZY_NAMES = {
     "Decoder": "penstock.ffmpeg",
     "Encoder": "penstock.ffmpeg",

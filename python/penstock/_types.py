@@ -94,3 +94,17 @@ class HasArray(Protocol):
 
 FrameData: TypeAlias = "ReadableBuffer | NDArray[Any] | HasArrayInterface | HasArray | HasMglo"
 """What an `Encoder` takes as a frame."""
+
+
+class PictureRead(Protocol):
+    """A picture that is being read from a renderer."""
+
+    def read_into(self, view: NDArray[Any], /) -> object:
+        """Waits for the picture, and copies it into `view`."""
+
+
+class PictureSource(Protocol):
+    """A renderer whose pictures can be captured."""
+
+    def start_read(self) -> PictureRead:
+        """Begins to read the picture that was drawn last, without waiting for it."""

@@ -1,0 +1,240 @@
+"""Capture of rendered pictures into a video, without a wait for the GPU.
+
+`Capture` reads pictures from a ``moderngl.Framebuffer``, or from any renderer with two small methods.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+import weakref
+from collections import deque
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from penstock._native import _count
+from penstock._types import PictureRead, PictureSource
+from penstock.errors import ClosedError
+from penstock.ffmpeg import Encoder
+
+if TYPE_CHECKING:
+    import moderngl
+    import numpy.typing as npt
+
+__all__ = ["Capture"]
+
+# The channels that OpenGL reads, by the pixel formats that they are.
+_CHANNELS = {"gray": 1, "rgb24": 3, "rgb0": 4, "rgba": 4}
+
+
+class Capture:
+    """Reads each drawn picture a few frames later, when the GPU is done with it, and hands it to an encoder.
+
+    ```python
+    with (
+        Encoder("out.mp4", size=framebuffer.size, fps=60, vflip=True) as encoder,
+        Capture(framebuffer, encoder) as capture,
+    ):
+        for frame in range(600):
+            draw(frame)
+            capture.take()
+    ```
+
+    A picture is copied once on the calling thread, into memory of the encoder, whose native thread flips and converts
+    it. All calls belong on the thread that made the capture, where the context is current.
+
+    Leaving the ``with`` block closes the capture, also if an exception leaves it, and not the encoder.
+
+    Args:
+        source: a ``moderngl.Framebuffer`` of the encoder's size; or an object whose ``start_read()`` begins to read the
+            picture that was drawn last, and returns an object whose ``read_into(view)`` waits for that picture and
+            copies it into `view`, an array as `Encoder.frame` yields it.
+        encoder: with a ``size``. OpenGL's first row is the bottom of the picture: give the encoder ``vflip=True``,
+            unless the shader flips. Of a framebuffer, its ``pixel_format`` is rgb24, rgba, rgb0 or gray.
+        buffers: pictures that may be in flight. A picture is handed over when so many newer ones were taken. One buffer
+            is enough where the GPU is done by then; each takes a frame's bytes of the GPU's memory.
+
+    Raises:
+        ValueError: the framebuffer has another size than the encoder, or several samples a pixel; or the encoder has no
+            size yet, or a pixel format that OpenGL does not read; or the framebuffer has a capture already.
+        EncoderError, ClosedError: the encoder has failed, or is closed.
+    """
+
+    def __init__(
+        self, source: moderngl.Framebuffer | PictureSource, encoder: Encoder, *, buffers: int = 3
+    ) -> None:
+        if (buffers := _count("buffers", buffers)) == 0:
+            raise ValueError("buffers is a number above 0")
+        self._encoder = encoder
+        encoder._session.check_open()
+        # The renderer's type is not imported: penstock does not need it.
+        is_framebuffer = hasattr(source, "mglo")
+        self._source = (
+            _Framebuffer(source, encoder, buffers) if is_framebuffer else cast("PictureSource", source)
+        )
+        self._buffers = buffers
+        self._in_flight: deque[tuple[PictureRead, float | Fraction | None]] = deque()
+        self._last_tick = -1
+        self._thread = threading.get_ident()
+        self._is_closed = False
+        if isinstance(self._source, _Framebuffer):
+            _captured[self._source.key] = self
+
+    @property
+    def in_flight(self) -> int:
+        """Pictures that were taken, and that the encoder does not have yet."""
+        return len(self._in_flight)
+
+    def take(self, *, pts: float | Fraction | None = None, timeout: float | None = None) -> None:
+        """Takes the picture that was drawn last. Call it after each drawn frame, before the next is drawn.
+
+        When all buffers are in flight, it first hands the oldest picture to the encoder, as `Encoder.frame` does.
+
+        Args:
+            pts: the time of the picture in seconds, for an encoder with ``fps=None``.
+            timeout: seconds to wait for room in the encoder's queue; None waits as long as it takes.
+
+        Raises:
+            ValueError: `pts` is wrong, as for `Encoder.write`.
+            RuntimeError: this is another thread than the capture's.
+            StalledError: no room within `timeout`. The picture was not taken.
+            EncoderError: FFmpeg has failed.
+            ClosedError: the capture or the encoder is closed; or the OpenGL context was released, with the pictures in
+                flight.
+        """
+        self._check_thread()
+        if self._is_closed:
+            raise ClosedError("the capture is closed")
+        session = self._encoder._session
+        session.check_open()
+        tick = session.tick_of(pts)
+        if tick is not None and tick <= self._last_tick:
+            raise ValueError(
+                f"pts must grow from frame to frame: a picture of {pts} s or later was taken before"
+            )
+        if len(self._in_flight) >= self._buffers:
+            self._hand_over(timeout)
+        self._in_flight.append((self._source.start_read(), pts))
+        self._last_tick = -1 if tick is None else tick
+
+    def close(self) -> None:
+        """Hands all pictures in flight to the encoder, in order. Does nothing when called again.
+
+        Raises:
+            RuntimeError: this is another thread than the capture's.
+            StalledError, EncoderError: as for `take`. The pictures in flight are lost.
+            ClosedError: the OpenGL context was released while pictures were in flight; they are lost.
+        """
+        if self._is_closed:
+            return
+        self._check_thread()
+        try:
+            while self._in_flight:
+                self._hand_over(None)
+        finally:
+            self._is_closed = True
+            self._in_flight.clear()
+            if isinstance(self._source, _Framebuffer):
+                _captured.pop(self._source.key, None)
+                self._source.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _type: object, exc: BaseException | None, _traceback: object) -> None:
+        try:
+            self.close()
+        except Exception as failure:
+            if exc is None:
+                raise
+            exc.add_note(f"and the last pictures were not captured: {failure}")
+
+    def __del__(self) -> None:
+        if lost := len(getattr(self, "_in_flight", ())):
+            warnings.warn(
+                f"a capture was never closed, and lost {lost} pictures",
+                ResourceWarning,
+                stacklevel=2,
+                source=self,
+            )
+
+    def _check_thread(self) -> None:
+        if threading.get_ident() != self._thread:
+            raise RuntimeError(
+                "a capture is used on the thread that made it, where the OpenGL context is current"
+            )
+
+    def _hand_over(self, timeout: float | None) -> None:
+        """Hands the oldest picture to the encoder. If that raises, the picture is still in flight."""
+        read, pts = self._in_flight[0]
+        with self._encoder.frame(pts=pts, timeout=timeout) as view:
+            read.read_into(view)
+        self._in_flight.popleft()
+
+
+class _Framebuffer:
+    """A ``moderngl.Framebuffer`` that is read into pixel buffers in turn."""
+
+    def __init__(self, framebuffer: Any, encoder: Encoder, buffers: int) -> None:
+        layout = encoder._session.plan.layout
+        if layout.pixel_format not in _CHANNELS:
+            raise ValueError(
+                f"OpenGL reads pictures as {', '.join(_CHANNELS)}: give the Encoder pixel_format='rgb24' in place of "
+                f"{layout.pixel_format!r}"
+            )
+        if framebuffer.size != (layout.width, layout.height):
+            raise ValueError(
+                "the framebuffer has {}x{} pixels, ".format(*framebuffer.size)
+                + f"and the encoder's frames {layout.width}x{layout.height}"
+            )
+        if framebuffer.samples > 0:
+            raise ValueError(
+                "a framebuffer with several samples a pixel cannot be read: copy it to another one by "
+                "context.copy_framebuffer, and capture that"
+            )
+        #: The same for all Python objects on one framebuffer.
+        self.key = id(framebuffer.ctx), framebuffer.glo
+        if self.key in _captured:
+            raise ValueError("the framebuffer has a capture already: close that one first")
+        self._framebuffer = framebuffer
+        self._channels = _CHANNELS[layout.pixel_format]
+        self._ring = deque(framebuffer.ctx.buffer(reserve=layout.frame_bytes) for _ in range(buffers))
+
+    def start_read(self) -> _PixelBuffer:
+        _check_alive(self._framebuffer, "framebuffer")
+        _check_alive(self._framebuffer.ctx, "context")
+        buffer = self._ring[0]
+        # Into a buffer of OpenGL's, which returns before the picture is drawn where the driver can.
+        self._framebuffer.read_into(buffer, components=self._channels)
+        self._ring.rotate(-1)
+        return _PixelBuffer(buffer)
+
+    def release(self) -> None:
+        """Frees the buffers."""
+        if not _is_released(self._framebuffer.ctx):
+            for buffer in self._ring:
+                buffer.release()
+
+
+class _PixelBuffer:
+    """A buffer that a picture is read into."""
+
+    def __init__(self, buffer: moderngl.Buffer) -> None:
+        self._buffer = buffer
+
+    def read_into(self, view: npt.NDArray[Any], /) -> None:
+        _check_alive(self._buffer.ctx, "context")
+        self._buffer.read_into(view)
+
+
+def _is_released(owner: Any) -> bool:
+    return type(owner.mglo).__name__ == "InvalidObject"  # which ModernGL puts in place of what is released
+
+
+def _check_alive(owner: Any, name: str) -> None:
+    if _is_released(owner):
+        raise ClosedError(f"the OpenGL {name} was released before the capture was closed")
+
+
+# The open captures, by their framebuffers.
+_captured: weakref.WeakValueDictionary[tuple[int, int], Capture] = weakref.WeakValueDictionary()
