@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo docs docs-serve test test-all soak sanitize fuzz bench bench-encode bench-decode bench-relay bench-pipeline bench-render bench-waits bench-report wheel check check-workflows fmt clean
+.PHONY: help demo docs docs-serve test test-all soak sanitize fuzz bench bench-encode bench-decode bench-relay bench-pipeline bench-render bench-fan-out bench-capture bench-waits bench-report wheel check check-workflows fmt clean
 
 ARGS ?=
 VENV := .venv
@@ -33,6 +33,8 @@ help:
 	@echo "make bench-relay  descriptor to descriptor; ARGS=\"--quick\" for half a minute"
 	@echo "make bench-pipeline  compressed assets under load; ARGS=\"--quick\" for a look"
 	@echo "make bench-render  one video by several processes, and by Ray; ARGS=\"--quick\" for half a minute"
+	@echo "make bench-fan-out  frames to several programs at once; ARGS=\"--quick\" for a minute"
+	@echo "make bench-capture  pictures of OpenGL into a video; ARGS=\"--quick\" for half a minute"
 	@echo "make bench-waits  the CPU time of waits; ARGS=\"--quick\" for 5 seconds"
 	@echo "make bench-report  the kept records as pictures, in build/bench-report; ARGS=\"mine.json\" for your own"
 	@echo "make wheel        a wheel in dist for x86-64 and glibc 2.17 or newer, checked in a new environment"
@@ -67,6 +69,13 @@ bench-encode bench-decode bench-render bench-report: bench-%: $(READY)-bench-% $
 
 bench-relay bench-pipeline bench-waits: bench-%: $(READY)-bench $(READY)-native
 	@$(IN_VENV) python -m benchmarks.$* $(ARGS)
+
+bench-fan-out: $(READY)-bench $(READY)-native
+	@$(IN_VENV) python -m benchmarks.fan_out $(ARGS)
+
+# With OpenGL.
+bench-capture: $(READY)-demo $(READY)-native
+	@$(IN_VENV) python -m benchmarks.capture $(ARGS)
 
 # One more than there are cores, for most tests wait for programs.
 WORKERS := $(shell n=$$(nproc); echo $$((n < 4 ? n + 1 : 4)))

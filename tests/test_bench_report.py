@@ -18,13 +18,14 @@ from click.testing import CliRunner
 
 pytest.importorskip("jinja2", reason="the report needs Jinja2 (pip install jinja2)")
 
-from benchmarks import decode, encode, pipe, pipeline, relay, render, report, waits
+from benchmarks import capture, decode, encode, fan_out, pipe, pipeline, relay, render, report, waits
 from benchmarks.harness.machine import ROOT
 from benchmarks.harness.record import FOLDER, write
 from benchmarks.report.charts import Chart, charts, short
 
 KEPT = sorted(FOLDER.glob("*.json"))
-COMMANDS = {one.BENCHMARK.name: one.main for one in (pipe, encode, decode, relay, pipeline, render, waits)}
+MODULES = (pipe, encode, decode, relay, pipeline, render, fan_out, capture, waits)
+COMMANDS = {one.BENCHMARK.name: one.main for one in MODULES}
 
 
 def drawn(path: Path) -> list[Chart]:

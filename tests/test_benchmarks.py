@@ -19,9 +19,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from conftest import PATIENCE_S, eventually
+from media import no_opengl
 
 import penstock
-from benchmarks import decode, encode, pipe, pipeline, relay, render, waits
+from benchmarks import capture, decode, encode, fan_out, pipe, pipeline, relay, render, waits
 from benchmarks.harness.machine import ROOT
 from benchmarks.harness.methods import Method
 from benchmarks.harness.options import by_name
@@ -41,9 +42,13 @@ SMALL = {
     "render": "--job python,chunk-lengths,join --frames 60 --rounds 1 "
     "--method drawing,encoder,2-processes,one-encoder,chunks-30,cp,join,assemble",
     "waits": "--seconds 0.05 --rounds 1",
+    "fan_out": "--size 64x48 --frames 4 --rounds 1 --method penstock-1,penstock-4,copies-2,stdin.write-2",
+    "capture": "--size 64x48 --frames 6 --rounds 1",
     "pipeline": "--chunk 5000 --chunks 10 --rounds 1 --background 1 --assets 40",
 }
-BENCHMARKS = {one.BENCHMARK.name: one for one in (pipe, encode, decode, relay, pipeline, render, waits)}
+MODULES = (pipe, encode, decode, relay, pipeline, render, fan_out, capture, waits)
+BENCHMARKS = {one.BENCHMARK.name: one for one in MODULES}
+WITH_FFMPEG = ("pipe", "encode", "decode", "render", "capture")
 
 
 def run(benchmark: str, *arguments: str) -> Result:
@@ -54,7 +59,9 @@ def run(benchmark: str, *arguments: str) -> Result:
 @pytest.mark.slow
 @pytest.mark.parametrize("benchmark", SMALL)
 def test_a_small_real_run(benchmark: str) -> None:
-    if benchmark in ("pipe", "encode", "decode", "render"):
+    if benchmark == "capture" and (reason := no_opengl()):
+        pytest.skip(reason)
+    if benchmark in WITH_FFMPEG:
         try:
             find_ffmpeg()
         except PenstockError as error:
@@ -83,7 +90,7 @@ def every_row_was_measured_or_says_why_not(rows: list[dict[str, Any]], main_figu
 def a_record_says_what_it_was_measured_on_and_names_no_host(record: dict[str, Any]) -> None:
     assert record["software"]["penstock"] == penstock.__version__
     assert record["machine"]["cores"] > 0
-    assert ("ffmpeg" in record["software"]) == (record["benchmark"] in ("pipe", "encode", "decode", "render"))
+    assert ("ffmpeg" in record["software"]) == (record["benchmark"] in WITH_FFMPEG)
     text = json.dumps(record)
     assert str(Path.home()) + "/" not in text
     assert f'"{platform.node()}"' not in text
@@ -133,7 +140,12 @@ def more_of_the_render(groups: list[dict[str, Any]], rows: list[dict[str, Any]])
     assert rounds(chunks, "psnr_db") > [30]
 
 
-MAIN_FIGURES = {"relay": "ops_per_s", "pipeline": "mb_per_s", "waits": "cpu_ms_per_s"}
+MAIN_FIGURES = {
+    "relay": "ops_per_s",
+    "pipeline": "mb_per_s",
+    "waits": "cpu_ms_per_s",
+    "fan_out": "blocked_p50_ms",
+}
 MORE = {
     "pipe": more_of_the_pipe,
     "encode": more_of_the_encoder,
@@ -342,7 +354,9 @@ def test_wrong_usage_is_told_and_exits_with_2(benchmark: str, arguments: str, co
     assert complaint in " ".join(shown.stderr.split())
 
 
-@pytest.mark.parametrize("benchmark", ["pipe", "encode", "decode", "relay", "render", "waits"])
+@pytest.mark.parametrize(
+    "benchmark", ["pipe", "encode", "decode", "relay", "render", "fan_out", "capture", "waits"]
+)
 def test_help_names_every_method(benchmark: str) -> None:
     # A line of the help may break at a hyphen.
     text = "".join(run(benchmark, "--help").output.split())

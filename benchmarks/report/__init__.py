@@ -43,6 +43,8 @@ SECTIONS = {
     ),
     "relay": ("Relay and tee", "Bytes go from one descriptor to another, or to several."),
     "render": ("Render", "One video by several processes or machines, in chunks that are joined."),
+    "fan_out": ("Fan-out", "Frames go to 1, 2, 4 and 8 programs at once."),
+    "capture": ("Capture", "Pictures that OpenGL draws become a video."),
     "waits": ("Waits", "The CPU time of the process is measured while it waits."),
 }
 

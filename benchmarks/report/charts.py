@@ -72,6 +72,14 @@ RENDER_MEASURES = {
 def measures(benchmark: str, group: dict[str, Any]) -> list[Measure]:
     """The figures of a group that get a chart."""
     match benchmark:
+        case "fan_out":
+            return [Measure("blocked_p50_ms", "ms that a frame blocks the caller, p50", is_less_better=True)]
+        case "capture":
+            return [
+                Measure(
+                    "drawing_and_taking_p50_ms", "ms to draw and take a picture, p50", is_less_better=True
+                )
+            ]
         case "waits":
             return [Measure("cpu_ms_per_s", "CPU time in ms per second", is_less_better=True)]
         case "relay" if group["bytes"]:
@@ -119,6 +127,10 @@ def describe(record: dict[str, Any], group: dict[str, Any]) -> str:
             return f"Assets of {settings['chunk_bytes'] >> 10} KiB from {storage}, {group['codec']}{load}"
         case "render":
             return RENDER_JOBS[group["kind"]].format(frames=frames, encoder=group["encoder"])
+        case "fan_out":
+            return f"{frames}, {group['paced_fps']} per second, to as many programs as the method's name says"
+        case "capture":
+            return f"{frames} drawn by {group['renderer']}, to x264 ultrafast"
     return f"Each case waits for {group['wait_s']:g} s"
 
 

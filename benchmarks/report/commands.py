@@ -8,16 +8,13 @@ from typing import Any
 
 import click
 
-from benchmarks import decode, encode, pipe, pipeline, relay, render, waits
+from benchmarks import capture, decode, encode, fan_out, pipe, pipeline, relay, render, waits
 from benchmarks.harness.options import by_name
 from benchmarks.relay.ends import show_size
 
-BENCHMARKS = {
-    one.BENCHMARK.name: one.BENCHMARK for one in (encode, decode, pipe, relay, pipeline, waits, render)
-}
-OPTIONS = {
-    one.BENCHMARK.name: one.main.params for one in (encode, decode, pipe, relay, pipeline, waits, render)
-}
+MODULES = (encode, decode, pipe, relay, pipeline, render, fan_out, capture, waits)
+BENCHMARKS = {one.BENCHMARK.name: one.BENCHMARK for one in MODULES}
+OPTIONS = {one.BENCHMARK.name: one.main.params for one in MODULES}
 
 
 def command_for(record: dict[str, Any], group: dict[str, Any]) -> str:
@@ -33,7 +30,7 @@ def command_for(record: dict[str, Any], group: dict[str, Any]) -> str:
         value = asked.get(option.name or "")
         if value is not None and value != _plain(getattr(usual, option.name or "", None)):
             words += _words(option, value)
-    target = "bench" if name == "pipe" else f"bench-{name}"
+    target = "bench" if name == "pipe" else f"bench-{name.replace('_', '-')}"
     return f'make {target} ARGS="{shlex.join(words)}"' if words else f"make {target}"
 
 

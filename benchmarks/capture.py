@@ -1,0 +1,197 @@
+"""Pictures of OpenGL into an Encoder: how long the thread that draws is held up.
+
+A shader is drawn into a framebuffer 30 times a second, and FFmpeg encodes the pictures (x264 ultrafast) to nowhere. By
+default: 720p, 5 rounds; 2 minutes. A method whose pictures arrive late, twice or in another order is an error; the exit
+status is then 1.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness import tables
+from benchmarks.harness.accounts import accounted
+from benchmarks.harness.command import Benchmark, JobSettings, Measure
+from benchmarks.harness.goals import Verdict
+from benchmarks.harness.isolated import Task, isolated
+from benchmarks.harness.methods import FrameJob, Methods
+from benchmarks.harness.options import SIZE_OPTIONS, chosen
+from benchmarks.harness.results import Group, Run
+from benchmarks.harness.senders import quantile
+from penstock import Decoder, Encoder
+from penstock.ffmpeg import Tuning
+from penstock.gl import Capture
+
+FRAMES_PER_S = 30
+CHECKED_FRAMES = 20
+SHADER = """
+#version 330
+uniform float time;
+out vec3 colour;
+void main() {
+    vec2 p = gl_FragCoord.xy / 90.0;
+    colour = 0.5 + 0.5 * cos(sin(p.x + time) + sin(p.y - time) + length(p - 4.0) + vec3(0.0, 2.0, 4.0));
+}
+"""
+TRIANGLE = """
+#version 330
+void main() {
+    gl_Position = vec4(gl_VertexID == 1 ? 3.0 : -1.0, gl_VertexID == 2 ? 3.0 : -1.0, 0.0, 1.0);
+}
+"""
+
+#: Takes the picture that was drawn.
+Take = Callable[[], object]
+METHODS = Methods()
+NEEDS = ("moderngl",)
+
+
+@METHODS.add("read+write", needs=NEEDS)
+def read_and_write(framebuffer: Any, encoder: Encoder, _stack: ExitStack) -> Take:
+    """``encoder.write(framebuffer.read())``."""
+    return lambda: encoder.write(framebuffer.read(components=3))
+
+
+@METHODS.add("frame", "ours", needs=NEEDS)
+def frame(framebuffer: Any, encoder: Encoder, _stack: ExitStack) -> Take:
+    """``framebuffer.read_into`` memory of the encoder."""
+
+    def take() -> None:
+        with encoder.frame() as view:
+            framebuffer.read_into(view, components=3)
+
+    return take
+
+
+@METHODS.add("capture-1", "ours", needs=NEEDS)
+def capture_1(framebuffer: Any, encoder: Encoder, stack: ExitStack) -> Take:
+    """`penstock.gl.Capture` with one buffer."""
+    return stack.enter_context(Capture(framebuffer, encoder, buffers=1)).take
+
+
+@METHODS.add("capture-3", "ours", needs=NEEDS)
+def capture_3(framebuffer: Any, encoder: Encoder, stack: ExitStack) -> Take:
+    """`penstock.gl.Capture` with its three buffers."""
+    return stack.enter_context(Capture(framebuffer, encoder)).take
+
+
+@dataclass(frozen=True)
+class Job(FrameJob):
+    """Pictures at a constant rate."""
+
+    @property
+    def title(self) -> str:
+        return f"{self.name}: {self.frames} pictures, {FRAMES_PER_S} a second"
+
+
+JOBS = (Job("720p", 1280, 720, 90),)
+
+
+def _context() -> Any:
+    import moderngl
+
+    return moderngl.create_context(standalone=True, backend="egl")  # type: ignore[arg-type]
+
+
+def measure(task: Task[Job]) -> Run:
+    """Time one run."""
+    task.load()
+    run = Run()
+    context = _context()
+    framebuffer = context.simple_framebuffer(task.job.size, components=3)
+    framebuffer.use()
+    program = context.program(vertex_shader=TRIANGLE, fragment_shader=SHADER)
+    triangle = context.vertex_array(program, [])
+    options = {"preset": "ultrafast", "options": {"f": "null"}, "tuning": Tuning(ffmpeg=task.ffmpeg)}
+    drawing_s, taking_s = [], []
+    with accounted(run):
+        encoder = Encoder(os.devnull, size=task.job.size, fps=FRAMES_PER_S, vflip=True, **options)  # type: ignore[arg-type]
+        with encoder, ExitStack() as stack:
+            take = task.start(framebuffer, encoder, stack)
+            started_s = time.perf_counter()
+            for number in range(task.job.frames):
+                time.sleep(max(0.0, started_s + number / FRAMES_PER_S - time.perf_counter()))
+                before_s = time.perf_counter()
+                program["time"] = number / FRAMES_PER_S
+                triangle.render(vertices=3)
+                drawn_s = time.perf_counter()
+                take()
+                taking_s.append(time.perf_counter() - drawn_s)
+                drawing_s.append(time.perf_counter() - before_s)
+    # On a GPU, a method that waits for the picture waits for its drawing as well.
+    for name, part in (("p50", 0.5), ("p99", 0.99)):
+        run.figures[f"taking_{name}_ms"] = 1e3 * quantile(taking_s, part)
+        run.figures[f"drawing_and_taking_{name}_ms"] = 1e3 * quantile(drawing_s, part)
+    run.notes["renderer"] = context.info["GL_RENDERER"]
+    assert encoder.report is not None
+    run.count_frames(task.job.frames, encoder.report.frames_encoded)
+    return run
+
+
+def check(task: Task[Job]) -> Run:
+    """Draw pictures of one colour each, and compare what comes out of a lossless video."""
+    task.load()
+    framebuffer = _context().simple_framebuffer(task.job.size, components=3)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "check.mkv"
+        tuning = Tuning(ffmpeg=task.ffmpeg)
+        options: dict[str, Any] = {"codec": "ffv1", "vflip": True, "tuning": tuning}
+        encoder = Encoder(path, size=task.job.size, fps=FRAMES_PER_S, **options)
+        with encoder, ExitStack() as stack:
+            take = task.start(framebuffer, encoder, stack)
+            for number in range(task.job.frames):
+                framebuffer.clear(number / 255, 0.0, 0.0)
+                take()
+        with Decoder(path) as decoder:
+            reds = [float(frame[..., 0].mean()) for frame in decoder]
+    expected = [float(number) for number in range(task.job.frames)]
+    return Run(error=None if reds == expected else f"red was {reds}, and not {expected}")
+
+
+@contextmanager
+def prepare(job: Job, ffmpeg: str, group: Group) -> Iterator[tuple[Measure, Measure]]:
+    """Nothing to prepare. Afterwards the group names its renderer."""
+    few = replace(job, frames=min(job.frames, CHECKED_FRAMES))
+    yield isolated(check, few, ffmpeg), isolated(measure, job, ffmpeg)
+    renderers = {row.notes["renderer"] for row in group.rows if "renderer" in row.notes}
+    group.about["renderer"] = ", ".join(sorted(renderers))
+    group.title += f", {group.about['renderer']}"
+
+
+def judge(group: Group) -> Iterator[Verdict]:
+    """The time of the thread that draws with a capture, as a multiple of that with ``read()`` and ``write``."""
+    medians = group.medians("drawing_and_taking_p50_ms")
+    ring, plain = medians.get("capture-3"), medians.get("read+write")
+    if ring and plain:
+        yield Verdict(f"capture-3 / read+write, {group.name}", ring / plain, 0.5, at_most=True)
+
+
+BENCHMARK = Benchmark(
+    "capture",
+    settings=JobSettings(JOBS, tuple(METHODS)),
+    quick=JobSettings((replace(JOBS[0], frames=30),), tuple(METHODS), rounds=2),
+    quick_help="Half a minute: 30 pictures, 2 rounds.",
+    prepare=prepare,
+    options=[chosen("--method", "methods", METHODS), *SIZE_OPTIONS],
+    columns=[
+        tables.column("draw and\ntake ms p50", "drawing_and_taking_p50_ms", tables.hundredths),
+        tables.column("p99", "drawing_and_taking_p99_ms", tables.hundredths),
+        tables.column("take ms\np50", "taking_p50_ms", tables.hundredths),
+        tables.column("own\nCPU s", "cpu_own_s", tables.hundredths),
+    ],
+    judge=judge,
+    source="the goal for a GPU, set before it was measured; a software renderer waits and copies either way",
+)
+main = BENCHMARK.command(__doc__)
+
+if __name__ == "__main__":
+    # Under its own name, so that the process of each case can import it.
+    import_module("benchmarks.capture").main()

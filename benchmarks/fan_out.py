@@ -1,0 +1,199 @@
+"""Frames to 1, 2, 4 and 8 programs at once: how long the program that writes them is held up.
+
+A frame comes every 1/10 s, which the readers keep up with, so that the time of a call is that of taking the frame. By
+default: 720p, 5 rounds; 5 minutes. A method that loses, tears or adds a byte is an error; the exit status is then 1.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib import import_module
+from typing import IO, Any
+
+from benchmarks.harness import tables
+from benchmarks.harness.accounts import accounted
+from benchmarks.harness.command import Benchmark, JobSettings, Measure
+from benchmarks.harness.goals import Verdict
+from benchmarks.harness.isolated import Task, isolated
+from benchmarks.harness.methods import FrameJob, Method
+from benchmarks.harness.options import SIZE_OPTIONS, chosen
+from benchmarks.harness.pictures import Frame, Pictures
+from benchmarks.harness.results import Group, Run
+from benchmarks.harness.senders import Sender, feed, feed_repainted
+from penstock import FanOut, Writer
+
+OUTPUTS = (1, 2, 4, 8)
+FRAMES_PER_S = 10
+#: Each buffer is overwritten and sent several times.
+CHECKED_FRAMES = 16
+CONSUMER = """
+import hashlib, sys
+
+memory, count = memoryview(bytearray(1 << 20)), 0
+checksum = hashlib.md5() if sys.argv[1] == "check" else None
+while size := sys.stdin.buffer.raw.readinto(memory):
+    count += size
+    if checksum is not None:
+        checksum.update(memory[:size])
+print(count, checksum and checksum.hexdigest())
+"""
+
+
+def fan_out(stdins: Sequence[IO[bytes]]) -> Sender:
+    """`penstock.FanOut`: each frame is copied once."""
+    shared = FanOut(Writer(stdin) for stdin in stdins)
+
+    def finish() -> None:
+        failed = [report.error for report in shared.close() if report.error]
+        if failed:
+            raise failed[0]
+
+    return Sender(shared.write, finish)
+
+
+def copies(stdins: Sequence[IO[bytes]]) -> Sender:
+    """A `penstock.Writer` for each program, and a copy of each frame for each."""
+    writers = [Writer(stdin) for stdin in stdins]
+
+    def write(frame: Frame) -> None:
+        for writer in writers:
+            writer.write(frame.copy())
+
+    def finish() -> None:
+        for writer in writers:
+            writer.close()
+
+    return Sender(write, finish)
+
+
+def stdin_writes(stdins: Sequence[IO[bytes]]) -> Sender:
+    """``stdin.write(frame)`` for each program, on the calling thread."""
+
+    def write(frame: Frame) -> None:
+        for stdin in stdins:
+            stdin.write(frame.data)
+
+    return Sender(write, lambda: [stdin.flush() for stdin in stdins])
+
+
+def _rows(name: str, start: Callable[..., Sender], kind: Any) -> Iterator[Method]:
+    summary = (start.__doc__ or "").rstrip(".")
+    for outputs in OUTPUTS:
+        yield Method(f"{name}-{outputs}", summary, kind, partial(_started, start, outputs))
+
+
+def _started(start: Callable[..., Sender], outputs: int, mode: str) -> tuple[Sender, Callable[[], list[str]]]:
+    """A started method, and what its programs print at their end."""
+    command = [sys.executable, "-c", CONSUMER, mode]
+    programs = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(outputs)
+    ]
+    stdins = [program.stdin for program in programs if program.stdin is not None]
+
+    def printed() -> list[str]:
+        for stdin in stdins:
+            stdin.close()
+        told = [program.stdout.read().decode().strip() for program in programs if program.stdout is not None]
+        for program in programs:
+            program.wait()
+        return told
+
+    return start(stdins), printed
+
+
+METHODS = [
+    *_rows("penstock", fan_out, "ours"),
+    *_rows("copies", copies, "other"),
+    *_rows("stdin.write", stdin_writes, "rival"),
+]
+
+
+@dataclass(frozen=True)
+class Job(FrameJob):
+    """Frames at a constant rate."""
+
+    paced_fps: int = FRAMES_PER_S
+
+    @property
+    def title(self) -> str:
+        return f"{self.name}: {self.frames} frames, {self.paced_fps} a second"
+
+
+JOBS = (Job("720p", 1280, 720, 50),)
+
+
+def measure(task: Task[Job]) -> Run:
+    """Time one run, and count the bytes that each program read."""
+    run = Run()
+    frames = Pictures("noise", *task.job.size).all()
+    with accounted(run):
+        sender, printed = task.start("count")
+        feed(sender, frames, task.job.frames, run, task.job.paced_fps)
+        told = printed()
+    expected = f"{task.job.frames * task.job.frame_bytes} None"
+    if {*told} != {expected}:
+        run.error = f"the programs read {told}, and not {expected}"
+    return run
+
+
+def check(task: Task[Job]) -> Run:
+    """Overwrite each buffer as soon as the method allows, and compare what each program read."""
+    sender, printed = task.start("check")
+    frames = Pictures("noise", *task.job.size).all()
+    expected = hashlib.md5(usedforsecurity=False)
+
+    def paint(frame: Frame, number: int) -> None:
+        frame.reshape(-1)[::4096] = number
+        expected.update(frame.data)
+
+    feed_repainted(sender, frames, task.job.frames, paint)
+    wanted = f"{task.job.frames * task.job.frame_bytes} {expected.hexdigest()}"
+    told = printed()
+    return Run(error=None if {*told} == {wanted} else f"the programs read {told}, and not {wanted}")
+
+
+@contextmanager
+def prepare(job: Job, _ffmpeg: str, _group: Group) -> Iterator[tuple[Measure, Measure]]:
+    """Nothing to prepare."""
+    few = replace(job, frames=min(job.frames, CHECKED_FRAMES))
+    yield isolated(check, few, ""), isolated(measure, job, "")
+
+
+def judge(group: Group) -> Iterator[Verdict]:
+    """The time of a call for 4 programs, as a multiple of that for one."""
+    medians = group.medians("blocked_p50_ms")
+    one, four = medians.get("penstock-1"), medians.get("penstock-4")
+    if one and four:
+        yield Verdict(f"a call for 4 outputs / for 1, {group.name}", four / one, 1.5, at_most=True)
+
+
+BENCHMARK = Benchmark(
+    "fan_out",
+    settings=JobSettings(JOBS, tuple(METHODS)),
+    quick=JobSettings(
+        (replace(JOBS[0], frames=20),), tuple(one for one in METHODS if one.kind != "rival"), rounds=2
+    ),
+    quick_help="A minute: 20 frames, 2 rounds, without stdin.write.",
+    prepare=prepare,
+    options=[chosen("--method", "methods", METHODS), *SIZE_OPTIONS],
+    columns=[
+        tables.column("call ms\np50", "blocked_p50_ms", tables.hundredths),
+        tables.column("p99", "blocked_p99_ms", tables.hundredths),
+        tables.column("own\nCPU s", "cpu_own_s", tables.hundredths),
+        tables.column("peak\nMiB", "peak_own_bytes", tables.mebibytes, "max"),
+    ],
+    judge=judge,
+    source="the goal that further outputs cost the program that writes little; set before it was measured",
+    uses_ffmpeg=False,
+)
+main = BENCHMARK.command(__doc__)
+
+if __name__ == "__main__":
+    # Under its own name, so that the process of each case can import it.
+    import_module("benchmarks.fan_out").main()
