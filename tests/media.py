@@ -78,6 +78,18 @@ def no_opengl() -> str | None:
     return None
 
 
+@functools.cache
+def no_wgpu() -> str | None:
+    """Why wgpu cannot render here; None if it can."""
+    try:
+        import wgpu
+
+        wgpu.gpu.request_adapter_sync()
+    except Exception as error:  # whatever wgpu-native says
+        return f"no adapter for wgpu: {error}"
+    return None
+
+
 def native_threads() -> set[str]:
     """Ids of all threads of this process, Python's and others."""
     return {task.name for task in Path("/proc/self/task").iterdir()}

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from clips import clip
-from media import decode, no_opengl
+from media import decode, no_opengl, no_wgpu
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 SIZE = (160, 120)
@@ -80,6 +80,12 @@ def test_round_trip(tmp_path: Path) -> None:
     there, back = decode(clip("long"), SIZE), decode(output, SIZE)
     assert there.shape == back.shape
     assert np.abs(255 - there.astype(np.int16) - back).mean() < 6
+
+
+@pytest.mark.skipif(no_wgpu() is not None, reason=str(no_wgpu()))
+def test_wgpu_loop(tmp_path: Path) -> None:
+    frames = run_example("wgpu_loop.py", tmp_path / "video.mp4")
+    assert_animated(frames)
 
 
 def test_every_example_has_a_test() -> None:
