@@ -16,7 +16,7 @@ from typing import Any
 
 from penstock.errors import PenstockError, RenderError
 from penstock.ffmpeg import Decoder, Encoder
-from penstock.rendering.plan import Chunk, Plan, default_storage, numbered
+from penstock.rendering.plan import Chunk, Plan, default_storage, encoder_arguments, numbered
 from penstock.rendering.source import ROUNDED_S
 from penstock.rendering.storage import Storage, storage_of
 from penstock.results import ChunkReport
@@ -103,7 +103,7 @@ class Renderer:
         return made
 
     def _arguments(self, chunk: Chunk) -> dict[str, Any]:
-        arguments = self._plan.arguments()
+        arguments = encoder_arguments(self._plan)
         codec, given = self._plan.codec, arguments.get("options", {})
         # With times, a frame comes with the one that it has in the video.
         offset_s = _OFFSET_S + (0 if self._plan.fps is None else self._plan.time_s(chunk.first))

@@ -30,7 +30,7 @@ from penstock.ffmpeg.process import FFmpegProcess
 from penstock.ffmpeg.runner import run
 from penstock.ffmpeg.session import Session
 from penstock.rendering.chunk import container_of, data_name, finished, remove_chunks
-from penstock.rendering.plan import Plan
+from penstock.rendering.plan import Plan, encoder_arguments
 from penstock.rendering.storage import Storage, storage_of
 
 # The first box after the header of a fragmented file (ISO/IEC 14496-12, 8.8.4). Four bytes of length come before it.
@@ -290,7 +290,9 @@ def _header(file: FileIO) -> bytes:
 
 def _color_arguments(plan: Plan) -> list[str]:
     """The colour tags that the chunks were encoded with: QuickTime has no place for the range, nor for RGB's."""
-    arguments = Encoder(plan.output, **plan.arguments() | {"size": None})._plan_for(size=plan.size).arguments
+    arguments = (
+        Encoder(plan.output, **encoder_arguments(plan) | {"size": None})._plan_for(size=plan.size).arguments
+    )
     output = arguments[arguments.index("-c:v") :]
     pixel_format = output[output.index("-pix_fmt") + 1] if "-pix_fmt" in output else ""
     if is_rgb(pixel_format):

@@ -86,6 +86,7 @@ class Plan:
         audio: the path of the sound; None for none.
         storage: the folder of the chunks: a path, or a URL of fsspec.
         ffmpeg: the version of FFmpeg, which is the same on all machines.
+        hash: SHA-256 of everything on which the chunks depend, in hexadecimal. It is computed.
     """
 
     output: str
@@ -93,8 +94,8 @@ class Plan:
     size: tuple[int, int]
     fps: Fraction | None
     lengths: tuple[int, ...]
-    encoder: Mapping[str, Any]
-    file_options: Mapping[str, Any]
+    encoder: Mapping[str, object]
+    file_options: Mapping[str, object]
     code: Code | None
     source: Source | None
     audio: str | None
@@ -117,8 +118,7 @@ class Plan:
     @property
     def codec(self) -> str:
         """FFmpeg's name of the video encoder."""
-        codec: str = self.encoder.get("codec", "libx264")
-        return codec
+        return str(self.encoder.get("codec", "libx264"))
 
     @property
     def program(self) -> str:
@@ -128,19 +128,12 @@ class Plan:
             EncoderError: there is none.
             ValueError: it has another version than the plan.
         """
-        program = find_ffmpeg(self.encoder.get("tuning", {}).get("ffmpeg"))
+        tuning = encoder_arguments(self).get("tuning", Tuning())
+        program = find_ffmpeg(tuning.ffmpeg)
         found = version(program)
         if found != self.ffmpeg:
             raise ValueError(f"the plan was made with FFmpeg {self.ffmpeg}, and {program} is FFmpeg {found}")
         return program
-
-    def arguments(self) -> dict[str, Any]:
-        """The arguments of each chunk's `Encoder`, but for its output."""
-        grouped = {"colors": Colors, "tuning": Tuning}
-        given = {
-            name: grouped[name](**value) if name in grouped else value for name, value in self.encoder.items()
-        }
-        return given | {"size": self.size, "fps": self.fps}
 
     def time_s(self, position: int) -> Fraction:
         """The exact time in the video of the frame at a position, from 0. Behind the last one it is the video's end."""
@@ -208,6 +201,14 @@ class Plan:
             del content[name]
         text = json.dumps({"version": VERSION, **content}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
+
+
+def encoder_arguments(plan: Plan) -> dict[str, Any]:
+    """The arguments of each chunk's `Encoder`, but for its output."""
+    grouped = {"colors": Colors, "tuning": Tuning}
+    values: Mapping[str, Any] = plan.encoder
+    given = {name: grouped[name](**value) if name in grouped else value for name, value in values.items()}
+    return given | {"size": plan.size, "fps": plan.fps}
 
 
 def lengths_of(count: int, chunk_frames: int | None, workers: int) -> tuple[int, ...]:
