@@ -27,13 +27,14 @@ from benchmarks.harness.methods import Method, Methods
 from benchmarks.harness.results import Run
 from benchmarks.render import pool, scenes
 from benchmarks.render.jobs import CHUNK_FRAMES, FRAMES_PER_S, NODES, WORKERS, Job
+from penstock.ffmpeg import probe
 from penstock.rendering import assemble
 from penstock.rendering.join import joined
 from penstock.rendering.storage import storage_of
 
 DRAWN, DRAWN_TWICE, ENCODER = "drawing", "2-drawings", "encoder"
 ONE, TWO, RAY = "1-process", f"{WORKERS}-processes", "ray"
-CP, JOIN, ASSEMBLE = "cp", "join", "assemble"
+CP, FFMPEG, JOIN, ASSEMBLE = "cp", "ffmpeg", "join", "assemble"
 UNDISTURBED, NODE_LOST = "undisturbed", "node-lost"
 WHOLE = "one-encoder"
 #: Every so many frames of the moving picture are decoded and compared.
@@ -247,6 +248,16 @@ def copied(task: RenderTask, run: Run) -> None:
     with until_on_disk(task, run):
         subprocess.run(["cp", "--reflink=never", *files, target], check=True)
     _rate(task, run, task.job.frames)
+
+
+@METHODS.add(FFMPEG, "bound", serves=of_join)
+def by_ffmpeg(task: RenderTask, run: Run) -> None:
+    """FFmpeg alone: it copies the same bytes, which cat pipes into it, into a video, and nothing is verified."""
+    files, output = pool.files(task.source), output_of(task)
+    copy = [task.ffmpeg, "-v", "error", "-f", "mov", "-i", "pipe:0", "-c", "copy", str(output)]
+    with until_on_disk(task, run), subprocess.Popen(["cat", *files], stdout=subprocess.PIPE) as cat:
+        subprocess.run(copy, stdin=cat.stdout, check=True)
+    _rate(task, run, probe(output).video[0].frames or 0)
 
 
 @METHODS.add(JOIN, "ours", serves=of_join)
