@@ -88,6 +88,7 @@ def test_an_archive_a_preview_and_a_raw_consumer(tmp_path: Path) -> None:
     assert thinned.frames_dropped > 20
 
 
+@pytest.mark.slow
 def test_each_encoder_gets_what_it_would_get_alone(tmp_path: Path) -> None:
     """Two share a conversion, one has its own, one has none, and one leaves it to FFmpeg."""
     kinds: dict[str, dict[str, Any]] = {
@@ -262,7 +263,7 @@ def test_a_preview_that_nobody_reads_does_not_keep_the_rest_from_closing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_exit, "STALL_S", 0.2)
-    preview, reader = unread(queue_items=2)
+    preview, reader = unread(queue_items=2, capacity_bytes=4096)
     with pytest.raises(penstock.StalledError), FanOut([lossless(tmp_path / "a.mkv")]) as fan_out:
         fan_out.add(preview, when_full="drop")
         for number in range(200):
