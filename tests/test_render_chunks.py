@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -211,3 +212,35 @@ print(few, many)
 assert many < few + 8 * 1024, (few, many)
 """
     succeeded(run_script(code, tmp_path / "video.mp4"))
+
+
+SCRIPT = """
+import sys
+from penstock.rendering.code import Code
+
+NAMES = ["a", "b"]
+
+class Scene:
+    def __call__(self, index, time_s, view):
+        view[:] = len(NAMES) if index in {"x", "y", "z"} else SIZE
+
+print(Code.of(Scene).digest, Code.of(lambda index, time_s, view: SIZE).digest)
+"""
+
+
+def test_code_is_known_again_in_another_process(tmp_path: Path) -> None:
+    path = tmp_path / "scene.py"
+
+    def digests(text: str, seed: int) -> list[str]:
+        path.write_text(text)
+        environment = {**os.environ, "PYTHONHASHSEED": str(seed)}
+        run = subprocess.run(
+            [sys.executable, path], env=environment, capture_output=True, text=True, check=True
+        )
+        return run.stdout.split()
+
+    first = digests(f"SIZE = 5{SCRIPT}", 1)
+    assert digests(f"SIZE = 5{SCRIPT}", 2) == digests(f"SIZE = 5\n\n# moved{SCRIPT}", 3) == first
+    other_value, other_code = f"SIZE = 6{SCRIPT}", f"SIZE = 5{SCRIPT.replace('len(NAMES) if', '7 if')}"
+    for changed in (other_value, other_code, f"SIZE = 5{SCRIPT.replace('[', '[3, ')}"):
+        assert digests(changed, 1)[0] != first[0]

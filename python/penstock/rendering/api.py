@@ -149,7 +149,9 @@ def render(
         storage: the folder of the chunks, or a URL that fsspec opens, that all workers reach; None is the folder
             ``OUTPUT.chunks``.
         resume: go on from the chunks of an earlier call with the same scene, frames, size, rate, encoder and FFmpeg.
-            The scene is compared by its pickle and the file of its module; what that imports is not looked at.
+            The scene is compared by its code and its values; one of a module that workers import, by the file of that
+            module, too. What a module imports is not looked at. Sets of strings among the values are in another order
+            in each process, so that such a scene is rendered anew.
         progress: True draws a bar on standard error; a callable is called with a `penstock.results.RenderProgress`
             about twice a second.
         frame_timeout: seconds after which a worker that has finished no frame ends, and its chunk counts as failed;

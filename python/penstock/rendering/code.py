@@ -7,14 +7,20 @@ import hashlib
 import importlib
 import importlib.util
 import inspect
+import io
+import re
 import sys
+import types
+from collections import ChainMap
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 import cloudpickle
+
+# The number that cloudpickle draws for a class of the user's, a string of 32 characters.
+_CLASS_ID = re.compile(rb"\x8c\x20[0-9a-f]{32}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +30,7 @@ class Code:
     Attributes:
         name: what messages call it.
         pickled: its pickle, in base64.
-        digest: SHA-256 of the pickle, and of the source file of the module if the pickle only names that.
+        digest: SHA-256 of what it does, and of the source file of its module if the pickle only names that.
     """
 
     name: str
@@ -50,7 +56,7 @@ class Code:
             raise TypeError(
                 f"{name} cannot be sent to workers: {error}; make in the scene's class what it needs"
             ) from error
-        return cls(name, base64.b64encode(pickled).decode(), _digest(code, pickled))
+        return cls(name, base64.b64encode(pickled).decode(), _digest(code))
 
     def load(self) -> Any:
         """The callable; of a class, an instance of it."""
@@ -58,11 +64,30 @@ class Code:
         return code() if inspect.isclass(code) else code
 
 
-def _digest(code: object, pickled: bytes) -> str:
-    digest = hashlib.sha256(pickled)
+class _Contents(cloudpickle.Pickler):  # type: ignore[misc]
+    """Pickles what code does, and not where it stands: the same in every process. It cannot be loaded."""
+
+    dispatch_table: ClassVar[ChainMap[type, Any]] = ChainMap(
+        {types.CodeType: lambda code: (tuple, _contents(code))}, cloudpickle.Pickler.dispatch_table
+    )
+
+
+def _contents(code: types.CodeType) -> tuple[object, ...]:
+    # Sets of strings have another order in each process.
+    constants = [sorted(map(repr, one)) if isinstance(one, frozenset) else one for one in code.co_consts]
+    names = code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars
+    return code.co_name, code.co_flags, code.co_code, code.co_exceptiontable, constants, names
+
+
+def _digest(code: object) -> str:
+    """SHA-256 of the code and its values, and of the source file of a module that its pickle only names."""
+    contents = io.BytesIO()
+    _Contents(contents).dump(code)
+    digest = hashlib.sha256(_CLASS_ID.sub(b"", contents.getvalue()))
     module = inspect.getmodule(code)
     path = getattr(module, "__file__", None)
-    if module is not None and path is not None and module.__name__ != "__main__":
+    by_value = ("__main__", *cloudpickle.list_registry_pickle_by_value())
+    if module is not None and path is not None and module.__name__ not in by_value:
         digest.update(Path(path).read_bytes())
     return digest.hexdigest()
 
@@ -84,12 +109,12 @@ def search_here() -> None:
         sys.path.insert(0, str(Path.cwd()))
 
 
-def _named(name: str) -> ModuleType:
+def _named(name: str) -> types.ModuleType:
     search_here()
     return importlib.import_module(name)
 
 
-def _from_file(path: Path) -> ModuleType:
+def _from_file(path: Path) -> types.ModuleType:
     """The module in a file. It is pickled by value, because workers may not have the file."""
     if not path.is_file():
         raise FileNotFoundError(2, "there is no such file", str(path))

@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -128,10 +128,10 @@ class JoinSession(Session):
     kind = "join"
     error = EncoderError
 
-    def __init__(self, plan: Plan, part: Path, sound: Sequence[str]) -> None:
+    def __init__(self, plan: Plan, part: Path, sound: tuple[list[str], list[str]]) -> None:
         arguments = (
-            *("-f", container_of(plan.codec), "-i", "pipe:0", *sound),
-            *("-map", "0:v:0", "-c:v", "copy", *_color_arguments(plan)),
+            *("-f", container_of(plan.codec), "-i", "pipe:0", *sound[0]),
+            *("-map", "0:v:0", "-c:v", "copy", *_color_arguments(plan), *sound[1]),
             *option_arguments(plan.file_options),
             *("-y", f"file:{part}"),
             # A second output tells the times that the first one gets.
@@ -303,22 +303,20 @@ def _color_arguments(plan: Plan) -> list[str]:
     return [word for name in names if name in output for word in (name, output[output.index(name) + 1])]
 
 
-def _sound_arguments(plan: Plan, part: Path) -> list[str]:
-    """FFmpeg's arguments for the sound: copied where the container takes it, else encoded; as long as the picture."""
+def _sound_arguments(plan: Plan, part: Path) -> tuple[list[str], list[str]]:
+    """FFmpeg's arguments for the sound, for its input and for the output, as long as the picture.
+
+    It is copied where the container takes it, and else encoded.
+    """
     if plan.audio is None:
-        return []
+        return [], []
     start_s = float(plan.time_s(plan.frames[0])) if plan.source is None else plan.source.first_s
-    limits = (
-        "-ss",
-        format_seconds(start_s),
-        "-t",
-        f"{math.ceil(plan.time_s(len(plan.frames)) * 10**6) / 10**6:.6f}",
-    )
-    sound = [*limits, "-i", f"file:{plan.audio}", "-map", "1:a:0"]
+    lasts_s = math.ceil(plan.time_s(len(plan.frames)) * 10**6) / 10**6
+    output = ["-map", "1:a:0"]
     if _takes_copy(plan, part):
         # Matroska has no times below 0: FFmpeg would move the picture by what comes before the sound.
-        sound += ("-c:a", "copy", *(("-copypriorss:a", "0") if _is_matroska(plan) else ()))
-    return sound
+        output += ("-c:a", "copy", *(("-copypriorss:a", "0") if _is_matroska(plan) else ()))
+    return ["-ss", format_seconds(start_s), "-t", f"{lasts_s:.6f}", "-i", f"file:{plan.audio}"], output
 
 
 def _is_matroska(plan: Plan) -> bool:
