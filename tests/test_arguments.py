@@ -296,6 +296,25 @@ def make_decoder(make: Callable[..., Any], **options: object) -> None:
         decoder.read(30)
 
 
+def with_fan_out(method: str, *arguments: object, **options: object) -> None:
+    with ends() as (_, writer), penstock.FanOut([penstock.Writer(writer)]) as fan_out:
+        getattr(fan_out, method)(*arguments, **options)
+
+
+def rendered(call: Callable[..., object], **options: object) -> None:
+    """A render whose chunks have no place, so that it ends before the first of them."""
+    with tempfile.TemporaryDirectory() as folder:
+        call(output=f"{folder}/out.mp4", storage="/dev/null/chunks", **options)
+
+
+def scene(_index: int, _time_s: float, _view: object) -> None:
+    pass
+
+
+def render_scene(**options: object) -> None:
+    rendered(partial(penstock.render, scene), **{"frames": 9, "size": (16, 16), "fps": 25} | options)
+
+
 CALLS: dict[str, Callable[..., object]] = {
     "penstock.Decoder": partial(make_decoder, Decoder),
     "penstock.Decoder.read": lambda **given: with_decoder(Decoder(clip("audio_aac")), "read", **given),
@@ -307,6 +326,8 @@ CALLS: dict[str, Callable[..., object]] = {
         f"penstock.Encoder.{method}": partial(with_encoder, method)
         for method in ("awrite", "close", "frame", "submit", "write")
     },
+    "penstock.FanOut.close": partial(with_fan_out, "close"),
+    "penstock.FanOut.write": partial(with_fan_out, "write", b"x"),
     "penstock.Reader": make_reader,
     "penstock.Reader.latest": partial(with_reader, "latest"),
     "penstock.Reader.read": partial(with_reader, "read"),
@@ -334,6 +355,9 @@ CALLS: dict[str, Callable[..., object]] = {
     "penstock.fifo.FifoTicket.wait": partial(with_fifo_ticket, "wait"),
     "penstock.fifo.open": open_fifo,
     "penstock.make_pipe": make_pipe,
+    "penstock.map_video": lambda **given: rendered(
+        partial(penstock.map_video, None, clip("audio_aac")), **given
+    ),
     "penstock.pipeline.Pipeline": partial(run_pipeline, [b"x"]),
     "penstock.pipeline.Pipeline.read": partial(with_pipeline, "read"),
     "penstock.pipeline.Pipeline.wait": partial(with_pipeline, "wait"),
@@ -347,6 +371,7 @@ CALLS: dict[str, Callable[..., object]] = {
     "penstock.pipes.PipeWriter.read_from": partial(between_ends, "read_from"),
     "penstock.pipes.set_staging_budget": budget_for_once,
     "penstock.relay": make_relay,
+    "penstock.render": render_scene,
     "penstock.results.RelayTicket.exception": partial(with_relay_ticket, "exception"),
     "penstock.results.RelayTicket.wait": partial(with_relay_ticket, "wait"),
     "penstock.results.Ticket.exception": partial(with_ticket, "exception"),
@@ -407,7 +432,7 @@ def try_one(path: str, name: str, value: object) -> None:
 
 
 def is_of_ffmpeg(path: str) -> bool:
-    return "coder" in path or "ffmpeg" in path
+    return any(part in path for part in ("coder", "ffmpeg", "render", "map_video"))
 
 
 @pytest.mark.parametrize(("path", "name"), [one for one in NUMBERS if not is_of_ffmpeg(one[0])])

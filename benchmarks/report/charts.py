@@ -217,6 +217,8 @@ class Chart:
             return (
                 f"Latency of {self.group['codec']} assets{storage}, {self.measure.title.partition(', ')[2]}"
             )
+        if self.benchmark == "render":
+            return f"{name}: {self.measure.title}"
         if all(bar.kind == "ours" for bar in self.bars):
             return f"{name}: {' and '.join(sorted(bar.name for bar in self.bars))}"
         return name

@@ -33,6 +33,8 @@ MOST_CHUNK_FRAMES = 240
 # In a chunk of one or two frames, x264 and x265 do not reorder them, and its decoding times would be later than the
 # others' by the two frames that these are reordered by: a file would tell a variable frame rate.
 LEAST_CHUNK_FRAMES = 3
+# Guessed: more would fill the driver's memory with their reports, some 500 bytes each.
+MOST_CHUNKS = 1_000_000
 # Chosen: with fewer chunks a worker than this, a slow one would leave the others idle for long.
 CHUNKS_PER_WORKER = 4
 # The last chunks are this much shorter at most. A shorter one costs more to start than it saves.
@@ -220,7 +222,12 @@ def lengths_of(count: int, chunk_frames: int | None, workers: int) -> tuple[int,
     if chunk_frames is None:
         chunk_frames = min(MOST_CHUNK_FRAMES, math.ceil(count / (CHUNKS_PER_WORKER * workers)))
     chunk_frames = max(chunk_frames, LEAST_CHUNK_FRAMES)
-    shortest = max(math.ceil(chunk_frames / SHORTEST_SHARE), LEAST_CHUNK_FRAMES)
+    if count > MOST_CHUNKS * chunk_frames:
+        raise ValueError(
+            f"{count} frames in chunks of {chunk_frames} are more than {MOST_CHUNKS:,} chunks: "
+            "give a larger chunk_frames"
+        )
+    shortest = max(-(-chunk_frames // SHORTEST_SHARE), LEAST_CHUNK_FRAMES)
     lengths, left = [], count
     while left:
         length = min(chunk_frames, max(shortest, math.ceil(left / (2 * workers))))
@@ -247,6 +254,10 @@ def make(
 ) -> Plan:
     """Checks everything that can be checked before a frame is there."""
     frames = frames if isinstance(frames, range) else range(_count("frames", frames))
+    try:
+        len(frames)
+    except OverflowError:
+        raise ValueError("frames are more than a plan can count") from None
     if not frames or min(frames[0], frames[-1]) < 0:
         raise ValueError(f"frames is a number of frames, or a range of indices from 0 on; got {frames!r}")
     if chunk_frames is not None:

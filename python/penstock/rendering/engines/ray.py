@@ -145,7 +145,8 @@ class RayTasks:
             yield self._ended(reference, self._tasks.pop(reference))
 
     def workers(self) -> int:
-        return sum(task.is_running for task in self._tasks.values())
+        # What a task has told may be from before its end, or from before its worker was lost.
+        return min(self._room, sum(task.is_running for task in self._tasks.values()))
 
     def close(self) -> None:
         # Ray 2.60 aborts this process if a task succeeds while it is cancelled ("Tried to complete task that was not
