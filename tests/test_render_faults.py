@@ -64,6 +64,10 @@ def returned(index: int, time_s: float, view: np.ndarray) -> np.ndarray:
     return np.zeros_like(view)
 
 
+def broken_pipe(index: int, time_s: float, view: np.ndarray) -> None:
+    raise penstock.BrokenStreamError(32, "the scene's own reader went away")
+
+
 class Unbuilt:
     def __init__(self) -> None:
         raise OSError("no display")
@@ -79,6 +83,7 @@ class Unbuilt:
             returned,
             "returned, frame 0: TypeError: it returned a ndarray: a scene draws into its third argument",
         ),
+        pytest.param(broken_pipe, "the scene's own reader went away", marks=SLOW),
         pytest.param(Unbuilt, "OSError: no display", marks=SLOW),
     ],
 )

@@ -58,11 +58,12 @@ def main(descriptor: int) -> None:
         text, paths, threads, frame_timeout = orders.get()
         sys.path[:] = paths
         warnings.simplefilter("ignore", FFmpegWarning)  # the report has them
+        plan: Plan | None = None
         renderer: Renderer | None = None
         while True:
             number = orders.get()
             try:
-                plan = Plan.from_json(text)
+                plan = plan or Plan.from_json(text)
                 chunk = numbered(plan, number)
                 on_frame = watched(
                     frame_timeout, lambda done: connection.send(("frames", done)), len(chunk.frames)
@@ -70,8 +71,6 @@ def main(descriptor: int) -> None:
                 on_frame(0)
                 renderer = renderer or Renderer(plan, threads)
                 answer: tuple[str, object] = ("done", renderer.render(chunk, on_frame))
-            except (BrokenPipeError, ConnectionResetError):
-                raise
             except Exception as error:
                 answer = ("failed", Failure.of(error))
             finally:
