@@ -24,7 +24,7 @@ the calling thread, and the machine's topology.
 
 `Encoder` feeds frames to an FFmpeg that it starts, by a `Writer`, and `Decoder` reads frames from one, by
 a `Reader`; ``ffmpeg`` has them, the decoder of sound, and ``probe``. `FanOut` shares each frame among several encoders
-and writers. ``images`` reads and writes image files.
+and writers, and ``gl`` captures what OpenGL draws. ``images`` reads and writes image files.
 `render` and `map_video` divide a video into chunks for many processes or machines; ``rendering`` has their steps.
 ``penstock.turbopipe`` is a drop-in for TurboPipe.
 """

@@ -3,7 +3,8 @@
 - The public classes: ``encoder``, ``decoder``, ``audio``; ``settings`` has what they share, ``frames`` their arrays.
 - Plans: ``encode_plan`` and ``decode_plan`` decide who converts pixels, and make FFmpeg's arguments with ``arguments``,
   ``colors``, ``endpoints`` and ``timestamps``. ``pixel_formats`` knows how frames lie in memory, ``frame_check``
-  compares a caller's frame with that, ``output_formats`` knows what a codec can hold.
+  compares a caller's frame with that, ``output_formats`` knows what a codec can hold. ``timed_frames`` puts a time
+  before each frame, for variable rates.
 - Runs: ``session`` is one run of FFmpeg, ``encode_session`` with the native writer that feeds it, ``decode_session``
   with the native reader of its output. ``process``, ``child`` and ``runner`` start and watch programs.
   ``reporter`` reports the progress of an encoder, ``bar`` draws it.
