@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-import math
 import re
 import warnings
 from collections.abc import Iterator, Mapping
@@ -220,8 +219,8 @@ def lengths_of(count: int, chunk_frames: int | None, workers: int) -> tuple[int,
     so that the workers end at about the same time.
     """
     if chunk_frames is None:
-        chunk_frames = min(MOST_CHUNK_FRAMES, math.ceil(count / (CHUNKS_PER_WORKER * workers)))
-    chunk_frames = max(chunk_frames, LEAST_CHUNK_FRAMES)
+        chunk_frames = min(MOST_CHUNK_FRAMES, -(-count // (CHUNKS_PER_WORKER * workers)))
+    chunk_frames = max(_count("chunk_frames", chunk_frames), LEAST_CHUNK_FRAMES)
     if count > MOST_CHUNKS * chunk_frames:
         raise ValueError(
             f"{count} frames in chunks of {chunk_frames} are more than {MOST_CHUNKS:,} chunks: "
@@ -230,7 +229,7 @@ def lengths_of(count: int, chunk_frames: int | None, workers: int) -> tuple[int,
     shortest = max(-(-chunk_frames // SHORTEST_SHARE), LEAST_CHUNK_FRAMES)
     lengths, left = [], count
     while left:
-        length = min(chunk_frames, max(shortest, math.ceil(left / (2 * workers))))
+        length = min(chunk_frames, max(shortest, -(-left // (2 * workers))))
         if left - length < shortest:
             length = left
         lengths.append(length)
@@ -260,8 +259,6 @@ def make(
         raise ValueError("frames are more than a plan can count") from None
     if not frames or min(frames[0], frames[-1]) < 0:
         raise ValueError(f"frames is a number of frames, or a range of indices from 0 on; got {frames!r}")
-    if chunk_frames is not None:
-        _count("chunk_frames", chunk_frames)
     target = endpoints.target(output)
     if not endpoints.is_path(target):
         raise ValueError(
