@@ -19,8 +19,6 @@ from penstock._native import (
 )
 
 if TYPE_CHECKING:
-    from penstock._native import Writer
-    from penstock.ffmpeg.encoder import Encoder
     from penstock.ffmpeg.frames import VideoFrame
 
 __all__ = [
@@ -130,7 +128,7 @@ class OutputReport(HtmlTable):
     """What became of one output of a `FanOut`.
 
     Attributes:
-        target: the encoder or writer.
+        target: the encoder or writer, the object that was added.
         frames_taken: frames that it accepted.
         frames_dropped: frames that were left out because it was full.
         result: the encoder's report, which is None before its end and if it failed; or the writer's statistics.
@@ -138,7 +136,7 @@ class OutputReport(HtmlTable):
             stream; then an encoder's is an `EncoderError` with FFmpeg's output.
     """
 
-    target: Encoder | Writer
+    target: object
     frames_taken: int
     frames_dropped: int
     result: EncodeReport | WriterStats | None

@@ -74,7 +74,7 @@ class Renderer:
 
     def __init__(self, plan: Plan, threads: int | None) -> None:
         self._plan = plan
-        self._program = plan.program
+        _ = plan.program  # which checks the version
         self._threads = threads
         self._storage = storage_of(plan.storage)
         self._code: Any = None if plan.code is None else plan.code.load()
