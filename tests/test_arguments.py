@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from clips import clip
 from conftest import examples
@@ -28,7 +29,7 @@ from test_api import FUNCTIONS
 
 import penstock
 from penstock import fifo, pipeline
-from penstock.ffmpeg import AudioDecoder, Decoder, Encoder, Tuning, probe
+from penstock.ffmpeg import AudioDecoder, AudioInput, Decoder, Encoder, Tuning, probe
 
 MODULES = (
     "penstock",
@@ -53,7 +54,7 @@ def callables() -> Iterator[tuple[str, Callable[..., Any]]]:
     for module in map(importlib.import_module, (*MODULES, RESULTS)):
         for name in module.__all__:
             target = getattr(module, name)
-            is_record = (dataclasses.is_dataclass(target) and target is not Tuning) or (
+            is_record = (dataclasses.is_dataclass(target) and target not in (AudioInput, Tuning)) or (
                 inspect.isclass(target) and issubclass(target, BaseException)
             )
             if not callable(target) or is_record or target in seen:
@@ -271,17 +272,19 @@ def make_encoder(**options: Any) -> None:
 
 def with_encoder(method: str, **options: Any) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        encoder = Encoder(f"{folder}/out.nut", size=(16, 16), fps=25, codec="rawvideo")
+        sound = AudioInput(8000, 1, "int16") if method.endswith("_audio") else None
+        encoder = Encoder(f"{folder}/out.nut", size=(16, 16), fps=25, codec="rawvideo", audio=sound)
+        data = bytes(768) if sound is None else np.zeros(8, "int16")
         try:
             if method == "frame":
                 with encoder.frame(**options):
                     pass
-            elif method == "awrite":
-                asyncio.run(encoder.awrite(bytes(768), **options))
+            elif method.startswith("awrite"):
+                asyncio.run(getattr(encoder, method)(data, **options))
             elif method == "close":
                 encoder.close(**options)
             else:
-                getattr(encoder, method)(bytes(768), **options)
+                getattr(encoder, method)(data, **options)
         finally:
             encoder.abort()
 
@@ -324,7 +327,7 @@ CALLS: dict[str, Callable[..., object]] = {
     "penstock.Encoder": make_encoder,
     **{
         f"penstock.Encoder.{method}": partial(with_encoder, method)
-        for method in ("awrite", "close", "frame", "submit", "write")
+        for method in ("awrite", "awrite_audio", "close", "frame", "submit", "write", "write_audio")
     },
     "penstock.FanOut.close": partial(with_fan_out, "close"),
     "penstock.FanOut.write": partial(with_fan_out, "write", b"x"),
@@ -349,6 +352,7 @@ CALLS: dict[str, Callable[..., object]] = {
     "penstock.ffmpeg.AudioDecoder.read": lambda **given: with_decoder(
         AudioDecoder(clip("audio_aac")), "read", **given
     ),
+    "penstock.ffmpeg.AudioInput": lambda **given: AudioInput(**{"sample_rate": 8000, "channels": 1} | given),
     "penstock.ffmpeg.Tuning": lambda **given: make_encoder(tuning=Tuning(**given)),
     "penstock.ffmpeg.probe": lambda **given: probe(clip("audio_aac"), **given),
     "penstock.fifo.FifoTicket.exception": partial(with_fifo_ticket, "exception"),

@@ -124,6 +124,7 @@ def test_smoke(tmp_path: Path, ffmpeg: str) -> None:
         output=str(output),
         frames_submitted=20,
         frames_encoded=20,
+        samples_submitted=0,
         bytes_submitted=20 * FRAME_BYTES,
         output_bytes=output.stat().st_size,
         elapsed_s=report.elapsed_s,

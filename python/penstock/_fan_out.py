@@ -233,7 +233,7 @@ class FanOut:
         slots: dict[Form, _Slot] = {}
         for output, form in forms.items():
             # A conversion that only one output needs is left to its thread.
-            used = form if form.tick is not None or uses[form] > 1 else AS_IT_IS
+            used = form if form.prefix is not None or uses[form] > 1 else AS_IT_IS
             if used not in slots:
                 pool = self._pool_of(nbytes if used == AS_IT_IS else used.nbytes)
                 slots[used] = pool.filled(buffer, used.conversion, used.prefix)

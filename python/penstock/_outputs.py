@@ -14,7 +14,6 @@ from penstock._log import logger
 from penstock._native import Ticket, Writer, _Conversion, _seconds, _Slot
 from penstock._types import FrameData
 from penstock.errors import ClosedError, PenstockError, StalledError
-from penstock.ffmpeg import timed_frames
 from penstock.ffmpeg.encode_session import FULL, EncodeSession
 from penstock.ffmpeg.encoder import Encoder
 from penstock.ffmpeg.frame_check import frame_buffer
@@ -62,17 +61,16 @@ class Form:
     Attributes:
         conversion: of the pixels; None leaves them as they are.
         nbytes: bytes of the converted frame.
-        tick: the time of the frame, which stands before it; None without one.
+        tick: the time of a frame with ``fps=None``.
+        prefix: what stands before the frame; None if nothing does.
+        output: the only output that uses it: where frames have numbers, it writes that of the frame into the memory.
     """
 
     conversion: _Conversion | None = None
     nbytes: int = 0
     tick: int | None = None
-
-    @property
-    def prefix(self) -> bytes | None:
-        """What comes before the frame."""
-        return None if self.tick is None else timed_frames.prefix(self.tick, self.nbytes)
+    prefix: bytes | None = None
+    output: Output | None = None
 
 
 #: The caller's bytes.
@@ -211,7 +209,7 @@ class EncoderOutput(Output):
         try:
             session = self.target._session_for(frame)
             session.check_open()
-            frame_buffer(frame, session.plan.layout)
+            frame_buffer(frame, session.plan.frames)
         except (PenstockError, OSError) as failure:
             self.fail(failure)
         except (ValueError, TypeError) as wrong:
@@ -220,8 +218,11 @@ class EncoderOutput(Output):
 
     def form(self, pts: float | Fraction | None) -> Form:
         plan = self._session.plan
-        if plan.rate is None:
-            return Form(plan.conversion, plan.fed.frame_bytes, self._session.tick_of(pts))
+        assert plan.fed is not None  # `start` has checked that there is a picture
+        if plan.stream is not None:
+            tick = None if plan.rate is not None else self._session.tick_of(pts)
+            prefix = self._session.prefix_of(tick)
+            return Form(plan.conversion, plan.fed.frame_bytes, tick, prefix, self if tick is None else None)
         return AS_IT_IS if plan.conversion is None else Form(plan.conversion, plan.fed.frame_bytes)
 
     def push_of(self, slot: _Slot, form: Form) -> Push:

@@ -176,7 +176,7 @@ class _Framebuffer:
     """A ``moderngl.Framebuffer`` that is read into pixel buffers in turn."""
 
     def __init__(self, framebuffer: Any, encoder: Encoder, buffers: int) -> None:
-        layout = encoder._session.plan.layout
+        layout = encoder._session.plan.frames
         if layout.pixel_format not in _CHANNELS:
             raise ValueError(
                 f"OpenGL reads pictures as {', '.join(_CHANNELS)}: give the Encoder pixel_format='rgb24' in place of "

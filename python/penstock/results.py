@@ -54,6 +54,7 @@ class EncodeReport(HtmlTable):
         output: the absolute path of the file, or the URL, that FFmpeg wrote to.
         frames_submitted: frames that ``write``, ``frame`` and ``submit`` accepted.
         frames_encoded: frames that FFmpeg reported as encoded; equal to `frames_submitted`.
+        samples_submitted: samples of each channel that ``write_audio`` accepted.
         bytes_submitted: bytes of the submitted frames.
         output_bytes: size of the file at the end; None if the output is not a regular file.
         elapsed_s: seconds from the start of FFmpeg to its end.
@@ -64,6 +65,7 @@ class EncodeReport(HtmlTable):
     output: str
     frames_submitted: int
     frames_encoded: int
+    samples_submitted: int
     bytes_submitted: int
     output_bytes: int | None
     elapsed_s: float

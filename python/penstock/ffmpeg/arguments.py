@@ -134,27 +134,29 @@ def input_arguments(
     ]
 
 
-def timed_input_arguments(colors: Sequence[str]) -> list[str]:
-    """FFmpeg's arguments for frames with times on its standard input: see `timed_frames`.
+def stream_arguments(offset_s: int, colors: Sequence[str] = ()) -> list[str]:
+    """FFmpeg's arguments for frames with times, or with sound, on its standard input: see `nut`.
 
-    The first time stays what it is, and FFmpeg does not guess a rate from the times.
+    The first time stays what it is, less `offset_s`, and FFmpeg does not guess a rate from the times.
     """
-    return ["-copyts", "-fpsprobesize", "0", "-f", "nut", *colors, "-i", "pipe:0"]
+    offset = ("-itsoffset", str(-offset_s)) if offset_s else ()
+    return ["-copyts", "-fpsprobesize", "0", *offset, "-f", "nut", *colors, "-i", "pipe:0"]
 
 
 def output_arguments(
     target: str,
-    codec: str,
+    codec: str | None,
     pixel_format: str | None,
     options: Mapping[str, object],
     container_format: str | None,
     colors: Sequence[str] = (),
+    sound: Sequence[str] = (),
 ) -> list[str]:
-    """FFmpeg's arguments for one video output, which it overwrites. `options` come last and so override the others."""
-    arguments = ["-c:v", codec]
+    """FFmpeg's arguments for one output, which it overwrites. `options` come last and so override the others."""
+    arguments = [] if codec is None else ["-c:v", codec]
     if pixel_format is not None:
         arguments += ["-pix_fmt", pixel_format]
-    arguments += colors
+    arguments += [*colors, *sound]
     arguments += option_arguments({_VIDEO_OPTIONS.get(name, name): value for name, value in options.items()})
     if container_format is not None:
         arguments += ["-f", container_format]

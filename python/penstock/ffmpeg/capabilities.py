@@ -33,6 +33,12 @@ COMMON_CODECS = (
 #: The oldest FFmpeg that the tests are run with.
 OLDEST = (5, 1)
 
+#: Sound encoders that are not looked up either.
+COMMON_AUDIO_CODECS = (
+    *("aac", "libopus", "flac", "libmp3lame", "libvorbis", "alac", "ac3"),
+    *("pcm_s16le", "pcm_s24le", "pcm_s32le", "pcm_f32le"),
+)
+
 # Encoders that have these options, for which the `Encoder` has arguments. Their options are not looked up.
 _HAVE_OPTION = {
     "crf": ("libx264", "libx264rgb", "libx265", "libvpx", "libvpx-vp9", "libsvtav1", "libaom-av1"),
@@ -176,6 +182,19 @@ def check_codec(program: str, codec: str) -> None:
         return
     if codec not in (*encoders(program), *codecs(program), "copy"):
         raise EncoderError(unknown_codec(program, codec))
+
+
+def check_audio_codec(program: str, codec: str) -> None:
+    """Checks that `program` has the sound encoder `codec`, which is looked up unless it is a common one."""
+    if codec in COMMON_AUDIO_CODECS:
+        return
+    known = [name for flags, name in _listed(program, "-encoders") if flags.startswith("A")]
+    if known and codec not in known:
+        has = ", ".join(name for name in COMMON_AUDIO_CODECS if name in known)
+        near = did_you_mean(codec, known)
+        raise EncoderError(
+            f"{program} has no sound encoder {codec!r}.{near} It has {has}. `ffmpeg -encoders` lists all that it has"
+        )
 
 
 def check_option(program: str, codec: str, name: str) -> None:

@@ -42,9 +42,12 @@ _NOISE = re.compile(
     r"deprecated pixel format used, make sure you did set range correctly"  # JPEG's yuvj420p; the range is set
     r"|No accelerated colorspace conversion found"  # the pixels are the same
     r"|Neither bitrate nor constrained quality specified, using default"  # libvpx and libaom without crf
+    r"|No bit rate set\. Defaulting to"  # libopus
     r"|VBV buffer size not set, using default"  # MPEG program streams
     r"|Specified chroma sample location \w+ is unsupported on the AV1 bit stream level"  # printed for every container
     r"|Thread message queue blocking"  # of two inputs, one waits for the other
+    r"|Guessed Channel Layout|codec frame size is not set"  # what NUT does not say of sound
+    r"|No filtered frames for output stream, trying to initialize anyway"  # no frame came, or no sound
 )
 # Lines with the level of an error, in FFmpeg 5.1 to 9, that cost no frame.
 _HARMLESS = re.compile(

@@ -10,7 +10,7 @@ from numbers import Real
 from typing import Literal, get_args
 
 from penstock._native import _Conversion
-from penstock.ffmpeg import endpoints, timed_frames
+from penstock.ffmpeg import endpoints, sound
 from penstock.ffmpeg.arguments import (
     check_even,
     checked_size,
@@ -18,7 +18,7 @@ from penstock.ffmpeg.arguments import (
     frame_rate,
     input_arguments,
     output_arguments,
-    timed_input_arguments,
+    stream_arguments,
     with_filters,
 )
 from penstock.ffmpeg.capabilities import check_option
@@ -30,9 +30,11 @@ from penstock.ffmpeg.colors import (
     output_color_arguments,
 )
 from penstock.ffmpeg.naming import argument
+from penstock.ffmpeg.nut import NutStream
 from penstock.ffmpeg.output_formats import output_format, raw_format, unused_colors
 from penstock.ffmpeg.pixel_formats import FrameLayout, canonical, divides_evenly, frame_layout
 from penstock.ffmpeg.settings import Colors, Convert, check_choice, native_conversion
+from penstock.ffmpeg.sound import Sound
 
 OddSize = Literal["error", "pad", "crop"]
 
@@ -41,7 +43,7 @@ OddSize = Literal["error", "pad", "crop"]
 _conversion = lru_cache(maxsize=16)(_Conversion)
 
 # Each frame is encoded once, at its own time, in microseconds. The container rounds to its own unit.
-_TIMED_OPTIONS = {"fps_mode": "passthrough", "enc_time_base": "1:1000000"}
+_TIMED_OPTIONS = {"fps_mode": "passthrough", "enc_time_base:v": "1:1000000"}
 # Containers without times, or that number frames, by FFmpeg's names and their usual endings.
 _UNTIMED = ("avi", "h264", "hevc", "image2", "image2pipe", "mjpeg", "rawvideo", "yuv4mpegpipe")
 _UNTIMED_ENDINGS = (
@@ -65,24 +67,37 @@ class EncodePlan:
     """What is done with each frame, and by whom.
 
     Attributes:
-        layout: layout of the frames that the caller writes.
-        rate: frames per second; None if each frame comes with its time.
+        layout: layout of the frames that the caller writes; None for sound alone.
+        rate: frames per second; None if each frame comes with its time, or there is none.
         conversion: the native conversion; None if FFmpeg gets the frames as they are.
-        fed: layout of the frames that FFmpeg gets.
-        head: what FFmpeg gets before the first frame, if each comes with its time.
+        fed: layout of the frames that FFmpeg gets; None for sound alone.
+        sounds: what comes with the picture, or without one.
+        stream: what FFmpeg reads; None if it is frames alone, at a constant rate.
         converted_by: "penstock", "ffmpeg", or None if the pixels stay what they are.
         arguments: FFmpeg's arguments for its input and its output.
         warnings: what the video cannot hold of the frames.
     """
 
-    layout: FrameLayout
+    layout: FrameLayout | None
     rate: Fraction | None
     conversion: _Conversion | None
-    fed: FrameLayout
-    head: bytes
+    fed: FrameLayout | None
+    sounds: tuple[Sound, ...]
+    stream: NutStream | None
     converted_by: str | None
     arguments: list[str]
     warnings: tuple[str, ...]
+
+    @property
+    def frames(self) -> FrameLayout:
+        """`layout`, where there must be one.
+
+        Raises:
+            ValueError: it is sound alone.
+        """
+        if self.layout is None:
+            raise ValueError("the encoder has codec=None, which is for sound alone: it takes no frames")
+        return self.layout
 
 
 def plan_encode(
@@ -100,6 +115,7 @@ def plan_encode(
     output_pixel_format: str | None,
     colors: Colors,
     convert: Convert,
+    sounds: tuple[Sound, ...],
 ) -> EncodePlan:
     """Plans an encode by the FFmpeg at `program` to `target`. The other arguments are the `Encoder`'s."""
     check_choice("odd_size", odd_size, get_args(OddSize))
@@ -128,9 +144,15 @@ def plan_encode(
     else:
         fed = frame_layout(named or layout.pixel_format, *conversion.output_size, program)
     centred = is_centred(layout.pixel_format, named)
+    stream = sound.nut_stream(program, fed, rate, sounds)
     colors_in = input_color_arguments(fed.pixel_format, matrix, color_range, centred=centred)
+    if stream is not None:
+        reading = stream_arguments(stream.offset_s, colors_in)
+    else:
+        assert rate is not None
+        reading = input_arguments(fed, rate, colors_in)
     arguments = [
-        *(timed_input_arguments(colors_in) if rate is None else input_arguments(fed, rate, colors_in)),
+        *reading,
         *output_arguments(
             target,
             codec,
@@ -138,16 +160,37 @@ def plan_encode(
             with_filters(options, filters),
             container_format,
             output_color_arguments(named, matrix, color_range, centred=centred),
+            sound.output_arguments(sounds, options),
         ),
     ]
     converted_by = None
     if output.name not in (None, layout.pixel_format):
         converted_by = "ffmpeg" if conversion is None else "penstock"
     unused = unused_colors(codec, layout.pixel_format, output.name, colors, color_range)
-    head = timed_frames.header(program, fed) if rate is None else b""
     return EncodePlan(
-        layout, rate, conversion, fed, head, converted_by, arguments, (*output.warnings, *unused)
+        layout, rate, conversion, fed, sounds, stream, converted_by, arguments, (*output.warnings, *unused)
     )
+
+
+def plan_sound(
+    program: str,
+    target: str,
+    *,
+    options: Mapping[str, object],
+    container_format: str | None,
+    sounds: tuple[Sound, ...],
+) -> EncodePlan:
+    """Plans an encode of sound alone. The arguments are as for `plan_encode`."""
+    container_format = endpoints.container_for(target, container_format)
+    stream = sound.nut_stream(program, None, None, sounds)
+    assert stream is not None
+    arguments = [
+        *stream_arguments(stream.offset_s),
+        *output_arguments(
+            target, None, None, options, container_format, sound=sound.output_arguments(sounds, options)
+        ),
+    ]
+    return EncodePlan(None, None, None, None, sounds, stream, None, arguments, ())
 
 
 def _check_timed(target: str, container_format: str | None) -> None:
@@ -172,7 +215,11 @@ def _options_for(
 
 
 def output_options(
-    program: str, codec: str, options: Mapping[str, object], crf: float | str | None, preset: str | None
+    program: str,
+    codec: str | None,
+    options: Mapping[str, object],
+    crf: float | str | None,
+    preset: str | None,
 ) -> tuple[dict[str, object], str | None]:
     """FFmpeg's output options, with `crf` and `preset`, and the container format that ``options["f"]`` names."""
     own = {name: value for name, value in (("crf", crf), ("preset", preset)) if value is not None}
@@ -185,6 +232,10 @@ def output_options(
         ) is not None:
             also = argument(f"options.{option}", options[option])
             raise ValueError(f"{argument(name, value)} and {also} exclude each other: give one")
+        if codec is None:
+            raise ValueError(
+                f"{argument(name, value)} is for a picture, and codec=None makes none: leave it out"
+            )
         check_option(program, codec, name)
     given.update(options)
     container_format = given.pop("f", None)

@@ -27,12 +27,14 @@ from penstock.errors import (
     PenstockError,
     StalledError,
 )
-from penstock.ffmpeg import endpoints, timed_frames
+from penstock.ffmpeg import endpoints, nut
 from penstock.ffmpeg.encode_plan import EncodePlan
+from penstock.ffmpeg.feed import Feed
 from penstock.ffmpeg.process import WATCH_INTERVAL_S, FFmpegProcess, Watch
 from penstock.ffmpeg.reporter import Reporter
 from penstock.ffmpeg.session import Session, late_error, warn_unclosed
 from penstock.ffmpeg.settings import Tuning
+from penstock.ffmpeg.sound import samples_of
 from penstock.results import EncodeReport, EncoderStats
 
 # Where no caller waits for FFmpeg (at exit, after an exception), FFmpeg is killed after so long without a sign of life.
@@ -93,53 +95,64 @@ class EncodeSession(Session):
         self._tuning = tuning
         self._explain = explain
         self._reporter = reporter
-        self._slots = _SlotPool(plan.layout.frame_bytes, KEPT_SLOTS)
-        self._fed_slots = _SlotPool(plan.fed.frame_bytes, KEPT_SLOTS)
+        self._fed_bytes = 0 if plan.fed is None else plan.fed.frame_bytes
+        if plan.layout is not None:
+            self._slots = _SlotPool(plan.layout.frame_bytes, KEPT_SLOTS)
+            self._fed_slots = _SlotPool(self._fed_bytes, KEPT_SLOTS)
         self._turns: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = (
             weakref.WeakKeyDictionary()
         )
         self._closing_at_s: float | None = None
-        # With times, frames are numbered and queued in one step.
-        self._in_order = threading.Lock()
-        self._last_tick = -1
-        self._fed_bytes = plan.fed.frame_bytes + (timed_frames.PREFIX_BYTES if plan.rate is None else 0)
+        self._feed: Feed | None = None
+        if plan.stream is not None:
+            frame_bytes = None if plan.fed is None else self._fed_bytes
+            self._feed = Feed(plan.stream, plan.rate, frame_bytes, plan.sounds, program, tuning.stall_timeout)
+            self._fed_bytes += nut.PREFIX_BYTES
 
     def connect(self) -> None:
         tuning = self._tuning
         queue_bytes = tuning.queue_bytes
         if queue_bytes is None:
             queue_bytes = max(QUEUE_BYTES, LEAST_QUEUE_FRAMES * self._fed_bytes)
+        queue_frames = QUEUE_FRAMES if tuning.queue_items is None else tuning.queue_items
         self.writer = Writer(
             self.process.stdin,
             mode=tuning.mode,
             queue_bytes=queue_bytes,
-            queue_items=QUEUE_FRAMES if tuning.queue_items is None else tuning.queue_items,
+            # A piece of sound may come with each frame.
+            queue_items=queue_frames * (1 + bool(self.plan.sounds)),
             capacity_bytes=tuning.capacity_bytes,
             policy=tuning.policy,
             reader="reads",  # FFmpeg's pipe protocol calls read(2), which allows zero-copy
             # A frame with a time is converted when it is taken.
-            conversion=None if self.plan.head else self.plan.conversion,
+            conversion=self.plan.conversion if self._feed is None else None,
         )
-        if self.plan.head:
-            self.writer.write(self.plan.head)
+        if self._feed is not None:
+            self._feed.start(self.writer)
         if self._reporter is not None:
             self._reporter.start(_stats_of(weakref.ref(self)))
 
     def disconnect(self) -> None:
         if hasattr(self, "writer"):
             self.writer.abort()
+        if self._feed is not None:
+            self._feed.end()
 
     @property
     def stats(self) -> EncoderStats:
         writer, process = self.writer.stats, self.process
-        elapsed_s, taking_s = process.elapsed_s, self._fed_slots.filling_s + self._slots.filling_s
+        elapsed_s, taking_s = process.elapsed_s, 0.0
+        if self.plan.layout is not None:
+            taking_s = self._fed_slots.filling_s + self._slots.filling_s
         fed_s = elapsed_s if self._closing_at_s is None else self._closing_at_s
         fps = process.frames / elapsed_s
         # A closed writer knows what FFmpeg had read when it closed, and not the rest that FFmpeg read then.
         read_bytes = writer.bytes_delivered if self.report is None else writer.bytes_accepted
         return EncoderStats(
             frames_submitted=self.submitted,
-            frames_written=max(0, read_bytes - len(self.plan.head)) // self._fed_bytes,
+            frames_written=(
+                read_bytes // self._fed_bytes if self._feed is None else self._feed.frames_until(read_bytes)
+            ),
             frames_encoded=process.frames,
             bytes_written=read_bytes,
             output_bytes=process.output_bytes,
@@ -156,15 +169,15 @@ class EncodeSession(Session):
     @property
     def submitted(self) -> int:
         """Frames that were accepted."""
-        return self.writer.stats.items_accepted - bool(self.plan.head)
+        return self.writer.stats.items_accepted if self._feed is None else self._feed.frames
 
     @property
     def _video_s(self) -> float:
         """Length of what is encoded. With times it is estimated from the last one."""
         if self.plan.rate is not None:
             return float(self.process.frames / self.plan.rate)
-        last_s = float(self._last_tick * timed_frames.TICK_S)
-        return last_s * self.process.frames / max(1, self.submitted)
+        assert self._feed is not None
+        return float(self._feed.video_s) * self.process.frames / max(1, self.submitted)
 
     def check_open(self) -> None:
         """Checks that frames are still accepted."""
@@ -180,13 +193,14 @@ class EncodeSession(Session):
         return self._slots.take()
 
     def tick_of(self, pts: float | Fraction | None) -> int | None:
-        """The time of a frame as a multiple of `timed_frames.TICK_S`; None where the rate is constant."""
+        """The time of a frame as a multiple of `nut.TICK_S`; None where the rate is constant."""
         if self.plan.rate is None:
             if pts is None:
                 raise ValueError(
                     "the encoder has fps=None, so that each frame comes with its pts, in seconds"
                 )
-            self._check_later(tick := timed_frames.ticks(pts))
+            assert self._feed is not None
+            self._feed.check_later(tick := nut.ticks(pts))
             return tick
         if pts is not None:
             raise ValueError("pts is for variable rates: give the Encoder fps=None")
@@ -200,32 +214,33 @@ class EncodeSession(Session):
         time with x264 ultrafast (2-core x86-64 VM, 2026-11-22), while FFmpeg has no CPU time to spare.
         """
         conversion = self.plan.conversion
-        prefix = None if tick is None else timed_frames.prefix(tick, self.plan.fed.frame_bytes)
-        if tick is None and conversion is not None and self.writer._oldest() is None:
-            return partial(self.writer.write, self._slots.filled(buffer))
-        return self.made(self._fed_slots.filled(buffer, conversion, prefix), tick)
+        if self._feed is None:
+            if conversion is not None and self.writer._oldest() is None:
+                return partial(self.writer.write, self._slots.filled(buffer))
+            return self.made(self._fed_slots.filled(buffer, conversion))
+        return self.made(self._fed_slots.filled(buffer, conversion, self.prefix_of(tick)), tick)
 
-    def made(self, slot: _Slot, tick: int | None) -> Callable[..., Ticket]:
+    def prefix_of(self, tick: int | None) -> bytes:
+        """What comes before a frame at that time, or with None before the next frame at a constant rate."""
+        assert self._feed is not None
+        return self._feed.prefix(self._feed.next_s(tick))
+
+    def made(self, slot: _Slot, tick: int | None = None) -> Callable[..., Ticket]:
         """The call that queues `slot`, which has what FFmpeg gets of a frame: converted, and behind its time."""
-        if tick is not None:
-            return partial(self._queue_timed, tick, slot)
-        return partial(self.writer._write_made, slot)
-
-    def _queue_timed(self, tick: int, slot: _Slot, *, timeout: float) -> Ticket:
-        with self._in_order:
-            self._check_later(tick)
-            ticket = self.writer._write_made(slot, timeout=timeout)
-            self._last_tick = tick
-        return ticket
-
-    def _check_later(self, tick: int) -> None:
-        if tick <= self._last_tick:
-            last_s, now_s = (float(one * timed_frames.TICK_S) for one in (self._last_tick, tick))
-            raise ValueError(f"pts must grow from frame to frame: {now_s:.6f} s comes after {last_s:.6f} s")
+        if self._feed is None:
+            return partial(self.writer._write_made, slot)
+        return partial(self._feed.queue_frame, slot, tick)
 
     def borrowed(self, memory: Data) -> Callable[..., Ticket]:
         """The call that queues the frame in `memory` without a copy."""
         return partial(self.writer.write, memory)
+
+    def sounding(self, samples: object) -> Callable[..., Ticket]:
+        """Copies samples. Returns the call that queues the copy, for `queue` or `queue_async`."""
+        self.check_open()
+        if self._feed is None or self._feed.input is None:
+            raise ValueError("the encoder has no AudioInput: give it audio=AudioInput(sample_rate, channels)")
+        return partial(self._feed.queue_samples, samples_of(samples, self._feed.input).copy())
 
     def queue(self, push: Callable[..., Ticket], timeout: float | None) -> Ticket:
         """Queues a frame; waits while the queue is full."""
@@ -276,12 +291,12 @@ class EncodeSession(Session):
         self.process.close_pipes()
         self.wait_for(self._await_end, _left_s(deadline_s), NOT_DONE)
         self._mark_ended()
-        if not self.process.has_succeeded or self.process.frames != self.submitted or self._failed_outputs():
+        if not self.process.has_succeeded or self.process.frames != self.submitted or self._lost():
             raise self._error()
-        ignored = self._failed_outputs(ignored=True)
-        self.report = self._make_report(ignored)
-        for failure in ignored:
-            warnings.warn(failure, FFmpegWarning, stacklevel=4)
+        missing = [*self._failed_outputs(ignored=True), *self._unused_input()]
+        self.report = self._make_report(missing)
+        for what in missing:
+            warnings.warn(what, FFmpegWarning, stacklevel=4)
         return self.report
 
     def abort(self) -> None:
@@ -361,6 +376,9 @@ class EncodeSession(Session):
         if self.writer.closed:
             return
         try:
+            if self._feed is not None:
+                feed = self._feed
+                self.wait_for(lambda slice_s: feed.finish(timeout=slice_s), _left_s(deadline_s), FULL)
             # After a late flush the writer stays open, so that a second `close` can continue.
             self.wait_for(self.writer.flush, _left_s(deadline_s), FULL)
             self.writer.close()
@@ -389,15 +407,24 @@ class EncodeSession(Session):
             if endpoints.ignores_failure(name) == ignored
         ]
 
+    def _lost(self) -> list[str]:
+        """What the result lacks, although FFmpeg may have succeeded, in sentences."""
+        return [*self._failed_outputs(), *(() if self._feed is None else self._feed.failures)]
+
+    def _unused_input(self) -> list[str]:
+        if self._feed is None or self._feed.input is None or self._feed.samples:
+            return []
+        return ["the result has no sound: the encoder has an AudioInput, and write_audio was not called"]
+
     def _error(self) -> FFmpegError:
         process, submitted = self.process, self.submitted
         reason = f"FFmpeg {process.ending}; it had encoded {process.frames} of {submitted} submitted frames"
         advice = self._explain(f"{process.log.text}\n{reason}")
-        return self.failure("; ".join([*self._failed_outputs(), reason]), process.frames, advice)
+        return self.failure("; ".join([*self._lost(), reason]), process.frames, advice)
 
-    def _make_report(self, ignored: list[str]) -> EncodeReport:
+    def _make_report(self, missing: list[str]) -> EncodeReport:
         # FFmpeg has succeeded. Its errors may still matter more than its warnings.
-        messages = (*ignored, *self.process.log.errors, *self.process.log.warnings)
+        messages = (*missing, *self.process.log.errors, *self.process.log.warnings)
         for line in messages:
             logger.warning("FFmpeg: %s", line)
         submitted, elapsed_s = self.submitted, self.process.elapsed_s
@@ -405,7 +432,8 @@ class EncodeSession(Session):
             output=endpoints.without_protocol(self._target),
             frames_submitted=submitted,
             frames_encoded=self.process.frames,
-            bytes_submitted=submitted * self.plan.layout.frame_bytes,
+            samples_submitted=0 if self._feed is None else self._feed.samples,
+            bytes_submitted=submitted * (0 if self.plan.layout is None else self.plan.layout.frame_bytes),
             output_bytes=endpoints.file_bytes(self._target),
             elapsed_s=elapsed_s,
             fps=self.process.frames / elapsed_s,
@@ -414,6 +442,8 @@ class EncodeSession(Session):
 
     def _mark_ended(self) -> None:
         self.mark_closed()
+        if self._feed is not None:
+            self._feed.end()
         if self._reporter is not None:
             self._reporter.stop(self.stats)
 

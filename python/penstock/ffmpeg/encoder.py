@@ -6,7 +6,7 @@ import asyncio
 import os
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from fractions import Fraction
 from functools import partial
@@ -21,14 +21,16 @@ from penstock.errors import ClosedError, EncoderError, FFmpegWarning
 from penstock.ffmpeg import endpoints
 from penstock.ffmpeg.capabilities import check_codec
 from penstock.ffmpeg.diagnostics import explain
-from penstock.ffmpeg.encode_plan import EncodePlan, OddSize, output_options, plan_encode
+from penstock.ffmpeg.encode_plan import EncodePlan, OddSize, output_options, plan_encode, plan_sound
 from penstock.ffmpeg.encode_session import EncodeSession
 from penstock.ffmpeg.find import find_ffmpeg
 from penstock.ffmpeg.frame_check import frame_buffer, frame_size
 from penstock.ffmpeg.frames import leased_frame
+from penstock.ffmpeg.naming import argument
 from penstock.ffmpeg.reporter import Reporter
 from penstock.ffmpeg.session import check_owner
 from penstock.ffmpeg.settings import DEFAULT_COLORS, DEFAULT_TUNING, Colors, Tuning
+from penstock.ffmpeg.sound import Audio, AudioFile, Sound, plan_sounds
 from penstock.results import EncodeReport, EncoderStats
 
 # Stands in where the size is not known yet: every pixel format can have it.
@@ -71,7 +73,8 @@ class Encoder:
         vflip: the first row in memory is the bottom of the picture, as in OpenGL.
         odd_size: what to do with a width or height that `output_pixel_format` cannot have: "error", "pad" (repeat the
             last column or row) or "crop" (drop it).
-        codec: FFmpeg's name of the video encoder (``ffmpeg -encoders``).
+        codec: FFmpeg's name of the video encoder (``ffmpeg -encoders``). None is for sound alone, with ``fps=None`` and
+            an `AudioInput`: then ``write_audio`` is what there is to call.
         crf: constant quality, if the codec has that option. A lower number is better and makes a larger file; libx264
             takes 0 to 51, and 23 by default.
         preset: how hard the codec works for a small file, if it has that option: "ultrafast" to "veryslow" of libx264.
@@ -86,6 +89,9 @@ class Encoder:
             an `FFmpegWarning` says so. None leaves the choice to FFmpeg.
         colors: matrix and range of the video's YUV, written to the file. For frames that are YUV already, it says
             what they were made with.
+        audio: the sound: a path, an `AudioFile`, an `AudioInput` for ``write_audio``, or several of them, each a track
+            of its own. A file's sound is copied where the container takes it, and else encoded; it ends with the
+            picture. ``{"b:a": "192k"}`` among the `options` is for the sound's encoder.
         progress: True draws a bar on standard error; a number of frames draws a bar that
             has an end; a callable is called with an `EncoderStats` twice a second, on a thread of its own, and once
             at the end.
@@ -100,6 +106,7 @@ class Encoder:
         FileNotFoundError, NotADirectoryError: the output's folder does not exist, or is a file.
         IsADirectoryError, PermissionError: the output is a folder, or cannot be written.
         EncoderError: FFmpeg was not found, or could not be started.
+        DecoderError: a file for the sound is no media file, or has no sound.
     """
 
     def __init__(
@@ -111,36 +118,46 @@ class Encoder:
         pixel_format: str = "rgb24",
         vflip: bool = False,
         odd_size: OddSize = "error",
-        codec: str = "libx264",
+        codec: str | None = "libx264",
         crf: float | str | None = None,
         preset: str | None = None,
         options: Mapping[str, object] | None = None,
         output_pixel_format: str | None = "auto",
         colors: Colors = DEFAULT_COLORS,
+        audio: Audio | Sequence[Audio] | None = None,
         progress: bool | int | Callable[[EncoderStats], object] = False,
         tuning: Tuning = DEFAULT_TUNING,
     ) -> None:
-        tuning.check_unused("an Encoder", "ffprobe")
         program = find_ffmpeg(tuning.ffmpeg)
         all_options, container_format = output_options(program, codec, options or {}, crf, preset)
         target = endpoints.target(output, container_format)
-        self._plan_for = partial(
-            plan_encode,
-            program,
-            target,
-            fps=fps,
-            pixel_format=pixel_format,
-            vflip=vflip,
-            odd_size=odd_size,
-            codec=codec,
-            options=all_options,
-            container_format=container_format,
-            output_pixel_format=output_pixel_format,
-            colors=colors,
-            convert=tuning.convert,
-        )
-        plan = self._plan_for(size=ANY_SIZE if size is None else size)
-        check_codec(program, codec)
+        sounds = plan_sounds(program, audio, target, container_format, tuning)
+        if not any(isinstance(sound.made_from, AudioFile) for sound in sounds):
+            tuning.check_unused("an Encoder without files of sound", "ffprobe")
+        if codec is None:
+            _check_sound_alone(sounds, fps=fps, size=size)
+            plan = plan_sound(
+                program, target, options=all_options, container_format=container_format, sounds=sounds
+            )
+        else:
+            self._plan_for = partial(
+                plan_encode,
+                program,
+                target,
+                fps=fps,
+                pixel_format=pixel_format,
+                vflip=vflip,
+                odd_size=odd_size,
+                codec=codec,
+                options=all_options,
+                container_format=container_format,
+                output_pixel_format=output_pixel_format,
+                colors=colors,
+                convert=tuning.convert,
+                sounds=sounds,
+            )
+            plan = self._plan_for(size=ANY_SIZE if size is None else size)
+            check_codec(program, codec)
         for lost in plan.warnings:
             warnings.warn(lost, FFmpegWarning, stacklevel=2)
         self._new_session = partial(
@@ -148,17 +165,24 @@ class Encoder:
             program,
             target,
             tuning=tuning,
-            explain=partial(explain, program, codec, all_options, container_format, target),
+            explain=partial(
+                explain,
+                program,
+                codec or sounds[0].encoder or "the container",
+                all_options,
+                container_format,
+                target,
+            ),
             reporter=Reporter.of(progress, plan.rate),
         )
         self._path, self._layout = endpoints.without_protocol(target), plan.layout
-        self._is_timed = fps is None
+        self._is_timed = fps is None and codec is not None
         self._started: EncodeSession | None = None
         # For the start, and for the end of an encoder that has not started. A signal handler may `abort` in a start.
         self._starting = threading.RLock()
         self._forks = _exit.forks
         self._ended_unstarted: str | None = None
-        if size is not None:
+        if size is not None or codec is None:
             self._start(plan)
 
     @property
@@ -194,7 +218,7 @@ class Encoder:
     @property
     def frame_bytes(self) -> int:
         """Bytes of one frame."""
-        return self._session.plan.layout.frame_bytes
+        return self._session.plan.frames.frame_bytes
 
     @property
     def frames_submitted(self) -> int:
@@ -277,22 +301,24 @@ class Encoder:
             A ticket, done when FFmpeg has the frame and you can reuse its memory; ``ticket.wait()``, ``await ticket``.
 
         Raises:
-            ValueError: as for `write`; or the frame is not C-contiguous; or the encoder has ``fps=None``.
+            ValueError: as for `write`; or the frame is not C-contiguous; or the encoder has ``fps=None`` or `audio`.
             TypeError, StalledError, EncoderError, ClosedError: as for `write`.
         """
         session = self._session_for(frame)
         session.check_open()
-        if session.plan.rate is None:
+        if session.plan.stream is not None:
             raise ValueError(
-                "submit borrows memory, before which there is no room for a time: use write with fps=None"
+                "submit borrows memory, before which there is no room for a time: use write with fps=None or audio"
             )
-        return session.queue(session.borrowed(frame_buffer(frame, session.plan.layout)), timeout)
+        return session.queue(session.borrowed(frame_buffer(frame, session.plan.frames)), timeout)
 
     @contextmanager
     def frame(
         self, *, pts: float | Fraction | None = None, timeout: float | None = None
     ) -> Iterator[npt.NDArray[Any]]:
-        """Leases memory for one frame, and submits it at the end of the block, without a copy unless it has a `pts`.
+        """Leases memory for one frame, and submits it at the end of the block.
+
+        There is no copy unless frames have a `pts` or the encoder has `audio`.
 
         ```python
         with encoder.frame() as view:
@@ -315,13 +341,52 @@ class Encoder:
             StalledError, EncoderError, ClosedError: as for `write`.
         """
         session, timeout = self._session, _seconds("timeout", timeout)
-        tick = session.tick_of(pts)
+        layout, tick = session.plan.frames, session.tick_of(pts)
         slot = session.lease()
-        view = leased_frame(slot, session.plan.layout)
+        view = leased_frame(slot, layout)
         yield view
         view.flags.writeable = False  # the frame is queued
         session.check_open()
-        session.queue(session.borrowed(slot) if tick is None else session.copied(slot, tick), timeout)
+        session.queue(
+            session.borrowed(slot) if session.plan.stream is None else session.copied(slot, tick), timeout
+        )
+
+    def write_audio(self, samples: npt.ArrayLike, *, timeout: float | None = None) -> Ticket:
+        """Copies samples and queues them, for an encoder with an `AudioInput`. They follow those of the call before.
+
+        The first sample is at 0 s, as is the first frame. Sound and pictures may come in any order: FFmpeg keeps what
+        it has encoded of one until the other begins, up to 1 GiB.
+
+        Args:
+            samples: samples × channels, of the dtype of the `AudioInput`; or one dimension for one channel. It need not
+                be contiguous.
+            timeout: as for `write`.
+
+        Returns:
+            A ticket, done when FFmpeg has the samples.
+
+        Raises:
+            ValueError: the samples have another shape or dtype, or are not finite; or the encoder has no `AudioInput`,
+                or no size yet.
+            TypeError: they are no array.
+            StalledError: as for `write`; the samples are not queued.
+            EncoderError, ClosedError: as for `write`.
+        """
+        session = self._session
+        return session.queue(session.sounding(samples), timeout)
+
+    async def awrite_audio(self, samples: npt.ArrayLike, *, timeout: float | None = None) -> Ticket:
+        """`write_audio` for asyncio: while the queue is full, the event loop goes on.
+
+        Args:
+            samples: as for `write_audio`. The memory must not change until this returns.
+            timeout: as for `write`.
+
+        Raises:
+            ValueError, TypeError, StalledError, EncoderError, ClosedError: as for `write_audio`.
+        """
+        session = self._session
+        return await session.queue_async(partial(session.sounding, samples), timeout)
 
     def close(self, timeout: float | None = None) -> EncodeReport:
         """Finishes the video: delivers what is queued, ends FFmpeg's input and waits until FFmpeg has exited.
@@ -416,13 +481,15 @@ class Encoder:
             with self._starting:
                 if self._started is None:
                     self._check_unstarted()
+                    assert self._layout is not None  # sound alone has started
                     plan = self._plan_for(size=frame_size(frame, self._layout))
-                    frame_buffer(frame, plan.layout)  # before FFmpeg overwrites the output
+                    frame_buffer(frame, plan.frames)  # before FFmpeg overwrites the output
                     self._start(plan)
         return self._session
 
     def _start(self, plan: EncodePlan) -> None:
-        title = self._titled(f"{plan.layout.width}x{plan.layout.height}")
+        layout = plan.layout
+        title = self._titled("sound" if layout is None else f"{layout.width}x{layout.height}")
         session = self._new_session(plan=plan, title=title)
         try:
             session.start()
@@ -434,7 +501,8 @@ class Encoder:
             raise
 
     def _titled(self, size: str) -> str:
-        return f"<Encoder {self._path!r} {size} {self._layout.pixel_format}>"
+        pixel_format = "" if self._layout is None else f" {self._layout.pixel_format}"
+        return f"<Encoder {self._path!r} {size}{pixel_format}>"
 
     def _end_unstarted(self, why: str) -> bool:
         """Ends an encoder that has not started. Returns False if it has started."""
@@ -455,7 +523,7 @@ class Encoder:
     def _copied(self, frame: FrameData, pts: float | Fraction | None) -> Callable[..., Ticket]:
         session = self._session
         session.check_open()
-        return session.copied(frame_buffer(frame, session.plan.layout), session.tick_of(pts))
+        return session.copied(frame_buffer(frame, session.plan.frames), session.tick_of(pts))
 
     def _close_despite_ctrl_c(self) -> None:
         try:
@@ -464,3 +532,13 @@ class Encoder:
             # A playable file of what was submitted. A second Ctrl-C propagates.
             self._session.finish_during(interrupt)
             raise
+
+
+def _check_sound_alone(sounds: Sequence[Sound], **of_picture: object) -> None:
+    for name, value in of_picture.items():
+        if value is not None:
+            raise ValueError(
+                f"{argument(name, value)} is for a picture, and codec=None makes none: leave it out"
+            )
+    if len(sounds) != 1 or isinstance(sounds[0].made_from, AudioFile):
+        raise ValueError("codec=None is for sound alone: give audio=AudioInput(sample_rate, channels)")

@@ -20,8 +20,8 @@ from penstock.ffmpeg.arguments import checked_size, frame_rate
 from penstock.ffmpeg.capabilities import muxer_options, version
 from penstock.ffmpeg.find import find_ffmpeg
 from penstock.ffmpeg.naming import argument
+from penstock.ffmpeg.nut import TICK_S
 from penstock.ffmpeg.settings import Colors, Tuning
-from penstock.ffmpeg.timed_frames import TICK_S
 from penstock.rendering.code import Code
 from penstock.rendering.source import Source
 

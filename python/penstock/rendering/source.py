@@ -13,8 +13,8 @@ from penstock.errors import DecoderError
 from penstock.ffmpeg import endpoints
 from penstock.ffmpeg.find import Prober
 from penstock.ffmpeg.media import MediaInfo, VideoInfo
+from penstock.ffmpeg.nut import TICK_S
 from penstock.ffmpeg.probe import last_packets
-from penstock.ffmpeg.timed_frames import TICK_S
 
 # Chosen: a seek in MPEG-TS ends behind a keyframe whose decoding time is earlier.
 _BEFORE_S = 10.0

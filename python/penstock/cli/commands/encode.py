@@ -143,7 +143,7 @@ def encode(
     }
     try:
         _, plan = _planned(output, settings, size)
-        frame_bytes = None if has_images else plan.layout.frame_bytes
+        frame_bytes = None if has_images else plan.frames.frame_bytes
         with _opened(inputs, frame_bytes, size, settings.get("ffmpeg"), output) as source:
             if wanted:
                 settings["progress"] = total_frames or source.total_frames or True
@@ -271,7 +271,7 @@ def _planned(
 def _encode(source: Source, encoder: Encoder, plan: EncodePlan) -> tuple[Encoder, int]:
     """Encode all frames. Return the closed encoder, and the bytes of a last frame that is not whole."""
     # Before the encoder starts, which empties the file that it overwrites.
-    first = _first_frame(source, plan.layout)
+    first = _first_frame(source, plan.frames)
     with as_click_errors():
         encoder._start(plan)
     try:

@@ -1,0 +1,248 @@
+"""Raw frames and sound with their times in one stream, as FFmpeg reads it: NUT.
+
+Raw frames alone have no times. Of the containers that FFmpeg reads from a pipe, NUT holds all common pixel formats
+unchanged and times in any unit; Matroska holds few of them, and AVI, Y4M and QuickTime lack times or a live form.
+Sound in the same stream needs no second pipe: FFmpeg takes whatever comes next, so that neither can wait for the other.
+FFmpeg itself writes the header, once for each layout. See FFmpeg's ``doc/nut.texi`` and the NUT specification for the
+packets.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from numbers import Rational, Real
+
+from penstock.errors import EncoderError
+from penstock.ffmpeg.arguments import input_arguments
+from penstock.ffmpeg.child import ProgramError
+from penstock.ffmpeg.pixel_formats import FrameLayout
+from penstock.ffmpeg.runner import run
+
+#: Times of frames with ``fps=None`` are whole multiples of this, in seconds. FFmpeg has no finer ones, and containers
+#: have coarser ones as a rule.
+TICK_S = Fraction(1, 1_000_000)
+#: What codecs reckon with where they want to know a rate: for their level, and for bits per frame.
+NOMINAL_FPS = 60
+#: Streams with sound begin so late, in seconds, because NUT has no times below 0: an encoder's own first samples come
+#: before the sound. FFmpeg takes it off again (``-itsoffset``).
+OFFSET_S = 10
+# The last time in ticks: 292,000 years, FFmpeg's 64 bits with a sign.
+_LAST_TICK = 2**63 - 1 - (1 << 14)
+
+_MAIN = bytes.fromhex("4e4d7a561f5f04ad")
+_STREAM = bytes.fromhex("4e5311405bf2f9db")
+_SYNC_POINT = bytes.fromhex("4e4be4adeeca4569")
+_INFO = bytes.fromhex("4e49ab68b596ba78")
+# Packets of the header that are longer have a checksum of their own head.
+_SHORT_BYTES = 4096
+# The frame code of FFmpeg's writer whose flags all come in the packet.
+_FRAME_CODE = b"\x01"
+# Key frame, coded time, number of the stream, size and checksum, which frames of more than 64 KiB require.
+_FLAGS = 1 | 8 | 16 | 32 | 64
+# Seven bits a byte: nine hold every time and every size.
+_NUMBER_BYTES = 9
+# The tag with which FFmpeg writes pixel formats that have none of their own. It is that of rgb555le.
+_NO_TAG = b"RGB\x0f"
+_PATIENCE_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class StreamClock:
+    """The times of one stream in the file.
+
+    Attributes:
+        unit_s: a tick in seconds.
+        number: the number of that unit among all of the file's.
+        full_time: a coded time that is not less than this stands for itself, plus this; less would be its last bits.
+    """
+
+    unit_s: Fraction
+    number: int
+    full_time: int
+
+
+@dataclass(frozen=True, slots=True)
+class NutStream:
+    """What FFmpeg reads: a header, and then packets of each stream.
+
+    Attributes:
+        head: the bytes before the first packet.
+        clocks: for each stream, the picture's first.
+        unit_count: how many units of time the file has.
+        offset_s: seconds that every time is later in the file.
+    """
+
+    head: bytes
+    clocks: tuple[StreamClock, ...]
+    unit_count: int
+    offset_s: int
+
+    def tick(self, stream: int, time_s: Fraction) -> int:
+        """A time in the unit of that stream, rounded to the nearest, with the offset."""
+        return round((time_s + self.offset_s) / self.clocks[stream].unit_s)
+
+    def prefix(self, stream: int, time_s: Fraction, nbytes: int) -> bytes:
+        """What comes before so many bytes of that stream. It always has the same length."""
+        clock, tick = self.clocks[stream], self.tick(stream, time_s)
+        point = _number(tick * self.unit_count + clock.number) + _number(0)
+        packet = _FRAME_CODE + b"".join(map(_number, (_FLAGS, stream, tick + clock.full_time, nbytes)))
+        size = bytes((len(point) + 4,))
+        return _SYNC_POINT + size + point + _checksum(point) + packet + _checksum(packet)
+
+
+def ticks(pts: float | Rational) -> int:
+    """A time in seconds as a multiple of `TICK_S`, rounded to the nearest.
+
+    Raises:
+        TypeError: it is no number.
+        ValueError: it is negative, too large, or not finite.
+    """
+    if not isinstance(pts, Real) or isinstance(pts, bool):
+        raise TypeError(
+            f"pts is a time in seconds, a number such as 0.25 or Fraction(1001, 30000); got {pts!r}"
+        )
+    if not math.isfinite(pts) or not 0 <= (tick := round(Fraction(pts) / TICK_S)) <= _LAST_TICK:
+        raise ValueError(f"pts is a time in seconds from 0 on; got {pts!r}")
+    return tick
+
+
+def with_sound(
+    program: str,
+    layout: FrameLayout | None,
+    rate: Fraction | None,
+    inputs: Sequence[Sequence[str]],
+    outputs: Sequence[str],
+) -> NutStream:
+    """The stream of frames at that rate, or with times of their own, and of sounds.
+
+    Args:
+        layout: of the frames; None for sound alone.
+        inputs: FFmpeg's arguments that read each sound.
+        outputs: FFmpeg's arguments that choose the sounds and make packets of them.
+
+    Raises:
+        ValueError: the container has no name for the pixel format.
+        EncoderError: FFmpeg could not make it.
+    """
+    frames = () if layout is None else input_arguments(layout, rate or 1 / TICK_S, source="/dev/zero")
+    picture = () if layout is None else ("-map", f"{len(inputs)}:v", "-c:v", "copy", "-frames:v", "1")
+    nut = ("-frames:a", "1", "-fflags", "+bitexact", "-f", "nut", "pipe:1")
+    # Sounds are the first inputs, so that `outputs` can name them by their numbers.
+    command = (
+        *(program, "-v", "error"),
+        *(word for one in inputs for word in one),
+        *(*frames, *picture, *outputs, *nut),
+    )
+    try:
+        made = bytes(run(command, _PATIENCE_S).stdout)
+    except ProgramError as failure:
+        raise EncoderError(
+            f"FFmpeg cannot write frames with times or sound: {failure}", command=command
+        ) from failure
+    head, sync_point, _ = made.partition(_SYNC_POINT)
+    if not sync_point:
+        raise EncoderError("FFmpeg cannot write frames with times or sound: it wrote no NUT", command=command)
+    if layout is not None:
+        if _NO_TAG in head[head.index(_STREAM) :] and layout.pixel_format != "rgb555le":
+            raise ValueError(
+                f"{layout.pixel_format} frames cannot have times (fps=None) or sound, for FFmpeg's containers have no "
+                "name for that format: give another pixel_format, such as yuv420p10le or rgb48le"
+            )
+        if rate is None:
+            head = _with_nominal_rate(head)
+    units, clocks = _clocks(head)
+    return NutStream(head, clocks, len(units), OFFSET_S if inputs else 0)
+
+
+#: The same, made once for the same arguments.
+kept_with_sound = functools.lru_cache(maxsize=64)(with_sound)
+
+
+def _clocks(head: bytes) -> tuple[list[Fraction], tuple[StreamClock, ...]]:
+    """The units of time in the header, and the clock of each stream."""
+    units: list[Fraction] = []
+    clocks: list[StreamClock] = []
+    for code, start, _ in _header_packets(head):
+        numbers = _numbers(head, start)
+        if code == _MAIN:
+            _version, _streams, _distance, count = (next(numbers) for _ in range(4))
+            units += (Fraction(next(numbers), next(numbers)) for _ in range(count))
+        elif code == _STREAM:
+            _id, _kind, tag_bytes = (next(numbers) for _ in range(3))
+            # The numbers before the tag have one byte each.
+            numbers = _numbers(head, start + 3 + tag_bytes)
+            number, shift = next(numbers), next(numbers)
+            clocks.append(StreamClock(units[number], number, 1 << shift))
+    return units, tuple(clocks)
+
+
+def _header_packets(head: bytes) -> Iterator[tuple[bytes, int, int]]:
+    """The code of each packet of the header, and where its body begins and ends. A checksum comes after the body."""
+    at = head.index(_MAIN)
+    while at < len(head):
+        code, size, start = head[at : at + 8], 0, at + 8
+        while True:
+            size, start = size << 7 | head[start] & 127, start + 1
+            if not head[start - 1] & 128:
+                break
+        if size > _SHORT_BYTES:
+            start += 4
+        end = start + size - 4
+        yield code, start, end
+        at = end + 4
+
+
+def _with_nominal_rate(head: bytes) -> bytes:
+    """The header with a rate that is a rate: FFmpeg takes the one that it has written from the unit of times."""
+    rate = f"{1 / TICK_S}/1".encode()
+    for code, start, end in _header_packets(head):
+        if code == _INFO and rate in head[start:end]:
+            info = head[start:end].replace(rate, f"{NOMINAL_FPS}/1".rjust(len(rate), "0").encode())
+            head = head[:start] + info + _checksum(info) + head[end + 4 :]
+    return head
+
+
+def _number(number: int) -> bytes:
+    """A number in NUT's form, seven bits a byte, the highest first, with zeros before it."""
+    sevens = [number >> 7 * place & 127 for place in reversed(range(_NUMBER_BYTES))]
+    return bytes(seven | 128 for seven in sevens[:-1]) + bytes(sevens[-1:])
+
+
+def _numbers(data: bytes, at: int) -> Iterator[int]:
+    """The numbers in `data` from `at` on."""
+    number = 0
+    for byte in data[at:]:
+        number = number << 7 | byte & 127
+        if not byte & 128:
+            yield number
+            number = 0
+
+
+def _crc_table() -> tuple[int, ...]:
+    table = []
+    for byte in range(256):
+        crc = byte << 24
+        for _ in range(8):
+            crc = (crc << 1 ^ (0x04C11DB7 if crc >> 31 else 0)) & 0xFFFFFFFF
+        table.append(crc)
+    return tuple(table)
+
+
+_CRC = _crc_table()
+
+
+def _checksum(data: bytes) -> bytes:
+    """NUT's CRC-32: polynomial 0x04C11DB7, the highest bit first, from 0."""
+    crc = 0
+    for byte in data:
+        crc = (crc << 8 & 0xFFFFFFFF) ^ _CRC[crc >> 24 ^ byte]
+    return struct.pack(">I", crc)
+
+
+#: Bytes that a prefix has.
+PREFIX_BYTES = len(NutStream(b"", (StreamClock(TICK_S, 0, 0),), 1, 0).prefix(0, Fraction(0), 0))

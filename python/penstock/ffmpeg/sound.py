@@ -1,0 +1,284 @@
+"""The sound of an `Encoder`: what it is made from, and FFmpeg's arguments for it."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock._native import _count
+from penstock.errors import DecoderError
+from penstock.ffmpeg import endpoints, nut
+from penstock.ffmpeg.capabilities import check_audio_codec
+from penstock.ffmpeg.child import ProgramError
+from penstock.ffmpeg.naming import argument
+from penstock.ffmpeg.pixel_formats import FrameLayout
+from penstock.ffmpeg.probe import probe
+from penstock.ffmpeg.runner import run
+from penstock.ffmpeg.settings import Tuning, check_choice
+
+InputSampleType = Literal["int16", "int32", "float32"]
+SoundEnd = Literal["video", "longest"]
+
+# FFmpeg's names of the samples, and NumPy's.
+_SAMPLES = {"int16": ("s16le", "<i2"), "int32": ("s32le", "<i4"), "float32": ("f32le", "<f4")}
+# What decoders output, and the samples that hold it. Planar formats end with a p.
+_DECODED = {"u8": "s16le", "s16": "s16le", "s32": "s32le", "dbl": "f64le"}
+# FFmpeg alone would write 16 bits, whatever the samples are.
+_WAVE = (".wav", "wav")
+# Guessed: reading the first packet of a sound file, and writing a header.
+_TRIAL_S = 30.0
+_COPY = "copy"
+# Chosen: hours of most video. FFmpeg's own threshold is 50 MiB.
+_WAITING_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class AudioInput:
+    """Sound that the program makes, for `Encoder.write_audio`.
+
+    Attributes:
+        sample_rate: samples per second of each channel, in Hz.
+        channels: how many: 1 for mono, 2 for left and right.
+        dtype: type of the samples: "float32" is between -1 and 1 at full scale, "int16" and "int32" use their range.
+        codec: FFmpeg's name of the encoder (``ffmpeg -encoders``): "aac", "libopus", "flac", "pcm_s16le". None is
+            FFmpeg's default for the container; in WAV, the samples as they are.
+        language: ISO 639 code of three letters, such as "deu".
+        title: what players call it.
+
+    Raises:
+        ValueError, TypeError: a value is not possible.
+    """
+
+    sample_rate: int
+    channels: int
+    dtype: InputSampleType = "float32"
+    codec: str | None = None
+    language: str | None = None
+    title: str | None = None
+
+    def __post_init__(self) -> None:
+        _count("sample_rate", self.sample_rate)
+        _count("channels", self.channels)
+        check_choice("dtype", self.dtype, get_args(InputSampleType))
+
+
+@dataclass(frozen=True, slots=True)
+class AudioFile:
+    """Sound from a file, for ``Encoder(audio=…)``.
+
+    Attributes:
+        path: an audio or video file, or a URL; of several sounds it has the best is taken, as `MediaInfo.best_audio`.
+        codec: FFmpeg's name of the encoder; "copy" leaves the sound as it is. None copies it if the container takes it,
+            and else encodes it with FFmpeg's default for the container.
+        language: ISO 639 code of three letters, such as "deu".
+        title: what players call it.
+        end: "video" ends it with the picture: exactly if it is encoded, with silence if it is shorter; a copy keeps
+            its last packet whole (some 20 ms) and is not prolonged. "longest" keeps all of it.
+
+    Raises:
+        ValueError: `end` is not possible.
+    """
+
+    path: str | os.PathLike[str]
+    codec: str | None = None
+    language: str | None = None
+    title: str | None = None
+    end: SoundEnd = "video"
+
+    def __post_init__(self) -> None:
+        check_choice("end", self.end, get_args(SoundEnd))
+
+
+Audio = str | os.PathLike[str] | AudioFile | AudioInput
+
+
+@dataclass(frozen=True, slots=True)
+class Sound:
+    """A sound of an encode.
+
+    Attributes:
+        made_from: what the caller gave.
+        reading: FFmpeg's arguments that read it.
+        index: the number of the stream in the file that is read.
+        packing: FFmpeg's encoder that makes packets of it, for the one that encodes the video.
+        encoder: FFmpeg's encoder of the result; None for the container's default.
+        has_prelude: whether the container has a place for the packets that an encoder puts before the sound.
+    """
+
+    made_from: AudioFile | AudioInput
+    reading: tuple[str, ...]
+    index: int
+    packing: str
+    encoder: str | None
+    has_prelude: bool
+
+    @property
+    def is_copied(self) -> bool:
+        return self.encoder == _COPY
+
+
+def plan_sounds(
+    program: str,
+    audio: Audio | Sequence[Audio] | None,
+    target: str,
+    container_format: str | None,
+    tuning: Tuning,
+) -> tuple[Sound, ...]:
+    """What `audio`, the argument of the `Encoder`, means for an output.
+
+    Raises:
+        FileNotFoundError, IsADirectoryError, PermissionError: a file is not there, or cannot be read.
+        DecoderError: a file is no media file, or has no sound.
+        EncoderError: FFmpeg has no such encoder.
+        ValueError: there are several `AudioInput`, or a sound cannot be copied.
+        TypeError: it is no sound.
+    """
+    if audio is None:
+        return ()
+    given: list[Any] = list(audio) if isinstance(audio, list | tuple) else [audio]
+    for one in given:
+        if not isinstance(one, str | os.PathLike | AudioFile | AudioInput):
+            raise TypeError(
+                f"audio is a path, an AudioFile, an AudioInput, or several of them; got {type(one).__name__}"
+            )
+    if sum(isinstance(one, AudioInput) for one in given) > 1:
+        raise ValueError(
+            "write_audio serves one AudioInput: give its samples more channels, or a second Encoder"
+        )
+    return tuple(_planned(program, one, target, container_format, tuning) for one in given)
+
+
+def _planned(program: str, one: Audio, target: str, container_format: str | None, tuning: Tuning) -> Sound:
+    made_from = one if isinstance(one, AudioFile | AudioInput) else AudioFile(one)
+    if made_from.codec not in (None, _COPY):
+        check_audio_codec(program, made_from.codec)
+    is_matroska = _is_one_of(target, container_format, (".mkv", ".webm", ".mka"), ("matroska", "webm"))
+    if isinstance(made_from, AudioInput):
+        if made_from.codec == _COPY:
+            raise ValueError(
+                "codec='copy' is for files: name the samples' encoder, such as 'pcm_s16le' or 'aac'"
+            )
+        container, _ = _SAMPLES[made_from.dtype]
+        raw = ("-f", container, "-ar", str(made_from.sample_rate), "-ac", str(made_from.channels))
+        encoder = made_from.codec
+        if encoder is None and _is_one_of(target, container_format, _WAVE, _WAVE):
+            encoder = f"pcm_{container}"
+        return Sound(made_from, (*raw, "-i", "/dev/zero"), 0, _COPY, encoder, not is_matroska)
+    source = endpoints.source(made_from.path)
+    media = probe(made_from.path, ffprobe=tuning.ffprobe, ffmpeg=tuning.ffmpeg)
+    if (stream := media.best_audio) is None:
+        raise DecoderError(f"{media.path} has no sound")
+    reading = (*endpoints.confining_arguments(source, (media.container,)), "-i", source)
+    decoded = _DECODED.get((stream.sample_format or "").removesuffix("p"), "f32le")
+    sound = Sound(made_from, reading, stream.index, _COPY, _COPY, not is_matroska)
+    if made_from.codec in (None, _COPY) and _takes_copy(
+        program, sound, stream.codec, target, container_format
+    ):
+        return sound
+    if made_from.codec == _COPY:
+        raise ValueError(
+            f"the {stream.codec} of {media.path} cannot be copied to {endpoints.without_protocol(target)}: give "
+            f"another codec than 'copy', or none"
+        )
+    return replace(sound, packing=f"pcm_{decoded}", encoder=made_from.codec)
+
+
+def _is_one_of(
+    target: str, container_format: str | None, endings: tuple[str, ...], formats: tuple[str, ...]
+) -> bool:
+    return container_format in formats if container_format else target.lower().endswith(endings)
+
+
+def _takes_copy(program: str, sound: Sound, codec: str, target: str, container_format: str | None) -> bool:
+    """Whether the container takes the sound as it is, out of NUT, by trying it with the first packet."""
+    container = () if container_format is None else ("-f", container_format)
+    copy = ("-c", _COPY, "-frames:a", "1", "-y")
+    with tempfile.TemporaryDirectory(prefix="penstock-") as folder, suppress(ProgramError, DecoderError):
+        packed = f"file:{folder}/packed.nut"
+        trial = Path(folder, f"trial{Path(endpoints.without_protocol(target)).suffix}")
+        run((program, "-v", "error", *sound.reading, "-map", f"0:{sound.index}", *copy, packed), _TRIAL_S)
+        run((program, "-v", "error", "-i", packed, *copy, *container, f"file:{trial}"), _TRIAL_S)
+        # Some containers take sounds that nobody can read from them.
+        found = probe(trial, ffmpeg=program).best_audio
+        return found is not None and found.codec == codec
+    return False
+
+
+def packing_arguments(sounds: Sequence[Sound]) -> tuple[str, ...]:
+    """FFmpeg's arguments that make packets of sounds that it reads in their order."""
+    return tuple(
+        word
+        for number, sound in enumerate(sounds)
+        for word in ("-map", f"{number}:{sound.index}", f"-c:a:{number}", sound.packing)
+    )
+
+
+def nut_stream(
+    program: str, layout: FrameLayout | None, rate: Fraction | None, sounds: Sequence[Sound]
+) -> nut.NutStream | None:
+    """What FFmpeg reads; None if that is frames alone, at a constant rate."""
+    if not sounds and rate is not None:
+        return None
+    inputs = tuple(sound.reading for sound in sounds)
+    # A file may change.
+    is_kept = not any(isinstance(sound.made_from, AudioFile) for sound in sounds)
+    make = nut.kept_with_sound if is_kept else nut.with_sound
+    return make(program, layout, rate, inputs, packing_arguments(sounds))
+
+
+def output_arguments(sounds: Sequence[Sound], options: Mapping[str, object]) -> list[str]:
+    """FFmpeg's arguments for the sounds of the result, with the `Encoder`'s options."""
+    if not sounds:
+        return []
+    # FFmpeg alone would take one of several sounds.
+    arguments = [] if "map" in options else ["-map", "0"]
+    # It refuses packets of one stream that wait for the first of another, beyond 128 of them and this size.
+    arguments += ["-muxing_queue_data_threshold", str(_WAITING_BYTES)]
+    for number, sound in enumerate(sounds):
+        if sound.encoder is not None:
+            arguments += [f"-c:a:{number}", sound.encoder]
+        for name in ("language", "title"):
+            if (value := getattr(sound.made_from, name)) is not None:
+                arguments += [f"-metadata:s:a:{number}", f"{name}={value}"]
+    return arguments
+
+
+def samples_of(samples: Any, to: AudioInput) -> npt.NDArray[Any]:
+    """`samples` as a contiguous array of samples × channels.
+
+    Raises:
+        ValueError: they have another shape or dtype, or are not finite.
+        TypeError: they are no array.
+    """
+    try:
+        array = np.asarray(samples.detach().numpy() if hasattr(samples, "detach") else samples)
+    except (TypeError, ValueError) as failure:
+        raise TypeError(
+            f"samples are an array of samples × channels; got {type(samples).__name__}"
+        ) from failure
+    if array.dtype == object or isinstance(samples, bytes | bytearray | str):
+        raise TypeError(f"samples are an array of samples × channels; got {type(samples).__name__}")
+    if array.dtype != np.dtype(to.dtype):
+        raise ValueError(
+            f"the samples are {array.dtype}, and the AudioInput has {argument('dtype', to.dtype)}: convert them, or "
+            "declare what they are"
+        )
+    if array.ndim == 1 and to.channels == 1:
+        array = array[:, np.newaxis]
+    if array.ndim != 2 or array.shape[1] != to.channels:
+        turned = ": pass samples.T" if array.ndim == 2 and array.shape[0] == to.channels else ""
+        raise ValueError(
+            f"samples have the shape samples × channels, (n, {to.channels}); got {array.shape}{turned}"
+        )
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise ValueError("a sample is NaN or infinite, which no codec encodes")
+    return np.ascontiguousarray(array, _SAMPLES[to.dtype][1])

@@ -1,0 +1,448 @@
+"""Sound beside the picture, and alone. Claps and flashes show whether they agree."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import threading
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import penstock
+from penstock import Encoder
+from penstock.errors import ClosedError, DecoderError, EncoderError, FFmpegWarning
+from penstock.ffmpeg import AudioDecoder, AudioFile, AudioInput, find_ffmpeg, probe
+
+SIZE = (64, 48)
+FPS = 25
+SAMPLE_RATE = 48_000
+PER_FRAME = SAMPLE_RATE // FPS
+INPUT = AudioInput(SAMPLE_RATE, 2)
+# Loud enough to be found after every codec, and longer than any frame of one.
+CLAP_S = 0.05
+LOUD = 0.1
+
+
+def claps(seconds: float, channels: int = 2, sample_rate: int = SAMPLE_RATE) -> npt.NDArray[np.float32]:
+    """A tone of 1 kHz at the beginning of each second."""
+    times = np.arange(round(seconds * sample_rate)) / sample_rate
+    tone = 0.5 * np.sin(2 * np.pi * 1000 * times) * (times % 1 < CLAP_S)
+    return np.repeat(tone[:, np.newaxis], channels, 1).astype(np.float32)
+
+
+def picture(index: int) -> npt.NDArray[np.uint8]:
+    """White at the beginning of each second."""
+    return np.full((SIZE[1], SIZE[0], 3), 255 if index % FPS == 0 else 0, np.uint8)
+
+
+def make(
+    output: Path, *, frames: int = 3 * FPS, audio: Any = INPUT, **options: Any
+) -> penstock.results.EncodeReport:
+    """A video with `frames` pictures. Samples are written in step with them."""
+    settings = {"size": SIZE, "fps": FPS, "preset": "ultrafast"} | options
+    with Encoder(output, audio=audio, **settings) as encoder:
+        sound = claps(frames / FPS)
+        for index in range(frames):
+            encoder.write(picture(index))
+            if isinstance(audio, AudioInput):
+                encoder.write_audio(sound[index * PER_FRAME : (index + 1) * PER_FRAME])
+    assert encoder.report is not None
+    return encoder.report
+
+
+def sounded(path: Path, codec: str, seconds: float = 8, sample_rate: int = SAMPLE_RATE) -> Path:
+    """A sound file with a clap each second."""
+    samples = claps(seconds, sample_rate=sample_rate)
+    command = (find_ffmpeg(), "-v", "error", "-f", "f32le", "-ar", str(sample_rate), "-ac", "2", "-i", "-")
+    subprocess.run((*command, "-strict", "-2", "-c:a", codec, path), input=samples.tobytes(), check=True)
+    return path
+
+
+def heard_s(path: Path, stream: int = 0) -> tuple[list[float], float]:
+    """When the claps are, and when the sound ends, by decoding it at its own times."""
+    aligned = "aresample=48000:async=1:min_hard_comp=0.001:first_pts=0"
+    command = (find_ffmpeg(), "-v", "error", "-i", path, "-map", f"0:a:{stream}", "-af", aligned)
+    raw = subprocess.run((*command, "-ac", "1", "-f", "f32le", "-"), capture_output=True, check=True).stdout
+    samples = np.frombuffer(raw, "<f4")
+    loud = np.flatnonzero(np.abs(samples) > LOUD)
+    first = loud[np.insert(np.diff(loud) > SAMPLE_RATE // 2, 0, True)] if len(loud) else loud
+    return [float(at) / 48_000 for at in first], len(samples) / 48_000
+
+
+def seen_s(path: Path) -> list[float]:
+    """When the flashes are."""
+    with penstock.Decoder(path, pixel_format="gray") as decoder:
+        return [float(frame.time_s or 0) for frame in decoder if frame.mean() > 128]
+
+
+def assert_in_step(path: Path, seconds: int, within_s: float = 1 / FPS) -> None:
+    flashes, (heard, _) = seen_s(path), heard_s(path)
+    assert len(flashes) == seconds
+    assert len(heard) >= seconds
+    assert np.abs(np.array(flashes) - heard[:seconds]).max() <= within_s
+
+
+# Samples of the program
+
+
+@pytest.mark.parametrize("name", ["a.mp4", "a.mov", "a.mkv", "a.webm"])
+def test_samples_and_frames_agree(tmp_path: Path, name: str) -> None:
+    codec = {"codec": "libvpx-vp9", "preset": None} if name.endswith("webm") else {}
+    report = make(tmp_path / name, **codec)
+    assert (report.frames_encoded, report.samples_submitted, report.warnings) == (75, 3 * SAMPLE_RATE, ())
+    assert_in_step(tmp_path / name, 3)
+    [sound] = probe(tmp_path / name).audio
+    assert (sound.sample_rate, sound.channels, sound.channel_layout) == (SAMPLE_RATE, 2, "stereo")
+
+
+@pytest.mark.parametrize("order", ["sound first", "picture first", "in turns of a second"])
+def test_neither_waits_for_the_other(tmp_path: Path, order: str) -> None:
+    seconds = 20
+    sound = claps(seconds)
+    with Encoder(tmp_path / "a.mp4", size=SIZE, fps=FPS, audio=INPUT, preset="ultrafast") as encoder:
+        if order == "sound first":
+            encoder.write_audio(sound, timeout=20)
+        for index in range(seconds * FPS):
+            encoder.write(picture(index), timeout=20)
+            if order == "in turns of a second" and index % FPS == FPS - 1:
+                second = index // FPS
+                encoder.write_audio(sound[second * SAMPLE_RATE : (second + 1) * SAMPLE_RATE], timeout=20)
+        if order == "picture first":
+            encoder.write_audio(sound, timeout=20)
+    assert_in_step(tmp_path / "a.mp4", seconds)
+    assert heard_s(tmp_path / "a.mp4")[1] == pytest.approx(seconds, abs=0.03)
+
+
+@pytest.mark.parametrize("fps", [Fraction(30_000, 1001), 12.5, 1, 240])
+def test_pictures_are_as_without_sound(tmp_path: Path, fps: float) -> None:
+    for name, audio in (("a.mkv", None), ("b.mkv", AudioInput(SAMPLE_RATE, 1, codec="flac"))):
+        with Encoder(tmp_path / name, size=SIZE, fps=fps, codec="ffv1", audio=audio) as encoder:
+            for index in range(20):
+                encoder.write(np.full((48, 64, 3), 10 * index, np.uint8))
+            if audio is not None:
+                encoder.write_audio(claps(float(20 / Fraction(fps)), 1))
+    without, with_sound = (
+        subprocess.run(
+            (find_ffmpeg(), "-v", "error", "-i", tmp_path / name, "-map", "0:v", "-f", "framemd5", "-"),
+            capture_output=True,
+            check=True,
+        ).stdout
+        for name in ("a.mkv", "b.mkv")
+    )
+    assert with_sound == without
+    assert probe(tmp_path / "a.mkv").video[0].frame_rate == probe(tmp_path / "b.mkv").video[0].frame_rate
+
+
+def test_times_of_frames_go_with_sound(tmp_path: Path) -> None:
+    times_s = [0, 0.04, 1, 1.5, 2, 3.75]
+    with Encoder(tmp_path / "a.mp4", size=SIZE, fps=None, audio=INPUT, preset="ultrafast") as encoder:
+        encoder.write_audio(claps(4))
+        for time_s in times_s:
+            encoder.write(picture(0 if time_s == int(time_s) else 1), pts=time_s)
+    assert seen_s(tmp_path / "a.mp4") == pytest.approx([0, 1, 2], abs=1e-6)
+    assert heard_s(tmp_path / "a.mp4")[0] == pytest.approx([0, 1, 2, 3], abs=0.002)
+
+
+@pytest.mark.parametrize("dtype", ["int16", "int32", "float32"])
+@pytest.mark.parametrize("channels", [1, 2, 6])
+def test_samples_stay_as_they_are_in_wav(tmp_path: Path, dtype: Any, channels: int) -> None:
+    random = np.random.default_rng(1)
+    samples: npt.NDArray[Any] = (
+        random.uniform(-1, 1, (30_000, channels)).astype(np.float32)
+        if dtype == "float32"
+        else random.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, (30_000, channels), dtype)
+    )
+    sound = AudioInput(44_100, channels, dtype)
+    with Encoder(tmp_path / "a.wav", fps=None, codec=None, audio=sound) as encoder:
+        encoder.write_audio(samples[:1])
+        encoder.write_audio(samples[1:10_000])
+        encoder.write_audio(np.asfortranarray(samples[10_000:20_000]))
+        encoder.write_audio(np.repeat(samples[20_000:], 2, 0)[::2])
+        encoder.write_audio(samples[:0])
+    with AudioDecoder(tmp_path / "a.wav", dtype=dtype) as decoder:
+        assert np.array_equal(decoder.read_all(), samples)
+    assert encoder.report is not None
+    assert encoder.report.samples_submitted == 30_000
+
+
+@pytest.mark.parametrize(
+    "name, codec, found", [("a.flac", None, "flac"), ("a.m4a", None, "aac"), ("a.opus", "libopus", "opus")]
+)
+def test_sound_alone(tmp_path: Path, name: str, codec: str | None, found: str) -> None:
+    sound = AudioInput(SAMPLE_RATE, 2, codec=codec, language="deu", title="Klatschen")
+    with Encoder(tmp_path / name, fps=None, codec=None, audio=sound) as encoder:
+        for start in range(0, 3 * SAMPLE_RATE, 1000):
+            encoder.write_audio(claps(3)[start : start + 1000])
+    [stream] = probe(tmp_path / name).audio
+    assert stream.codec == found
+    assert heard_s(tmp_path / name)[0] == pytest.approx([0, 1, 2], abs=0.01)
+    assert repr(encoder).startswith("<Encoder") and "sound" in repr(encoder)
+
+
+def test_the_bytes_are_ours_when_the_call_returns(tmp_path: Path) -> None:
+    sound = AudioInput(SAMPLE_RATE, 1, "int16")
+    with Encoder(tmp_path / "a.wav", fps=None, codec=None, audio=sound) as encoder:
+        block = np.empty((4800, 1), np.int16)
+        for index in range(50):
+            block[:] = index
+            encoder.write_audio(block)
+            block[:] = -1
+    with AudioDecoder(tmp_path / "a.wav", dtype="int16") as decoder:
+        assert np.array_equal(decoder.read_all()[::4800, 0], np.arange(50))
+
+
+def test_threads_and_tasks_write_sound_beside_frames(tmp_path: Path) -> None:
+    async def write_all(encoder: Encoder) -> None:
+        async def sound() -> None:
+            for second in range(4):
+                await encoder.awrite_audio(claps(4)[second * SAMPLE_RATE : (second + 1) * SAMPLE_RATE])
+
+        async def pictures() -> None:
+            for index in range(4 * FPS):
+                await encoder.awrite(picture(index))
+
+        await asyncio.gather(sound(), pictures())
+
+    with Encoder(tmp_path / "a.mp4", size=SIZE, fps=FPS, audio=INPUT, preset="ultrafast") as encoder:
+        asyncio.run(write_all(encoder))
+    assert_in_step(tmp_path / "a.mp4", 4)
+
+    with Encoder(tmp_path / "b.mp4", size=SIZE, fps=FPS, audio=INPUT, preset="ultrafast") as encoder:
+        writer = threading.Thread(target=lambda: [encoder.write_audio(claps(1)) for _ in range(4)])
+        writer.start()
+        for index in range(4 * FPS):
+            with encoder.frame() as view:
+                view[:] = picture(index)
+        writer.join()
+    assert_in_step(tmp_path / "b.mp4", 4)
+
+
+def test_threads_write_frames_beside_sound(tmp_path: Path) -> None:
+    with Encoder(tmp_path / "a.mkv", size=SIZE, fps=FPS, codec="ffv1", audio=INPUT) as encoder:
+
+        def write() -> None:
+            for _ in range(50):
+                encoder.write(picture(1))
+
+        threads = [threading.Thread(target=write) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        encoder.write_audio(claps(8))
+        for thread in threads:
+            thread.join()
+    assert encoder.frames_encoded == 200
+    assert encoder.stats.frames_written == 200
+
+
+# Wrong samples
+
+
+@pytest.mark.parametrize(
+    "samples, message",
+    [
+        (np.zeros((10, 3), np.float32), r"\(n, 2\); got \(10, 3\)"),
+        (np.zeros((2, 10), np.float32), "pass samples.T"),
+        (np.zeros(10, np.float32), r"got \(10,\)"),
+        (np.zeros((10, 2)), "float64"),
+        (np.zeros((10, 2), np.int16), "int16"),
+        (np.full((10, 2), np.nan, np.float32), "NaN"),
+        (np.full((10, 2), -np.inf, np.float32), "infinite"),
+    ],
+)
+def test_wrong_samples_are_refused_at_the_call(tmp_path: Path, samples: Any, message: str) -> None:
+    with Encoder(tmp_path / "a.wav", fps=None, codec=None, audio=INPUT) as encoder:
+        with pytest.raises(ValueError, match=message):
+            encoder.write_audio(samples)
+        with pytest.raises(TypeError, match="samples × channels"):
+            encoder.write_audio(b"bytes")  # type: ignore[arg-type]
+        encoder.write_audio(claps(0.1))
+    assert encoder.report is not None
+    assert encoder.report.samples_submitted == SAMPLE_RATE // 10
+
+
+def test_calls_that_do_not_fit_the_encoder_are_refused(tmp_path: Path) -> None:
+    with Encoder(tmp_path / "a.mp4", size=SIZE, fps=FPS) as encoder:
+        with pytest.raises(ValueError, match="no AudioInput"):
+            encoder.write_audio(claps(1))
+        encoder.write(picture(0))
+    with pytest.raises(ClosedError):
+        encoder.write_audio(claps(1))
+    with Encoder(tmp_path / "a.wav", fps=None, codec=None, audio=INPUT) as encoder:
+        encoder.write_audio(claps(0.1))
+        with pytest.raises(ValueError, match="codec=None"):
+            encoder.write(picture(0))
+        with pytest.raises(ValueError, match="codec=None"), encoder.frame():
+            pass
+        with pytest.raises(ValueError, match="codec=None"):
+            _ = encoder.frame_bytes
+    encoder = Encoder(tmp_path / "a.mp4", size=SIZE, fps=FPS, audio=INPUT)
+    with pytest.raises(ValueError, match="submit borrows"):
+        encoder.submit(picture(0))
+    encoder.abort()
+    encoder = Encoder(tmp_path / "a.mp4", fps=FPS, audio=INPUT)
+    with pytest.raises(ValueError, match="no size yet"):
+        encoder.write_audio(claps(1))
+    encoder.abort()
+
+
+@pytest.mark.parametrize(
+    "options, error, message",
+    [
+        ({"audio": 3}, TypeError, "audio is a path"),
+        ({"audio": [INPUT, INPUT]}, ValueError, "one AudioInput"),
+        ({"audio": AudioInput(8000, 1, codec="copy")}, ValueError, "for files"),
+        ({"audio": AudioInput(8000, 1, codec="aacc")}, EncoderError, "'aac'"),
+        ({"audio": "missing.wav"}, FileNotFoundError, "missing.wav"),
+        ({"codec": None, "audio": None, "size": None, "fps": None}, ValueError, "sound alone"),
+        ({"codec": None, "size": None}, ValueError, "fps=25"),
+        ({"codec": None, "fps": None}, ValueError, "size="),
+        ({"codec": None, "fps": None, "size": None, "crf": 20}, ValueError, "crf=20"),
+        ({"pixel_format": "p010le", "codec": "libx265"}, ValueError, "times"),
+    ],
+)
+def test_impossible_sounds_are_refused_at_the_call(
+    tmp_path: Path, options: Any, error: type[Exception], message: str
+) -> None:
+    output = tmp_path / "a.mp4"
+    with pytest.raises(error, match=message):
+        Encoder(output, **{"size": SIZE, "fps": FPS, "audio": INPUT} | options)
+    assert not output.exists()
+
+
+def test_sound_that_is_never_written_is_missed(tmp_path: Path) -> None:
+    with pytest.warns(FFmpegWarning, match="no sound"):
+        make(tmp_path / "a.mp4", frames=5, audio=[INPUT])
+    assert probe(tmp_path / "a.mp4").audio == ()
+
+
+# Sound of files
+
+
+@pytest.mark.parametrize(
+    "sound, codec, name, becomes",
+    [
+        ("a.m4a", "aac", "a.mp4", "aac"),
+        ("a.m4a", "aac", "a.mkv", "aac"),
+        ("a.m4a", "aac", "a.mov", "aac"),
+        ("a.m4a", "aac", "a.webm", "opus"),
+        ("a.opus", "libopus", "a.webm", "opus"),
+        ("a.opus", "libopus", "a.mov", "aac"),
+        ("a.ogg", "libvorbis", "a.mov", "aac"),
+        ("a.mp3", "libmp3lame", "a.mp4", "mp3"),
+        ("a.wav", "pcm_s16le", "a.mp4", "aac"),
+        ("a.wav", "pcm_s16le", "a.mov", "pcm_s16le"),
+        ("a.flac", "flac", "a.mkv", "flac"),
+        ("a.mkv", "aac", "a.mp4", "aac"),
+        ("a.aac", "aac", "a.mp4", "aac"),
+    ],
+)
+def test_a_file_is_copied_where_the_container_takes_it(
+    tmp_path: Path, sound: str, codec: str, name: str, becomes: str
+) -> None:
+    (tmp_path / "in").mkdir()
+    source = sounded(tmp_path / "in" / sound, codec, 8)
+    video = {"codec": "libvpx-vp9", "preset": None} if name.endswith("webm") else {}
+    report = make(tmp_path / name, audio=source, **video)
+    assert report.warnings == ()
+    [stream] = probe(tmp_path / name).audio
+    assert stream.codec == becomes
+    assert_in_step(tmp_path / name, 3)
+    # A packet of FLAC has 96 ms.
+    assert heard_s(tmp_path / name)[1] == pytest.approx(3, abs=0.1)
+
+
+def test_a_copy_has_the_bytes_of_the_file(tmp_path: Path) -> None:
+    source = sounded(tmp_path / "in.m4a", "aac", 2)
+    make(tmp_path / "a.mp4", audio=AudioFile(source, end="longest"), frames=FPS)
+
+    def packets(path: Path) -> list[bytes]:
+        command = (
+            find_ffmpeg(),
+            "-v",
+            "error",
+            "-i",
+            path,
+            "-map",
+            "0:a",
+            "-c",
+            "copy",
+            "-f",
+            "framemd5",
+            "-",
+        )
+        lines = subprocess.run(command, capture_output=True, check=True).stdout.splitlines()
+        return [line.split()[-1] for line in lines if not line.startswith(b"#")]
+
+    assert packets(tmp_path / "a.mp4") == packets(source)
+
+
+@pytest.mark.parametrize("end", ["video", "longest"])
+@pytest.mark.parametrize("codec", [None, "aac"])
+@pytest.mark.parametrize("sound_s", [0.5, 6])
+def test_the_end_of_a_file(tmp_path: Path, end: Any, codec: str | None, sound_s: float) -> None:
+    source = sounded(tmp_path / "in.m4a", "aac", sound_s)
+    make(tmp_path / "a.mp4", audio=AudioFile(source, codec=codec, end=end), frames=2 * FPS)
+    _, end_s = heard_s(tmp_path / "a.mp4")
+    expected_s = {"video": min(sound_s, 2) if codec is None else 2, "longest": sound_s}[end]
+    assert end_s == pytest.approx(expected_s, abs=0.05)
+    assert len(seen_s(tmp_path / "a.mp4")) == 2
+
+
+def test_several_sounds_with_their_names(tmp_path: Path) -> None:
+    first = sounded(tmp_path / "first.m4a", "aac", 3)
+    second = sounded(tmp_path / "second.wav", "pcm_s16le", 3, 44_100)
+    sounds = [
+        AudioFile(first, language="deu", title="Deutsch"),
+        AudioInput(SAMPLE_RATE, 1, codec="flac", language="eng"),
+        AudioFile(second, codec="libopus"),
+    ]
+    with Encoder(tmp_path / "a.mkv", size=SIZE, fps=FPS, audio=sounds, preset="ultrafast") as encoder:
+        for index in range(3 * FPS):
+            encoder.write(picture(index))
+            encoder.write_audio(claps(3, 1)[index * PER_FRAME : (index + 1) * PER_FRAME])
+    assert [stream.codec for stream in probe(tmp_path / "a.mkv").audio] == ["aac", "flac", "opus"]
+    for stream in range(3):
+        assert heard_s(tmp_path / "a.mkv", stream)[0] == pytest.approx(seen_s(tmp_path / "a.mkv"), abs=0.04)
+    described = subprocess.run(
+        (find_ffmpeg(), "-hide_banner", "-i", tmp_path / "a.mkv"), capture_output=True, text=True, check=False
+    ).stderr
+    assert "(deu)" in described and "(eng)" in described and "Deutsch" in described
+
+
+def test_the_sound_of_a_video_is_kept(tmp_path: Path) -> None:
+    make(tmp_path / "in.mp4")
+    with (
+        penstock.Decoder(tmp_path / "in.mp4") as decoder,
+        Encoder(tmp_path / "a.mkv", fps=decoder.info.frame_rate, audio=tmp_path / "in.mp4") as encoder,
+    ):
+        for frame in decoder:
+            encoder.write(frame)
+    assert_in_step(tmp_path / "a.mkv", 3)
+
+
+def test_a_file_that_cannot_be_copied_or_has_no_sound_is_refused(tmp_path: Path) -> None:
+    source = sounded(tmp_path / "in.flac", "flac", 1)
+    make(tmp_path / "silent.mp4", frames=5, audio=None)
+    with pytest.raises(ValueError, match="cannot be copied"):
+        make(tmp_path / "a.mp4", audio=AudioFile(source, codec="copy"))
+    with pytest.raises(DecoderError, match="no sound"):
+        make(tmp_path / "a.mp4", audio=tmp_path / "silent.mp4")
+    (tmp_path / "text.wav").write_text("no sound at all")
+    with pytest.raises(DecoderError):
+        make(tmp_path / "a.mp4", audio=tmp_path / "text.wav")
+    assert not (tmp_path / "a.mp4").exists()
+
+
+def test_a_sound_that_breaks_off_is_an_error_and_the_picture_is_whole(tmp_path: Path) -> None:
+    source = sounded(tmp_path / "in.flac", "flac", 8)
+    data = bytearray(source.read_bytes())
+    data[len(data) // 5 : len(data) // 2] = bytes(len(data) // 2 - len(data) // 5)
+    source.write_bytes(data)
+    with pytest.raises(EncoderError, match=r"in\.flac is not whole"):
+        make(tmp_path / "a.mp4", audio=AudioFile(source, codec="aac"), frames=6 * FPS)
+    assert len(seen_s(tmp_path / "a.mp4")) == 6
