@@ -218,7 +218,9 @@ class EncodeSession(Session):
             if conversion is not None and self.writer._oldest() is None:
                 return partial(self.writer.write, self._slots.filled(buffer))
             return self.made(self._fed_slots.filled(buffer, conversion))
-        return self.made(self._fed_slots.filled(buffer, conversion, self.prefix_of(tick)), tick)
+        # At a constant rate the number of the frame is known when it is queued.
+        prefix = bytes(nut.PREFIX_BYTES) if tick is None else self.prefix_of(tick)
+        return self.made(self._fed_slots.filled(buffer, conversion, prefix), tick)
 
     def prefix_of(self, tick: int | None) -> bytes:
         """What comes before a frame at that time, or with None before the next frame at a constant rate."""

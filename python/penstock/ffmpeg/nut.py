@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import math
-import struct
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -44,8 +44,10 @@ _SHORT_BYTES = 4096
 _FRAME_CODE = b"\x01"
 # Key frame, coded time, number of the stream, size and checksum, which frames of more than 64 KiB require.
 _FLAGS = 1 | 8 | 16 | 32 | 64
-# Seven bits a byte: nine hold every time and every size.
-_NUMBER_BYTES = 9
+# Seven bits a byte: nine hold every time and every size. These are above the last seven.
+_SHIFTS = range(56, 0, -7)
+# Each byte with its bits in reverse.
+_REVERSED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 # The tag with which FFmpeg writes pixel formats that have none of their own. It is that of rgb555le.
 _NO_TAG = b"RGB\x0f"
 _PATIENCE_S = 30.0
@@ -83,14 +85,20 @@ class NutStream:
     offset_s: int
 
     def tick(self, stream: int, time_s: Fraction) -> int:
-        """A time in the unit of that stream, rounded to the nearest, with the offset."""
-        return round((time_s + self.offset_s) / self.clocks[stream].unit_s)
+        """A time in the unit of that stream, rounded to the nearest, with the offset.
+
+        In integers, which are faster than fractions by far: this is done for each frame.
+        """
+        unit_s, whole = self.clocks[stream].unit_s, time_s.denominator
+        steps = (time_s.numerator + self.offset_s * whole) * unit_s.denominator
+        of = whole * unit_s.numerator
+        return (2 * steps + of) // (2 * of)
 
     def prefix(self, stream: int, time_s: Fraction, nbytes: int) -> bytes:
         """What comes before so many bytes of that stream. It always has the same length."""
         clock, tick = self.clocks[stream], self.tick(stream, time_s)
-        point = _number(tick * self.unit_count + clock.number) + _number(0)
-        packet = _FRAME_CODE + b"".join(map(_number, (_FLAGS, stream, tick + clock.full_time, nbytes)))
+        point = _number(tick * self.unit_count + clock.number) + _ZERO
+        packet = _CODED + _number(stream) + _number(tick + clock.full_time) + _number(nbytes)
         size = bytes((len(point) + 4,))
         return _SYNC_POINT + size + point + _checksum(point) + packet + _checksum(packet)
 
@@ -209,8 +217,7 @@ def _with_nominal_rate(head: bytes) -> bytes:
 
 def _number(number: int) -> bytes:
     """A number in NUT's form, seven bits a byte, the highest first, with zeros before it."""
-    sevens = [number >> 7 * place & 127 for place in reversed(range(_NUMBER_BYTES))]
-    return bytes(seven | 128 for seven in sevens[:-1]) + bytes(sevens[-1:])
+    return bytes([number >> shift & 127 | 128 for shift in _SHIFTS] + [number & 127])
 
 
 def _numbers(data: bytes, at: int) -> Iterator[int]:
@@ -223,26 +230,16 @@ def _numbers(data: bytes, at: int) -> Iterator[int]:
             number = 0
 
 
-def _crc_table() -> tuple[int, ...]:
-    table = []
-    for byte in range(256):
-        crc = byte << 24
-        for _ in range(8):
-            crc = (crc << 1 ^ (0x04C11DB7 if crc >> 31 else 0)) & 0xFFFFFFFF
-        table.append(crc)
-    return tuple(table)
-
-
-_CRC = _crc_table()
-
-
 def _checksum(data: bytes) -> bytes:
-    """NUT's CRC-32: polynomial 0x04C11DB7, the highest bit first, from 0."""
-    crc = 0
-    for byte in data:
-        crc = (crc << 8 & 0xFFFFFFFF) ^ _CRC[crc >> 24 ^ byte]
-    return struct.pack(">I", crc)
+    """NUT's CRC-32: polynomial 0x04C11DB7, the highest bit first, from 0.
+
+    zlib's has the same polynomial, the lowest bit first, and inverts it before and after.
+    """
+    crc = zlib.crc32(data.translate(_REVERSED), 0xFFFFFFFF) ^ 0xFFFFFFFF
+    return crc.to_bytes(4, "little").translate(_REVERSED)
 
 
+_ZERO = _number(0)
+_CODED = _FRAME_CODE + _number(_FLAGS)
 #: Bytes that a prefix has.
 PREFIX_BYTES = len(NutStream(b"", (StreamClock(TICK_S, 0, 0),), 1, 0).prefix(0, Fraction(0), 0))
