@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import signal
 import subprocess
+import tempfile
 import threading
 from fractions import Fraction
 from pathlib import Path
@@ -12,11 +16,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from conftest import examples, run_script, succeeded
+from hypothesis import given
+from hypothesis import strategies as st
+from media import children
 
 import penstock
 from penstock import Encoder
-from penstock.errors import ClosedError, DecoderError, EncoderError, FFmpegWarning
-from penstock.ffmpeg import AudioDecoder, AudioFile, AudioInput, find_ffmpeg, probe
+from penstock.errors import ClosedError, DecoderError, EncoderError, FFmpegWarning, StalledError
+from penstock.ffmpeg import AudioDecoder, AudioFile, AudioInput, Tuning, find_ffmpeg, probe
 
 SIZE = (64, 48)
 FPS = 25
@@ -446,3 +454,181 @@ def test_a_sound_that_breaks_off_is_an_error_and_the_picture_is_whole(tmp_path: 
     with pytest.raises(EncoderError, match=r"in\.flac is not whole"):
         make(tmp_path / "a.mp4", audio=AudioFile(source, codec="aac"), frames=6 * FPS)
     assert len(seen_s(tmp_path / "a.mp4")) == 6
+
+
+# Faults
+
+
+def test_ctrl_c_leaves_a_file_that_plays_with_both(tmp_path: Path) -> None:
+    source = sounded(tmp_path / "in.m4a", "aac", 20)
+    script = """
+    import os, signal, sys, numpy as np, penstock
+    from penstock.ffmpeg import AudioInput
+    sounds = [sys.argv[2], AudioInput(48_000, 2)]
+    with penstock.Encoder(sys.argv[1], size=(64, 48), fps=25, audio=sounds, preset="ultrafast") as encoder:
+        for index in range(500):
+            encoder.write(np.full((48, 64, 3), 255 if index % 25 == 0 else 0, np.uint8))
+            encoder.write_audio(np.full((1920, 2), 0.5, np.float32))
+            if index == 60:
+                os.kill(os.getpid(), signal.SIGINT)
+    """
+    done = run_script(script, tmp_path / "a.mkv", source)
+    assert done.returncode != 0 and b"KeyboardInterrupt" in done.stderr
+    assert len(seen_s(tmp_path / "a.mkv")) == 3
+    assert heard_s(tmp_path / "a.mkv", 0)[1] == pytest.approx(61 / FPS, abs=0.1)
+    assert heard_s(tmp_path / "a.mkv", 1)[1] == pytest.approx(61 / FPS, abs=0.1)
+
+
+def test_the_interpreters_exit_finishes_picture_and_sound(tmp_path: Path) -> None:
+    source = sounded(tmp_path / "in.m4a", "aac", 20)
+    script = """
+    import sys, numpy as np, penstock
+    encoder = penstock.Encoder(sys.argv[1], size=(64, 48), fps=25, audio=sys.argv[2], preset="ultrafast")
+    for index in range(75):
+        encoder.write(np.full((48, 64, 3), 255 if index % 25 == 0 else 0, np.uint8))
+    """
+    succeeded(run_script(script, tmp_path / "a.mp4", source))
+    assert_in_step(tmp_path / "a.mp4", 3)
+
+
+def test_a_forked_child_has_no_part_in_the_sound(tmp_path: Path) -> None:
+    source = sounded(tmp_path / "in.m4a", "aac", 20)
+    sounds = [source, INPUT]
+    with Encoder(tmp_path / "a.mkv", size=SIZE, fps=FPS, audio=sounds, preset="ultrafast") as encoder:
+        for index in range(3 * FPS):
+            encoder.write(picture(index))
+            encoder.write_audio(claps(3)[index * PER_FRAME : (index + 1) * PER_FRAME])
+            if index == FPS:
+                child = os.fork()
+                if child == 0:
+                    status = 1
+                    with contextlib.suppress(ClosedError):
+                        encoder.write_audio(claps(1))
+                        status = 2
+                    with contextlib.suppress(ClosedError):
+                        encoder.close()
+                        status = 3
+                    os._exit(status)
+                assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+    assert_in_step(tmp_path / "a.mkv", 3)
+    assert heard_s(tmp_path / "a.mkv", 1)[0] == pytest.approx([0, 1, 2], abs=0.05)
+
+
+def test_an_ffmpeg_that_dies_is_told_by_the_next_sound(tmp_path: Path) -> None:
+    source = sounded(tmp_path / "in.m4a", "aac", 20)
+    encoder = Encoder(tmp_path / "a.mkv", size=SIZE, fps=FPS, audio=[source, INPUT])
+    encoder.write(picture(0))
+    os.kill(encoder.pid, signal.SIGKILL)
+    with pytest.raises(EncoderError, match="SIGKILL"):
+        for _ in range(100):
+            encoder.write_audio(claps(1))
+    with pytest.raises(EncoderError, match="SIGKILL"):
+        encoder.close()
+    assert children() == set()
+
+
+def test_abort_ends_the_reading_of_files(tmp_path: Path) -> None:
+    source = sounded(tmp_path / "in.m4a", "aac", 20)
+    encoder = Encoder(tmp_path / "a.mkv", size=SIZE, fps=FPS, audio=source)
+    encoder.write(picture(0))
+    assert len(children()) == 2
+    encoder.abort()
+    assert children() == set()
+    with pytest.raises(ClosedError):
+        encoder.write(picture(1))
+
+
+def test_a_full_disk_is_told_with_sound(tmp_path: Path) -> None:
+    with pytest.raises(EncoderError, match="No space left"):
+        make(Path("/dev/full"), options={"f": "matroska"}, frames=10)
+
+
+def test_a_stalled_ffmpeg_is_told_and_nothing_is_torn(tmp_path: Path) -> None:
+    samples = np.arange(1_000_000, dtype=np.int32)[:, np.newaxis]
+    tuning = Tuning(queue_bytes=1 << 16, stall_timeout=None)
+    sound = AudioInput(SAMPLE_RATE, 1, "int32")
+    with Encoder(tmp_path / "a.wav", fps=None, codec=None, audio=sound, tuning=tuning) as encoder:
+        os.kill(encoder.pid, signal.SIGSTOP)
+        written = 0
+        with pytest.raises(StalledError):
+            while True:
+                encoder.write_audio(samples[written : written + 10_000], timeout=0.2)
+                written += 10_000
+        os.kill(encoder.pid, signal.SIGCONT)
+        encoder.write_audio(samples[written:])
+    with AudioDecoder(tmp_path / "a.wav", dtype="int32") as decoder:
+        assert np.array_equal(decoder.read_all(), samples)
+
+
+def test_a_sound_file_that_stalls_ends_there(tmp_path: Path) -> None:
+    source = sounded(tmp_path / "in.m4a", "aac", 20)
+    encoder = Encoder(
+        tmp_path / "a.mp4",
+        size=SIZE,
+        fps=FPS,
+        audio=source,
+        tuning=Tuning(stall_timeout=0.5),
+        preset="ultrafast",
+    )
+    [reading] = children() - {encoder.pid}
+    encoder.write(picture(0))
+    os.kill(reading, signal.SIGSTOP)
+    for index in range(1, 10 * FPS):
+        encoder.write(picture(index))
+    with pytest.raises(EncoderError, match=r"in\.m4a is not whole: none came for 0\.5 s"):
+        encoder.close()
+    assert len(seen_s(tmp_path / "a.mp4")) == 10
+
+
+@examples(30)
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 5000)), max_size=12), st.sampled_from([1, 3]))
+def test_any_order_and_any_sizes(writes: list[tuple[bool, int]], channels: int) -> None:
+    sound = AudioInput(8000, channels, "int16", codec="pcm_s16le")
+    frames, blocks = 0, [np.zeros((1, channels), np.int16)]
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder, "a.mkv")
+        with Encoder(output, size=SIZE, fps=FPS, codec="ffv1", pixel_format="gray", audio=sound) as encoder:
+            encoder.write_audio(blocks[0])
+            for is_frame, number in writes:
+                if is_frame:
+                    encoder.write(np.full((SIZE[1], SIZE[0]), number % 256, np.uint8))
+                    frames += 1
+                else:
+                    blocks.append(
+                        np.random.default_rng(number).integers(-999, 999, (number, channels), np.int16)
+                    )
+                    encoder.write_audio(blocks[-1])
+        with AudioDecoder(output, dtype="int16") as decoder:
+            assert np.array_equal(decoder.read_all(), np.concatenate(blocks))
+        if frames:
+            with penstock.Decoder(output, pixel_format="gray") as video:
+                levels = [int(frame[0, 0]) for frame in video]
+            assert levels == [number % 256 for is_frame, number in writes if is_frame]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["a.mp4", "a.mov", "a.mkv", "a.webm"])
+def test_sound_and_picture_agree_after_ten_minutes(tmp_path: Path, name: str) -> None:
+    fps, sample_rate, seconds = Fraction(30_000, 1001), 44_100, 600
+    codec: dict[str, Any] = {"preset": "ultrafast"}
+    if name.endswith("webm"):
+        codec = {"codec": "libvpx", "options": {"deadline": "realtime", "cpu-used": 8}}
+    sound, done, flashes_s = AudioInput(sample_rate, 1), 0, []
+    with Encoder(tmp_path / name, size=SIZE, fps=fps, audio=sound, **codec) as encoder:
+        for index in range(int(seconds * fps)):
+            time_s = index / fps
+            is_flash = time_s % 1 < 1 / fps
+            flashes_s += [time_s] * is_flash
+            encoder.write(np.full((SIZE[1], SIZE[0], 3), 255 * is_flash, np.uint8))
+            until = int((index + 1) * sample_rate / fps)
+            times = np.arange(done, until) / sample_rate - float(flashes_s[-1])
+            tone = 0.5 * np.sin(2 * np.pi * 1000 * times) * (times < CLAP_S)
+            encoder.write_audio(tone.astype(np.float32))
+            done = until
+    flashes, heard = np.array(seen_s(tmp_path / name)), np.array(heard_s(tmp_path / name)[0])
+    assert len(flashes) == len(heard) == seconds
+    assert np.abs(flashes - heard).max() <= 1 / fps
+    # By ffprobe: what each stream says of its own end, where it says so.
+    media = probe(tmp_path / name)
+    ends_s = [one.duration_s for one in (*media.video, *media.audio) if one.duration_s is not None]
+    assert max(ends_s) - min(ends_s) <= 1 / fps
