@@ -328,6 +328,53 @@ def test_sound_that_is_never_written_is_missed(tmp_path: Path) -> None:
     assert probe(tmp_path / "a.mp4").audio == ()
 
 
+def test_sound_alone_without_samples_is_an_error(tmp_path: Path) -> None:
+    encoder = Encoder(tmp_path / "a.wav", fps=None, codec=None, audio=INPUT)
+    with pytest.raises(EncoderError, match="no sound"):
+        encoder.close()
+
+
+def test_a_container_without_sound_is_told(tmp_path: Path) -> None:
+    with pytest.raises(EncoderError, match="gif has no sound"):
+        make(tmp_path / "a.gif", codec="gif", preset=None, output_pixel_format="rgb8")
+
+
+@pytest.mark.parametrize("name", ["a.ts", "a.avi", "a.m3u8"])
+def test_other_containers(tmp_path: Path, name: str) -> None:
+    source = sounded(tmp_path / "in.m4a", "aac", 8)
+    make(tmp_path / name, audio=source)
+    media = probe(tmp_path / name, follow_playlists=True)
+    assert len(media.video) == len(media.audio) == 1
+    assert media.audio[0].start_s == pytest.approx(media.video[0].start_s, abs=1 / FPS)
+    assert media.duration_s == pytest.approx(3, abs=0.1)
+
+
+def test_several_outputs_of_ffmpegs_tee(tmp_path: Path) -> None:
+    outputs = f"[f=mp4]{tmp_path}/a.mp4|[f=matroska]{tmp_path}/a.mkv"
+    options = {"f": "tee", "flags": "+global_header"}
+    with Encoder(outputs, size=SIZE, fps=FPS, audio=INPUT, preset="ultrafast", options=options) as encoder:
+        encoder.write_audio(claps(3))
+        for index in range(3 * FPS):
+            encoder.write(picture(index))
+    for name in ("a.mp4", "a.mkv"):
+        assert_in_step(tmp_path / name, 3)
+
+
+def test_a_fan_out_to_encoders_with_and_without_sound(tmp_path: Path) -> None:
+    source = sounded(tmp_path / "in.m4a", "aac", 8)
+    first, second, third = (
+        Encoder(tmp_path / name, size=SIZE, fps=FPS, audio=audio, preset="ultrafast")
+        for name, audio in (("a.mp4", INPUT), ("b.mp4", source), ("c.mp4", None))
+    )
+    with penstock.FanOut([first, second, third]) as fan_out:
+        for index in range(3 * FPS):
+            fan_out.write(picture(index))
+            first.write_audio(claps(3)[index * PER_FRAME : (index + 1) * PER_FRAME])
+    assert_in_step(tmp_path / "a.mp4", 3)
+    assert_in_step(tmp_path / "b.mp4", 3)
+    assert seen_s(tmp_path / "c.mp4") == [0, 1, 2]
+
+
 # Sound of files
 
 

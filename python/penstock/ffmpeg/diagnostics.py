@@ -256,6 +256,13 @@ def _profile(attempt: _Attempt, found: re.Match[str]) -> str:
     return f"{attempt.codec} has no profile {name!r} for video of this pixel format.{near}"
 
 
+def _no_encoder(attempt: _Attempt, found: re.Match[str]) -> str:
+    return (
+        f"{found[1]} has no sound, or FFmpeg does not know with which codec: leave audio out, name another container, "
+        "or give AudioFile(codec=…) or AudioInput(codec=…)"
+    )
+
+
 def _container(attempt: _Attempt, found: re.Match[str]) -> str:
     near = did_you_mean(found[1], capabilities.muxers(attempt.program))
     by_extension = f" {_EXTENSIONS[found[1]]!r} is FFmpeg's name for it." if found[1] in _EXTENSIONS else near
@@ -388,6 +395,7 @@ _ADVICE: tuple[tuple[str, Callable[[_Attempt, re.Match[str]], str | None]], ...]
         _filter_option,
     ),
     (r"Error parsing filterchain '(.+)' around", _filter_text),
+    (r"Automatic encoder selection failed.* Default encoder for format (\S+) ", _no_encoder),
     (r"experimental codecs are not enabled", _experimental),
     (
         r"Cannot load lib(?:cuda|nvidia)|Cannot load nvcuda|No (?:capable|VA) d|No device available"

@@ -242,7 +242,7 @@ class EncodeSession(Session):
         self.check_open()
         if self._feed is None or self._feed.input is None:
             raise ValueError("the encoder has no AudioInput: give it audio=AudioInput(sample_rate, channels)")
-        return partial(self._feed.queue_samples, samples_of(samples, self._feed.input).copy())
+        return partial(self._feed.queue_samples, samples_of(samples, self._feed.input))
 
     def queue(self, push: Callable[..., Ticket], timeout: float | None) -> Ticket:
         """Queues a frame; waits while the queue is full."""
@@ -411,7 +411,12 @@ class EncodeSession(Session):
 
     def _lost(self) -> list[str]:
         """What the result lacks, although FFmpeg may have succeeded, in sentences."""
-        return [*self._failed_outputs(), *(() if self._feed is None else self._feed.failures)]
+        failures = [] if self._feed is None else self._feed.failures
+        return [
+            *self._failed_outputs(),
+            *failures,
+            *(self._unused_input() if self.plan.layout is None else ()),
+        ]
 
     def _unused_input(self) -> list[str]:
         if self._feed is None or self._feed.input is None or self._feed.samples:

@@ -161,7 +161,7 @@ def _planned(program: str, one: Audio, target: str, container_format: str | None
     made_from = one if isinstance(one, AudioFile | AudioInput) else AudioFile(one)
     if made_from.codec not in (None, _COPY):
         check_audio_codec(program, made_from.codec)
-    is_matroska = _is_one_of(target, container_format, (".mkv", ".webm", ".mka"), ("matroska", "webm"))
+    has_prelude = not is_matroska(target, container_format)
     if isinstance(made_from, AudioInput):
         if made_from.codec == _COPY:
             raise ValueError(
@@ -169,17 +169,16 @@ def _planned(program: str, one: Audio, target: str, container_format: str | None
             )
         container, _ = _SAMPLES[made_from.dtype]
         raw = ("-f", container, "-ar", str(made_from.sample_rate), "-ac", str(made_from.channels))
-        encoder = made_from.codec
-        if encoder is None and _is_one_of(target, container_format, _WAVE, _WAVE):
-            encoder = f"pcm_{container}"
-        return Sound(made_from, (*raw, "-i", "/dev/zero"), 0, _COPY, encoder, not is_matroska)
+        is_wave = _is_one_of(target, container_format, _WAVE, _WAVE)
+        encoder = made_from.codec or (f"pcm_{container}" if is_wave else _default(container_format))
+        return Sound(made_from, (*raw, "-i", "/dev/zero"), 0, _COPY, encoder, has_prelude)
     source = endpoints.source(made_from.path)
     media = probe(made_from.path, ffprobe=tuning.ffprobe, ffmpeg=tuning.ffmpeg)
     if (stream := media.best_audio) is None:
         raise DecoderError(f"{media.path} has no sound")
     reading = (*endpoints.confining_arguments(source, (media.container,)), "-i", source)
     decoded = _DECODED.get((stream.sample_format or "").removesuffix("p"), "f32le")
-    sound = Sound(made_from, reading, stream.index, _COPY, _COPY, not is_matroska)
+    sound = Sound(made_from, reading, stream.index, _COPY, _COPY, has_prelude)
     if made_from.codec in (None, _COPY) and _takes_copy(
         program, sound, stream.codec, target, container_format
     ):
@@ -189,7 +188,17 @@ def _planned(program: str, one: Audio, target: str, container_format: str | None
             f"the {stream.codec} of {media.path} cannot be copied to {endpoints.without_protocol(target)}: give "
             f"another codec than 'copy', or none"
         )
-    return replace(sound, packing=f"pcm_{decoded}", encoder=made_from.codec)
+    return replace(sound, packing=f"pcm_{decoded}", encoder=made_from.codec or _default(container_format))
+
+
+def _default(container_format: str | None) -> str | None:
+    """The encoder where none is asked for; None leaves it to FFmpeg, which has none for the muxer `tee`."""
+    return "aac" if container_format == "tee" else None
+
+
+def is_matroska(target: str, container_format: str | None) -> bool:
+    """Whether an output is Matroska or WebM."""
+    return _is_one_of(target, container_format, (".mkv", ".webm", ".mka"), ("matroska", "webm"))
 
 
 def _is_one_of(

@@ -7,7 +7,6 @@ import math
 import os
 import re
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable
@@ -23,12 +22,12 @@ from penstock._relay import relay
 from penstock.errors import BrokenStreamError, EncoderError, RenderError
 from penstock.ffmpeg import Encoder, probe
 from penstock.ffmpeg.arguments import format_seconds, option_arguments
-from penstock.ffmpeg.child import ProgramError
 from penstock.ffmpeg.media import VideoInfo
 from penstock.ffmpeg.pixel_formats import is_gray, is_rgb
 from penstock.ffmpeg.process import FFmpegProcess
-from penstock.ffmpeg.runner import run
 from penstock.ffmpeg.session import Session
+from penstock.ffmpeg.settings import Tuning
+from penstock.ffmpeg.sound import is_matroska, plan_sounds
 from penstock.rendering.chunk import container_of, data_name, finished, remove_chunks
 from penstock.rendering.plan import Plan, encoder_arguments
 from penstock.rendering.storage import Storage, storage_of
@@ -44,8 +43,6 @@ _WRONG_TIMES = re.compile(r"\bDTS\b|\bdts\b|\btimestamps?\b", re.IGNORECASE)
 # FFmpeg moves the picture in Matroska by what an encoder puts before its first sample of sound: 6.5 ms for Opus, 1024
 # samples for AAC.
 _PRIMING_S = 0.1
-# Guessed: reading one packet of a sound file, and writing a header.
-_TRIAL_S = 30.0
 # What the joined video must have as its chunks do.
 _SAME = (
     *("codec", "profile", "pixel_format", "width", "height", "sample_aspect_ratio"),
@@ -312,45 +309,19 @@ def _sound_arguments(plan: Plan, part: Path) -> tuple[list[str], list[str]]:
         return [], []
     start_s = float(plan.time_s(plan.frames[0])) if plan.source is None else plan.source.first_s
     lasts_s = math.ceil(plan.time_s(len(plan.frames)) * 10**6) / 10**6
-    output = ["-map", "1:a:0"]
-    if _takes_copy(plan, part):
-        # Matroska has no times below 0: FFmpeg would move the picture by what comes before the sound.
-        output += ("-c:a", "copy", *(("-copypriorss:a", "0") if _is_matroska(plan) else ()))
-    return ["-ss", format_seconds(start_s), "-t", f"{lasts_s:.6f}", "-i", f"file:{plan.audio}"], output
-
-
-def _is_matroska(plan: Plan) -> bool:
-    return plan.file_options.get("f", Path(plan.output).suffix.lower()) in (
-        ".mkv",
-        ".webm",
-        "matroska",
-        "webm",
+    [sound] = plan_sounds(
+        plan.program, plan.audio, f"file:{part}", _container(plan), Tuning(ffmpeg=plan.program)
     )
+    output = ["-map", f"1:{sound.index}"]
+    if sound.is_copied:
+        # Matroska has no times below 0: FFmpeg would move the picture by what comes before the sound.
+        output += ("-c:a", "copy", *(() if sound.has_prelude else ("-copypriorss:a", "0")))
+    return ["-ss", format_seconds(start_s), "-t", f"{lasts_s:.6f}", *sound.reading], output
 
 
-def _takes_copy(plan: Plan, part: Path) -> bool:
-    """Whether the container takes the sound as it is, by trying it with its first packets."""
-    container = () if (name := plan.file_options.get("f")) is None else ("-f", str(name))
-    with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
-        trial = (*container, "-y", f"file:{folder}/trial{part.suffix}")
-        arguments = (
-            "-v",
-            "error",
-            "-t",
-            "0.1",
-            "-i",
-            f"file:{plan.audio}",
-            "-map",
-            "0:a:0",
-            "-c",
-            "copy",
-            *trial,
-        )
-        try:
-            run((plan.program, *arguments), _TRIAL_S)
-        except ProgramError:
-            return False
-    return True
+def _container(plan: Plan) -> str | None:
+    name = plan.file_options.get("f")
+    return None if name is None else str(name)
 
 
 def _verify(plan: Plan, storage: Storage, part: Path) -> None:
@@ -366,7 +337,9 @@ def _verify(plan: Plan, storage: Storage, part: Path) -> None:
     lasts_s = video.duration_s if plan.audio is None and plan.fps is not None else None
     if lasts_s is not None and abs(lasts_s - seconds) > tolerance_s:
         raise RenderError(f"the joined video lasts {lasts_s:.6f} s instead of {seconds:.6f} s")
-    latest_s = _PRIMING_S if plan.audio is not None and _is_matroska(plan) else tolerance_s
+    latest_s = (
+        _PRIMING_S if plan.audio is not None and is_matroska(plan.output, _container(plan)) else tolerance_s
+    )
     if video.start_s is not None and not -tolerance_s <= video.start_s <= latest_s:
         raise RenderError(f"the joined video begins at {video.start_s:.6f} s instead of 0")
     for name in _SAME:
