@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo docs docs-serve test test-all soak sanitize fuzz bench bench-encode bench-decode bench-relay bench-pipeline bench-render bench-fan-out bench-capture bench-waits bench-report wheel check check-workflows fmt clean
+.PHONY: help demo docs docs-serve test test-all soak sanitize fuzz bench bench-encode bench-decode bench-relay bench-pipeline bench-render bench-fan-out bench-capture bench-sound bench-waits bench-report wheel check check-workflows fmt clean
 
 ARGS ?=
 VENV := .venv
@@ -35,6 +35,7 @@ help:
 	@echo "make bench-render  one video by several processes, and by Ray; ARGS=\"--quick\" for half a minute"
 	@echo "make bench-fan-out  frames to several programs at once; ARGS=\"--quick\" for a minute"
 	@echo "make bench-capture  pictures of OpenGL into a video; ARGS=\"--quick\" for half a minute"
+	@echo "make bench-sound  sound and frames from memory into files; ARGS=\"--quick\" for a minute"
 	@echo "make bench-waits  the CPU time of waits; ARGS=\"--quick\" for 5 seconds"
 	@echo "make bench-report  the kept records as pictures, in build/bench-report; ARGS=\"mine.json\" for your own"
 	@echo "make wheel        a wheel in dist for x86-64 and glibc 2.17 or newer, checked in a new environment"
@@ -76,6 +77,10 @@ bench-fan-out: $(READY)-bench $(READY)-native
 # With OpenGL.
 bench-capture: $(READY)-demo $(READY)-native
 	@$(IN_VENV) python -m benchmarks.capture $(ARGS)
+
+# With the libraries of bench-encode.
+bench-sound: $(READY)-bench-encode $(READY)-native
+	@$(IN_VENV) python -m benchmarks.sound $(ARGS)
 
 # One more than there are cores, for most tests wait for programs.
 WORKERS := $(shell n=$$(nproc); echo $$((n < 4 ? n + 1 : 4)))

@@ -18,13 +18,13 @@ from click.testing import CliRunner
 
 pytest.importorskip("jinja2", reason="the report needs Jinja2 (pip install jinja2)")
 
-from benchmarks import capture, decode, encode, fan_out, pipe, pipeline, relay, render, report, waits
+from benchmarks import capture, decode, encode, fan_out, pipe, pipeline, relay, render, report, sound, waits
 from benchmarks.harness.machine import ROOT
 from benchmarks.harness.record import FOLDER, write
 from benchmarks.report.charts import Chart, charts, short
 
 KEPT = sorted(FOLDER.glob("*.json"))
-MODULES = (pipe, encode, decode, relay, pipeline, render, fan_out, capture, waits)
+MODULES = (pipe, encode, decode, relay, pipeline, render, fan_out, capture, sound, waits)
 COMMANDS = {one.BENCHMARK.name: one.main for one in MODULES}
 
 
@@ -259,12 +259,13 @@ def test_two_records_of_one_name_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("benchmark", ["relay", "waits", "pipeline"])
+@pytest.mark.parametrize("benchmark", ["relay", "waits", "pipeline", "sound"])
 def test_records_of_now_are_drawn(benchmark: str, tmp_path: Path) -> None:
     small = {
         "relay": "--way call,file-pipe,tee-2-paced --size 5000 --rounds 2 --seconds 0.001",
         "waits": "--seconds 0.05 --rounds 1",
         "pipeline": "--chunk 5000 --chunks 10 --rounds 1 --background 1 --assets 40",
+        "sound": "--frames 30 --rounds 1 --job video,wav --method penstock,stdin.write",
     }
     path = tmp_path / "mine.json"
     command = [

@@ -1,4 +1,4 @@
-"""The content checks of pipe, encode and decode: they find a method that loses, tears or changes a frame.
+"""The content checks of pipe, encode, decode and sound: they find a method that loses, tears or changes a frame.
 
 No test compares times.
 """
@@ -17,18 +17,22 @@ from typing import IO, Any
 import numpy as np
 import pytest
 
-from benchmarks import decode, encode, pipe
+from benchmarks import decode, encode, pipe, sound
 from benchmarks.decode.methods import Target as DecodeTarget
 from benchmarks.decode.methods import readinto, stdout_readinto
 from benchmarks.encode.methods import into_ffmpeg
 from benchmarks.harness.command import JobSettings
 from benchmarks.harness.ffmpeg import FFmpegFailedError
 from benchmarks.harness.isolated import FFMPEG_VARIABLES, Task
+from benchmarks.harness.methods import Method
 from benchmarks.harness.options import by_name
 from benchmarks.harness.pictures import Frame, Pictures
 from benchmarks.harness.results import Run
 from benchmarks.harness.rounds import attempt
 from benchmarks.harness.senders import Sender, stdin_write
+from benchmarks.sound.methods import Target as SoundTarget
+from benchmarks.sound.methods import stdin_write as sound_into_stdin
+from benchmarks.sound.methods import wav_and_stdin
 from penstock.errors import PenstockError
 from penstock.ffmpeg.find import find_ffmpeg
 
@@ -357,3 +361,72 @@ def test_samples_are_pixels_all_over_the_frame() -> None:
         rows = range(0, job.height, job.sample_step)
         assert 60 <= len(rows) <= 80
         assert job.height - rows[-1] <= job.sample_step
+
+
+# --- sound beside frames, and alone -----------------------------------------------------------------------
+
+VIDEO = sound.Job("video", 64, 48, 45, "out.mp4", "aac")
+WAV = sound.Job("wav", 0, 0, 45, "out.wav", "pcm_s16le")
+AAC = sound.Job("aac", 0, 0, 45, "out.m4a", "aac")
+
+
+def sounded(ffmpeg: str, folder: Path, job: sound.Job, change: Callable[[SoundTarget], SoundTarget]) -> Run:
+    """The run of a plain method whose frames or samples were changed before."""
+
+    def start(target: SoundTarget) -> None:
+        (wav_and_stdin if job.has_picture else sound_into_stdin)(change(target))
+
+    return attempt(Task(Method("changed", "", start=start), job, ffmpeg, folder=str(folder)), sound.measure)
+
+
+@pytest.mark.parametrize("job", [VIDEO, WAV, AAC], ids=lambda job: job.name)
+def test_sound_that_is_right_has_no_error(ffmpeg: str, tmp_path: Path, job: sound.Job) -> None:
+    for method in sound.METHODS:
+        if method.serves(job) and not method.missing():
+            run = attempt(Task(method, job, ffmpeg, folder=str(tmp_path)), sound.measure)
+            assert run.error is None, method.name
+            assert ("apart_ms" in run.figures) == (method.kind != "other")
+            assert ("fps" in run.figures) == job.has_picture
+    assert list(tmp_path.iterdir()) == []
+
+
+def late(target: SoundTarget) -> SoundTarget:
+    return replace(target, samples=np.roll(target.samples, 3200, axis=0))
+
+
+def short(target: SoundTarget) -> SoundTarget:
+    return replace(target, samples=target.samples[:-4800])
+
+
+def silent(target: SoundTarget) -> SoundTarget:
+    return replace(target, samples=0 * target.samples)
+
+
+def without_flashes(target: SoundTarget) -> SoundTarget:
+    return replace(target, frames=target.frames[1:])
+
+
+def without_the_last_frame(target: SoundTarget) -> SoundTarget:
+    return replace(target, job=replace(target.job, frames=target.job.frames - 1))
+
+
+@pytest.mark.parametrize(
+    ("job", "change", "reason"),
+    [
+        (VIDEO, late, "claps and flashes are 66.7 ms apart"),
+        (WAV, late, "claps and flashes are 66.7 ms apart"),
+        (VIDEO, short, "the sound takes 1.4"),
+        (WAV, short, "the sound takes 1.400 s, and not 1.500 s"),
+        (WAV, silent, "there are 2 seconds, and 0 claps"),
+        (VIDEO, without_flashes, "2 flashes were sent, 0 are shown"),
+        (VIDEO, without_the_last_frame, "45 frames were sent, 44 were received"),
+    ],
+)
+def test_sound_that_does_not_fit_is_an_error(
+    ffmpeg: str,
+    tmp_path: Path,
+    job: sound.Job,
+    change: Callable[[SoundTarget], SoundTarget],
+    reason: str,
+) -> None:
+    assert (sounded(ffmpeg, tmp_path, job, change).error or "").startswith(reason)

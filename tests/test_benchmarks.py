@@ -22,7 +22,7 @@ from conftest import PATIENCE_S, eventually
 from media import no_opengl
 
 import penstock
-from benchmarks import capture, decode, encode, fan_out, pipe, pipeline, relay, render, waits
+from benchmarks import capture, decode, encode, fan_out, pipe, pipeline, relay, render, sound, waits
 from benchmarks.harness.machine import ROOT
 from benchmarks.harness.methods import Method
 from benchmarks.harness.options import by_name
@@ -44,11 +44,12 @@ SMALL = {
     "waits": "--seconds 0.05 --rounds 1",
     "fan_out": "--size 64x48 --frames 4 --rounds 1 --method penstock-1,penstock-4,copies-2,stdin.write-2",
     "capture": "--size 64x48 --frames 6 --rounds 1",
+    "sound": "--frames 45 --rounds 1",
     "pipeline": "--chunk 5000 --chunks 10 --rounds 1 --background 1 --assets 40",
 }
-MODULES = (pipe, encode, decode, relay, pipeline, render, fan_out, capture, waits)
+MODULES = (pipe, encode, decode, relay, pipeline, render, fan_out, capture, sound, waits)
 BENCHMARKS = {one.BENCHMARK.name: one for one in MODULES}
-WITH_FFMPEG = ("pipe", "encode", "decode", "render", "capture")
+WITH_FFMPEG = ("pipe", "encode", "decode", "render", "capture", "sound")
 
 
 def run(benchmark: str, *arguments: str) -> Result:
@@ -140,11 +141,18 @@ def more_of_the_render(groups: list[dict[str, Any]], rows: list[dict[str, Any]])
     assert rounds(chunks, "psnr_db") > [30]
 
 
+def more_of_the_sound(groups: list[dict[str, Any]], rows: list[dict[str, Any]]) -> None:
+    assert [group["name"] for group in groups] == ["video", "wav", "aac"]
+    for row in rows:
+        assert bool(rounds(row, "apart_ms")) == (row["kind"] != "other")
+
+
 MAIN_FIGURES = {
     "relay": "ops_per_s",
     "pipeline": "mb_per_s",
     "waits": "cpu_ms_per_s",
     "fan_out": "blocked_p50_ms",
+    "sound": "realtime",
 }
 MORE = {
     "pipe": more_of_the_pipe,
@@ -153,6 +161,7 @@ MORE = {
     "relay": more_of_the_relay,
     "pipeline": more_of_the_pipeline,
     "render": more_of_the_render,
+    "sound": more_of_the_sound,
 }
 
 
@@ -161,7 +170,7 @@ def rounds(row: dict[str, Any], figure: str) -> list[float]:
     return found
 
 
-@pytest.mark.parametrize("benchmark", ["pipe", "encode", "decode", "render"])
+@pytest.mark.parametrize("benchmark", ["pipe", "encode", "decode", "render", "sound"])
 def test_methods_can_be_sent_to_another_process(benchmark: str) -> None:
     methods = BENCHMARKS[benchmark].METHODS
     assert [repr(method) for method in pickle.loads(pickle.dumps(methods))] == [*map(repr, methods)]
@@ -285,6 +294,13 @@ def test_goals_of_the_render() -> None:
     assert told(render.judge, "python", few, render.METHODS, fps={"1-process": 1.0, "2-processes": 2.0}) == []
 
 
+def test_goals_of_the_sound() -> None:
+    realtime = {"penstock": 8.0, "penstock-silent": 9.0, "pyav": 10.0, "moviepy": 4.0}
+    assert told(sound.judge, "video", {}, sound.METHODS, realtime=realtime) == [
+        "penstock / pyav, video: 0.80x (target 1.00x: missed)"
+    ]
+
+
 def latencies(**microseconds: list[float]) -> Group:
     """A row for each configuration, whose rounds have these end-to-end latencies, always the same within a round."""
     rows = []
@@ -355,7 +371,7 @@ def test_wrong_usage_is_told_and_exits_with_2(benchmark: str, arguments: str, co
 
 
 @pytest.mark.parametrize(
-    "benchmark", ["pipe", "encode", "decode", "relay", "render", "fan_out", "capture", "waits"]
+    "benchmark", ["pipe", "encode", "decode", "relay", "render", "fan_out", "capture", "sound", "waits"]
 )
 def test_help_names_every_method(benchmark: str) -> None:
     # A line of the help may break at a hyphen.
@@ -363,7 +379,7 @@ def test_help_names_every_method(benchmark: str) -> None:
     assert ",".join(method.name for method in BENCHMARKS[benchmark].METHODS) in text
 
 
-@pytest.mark.parametrize("benchmark", ["pipe", "encode", "decode"])
+@pytest.mark.parametrize("benchmark", ["pipe", "encode", "decode", "sound"])
 def test_an_ffmpeg_that_is_not_there_is_told(benchmark: str) -> None:
     shown = run(benchmark, "--quick", "--ffmpeg", "/nowhere/ffmpeg")
     assert shown.exit_code == 1

@@ -45,6 +45,7 @@ SECTIONS = {
     "render": ("Render", "One video by several processes or machines, in chunks that are joined."),
     "fan_out": ("Fan-out", "Frames go to 1, 2, 4 and 8 programs at once."),
     "capture": ("Capture", "Pictures that OpenGL draws become a video."),
+    "sound": ("Sound", "Samples and frames in memory become one file; and samples alone."),
     "waits": ("Waits", "The CPU time of the process is measured while it waits."),
 }
 

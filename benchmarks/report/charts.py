@@ -80,6 +80,8 @@ def measures(benchmark: str, group: dict[str, Any]) -> list[Measure]:
                     "drawing_and_taking_p50_ms", "ms to draw and take a picture, p50", is_less_better=True
                 )
             ]
+        case "sound":
+            return [Measure("realtime", "seconds of the file per second")]
         case "waits":
             return [Measure("cpu_ms_per_s", "CPU time in ms per second", is_less_better=True)]
         case "relay" if group["bytes"]:
@@ -131,6 +133,12 @@ def describe(record: dict[str, Any], group: dict[str, Any]) -> str:
             return f"{frames}, {group['paced_fps']} per second, to as many programs as the method's name says"
         case "capture":
             return f"{frames} drawn by {group['renderer']}, to x264 ultrafast"
+        case "sound":
+            sound = f"{group['sample_rate']} Hz, {group['channels']} channels, to {group['audio_codec']}"
+            picture = (
+                f"{frames} to {group['codec']} {group['preset']}, with sound: " if "codec" in group else ""
+            )
+            return picture + sound
     return f"Each case waits for {group['wait_s']:g} s"
 
 

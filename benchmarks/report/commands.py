@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 
-from benchmarks import capture, decode, encode, fan_out, pipe, pipeline, relay, render, waits
+from benchmarks import capture, decode, encode, fan_out, pipe, pipeline, relay, render, sound, waits
 from benchmarks.harness.options import by_name
 from benchmarks.relay.ends import show_size
 
-MODULES = (encode, decode, pipe, relay, pipeline, render, fan_out, capture, waits)
+MODULES = (encode, decode, pipe, relay, pipeline, render, fan_out, capture, sound, waits)
 BENCHMARKS = {one.BENCHMARK.name: one.BENCHMARK for one in MODULES}
 OPTIONS = {one.BENCHMARK.name: one.main.params for one in MODULES}
 
@@ -52,7 +52,7 @@ def _narrowed(benchmark: str, settings: dict[str, Any], group: dict[str, Any]) -
                 "buffers": [group["buffers"]],
                 "bytes_per_run": nbytes,
             }
-        case "render":
+        case "render" | "sound":
             job = by_name(BENCHMARKS[benchmark].settings.jobs, group["name"])
             frames = None if group["frames"] == job.frames else group["frames"]
             return {"jobs": [job.name], "frames": frames}

@@ -1,0 +1,3 @@
+from benchmarks.sound import main
+
+main()

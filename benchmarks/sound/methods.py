@@ -1,0 +1,248 @@
+"""The methods: each makes the same file of the same frames and samples in memory.
+
+Each is used as its own documentation shows. All get the same codecs, preset, quality, bit rate and rates.
+
+To add a rival, write a function ``(target) -> None`` here, and decorate it with ``@METHODS.add(NAME)``.
+"""
+
+from __future__ import annotations
+
+import wave
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.harness.ffmpeg import check_exit, raw_input, start
+from benchmarks.harness.methods import FrameJob, Methods
+from benchmarks.harness.pictures import Frame
+from penstock import Encoder
+from penstock.ffmpeg import AudioInput, Tuning
+
+CODEC = "libx264"
+PRESET = "ultrafast"
+OUTPUT_PIXEL_FORMAT = "yuv420p"
+FRAMES_PER_S = 30
+#: x264's own default, for libraries that have another one.
+CRF = "23"
+SAMPLE_RATE = 48_000
+CHANNELS = 2
+#: Bits per second of AAC.
+BIT_RATE = 128_000
+SAMPLES_PER_FRAME = SAMPLE_RATE // FRAMES_PER_S
+
+#: Gains are ratios to this method.
+OURS = "penstock"
+
+Samples = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Job(FrameJob):
+    """A file that every method has to make. Without a size it is sound alone, in pieces as long as a frame."""
+
+    file: str
+    audio_codec: str
+
+    @property
+    def has_picture(self) -> bool:
+        return self.width > 0
+
+    @property
+    def seconds(self) -> float:
+        """The duration of the file."""
+        return self.frames / FRAMES_PER_S
+
+    @property
+    def title(self) -> str:
+        picture = f"{self.width}x{self.height} to x264 {PRESET}, " if self.has_picture else ""
+        return f"{self.name}: {picture}{SAMPLE_RATE} Hz stereo to {self.audio_codec}, {self.seconds:g} s"
+
+    @property
+    def timeout_s(self) -> float:
+        return super().timeout_s + self.seconds
+
+    @property
+    def about(self) -> dict[str, Any]:
+        rates = {"fps": FRAMES_PER_S, "sample_rate": SAMPLE_RATE, "channels": CHANNELS, "bit_rate": BIT_RATE}
+        return super().about | rates | ({"codec": CODEC, "preset": PRESET} if self.has_picture else {})
+
+
+@dataclass(frozen=True)
+class Target:
+    """The argument of every method."""
+
+    job: Job
+    ffmpeg: str
+    #: The file to write. Its folder is the method's own.
+    output: str
+    #: In turn.
+    frames: Sequence[Frame]
+    #: All samples, in the order samples × channels.
+    samples: Samples
+
+    def pictures(self) -> Iterator[Frame]:
+        """The frames of the file."""
+        return (self.frames[number % len(self.frames)] for number in range(self.job.frames))
+
+    def pieces(self) -> Iterator[Samples]:
+        """The samples in pieces, each as long as a frame."""
+        starts = range(0, len(self.samples), SAMPLES_PER_FRAME)
+        return (self.samples[first : first + SAMPLES_PER_FRAME] for first in starts)
+
+
+def has_picture(job: Job) -> bool:
+    """For methods of a video."""
+    return job.has_picture
+
+
+def is_sound_alone(job: Job) -> bool:
+    """For methods of sound alone."""
+    return not job.has_picture
+
+
+METHODS = Methods()
+
+
+def _encoder(target: Target, fps: int | None = FRAMES_PER_S, audio: AudioInput | None = None) -> Encoder:
+    """For the frames, and for the sound if there is one."""
+    return Encoder(
+        target.output,
+        size=target.job.size,
+        fps=fps,
+        codec=CODEC,
+        options={"preset": PRESET} | ({"b:a": BIT_RATE} if audio else {}),
+        output_pixel_format=OUTPUT_PIXEL_FORMAT,
+        audio=audio,
+        tuning=Tuning(ffmpeg=target.ffmpeg),
+    )
+
+
+def _sound_encoder(target: Target, audio: AudioInput) -> Encoder:
+    """For sound alone."""
+    options, tuning = {"b:a": BIT_RATE}, Tuning(ffmpeg=target.ffmpeg)
+    return Encoder(target.output, fps=None, codec=None, options=options, audio=audio, tuning=tuning)
+
+
+@METHODS.add(OURS, "ours")
+def penstock(target: Target) -> None:
+    """`penstock.Encoder`: ``write`` and ``write_audio`` in step."""
+    audio = AudioInput(SAMPLE_RATE, CHANNELS, codec=target.job.audio_codec)
+    if not target.job.has_picture:
+        with _sound_encoder(target, audio) as encoder:
+            for piece in target.pieces():
+                encoder.write_audio(piece)
+        return
+    with _encoder(target, audio=audio) as encoder:
+        for frame, piece in zip(target.pictures(), target.pieces(), strict=True):
+            encoder.write(frame)
+            encoder.write_audio(piece)
+
+
+@METHODS.add("penstock-silent", "other", serves=has_picture)
+def penstock_silent(target: Target) -> None:
+    """The same frames without sound, as rawvideo."""
+    with _encoder(target) as encoder:
+        for frame in target.pictures():
+            encoder.write(frame)
+
+
+@METHODS.add("penstock-silent-times", "other", serves=has_picture)
+def penstock_silent_times(target: Target) -> None:
+    """The same without sound, each frame with its time, in the framing that sound has too."""
+    with _encoder(target, fps=None) as encoder:
+        for number, frame in enumerate(target.pictures()):
+            encoder.write(frame, pts=Fraction(number, FRAMES_PER_S))
+
+
+@METHODS.add("pyav", needs=("av",), own_ffmpeg=True)
+def pyav(target: Target) -> None:
+    """Two streams of a container, encoded and muxed in step, with threads for the codec."""
+    av = import_module("av")
+    with av.open(target.output, "w") as container:
+        video = _pyav_video(container, target.job) if target.job.has_picture else None
+        audio = container.add_stream(target.job.audio_codec, rate=SAMPLE_RATE, layout="stereo")
+        audio.bit_rate = BIT_RATE
+        frames = target.pictures()
+        for number, piece in enumerate(target.pieces()):
+            if video is not None:
+                frame = av.VideoFrame.from_numpy_buffer(next(frames), format="rgb24")
+                frame.pts = number
+                container.mux(video.encode(frame))
+            sound = av.AudioFrame.from_ndarray(piece.reshape(1, -1), format="flt", layout="stereo")
+            sound.sample_rate, sound.pts = SAMPLE_RATE, number * SAMPLES_PER_FRAME
+            container.mux(audio.encode(sound))
+        for stream in filter(None, (video, audio)):
+            container.mux(stream.encode(None))
+
+
+def _pyav_video(container: Any, job: Job) -> Any:
+    """The stream of the frames, set up as in the benchmark of the encoder."""
+    stream = container.add_stream(CODEC, rate=FRAMES_PER_S, options={"preset": PRESET, "crf": CRF})
+    stream.width, stream.height = job.size
+    stream.pix_fmt = OUTPUT_PIXEL_FORMAT
+    stream.thread_type = "AUTO"
+    stream.codec_context.thread_count = 0
+    return stream
+
+
+@METHODS.add("moviepy", needs=("moviepy",))
+def moviepy(target: Target) -> None:
+    """``VideoClip`` and ``AudioArrayClip``; the sound goes through a temporary file."""
+    from moviepy import AudioArrayClip, VideoClip
+
+    job, sound = target.job, AudioArrayClip(target.samples, SAMPLE_RATE)
+    if not job.has_picture:
+        sound.write_audiofile(
+            target.output, SAMPLE_RATE, codec=job.audio_codec, bitrate=str(BIT_RATE), logger=None
+        )
+        return
+
+    def frame_at(time_s: float) -> Frame:
+        return target.frames[round(time_s * FRAMES_PER_S) % len(target.frames)]
+
+    VideoClip(frame_at, duration=job.seconds).with_audio(sound).write_videofile(
+        target.output,
+        fps=FRAMES_PER_S,
+        codec=CODEC,
+        preset=PRESET,
+        audio_fps=SAMPLE_RATE,
+        audio_codec=job.audio_codec,
+        audio_bitrate=str(BIT_RATE),
+        temp_audiofile_path=str(Path(target.output).parent),
+        logger=None,
+    )
+
+
+@METHODS.add("wav+stdin.write", serves=has_picture)
+def wav_and_stdin(target: Target) -> None:
+    """The sound into a temporary WAV file, then ``stdin.write(frame.tobytes())`` into FFmpeg."""
+    sound = Path(target.output).with_suffix(".wav")
+    with wave.open(str(sound), "wb") as file:
+        file.setparams((CHANNELS, 2, SAMPLE_RATE, 0, "NONE", ""))
+        file.writeframes((target.samples * 32767).astype("<i2").tobytes())
+    read = [*raw_input(*target.job.size, "rgb24", FRAMES_PER_S), "-i", str(sound)]
+    encode = ["-c:v", CODEC, "-preset", PRESET, "-pix_fmt", OUTPUT_PIXEL_FORMAT]
+    _pipe_into_ffmpeg(target, [*read, *encode], target.pictures())
+    sound.unlink()
+
+
+@METHODS.add("stdin.write", serves=is_sound_alone)
+def stdin_write(target: Target) -> None:
+    """``stdin.write(samples.tobytes())`` into FFmpeg."""
+    read = ["-f", "f32le", "-ar", str(SAMPLE_RATE), "-ac", str(CHANNELS), "-i", "-"]
+    _pipe_into_ffmpeg(target, read, target.pieces())
+
+
+def _pipe_into_ffmpeg(target: Target, arguments: list[str], arrays: Iterator[NDArray[Any]]) -> None:
+    sound = ["-c:a", target.job.audio_codec, "-b:a", str(BIT_RATE)]
+    with start(target.ffmpeg, "-y", *arguments, *sound, target.output) as child:
+        assert child.stdin is not None
+        for array in arrays:
+            child.stdin.write(array.tobytes())
+    check_exit(child.returncode)
