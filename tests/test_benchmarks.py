@@ -301,6 +301,14 @@ def test_goals_of_the_sound() -> None:
     ]
 
 
+def test_what_ray_itself_costs_is_told_beside_its_goal() -> None:
+    fps = {"2-drawings": 20.0, "ray-drawings": 19.0, "2-processes": 18.0, "ray": 16.2}
+    rows = [Row(by_name(render.METHODS, name), [Run({"fps": one})]) for name, one in fps.items()]
+    (said,) = render.findings(Group("python", "python", rows))
+    assert said.startswith("ray / 2-processes is 0.90x. ray-drawings / 2-drawings is 0.95x")
+    assert render.findings(Group("python", "python", rows[:1] + rows[2:])) == []
+
+
 def latencies(**microseconds: list[float]) -> Group:
     """A row for each configuration, whose rounds have these end-to-end latencies, always the same within a round."""
     rows = []

@@ -66,6 +66,8 @@ class Preparation:
                 case _:
                     source = "-"
             yield None, isolated(measure, job, ffmpeg, folder=folder, source=source)
+            if job.kind == "python":
+                group.findings = findings(group)
             if job.kind == "parts":
                 self._parts = {row.name: _medians(row) for row in group.rows if row.is_measured}
 
@@ -95,7 +97,7 @@ def kept_parts() -> dict[str, dict[str, float]]:
     raise click.UsageError("no kept record has the parts: measure them first, with --job parts")
 
 
-# --- goals and report -------------------------------------------------------------------------------------
+# --- findings, goals and report ---------------------------------------------------------------------------
 
 SOURCE = (
     "the goals of Penstock's rendering, for a 2-core x86-64 virtual machine that is idle; medians of one run with at "
@@ -107,6 +109,18 @@ TIME_OVER_ENCODER, SIZE_OVER_ENCODER = 1.10, 1.03
 JOIN_OVER_CP, DRIVER_MIB = 0.5, 200.0
 TIME_AFTER_LOSS = 1.6
 CLUSTER_EFFICIENCY = 0.9
+
+
+def findings(group: Group) -> list[str]:
+    """What Ray itself costs on this machine, beside the goal of `ray`."""
+    fps = group.medians("fps")
+    if not {methods.DRAWN_ON_RAY, methods.DRAWN_TWICE, methods.RAY, methods.TWO} <= fps.keys():
+        return []
+    bound, ours = fps[methods.DRAWN_ON_RAY] / fps[methods.DRAWN_TWICE], fps[methods.RAY] / fps[methods.TWO]
+    return [
+        f"{methods.RAY} / {methods.TWO} is {ours:.2f}x. {methods.DRAWN_ON_RAY} / {methods.DRAWN_TWICE} is "
+        f"{bound:.2f}x: bare Ray tasks against bare processes, without Penstock."
+    ]
 
 
 def judge(group: Group) -> Iterator[Verdict]:

@@ -10,6 +10,7 @@ import logging
 import math
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -32,7 +33,7 @@ from penstock.rendering import assemble
 from penstock.rendering.join import joined
 from penstock.rendering.storage import storage_of
 
-DRAWN, DRAWN_TWICE, ENCODER = "drawing", "2-drawings", "encoder"
+DRAWN, DRAWN_TWICE, DRAWN_ON_RAY, ENCODER = "drawing", f"{WORKERS}-drawings", "ray-drawings", "encoder"
 ONE, TWO, RAY = "1-process", f"{WORKERS}-processes", "ray"
 CP, FFMPEG, JOIN, ASSEMBLE = "cp", "ffmpeg", "join", "assemble"
 UNDISTURBED, NODE_LOST = "undisturbed", "node-lost"
@@ -108,9 +109,9 @@ def encode(task: RenderTask, run: Run, scene: Any) -> None:
 of_python = of_kind("python")
 
 
-def draw(job: Job, frames: int) -> None:
+def draw(size: tuple[int, int], frames: int) -> None:
     """The scene into one array, and nothing is encoded."""
-    view = np.empty((job.height, job.width, 3), np.uint8)
+    view = np.empty((*size[::-1], 3), np.uint8)
     for index in range(frames):
         scenes.working(index, index / FRAMES_PER_S, view)
 
@@ -119,7 +120,7 @@ def draw(job: Job, frames: int) -> None:
 def drawing(task: RenderTask, run: Run) -> None:
     """The scene into an array, without an encoder: what one process can reach."""
     with measured(run):
-        draw(task.job, task.job.frames)
+        draw(task.job.size, task.job.frames)
     run.count_frames(task.job.frames, task.job.frames)
 
 
@@ -129,11 +130,26 @@ def two_drawings(task: RenderTask, run: Run) -> None:
     with measured(run):
         child = os.fork()
         if not child:
-            draw(task.job, task.job.frames - task.job.frames // 2)
+            draw(task.job.size, task.job.frames - task.job.frames // 2)
             os._exit(0)
-        draw(task.job, task.job.frames // 2)
+        draw(task.job.size, task.job.frames // 2)
         os.waitpid(child, 0)
     run.count_frames(task.job.frames, task.job.frames)
+
+
+@METHODS.add(DRAWN_ON_RAY, "bound", serves=of_python, needs=("ray",))
+def drawings_on_ray(task: RenderTask, run: Run) -> None:
+    """The same as two bare Ray tasks, without Penstock: what Ray leaves of this machine. It is up as for `ray`."""
+    frames = task.job.frames
+    with cluster_up(run) as ray:
+        # By value, so that workers import neither the benchmark nor Penstock.
+        for module in (scenes, sys.modules[__name__]):
+            ray.cloudpickle.register_pickle_by_value(module)
+        with measured(run):
+            drawn = ray.remote(draw)
+            halves = frames // 2, frames - frames // 2
+            ray.get([drawn.remote(task.job.size, half) for half in halves])
+    run.count_frames(frames, frames)
 
 
 @METHODS.add(ENCODER, "other", serves=of_python)
@@ -157,10 +173,17 @@ def two_processes(task: RenderTask, run: Run) -> None:
 @METHODS.add(RAY, "ours", serves=of_python, needs=("ray",))
 def on_ray(task: RenderTask, run: Run) -> None:
     """`render` with two workers on Ray, which is up before the clock starts: `start_s` is what that takes."""
+    with cluster_up(run):
+        render(task, run, scenes.working, workers=WORKERS, engine="ray")
+
+
+@contextmanager
+def cluster_up(run: Run) -> Iterator[Any]:
+    """The module `ray`, when a node for the workers is up. How long that takes becomes the run's `start_s`."""
     started_s = time.perf_counter()
     with cluster(nodes=1, cpus=WORKERS):
         started_s = time.perf_counter() - started_s
-        render(task, run, scenes.working, workers=WORKERS, engine="ray")
+        yield import_module("ray")
     run.figures["start_s"] = started_s
 
 
