@@ -219,10 +219,11 @@ import sys
 from penstock.rendering.code import Code
 
 NAMES = ["a", "b"]
+WORDS = {"rain", "snow", 3, None, ("hail", frozenset({"sleet", b"fog"}))}
 
 class Scene:
     def __call__(self, index, time_s, view):
-        view[:] = len(NAMES) if index in {"x", "y", "z"} else SIZE
+        view[:] = len(NAMES) if index in {"x", "y", "z"} or index in WORDS else SIZE
 
 print(Code.of(Scene).digest, Code.of(lambda index, time_s, view: SIZE).digest)
 """
@@ -242,5 +243,6 @@ def test_code_is_known_again_in_another_process(tmp_path: Path) -> None:
     first = digests(f"SIZE = 5{SCRIPT}", 1)
     assert digests(f"SIZE = 5{SCRIPT}", 2) == digests(f"SIZE = 5\n\n# moved{SCRIPT}", 3) == first
     other_value, other_code = f"SIZE = 6{SCRIPT}", f"SIZE = 5{SCRIPT.replace('len(NAMES) if', '7 if')}"
-    for changed in (other_value, other_code, f"SIZE = 5{SCRIPT.replace('[', '[3, ')}"):
+    other_values = (f"SIZE = 5{SCRIPT.replace(old, new)}" for old, new in (("[", "[3, "), ("sleet", "ice")))
+    for changed in (other_value, other_code, *other_values):
         assert digests(changed, 1)[0] != first[0]

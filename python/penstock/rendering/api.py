@@ -150,8 +150,8 @@ def render(
             ``OUTPUT.chunks``.
         resume: go on from the chunks of an earlier call with the same scene, frames, size, rate, encoder and FFmpeg.
             The scene is compared by its code and its values; one of a module that workers import, by the file of that
-            module, too. What a module imports is not looked at. Sets of strings among the values are in another order
-            in each process, so that such a scene is rendered anew.
+            module, too. What a module imports is not looked at. Sets of objects (not of text, numbers, and tuples of
+            them) may have another order in each process, so that such a scene is rendered anew.
         progress: True draws a bar on standard error; a callable is called with a `penstock.results.RenderProgress`
             about twice a second.
         frame_timeout: seconds after which a worker that has finished no frame ends, and its chunk counts as failed;

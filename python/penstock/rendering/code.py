@@ -22,6 +22,8 @@ import cloudpickle
 # The number that cloudpickle draws for a class of the user's, a string of 32 characters.
 _CLASS_ID = re.compile(rb"\x8c\x20[0-9a-f]{32}")
 
+_PLAIN = (str, bytes, bool, int, float, complex, types.NoneType, types.EllipsisType)
+
 
 @dataclass(frozen=True, slots=True)
 class Code:
@@ -71,12 +73,27 @@ class _Contents(cloudpickle.Pickler):  # type: ignore[misc]
         {types.CodeType: lambda code: (tuple, _contents(code))}, cloudpickle.Pickler.dispatch_table
     )
 
+    def persistent_id(self, value: object) -> str | None:
+        """Text that stands for a set, whose order would be another one in each process."""
+        return _text(value) if type(value) in (set, frozenset) else None
+
+
+def _text(value: object) -> str | None:
+    """A value that is made of sets, tuples, text and numbers, as text with sorted sets; None for any other."""
+    kind = type(value)
+    if kind in _PLAIN:
+        return f"{kind.__name__}({value!r})"
+    if not isinstance(value, tuple | set | frozenset):
+        return None
+    parts = [part for one in value if (part := _text(one)) is not None]
+    if len(parts) < len(value):
+        return None
+    return f"{kind.__name__}({', '.join(parts if isinstance(value, tuple) else sorted(parts))})"
+
 
 def _contents(code: types.CodeType) -> tuple[object, ...]:
-    # Sets of strings have another order in each process.
-    constants = [sorted(map(repr, one)) if isinstance(one, frozenset) else one for one in code.co_consts]
     names = code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars
-    return code.co_name, code.co_flags, code.co_code, code.co_exceptiontable, constants, names
+    return code.co_name, code.co_flags, code.co_code, code.co_exceptiontable, code.co_consts, names
 
 
 def _digest(code: object) -> str:
