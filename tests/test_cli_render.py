@@ -15,7 +15,7 @@ from command_line import delivered, failed, finish, printed, run, run_process, s
 from conftest import eventually, started
 from media import decode
 
-from penstock.cli.commands.render import chunk_range, frame_range, render
+from penstock.cli.commands.render import chunk_range, frame_range, ray_options, render
 
 SLOW = pytest.mark.slow
 SCENES = """
@@ -31,6 +31,12 @@ def slow(index, time_s, view):
 def broken(index, time_s, view):
     if index == 11:
         raise ValueError("no such star")
+    gray(index, time_s, view)
+
+def half(index, time_s, view):
+    import ray
+
+    assert ray.get_runtime_context().get_assigned_resources()["CPU"] == 0.5
     gray(index, time_s, view)
 
 class Made:
@@ -82,6 +88,18 @@ def test_options_of_the_encoder_and_a_range(folder: Path) -> None:
     given = ("--frames", "6:20", "--size", "64x48", "--fps", "24000/1001", "--pixel-format", "gray")
     assert printed(render_(folder, "scenes.py:Made", "video.bin", *given, *options)) == ""
     assert is_whole(folder / "video.bin", 6, 14)
+
+
+@SLOW
+def test_options_of_rays_tasks(folder: Path) -> None:
+    pytest.importorskip("ray", reason="Ray is not installed: pip install 'penstock-io[ray]'")
+    environment = {**os.environ, "RAY_ADDRESS": "local"}
+    on_ray = ("scenes.py:half", "video.mp4", *GIVEN, "--engine", "ray", "--ray")
+    said = failed(run("render", *on_ray, "nosuch=1", cwd=folder, env=environment), 2)
+    assert "ray has nosuch; the options of tasks are num_cpus," in said
+    done = run_process("render", *on_ray, "num_cpus=0.5", cwd=folder, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert is_whole(folder / "video.mp4")
 
 
 def test_the_steps_one_by_one(folder: Path) -> None:
@@ -150,6 +168,8 @@ def test_a_signal_keeps_what_is_done(folder: Path, number: signal.Signals, name:
         (("scenes.py:gray", "v.mp4", *GIVEN, "--option", "pass=1"), 2, "--option pass=…: two passes"),
         (("scenes.py:gray", "v.mp4", *GIVEN, "--frames", "5:5"), 2, "is not a number of frames"),
         (("scenes.py:gray", "v.mp4", *GIVEN, "--audio", "none.wav"), 1, "none.wav"),
+        (("scenes.py:gray", "v.mp4", *GIVEN, "--ray", "num_gpus=1"), 2, "--ray … is for --engine ray"),
+        (("scenes.py:gray", "v.mp4", *GIVEN, "--ray", "num_gpus"), 2, "'num_gpus' is not NAME=VALUE"),
         (("scenes.py:gray", "v.mp4", *GIVEN, "--plan-only", "p", "--json"), 2, "exclude each other"),
         (("scenes.py:gray", "v.mp4", *GIVEN, "--plan-only", "no/p"), 1, "no/p"),
         (("chunk", "none.json", "0"), 1, "none.json"),
@@ -185,6 +205,12 @@ def test_numbers() -> None:
     for text in ("", "x", "-1", "3-", "3-2", "1-2-3"):
         with pytest.raises(ValueError, match="is not the number of a chunk"):
             chunk_range(text)
+
+
+def test_values_for_ray_are_json_or_text() -> None:
+    given = ("num_cpus=2", "num_gpus=0.5", 'resources={"studio": 1}', "accelerator_type=A100")
+    wanted = {"num_cpus": 2, "num_gpus": 0.5, "resources": {"studio": 1}, "accelerator_type": "A100"}
+    assert (ray_options(given), ray_options(())) == (wanted, None)
 
 
 def test_help_tells_of_the_steps() -> None:

@@ -11,6 +11,7 @@ from typing import Literal, get_args
 from penstock._native import _count, _seconds
 from penstock.ffmpeg import probe
 from penstock.ffmpeg.find import find_prober
+from penstock.ffmpeg.naming import argument
 from penstock.ffmpeg.settings import check_choice
 from penstock.rendering import plan as plans
 from penstock.rendering.code import Code
@@ -262,7 +263,7 @@ def _planned_workers(engine: EngineName, workers: int | None, ray: Mapping[str, 
     if engine != "ray":
         if ray is not None:
             raise ValueError(
-                "ray= has options for engine='ray', and has no effect on processes: leave it out"
+                f"{argument('ray')} is for {argument('engine', 'ray')}, and has no effect on processes: leave it out"
             )
         return workers
     from penstock.rendering.engines.ray import check_options, room

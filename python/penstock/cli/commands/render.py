@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, get_args
@@ -22,6 +22,7 @@ from penstock.cli.options import (
     fps_option,
     grouped,
     json_option,
+    option_pairs,
     parsed,
     picture_size,
     progress_option,
@@ -41,7 +42,7 @@ from penstock.results import RenderReport
 _STANDARD = "-"
 # What `plan` takes of the options. `render` takes the others as well.
 _OF_PLAN = ("frames", "size", "fps", "output", "workers", "chunk_frames", "audio", "storage")
-_OF_RENDER = (*_OF_PLAN, "engine", "frame_timeout")
+_OF_RENDER = (*_OF_PLAN, "engine", "frame_timeout", "ray")
 
 
 class WithSteps(click.Command):
@@ -81,6 +82,18 @@ def chunk_range(text: str) -> range:
     ):
         raise ValueError(f"{text!r} is not the number of a chunk, or a range such as 3-7")
     return range(int(first), int(last or first) + 1)
+
+
+def ray_options(texts: Sequence[str]) -> dict[str, Any] | None:
+    """Parse options of tasks on Ray, whose values are JSON or text. None if there are none."""
+    options: dict[str, Any] = {}
+    for name, value in option_pairs(texts).items():
+        if value is None:
+            raise ValueError(f"{name!r} is not NAME=VALUE")
+        options[name] = value
+        with suppress(ValueError):
+            options[name] = json.loads(value)
+    return options or None
 
 
 @contextmanager
@@ -202,6 +215,14 @@ def _read_plan(name: str) -> Plan:
     default="processes",
     show_default=True,
     help="Who renders: processes of this machine, or a Ray cluster.",
+)
+@click.option(
+    "--ray",
+    metavar="NAME=VALUE",
+    multiple=True,
+    callback=parsed(ray_options),
+    help="What each worker needs on Ray: num_cpus=4, num_gpus=0.5, memory=8000000000, 'resources={\"studio\": 1}', "
+    "accelerator_type=A100, and other options of Ray's tasks; values are JSON or text. May be repeated.",
 )
 @click.option(
     "--workers",
