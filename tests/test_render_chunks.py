@@ -135,9 +135,13 @@ def test_what_differs_is_rendered_anew(tmp_path: Path) -> None:
     def other(index: int, time_s: float, view: np.ndarray) -> None:
         scene(index, time_s, view)
 
-    assert penstock.render(other, **settings(tmp_path)).resumed == 0
+    report = penstock.render(other, **settings(tmp_path))
+    assert report.resumed == 0
     assert len(chunks(tmp_path)) > 0  # those of the first scene stay
-    assert penstock.render(scene, **settings(tmp_path), resume=False).resumed == 0
+    (said,) = report.warnings
+    assert f"are left in {tmp_path}/video.mp4.chunks" in said
+    again = penstock.render(scene, **settings(tmp_path), resume=False)
+    assert (again.resumed, again.warnings) == (0, ())
     assert not (tmp_path / "video.mp4.chunks").exists()
 
 

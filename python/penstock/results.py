@@ -269,7 +269,8 @@ class RenderReport(HtmlTable):
         retries: chunks that were rendered again after a failure.
         workers: what each worker did, the fastest first.
         slowest: the slowest chunks, with the slowest first, five at most.
-        warnings: what the video lost of the frames, and FFmpeg's own errors and warnings, each once.
+        warnings: what the video lost of the frames, FFmpeg's own errors and warnings, each once, and whether chunks of
+            other renders are left in the folder of the chunks.
     """
 
     output: str

@@ -197,11 +197,15 @@ def finished(plan: Plan, storage: Storage, number: int) -> ChunkReport | None:
     return report if is_whole and report.frames == plan.lengths[number] else None
 
 
-def remove_chunks(plan: Plan, storage: Storage) -> None:
-    """Removes a plan's chunks, and its default storage if that has no others."""
+def remove_chunks(plan: Plan, storage: Storage) -> bool:
+    """Removes a plan's chunks, and its default storage unless that has others, which it tells."""
     storage.remove(folder_of(plan))
-    if plan.storage == default_storage(plan.output) and not storage.names(""):
-        storage.remove("")
+    if plan.storage != default_storage(plan.output):
+        return False
+    if storage.names(""):
+        return True
+    storage.remove("")
+    return False
 
 
 def _report_name(name: str) -> str:

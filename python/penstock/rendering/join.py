@@ -59,7 +59,7 @@ class Joined:
         frames: its frames, which were counted in it.
         output_bytes: its size.
         elapsed_s: seconds that it took.
-        warnings: FFmpeg's errors and warnings.
+        warnings: FFmpeg's errors and warnings, and whether chunks of other renders are left.
     """
 
     output: str
@@ -102,7 +102,11 @@ def joined(plan: Plan, storage: Storage) -> Joined:
         part.replace(output)
     finally:
         part.unlink(missing_ok=True)
-    remove_chunks(plan, storage)
+    if remove_chunks(plan, storage):
+        left = (
+            f"chunks of other renders, such as of a scene before it was changed, are left in {plan.storage}"
+        )
+        warnings += (f"{left}: remove it if you do not want to go on with them",)
     frames, nbytes = len(plan.frames), output.stat().st_size
     return Joined(plan.output, frames, nbytes, time.monotonic() - started_s, warnings)
 
