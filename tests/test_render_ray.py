@@ -225,6 +225,17 @@ def test_the_progress_is_lost(cluster: Any, tmp_path: Path, wanted: Any) -> None
     assert frames(output) == wanted
 
 
+def test_without_progress_no_actor_is_started(cluster: Any, tmp_path: Path) -> None:
+    def alone(index: int, _time_s: float, view: np.ndarray) -> None:
+        assert not ray.util.list_named_actors()
+        view[:] = index
+
+    assert render(tmp_path / "out.mkv", alone).frames == FRAMES
+    with pytest.raises(penstock.RenderError, match="AssertionError"):
+        render(tmp_path / "out.mkv", alone, progress=lambda progress: None)
+    assert eventually(is_idle)
+
+
 def test_a_scene_larger_than_the_object_store(cluster: Any, tmp_path: Path, wanted: Any) -> None:
     ballast, draw = os.urandom(STORE_BYTES), slow_scene()
 

@@ -136,7 +136,7 @@ def of_ray(task: RenderTask, run: Run) -> None:
     from penstock.rendering.engines.ray import RayTasks
 
     with cluster(nodes=1, cpus=WORKERS):
-        measure_engine(task, run, lambda made: RayTasks(made, WORKERS, None, {}))
+        measure_engine(task, run, lambda made: RayTasks(made, WORKERS, None, {}, progress=False))
 
 
 class _Instant:

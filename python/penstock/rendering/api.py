@@ -154,7 +154,7 @@ def render(
             module, too. What a module imports is not looked at. Sets of objects (not of text, numbers, and tuples of
             them) may have another order in each process, so that such a scene is rendered anew.
         progress: True draws a bar on standard error; a callable is called with a `penstock.results.RenderProgress`
-            about twice a second.
+            about twice a second. On Ray, it takes a process of its own.
         frame_timeout: seconds after which a worker that has finished no frame ends, and its chunk counts as failed;
             None waits for ever. The first frame includes the making of the scene.
         encoder: more arguments of the chunks' `Encoder`, such as ``{"codec": "libx265", "crf": 20}``.
@@ -252,7 +252,7 @@ def _run(
             return Processes(planned, _workers(workers), timeout_s)
         from penstock.rendering.engines.ray import RayTasks
 
-        return RayTasks(planned, workers, timeout_s, ray or {})
+        return RayTasks(planned, workers, timeout_s, ray or {}, progress=progress is not False)
 
     return Job(planned, resume=resume).run(start, progress)
 

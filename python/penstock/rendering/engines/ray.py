@@ -92,10 +92,20 @@ class _Task:
 
 
 class RayTasks:
-    """Chunks as tasks on a cluster, `workers` at once at most, or as many as it has room for."""
+    """Chunks as tasks on a cluster, `workers` at once at most, or as many as it has room for.
+
+    An actor that tasks find by its name counts their frames, and asks them to end. Ray starts a process for it, which
+    on two CPUs delays the first frames by half a second (measured). Without `progress` it comes only to end tasks.
+    """
 
     def __init__(
-        self, plan: Plan, workers: int | None, frame_timeout: float | None, options: Mapping[str, Any]
+        self,
+        plan: Plan,
+        workers: int | None,
+        frame_timeout: float | None,
+        options: Mapping[str, Any],
+        *,
+        progress: bool,
     ) -> None:
         connect()
         self._plan = plan
@@ -107,10 +117,7 @@ class RayTasks:
         # The dashboard groups tasks by name. One for each chunk would cost the driver 12 KB each: Ray's metrics keep
         # all names (measured with Ray 2.60: 263 MiB after 20,000 tasks, and 20 MiB with one name).
         self._task = _task(options).options(name=f"render {Path(plan.output).name}")
-        here = ray.get_runtime_context().get_node_id()
-        # It dies with the driver, and not with another node.
-        strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(here, soft=True)
-        self._advances: Any = ray.remote(num_cpus=0, scheduling_strategy=strategy)(_Advances).remote()
+        self._advances: Any = _started(self._setup.hex()) if progress else None
         self._tasks: dict[Any, _Task] = {}
         self._keys = itertools.count()
         self._room = room(options)
@@ -126,7 +133,7 @@ class RayTasks:
         key = next(self._keys)
         # All workers together send no more messages than the one who counts them can read.
         every = math.ceil(len(self._tasks) / (_MESSAGES_PER_S * PERIOD_S)) or 1
-        settings = self._threads, self._frame_timeout, every, self._advances
+        settings = self._threads, self._frame_timeout, every
         task = self._task.remote(self._setup, self._setup.hex(), chunk, key, *settings)
         self._tasks[task] = _Task(key, number)
 
@@ -151,20 +158,28 @@ class RayTasks:
     def close(self) -> None:
         # Ray 2.60 aborts this process if a task succeeds while it is cancelled ("Tried to complete task that was not
         # pending"): those that run are asked to end, and only those that do not are cancelled.
-        running = [reference for reference, task in self._tasks.items() if task.is_running]
-        waiting = [reference for reference, task in self._tasks.items() if not task.is_running]
+        running, waiting = self._running_and_waiting()
         self._tasks.clear()
         with suppress(ray.exceptions.RayError):  # the cluster is gone
             for reference in waiting:
                 ray.cancel(reference, force=True)
-            if self._advances is not None:
-                self._advances.end.remote()
             if running:
+                self._advances = self._advances or _started(self._setup.hex())
+                with suppress(ray.exceptions.GetTimeoutError, ray.exceptions.RayActorError):
+                    ray.get(self._advances.end.remote(), timeout=_ANSWER_S)
                 _, running = ray.wait(running, num_returns=len(running), timeout=_ENDING_S)
             for reference in running:
                 ray.cancel(reference, force=True)
             if self._advances is not None:
                 ray.kill(self._advances)
+
+    def _running_and_waiting(self) -> tuple[list[Any], list[Any]]:
+        """Tasks that run, as far as that is known: if nobody told, Ray has begun with the first ones."""
+        tasks = list(self._tasks)
+        if self._advances is None:
+            return tasks[: self._room], tasks[self._room :]
+        running = [reference for reference in tasks if self._tasks[reference].is_running]
+        return running, [reference for reference in tasks if not self._tasks[reference].is_running]
 
     def _room_now(self) -> int:
         now_s = time.monotonic()
@@ -205,6 +220,14 @@ class RayTasks:
         return taken
 
 
+def _started(name: str) -> Any:
+    """A new actor of this name."""
+    # It dies with the driver, and not with another node.
+    here = ray.get_runtime_context().get_node_id()
+    strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(here, soft=True)
+    return ray.remote(num_cpus=0, scheduling_strategy=strategy)(_Advances).options(name=name).remote()
+
+
 class _Advances:
     """The frames that tasks have, which they tell and the driver asks for."""
 
@@ -226,10 +249,11 @@ class _Advances:
 
 
 class _Teller:
-    """Tells the frames of a task, at one of so many calls, and raises when the render has ended."""
+    """Tells an actor the frames of a task, at one of so many calls, and raises when the render has ended."""
 
-    def __init__(self, advances: Any, key: int, every: int) -> None:
-        self._advances = advances
+    def __init__(self, name: str, key: int, every: int) -> None:
+        self._name = name
+        self._advances: Any = None
         self._key = key
         self._every = every
         self._calls = itertools.count()
@@ -239,10 +263,14 @@ class _Teller:
         if self._answer is not None:
             if not self._answer.done():
                 return
-            if self._answer.exception() is None and not self._answer.result():
+            if self._answer.exception() is not None:
+                self._advances = None  # it was lost, and there may be another one
+            elif not self._answer.result():
                 raise RenderError("the render has ended")
         if next(self._calls) % self._every == 0:
-            self._answer = self._advances.tell.remote(self._key, frames).future()
+            with suppress(ValueError):  # there is no such actor, or not yet
+                self._advances = self._advances or ray.get_actor(self._name)
+                self._answer = self._advances.tell.remote(self._key, frames).future()
 
 
 def _cpus(options: Mapping[str, Any]) -> float:
@@ -287,13 +315,12 @@ def _render(
     threads: int,
     frame_timeout: float | None,
     every: int,
-    advances: Any,
 ) -> tuple[ChunkReport | Failure, int]:
     """The task: renders a chunk. Gives the number of the attempt, too."""
     attempt = _attempt()
     if attempt > ATTEMPTS:  # Ray counts no retries of a worker that it kills for want of memory
         return Failure("its worker was lost each time: it may need more memory than there is"), ATTEMPTS
-    tell = _Teller(advances, key, every)
+    tell = _Teller(setup_id, key, every)
     try:
         tell(0)
         on_frame = watched(frame_timeout, tell, len(chunk.frames))
