@@ -44,7 +44,7 @@ def rows(record: object) -> dict[str, str]:
 
 
 def test_a_report() -> None:
-    report = EncodeReport("/a<b>&.mp4", 2, 2, 96, None, 0.5, 4.0, ("alpha is lost", "<b>"))
+    report = EncodeReport("/a<b>&.mp4", 2, 2, 0, 96, None, 0.5, 4.0, ("alpha is lost", "<b>"))
     assert rows(report)["output"] == "/a<b>&.mp4"
     assert rows(report)["output_bytes"] == ""
     assert rows(report)["warnings"] == "alpha is lost<b>"
