@@ -493,6 +493,14 @@ def test_a_file_that_cannot_be_copied_or_has_no_sound_is_refused(tmp_path: Path)
     assert not (tmp_path / "a.mp4").exists()
 
 
+def test_the_sound_of_the_file_that_would_be_overwritten_is_refused(tmp_path: Path) -> None:
+    make(tmp_path / "a.mp4", frames=5)
+    (tmp_path / "link.mp4").symlink_to("a.mp4")
+    with pytest.raises(ValueError, match=r"a\.mp4 is the output, too"):
+        make(tmp_path / "a.mp4", audio=tmp_path / "link.mp4")
+    assert probe(tmp_path / "a.mp4").audio
+
+
 def test_a_sound_that_breaks_off_is_an_error_and_the_picture_is_whole(tmp_path: Path) -> None:
     source = sounded(tmp_path / "in.flac", "flac", 8)
     data = bytearray(source.read_bytes())

@@ -94,6 +94,12 @@ def is_path(target: str) -> bool:
     return target.startswith(_FILE)
 
 
+def is_same_file(source: str, target: str) -> bool:
+    """Whether both are paths of one file that exists."""
+    paths = [Path(without_protocol(name)) for name in (source, target) if is_path(name)]
+    return len(paths) == 2 and paths[1].exists() and paths[0].samefile(paths[1])
+
+
 def without_protocol(target: str) -> str:
     """The path of a local `target`, or a URL unchanged."""
     return target.removeprefix(_FILE)

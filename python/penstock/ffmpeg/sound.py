@@ -139,7 +139,7 @@ def plan_sounds(
         FileNotFoundError, IsADirectoryError, PermissionError: a file is not there, or cannot be read.
         DecoderError: a file is no media file, or has no sound.
         EncoderError: FFmpeg has no such encoder.
-        ValueError: there are several `AudioInput`, or a sound cannot be copied.
+        ValueError: there are several `AudioInput`, a file is the output, too, or a sound cannot be copied.
         TypeError: it is no sound.
     """
     if audio is None:
@@ -173,6 +173,10 @@ def _planned(program: str, one: Audio, target: str, container_format: str | None
         encoder = made_from.codec or (f"pcm_{container}" if is_wave else _default(container_format))
         return Sound(made_from, (*raw, "-i", "/dev/zero"), 0, _COPY, encoder, has_prelude)
     source = endpoints.source(made_from.path)
+    if endpoints.is_same_file(source, target):
+        raise ValueError(
+            f"{endpoints.without_protocol(target)} is the output, too, which would overwrite its sound"
+        )
     media = probe(made_from.path, ffprobe=tuning.ffprobe, ffmpeg=tuning.ffmpeg)
     if (stream := media.best_audio) is None:
         raise DecoderError(f"{media.path} has no sound")
