@@ -32,9 +32,9 @@ from command_line import (
 )
 from conftest import PATIENCE_S, eventually
 from image_files import make_shots, png
-from media import SIZE, decode, described, flat, is_flat
+from media import SIZE, decode, described, ffmpeg, flat, is_flat
 
-from penstock.ffmpeg import find_ffmpeg
+from penstock.ffmpeg import find_ffmpeg, probe
 
 WIDTH, HEIGHT = SIZE
 FRAME_BYTES = 3 * WIDTH * HEIGHT
@@ -246,6 +246,55 @@ class TestImages:
         ]
 
 
+class TestSound:
+    """``--audio``, beside raw frames and images."""
+
+    @pytest.fixture
+    def tone(self, tmp_path: Path) -> Path:
+        """Longer than any video here."""
+        path = tmp_path / "tone.m4a"
+        ffmpeg("-f", "lavfi", "-i", "sine=duration=3", path)
+        return path
+
+    def test_it_ends_with_the_picture(self, video: Path, tone: Path) -> None:
+        done = run("encode", video, *RAW, *FAST, "--audio", tone, "--json", data=raw_frames(30))
+        assert json.loads(printed(done))["frames_encoded"] == 30
+        assert numbers(video, 5) == [*range(5)] * 6
+        [sound] = probe(video).audio
+        assert sound.codec == "aac"
+        # The last packet is whole.
+        assert sound.duration_s == pytest.approx(1, abs=0.03)
+
+    def test_several_with_images(self, shots: Path, tmp_path: Path, tone: Path) -> None:
+        wave, video = tmp_path / "tone.wav", tmp_path / "video.mkv"
+        ffmpeg("-i", tone, wave)
+        assert printed(run("encode", shots, video, "--fps", "5", "--audio", tone, "--audio", wave)) == ""
+        assert numbers(video, 5) == [*range(5)]
+        assert [sound.codec for sound in probe(video).audio] == ["aac", "pcm_s16le"]
+
+    @pytest.mark.parametrize(
+        ("name", "complaint"),
+        [
+            ("missing.wav", f"missing.wav: {os.strerror(errno.ENOENT)}"),
+            ("shots/shot12.png", "shot12.png has no sound"),
+            ("shots", f"shots: {os.strerror(errno.EISDIR)}"),
+        ],
+    )
+    def test_without_a_sound_nothing_is_overwritten(
+        self, shots: Path, video: Path, name: str, complaint: str
+    ) -> None:
+        video.write_bytes(b"kept")
+        said = failed(run("encode", "shots", video, "--fps", "10", "--audio", name, cwd=shots.parent))
+        assert complaint in said
+        assert video.read_bytes() == b"kept"
+
+    def test_the_sound_of_the_video_that_it_would_overwrite_is_refused(self, video: Path, tone: Path) -> None:
+        tone.rename(video)
+        said = failed(run("encode", video, *RAW, "--audio", video, data=raw_frames(3)), status=2)
+        assert "is the output, too" in said
+        assert probe(video).audio
+
+
 class TestOptions:
     """What is handed on to the Encoder."""
 
@@ -411,7 +460,7 @@ class TestFailures:
         examples = [
             line.partition("penstock ")[2].split() for line in shown.splitlines() if "penstock" in line
         ]
-        assert len(examples) == 5
+        assert len(examples) == 6
         for example in examples:
             # What it names is not here: that is all that it can complain of.
             arguments = [word.strip("'") for word in example]
@@ -434,6 +483,22 @@ class TestSignals:
             assert finish(process) == (-number, f"Error: {said}; frames encoded: 5\n")
         os.close(writer)
         assert numbers(video, 5) == [0, 1, 2, 3, 4]
+
+    def test_the_sound_ends_with_the_picture(self, video: Path, tmp_path: Path) -> None:
+        tone = tmp_path / "tone.m4a"
+        ffmpeg("-f", "lavfi", "-i", "sine=duration=3", tone)
+        reader, writer = os.pipe()
+        with start("encode", video, *RAW, *FAST, "--audio", tone, stdin=reader) as process:
+            os.close(reader)
+            for _ in range(6):
+                os.write(writer, raw_frames(5))
+            os.write(writer, b"begun")  # all frames have been read when this has
+            assert eventually(lambda: video.exists() and not unread(writer))
+            process.send_signal(signal.SIGINT)
+            assert finish(process) == (-signal.SIGINT, "Error: interrupted; frames encoded: 30\n")
+        os.close(writer)
+        assert numbers(video, 5) == [*range(5)] * 6
+        assert probe(video).audio[0].duration_s == pytest.approx(1, abs=0.03)
 
     def test_before_the_first_frame_nothing_is_overwritten(self, video: Path, tmp_path: Path) -> None:
         video.write_bytes(b"kept")

@@ -76,6 +76,7 @@ class _NoFrame(Exception):
     "Examples:\n"
     "  penstock encode frames/ out.mp4 --fps 30\n"
     "  penstock encode 'shots/*.png' out.mkv --fps 24 --codec libx265 --crf 20\n"
+    "  penstock encode frames/ out.mp4 --fps 30 --audio music.flac --option b:a=192k\n"
     "  render | penstock encode out.mp4 --size 1920x1080 --fps 60 --preset fast\n"
     "  penstock encode dump.bgra out.mp4 --size 1280x720 --fps 30 --pixel-format bgr0\n"
     "  render | penstock encode rtmp://host/key --size 1280x720 --fps 30 --option g=60"
@@ -100,6 +101,13 @@ class _NoFrame(Exception):
     metavar="N",
     type=click.IntRange(min=1),
     help="How many raw frames will come, for the bar. For files it is known.",
+)
+@click.option(
+    "--audio",
+    metavar="FILE",
+    multiple=True,
+    help="Add the sound of FILE, which ends with the picture. It is copied where the container takes it, and else "
+    "encoded. May be repeated, for several tracks.",
 )
 @encoder_options
 @progress_option
