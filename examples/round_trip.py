@@ -1,8 +1,9 @@
-"""A video in, NumPy on every frame, a video out: here its negative.
+"""A video in, NumPy on every frame, a video out: here its negative, with its sound.
 
     python examples/round_trip.py holiday.mp4 --output negative.mp4
 
-`Decoder` reads ahead while NumPy computes, and `Encoder.write` takes what comes of it.
+`Decoder` reads ahead while NumPy computes, and `Encoder.write` takes what comes of it. The sound is copied where the
+container takes it. Frames of a variable rate keep their times.
 """
 
 from __future__ import annotations
@@ -17,9 +18,13 @@ def main() -> None:
     options = parse_options()
     with Decoder(options.source) as decoder:
         rate = decoder.info.frame_rate or 25  # a file of one picture has none
-        with Encoder(options.output, size=decoder.size, fps=rate) as encoder:
+        has_times = decoder.info.is_variable_frame_rate
+        sound = options.source if decoder.media.audio else None
+        with Encoder(
+            options.output, size=decoder.size, fps=None if has_times else rate, audio=sound
+        ) as encoder:
             for frame in decoder:
-                encoder.write(255 - frame)
+                encoder.write(255 - frame, pts=frame.time_s if has_times else None)
     print(f"{options.output}: {encoder.frames_submitted} frames of {decoder.size[0]}x{decoder.size[1]}")
 
 

@@ -9,7 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from clips import clip
-from media import decode, no_opengl, no_wgpu
+from media import decode, ffmpeg, no_opengl, no_wgpu
+
+import penstock
+from penstock.ffmpeg import AudioDecoder, probe
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 SIZE = (160, 120)
@@ -18,13 +21,18 @@ FRAMES = 24
 needs_opengl = pytest.mark.skipif(no_opengl() is not None, reason=str(no_opengl()))
 
 
-def run_example(name: str, output: Path, *words: str) -> np.ndarray:
-    """The frames of the video that an example makes. The words are in what it prints."""
-    options = ["--output", str(output), "--size", *map(str, SIZE), "--frames", str(FRAMES)]
-    command = [sys.executable, str(EXAMPLES / name), *options]
+def run_python(name: str, *arguments: object) -> str:
+    """What an example prints."""
+    command = [sys.executable, str(EXAMPLES / name), *map(str, arguments)]
     result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
     assert result.returncode == 0, result.stderr
-    assert all(word in result.stdout for word in (output.name, *words))
+    return result.stdout
+
+
+def run_example(name: str, output: Path, *words: str, frames: int = FRAMES) -> np.ndarray:
+    """The frames of the video that an example makes. The words are in what it prints."""
+    printed = run_python(name, "--output", output, "--size", *SIZE, "--frames", frames)
+    assert all(word in printed for word in (output.name, *words))
     return decode(output, SIZE)
 
 
@@ -38,6 +46,21 @@ def assert_animated(frames: np.ndarray) -> None:
 @needs_opengl
 def test_moderngl_loop(tmp_path: Path) -> None:
     assert_animated(run_example("moderngl_loop.py", tmp_path / "video.mp4"))
+
+
+@needs_opengl
+def test_moderngl_sound(tmp_path: Path) -> None:
+    frames = run_example("moderngl_sound.py", tmp_path / "video.mp4", frames=120)
+    assert len(frames) == 120
+    with AudioDecoder(tmp_path / "video.mp4") as decoder:
+        rate, samples = decoder.sample_rate, decoder.read_all()[:, 0]
+    assert len(samples) / rate == pytest.approx(2, abs=0.03)
+    loud = np.flatnonzero(np.abs(samples) > 0.1) / rate
+    heard_s = loud[np.insert(np.diff(loud) > 0.3, 0, True)]
+    lowest = [np.flatnonzero((frame[..., 0] > 150).any(axis=1)).max() for frame in frames]
+    seen_s = np.flatnonzero(np.array(lowest) == max(lowest)) / 60
+    assert heard_s == pytest.approx([0, 0.75, 1.5], abs=1 / 60)
+    assert all(np.abs(seen_s - at).min() <= 1 / 60 for at in heard_s)
 
 
 def test_numpy_loop(tmp_path: Path) -> None:
@@ -72,14 +95,54 @@ def test_render_many(tmp_path: Path) -> None:
 
 def test_round_trip(tmp_path: Path) -> None:
     output = tmp_path / "negative.mp4"
-    command = [sys.executable, str(EXAMPLES / "round_trip.py"), str(clip("long")), "--output", str(output)]
-    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
-    assert result.returncode == 0, result.stderr
-    assert result.stdout == f"{output}: 600 frames of 160x120\n"
+    printed = run_python("round_trip.py", clip("long"), "--output", output)
+    assert printed == f"{output}: 600 frames of 160x120\n"
     # But for what the codec loses, a frame and its negative are white together.
     there, back = decode(clip("long"), SIZE), decode(output, SIZE)
     assert there.shape == back.shape
     assert np.abs(255 - there.astype(np.int16) - back).mean() < 6
+
+
+def test_round_trip_keeps_sound_and_times(tmp_path: Path) -> None:
+    source, output = tmp_path / "source.mp4", tmp_path / "negative.mp4"
+    picture = "testsrc2=size=160x120:rate=25,select='not(eq(mod(n,5),2))'"
+    inputs = ("-f", "lavfi", "-i", picture, "-f", "lavfi", "-i", "sine=duration=2")
+    ffmpeg(*inputs, "-t", 2, source)
+    run_python("round_trip.py", source, "--output", output)
+    with penstock.Decoder(source) as before, penstock.Decoder(output) as after:
+        assert [frame.time_s for frame in after] == pytest.approx([frame.time_s for frame in before])
+    [sound] = probe(output).audio
+    assert sound.codec == "aac"
+    assert sound.duration_s == pytest.approx(2, abs=0.05)
+
+
+def test_pendulum(tmp_path: Path) -> None:
+    output = tmp_path / "video.mp4"
+    printed = run_python("pendulum.py", "--output", output, "--size", *SIZE, "--frames", FRAMES)
+    assert f"{FRAMES} frames, " in printed
+    with penstock.Decoder(output) as decoder:
+        frames = [*decoder]
+    assert np.abs(np.diff(np.array(frames, int), axis=0)).max() > 100
+    times_s = [frame.time_s for frame in frames]
+    assert len(times_s) == FRAMES
+    steps_s = np.diff(times_s)
+    assert times_s[0] == 0
+    assert 0 < 1.3 * steps_s.min() < steps_s.max() <= 1 / 24 + 1e-6
+
+
+def test_synthesiser(tmp_path: Path) -> None:
+    names = {"tune.wav": "pcm_f32le", "tune.m4a": "aac", "tune.opus": "opus"}
+    printed = run_python("synthesiser.py", *(tmp_path / name for name in names), "--seconds", 1)
+    assert printed.count("samples_submitted=48000") == 3
+    heard = []
+    for name, codec in names.items():
+        assert [sound.codec for sound in probe(tmp_path / name).audio] == [codec]
+        with AudioDecoder(tmp_path / name) as decoder:
+            heard.append(decoder.read_all())
+    assert heard[0].shape == (48_000, 2)
+    for lossy in heard[1:]:
+        assert len(lossy) == pytest.approx(48_000, abs=2048)
+        assert np.corrcoef(heard[0][:47_000].ravel(), lossy[:47_000].ravel())[0, 1] > 0.9
 
 
 @pytest.mark.skipif(no_wgpu() is not None, reason=str(no_wgpu()))
