@@ -28,6 +28,7 @@ SLOW = {
     "how-to/memory",
     "how-to/prores",
     "how-to/quality",
+    "how-to/sound",
     "how-to/untrusted-files",
     "install",
     "tutorials/cluster",
