@@ -3,7 +3,7 @@
     python examples/round_trip.py holiday.mp4 --output negative.mp4
 
 `Decoder` reads ahead while NumPy computes, and `Encoder.write` takes what comes of it. The sound is copied where the
-container takes it. Frames of a variable rate keep their times.
+container takes it. Frames of a variable rate keep their times, and so do those that begin later than the sound.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def main() -> None:
     options = parse_options()
     with Decoder(options.source) as decoder:
         rate = decoder.info.frame_rate or 25  # a file of one picture has none
-        has_times = decoder.info.is_variable_frame_rate
+        has_times = decoder.info.is_variable_frame_rate or bool(decoder.info.start_s)
         sound = options.source if decoder.media.audio else None
         with Encoder(
             options.output, size=decoder.size, fps=None if has_times else rate, audio=sound

@@ -103,9 +103,10 @@ def test_round_trip(tmp_path: Path) -> None:
     assert np.abs(255 - there.astype(np.int16) - back).mean() < 6
 
 
-def test_round_trip_keeps_sound_and_times(tmp_path: Path) -> None:
+@pytest.mark.parametrize("times", ["select='not(eq(mod(n,5),2))'", "setpts=PTS+0.4/TB"])
+def test_round_trip_keeps_sound_and_times(tmp_path: Path, times: str) -> None:
     source, output = tmp_path / "source.mp4", tmp_path / "negative.mp4"
-    picture = "testsrc2=size=160x120:rate=25,select='not(eq(mod(n,5),2))'"
+    picture = f"testsrc2=size=160x120:rate=25,{times}"
     inputs = ("-f", "lavfi", "-i", picture, "-f", "lavfi", "-i", "sine=duration=2")
     ffmpeg(*inputs, "-t", 2, source)
     run_python("round_trip.py", source, "--output", output)
