@@ -461,6 +461,7 @@ def test_several_sounds_with_their_names(tmp_path: Path) -> None:
             encoder.write(picture(index))
             encoder.write_audio(claps(3, 1)[index * PER_FRAME : (index + 1) * PER_FRAME])
     assert [stream.codec for stream in probe(tmp_path / "a.mkv").audio] == ["aac", "flac", "opus"]
+    assert [stream.is_default for stream in probe(tmp_path / "a.mkv").audio] == [True, False, False]
     for stream in range(3):
         assert heard_s(tmp_path / "a.mkv", stream)[0] == pytest.approx(seen_s(tmp_path / "a.mkv"), abs=0.04)
     described = subprocess.run(

@@ -259,6 +259,8 @@ def output_arguments(sounds: Sequence[Sound], options: Mapping[str, object]) -> 
     for number, sound in enumerate(sounds):
         if sound.encoder is not None:
             arguments += [f"-c:a:{number}", sound.encoder]
+        # Of a file, the sound keeps its own mark otherwise, so that players would begin with the second track.
+        arguments += [f"-disposition:a:{number}", "0" if number else "default"]
         for name in ("language", "title"):
             if (value := getattr(sound.made_from, name)) is not None:
                 arguments += [f"-metadata:s:a:{number}", f"{name}={value}"]
