@@ -310,6 +310,7 @@ def test_calls_that_do_not_fit_the_encoder_are_refused(tmp_path: Path) -> None:
         ({"codec": None, "size": None}, ValueError, "fps=25"),
         ({"codec": None, "fps": None}, ValueError, "size="),
         ({"codec": None, "fps": None, "size": None, "crf": 20}, ValueError, "crf=20"),
+        ({"options": {"an": None}}, ValueError, "leaves the sound out"),
         ({"pixel_format": "p010le", "codec": "libx265"}, ValueError, "times"),
     ],
 )
@@ -500,6 +501,12 @@ def test_the_sound_of_the_file_that_would_be_overwritten_is_refused(tmp_path: Pa
     with pytest.raises(ValueError, match=r"a\.mp4 is the output, too"):
         make(tmp_path / "a.mp4", audio=tmp_path / "link.mp4")
     assert probe(tmp_path / "a.mp4").audio
+
+
+def test_a_fifo_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "in.wav")
+    with pytest.raises(ValueError, match="FIFO"):
+        make(tmp_path / "a.mp4", audio=tmp_path / "in.wav")
 
 
 def test_a_sound_that_breaks_off_is_an_error_and_the_picture_is_whole(tmp_path: Path) -> None:

@@ -100,8 +100,8 @@ class Encoder:
 
     Raises:
         ValueError: `size`, `fps` or `pixel_format` is not possible; the size is odd and `output_pixel_format` needs an
-            even one; the codec lacks `output_pixel_format`, `crf` or `preset`; one of these is in `options`, too; or
-            nothing tells the container.
+            even one; the codec lacks `output_pixel_format`, `crf` or `preset`; one of these is in `options`, too;
+            nothing tells the container; or a sound cannot be copied, or is the output's file.
         TypeError: `output` is neither a `str` nor a path; or another argument has a wrong type.
         FileNotFoundError, NotADirectoryError: the output's folder does not exist, or is a file.
         IsADirectoryError, PermissionError: the output is a folder, or cannot be written.
@@ -131,7 +131,9 @@ class Encoder:
         program = find_ffmpeg(tuning.ffmpeg)
         all_options, container_format = output_options(program, codec, options or {}, crf, preset)
         target = endpoints.target(output, container_format)
-        sounds = plan_sounds(program, audio, target, container_format, tuning)
+        sounds = plan_sounds(
+            program, audio, target, endpoints.container_for(target, container_format), tuning
+        )
         if not any(isinstance(sound.made_from, AudioFile) for sound in sounds):
             tuning.check_unused("an Encoder without files of sound", "ffprobe")
         if codec is None:

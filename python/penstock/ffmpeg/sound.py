@@ -177,6 +177,11 @@ def _planned(program: str, one: Audio, target: str, container_format: str | None
         raise ValueError(
             f"{endpoints.without_protocol(target)} is the output, too, which would overwrite its sound"
         )
+    if endpoints.is_path(source) and Path(endpoints.without_protocol(source)).is_fifo():
+        raise ValueError(
+            f"{endpoints.without_protocol(source)} is a FIFO, and the file of a sound is read more than once: use "
+            "AudioInput, whose samples may come from anywhere"
+        )
     media = probe(made_from.path, ffprobe=tuning.ffprobe, ffmpeg=tuning.ffmpeg)
     if (stream := media.best_audio) is None:
         raise DecoderError(f"{media.path} has no sound")
@@ -252,6 +257,8 @@ def output_arguments(sounds: Sequence[Sound], options: Mapping[str, object]) -> 
     """FFmpeg's arguments for the sounds of the result, with the `Encoder`'s options."""
     if not sounds:
         return []
+    if "an" in options:
+        raise ValueError(f"{argument('options.an', None)} leaves the sound out: leave out audio instead")
     # FFmpeg alone would take one of several sounds.
     arguments = [] if "map" in options else ["-map", "0"]
     # It refuses packets of one stream that wait for the first of another, beyond 128 of them and this size.
