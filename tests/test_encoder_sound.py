@@ -305,6 +305,7 @@ def test_calls_that_do_not_fit_the_encoder_are_refused(tmp_path: Path) -> None:
         ({"audio": [INPUT, INPUT]}, ValueError, "one AudioInput"),
         ({"audio": AudioInput(8000, 1, codec="copy")}, ValueError, "for files"),
         ({"audio": AudioInput(8000, 1, codec="aacc")}, EncoderError, "'aac'"),
+        ({"audio": [AudioInput(8000, 1, codec="aac")], "fps": 1000}, ValueError, "fps=1000"),
         ({"audio": "missing.wav"}, FileNotFoundError, "missing.wav"),
         ({"codec": None, "audio": None, "size": None, "fps": None}, ValueError, "sound alone"),
         ({"codec": None, "size": None}, ValueError, "fps=25"),
@@ -509,6 +510,109 @@ def test_a_fifo_is_refused_at_once(tmp_path: Path) -> None:
         make(tmp_path / "a.mp4", audio=tmp_path / "in.wav")
 
 
+@pytest.mark.parametrize(
+    "wrong, error",
+    [
+        ({"codec": 3}, TypeError),
+        ({"language": ["deu"]}, TypeError),
+        ({"title": b"x"}, TypeError),
+        ({"dtype": "float64"}, ValueError),
+        ({"sample_rate": 2**31}, ValueError),
+        ({"channels": 0}, ValueError),
+    ],
+)
+def test_wrong_fields_of_a_sound(wrong: dict[str, Any], error: type[Exception]) -> None:
+    with pytest.raises(error, match=next(iter(wrong)).replace("_", "|")):
+        AudioInput(**{"sample_rate": 8000, "channels": 1} | wrong)
+
+
+@pytest.mark.parametrize("layout", ["3.0", "quad", "5.1(side)", "7.1(wide)"])
+def test_channels_stay_at_their_places(tmp_path: Path, layout: str) -> None:
+    make_it = (
+        find_ffmpeg(),
+        "-v",
+        "error",
+        "-f",
+        "lavfi",
+        "-i",
+        "sine=d=2",
+        "-af",
+        f"aformat=channel_layouts={layout}",
+    )
+    subprocess.run((*make_it, "-c:a", "pcm_s16le", tmp_path / "in.wav"), check=True)
+    make(tmp_path / "a.mkv", audio=AudioFile(tmp_path / "in.wav", codec="pcm_s24le"), frames=FPS)
+    assert probe(tmp_path / "in.wav").audio[0].channel_layout == layout
+    listen = (find_ffmpeg(), "-v", "error", "-t", "1", "-i")
+    before, after = (
+        subprocess.run(
+            (*listen, tmp_path / name, "-map", "0:a", "-ac", "2", "-f", "s16le", "-"),
+            capture_output=True,
+            check=True,
+        ).stdout
+        for name in ("in.wav", "a.mkv")
+    )
+    assert probe(tmp_path / "a.mkv").audio[0].channels == probe(tmp_path / "in.wav").audio[0].channels
+    # Matroska keeps no layout: by its number of channels a reader takes the usual one.
+    if probe(tmp_path / "a.mkv").audio[0].channel_layout == layout:
+        assert np.array_equal(np.frombuffer(before, "<i2"), np.frombuffer(after, "<i2")[: len(before) // 2])
+
+
+@pytest.mark.parametrize(
+    "name, codec, becomes",
+    [
+        ("in.flac", "flac", None),
+        ("in.mka", "aac", None),
+        ("in.mka", "aac", "aac"),
+        ("in.mp3", "libmp3lame", None),
+        ("in.mp3", "libmp3lame", "aac"),
+    ],
+)
+def test_a_file_that_was_cut_off_is_told(tmp_path: Path, name: str, codec: str, becomes: str | None) -> None:
+    source = sounded(tmp_path / name, codec, 8)
+    source.write_bytes(source.read_bytes()[: source.stat().st_size // 2])
+    with pytest.warns(FFmpegWarning, match=name.replace(".", r"\.")):
+        report = make(tmp_path / "a.mkv", audio=AudioFile(source, codec=becomes), frames=8 * FPS)
+    assert any(name in warning for warning in report.warnings)
+
+
+def test_options_for_the_sounds_encoder_have_it_encoded(tmp_path: Path) -> None:
+    source = sounded(tmp_path / "in.m4a", "aac", 8)
+    make(tmp_path / "a.mp4", audio=source, options={"b:a": "32k", "ar": 22_050})
+    assert probe(tmp_path / "a.mp4").audio[0].sample_rate == 22_050
+
+
+def test_outputs_of_tee_that_take_different_sounds(tmp_path: Path) -> None:
+    source = sounded(tmp_path / "in.opus", "libopus", 8)
+    outputs = f"[f=mp4]{tmp_path}/a.mov|[f=matroska]{tmp_path}/a.mkv"
+    options = {"f": "tee", "flags": "+global_header"}
+    with Encoder(outputs, size=SIZE, fps=FPS, audio=source, preset="ultrafast", options=options) as encoder:
+        for index in range(3 * FPS):
+            encoder.write(picture(index))
+    for name in ("a.mov", "a.mkv"):
+        assert_in_step(tmp_path / name, 3)
+
+
+def test_a_fan_out_drops_no_frames_that_go_with_sound(tmp_path: Path) -> None:
+    encoder = Encoder(tmp_path / "a.mp4", size=SIZE, fps=FPS, audio=INPUT)
+    with pytest.raises(ValueError, match="against the sound"):
+        penstock.FanOut().add(encoder, "drop")
+    encoder.abort()
+
+
+def test_one_late_frame_does_not_prolong_the_sound(tmp_path: Path) -> None:
+    source = sounded(tmp_path / "in.m4a", "aac", 20)
+    with Encoder(tmp_path / "a.mp4", size=SIZE, fps=None, audio=source, preset="ultrafast") as encoder:
+        encoder.write(picture(0), pts=5)
+    assert heard_s(tmp_path / "a.mp4")[1] == pytest.approx(5, abs=0.1)
+
+
+def test_sound_without_a_frame_is_an_error(tmp_path: Path) -> None:
+    encoder = Encoder(tmp_path / "a.mp4", size=SIZE, fps=FPS, audio=INPUT, codec="mpeg4")
+    encoder.write_audio(claps(1)[:0])
+    with pytest.raises(EncoderError, match="no frame was written"):
+        encoder.close()
+
+
 def test_a_sound_that_breaks_off_is_an_error_and_the_picture_is_whole(tmp_path: Path) -> None:
     source = sounded(tmp_path / "in.flac", "flac", 8)
     data = bytearray(source.read_bytes())
@@ -641,6 +745,74 @@ def test_a_sound_file_that_stalls_ends_there(tmp_path: Path) -> None:
     with pytest.raises(EncoderError, match=r"in\.m4a is not whole: none came for 0\.5 s"):
         encoder.close()
     assert len(seen_s(tmp_path / "a.mp4")) == 10
+
+
+def test_exceptions_of_signal_handlers_tear_nothing(tmp_path: Path) -> None:
+    samples = np.random.default_rng(1).integers(-(2**15), 2**15, (60 * 8000, 1), np.int16)
+    with Encoder(tmp_path / "in.wav", fps=None, codec=None, audio=AudioInput(8000, 1, "int16")) as encoder:
+        encoder.write_audio(samples)
+    script = """
+    import numpy as np
+    from penstock.ffmpeg import AudioFile, AudioInput, Encoder
+
+    class Tick(Exception):
+        pass
+
+    is_armed = False
+
+    def tick(*_):
+        global is_armed
+        if is_armed:
+            is_armed = False
+            raise Tick
+
+    signal.signal(signal.SIGALRM, tick)
+    sounds = [AudioFile(sys.argv[2], codec="copy"), AudioInput(8000, 1, "int16", codec="pcm_s16le")]
+    with Encoder(sys.argv[1], size=(64, 48), fps=25, codec="ffv1", pixel_format="gray", audio=sounds) as encoder:
+        signal.setitimer(signal.ITIMER_REAL, 0.01, 0.0007)
+        ticks = 0
+        while encoder.frames_submitted < 1500:
+            try:
+                number, is_armed = encoder.frames_submitted, True
+                encoder.write(np.full((48, 64), number % 256, np.uint8))
+                encoder.write_audio(np.full((320, 1), number, np.int16))
+                is_armed = False
+            except Tick:
+                ticks += 1
+        is_armed = False
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    print(ticks, encoder.report.samples_submitted)
+    """
+    told = succeeded(run_script(script, tmp_path / "a.mkv", tmp_path / "in.wav"))
+    ticks, submitted = map(int, told.split())
+    assert ticks > 0
+    with AudioDecoder(tmp_path / "a.mkv", stream=0, dtype="int16") as decoder:
+        assert np.array_equal(decoder.read_all(), samples)
+    with AudioDecoder(tmp_path / "a.mkv", stream=1, dtype="int16") as decoder:
+        own = decoder.read_all()[:, 0]
+    assert len(own) == submitted
+    assert np.all(np.diff(own[::320]) >= 0) and np.array_equal(own, np.repeat(own[::320], 320))
+    with penstock.Decoder(tmp_path / "a.mkv", pixel_format="gray") as video:
+        assert [int(frame[0, 0]) for frame in video] == [number % 256 for number in range(1500)]
+
+
+def test_timeouts_hold_while_a_sound_file_stalls(tmp_path: Path) -> None:
+    source = sounded(tmp_path / "in.m4a", "aac", 60)
+    tuning = Tuning(stall_timeout=None)
+    encoder = Encoder(tmp_path / "a.mp4", size=SIZE, fps=FPS, audio=source, preset="ultrafast", tuning=tuning)
+    [reading] = children() - {encoder.pid}
+    encoder.write(picture(0))
+    os.kill(reading, signal.SIGSTOP)
+    with pytest.raises(StalledError):
+        for _ in range(60 * FPS):
+            encoder.write(picture(1), timeout=0.1)
+    with pytest.raises(StalledError):
+        asyncio.run(encoder.awrite(picture(1), timeout=0.1))
+    with pytest.raises(StalledError):
+        encoder.close(timeout=0.1)
+    os.kill(reading, signal.SIGCONT)
+    encoder.close()
+    assert heard_s(tmp_path / "a.mp4")[1] == pytest.approx(encoder.frames_submitted / FPS, abs=0.1)
 
 
 @examples(30)

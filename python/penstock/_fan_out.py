@@ -78,7 +78,8 @@ class FanOut:
 
         Raises:
             TypeError: `target` is neither an encoder nor a writer.
-            ValueError: it is an output of this fan-out already; or `when_full` is unknown.
+            ValueError: it is an output of this fan-out already; `when_full` is unknown; or frames with sound, at a
+                constant rate, would be dropped.
             ClosedError: `target` or the fan-out is closed.
         """
         check_choice("when_full", when_full, get_args(WhenFull))
@@ -89,6 +90,11 @@ class FanOut:
             raise ValueError(f"{target!r} is an output of this fan-out already")
         if target.closed:
             raise ClosedError(f"{target!r} is closed")
+        if when_full == "drop" and isinstance(target, Encoder) and target._numbers_frames:
+            raise ValueError(
+                "at a constant rate, each frame that is dropped moves the others against the sound: give the Encoder "
+                "fps=None, and pts to write"
+            )
         kind = EncoderOutput if isinstance(target, Encoder) else WriterOutput
         self._outputs.append(kind(target, when_full))
 

@@ -44,6 +44,8 @@ _conversion = lru_cache(maxsize=16)(_Conversion)
 
 # Each frame is encoded once, at its own time, in microseconds. The container rounds to its own unit.
 _TIMED_OPTIONS = {"fps_mode": "passthrough", "enc_time_base:v": "1:1000000"}
+# FFmpeg's reader of NUT believes no higher rate (seen in 5.1 to 9).
+_MOST_FPS_WITH_SOUND = 1000
 # Containers without times, or that number frames, by FFmpeg's names and their usual endings.
 _UNTIMED = ("avi", "h264", "hevc", "image2", "image2pipe", "mjpeg", "rawvideo", "yuv4mpegpipe")
 _UNTIMED_ENDINGS = (
@@ -144,6 +146,10 @@ def plan_encode(
     else:
         fed = frame_layout(named or layout.pixel_format, *conversion.output_size, program)
     centred = is_centred(layout.pixel_format, named)
+    if sounds and rate is not None and rate >= _MOST_FPS_WITH_SOUND:
+        raise ValueError(
+            f"{argument('fps', fps)} is too much for frames with sound: give fps=None, and pts to write"
+        )
     stream = sound.nut_stream(program, fed, rate, sounds)
     colors_in = input_color_arguments(fed.pixel_format, matrix, color_range, centred=centred)
     if stream is not None:

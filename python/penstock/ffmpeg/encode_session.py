@@ -159,7 +159,7 @@ class EncodeSession(Session):
             elapsed_s=elapsed_s,
             fps=fps,
             speed=self._video_s / elapsed_s,
-            caller_wait_s=writer.caller_wait_s,
+            caller_wait_s=writer.caller_wait_s + (0.0 if self._feed is None else self._feed.waited_s),
             output_wait_s=writer.output_wait_s,
             input_wait_s=max(0.0, fed_s - writer.busy_s - taking_s),
             converting_s=writer.converting_s + taking_s,
@@ -238,7 +238,7 @@ class EncodeSession(Session):
         return partial(self.writer.write, memory)
 
     def sounding(self, samples: object) -> Callable[..., Ticket]:
-        """Copies samples. Returns the call that queues the copy, for `queue` or `queue_async`."""
+        """The call that queues a copy of samples, for `queue` or `queue_async`."""
         self.check_open()
         if self._feed is None or self._feed.input is None:
             raise ValueError("the encoder has no AudioInput: give it audio=AudioInput(sample_rate, channels)")
@@ -296,6 +296,8 @@ class EncodeSession(Session):
         if not self.process.has_succeeded or self.process.frames != self.submitted or self._lost():
             raise self._error()
         missing = [*self._failed_outputs(ignored=True), *self._unused_input()]
+        if self._feed is not None:
+            missing += self._feed.warnings
         self.report = self._make_report(missing)
         for what in missing:
             warnings.warn(what, FFmpegWarning, stacklevel=4)
@@ -312,6 +314,8 @@ class EncodeSession(Session):
 
     def finish(self) -> Exception | None:
         """Closes, or aborts if FFmpeg is stuck. Returns the error instead of raising it."""
+        if self._feed is not None:
+            self._feed.hurry(STUCK_S / 2)
         watch = Watch(self.process)
         while True:
             try:
@@ -393,6 +397,7 @@ class EncodeSession(Session):
 
     def _failed(self) -> FFmpegError:
         """The error of an FFmpeg that reads no more, once it has ended."""
+        self._check_not_aborted()
         self.writer.abort()
         self.process.close_pipes()
         self.process.wait_unless_stuck(STUCK_S)
@@ -412,11 +417,8 @@ class EncodeSession(Session):
     def _lost(self) -> list[str]:
         """What the result lacks, although FFmpeg may have succeeded, in sentences."""
         failures = [] if self._feed is None else self._feed.failures
-        return [
-            *self._failed_outputs(),
-            *failures,
-            *(self._unused_input() if self.plan.layout is None else ()),
-        ]
+        unused = self._unused_input() if self.plan.layout is None else []
+        return [*self._failed_outputs(), *failures, *unused]
 
     def _unused_input(self) -> list[str]:
         if self._feed is None or self._feed.input is None or self._feed.samples:
@@ -427,6 +429,8 @@ class EncodeSession(Session):
         process, submitted = self.process, self.submitted
         reason = f"FFmpeg {process.ending}; it had encoded {process.frames} of {submitted} submitted frames"
         advice = self._explain(f"{process.log.text}\n{reason}")
+        if self.plan.layout is not None and self.plan.sounds and not submitted:
+            reason = f"no frame was written, and the encoder has a picture; {reason}"
         return self.failure("; ".join([*self._lost(), reason]), process.frames, advice)
 
     def _make_report(self, missing: list[str]) -> EncodeReport:

@@ -74,7 +74,7 @@ class Encoder:
         odd_size: what to do with a width or height that `output_pixel_format` cannot have: "error", "pad" (repeat the
             last column or row) or "crop" (drop it).
         codec: FFmpeg's name of the video encoder (``ffmpeg -encoders``). None is for sound alone, with ``fps=None`` and
-            an `AudioInput`: then ``write_audio`` is what there is to call.
+            an `AudioInput`: the encoder then takes samples by ``write_audio``, and no frames.
         crf: constant quality, if the codec has that option. A lower number is better and makes a larger file; libx264
             takes 0 to 51, and 23 by default.
         preset: how hard the codec works for a small file, if it has that option: "ultrafast" to "veryslow" of libx264.
@@ -91,7 +91,7 @@ class Encoder:
             what they were made with.
         audio: the sound: a path, an `AudioFile`, an `AudioInput` for ``write_audio``, or several of them, each a track
             of its own. A file's sound is copied where the container takes it, and else encoded; it ends with the
-            picture. ``{"b:a": "192k"}`` among the `options` is for the sound's encoder.
+            picture. Options for its encoder, such as ``{"b:a": "192k"}`` among the `options`, have it encoded.
         progress: True draws a bar on standard error; a number of frames draws a bar that
             has an end; a callable is called with an `EncoderStats` twice a second, on a thread of its own, and once
             at the end.
@@ -132,7 +132,7 @@ class Encoder:
         all_options, container_format = output_options(program, codec, options or {}, crf, preset)
         target = endpoints.target(output, container_format)
         sounds = plan_sounds(
-            program, audio, target, endpoints.container_for(target, container_format), tuning
+            program, audio, target, endpoints.container_for(target, container_format), tuning, all_options
         )
         if not any(isinstance(sound.made_from, AudioFile) for sound in sounds):
             tuning.check_unused("an Encoder without files of sound", "ffprobe")
@@ -179,6 +179,7 @@ class Encoder:
         )
         self._path, self._layout = endpoints.without_protocol(target), plan.layout
         self._is_timed = fps is None and codec is not None
+        self._numbers_frames = fps is not None and bool(sounds)
         self._started: EncodeSession | None = None
         # For the start, and for the end of an encoder that has not started. A signal handler may `abort` in a start.
         self._starting = threading.RLock()

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import threading
+import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from penstock._native import Ticket, Writer, _Slot
+from penstock.errors import StalledError
 from penstock.ffmpeg import nut
 from penstock.ffmpeg.sound import AudioInput, Sound
 from penstock.ffmpeg.sound_packets import Packet, SoundPackets
@@ -28,6 +30,9 @@ _KEPT_ENDS = 1 << 12
 _LAST_PACKETS = 32
 
 
+_Result = TypeVar("_Result")
+
+
 @dataclass(frozen=True, slots=True)
 class _Queued:
     """What was queued.
@@ -38,7 +43,8 @@ class _Queued:
         step_s: how long that is after the one before.
         samples: how many of each channel.
         files_s: until when files were read.
-        pieces: what was read of them and is not queued.
+        taken: how many packets of each file were taken.
+        pieces: what was taken of them and is not queued.
     """
 
     frames: int = 0
@@ -46,14 +52,24 @@ class _Queued:
     step_s: Fraction = Fraction(0)
     samples: int = 0
     files_s: Fraction = Fraction(0)
+    taken: tuple[int, ...] = ()
     pieces: tuple[bytes, ...] = ()
+
+
+class _NotYet(Exception):
+    """A step cannot be done yet. `wait` waits for a while, at most so many seconds."""
+
+    def __init__(self, wait: Callable[[float], object]) -> None:
+        super().__init__()
+        self.wait = wait
 
 
 class Feed:
     """Queues frames and sound for FFmpeg, each behind its time.
 
     Frames of several threads are numbered, or their times compared, in the step that queues them. Each call that queues
-    waits for room at most the `timeout` it gets, and can be repeated after a `StalledError`.
+    waits at most the `timeout` it gets, and can be repeated after a `StalledError`. What was queued is one value, which
+    is replaced in one step: an exception of a signal handler finds it as it was before, or after.
 
     Attributes:
         stream: the header and the units.
@@ -71,18 +87,21 @@ class Feed:
     ) -> None:
         self.stream = stream
         self.input: AudioInput | None = None
+        #: Seconds that calls have waited for room, or for a file.
+        self.waited_s = 0.0
         self._rate = rate
         self._frame_bytes = frame_bytes
         self._input_stream = 0
-        self._files: dict[int, SoundPackets] = {}
+        self._files: list[tuple[int, SoundPackets]] = []
         for number, sound in enumerate(sounds, start=int(frame_bytes is not None)):
             if isinstance(sound.made_from, AudioInput):
                 self.input, self._input_stream = sound.made_from, number
             else:
-                self._files[number] = SoundPackets(program, sound, stall_timeout)
+                self._files.append((number, SoundPackets(program, sound, stall_timeout)))
         self._writer: Writer | None = None
-        self._in_order = threading.RLock()  # a signal handler may close the encoder
-        self._queued = _Queued()
+        # Nobody waits with it. A signal handler may close the encoder while its thread has it.
+        self._in_order = threading.RLock()
+        self._queued = _Queued(taken=(0,) * len(self._files))
         # What `_queued` becomes once the writer has accepted more items than that number.
         self._pending: tuple[int, _Queued] | None = None
         self._ends: list[int] = []
@@ -91,38 +110,46 @@ class Feed:
         """Queues the header, and starts to read the files. `end` ends what this has started, also if it raises."""
         self._writer = writer
         writer.write(self.stream.head)
-        for packets in self._files.values():
+        for _, packets in self._files:
             packets.start()
 
     def end(self) -> None:
         """Ends the reading of files."""
-        for packets in self._files.values():
+        for _, packets in self._files:
             packets.end()
+
+    def hurry(self, stall_timeout: float) -> None:
+        """Waits no longer than that for a file: nobody waits for the end of the video."""
+        for _, packets in self._files:
+            packets.stall_timeout = min(stall_timeout, packets.stall_timeout or stall_timeout)
 
     @property
     def frames(self) -> int:
         """Frames that were queued."""
-        return self._queued.frames
+        return self._state.frames
 
     @property
     def samples(self) -> int:
         """Samples of each channel that the program made and that were queued."""
-        return self._queued.samples
+        return self._state.samples
 
     @property
     def failures(self) -> list[str]:
         """Which sounds are not whole, and why."""
-        return [failure for packets in self._files.values() if (failure := packets.failure) is not None]
+        return [failure for _, packets in self._files if (failure := packets.failure) is not None]
+
+    @property
+    def warnings(self) -> list[str]:
+        """Which sounds seem to be damaged."""
+        return [warning for _, packets in self._files if (warning := packets.warning) is not None]
 
     @property
     def video_s(self) -> Fraction:
         """When the picture ends. With times, the last frame is taken to last as long as the one before."""
-        queued = self._queued
+        state = self._state
         if self._rate is not None:
-            return queued.frames / self._rate
-        return (
-            queued.last_s + (queued.step_s or Fraction(1, nut.NOMINAL_FPS)) if queued.frames else Fraction(0)
-        )
+            return state.frames / self._rate
+        return state.last_s + (state.step_s or Fraction(1, nut.NOMINAL_FPS)) if state.frames else Fraction(0)
 
     def frames_until(self, nbytes: int) -> int:
         """How many frames are in the first so many bytes of the stream."""
@@ -143,7 +170,7 @@ class Feed:
 
     def check_later(self, tick: int) -> None:
         """Checks that a frame comes after those before."""
-        time_s, queued = tick * nut.TICK_S, self._queued
+        time_s, queued = tick * nut.TICK_S, self._state
         if queued.frames and time_s <= queued.last_s:
             raise ValueError(
                 f"pts must grow from frame to frame: {float(time_s):.6f} s comes after {float(queued.last_s):.6f} s"
@@ -151,90 +178,142 @@ class Feed:
 
     def queue_frame(self, slot: _Slot, tick: int | None, *, timeout: float) -> Ticket:
         """Queues a frame with a prefix. That of a frame at a constant rate is made here, when its number is known."""
-        with self._in_order:
-            self._settle()
+
+        def step() -> Ticket:
             time_s = self.next_s(tick)
+            if tick is not None:
+                self.check_later(tick)
+            self._queue_files(time_s)
             if tick is None:
                 memoryview(slot)[: nut.PREFIX_BYTES] = self.prefix(time_s)
-            else:
-                self.check_later(tick)
-            if self._files and time_s - self._queued.files_s >= _PIECE_S:
-                self._queue_files(time_s, timeout)
-            queued = self._queued
+            before = self._queued
+            step_s = time_s - before.last_s if before.frames else Fraction(0)
             ticket = self._push(
-                lambda: self._open_writer._write_made(slot, timeout=timeout),
-                replace(queued, frames=queued.frames + 1, last_s=time_s, step_s=time_s - queued.last_s),
+                lambda: self._open_writer._write_made(slot, timeout=0.0),
+                replace(before, frames=before.frames + 1, last_s=time_s, step_s=step_s),
             )
             self._ends.append(self._open_writer.stats.bytes_accepted)
             del self._ends[:-_KEPT_ENDS]
-        return ticket
+            return ticket
+
+        return self._when_possible(step, timeout)
 
     def queue_samples(self, samples: npt.NDArray[Any], *, timeout: float) -> Ticket:
-        """Queues samples that the program has made, contiguous in the order samples × channels."""
+        """Queues a copy of samples that the program has made, contiguous in the order samples × channels."""
         assert self.input is not None
         rate, data = self.input.sample_rate, samples.reshape(-1).view(np.uint8).data
-        sample_bytes, step = samples.itemsize * self.input.channels, -(-rate // _PACKETS_A_SECOND)
-        with self._in_order:
-            self._settle()
-            queued, parts = self._queued, list[bytes | memoryview]()
-            for start in range(0, len(samples), step):
-                piece = data[start * sample_bytes : (start + step) * sample_bytes]
-                time_s = Fraction(queued.samples + start, rate)
+        sample_bytes, packet = samples.itemsize * self.input.channels, -(-rate // _PACKETS_A_SECOND)
+
+        def step() -> Ticket:
+            before, parts = self._queued, list[bytes | memoryview]()
+            for start in range(0, len(samples), packet):
+                piece = data[start * sample_bytes : (start + packet) * sample_bytes]
+                time_s = Fraction(before.samples + start, rate)
                 parts += (self.stream.prefix(self._input_stream, time_s, len(piece)), piece)
-            return self._push(
-                lambda: self._open_writer.write(b"".join(parts), timeout=timeout),
-                replace(queued, samples=queued.samples + len(samples)),
-            )
+            becomes = replace(before, samples=before.samples + len(samples))
+            return self._push(lambda: self._open_writer.write(b"".join(parts), timeout=0.0), becomes)
+
+        return self._when_possible(step, timeout)
 
     def finish(self, *, timeout: float) -> None:
         """Queues the rest of the files' sound, when there are no more frames."""
-        with self._in_order:
-            self._settle()
-            self._queue_pieces(timeout)
-            while self._read_last():
-                self._queue_pieces(timeout)
+        until_s = time.monotonic() + timeout
+        while self._when_possible(self._queue_last, max(0.0, until_s - time.monotonic())):
+            pass
 
     @property
     def _open_writer(self) -> Writer:
         assert self._writer is not None
         return self._writer
 
+    @property
+    def _state(self) -> _Queued:
+        pending = self._pending
+        is_over = pending is not None and self._open_writer.stats.items_accepted > pending[0]
+        return pending[1] if is_over and pending is not None else self._queued
+
+    def _when_possible(self, step: Callable[[], _Result], timeout: float) -> _Result:
+        """Does a step, alone. If it cannot be done yet, waits without the lock, and begins it again.
+
+        Raises:
+            StalledError: it could not be done within `timeout`.
+        """
+        started_s = time.monotonic()
+        while True:
+            try:
+                with self._in_order:
+                    self._queued, self._pending = self._state, None
+                    return step()
+            except _NotYet as not_yet:
+                waiting_s = time.monotonic()
+                left_s = started_s + timeout - waiting_s
+                if left_s <= 0:
+                    raise StalledError(
+                        f"no room within {timeout:.3g} s", timeout, self._open_writer.stats.bytes_pending
+                    ) from None
+                try:
+                    not_yet.wait(left_s)
+                except StalledError:
+                    pass
+                finally:
+                    self.waited_s += time.monotonic() - waiting_s
+
     def _push(self, push: Callable[[], Ticket], becomes: _Queued) -> Ticket:
-        """Queues one item. If a signal handler raises, the next call finds out whether the item is queued."""
+        """Queues one item. If a signal handler raises, `_state` finds out whether the item is queued."""
         self._pending = self._open_writer.stats.items_accepted, becomes
-        ticket = push()
-        self._settle()
+        try:
+            ticket = push()
+        except StalledError:
+            raise _NotYet(self._wait_for_room) from None
+        self._queued, self._pending = self._state, None
         return ticket
 
-    def _settle(self) -> None:
-        if self._pending is not None and self._open_writer.stats.items_accepted > self._pending[0]:
-            self._queued = self._pending[1]
-        self._pending = None
+    def _wait_for_room(self, seconds: float) -> None:
+        if (oldest := self._open_writer._oldest()) is not None:
+            oldest.wait(seconds)
 
-    def _queue_files(self, until_s: Fraction, timeout: float) -> None:
+    def _queue_files(self, until_s: Fraction) -> None:
         """Queues the files' sound until a time."""
-        for number, packets in self._files.items():
-            while (packet := packets.take(until_s)) is not None:
-                self._keep(number, packet)
-        self._queue_pieces(timeout)
-        self._queued = replace(self._queued, files_s=until_s)
+        self._queue_pieces()
+        while self._files and until_s - self._queued.files_s >= _PIECE_S:
+            piece_end_s = self._queued.files_s + _PIECE_S
+            for place, (_, packets) in enumerate(self._files):
+                while (packet := self._peek(place)) is not None and packet.time_s < piece_end_s:
+                    self._take(place, packet, is_left_out=packets.is_prelude(packet))
+            self._queue_pieces()
+            self._queued = replace(self._queued, files_s=piece_end_s)
 
-    def _read_last(self) -> bool:
-        """Reads a little of what is left of each file. Returns whether there was something."""
-        for number, packets in self._files.items():
+    def _queue_last(self) -> bool:
+        """Queues a little of what is left of each file. Returns whether there was something."""
+        self._queue_pieces()
+        for place, (_, packets) in enumerate(self._files):
             for _ in range(_LAST_PACKETS):
-                if (packet := packets.take_last(self.video_s)) is not None:
-                    self._keep(number, packet)
-        return bool(self._queued.pieces)
+                packet = self._peek(place, self.video_s)
+                if packet is None:
+                    break
+                self._take(place, packet, is_left_out=packets.is_prelude(packet))
+        is_more = bool(self._queued.pieces)
+        self._queue_pieces()
+        return is_more
 
-    def _keep(self, number: int, packet: Packet) -> None:
-        prefix = self.stream.prefix(number, packet.time_s, len(packet.data))
-        self._queued = replace(self._queued, pieces=(*self._queued.pieces, prefix, packet.data))
+    def _peek(self, place: int, end_s: Fraction | None = None) -> Packet | None:
+        packets, taken = self._files[place][1], self._queued.taken[place]
+        try:
+            return packets.peek(taken) if end_s is None else packets.peek_last(taken, end_s)
+        except StalledError:
+            raise _NotYet(packets.wait) from None
 
-    def _queue_pieces(self, timeout: float) -> None:
-        """Queues what was read of the files. What finds no room is queued by the next call."""
+    def _take(self, place: int, packet: Packet, *, is_left_out: bool) -> None:
+        """Takes a packet, in one step."""
+        before, number = self._queued, self._files[place][0]
+        pieces = (self.stream.prefix(number, packet.time_s, len(packet.data)), packet.data)
+        taken = (*before.taken[:place], packet.number + 1, *before.taken[place + 1 :])
+        self._queued = replace(
+            before, taken=taken, pieces=before.pieces if is_left_out else (*before.pieces, *pieces)
+        )
+
+    def _queue_pieces(self) -> None:
+        """Queues what was taken of the files. What finds no room is queued by the next call."""
         if pieces := self._queued.pieces:
-            self._push(
-                lambda: self._open_writer.write(b"".join(pieces), timeout=timeout),
-                replace(self._queued, pieces=()),
-            )
+            data = b"".join(pieces)
+            self._push(lambda: self._open_writer.write(data, timeout=0.0), replace(self._queued, pieces=()))

@@ -28,8 +28,8 @@ from penstock.ffmpeg.runner import run
 TICK_S = Fraction(1, 1_000_000)
 #: What codecs reckon with where they want to know a rate: for their level, and for bits per frame.
 NOMINAL_FPS = 60
-#: Streams with sound begin so late, in seconds, because NUT has no times below 0: an encoder's own first samples come
-#: before the sound. FFmpeg takes it off again (``-itsoffset``).
+#: Seconds that are added to all times where there is sound. A copied sound may begin before 0, with samples that only
+#: prepare the decoder, and NUT has no times below 0. FFmpeg subtracts them again (``-itsoffset``).
 OFFSET_S = 10
 # The last time in ticks: 292,000 years, FFmpeg's 64 bits with a sign.
 _LAST_TICK = 2**63 - 1 - (1 << 14)
@@ -50,6 +50,7 @@ _SHIFTS = range(56, 0, -7)
 _REVERSED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 # The tag with which FFmpeg writes pixel formats that have none of their own. It is that of rgb555le.
 _NO_TAG = b"RGB\x0f"
+# Guessed: reading one packet of a sound file.
 _PATIENCE_S = 30.0
 
 
@@ -60,7 +61,7 @@ class StreamClock:
     Attributes:
         unit_s: a tick in seconds.
         number: the number of that unit among all of the file's.
-        full_time: a coded time that is not less than this stands for itself, plus this; less would be its last bits.
+        full_time: what is added to a time that is written in full. Smaller numbers are the last bits of a time.
     """
 
     unit_s: Fraction
@@ -167,7 +168,7 @@ def with_sound(
     return NutStream(head, clocks, len(units), OFFSET_S if inputs else 0)
 
 
-#: The same, made once for the same arguments.
+#: `with_sound`, which makes the stream only once for the same arguments.
 kept_with_sound = functools.lru_cache(maxsize=64)(with_sound)
 
 

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -30,10 +31,14 @@ SoundEnd = Literal["video", "longest"]
 
 # FFmpeg's names of the samples, and NumPy's.
 _SAMPLES = {"int16": ("s16le", "<i2"), "int32": ("s32le", "<i4"), "float32": ("f32le", "<f4")}
+# Options of FFmpeg for sound, besides those with the stream in their names, such as "b:a".
+_SOUND_OPTIONS = ("ab", "ac", "acodec", "af", "aq", "ar")
+# FFmpeg's layouts of 1 to 8 channels where none is named, as in NUT.
+_USUAL_LAYOUTS = (None, "mono", "stereo", "2.1", "4.0", "5.0", "5.1", "6.1", "7.1")
 # What decoders output, and the samples that hold it. Planar formats end with a p.
 _DECODED = {"u8": "s16le", "s16": "s16le", "s32": "s32le", "dbl": "f64le"}
-# FFmpeg alone would write 16 bits, whatever the samples are.
-_WAVE = (".wav", "wav")
+# Chosen: more than any sound, and what FFmpeg's numbers hold.
+_MOST_HZ, _MOST_CHANNELS = 1 << 24, 1 << 10
 # Guessed: reading the first packet of a sound file, and writing a header.
 _TRIAL_S = 30.0
 _COPY = "copy"
@@ -47,7 +52,8 @@ class AudioInput:
 
     Attributes:
         sample_rate: samples per second of each channel, in Hz.
-        channels: how many: 1 for mono, 2 for left and right.
+        channels: how many: 1 for mono, 2 for left and right; up to 8, FFmpeg takes them for its usual layout of that
+            number (``ffmpeg -layouts``): 6 are front left, front right, centre, bass, back left and back right.
         dtype: type of the samples: "float32" is between -1 and 1 at full scale, "int16" and "int32" use their range.
         codec: FFmpeg's name of the encoder (``ffmpeg -encoders``): "aac", "libopus", "flac", "pcm_s16le". None is
             FFmpeg's default for the container; in WAV, the samples as they are.
@@ -66,9 +72,16 @@ class AudioInput:
     title: str | None = None
 
     def __post_init__(self) -> None:
-        _count("sample_rate", self.sample_rate)
-        _count("channels", self.channels)
+        if (
+            _count("sample_rate", self.sample_rate) > _MOST_HZ
+            or _count("channels", self.channels) > _MOST_CHANNELS
+        ):
+            raise ValueError(
+                f"sample_rate is at most {_MOST_HZ} Hz, and channels at most {_MOST_CHANNELS}; got {self.sample_rate} "
+                f"Hz and {self.channels}"
+            )
         check_choice("dtype", self.dtype, get_args(InputSampleType))
+        _check_texts(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +90,13 @@ class AudioFile:
 
     Attributes:
         path: an audio or video file, or a URL; of several sounds it has the best is taken, as `MediaInfo.best_audio`.
-        codec: FFmpeg's name of the encoder; "copy" leaves the sound as it is. None copies it if the container takes it,
-            and else encodes it with FFmpeg's default for the container.
+        codec: FFmpeg's name of the encoder; "copy" leaves the sound as it is. None copies it if the container takes it
+            and no option is for its encoder (``{"b:a": "192k"}``), and else encodes it with FFmpeg's default for the
+            container.
         language: ISO 639 code of three letters, such as "deu".
         title: what players call it.
         end: "video" ends it with the picture: exactly if it is encoded, with silence if it is shorter; a copy keeps
-            its last packet whole (some 20 ms) and is not prolonged. "longest" keeps all of it.
+            its last packet whole (20 to 100 ms) and is not prolonged. "longest" keeps all of it.
 
     Raises:
         ValueError: `end` is not possible.
@@ -96,6 +110,13 @@ class AudioFile:
 
     def __post_init__(self) -> None:
         check_choice("end", self.end, get_args(SoundEnd))
+        _check_texts(self)
+
+
+def _check_texts(sound: AudioFile | AudioInput) -> None:
+    for name in ("codec", "language", "title"):
+        if not isinstance(value := getattr(sound, name), str | None):
+            raise TypeError(f"{name} is a str or None; got {value!r}")
 
 
 Audio = str | os.PathLike[str] | AudioFile | AudioInput
@@ -112,6 +133,9 @@ class Sound:
         packing: FFmpeg's encoder that makes packets of it, for the one that encodes the video.
         encoder: FFmpeg's encoder of the result; None for the container's default.
         has_prelude: whether the container has a place for the packets that an encoder puts before the sound.
+        channels: how many the file has.
+        layout: FFmpeg's name of their layout, where it is not the usual one for their number.
+        lasts_s: how long the file says that it is, in seconds; None if it does not say, or means several streams.
     """
 
     made_from: AudioFile | AudioInput
@@ -120,6 +144,9 @@ class Sound:
     packing: str
     encoder: str | None
     has_prelude: bool
+    channels: int = 0
+    layout: str | None = None
+    lasts_s: float | None = None
 
     @property
     def is_copied(self) -> bool:
@@ -132,6 +159,7 @@ def plan_sounds(
     target: str,
     container_format: str | None,
     tuning: Tuning,
+    options: Mapping[str, object] = MappingProxyType({}),
 ) -> tuple[Sound, ...]:
     """What `audio`, the argument of the `Encoder`, means for an output.
 
@@ -154,10 +182,17 @@ def plan_sounds(
         raise ValueError(
             "write_audio serves one AudioInput: give its samples more channels, or a second Encoder"
         )
-    return tuple(_planned(program, one, target, container_format, tuning) for one in given)
+    return tuple(_planned(program, one, target, container_format, tuning, options) for one in given)
 
 
-def _planned(program: str, one: Audio, target: str, container_format: str | None, tuning: Tuning) -> Sound:
+def _planned(
+    program: str,
+    one: Audio,
+    target: str,
+    container_format: str | None,
+    tuning: Tuning,
+    options: Mapping[str, object],
+) -> Sound:
     made_from = one if isinstance(one, AudioFile | AudioInput) else AudioFile(one)
     if made_from.codec not in (None, _COPY):
         check_audio_codec(program, made_from.codec)
@@ -169,7 +204,8 @@ def _planned(program: str, one: Audio, target: str, container_format: str | None
             )
         container, _ = _SAMPLES[made_from.dtype]
         raw = ("-f", container, "-ar", str(made_from.sample_rate), "-ac", str(made_from.channels))
-        is_wave = _is_one_of(target, container_format, _WAVE, _WAVE)
+        # FFmpeg alone would write 16 bits, whatever the samples are.
+        is_wave = _is_one_of(target, container_format, (".wav",), ("wav",))
         encoder = made_from.codec or (f"pcm_{container}" if is_wave else _default(container_format))
         return Sound(made_from, (*raw, "-i", "/dev/zero"), 0, _COPY, encoder, has_prelude)
     source = endpoints.source(made_from.path)
@@ -187,10 +223,16 @@ def _planned(program: str, one: Audio, target: str, container_format: str | None
         raise DecoderError(f"{media.path} has no sound")
     reading = (*endpoints.confining_arguments(source, (media.container,)), "-i", source)
     decoded = _DECODED.get((stream.sample_format or "").removesuffix("p"), "f32le")
-    sound = Sound(made_from, reading, stream.index, _COPY, _COPY, has_prelude)
-    if made_from.codec in (None, _COPY) and _takes_copy(
-        program, sound, stream.codec, target, container_format
-    ):
+    layout = None if stream.channel_layout in _USUAL_LAYOUTS else stream.channel_layout
+    lasts_s = stream.duration_s if len(media.audio) + len(media.video) == 1 else None
+    sound = Sound(
+        made_from, reading, stream.index, _COPY, _COPY, has_prelude, stream.channels, layout, lasts_s
+    )
+    # The outputs of `tee` may differ in what they take.
+    may_copy = made_from.codec == _COPY or (
+        made_from.codec is None and container_format != "tee" and not _asks_to_encode(options)
+    )
+    if may_copy and _takes_copy(program, sound, stream.codec, target, container_format):
         return sound
     if made_from.codec == _COPY:
         raise ValueError(
@@ -198,6 +240,11 @@ def _planned(program: str, one: Audio, target: str, container_format: str | None
             f"another codec than 'copy', or none"
         )
     return replace(sound, packing=f"pcm_{decoded}", encoder=made_from.codec or _default(container_format))
+
+
+def _asks_to_encode(options: Mapping[str, object]) -> bool:
+    """Whether options of the `Encoder` are for the encoder of a sound, or change its samples."""
+    return any(name in _SOUND_OPTIONS or ":a" in name for name in options)
 
 
 def _default(container_format: str | None) -> str | None:
@@ -266,6 +313,9 @@ def output_arguments(sounds: Sequence[Sound], options: Mapping[str, object]) -> 
     for number, sound in enumerate(sounds):
         if sound.encoder is not None:
             arguments += [f"-c:a:{number}", sound.encoder]
+        if sound.layout is not None and not sound.is_copied:
+            places = "|".join(map(str, range(sound.channels)))
+            arguments += [f"-filter:a:{number}", f"channelmap=map={places}:channel_layout={sound.layout}"]
         # Of a file, the sound keeps its own mark otherwise, so that players would begin with the second track.
         arguments += [f"-disposition:a:{number}", "0" if number else "default"]
         for name in ("language", "title"):

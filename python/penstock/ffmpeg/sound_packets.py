@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+import _thread
 import select
 import subprocess
+import threading
+import time
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from penstock.errors import EncoderError
-from penstock.ffmpeg.diagnostics import summarize
+from penstock.errors import EncoderError, StalledError
+from penstock.ffmpeg.diagnostics import damage_reports, summarize
 from penstock.ffmpeg.endpoints import without_protocol
 from penstock.ffmpeg.process import FFmpegProcess
 from penstock.ffmpeg.sound import AudioFile, Sound
+from penstock.ffmpeg.timestamps import framecrc_unit_s
 
+# What a pipe holds by default (pipe(7)).
 _READ_BYTES = 1 << 16
+# Packets that are read ahead, some seconds of sound. Chosen.
+_AHEAD_PACKETS = 256
+# Silence comes in packets of this length. Chosen: longer ones would have FFmpeg interleave badly.
+_SILENCE_S = Fraction(1, 4)
+# Guessed: how often a wait for a packet looks again. Only the start of FFmpeg, and a slow network, make it wait.
+_LOOK_INTERVAL_S = 0.005
 # Containers round times to 1 ms or worse; what is less than this apart follows each other. Where more is missing,
 # there is silence, so that the rest stays in step with the picture.
 _GAPLESS = "aresample=async=1:min_hard_comp=0.05:first_pts=0"
+# Guessed: a file that lacks more than this share of what its header says was cut off. For MP3 without such a header
+# FFmpeg reckons from the first packets.
+_MISSING_SHARE = 1 / 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +40,13 @@ class Packet:
     """A piece of sound.
 
     Attributes:
+        number: its place in the file, from 0.
         time_s: when it begins, in seconds.
         samples: how many units of `unit_s` it lasts; if it is not compressed, its samples.
         unit_s: in seconds.
     """
 
+    number: int
     time_s: Fraction
     samples: int
     unit_s: Fraction
@@ -37,144 +54,185 @@ class Packet:
 
     @property
     def end_s(self) -> Fraction:
-        return self.time_s + self.lasts_s
-
-    @property
-    def lasts_s(self) -> Fraction:
-        return self.samples * self.unit_s
+        return self.time_s + self.samples * self.unit_s
 
 
 class SoundPackets:
-    """An FFmpeg that reads a sound file, and what it has delivered of it. One thread at a time may use it.
-
-    If FFmpeg fails, or gives nothing for `stall_timeout`, the sound ends there, and `failure` says why.
+    """An FFmpeg that reads a sound file, and what it has delivered of it.
 
     One pipe carries the packets' bytes, and another a line for each packet, with its time and size (FFmpeg's
-    ``framecrc``).
+    ``framecrc``). A thread reads both: signal handlers, which run on the main thread, cannot make it lose a packet.
+
+    If FFmpeg fails, or gives nothing for `stall_timeout` that somebody waits for, the sound ends there, and `failure`
+    says why.
     """
 
     def __init__(self, program: str, sound: Sound, stall_timeout: float | None) -> None:
+        self.stall_timeout = stall_timeout
         self._sound = sound
-        self._stall_timeout = stall_timeout
+        self._source = without_protocol(sound.reading[-1])
         self._process = FFmpegProcess(
             program, self._arguments, is_strict=True, stdout=subprocess.PIPE, error=EncoderError
         )
-        self._data, self._lines = bytearray(), b""
-        self._unit_s = Fraction(0)
-        self._packets: deque[tuple[int, int, int]] = deque()
-        self._waiting = select.poll()
-        self._open: set[int] = set()
-        self._next: Packet | None = None
-        self._is_over = self._is_stuck = False
+        self._packets: deque[Packet] = deque()
+        # Released where packets were taken, for the thread, which waits while there are many.
+        self._room = _thread.allocate_lock()
+        self._last: Packet | None = None
+        self._ends_s = Fraction(0)
+        self._waiting_since_s: float | None = None
+        self._is_read = self._is_over = self._is_stuck = False
 
     def start(self) -> None:
         """Starts FFmpeg. Call it in a ``try`` that calls `end`."""
         self._process.start()
-        self._open = {self._process.stdout.fileno(), self._process.side.fileno()}
-        for pipe in self._open:
-            self._waiting.register(pipe, select.POLLIN)
+        threading.Thread(target=self._read, name="penstock-sound", daemon=True).start()
 
     def end(self) -> None:
         """Ends FFmpeg. Nothing more comes."""
         self._is_over = True
+        self._release()
         self._process.end()
 
     @property
     def failure(self) -> str | None:
         """Why the sound is not whole; None if nothing is known against it."""
-        source = self._sound.reading[-1]
         if self._is_stuck:
-            return f"the sound of {without_protocol(source)} is not whole: none came for {self._stall_timeout:g} s"
-        if self._open or not self._process.has_ended or self._process.has_succeeded:
+            return f"the sound of {self._source} is not whole: none came for {self.stall_timeout:g} s"
+        if not self._is_read or self._process.has_succeeded:
             return None
-        said = summarize(self._process.log.text, source) or f"FFmpeg {self._process.ending}"
-        return f"the sound of {without_protocol(source)} is not whole: {said}"
+        said = summarize(self._process.log.text, self._sound.reading[-1]) or f"FFmpeg {self._process.ending}"
+        return f"the sound of {self._source} is not whole: {said}"
 
-    def take(self, before_s: Fraction) -> Packet | None:
-        """The next packet, if it begins before that time. It is not given again."""
-        while (packet := self._peek()) is not None and packet.time_s < before_s:
-            self._next = None
-            if self._sound.has_prelude or packet.end_s > 0:
-                return packet
+    @property
+    def warning(self) -> str | None:
+        """What seems to be wrong with the file, although FFmpeg has read it."""
+        if not self._is_read or self.failure is not None:
+            return None
+        if damage := damage_reports(self._process.log.text):
+            said = summarize("\n".join(damage), self._sound.reading[-1])
+            return f"the sound of {self._source} may be damaged: {said}"
+        ends_s, claimed_s = float(self._ends_s), self._sound.lasts_s
+        if claimed_s is not None and ends_s < claimed_s * (1 - _MISSING_SHARE):
+            return (
+                f"the sound of {self._source} ends at {ends_s:.3f} s, and its header says {claimed_s:.3f} s"
+            )
         return None
 
-    def take_last(self, end_s: Fraction) -> Packet | None:
-        """The next packet for a video that ends at `end_s`. Sound that is to end there does so, exactly if encoded."""
+    def peek(self, taken: int) -> Packet | None:
+        """The packet of that number, when all before were taken; None at the end.
+
+        Raises:
+            StalledError: it is not there yet.
+        """
+        while self._packets and self._packets[0].number < taken:
+            self._packets.popleft()
+            self._release()
+        if not self._packets and not self._is_read and not self._is_over:
+            self._check_stuck()
+            raise StalledError(f"no sound came from {self._source}", 0.0)
+        self._waiting_since_s = None
+        return self._packets[0] if self._packets else None
+
+    def peek_last(self, taken: int, end_s: Fraction) -> Packet | None:
+        """The same for a video that ends at `end_s`. Sound that is to end there does so: exactly, if it is encoded."""
+        packet = self.peek(taken)
         if not self._ends_with_video:
-            packet, self._next = self._peek(), None
             return packet
-        packet = self.take(end_s)
-        return packet if packet is None or self._sound.is_copied else _cut(packet, end_s)
+        if packet is None and not self._sound.is_copied:
+            packet = self._silence(taken)
+        if packet is None or packet.time_s >= end_s:
+            return None
+        return packet if self._sound.is_copied else _cut(packet, end_s)
+
+    def is_prelude(self, packet: Packet) -> bool:
+        """Whether the container has no place for the packet, because it comes before the sound."""
+        return not self._sound.has_prelude and packet.end_s <= 0
+
+    def wait(self, seconds: float) -> None:
+        """Waits for the next packet, at most so long."""
+        until_s = time.monotonic() + seconds
+        while not (self._packets or self._is_read) and (left_s := until_s - time.monotonic()) > 0:
+            time.sleep(min(left_s, _LOOK_INTERVAL_S))
 
     @property
     def _ends_with_video(self) -> bool:
         return isinstance(self._sound.made_from, AudioFile) and self._sound.made_from.end == "video"
 
+    def _check_stuck(self) -> None:
+        """Gives the file up if a packet has been waited for too long."""
+        now_s = time.monotonic()
+        self._waiting_since_s = self._waiting_since_s or now_s
+        if self.stall_timeout is not None and now_s - self._waiting_since_s >= self.stall_timeout:
+            self._is_stuck = True
+            self.end()
+
+    def _silence(self, number: int) -> Packet | None:
+        """Silence after the last packet, which is not compressed."""
+        if (last := self._last) is None or not last.samples:
+            return None
+        samples = int(_SILENCE_S / last.unit_s) or 1
+        self._last = Packet(
+            number, last.end_s, samples, last.unit_s, bytes(len(last.data) // last.samples * samples)
+        )
+        self._packets.append(self._last)
+        return self._last
+
     def _arguments(self, lines: int) -> list[str]:
         track = ["-map", f"0:{self._sound.index}", "-c", self._sound.packing, "-flush_packets", "1"]
         if not self._sound.is_copied:
-            track += ["-filter:a", _GAPLESS + ",apad" * self._ends_with_video]
+            track += ["-filter:a", _GAPLESS]
         return [
             *self._sound.reading,
             *(*track, "-f", "data", "pipe:1"),
             *(*track, "-f", "framecrc", f"pipe:{lines}"),
         ]
 
-    def _peek(self) -> Packet | None:
-        """The next packet; None at the end."""
-        while self._next is None:
-            if self._is_over:
-                return None
-            if self._packets and len(self._data) >= self._packets[0][2]:
-                time, lasts, size = self._packets.popleft()
-                data = bytes(self._data[:size])
-                del self._data[:size]
-                self._next = Packet(time * self._unit_s, lasts, self._unit_s, data)
-            elif not self._open:
-                return None
-            else:
-                self._read()
-        return self._next
+    def _release(self) -> None:
+        with suppress(RuntimeError):  # it is free
+            self._room.release()
 
     def _read(self) -> None:
-        """Reads what FFmpeg has written."""
-        process = self._process
-        timeout_ms = None if self._stall_timeout is None else self._stall_timeout * 1000
-        ready = [fd for fd, _ in self._waiting.poll(timeout_ms)]
-        if not ready:
-            self._is_stuck = True
-            self.end()
-        if self._is_over:  # or another thread has closed the pipes
-            return
-        for fd in ready:
-            is_data = fd == process.stdout.fileno()
-            read = (process.stdout if is_data else process.side).read(_READ_BYTES) or b""
-            if not read:
-                self._waiting.unregister(fd)
-                self._open.discard(fd)
-                if not self._open:
-                    process.wait()
-            elif is_data:
-                self._data += read
-            else:
-                *lines, self._lines = (self._lines + read).split(b"\n")
-                for line in lines:
-                    self._take(line)
-
-    def _take(self, line: bytes) -> None:
-        """Takes a line of framecrc: ``stream, dts, pts, duration, size, checksum``, or a comment."""
-        if line.startswith(b"#tb 0:"):
-            numerator, _, denominator = line.split(b":")[1].partition(b"/")
-            self._unit_s = Fraction(int(numerator), int(denominator))
-        elif line and not line.startswith(b"#"):
-            _, _, pts, duration, size, *_ = line.split(b",")
-            self._packets.append((int(pts), int(duration), int(size)))
+        """Reads until FFmpeg ends. On a thread of its own."""
+        pipes = {pipe.fileno(): pipe for pipe in (self._process.stdout, self._process.side)}
+        data_fd = self._process.stdout.fileno()
+        waiting = select.poll()
+        for fd in pipes:
+            waiting.register(fd, select.POLLIN)
+        data, rest, unit_s, number = bytearray(), b"", Fraction(0), 0
+        # Time, length and bytes of each packet.
+        announced: deque[tuple[int, ...]] = deque()
+        with suppress(ValueError):  # another thread has closed the pipes
+            while pipes and not self._is_over:
+                for fd, _ in waiting.poll():
+                    read = pipes[fd].read(_READ_BYTES)
+                    if not read:
+                        waiting.unregister(fd)
+                        del pipes[fd]
+                    elif fd == data_fd:
+                        data += read
+                    else:
+                        *lines, rest = (rest + read).split(b"\n")
+                        for line in lines:
+                            unit_s = framecrc_unit_s(line) or unit_s
+                            if line and not line.startswith(b"#"):
+                                announced.append(tuple(map(int, line.split(b",")[2:5])))
+                while announced and len(data) >= announced[0][2]:
+                    pts, samples, size = announced.popleft()
+                    self._last = Packet(number, pts * unit_s, samples, unit_s, bytes(data[:size]))
+                    self._packets.append(self._last)
+                    del data[:size]
+                    number += 1
+                while len(self._packets) >= _AHEAD_PACKETS and not self._is_over:
+                    self._room.acquire()
+            if not self._is_over:
+                self._process.wait()
+                self._ends_s = Fraction(0) if self._last is None else self._last.end_s
+        self._is_read = not self._is_over
 
 
 def _cut(packet: Packet, end_s: Fraction) -> Packet:
     """A packet of samples without those from `end_s` on."""
     if packet.end_s <= end_s:
         return packet
-    share = (end_s - packet.time_s) / packet.lasts_s
-    kept = int(packet.samples * share)
+    kept = int((end_s - packet.time_s) / packet.unit_s)
     return replace(packet, samples=kept, data=packet.data[: len(packet.data) // packet.samples * kept])

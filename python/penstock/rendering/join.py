@@ -28,6 +28,7 @@ from penstock.ffmpeg.process import FFmpegProcess
 from penstock.ffmpeg.session import Session
 from penstock.ffmpeg.settings import Tuning
 from penstock.ffmpeg.sound import is_matroska, plan_sounds
+from penstock.ffmpeg.timestamps import framecrc_unit_s
 from penstock.rendering.chunk import container_of, data_name, finished, remove_chunks
 from penstock.rendering.plan import Plan, encoder_arguments
 from penstock.rendering.storage import Storage, storage_of
@@ -215,10 +216,8 @@ class Times:
 
     def take(self, line: bytes) -> None:
         """Takes a line of FFmpeg's framecrc: ``stream, dts, pts, duration, size, checksum``, or a comment."""
-        if line.startswith(b"#tb 0:"):
-            numerator, _, denominator = line.split(b":")[1].partition(b"/")
-            self._tick_s = Fraction(int(numerator), int(denominator))
-        elif not line.startswith(b"#"):
+        self._tick_s = framecrc_unit_s(line) or self._tick_s
+        if not line.startswith(b"#"):
             self.frames += 1
             heapq.heappush(self._waiting, int(line.split(b",")[2]))
             if len(self._waiting) > _REORDERED_FRAMES:
