@@ -120,9 +120,9 @@ def test_caveats_come_before_the_first_chart(tmp_path: Path) -> None:
 def test_the_command_of_a_chart_asks_for_its_group(path: Path) -> None:
     for chart in drawn(path):
         benchmark, settings = chart.benchmark, chart.record["settings"]
-        found = re.fullmatch(r'make bench(?:-(\w+))?(?: ARGS="(.*)")?', chart.command)
+        found = re.fullmatch(r'make bench(?:-([\w-]+))?(?: ARGS="(.*)")?', chart.command)
         assert found
-        assert (found[1] or "pipe") == benchmark
+        assert (found[1] or "pipe") == benchmark.replace("_", "-")
         with COMMANDS[benchmark].make_context(benchmark, shlex.split(found[2] or "")) as context:
             given = context.params
         usual = report.BENCHMARKS[benchmark].settings
