@@ -579,6 +579,10 @@ def test_options_for_the_sounds_encoder_have_it_encoded(tmp_path: Path) -> None:
     source = sounded(tmp_path / "in.m4a", "aac", 8)
     make(tmp_path / "a.mp4", audio=source, options={"b:a": "32k", "ar": 22_050})
     assert probe(tmp_path / "a.mp4").audio[0].sample_rate == 22_050
+    make(
+        tmp_path / "b.mp4", audio=source, options={"disposition:a:0": "default", "metadata:s:a:0": "title=x"}
+    )
+    assert probe(tmp_path / "b.mp4").audio[0].sample_rate == SAMPLE_RATE
 
 
 def test_outputs_of_tee_that_take_different_sounds(tmp_path: Path) -> None:

@@ -26,9 +26,8 @@ _PIECE_S = Fraction(1, 4)
 _PACKETS_A_SECOND = 10
 # Frames whose ends in the stream are kept: more than any queue has as a rule.
 _KEPT_ENDS = 1 << 12
-# Packets of each file that are queued at once after the last frame.
+# Packets of each file that are queued at once after the last frame. Chosen.
 _LAST_PACKETS = 32
-
 
 _Result = TypeVar("_Result")
 
@@ -219,7 +218,8 @@ class Feed:
         """Queues the rest of the files' sound, when there are no more frames."""
         until_s = time.monotonic() + timeout
         while self._when_possible(self._queue_last, max(0.0, until_s - time.monotonic())):
-            pass
+            if time.monotonic() > until_s:
+                raise self._late(timeout)
 
     @property
     def _open_writer(self) -> Writer:
@@ -248,15 +248,16 @@ class Feed:
                 waiting_s = time.monotonic()
                 left_s = started_s + timeout - waiting_s
                 if left_s <= 0:
-                    raise StalledError(
-                        f"no room within {timeout:.3g} s", timeout, self._open_writer.stats.bytes_pending
-                    ) from None
+                    raise self._late(timeout) from None
                 try:
                     not_yet.wait(left_s)
                 except StalledError:
                     pass
                 finally:
                     self.waited_s += time.monotonic() - waiting_s
+
+    def _late(self, timeout: float) -> StalledError:
+        return StalledError(f"no room within {timeout:.3g} s", timeout, self._open_writer.stats.bytes_pending)
 
     def _push(self, push: Callable[[], Ticket], becomes: _Queued) -> Ticket:
         """Queues one item. If a signal handler raises, `_state` finds out whether the item is queued."""

@@ -33,6 +33,7 @@ SoundEnd = Literal["video", "longest"]
 _SAMPLES = {"int16": ("s16le", "<i2"), "int32": ("s32le", "<i4"), "float32": ("f32le", "<f4")}
 # Options of FFmpeg for sound, besides those with the stream in their names, such as "b:a".
 _SOUND_OPTIONS = ("ab", "ac", "acodec", "af", "aq", "ar")
+_NOT_FOR_ENCODERS = ("bsf", "disposition", "metadata", "tag")
 # FFmpeg's layouts of 1 to 8 channels where none is named, as in NUT.
 _USUAL_LAYOUTS = (None, "mono", "stereo", "2.1", "4.0", "5.0", "5.1", "6.1", "7.1")
 # What decoders output, and the samples that hold it. Planar formats end with a p.
@@ -244,7 +245,11 @@ def _planned(
 
 def _asks_to_encode(options: Mapping[str, object]) -> bool:
     """Whether options of the `Encoder` are for the encoder of a sound, or change its samples."""
-    return any(name in _SOUND_OPTIONS or ":a" in name for name in options)
+    named = (name.partition(":") for name in options)
+    return any(
+        option in _SOUND_OPTIONS or (stream.startswith("a") and option not in _NOT_FOR_ENCODERS)
+        for option, _, stream in named
+    )
 
 
 def _default(container_format: str | None) -> str | None:
