@@ -258,6 +258,15 @@ def test_two_records_of_one_name_are_refused(tmp_path: Path) -> None:
     assert "two records have the same name" in result.output
 
 
+def test_a_record_of_code_from_elsewhere_is_drawn(tmp_path: Path) -> None:
+    kept = json.loads(KEPT[0].read_text())
+    kept["software"]["git"] = None
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps(kept))
+    page, _ = made(tmp_path, path)
+    assert "commit" not in page.partition("mine.json")[2].partition("</p>")[0]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("benchmark", ["relay", "waits", "pipeline", "sound"])
 def test_records_of_now_are_drawn(benchmark: str, tmp_path: Path) -> None:

@@ -77,7 +77,10 @@ def caveats(records: Sequence[dict[str, Any]]) -> Iterator[str]:
             lambda one: one["settings"]["rounds"] < ROUNDS_NEEDED,
             f"had fewer than {ROUNDS_NEEDED} rounds, which is too few for a claim",
         ),
-        (lambda one: "uncommitted" in one["software"]["git"], "measured code with uncommitted changes"),
+        (
+            lambda one: "uncommitted" in (one["software"]["git"] or ""),
+            "measured code with uncommitted changes",
+        ),
     ):
         if count := sum(map(weak, records)):
             yield f"{count} of {len(records)} runs {what}."
