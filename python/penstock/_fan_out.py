@@ -90,7 +90,7 @@ class FanOut:
             raise ValueError(f"{target!r} is an output of this fan-out already")
         if target.closed:
             raise ClosedError(f"{target!r} is closed")
-        if when_full == "drop" and isinstance(target, Encoder) and target._numbers_frames:
+        if when_full == "drop" and isinstance(target, Encoder) and target._sounds and not target._is_timed:
             raise ValueError(
                 "at a constant rate, each frame that is dropped moves the others against the sound: give the Encoder "
                 "fps=None, and pts to write"

@@ -179,7 +179,7 @@ class Encoder:
         )
         self._path, self._layout = endpoints.without_protocol(target), plan.layout
         self._is_timed = fps is None and codec is not None
-        self._numbers_frames = fps is not None and bool(sounds)
+        self._sounds = sounds
         self._started: EncodeSession | None = None
         # For the start, and for the end of an encoder that has not started. A signal handler may `abort` in a start.
         self._starting = threading.RLock()
@@ -473,7 +473,7 @@ class Encoder:
             self._check_unstarted()
             raise ValueError(
                 "the encoder has no size yet, and starts with its first frame: give size=(width, height), or write a "
-                "frame first"
+                f"frame first{', or give codec=None for sound alone' * bool(self._sounds)}"
             )
         return self._started
 

@@ -29,7 +29,8 @@ TICK_S = Fraction(1, 1_000_000)
 #: What codecs reckon with where they want to know a rate: for their level, and for bits per frame.
 NOMINAL_FPS = 60
 #: Seconds that are added to all times where there is sound. A copied sound may begin before 0, with samples that only
-#: prepare the decoder, and NUT has no times below 0. FFmpeg subtracts them again (``-itsoffset``).
+#: prepare the decoder, and NUT has no times below 0. FFmpeg subtracts them again (``-itsoffset``). Chosen:
+#: codecs need some tens of milliseconds.
 OFFSET_S = 10
 # The last time in ticks: 292,000 years, FFmpeg's 64 bits with a sign.
 _LAST_TICK = 2**63 - 1 - (1 << 14)
