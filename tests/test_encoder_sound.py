@@ -310,6 +310,12 @@ def test_calls_that_do_not_fit_the_encoder_are_refused(tmp_path: Path) -> None:
         ({"codec": None, "audio": None, "size": None, "fps": None}, ValueError, "sound alone"),
         ({"codec": None, "size": None}, ValueError, "fps=25"),
         ({"codec": None, "fps": None}, ValueError, "size="),
+        ({"codec": None, "fps": None, "size": None, "vflip": True}, ValueError, "vflip=True"),
+        (
+            {"codec": None, "fps": None, "size": None, "pixel_format": "gray"},
+            ValueError,
+            "pixel_format='gray'",
+        ),
         ({"codec": None, "fps": None, "size": None, "crf": 20}, ValueError, "crf=20"),
         ({"options": {"an": None}}, ValueError, "leaves the sound out"),
         ({"pixel_format": "p010le", "codec": "libx265"}, ValueError, "times"),

@@ -137,7 +137,16 @@ class Encoder:
         if not any(isinstance(sound.made_from, AudioFile) for sound in sounds):
             tuning.check_unused("an Encoder without files of sound", "ffprobe")
         if codec is None:
-            _check_sound_alone(sounds, fps=fps, size=size)
+            _check_sound_alone(
+                sounds,
+                fps=fps,
+                size=size,
+                vflip=vflip or None,
+                pixel_format=None if pixel_format == "rgb24" else pixel_format,
+                odd_size=None if odd_size == "error" else odd_size,
+                output_pixel_format=None if output_pixel_format == "auto" else output_pixel_format,
+                colors=None if colors == DEFAULT_COLORS else colors,
+            )
             plan = plan_sound(
                 program, target, options=all_options, container_format=container_format, sounds=sounds
             )
