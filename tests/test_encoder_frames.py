@@ -430,6 +430,7 @@ BAD = [
     ("rgb24", np.zeros((5, H, W, 3), np.uint8), "write its 5 frames one by one"),
     ("yuv420p", np.zeros((H, W, 3), np.uint8), r"pixel_format='rgb24' .*, and output_pixel_format='yuv420p'$"),
     ("yuv420p", np.zeros((W, H * 3 // 2), np.uint8), r"got \(64, 72\)"),
+    ("yuv444p", np.zeros((H, 3, W), np.uint8), r"got \(48, 3, 64\)"),
     ("rgb24", np.zeros((H, W, 3), np.float32), r"got .* of float32.*scale to 0…255 and \.astype\(np\.uint8\)"),
     ("rgb24", np.zeros((H, W, 3)), r"of float64.*scale to 0…255 and \.astype\(np\.uint8\)"),
     ("rgb24", Tensor(np.zeros((H, W, 3), np.float32)), r"\.to\(torch\.uint8\)"),

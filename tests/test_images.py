@@ -238,6 +238,9 @@ class TestReader:
     def test_wrong_arguments(self, shots: Path) -> None:
         with pytest.raises(ValueError, match="paths is empty"):
             ImageReader([])
+        for path in (str(shots), shots):
+            with pytest.raises(TypeError, match=r"pass find_images\(\['shots'\]\)"):
+                ImageReader(path)  # type: ignore[arg-type]
         with ImageReader(find_images([shots])) as reader:
             with pytest.raises(ValueError, match="frame has 9217 bytes, and an image has 9216"):
                 reader.readinto(bytearray(9217))

@@ -11,6 +11,7 @@ with ImageReader(find_images(["shots"])) as images:
 from __future__ import annotations
 
 import glob
+import os
 import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -185,6 +186,7 @@ class ImageReader:
 
     Raises:
         ValueError: there are no paths.
+        TypeError: ``paths`` is a single path.
         OSError: a file cannot be read.
         DecoderError: the first image cannot be decoded, or FFmpeg is missing.
         StalledError: FFmpeg was not done with the first image within 60 s.
@@ -193,6 +195,8 @@ class ImageReader:
     pixel_format = "rgb24"
 
     def __init__(self, paths: Sequence[StrPath], ffmpeg: StrPath | None = None) -> None:
+        if isinstance(paths, str | os.PathLike):
+            raise TypeError(f"paths is a single path: pass find_images([{str(paths)!r}])")
         if not paths:
             raise ValueError("paths is empty: there is no image to read")
         self._paths = [Path(path) for path in paths]

@@ -190,7 +190,9 @@ def _wanted(layout: FrameLayout) -> str:
 def _fits(shape: tuple[int, ...], layout: FrameLayout) -> bool:
     samples = layout.frame_bytes // layout.sample_bytes
     if len(layout.planes) > 1:
-        return shape[-1] == layout.width and prod(shape) == samples
+        in_rows = (samples // layout.width, layout.width)
+        one_by_one = (len(layout.planes), *layout.planes[0])
+        return prod(shape) == samples and _squeezed(shape) in (_squeezed(in_rows), _squeezed(one_by_one))
     rows, *row = layout.planes[0]
     return _squeezed(shape) in (_squeezed((rows, *row)), _squeezed((rows, prod(row))))
 
