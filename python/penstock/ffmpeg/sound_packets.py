@@ -8,6 +8,7 @@ import subprocess
 import threading
 import time
 from collections import deque
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -193,41 +194,63 @@ class SoundPackets:
 
     def _read(self) -> None:
         """Reads until FFmpeg ends. On a thread of its own."""
-        pipes = {pipe.fileno(): pipe for pipe in (self._process.stdout, self._process.side)}
-        data_fd = self._process.stdout.fileno()
-        waiting = select.poll()
-        for fd in pipes:
-            waiting.register(fd, select.POLLIN)
-        data, rest, unit_s, number = bytearray(), b"", Fraction(0), 0
-        # Time, length and bytes of each packet.
-        announced: deque[tuple[int, ...]] = deque()
+        splitter = _Splitter()
         with suppress(ValueError):  # another thread has closed the pipes
-            while pipes and not self._is_over:
-                for fd, _ in waiting.poll():
-                    read = pipes[fd].read(_READ_BYTES)
-                    if not read:
-                        waiting.unregister(fd)
-                        del pipes[fd]
-                    elif fd == data_fd:
-                        data += read
-                    else:
-                        *lines, rest = (rest + read).split(b"\n")
-                        for line in lines:
-                            unit_s = framecrc_unit_s(line) or unit_s
-                            if line and not line.startswith(b"#"):
-                                announced.append(tuple(map(int, line.split(b",")[2:5])))
-                while announced and len(data) >= announced[0][2]:
-                    pts, samples, size = announced.popleft()
-                    self._last = Packet(number, pts * unit_s, samples, unit_s, bytes(data[:size]))
-                    self._packets.append(self._last)
-                    del data[:size]
-                    number += 1
+            for is_data, read in self._pieces():
+                (splitter.add_data if is_data else splitter.add_lines)(read)
+                for packet in splitter.packets():
+                    self._last = packet
+                    self._packets.append(packet)
                 while len(self._packets) >= _AHEAD_PACKETS and not self._is_over:
                     self._room.acquire()
             if not self._is_over:
                 self._process.wait()
                 self._ends_s = Fraction(0) if self._last is None else self._last.end_s
         self._is_read = not self._is_over
+
+    def _pieces(self) -> Iterator[tuple[bool, bytes]]:
+        """What comes out of the two pipes until both end: whether it is the packets' bytes, and the piece."""
+        data, lines = self._process.stdout, self._process.side
+        pipes = {pipe.fileno(): pipe for pipe in (data, lines)}
+        waiting = select.poll()
+        for fd in pipes:
+            waiting.register(fd, select.POLLIN)
+        while pipes and not self._is_over:
+            for fd, _ in waiting.poll():
+                if read := pipes[fd].read(_READ_BYTES):
+                    yield pipes[fd] is data, read
+                else:
+                    waiting.unregister(fd)
+                    del pipes[fd]
+
+
+class _Splitter:
+    """Splits the bytes of all packets by the lines of ``framecrc``, which tell the time, length and size of each."""
+
+    def __init__(self) -> None:
+        self._data, self._line = bytearray(), b""
+        self._unit_s = Fraction(0)
+        # Time, length and size of the packets to come.
+        self._announced: deque[tuple[int, ...]] = deque()
+        self._number = 0
+
+    def add_data(self, read: bytes) -> None:
+        self._data += read
+
+    def add_lines(self, read: bytes) -> None:
+        *lines, self._line = (self._line + read).split(b"\n")
+        for line in lines:
+            self._unit_s = framecrc_unit_s(line) or self._unit_s
+            if line and not line.startswith(b"#"):
+                self._announced.append(tuple(map(int, line.split(b",")[2:5])))
+
+    def packets(self) -> Iterator[Packet]:
+        """The packets that are whole."""
+        while self._announced and len(self._data) >= self._announced[0][2]:
+            pts, samples, size = self._announced.popleft()
+            yield Packet(self._number, pts * self._unit_s, samples, self._unit_s, bytes(self._data[:size]))
+            del self._data[:size]
+            self._number += 1
 
 
 def _cut(packet: Packet, end_s: Fraction) -> Packet:
