@@ -6,6 +6,8 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -16,6 +18,7 @@ from conftest import (
     ReaderThread,
     are_asleep,
     eventually,
+    no_strace,
     noise,
     read_exactly,
     run_script,
@@ -277,3 +280,37 @@ def test_a_worker_sleeps_between_looks_at_a_zero_copy_write_in_the_pipe(pair: tu
     assert not ticket.done()
     assert read_exactly(pair[0], 100_000) == FRAME[:100_000]
     ticket.wait(10)
+
+
+WRITES_BEHIND_OTHERS = """
+import os, penstock
+
+reader, fd = os.pipe()
+writer = penstock.Writer(fd, queue_items=1000)
+for _ in range(300):  # more than the pipe holds
+    writer.write(bytes(4096))
+while sum(writer.stats.bytes_by_transport.values()) < writer.stats.capacity_bytes:
+    pass
+os.getppid()
+for _ in range(600):
+    writer.write(bytes(4096))
+os.getppid()
+writer.abort()
+"""
+
+
+def test_a_write_behind_others_makes_no_system_call(tmp_path: Path) -> None:
+    """The worker waits for the reader, and finds the write when it is due."""
+    if (reason := no_strace()) is not None:
+        pytest.skip(reason)
+    record = tmp_path / "record"
+    program = [sys.executable, "-c", WRITES_BEHIND_OTHERS]
+    # Without -f: of the calling thread alone.
+    done = subprocess.run(
+        ["strace", "-o", str(record), *program], capture_output=True, timeout=60, check=False
+    )
+    assert succeeded(done) == b""
+    _, between, _ = record.read_text().split("getppid()")
+    calls = [line.partition("(")[0] for line in between.splitlines()[1:]]
+    of_memory = {"brk", "mmap", "mremap", "munmap", "madvise"}
+    assert [call for call in calls if call not in of_memory] == []

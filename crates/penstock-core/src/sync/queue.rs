@@ -4,12 +4,11 @@
 //! whoever holds the lock sees every byte in flight, on which `fork`, `abort` and `sync(data)` depend.
 
 use std::collections::VecDeque;
+use std::mem;
 use std::time::Instant;
 
 use crate::error::Error;
-#[cfg(not(loom))]
-use crate::sync::MutexGuard;
-use crate::sync::{Condvar, Mutex, lock, passed, wait_until};
+use crate::sync::{Condvar, Mutex, MutexGuard, lock, passed, wait_until};
 
 /// How much a queue holds before a push waits. One item always fits, whatever its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +73,9 @@ struct State<T> {
     expects_more: bool,
     /// Whether an idle worker may stay for a while.
     linger: bool,
+    /// Whether the worker, or any caller, may sleep. Whoever wakes them resets it, so that nobody calls futex(2) for nothing.
+    worker_sleeps: bool,
+    callers_sleep: bool,
     limits: Limits,
     pending_bytes: usize,
     accepted_bytes: u64,
@@ -99,6 +101,8 @@ impl<T> Queue<T> {
             worker: false,
             expects_more: false,
             linger: false,
+            worker_sleeps: false,
+            callers_sleep: false,
             limits,
             pending_bytes: 0,
             accepted_bytes: 0,
@@ -110,8 +114,9 @@ impl<T> Queue<T> {
     }
 
     pub(crate) fn set_limits(&self, limits: Limits) {
-        lock(&self.state).limits = limits;
-        self.room.notify_all();
+        let mut state = lock(&self.state);
+        state.limits = limits;
+        self.wake_callers(state);
     }
 
     /// Announces that more items will follow the first.
@@ -141,14 +146,14 @@ impl<T> Queue<T> {
             }
             if state.has_room_for(bytes) {
                 let start_worker = state.append(value, bytes);
-                self.work.notify_one();
+                self.wake_worker(state);
                 return Ok(start_worker);
             }
             if passed(deadline) {
                 let reason = Refusal::Full { pending_bytes: state.pending_bytes as u64 };
                 return Err(Refused { value, reason });
             }
-            state = wait_until(&self.room, state, deadline);
+            state = self.sleep(state, deadline);
         }
     }
 
@@ -164,7 +169,7 @@ impl<T> Queue<T> {
             if passed(deadline) {
                 return Err(state.load());
             }
-            state = wait_until(&self.room, state, deadline);
+            state = self.sleep(state, deadline);
         }
         Ok(state.failure.clone().map_or(Ok(()), Err))
     }
@@ -176,9 +181,8 @@ impl<T> Queue<T> {
 
     /// Makes all waiting threads check their condition again.
     pub(crate) fn wake(&self) {
-        // Under the lock, so that no thread is between its check and its wait.
-        let _state = lock(&self.state);
-        self.room.notify_all();
+        // With the lock, so that no thread is between its check and its wait.
+        self.wake_callers(lock(&self.state));
     }
 
     pub(crate) fn load(&self) -> Load {
@@ -212,9 +216,10 @@ impl<T> Queue<T> {
             let dismissed = (!state.linger || state.failure.is_some()) && state.items.is_empty();
             if dismissed || passed(deadline) {
                 let next = state.leave_or_reap();
-                self.room.notify_all();
+                self.wake_callers(state);
                 return next;
             }
+            state.worker_sleeps = true;
             state = wait_until(&self.work, state, deadline);
         }
     }
@@ -223,9 +228,10 @@ impl<T> Queue<T> {
     pub(crate) fn dismiss_worker(&self, deadline: Option<Instant>) {
         let mut state = lock(&self.state);
         state.linger = false;
-        self.work.notify_all();
+        self.wake_worker(state);
+        state = lock(&self.state);
         while state.worker && state.items.is_empty() && !passed(deadline) {
-            state = wait_until(&self.room, state, deadline);
+            state = self.sleep(state, deadline);
         }
     }
 
@@ -268,7 +274,7 @@ impl<T> Queue<T> {
         state.cursor -= 1;
         state.pending_bytes -= item.bytes;
         state.ended_items += 1;
-        self.room.notify_all();
+        self.wake_callers(state);
     }
 
     /// Called by the worker: the queue accepts nothing more and returns all items. The caller ends them, then calls
@@ -280,8 +286,9 @@ impl<T> Queue<T> {
         state.cursor = 0;
         state.writing = false;
         state.pending_bytes = 0;
-        self.room.notify_all();
-        state.items.drain(..).map(|item| item.value).collect()
+        let items = state.items.drain(..).map(|item| item.value).collect();
+        self.wake_callers(state);
+        items
     }
 
     /// As `fail`, called by others than the worker. Does nothing while items are in flight.
@@ -295,8 +302,9 @@ impl<T> Queue<T> {
 
     /// Signs off a worker that did not start, or that panicked.
     pub(crate) fn sign_off(&self) {
-        lock(&self.state).worker = false;
-        self.room.notify_all();
+        let mut state = lock(&self.state);
+        state.worker = false;
+        self.wake_callers(state);
     }
 
     /// Takes out the items that `test` picks and the worker has not begun. The caller ends them, then calls
@@ -316,8 +324,35 @@ impl<T> Queue<T> {
 
     /// Counts items that were taken out and have ended.
     pub(crate) fn retire(&self, items: usize) {
-        lock(&self.state).ended_items += items as u64;
-        self.room.notify_all();
+        let mut state = lock(&self.state);
+        state.ended_items += items as u64;
+        self.wake_callers(state);
+    }
+
+    /// Called by others than the worker: waits until something ends, or for the deadline.
+    fn sleep<'a>(
+        &self,
+        mut state: MutexGuard<'a, State<T>>,
+        deadline: Option<Instant>,
+    ) -> MutexGuard<'a, State<T>> {
+        state.callers_sleep = true;
+        wait_until(&self.room, state, deadline)
+    }
+
+    fn wake_callers(&self, mut state: MutexGuard<'_, State<T>>) {
+        let sleep = mem::take(&mut state.callers_sleep);
+        drop(state);
+        if sleep {
+            self.room.notify_all();
+        }
+    }
+
+    fn wake_worker(&self, mut state: MutexGuard<'_, State<T>>) {
+        let sleeps = mem::take(&mut state.worker_sleeps);
+        drop(state);
+        if sleeps {
+            self.work.notify_one();
+        }
     }
 
     /// Locks the queue for a fork.
@@ -339,6 +374,8 @@ impl<T> HeldQueue<'_, T> {
         state.cursor = 0;
         state.writing = false;
         state.worker = false;
+        state.worker_sleeps = false;
+        state.callers_sleep = false;
         state.pending_bytes = 0;
         state.accepted_bytes = 0;
         state.accepted_items = 0;
@@ -361,7 +398,7 @@ impl<T> State<T> {
         self.accepted_bytes += bytes as u64;
         self.accepted_items += 1;
         self.linger = self.expects_more || self.accepted_items > 1;
-        !std::mem::replace(&mut self.worker, true)
+        !mem::replace(&mut self.worker, true)
     }
 
     fn leave_or_reap<R>(&mut self) -> Next<R> {

@@ -22,7 +22,12 @@ enum Listener {
 pub struct CallbackId(u64);
 
 enum State {
-    Pending { listeners: Vec<(u64, Listener)>, next: u64 },
+    /// `is_waited`: a thread may sleep. Otherwise nobody needs to call futex(2).
+    Pending {
+        listeners: Vec<(u64, Listener)>,
+        next: u64,
+        is_waited: bool,
+    },
     Ended(Result<(), Error>),
 }
 
@@ -76,7 +81,7 @@ pub(crate) fn ticket_of(bytes: usize, unheard: &Arc<Unheard>) -> (Completion, Ti
 
 fn make(bytes: usize, unheard: Option<Arc<Unheard>>) -> (Completion, Ticket) {
     let shared = Arc::new(Shared {
-        state: Mutex::new(State::Pending { listeners: Vec::new(), next: 0 }),
+        state: Mutex::new(State::Pending { listeners: Vec::new(), next: 0, is_waited: false }),
         ended: Condvar::new(),
         bytes,
         generation: fork_generation(),
@@ -133,7 +138,7 @@ impl Ticket {
         let deadline = deadline_after(timeout);
         let mut state = lock(&self.shared.state);
         loop {
-            match &*state {
+            match &mut *state {
                 State::Ended(outcome) => {
                     let outcome = outcome.clone();
                     drop(state);
@@ -141,7 +146,10 @@ impl Ticket {
                     return Some(outcome);
                 }
                 State::Pending { .. } if passed(deadline) => return None,
-                State::Pending { .. } => state = wait_until(&self.shared.ended, state, deadline),
+                State::Pending { is_waited, .. } => {
+                    *is_waited = true;
+                    state = wait_until(&self.shared.ended, state, deadline);
+                }
             }
         }
     }
@@ -159,7 +167,7 @@ impl Ticket {
     pub fn on_end(&self, callback: impl FnOnce() + Send + 'static) -> CallbackId {
         if !self.is_inherited() {
             let mut state = lock(&self.shared.state);
-            if let State::Pending { listeners, next } = &mut *state {
+            if let State::Pending { listeners, next, .. } = &mut *state {
                 let id = *next;
                 *next += 1;
                 listeners.push((id, Listener::Callback(Box::new(callback))));
@@ -190,7 +198,7 @@ impl Ticket {
     /// Has the waker called at the end, in place of this clone's last one. Returns whether the end is yet to come.
     fn listen(&mut self, waker: Waker) -> bool {
         let mut state = lock(&self.shared.state);
-        let State::Pending { listeners, next } = &mut *state else { return false };
+        let State::Pending { listeners, next, .. } = &mut *state else { return false };
         let mut listener = Listener::Task(waker);
         match listeners.iter_mut().find(|(id, _)| Some(*id) == self.task) {
             Some((_, last)) => mem::swap(last, &mut listener),
@@ -258,8 +266,10 @@ impl Completion {
     fn conclude(&mut self, outcome: Result<(), Error>) {
         let Some(shared) = self.0.take() else { return };
         let before = mem::replace(&mut *lock(&shared.state), State::Ended(outcome));
-        shared.ended.notify_all();
-        let State::Pending { listeners, .. } = before else { return };
+        let State::Pending { listeners, is_waited, .. } = before else { return };
+        if is_waited {
+            shared.ended.notify_all();
+        }
         for (_, listener) in listeners {
             match listener {
                 Listener::Callback(callback) => callback(),
@@ -419,7 +429,7 @@ mod tests {
     #[test]
     fn an_inherited_ticket_is_the_parents() {
         let shared = Arc::new(Shared {
-            state: Mutex::new(State::Pending { listeners: Vec::new(), next: 0 }),
+            state: Mutex::new(State::Pending { listeners: Vec::new(), next: 0, is_waited: false }),
             ended: Condvar::new(),
             bytes: 3,
             generation: fork_generation().wrapping_sub(1),
