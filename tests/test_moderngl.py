@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -120,6 +121,32 @@ def test_another_thread_may_wait_for_it(context: moderngl.Context, pair: tuple[i
     penstock.pipe(buffer, writer)
     os.close(writer)
     assert got.result() == noise(SIZE) + bytes(SIZE)
+
+
+def test_other_threads_run_while_a_buffer_is_copied(context: moderngl.Context, pair: tuple[int, int]) -> None:
+    buffer = context.buffer(reserve=200_000_000)
+    passes, is_over = 0, threading.Event()
+
+    def run() -> None:
+        nonlocal passes
+        while not is_over.wait(0.001):
+            passes += 1
+
+    thread = threading.Thread(target=run)
+    before_s = sys.getswitchinterval()
+    writer = penstock.Writer(pair[1])
+    thread.start()
+    try:
+        sys.setswitchinterval(1000)  # the thread runs only while this one has released the GIL
+        before = passes
+        writer.write(buffer)
+        passed = passes - before
+    finally:
+        sys.setswitchinterval(before_s)
+        is_over.set()
+        thread.join()
+    writer.abort()
+    assert passed > 2, "calls release the GIL once or twice for a moment"
 
 
 def test_what_has_no_memory_is_refused(context: moderngl.Context, pair: tuple[int, int]) -> None:

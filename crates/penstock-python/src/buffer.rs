@@ -11,6 +11,7 @@ use penstock_core::{Error, Region, Rejected, Strided, Ticket};
 use pyo3::exceptions::{PyBufferError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyMemoryView};
 
 use crate::hanging::{hanging, raw};
 use crate::parked::Parcel;
@@ -72,7 +73,7 @@ pub(crate) fn export(data: &Bound<'_, PyAny>) -> PyResult<Box<dyn Region>> {
     let view = simple_view(&exporter, ffi::PyBUF_SIMPLE)?;
     let export = Export(Some(view));
     if is_gl_mapping(&exporter)? {
-        let copy = Copied::of(&export);
+        let (copy, export) = data.py().detach(move || (Copied::of(&export), export));
         drop(export);
         release_parked(data.py()); // unmaps: while it is mapped, OpenGL ignores reads into it and writes
         return Ok(Box::new(copy));
@@ -258,13 +259,16 @@ fn is_gl_mapping(exporter: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = exporter.py();
     let mut owner = exporter.clone();
     for _ in 0..MAX_VIEWS {
-        if is_of_moderngl(&owner)? {
+        // The viewed object is the `obj` of a memoryview and the `base` of an array. A search for what is not there costs as
+        // much as the rest of a write.
+        let next = if owner.is_instance_of::<PyBytes>() {
+            None
+        } else if owner.is_instance_of::<PyMemoryView>() {
+            Some(owner.getattr(intern!(py, "obj"))?)
+        } else if is_of_moderngl(&owner)? {
             return Ok(true);
-        }
-        // The viewed object is the `obj` of a memoryview and the `base` of an array.
-        let next = match owner.getattr_opt(intern!(py, "obj"))? {
-            Some(next) => Some(next),
-            None => owner.getattr_opt(intern!(py, "base"))?,
+        } else {
+            owner.getattr_opt(intern!(py, "base"))?
         };
         match next {
             Some(next) if !next.is_none() => owner = next,
