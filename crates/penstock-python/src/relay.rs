@@ -52,14 +52,23 @@ impl Relay {
     /// Move the bytes, then set the stream of the source, if given, behind those that were delivered.
     fn run(&mut self, py: Python<'_>, stream: Option<&Bound<'_, PyAny>>) -> PyResult<Relayed> {
         let spent = || PyValueError::new_err("this relay has ended");
-        let mut relay = self.relay.take().ok_or_else(spent)?;
-        let outcome = until(py, None, |slice| relay.run(Some(slice)).map(Ok).into());
-        (self.bytes_delivered, self.bytes_lost) = (relay.relayed().bytes, relay.bytes_held());
+        let mut relay = Some(self.relay.take().ok_or_else(spent)?);
+        let mut moved_bytes = 0;
+        let outcome = until(py, None, |slice| {
+            let running = relay.as_mut().expect("it runs until it has ended");
+            let outcome = running.run(Some(slice));
+            moved_bytes = running.relayed().bytes;
+            (self.bytes_delivered, self.bytes_lost) = (moved_bytes, running.bytes_held());
+            if outcome.is_some() {
+                relay = None; // here, because a close may be slow, and other threads want the interpreter
+            }
+            outcome.map(Ok).into()
+        });
         if let Ok(Ok(Err(failure))) = &outcome {
             (self.bytes_delivered, self.bytes_lost) = (failure.bytes_delivered(), failure.bytes_lost());
         }
         // Not in Python, where the exception of a signal handler could prevent it.
-        let left = stream.map_or(Ok(()), |stream| self.leave(stream, relay.relayed().bytes));
+        let left = stream.map_or(Ok(()), |stream| self.leave(stream, moved_bytes));
         let outcome = outcome?.or_raise(py)?;
         log::relay_ended(py, outcome.as_ref())?;
         let relayed = outcome.map_err(|failure| errors::to_python(py, &failure.error))?;

@@ -33,8 +33,8 @@ impl PollSource {
     /// [`Error::Io`]: `EBADF` if the descriptor is not open for reading, `EISDIR` for a directory, or what the system
     /// reports.
     pub fn open(ahead: Vec<u8>, fd: BorrowedFd<'_>) -> std::result::Result<Self, Error> {
-        fd::check_readable(fd)?;
-        let kind = fd::kind_of(fd, &fstat(fd)?)?;
+        let flags = fd::check_readable(fd)?;
+        let kind = fd::kind_of(fd, flags, &fstat(fd)?)?;
         Ok(Self { fd: ForkFd::make(|| fd::duplicate(fd))?, ahead: RefCell::new(ahead.into()), kind })
     }
 

@@ -48,8 +48,8 @@ impl Source {
         kind: Kind,
         offset: Option<u64>,
     ) -> std::result::Result<Self, Error> {
-        let here = if kind == Kind::File { fd::position(src) } else { None };
-        if offset.is_some() && here.is_none() {
+        let here = if kind == Kind::File && offset.is_none() { fd::position(src) } else { None };
+        if offset.is_some() && kind != Kind::File {
             return Err(Error::Unsuitable("offset needs a source that is a file".into()));
         }
         if offset.is_some_and(|offset| i64::try_from(offset).is_err()) {

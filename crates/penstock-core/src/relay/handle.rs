@@ -10,7 +10,8 @@ use crate::error::Error;
 use crate::pipe::ends::Pipe;
 use crate::runtime::fork_fd::ForkFd;
 use crate::sync::deadline_after;
-use crate::sys::{fd, signals};
+use crate::sys::fd::{self, Kind};
+use crate::sys::signals;
 
 /// Moves bytes from one descriptor to the other until the source ends or `options.count` bytes have moved.
 ///
@@ -92,9 +93,14 @@ impl Relay {
         options: &RelayOptions,
     ) -> std::result::Result<Self, RelayError> {
         let build = || {
-            let [src, dst] =
+            let [mut src, mut dst] =
                 ForkFd::make_all(|| Ok([fd::duplicate(src.as_fd())?, fd::duplicate(dst.as_fd())?]))?;
             let transfer = Transfer::plan(&Ends { src: src.as_fd(), dst: dst.as_fd() }, options)?;
+            for (fd, kind) in [&mut src, &mut dst].into_iter().zip(transfer.kinds()) {
+                if kind == Kind::Pipe {
+                    fd.note_pipe();
+                }
+            }
             Ok(Self { src, dst, transfer })
         };
         build().map_err(|error| RelayError::before(error, options))
@@ -110,8 +116,13 @@ impl Relay {
 
     /// Goes on for at most that long, or until a signal comes; none if it is not at its end then.
     pub fn run(&mut self, at_most: Option<Duration>) -> Option<std::result::Result<Relayed, RelayError>> {
-        let _quiet = signals::WithoutWriteSignals::new();
-        self.run_watched(None, deadline_after(at_most))
+        let quiet = signals::WithoutWriteSignals::new();
+        let outcome = self.run_watched(None, deadline_after(at_most));
+        // A write to a pipe makes a signal only if it fails. One to a socket or a file may make one after the first bytes.
+        if matches!(outcome, Some(Ok(_))) && self.transfer.kinds()[1] == Kind::Pipe {
+            quiet.end_clear();
+        }
+        outcome
     }
 
     /// What has been moved so far.
@@ -136,5 +147,15 @@ impl Relay {
         }
         let ends = Ends { src: self.src.as_fd(), dst: self.dst.as_fd() };
         self.transfer.run(&ends, watch, deadline)
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        match self.transfer.kinds() {
+            [Kind::File, Kind::Pipe] => self.src.close_into(&self.dst),
+            [Kind::Pipe, Kind::File] => self.dst.close_into(&self.src),
+            _ => {}
+        }
     }
 }

@@ -109,11 +109,10 @@ const FALSE_START_PAUSE: Duration = Duration::from_millis(1);
 
 impl Transfer {
     pub(crate) fn plan(ends: &Ends<'_>, options: &RelayOptions) -> std::result::Result<Self, Error> {
-        fd::check_readable(ends.src)?;
-        fd::check_writable(ends.dst)?;
+        let (src_flags, dst_flags) = (fd::check_readable(ends.src)?, fd::check_writable(ends.dst)?);
         let (src_stat, dst_stat) = (fstat(ends.src)?, fstat(ends.dst)?);
-        let kind = fd::kind_of(ends.src, &src_stat)?;
-        let destination = fd::kind_of(ends.dst, &dst_stat)?;
+        let kind = fd::kind_of(ends.src, src_flags, &src_stat)?;
+        let destination = fd::kind_of(ends.dst, dst_flags, &dst_stat)?;
         let source = Source::begin(ends.src, kind, options.offset)?;
         check_different(ends, &source, options.count, (&src_stat, &dst_stat), destination)?;
         let (mover, reason) = choose(ends, kind, destination, options.mode)?;
@@ -133,6 +132,11 @@ impl Transfer {
             can_lose_reader: matches!(destination, Kind::Pipe | Kind::StreamSocket),
             false_starts: 0,
         })
+    }
+
+    /// What its source and its destination are.
+    pub(crate) fn kinds(&self) -> [Kind; 2] {
+        [self.source.kind, self.destination]
     }
 
     /// Sets the bytes that the caller has read ahead and that go first, as far as the count allows.
@@ -243,11 +247,14 @@ impl Transfer {
         }
     }
 
-    fn grow(&mut self, end: usize, fd: BorrowedFd<'_>) {
+    /// Grows a pipe, once. False if it is large enough.
+    fn grow(&mut self, end: usize, fd: BorrowedFd<'_>) -> bool {
         self.may_grow[end] = false;
-        if let Ok((id, _)) = fd::identify(fd) {
+        let is_small = pipe::capacity(fd).is_ok_and(|bytes| bytes < budget::WANTED_BYTES);
+        if is_small && let Ok((id, _)) = fd::identify(fd) {
             budget::grow(fd, id);
         }
+        is_small
     }
 
     /// Whether "no more bytes" needs a second opinion: copy_file_range(2) goes by a file's size, and files in /proc
@@ -263,16 +270,15 @@ impl Transfer {
 
     fn wait(&mut self, ends: &Ends<'_>, watch: Option<&Watch<'_>>, deadline: Option<Instant>) -> Waited {
         let awaited = self.awaited(ends);
-        if matches!(awaited, Awaited::Destination) && self.may_grow[1] {
-            self.grow(1, ends.dst);
+        if matches!(awaited, Awaited::Destination) && self.may_grow[1] && self.grow(1, ends.dst) {
             return Waited::Again;
         }
-        let idle =
-            self.idle.get_or_insert_with(|| Idle::begin(fd::untaken_bytes(ends.dst, self.destination)));
+        let untaken = || self.timeout.map_or(0, |_| fd::untaken_bytes(ends.dst, self.destination));
+        let idle = self.idle.get_or_insert_with(|| Idle::begin(untaken()));
         let mut waited = idle.since.elapsed();
         let is_due = self.timeout.is_some_and(|timeout| waited >= timeout);
         if is_due && matches!(awaited, Awaited::Destination) {
-            waited = idle.go_on(fd::untaken_bytes(ends.dst, self.destination));
+            waited = idle.go_on(untaken());
         }
         let is_soon = waited < SOON && !passed(deadline);
         if matches!(awaited, Awaited::Destination) && !is_soon {
@@ -295,13 +301,13 @@ impl Transfer {
     /// Which side is waited for. Files and the bytes in our hands are always ready, so then it is the destination.
     fn awaited(&self, ends: &Ends<'_>) -> Awaited {
         if self.held_bytes() > 0 || self.source.kind == Kind::File {
-            Awaited::Destination
-        } else if fd::ready(ends.src, PollFlags::IN).is_empty() {
-            Awaited::Source
-        } else if fd::ready(ends.dst, PollFlags::OUT).is_empty() {
-            Awaited::Destination
-        } else {
-            Awaited::Nobody
+            return Awaited::Destination;
+        }
+        let [src, dst] = fd::all_ready([(ends.src, PollFlags::IN), (ends.dst, PollFlags::OUT)]);
+        match (src.is_empty(), dst.is_empty()) {
+            (true, _) => Awaited::Source,
+            (false, true) => Awaited::Destination,
+            (false, false) => Awaited::Nobody,
         }
     }
 
@@ -312,22 +318,24 @@ impl Transfer {
         awaited: &Awaited,
         at_most: Option<Duration>,
     ) -> Waited {
-        let ours = match awaited {
+        let mut fds = Vec::with_capacity(3);
+        match awaited {
             Awaited::Nobody => return self.start_anew(),
-            Awaited::Source => PollFd::from_borrowed_fd(ends.src, PollFlags::IN),
-            Awaited::Destination => PollFd::from_borrowed_fd(ends.dst, PollFlags::OUT),
-        };
-        let mut fds = vec![ours];
-        // poll(2) reports this also while the source is waited for.
-        if self.can_lose_reader {
+            Awaited::Source => fds.push(PollFd::from_borrowed_fd(ends.src, PollFlags::IN)),
+            Awaited::Destination => fds.push(PollFd::from_borrowed_fd(ends.dst, PollFlags::OUT)),
+        }
+        // A reader may go also while the source is waited for.
+        let at_destination = usize::from(matches!(awaited, Awaited::Source));
+        if self.can_lose_reader && at_destination == 1 {
             fds.push(PollFd::from_borrowed_fd(ends.dst, PollFlags::empty()));
         }
         fds.extend(watch.map(|watch| PollFd::from_borrowed_fd(watch.waker.as_fd(), PollFlags::IN)));
         if !fd::wait(&mut fds, at_most) {
             return Waited::NotYet; // a signal
         }
-        if self.can_lose_reader && fds[1].revents().intersects(PollFlags::ERR | PollFlags::HUP) {
-            match fd::what_was_lost(ends.dst, self.destination, fds[1].revents()) {
+        let reported = if self.can_lose_reader { fds[at_destination].revents() } else { PollFlags::empty() };
+        if reported.intersects(PollFlags::ERR | PollFlags::HUP) {
+            match fd::what_was_lost(ends.dst, self.destination, reported) {
                 Some(errno) => return Waited::Failed(errno),
                 // It would be reported again and again. A write will report a lost reader.
                 None => self.can_lose_reader = false,

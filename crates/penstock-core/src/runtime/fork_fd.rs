@@ -15,7 +15,7 @@ use rustix::io::{DupFlags, Result, dup3};
 use crate::runtime::fork::{ForkTable, Order};
 use crate::runtime::thread::{Signals, spawn};
 use crate::sync::generation::fork_generation;
-use crate::sys::fd::{self, Kind};
+use crate::sys::fd::{self, Closing, Kind};
 
 static OPEN: ForkTable<BTreeSet<RawFd>> = ForkTable::new(Order::Descriptors, Mutex::default, close_all);
 
@@ -24,6 +24,8 @@ static OPEN: ForkTable<BTreeSet<RawFd>> = ForkTable::new(Order::Descriptors, Mut
 pub struct ForkFd {
     fd: ManuallyDrop<OwnedFd>,
     generation: u32,
+    /// Asked of the system when it is dropped, if it is not known by then.
+    closing: Option<Closing>,
 }
 
 impl ForkFd {
@@ -48,8 +50,21 @@ impl ForkFd {
         let generation = fork_generation();
         Ok(make()?.map(|fd| {
             open.insert(fd.as_raw_fd());
-            Self { fd: ManuallyDrop::new(fd), generation }
+            Self { fd: ManuallyDrop::new(fd), generation, closing: None }
         }))
+    }
+
+    /// Notes that it leads to a pipe, so that dropping it needs not ask.
+    pub(crate) fn note_pipe(&mut self) {
+        self.closing = Some(Closing::AtOnce);
+    }
+
+    /// Closes the file that it leads to, which may be slow, and leads to the same as `pipe` until it is dropped: that
+    /// takes fewer system calls than a close.
+    pub(crate) fn close_into(&mut self, pipe: &Self) {
+        if !self.is_inherited() && dup3(pipe, &mut self.fd, DupFlags::CLOEXEC).is_ok() {
+            self.note_pipe();
+        }
     }
 
     /// Whether it was made before a fork, by the parent.
@@ -79,8 +94,9 @@ impl Drop for ForkFd {
         if self.is_inherited() {
             return; // closed in the child already; the number may be somebody else's by now
         }
+        let closing = self.closing.unwrap_or_else(|| fd::closing(self.as_fd()));
         // SAFETY: dropped once, and not used afterwards.
-        close(unsafe { ManuallyDrop::take(&mut self.fd) });
+        close(unsafe { ManuallyDrop::take(&mut self.fd) }, closing);
     }
 }
 
@@ -104,24 +120,24 @@ fn close_all(open: &mut BTreeSet<RawFd>) {
 ///
 /// One thread each: the peer gets its end of file when the close begins, which must not wait for another peer. Such
 /// threads are few, because each belongs to a socket whose peer is slow and whose owner set `SO_LINGER`.
-fn close(fd: OwnedFd) {
-    if !fd::lingers(fd.as_fd()) {
-        return close_here(fd);
+fn close(fd: OwnedFd, closing: Closing) {
+    match closing {
+        Closing::AtOnce => return take_off_and_close(fd),
+        Closing::Slow => return close_slowly(fd),
+        Closing::Lingering => {}
     }
     let number = fd.into_raw_fd();
     // SAFETY: it was taken from its owner above, and is given to one of the two calls below.
-    let close_it = move || close_here(unsafe { OwnedFd::from_raw_fd(number) });
+    let close_it = move || close_slowly(unsafe { OwnedFd::from_raw_fd(number) });
     if spawn(Signals::Blocked, close_it).is_err() {
         close_it();
     }
 }
 
-/// Closes the descriptor. If that may be slow, dup3(2) first puts an eventfd in its place, which closes the file
-/// without the table's lock. The number stays registered until it is free.
-fn close_here(mut fd: OwnedFd) {
-    if fd::closes_slowly(fd.as_fd())
-        && let Ok(idle) = eventfd(0, EventfdFlags::CLOEXEC)
-    {
+/// Closes the descriptor without the table's lock: dup3(2) puts an eventfd in its place, which closes the file. The number
+/// stays registered until it is free.
+fn close_slowly(mut fd: OwnedFd) {
+    if let Ok(idle) = eventfd(0, EventfdFlags::CLOEXEC) {
         let _ = dup3(&idle, &mut fd, DupFlags::CLOEXEC); // which closes what was there
     }
     take_off_and_close(fd);

@@ -45,32 +45,44 @@ pub(crate) fn duplicate(fd: BorrowedFd<'_>) -> Result<OwnedFd> {
     rustix::io::fcntl_dupfd_cloexec(fd, 3)
 }
 
-/// Whether its last close may wait for the peer: a socket that lingers.
-pub(crate) fn lingers(fd: BorrowedFd<'_>) -> bool {
+/// How long a close may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Closing {
+    /// Pipes and anonymous inodes.
+    AtOnce,
+    Slow,
+    /// The last close may wait for the peer: a socket that lingers.
+    Lingering,
+}
+
+/// How long its close may take.
+pub(crate) fn closing(fd: BorrowedFd<'_>) -> Closing {
+    match fstat(fd).map(|stat| FileType::from_raw_mode(stat.st_mode)) {
+        Ok(FileType::Fifo | FileType::Unknown) => Closing::AtOnce,
+        Ok(FileType::Socket) if lingers(fd) => Closing::Lingering,
+        _ => Closing::Slow,
+    }
+}
+
+fn lingers(fd: BorrowedFd<'_>) -> bool {
     rustix::net::sockopt::socket_linger(fd).is_ok_and(|time| time.is_some_and(|time| !time.is_zero()))
 }
 
-/// Whether its close may be slow: everything but pipes and anonymous inodes.
-pub(crate) fn closes_slowly(fd: BorrowedFd<'_>) -> bool {
-    let kind = fstat(fd).map(|stat| FileType::from_raw_mode(stat.st_mode));
-    !matches!(kind, Ok(FileType::Fifo | FileType::Unknown))
-}
-
-/// `EBADF` unless the descriptor is open for writing, as write(2) would report.
-pub(crate) fn check_writable(fd: BorrowedFd<'_>) -> Result<()> {
+/// The flags of a descriptor that is open for writing; `EBADF` for another, as write(2) would report.
+pub(crate) fn check_writable(fd: BorrowedFd<'_>) -> Result<OFlags> {
     check_open_for(fd, OFlags::WRONLY)
 }
 
-/// `EBADF` unless the descriptor is open for reading, as read(2) would report.
-pub(crate) fn check_readable(fd: BorrowedFd<'_>) -> Result<()> {
+/// The flags of a descriptor that is open for reading; `EBADF` for another, as read(2) would report.
+pub(crate) fn check_readable(fd: BorrowedFd<'_>) -> Result<OFlags> {
     check_open_for(fd, OFlags::RDONLY)
 }
 
-fn check_open_for(fd: BorrowedFd<'_>, access: OFlags) -> Result<()> {
+fn check_open_for(fd: BorrowedFd<'_>, access: OFlags) -> Result<OFlags> {
     let flags = fcntl_getfl(fd)?;
     let mode = flags & OFlags::RWMODE;
     let is_open = (mode == access || mode == OFlags::RDWR) && !flags.contains(OFlags::PATH);
-    if is_open { Ok(()) } else { Err(Errno::BADF) }
+    if is_open { Ok(flags) } else { Err(Errno::BADF) }
 }
 
 /// Whether the file is in append mode.
@@ -130,15 +142,15 @@ pub(crate) const TERMINAL_PIECE_BYTES: usize = 1 << 10;
 /// Identifies what a descriptor leads to.
 pub(crate) fn identify(fd: BorrowedFd<'_>) -> Result<(StreamId, Kind)> {
     let stat = fstat(fd)?;
-    let kind = kind_of(fd, &stat)?;
+    let kind = kind_of(fd, fcntl_getfl(fd)?, &stat)?;
     let twin = if kind == Kind::Other { twin(fd) } else { 0 };
     Ok((StreamId { device: stat.st_dev, inode: stat.st_ino, born: birth(fd), twin }, kind))
 }
 
-/// The kind of destination that has this status.
-pub(crate) fn kind_of(fd: BorrowedFd<'_>, stat: &Stat) -> Result<Kind> {
+/// The kind of destination that has these flags and this status.
+pub(crate) fn kind_of(fd: BorrowedFd<'_>, flags: OFlags, stat: &Stat) -> Result<Kind> {
     Ok(match FileType::from_raw_mode(stat.st_mode) {
-        FileType::Fifo if fcntl_getfl(fd)?.contains(OFlags::DIRECT) => Kind::Messages,
+        FileType::Fifo if flags.contains(OFlags::DIRECT) => Kind::Messages,
         FileType::Fifo => Kind::Pipe,
         FileType::Socket => match rustix::net::sockopt::socket_type(fd)? {
             SocketType::STREAM => Kind::StreamSocket,
@@ -191,10 +203,17 @@ pub(crate) fn what_was_lost(fd: BorrowedFd<'_>, kind: Kind, reported: PollFlags)
 
 /// Which of the events are possible now.
 pub(crate) fn ready(fd: BorrowedFd<'_>, events: PollFlags) -> PollFlags {
-    let mut fds = [PollFd::from_borrowed_fd(fd, events)];
+    let [ready] = all_ready([(fd, events)]);
+    ready
+}
+
+/// Which of the events of each descriptor are possible now.
+pub(crate) fn all_ready<const N: usize>(awaited: [(BorrowedFd<'_>, PollFlags); N]) -> [PollFlags; N] {
+    let mut fds = awaited.map(|(fd, events)| PollFd::from_borrowed_fd(fd, events));
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     // If poll(2) fails, the call that follows it will tell why.
-    retry_on_intr(|| poll(&mut fds, Some(&now))).map_or(events, |_| fds[0].revents())
+    let answer = retry_on_intr(|| poll(&mut fds, Some(&now)));
+    if answer.is_ok() { fds.map(|fd| fd.revents()) } else { awaited.map(|(_, events)| events) }
 }
 
 /// Waits for an event on any of them, at most for `at_most`. False if a signal interrupted it.

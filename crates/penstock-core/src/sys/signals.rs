@@ -18,6 +18,8 @@ pub(crate) fn block_signals() {
 /// failure.
 pub(crate) struct WithoutWriteSignals {
     before: libc::sigset_t,
+    /// Whether none can have come.
+    is_clear: bool,
     /// Signals are a thread's own.
     _not_send: PhantomData<*const ()>,
 }
@@ -30,7 +32,12 @@ impl WithoutWriteSignals {
             libc::pthread_sigmask(libc::SIG_BLOCK, &set_of(WRITE_SIGNALS.into_iter()), before.as_mut_ptr());
             before.assume_init()
         };
-        Self { before, _not_send: PhantomData }
+        Self { before, is_clear: false, _not_send: PhantomData }
+    }
+
+    /// Ends without a look for signals, after calls of which none can have made one.
+    pub(crate) fn end_clear(mut self) {
+        self.is_clear = true;
     }
 }
 
@@ -45,7 +52,7 @@ impl Drop for WithoutWriteSignals {
             let ours = set_of(
                 WRITE_SIGNALS.into_iter().filter(|&signal| libc::sigismember(&self.before, signal) != 1),
             );
-            while libc::sigtimedwait(&ours, std::ptr::null_mut(), &now) > 0 {}
+            while !self.is_clear && libc::sigtimedwait(&ours, std::ptr::null_mut(), &now) > 0 {}
             libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut());
         }
     }
