@@ -55,6 +55,30 @@ def test_many_tickets_are_awaited_at_once(pair: tuple[int, int]) -> None:
     assert result.result() == b"".join(frames)
 
 
+def test_all_awaits_of_a_loop_share_one_eventfd(pair: tuple[int, int]) -> None:
+    reader, writer = pair
+
+    def eventfds() -> int:
+        return sum("eventfd" in target for target in open_fds().values())
+
+    async def main() -> int:
+        stream = penstock.Writer(writer)
+        before = eventfds()
+        waiting = [asyncio.ensure_future(stream.write(FRAME)) for _ in range(20)]
+        await asyncio.sleep(0.05)
+        more = eventfds() - before
+        ReaderThread(os.dup(reader))
+        await asyncio.wait_for(asyncio.gather(*waiting), 30)
+        for _ in range(20):
+            await stream.write(FRAME)
+            more = max(more, eventfds() - before)
+        stream.close()
+        return more
+
+    assert asyncio.run(main()) == 1
+    assert eventually(lambda: eventfds() == 0), "and it is closed with the loop"
+
+
 def test_one_ticket_is_awaited_by_many_tasks(pair: tuple[int, int]) -> None:
     reader, writer = pair
 

@@ -242,9 +242,9 @@ def test_a_child_has_no_file_that_a_pipeline_reads_and_no_eventfd_of_a_waiter(tm
     path = PATH
     with open(path, "wb") as asset:
         asset.truncate(1_000_000)
-    eventfd = os.eventfd(0)
     before = descriptors()
-    watch = ticket._notify(eventfd)
+    waker = penstock._native._LoopWaker()
+    watch = ticket._notify(waker, 7)
     pieces = iter(Pipeline(file(path, piece_bytes=1000)))
     next(pieces)
     more = [target for number, target in descriptors().items() if number not in before]
@@ -259,9 +259,37 @@ def test_a_child_has_no_file_that_a_pipeline_reads_and_no_eventfd_of_a_waiter(tm
     got = read_in_thread(reader)
     os.close(writer)
     ticket.wait(20)
-    assert got() == frame and os.eventfd_read(eventfd) == 1
+    assert got() == frame and waker.take() == [7]
     """
     run("import contextlib\n" + textwrap.dedent(body).replace("PATH", repr(str(tmp_path / "asset"))))
+
+
+def test_a_loop_of_the_parent_awaits_in_the_child_and_in_the_parent() -> None:
+    body = """
+    import asyncio
+
+    async def wrote():
+        own_reader, own_writer = os.pipe()
+        got = read_in_thread(own_reader)
+        ticket = penstock.pipe(frame, own_writer)
+        os.close(own_writer)
+        await asyncio.wait_for(ticket, 20)
+        return got() == frame
+
+    loop = asyncio.new_event_loop()
+    assert loop.run_until_complete(wrote())
+    pid = os.fork()
+    if pid == 0:
+        os.close(writer)
+        end_child(loop.run_until_complete(wrote()))
+    assert child_is_well(pid)
+    assert loop.run_until_complete(wrote())
+    loop.close()
+    got = read_in_thread(reader)
+    os.close(writer)
+    assert got() == frame
+    """
+    run(body)
 
 
 def test_forks_in_the_middle_of_everything() -> None:

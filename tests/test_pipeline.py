@@ -40,6 +40,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock
+from penstock._native import _LoopWaker
 from penstock.pipeline import (
     Chunk,
     ChunkDataError,
@@ -743,12 +744,12 @@ def test_awaits_that_were_given_up_leave_nothing(pair: tuple[int, int]) -> None:
     with Pipeline(fd(pair[0])) as pipeline:
         before_fds = len(open_fds())
         asyncio.run(give_up(pipeline))
-        eventfd = os.eventfd(0)
+        waker = _LoopWaker()
         before = rss_bytes()
         for _ in range(100_000):  # as each of those awaits does
             assert not pipeline._native.done()
-            pipeline._native._notify(eventfd).stop()
-        os.close(eventfd)
+            pipeline._native._notify(waker, 0).stop()
+        del waker
         assert rss_bytes() - before < 16 << 20
         assert len(open_fds()) <= before_fds
 

@@ -1,13 +1,16 @@
-"""Tickets and ``async with`` in asyncio: the native worker signals an eventfd, and the event loop wakes the waiter."""
+"""Tickets and ``async with`` in asyncio: native threads signal an eventfd of the event loop, which wakes the waiter."""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
+import weakref
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 from penstock._exit import STALL_S
+from penstock._native import _LoopWaker
 from penstock.errors import StalledError
 
 if TYPE_CHECKING:
@@ -26,7 +29,7 @@ class Watchable(Protocol):
     def done(self) -> bool:
         """Whether it has ended."""
 
-    def _notify(self, eventfd: int) -> _Watch: ...
+    def _notify(self, waker: _LoopWaker, number: int) -> _Watch: ...
 
 
 class Cancellable(Watchable, Protocol[Result_co]):
@@ -68,7 +71,10 @@ async def relayed(ticket: RelayTicket) -> Relayed:
 async def until_done(watchable: Watchable) -> None:
     """Wait until the operation has ended, successfully or not."""
     if not watchable.done():
-        await _signalled(watchable)
+        loop = asyncio.get_running_loop()
+        if (awaited := _awaited.get(loop)) is None:
+            awaited = _awaited[loop] = _Awaited(loop)
+        await awaited.until_ended(watchable, loop.create_future())
 
 
 async def next_frame(reader: Reader) -> Frame:
@@ -125,23 +131,41 @@ async def leave_tee(tee: Tee, raised: Raised) -> None:
         tee.cancel()
 
 
-async def _signalled(ticket: Watchable) -> None:
-    loop = asyncio.get_running_loop()
-    woken: asyncio.Future[None] = loop.create_future()
-    eventfd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+class _Awaited:
+    """What the tasks of one event loop wait for. All have one eventfd, which the loop watches until it is closed."""
 
-    def wake() -> None:
-        loop.remove_reader(eventfd)
-        if not woken.done():  # it is if the task was cancelled in the same turn of the loop
-            woken.set_result(None)
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.waker = _LoopWaker()
+        self._numbers = itertools.count()
+        self._woken: dict[int, asyncio.Future[None]] = {}
+        loop.add_reader(self.waker.fileno(), self._wake)
 
-    try:
-        loop.add_reader(eventfd, wake)
-        watch = ticket._notify(eventfd)
+    async def until_ended(self, watchable: Watchable, woken: asyncio.Future[None]) -> None:
+        number = next(self._numbers)
+        watch = watchable._notify(self.waker, number)
+        self._woken[number] = woken
         try:
             await woken
         finally:
+            del self._woken[number]
             watch.stop()
-    finally:
-        loop.remove_reader(eventfd)
-        os.close(eventfd)
+
+    def _wake(self) -> None:
+        for number in self.waker.take():
+            # It is gone if the task was cancelled, and done if that was in the same turn of the loop.
+            if (woken := self._woken.get(number)) is not None and not woken.done():
+                woken.set_result(None)
+
+
+_awaited: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Awaited] = weakref.WeakKeyDictionary()
+
+
+def _forget_all_in_child() -> None:
+    # Their eventfds are closed in the child, where the next may get the same numbers.
+    for loop, awaited in _awaited.items():
+        if not loop.is_closed():
+            loop.remove_reader(awaited.waker.fileno())
+    _awaited.clear()
+
+
+os.register_at_fork(after_in_child=_forget_all_in_child)

@@ -205,5 +205,5 @@ class FifoTicket(Generic[Stream]):
     def __await__(self) -> Generator[Any, Any, Stream]:
         return ended_or_cancelled(self).__await__()
 
-    def _notify(self, eventfd: int) -> _native._Watch:
-        return self._opening._notify(eventfd)
+    def _notify(self, waker: _native._LoopWaker, number: int) -> _native._Watch:
+        return self._opening._notify(waker, number)

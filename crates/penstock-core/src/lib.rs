@@ -118,6 +118,7 @@ pub mod engine {
     pub use crate::runtime::waker::Waker;
     pub use crate::sync::channel::{Channel, Stopped, Taken};
     pub use crate::sync::counter::{Counter, Stopwatch};
+    pub use crate::sync::mailbox::Mailbox;
     pub use crate::sync::queue::Limits;
     pub use crate::sync::ticket::{Completion, ticket};
     pub use crate::sync::{deadline_after, lock, passed, wait_until};

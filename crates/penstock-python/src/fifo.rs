@@ -13,7 +13,7 @@ use pyo3::{PyTraverseError, PyVisit};
 use crate::arguments;
 use crate::errors::{self, OrRaise};
 use crate::log;
-use crate::ticket::Watch;
+use crate::ticket::{LoopWaker, Watch};
 use crate::waiting::until;
 
 /// Open a FIFO and return the descriptor. Waits for a reader if it is opened for writing.
@@ -153,9 +153,9 @@ impl FifoTicket {
         py.detach(|| self.ticket.cancel());
     }
 
-    /// Add 1 to the eventfd when the opening ends.
-    fn _notify(&self, eventfd: i32) -> PyResult<Watch> {
-        Watch::start(self.ticket.ticket(), eventfd)
+    /// Tell the waker that number when the opening ends.
+    fn _notify(&self, waker: &LoopWaker, number: u64) -> Watch {
+        Watch::start(self.ticket.ticket(), waker, number)
     }
 }
 

@@ -33,6 +33,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<ticket::Ticket>()?;
     module.add_class::<ticket::Watch>()?;
+    module.add_class::<ticket::LoopWaker>()?;
     module.add_class::<policy::ThreadPolicy>()?;
     module.add_class::<policy::AppliedPolicy>()?;
     module.add_class::<writer::Writer>()?;

@@ -22,7 +22,7 @@ use crate::parked::release_parked;
 use crate::pipes::arm_exit;
 use crate::policy::{AppliedPolicy, ThreadPolicy};
 use crate::python_stage::{Callable, Iterable, Writables};
-use crate::ticket::Watch;
+use crate::ticket::{LoopWaker, Watch};
 use crate::waiting::until;
 
 /// A part of a pipeline and the Python object that it uses, until the pipeline takes both.
@@ -331,9 +331,9 @@ impl Pipeline {
         self.0.ready().outcome().is_some()
     }
 
-    /// Add 1 to the eventfd when ``done`` becomes true.
-    fn _notify(&self, eventfd: i32) -> PyResult<Watch> {
-        Watch::start(&self.0.ready(), eventfd)
+    /// Tell the waker that number when ``done`` becomes true.
+    fn _notify(&self, waker: &LoopWaker, number: u64) -> Watch {
+        Watch::start(&self.0.ready(), waker, number)
     }
 
     /// End the pipeline and return whether all threads have ended. Waits for them at most 5 seconds.

@@ -12,7 +12,7 @@ use crate::errors::{self, OrRaise, value_of};
 use crate::log;
 use crate::pipes::arm_exit;
 use crate::policy::{AppliedPolicy, ThreadPolicy};
-use crate::ticket::Watch;
+use crate::ticket::{LoopWaker, Watch};
 use crate::waiting::{awaited, until};
 
 /// A relay on the caller's thread, prepared to run once. ``penstock.relay`` documents it.
@@ -291,9 +291,9 @@ impl RelayTicket {
         awaited(slf, "relayed")
     }
 
-    /// Add 1 to the eventfd when the relay ends.
-    fn _notify(&self, eventfd: i32) -> PyResult<Watch> {
-        Watch::start(self.ticket.ticket(), eventfd)
+    /// Tell the waker that number when the relay ends.
+    fn _notify(&self, waker: &LoopWaker, number: u64) -> Watch {
+        Watch::start(self.ticket.ticket(), waker, number)
     }
 
     /// Set the byte counts of this relay, which has ended, on an exception.

@@ -13,7 +13,7 @@ use crate::errors::{self, OrRaise, value_of};
 use crate::log;
 use crate::pipes::arm_exit;
 use crate::policy::{AppliedPolicy, ThreadPolicy};
-use crate::ticket::Watch;
+use crate::ticket::{LoopWaker, Watch};
 use crate::waiting::{awaited, coroutine, until};
 
 /// Copies one stream to many destinations on a native thread, by tee(2) and splice(2).
@@ -182,10 +182,10 @@ impl Tee {
         awaited(slf, "ended_or_cancelled")
     }
 
-    /// Add 1 to the eventfd when the tee, which must have started, ends.
-    fn _notify(&self, eventfd: i32) -> PyResult<Watch> {
+    /// Tell the waker that number when the tee, which must have started, ends.
+    fn _notify(&self, waker: &LoopWaker, number: u64) -> PyResult<Watch> {
         match self.tee.ticket() {
-            Some(ticket) => Watch::start(&ticket, eventfd),
+            Some(ticket) => Ok(Watch::start(&ticket, waker, number)),
             None => Err(PyValueError::new_err("the tee has not started")),
         }
     }

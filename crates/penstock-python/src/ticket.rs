@@ -1,10 +1,11 @@
 //! Tickets in Python.
 
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
 use std::time::Duration;
 
-use penstock_core::engine::Waker;
+use penstock_core::engine::{Mailbox, Waker};
 use penstock_core::{Region, Rejected};
 use pyo3::prelude::*;
 
@@ -71,9 +72,9 @@ impl Ticket {
         awaited(slf, "ended")
     }
 
-    /// Add 1 to the eventfd when the write ends. The native worker does it, without Python.
-    fn _notify(&self, eventfd: i32) -> PyResult<Watch> {
-        Watch::start(&self.0, eventfd)
+    /// Tell the waker that number when the write ends. The native worker does it, without Python.
+    fn _notify(&self, waker: &LoopWaker, number: u64) -> Watch {
+        Watch::start(&self.0, waker, number)
     }
 
     fn __repr__(&self) -> String {
@@ -86,7 +87,32 @@ impl Ticket {
     }
 }
 
-/// A watch on a ticket, with the eventfd that it holds.
+/// Wakes an event loop by an eventfd, and has the numbers of what has ended. Native threads use it.
+#[pyclass(frozen, name = "_LoopWaker", module = "penstock._native")]
+pub(crate) struct LoopWaker(Arc<(Mailbox<u64>, Waker)>);
+
+#[pymethods]
+impl LoopWaker {
+    #[new]
+    fn new() -> PyResult<Self> {
+        let waker = Waker::new().map_err(io::Error::from)?;
+        Ok(Self(Arc::new((Mailbox::new(), waker))))
+    }
+
+    /// The eventfd, which is readable when ``take`` has numbers.
+    fn fileno(&self) -> i32 {
+        self.0.1.as_fd().as_raw_fd()
+    }
+
+    /// The numbers that were told since the last call.
+    fn take(&self) -> Vec<u64> {
+        // In this order: a number that comes in between wakes the loop again.
+        self.0.1.clear();
+        self.0.0.take()
+    }
+}
+
+/// A watch on a ticket.
 #[pyclass(frozen, name = "_Watch", module = "penstock._native")]
 pub(crate) struct Watch {
     ticket: penstock_core::Ticket,
@@ -94,12 +120,14 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Has the worker add 1 to the eventfd when the ticket ends, without Python.
-    pub(crate) fn start(ticket: &penstock_core::Ticket, eventfd: i32) -> PyResult<Self> {
-        // SAFETY: the caller passes an open eventfd; it is duplicated before this returns.
-        let waker = Waker::of(unsafe { BorrowedFd::borrow_raw(eventfd) }).map_err(io::Error::from)?;
-        let callback = ticket.on_end(move || waker.wake());
-        Ok(Self { ticket: ticket.clone(), callback })
+    /// Has the worker tell the waker that number when the ticket ends.
+    pub(crate) fn start(ticket: &penstock_core::Ticket, waker: &LoopWaker, number: u64) -> Self {
+        let waker = Arc::clone(&waker.0);
+        let callback = ticket.on_end(move || {
+            let _ = waker.0.put(number); // nobody closes the mailbox
+            waker.1.wake();
+        });
+        Self { ticket: ticket.clone(), callback }
     }
 }
 

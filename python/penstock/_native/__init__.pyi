@@ -22,7 +22,7 @@ from penstock._native.runtime import (
     _seconds,
 )
 from penstock._native.tee import Tee, TeeOutlet, TeeReport
-from penstock._native.ticket import Ticket, _Watch
+from penstock._native.ticket import Ticket, _LoopWaker, _Watch
 from penstock._native.writer import Writer, WriterStats, _set_staging_budget, close, pipe, sync
 
 __version__: str
@@ -44,6 +44,7 @@ __all__ = [
     "WriterStats",
     "_Conversion",
     "_FifoTicket",
+    "_LoopWaker",
     "_Pipeline",
     "_Relay",
     "_Sink",

@@ -2,7 +2,7 @@
 
 from typing import final
 
-from penstock._native.ticket import _Watch
+from penstock._native.ticket import _LoopWaker, _Watch
 
 @final
 class _FifoTicket:
@@ -17,8 +17,8 @@ class _FifoTicket:
         """Return the descriptor of an opening that has ended. Once."""
     def cancel(self) -> None:
         """Cancel the opening, and close a descriptor that was not taken."""
-    def _notify(self, eventfd: int) -> _Watch:
-        """Add 1 to the eventfd when the opening ends."""
+    def _notify(self, waker: _LoopWaker, number: int) -> _Watch:
+        """Tell the waker that number when the opening ends."""
 
 def _fifo_open(path: str | bytes, mode: str, timeout: float | None = None) -> int:
     """Open a FIFO and return the descriptor. Waits for a reader if it is opened for writing."""

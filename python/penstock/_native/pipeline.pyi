@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Self, final
 
 from penstock._native.cpu import ThreadPolicy
-from penstock._native.ticket import _Watch
+from penstock._native.ticket import _LoopWaker, _Watch
 from penstock._types import Data, HasFileno, WritableData
 from penstock.errors import ChunkError
 
@@ -117,5 +117,5 @@ class _Pipeline:
         """The statistics as dicts, which ``penstock.pipeline`` turns into records."""
     def bottleneck(self) -> str:
         """The slowest part, in words."""
-    def _notify(self, eventfd: int) -> _Watch:
-        """Add 1 to the eventfd when ``done`` becomes true."""
+    def _notify(self, waker: _LoopWaker, number: int) -> _Watch:
+        """Tell the waker that number when ``done`` becomes true."""

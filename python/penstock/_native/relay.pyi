@@ -5,7 +5,7 @@ from io import BufferedRandom, BufferedReader
 from typing import Any, Self, final
 
 from penstock._native.cpu import AppliedPolicy, ThreadPolicy
-from penstock._native.ticket import _Watch
+from penstock._native.ticket import _LoopWaker, _Watch
 from penstock._types import HasFileno, RelayMethod
 
 @final
@@ -61,8 +61,8 @@ class RelayTicket:
     def policy(self) -> AppliedPolicy | None:
         """The policy that was applied to the thread; None if none was asked for, or before the thread starts."""
     def __await__(self) -> Generator[Any, Any, Relayed]: ...
-    def _notify(self, eventfd: int) -> _Watch:
-        """Add 1 to the eventfd when the relay ends."""
+    def _notify(self, waker: _LoopWaker, number: int) -> _Watch:
+        """Tell the waker that number when the relay ends."""
     def _tell(self, error: BaseException) -> None:
         """Set the byte counts of this relay, which has ended, on an exception."""
 

@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import Any, Self, final
 
 from penstock._native.cpu import AppliedPolicy, ThreadPolicy
-from penstock._native.ticket import _Watch
+from penstock._native.ticket import _LoopWaker, _Watch
 from penstock._types import HasFileno, TeePolicy
 
 @final
@@ -101,8 +101,8 @@ class Tee:
     def thread_policy(self) -> AppliedPolicy | None:
         """The policy that was applied to the thread; None if none was asked for, or before the thread starts."""
     def __await__(self) -> Generator[Any, Any, TeeReport]: ...
-    def _notify(self, eventfd: int) -> _Watch:
-        """Add 1 to the eventfd when the tee, which must have started, ends."""
+    def _notify(self, waker: _LoopWaker, number: int) -> _Watch:
+        """Tell the waker that number when the tee, which must have started, ends."""
     def __enter__(self) -> Self: ...
     def __exit__(
         self,

@@ -33,11 +33,19 @@ class Ticket:
             StalledError: the write did not end in that time.
         """
     def __await__(self) -> Generator[Any]: ...
-    def _notify(self, eventfd: int) -> _Watch:
-        """Add 1 to the eventfd when the write ends. The native worker does it, without Python."""
+    def _notify(self, waker: _LoopWaker, number: int) -> _Watch:
+        """Tell the waker that number when the write ends. The native worker does it, without Python."""
+
+@final
+class _LoopWaker:
+    """Wakes an event loop by an eventfd, and has the numbers of what has ended. Native threads use it."""
+    def fileno(self) -> int:
+        """The eventfd, which is readable when ``take`` has numbers."""
+    def take(self) -> list[int]:
+        """The numbers that were told since the last call."""
 
 @final
 class _Watch:
-    """A watch on a ticket, with the eventfd that it holds."""
+    """A watch on a ticket."""
     def stop(self) -> None:
         """Stop watching."""

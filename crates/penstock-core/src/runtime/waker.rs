@@ -6,7 +6,6 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Result;
 
 use crate::runtime::fork_fd::ForkFd;
-use crate::sys::fd;
 
 /// Wakes a thread that waits in poll(2).
 #[derive(Debug)]
@@ -20,15 +19,6 @@ impl Waker {
     /// The process or the system has no descriptors left.
     pub fn new() -> Result<Self> {
         ForkFd::make(|| eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)).map(Self)
-    }
-
-    /// Duplicates an eventfd of the caller's, who waits for it.
-    ///
-    /// # Errors
-    ///
-    /// The process or the system has no descriptors left.
-    pub fn of(eventfd: BorrowedFd<'_>) -> Result<Self> {
-        ForkFd::make(|| fd::duplicate(eventfd)).map(Self)
     }
 
     /// Whether it was made before a fork, by the parent.

@@ -5,7 +5,7 @@ use crate::sync::{AtomicBool, Mutex, Ordering, lock};
 
 /// Items left for a thread. Whoever puts something in wakes the thread afterwards.
 #[derive(Debug)]
-pub(crate) struct Mailbox<T> {
+pub struct Mailbox<T> {
     state: Mutex<State<T>>,
     /// Lets the thread skip the lock while the mailbox is empty.
     has_some: AtomicBool,
@@ -18,13 +18,19 @@ struct State<T> {
 }
 
 impl<T> Mailbox<T> {
-    pub(crate) fn new() -> Self {
+    /// Creates an empty mailbox.
+    #[must_use]
+    pub fn new() -> Self {
         let state = Mutex::new(State { items: Vec::new(), is_closed: false });
         Self { state, has_some: AtomicBool::new(false) }
     }
 
-    /// Leaves an item for the thread, or returns it if the thread accepts no more.
-    pub(crate) fn put(&self, item: T) -> Result<(), T> {
+    /// Leaves an item for the thread.
+    ///
+    /// # Errors
+    ///
+    /// The item, if the thread accepts no more.
+    pub fn put(&self, item: T) -> Result<(), T> {
         let mut state = lock(&self.state);
         if state.is_closed {
             return Err(item);
@@ -37,7 +43,7 @@ impl<T> Mailbox<T> {
     }
 
     /// Takes out all items.
-    pub(crate) fn take(&self) -> Vec<T> {
+    pub fn take(&self) -> Vec<T> {
         // Acquire: pairs with the swap in `put`. Reset before the items are taken: an item that comes in between sets
         // it again.
         if !self.has_some.swap(false, Ordering::Acquire) {
@@ -47,17 +53,23 @@ impl<T> Mailbox<T> {
     }
 
     /// Closes the mailbox, unless an item is in it.
-    pub(crate) fn close_if_empty(&self) -> bool {
+    pub fn close_if_empty(&self) -> bool {
         let mut state = lock(&self.state);
         state.is_closed = state.items.is_empty();
         state.is_closed
     }
 
     /// Closes the mailbox and returns the items in it.
-    pub(crate) fn close(&self) -> Vec<T> {
+    pub fn close(&self) -> Vec<T> {
         let mut state = lock(&self.state);
         state.is_closed = true;
         std::mem::take(&mut state.items)
+    }
+}
+
+impl<T> Default for Mailbox<T> {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
