@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import MODES, ReaderThread, noise, open_fds, read_exactly
+from conftest import MODES, ReaderThread, noise, open_fds, read_exactly, run_script, succeeded
 
 import penstock
 
@@ -176,6 +176,71 @@ def test_a_fifo(tmp_path: Path, mode: str) -> None:
         penstock.pipe(FRAME, fifo, mode=mode)
         fifo.close()
         assert result.result() == FRAME * 2
+
+
+def _open_fifo(path: Path) -> tuple[int, int]:
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    os.set_blocking(reader, True)
+    return reader, os.open(path, os.O_WRONLY)
+
+
+def _write_calls() -> int:
+    """The calls of write(2) and its like that this process has made (proc_pid_io(5))."""
+    return int(Path("/proc/self/io").read_text().split("syscw:")[1].split()[0])
+
+
+def test_a_large_write_to_a_fifo_takes_few_calls(tmp_path: Path) -> None:
+    reader, writer = _open_fifo(tmp_path / "fifo")
+    with penstock.Writer(writer, mode="write") as stream:
+        before = _write_calls()
+        stream.write(FRAME[:65536]).wait(10)
+        # In pieces of PIPE_BUF there would be 16 at least. Threads are woken by write(2), too.
+        assert _write_calls() - before < 10
+        assert read_exactly(reader, 65536) == FRAME[:65536]
+    os.close(reader)
+    os.close(writer)
+
+
+def test_a_fifo_that_may_not_be_opened_again(tmp_path: Path) -> None:
+    """As after a program that opened it has given up its privileges."""
+    reader, writer = _open_fifo(tmp_path / "fifo")
+    result = ReaderThread(reader)
+    (tmp_path / "fifo").chmod(0)
+    code = """
+import os, sys, penstock
+if os.geteuid() == 0:
+    os.setresuid(65534, 65534, 65534)
+fd = int(sys.argv[1])
+try:
+    os.open(f"/proc/self/fd/{fd}", os.O_WRONLY)
+except PermissionError:
+    with penstock.Writer(fd, mode="write") as stream:
+        stream.write(bytes(range(256)) * 1000)
+"""
+    succeeded(run_script(code, writer, pass_fds=[writer]))
+    os.close(writer)
+    assert result.result() == bytes(range(256)) * 1000
+
+
+def test_an_aborted_write_to_a_fifo_keeps_no_end_open(tmp_path: Path) -> None:
+    reader, writer = _open_fifo(tmp_path / "fifo")
+    with penstock.Writer(writer, mode="write") as stream:
+        os.close(writer)
+        stream.write(FRAME * 20)
+        assert read_exactly(reader, 1000) == FRAME[:1000]
+        stream.abort()
+    assert (FRAME * 20).startswith(FRAME[:1000] + ReaderThread(reader).result())
+
+
+def test_a_fifo_whose_reader_is_gone(tmp_path: Path) -> None:
+    reader, writer = _open_fifo(tmp_path / "fifo")
+    stream = penstock.Writer(writer, mode="write")
+    os.close(reader)
+    assert isinstance(stream.write(FRAME).exception(10), penstock.errors.BrokenStreamError)
+    with pytest.raises(penstock.errors.BrokenStreamError):
+        stream.close()
+    os.close(writer)
 
 
 def test_a_terminal() -> None:

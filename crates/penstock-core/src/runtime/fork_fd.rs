@@ -16,6 +16,7 @@ use crate::runtime::fork::{ForkTable, Order};
 use crate::runtime::thread::{Signals, spawn};
 use crate::sync::generation::fork_generation;
 use crate::sys::fd::{self, Closing, Kind};
+use crate::sys::pipe;
 
 static OPEN: ForkTable<BTreeSet<RawFd>> = ForkTable::new(Order::Descriptors, Mutex::default, close_all);
 
@@ -42,6 +43,14 @@ impl ForkFd {
     /// A non-blocking descriptor of a destination that is a terminal: its user may stop it for ever (Ctrl-S).
     pub(crate) fn of_terminal(dst: BorrowedFd<'_>, destination: Kind) -> Option<Self> {
         if destination == Kind::Other { Self::make(|| fd::reopen_terminal(dst)).ok() } else { None }
+    }
+
+    /// A descriptor of our own of a destination: a duplicate, or a non-blocking one of a FIFO, for which the system has no
+    /// non-blocking write. A FIFO that cannot be opened again (without /proc, permission or a reader) is duplicated.
+    pub(crate) fn of_destination(dst: BorrowedFd<'_>, destination: Kind) -> Result<Self> {
+        let is_fifo = destination == Kind::Pipe && !pipe::is_anonymous(dst);
+        let reopened = if is_fifo { Self::make(|| pipe::reopen_writer(dst)).ok() } else { None };
+        reopened.map_or_else(|| Self::make(|| fd::duplicate(dst)), Ok)
     }
 
     /// As [`make`](Self::make), for several that are opened together.

@@ -132,7 +132,11 @@ unsafe fn ioctl_int(fd: BorrowedFd<'_>, request: libc::Ioctl) -> Result<libc::c_
 
 /// Whether a write to the terminal waits for its reader: a terminal that could not be reopened, or a controlling side.
 pub(crate) fn is_blocking_terminal(fd: BorrowedFd<'_>) -> bool {
-    fd.is_terminal() && !fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK))
+    fd.is_terminal() && !is_non_blocking(fd)
+}
+
+fn is_non_blocking(fd: BorrowedFd<'_>) -> bool {
+    fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK))
 }
 
 /// Bytes that fit at once into a terminal that is ready. For the controlling side of a pseudo-terminal that is sure,
@@ -411,7 +415,8 @@ pub(crate) unsafe fn write_some(fd: BorrowedFd<'_>, kind: Kind, span: Span) -> R
 }
 
 /// Writes to a pipe without blocking. The pipe may be somebody else's, so its mode stays. Where the kernel has no
-/// non-blocking write, this writes no more than fits into a pipe that poll(2) calls ready.
+/// non-blocking write, and the descriptor is not non-blocking, this writes no more than fits into a pipe that poll(2) calls
+/// ready.
 ///
 /// # Safety
 ///
@@ -419,6 +424,8 @@ pub(crate) unsafe fn write_some(fd: BorrowedFd<'_>, kind: Kind, span: Span) -> R
 unsafe fn write_pipe(fd: BorrowedFd<'_>, span: Span) -> Result<usize> {
     // SAFETY: the caller vouches for the memory, of which a part is as good.
     match unsafe { write_now(fd, span) } {
+        // SAFETY: as above.
+        Err(errno) if is_refused(errno) && is_non_blocking(fd) => unsafe { write(fd, span) },
         Err(errno) if is_refused(errno) && ready(fd, PollFlags::OUT).is_empty() => Err(Errno::AGAIN),
         // SAFETY: as above.
         Err(errno) if is_refused(errno) => unsafe { write(fd, span.first(libc::PIPE_BUF)) },

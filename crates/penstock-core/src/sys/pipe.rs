@@ -57,9 +57,18 @@ pub(crate) unsafe fn vmsplice(fd: BorrowedFd<'_>, span: Span) -> Result<usize> {
 
 /// Opens a non-blocking reading end of the pipe that a descriptor leads to.
 pub(crate) fn reopen_reader(fd: BorrowedFd<'_>) -> Result<OwnedFd> {
+    reopen(fd, OFlags::RDONLY)
+}
+
+/// As [`reopen_reader`], a writing end. `ENXIO` if a FIFO has no reader.
+pub(crate) fn reopen_writer(fd: BorrowedFd<'_>) -> Result<OwnedFd> {
+    reopen(fd, OFlags::WRONLY)
+}
+
+fn reopen(fd: BorrowedFd<'_>, access: OFlags) -> Result<OwnedFd> {
     pass(Call::NewDescriptor, 0)?;
     let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
-    rustix::fs::open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())
+    rustix::fs::open(path, access | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())
 }
 
 /// Reads and drops the present content of the pipe; returns its size in bytes.

@@ -95,7 +95,7 @@ impl Outlet {
         }
         let open = known.map(|entry| Arc::clone(&entry.open));
         let is_new = open.is_none();
-        let own = Arc::new(ForkFd::make(|| fd::duplicate(fd))?);
+        let own = Arc::new(ForkFd::of_destination(fd, stream.kind)?);
         if is_new && stream.kind == Kind::Pipe {
             budget::grow(own.as_fd(), stream.id);
         }

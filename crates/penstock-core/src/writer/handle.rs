@@ -49,7 +49,7 @@ pub struct Options {
 
 /// Writes memory to a descriptor from a native thread, in order and whole.
 ///
-/// It owns a duplicate of the descriptor, so every byte goes where the writer was opened, whatever happens to the
+/// It owns a descriptor of its own, so every byte goes where the writer was opened, whatever happens to the
 /// original number. The reader gets its end of file when the writer is closed and no other descriptor is left. Writers
 /// on the same pipe share one ordered stream, with its queue and its failure.
 ///
@@ -147,7 +147,7 @@ impl Writer {
             return Err(Errno::INVAL.into());
         }
         let stream = Stream::of(fd)?;
-        let own = ForkFd::make(|| fd::duplicate(fd))?;
+        let own = ForkFd::of_destination(fd, stream.kind)?;
         if stream.kind == Kind::Pipe {
             match options.capacity_bytes {
                 Some(bytes) => budget::set(own.as_fd(), stream.id, bytes),
