@@ -457,16 +457,29 @@ def test_a_program_that_cannot_be_started(tmp_path: Path) -> None:
     assert caught.value.command[0] == str(program)
 
 
-@pytest.mark.parametrize("users", [None, "glibc.malloc.check=0"])
-def test_ffmpeg_gets_huge_pages_unless_the_user_tunes_glibc(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, users: str | None
+@pytest.mark.parametrize(
+    "users",
+    [{}, {"GLIBC_TUNABLES": "glibc.malloc.check=0"}, {"MALLOC_ARENA_MAX": "2"}, {"MALLOC_TOP_PAD_": "1"}],
+)
+def test_ffmpeg_gets_our_tunables_of_malloc_unless_the_user_has_some(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, users: dict[str, str]
 ) -> None:
-    wrapper = program(tmp_path, f'printf %s "$GLIBC_TUNABLES" > {tmp_path}/tunables', 'exec "$FFMPEG" "$@"')
-    monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
-    if users is not None:
-        monkeypatch.setenv("GLIBC_TUNABLES", users)
-    make(tmp_path / "video.mp4", tuning=Tuning(ffmpeg=wrapper)).close()
-    assert (tmp_path / "tunables").read_text() == (users or "glibc.malloc.hugetlb=1")
+    for name in [name for name in os.environ if name == "GLIBC_TUNABLES" or name.startswith("MALLOC_")]:
+        monkeypatch.delenv(name)
+    for name, value in users.items():
+        monkeypatch.setenv(name, value)
+    with make(tmp_path / "video.mp4") as encoder:
+        environment = os.fsdecode(Path(f"/proc/{encoder.pid}/environ").read_bytes())
+    # glibc 2.36 puts NUL for the colons in its own environment.
+    lines = environment.replace("\0", ":").split(":")
+    tunables = [one for one in lines if one.startswith(("GLIBC_TUNABLES", "MALLOC_", "glibc."))]
+    ours = [
+        "GLIBC_TUNABLES=glibc.malloc.hugetlb=1",
+        "glibc.malloc.arena_max=1",
+        "glibc.malloc.mmap_threshold=33554432",
+        "glibc.malloc.trim_threshold=268435456",
+    ]
+    assert tunables == ([f"{name}={value}" for name, value in users.items()] or ours)
 
 
 # FFmpeg fails
