@@ -54,15 +54,6 @@ impl<'a> Target<'a> {
         Self { planes, row_bytes: all_row_bytes }
     }
 
-    /// Planes of the same shape in other memory.
-    pub(super) fn of_same_shape<'b>(&self, memory: &'b mut Vec<u8>) -> Target<'b> {
-        memory.resize(self.planes.iter().map(|plane| plane.len()).sum(), 0);
-        let mut others = &mut memory[..];
-        let planes =
-            self.planes.iter().map(|plane| others.split_off_mut(..plane.len()).expect("it is as long"));
-        Target { planes: planes.collect(), row_bytes: self.row_bytes.clone() }
-    }
-
     /// Repeats the last column and the last row of luma where the input has none. Chroma is complete already.
     pub(super) fn pad_luma(&mut self, shared_width: usize, made_rows: usize, sample_bytes: usize) {
         let (luma, row_bytes) = (&mut *self.planes[0], self.row_bytes[0]);

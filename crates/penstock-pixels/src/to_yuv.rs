@@ -13,8 +13,8 @@ use super::options::{Matrix, Range as ColorRange};
 use super::scale::{ByteScale, DEEP_BITS, DEEP_WHITE, Round};
 use super::strip::{Frames, Target};
 
-/// Rows that go through scratch memory at once, so that they are still in a near cache when they are read again: 23 KB
-/// of 1080p yuv420p. Even, because two rows may share their chroma. Measured: see `benches/convert.rs`.
+/// Rows that go through scratch memory, or change places, at once, so that they are still in a near cache when they are
+/// read again: 23 KB of 1080p yuv420p. Even, because two rows may share their chroma. Measured: see `benches/convert.rs`.
 const BAND_ROWS: usize = 8;
 
 type Planar8 = fn(
@@ -230,7 +230,6 @@ impl Target<'_> {
 /// A thread's memory for rows on their way. It is kept, because fresh memory of that size would fault in each strip.
 #[derive(Default)]
 struct Scratch {
-    planes: Vec<u8>,
     rgb: Vec<u16>,
     luma: Vec<u16>,
     chroma: [Vec<u16>; 2],
@@ -242,8 +241,8 @@ thread_local! {
 
 /// Calls `convert` with the rows of a packed format, their stride in bytes, and the target.
 ///
-/// `yuv` supports no negative strides. A flipped picture is converted in the order of its rows, and the output is
-/// flipped: that is half as much as the RGB, or less.
+/// `yuv` supports no negative strides. A flipped picture is converted in the order of its rows, and then the rows of the
+/// output change places, while they are in a near cache.
 fn with_rows(
     frames: &Frames,
     rows: &Range<usize>,
@@ -258,17 +257,15 @@ fn with_rows(
     }
     let height = frames.options.height;
     let rgb = &input[(height - rows.end) * stride..(height - rows.start) * stride];
-    SCRATCH.with_borrow_mut(|scratch| {
-        let mut made = target.of_same_shape(&mut scratch.planes);
-        convert(rgb, stride as u32, &mut made).expect(SIZES_WERE_CHECKED);
-        for (index, plane) in frames.options.output.planes().iter().enumerate() {
-            let row_bytes = target.row_bytes[index];
-            let made = made.planes[index].chunks_exact(row_bytes).take(plane.rows_of(rows.len()));
-            for (row, target) in made.rev().zip(target.planes[index].chunks_exact_mut(row_bytes)) {
-                target.copy_from_slice(row);
-            }
+    convert(rgb, stride as u32, target).expect(SIZES_WERE_CHECKED);
+    for (index, plane) in frames.options.output.planes().iter().enumerate() {
+        let row_bytes = target.row_bytes[index];
+        let made = plane.rows_of(rows.len()) * row_bytes;
+        let (above, below) = target.planes[index][..made].split_at_mut(made / row_bytes / 2 * row_bytes);
+        for (row, other) in above.chunks_exact_mut(row_bytes).zip(below.chunks_exact_mut(row_bytes).rev()) {
+            row.swap_with_slice(other);
         }
-    });
+    }
 }
 
 impl Scratch {
