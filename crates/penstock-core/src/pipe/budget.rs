@@ -72,8 +72,13 @@ pub(crate) fn grow_to(fd: BorrowedFd<'_>, id: StreamId, wanted_bytes: usize) {
 
 /// As [`grow`], for a pipe of our own. Drop the reservation after closing the pipe.
 pub(crate) fn grow_own(pipe: BorrowedFd<'_>) -> Option<Reservation> {
+    grow_own_to(pipe, WANTED_BYTES)
+}
+
+/// As [`grow_own`], to another size.
+pub(crate) fn grow_own_to(pipe: BorrowedFd<'_>, wanted_bytes: usize) -> Option<Reservation> {
     let (id, _) = fd::identify(pipe).ok()?;
-    grow(pipe, id);
+    grow_to(pipe, id, wanted_bytes);
     Some(Reservation(id))
 }
 

@@ -25,6 +25,7 @@ use crate::writer::transform::Transformer;
 use crate::writer::transport::choice::{Transport, WriteOptions};
 use crate::writer::transport::engine::Engine;
 use crate::writer::transport::sink::{Sink, Stop};
+use crate::writer::transport::write::Hop;
 
 /// How long an idle worker stays: longer than a frame at one a second lasts. Guessed. A new thread costs some 50 µs, an
 /// idle one only its staging memory.
@@ -61,18 +62,19 @@ pub(crate) fn push<R: Region>(
     timeout: Option<Duration>,
     is_gone: impl Fn() -> bool,
 ) -> Result<Ticket, Rejected<R>> {
+    let mode = options.mode;
     let pushed = stream.push(Box::new(region), fd, options, owner, deadline_after(timeout), is_gone);
     let (ticket, start_worker) = pushed.map_err(Rejected::unboxed)?;
     if start_worker {
-        start(stream);
+        start(stream, Hop::suited(stream.kind, mode));
     }
     Ok(ticket)
 }
 
-fn start(stream: &Arc<Stream>) {
+fn start(stream: &Arc<Stream>, hop: Option<Hop>) {
     let own = Arc::clone(stream);
     let started = thread::spawn(Signals::Blocked, move || {
-        if thread::guarded(|| serve(&own)).is_err() {
+        if thread::guarded(|| serve(&own, hop)).is_err() {
             fail_after_panic(&own);
             own.queue.sign_off();
         }
@@ -95,9 +97,9 @@ fn fail_after_panic(stream: &Stream) {
     fail(stream, fd.as_fd(), Errno::IO, transport);
 }
 
-fn serve(stream: &Stream) {
+fn serve(stream: &Stream, hop: Option<Hop>) {
     stream.forget_applied_policy();
-    let mut engine = Engine::default();
+    let mut engine = Engine::new(hop);
     let mut transformer = Transformer::default();
     let mut yields = false;
     let mut pace = Pace::new();

@@ -7,7 +7,8 @@ use rustix::io::Errno;
 use super::choice::{Memory, Mode, ReaderKind, Reason, STAGED_MIN_BYTES, Transport, WriteOptions};
 use super::sink::{Sink, Stop};
 use super::staged::Staging;
-use super::{write, zero_copy};
+use super::write::{Copier, Hop};
+use super::zero_copy;
 use crate::sys::span::Span;
 use crate::sys::{fd, memory, pipe};
 
@@ -17,6 +18,7 @@ const STAGED_MIN_CAPACITY_BYTES: usize = 256 << 10;
 /// The transports of one worker, with their memory.
 #[derive(Default)]
 pub(crate) struct Engine {
+    copier: Copier,
     staging: Option<Staging>,
     has_huge_pages: Option<bool>,
     is_refused: bool,
@@ -56,6 +58,10 @@ impl Balance {
 }
 
 impl Engine {
+    pub(crate) fn new(hop: Option<Hop>) -> Self {
+        Self { copier: Copier::new(hop), ..Self::default() }
+    }
+
     /// Puts the span into the stream. Returns the transport of its last byte.
     ///
     /// # Safety
@@ -99,7 +105,7 @@ impl Engine {
         {
             sink.meter.set_choice(Transport::Write, reason);
             // SAFETY: as above; the rest is a part of the span.
-            outcome = unsafe { write::push(sink, rest) };
+            outcome = unsafe { self.copier.push(sink, rest) };
         }
         // Also after writing the rest: what went before may still be in the pipe as the caller's pages.
         outcome.map(|()| transport).map_err(|stop| (stop, transport))
@@ -128,7 +134,7 @@ impl Engine {
             match (transport, &mut self.staging) {
                 (Transport::ZeroCopy, _) => zero_copy::push(sink, span),
                 (Transport::Staged, Some(staging)) => staging.push(sink, span),
-                _ => write::push(sink, span),
+                _ => self.copier.push(sink, span),
             }
         }
     }

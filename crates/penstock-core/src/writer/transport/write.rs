@@ -1,22 +1,78 @@
 //! The kernel copies: pipes, sockets, files and everything else.
+//!
+//! A large write to a pipe goes by a [`Hop`]: write(2) into a private pipe, then splice(2) onward. Both write(2) and the
+//! reader's read(2) copy under the lock of their pipe, so in one pipe only one of them copies at a time. splice(2) moves
+//! pages without copying, so that the reader copies from its pipe while we copy into ours.
+//!
+//! Measured into `ffmpeg 5.1 -f null -` at 720p, 1080p, 1440p and 2160p, frames of rgb24 in 4 buffers, 2-core x86-64 VM,
+//! Linux 6.18, 2026-11-22, medians of 8 interleaved rounds of 2 GB: 3.40 3.27 3.25 3.05 GB/s with the hop, 2.66 2.60 2.22
+//! 1.93 without it, in 0.6 to 0.7 of the CPU seconds of both processes.
 
-use super::choice::Transport;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::io::{Errno, Result};
+
+use super::choice::{Mode, Transport};
 use super::sink::{Sink, Stop};
+use crate::pipe::budget::{self, Reservation};
+use crate::runtime::fork_fd::ForkFd;
 use crate::sys::fd::{self, Kind};
+use crate::sys::pipe;
 use crate::sys::span::Span;
 
-/// Bytes per write to a pipe or socket, so that the reader works on one piece while we put in the next. Measured with
-/// FFmpeg as reader on a 2-core x86-64 VM, Linux 6.18, 2026-11-20: writes of whole frames alternate with the reader's
-/// reads and lose half the speed.
+/// Bytes per write to a pipe or socket, so that the reader works on one piece while we put in the next. Measured as above
+/// at 1080p, in C: by a hop, pieces of 256 KiB are 1.2 times as fast as those of 64 KiB.
 const PIECE_BYTES: usize = 256 << 10;
 
 /// Bytes per write to a file. Nobody waits at the other end; this only bounds how long `abort` takes.
 const FILE_PIECE_BYTES: usize = 8 << 20;
 
+/// Smaller writes go into the pipe at once. Measured in the same way with `dd bs=64K` and `bs=1M` as readers: the hop is
+/// 1.2 times as fast for writes of 256 KiB, 1.3 to 1.4 for larger ones, and 0.8 for writes of 64 KiB.
+const HOP_MIN_BYTES: usize = 256 << 10;
+
+/// The size of the private pipe. Measured in the same way: 1 MiB is no faster than the rounds differ.
+const HOP_BYTES: usize = 256 << 10;
+
+/// write(2), with the private pipe of large writes to a pipe if there is one.
+#[derive(Default)]
+pub(super) struct Copier {
+    hop: Option<Hop>,
+}
+
+impl Copier {
+    pub(super) fn new(hop: Option<Hop>) -> Self {
+        Self { hop }
+    }
+
+    /// # Safety
+    ///
+    /// The span's memory is readable until this returns.
+    pub(super) unsafe fn push(&mut self, sink: &Sink<'_>, span: Span) -> std::result::Result<(), Stop> {
+        let Some(hop) = self.hop.as_mut().filter(|_| span.len() >= HOP_MIN_BYTES) else {
+            // SAFETY: the caller vouches for the span.
+            return unsafe { push_directly(sink, span) };
+        };
+        // SAFETY: the caller vouches for the span, of which `push_all` hands out parts.
+        let outcome =
+            sink.push_all(span, usize::MAX, Transport::Write, |rest| unsafe { hop.push(sink.fd, rest) });
+        match outcome {
+            Err(Stop::Failed { errno, rest }) if fd::is_refused(errno) => {
+                self.hop = None;
+                // SAFETY: the caller vouches for the span, of which this is a part.
+                return unsafe { push_directly(sink, rest) };
+            }
+            Err(_) if hop.clear().is_err() => self.hop = None,
+            _ => {}
+        }
+        outcome
+    }
+}
+
 /// # Safety
 ///
 /// The span's memory is readable until this returns.
-pub(super) unsafe fn push(sink: &Sink<'_>, span: Span) -> std::result::Result<(), Stop> {
+unsafe fn push_directly(sink: &Sink<'_>, span: Span) -> std::result::Result<(), Stop> {
     let piece_bytes = match sink.kind {
         Kind::Pipe | Kind::StreamSocket | Kind::Other => PIECE_BYTES,
         Kind::File => FILE_PIECE_BYTES,
@@ -26,4 +82,151 @@ pub(super) unsafe fn push(sink: &Sink<'_>, span: Span) -> std::result::Result<()
     sink.push_all(span, piece_bytes, Transport::Write, |piece| unsafe {
         fd::write_some(sink.fd, sink.kind, piece)
     })
+}
+
+/// A private pipe on the way to another.
+pub(crate) struct Hop {
+    reader: ForkFd,
+    writer: ForkFd,
+    /// What the private pipe holds. Zero between writes.
+    held_bytes: usize,
+    /// Dropped after the pipe's ends.
+    _reservation: Option<Reservation>,
+}
+
+impl Hop {
+    /// Makes the private pipe of a stream whose writes ask for that mode, where it is of use.
+    ///
+    /// Only for the thread that calls us. A worker makes none, because it might get the number of a descriptor that the
+    /// program has just closed and is about to use again.
+    pub(crate) fn suited(kind: Kind, mode: Mode) -> Option<Self> {
+        if kind == Kind::Pipe && mode == Mode::Write { Self::make().ok() } else { None }
+    }
+
+    fn make() -> Result<Self> {
+        let [reader, writer] = ForkFd::make_all(pipe::make)?;
+        let _reservation = budget::grow_own_to(writer.as_fd(), HOP_BYTES);
+        Ok(Self { reader, writer, held_bytes: 0, _reservation })
+    }
+
+    /// Moves a part of the span into the destination: the bytes that are held are its first. `EAGAIN` when both pipes are
+    /// full.
+    ///
+    /// # Safety
+    ///
+    /// The span's memory is readable.
+    unsafe fn push(&mut self, dst: BorrowedFd<'_>, span: Span) -> Result<usize> {
+        loop {
+            // SAFETY: the caller vouches for the span.
+            let filled = match unsafe { self.fill(span.skip(self.held_bytes).first(PIECE_BYTES)) } {
+                Err(errno) if self.held_bytes == 0 => return Err(errno),
+                filled => filled.unwrap_or(0), // what is held goes first, then the failure is met again
+            };
+            match pipe::splice(self.reader.as_fd(), None, dst, self.held_bytes) {
+                Ok(given) => {
+                    self.held_bytes -= given;
+                    return Ok(given);
+                }
+                Err(Errno::AGAIN) if filled > 0 => {} // there may be room for more in the private pipe
+                Err(errno) => return Err(errno),
+            }
+        }
+    }
+
+    /// Drops what is held, after a write that ended early.
+    fn clear(&mut self) -> Result<()> {
+        pipe::discard(self.reader.as_fd())?;
+        self.held_bytes = 0;
+        Ok(())
+    }
+
+    /// Copies into the private pipe as much as fits.
+    ///
+    /// # Safety
+    ///
+    /// The span's memory is readable.
+    unsafe fn fill(&mut self, span: Span) -> Result<usize> {
+        if span.len() == 0 {
+            return Ok(0);
+        }
+        // SAFETY: the caller vouches for the span.
+        match unsafe { fd::write_some(self.writer.as_fd(), Kind::Pipe, span) } {
+            Err(Errno::AGAIN) => Ok(0),
+            filled => filled.inspect(|bytes| self.held_bytes += bytes),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use rustix::mm::{MprotectFlags, mprotect};
+
+    use super::*;
+    use crate::sys::memory::{Mapping, page_bytes};
+    use crate::writer::transport::meter::Meter;
+
+    fn span(data: &[u8]) -> Span {
+        Span::at(data.as_ptr(), data.len())
+    }
+
+    /// Writes the span, and cuts the write once bytes have arrived if `is_cut`.
+    fn push(
+        copier: &mut Copier,
+        pipe: &std::io::PipeWriter,
+        span: Span,
+        is_cut: bool,
+    ) -> std::result::Result<(), Stop> {
+        let (meter, cut) = (Meter::default(), AtomicU64::new(0));
+        let sink = Sink {
+            fd: pipe.as_fd(),
+            kind: Kind::Pipe,
+            meter: &meter,
+            cut: &cut,
+            number: 1,
+            on_progress: &|| cut.store(is_cut.into(), Ordering::Relaxed),
+            use_wait: &|| false,
+        };
+        // SAFETY: the memory outlives the call, and of what cannot be read there is only a failure.
+        unsafe { copier.push(&sink, span) }
+    }
+
+    #[test]
+    fn what_a_cut_write_left_in_the_private_pipe_does_not_arrive() {
+        let (mut reader, pipe) = std::io::pipe().unwrap();
+        let mut copier = Copier::new(Hop::suited(Kind::Pipe, Mode::Write));
+        let cut = push(&mut copier, &pipe, span(&[1; 1 << 20]), true);
+        assert!(matches!(cut, Err(Stop::Cut)), "{cut:?}");
+        assert!(copier.hop.is_some(), "the pipe is used again");
+        let next = vec![2; 1 << 20];
+        let mut got = Vec::new();
+        std::thread::scope(|scope| {
+            scope.spawn(|| reader.read_to_end(&mut got).unwrap());
+            push(&mut copier, &pipe, span(&next), false).unwrap();
+            drop(pipe);
+        });
+        let begun = got.iter().take_while(|byte| **byte == 1).count();
+        assert!(begun > 0 && begun < 1 << 20, "{begun} bytes of the cut write");
+        assert!(got[begun..] == next, "then the next write, and nothing else");
+    }
+
+    #[test]
+    fn what_can_be_read_before_a_fault_arrives() {
+        let (mut reader, pipe) = std::io::pipe().unwrap();
+        let readable = 200_000_usize.next_multiple_of(page_bytes());
+        let map = Mapping::map(2 * readable).unwrap();
+        // SAFETY: the second half of a mapping of our own, into which nothing points.
+        unsafe { mprotect(map.start().add(readable).cast(), readable, MprotectFlags::empty()) }.unwrap();
+        let mut got = Vec::new();
+        std::thread::scope(|scope| {
+            scope.spawn(|| reader.read_to_end(&mut got).unwrap());
+            let mut copier = Copier::new(Hop::suited(Kind::Pipe, Mode::Write));
+            let failed = push(&mut copier, &pipe, Span::at(map.start(), 2 * readable), false);
+            assert!(matches!(failed, Err(Stop::Failed { errno: Errno::FAULT, .. })), "{failed:?}");
+            drop(pipe);
+        });
+        assert_eq!(got.len(), readable);
+    }
 }
