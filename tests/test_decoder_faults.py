@@ -144,17 +144,18 @@ def test_what_may_not_be_read(tmp_path: Path) -> None:
         Decoder(secret)
 
 
-def test_a_file_that_goes_after_it_was_probed(tmp_path: Path) -> None:
-    path = tmp_path / "gone.mp4"
-    path.write_bytes(clip("h264").read_bytes())
+@pytest.mark.parametrize("name", ["h264", "h264_ts"])
+def test_a_file_that_goes_before_ffmpeg_opens_it(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "gone"
+    path.write_bytes(clip(name).read_bytes())
     program = tmp_path / "ffmpeg"
     program.write_text(
         f'#!/bin/sh\ncase "$*" in *-progress*) rm -f {path};; esac\nexec {find_ffmpeg()} "$@"\n'
     )
     program.chmod(0o755)
     with (
+        pytest.raises((DecoderError, FileNotFoundError), match="No such file"),
         Decoder(path, tuning=Tuning(ffmpeg=program)) as decoder,
-        pytest.raises(DecoderError, match="No such file"),
     ):
         decoder.read()
 

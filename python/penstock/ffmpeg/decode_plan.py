@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -27,6 +27,8 @@ from penstock.ffmpeg.pixel_formats import (
 from penstock.ffmpeg.probe import first_size
 from penstock.ffmpeg.settings import Colors, Convert, native_conversion
 
+#: So few frames are not divided into parts: FFmpeg's number of them is then the same for every size.
+FEW_FRAMES = 16
 # Bytes of a part of a frame. The native thread converts it while it is in a core's L2 cache (1 MiB and more).
 _PART_BYTES = 256 << 10
 # The matrix of FFmpeg's scaler for untagged video of any size (SWS_CS_DEFAULT in libswscale/swscale.h).
@@ -90,20 +92,40 @@ class DecodePlan:
             start_s: the time of the file's first timestamp.
             descriptor: where FFmpeg writes timestamps.
         """
-        options = self.options
-        reading, trim = _reading(options, self.video, self.decoder, source, container, start_s)
+        reading, trim = _reading(
+            self.options, str(self.video.index), self.decoder, source, container, start_s
+        )
+        graph = ",".join([*trim, self.graph(descriptor)])
+        return [*reading, "-filter:v", graph, "-pix_fmt", self.delivered, *_writing(self.options, self.parts)]
+
+    def graph(self, descriptor: int) -> str:
+        """FFmpeg's filters, for a file of which nothing has to be dropped first. It has the arguments' `descriptor`."""
         divide = [f"untile=1x{self.parts}"] if self.parts > 1 else []
         stamp = timestamps.filters(descriptor, self.video.time_base)
-        return [
-            *reading,
-            *("-filter:v", ",".join([*trim, *self.filters, *stamp, *divide])),
-            # No frame is dropped and none repeated, whatever their times.
-            *("-fps_mode", "passthrough"),
-            *(() if options.count is None else ("-frames:v", str(options.count * self.parts))),
-            # Unbuffered: if FFmpeg fails, all frames that it has made arrive.
-            *("-avioflags", "direct"),
-            *("-c:v", "rawvideo", "-pix_fmt", self.delivered, "-f", "rawvideo", "pipe:1"),
-        ]
+        return ",".join([*self.filters, *stamp, *divide])
+
+
+def waiting_arguments(
+    source: str, container: str, stream: int | None, options: DecodeOptions, filters: Sequence[str]
+) -> list[str]:
+    """FFmpeg's arguments for a decode that is planned after FFmpeg has opened its input.
+
+    They do the same as those of the plan, if both take the same stream, with its graph in `filters`. `options` are
+    those for which `can_wait` is True.
+
+    Args:
+        source, container: as for `DecodePlan.arguments`. The container has an index.
+        stream: number of the video stream; None for the first that is no cover picture.
+        filters: FFmpeg's arguments to read its filters from elsewhere.
+    """
+    specifier = "V:0" if stream is None else f"v:{stream}"
+    reading, _ = _reading(options, specifier, None, source, container, 0.0)
+    return [*reading, *filters, *_writing(options, parts=1)]
+
+
+def can_wait(options: DecodeOptions) -> bool:
+    """Whether FFmpeg's arguments, but for its filters, are the same for each file of a container."""
+    return not options.input_options and not options.follow_playlists and (options.count or 0) <= FEW_FRAMES
 
 
 def plan_decode(
@@ -116,7 +138,7 @@ def plan_decode(
         video = replace(video, pixel_format=own_pixel_format(video))
     own_size = video.width, video.height
     if options.filters and (options.size is None or (None in options.size and options.size != (None, None))):
-        reading, trim = _reading(options, video, decoder, source, container, start_s)
+        reading, trim = _reading(options, str(video.index), decoder, source, container, start_s)
         filtered = ("-v", "error", *reading, "-filter:v", ",".join([*trim, options.filters]))
         # If the filters fail, FFmpeg says why when it runs for all frames.
         own_size = first_size((program, *filtered)) or own_size
@@ -130,7 +152,7 @@ def plan_decode(
     # The name in the file, full range or not: FFmpeg has nothing to convert.
     delivered, conversion, parts, converted_by = own, None, 1, None
     if layout.pixel_format != canonical(own):
-        parts = _parts(stored, width, height)
+        parts = 1 if 0 < (options.count or 0) <= FEW_FRAMES else _parts(stored, width, height)
         conversion, converted_by = _native(stored, layout, parts, video, options), "penstock"
         if conversion is None:
             delivered, parts, converted_by = layout.pixel_format, 1, "ffmpeg"
@@ -164,21 +186,33 @@ def _alpha_decoder(
 
 
 def _reading(
-    options: DecodeOptions, video: VideoInfo, decoder: str | None, source: str, container: str, start_s: float
+    options: DecodeOptions, stream: str, decoder: str | None, source: str, container: str, start_s: float
 ) -> tuple[list[str], list[str]]:
-    """FFmpeg's arguments that read the stream, and the filters that drop what is before ``start``."""
+    """FFmpeg's arguments that read the stream, by its specifier, and the filters that drop what is before ``start``."""
     seek, trim = seek_arguments(options.start, container, start_s)
     return [
         # Timestamps as they are in the file.
         "-copyts",
         *seek,
-        *(() if decoder is None else (f"-c:{video.index}", decoder)),
+        *(() if decoder is None else (f"-c:{stream}", decoder)),
         *endpoints.confining_arguments(source, () if options.follow_playlists else (container,)),
         *option_arguments(options.input_options),
         *read_arguments(source, container),
-        *("-map", f"0:{video.index}"),
+        *("-map", f"0:{stream}"),
         *("-an", "-sn", "-dn"),
     ], trim
+
+
+def _writing(options: DecodeOptions, parts: int) -> list[str]:
+    """FFmpeg's arguments that write the frames, each of them in so many `parts`."""
+    return [
+        # No frame is dropped and none repeated, whatever their times.
+        *("-fps_mode", "passthrough"),
+        *(() if options.count is None else ("-frames:v", str(options.count * parts))),
+        # Unbuffered: if FFmpeg fails, all frames that it has made arrive.
+        *("-avioflags", "direct"),
+        *("-c:v", "rawvideo", "-f", "rawvideo", "pipe:1"),
+    ]
 
 
 def _delivered_size(own: tuple[int, int], size: tuple[int | None, int | None] | None) -> tuple[int, int]:

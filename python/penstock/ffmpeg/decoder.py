@@ -6,13 +6,14 @@ import os
 import warnings
 import weakref
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Unpack, cast
 
 from penstock._native import Frame, _count
 from penstock._types import WritableData
-from penstock.errors import DecoderError, FFmpegWarning
+from penstock.errors import DecoderError, FFmpegWarning, PenstockError
 from penstock.ffmpeg import ending, endpoints
 from penstock.ffmpeg.audio import AudioDecoder, AudioOptions
 from penstock.ffmpeg.decode_plan import DecodeOptions, plan_decode
@@ -20,6 +21,7 @@ from penstock.ffmpeg.decode_session import DecoderBase, DecodeSession, numbered_
 from penstock.ffmpeg.find import find_decoding_ffmpeg, find_prober
 from penstock.ffmpeg.frames import VideoFrame, frame_of
 from penstock.ffmpeg.media import MediaInfo, VideoInfo
+from penstock.ffmpeg.opening import Opening
 from penstock.ffmpeg.probe import probe
 from penstock.ffmpeg.settings import DEFAULT_COLORS, DEFAULT_TUNING, Colors, Tuning, check_place
 from penstock.results import DecoderStats
@@ -118,14 +120,6 @@ class Decoder(DecoderBase):
         if count is not None:
             _count("count", count)
         self._path_or_url, self._source = source, endpoints.source(source)
-        self._media = probe(
-            source, ffprobe=tuning.ffprobe, ffmpeg=tuning.ffmpeg, follow_playlists=follow_playlists
-        )
-        self._video = _chosen(self._media, stream)
-        if pixel_format is None and self._video.pixel_format is None:
-            raise DecoderError(
-                f"{self._media.path} does not tell the pixel format of its video, and may have no frames"
-            )
         self._options = DecodeOptions(
             pixel_format=pixel_format,
             size=size,
@@ -138,10 +132,30 @@ class Decoder(DecoderBase):
             input_options=dict(input_options or {}),
             follow_playlists=follow_playlists,
         )
-        place = self._source, self._media.container, self._media.start_s or 0.0
-        self._plan = plan_decode(program, *place, self._video, self._options)
         self._program, self._tuning = program, tuning
         self._has_warned = False
+        self._prober = find_prober(tuning.ffprobe, program)
+        self._opening = Opening(program, os.fspath(source), self._source, stream, self._options, tuning)
+        try:
+            self._is_described = self._opening.open()
+            self._start(stream)
+        except BaseException:
+            self._opening.end()
+            raise
+
+    def _start(self, stream: int | None) -> None:
+        """Plans the decode, and starts it."""
+        program, tuning = self._program, self._tuning
+        self._media = self._opening.describe() if self._is_described else self._probe()
+        self._video = _chosen(self._media, stream)
+        if self._options.pixel_format is None and self._video.pixel_format is None:
+            raise DecoderError(
+                f"{self._media.path} does not tell the pixel format of its video, and may have no frames"
+            )
+        place = self._source, self._media.container, self._media.start_s or 0.0
+        self._plan = plan_decode(program, *place, self._video, self._options)
+        if self._opening.process is not None:
+            self._opening.process.follow(self._plan, place)
         # A session that referenced the decoder would leave a dropped one to the garbage collector.
         early_end = weakref.WeakMethod(self._early_end)
         self._session = DecodeSession(
@@ -153,20 +167,51 @@ class Decoder(DecoderBase):
             frame_bytes=self._plan.layout.frame_bytes,
             conversion=self._plan.conversion,
             parts=self._plan.parts,
-            is_strict=not conceal_errors,
+            is_strict=not self._options.conceal_errors,
             other_codecs=ending.other_codecs(self._media, self._video.index),
             check_end=lambda: (check := early_end()) and check(),
+            process=self._opening.process,
         )
         self._session.start()
 
+    def _probe(self) -> MediaInfo:
+        """The file, as ffprobe tells."""
+        return probe(
+            self._path_or_url,
+            ffprobe=self._tuning.ffprobe,
+            ffmpeg=self._tuning.ffmpeg,
+            follow_playlists=self._options.follow_playlists,
+        )
+
+    def _complete(self) -> None:
+        """Asks ffprobe what it tells more of the file than FFmpeg, once."""
+        if not self._is_described:
+            return
+        try:
+            media: MediaInfo | None = self._probe()
+        except (PenstockError, OSError):
+            if self._opening.is_file_there:
+                raise
+            media = None
+        if media is None or not self._opening.is_file_there:
+            media = self._opening.describe(self._program)
+        video = next((one for one in media.video if one.index == self._video.index), self._video)
+        self._media, self._video, self._is_described = media, video, False
+
     @property
     def info(self) -> VideoInfo:
-        """The decoded video stream: its geometry, rate, length and colours, as described in the file."""
+        """The decoded video stream: its geometry, rate, length and colours, as described in the file.
+
+        The first use of this or of `media` may take as long as `probe`. If the file was replaced or deleted meanwhile,
+        it is what FFmpeg told when it opened the file, which is less: see `probe`.
+        """
+        self._complete()
         return self._video
 
     @property
     def media(self) -> MediaInfo:
         """The file: its container, and all of its streams."""
+        self._complete()
         return self._media
 
     @property
@@ -284,6 +329,8 @@ class Decoder(DecoderBase):
         Raises:
             TypeError: the number is not known; the message says why.
         """
+        if self._media.container == endpoints.QUICKTIME and len(self._media.video + self._media.audio) > 1:
+            self._complete()  # how much of the video the container hides, if it does
         frames, unknown = (
             ending.known_frames(self._video, self._media.container),
             "the number of frames is not known",
@@ -344,21 +391,30 @@ class Decoder(DecoderBase):
             longest_s=float(self._session.timestamps.longest * self._video.time_base),
         )
 
+    def _has_all(self, delivered: ending.Delivered) -> bool:
+        """Whether all frames came, by what FFmpeg told of the file, and the file itself. Otherwise ffprobe is asked."""
+        if self._is_described and ending.is_whole(self._source, self._media, self._video, delivered):
+            return True
+        with suppress(PenstockError, OSError):  # it was there a moment ago; nobody knows
+            self._complete()
+        return False
+
     def _early_end(self) -> str | None:
         self._session.timestamps.read_all()
         if (delivered := self._delivered()) is None:
             return None
-        prober = find_prober(self._tuning.ffprobe, self._program)
-        return ending.early_end(self._source, self._media, self._video, delivered, prober)
+        if self._has_all(delivered):
+            return None
+        return ending.early_end(self._source, self._media, self._video, delivered, self._prober)
 
     def _warn_of_count(self) -> None:
         """Warns once of a wrong number of frames in the header, at the line that read or iterates."""
         is_unsure = self._options.conceal_errors or self._options.start is not None
         delivered = None if self._has_warned or is_unsure else self._delivered()
         self._has_warned = True
-        if delivered is not None and (
-            difference := ending.wrong_count(self._video, self._media.container, delivered)
-        ):
+        if delivered is None or self._has_all(delivered):
+            return
+        if difference := ending.wrong_count(self._video, self._media.container, delivered):
             warnings.warn(
                 f"{endpoints.without_protocol(self._source)}: {difference}", FFmpegWarning, stacklevel=4
             )

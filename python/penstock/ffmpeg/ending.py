@@ -8,10 +8,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from penstock.errors import PenstockError
-from penstock.ffmpeg import endpoints
+from penstock.ffmpeg import boxes, endpoints
 from penstock.ffmpeg.find import Prober
 from penstock.ffmpeg.media import AudioInfo, MediaInfo, VideoInfo
 from penstock.ffmpeg.probe import last_packets
@@ -26,6 +26,8 @@ _MISSING_SHARE = 1 / 3
 _SEEK_BACK_S = 20.0
 # More than one frame, with times that Matroska and FLV round to 1 ms.
 _FRAMES_APART = 1.5
+# FFmpeg describes a file with times of two decimals.
+_ROUNDED_S = 0.005
 # The last bytes of these files. GIF: the trailer (GIF89a, 27). APNG: the chunk IEND (PNG, 11.2.5).
 _LAST_BYTES = {"gif": b";", "apng": b"IEND\xaeB`\x82"}
 # Room for zeros behind the end, with which some programs fill up a block.
@@ -152,25 +154,23 @@ def _is_cut(path: Path, container: str, video: VideoInfo, delivered: Delivered) 
             return not file.read().rstrip(b"\0").endswith(end)
         # Behind the last frame there may be audio, which does not matter.
         if container.startswith("mov,") and (video.frames is None or delivered.frames < video.frames):
-            return _is_box_cut(file, path.stat().st_size)
+            return boxes.is_cut(file)
     return False
 
 
-def _is_box_cut(file: BinaryIO, size_bytes: int) -> bool:
-    """Whether a box of a QuickTime or MP4 file is longer than the rest of the file."""
-    at = 0
-    while at + 8 <= size_bytes:
-        file.seek(at)
-        head = file.read(16)
-        length, kind = int.from_bytes(head[:4], "big"), head[4:8]
-        if length == 1:
-            length = int.from_bytes(head[8:], "big")
-        # Behind the last box there may be other data.
-        if kind in (b"mdat", b"moof", b"moov") and at + length > size_bytes:
-            return True
-        if length < 8:
-            return False  # 0: up to the end
-        at += length
+def is_whole(source: str, media: MediaInfo, video: VideoInfo, delivered: Delivered) -> bool:
+    """Whether it is clear, without ffprobe, that `delivered` is all of `video`.
+
+    It is if the frames last as long as the whole file, and if a QuickTime or MP4 file is not cut off and its header has
+    as many of them. `media` is what FFmpeg told, with times rounded to 0.01 s.
+    """
+    frame_s = max(delivered.longest_s, float(1 / video.frame_rate) if video.frame_rate else 0.0)
+    if media.duration_s is None or _is_early(delivered.last_s, media.duration_s + _ROUNDED_S, None, frame_s):
+        return False
+    if not media.container.startswith("mov,"):
+        return media.container.startswith("matroska,")
+    with suppress(OSError), Path(endpoints.without_protocol(source)).open("rb") as file:
+        return video.frames == delivered.frames and not boxes.is_cut(file)
     return False
 
 

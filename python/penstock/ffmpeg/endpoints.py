@@ -6,8 +6,10 @@ import os
 import re
 import stat
 from collections.abc import Iterable
+from contextlib import suppress
 from errno import EACCES, EISDIR, ENOENT, ENOTDIR
 from pathlib import Path
+from typing import NamedTuple
 
 from penstock.ffmpeg.naming import argument
 
@@ -23,6 +25,13 @@ PLAYLIST_CONTAINERS = frozenset(
 )
 #: FFmpeg's arguments to take the path of a picture literally.
 LITERAL = ("-pattern_type", "none")
+#: FFmpeg's demuxers, by ffprobe's names, of files whose beginning tells them (QuickTime File Format Specification;
+#: Matroska: RFC 9559).
+QUICKTIME, MATROSKA = "mov,mp4,m4a,3gp,3g2,mj2", "matroska,webm"
+_FIRST_ATOMS = frozenset((b"ftyp", b"moov", b"mdat", b"wide", b"free", b"skip"))
+_EBML = b"\x1aE\xdf\xa3"
+# Enough for a Matroska file's first master elements.
+_HEAD_BYTES = 4096
 _STDOUT = "pipe:1"
 # One output of the muxer `tee`, as FFmpeg's av_get_token cuts them: a backslash or single quotes protect a "|".
 _TEE_OUTPUT = re.compile(r"((?:\\.|'[^']*'|[^|])*)(?:\||$)", re.DOTALL)
@@ -105,6 +114,24 @@ def without_protocol(target: str) -> str:
     return target.removeprefix(_FILE)
 
 
+class Identity(NamedTuple):
+    """What changes if another file, or other content, comes to be at a path."""
+
+    device: int
+    inode: int
+    size_bytes: int
+    modified_ns: int
+
+
+def identity(target: str) -> Identity | None:
+    """The identity of the file at `target`; None if it is not a regular file."""
+    with suppress(OSError):
+        status = Path(without_protocol(target)).stat()
+        if stat.S_ISREG(status.st_mode):
+            return Identity(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+    return None
+
+
 def file_bytes(target: str) -> int | None:
     """The size in bytes of the file at `target`; None if it is not a regular file."""
     path = Path(without_protocol(target))
@@ -151,6 +178,23 @@ def confining_arguments(source: str, containers: Iterable[str]) -> list[str]:
 def literal_arguments(source: str) -> list[str]:
     """FFmpeg's arguments to take the path of a picture literally, and not for a pattern: ``shot%03d.png``."""
     return list(LITERAL) if is_path(source) else []
+
+
+def likely_container(source: str) -> str | None:
+    """The container of a regular file by its first bytes, which only QuickTime, MP4 and Matroska tell; None for others.
+
+    FFmpeg may see it otherwise.
+    """
+    path = Path(without_protocol(source))
+    if not is_path(source) or not path.is_file():
+        return None
+    with suppress(OSError), path.open("rb") as file:
+        head = file.read(_HEAD_BYTES)
+        if head[4:8] in _FIRST_ATOMS:
+            return QUICKTIME
+        if head.startswith(_EBML):
+            return MATROSKA
+    return None
 
 
 def is_playlist(container: str) -> bool:

@@ -75,9 +75,16 @@ def probe(
     source = endpoints.source(path_or_url)
     path = os.fspath(path_or_url)
     prober = find_prober(ffprobe, ffmpeg)
-    inputs = _input_arguments(prober.program, source, follow_playlists=follow_playlists)
     inspect = _by_ffprobe if prober.is_ffprobe else _by_ffmpeg
-    answer = inspect(path, prober.program, inputs, timeout, count_frames=count_frames)
+    likely = None if follow_playlists else endpoints.likely_container(source)
+    try:
+        inputs = _input_arguments(prober.program, source, likely, follow_playlists=follow_playlists)
+        answer = inspect(path, prober.program, inputs, timeout, count_frames=count_frames)
+    except DecoderError as error:
+        if likely is None or _NOT_ALLOWED not in error.stderr:
+            raise
+        inputs = _input_arguments(prober.program, source, follow_playlists=follow_playlists)
+        answer = inspect(path, prober.program, inputs, timeout, count_frames=count_frames)
     # Without a list of the program's containers there was no whitelist.
     if (
         endpoints.is_path(source)
@@ -143,10 +150,17 @@ def _readable(path: str, program: str) -> Iterator[None]:
         raise DecoderError(f"{program} printed what it should not print of {path}: {error!r}") from error
 
 
-def _input_arguments(program: str, source: str, *, follow_playlists: bool) -> list[str]:
-    """The arguments that make `program` read `source`, and open nothing else."""
+def _input_arguments(
+    program: str, source: str, likely: str | None = None, *, follow_playlists: bool
+) -> list[str]:
+    """The arguments that make `program` read `source`, and open nothing else.
+
+    With a `likely` container, the program refuses any other, and does not have to list its containers first.
+    """
     # FFmpeg takes no other name for a pattern.
     literal = endpoints.literal_arguments(source) if "%" in source else ()
+    if likely is not None:
+        return [*endpoints.confining_arguments(source, (likely,)), *literal, "-i", source]
     allowed = () if follow_playlists or not endpoints.is_path(source) else capabilities.demuxers(program)
     containers = [name for name in allowed if name not in endpoints.PLAYLIST_CONTAINERS]
     return [*endpoints.confining_arguments(source, containers), *literal, "-i", source]

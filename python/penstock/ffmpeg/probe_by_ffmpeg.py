@@ -77,27 +77,36 @@ def count_arguments(inputs: Sequence[str]) -> tuple[str, ...]:
 
 def parse_report(child: CapturedChild) -> dict[str, Any]:
     """What ffprobe would print of the input of `child`; empty if FFmpeg could not open it."""
-    text = child.stderr
-    if not (found := _INPUT.search(text)) or child.returncode is None or child.returncode < 0:
+    if child.returncode is None or child.returncode < 0:
         return {}
-    end = _INPUT_END.search(text, found.end())
-    text = text[found.start() : end.start() if end else len(text)] + "\n"
-    program = child.command[0]
-    # A stream of several programs is listed for each.
-    streams = {int(index): _stream(program, int(index), *rest) for index, *rest in _STREAM.findall(text)}
-    copied = [
-        one for kind in ("video", "audio") for _, one in sorted(streams.items()) if one["codec_type"] == kind
-    ]
+    answer = parse_description(child.stderr, child.command[0])
+    copied = answer.get("streams", [])
     time_bases = dict(re.findall(r"^#tb (\d+): (\d+/\d+)$", child.text, re.MULTILINE))
     for number, stream in enumerate(copied):
         if (time_base := time_bases.get(str(number))) is not None:
             stream["time_base"] = time_base
     # FFmpeg can decode none of those that it does not even copy.
-    copied = [stream for stream in copied if "time_base" in stream]
+    return answer and answer | {"streams": [stream for stream in copied if "time_base" in stream]}
+
+
+def parse_description(text: str, program: str | None) -> dict[str, Any]:
+    """What ffprobe would print of FFmpeg's first input, by FFmpeg's description in `text`; empty if there is none.
+
+    Without a `program`, which lists its containers and channel layouts, their full names and the channels are missing.
+    """
+    if not (found := _INPUT.search(text)):
+        return {}
+    end = _INPUT_END.search(text, found.end())
+    text = text[found.start() : end.start() if end else len(text)] + "\n"
+    # A stream of several programs is listed for each.
+    streams = {int(index): _stream(program, int(index), *rest) for index, *rest in _STREAM.findall(text)}
+    coded = [
+        one for kind in ("video", "audio") for _, one in sorted(streams.items()) if one["codec_type"] == kind
+    ]
     container = _container(program, found[1], text)
-    if len(streams) == 1 and copied and "start_time" in container:
-        copied[0]["start_time"] = container["start_time"]
-    return {"format": container | {"nb_streams": len(streams)}, "streams": copied}
+    if len(streams) == 1 and coded and "start_time" in container:
+        coded[0]["start_time"] = container["start_time"]
+    return {"format": container | {"nb_streams": len(streams)}, "streams": coded}
 
 
 def parse_packets(child: CapturedChild) -> dict[str, Any]:
@@ -129,8 +138,8 @@ def counted(child: CapturedChild, streams: Sequence[Mapping[str, Any]]) -> list[
     return [{**one, "nb_read_frames": numbers.get(one["index"], "N/A")} for one in streams]
 
 
-def _container(program: str, names: str, text: str) -> dict[str, Any]:
-    listed = capabilities.stdout_of(program, "-demuxers")
+def _container(program: str | None, names: str, text: str) -> dict[str, Any]:
+    listed = capabilities.stdout_of(program, "-demuxers") if program else ""
     title = re.search(rf"^ \S+(?: d)? +{re.escape(names)} +(\S.*)$", listed, re.MULTILINE)
     tags = _CONTAINER_TAGS.search(text)
     container: dict[str, Any] = {"format_name": names, "tags": _tags(tags[1]) if tags else {}}
@@ -144,7 +153,7 @@ def _container(program: str, names: str, text: str) -> dict[str, Any]:
     return container
 
 
-def _stream(program: str, index: int, kind: str, line: str, details: str) -> dict[str, Any]:
+def _stream(program: str | None, index: int, kind: str, line: str, details: str) -> dict[str, Any]:
     """What a line such as ``h264 (High) (avc1 / 0x31637661), yuv420p(tv, bt709), 64x48, 25 fps (default)`` says."""
     bare = re.sub(r"(?: \([a-z -]+\))*$", "", line)
     marks = re.findall(r"\(([a-z -]+)\)", line[len(bare) :])
@@ -204,7 +213,7 @@ def _pixels(name: str, facts: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def _audio(program: str, parts: Sequence[str]) -> dict[str, Any]:
+def _audio(program: str | None, parts: Sequence[str]) -> dict[str, Any]:
     rate, layout, samples = (*parts, "", "", "")[:3]
     found: dict[str, Any] = {"sample_fmt": re.sub(r" \(.*", "", samples) or None}
     if rate.endswith(" Hz"):
@@ -212,7 +221,9 @@ def _audio(program: str, parts: Sequence[str]) -> dict[str, Any]:
     if count := re.match(r"(\d+) channels?", layout):
         found["channels"] = int(count[1])
     elif channels := re.search(
-        rf"^{re.escape(layout)} +(\S+)$", capabilities.stdout_of(program, "-layouts"), re.MULTILINE
+        rf"^{re.escape(layout)} +(\S+)$",
+        capabilities.stdout_of(program, "-layouts") if program else "",
+        re.MULTILINE,
     ):
         found |= {"channels": channels[1].count("+") + 1, "channel_layout": layout}
     return found

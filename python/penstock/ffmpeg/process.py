@@ -44,6 +44,8 @@ class FFmpegProcess(Child):
         is_complete: whether the report has ended as it does when everything is encoded.
         log: what it wrote to its standard error.
         stdin, stdout, side: our ends of these pipes. Use their descriptors only, not their ``read`` and ``write``.
+        passed: more descriptors that it inherits.
+        variables: more variables of its environment.
     """
 
     stdin: FileIO
@@ -72,6 +74,8 @@ class FFmpegProcess(Child):
         # "repeat" has FFmpeg write a line again instead of how often it was repeated.
         self._loglevel = "repeat+level+warning" if with_warnings else "error"
         self._error = error
+        self.passed: tuple[int, ...] = ()
+        self.variables: dict[str, str] = {}
         self.frames = 0
         self.output_bytes: int | None = None
         self.is_complete = False
@@ -90,7 +94,7 @@ class FFmpegProcess(Child):
             stderr = of_child.enter_context(self.captured_pipe(Lines(self.log.take, _LINE_BYTES)))
             stdin: int | FileIO = subprocess.DEVNULL
             stdout: int | FileIO | None = self._stdout_of_child
-            pass_fds = [progress.fileno()]
+            pass_fds = [progress.fileno(), *self.passed]
             if self._is_fed:
                 self.stdin, stdin = self.pipe_to()
                 of_child.enter_context(stdin)
@@ -107,16 +111,17 @@ class FFmpegProcess(Child):
                 arguments = self._arguments
             # Without -xerror, FFmpeg 5.1 exits with 0 if the disk is full at the end of the file.
             strict = ["-xerror"] if self._is_strict else []
-            self.command = (
+            self._head = (
                 *(self._program, "-hide_banner", "-nostats", "-loglevel", self._loglevel),
-                *("-progress", f"pipe:{progress.fileno()}", *strict, *arguments),
+                *("-progress", f"pipe:{progress.fileno()}", *strict),
             )
+            self.command = (*self._head, *arguments)
             return self.popen(
                 stdin=stdin,
                 stdout=stdout,
                 stderr=stderr,
                 pass_fds=pass_fds,
-                env=_environment(),
+                env=_environment() | self.variables,
                 policy=self._policy,
             )
 
