@@ -5,8 +5,8 @@
 //! pages without copying, so that the reader copies from its pipe while we copy into ours.
 //!
 //! Measured into `ffmpeg 5.1 -f null -` at 720p, 1080p, 1440p and 2160p, frames of rgb24 in 4 buffers, 2-core x86-64 VM,
-//! Linux 6.18, 2026-11-22, medians of 8 interleaved rounds of 2 GB: 3.40 3.27 3.25 3.05 GB/s with the hop, 2.66 2.60 2.22
-//! 1.93 without it, in 0.6 to 0.7 of the CPU seconds of both processes.
+//! Linux 6.18, 2026-11-22, medians of 6 interleaved rounds of 2 GB: 3.06 3.21 3.07 2.86 GB/s with the hop, 2.52 2.33 2.07
+//! 2.04 without it, in 0.6 to 0.7 of the CPU seconds of both processes.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
