@@ -15,7 +15,9 @@ from conftest import ReaderThread, noise
 from media import decode
 
 import penstock
+from penstock._native import _copy
 from penstock.ffmpeg import Tuning
+from penstock.gl import _PixelBuffer
 
 moderngl = pytest.importorskip("moderngl")
 
@@ -123,8 +125,12 @@ def test_another_thread_may_wait_for_it(context: moderngl.Context, pair: tuple[i
     assert got.result() == noise(SIZE) + bytes(SIZE)
 
 
-def test_other_threads_run_while_a_buffer_is_copied(context: moderngl.Context, pair: tuple[int, int]) -> None:
+@pytest.mark.parametrize("is_captured", [False, True])
+def test_other_threads_run_while_a_buffer_is_copied(
+    context: moderngl.Context, pair: tuple[int, int], is_captured: bool
+) -> None:
     buffer = context.buffer(reserve=200_000_000)
+    target = np.empty(buffer.size, np.uint8)
     passes, is_over = 0, threading.Event()
 
     def run() -> None:
@@ -139,7 +145,10 @@ def test_other_threads_run_while_a_buffer_is_copied(context: moderngl.Context, p
     try:
         sys.setswitchinterval(1000)  # the thread runs only while this one has released the GIL
         before = passes
-        writer.write(buffer)
+        if is_captured:
+            _PixelBuffer(buffer).read_into(target)
+        else:
+            writer.write(buffer)
         passed = passes - before
     finally:
         sys.setswitchinterval(before_s)
@@ -147,6 +156,15 @@ def test_other_threads_run_while_a_buffer_is_copied(context: moderngl.Context, p
         thread.join()
     writer.abort()
     assert passed > 2, "calls release the GIL once or twice for a moment"
+
+
+def test_a_copy_of_another_size_is_refused(context: moderngl.Context) -> None:
+    buffer = context.buffer(noise(SIZE))
+    with pytest.raises(ValueError, match="different sizes"):
+        _copy(buffer, bytearray(SIZE - 1))
+    target = bytearray(SIZE)
+    _copy(buffer, target)  # it is not left mapped
+    assert target == noise(SIZE)
 
 
 def test_what_has_no_memory_is_refused(context: moderngl.Context, pair: tuple[int, int]) -> None:

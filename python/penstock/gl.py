@@ -12,7 +12,7 @@ from collections import deque
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from penstock._native import _count
+from penstock._native import _copy, _count
 from penstock._types import PictureRead, PictureSource
 from penstock.errors import ClosedError
 from penstock.ffmpeg import Encoder
@@ -224,7 +224,7 @@ class _PixelBuffer:
 
     def read_into(self, view: npt.NDArray[Any], /) -> None:
         _check_alive(self._buffer.ctx, "context")
-        self._buffer.read_into(view)
+        _copy(self._buffer, view)  # as `Buffer.read_into`, which would keep the GIL meanwhile
 
 
 def _is_released(owner: Any) -> bool:

@@ -81,6 +81,26 @@ pub(crate) fn export(data: &Bound<'_, PyAny>) -> PyResult<Box<dyn Region>> {
     Ok(Box::new(export))
 }
 
+/// Copy the bytes of a buffer into another of the same size. Releases the GIL.
+#[pyfunction]
+pub(crate) fn _copy(source: &Bound<'_, PyAny>, target: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = source.py();
+    let source = Export(Some(simple_view(&exporter_of(source)?, ffi::PyBUF_SIMPLE)?));
+    let target = WritableExport(Export(Some(simple_view(target, ffi::PyBUF_WRITABLE)?)));
+    let is_possible = source.len() == target.0.len();
+    let exports = py.detach(move || {
+        if is_possible {
+            // SAFETY: both are as long as that, and pinned by their exports; they may overlap. The caller must not write there
+            // meanwhile, as with any other function that computes without the GIL.
+            unsafe { std::ptr::copy(source.as_ptr(), target.as_mut_ptr(), source.len()) };
+        }
+        (source, target)
+    });
+    drop(exports);
+    release_parked(py); // unmaps
+    if is_possible { Ok(()) } else { Err(PyValueError::new_err("the buffers have different sizes")) }
+}
+
 /// The bytes of a buffer for the time of a call, so that a ModernGL buffer is not mapped for longer.
 pub(crate) struct Glimpse<'py> {
     py: Python<'py>,

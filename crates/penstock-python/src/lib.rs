@@ -34,6 +34,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<ticket::Ticket>()?;
     module.add_class::<ticket::Watch>()?;
     module.add_class::<ticket::LoopWaker>()?;
+    module.add_function(wrap_pyfunction!(buffer::_copy, module)?)?;
     module.add_class::<policy::ThreadPolicy>()?;
     module.add_class::<policy::AppliedPolicy>()?;
     module.add_class::<writer::Writer>()?;

@@ -1,6 +1,8 @@
-"""What the process does on exit and fork, and checks of arguments."""
+"""What the process does on exit and fork, checks of arguments, and a copy."""
 
 from collections.abc import Callable
+
+from penstock._types import Data, WritableData
 
 def _drain(stall_timeout: float, on_long_wait: Callable[[], None]) -> tuple[int, int, int]:
     """Wait until all streams and relays have ended, or none makes progress for ``stall_timeout`` seconds, or a signal
@@ -21,6 +23,9 @@ def _after_fork_in_parent() -> None:
 
 def _after_fork_in_child() -> None:
     """After a fork, in the child: release memory of the parent's writes, which are not the child's."""
+
+def _copy(source: Data, target: WritableData) -> None:
+    """Copy the bytes of a buffer into another of the same size. Releases the GIL."""
 
 def _count(name: str, value: object) -> int:
     """Check a count or size, for the parts that are written in Python."""
