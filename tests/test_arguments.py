@@ -29,7 +29,7 @@ from test_api import FUNCTIONS
 
 import penstock
 from penstock import fifo, pipeline
-from penstock.ffmpeg import AudioDecoder, AudioInput, Decoder, Encoder, Tuning, probe
+from penstock.ffmpeg import AudioDecoder, AudioInput, Decoder, Encoder, Tuning, prefetch, probe
 
 MODULES = (
     "penstock",
@@ -354,6 +354,7 @@ CALLS: dict[str, Callable[..., object]] = {
     ),
     "penstock.ffmpeg.AudioInput": lambda **given: AudioInput(**{"sample_rate": 8000, "channels": 1} | given),
     "penstock.ffmpeg.Tuning": lambda **given: make_encoder(tuning=Tuning(**given)),
+    "penstock.ffmpeg.prefetch": lambda **given: list(prefetch([], **given)),
     "penstock.ffmpeg.probe": lambda **given: probe(clip("audio_aac"), **given),
     "penstock.fifo.FifoTicket.exception": partial(with_fifo_ticket, "exception"),
     "penstock.fifo.FifoTicket.wait": partial(with_fifo_ticket, "wait"),

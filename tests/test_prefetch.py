@@ -1,0 +1,128 @@
+"""`prefetch`: decoders of several files, opened ahead, in order."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from clips import clip
+from conftest import eventually, script
+from media import children, nothing_is_left  # noqa: F401
+
+from penstock import ClosedError, Decoder, DecoderError
+from penstock.ffmpeg import Tuning, find_ffmpeg, prefetch
+
+NAMES = ["h264", "h264_large", "vp9", "h264_mkv", "h264_ts", "h264"]
+
+
+def test_files_come_in_order_and_are_closed_one_after_another() -> None:
+    last: Decoder | None = None
+    sizes = []
+    for decoder in prefetch([clip(name) for name in NAMES]):
+        assert last is None or last.closed
+        assert not decoder.closed and len(list(decoder)) == (
+            decoder.info.frames or len(list(Decoder(clip(NAMES[len(sizes)]))))
+        )
+        sizes.append(decoder.size)
+        last = decoder
+    assert sizes == [(64, 48), (322, 182), (64, 48), (64, 48), (64, 48), (64, 48)]
+    assert last is not None and last.closed
+
+
+def test_so_many_are_open_and_paths_are_taken_one_by_one() -> None:
+    taken = []
+
+    def paths():  # type: ignore[no-untyped-def]
+        for number in range(8):
+            taken.append(number)
+            yield clip("long")
+
+    before = children()
+    with closing(prefetch(paths(), ahead=3)) as decoders:
+        assert taken == []
+        next(decoders)
+        assert taken == [0, 1, 2, 3]
+        assert eventually(lambda: len(children() - before) == 4)
+        next(decoders)
+        assert taken == [0, 1, 2, 3, 4]
+        assert eventually(lambda: len(children() - before) == 4)
+    assert children() == before
+
+
+def test_a_decoder_that_waits_reads_no_more_than_it_may() -> None:
+    with closing(prefetch([clip("h264")] * 2, ahead=1, tuning=Tuning(queue_items=2))) as decoders:
+        next(decoders)
+        time.sleep(0.5)  # enough for all of it
+        waited = next(decoders)
+        assert waited.stats.frames_delivered == 0 and waited.stats.frames_read <= 3
+        assert len(list(waited)) == 30
+
+
+def test_options_are_those_of_every_decoder() -> None:
+    for decoder in prefetch([clip("h264")] * 3, pixel_format="gray", count=2):
+        assert [frame.shape for frame in decoder] == [(48, 64)] * 2
+
+
+def test_an_error_comes_at_the_turn_of_its_file(tmp_path: Path) -> None:
+    paths = [clip("h264"), clip("h264"), tmp_path / "missing.mp4", clip("h264")]
+    opened = 0
+    with pytest.raises(FileNotFoundError, match="missing"):
+        for decoder in prefetch(paths, ahead=3):
+            assert len(list(decoder)) == 30
+            opened += 1
+    assert opened == 2
+
+
+def test_a_loop_that_is_left_leaves_nothing() -> None:
+    before, opened = children(), []
+    for decoder in prefetch([clip("long")] * 9):
+        opened.append(decoder)
+        break
+    assert opened[0].closed and children() == before
+    with pytest.raises(ZeroDivisionError):
+        for decoder in prefetch([clip("long")] * 9):
+            opened.append(decoder)
+            raise ZeroDivisionError
+    assert opened[1].closed and children() == before
+
+
+def test_no_files_are_no_decoders() -> None:
+    assert list(prefetch([])) == []
+
+
+@pytest.mark.parametrize("ahead", [0, -1])
+def test_ahead_is_at_least_one(ahead: int) -> None:
+    with pytest.raises(ValueError, match="ahead"):
+        prefetch([], ahead=ahead)
+
+
+def test_a_wrong_option_is_told() -> None:
+    with pytest.raises(TypeError, match="no_such"):
+        next(prefetch([clip("h264")], no_such=1))  # type: ignore[call-arg]
+
+
+def test_a_forked_child_has_no_part_in_it() -> None:
+    with closing(prefetch([clip("h264")] * 4)) as decoders:
+        next(decoders)
+        if (pid := os.fork()) == 0:
+            try:
+                next(decoders)
+            except ClosedError:
+                os._exit(7)
+            os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+        assert len(list(next(decoders))) == 30
+
+
+def test_an_ffmpeg_that_fails_is_told_at_its_turn(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.mp4"
+    shutil.copy(clip("h264"), bad)
+    program = script(tmp_path / "ffmpeg", f'case "$*" in *bad*) exit 3;; esac; exec {find_ffmpeg()} "$@"')
+    decoders = prefetch([clip("h264"), bad], tuning=Tuning(ffmpeg=program))
+    assert len(list(next(decoders))) == 30
+    with pytest.raises(DecoderError), closing(next(decoders)) as decoder:
+        decoder.read()
