@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -129,6 +130,60 @@ def test_no_byte_of_a_tee_between_pipes_passes_through_user_space() -> None:
     counted, moved = succeeded(done).decode().splitlines()
     assert counted == "50000000 50000000 50000000"
     assert int(moved) < 1_000_000
+
+
+def test_a_small_relay_takes_few_system_calls(tmp_path: Path) -> None:
+    if (reason := no_strace()) is not None:
+        pytest.skip(reason)
+    code = """
+    import tempfile
+    file = tempfile.TemporaryFile()
+    file.write(bytes(65536)); file.flush()
+    (middle, first), (_, second) = os.pipe(), os.pipe()
+    for ends in ((file.fileno(), first, 65536, 0), (middle, second, 60000, None)):
+        os.getppid()
+        penstock.relay(*ends[:3], offset=ends[3])
+    os.getppid()
+    """
+    record = tmp_path / "record"
+    program = [sys.executable, "-c", PRELUDE + textwrap.dedent(code)]
+    subprocess.run(["strace", "-o", str(record), *program], check=True, timeout=60)
+    _, of_file, of_pipe, _ = record.read_text().split("getppid()")
+    # Two duplicates, two looks at each, the signals and their return, the splice, and the closes.
+    assert len(of_file.splitlines()) - 2 <= 12
+    # A pipe closes at once. (A source that was full may grow, once.)
+    assert len(of_pipe.splitlines()) - 2 <= 11
+
+
+def test_a_fifo_is_written_in_whole_pieces(tmp_path: Path) -> None:
+    """The system has no non-blocking write for the caller's descriptor, only writes of PIPE_BUF."""
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    done = run_script(
+        """
+        import tempfile
+        reader = os.open(sys.argv[1], os.O_RDONLY | os.O_NONBLOCK)
+        writer = os.open(sys.argv[1], os.O_WRONLY)
+        os.set_blocking(reader, True)
+        data = bytes(range(256)) * 4000
+        file = tempfile.TemporaryFile()
+        file.write(data); file.flush()
+        got = []
+        thread = threading.Thread(target=lambda: got.append(os.fdopen(reader, "rb").read()))
+        def calls():
+            return int(open("/proc/self/io").read().split("syscw:")[1].split()[0])
+        before = calls()
+        penstock.relay(file, writer, 60_000, offset=0, method="read-write")
+        after = calls()
+        thread.start()
+        penstock.relay(file, writer, offset=60_000, method="read-write")
+        os.close(writer)
+        thread.join()
+        print(after - before < 5, got[0] == data)
+        """,
+        path,
+    )
+    assert succeeded(done) == b"True True\n"
 
 
 def test_many_pipes_are_not_all_made_large() -> None:

@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use super::ends::Ends;
-use super::report::{RelayError, RelayOptions, Relayed};
+use super::report::{Method, RelayError, RelayOptions, Relayed};
 use super::transfer::{Transfer, Watch};
 use crate::error::Error;
 use crate::pipe::ends::Pipe;
@@ -96,6 +96,9 @@ impl Relay {
             let [mut src, mut dst] =
                 ForkFd::make_all(|| Ok([fd::duplicate(src.as_fd())?, fd::duplicate(dst.as_fd())?]))?;
             let transfer = Transfer::plan(&Ends { src: src.as_fd(), dst: dst.as_fd() }, options)?;
+            if transfer.relayed().method == Method::ReadWrite && transfer.kinds()[1] == Kind::Pipe {
+                dst = ForkFd::of_destination(dst.as_fd(), Kind::Pipe)?;
+            }
             for (fd, kind) in [&mut src, &mut dst].into_iter().zip(transfer.kinds()) {
                 if kind == Kind::Pipe {
                     fd.note_pipe();
