@@ -45,8 +45,6 @@ _SHORT_BYTES = 4096
 _FRAME_CODE = b"\x01"
 # Key frame, coded time, number of the stream, size and checksum, which frames of more than 64 KiB require.
 _FLAGS = 1 | 8 | 16 | 32 | 64
-# Seven bits a byte: nine hold every time and every size. These are above the last seven.
-_SHIFTS = range(56, 0, -7)
 # Each byte with its bits in reverse.
 _REVERSED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 # The tag with which FFmpeg writes pixel formats that have none of their own. It is that of rgb555le.
@@ -218,8 +216,21 @@ def _with_nominal_rate(head: bytes) -> bytes:
 
 
 def _number(number: int) -> bytes:
-    """A number in NUT's form, seven bits a byte, the highest first, with zeros before it."""
-    return bytes([number >> shift & 127 | 128 for shift in _SHIFTS] + [number & 127])
+    """A number in NUT's form, seven bits a byte, the highest first. Nine bytes hold every time and every size."""
+    # Written out: a list comprehension takes twice as long, and each packet has four.
+    return bytes(
+        (
+            number >> 56 & 127 | 128,
+            number >> 49 & 127 | 128,
+            number >> 42 & 127 | 128,
+            number >> 35 & 127 | 128,
+            number >> 28 & 127 | 128,
+            number >> 21 & 127 | 128,
+            number >> 14 & 127 | 128,
+            number >> 7 & 127 | 128,
+            number & 127,
+        )
+    )
 
 
 def _numbers(data: bytes, at: int) -> Iterator[int]:
