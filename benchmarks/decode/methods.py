@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import IO, Any, Literal
 
 import numpy as np
@@ -23,6 +24,7 @@ from benchmarks.harness.ffmpeg import QUIET, check_exit
 from benchmarks.harness.methods import FrameJob, Method, Methods
 from benchmarks.harness.pictures import Frame
 from penstock import Decoder, Reader
+from penstock.ffmpeg import prefetch
 
 #: x264's own defaults, set so that the record has them. x265 gets the same.
 PRESET, CRF = "medium", "23"
@@ -33,7 +35,7 @@ LARGE_PIPE_BYTES = 1 << 20
 
 #: Gains are ratios to this method, for each kind of source.
 STANDARD, PIPE_STANDARD = "stdout.readinto", "readinto"
-OURS, OUR_READER = "penstock", "penstock.Reader"
+OURS, OUR_READER, OUR_PREFETCH = "penstock", "penstock.Reader", "penstock.prefetch"
 #: FFmpeg alone. It decodes, and nobody gets the frames.
 BOUND = "decode-only"
 
@@ -44,6 +46,8 @@ class Job(FrameJob):
 
     #: Of the file; None for raw frames from a pipe.
     encoder: str | None
+    #: So many files have the same number of frames each.
+    clips: int = 1
 
     @property
     def source(self) -> Literal["file", "pipe"]:
@@ -63,11 +67,12 @@ class Job(FrameJob):
     @property
     def title(self) -> str:
         what = "from another process's write(2)" if self.encoder is None else f"of {self.encoder} {PRESET}"
+        what += f" in {self.clips} files" * (self.clips > 1)
         return f"{self.name}: {self.width}x{self.height} {what}, {self.frames} frames"
 
     @property
     def about(self) -> dict[str, Any]:
-        return super().about | {"preset": PRESET, "crf": CRF}
+        return super().about | {"preset": PRESET, "crf": CRF, "clips": self.clips}
 
 
 @dataclass(frozen=True)
@@ -76,7 +81,7 @@ class Target:
 
     job: Job
     ffmpeg: str
-    #: The video. For a pipe, what the feeder writes.
+    #: The video, or a folder of videos. For a pipe, what the feeder writes.
     path: str
     #: The read end of the pipe. The method closes it.
     fd: int = -1
@@ -88,8 +93,18 @@ Decoding = Callable[[Target], Iterator[Frame]]
 
 
 def is_file(job: Job) -> bool:
-    """For decoders."""
+    """For decoders. Of several files they get one after another."""
     return job.source == "file"
+
+
+def is_single(job: Job) -> bool:
+    """For the bound, which is one FFmpeg."""
+    return job.source == "file" and job.clips == 1
+
+
+def is_clips(job: Job) -> bool:
+    """For what takes several files at once."""
+    return job.clips > 1
 
 
 def is_pipe(job: Job) -> bool:
@@ -100,6 +115,11 @@ def is_pipe(job: Job) -> bool:
 METHODS = Methods()
 of_file = partial(METHODS.add, serves=is_file)
 of_pipe = partial(METHODS.add, serves=is_pipe)
+
+
+def clips_in(folder: str) -> list[str]:
+    """The files of a job with several."""
+    return sorted(str(path) for path in Path(folder).iterdir())
 
 
 def _read_into_one(file: IO[bytes], job: Job) -> Iterator[Frame]:
@@ -205,7 +225,14 @@ def penstock_bgr(target: Target) -> Iterator[Frame]:
     return penstock_decoder(target, pixel_format="bgr24")
 
 
-METHODS.append(Method(BOUND, "FFmpeg decodes to null", "bound", serves=is_file))
+@METHODS.add(OUR_PREFETCH, "ours", serves=is_clips)
+def penstock_prefetch(target: Target) -> Iterator[Frame]:
+    """`penstock.ffmpeg.prefetch`, which opens two files ahead."""
+    for decoder in prefetch(clips_in(target.path)):
+        yield from decoder
+
+
+METHODS.append(Method(BOUND, "FFmpeg decodes to null", "bound", serves=is_single))
 
 
 @of_pipe(PIPE_STANDARD)
