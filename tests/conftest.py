@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import termios
 import textwrap
 import threading
@@ -236,6 +237,23 @@ def no_strace() -> str | None:
     except FileNotFoundError:
         return "strace is not installed"
     return None if done.returncode == 0 else f"strace does not work here: {done.stderr.decode().strip()}"
+
+
+def system_calls(script: str) -> list[list[str]]:
+    """Runs a program in strace, and returns the calls of its first thread between each two of its ``os.getppid()``.
+
+    Without those of memory, which depend on what malloc has left.
+    """
+    with tempfile.NamedTemporaryFile("r") as record:
+        program = [sys.executable, "-c", PRELUDE + textwrap.dedent(script)]
+        done = subprocess.run(
+            ["strace", "-o", record.name, *program], capture_output=True, timeout=60, check=False
+        )
+        assert succeeded(done) == b""
+        _, *parts, _ = record.read().split("getppid()")
+    of_memory = {"brk", "madvise", "mmap", "mprotect", "mremap", "munmap"}
+    calls = [[line.partition("(")[0] for line in part.splitlines()[1:]] for part in parts]
+    return [[call for call in each if call not in of_memory] for each in calls]
 
 
 def processes() -> set[int]:
