@@ -70,8 +70,12 @@ async def relayed(ticket: RelayTicket) -> Relayed:
 
 async def until_done(watchable: Watchable) -> None:
     """Wait until the operation has ended, successfully or not."""
+    if watchable.done():
+        return
+    loop = asyncio.get_running_loop()
+    # It may end within one turn of the loop; then nobody sleeps, and nobody needs to be woken.
+    await asyncio.sleep(0)
     if not watchable.done():
-        loop = asyncio.get_running_loop()
         if (awaited := _awaited.get(loop)) is None:
             awaited = _awaited[loop] = _Awaited(loop)
         await awaited.until_ended(watchable, loop.create_future())
