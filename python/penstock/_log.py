@@ -2,6 +2,7 @@
 
 It carries fallbacks (INFO), stalls of relays, encoders and decoders and evictions by a tee (WARNING), and what the end
 of the program lost (ERROR). Native threads do not log: the facts are read when a call returns or a stream closes.
+Exceptions are logged as text: handlers may keep what is logged, and an exception keeps its frames and what they hold.
 """
 
 import logging

@@ -165,7 +165,7 @@ class Output:
     def fail(self, error: Exception) -> None:
         """Notes a failure, and the first of them in the log."""
         if self.error is None:
-            logger.warning("%r failed, and the other outputs go on: %s", self.target, error)
+            logger.warning("%r failed, and the other outputs go on: %s", self.target, str(error))
         self.error = error
 
     def give_up(self, stalled: StalledError) -> None:

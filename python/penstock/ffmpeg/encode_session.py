@@ -325,7 +325,7 @@ class EncodeSession(Session):
                     continue
                 self.abort()
                 stalled = StalledError(f"FFmpeg gave no sign of life for {STUCK_S} s and was killed", STUCK_S)
-                logger.warning("%s stalled: %s", self.title, stalled)
+                logger.warning("%s stalled: %s", self.title, str(stalled))
                 return stalled
             except (PenstockError, OSError) as error:
                 self.abort()

@@ -141,7 +141,7 @@ class Session:
             yield
         except StalledError as stalled:
             if stalled.seconds > 0:
-                logger.warning("%s stalled: %s", self.title, stalled)
+                logger.warning("%s stalled: %s", self.title, str(stalled))
             raise
 
     def failure(self, reason: str, frames: int, advice: str | None = None) -> FFmpegError:

@@ -214,7 +214,7 @@ class RayTasks:
         try:
             taken: dict[int, int] = ray.get(self._advances.taken.remote(), timeout=_ANSWER_S)
         except ray.exceptions.RayError as error:
-            logger.warning("the progress of chunks at work is no longer known: %s", error)
+            logger.warning("the progress of chunks at work is no longer known: %s", str(error))
             self._advances = None
             return {}
         return taken
