@@ -62,11 +62,11 @@ pub(crate) fn push<R: Region>(
     timeout: Option<Duration>,
     is_gone: impl Fn() -> bool,
 ) -> Result<Ticket, Rejected<R>> {
-    let mode = options.mode;
+    let (mode, reader, bytes) = (options.mode, options.reader, region.len());
     let pushed = stream.push(Box::new(region), fd, options, owner, deadline_after(timeout), is_gone);
     let (ticket, start_worker) = pushed.map_err(Rejected::unboxed)?;
     if start_worker {
-        start(stream, Hop::suited(stream.kind, mode));
+        start(stream, Hop::suited(stream.kind, mode, reader, bytes));
     }
     Ok(ticket)
 }

@@ -12,13 +12,13 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::io::{Errno, Result};
 
-use super::choice::{Mode, Transport};
+use super::choice::{Mode, ReaderKind, Transport};
 use super::sink::{Sink, Stop};
 use crate::pipe::budget::{self, Reservation};
 use crate::runtime::fork_fd::ForkFd;
 use crate::sys::fd::{self, Kind};
-use crate::sys::pipe;
 use crate::sys::span::Span;
+use crate::sys::{memory, pipe};
 
 /// Bytes per write to a pipe or socket, so that the reader works on one piece while we put in the next. Measured as above
 /// at 1080p, in C: by a hop, pieces of 256 KiB are 1.2 times as fast as those of 64 KiB.
@@ -95,12 +95,20 @@ pub(crate) struct Hop {
 }
 
 impl Hop {
-    /// Makes the private pipe of a stream whose writes ask for that mode, where it is of use.
+    /// Makes the private pipe of a worker that begins with a write of so many bytes, where it is of use: `write` is asked
+    /// for, or is what is left of `staged` without huge pages.
     ///
     /// Only for the thread that calls us. A worker makes none, because it might get the number of a descriptor that the
     /// program has just closed and is about to use again.
-    pub(crate) fn suited(kind: Kind, mode: Mode) -> Option<Self> {
-        if kind == Kind::Pipe && mode == Mode::Write { Self::make().ok() } else { None }
+    pub(crate) fn suited(kind: Kind, mode: Mode, reader: ReaderKind, bytes: usize) -> Option<Self> {
+        let is_useful = match (mode, reader) {
+            (Mode::Write, _) => true,
+            (Mode::ZeroCopy, _) | (_, ReaderKind::Reads) => false,
+            (Mode::Auto | Mode::Staged, ReaderKind::Unknown) => {
+                bytes >= HOP_MIN_BYTES && !memory::has_huge_pages()
+            }
+        };
+        if kind == Kind::Pipe && is_useful { Self::make().ok() } else { None }
     }
 
     fn make() -> Result<Self> {
@@ -196,7 +204,7 @@ mod tests {
     #[test]
     fn what_a_cut_write_left_in_the_private_pipe_does_not_arrive() {
         let (mut reader, pipe) = std::io::pipe().unwrap();
-        let mut copier = Copier::new(Hop::suited(Kind::Pipe, Mode::Write));
+        let mut copier = Copier::new(Some(Hop::make().unwrap()));
         let cut = push(&mut copier, &pipe, span(&[1; 1 << 20]), true);
         assert!(matches!(cut, Err(Stop::Cut)), "{cut:?}");
         assert!(copier.hop.is_some(), "the pipe is used again");
@@ -222,7 +230,7 @@ mod tests {
         let mut got = Vec::new();
         std::thread::scope(|scope| {
             scope.spawn(|| reader.read_to_end(&mut got).unwrap());
-            let mut copier = Copier::new(Hop::suited(Kind::Pipe, Mode::Write));
+            let mut copier = Copier::new(Some(Hop::make().unwrap()));
             let failed = push(&mut copier, &pipe, Span::at(map.start(), 2 * readable), false);
             assert!(matches!(failed, Err(Stop::Failed { errno: Errno::FAULT, .. })), "{failed:?}");
             drop(pipe);
