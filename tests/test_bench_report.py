@@ -73,7 +73,7 @@ def in_order(every: list[Chart]) -> list[Chart]:
 
 def one_group(*rows: tuple[str, str, list[float]], **more: Any) -> dict[str, Any]:
     """A record of the encode benchmark, with rows of name, kind and rounds."""
-    record = json.loads((FOLDER / "2026-11-22-encode-ultrafast-1080p-2-core-xeon.json").read_text())
+    record = json.loads((FOLDER / "2026-11-22-encode-2-core-xeon.json").read_text())
     methods = [
         {"name": name, "kind": kind, "figures": {"fps": {"rounds": rounds}}} for name, kind, rounds in rows
     ]
