@@ -469,7 +469,11 @@ def test_ffmpeg_gets_our_tunables_of_malloc_unless_the_user_has_some(
     for name, value in users.items():
         monkeypatch.setenv(name, value)
     with make(tmp_path / "video.mp4") as encoder:
-        environment = os.fsdecode(Path(f"/proc/{encoder.pid}/environ").read_bytes())
+        environ = Path(f"/proc/{encoder.pid}/environ")
+        assert eventually(
+            environ.read_bytes
+        )  # execve(2) closes descriptors, which says that it began, before it is there
+        environment = os.fsdecode(environ.read_bytes())
     # glibc 2.36 puts NUL for the colons in its own environment.
     lines = environment.replace("\0", ":").split(":")
     tunables = [one for one in lines if one.startswith(("GLIBC_TUNABLES", "MALLOC_", "glibc."))]
