@@ -17,6 +17,7 @@ from conftest import ffmpegs as ffmpegs
 from conftest import open_fds as open_fds
 from conftest import workers
 
+from benchmarks.harness.accounts import children as children
 from penstock import Encoder
 from penstock.ffmpeg import find_ffmpeg
 
@@ -95,17 +96,7 @@ def native_threads() -> set[str]:
     return {task.name for task in Path("/proc/self/task").iterdir()}
 
 
-def children() -> set[int]:
-    """Our child processes, zombies included."""
-    while True:
-        try:
-            tasks = list(Path("/proc/self/task").iterdir())
-            return {int(pid) for task in tasks for pid in (task / "children").read_text().split()}
-        except (FileNotFoundError, ProcessLookupError):
-            continue  # a thread ended meanwhile, and another has its children now
-
-
-def holdings() -> tuple[dict[str, str], set[int], set[str]]:
+def holdings() -> tuple[dict[str, str], frozenset[int], set[str]]:
     """What must be as before when an encoder is gone: descriptors, child processes, and Python's threads."""
     return open_fds(), children(), {thread.name for thread in threading.enumerate()}
 

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from io import StringIO
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from benchmarks.harness import files, record, tables
-from benchmarks.harness.accounts import accounted, tree_cpu_s
+from benchmarks.harness.accounts import accounted, children, tree_cpu_s
 from benchmarks.harness.ffmpeg import frame_count
 from benchmarks.harness.goals import Verdict, over
 from benchmarks.harness.isolated import CaseError, run_isolated
@@ -139,6 +140,28 @@ def test_the_block_and_its_children_are_accounted_for() -> None:
     with pytest.raises(ProcessLookupError):
         os.kill(child.pid, 0)
     child.wait()
+
+
+def test_children_are_found_while_threads_end() -> None:
+    done = threading.Event()
+
+    def comes_and_goes() -> None:
+        while not done.is_set():
+            threads = [threading.Thread(target=os.getpid) for _ in range(8)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+
+    busy = threading.Thread(target=comes_and_goes)
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    busy.start()
+    try:
+        assert all(child.pid in children() for _ in range(500))
+    finally:
+        done.set()
+        busy.join()
+        child.communicate(b"\n")
 
 
 def test_the_cpu_time_of_a_tree_has_grandchildren_that_live_and_children_that_ended() -> None:

@@ -70,8 +70,12 @@ def tree_cpu_s() -> float:
 
 def children() -> frozenset[int]:
     """The PIDs of our children, zombies included."""
-    lists = Path("/proc/self/task").glob("*/children")
-    return frozenset(int(pid) for children in lists for pid in children.read_text().split())
+    while True:
+        try:
+            lists = [(thread / "children").read_text() for thread in Path("/proc/self/task").iterdir()]
+            return frozenset(int(pid) for pids in lists for pid in pids.split())
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # a thread ended meanwhile, and another has its children now
 
 
 def _cpu_s(whose: int) -> float:
