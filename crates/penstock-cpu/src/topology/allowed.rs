@@ -1,6 +1,6 @@
 //! The CPUs that a process may run on: its affinity, and the cpuset of its control group.
 
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 use super::numbers::{self, Cpus};
 use super::tree::{Tree, clean};
@@ -63,9 +63,10 @@ fn cpuset(tree: &mut Tree) -> Option<Cpus> {
 fn hierarchies(tree: &mut Tree) -> Vec<Hierarchy> {
     let groups = tree.text("proc/self/cgroup").unwrap_or_default();
     let of_cpuset = tree.text("proc/self/cpuset").map(|path| path.trim().to_owned());
+    let is_openable = |path: &String| path.len() < libc::PATH_MAX as usize;
     let mounts = tree.text("proc/self/mounts").or_else(|| tree.text("proc/mounts")).unwrap_or_default();
-    let v1_path = group(&groups, "cpuset").or_else(|| of_cpuset.clone());
-    let v2_path = group(&groups, "").or(of_cpuset);
+    let v1_path = group(&groups, "cpuset").or_else(|| of_cpuset.clone()).filter(is_openable);
+    let v2_path = group(&groups, "").or(of_cpuset).filter(is_openable);
     let hierarchy = |line: &str| {
         let [_, mount_point, kind, options] = line.split(' ').take(4).collect::<Vec<_>>().try_into().ok()?;
         let is_cpuset = kind == "cpuset" || options.split(',').any(|option| option == "cpuset");
@@ -76,8 +77,11 @@ fn hierarchies(tree: &mut Tree) -> Vec<Hierarchy> {
         };
         Some(Hierarchy { mount_point: unescaped(mount_point), path, files })
     };
-    mounts.lines().filter_map(hierarchy).collect()
+    mounts.lines().filter_map(hierarchy).take(HIERARCHIES_MAX).collect()
 }
+
+/// A system mounts one of each version, and seldom the same once more. Guessed.
+const HIERARCHIES_MAX: usize = 16;
 
 /// In a path, blanks and backslashes are written as "\040" and the like (getmntent(3)).
 fn unescaped(field: &str) -> String {
@@ -103,10 +107,10 @@ impl Hierarchy {
     fn cpus(&self, tree: &mut Tree) -> Option<Cpus> {
         // In a container, the path may be another's, and lead out of what is mounted: "/../other".
         let is_normal = |part: &Component<'_>| matches!(part, Component::Normal(_));
-        let group: Vec<_> = Path::new(&self.path).components().filter(is_normal).collect();
-        let mount_point = self.mount_point.trim_matches('/');
-        (0..=group.len()).rev().find_map(|depth| {
-            let folder = Path::new(mount_point).join(group[..depth].iter().collect::<std::path::PathBuf>());
+        let group: PathBuf = Path::new(&self.path).components().filter(is_normal).collect();
+        let mount_point = Path::new(self.mount_point.trim_matches('/'));
+        group.ancestors().find_map(|group| {
+            let folder = mount_point.join(group);
             self.files
                 .iter()
                 .find_map(|file| tree.parsed(&folder.join(file).to_string_lossy(), numbers::list))

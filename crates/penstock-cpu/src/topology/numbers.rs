@@ -10,11 +10,16 @@ pub(crate) type Cpus = BTreeSet<usize>;
 /// Reads "0-3,8", which may be empty. Blanks separate too: cpufreq's `related_cpus` has them.
 pub(super) fn list(text: &str) -> Option<Cpus> {
     let mut cpus = Cpus::new();
+    let mut named = 0;
     for part in text.split([',', ' ', '\t', '\n']).filter(|part| !part.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last) = (number(first)?, number(last)?);
         if first > last {
             return None;
+        }
+        named += last - first + 1;
+        if named > CPUS_MAX {
+            return None; // it repeats itself: a file of a few MiB could for minutes
         }
         cpus.extend(first..=last);
     }
@@ -27,9 +32,14 @@ pub(super) fn mask(text: &str) -> Option<Cpus> {
     for (group, digits) in text.trim().rsplit(',').enumerate() {
         let is_hex = (1..=8).contains(&digits.len()) && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
         let bits = u32::from_str_radix(digits, 16).ok().filter(|_| is_hex)?;
-        cpus.extend((0..32).filter(|bit| bits >> bit & 1 == 1).map(|bit| group * 32 + bit));
+        for cpu in (0..32).filter(|bit| bits >> bit & 1 == 1).map(|bit| group * 32 + bit) {
+            if cpu >= CPUS_MAX {
+                return None;
+            }
+            cpus.insert(cpu);
+        }
     }
-    cpus.last().is_none_or(|&last| last < CPUS_MAX).then_some(cpus)
+    Some(cpus)
 }
 
 /// Reads a CPU's number: digits alone, for `parse` would take "+1" as well.

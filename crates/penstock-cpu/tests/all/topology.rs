@@ -6,9 +6,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::common::cases;
+use crate::common::{cases, in_own_process};
 use penstock_cpu::{CoreKind, KindSource, LogicalProcessor, Topology};
 use proptest::prelude::*;
+use rustix::process::{Resource, Rlimit, setrlimit};
 
 const CPU: &str = "sys/devices/system/cpu";
 const NODE: &str = "sys/devices/system/node";
@@ -699,6 +700,41 @@ fn broken_files_are_noted_and_the_rest_is_read() {
     let machine = Machine::new();
     machine.package(0, &[&[0, 1], &[2, 3]]).put_cpu(1, "topology/core_cpus", "3-1");
     assert!(has_note(&machine.read(), "topology/core_cpus makes no sense: \"3-1\" (CPUs 1)"));
+}
+
+#[test]
+fn sets_of_more_cpus_than_can_be_take_neither_memory_nor_time() {
+    in_own_process("topology::sets_of_more_cpus_than_can_be_take_neither_memory_nor_time", || {
+        limit(Resource::Data, 256 << 20);
+        limit(Resource::Cpu, 20); // seconds
+        let machine = Machine::new();
+        machine.package(0, &[&[0, 1]]);
+        machine.put_cpu(0, "topology/core_cpus", vec!["ffffffff"; 1_800_000].join(","));
+        machine.put_cpu(0, "topology/core_cpus_list", vec!["0-8191"; 2_300_000].join(","));
+        let read = machine.read();
+        assert!(has_note(&read, "topology/core_cpus makes no sense"), "{:?}", read.notes);
+        assert!(has_note(&read, "topology/core_cpus_list makes no sense"), "{:?}", read.notes);
+    });
+}
+
+#[test]
+fn deep_groups_and_many_mounts_take_neither_memory_nor_time() {
+    in_own_process("topology::deep_groups_and_many_mounts_take_neither_memory_nor_time", || {
+        limit(Resource::Data, 256 << 20);
+        limit(Resource::Cpu, 20); // seconds
+        let machine = Machine::new();
+        machine
+            .package(0, &[&[0, 1]])
+            .put("proc/self/mounts", "cgroup2 /cgroup cgroup2 rw\n".repeat(500_000));
+        for depth in [2000, 1_000_000] {
+            machine.put("proc/self/cgroup", "0::".to_owned() + &"/a".repeat(depth));
+            assert_eq!(allowed(&machine.read()), [0, 1]);
+        }
+    });
+}
+
+fn limit(resource: Resource, most: u64) {
+    setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) }).unwrap();
 }
 
 #[test]
