@@ -89,12 +89,15 @@ test: SELECTED := -m "not slow"
 # Loom explores the orders with at most three preemptions; in test-all, every order.
 test: export LOOM_MAX_PREEMPTIONS := 3
 test-all: SELECTED := --durations=20
+# Sums wrap in builds without overflow checks only.
+test-all: IN_RELEASE := memory::
 # Property tests try all their examples, not a fifth.
 test-all: export PENSTOCK_THOROUGH := 1
 test-all: docs
 # Loom's build is another program: in a folder of its own, neither throws away what the other has compiled.
 test test-all: %: $(READY)-% $(READY)-native
 	$(IN_VENV) cargo test --quiet --workspace --exclude penstock-python --all-features
+	$(if $(IN_RELEASE),CARGO_PROFILE_RELEASE_LTO=off cargo test --quiet --package penstock-core --release --lib $(IN_RELEASE))
 	CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_DEBUG=none RUSTFLAGS="$$RUSTFLAGS --cfg loom" \
 		cargo test --quiet --package penstock-core --release --lib --target-dir target/loom
 	$(IN_VENV) python -m pytest --numprocesses=$(WORKERS) --dist=worksteal $(SELECTED) $(ARGS)

@@ -152,6 +152,32 @@ def test_memory_in_flight_in_the_parent_is_free_in_the_child() -> None:
     run(body)
 
 
+def test_a_signal_handler_that_forks_in_the_middle_of_a_write_leaves_it_to_the_parent() -> None:
+    body = """
+    import signal
+
+    results = []
+    def fork(*_):
+        child = os.fork()
+        results.append((child, read_in_thread(reader) if child else None))
+    signal.signal(signal.SIGALRM, fork)
+    own = penstock.Writer(writer, queue_items=1)
+    area = bytearray(1000)
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    try:
+        own.write(area)  # waits for room
+    except penstock.ClosedError:
+        area.clear()  # which raises while anybody holds it
+        end_child(results[0][0] == 0)
+    own.close()
+    os.close(writer)
+    [(child, got)] = results
+    assert got() == frame + bytes(1000)
+    assert child_is_well(child)
+    """
+    run(body)
+
+
 def test_what_is_inherited_is_closed_in_the_child_and_works_in_the_parent() -> None:
     body = """
     from penstock.pipeline import Pipeline, fd

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import errno
 import gc
 import gzip
@@ -702,6 +703,14 @@ def test_the_callers_buffers_end_the_pipeline_and_are_let_go() -> None:
         next(pipeline)
     with Pipeline([b"x"], sink=into([b"read-only"])) as pipeline, pytest.raises(ChunkError):
         next(pipeline)
+
+
+def test_a_buffer_of_no_bytes_may_have_no_address() -> None:
+    view_of = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int)
+    writable = 0x200  # PyBUF_WRITE
+    empty = view_of(("PyMemoryView_FromMemory", ctypes.pythonapi))(None, 0, writable)
+    with Pipeline([b""], sink=into([empty])) as pipeline:
+        assert [chunk.nbytes for chunk in pipeline] == [0]
 
 
 # --- asyncio ----------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@
 //! | write memory to a descriptor, in order, from a native thread | [`Writer`] |
 //! | the same without keeping a writer | [`process::pipe`], [`process::sync`] |
 //! | know what became of a write | [`Ticket`] |
-//! | hand in memory of any kind | [`Region`] |
+//! | hand in memory of any kind | [`Region`], and [`conformance::check_region`] to test it |
 //! | read frames from a descriptor, ahead, by a native thread | [`Reader`] |
 //! | transform bytes on their way | [`Transform`]; for pixels, `penstock_pixels::Conversion` (feature `pixels`) |
 //! | choose how bytes enter a pipe | [`Mode`], [`ReaderKind`] |
@@ -22,24 +22,33 @@
 //!
 //! | room | subject |
 //! | --- | --- |
-//! | `error`, `sys` | errors; the system calls |
-//! | `sync` | how threads wait for each other: tickets, queues, locks; what they count |
+//! | `error`, `counter`, `sys` | errors; counters; the system calls |
+//! | `sync` | how threads wait for each other: tickets, queues, locks |
 //! | `memory` | who owns the bytes in flight |
-//! | `runtime` | threads, forks, the exit of the program |
+//! | `runtime` | threads and how to wake them, forks, the exit of the program |
 //! | `pipe` | pipes and FIFOs, and their sizes |
 //! | [`writer`](Writer), [`reader`](Reader), [`relay`](relay()) | memory to descriptor, descriptor to memory, descriptor to descriptor |
 //! | [`tee`](Tee) | one relay to many destinations |
+//! | [`conformance`] | tests for the caller's kinds of memory |
 
 #![cfg_attr(loom, allow(dead_code))]
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("penstock-core supports Linux only: it uses splice(2), vmsplice(2), tee(2) and /proc");
+#[cfg(not(target_pointer_width = "64"))]
+compile_error!(
+    "penstock-core supports 64-bit targets only: sizes and offsets of files have to fit into a usize"
+);
 
 mod error;
 mod reader;
 mod runtime;
 mod sync;
 
+#[cfg(not(loom))]
+pub mod conformance;
+#[cfg(not(loom))]
+mod counter;
 #[cfg(not(loom))]
 mod memory;
 #[cfg(not(loom))]
@@ -96,12 +105,12 @@ pub use {
 #[cfg(not(loom))]
 pub mod process {
     pub use crate::{
-        runtime::{exit::drain_tasks, gate::Gate},
-        sync::unheard::take_unheard_bytes,
+        runtime::{exit::leave_exit_to_host, gate::Gate, task::drain_tasks},
         writer::{
-            by_descriptor::{Marks, Outlet, close, close_at, marks, pipe, sync, sync_to, tickets_of},
+            by_descriptor::{Marks, Target, close, close_at, marks, pipe, sync, sync_to, tickets_of},
             exit::drain_streams,
             transport::staged::set_staging_budget,
+            unreported::take_unreported_bytes,
         },
     };
 }
@@ -112,12 +121,13 @@ pub mod process {
 /// need it.
 #[cfg(not(loom))]
 pub mod engine {
-    pub use crate::reader::poll_source::PollSource;
+    pub use crate::counter::{Counter, Stopwatch};
+    pub use crate::runtime::fork::PerProcess;
     pub use crate::runtime::fork_fd::ForkFd;
+    pub use crate::runtime::poll_source::PollSource;
     pub use crate::runtime::thread::{Fault, Signals, guarded, spawn};
     pub use crate::runtime::waker::Waker;
     pub use crate::sync::channel::{Channel, Stopped, Taken};
-    pub use crate::sync::counter::{Counter, Stopwatch};
     pub use crate::sync::mailbox::Mailbox;
     pub use crate::sync::queue::Limits;
     pub use crate::sync::ticket::{Completion, ticket};

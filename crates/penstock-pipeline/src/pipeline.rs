@@ -12,7 +12,7 @@ use super::chunk::{Chunk, ChunkError};
 use super::failures::{Failures, OnError};
 use super::graph::{Graph, Item};
 use super::meter::{Meter, Part};
-use super::sink::{self, Kind, Sink};
+use super::sink::{self, Sink, SinkKind};
 use super::source::Source;
 use super::stage::Stage;
 use super::stats::Stats;
@@ -92,9 +92,9 @@ impl Pipeline {
         let Sink { kind, policy, enter } = sink;
         let sink_name = Sink::name_of(&kind);
         let (writer, spaces) = match kind {
-            Kind::Iterate => (None, None),
-            Kind::Writer(writer) => (Some(writer), None),
-            Kind::Spaces(spaces) => (None, Some(spaces)),
+            SinkKind::Iterate => (None, None),
+            SinkKind::Writer(writer) => (Some(writer), None),
+            SinkKind::Spaces(spaces) => (None, Some(spaces)),
         };
         stages.extend(spaces.map(|spaces| Stage::into_spaces(spaces, enter)));
         check(&source, &mut stages, &options)?;

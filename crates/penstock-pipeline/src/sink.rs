@@ -13,12 +13,12 @@ use penstock_cpu::ThreadPolicy;
 
 /// The destination of a pipeline's chunks.
 pub struct Sink {
-    pub(super) kind: Kind,
+    pub(super) kind: SinkKind,
     pub(super) policy: Option<ThreadPolicy>,
     pub(super) enter: Option<Enter>,
 }
 
-pub(super) enum Kind {
+pub(super) enum SinkKind {
     Iterate,
     Writer(Writer),
     Spaces(Box<dyn Spaces>),
@@ -31,27 +31,27 @@ impl Default for Sink {
 }
 
 impl Sink {
-    fn new(kind: Kind) -> Self {
+    fn new(kind: SinkKind) -> Self {
         Self { kind, policy: None, enter: None }
     }
 
     /// Chunks are returned by [`Pipeline::next`](super::Pipeline::next).
     #[must_use]
     pub fn iterate() -> Self {
-        Self::new(Kind::Iterate)
+        Self::new(SinkKind::Iterate)
     }
 
     /// Chunks are written by that writer, in order, without copying them. The writer is closed at the end. After a
     /// failure, everything before it is still written.
     #[must_use]
     pub fn writer(writer: Writer) -> Self {
-        Self::new(Kind::Writer(writer))
+        Self::new(SinkKind::Writer(writer))
     }
 
     /// Each chunk is copied into the caller's next space, until there are no more spaces. Iteration returns chunks that
     /// lie there.
     pub fn spaces(spaces: impl Spaces + 'static) -> Self {
-        Self::new(Kind::Spaces(Box::new(spaces)))
+        Self::new(SinkKind::Spaces(Box::new(spaces)))
     }
 
     /// Priority and CPUs of its thread. Iteration has none.
@@ -66,10 +66,10 @@ impl Sink {
         Self { enter: Some(enter), ..self }
     }
 
-    pub(super) fn name_of(kind: &Kind) -> &'static str {
+    pub(super) fn name_of(kind: &SinkKind) -> &'static str {
         match kind {
-            Kind::Writer(_) => "writer",
-            Kind::Iterate | Kind::Spaces(_) => "consumer",
+            SinkKind::Writer(_) => "writer",
+            SinkKind::Iterate | SinkKind::Spaces(_) => "consumer",
         }
     }
 }
@@ -82,10 +82,7 @@ const SLICE: Duration = Duration::from_millis(100);
 pub(super) fn write_all(graph: &Arc<Graph>, failures: &Failures, completion: Completion) {
     let outcome = write_until_failure(graph, failures);
     let writer = graph.writer.get().expect("it was set before the thread began");
-    let closed = match writer.close(None) {
-        Err(Error::Aborted { .. } | Error::Closed) | Ok(()) => Ok(()),
-        Err(error) => Err(error),
-    };
+    let closed = writer.close(None);
     graph.ended_ns.store(graph.now_ns(), Ordering::Relaxed);
     graph.stop();
     completion.end(outcome.and(closed));

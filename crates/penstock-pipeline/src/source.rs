@@ -50,7 +50,7 @@ enum Origin {
 }
 
 /// The work of one worker.
-type Work = Box<dyn FnOnce(&Port<'_>) + Send>;
+type SourceWork = Box<dyn FnOnce(&Port<'_>) + Send>;
 
 type Paths = Box<dyn Iterator<Item = PathBuf> + Send>;
 
@@ -164,7 +164,7 @@ impl Source {
     }
 
     pub(super) fn start(self, graph: &Arc<Graph>) -> Result<(), Error> {
-        let reads: Vec<Work> = match self.kind {
+        let reads: Vec<SourceWork> = match self.kind {
             Origin::Files(paths) => {
                 let paths = Arc::new(Mutex::new(paths.enumerate()));
                 let shared = (0..self.workers).map(|_| Arc::clone(&paths));

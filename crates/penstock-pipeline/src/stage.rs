@@ -131,10 +131,10 @@ pub struct Stage {
     pub(super) workers: usize,
     policy: Option<ThreadPolicy>,
     enter: Option<Enter>,
-    kind: Kind,
+    kind: StageKind,
 }
 
-enum Kind {
+enum StageKind {
     Decompress { codec: Codec, is_stream: Option<bool> },
     Map(MakeMap),
 }
@@ -142,14 +142,14 @@ enum Kind {
 type MakeMap = Arc<dyn Fn() -> Box<dyn Map> + Send + Sync>;
 
 impl Stage {
-    fn new(name: impl Into<String>, kind: Kind) -> Self {
+    fn new(name: impl Into<String>, kind: StageKind) -> Self {
         Self { name: name.into(), workers: 1, policy: None, enter: None, kind }
     }
 
     /// Decompresses. Chunks of files, buffers and feeds are decompressed one by one. Pieces of a file and of a
     /// descriptor are decompressed as one stream, by a single worker.
     pub fn decompress(codec: Codec) -> Self {
-        Self::new("decompress", Kind::Decompress { codec, is_stream: None })
+        Self::new("decompress", StageKind::Decompress { codec, is_stream: None })
     }
 
     /// Computes a checksum of each chunk: see [`Chunk::checksum`].
@@ -164,7 +164,7 @@ impl Stage {
 
     /// Runs the caller's code. `make` is called once for each worker, and again after that worker's code has panicked.
     pub fn map(name: impl Into<String>, make: impl Fn() -> Box<dyn Map> + Send + Sync + 'static) -> Self {
-        Self::new(name, Kind::Map(Arc::new(make)))
+        Self::new(name, StageKind::Map(Arc::new(make)))
     }
 
     /// Copies each chunk into the caller's next space, until there is none.
@@ -200,7 +200,7 @@ impl Stage {
     /// Sets whether a decompressing stage gets pieces of one stream. By default, the source decides.
     #[must_use]
     pub fn streamed(mut self, streamed: bool) -> Self {
-        if let Kind::Decompress { is_stream, .. } = &mut self.kind {
+        if let StageKind::Decompress { is_stream, .. } = &mut self.kind {
             *is_stream = Some(streamed);
         }
         self
@@ -211,7 +211,7 @@ impl Stage {
         if self.workers == 0 {
             return Err(Error::Unsuitable("workers must be at least 1".into()));
         }
-        if let Kind::Decompress { is_stream, .. } = &mut self.kind
+        if let StageKind::Decompress { is_stream, .. } = &mut self.kind
             && *is_stream.get_or_insert(comes_as_stream)
             && self.workers > 1
         {
@@ -223,14 +223,14 @@ impl Stage {
 
     /// Starts its workers. `piece_bytes` is the size of the pieces of a decompressed stream.
     pub(super) fn start(self, graph: &Arc<Graph>, part: usize, piece_bytes: usize) -> Result<(), Error> {
-        let work: Work = match self.kind {
-            Kind::Decompress { codec, is_stream: Some(true) } => {
+        let work: StageWork = match self.kind {
+            StageKind::Decompress { codec, is_stream: Some(true) } => {
                 Arc::new(move |port| stream::decompress(port, codec, piece_bytes))
             }
-            Kind::Decompress { codec, .. } => {
+            StageKind::Decompress { codec, .. } => {
                 Arc::new(move |port| run(port, &|| Box::new(Whole { codec, decoder: Decoder::new() })))
             }
-            Kind::Map(make) => Arc::new(move |port| run(port, &*make)),
+            StageKind::Map(make) => Arc::new(move |port| run(port, &*make)),
         };
         let works = (0..self.workers).map(|_| {
             let work = Arc::clone(&work);
@@ -240,7 +240,7 @@ impl Stage {
     }
 }
 
-type Work = Arc<dyn Fn(&Port<'_>) + Send + Sync>;
+type StageWork = Arc<dyn Fn(&Port<'_>) + Send + Sync>;
 
 /// Runs one worker of a stage, until no more chunks come or the graph is stopped.
 fn run(port: &Port<'_>, make: &dyn Fn() -> Box<dyn Map>) {

@@ -5,7 +5,7 @@
 //!   forking thread holds.
 //! - **The end of the interpreter** ends each thread that returns from waiting in Python code, up to Python 3.13 by
 //!   `pthread_exit`. Its unwinding must not reach Rust frames, which would abort the process (SIGABRT). So the thread
-//!   [hangs](hanging), as all threads do in Python 3.14.
+//!   [sleeps](sleeping_at_finalization), as all threads do in Python 3.14.
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -13,8 +13,8 @@ use penstock_core::process::Gate;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use crate::hanging::{hanging, raw};
-use crate::parked::release_parked;
+use crate::finalization::{raw, sleeping_at_finalization};
+use crate::parked::{release_inherited, release_parked};
 
 static THREAD_STATES: Gate = Gate::new();
 
@@ -51,12 +51,14 @@ impl Drop for PythonThread {
     fn drop(&mut self) {
         Python::try_attach(release_parked);
         // SAFETY: the state belongs to this thread, and was counted once when it was made and once more by `Ensure`, in which PyO3
-        // hangs if the interpreter ends. The second release deletes it.
+        // sleeps if the interpreter ends. The second release deletes it.
         unsafe {
             if ffi::Py_IsInitialized() != 0 {
                 ffi::PyGILState_Ensure();
                 ffi::PyGILState_Release(ffi::PyGILState_STATE::PyGILState_LOCKED);
-                hanging(|| raw::PyGILState_Release(ffi::PyGILState_STATE::PyGILState_UNLOCKED));
+                sleeping_at_finalization(|| {
+                    raw::PyGILState_Release(ffi::PyGILState_STATE::PyGILState_UNLOCKED)
+                });
             }
         }
     }
@@ -84,5 +86,6 @@ pub(crate) fn _after_fork_in_parent() {
 #[pyfunction]
 pub(crate) fn _after_fork_in_child(py: Python<'_>) {
     THREAD_STATES.reset();
+    release_inherited(py);
     release_parked(py);
 }

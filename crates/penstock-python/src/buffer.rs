@@ -2,6 +2,7 @@
 
 use std::ffi::{c_char, c_int};
 use std::mem::MaybeUninit;
+use std::ptr::NonNull;
 use std::slice;
 use std::sync::Mutex;
 
@@ -13,7 +14,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView};
 
-use crate::hanging::{hanging, raw};
+use crate::finalization::{raw, sleeping_at_finalization};
 use crate::parked::Parcel;
 pub(crate) use crate::parked::release_parked;
 
@@ -25,10 +26,15 @@ struct Export(Option<Box<Parcel>>);
 // SAFETY: the memory is pinned by the export, whatever thread reads it; the view itself is only handed around.
 unsafe impl Send for Export {}
 
-// SAFETY: `PyBUF_SIMPLE` gave one contiguous block, which the exporter keeps in place until the release.
+// SAFETY: `PyBUF_SIMPLE` gave one contiguous, initialised block, which the exporter keeps in place until the release.
+//
+// Nothing keeps Python code from changing the content meanwhile. Its promise is the documented one, that borrowed memory does not
+// change until the write has ended (docs/concepts/ownership.md). Code that breaks it gets a mixture of old and new bytes: we copy
+// them, hand them to the kernel, or convert pixels, whose loops and indices do not depend on the content. By Rust's rules the
+// conversion is a data race all the same, as with every extension that computes on a buffer without the GIL.
 unsafe impl Region for Export {
     fn as_ptr(&self) -> *const u8 {
-        self.view().buf.cast_const().cast()
+        self.start()
     }
     fn len(&self) -> usize {
         // Never negative: the protocol says so of every filled view.
@@ -42,11 +48,11 @@ struct WritableExport(Export);
 // SAFETY: nothing of it changes while it is shared.
 unsafe impl Sync for WritableExport {}
 
-// SAFETY: as for the export, and `PyBUF_WRITABLE` was asked for. The caller of `penstock.pipeline.into` must not touch the memory
-// meanwhile.
+// SAFETY: as for the export, and `PyBUF_WRITABLE` was asked for. That the caller of `penstock.pipeline.into` does not touch the memory
+// meanwhile is again a promise which nothing enforces.
 unsafe impl Space for WritableExport {
     fn as_mut_ptr(&self) -> *mut u8 {
-        self.0.view().buf.cast()
+        self.0.start()
     }
     fn len(&self) -> usize {
         self.0.len()
@@ -56,6 +62,11 @@ unsafe impl Space for WritableExport {
 impl Export {
     fn view(&self) -> &ffi::Py_buffer {
         self.0.as_ref().expect("only the drop empties an export").view()
+    }
+
+    /// The first byte. The protocol allows a view of no bytes to have no address, which a slice does not.
+    fn start(&self) -> *mut u8 {
+        NonNull::new(self.view().buf).unwrap_or(NonNull::dangling()).as_ptr().cast()
     }
 }
 
@@ -69,8 +80,18 @@ impl Drop for Export {
 
 /// Exports the bytes of a C-contiguous buffer; those of a ModernGL buffer are copied.
 pub(crate) fn export(data: &Bound<'_, PyAny>) -> PyResult<Box<dyn Region>> {
+    region_of(data, |_| {})
+}
+
+/// As [`export`], for a write. The child of a fork releases its copy of what the parent's writes hold.
+pub(crate) fn export_for_write(data: &Bound<'_, PyAny>) -> PyResult<Box<dyn Region>> {
+    region_of(data, Parcel::note_write)
+}
+
+fn region_of(data: &Bound<'_, PyAny>, note: impl FnOnce(&mut Parcel)) -> PyResult<Box<dyn Region>> {
     let exporter = exporter_of(data)?;
-    let view = simple_view(&exporter, ffi::PyBUF_SIMPLE)?;
+    let mut view = simple_view(&exporter, ffi::PyBUF_SIMPLE)?;
+    note(&mut view);
     let export = Export(Some(view));
     if is_gl_mapping(&exporter)? {
         let (copy, export) = data.py().detach(move || (Copied::of(&export), export));
@@ -102,12 +123,12 @@ pub(crate) fn _copy(source: &Bound<'_, PyAny>, target: &Bound<'_, PyAny>) -> PyR
 }
 
 /// The bytes of a buffer for the time of a call, so that a ModernGL buffer is not mapped for longer.
-pub(crate) struct Glimpse<'py> {
+pub(crate) struct BorrowedBuffer<'py> {
     py: Python<'py>,
     export: Option<Export>,
 }
 
-impl<'py> Glimpse<'py> {
+impl<'py> BorrowedBuffer<'py> {
     pub(crate) fn of(data: &Bound<'py, PyAny>) -> PyResult<Self> {
         let view = get_buffer(&exporter_of(data)?, ffi::PyBUF_STRIDED_RO)?;
         Ok(Self { py: data.py(), export: Some(Export(Some(view))) })
@@ -149,7 +170,7 @@ impl<'py> Glimpse<'py> {
     }
 }
 
-impl Drop for Glimpse<'_> {
+impl Drop for BorrowedBuffer<'_> {
     fn drop(&mut self) {
         drop(self.export.take());
         release_parked(self.py);
@@ -235,14 +256,14 @@ fn get_buffer(exporter: &Bound<'_, PyAny>, flags: c_int) -> PyResult<Box<Parcel>
     let mut parcel = Parcel::of_view(unsafe { MaybeUninit::zeroed().assume_init() });
     let view: *mut ffi::Py_buffer = parcel.view_mut();
     // SAFETY: the view is large enough, and is used only if the call succeeds.
-    if hanging(|| unsafe { raw::PyObject_GetBuffer(exporter.as_ptr(), view, flags) }) == -1 {
+    if sleeping_at_finalization(|| unsafe { raw::PyObject_GetBuffer(exporter.as_ptr(), view, flags) }) == -1 {
         return Err(PyErr::fetch(exporter.py()));
     }
     Ok(parcel)
 }
 
 fn is_strided(exporter: &Bound<'_, PyAny>) -> bool {
-    Glimpse::of(exporter).is_ok_and(|glimpse| glimpse.contiguous().is_none())
+    BorrowedBuffer::of(exporter).is_ok_and(|borrowed| borrowed.contiguous().is_none())
 }
 
 /// The first address and the length of the memory that an object views, including gaps; none for ModernGL buffers, whose bytes
@@ -252,7 +273,7 @@ pub(crate) fn extent(data: &Bound<'_, PyAny>) -> PyResult<Option<(*const u8, usi
     if is_gl_mapping(&exporter)? {
         return Ok(None);
     }
-    Ok(Some(strided_extent(Glimpse::of(&exporter)?.view())))
+    Ok(Some(strided_extent(BorrowedBuffer::of(&exporter)?.view())))
 }
 
 fn strided_extent(view: &ffi::Py_buffer) -> (*const u8, usize) {

@@ -5,7 +5,7 @@ use penstock_pipeline::{Cause, ChunkError};
 use pyo3::exceptions::{PyBaseException, PyOSError, PyValueError};
 use pyo3::prelude::*;
 
-use crate::lent::Raised;
+use crate::pipeline_object::Raised;
 
 /// Raises errors of the core.
 pub(crate) trait OrRaise<T> {
@@ -42,6 +42,11 @@ pub(crate) fn to_python(py: Python<'_>, error: &Error) -> PyErr {
 }
 
 fn build(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
+    if let Error::Custom(custom) = error
+        && let Some(error) = custom.downcast_ref()
+    {
+        return chunk_error(py, error);
+    }
     let errors = py.import("penstock.errors")?;
     let exception = match error {
         Error::Broken { errno, bytes_delivered, bytes_lost } => errors
@@ -67,7 +72,6 @@ fn build(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
             }
             exception
         }
-        Error::Custom(custom) if let Some(error) = custom.downcast_ref() => return chunk_error(py, error),
         Error::Unsuitable(why) => return Ok(PyValueError::new_err(why.to_string())),
         _ => errors.getattr("ClosedError")?.call1((error.to_string(),))?,
     };

@@ -8,8 +8,10 @@ use pyo3::prelude::*;
 /// A writer that was closed: a transport that fell back, or a pipe that is smaller than the caller asked for.
 pub(crate) fn writer_closed(py: Python<'_>, stats: &Stats, asked_bytes: Option<usize>) -> PyResult<()> {
     let fell_back = stats.choice.filter(|(_, reason)| {
-        use Reason::{BudgetSpent, CannotPin, NoHugePages, NoMemory, NoVmsplice, SmallPipe};
-        matches!(reason, SmallPipe | NoHugePages | NoMemory | BudgetSpent | CannotPin | NoVmsplice)
+        use Reason::{Asked, NotAPipe, OurPages, ReaderIsSlower, ReaderKeepsUp, ReaderUnknown, SmallPiece};
+        let of_auto =
+            matches!(reason, SmallPiece | ReaderIsSlower | ReaderKeepsUp | ReaderUnknown | OurPages);
+        !of_auto && !matches!(reason, Asked | NotAPipe)
     });
     if let Some((transport, reason)) = fell_back {
         let (transport, reason) = (transport.name(), reason.text());

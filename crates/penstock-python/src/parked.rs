@@ -3,18 +3,23 @@
 //! A thread that is not attached to the interpreter must not even drop a `Py`: PyO3 would put it on a list behind a lock, which
 //! could stay taken for ever in the child of a fork.
 
+use std::collections::BTreeSet;
 use std::mem::ManuallyDrop;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use penstock_core::engine::PerProcess;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use crate::hanging::{hanging, raw};
+use crate::finalization::{raw, sleeping_at_finalization};
 
 /// Something to release, as an entry of the stack.
 pub(crate) struct Parcel {
     what: What,
+    /// Whether it is in [`IN_WRITES`].
+    is_in_write: bool,
     next: *mut Parcel,
 }
 
@@ -32,10 +37,39 @@ unsafe impl Sync for Parcel {}
 /// What was dropped: a stack without locks, because a fork can happen at any moment.
 static PARKED: AtomicPtr<Parcel> = AtomicPtr::new(ptr::null_mut());
 
+/// The views that writes hold, by the addresses of their parcels. Locked only by attached threads, so that with a GIL no fork
+/// finds it locked.
+static IN_WRITES: PerProcess<Mutex<BTreeSet<usize>>> = PerProcess::new(Mutex::default);
+
+fn in_writes() -> MutexGuard<'static, BTreeSet<usize>> {
+    IN_WRITES.get().lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// In the child of a fork: releases the child's copies of the views that the parent's writes hold.
+pub(crate) fn release_inherited(_py: Python<'_>) {
+    // Without a GIL another thread may have had the lock; then the memory stays in use.
+    let Some(Ok(mut inherited)) = IN_WRITES.inherited().map(Mutex::try_lock) else { return };
+    for parcel in std::mem::take(&mut *inherited) {
+        let parcel: *mut Parcel = ptr::with_exposed_provenance_mut(parcel);
+        // SAFETY: a parcel is in the table until it is freed. It belongs to a write of the parent, which the child never touches, or
+        // to a call of this thread, which learns next that its stream is the parent's.
+        if let What::View(view) = unsafe { &mut (*parcel).what } {
+            // SAFETY: the view was filled by `PyObject_GetBuffer`, and we are attached. A second release does nothing.
+            sleeping_at_finalization(|| unsafe { raw::PyBuffer_Release(view) });
+        }
+    }
+}
+
 impl Parcel {
+    /// Notes that a write is to hold it.
+    pub(crate) fn note_write(&mut self) {
+        self.is_in_write = true;
+        in_writes().insert(ptr::from_mut(self).expose_provenance());
+    }
+
     /// A view that must be filled in place: the shape and strides of a one-dimensional buffer point into the view itself.
     pub(crate) fn of_view(view: ffi::Py_buffer) -> Box<Self> {
-        Box::new(Self { what: What::View(view), next: ptr::null_mut() })
+        Box::new(Self { what: What::View(view), is_in_write: false, next: ptr::null_mut() })
     }
 
     pub(crate) fn view(&self) -> &ffi::Py_buffer {
@@ -79,13 +113,16 @@ pub(crate) fn release_parked(_py: Python<'_>) {
         // SAFETY: the parcels came from `Box::into_raw`, and the swap made them ours.
         let mut parcel = unsafe { Box::from_raw(parked) };
         parked = parcel.next;
+        if parcel.is_in_write {
+            in_writes().remove(&ptr::from_mut(&mut *parcel).expose_provenance());
+        }
         match &mut parcel.what {
             // SAFETY: the view was filled by `PyObject_GetBuffer`, is released once, and we are attached.
-            What::View(view) => hanging(|| unsafe { raw::PyBuffer_Release(view) }),
+            What::View(view) => sleeping_at_finalization(|| unsafe { raw::PyBuffer_Release(view) }),
             What::Object(object) => {
                 let object = object.as_ptr();
                 // SAFETY: the parcel owns the reference, and does not drop it itself.
-                hanging(|| unsafe { raw::Py_DecRef(object) });
+                sleeping_at_finalization(|| unsafe { raw::Py_DecRef(object) });
             }
         }
     }
@@ -96,7 +133,8 @@ pub(crate) struct Held(Option<Box<Parcel>>);
 
 impl Held {
     pub(crate) fn new(object: Py<PyAny>) -> Self {
-        Self(Some(Box::new(Parcel { what: What::Object(ManuallyDrop::new(object)), next: ptr::null_mut() })))
+        let what = What::Object(ManuallyDrop::new(object));
+        Self(Some(Box::new(Parcel { what, is_in_write: false, next: ptr::null_mut() })))
     }
 
     pub(crate) fn get(&self) -> &Py<PyAny> {

@@ -17,8 +17,8 @@ use crate::arguments::{self, Ahead};
 use crate::attach::as_python_thread;
 use crate::chunk::Chunk;
 use crate::errors::{self, OrRaise};
-use crate::lent::Lent;
 use crate::parked::release_parked;
+use crate::pipeline_object::PipelineObject;
 use crate::pipes::arm_exit;
 use crate::policy::{AppliedPolicy, ThreadPolicy};
 use crate::python_stage::{Callable, Iterable, Writables};
@@ -26,24 +26,24 @@ use crate::ticket::{LoopWaker, Watch};
 use crate::waiting::until;
 
 /// A part of a pipeline and the Python object that it uses, until the pipeline takes both.
-struct Part<T>(Mutex<Option<(T, Option<Arc<Lent>>)>>);
+struct Part<T>(Mutex<Option<(T, Option<Arc<PipelineObject>>)>>);
 
 impl<T> Part<T> {
-    fn new(part: T, lent: Option<Arc<Lent>>) -> Self {
-        Self(Mutex::new(Some((part, lent))))
+    fn new(part: T, object: Option<Arc<PipelineObject>>) -> Self {
+        Self(Mutex::new(Some((part, object))))
     }
 
     /// Takes the part; its Python object goes to what the pipeline owns.
-    fn take(&self, owned: &mut Vec<Arc<Lent>>) -> PyResult<T> {
+    fn take(&self, owned: &mut Vec<Arc<PipelineObject>>) -> PyResult<T> {
         let part = self.0.lock().ok().and_then(|mut part| part.take());
-        let (part, lent) = part.ok_or_else(|| PyValueError::new_err("it belongs to a pipeline already"))?;
-        owned.extend(lent);
+        let (part, object) = part.ok_or_else(|| PyValueError::new_err("it belongs to a pipeline already"))?;
+        owned.extend(object);
         Ok(part)
     }
 
     fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         match self.0.try_lock().as_deref() {
-            Ok(Some((_, Some(lent)))) => lent.traverse(visit),
+            Ok(Some((_, Some(object)))) => object.traverse(visit),
             _ => Ok(()),
         }
     }
@@ -104,10 +104,10 @@ impl Source {
     #[staticmethod]
     #[pyo3(signature = (buffers, policy))]
     fn iterable(buffers: &Bound<'_, PyAny>, policy: Option<ThreadPolicy>) -> PyResult<Self> {
-        let lent = Lent::new(PyIterator::from_object(buffers)?.into_any().unbind());
-        let source = pipeline::Source::feed(Iterable(Arc::clone(&lent))).named("iterable");
+        let object = PipelineObject::new(PyIterator::from_object(buffers)?.into_any().unbind());
+        let source = pipeline::Source::feed(Iterable(Arc::clone(&object))).named("iterable");
         let source = source.within(as_python_thread).policy(policy_of(policy));
-        Ok(Self(Part::new(source, Some(lent)), Ahead::default()))
+        Ok(Self(Part::new(source, Some(object)), Ahead::default()))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
@@ -175,12 +175,12 @@ impl Stage {
         #[pyo3(from_py_with = arguments::workers)] workers: usize,
         policy: Option<ThreadPolicy>,
     ) -> Self {
-        let lent = Lent::new(function);
-        let own = Arc::clone(&lent);
+        let object = PipelineObject::new(function);
+        let own = Arc::clone(&object);
         let make = move || Box::new(Callable(Arc::clone(&own))) as Box<dyn pipeline::Map>;
         let stage = pipeline::Stage::map("call", make).within(as_python_thread);
         let stage = stage.named(name).workers(workers).policy(policy_of(policy));
-        Self(Part::new(stage, Some(lent)))
+        Self(Part::new(stage, Some(object)))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
@@ -235,9 +235,9 @@ impl Sink {
     /// Buffers of the caller.
     #[staticmethod]
     fn into(buffers: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let lent = Lent::new(PyIterator::from_object(buffers)?.into_any().unbind());
-        let spaces = pipeline::Sink::spaces(Writables(Arc::clone(&lent)));
-        Ok(Self(Part::new(spaces.within(as_python_thread), Some(lent))))
+        let object = PipelineObject::new(PyIterator::from_object(buffers)?.into_any().unbind());
+        let spaces = pipeline::Sink::spaces(Writables(Arc::clone(&object)));
+        Ok(Self(Part::new(spaces.within(as_python_thread), Some(object))))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
@@ -251,7 +251,7 @@ impl Sink {
 
 /// A running pipeline, with the Python objects that it lends to its threads.
 #[pyclass(frozen, name = "_Pipeline", module = "penstock._native")]
-pub(crate) struct Pipeline(pipeline::Pipeline, Vec<Arc<Lent>>);
+pub(crate) struct Pipeline(pipeline::Pipeline, Vec<Arc<PipelineObject>>);
 
 #[pymethods]
 impl Pipeline {
@@ -279,22 +279,22 @@ impl Pipeline {
         let mut options = Options::default();
         (options.depth.items, options.depth.bytes) = (depth, depth_bytes);
         (options.on_error, options.max_chunk_bytes) = (on_error, max_chunk_bytes);
-        let mut lent = Vec::new();
+        let mut object = Vec::new();
         let Source(source, ahead) = source;
-        let source = source.take(&mut lent)?;
-        let stages = stages.iter().map(|stage| stage.0.take(&mut lent)).collect::<PyResult<Vec<_>>>()?;
-        let sink = sink.map_or_else(|| Ok(pipeline::Sink::iterate()), |sink| sink.0.take(&mut lent))?;
+        let source = source.take(&mut object)?;
+        let stages = stages.iter().map(|stage| stage.0.take(&mut object)).collect::<PyResult<Vec<_>>>()?;
+        let sink = sink.map_or_else(|| Ok(pipeline::Sink::iterate()), |sink| sink.0.take(&mut object))?;
         // Detached: its threads begin with becoming Python threads, where they are.
         let started = py.detach(|| pipeline::Pipeline::start(source, stages, sink, options));
         release_parked(py);
         match started {
             Ok(pipeline) => {
-                let own = Self(pipeline, lent);
+                let own = Self(pipeline, object);
                 ahead.take(py)?;
                 Ok(own)
             }
             Err(error) => {
-                lent.iter().for_each(|lent| lent.clear(py));
+                object.iter().for_each(|object| object.clear(py));
                 Err(errors::to_python(py, &error))
             }
         }
@@ -383,13 +383,13 @@ impl Pipeline {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        self.1.iter().try_for_each(|lent| lent.traverse(&visit))
+        self.1.iter().try_for_each(|object| object.traverse(&visit))
     }
 
     fn __clear__(&self, py: Python<'_>) {
         // Does not wait, and lets no other thread run: the garbage collector calls it.
         self.0.close_within(Duration::ZERO);
-        self.1.iter().for_each(|lent| lent.clear(py));
+        self.1.iter().for_each(|object| object.clear(py));
     }
 
     /// The slowest part, in words.
@@ -401,7 +401,7 @@ impl Pipeline {
 impl Pipeline {
     /// Drops what the threads no longer use: a generator, for instance, whose end the program may wait for.
     fn release(&self, py: Python<'_>) {
-        self.1.iter().for_each(|lent| lent.release(py));
+        self.1.iter().for_each(|object| object.release(py));
     }
 
     fn read_stats(&self, py: Python<'_>) -> PyResult<Stats> {

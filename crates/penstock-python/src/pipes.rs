@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use penstock_core::Error;
-use penstock_core::process::{self, Marks, Outlet};
+use penstock_core::process::{self, Marks, Target};
 use pyo3::prelude::*;
 
 use crate::arguments;
@@ -37,8 +37,8 @@ use crate::waiting::{Attempt, until, until_written};
 pub(crate) fn pipe(data: &Bound<'_, PyAny>, fd: &Bound<'_, PyAny>, mode: &str) -> PyResult<Ticket> {
     let mode = arguments::mode(mode)?;
     arm_exit(fd.py())?;
-    let outlet = Outlet::open(arguments::destination(fd)?).or_raise(fd.py())?;
-    queue(data, None, |data, slice| outlet.write(data, mode, Some(slice)))
+    let mut target = Target::open(arguments::destination(fd)?).or_raise(fd.py())?;
+    queue(data, None, |data, slice| target.write(data, mode, Some(slice)))
 }
 
 /// Wait until buffers are free again: those on the memory of ``data``, or all that ``pipe`` has queued.
@@ -160,7 +160,7 @@ pub(crate) fn _drain(
         })
     });
     buffer::release_parked(py);
-    let told = (lost, process::take_unheard_bytes(), cut_off);
+    let told = (lost, process::take_unreported_bytes(), cut_off);
     match raised {
         Some(raised) if told == (0, 0, 0) => Err(raised),
         _ => Ok(told),

@@ -16,9 +16,9 @@ use pyo3::types::PyTuple;
 
 use crate::buffer;
 use crate::chunk;
-use crate::hanging::{hanging, raw};
-use crate::lent::Lent;
+use crate::finalization::{raw, sleeping_at_finalization};
 use crate::parked::release_parked;
+use crate::pipeline_object::PipelineObject;
 
 /// From this size on, bytes are copied without the GIL. For less, getting it back may take longer than the copy (5 ms:
 /// `sys.getswitchinterval()`).
@@ -39,7 +39,7 @@ impl std::error::Error for Ending {}
 /// Runs the function with the GIL and the object, and records the wait for the GIL. None if the object was released, because the
 /// pipeline has ended.
 fn attached<T>(
-    lent: &Lent,
+    holder: &PipelineObject,
     context: &mut Context<'_>,
     run: impl FnOnce(&Bound<'_, PyAny>, &mut Context<'_>) -> PyResult<T>,
 ) -> Result<Option<T>, Cause> {
@@ -47,9 +47,9 @@ fn attached<T>(
     Python::try_attach(|py| {
         context.waited_for_lock(asked.elapsed());
         release_parked(py);
-        let Some(object) = lent.get(py) else { return Ok(None) };
+        let Some(object) = holder.get(py) else { return Ok(None) };
         let outcome = run(object.bind(py), context);
-        outcome.map(Some).map_err(|error| Cause::Failed(lent.keep(py, error)))
+        outcome.map(Some).map_err(|error| Cause::Failed(holder.keep(py, error)))
     })
     .unwrap_or_else(|| Err(Cause::failed(Ending)))
 }
@@ -59,7 +59,7 @@ fn next_of<'py>(iterator: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAn
     let py = iterator.py();
     // SAFETY: an iterator that lives, and we are attached; the answer is a new reference.
     let item = unsafe {
-        let item = hanging(|| raw::PyIter_Next(iterator.as_ptr()));
+        let item = sleeping_at_finalization(|| raw::PyIter_Next(iterator.as_ptr()));
         Bound::from_owned_ptr_or_opt(py, item)
     };
     match item {
@@ -75,7 +75,9 @@ fn answer_of<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     // SAFETY: both live, and we are attached; the answer is a new reference.
     unsafe {
-        let answer = hanging(|| raw::PyObject_Call(callable.as_ptr(), arguments.as_ptr(), ptr::null_mut()));
+        let answer = sleeping_at_finalization(|| {
+            raw::PyObject_Call(callable.as_ptr(), arguments.as_ptr(), ptr::null_mut())
+        });
         Bound::from_owned_ptr_or_err(callable.py(), answer)
     }
 }
@@ -100,7 +102,7 @@ fn filled(mut copy: pipeline::Buffer, region: Box<dyn Region>) -> pipeline::Buff
 }
 
 /// An iterable of buffers, or of pairs of a name and a buffer.
-pub(crate) struct Iterable(pub(crate) Arc<Lent>);
+pub(crate) struct Iterable(pub(crate) Arc<PipelineObject>);
 
 impl Feed for Iterable {
     fn next(&mut self, context: &mut Context<'_>) -> Option<Result<Fed, Cause>> {
@@ -125,7 +127,7 @@ fn named(item: Bound<'_, PyAny>) -> PyResult<(Option<OsString>, Bound<'_, PyAny>
 }
 
 /// A callable that gets each chunk.
-pub(crate) struct Callable(pub(crate) Arc<Lent>);
+pub(crate) struct Callable(pub(crate) Arc<PipelineObject>);
 
 impl Map for Callable {
     fn map(&mut self, chunk: Chunk, context: &mut Context<'_>) -> Result<Option<Chunk>, Cause> {
@@ -150,7 +152,7 @@ impl Map for Callable {
 }
 
 /// An iterable of buffers that can be written to.
-pub(crate) struct Writables(pub(crate) Arc<Lent>);
+pub(crate) struct Writables(pub(crate) Arc<PipelineObject>);
 
 impl Spaces for Writables {
     fn next(&mut self, context: &mut Context<'_>) -> Option<Result<Box<dyn Space>, Cause>> {

@@ -9,7 +9,7 @@ use pyo3::exceptions::{PyMemoryError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use crate::buffer::{Glimpse, fill_view};
+use crate::buffer::{BorrowedBuffer, fill_view};
 use crate::conversion::Conversion;
 
 /// Of a frame behind a prefix, for the conversions: any vector register's width.
@@ -54,10 +54,10 @@ impl SlotPool {
         conversion: Option<&Conversion>,
         prefix: Option<&[u8]>,
     ) -> PyResult<Slot> {
-        let glimpse = Glimpse::of(data)?;
+        let borrowed = BorrowedBuffer::of(data)?;
         let transform = conversion.map(Conversion::transform);
         let wanted = transform.as_ref().map_or(self.slot_bytes, |transform| transform.input_bytes());
-        let got = glimpse.bytes();
+        let got = borrowed.bytes();
         if got != wanted {
             let message = format!("the buffer has {got} bytes, not {wanted}");
             return Err(PyValueError::new_err(message));
@@ -67,12 +67,12 @@ impl SlotPool {
         let mut slot = self.slot(prefix.len())?;
         let (before, frame) = slot.buffer.split_at_mut(prefix.len().next_multiple_of(ALIGNMENT));
         before[slot.start..].copy_from_slice(prefix);
-        match (glimpse.contiguous(), transform) {
+        match (borrowed.contiguous(), transform) {
             (Some(bytes), transform) => data.py().detach(|| make(transform.as_deref(), bytes, frame)),
-            (None, None) => gather(data.py(), &glimpse, frame),
+            (None, None) => gather(data.py(), &borrowed, frame),
             (None, transform) => {
                 let mut looks = self.scratch.take(wanted).map_err(no_memory)?;
-                gather(data.py(), &glimpse, &mut looks);
+                gather(data.py(), &borrowed, &mut looks);
                 data.py().detach(|| make(transform.as_deref(), &looks, frame));
             }
         }
@@ -103,9 +103,9 @@ fn make(transform: Option<&dyn Transform>, input: &[u8], output: &mut [u8]) {
     }
 }
 
-fn gather(py: Python<'_>, glimpse: &Glimpse<'_>, output: &mut [u8]) {
-    let array = glimpse.strided();
-    // SAFETY: the glimpse keeps the memory in place; see `Glimpse::contiguous` on who else writes there.
+fn gather(py: Python<'_>, borrowed: &BorrowedBuffer<'_>, output: &mut [u8]) {
+    let array = borrowed.strided();
+    // SAFETY: the borrowed keeps the memory in place; see `BorrowedBuffer::contiguous` on who else writes there.
     py.detach(|| unsafe { array.gather(output) });
 }
 

@@ -143,10 +143,11 @@ impl Watch {
 pub(crate) fn queue(
     data: &Bound<'_, PyAny>,
     timeout: Option<Duration>,
-    write: impl Fn(Box<dyn Region>, Duration) -> Result<penstock_core::Ticket, Rejected<Box<dyn Region>>> + Sync,
+    mut write: impl FnMut(Box<dyn Region>, Duration) -> Result<penstock_core::Ticket, Rejected<Box<dyn Region>>>
+    + Send,
 ) -> PyResult<Ticket> {
     let py = data.py();
-    let mut region = Some(buffer::export(data)?);
+    let mut region = Some(buffer::export_for_write(data)?);
     let pushed = until(py, timeout, |slice| {
         let region = &mut region;
         buffer::hand_in(region, |data| write(data, slice)).into()

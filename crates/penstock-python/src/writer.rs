@@ -127,7 +127,7 @@ impl Writer {
     /// Raises:
     ///     BrokenStreamError, OSError: the stream failed, or the reader went away with bytes unread in the pipe.
     ///     StalledError: it took longer than ``timeout``. Nothing is lost.
-    ///     ClosedError: the writer is closed.
+    ///     ClosedError: the writer is closed, or another thread aborts it meanwhile.
     #[pyo3(signature = (timeout=None))]
     fn flush(
         &self,
@@ -144,7 +144,10 @@ impl Writer {
     ///     timeout: seconds; None waits without limit.
     ///
     /// Raises:
-    ///     BrokenStreamError, OSError: the stream failed. The writer is closed nevertheless.
+    ///     BrokenStreamError, OSError: the stream failed. The writer is closed nevertheless. A file may report only
+    ///         now that it could not keep what it had accepted (ENOSPC on a network file system); all bytes then
+    ///         count as lost.
+    ///     ClosedError: another thread aborts it meanwhile.
     ///     StalledError: it took longer than ``timeout``. The writer is still open, and nothing is lost.
     #[pyo3(signature = (timeout=None))]
     fn close(

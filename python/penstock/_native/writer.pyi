@@ -82,7 +82,7 @@ class Writer:
         Raises:
             BrokenStreamError, OSError: the stream failed, or the reader went away with bytes unread in the pipe.
             StalledError: it took longer than ``timeout``. Nothing is lost.
-            ClosedError: the writer is closed.
+            ClosedError: the writer is closed, or another thread aborts it meanwhile.
         """
     def close(self, timeout: float | None = None) -> None:
         """Wait as ``flush`` does, then close. The caller's descriptor stays open. Closing again does nothing.
@@ -91,7 +91,10 @@ class Writer:
             timeout: seconds; None waits without limit.
 
         Raises:
-            BrokenStreamError, OSError: the stream failed. The writer is closed nevertheless.
+            BrokenStreamError, OSError: the stream failed. The writer is closed nevertheless. A file may report only
+                now that it could not keep what it had accepted (ENOSPC on a network file system); all bytes then
+                count as lost.
+            ClosedError: another thread aborts it meanwhile.
             StalledError: it took longer than ``timeout``. The writer is still open, and nothing is lost.
         """
     def abort(self) -> None:

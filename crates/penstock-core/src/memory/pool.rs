@@ -68,7 +68,7 @@ impl Pool {
             Some(pages) => pages,
             None => Mapping::map(bytes_of(class, page_bytes()).max(bytes))?,
         };
-        Ok(Buffer { memory: Memory::Pooled { pages: Some(pages), pool: self.clone() }, bytes })
+        Ok(Buffer { memory: Backing::Pooled { pages: Some(pages), pool: self.clone() }, bytes })
     }
 
     /// Bytes of unused memory that the pool keeps.
@@ -116,8 +116,8 @@ impl Shared {
 ///
 /// # Safety
 ///
-/// While the value lives, also while it is moved, `len` bytes from `as_mut_ptr` stay mapped and writable, both methods
-/// return the same values, and nobody else accesses the memory.
+/// All of [`Region`'s contract](Region#safety), with `as_mut_ptr` for `as_ptr`, while a [`Buffer`] owns the value. And the bytes are
+/// writable, and nobody else reads them either.
 pub unsafe trait Space: Send + Sync + 'static {
     /// The first byte.
     fn as_mut_ptr(&self) -> *mut u8;
@@ -129,7 +129,7 @@ pub unsafe trait Space: Send + Sync + 'static {
     }
 }
 
-enum Memory {
+enum Backing {
     /// None only while it is being dropped.
     Pooled {
         pages: Option<Mapping>,
@@ -140,7 +140,7 @@ enum Memory {
 
 /// Bytes in memory of a [`Pool`], which gets it back when the buffer is dropped, or in memory of a caller.
 pub struct Buffer {
-    memory: Memory,
+    memory: Backing,
     bytes: usize,
 }
 
@@ -149,15 +149,15 @@ impl Buffer {
     #[must_use]
     pub fn foreign(space: Box<dyn Space>) -> Self {
         let bytes = space.len();
-        Self { memory: Memory::Foreign(space), bytes }
+        Self { memory: Backing::Foreign(space), bytes }
     }
 
     /// The first byte, for callers that synchronize access themselves.
     #[must_use]
     pub fn start(&self) -> *mut u8 {
         match &self.memory {
-            Memory::Pooled { pages, .. } => pages.as_ref().expect("only the drop takes it").start(),
-            Memory::Foreign(space) => space.as_mut_ptr(),
+            Backing::Pooled { pages, .. } => pages.as_ref().expect("only the drop takes it").start(),
+            Backing::Foreign(space) => space.as_mut_ptr(),
         }
     }
 
@@ -177,8 +177,8 @@ impl Buffer {
     #[must_use]
     pub fn capacity(&self) -> usize {
         match &self.memory {
-            Memory::Pooled { pages, .. } => pages.as_ref().expect("only the drop takes it").bytes(),
-            Memory::Foreign(space) => space.len(),
+            Backing::Pooled { pages, .. } => pages.as_ref().expect("only the drop takes it").bytes(),
+            Backing::Foreign(space) => space.len(),
         }
     }
 
@@ -194,7 +194,8 @@ impl Buffer {
 
     /// All of its memory, also what is not in use.
     pub fn space_mut(&mut self) -> &mut [u8] {
-        // SAFETY: the memory is initialised (fresh pages are zero), as long as that, and ours alone: see `Space`.
+        // SAFETY: a mapping is initialised (fresh pages are zero), as long as that, and ours alone; so are a caller's bytes, as
+        // `Space` promises.
         unsafe { slice::from_raw_parts_mut(self.start(), self.capacity()) }
     }
 }
@@ -220,7 +221,8 @@ impl fmt::Debug for Buffer {
     }
 }
 
-// SAFETY: the memory is mapped, and stays where it is, until the buffer is dropped.
+// SAFETY: the memory is mapped, initialised, and stays where it is until the buffer is dropped. Whoever owns or shares the buffer
+// keeps others from changing it; what is written through `start` is its caller's to synchronize.
 unsafe impl Region for Buffer {
     fn as_ptr(&self) -> *const u8 {
         self.start()
@@ -232,7 +234,7 @@ unsafe impl Region for Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        if let Memory::Pooled { pages, pool } = &mut self.memory
+        if let Backing::Pooled { pages, pool } = &mut self.memory
             && let Some(pages) = pages.take()
         {
             pool.0.give_back(pages);
@@ -263,6 +265,14 @@ mod tests {
         let buffers: Vec<_> = (0..40).map(|_| pool.take(10_000).unwrap()).collect();
         drop(buffers);
         assert!((1..=100_000).contains(&pool.free_bytes()), "{pool:?}");
+    }
+
+    #[test]
+    fn what_no_address_space_holds_is_refused() {
+        let (pool, most) = (Pool::new(0), isize::MAX as usize);
+        for bytes in [1 << 60, most - 1, most, most + 1, usize::MAX - 4095, usize::MAX - 1, usize::MAX] {
+            assert_eq!(pool.take(bytes).unwrap_err(), Errno::NOMEM, "{bytes} bytes");
+        }
     }
 
     #[test]

@@ -11,10 +11,23 @@ use crate::sys::span::Span;
 /// the pipe needs the memory. To use the memory again, pass an [`Arc`] and keep a clone: the stream's clone is dropped before
 /// the ticket ends.
 ///
+/// The stream may drop the value on any thread. If the drop panics, the stream catches the panic and goes on. In the child of a
+/// fork, values that the parent has queued are leaked: their drop may need a thread or a lock that the child does not have.
+///
+/// [`conformance::check_region`](crate::conformance::check_region) tests a type of your own, as far as a test can.
+///
 /// # Safety
 ///
-/// While the value lives, `len` bytes from `as_ptr` must stay mapped and readable, and both methods must return the same results.
-/// This includes moves of the value.
+/// This is the contract for all memory that is not Penstock's own; [`Space`](crate::Space) adds to it for memory that is written
+/// to. From the moment a stream accepts the value, or an [`Arc`] of it, until the stream has dropped it or given it back:
+///
+/// - **It stays in place.** `as_ptr` and `len` return the same results at each call, also after the value was moved.
+/// - **It is a valid slice.** [`slice::from_raw_parts`](std::slice::from_raw_parts) may be called with them: the address is not
+///   null, not even for 0 bytes, and the bytes are mapped, readable and initialised. Memory that a fault handler fills on access is
+///   readable.
+/// - **Its content does not change.** Nobody writes to the bytes: no thread, no other process that shares them, no device. A
+///   [`Transform`](crate::Transform) gets a `&[u8]` of them, for which a change is undefined behaviour, and with zero-copy a later
+///   change reaches the reader, also after the worker is done with them.
 pub unsafe trait Region: Any + Send {
     /// The first byte.
     fn as_ptr(&self) -> *const u8;
@@ -26,7 +39,7 @@ pub unsafe trait Region: Any + Send {
     }
 }
 
-// SAFETY: it is never moved, for it has no size of its own.
+// SAFETY: it is never moved, for it has no size of its own, and whoever owns or shares it keeps others from changing it.
 unsafe impl Region for [u8] {
     fn as_ptr(&self) -> *const u8 {
         self.as_ptr()
@@ -36,7 +49,8 @@ unsafe impl Region for [u8] {
     }
 }
 
-// SAFETY: a vector that nobody can reach neither reallocates nor shrinks, and its heap block does not move with it.
+// SAFETY: whoever owns the vector or shares it, a stream included, keeps others from changing it; its heap block does not move
+// with it.
 unsafe impl Region for Vec<u8> {
     fn as_ptr(&self) -> *const u8 {
         self.as_slice().as_ptr()
@@ -56,7 +70,7 @@ unsafe impl<R: Region + ?Sized> Region for Box<R> {
     }
 }
 
-// SAFETY: static memory is never unmapped.
+// SAFETY: static memory is never unmapped, and a shared reference to plain bytes keeps them from changing.
 unsafe impl Region for &'static [u8] {
     fn as_ptr(&self) -> *const u8 {
         (**self).as_ptr()
@@ -66,7 +80,7 @@ unsafe impl Region for &'static [u8] {
     }
 }
 
-// SAFETY: the inner region keeps the promise for as long as any clone lives.
+// SAFETY: the inner region keeps the promise for as long as the stream's clone lives, and a shared value is not moved.
 unsafe impl<R: Region + Sync + ?Sized> Region for Arc<R> {
     fn as_ptr(&self) -> *const u8 {
         (**self).as_ptr()

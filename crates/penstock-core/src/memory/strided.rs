@@ -21,10 +21,11 @@ unsafe impl Send for Strided<'_> {}
 unsafe impl Sync for Strided<'_> {}
 
 impl Strided<'_> {
-    /// The size of all elements.
+    /// The size of all elements; `usize::MAX`, which no slice has, if it is larger than that.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.shape.iter().product::<usize>() * self.item_bytes
+        // Strides of 0 give a small memory any shape, so even a size beyond the address space can be one of readable elements.
+        self.shape.iter().fold(self.item_bytes, |bytes, &length| bytes.saturating_mul(length))
     }
 
     /// Copies the elements into `output`, one after another, the last axis first (C order).
@@ -224,6 +225,16 @@ mod tests {
             unsafe { array.gather(&mut output) };
             prop_assert_eq!(output, naive(&memory, origin, &array));
         }
+    }
+
+    #[test]
+    fn sizes_beyond_any_memory_equal_that_of_no_slice() {
+        let size = |shape: &[usize]| {
+            Strided { start: [0u8].as_ptr(), shape, strides: &vec![0; shape.len()], item_bytes: 2 }.bytes()
+        };
+        assert_eq!(size(&[1 << 63]), usize::MAX, "which wraps to 0");
+        assert_eq!(size(&[3, usize::MAX / 3 + 2]), usize::MAX, "which wraps to 8");
+        assert_eq!(size(&[1 << 63, 1 << 63, 0]), 0);
     }
 
     #[test]

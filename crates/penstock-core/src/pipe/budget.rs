@@ -5,9 +5,10 @@ use std::os::fd::BorrowedFd;
 use std::sync::Mutex;
 use std::time::Instant;
 
-use crate::runtime::fork::{ForkTable, Order};
+use crate::runtime::fork::PerProcess;
+use crate::sync::lock;
 use crate::sys::fd::{self, StreamId};
-use crate::sys::pipe::{self, Limits};
+use crate::sys::pipe::{self, PipeLimits};
 
 /// What is asked for by default: the most that a user without privileges gets by Linux's defaults
 /// (`pipe-max-size`, pipe(7)). Measured with FFmpeg as reader on a 2-core x86-64 VM with Linux 6.18,
@@ -22,7 +23,7 @@ const LARGEST_BYTES: usize = 1 << 31;
 /// Past `pipe-user-pages-soft`, each new pipe of the user gets only two pages. So all of ours together take at most
 /// half of that.
 pub(crate) struct PipeBudget {
-    limits: Limits,
+    limits: PipeLimits,
     granted: HashMap<StreamId, Granted>,
     /// With more accounts than this, those of closed pipes are sought.
     many: usize,
@@ -43,7 +44,7 @@ pub(crate) struct Reservation(StreamId);
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        BUDGET.lock().granted.remove(&self.0);
+        lock(BUDGET.get()).granted.remove(&self.0);
     }
 }
 
@@ -54,8 +55,7 @@ struct Granted {
     chosen: bool,
 }
 
-/// The child of a fork inherits the pipes, and so keeps the accounts.
-static BUDGET: ForkTable<PipeBudget> = ForkTable::new(Order::Budget, PipeBudget::of_user, |_| ());
+static BUDGET: PerProcess<Mutex<PipeBudget>> = PerProcess::new(PipeBudget::of_user);
 
 /// Grows the pipe to [`WANTED_BYTES`], or as far as the system allows, unless a caller asked for its size. Never fails.
 pub(crate) fn grow(fd: BorrowedFd<'_>, id: StreamId) {
@@ -64,19 +64,14 @@ pub(crate) fn grow(fd: BorrowedFd<'_>, id: StreamId) {
 
 /// As [`grow`], to another size.
 pub(crate) fn grow_to(fd: BorrowedFd<'_>, id: StreamId, wanted_bytes: usize) {
-    let mut budget = BUDGET.lock();
+    let mut budget = lock(BUDGET.get());
     if !budget.granted.get(&id).is_some_and(|granted| granted.chosen) {
         budget.grow(fd, id, wanted_bytes);
     }
 }
 
-/// As [`grow`], for a pipe of our own. Drop the reservation after closing the pipe.
-pub(crate) fn grow_own(pipe: BorrowedFd<'_>) -> Option<Reservation> {
-    grow_own_to(pipe, WANTED_BYTES)
-}
-
-/// As [`grow_own`], to another size.
-pub(crate) fn grow_own_to(pipe: BorrowedFd<'_>, wanted_bytes: usize) -> Option<Reservation> {
+/// As [`grow_to`], for a pipe of our own. Drop the reservation after closing the pipe.
+pub(crate) fn grow_own(pipe: BorrowedFd<'_>, wanted_bytes: usize) -> Option<Reservation> {
     let (id, _) = fd::identify(pipe).ok()?;
     grow_to(pipe, id, wanted_bytes);
     Some(Reservation(id))
@@ -86,7 +81,7 @@ pub(crate) fn grow_own_to(pipe: BorrowedFd<'_>, wanted_bytes: usize) -> Option<R
 /// more, or that may not grow, keeps its size; statistics show it.
 pub(crate) fn set(fd: BorrowedFd<'_>, id: StreamId, wanted_bytes: usize) {
     let Ok(present_bytes) = pipe::capacity(fd) else { return };
-    let mut budget = BUDGET.lock();
+    let mut budget = lock(BUDGET.get());
     if wanted_bytes < present_bytes {
         budget.resize(fd, id, wanted_bytes);
     } else {

@@ -70,10 +70,10 @@ impl Access {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Fifo(Arc<Place>);
+pub struct Fifo(Arc<FoundFifo>);
 
 #[derive(Debug)]
-struct Place {
+struct FoundFifo {
     fd: ForkFd,
     path: PathBuf,
 }
@@ -104,7 +104,7 @@ impl Fifo {
         // A child forked before this has a copy, which opens no side and so keeps nobody from an end of file. The other
         // order would delay every fork while a slow file system looks the path up.
         let fd = ForkFd::make(|| Ok(found))?;
-        Ok(Self(Arc::new(Place { fd, path: path.into() })))
+        Ok(Self(Arc::new(FoundFifo { fd, path: path.into() })))
     }
 
     /// Opens it for reading, without waiting.
@@ -171,7 +171,7 @@ impl Fifo {
     }
 }
 
-impl Place {
+impl FoundFifo {
     /// Leads to the FIFO itself, whatever the path leads to now: proc_pid_fd(5).
     fn link(&self) -> String {
         format!("/proc/self/fd/{}", self.fd.as_fd().as_raw_fd())

@@ -10,18 +10,17 @@ use std::mem;
 use std::time::Instant;
 
 use crate::error::Error;
-use crate::sync::ticket::{Completion, Ticket, ticket};
-use crate::sync::{AtomicBool, Condvar, Mutex, MutexGuard, Ordering, lock, passed, wait_until};
+use crate::sync::monitor::Monitor;
+use crate::sync::monitor::Side::{Putters, Takers};
+use crate::sync::monitor::Wake::{All, Nobody};
+use crate::sync::ticket::Ticket;
+use crate::sync::{AtomicBool, Ordering, passed};
 
 /// The answer to a request: none if no frame came in time. At the end all requests get the same answer.
 pub(crate) type Answer<T> = Option<Result<Option<T>, Error>>;
 
 pub(crate) struct FrameQueue<T> {
-    state: Mutex<State<T>>,
-    /// Signalled when there is a frame, and at the end.
-    filled: Condvar,
-    /// Signalled when there is room, and when none is needed.
-    room: Condvar,
+    monitor: Monitor<State<T>>,
     /// Lets the worker skip the lock while nobody asks what is stale.
     is_going_live: AtomicBool,
 }
@@ -35,11 +34,6 @@ struct State<T> {
     policy: Policy,
     end: Option<Result<(), Error>>,
     is_closed: bool,
-    /// Threads that sleep, so that nobody calls futex(2) for nothing.
-    sleeping_takers: usize,
-    sleeping_putters: usize,
-    /// Ends when `next` would not wait. All who ask share it, so that those who stop waiting leave nothing behind.
-    ready: Option<(Completion, Ticket)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,26 +57,16 @@ impl<T> FrameQueue<T> {
             policy: Policy::InOrder,
             end: None,
             is_closed: false,
-            sleeping_takers: 0,
-            sleeping_putters: 0,
-            ready: None,
         };
-        Self {
-            state: Mutex::new(state),
-            filled: Condvar::new(),
-            room: Condvar::new(),
-            is_going_live: AtomicBool::new(false),
-        }
+        Self { monitor: Monitor::new(state), is_going_live: AtomicBool::new(false) }
     }
 
     /// Called by the worker before each frame: waits until there is room for it. Returns false when no frame is wanted
     /// any more.
     pub(crate) fn wait_for_room(&self) -> bool {
-        let mut state = lock(&self.state);
+        let mut state = self.monitor.lock();
         while state.is_full() && !state.is_closed {
-            state.sleeping_putters += 1;
-            state = wait_until(&self.room, state, None);
-            state.sleeping_putters -= 1;
+            state = state.wait(Putters, None);
         }
         !state.is_closed
     }
@@ -90,7 +74,7 @@ impl<T> FrameQueue<T> {
     /// Called by the worker: puts the next frame in. Returns a frame that nobody will get: the oldest, dropped to make
     /// room, or this one.
     pub(crate) fn put(&self, frame: T) -> Option<T> {
-        let mut state = lock(&self.state);
+        let mut state = self.monitor.lock();
         if state.is_closed {
             return Some(frame);
         }
@@ -99,7 +83,7 @@ impl<T> FrameQueue<T> {
         let is_over = state.policy != Policy::InOrder && state.waiting.len() > state.depth;
         let dropped = if is_over { state.waiting.pop_front() } else { None };
         state.dropped += u64::from(is_over);
-        self.wake_takers(state);
+        state.wake(All, Nobody); // some may wait for any frame, others for a fresh one
         dropped
     }
 
@@ -111,7 +95,7 @@ impl<T> FrameQueue<T> {
 
     /// Called by the worker: so many frames after those put in have come already, and so are stale as well.
     pub(crate) fn go_live(&self, stale: u64) {
-        let mut state = lock(&self.state);
+        let mut state = self.monitor.lock();
         self.is_going_live.store(false, Ordering::Relaxed); // the lock orders it
         if state.policy == Policy::GoingLive {
             state.policy = Policy::Live { fresh_from: state.put + stale };
@@ -120,18 +104,18 @@ impl<T> FrameQueue<T> {
 
     /// Called by the worker: no more frames will come, for this reason. Only the first call counts.
     pub(crate) fn end(&self, outcome: Result<(), Error>) {
-        let mut state = lock(&self.state);
+        let mut state = self.monitor.lock();
         state.end.get_or_insert(outcome);
-        self.wake_takers(state);
+        state.wake(All, Nobody);
     }
 
     /// Takes the oldest frame. Waits for it until the deadline.
     pub(crate) fn next(&self, deadline: Option<Instant>) -> Answer<T> {
-        let mut state = lock(&self.state);
+        let mut state = self.monitor.lock();
         state.policy = Policy::InOrder;
         loop {
             if let Some(oldest) = state.waiting.pop_front() {
-                self.wake_putter(state);
+                state.wake(Nobody, All);
                 return Some(Ok(Some(oldest)));
             }
             if state.is_over() {
@@ -140,28 +124,28 @@ impl<T> FrameQueue<T> {
             if passed(deadline) {
                 return None;
             }
-            state = self.sleep(state, deadline);
+            state = state.wait(Takers, deadline);
         }
     }
 
     /// Takes the newest frame and drops the others. Waits until the deadline for one that is not stale. `wake` wakes
     /// the worker from any wait.
     pub(crate) fn newest(&self, deadline: Option<Instant>, wake: impl Fn()) -> Answer<T> {
-        let mut state = lock(&self.state);
+        let mut state = self.monitor.lock();
         if state.policy == Policy::InOrder && !state.is_over() {
             state.policy = Policy::GoingLive;
             // Release: pairs with the load in `is_going_live`.
             self.is_going_live.store(true, Ordering::Release);
-            self.wake_putter(state);
+            state.wake(Nobody, All);
             wake();
-            state = lock(&self.state);
+            state = self.monitor.lock();
         }
         loop {
             if state.has_fresh() {
                 let newest = state.waiting.pop_back();
                 let stale = mem::take(&mut state.waiting);
                 state.dropped += stale.len() as u64;
-                drop(state);
+                state.wake(Nobody, All); // the worker waits for room if another caller reads in order
                 drop(stale); // not under the lock: it gives memory back
                 return Some(Ok(newest));
             }
@@ -171,65 +155,32 @@ impl<T> FrameQueue<T> {
             if passed(deadline) {
                 return None;
             }
-            state = self.sleep(state, deadline);
+            state = state.wait(Takers, deadline);
         }
     }
 
     /// Makes everybody return, and drops the frames.
     pub(crate) fn close(&self) {
-        let mut state = lock(&self.state);
+        let mut state = self.monitor.lock();
         state.is_closed = true;
         let dropped = mem::take(&mut state.waiting);
-        self.room.notify_all();
-        self.wake_takers(state);
+        state.wake(All, All);
         drop(dropped); // not under the lock
     }
 
     /// Ends when a [`next`](Self::next) would not wait.
     pub(crate) fn ready(&self) -> Ticket {
-        let mut state = lock(&self.state);
+        let mut state = self.monitor.lock();
         if state.is_ready() {
             return Ticket::ended(Ok(()));
         }
-        state.ready.get_or_insert_with(ticket).1.clone()
+        state.ready()
     }
 
     /// The number of frames that wait, and of those that were dropped.
     pub(crate) fn load(&self) -> (usize, u64) {
-        let state = lock(&self.state);
+        let state = self.monitor.lock();
         (state.waiting.len(), state.dropped)
-    }
-
-    fn sleep<'a>(
-        &self,
-        mut state: MutexGuard<'a, State<T>>,
-        deadline: Option<Instant>,
-    ) -> MutexGuard<'a, State<T>> {
-        state.sleeping_takers += 1;
-        let mut state = wait_until(&self.filled, state, deadline);
-        state.sleeping_takers -= 1;
-        state
-    }
-
-    /// Wakes all: some may wait for any frame, others for a fresh one.
-    fn wake_takers(&self, mut state: MutexGuard<'_, State<T>>) {
-        let ready = state.ready.take();
-        let sleeps = state.sleeping_takers > 0;
-        drop(state);
-        if sleeps {
-            self.filled.notify_all();
-        }
-        if let Some((completion, _)) = ready {
-            completion.end(Ok(()));
-        }
-    }
-
-    fn wake_putter(&self, state: MutexGuard<'_, State<T>>) {
-        let sleeps = state.sleeping_putters > 0;
-        drop(state);
-        if sleeps {
-            self.room.notify_all();
-        }
     }
 }
 
@@ -269,7 +220,7 @@ mod loom_tests {
     use loom::thread;
 
     use super::*;
-    use crate::sync::{Arc, spawn_with};
+    use crate::sync::{Arc, Condvar, Mutex, lock, spawn_with, wait_until};
 
     /// What a worker does with so many frames, of which none is stale.
     fn work(queue: &FrameQueue<u64>, frames: u64) {
@@ -340,7 +291,7 @@ mod loom_tests {
                 while !queue.is_going_live() {
                     let mut woken = lock(is_woken);
                     while !*woken {
-                        woken = waker.wait(woken).unwrap(); // for ever, if the wake had come before the question
+                        woken = wait_until(waker, woken, None); // for ever, if the wake had come before the question
                     }
                     *woken = false;
                 }
@@ -370,6 +321,22 @@ mod loom_tests {
                 last = Some(frame);
             }
             assert_eq!(last, Some(1), "the last one is nobody's but the caller's");
+            worker.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn the_newest_makes_room_for_one_who_reads_in_order() {
+        // Every order of three threads takes longer than three minutes.
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(|| {
+            let queue = Arc::new(FrameQueue::new(1));
+            let worker = worker(&queue, 2);
+            let other = spawn_with(&queue, |queue| queue.next(None)); // for ever, if the worker waited for room
+            assert!(matches!(queue.newest(None, || {}), Some(Ok(_))));
+            assert!(matches!(other.join().unwrap(), Some(Ok(_))));
+            queue.close();
             worker.join().unwrap();
         });
     }
@@ -434,15 +401,5 @@ mod tests {
         queue.close();
         assert_eq!(queue.next(now()), Some(Err(Error::Closed)));
         assert_eq!(queue.put(2), Some(2));
-    }
-
-    #[test]
-    fn all_who_watch_share_one_ticket() {
-        let queue = FrameQueue::new(1);
-        let (first, second) = (queue.ready(), queue.ready());
-        assert_eq!(first.outcome(), None);
-        queue.put(1);
-        assert_eq!((first.outcome(), second.outcome()), (Some(Ok(())), Some(Ok(()))));
-        assert_eq!(queue.ready().outcome(), Some(Ok(())));
     }
 }

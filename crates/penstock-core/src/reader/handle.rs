@@ -1,6 +1,5 @@
 //! The reader, on its callers' side.
 
-use std::mem::ManuallyDrop;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -8,14 +7,15 @@ use std::time::{Duration, Instant};
 
 use super::frame::Frame;
 use super::frame_queue::{Answer, FrameQueue};
+use super::frame_transform::FrameTransform;
 use super::meter::Meter;
-use super::transform::FrameTransform;
 use super::worker::ReaderWorker;
 use crate::error::Error;
 use crate::memory::pool::Pool;
 use crate::memory::transform::Transform;
 use crate::pipe::budget;
-use crate::reader::poll_source::PollSource;
+use crate::runtime::fork::Own;
+use crate::runtime::poll_source::PollSource;
 use crate::runtime::task::{self, AtExit, Task};
 use crate::sync::ticket::Ticket;
 use crate::sync::{deadline_after, lock};
@@ -128,8 +128,7 @@ impl ReaderOptions {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Reader {
-    /// Never dropped in the child of a fork, where its lock may be held for ever.
-    queue: ManuallyDrop<Arc<FrameQueue<Frame>>>,
+    queue: Own<Arc<FrameQueue<Frame>>>,
     meter: Arc<Meter>,
     task: Task,
     /// Bytes of a frame in the stream, before the transform.
@@ -217,7 +216,7 @@ impl Reader {
             Ok(())
         })?;
         Ok(Self {
-            queue: ManuallyDrop::new(queue),
+            queue: Own::new(queue),
             meter,
             task,
             frame_in_bytes,
@@ -243,7 +242,7 @@ impl Reader {
     /// - [`Error::Stalled`]: no whole frame came in time. Nothing is lost.
     /// - [`Error::Closed`], [`Error::Forked`].
     pub fn read(&self, timeout: Option<Duration>) -> Result<Option<Frame>, Error> {
-        self.ask(timeout, |deadline| self.queue.next(deadline))
+        self.ask(timeout, |queue, deadline| queue.next(deadline))
     }
 
     /// Returns the newest frame: one that became whole after this call and that nobody has got. Only before the end an
@@ -256,26 +255,24 @@ impl Reader {
     ///
     /// As [`Reader::read`].
     pub fn latest(&self, timeout: Option<Duration>) -> Result<Option<Frame>, Error> {
-        self.ask(timeout, |deadline| self.queue.newest(deadline, || self.task.wake()))
+        self.ask(timeout, |queue, deadline| queue.newest(deadline, || self.task.wake()))
     }
 
     /// Returns the incomplete last frame, once [`Error::Truncated`] was returned. None with a transform, and at the
     /// second call.
     #[must_use]
     pub fn take_rest(&self) -> Option<Frame> {
-        if self.is_inherited() { None } else { lock(&self.rest).take() }
+        self.queue.get().and_then(|_| lock(&self.rest).take())
     }
 
     fn ask(
         &self,
         timeout: Option<Duration>,
-        take: impl FnOnce(Option<Instant>) -> Answer<Frame>,
+        take: impl FnOnce(&FrameQueue<Frame>, Option<Instant>) -> Answer<Frame>,
     ) -> Result<Option<Frame>, Error> {
-        if self.is_inherited() {
-            return Err(Error::Forked);
-        }
+        let queue = self.queue.get().ok_or(Error::Forked)?;
         let start = Instant::now();
-        let answer = take(deadline_after(timeout));
+        let answer = take(queue, deadline_after(timeout));
         let waited = start.elapsed();
         self.meter.caller_blocked.add(waited);
         let answer = answer.unwrap_or_else(|| Err(self.stalled(waited)));
@@ -293,7 +290,7 @@ impl Reader {
     /// A ticket that ends when [`Reader::read`] would not wait.
     #[must_use]
     pub fn ready(&self) -> Ticket {
-        if self.is_inherited() { Ticket::ended(Err(Error::Forked)) } else { self.queue.ready() }
+        self.queue.get().map_or_else(|| Ticket::ended(Err(Error::Forked)), |queue| queue.ready())
     }
 
     /// Stops the worker, drops frames that nobody has got, and closes the descriptor, unless the worker is in something
@@ -307,10 +304,8 @@ impl Reader {
     pub fn close_within(&self, at_most: Duration) -> bool {
         // Relaxed: the queue's lock orders what matters.
         self.is_closed.store(true, Ordering::Relaxed);
-        if self.is_inherited() {
-            return true;
-        }
-        self.queue.close();
+        let Some(queue) = self.queue.get() else { return true };
+        queue.close();
         self.task.cancel();
         self.task.ticket.wait_for(Some(at_most)).is_some()
     }
@@ -323,7 +318,7 @@ impl Reader {
 
     /// Its statistics. They stay after its end.
     pub fn stats(&self) -> ReaderStats {
-        let (frames_waiting, frames_dropped) = if self.is_inherited() { (0, 0) } else { self.queue.load() };
+        let (frames_waiting, frames_dropped) = self.queue.get().map_or((0, 0), |queue| queue.load());
         let meter = &self.meter;
         ReaderStats {
             frames_read: meter.frames_read.get(),
@@ -338,11 +333,6 @@ impl Reader {
             transforming: meter.transforming.sum(),
             policy: self.task.applied_policy(),
         }
-    }
-
-    /// Whether it belongs to the parent of a fork: its worker is not here, and its locks may be held for ever.
-    fn is_inherited(&self) -> bool {
-        self.task.ticket.is_inherited()
     }
 }
 
@@ -360,13 +350,8 @@ fn grow(source: &PollSource, wanted_bytes: Option<usize>) -> Option<usize> {
 }
 
 impl Drop for Reader {
-    /// Closes it, without waiting.
     fn drop(&mut self) {
-        if !self.is_inherited() {
-            self.close_within(Duration::ZERO);
-            // SAFETY: dropped once, here, and not used afterwards.
-            unsafe { ManuallyDrop::drop(&mut self.queue) };
-        }
+        self.close_within(Duration::ZERO);
     }
 }
 

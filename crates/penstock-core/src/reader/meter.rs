@@ -1,6 +1,6 @@
 //! What a reader counts.
 
-use crate::sync::counter::{Counter, Stopwatch};
+use crate::counter::{Counter, Stopwatch};
 
 #[derive(Default)]
 pub(super) struct Meter {

@@ -8,13 +8,11 @@ pub(crate) mod frame_queue;
 #[cfg(not(loom))]
 mod frame;
 #[cfg(not(loom))]
+mod frame_transform;
+#[cfg(not(loom))]
 mod handle;
 #[cfg(not(loom))]
 mod meter;
-#[cfg(not(loom))]
-pub(crate) mod poll_source;
-#[cfg(not(loom))]
-mod transform;
 #[cfg(not(loom))]
 mod worker;
 

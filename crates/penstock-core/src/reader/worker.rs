@@ -7,12 +7,12 @@ use rustix::io::Errno;
 
 use super::frame::Frame;
 use super::frame_queue::FrameQueue;
+use super::frame_transform::FrameTransform;
 use super::meter::Meter;
-use super::transform::FrameTransform;
 
 use crate::error::Error;
 use crate::memory::pool::{Buffer, Pool};
-use crate::reader::poll_source::PollSource;
+use crate::runtime::poll_source::PollSource;
 use crate::runtime::task::Control;
 use crate::sync::lock;
 

@@ -77,7 +77,8 @@ impl Pipe {
 #[derive(Debug)]
 pub struct Relay {
     src: ForkFd,
-    dst: ForkFd,
+    /// Closed when everything was relayed.
+    dst: Option<ForkFd>,
     transfer: Transfer,
 }
 
@@ -100,11 +101,9 @@ impl Relay {
                 dst = ForkFd::of_destination(dst.as_fd(), Kind::Pipe)?;
             }
             for (fd, kind) in [&mut src, &mut dst].into_iter().zip(transfer.kinds()) {
-                if kind == Kind::Pipe {
-                    fd.note_pipe();
-                }
+                fd.note_kind(kind);
             }
-            Ok(Self { src, dst, transfer })
+            Ok(Self { src, dst: Some(dst), transfer })
         };
         build().map_err(|error| RelayError::before(error, options))
     }
@@ -148,17 +147,18 @@ impl Relay {
         if self.src.is_inherited() {
             return Some(Err(self.transfer.ended_by(Error::Forked)));
         }
-        let ends = Ends { src: self.src.as_fd(), dst: self.dst.as_fd() };
-        self.transfer.run(&ends, watch, deadline)
+        let Some(dst) = &self.dst else { return Some(Ok(self.relayed())) };
+        let outcome =
+            self.transfer.run(&Ends { src: self.src.as_fd(), dst: dst.as_fd() }, watch, deadline)?;
+        Some(outcome.and_then(|relayed| self.close_destination().map(|()| relayed)))
     }
-}
 
-impl Drop for Relay {
-    fn drop(&mut self) {
-        match self.transfer.kinds() {
-            [Kind::File, Kind::Pipe] => self.src.close_into(&self.dst),
-            [Kind::Pipe, Kind::File] => self.dst.close_into(&self.src),
-            _ => {}
-        }
+    /// A file may report only now that what it had accepted was not written.
+    fn close_destination(&mut self) -> std::result::Result<(), RelayError> {
+        let closed = self.dst.take().map_or(Ok(()), ForkFd::close);
+        closed.map_err(|errno| {
+            let bytes_lost = self.relayed().bytes; // nobody knows which of them
+            self.transfer.ended_by(Error::of_stream(errno, 0, bytes_lost))
+        })
     }
 }

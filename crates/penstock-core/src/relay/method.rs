@@ -3,7 +3,7 @@
 use rustix::io::{Errno, Result};
 
 use super::ends::{Ends, Source, Step};
-use super::read_write::Buffer;
+use super::read_write::CopyBuffer;
 use super::report::{Method, MethodReason, RelayMode};
 use super::{file, splice};
 use crate::error::Error;
@@ -16,7 +16,7 @@ pub(super) enum Mover {
     Through(splice::InnerPipe),
     CopyFileRange,
     SendFile,
-    ReadWrite(Buffer),
+    ReadWrite(CopyBuffer),
 }
 
 impl Mover {
@@ -80,8 +80,8 @@ impl Mover {
         let before = std::mem::replace(self, Self::SendFile);
         *self = match before {
             Self::CopyFileRange if reason != MethodReason::NothingToCopy => return,
-            Self::Through(inner) => Self::ReadWrite(Buffer::after(inner)),
-            _ => Self::ReadWrite(Buffer::default()),
+            Self::Through(inner) => Self::ReadWrite(CopyBuffer::after(inner)),
+            _ => Self::ReadWrite(CopyBuffer::default()),
         };
     }
 }
@@ -93,7 +93,7 @@ pub(super) fn choose(
     destination: Kind,
     mode: RelayMode,
 ) -> std::result::Result<(Mover, MethodReason), Error> {
-    let by_hand = |reason| Ok((Mover::ReadWrite(Buffer::default()), reason));
+    let by_hand = |reason| Ok((Mover::ReadWrite(CopyBuffer::default()), reason));
     match (source, destination) {
         _ if mode == RelayMode::ReadWrite => by_hand(MethodReason::Asked),
         (Kind::Messages, _) | (_, Kind::Messages) => by_hand(MethodReason::KeepsMessages),

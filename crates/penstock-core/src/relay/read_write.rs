@@ -11,7 +11,7 @@ use crate::sys::span::Span;
 
 /// Bytes on their way through user space.
 #[derive(Debug)]
-pub(super) struct Buffer {
+pub(super) struct CopyBuffer {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
@@ -19,13 +19,13 @@ pub(super) struct Buffer {
     message_bytes: usize,
 }
 
-impl Default for Buffer {
+impl Default for CopyBuffer {
     fn default() -> Self {
         Self { bytes: Vec::new(), start: 0, end: 0, message_bytes: PIECE_BYTES }
     }
 }
 
-impl Buffer {
+impl CopyBuffer {
     /// With the bytes that an inner pipe still holds.
     pub(super) fn after(inner: InnerPipe) -> Self {
         Self::holding(inner.into_bytes())

@@ -6,8 +6,8 @@ use rustix::event::PollFlags;
 use rustix::io::{Errno, Result};
 
 use super::ends::{Ends, Source, Step};
-use crate::pipe::budget::{self, Reservation};
-use crate::runtime::fork_fd::ForkFd;
+use crate::pipe::budget;
+use crate::pipe::private::PrivatePipe;
 use crate::sys::fd::{self, Kind};
 use crate::sys::pipe;
 
@@ -83,32 +83,18 @@ fn stands_at_urgent_data(src: BorrowedFd<'_>, kind: Kind) -> bool {
 /// A pipe of our own between two descriptors that are no pipes.
 #[derive(Debug)]
 pub(super) struct InnerPipe {
-    reader: ForkFd,
-    writer: ForkFd,
-    held_bytes: usize,
-    room: Room,
-}
-
-/// The size of an inner pipe. For a relay of one piece, growing it would cost more than the relay.
-#[derive(Debug)]
-enum Room {
-    Default,
-    /// It has been filled once.
-    WorthMore,
-    /// Grown as far as the system allows. Dropped after its ends.
-    Grown {
-        _reservation: Option<Reservation>,
-    },
+    pipe: PrivatePipe,
+    /// How often it has been filled.
+    fills: u64,
 }
 
 impl InnerPipe {
     pub(super) fn make() -> Result<Self> {
-        let [reader, writer] = ForkFd::make_all(pipe::make)?;
-        Ok(Self { reader, writer, held_bytes: 0, room: Room::Default })
+        Ok(Self { pipe: PrivatePipe::make()?, fills: 0 })
     }
 
     pub(super) fn held_bytes(&self) -> usize {
-        self.held_bytes
+        self.pipe.held_bytes()
     }
 
     /// Fills the pipe if it is empty and the destination could take something, otherwise empties it. So nothing has
@@ -120,10 +106,11 @@ impl InnerPipe {
         destination: Kind,
         left: u64,
     ) -> Result<Step> {
-        let left = if self.held_bytes == 0 { left } else { self.held_bytes as u64 };
+        let held_bytes = self.pipe.held_bytes();
+        let left = if held_bytes == 0 { left } else { held_bytes as u64 };
         match room_bytes(ends.dst, destination, left) {
             0 => Ok(Step::Blocked),
-            at_most if self.held_bytes == 0 => self.fill(ends, source, at_most),
+            at_most if held_bytes == 0 => self.fill(ends, source, at_most),
             at_most => self.empty(ends, at_most),
         }
     }
@@ -132,12 +119,15 @@ impl InnerPipe {
         if would_wait(ends.src, source.kind) {
             return Ok(Step::Blocked);
         }
-        match pipe::splice(ends.src, None, self.writer.as_fd(), at_most) {
+        match self.pipe.fill(|writer| pipe::splice(ends.src, None, writer, at_most)) {
             Ok(0) if stands_at_urgent_data(ends.src, source.kind) => Err(Errno::INVAL),
             Ok(0) => Ok(Step::Ended),
             Ok(taken) => {
-                self.held_bytes = taken;
-                self.make_room();
+                self.fills += 1;
+                // For a relay of one piece, growing it would cost more than the relay.
+                if self.fills == 2 {
+                    self.pipe.grow_to(budget::WANTED_BYTES);
+                }
                 Ok(Step::Moved { taken, given: 0 })
             }
             Err(Errno::AGAIN) => Ok(Step::Blocked),
@@ -145,24 +135,11 @@ impl InnerPipe {
         }
     }
 
-    fn make_room(&mut self) {
-        match self.room {
-            Room::Default => self.room = Room::WorthMore,
-            Room::WorthMore => {
-                self.room = Room::Grown { _reservation: budget::grow_own(self.writer.as_fd()) }
-            }
-            Room::Grown { .. } => {}
-        }
-    }
-
     fn empty(&mut self, ends: &Ends<'_>, at_most: usize) -> Result<Step> {
-        match pipe::splice(self.reader.as_fd(), None, ends.dst, at_most) {
+        match self.pipe.give(ends.dst, at_most) {
             // It holds bytes, so this is not the end: the destination takes nothing.
             Ok(0) => Err(Errno::IO),
-            Ok(given) => {
-                self.held_bytes -= given;
-                Ok(Step::Moved { taken: 0, given })
-            }
+            Ok(given) => Ok(Step::Moved { taken: 0, given }),
             Err(Errno::AGAIN) => Ok(Step::Blocked),
             Err(errno) => Err(errno),
         }
@@ -170,10 +147,10 @@ impl InnerPipe {
 
     /// Takes out the content of the pipe.
     pub(super) fn into_bytes(self) -> Vec<u8> {
-        let mut bytes = vec![0; self.held_bytes];
+        let mut bytes = vec![0; self.pipe.held_bytes()];
         let mut read = 0;
         while read < bytes.len() {
-            match fd::read_now(self.reader.as_fd(), Kind::Pipe, &mut bytes[read..]) {
+            match fd::read_now(self.pipe.reader.as_fd(), Kind::Pipe, &mut bytes[read..]) {
                 Ok(more) if more > 0 => read += more,
                 Err(Errno::INTR) => {}
                 _ => unreachable!("a pipe of our own gives back what was put in"),

@@ -9,7 +9,7 @@ use rustix::io::{Errno, Result};
 
 use super::ends::{Ends, Source, Step, check_different};
 use super::method::{Mover, choose};
-use super::read_write::Buffer;
+use super::read_write::CopyBuffer;
 use super::report::{MethodReason, RelayError, RelayOptions, Relayed};
 use crate::error::Error;
 use crate::pipe::budget;
@@ -37,7 +37,7 @@ pub(crate) struct Transfer {
     pub(crate) moved: u64,
     /// Bytes that the caller has read from the source before, as far as they are not delivered. They go first. If the
     /// relay ends before, they are still the caller's.
-    ahead: Buffer,
+    ahead: CopyBuffer,
     mover: Mover,
     reason: MethodReason,
     source_ended: bool,
@@ -121,7 +121,7 @@ impl Transfer {
             destination,
             left: options.count.unwrap_or(u64::MAX),
             moved: 0,
-            ahead: Buffer::default(),
+            ahead: CopyBuffer::default(),
             mover,
             reason,
             source_ended: false,
@@ -143,7 +143,7 @@ impl Transfer {
     pub(crate) fn begin_with(&mut self, mut ahead: Vec<u8>) {
         ahead.truncate(usize::try_from(self.left).unwrap_or(usize::MAX));
         self.left -= ahead.len() as u64;
-        self.ahead = Buffer::holding(ahead);
+        self.ahead = CopyBuffer::holding(ahead);
     }
 
     /// The position of a source file after everything that was delivered.

@@ -1,26 +1,46 @@
 //! What the exit of a program waits for.
 
-use std::sync::Arc;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::task;
+/// How long a program that ends waits without any progress. Guessed; the Python package waits as long.
+pub(crate) const STALL: Duration = Duration::from_secs(5);
 
-/// Waits for relays and tees in the background while any of them makes progress, and cancels `Reader`s and waits for
-/// FIFOs. To be called last in a program. Returns the number of relays and tees that it cut off: after `stall` without
-/// progress, or when `keep_on`, called every 20 ms, returns false.
-#[must_use]
-pub fn drain_tasks(stall: Duration, keep_on: impl FnMut() -> bool) -> usize {
-    let (mut unfinished, waiting) = task::running();
-    waiting.iter().for_each(|task| task.cancel());
-    drain(stall, keep_on, || {
-        let (running, _) = task::running();
-        unfinished.retain(|task| running.iter().any(|other| Arc::ptr_eq(other, task)));
-        let moved: u64 = unfinished.iter().map(|task| task.moved_bytes.get()).sum();
-        (unfinished.len() as u64, moved)
-    });
-    unfinished.iter().for_each(|task| task.cancel());
-    unfinished.len()
+/// The host sees to the drains itself: an interpreter, which ends long before the process.
+static HOST_DRAINS: AtomicBool = AtomicBool::new(false);
+
+/// Leaves the end of the program to the host: it calls [`drain_tasks`](crate::process::drain_tasks) and [`drain_streams`](crate::process::drain_streams).
+/// To be called before anything is written.
+pub fn leave_exit_to_host() {
+    HOST_DRAINS.store(true, Ordering::Relaxed);
+}
+
+/// A function that the process runs when it ends, once it is armed.
+pub(crate) struct ProcessEnd {
+    is_armed: AtomicBool,
+    run: extern "C" fn(),
+}
+
+impl ProcessEnd {
+    pub(crate) const fn new(run: extern "C" fn()) -> Self {
+        Self { is_armed: AtomicBool::new(false), run }
+    }
+
+    pub(crate) fn arm(&self) {
+        // Relaxed: nothing is published with either. A child of a fork inherits what is armed.
+        if !HOST_DRAINS.load(Ordering::Relaxed) && !self.is_armed.swap(true, Ordering::Relaxed) {
+            // SAFETY: a plain function of this library, which is never unloaded.
+            unsafe { libc::atexit(self.run) };
+        }
+    }
+}
+
+/// Reports on stderr what the end of the program lost.
+pub(crate) fn report(loss: &str) {
+    // Not by `eprintln`, whose lock another thread may hold.
+    let _ = rustix::io::write(std::io::stderr().as_fd(), format!("penstock: {loss}\n").as_bytes());
 }
 
 /// Waits until `look` returns no pending items, or until it has returned the same items and bytes for `stall`, or until

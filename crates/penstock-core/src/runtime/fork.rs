@@ -1,106 +1,119 @@
-//! What a fork leaves to the parent and to the child: the parent keeps its streams, the child starts with none. See
-//! `pthread_atfork(3)`.
+//! What a fork leaves to the parent and to the child: the parent keeps everything, the child starts with nothing. See
+//! pthread_atfork(3).
 //!
-//! Tables that threads share are [`ForkTable`]s, each with a lock of its own, so that a slow step with one does not
-//! hold up the others. They register themselves when they are first used. A fork locks all of
-//! them, so that the child finds them in a consistent state. The child empties each as its owner says, then unlocks
-//! all.
+//! In the child, a lock may be held for ever by a thread that exists only in the parent. So the child abandons what threads
+//! share: it neither locks nor drops it. A [`PerProcess`] value begins anew, and an [`Own`] one is out of reach. Only two locks
+//! are held over a fork: that of the descriptors, which the child closes, and that of the starts of threads.
 
-use std::any::Any;
-use std::cell::RefCell;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{LazyLock, Mutex, MutexGuard};
+use std::cell::UnsafeCell;
+use std::collections::BTreeSet;
+use std::mem::{self, ManuallyDrop};
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::ptr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
-use crate::sync::generation::begin_generation;
-use crate::sync::lock;
+use crate::sync::generation::{begin_generation, fork_generation};
+use crate::sync::{Locked, lock};
 
-/// The lock order: a fork locks the tables in this order, and all other code nests their locks in it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Order {
-    Pipes,
-    Budget,
-    Writers,
-    Tasks,
-    Streams,
-    Descriptors,
-    Starts,
+/// A global value. The child of a fork makes a new one when it first uses it.
+pub struct PerProcess<T: 'static> {
+    current: AtomicPtr<Made<T>>,
+    make: fn() -> T,
 }
+
+struct Made<T> {
+    value: T,
+    generation: u32,
+}
+
+impl<T: Send + Sync> PerProcess<T> {
+    /// Creates the value, which `make` makes in each process.
+    #[must_use]
+    pub const fn new(make: fn() -> T) -> Self {
+        Self { current: AtomicPtr::new(ptr::null_mut()), make }
+    }
+
+    /// The value of this process.
+    pub fn get(&'static self) -> &'static T {
+        let current = self.latest();
+        match current {
+            Some(made) if made.generation == fork_generation() => &made.value,
+            _ => self.begin(current),
+        }
+    }
+
+    /// In the child of a fork: the parent's value, until [`get`](Self::get) makes the child's. Other threads may have been in the
+    /// middle of a change.
+    pub fn inherited(&'static self) -> Option<&'static T> {
+        self.latest().filter(|made| made.generation != fork_generation()).map(|made| &made.value)
+    }
+
+    fn latest(&'static self) -> Option<&'static Made<T>> {
+        // Acquire: pairs with the Release in `begin`.
+        let current = self.current.load(Ordering::Acquire);
+        // SAFETY: it is null, or came from a box that is never freed.
+        unsafe { current.as_ref() }
+    }
+
+    fn begin(&'static self, before: Option<&'static Made<T>>) -> &'static T {
+        let before = before.map_or(ptr::null_mut(), |made| ptr::from_ref(made).cast_mut());
+        let made = Made { value: (self.make)(), generation: fork_generation() };
+        let fresh = Box::into_raw(Box::new(made));
+        let exchanged = self.current.compare_exchange(before, fresh, Ordering::AcqRel, Ordering::Acquire);
+        if exchanged.is_err() {
+            // SAFETY: another thread was quicker, and nobody has seen this one.
+            drop(unsafe { Box::from_raw(fresh) });
+        }
+        self.get()
+    }
+}
+
+/// A value of this process only: the child of a fork neither reaches nor drops it.
+pub(crate) struct Own<T> {
+    value: ManuallyDrop<T>,
+    generation: u32,
+}
+
+impl<T> Own<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self { value: ManuallyDrop::new(value), generation: fork_generation() }
+    }
+
+    /// The value; none in the child of the process that made it.
+    pub(crate) fn get(&self) -> Option<&T> {
+        (self.generation == fork_generation()).then_some(&*self.value)
+    }
+}
+
+impl<T> Drop for Own<T> {
+    fn drop(&mut self) {
+        if self.generation == fork_generation() {
+            // SAFETY: dropped once, here, and not used afterwards.
+            unsafe { ManuallyDrop::drop(&mut self.value) };
+        }
+    }
+}
+
+/// The descriptors of [`ForkFd`](super::fork_fd::ForkFd)s.
+pub(super) static DESCRIPTORS: Mutex<BTreeSet<RawFd>> = Mutex::new(BTreeSet::new());
+
+/// Locked while a thread starts. glibc gives a new thread the memory of an ended one and frees its thread-local variables
+/// (`get_cached_stack` in nptl/allocatestack.c, 2.36). After a fork in the middle of that, the child would free them twice.
+pub(super) static STARTING: Mutex<()> = Mutex::new(());
 
 /// What a fork has locked.
-pub(crate) trait Held {
-    /// Empties the table in the child, while all tables are locked.
-    fn empty(&mut self);
+type Both = (Locked<'static, ()>, Locked<'static, BTreeSet<RawFd>>);
 
-    /// Unlocks the table. The returned value is dropped once all tables are unlocked: its destructors may lock them.
-    fn release(self: Box<Self>) -> Box<dyn Any>;
-}
+/// Where the locks are between the handlers. No thread-local variable: a process may fork when those are gone (atexit(3)).
+struct Forking(UnsafeCell<Option<Both>>);
 
-/// A table that the child of a fork empties.
-pub(crate) struct ForkTable<T: 'static> {
-    order: Order,
-    table: LazyLock<Mutex<T>>,
-    hold: fn(&'static Self) -> Box<dyn Held>,
-    empty: fn(&mut T),
-    is_registered: AtomicBool,
-}
+// SAFETY: only a thread that holds both locks touches it.
+unsafe impl Sync for Forking {}
 
-impl<T: Send> ForkTable<T> {
-    /// Creates a table. `empty` runs in the child.
-    pub(crate) const fn new(order: Order, initial: fn() -> Mutex<T>, empty: fn(&mut T)) -> Self {
-        Self::held_by(order, initial, empty, |own| Box::new((lock(&own.table), own.empty)))
-    }
+static FORKING: Forking = Forking(UnsafeCell::new(None));
 
-    /// As [`new`](Self::new), for what has more locks than the table's own.
-    pub(crate) const fn held_by(
-        order: Order,
-        initial: fn() -> Mutex<T>,
-        empty: fn(&mut T),
-        hold: fn(&'static Self) -> Box<dyn Held>,
-    ) -> Self {
-        Self { order, table: LazyLock::new(initial), hold, empty, is_registered: AtomicBool::new(false) }
-    }
-
-    /// Locks the table.
-    pub(crate) fn lock(&'static self) -> MutexGuard<'static, T> {
-        // Relaxed: `register` checks again under a lock.
-        if !self.is_registered.load(Ordering::Relaxed) {
-            register(self);
-        }
-        lock(&self.table)
-    }
-}
-
-impl<T> Held for (MutexGuard<'static, T>, fn(&mut T)) {
-    fn empty(&mut self) {
-        (self.1)(&mut self.0);
-    }
-
-    fn release(self: Box<Self>) -> Box<dyn Any> {
-        Box::new(())
-    }
-}
-
-trait Registered: Sync {
-    fn order(&self) -> Order;
-    fn hold(&'static self) -> Box<dyn Held>;
-}
-
-impl<T: Send> Registered for ForkTable<T> {
-    fn order(&self) -> Order {
-        self.order
-    }
-
-    fn hold(&'static self) -> Box<dyn Held> {
-        (self.hold)(self)
-    }
-}
-
-type Tables = Vec<&'static dyn Registered>;
-
-/// All tables, in order. Its lock may be taken while theirs are held, never the other way round.
-static TABLES: Mutex<Tables> = Mutex::new(Vec::new());
-
-/// Installs the handlers when the library is loaded. At the first use of a table, another thread could fork in the middle
+/// Installs the handlers when the library is loaded. At the first use of something, another thread could fork in the middle
 /// of it, and the child would wait for ever for the end of the installation.
 #[used]
 // SAFETY: what stands in this section is called once, before anything else of this library.
@@ -112,53 +125,25 @@ extern "C" fn install() {
     unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
 }
 
-fn register<T: Send>(table: &'static ForkTable<T>) {
-    let mut tables = lock(&TABLES);
-    if !table.is_registered.swap(true, Ordering::Relaxed) {
-        let place = tables.partition_point(|other| other.order() < table.order);
-        tables.insert(place, table);
-    }
-}
-
-type Locked = (Vec<Box<dyn Held>>, MutexGuard<'static, Tables>);
-
-thread_local! {
-    /// Between the handlers, on the thread that forks.
-    static LOCKED: RefCell<Option<Locked>> = const { RefCell::new(None) };
-}
-
 extern "C" fn before() {
-    loop {
-        let tables = lock(&TABLES).clone();
-        let held: Vec<_> = tables.iter().map(|table| table.hold()).collect();
-        let now = lock(&TABLES);
-        // A table that was registered meanwhile may be locked by its first user.
-        if now.len() == tables.len() {
-            LOCKED.with(|slot| slot.replace(Some((held, now))));
-            return;
-        }
-        drop(now);
-        release(held);
-    }
-}
-
-fn release(held: Vec<Box<dyn Held>>) {
-    let rest: Vec<_> = held.into_iter().map(|held| held.release()).collect();
-    drop(rest); // now that everything is unlocked
+    let locked = (lock(&STARTING), lock(&DESCRIPTORS));
+    // SAFETY: this thread holds both locks.
+    unsafe { *FORKING.0.get() = Some(locked) };
 }
 
 extern "C" fn in_parent() {
-    if let Some((held, tables)) = LOCKED.with(|slot| slot.borrow_mut().take()) {
-        drop(tables);
-        release(held);
-    }
+    // SAFETY: this thread has held both locks since `before`.
+    drop(unsafe { (*FORKING.0.get()).take() });
 }
 
 extern "C" fn in_child() {
     begin_generation();
-    if let Some((mut held, tables)) = LOCKED.with(|slot| slot.borrow_mut().take()) {
-        held.iter_mut().for_each(|held| held.empty());
-        drop(tables);
-        release(held);
+    // SAFETY: as in `in_parent`.
+    let Some((starting, mut descriptors)) = (unsafe { (*FORKING.0.get()).take() }) else { return };
+    for fd in mem::take(&mut *descriptors) {
+        // SAFETY: the number is in the table, so it is open, and the value that it belonged to is inherited, and never
+        // touches it again.
+        drop(unsafe { OwnedFd::from_raw_fd(fd) });
     }
+    drop((starting, descriptors));
 }

@@ -1,31 +1,27 @@
 //! File descriptors that the child of a fork closes: a copy there would keep a reader from its end of file.
 //!
-//! The last close(2) of a socket that lingers (`SO_LINGER`, socket(7)) waits until the peer has acknowledged
-//! everything, or for the time that was set. That of a file may write to a network. So dropping a [`ForkFd`], which may
-//! happen under a lock, never waits for such a close: another thread does.
+//! A close(2) may be slow. That of a file may write to a network, and the last one of a socket that lingers (`SO_LINGER`,
+//! socket(7)) waits for the peer. Forks wait only for closes that are quick.
 
-use std::collections::BTreeSet;
-use std::mem::ManuallyDrop;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
-use std::sync::Mutex;
+use std::mem::{self, ManuallyDrop};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{DupFlags, Result, dup3};
 
-use crate::runtime::fork::{ForkTable, Order};
+use crate::runtime::fork::DESCRIPTORS;
 use crate::runtime::thread::{Signals, spawn};
 use crate::sync::generation::fork_generation;
+use crate::sync::lock;
 use crate::sys::fd::{self, Closing, Kind};
-use crate::sys::pipe;
-
-static OPEN: ForkTable<BTreeSet<RawFd>> = ForkTable::new(Order::Descriptors, Mutex::default, close_all);
+use crate::sys::kernel;
 
 /// A file descriptor of this process only. In the child of a fork it is closed, and its inherited value does nothing.
 #[derive(Debug)]
 pub struct ForkFd {
     fd: ManuallyDrop<OwnedFd>,
     generation: u32,
-    /// Asked of the system when it is dropped, if it is not known by then.
+    /// Asked of the system when it is closed, if it is not known by then.
     closing: Option<Closing>,
 }
 
@@ -45,35 +41,27 @@ impl ForkFd {
         if destination == Kind::Other { Self::make(|| fd::reopen_terminal(dst)).ok() } else { None }
     }
 
-    /// A descriptor of our own of a destination: a duplicate, or a non-blocking one of a FIFO, for which the system has no
-    /// non-blocking write. A FIFO that cannot be opened again (without /proc, permission or a reader) is duplicated.
+    /// A descriptor of our own of a destination.
     pub(crate) fn of_destination(dst: BorrowedFd<'_>, destination: Kind) -> Result<Self> {
-        let is_fifo = destination == Kind::Pipe && !pipe::is_anonymous(dst);
-        let reopened = if is_fifo { Self::make(|| pipe::reopen_writer(dst)).ok() } else { None };
-        reopened.map_or_else(|| Self::make(|| fd::duplicate(dst)), Ok)
+        Self::make(|| if destination == Kind::Pipe { kernel::own_writer(dst) } else { fd::duplicate(dst) })
     }
 
     /// As [`make`](Self::make), for several that are opened together.
     pub(crate) fn make_all<const N: usize>(make: impl FnOnce() -> Result<[OwnedFd; N]>) -> Result<[Self; N]> {
-        let mut open = OPEN.lock();
-        let generation = fork_generation();
-        Ok(make()?.map(|fd| {
+        let mut open = lock(&DESCRIPTORS);
+        let mut made = make()?;
+        for fd in &mut made {
+            fd::leave_standard_streams(fd)?;
+        }
+        Ok(made.map(|fd| {
             open.insert(fd.as_raw_fd());
-            Self { fd: ManuallyDrop::new(fd), generation, closing: None }
+            Self { fd: ManuallyDrop::new(fd), generation: fork_generation(), closing: None }
         }))
     }
 
-    /// Notes that it leads to a pipe, so that dropping it needs not ask.
-    pub(crate) fn note_pipe(&mut self) {
-        self.closing = Some(Closing::AtOnce);
-    }
-
-    /// Closes the file that it leads to, which may be slow, and leads to the same as `pipe` until it is dropped: that
-    /// takes fewer system calls than a close.
-    pub(crate) fn close_into(&mut self, pipe: &Self) {
-        if !self.is_inherited() && dup3(pipe, &mut self.fd, DupFlags::CLOEXEC).is_ok() {
-            self.note_pipe();
-        }
+    /// Notes what it leads to, so that closing it needs not ask.
+    pub(crate) fn note_kind(&mut self, kind: Kind) {
+        self.closing = fd::closing_of_kind(kind);
     }
 
     /// Whether it was made before a fork, by the parent.
@@ -83,12 +71,39 @@ impl ForkFd {
 
     /// Releases the descriptor: a child inherits it from now on.
     pub(crate) fn release(mut self) -> OwnedFd {
-        let mut open = OPEN.lock();
-        open.remove(&self.fd.as_raw_fd());
+        lock(&DESCRIPTORS).remove(&self.fd.as_raw_fd());
         // SAFETY: the value is forgotten here, so that nobody takes the descriptor a second time.
         let fd = unsafe { ManuallyDrop::take(&mut self.fd) };
-        std::mem::forget(self);
+        mem::forget(self);
         fd
+    }
+
+    /// Closes the descriptor.
+    ///
+    /// # Errors
+    ///
+    /// What close(2) reports of a file: writes that the system had accepted may have failed. Other descriptors report nothing.
+    pub(crate) fn close(mut self) -> Result<()> {
+        let closed = self.close_once();
+        mem::forget(self);
+        closed
+    }
+
+    /// To be called once.
+    fn close_once(&mut self) -> Result<()> {
+        if self.is_inherited() {
+            return Ok(()); // closed in the child already; the number may be somebody else's by now
+        }
+        let closing = self.closing.unwrap_or_else(|| fd::closing(self.as_fd()));
+        // SAFETY: taken once, and the value is not used afterwards.
+        let fd = unsafe { ManuallyDrop::take(&mut self.fd) };
+        match closing {
+            Closing::AtOnce => close_at_once(fd),
+            Closing::Reporting => return close_file(fd),
+            Closing::Slow => close_slowly(fd),
+            Closing::Lingering => close_on_a_thread(fd),
+        }
+        Ok(())
     }
 }
 
@@ -100,54 +115,42 @@ impl AsFd for ForkFd {
 
 impl Drop for ForkFd {
     fn drop(&mut self) {
-        if self.is_inherited() {
-            return; // closed in the child already; the number may be somebody else's by now
-        }
-        let closing = self.closing.unwrap_or_else(|| fd::closing(self.as_fd()));
-        // SAFETY: dropped once, and not used afterwards.
-        close(unsafe { ManuallyDrop::take(&mut self.fd) }, closing);
+        let _ = self.close_once(); // whoever needs the answer calls `close`
     }
 }
 
-/// Unregisters and closes a descriptor.
-fn take_off_and_close(fd: OwnedFd) {
-    let mut open = OPEN.lock();
+fn close_at_once(fd: OwnedFd) {
+    let mut open = lock(&DESCRIPTORS);
     open.remove(&fd.as_raw_fd());
     drop(fd); // under the lock: until then a fork finds it there
 }
 
-/// Closes, in the child of a fork, what the parent had registered.
-fn close_all(open: &mut BTreeSet<RawFd>) {
-    for fd in std::mem::take(open) {
-        // SAFETY: the number is on the table, so it is open, and the value that it belonged to is inherited, and never
-        // touches it again.
-        drop(unsafe { OwnedFd::from_raw_fd(fd) });
-    }
+/// Closes a file, without the lock because that may take long. dup3(2) would drop the error.
+///
+/// A fork between the two steps leaves the child a copy, which keeps nobody from an end of file.
+fn close_file(fd: OwnedFd) -> Result<()> {
+    lock(&DESCRIPTORS).remove(&fd.as_raw_fd());
+    fd::close(fd)
 }
 
-/// Closes a registered descriptor, on a thread of its own if it lingers.
+/// Closes what may take long and has nothing to report: dup3(2) puts an eventfd in its place, which closes it. The number
+/// stays registered until it is free.
+fn close_slowly(mut fd: OwnedFd) {
+    if let Ok(idle) = eventfd(0, EventfdFlags::CLOEXEC) {
+        let _ = dup3(&idle, &mut fd, DupFlags::CLOEXEC); // which closes what was there
+    }
+    close_at_once(fd);
+}
+
+/// Closes a descriptor that lingers.
 ///
 /// One thread each: the peer gets its end of file when the close begins, which must not wait for another peer. Such
 /// threads are few, because each belongs to a socket whose peer is slow and whose owner set `SO_LINGER`.
-fn close(fd: OwnedFd, closing: Closing) {
-    match closing {
-        Closing::AtOnce => return take_off_and_close(fd),
-        Closing::Slow => return close_slowly(fd),
-        Closing::Lingering => {}
-    }
+fn close_on_a_thread(fd: OwnedFd) {
     let number = fd.into_raw_fd();
     // SAFETY: it was taken from its owner above, and is given to one of the two calls below.
     let close_it = move || close_slowly(unsafe { OwnedFd::from_raw_fd(number) });
     if spawn(Signals::Blocked, close_it).is_err() {
         close_it();
     }
-}
-
-/// Closes the descriptor without the table's lock: dup3(2) puts an eventfd in its place, which closes the file. The number
-/// stays registered until it is free.
-fn close_slowly(mut fd: OwnedFd) {
-    if let Ok(idle) = eventfd(0, EventfdFlags::CLOEXEC) {
-        let _ = dup3(&idle, &mut fd, DupFlags::CLOEXEC); // which closes what was there
-    }
-    take_off_and_close(fd);
 }

@@ -1,5 +1,6 @@
-//! The process around us: threads (`thread`, and tasks on them, `task`), how to wake them (`waker`), what a fork leaves to the child
-//! (`fork`, `fork_fd`, `gate`), and the end of the program (`exit`).
+//! The process around us: threads (`thread`, and tasks on them, `task`), how to wake them (`waker`), reads that a waker
+//! interrupts (`poll_source`), what a fork leaves to the child (`fork`, `fork_fd`, `gate`), and the end of the program
+//! (`exit`).
 
 pub(crate) mod gate;
 
@@ -9,6 +10,8 @@ pub(crate) mod exit;
 pub(crate) mod fork;
 #[cfg(not(loom))]
 pub(crate) mod fork_fd;
+#[cfg(not(loom))]
+pub(crate) mod poll_source;
 #[cfg(not(loom))]
 pub(crate) mod task;
 #[cfg(not(loom))]

@@ -2,12 +2,14 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::Duration;
 
+use crate::counter::Counter;
 use crate::error::Error;
-use crate::runtime::fork::{ForkTable, Order};
+use crate::runtime::exit::{self, ProcessEnd, STALL};
+use crate::runtime::fork::PerProcess;
 use crate::runtime::thread::{Signals, guarded, spawn};
 use crate::runtime::waker::Waker;
-use crate::sync::counter::Counter;
 use crate::sync::generation::fork_generation;
 use crate::sync::lock;
 use crate::sync::ticket::{Ticket, ticket};
@@ -110,7 +112,7 @@ impl<T: Clone> Live<T> {
 }
 
 /// The tasks that run.
-static RUNNING: ForkTable<Vec<Arc<Control>>> = ForkTable::new(Order::Tasks, Mutex::default, Vec::clear);
+static RUNNING: PerProcess<Mutex<Vec<Arc<Control>>>> = PerProcess::new(Mutex::default);
 
 /// Makes the control of a task, so that its owner can share it before the task starts.
 pub(crate) fn control(at_exit: AtExit) -> Result<Arc<Control>, Error> {
@@ -132,29 +134,59 @@ pub(crate) fn start(
     policy: Option<ThreadPolicy>,
     work: impl FnOnce(&Control) -> Result<(), Error> + Send + 'static,
 ) -> Result<Task, Error> {
+    DRAIN.arm();
     let (completion, ticket) = ticket();
     let own = Arc::clone(&control);
     let applied = Arc::new(OnceLock::new());
     let task = Task { ticket, control: Arc::downgrade(&control), applied: Arc::clone(&applied) };
-    RUNNING.lock().push(Arc::clone(&control));
+    lock(RUNNING.get()).push(Arc::clone(&control));
     let spawned = spawn(Signals::Blocked, move || {
         if let Some(policy) = policy {
             let _ = applied.set(policy.apply());
         }
         // A panic ends the ticket too, so that nobody waits for ever.
         let outcome = guarded(|| work(&own)).unwrap_or_else(|fault| Err(fault.into()));
-        RUNNING.lock().retain(|other| !Arc::ptr_eq(other, &own));
+        lock(RUNNING.get()).retain(|other| !Arc::ptr_eq(other, &own));
         drop(own);
         completion.end(outcome);
     });
     if let Err(fault) = spawned {
-        RUNNING.lock().retain(|other| !Arc::ptr_eq(other, &control));
+        lock(RUNNING.get()).retain(|other| !Arc::ptr_eq(other, &control));
         return Err(fault.into());
     }
     Ok(task)
 }
 
+static DRAIN: ProcessEnd = ProcessEnd::new(run_at_exit);
+
+extern "C" fn run_at_exit() {
+    let cut_off = drain_tasks(STALL, || true);
+    if cut_off > 0 {
+        let stall_s = STALL.as_secs();
+        exit::report(&format!(
+            "{cut_off} relays were cut off: the program ended, and nothing moved for {stall_s} s"
+        ));
+    }
+}
+
+/// Waits for relays and tees in the background while any of them makes progress, and cancels `Reader`s and waits for
+/// FIFOs. To be called last in a program. Returns the number of relays and tees that it cut off: after `stall` without
+/// progress, or when `keep_on`, called every 20 ms, returns false.
+#[must_use]
+pub fn drain_tasks(stall: Duration, keep_on: impl FnMut() -> bool) -> usize {
+    let (mut unfinished, waiting) = running();
+    waiting.iter().for_each(|task| task.cancel());
+    exit::drain(stall, keep_on, || {
+        let (running, _) = running();
+        unfinished.retain(|task| running.iter().any(|other| Arc::ptr_eq(other, task)));
+        let moved: u64 = unfinished.iter().map(|task| task.moved_bytes.get()).sum();
+        (unfinished.len() as u64, moved)
+    });
+    unfinished.iter().for_each(|task| task.cancel());
+    unfinished.len()
+}
+
 /// The running tasks: those that an exit waits for, and those that it cancels.
-pub(super) fn running() -> (Vec<Arc<Control>>, Vec<Arc<Control>>) {
-    RUNNING.lock().clone().into_iter().partition(|task| task.at_exit == AtExit::Drain)
+fn running() -> (Vec<Arc<Control>>, Vec<Arc<Control>>) {
+    lock(RUNNING.get()).clone().into_iter().partition(|task| task.at_exit == AtExit::Drain)
 }

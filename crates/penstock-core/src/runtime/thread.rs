@@ -1,19 +1,20 @@
 //! The one place that starts threads.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle};
 
 use rustix::io::Errno;
 
 use crate::error::Error;
-use crate::runtime::fork::{ForkTable, Order};
+use crate::runtime::fork::STARTING;
+use crate::sync::lock;
 use crate::sys::signals;
 
 /// Which signals of the process a thread may receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signals {
-    /// None: signals belong to the host program.
+    /// None but those of its own faults: signals belong to the host program.
     Blocked,
     /// Those of the thread that starts it. For threads that run the caller's code, whose child processes inherit the
     /// mask.
@@ -46,11 +47,6 @@ impl From<Fault> for Error {
     }
 }
 
-/// Locked while a thread starts, and over a fork. glibc gives a new thread the memory of an ended one and frees its
-/// thread-local variables (`get_cached_stack` in nptl/allocatestack.c, 2.36). After a fork in the middle of that, the
-/// child would free them twice.
-static STARTING: ForkTable<()> = ForkTable::new(Order::Starts, Mutex::default, |()| ());
-
 /// Starts a thread. All threads of Penstock start here.
 ///
 /// # Errors
@@ -60,14 +56,18 @@ pub fn spawn<T: Send + 'static>(
     signals: Signals,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<JoinHandle<T>, Fault> {
-    let work = move || {
+    // Shared, so that refused work is dropped here, once the lock is free: its drop may start another thread.
+    let shared = Arc::new(Mutex::new(Some(work)));
+    let own = Arc::clone(&shared);
+    let begin = move || {
         if signals == Signals::Blocked {
             signals::block_signals();
         }
-        work()
+        let work = lock(&own).take();
+        work.expect("only this thread takes it")()
     };
-    let starting = STARTING.lock();
-    let spawned = Builder::new().name("penstock".into()).spawn(work);
+    let starting = lock(&STARTING);
+    let spawned = Builder::new().name("penstock".into()).spawn(begin);
     drop(starting);
     spawned.map_err(|error| Fault::NotStarted(Errno::from_io_error(&error).unwrap_or(Errno::AGAIN)))
 }

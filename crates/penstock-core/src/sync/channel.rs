@@ -9,9 +9,12 @@ use std::collections::VecDeque;
 use std::mem;
 use std::time::Instant;
 
+use crate::sync::monitor::Side::{Putters, Takers};
+use crate::sync::monitor::Wake::{All, Nobody, One};
+use crate::sync::monitor::{Monitor, Wake};
+use crate::sync::passed;
 use crate::sync::queue::Limits;
-use crate::sync::ticket::{Completion, Ticket, ticket};
-use crate::sync::{Condvar, Mutex, MutexGuard, lock, passed, wait_until};
+use crate::sync::ticket::Ticket;
 
 /// The channel was stopped: nothing goes in or out any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,13 +43,7 @@ enum Place<T> {
 }
 
 /// A queue of numbered items, which come out in the order of their numbers.
-pub struct Channel<T> {
-    state: Mutex<State<T>>,
-    /// Signalled when there is something to take, and at the end.
-    filled: Condvar,
-    /// Signalled when there is room, when the next item is due, and at the end.
-    room: Condvar,
-}
+pub struct Channel<T>(Monitor<State<T>>);
 
 struct State<T> {
     limits: Limits,
@@ -59,12 +56,6 @@ struct State<T> {
     given: u64,
     has_ended: bool,
     is_stopped: bool,
-    /// An upper bound of the threads that sleep, so that nobody calls futex(2) for nothing. Whoever wakes a thread
-    /// takes it off; a thread that wakes by itself may be counted twice.
-    sleeping_takers: usize,
-    sleeping_putters: usize,
-    /// Ends when `take` would not wait. All who ask share it, so that those who stop waiting leave nothing behind.
-    ready: Option<(Completion, Ticket)>,
 }
 
 impl<T> Channel<T> {
@@ -80,11 +71,8 @@ impl<T> Channel<T> {
             given: 0,
             has_ended: false,
             is_stopped: false,
-            sleeping_takers: 0,
-            sleeping_putters: 0,
-            ready: None,
         };
-        Self { state: Mutex::new(state), filled: Condvar::new(), room: Condvar::new() }
+        Self(Monitor::new(state))
     }
 
     /// Puts an item into its place, or leaves the place out if there is none. Waits for room.
@@ -93,34 +81,31 @@ impl<T> Channel<T> {
     ///
     /// [`Stopped`] if the channel was stopped, before or while this waited.
     pub fn put(&self, number: u64, item: Option<T>, bytes: usize) -> Result<(), Stopped> {
-        let mut state = lock(&self.state);
+        let mut state = self.0.lock();
         while !state.is_stopped && !state.admits(number, bytes) {
-            state.sleeping_putters += 1;
-            state = wait_until(&self.room, state, None);
+            state = state.wait(Putters, None);
         }
         if state.is_stopped {
             return Err(Stopped);
         }
-        let is_left_out = item.is_none();
+        // If it is left out, the next item is due without a `take`; its producer may sleep.
+        let putters = if item.is_none() { All } else { Nobody };
         state.fill(number, item, bytes);
-        // The next item is due without a `take`; its producer may sleep.
-        let wakes_putters = is_left_out && mem::take(&mut state.sleeping_putters) > 0;
-        self.wake_taker(state);
-        if wakes_putters {
-            self.room.notify_all();
-        }
+        let takers = state.takers_to_wake();
+        state.wake(takers, putters);
         Ok(())
     }
 
     /// Takes the next item in order. Waits for it until the deadline.
     pub fn take(&self, deadline: Option<Instant>) -> Taken<T> {
-        let mut state = lock(&self.state);
+        let mut state = self.0.lock();
         loop {
             if state.is_stopped {
                 return Taken::Stopped;
             }
             if let Some((number, item)) = state.pop() {
-                self.wake_after_take(state);
+                let (takers, putters) = (state.takers_to_wake(), state.putters_to_wake());
+                state.wake(takers, putters);
                 return Taken::Item(number, item);
             }
             if state.has_ended && state.places.is_empty() {
@@ -129,101 +114,49 @@ impl<T> Channel<T> {
             if passed(deadline) {
                 return Taken::NotYet;
             }
-            state.sleeping_takers += 1;
-            state = wait_until(&self.filled, state, deadline);
+            state = state.wait(Takers, deadline);
         }
     }
 
     /// Whether a `take` would wait.
     #[must_use]
     pub fn would_wait(&self) -> bool {
-        !lock(&self.state).is_ready()
+        !self.0.lock().is_ready()
     }
 
     /// Called by the last producer: everything is in.
     pub fn end(&self) {
-        let mut state = lock(&self.state);
+        let mut state = self.0.lock();
         state.has_ended = true;
-        self.wake_all(state);
+        state.wake(All, Nobody);
     }
 
     /// Makes everybody return, and drops the contents.
     pub fn stop(&self) {
-        let mut state = lock(&self.state);
+        let mut state = self.0.lock();
         state.is_stopped = true;
         let dropped = mem::take(&mut state.places);
         state.items = 0;
         state.bytes = 0;
-        self.wake_all(state);
+        state.wake(All, All);
         drop(dropped); // not under the lock: it gives memory back
     }
 
     /// Returns a ticket that ends when `take` would not wait.
     #[must_use]
     pub fn ready(&self) -> Ticket {
-        let mut state = lock(&self.state);
+        let mut state = self.0.lock();
         if state.is_ready() {
             return Ticket::ended(Ok(()));
         }
-        state.ready.get_or_insert_with(ticket).1.clone()
+        state.ready()
     }
 
     /// Returns the number of items in the channel, and their bytes.
     #[must_use]
     pub fn load(&self) -> (usize, usize) {
-        let state = lock(&self.state);
+        let state = self.0.lock();
         (state.items, state.bytes)
-    }
-
-    /// Wakes one thread that can take an item. If it leaves something behind, it wakes the next: see `wake_after_take`.
-    fn wake_taker(&self, mut state: MutexGuard<'_, State<T>>) {
-        if !state.is_ready() {
-            return;
-        }
-        let ready = state.ready.take();
-        if state.sleeping_takers > 0 {
-            state.sleeping_takers -= 1;
-            drop(state);
-            self.filled.notify_one();
-        } else {
-            drop(state);
-        }
-        end(ready);
-    }
-
-    fn wake_after_take(&self, mut state: MutexGuard<'_, State<T>>) {
-        let wakes_putters = state.sleeping_putters > 0 && state.is_worth_waking_putters();
-        if wakes_putters {
-            state.sleeping_putters = 0;
-        }
-        let wakes_taker = state.sleeping_takers > 0 && state.is_ready();
-        if wakes_taker {
-            state.sleeping_takers -= 1;
-        }
-        drop(state);
-        if wakes_putters {
-            self.room.notify_all();
-        }
-        if wakes_taker {
-            self.filled.notify_one();
-        }
-    }
-
-    fn wake_all(&self, mut state: MutexGuard<'_, State<T>>) {
-        let ready = state.ready.take();
-        state.sleeping_putters = 0;
-        state.sleeping_takers = 0;
-        drop(state);
-        self.room.notify_all();
-        self.filled.notify_all();
-        end(ready);
-    }
-}
-
-/// Ends the ticket, with the lock released: it runs callbacks.
-fn end(ready: Option<(Completion, Ticket)>) {
-    if let Some((completion, _)) = ready {
-        completion.end(Ok(()));
     }
 }
 
@@ -276,11 +209,16 @@ impl<T> State<T> {
         Some((self.given - 1, item))
     }
 
+    fn takers_to_wake(&self) -> Wake {
+        if self.is_ready() { One } else { Nobody }
+    }
+
     /// Producers are woken when the channel is half empty, or when the next item is due from one that may sleep: waking
     /// costs more than putting.
-    fn is_worth_waking_putters(&self) -> bool {
+    fn putters_to_wake(&self) -> Wake {
         let is_half_empty = self.places.len() <= self.limits.items / 2 && self.bytes <= self.limits.bytes / 2;
-        is_half_empty || !matches!(self.places.front(), Some(Place::Filled(..)))
+        let is_next_due = !matches!(self.places.front(), Some(Place::Filled(..)));
+        if is_half_empty || is_next_due { All } else { Nobody }
     }
 }
 
@@ -425,16 +363,6 @@ mod tests {
         .collect();
         assert_eq!(got, [(0, "a"), (1, "b"), (2, "c")]);
         assert_eq!(channel.take(None), Taken::Ended);
-    }
-
-    #[test]
-    fn all_who_watch_share_one_ticket() {
-        let channel = Channel::new(Limits { bytes: 1, items: 1 });
-        let (first, second) = (channel.ready(), channel.ready());
-        assert_eq!(first.outcome(), None);
-        channel.put(0, Some('a'), 1).unwrap();
-        assert_eq!((first.outcome(), second.outcome()), (Some(Ok(())), Some(Ok(()))));
-        assert_eq!(channel.ready().outcome(), Some(Ok(())));
     }
 
     #[test]

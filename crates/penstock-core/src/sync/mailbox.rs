@@ -78,7 +78,7 @@ mod loom_tests {
     use loom::thread;
 
     use super::*;
-    use crate::sync::{Arc, Condvar, spawn_with};
+    use crate::sync::{Arc, Condvar, spawn_with, wait_until};
 
     /// Stands for the eventfd that wakes a sleeping thread.
     #[derive(Default)]
@@ -96,7 +96,7 @@ mod loom_tests {
         fn sleep(&self) {
             let mut is_woken = lock(&self.is_woken);
             while !*is_woken {
-                is_woken = self.woken.wait(is_woken).unwrap();
+                is_woken = wait_until(&self.woken, is_woken, None);
             }
             *is_woken = false;
         }

@@ -1,14 +1,17 @@
 //! The queue of a stream, apart from the pipeline's because an item stays in it until it has ended. Checked with loom.
 //!
 //! It is bounded in bytes and items. Its worker starts when needed, leaves when idle, and looks at each item in place. So
-//! whoever holds the lock sees every byte in flight, on which `fork`, `abort` and `sync(data)` depend.
+//! whoever holds the lock sees every byte in flight, on which `abort` and `sync(data)` depend.
 
 use std::collections::VecDeque;
 use std::mem;
 use std::time::Instant;
 
 use crate::error::Error;
-use crate::sync::{Condvar, Mutex, MutexGuard, lock, passed, wait_until};
+use crate::sync::monitor::Monitor;
+use crate::sync::monitor::Side::{Putters, Takers};
+use crate::sync::monitor::Wake::{All, Nobody, One};
+use crate::sync::passed;
 
 /// How much a queue holds before a push waits. One item always fits, whatever its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,9 +59,20 @@ pub(crate) enum Next<R> {
     Leave,
 }
 
+/// Items that were taken out of the queue. Until [`Queue::end`] has ended them, they count as in flight.
+#[derive(Debug)]
+#[must_use = "a flush waits until they have ended"]
+pub(crate) struct Removed<T> {
+    items: Vec<T>,
+    /// The position of the oldest; none if there is none.
+    first: Option<u64>,
+}
+
 struct Item<T> {
     value: T,
     bytes: usize,
+    /// How many items were accepted before it.
+    position: u64,
 }
 
 struct State<T> {
@@ -73,24 +87,17 @@ struct State<T> {
     expects_more: bool,
     /// Whether an idle worker may stay for a while.
     linger: bool,
-    /// Whether the worker, or any caller, may sleep. Whoever wakes them resets it, so that nobody calls futex(2) for nothing.
-    worker_sleeps: bool,
-    callers_sleep: bool,
     limits: Limits,
     pending_bytes: usize,
     accepted_bytes: u64,
     accepted_items: u64,
-    ended_items: u64,
+    /// The oldest positions of what was removed and has not ended.
+    removed: Vec<u64>,
     failure: Option<Error>,
 }
 
-pub(crate) struct Queue<T> {
-    state: Mutex<State<T>>,
-    /// Signalled when an item was pushed, and when the queue failed.
-    work: Condvar,
-    /// Signalled when an item ended, and when the queue failed.
-    room: Condvar,
-}
+/// Its worker waits as a taker; all others wait as putters.
+pub(crate) struct Queue<T>(Monitor<State<T>>);
 
 impl<T> Queue<T> {
     pub(crate) fn new(limits: Limits) -> Self {
@@ -101,27 +108,25 @@ impl<T> Queue<T> {
             worker: false,
             expects_more: false,
             linger: false,
-            worker_sleeps: false,
-            callers_sleep: false,
             limits,
             pending_bytes: 0,
             accepted_bytes: 0,
             accepted_items: 0,
-            ended_items: 0,
+            removed: Vec::new(),
             failure: None,
         };
-        Self { state: Mutex::new(state), work: Condvar::new(), room: Condvar::new() }
+        Self(Monitor::new(state))
     }
 
     pub(crate) fn set_limits(&self, limits: Limits) {
-        let mut state = lock(&self.state);
+        let mut state = self.0.lock();
         state.limits = limits;
-        self.wake_callers(state);
+        state.wake(Nobody, All);
     }
 
     /// Announces that more items will follow the first.
     pub(crate) fn expect_more(&self) {
-        lock(&self.state).expects_more = true;
+        self.0.lock().expects_more = true;
     }
 
     /// Appends the item. Waits for room until the deadline. Returns whether the caller must start a worker.
@@ -133,11 +138,11 @@ impl<T> Queue<T> {
         value: T,
         bytes: usize,
         deadline: Option<Instant>,
-        is_gone: impl Fn() -> bool,
+        is_gone: impl Fn(&T) -> bool,
     ) -> Result<bool, Refused<T>> {
-        let mut state = lock(&self.state);
+        let mut state = self.0.lock();
         loop {
-            if is_gone() {
+            if is_gone(&value) {
                 return Err(Refused { value, reason: Refusal::Gone });
             }
             if let Some(failure) = &state.failure {
@@ -146,67 +151,64 @@ impl<T> Queue<T> {
             }
             if state.has_room_for(bytes) {
                 let start_worker = state.append(value, bytes);
-                self.wake_worker(state);
+                state.wake(One, Nobody);
                 return Ok(start_worker);
             }
             if passed(deadline) {
                 let reason = Refusal::Full { pending_bytes: state.pending_bytes as u64 };
                 return Err(Refused { value, reason });
             }
-            state = self.sleep(state, deadline);
+            state = state.wait(Putters, deadline);
         }
     }
 
     /// The number of items accepted so far: what a flush that begins now waits for.
     pub(crate) fn accepted_items(&self) -> u64 {
-        lock(&self.state).accepted_items
+        self.0.lock().accepted_items
     }
 
-    /// Waits until so many items have ended, or for the deadline. Then returns the failure, if there is one.
+    /// Waits until the first `items` items have ended, after a failure all, or for the deadline. Then returns the failure, if
+    /// there is one: whoever reports it may forget the queue, and a later flush would not find what is still in flight.
     pub(crate) fn flush(&self, items: u64, deadline: Option<Instant>) -> Result<Result<(), Error>, Load> {
-        let mut state = lock(&self.state);
-        while state.ended_items < items {
+        let mut state = self.0.lock();
+        while state.oldest() < items || (state.failure.is_some() && !state.removed.is_empty()) {
             if passed(deadline) {
                 return Err(state.load());
             }
-            state = self.sleep(state, deadline);
+            state = state.wait(Putters, deadline);
         }
         Ok(state.failure.clone().map_or(Ok(()), Err))
     }
 
-    /// Of the first `items` items, those that have not ended.
-    pub(crate) fn pending_of(&self, items: u64) -> u64 {
-        items.saturating_sub(lock(&self.state).ended_items)
+    /// Of the first `items` items, those that have not ended. What was removed together counts as one.
+    pub(crate) fn pending_of(&self, items: u64) -> usize {
+        let state = self.0.lock();
+        let queued = state.items.partition_point(|item| item.position < items);
+        queued + state.removed.iter().filter(|first| **first < items).count()
     }
 
     /// Makes all waiting threads check their condition again.
     pub(crate) fn wake(&self) {
         // With the lock, so that no thread is between its check and its wait.
-        self.wake_callers(lock(&self.state));
+        self.0.lock().wake(Nobody, All);
     }
 
     pub(crate) fn load(&self) -> Load {
-        lock(&self.state).load()
+        self.0.lock().load()
     }
 
     pub(crate) fn failure(&self) -> Option<Error> {
-        lock(&self.state).failure.clone()
-    }
-
-    /// Whether the queue is empty and has not failed.
-    pub(crate) fn is_at_rest(&self) -> bool {
-        let state = lock(&self.state);
-        state.items.is_empty() && state.failure.is_none()
+        self.0.lock().failure.clone()
     }
 
     /// Applies `pick` to every item in flight, in order.
-    pub(crate) fn select<R>(&self, mut pick: impl FnMut(&T) -> Option<R>) -> Vec<R> {
-        lock(&self.state).items.iter().filter_map(|item| pick(&item.value)).collect()
+    pub(crate) fn select<R>(&self, mut pick: impl FnMut(&mut T) -> Option<R>) -> Vec<R> {
+        self.0.lock().items.iter_mut().filter_map(|item| pick(&mut item.value)).collect()
     }
 
     /// Called by the worker: waits for the next item to write until the deadline.
     pub(crate) fn next<R>(&self, deadline: Option<Instant>, view: impl Fn(&T) -> R) -> Next<R> {
-        let mut state = lock(&self.state);
+        let mut state = self.0.lock();
         loop {
             if let Some(item) = state.items.get(state.cursor) {
                 let view = view(&item.value);
@@ -216,51 +218,50 @@ impl<T> Queue<T> {
             let dismissed = (!state.linger || state.failure.is_some()) && state.items.is_empty();
             if dismissed || passed(deadline) {
                 let next = state.leave_or_reap();
-                self.wake_callers(state);
+                state.wake(Nobody, All);
                 return next;
             }
-            state.worker_sleeps = true;
-            state = wait_until(&self.work, state, deadline);
+            state = state.wait(Takers, deadline);
         }
     }
 
     /// Lets the worker leave as soon as the queue is empty. Waits until it has left, or for the deadline.
     pub(crate) fn dismiss_worker(&self, deadline: Option<Instant>) {
-        let mut state = lock(&self.state);
+        let mut state = self.0.lock();
         state.linger = false;
-        self.wake_worker(state);
-        state = lock(&self.state);
+        state.wake(One, Nobody);
+        state = self.0.lock();
         while state.worker && state.items.is_empty() && !passed(deadline) {
-            state = self.sleep(state, deadline);
+            state = state.wait(Putters, deadline);
         }
     }
 
     /// Called by the worker once the item under the cursor has been written.
-    pub(crate) fn advance(&self, mark: impl FnOnce(&mut T)) {
-        let mut state = lock(&self.state);
+    pub(crate) fn advance<R>(&self, mark: impl FnOnce(&mut T) -> R) -> R {
+        let mut state = self.0.lock();
         let cursor = state.cursor;
-        mark(&mut state.items[cursor].value);
         state.cursor += 1;
         state.writing = false;
+        mark(&mut state.items[cursor].value)
     }
 
     /// Lets the worker look at the item that it writes.
     pub(crate) fn current<R>(&self, look: impl FnOnce(&mut T) -> R) -> R {
-        let mut state = lock(&self.state);
+        let mut state = self.0.lock();
         let cursor = state.cursor;
         look(&mut state.items[cursor].value)
     }
 
     /// Lets the worker look at the item after the one that it writes. Nobody can take it out meanwhile.
     pub(crate) fn following<R>(&self, look: impl FnOnce(&mut T) -> R) -> Option<R> {
-        let mut state = lock(&self.state);
+        let mut state = self.0.lock();
         let following = state.cursor + usize::from(state.writing);
         state.items.get_mut(following).map(|item| look(&mut item.value))
     }
 
     /// Looks at the first item if it has been written.
     pub(crate) fn front<R>(&self, look: impl FnOnce(&mut T) -> R) -> Option<R> {
-        let mut state = lock(&self.state);
+        let mut state = self.0.lock();
         if state.cursor == 0 {
             return None;
         }
@@ -269,31 +270,29 @@ impl<T> Queue<T> {
 
     /// Called by the worker when the first item has ended: its memory is released and its ticket has ended.
     pub(crate) fn retire_front(&self) {
-        let mut state = lock(&self.state);
+        let mut state = self.0.lock();
         let item = state.items.pop_front().expect("only an item that is there can end");
         state.cursor -= 1;
         state.pending_bytes -= item.bytes;
-        state.ended_items += 1;
-        self.wake_callers(state);
+        state.wake(Nobody, All);
     }
 
-    /// Called by the worker: the queue accepts nothing more and returns all items. The caller ends them, then calls
-    /// [`Queue::retire`].
-    pub(crate) fn fail(&self, failure: impl FnOnce(Load) -> Error) -> Vec<T> {
-        let mut state = lock(&self.state);
+    /// Called by the worker: the queue accepts nothing more and returns all items. The caller [ends](Queue::end) them.
+    pub(crate) fn fail(&self, failure: impl FnOnce(Load) -> Error) -> Removed<T> {
+        let mut state = self.0.lock();
         let load = state.load();
         state.failure.get_or_insert_with(|| failure(load));
         state.cursor = 0;
         state.writing = false;
-        state.pending_bytes = 0;
-        let items = state.items.drain(..).map(|item| item.value).collect();
-        self.wake_callers(state);
-        items
+        let items = state.items.drain(..).collect();
+        let removed = state.remove(items);
+        state.wake(Nobody, All);
+        removed
     }
 
     /// As `fail`, called by others than the worker. Does nothing while items are in flight.
     pub(crate) fn fail_at_rest(&self, failure: impl FnOnce(Load) -> Error) {
-        let mut state = lock(&self.state);
+        let mut state = self.0.lock();
         let at_rest = state.items.is_empty();
         if at_rest && state.failure.is_none() {
             state.failure = Some(failure(state.load()));
@@ -302,15 +301,14 @@ impl<T> Queue<T> {
 
     /// Signs off a worker that did not start, or that panicked.
     pub(crate) fn sign_off(&self) {
-        let mut state = lock(&self.state);
+        let mut state = self.0.lock();
         state.worker = false;
-        self.wake_callers(state);
+        state.wake(Nobody, All);
     }
 
-    /// Takes out the items that `test` picks and the worker has not begun. The caller ends them, then calls
-    /// [`Queue::retire`]. If `test` picks the item that is being written, `cut` is called with it.
-    pub(crate) fn cancel(&self, mut test: impl FnMut(&T) -> bool, cut: impl FnOnce(&T)) -> Vec<T> {
-        let mut state = lock(&self.state);
+    /// Takes out the items that `test` picks and the worker has not begun. The caller [ends](Queue::end) them. If `test` picks the item that is being written, `cut` is called with it.
+    pub(crate) fn cancel(&self, mut test: impl FnMut(&T) -> bool, cut: impl FnOnce(&T)) -> Removed<T> {
+        let mut state = self.0.lock();
         if state.writing && test(&state.items[state.cursor].value) {
             cut(&state.items[state.cursor].value);
         }
@@ -318,70 +316,16 @@ impl<T> Queue<T> {
         let (cancelled, kept): (Vec<_>, Vec<_>) =
             state.items.drain(begun..).partition(|item| test(&item.value));
         state.items.extend(kept);
-        state.pending_bytes -= cancelled.iter().map(|item| item.bytes).sum::<usize>();
-        cancelled.into_iter().map(|item| item.value).collect()
+        state.remove(cancelled)
     }
 
-    /// Counts items that were taken out and have ended.
-    pub(crate) fn retire(&self, items: usize) {
-        let mut state = lock(&self.state);
-        state.ended_items += items as u64;
-        self.wake_callers(state);
-    }
-
-    /// Called by others than the worker: waits until something ends, or for the deadline.
-    fn sleep<'a>(
-        &self,
-        mut state: MutexGuard<'a, State<T>>,
-        deadline: Option<Instant>,
-    ) -> MutexGuard<'a, State<T>> {
-        state.callers_sleep = true;
-        wait_until(&self.room, state, deadline)
-    }
-
-    fn wake_callers(&self, mut state: MutexGuard<'_, State<T>>) {
-        let sleep = mem::take(&mut state.callers_sleep);
-        drop(state);
-        if sleep {
-            self.room.notify_all();
-        }
-    }
-
-    fn wake_worker(&self, mut state: MutexGuard<'_, State<T>>) {
-        let sleeps = mem::take(&mut state.worker_sleeps);
-        drop(state);
-        if sleeps {
-            self.work.notify_one();
-        }
-    }
-
-    /// Locks the queue for a fork.
-    #[cfg(not(loom))]
-    pub(crate) fn hold(&self) -> HeldQueue<'_, T> {
-        HeldQueue(lock(&self.state))
-    }
-}
-
-/// A queue locked for a fork.
-#[cfg(not(loom))]
-pub(crate) struct HeldQueue<'a, T>(MutexGuard<'a, State<T>>);
-
-#[cfg(not(loom))]
-impl<T> HeldQueue<'_, T> {
-    /// Resets the queue in the child, which has no worker, and returns the parent's items.
-    pub(crate) fn empty(&mut self) -> Vec<T> {
-        let state = &mut *self.0;
-        state.cursor = 0;
-        state.writing = false;
-        state.worker = false;
-        state.worker_sleeps = false;
-        state.callers_sleep = false;
-        state.pending_bytes = 0;
-        state.accepted_bytes = 0;
-        state.accepted_items = 0;
-        state.ended_items = 0;
-        state.failure = None;
-        state.items.drain(..).map(|item| item.value).collect()
+    /// Ends items that were removed, one after another.
+    pub(crate) fn end(&self, removed: Removed<T>, end: impl FnMut(T)) {
+        let Removed { items, first } = removed;
+        items.into_iter().for_each(end);
+        let mut state = self.0.lock();
+        state.removed.retain(|other| Some(*other) != first);
+        state.wake(Nobody, All);
     }
 }
 
@@ -393,12 +337,25 @@ impl<T> State<T> {
     }
 
     fn append(&mut self, value: T, bytes: usize) -> bool {
-        self.items.push_back(Item { value, bytes });
+        self.items.push_back(Item { value, bytes, position: self.accepted_items });
         self.pending_bytes += bytes;
         self.accepted_bytes += bytes as u64;
         self.accepted_items += 1;
         self.linger = self.expects_more || self.accepted_items > 1;
         !mem::replace(&mut self.worker, true)
+    }
+
+    /// The position of the oldest item that has not ended; that of the next one if all have.
+    fn oldest(&self) -> u64 {
+        let queued = self.items.front().map(|item| item.position);
+        queued.into_iter().chain(self.removed.iter().copied()).min().unwrap_or(self.accepted_items)
+    }
+
+    fn remove(&mut self, items: Vec<Item<T>>) -> Removed<T> {
+        let first = items.first().map(|item| item.position);
+        self.removed.extend(first);
+        self.pending_bytes -= items.iter().map(|item| item.bytes).sum::<usize>();
+        Removed { items: items.into_iter().map(|item| item.value).collect(), first }
     }
 
     fn leave_or_reap<R>(&mut self) -> Next<R> {
@@ -437,33 +394,38 @@ mod tests {
         Some(Instant::now() + Duration::from_millis(5))
     }
 
+    fn ended(queue: &Queue<u8>, removed: Removed<u8>) -> Vec<u8> {
+        let mut ended = Vec::new();
+        queue.end(removed, |item| ended.push(item));
+        ended
+    }
+
     #[test]
     fn both_limits_hold_and_one_item_always_fits() {
         let by_items = queue(100, 2);
-        assert!(by_items.push(1, 1, None, || false).unwrap());
-        assert!(!by_items.push(2, 1, None, || false).unwrap());
-        let refused = by_items.push(3, 1, soon(), || false).unwrap_err();
+        assert!(by_items.push(1, 1, None, |_| false).unwrap());
+        assert!(!by_items.push(2, 1, None, |_| false).unwrap());
+        let refused = by_items.push(3, 1, soon(), |_| false).unwrap_err();
         assert_eq!((refused.value, refused.reason), (3, Refusal::Full { pending_bytes: 2 }));
 
         let by_bytes = queue(10, 9);
         assert!(
-            by_bytes.push(1, 1000, None, || false).is_ok(),
+            by_bytes.push(1, 1000, None, |_| false).is_ok(),
             "an item above the limit fits into an empty queue"
         );
-        assert!(by_bytes.push(2, 1, soon(), || false).is_err());
+        assert!(by_bytes.push(2, 1, soon(), |_| false).is_err());
     }
 
     #[test]
     fn cancelled_items_leave_and_the_one_in_work_is_shown() {
         let queue = queue(100, 9);
         for item in 1..=4 {
-            queue.push(item, 10, None, || false).unwrap();
+            queue.push(item, 10, None, |_| false).unwrap();
         }
         assert_eq!(queue.next(None, |item| *item), Next::Write(1));
         let mut in_work = None;
         let cancelled = queue.cancel(|item| *item != 3, |item| in_work = Some(*item));
-        assert_eq!((cancelled, in_work), (vec![2, 4], Some(1)));
-        queue.retire(2);
+        assert_eq!((ended(&queue, cancelled), in_work), (vec![2, 4], Some(1)));
         assert_eq!(queue.load().pending_bytes, 20);
         queue.advance(|_| {});
         queue.retire_front();
@@ -473,12 +435,34 @@ mod tests {
     #[test]
     fn a_flush_waits_only_for_what_was_there() {
         let queue = queue(100, 9);
-        queue.push(1, 10, None, || false).unwrap();
+        queue.push(1, 10, None, |_| false).unwrap();
         assert_eq!(queue.flush(1, soon()).unwrap_err().pending_bytes, 10);
         queue.next(None, |_| ());
         queue.advance(|_| {});
         queue.retire_front();
-        queue.push(2, 10, None, || false).unwrap();
+        queue.push(2, 10, None, |_| false).unwrap();
         assert_eq!(queue.flush(1, None), Ok(Ok(())), "whatever came later");
+    }
+
+    #[test]
+    fn a_flush_does_not_count_what_ended_out_of_order() {
+        let queue = queue(100, 9);
+        for item in 1..=4 {
+            queue.push(item, 10, None, |_| false).unwrap();
+        }
+        let cancelled = queue.cancel(|item| *item > 2, |_| {});
+        assert_eq!(ended(&queue, cancelled), [3, 4]);
+        assert_eq!(queue.flush(2, soon()).unwrap_err().pending_bytes, 20, "the first two are in flight");
+        assert_eq!(queue.pending_of(2), 2);
+    }
+
+    #[test]
+    fn a_flush_waits_until_what_was_removed_has_ended() {
+        let queue = queue(100, 9);
+        queue.push(1, 10, None, |_| false).unwrap();
+        let cancelled = queue.cancel(|_| true, |_| {});
+        assert!(queue.flush(1, soon()).is_err(), "its memory is still in use");
+        assert_eq!(ended(&queue, cancelled), [1]);
+        assert_eq!(queue.flush(1, None), Ok(Ok(())));
     }
 }

@@ -8,8 +8,10 @@ use std::time::Duration;
 
 use crate::error::Error;
 use crate::sync::generation::fork_generation;
-use crate::sync::unheard::Unheard;
-use crate::sync::{Arc, Condvar, Mutex, deadline_after, lock, passed, wait_until};
+use crate::sync::{Arc, Condvar, Mutex, contain_panic, deadline_after, lock, passed, wait_until};
+
+/// Told when a ticket has returned a failure of its stream to a caller.
+pub(crate) type OnReport = std::sync::Arc<dyn Fn() + Send + Sync>;
 
 /// Whoever is told of the end.
 enum Listener {
@@ -36,8 +38,7 @@ struct Shared {
     ended: Condvar,
     bytes: usize,
     generation: u32,
-    /// The failure that may end it. Reading the outcome counts as reporting the failure.
-    unheard: Option<Arc<Unheard>>,
+    on_report: Option<OnReport>,
 }
 
 /// One queued operation and its outcome.
@@ -73,19 +74,18 @@ pub fn ticket() -> (Completion, Ticket) {
     make(0, None)
 }
 
-/// As [`ticket`], for a write of `bytes` bytes. The failure of its stream counts as reported once the ticket has returned
-/// it.
-pub(crate) fn ticket_of(bytes: usize, unheard: &Arc<Unheard>) -> (Completion, Ticket) {
-    make(bytes, Some(Arc::clone(unheard)))
+/// As [`ticket`], for a write of `bytes` bytes.
+pub(crate) fn ticket_of(bytes: usize, on_report: OnReport) -> (Completion, Ticket) {
+    make(bytes, Some(on_report))
 }
 
-fn make(bytes: usize, unheard: Option<Arc<Unheard>>) -> (Completion, Ticket) {
+fn make(bytes: usize, on_report: Option<OnReport>) -> (Completion, Ticket) {
     let shared = Arc::new(Shared {
         state: Mutex::new(State::Pending { listeners: Vec::new(), next: 0, is_waited: false }),
         ended: Condvar::new(),
         bytes,
         generation: fork_generation(),
-        unheard,
+        on_report,
     });
     (Completion(Some(Arc::clone(&shared))), Ticket { shared, task: None })
 }
@@ -142,7 +142,7 @@ impl Ticket {
                 State::Ended(outcome) => {
                     let outcome = outcome.clone();
                     drop(state);
-                    self.note_heard(&outcome);
+                    self.note_report(&outcome);
                     return Some(outcome);
                 }
                 State::Pending { .. } if passed(deadline) => return None,
@@ -154,16 +154,17 @@ impl Ticket {
         }
     }
 
-    fn note_heard(&self, outcome: &Result<(), Error>) {
+    fn note_report(&self, outcome: &Result<(), Error>) {
         let is_failure = outcome.as_ref().is_err_and(|error| !matches!(error, Error::Aborted { .. }));
-        if let Some(unheard) = self.shared.unheard.as_ref().filter(|_| is_failure) {
-            unheard.note_heard();
+        if let Some(on_report) = self.shared.on_report.as_ref().filter(|_| is_failure) {
+            on_report();
         }
     }
 
     /// Calls `callback` once, when the operation ends, or at once if it has ended.
     ///
-    /// It runs on the thread that ends the operation, usually a native one, so it must be quick and must not block.
+    /// It runs on the thread that ends the operation, usually a native one, so it must be quick and must not block. Of its
+    /// panic only the message remains.
     pub fn on_end(&self, callback: impl FnOnce() + Send + 'static) -> CallbackId {
         if !self.is_inherited() {
             let mut state = lock(&self.shared.state);
@@ -258,11 +259,6 @@ impl Completion {
         self.conclude(outcome);
     }
 
-    /// Leaves the ticket without an outcome: its other side belongs to another process.
-    pub(crate) fn disown(mut self) {
-        mem::forget(self.0.take());
-    }
-
     fn conclude(&mut self, outcome: Result<(), Error>) {
         let Some(shared) = self.0.take() else { return };
         let before = mem::replace(&mut *lock(&shared.state), State::Ended(outcome));
@@ -271,10 +267,10 @@ impl Completion {
             shared.ended.notify_all();
         }
         for (_, listener) in listeners {
-            match listener {
+            contain_panic(|| match listener {
                 Listener::Callback(callback) => callback(),
                 Listener::Task(waker) => waker.wake(),
-            }
+            });
         }
     }
 }
@@ -427,13 +423,23 @@ mod tests {
     }
 
     #[test]
+    fn a_callback_that_panics_keeps_nobody_from_the_end() {
+        let (completion, ticket) = make(3, None);
+        ticket.on_end(|| panic!("a caller's"));
+        let (other, told) = std::sync::mpsc::channel();
+        ticket.on_end(move || other.send(()).unwrap());
+        completion.end(Ok(()));
+        assert_eq!((told.recv(), ticket.outcome()), (Ok(()), Some(Ok(()))));
+    }
+
+    #[test]
     fn an_inherited_ticket_is_the_parents() {
         let shared = Arc::new(Shared {
             state: Mutex::new(State::Pending { listeners: Vec::new(), next: 0, is_waited: false }),
             ended: Condvar::new(),
             bytes: 3,
             generation: fork_generation().wrapping_sub(1),
-            unheard: None,
+            on_report: None,
         });
         let ticket = Ticket { shared, task: None };
         assert_eq!(ticket.wait(), Err(Error::Forked));

@@ -1,7 +1,7 @@
 //! File descriptors: what they lead to, and reads and writes that do not block.
 
 use std::io::IsTerminal;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -45,23 +45,53 @@ pub(crate) fn duplicate(fd: BorrowedFd<'_>) -> Result<OwnedFd> {
     rustix::io::fcntl_dupfd_cloexec(fd, 3)
 }
 
-/// How long a close may take.
+/// Gives a descriptor another number if it has that of a standard stream: a program that has closed its own would write
+/// into it.
+pub(crate) fn leave_standard_streams(fd: &mut OwnedFd) -> Result<()> {
+    if fd.as_raw_fd() < 3 {
+        *fd = duplicate(fd.as_fd())?;
+    }
+    Ok(())
+}
+
+/// How a close behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Closing {
     /// Pipes and anonymous inodes.
     AtOnce,
+    /// Files: it may take long, and report that what the system had accepted was not written (close(2)).
+    Reporting,
+    /// It may take long.
     Slow,
     /// The last close may wait for the peer: a socket that lingers.
     Lingering,
 }
 
-/// How long its close may take.
+/// How its close behaves.
 pub(crate) fn closing(fd: BorrowedFd<'_>) -> Closing {
     match fstat(fd).map(|stat| FileType::from_raw_mode(stat.st_mode)) {
         Ok(FileType::Fifo | FileType::Unknown) => Closing::AtOnce,
+        Ok(FileType::RegularFile | FileType::BlockDevice) => Closing::Reporting,
         Ok(FileType::Socket) if lingers(fd) => Closing::Lingering,
         _ => Closing::Slow,
     }
+}
+
+/// As [`closing`], if the kind tells.
+pub(crate) fn closing_of_kind(kind: Kind) -> Option<Closing> {
+    match kind {
+        Kind::Pipe => Some(Closing::AtOnce),
+        Kind::File => Some(Closing::Reporting),
+        Kind::StreamSocket | Kind::Messages | Kind::Other => None,
+    }
+}
+
+/// close(2), which always frees the number.
+pub(crate) fn close(fd: OwnedFd) -> Result<()> {
+    let fault = pass(Call::Close, 0);
+    // SAFETY: the descriptor is ours, and its value is gone.
+    let closed = answer(unsafe { libc::close(fd.into_raw_fd()) } as isize);
+    fault.and(closed).map(drop)
 }
 
 fn lingers(fd: BorrowedFd<'_>) -> bool {
@@ -135,7 +165,7 @@ pub(crate) fn is_blocking_terminal(fd: BorrowedFd<'_>) -> bool {
     fd.is_terminal() && !is_non_blocking(fd)
 }
 
-fn is_non_blocking(fd: BorrowedFd<'_>) -> bool {
+pub(super) fn is_non_blocking(fd: BorrowedFd<'_>) -> bool {
     fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK))
 }
 
@@ -266,9 +296,8 @@ pub(crate) unsafe fn write(fd: BorrowedFd<'_>, span: Span) -> Result<usize> {
 /// The span's memory is readable.
 pub(crate) unsafe fn write_now(fd: BorrowedFd<'_>, span: Span) -> Result<usize> {
     let span = span.first(pass(Call::Write, span.len())?);
-    let part = libc::iovec { iov_base: span.as_ptr().cast_mut().cast(), iov_len: span.len() };
-    // SAFETY: the caller vouches for the memory; the kernel only reads it. The offset -1 means the position.
-    answer(unsafe { libc::pwritev2(fd.as_raw_fd(), &raw const part, 1, -1, libc::RWF_NOWAIT) })
+    // SAFETY: the caller vouches for the memory; the kernel only reads it.
+    unsafe { transfer_now(libc::SYS_pwritev2, fd, span) }
 }
 
 /// send(2) without blocking and without `SIGPIPE`.
@@ -384,10 +413,26 @@ fn receive_now(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize> {
     rustix::net::recv(fd, buffer, rustix::net::RecvFlags::DONTWAIT).map(|(received, _)| received)
 }
 
-fn read_pipe_now(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize> {
-    let part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-    // SAFETY: the buffer is ours to write to. The offset -1 means the position.
-    answer(unsafe { libc::preadv2(fd.as_raw_fd(), &raw const part, 1, -1, libc::RWF_NOWAIT) })
+/// preadv2(2) of a pipe as if it were non-blocking, as [`write_now`] writes.
+pub(super) fn read_pipe_now(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize> {
+    // SAFETY: the buffer is ours to write to.
+    unsafe { transfer_now(libc::SYS_preadv2, fd, Span::at(buffer.as_mut_ptr(), buffer.len())) }
+}
+
+/// preadv2(2) or pwritev2(2) with `RWF_NOWAIT`. Called by its number, because the C libraries before glibc 2.26 have no such
+/// functions.
+///
+/// # Safety
+///
+/// `call` is one of the two, and the memory may be used as it does.
+unsafe fn transfer_now(call: libc::c_long, fd: BorrowedFd<'_>, memory: Span) -> Result<usize> {
+    let part = libc::iovec { iov_base: memory.as_ptr().cast_mut().cast(), iov_len: memory.len() };
+    let (parts, low, high): (libc::c_long, libc::c_long, libc::c_long) = (1, -1, 0);
+    // SAFETY: the caller's promise. The offset -1 means the position. Of its halves, 64-bit kernels read the low one only
+    // (fs/read_write.c, `pos_from_hilo`).
+    let returned =
+        unsafe { libc::syscall(call, fd.as_raw_fd(), &raw const part, parts, low, high, libc::RWF_NOWAIT) };
+    answer(returned as isize)
 }
 
 /// Writes a part of the span, to a pipe or a socket without blocking, as [`read_now`] reads.

@@ -2,7 +2,7 @@
 
 use std::ptr::{self, NonNull};
 
-use rustix::io::Result;
+use rustix::io::{Errno, Result};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 use super::faults::{Call, pass};
@@ -38,8 +38,14 @@ unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Maps at least that many bytes; no memory is taken before it is touched.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM` for more than a slice may hold (`isize::MAX`), and whenever mmap(2) says so.
     pub(crate) fn map(bytes: usize) -> Result<Self> {
         pass(Call::Map, 0)?;
+        // So the two sums below cannot overflow: they add less than a huge page each.
+        isize::try_from(bytes).map_err(|_| Errno::NOMEM)?;
         let bytes = bytes.max(1).next_multiple_of(page_bytes());
         let alignment = if bytes >= HUGE_PAGE_BYTES { HUGE_PAGE_BYTES } else { page_bytes() };
         let mapping_bytes = bytes + alignment - page_bytes(); // so that an aligned start lies within
@@ -56,6 +62,12 @@ impl Mapping {
         }
         let start = NonNull::new(start).expect("the kernel maps nothing at address 0");
         Ok(Self { mapping, mapping_bytes, start, bytes })
+    }
+
+    /// Keeps the pages from children of forks, which would hold on to what they contain. Only for memory that no child reads.
+    pub(crate) fn keep_from_children(&self) {
+        // SAFETY: the range is ours. Advice only: nothing depends on it.
+        let _ = unsafe { madvise(self.start().cast(), self.bytes, Advice::LinuxDontFork) };
     }
 
     pub(crate) fn start(&self) -> *mut u8 {

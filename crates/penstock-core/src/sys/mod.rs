@@ -4,6 +4,7 @@
 pub(crate) mod faults;
 pub(crate) mod fd;
 pub(crate) mod inotify;
+pub(crate) mod kernel;
 pub(crate) mod memory;
 pub(crate) mod pipe;
 pub(crate) mod signals;

@@ -8,8 +8,8 @@ use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, statx};
 use rustix::io::{Errno, Result};
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with};
 
-use super::faults::{Call, pass};
-use super::fd::{Kind, answer, ready};
+use super::faults::{Call, pass, vmsplice_copies};
+use super::fd::{Kind, answer, ready, write_now};
 use super::memory::page_bytes;
 use crate::sys::span::Span;
 
@@ -50,6 +50,20 @@ pub(crate) fn room_bytes(fd: BorrowedFd<'_>) -> Result<usize> {
 /// The memory is readable now, and nobody writes to it before the pipe's readers have finished with it.
 pub(crate) unsafe fn vmsplice(fd: BorrowedFd<'_>, span: Span) -> Result<usize> {
     let span = span.first(pass(Call::Vmsplice, span.len())?);
+    // SAFETY: the caller's promise, of a part of the memory.
+    unsafe { vmsplice_once(fd, span) }
+}
+
+/// As [`vmsplice`], without the failures that tests want.
+///
+/// # Safety
+///
+/// As for [`vmsplice`].
+pub(super) unsafe fn vmsplice_once(fd: BorrowedFd<'_>, span: Span) -> Result<usize> {
+    if vmsplice_copies() {
+        // SAFETY: the memory is readable.
+        return unsafe { write_now(fd, span) };
+    }
     let part = libc::iovec { iov_base: span.as_ptr().cast_mut().cast(), iov_len: span.len() };
     // SAFETY: into a pipe, vmsplice only reads the memory, for which the caller vouches.
     answer(unsafe { libc::vmsplice(fd.as_raw_fd(), &raw const part, 1, libc::SPLICE_F_NONBLOCK) })
@@ -61,7 +75,7 @@ pub(crate) fn reopen_reader(fd: BorrowedFd<'_>) -> Result<OwnedFd> {
 }
 
 /// As [`reopen_reader`], a writing end. `ENXIO` if a FIFO has no reader.
-pub(crate) fn reopen_writer(fd: BorrowedFd<'_>) -> Result<OwnedFd> {
+pub(super) fn reopen_writer(fd: BorrowedFd<'_>) -> Result<OwnedFd> {
     reopen(fd, OFlags::WRONLY)
 }
 
@@ -114,6 +128,12 @@ pub(crate) fn make() -> Result<[OwnedFd; 2]> {
     pipe_with(PipeFlags::CLOEXEC).map(|(reader, writer)| [reader, writer])
 }
 
+/// As [`make`], with non-blocking ends. For pipes that stay ours: a program that gets an end of a pipe expects it to block.
+pub(crate) fn make_non_blocking() -> Result<[OwnedFd; 2]> {
+    pass(Call::NewDescriptor, 0)?;
+    pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map(|(reader, writer)| [reader, writer])
+}
+
 /// splice(2): moves bytes between two descriptors, one of which is a pipe, without copying them through user space.
 /// Does not wait for the pipe: `EAGAIN` when it is full or empty.
 pub(crate) fn splice(
@@ -135,7 +155,7 @@ pub(crate) fn tee(src: BorrowedFd<'_>, dst: BorrowedFd<'_>, at_most: usize) -> R
 
 /// The kernel's limits on pipes of users without privileges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Limits {
+pub(crate) struct PipeLimits {
     /// The largest size that may be requested, in bytes.
     pub(crate) max_bytes: usize,
     /// Bytes that all pipes of a user may take before each new one gets only two pages; none if unlimited.
@@ -143,11 +163,11 @@ pub(crate) struct Limits {
 }
 
 /// Reads the limits (proc(5)), or assumes Linux's defaults.
-pub(crate) fn limits() -> Limits {
+pub(crate) fn limits() -> PipeLimits {
     let max_bytes = read_number("/proc/sys/fs/pipe-max-size").unwrap_or(1 << 20);
     let soft_pages = read_number("/proc/sys/fs/pipe-user-pages-soft").unwrap_or(16384);
     let user_soft_bytes = (soft_pages > 0).then(|| soft_pages.saturating_mul(super::memory::page_bytes()));
-    Limits { max_bytes, user_soft_bytes }
+    PipeLimits { max_bytes, user_soft_bytes }
 }
 
 fn read_number(path: &str) -> Option<usize> {

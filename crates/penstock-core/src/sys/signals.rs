@@ -3,16 +3,26 @@
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
-/// Keeps all signals off the calling thread: they are the host program's, and a write(2) to a dead pipe or
+/// Keeps signals off the calling thread: they are the host program's, and a write(2) to a dead pipe or
 /// past a file-size limit shall be an error, not a `SIGPIPE` or `SIGXFSZ` that kills the process.
+///
+/// Except for those that a thread causes by what it does: if such a signal is blocked, the kernel kills the process instead
+/// of calling its handler (sigprocmask(2)). The handler may be one that fills memory on access, or reports a crash.
 pub(crate) fn block_signals() {
-    let mut all = MaybeUninit::uninit();
-    // SAFETY: `sigfillset` initialises the set before `pthread_sigmask` reads it; neither fails on valid pointers.
+    let mut mask = MaybeUninit::uninit();
+    // SAFETY: `sigfillset` initialises the set before the others use it; none fails on valid arguments.
     unsafe {
-        libc::sigfillset(all.as_mut_ptr());
-        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), std::ptr::null_mut());
+        libc::sigfillset(mask.as_mut_ptr());
+        for signal in FAULT_SIGNALS {
+            libc::sigdelset(mask.as_mut_ptr(), signal);
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, mask.as_ptr(), std::ptr::null_mut());
     }
 }
+
+/// `SIGSYS` is seccomp's, and `SIGABRT` is abort(3)'s.
+const FAULT_SIGNALS: [libc::c_int; 7] =
+    [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS, libc::SIGABRT];
 
 /// Blocks SIGPIPE and SIGXFSZ for the calling thread while the value lives. The call's `EPIPE` or `EFBIG` reports the
 /// failure.

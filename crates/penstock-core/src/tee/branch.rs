@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
-use super::front::inner_pipe;
 use super::outlets::{Outlet, TeeOutlet};
 use super::report::{OutletReport, TeeEnd, TeePolicy};
 use crate::error::Error;
-use crate::pipe::budget::Reservation;
+use crate::pipe::budget::{Reservation, WANTED_BYTES};
+use crate::pipe::private::PrivatePipe;
 use crate::relay::ends::Ends;
 use crate::relay::report::RelayOptions;
 use crate::relay::transfer::{Idle, Transfer};
@@ -141,13 +141,18 @@ impl Branch {
             (None, TeeEnd::Broken) => unread.min(self.taken),
             (None, _) => 0,
         };
-        self.outlet.0.report.change(|report| {
-            if self.inner.is_none() {
+        let Self { outlet, inner, dst, .. } = self;
+        let closed = dst.close();
+        outlet.0.report.change(|report| {
+            if inner.is_none() {
                 report.bytes_delivered -= lost;
             }
             report.bytes_lost = lost;
             report.end = Some(end);
             report.error = error;
+            if let (Err(errno), None) = (closed, &report.error) {
+                report.fail_at_close(errno);
+            }
         });
     }
 
@@ -179,7 +184,7 @@ impl Branch {
 
 impl Inner {
     pub(super) fn open(dst: BorrowedFd<'_>) -> std::result::Result<Self, Error> {
-        let ([reader, writer], reservation) = inner_pipe()?;
+        let PrivatePipe { reader, writer, reservation, .. } = PrivatePipe::of_size(WANTED_BYTES)?;
         let transfer = Transfer::plan(&Ends { src: reader.as_fd(), dst }, &RelayOptions::default())?;
         Ok(Self { reader, writer: Some(writer), transfer, _reservation: reservation })
     }

@@ -7,7 +7,8 @@ use rustix::fs::{Mode, OFlags, SeekFrom, seek};
 use rustix::io::{Errno, Result};
 
 use crate::error::Error;
-use crate::pipe::budget::{self, Reservation};
+use crate::pipe::budget::{Reservation, WANTED_BYTES};
+use crate::pipe::private::PrivatePipe;
 use crate::relay::ends::Ends;
 use crate::relay::report::{RelayError, RelayOptions};
 use crate::relay::splice::PIECE_BYTES;
@@ -53,7 +54,7 @@ impl Front {
         let (reader, filler, src, reservation) = if kind == Kind::Pipe {
             (own, None, None, None)
         } else {
-            let ([reader, writer], reservation) = inner_pipe()?;
+            let PrivatePipe { reader, writer, reservation, .. } = PrivatePipe::of_size(WANTED_BYTES)?;
             let ends = Ends { src: own.as_fd(), dst: writer.as_fd() };
             let transfer = Transfer::plan(&ends, &RelayOptions::default())?;
             (reader, Some(Filler { writer, transfer }), Some(own), reservation)
@@ -184,13 +185,6 @@ impl Front {
 
 fn open_null() -> Result<OwnedFd> {
     rustix::fs::open(c"/dev/null", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
-}
-
-/// Creates a large pipe. Drop its reservation after its ends.
-pub(super) fn inner_pipe() -> Result<([ForkFd; 2], Option<Reservation>)> {
-    let ends = ForkFd::make_all(pipe::make)?;
-    let reservation = budget::grow_own(ends[1].as_fd());
-    Ok((ends, reservation))
 }
 
 pub(super) enum Advance {

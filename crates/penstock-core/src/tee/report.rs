@@ -77,6 +77,13 @@ pub struct OutletReport {
 }
 
 impl OutletReport {
+    /// A file reported at its close that what it had accepted was not written: nobody knows which bytes arrived.
+    pub(super) fn fail_at_close(&mut self, errno: Errno) {
+        self.bytes_lost += std::mem::take(&mut self.bytes_delivered);
+        self.end = Some(TeeEnd::Failed);
+        self.error = Some(Error::of_stream(errno, 0, self.bytes_lost));
+    }
+
     /// The method: tee(2), or read(2) and write(2); then another if its bytes go through a pipe of ours.
     #[must_use]
     pub fn method(&self) -> &'static str {

@@ -3,49 +3,24 @@
 //! Each write holds a duplicate of the descriptor and closes it when it ends. So the reader gets its end of file once the last
 //! byte is out and the program has closed its own end.
 
-use std::collections::HashMap;
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::error::Error;
 use crate::memory::region::Region;
 use crate::pipe::budget;
-use crate::runtime::fork::{ForkTable, Order};
+use crate::runtime::fork::Own;
 use crate::runtime::fork_fd::ForkFd;
 use crate::sync::deadline_after;
 use crate::sync::ticket::Ticket;
-use crate::sys::fd::{self, Kind, StreamId};
+use crate::sys::fd::{self, Kind};
 use crate::sys::span::Span;
-use crate::writer::job::Mark;
+use crate::writer::job::{Destination, Mark};
 use crate::writer::rejected::Rejected;
 use crate::writer::stream::Stream;
 use crate::writer::transport::choice::{Mode, WriteOptions};
 use crate::writer::worker::{self, WORKERS_LEAVE_WITHIN};
-
-/// The owner of all writes by descriptor.
-const OWNER: u64 = 0;
-
-/// How many idle streams the table holds. A stream that was removed is looked up again at its next write.
-const REMEMBERED: usize = 256;
-
-struct Entry {
-    stream: Arc<Stream>,
-    /// The descriptor of the last write, shared by the next one while it is in flight.
-    fd: Weak<ForkFd>,
-    /// Shared with every [`Outlet`], whose owner is about to write.
-    open: Arc<()>,
-}
-
-impl Entry {
-    /// Whether the entry can be removed: no outlet is open, nothing is queued, and no failure waits to be reported.
-    fn is_at_rest(&self) -> bool {
-        Arc::strong_count(&self.open) == 1 && self.stream.queue.is_at_rest()
-    }
-}
-
-static PIPES: ForkTable<HashMap<StreamId, Entry>> =
-    ForkTable::new(Order::Pipes, Mutex::default, HashMap::clear);
 
 /// Queues the region to be written to what the descriptor leads to now.
 ///
@@ -53,28 +28,27 @@ static PIPES: ForkTable<HashMap<StreamId, Entry>> =
 ///
 /// # Errors
 ///
-/// [`Rejected`] gives the region back, with a reason of [`Outlet::open`] or [`Outlet::write`].
+/// [`Rejected`] gives the region back, with a reason of [`Target::open`] or [`Target::write`].
 pub fn pipe<R: Region>(
     region: R,
     fd: impl AsFd,
     mode: Mode,
     timeout: Option<Duration>,
 ) -> Result<Ticket, Rejected<R>> {
-    match Outlet::open(fd) {
-        Ok(outlet) => outlet.write(region, mode, timeout),
+    match Target::open(fd) {
+        Ok(mut target) => target.write(region, mode, timeout),
         Err(error) => Err(Rejected { region, error }),
     }
 }
 
 /// The destination of a descriptor, held open between the lookup and the write.
-pub struct Outlet {
-    stream: Arc<Stream>,
-    fd: Arc<ForkFd>,
-    /// Keeps the table's entry, so that [`sync`] finds what is written.
-    _open: Arc<()>,
+pub struct Target {
+    stream: Own<Arc<Stream>>,
+    /// None after the write.
+    destination: Option<Arc<Destination>>,
 }
 
-impl Outlet {
+impl Target {
     /// Looks up the destination of the descriptor, which may be closed or reused afterwards.
     ///
     /// # Errors
@@ -83,33 +57,19 @@ impl Outlet {
     pub fn open(fd: impl AsFd) -> Result<Self, Error> {
         let fd = fd.as_fd();
         fd::check_writable(fd)?;
-        let stream = Stream::of(fd)?;
-        let mut pipes = PIPES.lock();
-        let known = pipes.get(&stream.id).filter(|entry| Arc::ptr_eq(&entry.stream, &stream));
-        // Any descriptor of a pipe or socket serves. Those of a file may have different positions.
-        let shareable = matches!(stream.kind, Kind::Pipe | Kind::StreamSocket | Kind::Messages);
-        if let Some(known) = known.filter(|_| shareable)
-            && let Some(own) = known.fd.upgrade()
-        {
-            return Ok(Self { stream, fd: own, _open: Arc::clone(&known.open) });
+        let (stream, is_first) = Stream::by_descriptor(fd)?;
+        let kind = stream.kind;
+        let destination = stream.share(|| ForkFd::of_destination(fd, kind).map(Destination::new))?;
+        if is_first {
+            stream.queue.expect_more();
+            if kind == Kind::Pipe {
+                budget::grow(destination.fd.as_fd(), stream.id);
+            }
         }
-        let open = known.map(|entry| Arc::clone(&entry.open));
-        let is_new = open.is_none();
-        let own = Arc::new(ForkFd::of_destination(fd, stream.kind)?);
-        if is_new && stream.kind == Kind::Pipe {
-            budget::grow(own.as_fd(), stream.id);
-        }
-        let open = open.unwrap_or_default();
-        let entry = Entry { stream: Arc::clone(&stream), fd: Arc::downgrade(&own), open: Arc::clone(&open) };
-        let replaced = pipes.insert(stream.id, entry);
-        let forgotten = if pipes.len() > REMEMBERED { take_at_rest(&mut pipes) } else { Vec::new() };
-        drop(pipes);
-        // Streams end outside of the table's lock.
-        drop((replaced, forgotten));
-        Ok(Self { stream, fd: own, _open: open })
+        Ok(Self { stream: Own::new(stream), destination: Some(destination) })
     }
 
-    /// Queues the region to be written.
+    /// Queues the region to be written. After a success, the target is used up.
     ///
     /// Returns at once unless the queue is full. The region stays in use until the ticket has ended.
     ///
@@ -118,38 +78,33 @@ impl Outlet {
     /// [`Rejected`] gives the region back, with the reason:
     ///
     /// - [`Error::Stalled`]: the queue was full until the timeout.
+    /// - [`Error::Closed`]: it is used up.
+    /// - [`Error::Forked`]: the parent process opened it.
     /// - The failure of the stream, at each call until [`sync`] or [`close`] has reported it.
     pub fn write<R: Region>(
-        &self,
+        &mut self,
         region: R,
         mode: Mode,
         timeout: Option<Duration>,
     ) -> Result<Ticket, Rejected<R>> {
+        let Some(stream) = self.stream.get() else { return Err(Rejected { region, error: Error::Forked }) };
         let options = WriteOptions { mode, ..WriteOptions::default() };
-        worker::push(&self.stream, region, Arc::clone(&self.fd), options, OWNER, timeout, || false)
+        worker::push(stream, region, &mut self.destination, options, timeout)
     }
-}
-
-fn take_at_rest(pipes: &mut HashMap<StreamId, Entry>) -> Vec<Entry> {
-    pipes.extract_if(|_, entry| entry.is_at_rest()).map(|(_, entry)| entry).collect()
-}
-
-/// Whether [`sync`] has yet to report a failure of the stream.
-pub(crate) fn has_to_report(stream: &Arc<Stream>) -> bool {
-    PIPES.lock().get(&stream.id).is_some_and(|entry| Arc::ptr_eq(&entry.stream, stream))
 }
 
 /// Everything that [`pipe`] had queued at one moment.
 ///
 /// A caller that waits in slices uses the same marks for each, so that it does not wait for later writes.
-pub struct Marks(Vec<(Arc<Stream>, Mark)>);
+///
+/// In the child of a fork, they mark nothing.
+pub struct Marks(Own<Vec<(Arc<Stream>, Mark)>>);
 
 /// Marks the present end of every stream that [`pipe`] writes to.
 #[must_use]
 pub fn marks() -> Marks {
-    let pipes = PIPES.lock();
-    let streams = pipes.values().map(|entry| Arc::clone(&entry.stream));
-    Marks(streams.map(|stream| (Arc::clone(&stream), stream.mark())).collect())
+    let streams = Stream::all_by_descriptor().into_iter();
+    Marks(Own::new(streams.map(|stream| (Arc::clone(&stream), stream.mark())).collect()))
 }
 
 /// Waits until everything that [`pipe`] has queued so far has ended.
@@ -172,7 +127,7 @@ pub fn sync_to(marks: &Marks, timeout: Option<Duration>) -> Result<(), Vec<Error
     let deadline = deadline_after(timeout);
     let mut failed = Vec::new();
     let mut pending = None;
-    for (stream, mark) in &marks.0 {
+    for (stream, mark) in marks.0.get().into_iter().flatten() {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         match stream.flush(*mark, left) {
             Ok(()) => {}
@@ -184,23 +139,12 @@ pub fn sync_to(marks: &Marks, timeout: Option<Duration>) -> Result<(), Vec<Error
     if let Some(bytes_pending) = pending {
         return Err(vec![Error::Stalled { waited: start.elapsed(), bytes_pending }]);
     }
-    for (stream, _) in &failed {
-        stream.unheard.note_heard();
-        forget(stream);
-    }
-    let failures: Vec<_> = failed.into_iter().map(|(_, failure)| failure).collect();
+    let report = |(stream, failure): (&Arc<Stream>, Error)| {
+        stream.forget_failure();
+        failure
+    };
+    let failures: Vec<_> = failed.into_iter().map(report).collect();
     if failures.is_empty() { Ok(()) } else { Err(failures) }
-}
-
-/// Removes a failed stream from the tables, so that the next write to the same pipe begins a new one.
-fn forget(stream: &Arc<Stream>) {
-    stream.forget();
-    // Only the failed stream: another thread may have begun a new one since.
-    let mut pipes = PIPES.lock();
-    let is_ours = pipes.get(&stream.id).is_some_and(|entry| Arc::ptr_eq(&entry.stream, stream));
-    let entry = is_ours.then(|| pipes.remove(&stream.id));
-    drop(pipes);
-    drop(entry); // outside of the table's lock
 }
 
 /// Waits as [`sync`] does, then ends all idle worker threads. [`pipe`] may be used again afterwards.
@@ -223,8 +167,6 @@ pub fn close_at(marks: &Marks, timeout: Option<Duration>) -> Result<(), Vec<Erro
         outcome.as_ref().is_err_and(|errors| matches!(errors.as_slice(), [Error::Stalled { .. }]));
     if !is_stalled {
         worker::dismiss_all(Instant::now() + WORKERS_LEAVE_WITHIN);
-        let forgotten = take_at_rest(&mut PIPES.lock());
-        drop(forgotten);
     }
     outcome
 }

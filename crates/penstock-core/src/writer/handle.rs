@@ -1,8 +1,7 @@
 //! The writer: memory goes in, a ticket comes out.
 
-use std::collections::HashMap;
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -12,18 +11,17 @@ use crate::error::Error;
 use crate::memory::region::Region;
 use crate::memory::transform::Transform;
 use crate::pipe::budget;
-use crate::runtime::fork::{ForkTable, Order};
+use crate::runtime::fork::Own;
 use crate::runtime::fork_fd::ForkFd;
-use crate::sync::generation::fork_generation;
 use crate::sync::queue::Limits;
 use crate::sync::ticket::Ticket;
-use crate::sys::fd::{self, Kind, StreamId};
+use crate::sync::{deadline_after, lock};
+use crate::sys::fd::{self, Kind};
 use crate::sys::pipe;
-use crate::writer::by_descriptor;
-use crate::writer::job::Mark;
+use crate::writer::job::{Destination, Mark};
 use crate::writer::rejected::Rejected;
 use crate::writer::stream::{DEFAULT_LIMITS, Stream};
-use crate::writer::transport::choice::{Memory, Mode, ReaderKind, Reason, Transport, WriteOptions};
+use crate::writer::transport::choice::{MemoryOwner, Mode, ReaderKind, Reason, Transport, WriteOptions};
 use crate::writer::worker::{self, WORKERS_LEAVE_WITHIN};
 use penstock_cpu::{AppliedPolicy, ThreadPolicy};
 
@@ -55,13 +53,14 @@ pub struct Options {
 ///
 /// If it is dropped without [`close`](Self::close), queued writes are still made, and their tickets report them.
 pub struct Writer {
-    stream: Arc<Stream>,
+    state: Own<State>,
     options: WriteOptions,
-    owner: u64,
-    /// Of the process that opened it. In the child of a fork it is closed.
-    generation: u32,
-    /// Set first when the writer is closed: nothing of it is accepted any more.
-    gone: AtomicBool,
+}
+
+struct State {
+    stream: Arc<Stream>,
+    /// None once it is closed.
+    destination: Mutex<Option<Arc<Destination>>>,
     /// The state of the pipe when the writer was closed.
     last_look: OnceLock<PipeState>,
 }
@@ -86,18 +85,8 @@ impl PipeState {
     }
 }
 
-/// What is known of an open writer without itself.
-struct OpenWriter {
-    stream: StreamId,
-    fd: Arc<ForkFd>,
-}
-
-/// All open writers, by owner. In the child of a fork no writer is open.
-static OPEN: ForkTable<HashMap<u64, OpenWriter>> =
-    ForkTable::new(Order::Writers, Mutex::default, HashMap::clear);
-
 /// Statistics of a stream.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 #[must_use]
 #[non_exhaustive]
 pub struct Stats {
@@ -130,9 +119,6 @@ pub struct Stats {
     pub policy: Option<AppliedPolicy>,
 }
 
-/// Numbers the writers, so that each can discard its own writes. Relaxed: only uniqueness counts.
-static NEXT_OWNER: AtomicU64 = AtomicU64::new(1);
-
 impl Writer {
     /// Opens a writer on what the descriptor leads to. The caller keeps the descriptor.
     ///
@@ -154,34 +140,25 @@ impl Writer {
                 None => budget::grow(own.as_fd(), stream.id),
             }
         }
-        let owner = NEXT_OWNER.fetch_add(1, Ordering::Relaxed);
-        let mut open = OPEN.lock();
-        // Those of writers that are closed are not the next one's.
-        let is_first = !open.values().any(|writer| writer.stream == stream.id);
-        if is_first || options.queue_bytes.is_some() || options.queue_items.is_some() {
-            stream.queue.set_limits(Limits {
-                bytes: options.queue_bytes.unwrap_or(DEFAULT_LIMITS.bytes),
-                items: options.queue_items.unwrap_or(DEFAULT_LIMITS.items),
-            });
-        }
-        if is_first || options.policy.is_some() {
-            stream.set_policy(options.policy.clone());
-        }
+        let destination = Destination::new(own);
+        stream.join(&destination, |is_first| {
+            // What writers had set that are closed is not the next one's.
+            if is_first || options.queue_bytes.is_some() || options.queue_items.is_some() {
+                stream.queue.set_limits(Limits {
+                    bytes: options.queue_bytes.unwrap_or(DEFAULT_LIMITS.bytes),
+                    items: options.queue_items.unwrap_or(DEFAULT_LIMITS.items),
+                });
+            }
+            if is_first || options.policy.is_some() {
+                stream.set_policy(options.policy.clone());
+            }
+        });
         stream.queue.expect_more();
-        open.insert(owner, OpenWriter { stream: stream.id, fd: Arc::new(own) });
-        drop(open);
         let transform = options.transform.clone();
         let options =
             WriteOptions { mode: options.mode, reader: options.reader, transform, ..WriteOptions::default() };
-        let generation = fork_generation();
-        Ok(Self {
-            stream,
-            options,
-            owner,
-            generation,
-            gone: AtomicBool::new(false),
-            last_look: OnceLock::new(),
-        })
+        let destination = Mutex::new(Some(destination));
+        Ok(Self { state: Own::new(State { stream, destination, last_look: OnceLock::new() }), options })
     }
 
     /// Queues the region to be written.
@@ -214,7 +191,7 @@ impl Writer {
         timeout: Option<Duration>,
     ) -> Result<Ticket, Rejected<R>> {
         let takes_bytes = self.options.transform.as_ref().map(|transform| transform.output_bytes());
-        let options = WriteOptions { transform: None, memory: Memory::Ours, ..self.options.clone() };
+        let options = WriteOptions { transform: None, memory: MemoryOwner::Ours, ..self.options.clone() };
         self.push(region, takes_bytes, options, timeout)
     }
 
@@ -228,32 +205,44 @@ impl Writer {
         if takes_bytes.is_some_and(|bytes| bytes != region.len()) {
             return Err(Rejected { region, error: Errno::INVAL.into() });
         }
-        let Some(fd) = self.fd() else {
-            return Err(Rejected { region, error: self.closed() });
+        let (state, destination) = match self.open() {
+            Ok(open) => open,
+            Err(error) => return Err(Rejected { region, error }),
         };
-        // Relaxed: this runs under the queue's lock, which orders it.
-        let is_gone = || self.gone.load(Ordering::Relaxed);
-        worker::push(&self.stream, region, fd, options, self.owner, timeout, is_gone)
+        let mut destination = Some(destination);
+        let pushed = worker::push(&state.stream, region, &mut destination, options, timeout);
+        if let Some(unused) = destination {
+            let _ = state.release(unused); // the last one, if the writer was closed meanwhile
+        }
+        pushed
+    }
+
+    /// The state and the descriptor, unless it is closed or the parent's.
+    fn open(&self) -> Result<(&State, Arc<Destination>), Error> {
+        let state = self.state.get().ok_or(Error::Forked)?;
+        let destination = lock(&state.destination).clone();
+        Ok((state, destination.ok_or(Error::Closed)?))
     }
 
     /// The ticket of the oldest write in flight. When it ends, a full queue has room.
     #[must_use]
     pub fn oldest(&self) -> Option<Ticket> {
-        let tickets = self.stream.queue.select(|job| Some(job.ticket.clone()));
+        let tickets = self.state.get()?.stream.queue.select(|job| Some(job.ticket.clone()));
         tickets.into_iter().find(|ticket| !ticket.has_ended())
     }
 
     /// Marks the present end of the queue, so that a wait in several steps waits for nothing later.
     #[must_use]
     pub fn mark(&self) -> Mark {
-        self.stream.mark()
+        self.state.get().map_or(Mark(0), |state| state.stream.mark())
     }
 
     /// Waits until everything queued so far has ended.
     ///
     /// # Errors
     ///
-    /// The stream's failure; [`Error::Stalled`] if it takes longer than the timeout; [`Error::Closed`].
+    /// The stream's failure; [`Error::Stalled`] if it takes longer than the timeout; [`Error::Aborted`] if another thread
+    /// discards some of it meanwhile; [`Error::Closed`], [`Error::Forked`].
     pub fn flush(&self, timeout: Option<Duration>) -> Result<(), Error> {
         self.flush_to(self.mark(), timeout)
     }
@@ -264,15 +253,18 @@ impl Writer {
     ///
     /// As [`Writer::flush`].
     pub fn flush_to(&self, mark: Mark, timeout: Option<Duration>) -> Result<(), Error> {
-        self.fd().ok_or_else(|| self.closed()).and_then(|fd| self.drain(&fd, mark, timeout))
+        let (state, destination) = self.open()?;
+        let outcome = state.drain(&destination, mark, timeout);
+        // The last one, if the writer was closed meanwhile.
+        state.report(outcome.and(state.release(destination)))
     }
 
     /// Waits as `flush` does, then closes. Closing again does nothing.
     ///
     /// # Errors
     ///
-    /// The stream's failure: the writer is closed all the same. [`Error::Stalled`] if it takes longer than the timeout:
-    /// the writer is still open.
+    /// As [`Writer::flush`], or what close(2) reports of a file. The writer is closed all the same, unless it is
+    /// [`Error::Stalled`].
     pub fn close(&self, timeout: Option<Duration>) -> Result<(), Error> {
         self.close_at(self.mark(), timeout)
     }
@@ -283,14 +275,14 @@ impl Writer {
     ///
     /// As [`Writer::close`].
     pub fn close_at(&self, mark: Mark, timeout: Option<Duration>) -> Result<(), Error> {
-        let Some(fd) = self.fd() else { return Ok(()) };
-        let outcome = self.drain(&fd, mark, timeout);
-        drop(fd);
-        if !matches!(outcome, Err(Error::Stalled { .. })) {
-            self.retire();
-            self.stream.queue.dismiss_worker(Some(Instant::now() + WORKERS_LEAVE_WITHIN));
+        let Ok((state, destination)) = self.open() else { return Ok(()) };
+        let outcome = state.drain(&destination, mark, timeout);
+        if matches!(outcome, Err(Error::Stalled { .. })) {
+            return state.report(outcome.and(state.release(destination)));
         }
-        outcome
+        let closed = state.retire().and(state.release(destination));
+        state.stream.queue.dismiss_worker(Some(Instant::now() + WORKERS_LEAVE_WITHIN));
+        state.report(outcome.and(closed))
     }
 
     /// Discards what this writer has queued, and closes it. The tickets end with [`Error::Aborted`].
@@ -298,41 +290,41 @@ impl Writer {
     /// A write in progress is cut short. Pages that zero-copy has put into the pipe cannot be taken back: their memory
     /// stays in use until the reader has read them or is gone, and only then their ticket ends.
     pub fn abort(&self) {
-        if !self.is_closed() {
-            self.abort_now();
-            self.stream.queue.dismiss_worker(Some(Instant::now() + WORKERS_LEAVE_WITHIN));
+        if let Some(state) = self.discard() {
+            state.stream.queue.dismiss_worker(Some(Instant::now() + WORKERS_LEAVE_WITHIN));
         }
     }
 
     /// As [`abort`](Self::abort), for a thread that must not wait for the worker to leave.
     pub fn abort_now(&self) {
-        if !self.is_closed() {
-            self.gone.store(true, Ordering::Relaxed); // see `write`
-            self.stream.abort(self.owner);
-            self.retire();
-        }
+        self.discard();
+    }
+
+    fn discard(&self) -> Option<&State> {
+        let (state, destination) = self.open().ok()?;
+        destination.is_gone.store(true, Ordering::Relaxed); // see `Job::is_of_nobody`
+        state.stream.abort(&destination);
+        let _ = state.retire().and(state.release(destination)); // the exit of the program reports it
+        Some(state)
     }
 
     /// Whether `close` or `abort` has been called.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        self.fd().is_none()
-    }
-
-    fn fd(&self) -> Option<Arc<ForkFd>> {
-        OPEN.lock().get(&self.owner).map(|writer| Arc::clone(&writer.fd))
-    }
-
-    /// The error for a use after the close.
-    fn closed(&self) -> Error {
-        if self.generation == fork_generation() { Error::Closed } else { Error::Forked }
+        self.open().is_err()
     }
 
     /// The statistics of the stream; of a closed writer, those of its closing.
     pub fn stats(&self) -> Stats {
+        self.state.get().map_or_else(Stats::default, State::stats)
+    }
+}
+
+impl State {
+    fn stats(&self) -> Stats {
         let stream = &self.stream;
-        let pipe = match self.fd() {
-            Some(fd) => PipeState::of(stream, &fd),
+        let pipe = match &*lock(&self.destination) {
+            Some(destination) => PipeState::of(stream, &destination.fd),
             None => self.last_look.get().copied(),
         };
         let delivered = pipe.map_or_else(|| stream.meter.written_bytes(), |pipe| pipe.delivered_bytes);
@@ -359,61 +351,44 @@ impl Writer {
         }
     }
 
-    fn drain(&self, fd: &ForkFd, mark: Mark, timeout: Option<Duration>) -> Result<(), Error> {
-        let outcome = self.stream.flush(mark, timeout).and_then(|()| check_reader(&self.stream, fd));
-        if outcome.as_ref().is_err_and(|error| !matches!(error, Error::Stalled { .. })) {
-            self.stream.unheard.note_heard();
-        }
-        outcome
+    fn drain(&self, destination: &Destination, mark: Mark, timeout: Option<Duration>) -> Result<(), Error> {
+        let (start, deadline) = (Instant::now(), deadline_after(timeout));
+        self.stream
+            .flush(mark, timeout)
+            .and_then(|()| destination.check_aborted())
+            .and_then(|()| self.stream.check_reader(&destination.fd, start, deadline))
     }
 
-    fn retire(&self) {
-        self.gone.store(true, Ordering::Relaxed); // see `write`
+    /// Notes that a failure of the stream is returned to a caller.
+    fn report(&self, outcome: Result<(), Error>) -> Result<(), Error> {
+        outcome.inspect_err(|error| {
+            if !matches!(error, Error::Stalled { .. } | Error::Aborted { .. }) {
+                self.stream.unreported.note_reported();
+            }
+        })
+    }
+
+    /// Closes the writer. The failure, if its descriptor's close reports one.
+    fn retire(&self) -> Result<(), Error> {
+        let Some(destination) = lock(&self.destination).take() else { return Ok(()) };
+        destination.is_gone.store(true, Ordering::Relaxed); // see `Job::is_of_nobody`
         self.stream.queue.wake();
-        let fd = OPEN.lock().remove(&self.owner).map(|writer| writer.fd);
-        if let Some(look) = fd.as_ref().and_then(|fd| PipeState::of(&self.stream, fd)) {
+        self.stream.leave(&destination);
+        if let Some(look) = PipeState::of(&self.stream, &destination.fd) {
             let _ = self.last_look.set(look); // only the first closing closes
         }
-        drop(fd); // outside of the table's lock
-        self.forget_failure();
+        self.release(destination)
     }
 
-    /// A reported failure is not the next writer's, which may find room or another reader.
-    fn forget_failure(&self) {
-        if self.stream.queue.failure().is_some() && !by_descriptor::has_to_report(&self.stream) {
-            self.stream.forget();
-        }
+    fn release(&self, destination: Arc<Destination>) -> Result<(), Error> {
+        destination.release().map_err(|failure| self.stream.close_failed(failure))
     }
 }
 
-impl Drop for Writer {
+impl Drop for State {
     /// Writes in flight have their own reference to the descriptor.
     fn drop(&mut self) {
-        let writer = OPEN.lock().remove(&self.owner);
-        drop(writer); // outside of the table's lock
+        let _ = self.retire(); // the exit of the program reports it
         self.stream.queue.dismiss_worker(Some(Instant::now())); // who leaves by itself when it is through
-        self.forget_failure();
-    }
-}
-
-/// Fails the stream if its pipe has bytes and no reader: they arrive nowhere, although the kernel accepted them.
-fn check_reader(stream: &Stream, fd: &ForkFd) -> Result<(), Error> {
-    if stream.kind == Kind::Pipe && fd::peer_is_gone(fd.as_fd()) {
-        let unread = pipe::unread_bytes(fd.as_fd()).unwrap_or(0);
-        if unread > 0 {
-            stream.fail_at_rest(Errno::PIPE, unread);
-            return stream.queue.failure().map_or(Ok(()), Err);
-        }
-    }
-    Ok(())
-}
-
-/// As [`check_reader`], for all open writers. The failures still count as not reported.
-pub(crate) fn check_readers() {
-    let open: Vec<_> = OPEN.lock().values().map(|writer| Arc::clone(&writer.fd)).collect();
-    for fd in open {
-        if let Ok(stream) = Stream::of(fd.as_fd()) {
-            let _ = check_reader(&stream, &fd);
-        }
     }
 }

@@ -1,33 +1,96 @@
 //! One write, queued or in progress.
 
+use std::mem;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use rustix::io::Errno;
+
+use crate::counter::Counter;
 use crate::error::Error;
 use crate::memory::pool::Buffer;
 use crate::memory::region::Region;
 use crate::runtime::fork_fd::ForkFd;
+use crate::sync::contain_panic;
 use crate::sync::ticket::{Completion, Ticket};
 use crate::sys::span::Span;
-use crate::writer::transport::choice::{Memory, WriteOptions};
+use crate::writer::transport::choice::{MemoryOwner, WriteOptions};
+
+/// A destination as one owner has it: a writer, or calls by descriptor that share a descriptor.
+pub(crate) struct Destination {
+    pub(super) fd: ForkFd,
+    /// Bytes of writes that the system has accepted.
+    pub(super) written_bytes: Counter,
+    /// Bytes that its owner has discarded.
+    pub(super) aborted_bytes: Counter,
+    /// Set first when its owner is closed: nothing more is accepted.
+    pub(super) is_gone: AtomicBool,
+}
+
+impl Destination {
+    pub(super) fn new(fd: ForkFd) -> Arc<Self> {
+        Arc::new(Self {
+            fd,
+            written_bytes: Counter::default(),
+            aborted_bytes: Counter::default(),
+            is_gone: AtomicBool::new(false),
+        })
+    }
+
+    /// Closes the descriptor after its last use. If that fails, nobody knows which of its bytes have arrived: all count as
+    /// lost.
+    pub(super) fn release(self: Arc<Self>) -> Result<(), CloseFailure> {
+        let Some(Self { fd, written_bytes, .. }) = Arc::into_inner(self) else { return Ok(()) };
+        fd.close().map_err(|errno| CloseFailure { errno, bytes_lost: written_bytes.get() })
+    }
+
+    /// What its owner has discarded is no success.
+    pub(super) fn check_aborted(&self) -> Result<(), Error> {
+        match self.aborted_bytes.get() {
+            0 => Ok(()),
+            bytes_lost => Err(Error::Aborted { bytes_lost }),
+        }
+    }
+}
+
+/// Why writes that the system had accepted may not have arrived.
+pub(super) struct CloseFailure {
+    pub(super) errno: Errno,
+    pub(super) bytes_lost: u64,
+}
 
 /// An accepted write. It stays in the queue until it has ended, so that the worker holds nothing.
 pub(crate) struct Job {
     pub(super) number: u64,
-    pub(super) owner: u64,
     pub(super) options: WriteOptions,
     /// The memory.
     pub(crate) span: Span,
     /// Bytes that enter the stream.
     pub(super) bytes: u64,
     pub(crate) ticket: Ticket,
-    /// The memory, the descriptor and the ticket's other side. They are taken out one by one as the write ends.
-    pub(super) region: Option<Box<dyn Region>>,
-    pub(super) fd: Option<Arc<ForkFd>>,
-    pub(super) completion: Option<Completion>,
+    /// Taken out when the write ends.
+    pub(super) holds: Option<Holds>,
     pub(super) progress: Progress,
     /// What the ticket will say: an abort, if the write was cut short with pages in the pipe.
     pub(super) outcome: Result<(), Error>,
+}
+
+/// What a write in flight holds.
+pub(super) struct Holds {
+    pub(super) destination: Arc<Destination>,
+    pub(super) region: Box<dyn Region>,
+    pub(super) completion: Completion,
+}
+
+impl Holds {
+    /// Releases the descriptor and the memory, before the ticket ends: by then the reader has its end of file, and the caller
+    /// its memory.
+    pub(super) fn release(self) -> (Completion, Result<(), CloseFailure>) {
+        let closed = self.destination.release();
+        contain_panic(|| drop(self.region));
+        (self.completion, closed)
+    }
 }
 
 /// How far a write has come.
@@ -51,7 +114,7 @@ pub(crate) struct Awaiting {
 
 /// The worker's view of a job. The queue keeps the descriptor open and the memory alive meanwhile.
 #[derive(Clone)]
-pub(crate) struct Work {
+pub(crate) struct WriteView {
     pub(crate) number: u64,
     pub(crate) span: Span,
     pub(crate) fd: RawFd,
@@ -59,38 +122,43 @@ pub(crate) struct Work {
 }
 
 impl Job {
-    pub(crate) fn work(&self) -> Work {
-        let fd = self.fd.as_ref().expect("a job that is to be written has its descriptor");
-        Work {
+    pub(crate) fn view(&self) -> WriteView {
+        let holds = self.holds.as_ref().expect("a job that is to be written has its descriptor");
+        WriteView {
             number: self.number,
             span: self.span,
-            fd: fd.as_fd().as_raw_fd(),
+            fd: holds.destination.fd.as_fd().as_raw_fd(),
             options: self.options.clone(),
         }
+    }
+
+    pub(super) fn destination(&self) -> Option<&Arc<Destination>> {
+        self.holds.as_ref().map(|holds| &holds.destination)
+    }
+
+    pub(super) fn is_for(&self, destination: &Arc<Destination>) -> bool {
+        self.destination().is_some_and(|own| Arc::ptr_eq(own, destination))
+    }
+
+    /// Whether its owner is gone.
+    pub(super) fn is_of_nobody(&self) -> bool {
+        // Relaxed: the queue's lock orders it.
+        self.destination().is_none_or(|destination| destination.is_gone.load(Ordering::Relaxed))
     }
 
     /// Replaces the memory by the output of its transform. Returns the memory.
     pub(super) fn replace_memory(&mut self, made: Buffer) -> Option<Box<dyn Region>> {
         self.options.transform = None;
-        self.options.memory = Memory::Ours;
+        self.options.memory = MemoryOwner::Ours;
         self.span = Span::of(&made);
-        self.region.replace(Box::new(made))
+        self.holds.as_mut().map(|holds| mem::replace(&mut holds.region, Box::new(made)))
     }
 
-    /// Releases the descriptor and the memory, then ends the ticket. So the reader has its end of file, and the caller
-    /// its memory, before the ticket has ended.
-    pub(super) fn fail(mut self, failure: Error) {
-        drop(self.fd.take());
-        drop(self.region.take());
-        if let Some(completion) = self.completion.take() {
+    /// Ends a write that has failed or was discarded. Its descriptor's close has nothing to add.
+    pub(super) fn fail(self, failure: Error) {
+        if let Some(holds) = self.holds {
+            let (completion, _) = holds.release();
             completion.end(self.outcome.and(Err(failure)));
-        }
-    }
-
-    /// Releases the memory in the child of a fork, and leaves the parent's ticket as it is.
-    pub(super) fn disown(mut self) {
-        if let Some(completion) = self.completion.take() {
-            completion.disown();
         }
     }
 }

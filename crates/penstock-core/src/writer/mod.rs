@@ -9,6 +9,7 @@ pub(crate) mod handle;
 pub(crate) mod job;
 pub(crate) mod rejected;
 pub(crate) mod stream;
-pub(crate) mod transform;
+pub(crate) mod transformer;
 pub(crate) mod transport;
+pub(crate) mod unreported;
 pub(crate) mod worker;

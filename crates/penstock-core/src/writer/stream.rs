@@ -1,35 +1,39 @@
 //! A stream: one destination with its ordered queue. It is identified by what the descriptor leads to, not by its
 //! number.
 
-use std::any::Any;
 use std::collections::HashMap;
+use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::ptr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
 use crate::error::Error;
 use crate::memory::region::Region;
-use crate::runtime::fork::{ForkTable, Held, Order};
+use crate::runtime::fork::PerProcess;
 use crate::runtime::fork_fd::ForkFd;
-use crate::sync::queue::{HeldQueue, Limits, Load, Queue, Refusal};
-use crate::sync::ticket::{Ticket, ticket_of};
-use crate::sync::unheard::{Unheard, take_unheard_bytes};
-use crate::sync::{deadline_after, lock};
+use crate::sync::queue::{Limits, Load, Queue, Refusal};
+use crate::sync::ticket::{OnReport, Ticket, ticket_of};
+use crate::sync::{deadline_after, lock, passed};
 use crate::sys::fd::{self, Kind, StreamId};
+use crate::sys::pipe;
 use crate::sys::span::Span;
-use crate::writer::job::{Awaiting, Job, Mark, Progress, Work};
+use crate::writer::job::{Awaiting, CloseFailure, Destination, Holds, Job, Mark, Progress, WriteView};
 use crate::writer::rejected::Rejected;
-use crate::writer::transform::Transformer;
+use crate::writer::transformer::Transformer;
 use crate::writer::transport::choice::WriteOptions;
 use crate::writer::transport::meter::Meter;
-use crate::writer::transport::staged;
+use crate::writer::unreported::Unreported;
 use penstock_cpu::{AppliedPolicy, ThreadPolicy};
 
 /// Default limits of a queue: five frames of 2160p rgb24, and enough small ones.
 pub(crate) const DEFAULT_LIMITS: Limits = Limits { bytes: 128 << 20, items: 64 };
+
+/// How often a wait for a failure checks for another reader of the FIFO, with which there is none. Guessed.
+const READER_CHECK: Duration = Duration::from_millis(50);
 
 pub(crate) struct Stream {
     pub(crate) id: StreamId,
@@ -37,7 +41,12 @@ pub(crate) struct Stream {
     pub(crate) queue: Queue<Job>,
     pub(crate) meter: Meter,
     /// The failure, until it is reported.
-    pub(crate) unheard: Arc<Unheard>,
+    pub(crate) unreported: Arc<Unreported>,
+    on_report: OnReport,
+    /// Those of open writers.
+    writers: Mutex<Vec<Weak<Destination>>>,
+    /// That of the last write by descriptor; none before the first.
+    by_descriptor: Mutex<Option<Weak<Destination>>>,
     policy: Mutex<PolicyState>,
     /// The number of the write that is to be cut short. Numbers begin at one.
     pub(crate) cut: AtomicU64,
@@ -50,35 +59,135 @@ struct PolicyState {
     applied: Option<AppliedPolicy>,
 }
 
-type Streams = HashMap<StreamId, Weak<Stream>>;
+#[derive(Default)]
+struct Streams {
+    /// All that are in use by writers, workers or calls by descriptor and have not failed.
+    working: HashMap<StreamId, Weak<Stream>>,
+    /// Those with a failure that `sync` is to report.
+    failed: HashMap<StreamId, Arc<Stream>>,
+}
 
-/// All streams that are in use by writers, workers or `pipe`. A fork locks their queues together with this table.
-static STREAMS: ForkTable<Streams> =
-    ForkTable::held_by(Order::Streams, Mutex::default, |_| (), |_| Box::new(HeldStreams::hold()));
+/// Its lock comes before those of queues.
+static STREAMS: PerProcess<Mutex<Streams>> = PerProcess::new(Mutex::default);
 
-/// Workers that are idle or about to check for work. The child of a fork has none.
-pub(crate) static IDLE: AtomicUsize = AtomicUsize::new(0);
+/// Workers that are idle or about to check for work.
+pub(crate) static IDLE: PerProcess<AtomicUsize> = PerProcess::new(|| AtomicUsize::new(0));
 
 impl Stream {
-    /// Returns the stream that the descriptor leads to: the same for all descriptors of one pipe.
+    /// Returns the stream that the descriptor leads to: the same for all descriptors of one pipe. After a failure, it is a
+    /// new one, which may find room or another reader.
     pub(crate) fn of(fd: BorrowedFd<'_>) -> Result<Arc<Self>, Errno> {
         let (id, kind) = fd::identify(fd)?;
-        let mut streams = STREAMS.lock();
-        if let Some(stream) = streams.get(&id).and_then(Weak::upgrade) {
-            return Ok(stream);
+        Ok(Self::working(&mut lock(STREAMS.get()), id, kind))
+    }
+
+    /// As [`of`](Self::of), for a write by descriptor, to which a failed stream belongs until `sync` has reported it. Whether
+    /// it is the stream's first.
+    pub(crate) fn by_descriptor(fd: BorrowedFd<'_>) -> Result<(Arc<Self>, bool), Errno> {
+        let (id, kind) = fd::identify(fd)?;
+        let mut streams = lock(STREAMS.get());
+        if let Some(failed) = streams.failed.get(&id) {
+            return Ok((Arc::clone(failed), false));
         }
+        let stream = Self::working(&mut streams, id, kind);
+        // While the table is locked: see `part`.
+        let is_first = {
+            let mut last = lock(&stream.by_descriptor);
+            let is_first = last.is_none();
+            last.get_or_insert_default();
+            is_first
+        };
+        Ok((stream, is_first))
+    }
+
+    fn working(streams: &mut Streams, id: StreamId, kind: Kind) -> Arc<Self> {
+        if let Some(stream) = streams.working.get(&id).and_then(Weak::upgrade) {
+            return stream;
+        }
+        let unreported = Arc::<Unreported>::default();
+        let reported = Arc::clone(&unreported);
         let stream = Arc::new(Self {
             id,
             kind,
             queue: Queue::new(DEFAULT_LIMITS),
             meter: Meter::default(),
-            unheard: Arc::default(),
+            unreported,
+            on_report: Arc::new(move || reported.note_reported()),
+            writers: Mutex::default(),
+            by_descriptor: Mutex::default(),
             policy: Mutex::default(),
             cut: AtomicU64::new(0),
             next_number: AtomicU64::new(1),
         });
-        streams.insert(id, Arc::downgrade(&stream));
-        Ok(stream)
+        streams.working.insert(id, Arc::downgrade(&stream));
+        stream
+    }
+
+    /// Fails the queue by `fail`, which may find that it must not. With the table locked, so that whoever learns of the failure
+    /// begins a new stream with the next write to its destination, and finds this one once.
+    fn part<R>(self: &Arc<Self>, fail: impl FnOnce() -> R) -> R {
+        let mut streams = lock(STREAMS.get());
+        let outcome = fail();
+        let parts = self.queue.failure().is_some() && streams.remove_working(self);
+        if parts && lock(&self.by_descriptor).is_some() {
+            // Never another's place, whose drop would need the table's lock.
+            streams.failed.entry(self.id).or_insert_with(|| Arc::clone(self));
+        }
+        outcome
+    }
+
+    /// Called when `sync` has reported its failure.
+    pub(crate) fn forget_failure(self: &Arc<Self>) {
+        self.unreported.note_reported();
+        let mut streams = lock(STREAMS.get());
+        let is_its_own = streams.failed.get(&self.id).is_some_and(|failed| Arc::ptr_eq(failed, self));
+        let forgotten = is_its_own.then(|| streams.failed.remove(&self.id));
+        drop(streams);
+        drop(forgotten); // outside of the table's lock
+    }
+
+    /// All that writes by descriptor go to or have failed in.
+    pub(crate) fn all_by_descriptor() -> Vec<Arc<Self>> {
+        let streams = lock(STREAMS.get());
+        let mut all = streams.all_working();
+        let failed: Vec<_> = streams.failed.values().cloned().collect();
+        drop(streams); // before any of `all`, whose last reference may be here
+        all.retain(|stream| lock(&stream.by_descriptor).is_some());
+        all.extend(failed);
+        all
+    }
+
+    /// The descriptor of a write by descriptor: that of the last one while it is in flight, or a new one.
+    pub(crate) fn share(
+        &self,
+        open: impl FnOnce() -> Result<Arc<Destination>, Errno>,
+    ) -> Result<Arc<Destination>, Errno> {
+        // Any descriptor of a pipe or socket serves. Those of a file may have different positions.
+        let is_shareable = matches!(self.kind, Kind::Pipe | Kind::StreamSocket | Kind::Messages);
+        let mut shared = lock(&self.by_descriptor);
+        if is_shareable && let Some(present) = shared.as_ref().and_then(Weak::upgrade) {
+            return Ok(present);
+        }
+        let own = open()?;
+        *shared = Some(Arc::downgrade(&own));
+        Ok(own)
+    }
+
+    /// Counts a writer as open. `begin` runs first, and is told whether no other one is.
+    pub(crate) fn join(&self, writer: &Arc<Destination>, begin: impl FnOnce(bool)) {
+        let mut writers = lock(&self.writers);
+        begin(writers.is_empty());
+        writers.push(Arc::downgrade(writer));
+    }
+
+    /// Counts a writer as closed.
+    pub(crate) fn leave(&self, writer: &Arc<Destination>) {
+        lock(&self.writers).retain(|other| !ptr::eq(other.as_ptr(), Arc::as_ptr(writer)));
+    }
+
+    /// The descriptors of open writers.
+    pub(crate) fn writers(&self) -> Vec<Arc<Destination>> {
+        lock(&self.writers).iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Marks the present end of the queue.
@@ -94,17 +203,9 @@ impl Stream {
         })
     }
 
-    /// All streams in use.
+    /// All streams in use that have not failed.
     pub(crate) fn all() -> Vec<Arc<Self>> {
-        STREAMS.lock().values().filter_map(Weak::upgrade).collect()
-    }
-
-    /// Removes the stream from the table, so that the next write to its destination begins a new one.
-    pub(crate) fn forget(self: &Arc<Self>) {
-        let mut streams = STREAMS.lock();
-        if streams.get(&self.id).is_some_and(|stream| stream.as_ptr() == Arc::as_ptr(self)) {
-            streams.remove(&self.id);
-        }
+        lock(STREAMS.get()).all_working()
     }
 
     /// Accepted bytes that the destination has not taken yet.
@@ -113,59 +214,58 @@ impl Stream {
         self.queue.load().accepted_bytes.saturating_sub(settled)
     }
 
-    /// Queues a write. Waits for room until the deadline. Returns the ticket, and whether the caller must start a
-    /// worker.
+    /// Queues a write, which then has the only reference to its destination that the caller had. Waits for room until the
+    /// deadline. Returns the ticket, and whether the caller must start a worker.
     pub(crate) fn push(
         self: &Arc<Self>,
         region: Box<dyn Region>,
-        fd: Arc<ForkFd>,
+        destination: &mut Option<Arc<Destination>>,
         options: WriteOptions,
-        owner: u64,
         deadline: Option<Instant>,
-        is_gone: impl Fn() -> bool,
     ) -> Result<(Ticket, bool), Rejected> {
         let start = Instant::now();
+        let Some(taken) = destination.take() else { return Err(Rejected { region, error: Error::Closed }) };
         let span = Span::of(&*region);
         let bytes = options.transform.as_ref().map_or(span.len(), |transform| transform.output_bytes());
-        let (completion, ticket) = ticket_of(bytes, &self.unheard);
-        self.unheard.set_discarded(false);
+        let (completion, ticket) = ticket_of(bytes, Arc::clone(&self.on_report));
+        self.unreported.set_discarded(false);
         let job = Job {
             // Relaxed: only uniqueness counts.
             number: self.next_number.fetch_add(1, Ordering::Relaxed),
-            owner,
             options,
             span,
             bytes: bytes as u64,
             ticket: ticket.clone(),
-            region: Some(region),
-            fd: Some(fd),
-            completion: Some(completion),
+            holds: Some(Holds { destination: taken, region, completion }),
             progress: Progress::Queued,
             outcome: Ok(()),
         };
-        let pushed = self.queue.push(job, bytes, deadline, is_gone);
+        let pushed = self.queue.push(job, bytes, deadline, Job::is_of_nobody);
         self.meter.caller_blocked.add(start.elapsed());
-        match pushed {
-            Ok(start_worker) => Ok((ticket, start_worker)),
-            Err(refused) => {
-                let error = match refused.reason {
-                    Refusal::Failed(failure) => {
-                        self.unheard.note_heard();
-                        failure
-                    }
-                    Refusal::Gone => Error::Closed,
-                    Refusal::Full { pending_bytes } => {
-                        Error::Stalled { waited: start.elapsed(), bytes_pending: pending_bytes }
-                    }
-                };
-                let mut job = refused.value;
-                Err(Rejected { region: job.region.take().expect("a refused job is whole"), error })
+        pushed.map(|start_worker| (ticket, start_worker)).map_err(|refused| {
+            let holds = refused.value.holds.expect("a refused job is whole");
+            *destination = Some(holds.destination);
+            Rejected { region: holds.region, error: self.refusal(refused.reason, start.elapsed()) }
+        })
+    }
+
+    fn refusal(&self, reason: Refusal, waited: Duration) -> Error {
+        match reason {
+            Refusal::Failed(failure) => {
+                self.unreported.note_reported();
+                failure
             }
+            Refusal::Gone => Error::Closed,
+            Refusal::Full { pending_bytes } => Error::Stalled { waited, bytes_pending: pending_bytes },
         }
     }
 
     /// Transforms the write under the cursor. The caller's memory is released afterwards.
-    pub(crate) fn transform(&self, transformer: &mut Transformer, work: &Work) -> Result<Work, Errno> {
+    pub(crate) fn transform(
+        &self,
+        transformer: &mut Transformer,
+        work: &WriteView,
+    ) -> Result<WriteView, Errno> {
         let Some(transform) = &work.options.transform else { return Ok(work.clone()) };
         let start = Instant::now();
         let mut output = transformer.take(work.number, transform)?;
@@ -175,7 +275,7 @@ impl Stream {
         }
         self.meter.transforming.add(start.elapsed());
         let made = output.into_buffer();
-        let (used, work) = self.queue.current(|job| (job.replace_memory(made), job.work()));
+        let (used, work) = self.queue.current(|job| (job.replace_memory(made), job.view()));
         drop(used); // outside of the queue's lock
         Ok(work)
     }
@@ -212,30 +312,33 @@ impl Stream {
         let end = self.meter.written_bytes();
         self.queue.advance(|job| {
             job.progress = if awaits_reader { Progress::AwaitsReader { end } } else { Progress::Written };
+            if let Some(destination) = job.destination() {
+                destination.written_bytes.add(job.bytes);
+            }
         });
     }
 
     /// The write under the cursor was cut short. It ends as aborted: at once, or when the reader has read its pages.
-    pub(crate) fn mark_cut(&self, written_before: u64, awaits_reader: bool) {
+    pub(crate) fn mark_cut(self: &Arc<Self>, written_before: u64, awaits_reader: bool) {
         let end = self.meter.written_bytes();
         let awaits_reader = awaits_reader && end > written_before;
-        let (mut completion, mut region) = (None, None);
-        self.queue.advance(|job| {
+        let ended = self.queue.advance(|job| {
             let bytes_lost = job.bytes - (end - written_before);
             self.meter.lost_bytes.add(bytes_lost);
-            let outcome = Err(Error::Aborted { bytes_lost });
+            if let Some(destination) = job.destination() {
+                destination.written_bytes.add(end - written_before);
+                destination.aborted_bytes.add(bytes_lost);
+            }
+            job.outcome = Err(Error::Aborted { bytes_lost });
             if awaits_reader {
                 job.progress = Progress::AwaitsReader { end };
-                job.outcome = outcome;
-            } else {
-                job.progress = Progress::Written;
-                region = job.region.take();
-                completion = job.completion.take().map(|completion| (completion, outcome));
+                return None;
             }
+            job.progress = Progress::Written;
+            job.holds.take().map(|holds| (holds, job.outcome.clone()))
         });
-        drop(region); // before the ticket says that the write is over
-        if let Some((completion, outcome)) = completion {
-            completion.end(outcome);
+        if let Some((holds, outcome)) = ended {
+            self.finish(holds, outcome);
         }
     }
 
@@ -246,7 +349,7 @@ impl Stream {
         self.queue
             .front(|job| match job.progress {
                 Progress::AwaitsReader { end } => {
-                    job.fd.as_ref().map(|fd| Awaiting { fd: fd.as_fd().as_raw_fd(), end })
+                    job.destination().map(|own| Awaiting { fd: own.fd.as_fd().as_raw_fd(), end })
                 }
                 _ => None,
             })
@@ -254,24 +357,34 @@ impl Stream {
     }
 
     /// Ends, in order, what has been written and was read up to `read_position`.
-    pub(crate) fn reap(&self, read_position: u64) {
+    pub(crate) fn reap(self: &Arc<Self>, read_position: u64) {
         loop {
             let taken = self.queue.front(|job| match job.progress {
                 Progress::AwaitsReader { end } if end > read_position => None,
-                _ => {
-                    drop(job.fd.take());
-                    Some((job.region.take(), job.completion.take(), job.outcome.clone()))
-                }
+                _ => Some((job.holds.take(), job.outcome.clone())),
             });
-            let Some(Some((region, completion, outcome))) = taken else {
+            let Some(Some((holds, outcome))) = taken else {
                 return;
             };
-            drop(region);
-            if let Some(completion) = completion {
-                completion.end(outcome);
+            // A write that was cut has ended already.
+            if holds.is_none_or(|holds| self.finish(holds, outcome)) {
+                self.queue.retire_front();
             }
-            self.queue.retire_front();
         }
+    }
+
+    /// Ends a write. If its descriptor's close reports a failure, so does the stream. Whether it goes on.
+    fn finish(self: &Arc<Self>, holds: Holds, outcome: Result<(), Error>) -> bool {
+        let (completion, closed) = holds.release();
+        match closed {
+            Ok(()) => completion.end(outcome),
+            Err(CloseFailure { errno, bytes_lost }) => {
+                let of = |delivered, lost| Error::of_stream(errno, delivered, lost);
+                self.fail_after(bytes_lost, of, |failure| completion.end(Err(failure.clone())));
+                return false;
+            }
+        }
+        true
     }
 
     /// The stream's failure, with the bytes delivered and lost.
@@ -279,61 +392,113 @@ impl Stream {
         let delivered = self.meter.written_bytes().saturating_sub(unread_bytes);
         let lost = load.accepted_bytes.saturating_sub(delivered);
         self.meter.lost_bytes.set(lost);
-        self.unheard.add(lost);
+        self.unreported.add(lost);
         of(delivered, lost)
     }
 
-    /// Fails the stream if nothing is in flight, when no worker would notice.
-    pub(crate) fn fail_at_rest(&self, errno: Errno, unread_bytes: u64) {
+    /// Fails the stream if its pipe has bytes and no reader: they arrive nowhere, although the kernel accepted them. Waits until
+    /// the deadline for others' writes in flight, with which the worker is about to fail.
+    pub(crate) fn check_reader(
+        self: &Arc<Self>,
+        fd: &ForkFd,
+        start: Instant,
+        deadline: Option<Instant>,
+    ) -> Result<(), Error> {
+        while let Some(unread @ 1..) = self.bytes_without_reader(fd) {
+            if let Some(failure) = self.fail_at_rest(Errno::PIPE, unread) {
+                return Err(failure);
+            }
+            let again = Instant::now() + READER_CHECK;
+            let until = deadline.map_or(again, |deadline| deadline.min(again));
+            match self.queue.flush(self.queue.accepted_items(), Some(until)) {
+                Err(load) if passed(deadline) => {
+                    return Err(Error::Stalled {
+                        waited: start.elapsed(),
+                        bytes_pending: load.pending_bytes,
+                    });
+                }
+                Ok(Err(failure)) => return Err(failure),
+                Ok(Ok(())) | Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// What a pipe holds that has no reader.
+    fn bytes_without_reader(&self, fd: &ForkFd) -> Option<u64> {
+        let is_alone = self.kind == Kind::Pipe && fd::peer_is_gone(fd.as_fd());
+        is_alone.then(|| pipe::unread_bytes(fd.as_fd()).unwrap_or(0))
+    }
+
+    /// Fails the stream if nothing is in flight, when no worker would notice. The failure, if it has one then.
+    pub(crate) fn fail_at_rest(self: &Arc<Self>, errno: Errno, unread_bytes: u64) -> Option<Error> {
         let of = |delivered, lost| Error::of_stream(errno, delivered, lost);
-        self.queue.fail_at_rest(|load| self.failure(unread_bytes, load, of));
+        self.part(|| self.queue.fail_at_rest(|load| self.failure(unread_bytes, load, of)));
+        self.queue.failure()
+    }
+
+    /// The failure of an owner whose descriptor's close has reported one.
+    pub(super) fn close_failed(self: &Arc<Self>, CloseFailure { errno, bytes_lost }: CloseFailure) -> Error {
+        let failed = self.fail_at_rest(errno, bytes_lost);
+        failed.unwrap_or_else(|| {
+            // Other owners' writes are in flight.
+            self.unreported.add(bytes_lost);
+            let delivered = self.meter.written_bytes().saturating_sub(bytes_lost);
+            Error::of_stream(errno, delivered, bytes_lost)
+        })
     }
 
     /// Fails the stream and everything queued on it. Only for its worker, or if there is none.
-    pub(crate) fn fail(&self, errno: Errno, unread_bytes: u64) {
+    pub(crate) fn fail(self: &Arc<Self>, errno: Errno, unread_bytes: u64) {
         self.fail_with(unread_bytes, |delivered, lost| Error::of_stream(errno, delivered, lost));
     }
 
     /// As [`fail`](Self::fail), with an error made from the bytes delivered and lost.
-    pub(crate) fn fail_with(&self, unread_bytes: u64, of: impl FnOnce(u64, u64) -> Error) {
-        let jobs = self.queue.fail(|load| self.failure(unread_bytes, load, of));
-        let failure = self.queue.failure().expect("a failed queue knows of what");
-        self.end_all(jobs, &failure);
+    pub(crate) fn fail_with(self: &Arc<Self>, unread_bytes: u64, of: impl FnOnce(u64, u64) -> Error) {
+        self.fail_after(unread_bytes, of, |_| {});
     }
 
     /// As [`fail`](Self::fail), if pages in the pipe cannot be taken back: their memory is never freed, because
     /// somebody may still read it.
-    pub(crate) fn fail_keeping_memory(&self, errno: Errno, unread_bytes: u64) {
-        let of = |delivered, lost| Error::of_stream(errno, delivered, lost);
-        let mut jobs = self.queue.fail(|load| self.failure(unread_bytes, load, of));
-        let begun = jobs.iter().take_while(|job| job.progress != Progress::Queued).count() + 1;
-        jobs.iter_mut().take(begun).for_each(|job| std::mem::forget(job.region.take()));
-        let failure = self.queue.failure().expect("a failed queue knows of what");
-        self.end_all(jobs, &failure);
+    pub(crate) fn fail_keeping_memory(self: &Arc<Self>, errno: Errno, unread_bytes: u64) {
+        let mut is_begun = true;
+        let kept = self.queue.select(|job| {
+            let holds = job.holds.as_mut().filter(|_| is_begun)?;
+            is_begun = job.progress != Progress::Queued; // all that are written, and the next one
+            Some(mem::replace(&mut holds.region, Box::new(Vec::new())))
+        });
+        mem::forget(kept);
+        self.fail(errno, unread_bytes);
     }
 
-    fn end_all(&self, jobs: Vec<Job>, failure: &Error) {
-        let count = jobs.len();
-        jobs.into_iter().for_each(|job| job.fail(failure.clone()));
-        self.queue.retire(count);
+    /// As [`fail_with`](Self::fail_with); `first` learns the failure before all that is queued.
+    fn fail_after(
+        self: &Arc<Self>,
+        unread_bytes: u64,
+        of: impl FnOnce(u64, u64) -> Error,
+        first: impl FnOnce(&Error),
+    ) {
+        let removed = self.part(|| self.queue.fail(|load| self.failure(unread_bytes, load, of)));
+        let failure = self.queue.failure().expect("a failed queue knows of what");
+        first(&failure);
+        self.queue.end(removed, |job| job.fail(failure.clone()));
     }
 
     /// Discards what this owner has queued. If one of its writes is in progress, the worker cuts it short.
-    pub(crate) fn abort(&self, owner: u64) {
-        let jobs = self.queue.cancel(
-            |job| job.owner == owner,
+    pub(crate) fn abort(&self, owner: &Arc<Destination>) {
+        let removed = self.queue.cancel(
+            |job| job.is_for(owner),
             // Relaxed: see `Sink::push_all`.
             |job| self.cut.store(job.number, Ordering::Relaxed),
         );
-        let count = jobs.len();
-        for job in jobs {
+        self.queue.end(removed, |job| {
             let bytes_lost = job.bytes;
             self.meter.lost_bytes.add(bytes_lost);
+            owner.aborted_bytes.add(bytes_lost);
             job.fail(Error::Aborted { bytes_lost });
-        }
-        self.queue.retire(count);
-        if self.queue.select(|job| (job.owner != owner).then_some(())).is_empty() {
-            self.unheard.set_discarded(true);
+        });
+        if self.queue.select(|job| (!job.is_for(owner)).then_some(())).is_empty() {
+            self.unreported.set_discarded(true);
         }
     }
 
@@ -374,67 +539,21 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        let mut streams = STREAMS.lock();
-        // A new stream may have taken the place already.
-        if streams.get(&self.id).is_some_and(|stream| stream.strong_count() == 0) {
-            streams.remove(&self.id);
+        lock(STREAMS.get()).remove_working(self);
+    }
+}
+
+impl Streams {
+    fn all_working(&self) -> Vec<Arc<Stream>> {
+        self.working.values().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Another stream may have taken its place already. Whether it was there.
+    fn remove_working(&mut self, stream: &Stream) -> bool {
+        let is_there = self.working.get(&stream.id).is_some_and(|other| ptr::eq(other.as_ptr(), stream));
+        if is_there {
+            self.working.remove(&stream.id);
         }
-    }
-}
-
-/// All streams, locked over a fork.
-struct HeldStreams {
-    table: MutexGuard<'static, Streams>,
-    /// The guards borrow from `streams`, so they are declared, and dropped, first.
-    held: Vec<(HeldQueue<'static, Job>, MutexGuard<'static, PolicyState>)>,
-    streams: Vec<Arc<Stream>>,
-    inherited: Inherited,
-}
-
-impl HeldStreams {
-    pub(crate) fn hold() -> Self {
-        let table = STREAMS.lock();
-        let streams: Vec<_> = table.values().filter_map(Weak::upgrade).collect();
-        let held = streams
-            .iter()
-            .map(|stream| {
-                // SAFETY: the streams live in their `Arc`s, which this value keeps for longer than the guards.
-                let stream: &'static Stream = unsafe { &*Arc::as_ptr(stream) };
-                (stream.queue.hold(), lock(&stream.policy))
-            })
-            .collect();
-        Self { table, held, streams, inherited: Inherited(Vec::new()) }
-    }
-}
-
-impl Held for HeldStreams {
-    /// The child has no worker, nothing queued, no failure, nothing counted.
-    fn empty(&mut self) {
-        for ((queue, policy), stream) in self.held.iter_mut().zip(&self.streams) {
-            self.inherited.0.append(&mut queue.empty());
-            policy.applied = None;
-            stream.meter.reset();
-            stream.unheard.note_heard();
-        }
-        let _ = take_unheard_bytes(); // the parent reports them
-        staged::forget_reservations();
-        IDLE.store(0, Ordering::Relaxed);
-    }
-
-    /// The streams are dropped last: a stream that ends removes itself from the table.
-    fn release(self: Box<Self>) -> Box<dyn Any> {
-        let Self { table, held, streams, inherited } = *self;
-        drop(held);
-        drop(table);
-        Box::new((inherited, streams))
-    }
-}
-
-/// The parent's writes, in the child of a fork.
-struct Inherited(Vec<Job>);
-
-impl Drop for Inherited {
-    fn drop(&mut self) {
-        self.0.drain(..).for_each(Job::disown);
+        is_there
     }
 }

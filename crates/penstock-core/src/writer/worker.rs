@@ -18,14 +18,15 @@ use crate::sync::queue::Next;
 use crate::sync::ticket::Ticket;
 use crate::sys::fd::{self, Kind};
 use crate::sys::pipe;
-use crate::writer::job::Work;
+use crate::writer::exit;
+use crate::writer::job::{Destination, WriteView};
 use crate::writer::rejected::Rejected;
 use crate::writer::stream::{IDLE, Stream};
-use crate::writer::transform::Transformer;
+use crate::writer::transformer::Transformer;
 use crate::writer::transport::choice::{Transport, WriteOptions};
 use crate::writer::transport::engine::Engine;
 use crate::writer::transport::sink::{Sink, Stop};
-use crate::writer::transport::write::Hop;
+use crate::writer::transport::write::BouncePipe;
 
 /// How long an idle worker stays: longer than a frame at one a second lasts. Guessed. A new thread costs some 50 µs, an
 /// idle one only its staging memory.
@@ -56,25 +57,24 @@ const LAST_LOOK: Duration = Duration::from_micros(800);
 pub(crate) fn push<R: Region>(
     stream: &Arc<Stream>,
     region: R,
-    fd: Arc<ForkFd>,
+    destination: &mut Option<Arc<Destination>>,
     options: WriteOptions,
-    owner: u64,
     timeout: Option<Duration>,
-    is_gone: impl Fn() -> bool,
 ) -> Result<Ticket, Rejected<R>> {
     let (mode, reader, bytes) = (options.mode, options.reader, region.len());
-    let pushed = stream.push(Box::new(region), fd, options, owner, deadline_after(timeout), is_gone);
+    let pushed = stream.push(Box::new(region), destination, options, deadline_after(timeout));
     let (ticket, start_worker) = pushed.map_err(Rejected::unboxed)?;
     if start_worker {
-        start(stream, Hop::suited(stream.kind, mode, reader, bytes));
+        start(stream, BouncePipe::suited(stream.kind, mode, reader, bytes));
     }
     Ok(ticket)
 }
 
-fn start(stream: &Arc<Stream>, hop: Option<Hop>) {
+fn start(stream: &Arc<Stream>, bounce: Option<BouncePipe>) {
+    exit::DRAIN.arm();
     let own = Arc::clone(stream);
     let started = thread::spawn(Signals::Blocked, move || {
-        if thread::guarded(|| serve(&own, hop)).is_err() {
+        if thread::guarded(|| serve(&own, bounce)).is_err() {
             fail_after_panic(&own);
             own.queue.sign_off();
         }
@@ -87,19 +87,20 @@ fn start(stream: &Arc<Stream>, hop: Option<Hop>) {
 }
 
 /// Fails the stream after the panic of a transform, in the middle of any write.
-fn fail_after_panic(stream: &Stream) {
+fn fail_after_panic(stream: &Arc<Stream>) {
     // The descriptor of any write: all lead to the pipe in which pages may be.
-    let fd = stream.queue.select(|job| job.fd.clone()).into_iter().next();
-    let Some(fd) = fd else { return stream.fail(Errno::IO, 0) };
+    let destination = stream.queue.select(|job| job.destination().cloned()).into_iter().next();
+    let Some(destination) = destination else { return stream.fail(Errno::IO, 0) };
+    let fd = destination.fd.as_fd();
     let has_spliced = stream.meter.written_by()[Transport::ZeroCopy as usize].1 > 0;
     let transport = if has_spliced { Transport::ZeroCopy } else { Transport::Write };
-    wait_for_spliced_pages(stream, fd.as_fd(), transport);
-    fail(stream, fd.as_fd(), Errno::IO, transport);
+    wait_for_spliced_pages(stream, fd, transport);
+    fail(stream, fd, Errno::IO, transport);
 }
 
-fn serve(stream: &Stream, hop: Option<Hop>) {
+fn serve(stream: &Arc<Stream>, bounce: Option<BouncePipe>) {
     stream.forget_applied_policy();
-    let mut engine = Engine::new(hop);
+    let mut engine = Engine::new(bounce);
     let mut transformer = Transformer::default();
     let mut yields = false;
     let mut pace = Pace::new();
@@ -107,15 +108,15 @@ fn serve(stream: &Stream, hop: Option<Hop>) {
         stream.apply_policy();
         let awaits_reader = stream.oldest_awaiting().is_some();
         // Relaxed: an approximate count is enough.
-        let others_idle = IDLE.fetch_add(1, Ordering::Relaxed);
+        let others_idle = IDLE.get().fetch_add(1, Ordering::Relaxed);
         let patience = match awaits_reader {
             true => pace.next(),
             false if others_idle < MAX_IDLE => LINGER,
             false => Duration::ZERO,
         };
         let start = Instant::now();
-        let next = stream.queue.next(Some(start + patience), |job| job.work());
-        IDLE.fetch_sub(1, Ordering::Relaxed);
+        let next = stream.queue.next(Some(start + patience), |job| job.view());
+        IDLE.get().fetch_sub(1, Ordering::Relaxed);
         if awaits_reader {
             // Nothing to write, perhaps because the queue is full of writes that the reader has not read.
             stream.meter.worker_blocked.add(start.elapsed());
@@ -146,7 +147,7 @@ fn yield_to_callers(stream: &Stream) {
     }
 }
 
-fn write(stream: &Stream, work: &Work, engine: &mut Engine, transformer: &mut Transformer) {
+fn write(stream: &Arc<Stream>, work: &WriteView, engine: &mut Engine, transformer: &mut Transformer) {
     // SAFETY: the job at the cursor holds the descriptor, and only this thread ends jobs that it has begun.
     let fd = unsafe { BorrowedFd::borrow_raw(work.fd) };
     let work = match stream.transform(transformer, work) {
@@ -187,7 +188,7 @@ fn write(stream: &Stream, work: &Work, engine: &mut Engine, transformer: &mut Tr
 
 /// Looks at the reader only when a pipe's capacity has been written after the oldest write that waits for it: each look
 /// takes the pipe's lock, which the reader needs.
-fn reap_what_must_have_been_read(stream: &Stream) {
+fn reap_what_must_have_been_read(stream: &Arc<Stream>) {
     let position = stream.meter.written_bytes();
     if stream.oldest_awaiting().is_some_and(|oldest| position >= oldest.end + budget::WANTED_BYTES as u64) {
         reap_what_was_read(stream);
@@ -195,7 +196,7 @@ fn reap_what_must_have_been_read(stream: &Stream) {
 }
 
 /// Ends what the reader has read.
-fn reap_what_was_read(stream: &Stream) {
+fn reap_what_was_read(stream: &Arc<Stream>) {
     match stream.oldest_awaiting() {
         None => stream.reap(u64::MAX),
         Some(oldest) => {
@@ -209,7 +210,7 @@ fn reap_what_was_read(stream: &Stream) {
 }
 
 /// As [`reap_what_was_read`], and fails the stream if the reader is gone.
-fn look_at_reader(stream: &Stream, pace: &mut Pace) {
+fn look_at_reader(stream: &Arc<Stream>, pace: &mut Pace) {
     let Some(oldest) = stream.oldest_awaiting() else {
         return;
     };
@@ -221,14 +222,17 @@ fn look_at_reader(stream: &Stream, pace: &mut Pace) {
     let unread = pipe::unread_bytes(fd).unwrap_or(0);
     pace.note(unread);
     if gone && unread > 0 {
+        // `fail` may end that write, and with it the last use of the descriptor.
+        let held = stream.queue.front(|job| job.destination().cloned()).flatten();
         fail(stream, fd, Errno::PIPE, Transport::ZeroCopy);
+        drop(held);
     } else {
         stream.reap(stream.meter.written_bytes().saturating_sub(unread));
     }
 }
 
 /// Waits until a living reader has read the caller's pages in the pipe, whatever else failed.
-fn wait_for_spliced_pages(stream: &Stream, fd: BorrowedFd<'_>, transport: Transport) {
+fn wait_for_spliced_pages(stream: &Arc<Stream>, fd: BorrowedFd<'_>, transport: Transport) {
     let mut pace = Pace::new();
     let own_pages =
         || transport == Transport::ZeroCopy && pipe::unread_bytes(fd).is_ok_and(|bytes| bytes > 0);
@@ -239,7 +243,7 @@ fn wait_for_spliced_pages(stream: &Stream, fd: BorrowedFd<'_>, transport: Transp
 }
 
 /// Fails the stream. If the pipe has no reader, its content is lost.
-fn fail(stream: &Stream, fd: BorrowedFd<'_>, errno: Errno, transport: Transport) {
+fn fail(stream: &Arc<Stream>, fd: BorrowedFd<'_>, errno: Errno, transport: Transport) {
     reap_what_was_read(stream);
     let unread = if stream.kind == Kind::Pipe { pipe::unread_bytes(fd).unwrap_or(0) } else { 0 };
     let has_spliced = transport == Transport::ZeroCopy || stream.oldest_awaiting().is_some();

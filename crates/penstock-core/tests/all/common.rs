@@ -84,11 +84,17 @@ pub fn pattern(bytes: usize, seed: u64) -> Vec<u8> {
 
 /// Runs the body of a test, named with its module, in a process of its own: for what the process has once.
 pub fn in_own_process(test: &str, body: impl FnOnce()) {
+    in_own_process_with(test, |_| {}, body);
+}
+
+/// As [`in_own_process`], with a process that `prepare` has prepared.
+pub fn in_own_process_with(test: &str, prepare: impl FnOnce(&mut Command), body: impl FnOnce()) {
     const IS_CHILD: &str = "PENSTOCK_TEST_IN_OWN_PROCESS";
     if std::env::var_os(IS_CHILD).is_some() {
         return body();
     }
     let mut child = Command::new(std::env::current_exe().expect("a test has a path"));
+    prepare(&mut child);
     let output = child.args(["--exact", test]).env(IS_CHILD, "1").output().expect("it runs again");
     let report = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && report.contains("1 passed"), "{}: {report}", output.status);

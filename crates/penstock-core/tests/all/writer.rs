@@ -6,11 +6,12 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use crate::common::{Temper, drain, pattern, with};
+use crate::common::{Temper, drain, in_own_process, pattern, with};
 use penstock_core::{
     Errno, Error, Mode, Options, ReaderKind, Reason, Region, ThreadPolicy, Ticket, Transport, Writer, process,
 };
@@ -71,7 +72,8 @@ fn stats_name_the_transport_and_its_reason() {
 /// The page in which the kernel keeps the time: it can be read, and not be pinned (`VM_PFNMAP`), as drivers' mappings.
 struct TimePage(usize);
 
-// SAFETY: the kernel maps it for as long as the process lives.
+// SAFETY: the kernel maps it for as long as the process lives. It writes the time there, which a region must not allow: here
+// nothing forms a reference to it, for a page that cannot be pinned is handed to write(2).
 unsafe impl Region for TimePage {
     fn as_ptr(&self) -> *const u8 {
         std::ptr::with_exposed_provenance(self.0)
@@ -559,4 +561,47 @@ fn sync_has_not_waited_for_everything_while_an_empty_write_is_under_way() {
         }
         ticket.wait().unwrap();
     }
+}
+
+/// A page that becomes readable when a fault on it is handled, as memory that a host program fills lazily.
+static LAZY_PAGE: AtomicPtr<libc::c_void> = AtomicPtr::new(std::ptr::null_mut());
+const LAZY_BYTES: usize = 4096;
+
+extern "C" fn open_lazy_page(_signal: libc::c_int) {
+    // SAFETY: our own page, which only gets more accessible.
+    unsafe { libc::mprotect(LAZY_PAGE.load(Ordering::Relaxed), LAZY_BYTES, libc::PROT_READ) };
+}
+
+struct LazyPage;
+
+// SAFETY: it stays mapped, and the handler makes it readable.
+unsafe impl Region for LazyPage {
+    fn as_ptr(&self) -> *const u8 {
+        LAZY_PAGE.load(Ordering::Relaxed).cast_const().cast()
+    }
+    fn len(&self) -> usize {
+        LAZY_BYTES
+    }
+}
+
+#[test]
+fn a_fault_in_the_callers_memory_reaches_its_handler() {
+    in_own_process("writer::a_fault_in_the_callers_memory_reaches_its_handler", || {
+        // SAFETY: a new mapping that nobody has yet, and a handler that only calls mprotect(2).
+        unsafe {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            let page = libc::mmap(std::ptr::null_mut(), LAZY_BYTES, libc::PROT_NONE, flags, -1, 0);
+            assert_ne!(page, libc::MAP_FAILED);
+            LAZY_PAGE.store(page, Ordering::Relaxed);
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = open_lazy_page as *const () as libc::sighandler_t;
+            action.sa_flags = libc::SA_RESETHAND; // any other fault ends the process
+            libc::sigaction(libc::SIGSEGV, &action, std::ptr::null_mut());
+        }
+        let (reader, pipe) = pipe().unwrap();
+        let got = drain(reader, Temper::Eager);
+        open(&pipe, Mode::Staged).write(LazyPage, None).unwrap().wait().unwrap();
+        drop(pipe);
+        assert_eq!(got.join().unwrap(), [0; LAZY_BYTES]);
+    });
 }

@@ -59,7 +59,7 @@ def _print(console: Console, found: dict[str, Any]) -> None:
     _heading(console, "Pipes")
     _lines(console, _pipe_lines(found["pipes"]))
     _heading(console, "Huge pages")
-    _lines(console, _huge_page_lines(found["huge_pages"]))
+    _lines(console, _huge_page_lines(found["huge_pages"], found["pipes"]["methods"]))
     _heading(console, "FFmpeg")
     _lines(console, _ffmpeg_lines(found["ffmpeg"]))
     _heading(console, "OpenGL")
@@ -98,13 +98,14 @@ def _pipe_lines(pipes: dict[str, Any]) -> Iterable[str]:
         yield f"{name}: {used['method']}" + ("" if used["method"] == best else f" ({used['reason']})")
 
 
-def _huge_page_lines(pages: dict[str, Any]) -> Iterable[str]:
+def _huge_page_lines(pages: dict[str, Any], methods: dict[str, Any]) -> Iterable[str]:
     mode = pages["transparent"]
     if mode is None:
         yield "this kernel has none"
         return
     size = in_bytes(pages["size_bytes"])
-    use = "staged writes do without" if mode == "never" else "staged writes use them"
+    gives_pages = methods["zero-copy"]["method"] == "zero-copy"
+    use = "staged writes use them" if mode != "never" and gives_pages else "staged writes do without"
     yield f"transparent huge pages: {mode} ({size}); {use}"
     yield f"in shared memory: {pages['shared_memory'] or 'unknown'}"
 

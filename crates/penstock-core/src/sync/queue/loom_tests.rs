@@ -24,9 +24,15 @@ fn work(queue: &Queue<usize>) -> Vec<usize> {
     }
 }
 
+fn ended(queue: &Queue<usize>, removed: Removed<usize>) -> Vec<usize> {
+    let mut ended = Vec::new();
+    queue.end(removed, |item| ended.push(item));
+    ended
+}
+
 /// Pushes, and does the work itself if no worker is signed on: every item must find one.
 fn push(queue: &Queue<usize>, item: usize) -> Vec<usize> {
-    match queue.push(item, item, None, || false) {
+    match queue.push(item, item, None, |_| false) {
         Ok(true) => work(queue),
         Ok(false) => Vec::new(),
         Err(_) => panic!("nothing fails here"),
@@ -51,10 +57,9 @@ fn no_item_is_left_without_a_worker() {
 fn no_worker_is_started_while_items_of_one_that_did_not_start_are_discarded() {
     loom::model(|| {
         let queue = Arc::new(Queue::new(Limits { bytes: 8, items: 2 }));
-        assert_eq!(queue.push(1, 1, None, || false).unwrap(), true);
-        let other = spawn_with(&queue, |queue| queue.push(2, 2, None, || false));
-        let discarded = queue.fail(|_| Error::Closed);
-        queue.retire(discarded.len());
+        assert_eq!(queue.push(1, 1, None, |_| false).unwrap(), true);
+        let other = spawn_with(&queue, |queue| queue.push(2, 2, None, |_| false));
+        let discarded = ended(&queue, queue.fail(|_| Error::Closed));
         queue.sign_off();
         match other.join().unwrap() {
             Ok(starts_worker) => assert_eq!((starts_worker, discarded), (false, vec![1, 2])),
@@ -67,7 +72,7 @@ fn no_worker_is_started_while_items_of_one_that_did_not_start_are_discarded() {
 fn a_caller_that_waits_for_room_is_woken() {
     loom::model(|| {
         let queue = Arc::new(Queue::new(ONE));
-        assert_eq!(queue.push(1, 1, None, || false).unwrap(), true);
+        assert_eq!(queue.push(1, 1, None, |_| false).unwrap(), true);
         let caller = spawn_with(&queue, |queue| push(queue, 2));
         let mut ended = work(&queue);
         ended.extend(caller.join().unwrap());
@@ -82,14 +87,13 @@ fn nothing_of_one_who_is_gone_comes_after_the_cancellation() {
 
         let queue = Arc::new(Queue::new(ONE));
         let gone = Arc::new(AtomicBool::new(false));
-        assert_eq!(queue.push(1, 1, None, || false).unwrap(), true);
+        assert_eq!(queue.push(1, 1, None, |_| false).unwrap(), true);
         let caller = thread::spawn({
             let (queue, gone) = (Arc::clone(&queue), Arc::clone(&gone));
-            move || queue.push(2, 2, None, || gone.load(Ordering::Relaxed)).is_ok()
+            move || queue.push(2, 2, None, |_| gone.load(Ordering::Relaxed)).is_ok()
         });
         gone.store(true, Ordering::Relaxed);
-        let cancelled = queue.cancel(|_| true, |_| {});
-        queue.retire(cancelled.len());
+        let cancelled = ended(&queue, queue.cancel(|_| true, |_| {}));
         queue.wake();
         let was_taken = caller.join().unwrap();
         assert_eq!(was_taken, cancelled.contains(&2));
@@ -101,11 +105,10 @@ fn nothing_of_one_who_is_gone_comes_after_the_cancellation() {
 fn a_failure_wakes_who_waits_and_nothing_is_forgotten() {
     loom::model(|| {
         let queue = Arc::new(Queue::new(ONE));
-        assert_eq!(queue.push(1, 1, None, || false).unwrap(), true);
-        let caller = spawn_with(&queue, |queue| queue.push(2, 2, None, || false));
+        assert_eq!(queue.push(1, 1, None, |_| false).unwrap(), true);
+        let caller = spawn_with(&queue, |queue| queue.push(2, 2, None, |_| false));
         let flusher = spawn_with(&queue, |queue| queue.flush(1, None));
-        let given_back = queue.fail(|_| Error::Closed);
-        queue.retire(given_back.len());
+        let given_back = ended(&queue, queue.fail(|_| Error::Closed));
         assert_eq!(given_back, [1]);
         let refused = caller.join().unwrap().unwrap_err();
         assert_eq!((refused.value, refused.reason), (2, Refusal::Failed(Error::Closed)));
@@ -117,7 +120,7 @@ fn a_failure_wakes_who_waits_and_nothing_is_forgotten() {
 fn a_dismissed_worker_leaves_and_the_next_push_starts_another() {
     loom::model(|| {
         let queue = Arc::new(Queue::new(ONE));
-        assert_eq!(queue.push(1, 1, None, || false).unwrap(), true);
+        assert_eq!(queue.push(1, 1, None, |_| false).unwrap(), true);
         let worker = spawn_with(&queue, |queue| {
             // As a worker that lingers: it waits without a limit, and only the dismissal ends it.
             let mut ended = Vec::new();
@@ -136,6 +139,23 @@ fn a_dismissed_worker_leaves_and_the_next_push_starts_another() {
         assert_eq!(queue.flush(1, None).unwrap(), Ok(()));
         queue.dismiss_worker(None);
         assert_eq!(worker.join().unwrap(), [1]);
-        assert_eq!(queue.push(2, 2, None, || false).unwrap(), true);
+        assert_eq!(queue.push(2, 2, None, |_| false).unwrap(), true);
+    });
+}
+
+#[test]
+fn a_flush_ends_after_the_oldest_whoever_cancels_the_rest() {
+    loom::model(|| {
+        let queue = Arc::new(Queue::new(Limits { bytes: 8, items: 3 }));
+        for item in 1..=3 {
+            queue.push(item, item, None, |_| false).unwrap();
+        }
+        let flusher = spawn_with(&queue, |queue| {
+            assert_eq!(queue.flush(1, None), Ok(Ok(())));
+            assert_eq!(queue.select(|item| (*item == 1).then_some(())), [], "the first has ended");
+        });
+        assert_eq!(ended(&queue, queue.cancel(|item| *item > 1, |_| {})), [2, 3]);
+        assert_eq!(work(&queue), [1]);
+        flusher.join().unwrap();
     });
 }

@@ -15,6 +15,7 @@ pub(crate) enum Call {
     CopyFileRange,
     SetPipeSize,
     NewDescriptor,
+    Close,
     Map,
 }
 
@@ -26,8 +27,15 @@ pub(crate) fn pass(_: Call, bytes: usize) -> Result<usize> {
     Ok(bytes)
 }
 
+/// Whether vmsplice(2) is to be a copy: `pipe::vmsplice` writes then.
+#[cfg(not(test))]
+#[inline(always)]
+pub(crate) fn vmsplice_copies() -> bool {
+    false
+}
+
 #[cfg(test)]
-pub(crate) use scripted::{Fault, Script, pass, play};
+pub(crate) use scripted::{Fault, Script, pass, play, vmsplice_copies};
 
 #[cfg(test)]
 mod tests;
@@ -58,6 +66,7 @@ mod scripted {
     pub(crate) struct Script {
         pub(crate) faults: Vec<Fault>,
         pub(crate) refused: Vec<(Call, Errno)>,
+        pub(crate) vmsplice_copies: bool,
         pub(crate) state: u64,
         /// How many calls had a short count.
         pub(crate) shortened: u32,
@@ -74,6 +83,10 @@ mod scripted {
         *lock(&SCRIPT) = script;
     }
 
+    pub(crate) fn vmsplice_copies() -> bool {
+        lock(&SCRIPT).as_ref().is_some_and(|script| script.vmsplice_copies)
+    }
+
     pub(crate) fn pass(call: Call, bytes: usize) -> Result<usize> {
         let mut script = lock(&SCRIPT);
         let Some(script) = script.as_mut() else { return Ok(bytes) };
@@ -84,7 +97,7 @@ mod scripted {
         script.state = script.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1); // Knuth's MMIX
         let index = (script.state >> 33) as usize % (script.faults.len() + 1); // one of them has none
         let fault = script.faults.get(index).copied().unwrap_or(Fault::None);
-        let moves_bytes = !matches!(call, Call::SetPipeSize | Call::NewDescriptor | Call::Map);
+        let moves_bytes = !matches!(call, Call::SetPipeSize | Call::NewDescriptor | Call::Close | Call::Map);
         match (fault, call) {
             (Fault::Passing(errno), _) if moves_bytes && call != Call::CopyFileRange => Err(errno),
             (Fault::Short(most), _) if moves_bytes && script.shortened < MOST_SHORTENED => {
@@ -93,7 +106,7 @@ mod scripted {
             }
             (Fault::Lacking, Call::NewDescriptor) => Err(Errno::MFILE),
             (Fault::Lacking, Call::SetPipeSize) => Err(Errno::BUSY),
-            (Fault::Lacking, Call::Read) => Ok(bytes), // has nothing to ask memory for
+            (Fault::Lacking, Call::Read | Call::Close) => Ok(bytes), // have nothing to ask memory for
             (Fault::Lacking, _) => Err(Errno::NOMEM),
             _ => Ok(bytes),
         }

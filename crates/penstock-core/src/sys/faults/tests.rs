@@ -16,7 +16,7 @@ use proptest::test_runner::TestRunner;
 use crate::sys::faults::{Call, Fault, Script, play};
 use crate::{
     Errno, Error, Mode, Options, Reader, ReaderKind, ReaderOptions, RelayMode, RelayOptions, Tee, TeePolicy,
-    Writer, relay,
+    Writer, process, relay, relay_in_background,
 };
 
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(10));
@@ -64,10 +64,11 @@ fn script() -> impl Strategy<Value = Script> {
     let refusable = vec![Call::Vmsplice, Call::Splice, Call::Tee, Call::CopyFileRange, Call::SetPipeSize];
     let calls = prop::sample::subsequence(refusable, 0..=3);
     let errno = prop::sample::select(vec![Errno::PERM, Errno::NOSYS]);
-    (prop::collection::vec(fault(), 0..12), calls, errno, any::<u64>()).prop_map(
-        |(faults, calls, errno, state)| Script {
+    (prop::collection::vec(fault(), 0..12), calls, errno, any::<bool>(), any::<u64>()).prop_map(
+        |(faults, calls, errno, vmsplice_copies, state)| Script {
             faults,
             refused: calls.into_iter().map(|call| (call, errno)).collect(),
+            vmsplice_copies,
             state,
             shortened: 0,
         },
@@ -306,6 +307,54 @@ fn a_reader_gives_all_or_reports() {
         prop_assert!(got == data[..got.len()]);
         prop_assert!(got.len() == data.len() || outcome.is_err(), "{} of {}", got.len(), data.len());
         prop_assert!(!matches!(outcome, Err(Error::Stalled { .. } | Error::Truncated { .. })), "{outcome:?}");
+        Ok(())
+    });
+}
+
+/// As ENOSPC of a write-back, which network file systems report at the close.
+#[test]
+fn a_close_that_fails_is_a_failure_of_what_was_written() {
+    check("a_close_that_fails_is_a_failure_of_what_was_written", Just(()), |()| {
+        let file = || {
+            let path = std::env::temp_dir().join(format!("penstock-close-{}", std::process::id()));
+            let file = File::options().write(true).create_new(true).open(&path).unwrap();
+            std::fs::remove_file(path).unwrap();
+            file
+        };
+        let lost = |bytes_lost| Error::Io { errno: Errno::NOSPC, bytes_delivered: 0, bytes_lost };
+        let refused = vec![(Call::Close, Errno::NOSPC)];
+        play(Some(Script { refused, ..Script::default() }));
+
+        let writer = Writer::new(file(), &Options::default()).unwrap();
+        writer.write(vec![1; 600], None).unwrap().wait().unwrap();
+        writer.write(vec![1; 400], None).unwrap();
+        prop_assert_eq!(writer.close(None), Err(lost(1000)));
+        prop_assert_eq!(process::take_unreported_bytes(), 0);
+
+        let writer = Writer::new(file(), &Options::default()).unwrap();
+        writer.write(vec![1; 500], None).unwrap().wait().unwrap();
+        drop(writer);
+        prop_assert_eq!(process::take_unreported_bytes(), 500, "the exit of the program reports it");
+
+        let ticket = process::pipe(vec![1; 700], file(), Mode::Auto, None).unwrap();
+        prop_assert_eq!(ticket.wait(), Err(lost(700)));
+        prop_assert_eq!(process::sync(None), Err(vec![lost(700)]));
+        prop_assert_eq!(process::sync(None), Ok(()), "it was reported");
+
+        let (source, mut producer) = pipe().unwrap();
+        producer.write_all(&[1; 300]).unwrap();
+        drop(producer);
+        let relay = relay_in_background(&source, file(), &RelayOptions::default(), None).unwrap();
+        prop_assert_eq!(relay.wait().map_err(|failure| failure.error), Err(lost(300)));
+
+        let (source, mut producer) = pipe().unwrap();
+        producer.write_all(&[1; 300]).unwrap();
+        drop(producer);
+        let tee = Tee::new(&source, None).unwrap();
+        let outlet = tee.add(file(), TeePolicy::Block).unwrap();
+        tee.wait().unwrap();
+        let report = outlet.report();
+        prop_assert_eq!((report.bytes_delivered, report.error), (0, Some(lost(300))));
         Ok(())
     });
 }

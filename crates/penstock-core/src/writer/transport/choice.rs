@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::memory::transform::Transform;
+use crate::sys::kernel::{self, Vmsplice};
 
 /// Which transport a write asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,14 +37,14 @@ pub enum ReaderKind {
 pub(crate) struct WriteOptions {
     pub(crate) mode: Mode,
     pub(crate) reader: ReaderKind,
-    pub(crate) memory: Memory,
+    pub(crate) memory: MemoryOwner,
     /// Applied to the memory first; none if the memory enters the stream as it is.
     pub(crate) transform: Option<Arc<dyn Transform>>,
 }
 
 /// Who owns the memory of a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Memory {
+pub(crate) enum MemoryOwner {
     #[default]
     Callers,
     /// A transform's output, or a copy that was taken at the call: nobody writes to it again.
@@ -97,6 +98,11 @@ pub enum Reason {
     CannotPin,
     /// The system lacks vmsplice(2), or forbids it.
     NoVmsplice,
+    /// vmsplice(2) copies on this kernel, so that it saves nothing.
+    VmspliceCopies,
+    /// The system cannot write to this pipe without blocking (Linux before 6.4, or a FIFO), and the pipe could not be opened
+    /// again as non-blocking: it is written `PIPE_BUF` bytes at a time.
+    NoNonBlockingWrite,
     /// `auto`: the reader copies and is the slower side, so that sparing a copy leaves it the CPU.
     ReaderIsSlower,
     /// `auto`: the reader copies and keeps up, which it does best with pages that are in the cache.
@@ -108,7 +114,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 15] = [
         Self::Asked,
         Self::NotAPipe,
         Self::SmallPiece,
@@ -118,6 +124,8 @@ impl Reason {
         Self::BudgetSpent,
         Self::CannotPin,
         Self::NoVmsplice,
+        Self::VmspliceCopies,
+        Self::NoNonBlockingWrite,
         Self::ReaderIsSlower,
         Self::ReaderKeepsUp,
         Self::ReaderUnknown,
@@ -137,10 +145,21 @@ impl Reason {
             Self::BudgetSpent => "other streams have all of the process's staging memory",
             Self::CannotPin => "the kernel cannot pin this memory",
             Self::NoVmsplice => "the system lacks vmsplice(2), or forbids it",
+            Self::VmspliceCopies => "vmsplice(2) copies on this kernel, so it saves nothing",
+            Self::NoNonBlockingWrite => "the system has no non-blocking write for this pipe: 4 KiB at a time",
             Self::ReaderIsSlower => "auto: the reader copies what it reads, and is the slower side",
             Self::ReaderKeepsUp => "auto: the reader copies what it reads, and keeps up",
             Self::ReaderUnknown => "auto: the reader is not known",
             Self::OurPages => "auto: the bytes are in pages of our own, and the reader copies what it reads",
+        }
+    }
+
+    /// Why pipes get no pages from this kernel; none if they do.
+    pub(crate) fn against_pages() -> Option<Self> {
+        match kernel::vmsplice() {
+            Vmsplice::Shares => None,
+            Vmsplice::Copies => Some(Self::VmspliceCopies),
+            Vmsplice::Refused => Some(Self::NoVmsplice),
         }
     }
 

@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
-use super::choice::{Memory, Mode, ReaderKind, Reason, STAGED_MIN_BYTES, Transport, WriteOptions};
+use super::choice::{MemoryOwner, Mode, ReaderKind, Reason, STAGED_MIN_BYTES, Transport, WriteOptions};
 use super::sink::{Sink, Stop};
 use super::staged::Staging;
-use super::write::{Copier, Hop};
+use super::write::{BouncePipe, Copier};
 use super::zero_copy;
 use crate::sys::span::Span;
 use crate::sys::{fd, memory, pipe};
@@ -21,7 +21,8 @@ pub(crate) struct Engine {
     copier: Copier,
     staging: Option<Staging>,
     has_huge_pages: Option<bool>,
-    is_refused: bool,
+    /// Why pipes get no pages.
+    against_pages: Option<Reason>,
     balance: Balance,
 }
 
@@ -58,8 +59,9 @@ impl Balance {
 }
 
 impl Engine {
-    pub(crate) fn new(hop: Option<Hop>) -> Self {
-        Self { copier: Copier::new(hop), ..Self::default() }
+    pub(crate) fn new(bounce: Option<BouncePipe>) -> Self {
+        let against_pages = Reason::against_pages();
+        Self { copier: Copier::new(bounce), against_pages, ..Self::default() }
     }
 
     /// Puts the span into the stream. Returns the transport of its last byte.
@@ -73,7 +75,10 @@ impl Engine {
         span: Span,
         options: &WriteOptions,
     ) -> std::result::Result<Transport, (Stop, Transport)> {
-        let (transport, reason) = self.choose(sink, span.len(), options);
+        let (transport, mut reason) = self.choose(sink, span.len(), options);
+        if transport == Transport::Write && self.copier.is_slow(sink, span.len()) {
+            reason = Reason::NoNonBlockingWrite;
+        }
         sink.meter.set_choice(transport, reason);
         let (start, waited_before) = (Instant::now(), sink.meter.worker_blocked.sum());
         // SAFETY: this function's own contract.
@@ -113,8 +118,8 @@ impl Engine {
 
     fn reason_to_write(&mut self, errno: Errno) -> Option<Reason> {
         if fd::is_refused(errno) {
-            self.is_refused = true;
-            Some(Reason::NoVmsplice)
+            self.against_pages = Some(Reason::NoVmsplice);
+            self.against_pages
         } else {
             pipe::cannot_pin(errno).then_some(Reason::CannotPin)
         }
@@ -141,23 +146,23 @@ impl Engine {
 
     fn choose(&mut self, sink: &Sink<'_>, bytes: usize, options: &WriteOptions) -> (Transport, Reason) {
         let reader = options.reader;
-        let reason = match (options.mode, reader) {
-            (Mode::Write, _) => return (Transport::Write, Reason::Asked),
+        let reason = match (options.mode, reader, self.against_pages) {
+            (Mode::Write, ..) => return (Transport::Write, Reason::Asked),
             _ if sink.kind != fd::Kind::Pipe => return (Transport::Write, Reason::NotAPipe),
-            _ if self.is_refused => return (Transport::Write, Reason::NoVmsplice),
-            (Mode::Auto, _) if bytes < STAGED_MIN_BYTES => {
+            (Mode::Auto, ..) if bytes < STAGED_MIN_BYTES => {
                 return (Transport::Write, Reason::SmallPiece);
             }
-            (Mode::ZeroCopy, _) => return (Transport::ZeroCopy, Reason::Asked),
-            (Mode::Auto, ReaderKind::Reads) if options.memory == Memory::Ours => {
+            (.., Some(reason)) => return (Transport::Write, reason),
+            (Mode::ZeroCopy, ..) => return (Transport::ZeroCopy, Reason::Asked),
+            (Mode::Auto, ReaderKind::Reads, _) if options.memory == MemoryOwner::Ours => {
                 return (Transport::ZeroCopy, Reason::OurPages);
             }
-            (Mode::Auto, ReaderKind::Reads) if self.balance.reader_is_slower => {
+            (Mode::Auto, ReaderKind::Reads, _) if self.balance.reader_is_slower => {
                 return (Transport::ZeroCopy, Reason::ReaderIsSlower);
             }
-            (Mode::Auto, ReaderKind::Reads) => Reason::ReaderKeepsUp,
-            (Mode::Staged, _) => Reason::Asked,
-            (Mode::Auto, ReaderKind::Unknown) => Reason::ReaderUnknown,
+            (Mode::Auto, ReaderKind::Reads, _) => Reason::ReaderKeepsUp,
+            (Mode::Staged, ..) => Reason::Asked,
+            (Mode::Auto, ReaderKind::Unknown, _) => Reason::ReaderUnknown,
         };
         if sink.capacity_bytes().is_none_or(|bytes| bytes < STAGED_MIN_CAPACITY_BYTES) {
             (Transport::Write, Reason::SmallPipe)

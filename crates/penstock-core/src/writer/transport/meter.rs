@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-use crate::sync::counter::{Counter, Stopwatch};
+use crate::counter::{Counter, Stopwatch};
 use crate::writer::transport::choice::{Reason, Transport};
 
 #[derive(Default)]
@@ -48,15 +48,5 @@ impl Meter {
         let transport = self.transport.load(Relaxed).checked_sub(1)?;
         let reason = self.reason.load(Relaxed).checked_sub(1)?;
         Some((*TRANSPORTS.get(usize::from(transport))?, Reason::from_index(reason)?))
-    }
-
-    /// Resets all counts, in the child of a fork.
-    pub(crate) fn reset(&self) {
-        self.written.iter().chain([&self.lost_bytes]).for_each(|counter| counter.set(0));
-        [&self.caller_blocked, &self.worker_blocked, &self.worker_busy, &self.transforming]
-            .into_iter()
-            .for_each(Stopwatch::reset);
-        self.transport.store(0, Relaxed);
-        self.reason.store(0, Relaxed);
     }
 }

@@ -17,6 +17,7 @@ use rustix::io::Result;
 
 use super::choice::{ReaderKind, Reason, Transport};
 use super::sink::{Sink, Stop};
+use crate::runtime::fork::PerProcess;
 use crate::sys::memory::{HUGE_PAGE_BYTES, Mapping, page_bytes};
 use crate::sys::pipe;
 use crate::sys::span::Span;
@@ -62,7 +63,7 @@ pub(crate) struct Staging {
     ends: [u64; REUSED_PARTS],
     /// The stream position up to which the reader had read at the last check.
     read_position: u64,
-    _reservation: Reservation,
+    _share: StagingShare,
 }
 
 impl Staging {
@@ -85,16 +86,10 @@ impl Staging {
 
     fn map(pages: Pages) -> std::result::Result<Self, Reason> {
         let bytes = pages.blocks() * HUGE_PAGE_BYTES;
-        let reservation = Reservation::take(bytes).ok_or(Reason::BudgetSpent)?;
+        let share = StagingShare::take(bytes).ok_or(Reason::BudgetSpent)?;
         let block = Mapping::map(bytes).map_err(|_| Reason::NoMemory)?;
-        Ok(Self {
-            block,
-            offset: 0,
-            pages,
-            ends: [0; REUSED_PARTS],
-            read_position: 0,
-            _reservation: reservation,
-        })
+        block.keep_from_children();
+        Ok(Self { block, offset: 0, pages, ends: [0; REUSED_PARTS], read_position: 0, _share: share })
     }
 
     /// # Safety
@@ -180,7 +175,7 @@ impl Staging {
 
 /// The limit of all streams' staging memory, and its present size.
 static BUDGET_BYTES: AtomicUsize = AtomicUsize::new(16 << 20);
-static TAKEN_BYTES: AtomicUsize = AtomicUsize::new(0);
+static TAKEN_BYTES: PerProcess<AtomicUsize> = PerProcess::new(|| AtomicUsize::new(0));
 
 /// Sets how many bytes of staging memory all streams of the process may use together. The default is 16 MiB.
 ///
@@ -191,26 +186,21 @@ pub fn set_staging_budget(bytes: usize) {
     BUDGET_BYTES.store(bytes, Relaxed);
 }
 
-/// Called in the child of a fork, where no stream has staging memory: its threads are the parent's.
-pub(crate) fn forget_reservations() {
-    TAKEN_BYTES.store(0, Relaxed);
-}
-
 /// The part of the limit that a stream has.
-struct Reservation {
+struct StagingShare {
     bytes: usize,
 }
 
-impl Reservation {
+impl StagingShare {
     fn take(bytes: usize) -> Option<Self> {
         let with_it = |taken: usize| Some(taken + bytes).filter(|taken| *taken <= BUDGET_BYTES.load(Relaxed));
-        TAKEN_BYTES.fetch_update(Relaxed, Relaxed, with_it).ok().map(|_| Self { bytes })
+        TAKEN_BYTES.get().fetch_update(Relaxed, Relaxed, with_it).ok().map(|_| Self { bytes })
     }
 }
 
-impl Drop for Reservation {
+impl Drop for StagingShare {
     fn drop(&mut self) {
-        TAKEN_BYTES.fetch_sub(self.bytes, Relaxed);
+        TAKEN_BYTES.get().fetch_sub(self.bytes, Relaxed);
     }
 }
 

@@ -1,68 +1,81 @@
 //! The kernel copies: pipes, sockets, files and everything else.
 //!
-//! A large write to a pipe goes by a [`Hop`]: write(2) into a private pipe, then splice(2) onward. Both write(2) and the
+//! A large write to a pipe goes by a [`BouncePipe`]: write(2) into a private pipe, then splice(2) onward. Both write(2) and the
 //! reader's read(2) copy under the lock of their pipe, so in one pipe only one of them copies at a time. splice(2) moves
 //! pages without copying, so that the reader copies from its pipe while we copy into ours.
 //!
 //! Measured into `ffmpeg 5.1 -f null -` at 720p, 1080p, 1440p and 2160p, frames of rgb24 in 4 buffers, 2-core x86-64 VM,
-//! Linux 6.18, 2026-11-22, medians of 6 interleaved rounds of 2 GB: 3.06 3.21 3.07 2.86 GB/s with the hop, 2.52 2.33 2.07
+//! Linux 6.18, 2026-11-22, medians of 6 interleaved rounds of 2 GB: 3.06 3.21 3.07 2.86 GB/s with the private pipe, 2.52 2.33 2.07
 //! 2.04 without it, in 0.6 to 0.7 of the CPU seconds of both processes.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
 use rustix::io::{Errno, Result};
 
-use super::choice::{Mode, ReaderKind, Transport};
+use super::choice::{Mode, ReaderKind, Reason, Transport};
 use super::sink::{Sink, Stop};
-use crate::pipe::budget::{self, Reservation};
-use crate::runtime::fork_fd::ForkFd;
+use crate::pipe::private::PrivatePipe;
 use crate::sys::fd::{self, Kind};
 use crate::sys::span::Span;
-use crate::sys::{memory, pipe};
+use crate::sys::{kernel, memory};
 
 /// Bytes per write to a pipe or socket, so that the reader works on one piece while we put in the next. Measured as above
-/// at 1080p, in C: by a hop, pieces of 256 KiB are 1.2 times as fast as those of 64 KiB.
+/// at 1080p, in C: by a private pipe, pieces of 256 KiB are 1.2 times as fast as those of 64 KiB.
 const PIECE_BYTES: usize = 256 << 10;
 
 /// Bytes per write to a file. Nobody waits at the other end; this only bounds how long `abort` takes.
 const FILE_PIECE_BYTES: usize = 8 << 20;
 
-/// Smaller writes go into the pipe at once. Measured in the same way with `dd bs=64K` and `bs=1M` as readers: the hop is
+/// Smaller writes go into the pipe at once. Measured in the same way with `dd bs=64K` and `bs=1M` as readers: the private pipe is
 /// 1.2 times as fast for writes of 256 KiB, 1.3 to 1.4 for larger ones, and 0.8 for writes of 64 KiB.
-const HOP_MIN_BYTES: usize = 256 << 10;
+const BOUNCE_MIN_BYTES: usize = 256 << 10;
 
 /// The size of the private pipe. Measured in the same way: 1 MiB is no faster than the rounds differ.
-const HOP_BYTES: usize = 256 << 10;
+const BOUNCE_BYTES: usize = 256 << 10;
 
 /// write(2), with the private pipe of large writes to a pipe if there is one.
 #[derive(Default)]
 pub(super) struct Copier {
-    hop: Option<Hop>,
+    bounce: Option<BouncePipe>,
+    /// Asked once: the descriptors of a stream are alike.
+    needs_small_parts: Option<bool>,
 }
 
 impl Copier {
-    pub(super) fn new(hop: Option<Hop>) -> Self {
-        Self { hop }
+    pub(super) fn new(bounce: Option<BouncePipe>) -> Self {
+        Self { bounce, needs_small_parts: None }
+    }
+
+    fn bounce_for(&mut self, bytes: usize) -> Option<&mut BouncePipe> {
+        self.bounce.as_mut().filter(|_| bytes >= BOUNCE_MIN_BYTES)
+    }
+
+    /// Whether that many bytes are written in parts of `PIPE_BUF`.
+    pub(super) fn is_slow(&mut self, sink: &Sink<'_>, bytes: usize) -> bool {
+        sink.kind == Kind::Pipe
+            && bytes > libc::PIPE_BUF
+            && self.bounce_for(bytes).is_none()
+            && *self.needs_small_parts.get_or_insert_with(|| kernel::needs_small_parts(sink.fd))
     }
 
     /// # Safety
     ///
     /// The span's memory is readable until this returns.
     pub(super) unsafe fn push(&mut self, sink: &Sink<'_>, span: Span) -> std::result::Result<(), Stop> {
-        let Some(hop) = self.hop.as_mut().filter(|_| span.len() >= HOP_MIN_BYTES) else {
+        let Some(bounce) = self.bounce_for(span.len()) else {
             // SAFETY: the caller vouches for the span.
             return unsafe { push_directly(sink, span) };
         };
         // SAFETY: the caller vouches for the span, of which `push_all` hands out parts.
         let outcome =
-            sink.push_all(span, usize::MAX, Transport::Write, |rest| unsafe { hop.push(sink.fd, rest) });
+            sink.push_all(span, usize::MAX, Transport::Write, |rest| unsafe { bounce.push(sink.fd, rest) });
         match outcome {
             Err(Stop::Failed { errno, rest }) if fd::is_refused(errno) => {
-                self.hop = None;
+                self.bounce = None;
                 // SAFETY: the caller vouches for the span, of which this is a part.
                 return unsafe { push_directly(sink, rest) };
             }
-            Err(_) if hop.clear().is_err() => self.hop = None,
+            Err(_) if bounce.0.clear().is_err() => self.bounce = None,
             _ => {}
         }
         outcome
@@ -85,36 +98,27 @@ unsafe fn push_directly(sink: &Sink<'_>, span: Span) -> std::result::Result<(), 
 }
 
 /// A private pipe on the way to another.
-pub(crate) struct Hop {
-    reader: ForkFd,
-    writer: ForkFd,
-    /// What the private pipe holds. Zero between writes.
-    held_bytes: usize,
-    /// Dropped after the pipe's ends.
-    _reservation: Option<Reservation>,
-}
+pub(crate) struct BouncePipe(PrivatePipe);
 
-impl Hop {
+impl BouncePipe {
     /// Makes the private pipe of a worker that begins with a write of so many bytes, where it is of use: `write` is asked
-    /// for, or is what is left of `staged` without huge pages.
+    /// for, or is what is left where pipes get no pages, or where `staged` has no huge pages.
     ///
     /// Only for the thread that calls us. A worker makes none, because it might get the number of a descriptor that the
     /// program has just closed and is about to use again.
     pub(crate) fn suited(kind: Kind, mode: Mode, reader: ReaderKind, bytes: usize) -> Option<Self> {
         let is_useful = match (mode, reader) {
             (Mode::Write, _) => true,
+            _ if bytes < BOUNCE_MIN_BYTES => false,
+            _ if Reason::against_pages().is_some() => true,
             (Mode::ZeroCopy, _) | (_, ReaderKind::Reads) => false,
-            (Mode::Auto | Mode::Staged, ReaderKind::Unknown) => {
-                bytes >= HOP_MIN_BYTES && !memory::has_huge_pages()
-            }
+            (Mode::Auto | Mode::Staged, ReaderKind::Unknown) => !memory::has_huge_pages(),
         };
         if kind == Kind::Pipe && is_useful { Self::make().ok() } else { None }
     }
 
     fn make() -> Result<Self> {
-        let [reader, writer] = ForkFd::make_all(pipe::make)?;
-        let _reservation = budget::grow_own_to(writer.as_fd(), HOP_BYTES);
-        Ok(Self { reader, writer, held_bytes: 0, _reservation })
+        PrivatePipe::of_size(BOUNCE_BYTES).map(Self)
     }
 
     /// Moves a part of the span into the destination: the bytes that are held are its first. `EAGAIN` when both pipes are
@@ -124,43 +128,18 @@ impl Hop {
     ///
     /// The span's memory is readable.
     unsafe fn push(&mut self, dst: BorrowedFd<'_>, span: Span) -> Result<usize> {
+        let pipe = &mut self.0;
         loop {
+            let piece = span.skip(pipe.held_bytes()).first(PIECE_BYTES);
             // SAFETY: the caller vouches for the span.
-            let filled = match unsafe { self.fill(span.skip(self.held_bytes).first(PIECE_BYTES)) } {
-                Err(errno) if self.held_bytes == 0 => return Err(errno),
+            let filled = match pipe.fill(|writer| unsafe { fd::write(writer, piece) }) {
+                Err(errno) if pipe.held_bytes() == 0 => return Err(errno),
                 filled => filled.unwrap_or(0), // what is held goes first, then the failure is met again
             };
-            match pipe::splice(self.reader.as_fd(), None, dst, self.held_bytes) {
-                Ok(given) => {
-                    self.held_bytes -= given;
-                    return Ok(given);
-                }
+            match pipe.give(dst, pipe.held_bytes()) {
                 Err(Errno::AGAIN) if filled > 0 => {} // there may be room for more in the private pipe
-                Err(errno) => return Err(errno),
+                given => return given,
             }
-        }
-    }
-
-    /// Drops what is held, after a write that ended early.
-    fn clear(&mut self) -> Result<()> {
-        pipe::discard(self.reader.as_fd())?;
-        self.held_bytes = 0;
-        Ok(())
-    }
-
-    /// Copies into the private pipe as much as fits.
-    ///
-    /// # Safety
-    ///
-    /// The span's memory is readable.
-    unsafe fn fill(&mut self, span: Span) -> Result<usize> {
-        if span.len() == 0 {
-            return Ok(0);
-        }
-        // SAFETY: the caller vouches for the span.
-        match unsafe { fd::write_some(self.writer.as_fd(), Kind::Pipe, span) } {
-            Err(Errno::AGAIN) => Ok(0),
-            filled => filled.inspect(|bytes| self.held_bytes += bytes),
         }
     }
 }
@@ -168,6 +147,7 @@ impl Hop {
 #[cfg(test)]
 mod tests {
     use std::io::Read;
+    use std::os::fd::AsFd;
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use rustix::mm::{MprotectFlags, mprotect};
@@ -204,10 +184,10 @@ mod tests {
     #[test]
     fn what_a_cut_write_left_in_the_private_pipe_does_not_arrive() {
         let (mut reader, pipe) = std::io::pipe().unwrap();
-        let mut copier = Copier::new(Some(Hop::make().unwrap()));
+        let mut copier = Copier::new(Some(BouncePipe::make().unwrap()));
         let cut = push(&mut copier, &pipe, span(&[1; 1 << 20]), true);
         assert!(matches!(cut, Err(Stop::Cut)), "{cut:?}");
-        assert!(copier.hop.is_some(), "the pipe is used again");
+        assert!(copier.bounce.is_some(), "the pipe is used again");
         let next = vec![2; 1 << 20];
         let mut got = Vec::new();
         std::thread::scope(|scope| {
@@ -230,7 +210,7 @@ mod tests {
         let mut got = Vec::new();
         std::thread::scope(|scope| {
             scope.spawn(|| reader.read_to_end(&mut got).unwrap());
-            let mut copier = Copier::new(Some(Hop::make().unwrap()));
+            let mut copier = Copier::new(Some(BouncePipe::make().unwrap()));
             let failed = push(&mut copier, &pipe, Span::at(map.start(), 2 * readable), false);
             assert!(matches!(failed, Err(Stop::Failed { errno: Errno::FAULT, .. })), "{failed:?}");
             drop(pipe);

@@ -29,7 +29,7 @@ impl FrameTransform {
     }
 
     pub(super) fn frame_in_bytes(&self) -> usize {
-        self.parts * self.part_in_bytes()
+        self.parts.saturating_mul(self.part_in_bytes())
     }
 
     /// Transforms a part that was read.

@@ -37,11 +37,6 @@ impl Stopwatch {
         self.0.add(time.as_nanos() as u64);
     }
 
-    /// Sets the sum to zero.
-    pub fn reset(&self) {
-        self.0.set(0);
-    }
-
     /// Returns the sum.
     #[must_use]
     pub fn sum(&self) -> Duration {

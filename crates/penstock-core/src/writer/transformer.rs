@@ -76,7 +76,7 @@ impl Transformer {
 
     fn pool_for(&mut self, bytes: usize) -> &Pool {
         // A class of the pool holds less than twice what was asked for, and a page.
-        let keep_bytes = KEPT_OUTPUTS * 2 * (bytes + page_bytes());
+        let keep_bytes = bytes.saturating_add(page_bytes()).saturating_mul(2 * KEPT_OUTPUTS);
         let pool = self.pool.take().filter(|(_, kept)| *kept >= keep_bytes);
         let (pool, _) = self.pool.insert(pool.unwrap_or_else(|| (Pool::new(keep_bytes), keep_bytes)));
         pool

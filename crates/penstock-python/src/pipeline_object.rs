@@ -1,7 +1,7 @@
 //! Python objects that a pipeline owns and lends to its native threads.
 //!
 //! The garbage collector finds a cycle only if each reference in it is visited once, and it cannot visit references of native
-//! threads. So the threads share a [`Lent`], and hold a reference only during a call. The pipeline visits the object in it, and
+//! threads. So the threads share a [`PipelineObject`], and hold a reference only during a call. The pipeline visits the object in it, and
 //! removes it at its end. A thread that outlives its pipeline finds no object, and has no reference to drop.
 
 use std::fmt;
@@ -14,7 +14,7 @@ use pyo3::{PyTraverseError, PyVisit};
 use crate::parked::{Held, release_parked};
 
 /// A callable or an iterator, and the exceptions that it has raised and that are still in use.
-pub(crate) struct Lent(Mutex<State>);
+pub(crate) struct PipelineObject(Mutex<State>);
 
 #[derive(Default)]
 struct State {
@@ -24,7 +24,7 @@ struct State {
     is_over: bool,
 }
 
-impl Lent {
+impl PipelineObject {
     pub(crate) fn new(object: Py<PyAny>) -> Arc<Self> {
         Arc::new(Self(Mutex::new(State { object: Some(Held::new(object)), ..State::default() })))
     }

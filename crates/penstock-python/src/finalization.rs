@@ -36,9 +36,9 @@ pub(crate) mod raw {
 }
 
 /// Calls into Python; if the interpreter ends the thread there, it sleeps until the process is gone.
-pub(crate) fn hanging<T>(call: impl FnOnce() -> T) -> T {
-    struct Hang;
-    impl Drop for Hang {
+pub(crate) fn sleeping_at_finalization<T>(call: impl FnOnce() -> T) -> T {
+    struct Sleep;
+    impl Drop for Sleep {
         fn drop(&mut self) {
             loop {
                 thread::park();
@@ -46,8 +46,8 @@ pub(crate) fn hanging<T>(call: impl FnOnce() -> T) -> T {
         }
     }
     // Unwinding drops this first.
-    let hang = Hang;
+    let sleep = Sleep;
     let answer = call();
-    std::mem::forget(hang);
+    std::mem::forget(sleep);
     answer
 }

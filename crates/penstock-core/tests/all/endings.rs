@@ -1,0 +1,274 @@
+//! What happens when somebody discards, when nothing more can be started, and when the program ends.
+
+use std::fs::File;
+use std::io::{Read, pipe};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use crate::common::{in_own_process, with};
+use penstock_core::{
+    Error, Mode, Options, Region, RelayOptions, Transform, Writer, process, relay_in_background,
+};
+
+const A_WHILE: Option<Duration> = Some(Duration::from_millis(100));
+
+fn open(end: &std::io::PipeWriter) -> Writer {
+    let options = with(Options::default(), |o| (o.mode, o.capacity_bytes) = (Mode::Write, Some(64 << 10)));
+    Writer::new(end, &options).unwrap()
+}
+
+fn is_stalled<T: std::fmt::Debug>(outcome: &Result<T, Error>) -> bool {
+    matches!(outcome, Err(Error::Stalled { .. }))
+}
+
+#[test]
+fn a_flush_does_not_count_what_another_writer_aborted() {
+    let (_reader, end) = pipe().unwrap();
+    let (kept, given_up) = (open(&end), open(&end));
+    for _ in 0..2 {
+        kept.write(vec![1; 1 << 20], None).unwrap();
+    }
+    let mark = kept.mark();
+    for _ in 0..2 {
+        given_up.write(vec![2; 10], None).unwrap();
+    }
+    given_up.abort(); // as many as are before the mark
+    assert!(is_stalled(&kept.flush_to(mark, A_WHILE)), "nothing was read");
+    assert!(is_stalled(&kept.close(A_WHILE)));
+    kept.abort();
+}
+
+#[test]
+fn a_sync_does_not_count_what_a_writer_aborted() {
+    let (mut reader, end) = pipe().unwrap();
+    let ticket = process::pipe(vec![1; 4 << 20], &end, Mode::Write, None).unwrap(); // more than the pipe holds
+    let marks = process::marks();
+    let writer = open(&end);
+    writer.write(vec![2; 10], None).unwrap();
+    writer.abort();
+    let synced = process::sync_to(&marks, A_WHILE);
+    assert!(matches!(synced.unwrap_err()[..], [Error::Stalled { .. }]));
+    reader.read_exact(&mut vec![0; 4 << 20]).unwrap();
+    ticket.wait().unwrap();
+}
+
+#[test]
+fn what_is_discarded_during_a_flush_or_a_close_is_no_success() {
+    let (_reader, end) = pipe().unwrap();
+    let writer = Arc::new(open(&end));
+    for _ in 0..3 {
+        writer.write(vec![1; 4 << 20], None).unwrap();
+    }
+    let waiting = [false, true].map(|closes| {
+        let writer = Arc::clone(&writer);
+        thread::spawn(move || if closes { writer.close(None) } else { writer.flush(None) })
+    });
+    thread::sleep(Duration::from_millis(100)); // so that both wait
+    writer.abort();
+    for waiting in waiting {
+        let Err(Error::Aborted { bytes_lost }) = waiting.join().unwrap() else { panic!("it was no success") };
+        assert!(bytes_lost > 11 << 20, "{bytes_lost} of 12 MiB, for the pipe holds the rest");
+    }
+}
+
+/// The refusal comes as soon as the queue has failed.
+#[test]
+fn a_writer_opened_after_a_refusal_has_a_new_stream() {
+    for _ in 0..500 {
+        let (reader, end) = pipe().unwrap();
+        let writer = open(&end);
+        writer.write(vec![1; 80 << 10], None).unwrap(); // more than the pipe holds
+        thread::scope(|scope| {
+            scope.spawn(|| drop(reader));
+            while writer.write(vec![1; 10], None).is_ok() {}
+            assert_eq!(open(&end).stats().accepted_items, 0);
+        });
+    }
+}
+
+/// Takes a while.
+#[derive(Debug)]
+struct Slow;
+
+impl Transform for Slow {
+    fn input_bytes(&self) -> usize {
+        1
+    }
+    fn output_bytes(&self) -> usize {
+        1
+    }
+    fn steps(&self) -> usize {
+        1
+    }
+    fn apply(&self, _: usize, _: &[u8], _: &mut [u8]) {
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn a_flush_reports_bytes_that_nobody_reads_while_others_write() {
+    let (reader, end) = pipe().unwrap();
+    let slow = with(Options::default(), |o| o.transform = Some(Arc::new(Slow)));
+    let (writer, other) = (open(&end), Writer::new(&end, &slow).unwrap());
+    writer.write(vec![1; 10], None).unwrap().wait().unwrap();
+    let mark = writer.mark();
+    drop(reader);
+    let in_flight = other.write(vec![1], None).unwrap();
+    let flushed = writer.flush_to(mark, None);
+    assert!(matches!(flushed, Err(Error::Broken { bytes_delivered: 0, bytes_lost: 11, .. })), "{flushed:?}");
+    assert_eq!(in_flight.wait(), flushed);
+}
+
+#[test]
+fn the_last_descriptor_of_a_write_that_was_read_is_not_used_again() {
+    let (mut reader, end) = pipe().unwrap();
+    let zero_copy = with(Options::default(), |o| o.mode = Mode::ZeroCopy);
+    let (gone, other) = (Writer::new(&end, &zero_copy).unwrap(), open(&end));
+    let read = gone.write(vec![1; 5000], None).unwrap();
+    drop(gone); // the write has its descriptor
+    other.write(vec![2; 50_000], None).unwrap();
+    while rustix::io::ioctl_fionread(&reader).unwrap() < 55_000 {
+        thread::sleep(Duration::from_millis(1));
+    }
+    reader.read_exact(&mut [0; 6000]).unwrap();
+    drop(reader);
+    let flushed = other.flush(None);
+    assert!(
+        matches!(flushed, Err(Error::Broken { bytes_delivered: 6000, bytes_lost: 49_000, .. })),
+        "{flushed:?}"
+    );
+    assert_eq!(read.wait(), Ok(()));
+}
+
+/// Memory whose release fails.
+struct Panics;
+
+// SAFETY: static memory.
+unsafe impl Region for Panics {
+    fn as_ptr(&self) -> *const u8 {
+        [3; 10].as_ptr()
+    }
+    fn len(&self) -> usize {
+        10
+    }
+}
+
+impl Drop for Panics {
+    fn drop(&mut self) {
+        panic!("a release that fails");
+    }
+}
+
+#[test]
+fn a_panic_of_a_callers_code_harms_no_stream() {
+    let (mut reader, end) = pipe().unwrap();
+    let writer = open(&end);
+    let blocked = writer.write(vec![1; 1 << 20], None).unwrap();
+    blocked.on_end(|| panic!("a callback that fails"));
+    writer.write(Panics, None).unwrap();
+    let last = writer.write(vec![2; 10], None).unwrap();
+    reader.read_exact(&mut vec![0; (1 << 20) + 20]).unwrap();
+    assert_eq!((blocked.wait(), last.wait(), writer.close(None)), (Ok(()), Ok(()), Ok(())));
+}
+
+#[test]
+fn work_that_gets_no_thread_is_dropped_after_the_lock() {
+    in_own_process("endings::work_that_gets_no_thread_is_dropped_after_the_lock", || {
+        let (lingering, _peer) = UnixStream::pair().unwrap();
+        // Its close starts a thread of its own.
+        rustix::net::sockopt::set_socket_linger(&lingering, Some(Duration::from_secs(5))).unwrap();
+        let (_reader, end) = pipe().unwrap();
+        let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+        let pages: u64 = pages.split(' ').next().unwrap().parse().unwrap();
+        let present = rustix::process::getrlimit(rustix::process::Resource::As);
+        let tight = rustix::process::Rlimit {
+            current: Some(pages * rustix::param::page_size() as u64 + (1 << 20)), // less than a stack
+            maximum: present.maximum,
+        };
+        rustix::process::setrlimit(rustix::process::Resource::As, tight).unwrap();
+        let relayed = relay_in_background(&lingering, &end, &RelayOptions::default(), None);
+        rustix::process::setrlimit(rustix::process::Resource::As, present).unwrap();
+        assert!(matches!(relayed.unwrap_err().error, Error::NoThread { .. }));
+    });
+}
+
+#[test]
+fn a_program_that_returns_from_main_delivers_what_it_has_queued() {
+    const FIFO: &str = "PENSTOCK_TEST_FIFO";
+    const TEST: &str = "endings::a_program_that_returns_from_main_delivers_what_it_has_queued";
+    if let Some(path) = std::env::var_os(FIFO) {
+        let writer =
+            Writer::new(File::options().write(true).open(path).unwrap(), &Options::default()).unwrap();
+        (0..4).for_each(|_| drop(writer.write(vec![7; 4 << 20], None).unwrap()));
+        return;
+    }
+    let path = std::env::temp_dir().join(format!("penstock-main-{}", std::process::id()));
+    penstock_core::Fifo::create(&path, 0o600).unwrap();
+    let own = std::env::current_exe().unwrap();
+    let mut child = Command::new(own);
+    child.args(["--exact", TEST]).env(FIFO, &path).stdout(Stdio::null());
+    let mut child = child.spawn().unwrap();
+    let mut reader = File::open(&path).unwrap();
+    std::fs::remove_file(path).unwrap();
+    thread::sleep(Duration::from_millis(200)); // the test is over, and nothing was read
+    let mut got = Vec::new();
+    reader.read_to_end(&mut got).unwrap();
+    assert!(child.wait().unwrap().success());
+    assert_eq!(got.len(), 16 << 20);
+}
+
+#[test]
+fn a_process_forks_after_its_thread_locals_are_gone() {
+    extern "C" fn fork_at_exit() {
+        // SAFETY: the child only ends, and the parent waits for it.
+        unsafe {
+            match libc::fork() {
+                0 => libc::_exit(0),
+                child => libc::waitpid(child, std::ptr::null_mut(), 0),
+            };
+            libc::_exit(7);
+        }
+    }
+    const CHILD: &str = "PENSTOCK_TEST_FORKS_AT_EXIT";
+    const TEST: &str = "endings::a_process_forks_after_its_thread_locals_are_gone";
+    if std::env::var_os(CHILD).is_some() {
+        let (_reader, end) = pipe().unwrap();
+        open(&end).write(vec![1; 10], None).unwrap().wait().unwrap();
+        // SAFETY: the first fork makes thread-local state; the exit from this thread ends that before the second.
+        unsafe {
+            libc::atexit(fork_at_exit);
+            match libc::fork() {
+                0 => libc::_exit(0),
+                child => libc::waitpid(child, std::ptr::null_mut(), 0),
+            };
+            libc::exit(0);
+        }
+    }
+    let mut own = Command::new(std::env::current_exe().unwrap());
+    let ended = own.args(["--exact", TEST]).env(CHILD, "1").output().unwrap().status;
+    assert_eq!(ended.code(), Some(7), "{ended}");
+}
+
+#[test]
+fn own_descriptors_are_no_standard_streams() {
+    in_own_process("endings::own_descriptors_are_no_standard_streams", || {
+        let (_reader, end) = pipe().unwrap();
+        let duplicate = rustix::io::dup(&end).unwrap();
+        // SAFETY: nobody in this process reads from it.
+        unsafe { libc::close(0) };
+        let before = open_numbers();
+        let writer = open(&end);
+        writer.write(vec![1; 10], None).unwrap().wait().unwrap();
+        let made: Vec<_> = open_numbers().into_iter().filter(|number| !before.contains(number)).collect();
+        assert!(!made.is_empty() && made.iter().all(|number| *number > 2), "{made:?}");
+        assert!(duplicate.as_raw_fd() > 2);
+    });
+}
+
+fn open_numbers() -> Vec<i32> {
+    (0..100).filter(|number| std::fs::read_link(format!("/proc/self/fd/{number}")).is_ok()).collect()
+}
