@@ -79,7 +79,7 @@ impl PipeState {
         }
         // In this order: otherwise bytes written in between would count as read.
         let written_bytes = stream.meter.written_bytes();
-        let unread_bytes = pipe::unread_bytes(fd.as_fd()).unwrap_or(0);
+        let unread_bytes = stream.unread_bytes(fd.as_fd());
         let delivered_bytes = written_bytes.saturating_sub(unread_bytes);
         Some(Self { capacity_bytes: pipe::capacity(fd.as_fd()).ok(), delivered_bytes })
     }

@@ -6,7 +6,7 @@ use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -48,6 +48,8 @@ pub(crate) struct Stream {
     /// That of the last write by descriptor; none before the first.
     by_descriptor: Mutex<Option<Weak<Destination>>>,
     policy: Mutex<PolicyState>,
+    /// What the pipe held when its content was taken back, because the stream was about to fail.
+    taken_back: OnceLock<u64>,
     /// The number of the write that is to be cut short. Numbers begin at one.
     pub(crate) cut: AtomicU64,
     next_number: AtomicU64,
@@ -116,6 +118,7 @@ impl Stream {
             writers: Mutex::default(),
             by_descriptor: Mutex::default(),
             policy: Mutex::default(),
+            taken_back: OnceLock::new(),
             cut: AtomicU64::new(0),
             next_number: AtomicU64::new(1),
         });
@@ -427,7 +430,20 @@ impl Stream {
     /// What a pipe holds that has no reader.
     fn bytes_without_reader(&self, fd: &ForkFd) -> Option<u64> {
         let is_alone = self.kind == Kind::Pipe && fd::peer_is_gone(fd.as_fd());
-        is_alone.then(|| pipe::unread_bytes(fd.as_fd()).unwrap_or(0))
+        let unread = is_alone.then(|| pipe::unread_bytes(fd.as_fd()).unwrap_or(0));
+        // Last: who takes it back is its reader meanwhile.
+        self.taken_back.get().copied().or(unread)
+    }
+
+    /// What the pipe holds that nobody has read.
+    pub(super) fn unread_bytes(&self, fd: BorrowedFd<'_>) -> u64 {
+        let unread = pipe::unread_bytes(fd).unwrap_or(0);
+        self.taken_back.get().copied().unwrap_or(unread)
+    }
+
+    /// Called by the worker before it takes back what the pipe holds, and fails the stream.
+    pub(super) fn begin_to_take_back(&self, unread_bytes: u64) {
+        let _ = self.taken_back.set(unread_bytes); // only the first time has found the pipe as the reader left it
     }
 
     /// Fails the stream if nothing is in flight, when no worker would notice. The failure, if it has one then.

@@ -252,6 +252,7 @@ fn fail(stream: &Arc<Stream>, fd: BorrowedFd<'_>, errno: Errno, transport: Trans
         return stream.fail(errno, if is_lost { unread } else { 0 });
     }
     // After the failure the caller may write to these pages again, and whoever opens a FIFO next would read that.
+    stream.begin_to_take_back(unread);
     match take_back_pages(fd) {
         Ok(taken_back) => stream.fail(errno, taken_back),
         Err(_) if pipe::is_anonymous(fd) => stream.fail(errno, unread),
