@@ -5,7 +5,7 @@ use std::fmt;
 /// Transforms the bytes of a write before they enter the stream, or those of a frame after they were read.
 ///
 /// The worker applies it in steps, from first to last and with other work in between, into page-aligned memory of its
-/// own. A step of a write may run under the lock of the stream's queue: it must not use the writer, and callers of the
+/// own. A step of a write may run under the lock of the stream's queue: it must call nothing of this crate, and callers of the
 /// writer wait for it.
 pub trait Transform: fmt::Debug + Send + Sync + 'static {
     /// Size of the input in bytes.
