@@ -98,6 +98,12 @@ class DecodePlan:
         graph = ",".join([*trim, self.graph(descriptor)])
         return [*reading, "-filter:v", graph, "-pix_fmt", self.delivered, *_writing(self.options, self.parts)]
 
+    def whole_conversion(self) -> _Conversion | None:
+        """The native conversion of a whole frame; None if there is none."""
+        if self.conversion is None:
+            return None
+        return _native(_stored(self.video), self.layout, 1, self.video, self.options)
+
     def graph(self, descriptor: int) -> str:
         """FFmpeg's filters, for a file of which nothing has to be dropped first. It has the arguments' `descriptor`."""
         divide = [f"untile=1x{self.parts}"] if self.parts > 1 else []
@@ -144,8 +150,7 @@ def plan_decode(
         own_size = first_size((program, *filtered)) or own_size
     width, height = _delivered_size(own_size, options.size)
     layout = frame_layout(name, width, height, program)
-    own = video.pixel_format or ""
-    stored = canonical(_FULL_RANGE.get(own, own))
+    own, stored = video.pixel_format or "", _stored(video)
     given = [options.filters] if options.filters else []
     # A no-op as a rule, but a video may change its size in the middle.
     scaled = [*given, f"scale={width}:{height}"]
@@ -159,6 +164,12 @@ def plan_decode(
             scaled[-1] += _colors(options, own, layout)
     filters = (*scaled, f"format={delivered}")
     return DecodePlan(layout, delivered, conversion, parts, converted_by, filters, options, video, decoder)
+
+
+def _stored(video: VideoInfo) -> str:
+    """The file's pixel format, by its name without the range."""
+    own = video.pixel_format or ""
+    return canonical(_FULL_RANGE.get(own, own))
 
 
 def own_pixel_format(video: VideoInfo) -> str:

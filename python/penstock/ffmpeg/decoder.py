@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import warnings
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
-from typing import TYPE_CHECKING, Unpack, cast
+from typing import TYPE_CHECKING, Any, SupportsIndex, Unpack, cast, overload
 
 from penstock._native import Frame, _count
 from penstock._types import WritableData
-from penstock.errors import DecoderError, FFmpegWarning, PenstockError
+from penstock.errors import ClosedError, DecoderError, FFmpegWarning, PenstockError
 from penstock.ffmpeg import ending, endpoints
 from penstock.ffmpeg.audio import AudioDecoder, AudioOptions
 from penstock.ffmpeg.decode_plan import DecodeOptions, plan_decode
@@ -27,7 +27,10 @@ from penstock.ffmpeg.settings import DEFAULT_COLORS, DEFAULT_TUNING, Colors, Tun
 from penstock.results import DecoderStats
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     from typing_extensions import Buffer
+
+    from penstock.media.frames import Frames
 
 
 # FFmpeg's options for its input that change neither which frames come nor their times.
@@ -39,6 +42,12 @@ _TIMELESS = frozenset(
         *("probesize", "analyzeduration", "reinit_filter", "apply_cropping", "autorotate", "noautorotate"),
     )
 )
+
+
+# The arguments of a `Decoder` that its plan has too.
+_OPTIONS = tuple(
+    one.name for one in fields(DecodeOptions) if one.name != "convert"
+)  # which is in its `Tuning`
 
 
 class Decoder(DecoderBase):
@@ -64,8 +73,11 @@ class Decoder(DecoderBase):
     H.264 in FFmpeg 5.1, now and then) the last frames may show it. MPEG transport streams, Ogg and Y4M do not say how
     long they are: FFmpeg does not notice that one was cut off, and its last frames may be damaged or missing.
 
-    Closing ends FFmpeg at once. Delivered frames stay valid. After a ``fork``, the decoder is closed in the child and
-    continues in the parent.
+    Any frame comes by its number or time, with the same pixels: ``decoder[7]``, ``decoder[::10]``, `at`, `batch`.
+    Iteration goes on where it was.
+
+    Closing ends FFmpeg at once. Delivered frames stay valid. After a ``fork``, iteration continues in the parent, and
+    is closed in the child, where frames by number and time still come. A pickled decoder is opened anew.
 
     Args:
         source: the file: a path, or a URL that FFmpeg knows. A `str` with ``://`` is taken as a URL, all else is a
@@ -132,7 +144,9 @@ class Decoder(DecoderBase):
             input_options=dict(input_options or {}),
             follow_playlists=follow_playlists,
         )
-        self._program, self._tuning = program, tuning
+        self._program, self._tuning, self._stream = program, tuning, stream
+        self._by_number: Frames | None = None
+        self._is_closed = False
         self._has_warned = False
         self._prober = find_prober(tuning.ffprobe, program)
         self._opening = Opening(program, os.fspath(source), self._source, stream, self._options, tuning)
@@ -323,6 +337,87 @@ class Decoder(DecoderBase):
         settings["tuning"] = replace(tuning, ffmpeg=programs[0], ffprobe=programs[1])
         return AudioDecoder(self._path_or_url, **settings)
 
+    @overload
+    def __getitem__(self, key: SupportsIndex, /) -> VideoFrame: ...
+    @overload
+    def __getitem__(self, key: slice, /) -> list[VideoFrame]: ...
+    def __getitem__(self, key: SupportsIndex | slice, /) -> VideoFrame | list[VideoFrame]:
+        """The frame of that number, from 0, or from the end if it is negative; those of a slice as a list.
+
+        It has the same pixels as in iteration, which goes on where it was. The first use opens the file in this process
+        with libav (PyAV) and reads all of it for an index; see `batch`.
+
+        Raises:
+            IndexError: there are fewer frames.
+            DecoderError: the frame is damaged, the file has changed, or it is no regular file.
+            ValueError: the decoder has `filters`, `input_options` or `follow_playlists`.
+            ClosedError: after ``close``.
+        """
+        return self._frames()[key]
+
+    def at(self, time_s: float) -> VideoFrame:
+        """The frame on screen at a time: the last that is shown then or before; the first frame if all are later.
+
+        Args:
+            time_s: seconds since the beginning of the file, as `VideoFrame.time_s` counts.
+
+        Raises:
+            ValueError: it is negative or not finite.
+            DecoderError, ClosedError: as for ``decoder[number]``.
+        """
+        return self._frames().at(time_s)
+
+    def batch(self, indices: Iterable[SupportsIndex], out: WritableData | None = None) -> npt.NDArray[Any]:
+        """The frames of these numbers, in this order, as one array of frames × `shape`.
+
+        A number may be negative, or there several times. Each group of pictures is decoded once, and frames between
+        those that you want are decoded, but neither converted nor copied. libav decodes with as many threads as there
+        are CPUs, without the GIL. In the child of a ``fork``, and after pickling, the file is opened anew.
+
+        Of H.264, HEVC, VP9, AV1 and the like in MP4, Matroska, WebM, MPEG-TS and FLV, the index is made from the
+        packets: that reads the file once. Of others, such as AVI and raw streams, it is made by decoding all of it
+        once.
+
+        Args:
+            out: a writable array of that shape and of `dtype` to write to and return, such as shared memory; or a
+                tensor of PyTorch on the CPU, pinned or not. None makes an array, of which ``torch.from_numpy`` makes a
+                tensor without a copy.
+
+        Raises:
+            IndexError, DecoderError, ClosedError: as for ``decoder[number]``.
+            ValueError: `out` has another shape or dtype; or the decoder has options that ``decoder[number]`` refuses.
+            BufferError, TypeError: `out` is read-only, or no array.
+        """
+        return self._frames().batch(indices, out)
+
+    def _frames(self) -> Frames:
+        """The frames by number, from the first use on."""
+        if self._is_closed:
+            raise ClosedError("the decoder is closed")
+        if self._by_number is None or self._by_number.is_inherited:
+            from penstock.media.frames import Frames
+
+            self._by_number = Frames(
+                self._plan, self._source, self._media.container, self._media.start_s or 0.0
+            )
+            if not self._options.conceal_errors and (reason := self._missing(self._by_number.delivered)):
+                path = endpoints.without_protocol(self._source)
+                warnings.warn(
+                    f"{path}: {reason}; frames by number are those before", FFmpegWarning, stacklevel=3
+                )
+        return self._by_number
+
+    def close(self) -> None:
+        self._is_closed = True
+        super().close()
+        if self._by_number is not None and not self._by_number.is_inherited:
+            self._by_number.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        options = {name: getattr(self._options, name) for name in _OPTIONS}
+        arguments = {**options, "stream": self._stream, "tuning": self._tuning}
+        return partial(Decoder, self._path_or_url, **arguments), ()
+
     def __len__(self) -> int:
         """Frames that iteration gives in total, by the file's header and `count`, so that ``tqdm(decoder)`` works.
 
@@ -401,8 +496,11 @@ class Decoder(DecoderBase):
 
     def _early_end(self) -> str | None:
         self._session.timestamps.read_all()
-        if (delivered := self._delivered()) is None:
-            return None
+        delivered = self._delivered()
+        return None if delivered is None else self._missing(delivered)
+
+    def _missing(self, delivered: ending.Delivered) -> str | None:
+        """Why the file has more frames than those; None if it has no more, or if that is unknown."""
         if self._has_all(delivered):
             return None
         return ending.early_end(self._source, self._media, self._video, delivered, self._prober)

@@ -69,7 +69,7 @@ class VideoFrame(np.ndarray[Any, np.dtype[Any]]):
 
 
 def frame_of(
-    memory: Frame, layout: FrameLayout, *, index: int, pts: int | None, time_s: float | None
+    memory: Frame | _Slot, layout: FrameLayout, *, index: int, pts: int | None, time_s: float | None
 ) -> VideoFrame:
     """A frame on `memory`, which it keeps alive."""
     frame = np.frombuffer(memoryview(memory), dtype=layout.dtype).reshape(layout.shape).view(VideoFrame)

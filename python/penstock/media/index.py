@@ -1,0 +1,197 @@
+"""Which packet of a file holds which frame, in the order in which the frames are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from av.packet import Packet as AnyPacket
+    from av.video.stream import VideoStream
+
+    Packet = AnyPacket[VideoStream]
+
+# Containers whose packets have the times at which their frames are shown, by FFmpeg's names.
+_TIMED_CONTAINERS = frozenset(("mov", "matroska", "mpegts", "flv", "nut"))
+# Codecs of which each packet holds one frame that is shown. Those of others may hold none, such as VP8's alternative
+# reference frames and the repeated frames of Theora.
+_ONE_FRAME_A_PACKET = frozenset(
+    (
+        *("h264", "hevc", "vp9", "av1", "libdav1d", "libvpx-vp9", "mpeg1video", "mpeg2video"),
+        *(
+            "mjpeg",
+            "prores",
+            "dnxhd",
+            "ffv1",
+            "huffyuv",
+            "ffvhuff",
+            "utvideo",
+            "png",
+            "rawvideo",
+            "v210",
+            "cfhd",
+        ),
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Packets:
+    """All packets of a stream, in the order of the file.
+
+    Attributes:
+        pts: when each is shown, in units of the stream's time base.
+        position: the byte of the file at which each begins; -1 where the container does not tell.
+        size: bytes.
+        is_key: whether a decoder may begin with it.
+        is_hidden: whether an edit list hides its frame.
+        has_pts: whether it has that time.
+        is_corrupt: whether the container says that a part of it is missing.
+    """
+
+    pts: npt.NDArray[np.int64]
+    position: npt.NDArray[np.int64]
+    size: npt.NDArray[np.int64]
+    is_key: npt.NDArray[np.bool_]
+    is_hidden: npt.NDArray[np.bool_]
+    has_pts: npt.NDArray[np.bool_]
+    is_corrupt: npt.NDArray[np.bool_]
+
+    @property
+    def have_distinct_times(self) -> bool:
+        """Whether every packet has a time of its own."""
+        return bool(self.has_pts.all()) and len(np.unique(self.pts)) == len(self.pts)
+
+    def are(self, number: int, packet: Packet) -> bool:
+        """Whether the packet is the one of that number."""
+        return bool(self.size[number] == packet.size and self.position[number] == _position(packet))
+
+    def find(self, packet: Packet) -> int | None:
+        """The number of the packet; None if it is none of these, or several."""
+        found = np.flatnonzero((self.pts == packet.pts) & (self.size == packet.size))
+        return int(found[0]) if len(found) == 1 and self.are(int(found[0]), packet) else None
+
+
+def packets_of(packets: Iterable[Packet]) -> Packets:
+    """The facts about all packets of a stream."""
+    facts = [
+        (packet.pts, _position(packet), packet.size, packet.is_keyframe, packet.is_discard, packet.is_corrupt)
+        for packet in packets
+    ]
+    pts, position, size, is_key, is_hidden, is_corrupt = zip(*facts, strict=True) if facts else ((),) * 6
+    return Packets(
+        pts=np.array([0 if one is None else one for one in pts], np.int64),
+        position=np.array(position, np.int64),
+        size=np.array(size, np.int64),
+        is_key=np.array(is_key, np.bool_),
+        is_hidden=np.array(is_hidden, np.bool_),
+        has_pts=np.array([one is not None for one in pts], np.bool_),
+        is_corrupt=np.array(is_corrupt, np.bool_),
+    )
+
+
+def _position(packet: Packet) -> int:
+    return -1 if packet.pos is None else packet.pos
+
+
+class DecodedFrame(NamedTuple):
+    """What a decoder tells of a frame: the number of its packet, and its times in units of the stream's time base."""
+
+    packet: int
+    dts: int | None
+    duration: int
+
+
+class Index:
+    """The frames of a stream, in the order in which they are shown.
+
+    Attributes:
+        packets: the packets.
+        shown: of each frame, the number of its packet.
+        pts: of each frame, when it is shown.
+        is_timed: whether the packets' times tell the order.
+    """
+
+    def __init__(
+        self,
+        packets: Packets,
+        shown: npt.NDArray[np.int64],
+        pts: Sequence[int],
+        order: npt.NDArray[np.int64],
+        *,
+        is_timed: bool,
+    ) -> None:
+        self.packets, self.shown, self.pts, self.is_timed = packets, shown, pts, is_timed
+        self._order, self._is_shown = order, np.zeros(len(order), np.bool_)
+        self._is_shown[shown] = True
+        self._keys = np.flatnonzero(packets.is_key)
+
+    @classmethod
+    def by_times(cls, packets: Packets, container: str, codec: str) -> Index | None:
+        """The index by the packets' times alone; None if they do not tell it."""
+        is_timed = not _TIMED_CONTAINERS.isdisjoint(container.split(","))
+        if not (
+            is_timed and codec in _ONE_FRAME_A_PACKET and packets.have_distinct_times and packets.is_key.any()
+        ):
+            return None
+        first_key = int(np.argmax(packets.is_key))
+        # Otherwise the stream begins inside a group of pictures, of which a decoder may show a part.
+        if first_key != 0 or (packets.pts < packets.pts[0])[~packets.is_hidden].any():
+            return None
+        shown = np.flatnonzero(~packets.is_hidden)
+        shown = shown[np.argsort(packets.pts[shown])]
+        return cls(packets, shown, packets.pts[shown].tolist(), packets.pts, is_timed=True)
+
+    @classmethod
+    def by_frames(cls, packets: Packets, frames: Sequence[DecodedFrame]) -> Index:
+        """The index by the decoded frames, in the order in which they came."""
+        shown = np.array([frame.packet for frame in frames], np.int64)
+        order = np.full(len(packets.size), -1, np.int64)
+        order[shown] = np.arange(len(shown))
+        return cls(packets, shown, _best_effort(packets, frames), order, is_timed=False)
+
+    def __len__(self) -> int:
+        return len(self.shown)
+
+    def is_before(self, packet: int, other: int) -> bool:
+        """Whether the frame of a packet is shown before that of another."""
+        return bool(self._order[packet] < self._order[other])
+
+    def is_shown(self, packet: int) -> bool:
+        """Whether the packet's frame is shown."""
+        return bool(self._is_shown[packet])
+
+    def in_order(self, packets: Iterable[int]) -> list[int]:
+        """The packets in the order in which their frames are shown, the last one first."""
+        return sorted(packets, key=lambda packet: self._order[packet], reverse=True)
+
+    def starts(self, packet: int) -> Iterator[int]:
+        """The packets with which a decoder may begin to get that packet's frame, the nearest first."""
+        for key in self._keys[: np.searchsorted(self._keys, packet, "right")][::-1]:
+            # A frame that is shown before a key picture may need the group of pictures before.
+            if self._order[key] <= self._order[packet]:
+                yield int(key)
+        yield 0
+
+
+def _best_effort(packets: Packets, frames: Sequence[DecodedFrame]) -> list[int]:
+    """The frames' times, by FFmpeg's rule for files with wrong ones (guess_correct_pts in libavcodec/decode.c)."""
+    faulty_pts = faulty_dts = next_time = 0
+    last_pts = last_dts = -(1 << 63)
+    best: list[int] = []
+    for packet, dts, duration in frames:
+        pts = int(packets.pts[packet]) if packets.has_pts[packet] else None
+        if dts is not None:
+            faulty_dts += dts <= last_dts
+            last_dts = dts
+        if pts is not None:
+            faulty_pts += pts <= last_pts
+            last_pts = pts
+        time = pts if pts is not None and (faulty_pts <= faulty_dts or dts is None) else dts
+        best.append(next_time if time is None else time)
+        next_time = best[-1] + duration
+    return best

@@ -1,0 +1,107 @@
+"""Frames that libav has decoded, as a `Decoder` delivers them."""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import numpy.typing as npt
+from av.error import FFmpegError as LibavError
+from av.filter import Graph
+
+from penstock._native import _Slot, _SlotPool
+from penstock.errors import DecoderError
+from penstock.ffmpeg.decode_plan import DecodePlan
+
+if TYPE_CHECKING:
+    from av.video.frame import VideoFrame
+
+_KEPT_SLOTS = 4
+
+
+class Pixels:
+    """Makes the bytes of a `Decoder`'s frames from libav's: by the same filters, and the same native conversion."""
+
+    def __init__(self, plan: DecodePlan) -> None:
+        self._plan, self._conversion = plan, plan.whole_conversion()
+        self._size = plan.layout.width, plan.layout.height
+        self._slots = _SlotPool(plan.layout.frame_bytes, _KEPT_SLOTS)
+        # Frames of a file differ in the middle at the most: each kind has its own graph.
+        self._graphs: dict[tuple[Any, ...], Graph] = {}
+
+    def slot(self, frame: VideoFrame) -> _Slot:
+        """The bytes of a frame, as it is delivered."""
+        return self._slots.filled(_samples(self._filtered(frame)), self._conversion)
+
+    def _filtered(self, frame: VideoFrame) -> VideoFrame:
+        """The frame turned, scaled, and in the pixel format that FFmpeg would write."""
+        turns = _turns(frame)
+        is_as_delivered = (
+            frame.width,
+            frame.height,
+        ) == self._size and frame.format.name == self._plan.delivered
+        if is_as_delivered and not turns:
+            return frame
+        kind = (frame.width, frame.height, frame.format.name, frame.colorspace, frame.color_range, turns)
+        try:
+            if kind not in self._graphs:
+                self._graphs[kind] = self._graph(frame, [*turns, *self._plan.filters])
+            graph = self._graphs[kind]
+            graph.vpush(frame)
+            return graph.vpull()
+        except LibavError as error:
+            raise DecoderError(f"libav cannot convert {frame.format.name}: {error.strerror}") from error
+
+    def _graph(self, frame: VideoFrame, filters: list[str]) -> Graph:
+        graph = Graph()
+        graph.threads = 1  # without threads of its own, it can be freed in the child of a fork
+        source = graph.add_buffer(
+            width=frame.width, height=frame.height, format=frame.format, time_base=self._plan.video.time_base
+        )
+        nodes = [graph.add(*one.split("=", 1)) for one in filters]
+        graph.link_nodes(source, *nodes, graph.add("buffersink")).configure()
+        return graph
+
+
+def _samples(frame: VideoFrame) -> npt.NDArray[np.uint8]:
+    """The bytes of a frame without padding, plane after plane."""
+    planes = [
+        np.frombuffer(cast("Any", plane), np.uint8)[: plane.height * plane.line_size].reshape(
+            plane.height, -1
+        )
+        for plane in frame.planes
+    ]
+    rows = [plane[:, :row_bytes] for plane, row_bytes in zip(planes, _row_bytes(frame), strict=True)]
+    return rows[0] if len(rows) == 1 else np.concatenate([plane.reshape(-1) for plane in rows])
+
+
+def _row_bytes(frame: VideoFrame) -> list[int]:
+    """Of each plane, the bytes of a row that hold pixels."""
+    if len(frame.planes) == 1:
+        return [math.ceil(frame.format.padded_bits_per_pixel * frame.width / 8)]
+    components = frame.format.components
+    return [
+        plane.width * sum(math.ceil(one.bits / 8) for one in components if one.plane == index)
+        for index, plane in enumerate(frame.planes)
+    ]
+
+
+def _turns(frame: VideoFrame) -> tuple[str, ...]:
+    """FFmpeg's filters that turn a picture for display (configure_input_video_filter in fftools/ffmpeg_filter.c)."""
+    found = cast("Any", frame.side_data.get("DISPLAYMATRIX"))
+    if found is None:
+        return ()
+    a, b, _, c, d = map(int, struct.unpack_from("=5i", bytes(found)))
+    turned = round(math.degrees(math.atan2(b / (math.hypot(b, d) or 1), a / (math.hypot(a, c) or 1)))) % 360
+    match turned:
+        case 90:
+            return ("transpose=cclock_flip" if c > 0 else "transpose=clock",)
+        case 180:
+            return ("hflip=",) * (a < 0) + ("vflip=",) * (d < 0)
+        case 270:
+            return ("transpose=clock_flip" if c < 0 else "transpose=cclock",)
+        case 0:
+            return ("vflip=",) * (d < 0)
+    return (f"rotate={turned:f}*PI/180",)

@@ -1,0 +1,445 @@
+"""Frames of a `Decoder` by number and time: the same as in sequence, whatever the file, or an error."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import itertools
+import multiprocessing
+import os
+import pickle
+import random
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from clips import ALPHA_CLIPS, VIDEOS, clip
+from conftest import a_few, eventually
+from hypothesis import given
+from hypothesis import strategies as st
+from media import ffmpeg, open_fds
+
+from penstock import ClosedError, Decoder, DecoderError, FFmpegWarning
+from penstock.ffmpeg import Colors
+from penstock.ffmpeg.frames import VideoFrame
+
+MOVING = "testsrc2=size=64x48:rate=25:duration=4"
+H264 = ("-c:v", "libx264", "-preset", "veryfast", "-pix_fmt", "yuv420p")
+
+
+def same(frame: np.ndarray, other: np.ndarray) -> bool:
+    """Whether two frames have the same bytes in the same form."""
+    return (frame.shape, frame.dtype, frame.tobytes()) == (other.shape, other.dtype, other.tobytes())
+
+
+def check(decoder: Decoder, *, has_times: bool = True) -> None:
+    """Each frame by its number is the one in sequence."""
+    frames = list(decoder)
+    numbers = list(range(len(frames)))
+    random.Random(2).shuffle(numbers)
+    for number in numbers[:20]:
+        frame = decoder[number]
+        assert same(frame, frames[number]), number
+        assert frame.index == number
+        if has_times:
+            assert (frame.pts, frame.time_s) == (frames[number].pts, frames[number].time_s)
+    with pytest.raises(IndexError):
+        decoder[len(frames)]
+    batch = decoder.batch(range(len(frames)))
+    assert all(same(one, frame) for one, frame in zip(batch, frames, strict=True))
+
+
+def made(folder: Path, name: str, *arguments: str) -> Path:
+    """A video of 100 frames by FFmpeg with these arguments, in the container that the name tells."""
+    path = folder / name
+    ffmpeg("-f", "lavfi", "-i", MOVING, *arguments, "-y", f"file:{path}")
+    return path
+
+
+@pytest.fixture(scope="module")
+def video() -> Path:
+    return clip("long")
+
+
+# --- the same frames --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pixel_format", ["rgb24", None])
+@pytest.mark.parametrize("name", a_few(sorted(VIDEOS)))
+def test_frames_are_those_in_sequence(name: str, pixel_format: str | None) -> None:
+    with Decoder(clip(name), pixel_format=pixel_format) as decoder:
+        check(decoder)
+
+
+@pytest.mark.parametrize("pixel_format", ["rgba", None])
+@pytest.mark.parametrize("name", sorted(ALPHA_CLIPS))
+def test_alpha_is_that_in_sequence(name: str, pixel_format: str | None) -> None:
+    with Decoder(clip(name), pixel_format=pixel_format) as decoder:
+        check(decoder)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("open.mp4", (*H264, "-x264-params", "open-gop=1:keyint=24:bframes=3")),
+        ("open.ts", (*H264, "-x264-params", "open-gop=1:keyint=24:bframes=3")),
+        ("refresh.mkv", (*H264, "-x264-params", "intra-refresh=1:keyint=30")),
+        ("fragmented.mp4", (*H264, "-g", "20", "-movflags", "frag_keyframe+empty_moov")),
+        ("a.flv", (*H264, "-g", "20", "-bf", "3")),
+        ("raw.h264", (*H264, "-g", "20", "-bf", "3")),
+        ("a.mpg", ("-c:v", "mpeg2video", "-bf", "2")),
+        ("packed.avi", ("-c:v", "mpeg4", "-bf", "2")),
+        (
+            "a.wmv",
+            (
+                "-c:v",
+                "wmv2",
+            ),
+        ),
+        (
+            "a.ogv",
+            (
+                "-c:v",
+                "libtheora",
+            ),
+        ),
+        ("hidden.webm", ("-c:v", "libvpx", "-auto-alt-ref", "1", "-lag-in-frames", "16", "-b:v", "200k")),
+        (
+            "hidden9.webm",
+            ("-c:v", "libvpx-vp9", "-auto-alt-ref", "1", "-lag-in-frames", "16", "-b:v", "200k"),
+        ),
+    ],
+)
+def test_pictures_that_depend_on_others(tmp_path: Path, name: str, arguments: tuple[str, ...]) -> None:
+    with Decoder(made(tmp_path, name, *arguments)) as decoder:
+        check(decoder)
+
+
+def test_h264_in_avi_whose_packets_have_no_times(tmp_path: Path) -> None:
+    with Decoder(made(tmp_path, "a.avi", *H264, "-bf", "3", "-g", "20")) as decoder:
+        check(decoder, has_times=False)  # FFmpeg 5.1 gives the last one another
+
+
+def test_an_edit_list_hides_frames(tmp_path: Path) -> None:
+    whole = made(tmp_path, "whole.mp4", *H264, "-g", "20", "-bf", "3")
+    ffmpeg("-ss", "1.03", "-i", f"file:{whole}", "-c", "copy", f"file:{tmp_path / 'cut.mp4'}")
+    with Decoder(tmp_path / "cut.mp4") as decoder:
+        check(decoder)
+
+
+@pytest.mark.parametrize("size", [(32, 24), (100, None), (640, 480)])
+@pytest.mark.parametrize("pixel_format", ["rgb24", "gray", "yuv444p", None])
+def test_scaled(video: Path, size: tuple[int | None, int | None], pixel_format: str | None) -> None:
+    with Decoder(video, size=size, pixel_format=pixel_format, count=30) as decoder:
+        check(decoder)
+
+
+@pytest.mark.parametrize("colors", [Colors(matrix="bt709"), Colors(range="full")])
+@pytest.mark.parametrize("pixel_format", ["rgb24", "rgb48le"])
+def test_colours_that_are_told(video: Path, colors: Colors, pixel_format: str) -> None:
+    with Decoder(video, colors=colors, pixel_format=pixel_format, count=30) as decoder:
+        check(decoder)
+
+
+@pytest.mark.parametrize("start", [0.0, 0.5, 0.51, 0.6833, 9.9])
+@pytest.mark.parametrize("count", [None, 5])
+def test_numbers_begin_at_the_start(video: Path, start: float, count: int | None) -> None:
+    with Decoder(video, start=start, count=count) as decoder:
+        check(decoder)
+
+
+def test_another_stream() -> None:
+    with Decoder(clip("several_videos"), stream=0) as decoder:
+        check(decoder)
+
+
+@given(numbers=st.lists(st.integers(-600, 599), max_size=12))
+def test_a_batch_is_in_the_order_of_its_numbers(numbers: list[int]) -> None:
+    decoder, frames = _long()
+    batch = decoder.batch(numbers)
+    assert batch.shape == (len(numbers), *decoder.shape)
+    assert all(same(one, frames[number]) for one, number in zip(batch, numbers, strict=True))
+
+
+_kept: list[tuple[Decoder, list[VideoFrame]]] = []
+
+
+def _long() -> tuple[Decoder, list[VideoFrame]]:
+    if not _kept:
+        decoder = Decoder(clip("long"))
+        _kept.append((decoder, list(decoder)))
+    return _kept[0]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _close_long() -> object:
+    yield
+    for decoder, _ in _kept:
+        decoder.close()
+
+
+# --- numbers, slices and times -----------------------------------------------------------------------------------
+
+
+def test_iteration_goes_on_where_it_was(video: Path) -> None:
+    with Decoder(video) as decoder:
+        assert next(decoder).index == 0
+        assert decoder[100].index == 100
+        assert [frame.index for frame in decoder] == list(range(1, 600))
+        assert decoder[100].index == 100
+
+
+def test_slices_are_lists(video: Path) -> None:
+    with Decoder(video) as decoder:
+        assert [frame.index for frame in decoder[5:11:2]] == [5, 7, 9]
+        assert [frame.index for frame in decoder[:-598:-1]] == list(range(599, 2, -1))
+        assert decoder[700:] == []
+
+
+@pytest.mark.parametrize("number", [600, -601, 10**30])
+def test_numbers_past_the_ends(video: Path, number: int) -> None:
+    with Decoder(video) as decoder:
+        with pytest.raises(IndexError, match="of 600"):
+            decoder[number]
+        with pytest.raises(IndexError, match="of 600"):
+            decoder.batch([0, number])
+
+
+@pytest.mark.parametrize("key", [1.0, "1", None, (1, 2)])
+def test_what_is_no_number(video: Path, key: object) -> None:
+    with Decoder(video) as decoder, pytest.raises(TypeError):
+        decoder[key]  # type: ignore[call-overload]
+
+
+def test_the_frame_on_screen_at_a_time() -> None:
+    with Decoder(clip("variable_mp4")) as decoder:
+        frames = list(decoder)
+        for frame, after in itertools.pairwise(frames):
+            assert frame.time_s is not None
+            assert after.time_s is not None
+            assert decoder.at(frame.time_s).index == frame.index
+            assert decoder.at((frame.time_s + after.time_s) / 2).index == frame.index
+            assert decoder.at(np.nextafter(after.time_s, 0)).index == frame.index
+        assert decoder.at(1e9).index == len(frames) - 1
+
+
+def test_a_time_before_the_first_frame() -> None:
+    with Decoder(clip("starts_late_mkv"), start=0.1) as decoder:
+        assert decoder.at(0).index == 0
+
+
+@pytest.mark.parametrize("time_s", [-1.0, float("nan"), float("inf")])
+def test_times_that_are_none(video: Path, time_s: float) -> None:
+    with Decoder(video) as decoder, pytest.raises(ValueError, match="time_s"):
+        decoder.at(time_s)
+
+
+# --- where a batch goes --------------------------------------------------------------------------------------------
+
+
+def test_a_batch_into_an_array(video: Path) -> None:
+    with Decoder(video) as decoder:
+        out = np.zeros((2, *decoder.shape), np.uint8)
+        assert decoder.batch([5, 3], out=out) is out
+        assert same(out[1], decoder[3])
+        memory = bytearray(2 * decoder.frame_bytes)
+        decoder.batch([5, 3], out=memoryview(memory).cast("B", (2, *decoder.shape)))
+        assert bytes(memory) == out.tobytes()
+
+
+def test_a_batch_into_a_tensor(video: Path) -> None:
+    torch = pytest.importorskip("torch")
+    with Decoder(video) as decoder:
+        out = torch.zeros((2, *decoder.shape), dtype=torch.uint8)
+        decoder.batch([5, 3], out=out)
+        assert same(out[0].numpy(), decoder[5])
+
+
+def test_what_a_batch_cannot_go_to(video: Path) -> None:
+    with Decoder(video) as decoder:
+        with pytest.raises(ValueError, match="out is"):
+            decoder.batch([1], out=np.zeros((2, *decoder.shape), np.uint8))
+        with pytest.raises(ValueError, match="out is"):
+            decoder.batch([1], out=np.zeros((1, *decoder.shape), np.uint16))
+        with pytest.raises(BufferError):
+            decoder.batch([1], out=memoryview(bytes(decoder.frame_bytes)).cast("B", (1, *decoder.shape)))
+        with pytest.raises(TypeError):
+            decoder.batch([1], out=[0])  # type: ignore[arg-type]
+
+
+# --- errors ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("damaged", "whole"), [("corrupt_mkv", "h264_mkv"), ("corrupt_ts", "h264_ts"), ("cut_mp4", "h264")]
+)
+@pytest.mark.filterwarnings("ignore::penstock.FFmpegWarning")
+def test_a_frame_is_right_or_an_error(damaged: str, whole: str) -> None:
+    with Decoder(clip(whole)) as decoder:
+        frames = {frame.pts: frame for frame in decoder}
+    right, wrong = [], []
+    with Decoder(clip(damaged)) as decoder:
+        for number in range(len(frames)):
+            try:
+                frame = decoder[number]
+            except IndexError:
+                break
+            except DecoderError:
+                wrong.append(number)
+            else:
+                assert same(frame, frames[frame.pts]), number
+                right.append(number)
+        assert right
+        assert wrong
+        assert same(decoder.batch(right)[-1], decoder[right[-1]])
+        with pytest.raises(DecoderError, match=f"frame {wrong[0]} is damaged"):
+            decoder.batch([right[0], wrong[0]])
+
+
+def test_a_file_that_was_cut_is_told() -> None:
+    with Decoder(clip("cut_mkv")) as decoder:
+        with pytest.warns(FFmpegWarning, match="frames by number"):
+            assert decoder[0].index == 0
+        assert decoder[-1].index < 29
+
+
+def test_damage_that_is_concealed() -> None:
+    with Decoder(clip("corrupt_mkv"), conceal_errors=True) as decoder:
+        assert decoder[-1].shape == decoder.shape
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"filters": "hflip", "size": (64, 48)}, {"input_options": {"r": 5}}, {"follow_playlists": True}],
+)
+def test_options_that_libav_is_not_given(video: Path, options: dict[str, object]) -> None:
+    with Decoder(video, **options) as decoder:  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="iterate"):
+            decoder[0]
+        assert next(decoder).index == 0
+
+
+def test_a_fifo_has_frames_in_sequence_only(video: Path, tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo.ts"
+    os.mkfifo(fifo)
+    data = clip("h264_ts").read_bytes()
+    writer = threading.Thread(target=fifo.write_bytes, args=(data,), daemon=True)
+    writer.start()
+    with Decoder(fifo) as decoder, pytest.raises(DecoderError, match="not a regular file"):
+        decoder[0]
+
+
+def test_a_file_that_is_replaced(video: Path, tmp_path: Path) -> None:
+    path = tmp_path / "a.mp4"
+    path.write_bytes(video.read_bytes())
+    with Decoder(path) as decoder:
+        assert decoder[3].index == 3
+        path.write_bytes(clip("h264").read_bytes())
+        with pytest.raises(DecoderError, match="changed"):
+            decoder[4]
+
+
+def test_after_close(video: Path) -> None:
+    decoder = Decoder(video)
+    frame = decoder[3]
+    decoder.close()
+    decoder.close()
+    assert frame.mean() > 0
+    for call in (lambda: decoder[0], lambda: decoder[0:2], lambda: decoder.at(0), lambda: decoder.batch([0])):
+        with pytest.raises(ClosedError):
+            call()
+
+
+# --- what is held -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("closes", [True, False])
+def test_nothing_stays_open(video: Path, closes: bool) -> None:
+    with Decoder(video) as decoder:  # what the first use opens for good
+        decoder[3]
+    before = open_fds()
+    for _ in range(3):
+        decoder = Decoder(video)
+        decoder.batch([3, 100, 50])
+        if closes:
+            decoder.close()
+        else:
+            with pytest.warns(ResourceWarning):
+                del decoder
+                gc.collect()
+    assert eventually(lambda: open_fds() == before)
+
+
+def test_several_threads(video: Path) -> None:
+    decoder, frames = _long()
+    wrong: list[int] = []
+
+    def read(seed: int) -> None:
+        for number in random.Random(seed).sample(range(600), 10):
+            if not same(decoder[number], frames[number]):
+                wrong.append(number)
+
+    threads = [threading.Thread(target=read, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+FORKS = """
+import os, sys, threading
+from penstock import Decoder, ClosedError
+decoder = Decoder(sys.argv[1])
+before, next_one = decoder[70].tobytes(), next(decoder)
+if sys.argv[2] == "busy":
+    threading.Thread(target=lambda: [decoder.batch(range(0, 600, 7)) for _ in range(50)], daemon=True).start()
+for _ in range(5):
+    child = os.fork()
+    if child == 0:
+        assert decoder[70].tobytes() == before
+        assert decoder.batch([70, 3])[0].tobytes() == before
+        try:
+            next(decoder)
+        except ClosedError:
+            os.environ["SAID"] = "closed"
+        if sys.argv[3] == "collects":
+            del decoder
+        sys.exit(0 if os.environ["SAID"] == "closed" else 1)
+    assert os.waitpid(child, 0)[1] == 0
+assert decoder[70].tobytes() == before
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("ends", ["exits", "collects"])
+@pytest.mark.parametrize("parent", ["idle", "busy"])
+def test_the_child_of_a_fork_opens_the_file_anew(video: Path, parent: str, ends: str) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", FORKS, str(video), parent, ends], capture_output=True, timeout=100, check=False
+    )
+    assert ran.returncode == 0, ran.stderr.decode()
+
+
+def test_a_copy_by_pickle(video: Path) -> None:
+    with Decoder(video, pixel_format="gray", start=1.0, count=50) as decoder:
+        frame = decoder[7]
+        for other in (pickle.loads(pickle.dumps(decoder)), copy.copy(decoder)):
+            with other:
+                assert same(other[7], frame)
+                assert other[7].time_s == frame.time_s
+
+
+def _mean(decoder: Decoder, number: int) -> float:
+    return float(decoder[number].mean())
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_workers_of_a_loader(video: Path, method: str) -> None:
+    with Decoder(video) as decoder:
+        expected = [_mean(decoder, number) for number in (5, 300, 77)]
+        with multiprocessing.get_context(method).Pool(2) as pool:
+            assert pool.starmap(_mean, [(decoder, number) for number in (5, 300, 77)]) == expected
