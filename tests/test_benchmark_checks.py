@@ -356,6 +356,19 @@ def test_a_file_that_ffmpeg_cannot_make_is_no_error_of_the_methods(ffmpeg: str) 
     assert "no-such-encoder" in (made.rows[0].skipped or "")
 
 
+def test_picked_frames_are_compared(ffmpeg: str) -> None:
+    job = decode.Job("picked", 96, 64, 6, "libx264", picked_from=40, gop=12)
+    methods = [method for method in decode.METHODS if method.serves(job) and not method.missing()]
+    (made,) = decode.BENCHMARK.run(JobSettings((job,), tuple(methods), 1), [ffmpeg])
+    assert {row.name for row in made.rows} >= {
+        "pyav-seeks",
+        "penstock-batch",
+        "penstock-one-by-one",
+        "penstock-all",
+    }
+    assert [row.error for row in made.rows] == [None] * len(made.rows)
+
+
 def test_samples_are_pixels_all_over_the_frame() -> None:
     for job in decode.JOBS:
         rows = range(0, job.height, job.sample_step)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import random
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -34,8 +35,10 @@ SAMPLED_ROWS = 64
 LARGE_PIPE_BYTES = 1 << 20
 
 #: Gains are ratios to this method, for each kind of source.
-STANDARD, PIPE_STANDARD = "stdout.readinto", "readinto"
+STANDARD, PIPE_STANDARD, PICKED_STANDARD = "stdout.readinto", "readinto", "opencv-seeks"
+PICKED_EXACT = "torchcodec-batch"
 OURS, OUR_READER, OUR_PREFETCH = "penstock", "penstock.Reader", "penstock.prefetch"
+OUR_BATCH, OUR_ALL = "penstock-batch", "penstock-all"
 #: FFmpeg alone. It decodes, and nobody gets the frames.
 BOUND = "decode-only"
 
@@ -48,11 +51,20 @@ class Job(FrameJob):
     encoder: str | None
     #: So many files have the same number of frames each.
     clips: int = 1
+    #: The frames are picked at random from a file of so many; 0 for all of them, in sequence.
+    picked_from: int = 0
+    #: Distance of keyframes; 0 for the encoder's default.
+    gop: int = 0
 
     @property
     def source(self) -> Literal["file", "pipe"]:
         """Where the frames come from."""
         return "pipe" if self.encoder is None else "file"
+
+    @property
+    def numbers(self) -> list[int]:
+        """Which frames are picked, the same in every run."""
+        return random.Random(0).sample(range(self.picked_from), self.frames)
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -68,7 +80,10 @@ class Job(FrameJob):
     def title(self) -> str:
         what = "from another process's write(2)" if self.encoder is None else f"of {self.encoder} {PRESET}"
         what += f" in {self.clips} files" * (self.clips > 1)
-        return f"{self.name}: {self.width}x{self.height} {what}, {self.frames} frames"
+        frames = f"{self.frames} frames"
+        if self.picked_from:
+            frames += f" at random of {self.picked_from}, a keyframe each {self.gop}"
+        return f"{self.name}: {self.width}x{self.height} {what}, {frames}"
 
     @property
     def about(self) -> dict[str, Any]:
@@ -94,17 +109,22 @@ Decoding = Callable[[Target], Iterator[Frame]]
 
 def is_file(job: Job) -> bool:
     """For decoders. Of several files they get one after another."""
-    return job.source == "file"
+    return job.source == "file" and not job.picked_from
 
 
 def is_single(job: Job) -> bool:
     """For the bound, which is one FFmpeg."""
-    return job.source == "file" and job.clips == 1
+    return is_file(job) and job.clips == 1
 
 
 def is_clips(job: Job) -> bool:
     """For what takes several files at once."""
     return job.clips > 1
+
+
+def is_picked(job: Job) -> bool:
+    """For what gives any frame of a file."""
+    return job.picked_from > 0
 
 
 def is_pipe(job: Job) -> bool:
@@ -115,6 +135,7 @@ def is_pipe(job: Job) -> bool:
 METHODS = Methods()
 of_file = partial(METHODS.add, serves=is_file)
 of_pipe = partial(METHODS.add, serves=is_pipe)
+of_picked = partial(METHODS.add, serves=is_picked)
 
 
 def clips_in(folder: str) -> list[str]:
@@ -233,6 +254,76 @@ def penstock_prefetch(target: Target) -> Iterator[Frame]:
 
 
 METHODS.append(Method(BOUND, "FFmpeg decodes to null", "bound", serves=is_single))
+
+
+@of_picked(PICKED_STANDARD, needs=("cv2",), own_ffmpeg=True)
+def opencv_seeks(target: Target) -> Iterator[Frame]:
+    """``CAP_PROP_POS_FRAMES``, ``read`` and ``cvtColor``, for each frame."""
+    import cv2
+
+    capture = cv2.VideoCapture(target.path, cv2.CAP_FFMPEG)
+    for number in target.job.numbers:
+        capture.set(cv2.CAP_PROP_POS_FRAMES, number)
+        yield cv2.cvtColor(capture.read()[1], cv2.COLOR_BGR2RGB)
+    capture.release()
+
+
+@of_picked("pyav-seeks", needs=("av",), own_ffmpeg=True)
+def pyav_seeks(target: Target) -> Iterator[Frame]:
+    """By hand: ``seek`` to the frame's time at a constant rate, and ``decode`` up to it, with all threads."""
+    with import_module("av").open(target.path) as container:
+        stream = container.streams.video[0]
+        stream.thread_type = "AUTO"
+        step = 1 / (stream.average_rate * stream.time_base)
+        for number in target.job.numbers:
+            pts = stream.start_time + round(number * step)
+            container.seek(pts, stream=stream)
+            found = next(frame for frame in container.decode(stream) if frame.pts >= pts)
+            yield found.to_ndarray(format="rgb24")
+
+
+@of_picked("decord-batch", needs=("decord",), own_ffmpeg=True)
+def decord_batch(target: Target) -> Iterator[Frame]:
+    """``VideoReader.get_batch``."""
+    import decord
+
+    reader = decord.VideoReader(target.path, ctx=decord.cpu(0), num_threads=0)
+    yield from reader.get_batch(target.job.numbers).asnumpy()
+
+
+@of_picked(PICKED_EXACT, needs=("torchcodec",), own_ffmpeg=True)
+def torchcodec_batch(target: Target) -> Iterator[Frame]:
+    """``VideoDecoder.get_frames_at``, whose index is exact."""
+    decoders = import_module("torchcodec.decoders")
+    decoder = decoders.VideoDecoder(
+        target.path, dimension_order="NHWC", num_ffmpeg_threads=0, seek_mode="exact"
+    )
+    yield from decoder.get_frames_at(indices=target.job.numbers).data.numpy()
+
+
+@of_picked(OUR_BATCH, "ours")
+def penstock_batch(target: Target) -> Iterator[Frame]:
+    """`Decoder.batch`."""
+    with Decoder(target.path) as decoder:
+        yield from decoder.batch(target.job.numbers)
+
+
+@of_picked("penstock-one-by-one", "ours")
+def penstock_one_by_one(target: Target) -> Iterator[Frame]:
+    """``decoder[number]`` for each frame, in the given order."""
+    with Decoder(target.path) as decoder:
+        for number in target.job.numbers:
+            yield decoder[number]
+
+
+@of_picked(OUR_ALL, "other")
+def penstock_all(target: Target) -> Iterator[Frame]:
+    """All frames in sequence, of which the picked ones are kept."""
+    wanted = set(target.job.numbers)
+    with Decoder(target.path) as decoder:
+        kept = {frame.index: frame for frame in decoder if frame.index in wanted}
+    for number in target.job.numbers:
+        yield kept[number]
 
 
 @of_pipe(PIPE_STANDARD)
