@@ -15,20 +15,19 @@ pub(crate) struct Ends<'a> {
     pub(crate) dst: BorrowedFd<'a>,
 }
 
-/// The result of one step.
+/// The result of one step. `EAGAIN` means that one of the two would have to be waited for.
 #[derive(Debug)]
 pub(crate) enum Step {
     /// `taken` bytes left the source, and `given` bytes reached the destination.
     Moved { taken: usize, given: usize },
     /// The source has ended.
     Ended,
-    /// One of the two would have to be waited for.
-    Blocked,
 }
 
 impl Step {
-    pub(crate) fn direct(bytes: usize) -> Self {
-        Self::Moved { taken: bytes, given: bytes }
+    /// So many bytes went from one to the other at once; 0 at the end of the source.
+    pub(super) fn direct(bytes: usize) -> Self {
+        if bytes == 0 { Self::Ended } else { Self::Moved { taken: bytes, given: bytes } }
     }
 }
 

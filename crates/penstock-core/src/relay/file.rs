@@ -15,7 +15,7 @@ const FILE_PIECE_BYTES: u64 = 16 << 20;
 pub(super) fn copy_range(ends: &Ends<'_>, source: &mut Source, left: u64) -> Result<Step> {
     let at_most = left.min(FILE_PIECE_BYTES) as usize;
     let at_most = pass(Call::CopyFileRange, at_most)?;
-    moved(rustix::fs::copy_file_range(ends.src, source.position.as_mut(), ends.dst, None, at_most))
+    rustix::fs::copy_file_range(ends.src, source.position.as_mut(), ends.dst, None, at_most).map(Step::direct)
 }
 
 /// sendfile(2).
@@ -25,16 +25,7 @@ pub(super) fn send(ends: &Ends<'_>, source: &mut Source, destination: Kind, left
         _ => room_bytes(ends.dst, destination, left),
     };
     if at_most == 0 {
-        return Ok(Step::Blocked);
+        return Err(Errno::AGAIN);
     }
-    moved(rustix::fs::sendfile(ends.dst, ends.src, source.position.as_mut(), at_most))
-}
-
-fn moved(answer: Result<usize>) -> Result<Step> {
-    match answer {
-        Ok(0) => Ok(Step::Ended),
-        Ok(bytes) => Ok(Step::direct(bytes)),
-        Err(Errno::AGAIN) => Ok(Step::Blocked),
-        Err(errno) => Err(errno),
-    }
+    rustix::fs::sendfile(ends.dst, ends.src, source.position.as_mut(), at_most).map(Step::direct)
 }

@@ -80,7 +80,7 @@ impl Mover {
         let before = std::mem::replace(self, Self::SendFile);
         *self = match before {
             Self::CopyFileRange if reason != MethodReason::NothingToCopy => return,
-            Self::Through(inner) => Self::ReadWrite(CopyBuffer::after(inner)),
+            Self::Through(inner) => Self::ReadWrite(CopyBuffer::holding(inner.into_bytes())),
             _ => Self::ReadWrite(CopyBuffer::default()),
         };
     }

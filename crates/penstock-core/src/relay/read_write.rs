@@ -4,7 +4,7 @@ use rustix::event::PollFlags;
 use rustix::io::{Errno, Result};
 
 use super::ends::{Ends, Source, Step};
-use super::splice::{InnerPipe, PIECE_BYTES, room_bytes};
+use super::splice::{PIECE_BYTES, room_bytes};
 use crate::sys::fd::{self, Kind};
 use crate::sys::pipe;
 use crate::sys::span::Span;
@@ -26,11 +26,6 @@ impl Default for CopyBuffer {
 }
 
 impl CopyBuffer {
-    /// With the bytes that an inner pipe still holds.
-    pub(super) fn after(inner: InnerPipe) -> Self {
-        Self::holding(inner.into_bytes())
-    }
-
     pub(super) fn holding(bytes: Vec<u8>) -> Self {
         Self { end: bytes.len(), bytes, ..Self::default() }
     }
@@ -49,21 +44,20 @@ impl CopyBuffer {
         left: u64,
     ) -> Result<Step> {
         if destination != Kind::File && fd::ready(ends.dst, PollFlags::OUT).is_empty() {
-            return Ok(Step::Blocked);
+            return Err(Errno::AGAIN);
         }
-        let step = if self.held_bytes() == 0 {
+        if self.held_bytes() == 0 {
             self.fill(ends, source, destination, left)
         } else {
             self.empty(ends, source.kind, destination)
-        };
-        if matches!(step, Err(Errno::AGAIN)) { Ok(Step::Blocked) } else { step }
+        }
     }
 
     fn fill(&mut self, ends: &Ends<'_>, source: &mut Source, destination: Kind, left: u64) -> Result<Step> {
         let at_most =
             usize::try_from(left).unwrap_or(usize::MAX).min(self.most_taken(ends, source, destination));
         if at_most == 0 {
-            return Ok(Step::Blocked); // somebody else has taken the room
+            return Err(Errno::AGAIN); // somebody else has taken the room
         }
         let message = if source.kind == Kind::Messages { fd::next_message_bytes(ends.src)? } else { None };
         if message.is_some_and(|bytes| bytes > at_most) {
@@ -83,7 +77,7 @@ impl CopyBuffer {
         }
         if taken == 0 {
             let awaits = pipe::awaits_first_writer(ends.src, source.kind);
-            return Ok(if awaits { Step::Blocked } else { Step::Ended });
+            return if awaits { Err(Errno::AGAIN) } else { Ok(Step::Ended) };
         }
         (self.start, self.end) = (0, taken);
         source.advance(taken);

@@ -19,15 +19,12 @@ pub(crate) const PIECE_BYTES: usize = 256 << 10;
 pub(super) fn direct(ends: &Ends<'_>, source: &mut Source, destination: Kind, left: u64) -> Result<Step> {
     let at_most = room_bytes(ends.dst, destination, left);
     if at_most == 0 || would_wait(ends.src, source.kind) {
-        return Ok(Step::Blocked);
+        return Err(Errno::AGAIN);
     }
     match pipe::splice(ends.src, source.position.as_mut(), ends.dst, at_most) {
-        Ok(0) if pipe::awaits_first_writer(ends.src, source.kind) => Ok(Step::Blocked),
+        Ok(0) if pipe::awaits_first_writer(ends.src, source.kind) => Err(Errno::AGAIN),
         Ok(0) if stands_at_urgent_data(ends.src, source.kind) => Err(Errno::INVAL),
-        Ok(0) => Ok(Step::Ended),
-        Ok(bytes) => Ok(Step::direct(bytes)),
-        Err(Errno::AGAIN) => Ok(Step::Blocked),
-        Err(errno) => Err(errno),
+        answer => answer.map(Step::direct),
     }
 }
 
@@ -109,7 +106,7 @@ impl InnerPipe {
         let held_bytes = self.pipe.held_bytes();
         let left = if held_bytes == 0 { left } else { held_bytes as u64 };
         match room_bytes(ends.dst, destination, left) {
-            0 => Ok(Step::Blocked),
+            0 => Err(Errno::AGAIN),
             at_most if held_bytes == 0 => self.fill(ends, source, at_most),
             at_most => self.empty(ends, at_most),
         }
@@ -117,31 +114,26 @@ impl InnerPipe {
 
     fn fill(&mut self, ends: &Ends<'_>, source: &Source, at_most: usize) -> Result<Step> {
         if would_wait(ends.src, source.kind) {
-            return Ok(Step::Blocked);
+            return Err(Errno::AGAIN);
         }
-        match self.pipe.fill(|writer| pipe::splice(ends.src, None, writer, at_most)) {
-            Ok(0) if stands_at_urgent_data(ends.src, source.kind) => Err(Errno::INVAL),
-            Ok(0) => Ok(Step::Ended),
-            Ok(taken) => {
-                self.fills += 1;
-                // For a relay of one piece, growing it would cost more than the relay.
-                if self.fills == 2 {
-                    self.pipe.grow_to(budget::WANTED_BYTES);
-                }
-                Ok(Step::Moved { taken, given: 0 })
-            }
-            Err(Errno::AGAIN) => Ok(Step::Blocked),
-            Err(errno) => Err(errno),
+        let taken = self.pipe.fill(|writer| pipe::splice(ends.src, None, writer, at_most))?;
+        if taken == 0 {
+            let is_urgent = stands_at_urgent_data(ends.src, source.kind);
+            return if is_urgent { Err(Errno::INVAL) } else { Ok(Step::Ended) };
         }
+        self.fills += 1;
+        // For a relay of one piece, growing it would cost more than the relay.
+        if self.fills == 2 {
+            self.pipe.grow_to(budget::WANTED_BYTES);
+        }
+        Ok(Step::Moved { taken, given: 0 })
     }
 
     fn empty(&mut self, ends: &Ends<'_>, at_most: usize) -> Result<Step> {
-        match self.pipe.give(ends.dst, at_most) {
+        match self.pipe.give(ends.dst, at_most)? {
             // It holds bytes, so this is not the end: the destination takes nothing.
-            Ok(0) => Err(Errno::IO),
-            Ok(given) => Ok(Step::Moved { taken: 0, given }),
-            Err(Errno::AGAIN) => Ok(Step::Blocked),
-            Err(errno) => Err(errno),
+            0 => Err(Errno::IO),
+            given => Ok(Step::Moved { taken: 0, given }),
         }
     }
 

@@ -202,7 +202,7 @@ impl Transfer {
                     self.source_ended = true;
                     return Some(Ok(()));
                 }
-                Ok(Step::Blocked) => match self.wait(ends, watch, deadline) {
+                Err(Errno::AGAIN) => match self.wait(ends, watch, deadline) {
                     Waited::Again => {}
                     Waited::Ended => {
                         self.source_ended = true;
