@@ -53,8 +53,7 @@ pub fn relay_in_background(
 
 fn run(relay: &mut Relay, control: &Control, shared: &Live<Progress>) -> Result<(), Error> {
     let watch = Watch {
-        waker: &control.waker,
-        is_cancelled: &|| control.is_cancelled(),
+        control,
         on_progress: &|relayed| {
             shared.set(Progress { relayed, bytes_held: 0 });
             control.moved_bytes.set(relayed.bytes);

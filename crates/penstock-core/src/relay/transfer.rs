@@ -14,16 +14,15 @@ use super::report::{MethodReason, RelayError, RelayOptions, Relayed};
 use crate::error::Error;
 use crate::pipe::budget;
 use crate::runtime::fork_fd::ForkFd;
-use crate::runtime::waker::Waker;
+use crate::runtime::task::Control;
 use crate::sync::passed;
 use crate::sys::fd::{self, Kind};
 use crate::sys::pipe;
 
 /// Who watches a relay while it runs.
 pub(crate) struct Watch<'a> {
-    /// Interrupts any wait.
-    pub(crate) waker: &'a Waker,
-    pub(crate) is_cancelled: &'a dyn Fn() -> bool,
+    /// Its waker interrupts any wait.
+    pub(crate) control: &'a Control,
     pub(crate) on_progress: &'a dyn Fn(Relayed),
 }
 
@@ -192,7 +191,7 @@ impl Transfer {
         deadline: Option<Instant>,
     ) -> Option<std::result::Result<(), Error>> {
         while self.left > 0 || self.held_bytes() > 0 {
-            if watch.is_some_and(|watch| (watch.is_cancelled)()) {
+            if watch.is_some_and(|watch| watch.control.is_cancelled()) {
                 return Some(Err(Error::Aborted { bytes_lost: self.unreturnable_bytes() }));
             }
             match self.step(ends) {
@@ -329,7 +328,7 @@ impl Transfer {
         if self.can_lose_reader && at_destination == 1 {
             fds.push(PollFd::from_borrowed_fd(ends.dst, PollFlags::empty()));
         }
-        fds.extend(watch.map(|watch| PollFd::from_borrowed_fd(watch.waker.as_fd(), PollFlags::IN)));
+        fds.extend(watch.map(|watch| PollFd::from_borrowed_fd(watch.control.waker.as_fd(), PollFlags::IN)));
         if !fd::wait(&mut fds, at_most) {
             return Waited::NotYet; // a signal
         }
