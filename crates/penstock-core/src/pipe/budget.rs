@@ -8,7 +8,7 @@ use std::time::Instant;
 use crate::runtime::fork::PerProcess;
 use crate::sync::lock;
 use crate::sys::fd::{self, StreamId};
-use crate::sys::pipe::{self, PipeLimits};
+use crate::sys::pipe;
 
 /// What is asked for by default: the most that a user without privileges gets by Linux's defaults
 /// (`pipe-max-size`, pipe(7)). Measured with FFmpeg as reader on a 2-core x86-64 VM with Linux 6.18,
@@ -23,7 +23,8 @@ const LARGEST_BYTES: usize = 1 << 31;
 /// Past `pipe-user-pages-soft`, each new pipe of the user gets only two pages. So all of ours together take at most
 /// half of that.
 pub(crate) struct PipeBudget {
-    limits: PipeLimits,
+    /// See [`pipe::user_soft_bytes`].
+    user_soft_bytes: Option<usize>,
     granted: HashMap<StreamId, Granted>,
     /// With more accounts than this, those of closed pipes are sought.
     many: usize,
@@ -93,8 +94,8 @@ pub(crate) fn set(fd: BorrowedFd<'_>, id: StreamId, wanted_bytes: usize) {
 
 impl PipeBudget {
     fn of_user() -> Mutex<Self> {
-        let (limits, granted) = (pipe::limits(), HashMap::new());
-        Mutex::new(Self { limits, granted, many: FEW, right_until: None })
+        let (user_soft_bytes, granted) = (pipe::user_soft_bytes(), HashMap::new());
+        Mutex::new(Self { user_soft_bytes, granted, many: FEW, right_until: None })
     }
 
     fn grow(&mut self, fd: BorrowedFd<'_>, id: StreamId, wanted_bytes: usize) {
@@ -109,7 +110,7 @@ impl PipeBudget {
     }
 
     fn has_room_for(&mut self, id: StreamId, bytes: usize) -> bool {
-        let Some(soft_bytes) = self.limits.user_soft_bytes else {
+        let Some(soft_bytes) = self.user_soft_bytes else {
             return true;
         };
         if self.others_bytes(id) + bytes > soft_bytes / 2 {
@@ -163,7 +164,7 @@ mod tests {
     #[test]
     fn without_a_limit_closed_pipes_are_forgotten_too() {
         let mut budget = PipeBudget::of_user().into_inner().unwrap();
-        budget.limits.user_soft_bytes = None;
+        budget.user_soft_bytes = None;
         for _ in 0..1000 {
             let [_reader, pipe] = pipe::make().unwrap();
             let (id, _) = fd::identify(pipe.as_fd()).unwrap();

@@ -7,7 +7,8 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{AtFlags, FileType, OFlags, SeekFrom, Stat, StatxFlags, fcntl_getfl, fstat, seek, statx};
 use rustix::io::{Errno, Result, retry_on_intr};
-use rustix::net::SocketType;
+use rustix::ioctl::{Getter, Opcode, ioctl};
+use rustix::net::{RecvFlags, SocketType, recv};
 
 use super::faults::{Call, pass};
 use crate::sys::span::Span;
@@ -142,22 +143,10 @@ pub(crate) fn reopen_terminal(fd: BorrowedFd<'_>) -> Result<OwnedFd> {
 }
 
 /// The device of a terminal, independent of its name (`TIOCGDEV`, include/uapi/asm-generic/ioctls.h).
-fn terminal_device(fd: BorrowedFd<'_>) -> Result<libc::c_int> {
-    const TIOCGDEV: libc::Ioctl = 0x8004_5432;
+fn terminal_device(fd: BorrowedFd<'_>) -> Result<u32> {
+    const TIOCGDEV: Opcode = 0x8004_5432;
     // SAFETY: it writes one unsigned int.
-    unsafe { ioctl_int(fd, TIOCGDEV) }
-}
-
-/// The number that an ioctl(2) tells.
-///
-/// # Safety
-///
-/// The request writes one int or unsigned int, and nothing else.
-unsafe fn ioctl_int(fd: BorrowedFd<'_>, request: libc::Ioctl) -> Result<libc::c_int> {
-    let mut number = 0;
-    // SAFETY: there is room for the number.
-    let returned = unsafe { libc::ioctl(fd.as_raw_fd(), request, &raw mut number) };
-    answer(returned as isize).map(|_| number)
+    unsafe { ioctl(fd, Getter::<TIOCGDEV, u32>::new()) }
 }
 
 /// Whether a write to the terminal waits for its reader: a terminal that could not be reopened, or a controlling side.
@@ -205,7 +194,7 @@ fn twin(fd: BorrowedFd<'_>) -> u32 {
 /// The number of a pseudo-terminal, by its controlling side.
 pub(crate) fn terminal_number(fd: BorrowedFd<'_>) -> Option<u32> {
     // SAFETY: it writes one unsigned int.
-    unsafe { ioctl_int(fd, libc::TIOCGPTN) }.ok()?.try_into().ok()
+    unsafe { ioctl(fd, Getter::<{ libc::TIOCGPTN as Opcode }, u32>::new()) }.ok()
 }
 
 /// When the file was made; zero where the file system does not record it, as for pipes and sockets.
@@ -341,7 +330,8 @@ pub(crate) fn untaken_bytes(fd: BorrowedFd<'_>, kind: Kind) -> u64 {
         return rustix::io::ioctl_fionread(fd).unwrap_or(0);
     }
     // SAFETY: it writes one int.
-    unsafe { ioctl_int(fd, libc::TIOCOUTQ) }.map_or(0, |bytes| bytes.try_into().unwrap_or(0))
+    let untaken = unsafe { ioctl(fd, Getter::<{ libc::TIOCOUTQ as Opcode }, i32>::new()) };
+    untaken.map_or(0, |bytes| bytes.try_into().unwrap_or(0))
 }
 
 /// Whether a TCP socket accepts only a limited amount of unsent bytes (`TCP_NOTSENT_LOWAT`, tcp(7)).
@@ -372,8 +362,8 @@ pub(crate) fn read_now(fd: BorrowedFd<'_>, kind: Kind, buffer: &mut [u8]) -> Res
             Err(errno) if is_refused(errno) => read_if_ready(fd, buffer),
             answer => answer,
         },
-        Kind::StreamSocket => receive_now(fd, buffer),
-        Kind::Messages => match receive_now(fd, buffer) {
+        Kind::StreamSocket => receive_now(fd, buffer, RecvFlags::empty()),
+        Kind::Messages => match receive_now(fd, buffer, RecvFlags::empty()) {
             Err(Errno::NOTSOCK) => read_if_ready(fd, buffer), // a pipe in packet mode
             answer => answer,
         },
@@ -388,15 +378,12 @@ fn read_if_ready(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize> {
 
 /// Looks at the next bytes of a socket without taking them.
 pub(crate) fn peek_now(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize> {
-    use rustix::net::RecvFlags;
-    rustix::net::recv(fd, buffer, RecvFlags::DONTWAIT | RecvFlags::PEEK).map(|(seen, _)| seen)
+    receive_now(fd, buffer, RecvFlags::PEEK)
 }
 
 /// The size of the next message of a socket; none for a pipe in packet mode, which does not tell.
 pub(crate) fn next_message_bytes(fd: BorrowedFd<'_>) -> Result<Option<usize>> {
-    let flags = libc::MSG_DONTWAIT | libc::MSG_PEEK | libc::MSG_TRUNC;
-    // SAFETY: no byte is to be written.
-    match answer(unsafe { libc::recv(fd.as_raw_fd(), std::ptr::null_mut(), 0, flags) }) {
+    match receive_now(fd, &mut [], RecvFlags::PEEK | RecvFlags::TRUNC) {
         Err(Errno::NOTSOCK) => Ok(None),
         bytes => bytes.map(Some),
     }
@@ -409,8 +396,9 @@ pub(crate) fn is_at_its_end(fd: BorrowedFd<'_>) -> bool {
     is_shut && rustix::io::ioctl_fionread(fd).unwrap_or(0) == 0
 }
 
-fn receive_now(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize> {
-    rustix::net::recv(fd, buffer, rustix::net::RecvFlags::DONTWAIT).map(|(received, _)| received)
+/// The answer of recv(2): with `TRUNC` the size of the message, otherwise the bytes received.
+fn receive_now(fd: BorrowedFd<'_>, buffer: &mut [u8], flags: RecvFlags) -> Result<usize> {
+    recv(fd, buffer, flags | RecvFlags::DONTWAIT).map(|(_, bytes)| bytes)
 }
 
 /// preadv2(2) of a pipe as if it were non-blocking, as [`write_now`] writes.

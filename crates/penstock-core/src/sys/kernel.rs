@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
+use rustix::fs::OFlags;
 use rustix::io::{Errno, Result};
 
 use super::memory::Mapping;
@@ -47,7 +48,7 @@ fn try_now() -> Result<()> {
 /// duplicated. Call it only within `ForkFd::make`.
 pub(crate) fn own_writer(fd: BorrowedFd<'_>) -> Result<OwnedFd> {
     try_once();
-    let reopened = if lacks_nowait(fd) { pipe::reopen_writer(fd).ok() } else { None };
+    let reopened = if lacks_nowait(fd) { pipe::reopen(fd, OFlags::WRONLY).ok() } else { None };
     reopened.map_or_else(|| fd::duplicate(fd), Ok)
 }
 

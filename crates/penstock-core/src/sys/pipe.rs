@@ -69,17 +69,9 @@ pub(super) unsafe fn vmsplice_once(fd: BorrowedFd<'_>, span: Span) -> Result<usi
     answer(unsafe { libc::vmsplice(fd.as_raw_fd(), &raw const part, 1, libc::SPLICE_F_NONBLOCK) })
 }
 
-/// Opens a non-blocking reading end of the pipe that a descriptor leads to.
-pub(crate) fn reopen_reader(fd: BorrowedFd<'_>) -> Result<OwnedFd> {
-    reopen(fd, OFlags::RDONLY)
-}
-
-/// As [`reopen_reader`], a writing end. `ENXIO` if a FIFO has no reader.
-pub(super) fn reopen_writer(fd: BorrowedFd<'_>) -> Result<OwnedFd> {
-    reopen(fd, OFlags::WRONLY)
-}
-
-fn reopen(fd: BorrowedFd<'_>, access: OFlags) -> Result<OwnedFd> {
+/// Opens a non-blocking end of the pipe that a descriptor leads to, to read or to write. For writing, `ENXIO` if a FIFO has no
+/// reader.
+pub(crate) fn reopen(fd: BorrowedFd<'_>, access: OFlags) -> Result<OwnedFd> {
     pass(Call::NewDescriptor, 0)?;
     let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
     rustix::fs::open(path, access | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())
@@ -153,25 +145,12 @@ pub(crate) fn tee(src: BorrowedFd<'_>, dst: BorrowedFd<'_>, at_most: usize) -> R
     rustix::pipe::tee(src, dst, at_most, SpliceFlags::NONBLOCK)
 }
 
-/// The kernel's limits on pipes of users without privileges.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PipeLimits {
-    /// The largest size that may be requested, in bytes.
-    pub(crate) max_bytes: usize,
-    /// Bytes that all pipes of a user may take before each new one gets only two pages; none if unlimited.
-    pub(crate) user_soft_bytes: Option<usize>,
-}
-
-/// Reads the limits (proc(5)), or assumes Linux's defaults.
-pub(crate) fn limits() -> PipeLimits {
-    let max_bytes = read_number("/proc/sys/fs/pipe-max-size").unwrap_or(1 << 20);
-    let soft_pages = read_number("/proc/sys/fs/pipe-user-pages-soft").unwrap_or(16384);
-    let user_soft_bytes = (soft_pages > 0).then(|| soft_pages.saturating_mul(super::memory::page_bytes()));
-    PipeLimits { max_bytes, user_soft_bytes }
-}
-
-fn read_number(path: &str) -> Option<usize> {
-    std::fs::read_to_string(path).ok()?.trim().parse().ok()
+/// Bytes that all pipes of a user without privileges may take before each new one gets only two pages; none if unlimited.
+/// Linux's default where the limit cannot be read (proc(5)).
+pub(crate) fn user_soft_bytes() -> Option<usize> {
+    let told = std::fs::read_to_string("/proc/sys/fs/pipe-user-pages-soft").ok();
+    let soft_pages: usize = told.and_then(|told| told.trim().parse().ok()).unwrap_or(16384);
+    (soft_pages > 0).then(|| soft_pages.saturating_mul(page_bytes()))
 }
 
 /// Inodes of the pipes that this process has open; none if /proc cannot be read.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use crate::memory::region::Region;
@@ -261,7 +262,7 @@ fn fail(stream: &Arc<Stream>, fd: BorrowedFd<'_>, errno: Errno, transport: Trans
 }
 
 fn take_back_pages(fd: BorrowedFd<'_>) -> rustix::io::Result<u64> {
-    let reader = ForkFd::make(|| pipe::reopen_reader(fd))?;
+    let reader = ForkFd::make(|| pipe::reopen(fd, OFlags::RDONLY))?;
     pipe::discard(reader.as_fd())
 }
 
