@@ -77,7 +77,6 @@ impl Transport {
 
 /// Why a transport was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
 #[non_exhaustive]
 pub enum Reason {
     /// The mode asks for it.
@@ -114,24 +113,6 @@ pub enum Reason {
 }
 
 impl Reason {
-    const ALL: [Self; 15] = [
-        Self::Asked,
-        Self::NotAPipe,
-        Self::SmallPiece,
-        Self::SmallPipe,
-        Self::NoHugePages,
-        Self::NoMemory,
-        Self::BudgetSpent,
-        Self::CannotPin,
-        Self::NoVmsplice,
-        Self::VmspliceCopies,
-        Self::NoNonBlockingWrite,
-        Self::ReaderIsSlower,
-        Self::ReaderKeepsUp,
-        Self::ReaderUnknown,
-        Self::OurPages,
-    ];
-
     /// A description.
     #[must_use]
     pub fn text(self) -> &'static str {
@@ -162,23 +143,7 @@ impl Reason {
             Vmsplice::Refused => Some(Self::NoVmsplice),
         }
     }
-
-    pub(crate) fn from_index(index: u8) -> Option<Self> {
-        Self::ALL.get(usize::from(index)).copied()
-    }
 }
 
 /// Below this, `auto` uses `write`. Guessed from the size of a default pipe, above which a write has to wait anyway.
 pub const STAGED_MIN_BYTES: usize = 64 << 10;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_reason_has_its_index() {
-        for reason in Reason::ALL {
-            assert_eq!(Reason::from_index(reason as u8), Some(reason));
-        }
-    }
-}

@@ -1,8 +1,9 @@
 //! What a stream counts.
 
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::sync::Mutex;
 
 use crate::counter::{Counter, Stopwatch};
+use crate::sync::lock;
 use crate::writer::transport::choice::{Reason, Transport};
 
 #[derive(Default)]
@@ -19,9 +20,8 @@ pub(crate) struct Meter {
     pub(crate) worker_busy: Stopwatch,
     /// Time spent in transforms.
     pub(crate) transforming: Stopwatch,
-    /// The last transport and its reason, each plus one; zero before the first write.
-    transport: AtomicU8,
-    reason: AtomicU8,
+    /// The last transport and its reason; none before the first write.
+    choice: Mutex<Option<(Transport, Reason)>>,
 }
 
 const TRANSPORTS: [Transport; 3] = [Transport::Write, Transport::Staged, Transport::ZeroCopy];
@@ -40,13 +40,10 @@ impl Meter {
     }
 
     pub(crate) fn set_choice(&self, transport: Transport, reason: Reason) {
-        self.transport.store(transport as u8 + 1, Relaxed);
-        self.reason.store(reason as u8 + 1, Relaxed);
+        *lock(&self.choice) = Some((transport, reason));
     }
 
     pub(crate) fn choice(&self) -> Option<(Transport, Reason)> {
-        let transport = self.transport.load(Relaxed).checked_sub(1)?;
-        let reason = self.reason.load(Relaxed).checked_sub(1)?;
-        Some((*TRANSPORTS.get(usize::from(transport))?, Reason::from_index(reason)?))
+        *lock(&self.choice)
     }
 }
