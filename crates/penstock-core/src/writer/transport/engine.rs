@@ -102,8 +102,14 @@ impl Engine {
         sink: &Sink<'_>,
         span: Span,
     ) -> std::result::Result<Transport, (Stop, Transport)> {
-        // SAFETY: the caller's promise.
-        let mut outcome = unsafe { self.push_by(transport, sink, span) };
+        // SAFETY: the caller's promise covers what each transport asks for.
+        let mut outcome = unsafe {
+            match (transport, &mut self.staging) {
+                (Transport::ZeroCopy, _) => zero_copy::push(sink, span),
+                (Transport::Staged, Some(staging)) => staging.push(sink, span),
+                _ => self.copier.push(sink, span),
+            }
+        };
         if let Err(Stop::Failed { errno, rest }) = outcome
             && transport != Transport::Write
             && let Some(reason) = self.reason_to_write(errno)
@@ -122,25 +128,6 @@ impl Engine {
             self.against_pages
         } else {
             pipe::cannot_pin(errno).then_some(Reason::CannotPin)
-        }
-    }
-
-    /// # Safety
-    ///
-    /// As for `push`.
-    unsafe fn push_by(
-        &mut self,
-        transport: Transport,
-        sink: &Sink<'_>,
-        span: Span,
-    ) -> std::result::Result<(), Stop> {
-        // SAFETY: the caller's promise covers what each transport asks for.
-        unsafe {
-            match (transport, &mut self.staging) {
-                (Transport::ZeroCopy, _) => zero_copy::push(sink, span),
-                (Transport::Staged, Some(staging)) => staging.push(sink, span),
-                _ => self.copier.push(sink, span),
-            }
         }
     }
 
@@ -166,7 +153,9 @@ impl Engine {
         };
         if sink.capacity_bytes().is_none_or(|bytes| bytes < STAGED_MIN_CAPACITY_BYTES) {
             (Transport::Write, Reason::SmallPipe)
-        } else if reader == ReaderKind::Unknown && !self.has_huge_pages() {
+        } else if reader == ReaderKind::Unknown
+            && !*self.has_huge_pages.get_or_insert_with(memory::has_huge_pages)
+        {
             (Transport::Write, Reason::NoHugePages)
         } else {
             match Staging::suited(self.staging.take(), reader) {
@@ -177,9 +166,5 @@ impl Engine {
                 Err(reason) => (Transport::Write, reason),
             }
         }
-    }
-
-    fn has_huge_pages(&mut self) -> bool {
-        *self.has_huge_pages.get_or_insert_with(memory::has_huge_pages)
     }
 }
