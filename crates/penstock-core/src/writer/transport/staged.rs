@@ -37,18 +37,17 @@ enum Pages {
 }
 
 impl Pages {
-    /// Which pages are right for that reader.
-    fn suitable(reader: ReaderKind) -> Self {
-        match reader {
-            ReaderKind::Unknown => Self::Renewed,
-            ReaderKind::Reads => Self::Reused,
+    fn piece_bytes(self) -> usize {
+        match self {
+            Self::Renewed => RENEWED_PIECE_BYTES,
+            Self::Reused => REUSED_PIECE_BYTES,
         }
     }
 
-    fn blocks(self) -> usize {
+    fn ring_bytes(self) -> usize {
         match self {
-            Self::Renewed => RENEWED_BLOCKS,
-            Self::Reused => REUSED_RING_BYTES.div_ceil(HUGE_PAGE_BYTES),
+            Self::Renewed => RENEWED_BLOCKS * HUGE_PAGE_BYTES,
+            Self::Reused => REUSED_RING_BYTES,
         }
     }
 }
@@ -73,19 +72,17 @@ impl Staging {
     ///
     /// Why there are none.
     pub(crate) fn suited(present: Option<Self>, reader: ReaderKind) -> std::result::Result<Self, Reason> {
-        let pages = Pages::suitable(reader);
-        match present {
-            Some(present) if present.pages == pages => Ok(present),
-            // Also where pages of the other kind are in flight: they belong to the pipe then.
-            other => {
-                drop(other);
-                Self::map(pages)
-            }
-        }
+        let pages = match reader {
+            ReaderKind::Unknown => Pages::Renewed,
+            ReaderKind::Reads => Pages::Reused,
+        };
+        // Drops pages of the other kind, also where they are in flight: they belong to the pipe then.
+        let present = present.filter(|present| present.pages == pages);
+        present.map_or_else(|| Self::map(pages), Ok)
     }
 
     fn map(pages: Pages) -> std::result::Result<Self, Reason> {
-        let bytes = pages.blocks() * HUGE_PAGE_BYTES;
+        let bytes = pages.ring_bytes().next_multiple_of(HUGE_PAGE_BYTES);
         let share = StagingShare::take(bytes).ok_or(Reason::BudgetSpent)?;
         let block = Mapping::map(bytes).map_err(|_| Reason::NoMemory)?;
         block.keep_from_children();
@@ -152,11 +149,7 @@ impl Staging {
 
     /// Bytes to the end of the present piece.
     fn room(&self) -> usize {
-        let piece_bytes = match self.pages {
-            Pages::Renewed => RENEWED_PIECE_BYTES,
-            Pages::Reused => REUSED_PIECE_BYTES,
-        };
-        piece_bytes - self.offset % piece_bytes
+        self.pages.piece_bytes() - self.offset % self.pages.piece_bytes()
     }
 
     /// Advances past a piece, which ends at that stream position.
@@ -165,11 +158,7 @@ impl Staging {
             let part = self.part();
             self.ends[part] = end;
         }
-        let ring_bytes = match self.pages {
-            Pages::Renewed => RENEWED_BLOCKS * HUGE_PAGE_BYTES,
-            Pages::Reused => REUSED_RING_BYTES,
-        };
-        self.offset = (self.offset + bytes).next_multiple_of(page_bytes()) % ring_bytes;
+        self.offset = (self.offset + bytes).next_multiple_of(page_bytes()) % self.pages.ring_bytes();
     }
 }
 
