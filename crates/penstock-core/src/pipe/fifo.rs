@@ -9,7 +9,7 @@
 //! whose open(2) waits for a writer is not complete: so the writing side also tries by the clock.
 
 use std::borrow::Cow;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ use rustix::io::{Errno, retry_on_intr};
 
 use crate::error::Error;
 use crate::runtime::fork_fd::ForkFd;
-use crate::runtime::task::{self, AtExit, Task};
+use crate::runtime::task::{self, AtExit, Control, Task};
 use crate::sync::ticket::Ticket;
 use crate::sync::{deadline_after, lock, passed};
 use crate::sys::{fd, inotify, pipe};
@@ -139,7 +139,7 @@ impl Fifo {
     /// Starts an opening that completes when the other side is there. It is waited for in slices.
     #[must_use]
     pub fn opening(&self, access: Access) -> Opening {
-        Opening { fifo: self.clone(), access, reader: None, watch: Watch::NotYet, pause: PAUSES.0 }
+        Opening { fifo: self.clone(), access, reader: None, watch: None, pause: PAUSES.0 }
     }
 
     /// As [`opening`](Self::opening), on a native thread, which ends when the other side is there or the ticket is
@@ -154,8 +154,12 @@ impl Fifo {
         let shared = Arc::clone(&slot);
         let control = task::control(AtExit::Cancel)?;
         let task = task::start(control, None, move |control| {
-            let opened = opening.wait(Some(control.waker.as_fd()), None, || control.is_cancelled())?;
-            lock(&shared).fill(opened)
+            let opened = opening.wait(Some(control), None)?;
+            match &mut *lock(&shared) {
+                Slot::Cancelled => return Err(Error::Aborted { bytes_lost: 0 }),
+                slot => *slot = Slot::Opened(opened),
+            }
+            Ok(())
         })?;
         Ok(FifoTicket { task, slot })
     }
@@ -216,7 +220,8 @@ pub struct Opening {
     fifo: Fifo,
     access: Access,
     reader: Option<WaitingReader>,
-    watch: Watch,
+    /// Reports openings between two attempts, unless the system refuses one; none before the first attempt.
+    watch: Option<rustix::io::Result<ForkFd>>,
     pause: Duration,
 }
 
@@ -227,20 +232,15 @@ impl Opening {
     ///
     /// [`Error::Stalled`] if nobody came in time: it can be called again. Or what the system reports.
     pub fn wait_for(&mut self, at_most: Option<Duration>) -> Result<OwnedFd, Error> {
-        self.wait(None, deadline_after(at_most), || false).map(ForkFd::release)
+        self.wait(None, deadline_after(at_most)).map(ForkFd::release)
     }
 
     /// Waits until the other side is there, or until the task is cancelled.
-    fn wait(
-        &mut self,
-        waker: Option<BorrowedFd<'_>>,
-        deadline: Option<Instant>,
-        is_cancelled: impl Fn() -> bool,
-    ) -> Result<ForkFd, Error> {
+    fn wait(&mut self, task: Option<&Control>, deadline: Option<Instant>) -> Result<ForkFd, Error> {
         self.fifo.check_own()?;
         let start = Instant::now();
         loop {
-            if is_cancelled() {
+            if task.is_some_and(Control::is_cancelled) {
                 return Err(Error::Aborted { bytes_lost: 0 });
             }
             if let Some(opened) = self.look()? {
@@ -249,7 +249,7 @@ impl Opening {
             if passed(deadline) {
                 return Err(Error::Stalled { waited: start.elapsed(), bytes_pending: 0 });
             }
-            self.rest(waker, deadline);
+            self.rest(task, deadline);
         }
     }
 
@@ -278,21 +278,19 @@ impl Opening {
     }
 
     /// Sleeps until there may be something new.
-    fn rest(&mut self, waker: Option<BorrowedFd<'_>>, deadline: Option<Instant>) {
-        if matches!(self.watch, Watch::NotYet) {
+    fn rest(&mut self, task: Option<&Control>, deadline: Option<Instant>) {
+        let Some(watch) = &self.watch else {
             // Do not sleep yet: the watch does not report who has come before it.
-            self.watch = Watch::start(&self.fifo);
+            let link = self.fifo.0.link();
+            self.watch = Some(ForkFd::make(|| inotify::watch_openings(link)));
             return;
-        }
-        let watch = self.watch.fd();
-        let mut fds: Vec<_> = [waker, watch]
-            .into_iter()
-            .flatten()
-            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
-            .collect();
+        };
+        let waker = task.map(|task| PollFd::new(&task.waker, PollFlags::IN));
+        let opened = watch.as_ref().ok().map(|watch| PollFd::new(watch, PollFlags::IN));
+        let mut fds: Vec<_> = waker.into_iter().chain(opened).collect();
         fd::wait(&mut fds, self.longest_rest(deadline)); // interrupted or not, the caller looks again
-        if let Some(watch) = watch {
-            inotify::forget_openings(watch);
+        if let Ok(watch) = watch {
+            inotify::forget_openings(watch.as_fd());
         }
         self.pause = (self.pause * 2).min(PAUSES.1);
     }
@@ -300,7 +298,7 @@ impl Opening {
     fn longest_rest(&self, deadline: Option<Instant>) -> Option<Duration> {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         // A reader that is there completes at once with every writer, so that the watch reports each.
-        let is_told_of_all = self.access == Access::Read && self.watch.fd().is_some();
+        let is_told_of_all = self.access == Access::Read && matches!(self.watch, Some(Ok(_)));
         if is_told_of_all { left } else { Some(left.map_or(self.pause, |left| left.min(self.pause))) }
     }
 }
@@ -330,28 +328,6 @@ impl WaitingReader {
     }
 }
 
-/// How openings are noticed between two attempts.
-#[derive(Debug)]
-enum Watch {
-    NotYet,
-    Refused,
-    On(ForkFd),
-}
-
-impl Watch {
-    fn start(fifo: &Fifo) -> Self {
-        let link = fifo.0.link();
-        ForkFd::make(|| inotify::watch_openings(link)).map_or(Self::Refused, Self::On)
-    }
-
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
-        match self {
-            Self::On(watch) => Some(watch.as_fd()),
-            Self::NotYet | Self::Refused => None,
-        }
-    }
-}
-
 /// An opening on a native thread. Dropping it cancels it.
 #[derive(Debug)]
 pub struct FifoTicket {
@@ -366,16 +342,6 @@ enum Slot {
     Opened(ForkFd),
     Taken,
     Cancelled,
-}
-
-impl Slot {
-    fn fill(&mut self, opened: ForkFd) -> Result<(), Error> {
-        if matches!(self, Self::Cancelled) {
-            return Err(Error::Aborted { bytes_lost: 0 });
-        }
-        *self = Self::Opened(opened);
-        Ok(())
-    }
 }
 
 impl FifoTicket {
