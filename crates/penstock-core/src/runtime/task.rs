@@ -39,11 +39,6 @@ impl Control {
         self.is_cancelled.load(Ordering::Relaxed)
     }
 
-    /// Whether it belongs to the parent of a fork: its thread is not in this process.
-    pub(crate) fn is_inherited(&self) -> bool {
-        self.waker.is_inherited()
-    }
-
     pub(crate) fn cancel(&self) {
         self.is_cancelled.store(true, Ordering::Relaxed);
         self.waker.wake();

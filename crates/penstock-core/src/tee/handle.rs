@@ -8,9 +8,8 @@ use std::time::Duration;
 use super::branch::Branch;
 use super::front::Front;
 use super::outlets::{Forgotten, Outlets, TeeOutlet};
-use super::pump::Pump;
+use super::pump::{Order, Progress, Pump, Shared};
 use super::report::TeePolicy;
-use super::shared::{Order, Progress, Shared};
 use crate::error::Error;
 use crate::runtime::task::{self, AtExit, Control, Live, Task};
 use crate::sync::generation::fork_generation;
@@ -137,7 +136,7 @@ impl Tee {
     fn order(&self, order: Order) -> std::result::Result<(), Order> {
         match self.control.upgrade() {
             // In the child of a fork the thread is the parent's.
-            Some(control) if !control.is_inherited() => {
+            Some(control) if !self.is_inherited() => {
                 self.shared.orders.put(order)?;
                 control.waker.wake();
                 Ok(())

@@ -12,4 +12,3 @@ pub(crate) mod handle;
 pub(crate) mod outlets;
 pub(crate) mod pump;
 pub(crate) mod report;
-pub(crate) mod shared;

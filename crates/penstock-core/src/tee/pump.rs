@@ -8,30 +8,51 @@ use rustix::io::{Errno, Result};
 
 use super::branch::Branch;
 use super::front::{Advance, Front, advance};
+use super::outlets::{Outlets, TeeOutlet};
 use super::report::TeeEnd;
-use super::shared::{Order, Progress, Shared};
 use crate::error::Error;
 use crate::pipe::budget;
 use crate::relay::splice::PIECE_BYTES;
 use crate::relay::transfer::Idle;
-use crate::runtime::task::Control;
-use crate::sys::fd::{self, Kind};
+use crate::runtime::task::{Control, Live};
+use crate::sync::mailbox::Mailbox;
+use crate::sys::fd::{self, Kind, StreamId};
 use crate::sys::pipe;
+
+/// What the thread of a tee shares with its owners.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) source: StreamId,
+    pub(super) orders: Mailbox<Order>,
+    pub(super) progress: Live<Progress>,
+    pub(super) outlets: Live<Outlets>,
+}
+
+#[derive(Debug)]
+pub(super) enum Order {
+    Add(Box<Branch>),
+    Remove(TeeOutlet),
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Progress {
+    pub(super) taken: u64,
+    pub(super) lost: u64,
+    pub(super) source_ended: bool,
+}
 
 /// The thread's state.
 pub(super) struct Pump<'a> {
     pub(super) front: Front,
     pub(super) branches: Vec<Branch>,
-    pub(super) taken: u64,
-    lost: u64,
-    pub(super) source_ended: bool,
+    progress: Progress,
     pub(super) shared: &'a Shared,
     pub(super) control: &'a Control,
 }
 
 impl<'a> Pump<'a> {
     pub(super) fn new(front: Front, shared: &'a Shared, control: &'a Control) -> Self {
-        Self { front, branches: Vec::new(), taken: 0, lost: 0, source_ended: false, shared, control }
+        Self { front, branches: Vec::new(), progress: Progress::default(), shared, control }
     }
 
     pub(super) fn run(mut self) -> std::result::Result<(), Error> {
@@ -81,7 +102,7 @@ impl<'a> Pump<'a> {
     /// A destination that is added later begins where the furthest other one is.
     fn admit(&mut self, mut branch: Branch) {
         branch.ahead = self.furthest();
-        branch.outlet.0.report.change(|report| report.start = self.taken + branch.ahead);
+        branch.outlet.0.report.change(|report| report.start = self.progress.taken + branch.ahead);
         self.branches.push(branch);
     }
 
@@ -107,7 +128,7 @@ impl<'a> Pump<'a> {
     }
 
     fn outcome(mut self) -> std::result::Result<(), Error> {
-        self.lost = self.front.put_back();
+        self.progress.lost = self.front.put_back();
         self.publish();
         self.front.failure.take().map_or(Ok(()), |failure| Err(failure.error))
     }
@@ -118,7 +139,7 @@ impl<'a> Pump<'a> {
         for branch in std::mem::take(&mut self.branches).into_iter().chain(arrivals) {
             branch.end(TeeEnd::Failed, Some(error.clone()));
         }
-        self.lost = self.front.put_back();
+        self.progress.lost = self.front.put_back();
         self.publish();
         Err(error)
     }
@@ -133,8 +154,8 @@ impl<'a> Pump<'a> {
 
     fn discard(mut self) -> std::result::Result<(), Error> {
         let arrivals = self.arrivals();
-        self.lost = self.front.put_back();
-        let mut lost = self.lost;
+        self.progress.lost = self.front.put_back();
+        let mut lost = self.progress.lost;
         for branch in std::mem::take(&mut self.branches).into_iter().chain(arrivals) {
             let outlet = branch.outlet.clone();
             branch.end(TeeEnd::Cancelled, None);
@@ -145,9 +166,8 @@ impl<'a> Pump<'a> {
     }
 
     fn publish(&self) {
-        let Self { taken, lost, source_ended, .. } = *self;
-        self.shared.progress.set(Progress { taken, lost, source_ended });
-        self.control.moved_bytes.set(self.taken);
+        self.shared.progress.set(self.progress);
+        self.control.moved_bytes.set(self.progress.taken);
     }
 
     /// Lets destinations that are no pipes take from their inner pipes. Returns whether any did.
@@ -281,7 +301,7 @@ impl<'a> Pump<'a> {
     }
 
     fn forget_front(&mut self, bytes: u64) {
-        self.taken += bytes;
+        self.progress.taken += bytes;
         for branch in self.branches.iter_mut().filter(|branch| branch.entry().is_some()) {
             branch.ahead -= bytes;
         }
@@ -289,7 +309,7 @@ impl<'a> Pump<'a> {
     }
 
     fn end_source(&mut self) {
-        self.source_ended = self.front.failure.is_none();
+        self.progress.source_ended = self.front.failure.is_none();
         for branch in self.take_branches(|branch| branch.entry().is_some()) {
             let end = self.end_of(&branch);
             self.close_entry(branch, end);
