@@ -59,12 +59,15 @@ impl<'a> Pump<'a> {
         loop {
             self.obey();
             if self.control.is_cancelled() {
-                return self.discard();
+                return Err(Error::Aborted { bytes_lost: self.end_all(TeeEnd::Cancelled, None) });
             }
             self.front.fill();
             let progress = match self.distribute() {
                 Ok(progress) => self.deliver() | progress,
-                Err(error) => return self.fail(error),
+                Err(error) => {
+                    self.end_all(TeeEnd::Failed, Some(&error)); // a failure of our own descriptors
+                    return Err(error);
+                }
             };
             if self.branches.is_empty() && self.shared.orders.close_if_empty() {
                 return self.outcome();
@@ -133,36 +136,21 @@ impl<'a> Pump<'a> {
         self.front.failure.take().map_or(Ok(()), |failure| Err(failure.error))
     }
 
-    /// Ends the tee by a failure of its own descriptors.
-    fn fail(mut self, error: Error) -> std::result::Result<(), Error> {
-        let arrivals = self.arrivals();
-        for branch in std::mem::take(&mut self.branches).into_iter().chain(arrivals) {
-            branch.end(TeeEnd::Failed, Some(error.clone()));
-        }
-        self.progress.lost = self.front.put_back();
-        self.publish();
-        Err(error)
-    }
-
-    /// Takes in the destinations that were added meanwhile, and closes the mailbox.
-    fn arrivals(&self) -> impl Iterator<Item = Branch> + use<> {
-        self.shared.orders.close().into_iter().filter_map(|order| match order {
+    /// Ends all destinations, also those that were added meanwhile, and closes the mailbox. Returns the bytes that were lost.
+    fn end_all(&mut self, end: TeeEnd, error: Option<&Error>) -> u64 {
+        let arrivals = self.shared.orders.close().into_iter().filter_map(|order| match order {
             Order::Add(branch) => Some(*branch),
             Order::Remove(_) => None,
-        })
-    }
-
-    fn discard(mut self) -> std::result::Result<(), Error> {
-        let arrivals = self.arrivals();
+        });
         self.progress.lost = self.front.put_back();
         let mut lost = self.progress.lost;
         for branch in std::mem::take(&mut self.branches).into_iter().chain(arrivals) {
             let outlet = branch.outlet.clone();
-            branch.end(TeeEnd::Cancelled, None);
+            branch.end(end, error.cloned());
             lost += outlet.report().bytes_lost;
         }
         self.publish();
-        Err(Error::Aborted { bytes_lost: lost })
+        lost
     }
 
     fn publish(&self) {
