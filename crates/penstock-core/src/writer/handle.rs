@@ -20,7 +20,7 @@ use crate::sys::fd::{self, Kind};
 use crate::sys::pipe;
 use crate::writer::job::{Destination, Mark};
 use crate::writer::rejected::Rejected;
-use crate::writer::stream::{DEFAULT_LIMITS, Stream};
+use crate::writer::stream::{DEFAULT_LIMITS, Stream, WorkerPolicy};
 use crate::writer::transport::choice::{MemoryOwner, Mode, ReaderKind, Reason, Transport, WriteOptions};
 use crate::writer::worker::{self, WORKERS_LEAVE_WITHIN};
 use penstock_cpu::{AppliedPolicy, ThreadPolicy};
@@ -150,7 +150,7 @@ impl Writer {
                 });
             }
             if is_first || options.policy.is_some() {
-                stream.set_policy(options.policy.clone());
+                *lock(&stream.policy) = WorkerPolicy { wanted: options.policy.clone(), applied: None };
             }
         });
         stream.queue.expect_more();
@@ -347,7 +347,7 @@ impl State {
             worker_blocked: stream.meter.worker_blocked.sum(),
             worker_busy: stream.meter.worker_busy.sum(),
             transforming: stream.meter.transforming.sum(),
-            policy: stream.applied_policy(),
+            policy: lock(&stream.policy).applied.clone(),
         }
     }
 

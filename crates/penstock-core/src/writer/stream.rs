@@ -47,7 +47,7 @@ pub(crate) struct Stream {
     writers: Mutex<Vec<Weak<Destination>>>,
     /// That of the last write by descriptor; none before the first.
     by_descriptor: Mutex<Option<Weak<Destination>>>,
-    policy: Mutex<PolicyState>,
+    pub(super) policy: Mutex<WorkerPolicy>,
     /// What the pipe held when its content was taken back, because the stream was about to fail.
     taken_back: OnceLock<u64>,
     /// The number of the write that is to be cut short. Numbers begin at one.
@@ -55,10 +55,11 @@ pub(crate) struct Stream {
     next_number: AtomicU64,
 }
 
+/// The worker's policy: what owners want, and what came of it.
 #[derive(Default)]
-struct PolicyState {
-    wanted: Option<ThreadPolicy>,
-    applied: Option<AppliedPolicy>,
+pub(super) struct WorkerPolicy {
+    pub(super) wanted: Option<ThreadPolicy>,
+    pub(super) applied: Option<AppliedPolicy>,
 }
 
 #[derive(Default)]
@@ -518,38 +519,18 @@ impl Stream {
         }
     }
 
-    pub(crate) fn set_policy(&self, policy: Option<ThreadPolicy>) {
-        *lock(&self.policy) = PolicyState { wanted: policy, applied: None };
-    }
-
-    /// Whether the worker has a policy.
-    pub(crate) fn has_policy(&self) -> bool {
-        lock(&self.policy).wanted.is_some()
-    }
-
     /// Called by the worker between writes, so that a later policy is applied too.
     pub(crate) fn apply_policy(&self) {
-        let Some(wanted) = self.unapplied_policy() else { return };
+        let policy = lock(&self.policy);
+        let unapplied = if policy.applied.is_some() { None } else { policy.wanted.clone() };
+        drop(policy);
+        let Some(wanted) = unapplied else { return };
         // Without the lock: this may read the machine's topology, and readers of statistics must not wait for that.
         let applied = wanted.apply();
         let mut state = lock(&self.policy);
         if state.wanted.as_ref() == Some(&wanted) {
             state.applied = Some(applied);
         }
-    }
-
-    fn unapplied_policy(&self) -> Option<ThreadPolicy> {
-        let state = lock(&self.policy);
-        if state.applied.is_some() { None } else { state.wanted.clone() }
-    }
-
-    /// Called by a new worker, which starts with the process's policy.
-    pub(crate) fn forget_applied_policy(&self) {
-        lock(&self.policy).applied = None;
-    }
-
-    pub(crate) fn applied_policy(&self) -> Option<AppliedPolicy> {
-        lock(&self.policy).applied.clone()
     }
 }
 

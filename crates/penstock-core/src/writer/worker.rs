@@ -14,9 +14,9 @@ use crate::memory::region::Region;
 use crate::pipe::budget;
 use crate::runtime::fork_fd::ForkFd;
 use crate::runtime::thread::{self, Signals};
-use crate::sync::deadline_after;
 use crate::sync::queue::Next;
 use crate::sync::ticket::Ticket;
+use crate::sync::{deadline_after, lock};
 use crate::sys::fd::{self, Kind};
 use crate::sys::pipe;
 use crate::writer::exit;
@@ -100,7 +100,7 @@ fn fail_after_panic(stream: &Arc<Stream>) {
 }
 
 fn serve(stream: &Arc<Stream>, bounce: Option<BouncePipe>) {
-    stream.forget_applied_policy();
+    lock(&stream.policy).applied = None; // a new thread has the process's
     let mut engine = Engine::new(bounce);
     let mut transformer = Transformer::default();
     let mut yields = false;
@@ -143,7 +143,7 @@ fn serve(stream: &Arc<Stream>, bounce: Option<BouncePipe>) {
 /// second into x264, 2-core x86-64 VM, Linux 6.18, 2026-11-21: the 99th percentile of `write` fell from 2 to 5 ms to
 /// 0.25 to 0.36 ms, and nothing was slower at full speed. A caller's policy stays.
 fn yield_to_callers(stream: &Stream) {
-    if !stream.has_policy() {
+    if lock(&stream.policy).wanted.is_none() {
         penstock_cpu::yield_when_woken();
     }
 }
