@@ -41,8 +41,6 @@ compile_error!(
 );
 
 mod error;
-mod reader;
-mod runtime;
 mod sync;
 
 #[cfg(not(loom))]
@@ -54,7 +52,11 @@ mod memory;
 #[cfg(not(loom))]
 mod pipe;
 #[cfg(not(loom))]
+mod reader;
+#[cfg(not(loom))]
 mod relay;
+#[cfg(not(loom))]
+mod runtime;
 #[cfg(not(loom))]
 mod sys;
 #[cfg(not(loom))]
@@ -105,7 +107,8 @@ pub use {
 #[cfg(not(loom))]
 pub mod process {
     pub use crate::{
-        runtime::{exit::leave_exit_to_host, gate::Gate, task::drain_tasks},
+        runtime::{exit::leave_exit_to_host, task::drain_tasks},
+        sync::gate::Gate,
         writer::{
             by_descriptor::{Marks, Target, close, close_at, marks, pipe, sync, sync_to, tickets_of},
             exit::drain_streams,

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::frame::Frame;
-use super::frame_queue::{Answer, FrameQueue};
 use super::frame_transform::FrameTransform;
 use super::meter::Meter;
 use super::worker::ReaderWorker;
@@ -17,6 +16,7 @@ use crate::pipe::budget;
 use crate::runtime::fork::Own;
 use crate::runtime::poll_source::PollSource;
 use crate::runtime::task::{self, AtExit, Task};
+use crate::sync::frame_queue::{Answer, FrameQueue};
 use crate::sync::ticket::Ticket;
 use crate::sync::{deadline_after, lock};
 use crate::sys::fd::{self, Kind};

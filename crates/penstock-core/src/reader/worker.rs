@@ -6,9 +6,9 @@ use std::time::Instant;
 use rustix::io::Errno;
 
 use super::frame::Frame;
-use super::frame_queue::FrameQueue;
 use super::frame_transform::FrameTransform;
 use super::meter::Meter;
+use crate::sync::frame_queue::FrameQueue;
 
 use crate::error::Error;
 use crate::memory::pool::{Buffer, Pool};

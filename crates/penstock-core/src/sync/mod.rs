@@ -3,6 +3,8 @@
 //! Under `--cfg loom` the locks are loom's, otherwise those of `std`.
 
 pub(crate) mod channel;
+pub(crate) mod frame_queue;
+pub(crate) mod gate;
 pub(crate) mod generation;
 #[cfg(all(debug_assertions, not(loom)))]
 mod lock_order;
