@@ -6,9 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::frame::Frame;
-use super::frame_transform::FrameTransform;
-use super::meter::Meter;
-use super::worker::ReaderWorker;
+use super::worker::{Meter, PartTransform, ReaderWorker};
 use crate::error::Error;
 use crate::memory::pool::Pool;
 use crate::memory::transform::Transform;
@@ -61,13 +59,12 @@ impl ReaderOptions {
     /// Options for frames of that size, without a transform.
     #[must_use]
     pub fn new(frame_bytes: usize) -> Self {
-        let (capacity_bytes, policy, transform) = (None, None, None);
         Self {
             frame_bytes,
             depth: DEFAULT_DEPTH,
-            capacity_bytes,
-            policy,
-            transform,
+            capacity_bytes: None,
+            policy: None,
+            transform: None,
             parts: 1,
             ahead: Vec::new(),
         }
@@ -193,18 +190,20 @@ impl Reader {
         let frame_bytes = options.frame_bytes;
         let pool = Pool::of_slots(frame_bytes, options.depth.saturating_add(SPARE_SLOTS));
         drop(pool.take(frame_bytes)?); // now, so that what does not fit into memory is refused here
-        let transform = options
-            .transform
-            .as_ref()
-            .map(|transform| FrameTransform::new(Arc::clone(transform), options.parts, &pool));
-        let transform = transform.transpose()?;
-        let frame_in_bytes = transform.as_ref().map_or(frame_bytes, FrameTransform::frame_in_bytes);
+        let (mut transform, mut frame_in_bytes) = (None, frame_bytes);
+        if let Some(of_parts) = &options.transform {
+            let part_bytes = of_parts.input_bytes();
+            frame_in_bytes = options.parts.saturating_mul(part_bytes);
+            let scratch = pool.take(part_bytes)?;
+            transform = Some(PartTransform { transform: Arc::clone(of_parts), scratch });
+        }
         let queue = Arc::new(FrameQueue::new(options.depth));
         let meter = Arc::new(Meter::default());
         let worker = ReaderWorker {
             source,
             pool,
             frame_bytes,
+            frame_in_bytes,
             transform,
             queue: Arc::clone(&queue),
             meter: Arc::clone(&meter),

@@ -4,9 +4,7 @@
 //! interrupted, so that a close ends it at once.
 
 mod frame;
-mod frame_transform;
 mod handle;
-mod meter;
 mod worker;
 
 pub use {

@@ -6,14 +6,13 @@ use std::time::Instant;
 use rustix::io::Errno;
 
 use super::frame::Frame;
-use super::frame_transform::FrameTransform;
-use super::meter::Meter;
-use crate::sync::frame_queue::FrameQueue;
-
+use crate::counter::{Counter, Stopwatch};
 use crate::error::Error;
 use crate::memory::pool::{Buffer, Pool};
+use crate::memory::transform::Transform;
 use crate::runtime::poll_source::PollSource;
 use crate::runtime::task::Control;
+use crate::sync::frame_queue::FrameQueue;
 use crate::sync::lock;
 
 /// The worker's state. The descriptor is closed when the worker ends.
@@ -22,11 +21,36 @@ pub(super) struct ReaderWorker {
     pub(super) pool: Pool,
     /// After the transform.
     pub(super) frame_bytes: usize,
-    pub(super) transform: Option<FrameTransform>,
+    /// The size of a frame in the stream, before the transform.
+    pub(super) frame_in_bytes: usize,
+    pub(super) transform: Option<PartTransform>,
     pub(super) queue: Arc<FrameQueue<Frame>>,
     pub(super) meter: Arc<Meter>,
     /// The incomplete last frame.
     pub(super) rest: Arc<Mutex<Option<Frame>>>,
+}
+
+/// The transform of each part of a frame.
+pub(super) struct PartTransform {
+    pub(super) transform: Arc<dyn Transform>,
+    /// The memory that a part is read into.
+    pub(super) scratch: Buffer,
+}
+
+/// What a reader counts.
+#[derive(Default)]
+pub(super) struct Meter {
+    pub(super) frames_read: Counter,
+    pub(super) frames_delivered: Counter,
+    pub(super) bytes_read: Counter,
+    /// Time that callers waited for frames.
+    pub(super) caller_blocked: Stopwatch,
+    /// Time that the worker waited for the source.
+    pub(super) worker_blocked: Stopwatch,
+    /// Time that the worker waited for room.
+    pub(super) worker_full: Stopwatch,
+    /// Time spent in the transform.
+    pub(super) transforming: Stopwatch,
 }
 
 /// The result of filling a piece of memory.
@@ -68,33 +92,23 @@ impl ReaderWorker {
             }
             let mut slot = self.pool.take(self.frame_bytes)?;
             match self.fill_frame(&mut slot, control)? {
-                Filled::Whole => self.hand_over(Frame::new(slot, index)),
+                Filled::Whole => {
+                    self.meter.frames_read.add(1);
+                    drop(self.queue.put(Frame::new(slot, index)));
+                }
                 Filled::Short(0) => return Ok(()),
                 Filled::Stopped => return Err(Error::Closed),
                 Filled::Short(bytes_over) => {
-                    self.keep_rest(slot, bytes_over, index);
-                    let frame_bytes = self.frame_in_bytes();
+                    if self.transform.is_none() {
+                        slot.set_len(bytes_over);
+                        *lock(&self.rest) = Some(Frame::new(slot, index));
+                    }
+                    let frame_bytes = self.frame_in_bytes;
                     return Err(Error::Truncated { frames: index, frame_bytes, bytes_over });
                 }
             }
         }
         Ok(())
-    }
-
-    fn hand_over(&self, frame: Frame) {
-        self.meter.frames_read.add(1);
-        drop(self.queue.put(frame));
-    }
-
-    fn keep_rest(&self, mut slot: Buffer, bytes: usize, index: u64) {
-        if self.transform.is_none() {
-            slot.set_len(bytes);
-            *lock(&self.rest) = Some(Frame::new(slot, index));
-        }
-    }
-
-    fn frame_in_bytes(&self) -> usize {
-        self.transform.as_ref().map_or(self.frame_bytes, FrameTransform::frame_in_bytes)
     }
 
     fn fill_frame(&mut self, slot: &mut Buffer, control: &Control) -> Result<Filled, Errno> {
@@ -109,16 +123,16 @@ impl ReaderWorker {
     /// Reads and transforms one part after the other. Small parts are still in the cache when they are transformed.
     fn make_parts(
         &self,
-        transform: &mut FrameTransform,
+        PartTransform { transform, scratch }: &mut PartTransform,
         slot: &mut [u8],
         control: &Control,
     ) -> Result<Filled, Errno> {
-        for (part, output) in slot.chunks_exact_mut(transform.part_out_bytes()).enumerate() {
-            let before = part * transform.part_in_bytes();
-            match self.fill(&mut transform.scratch, before, control)? {
+        for (part, output) in slot.chunks_exact_mut(transform.output_bytes()).enumerate() {
+            let before = part * transform.input_bytes();
+            match self.fill(scratch, before, control)? {
                 Filled::Whole => {
                     let start = Instant::now();
-                    transform.apply(output);
+                    transform.apply_all(scratch, output);
                     self.meter.transforming.add(start.elapsed());
                 }
                 Filled::Short(bytes) => return Ok(Filled::Short(before + bytes)),
@@ -152,6 +166,6 @@ impl ReaderWorker {
 
     /// Whole frames that have come and are not read. `bytes` is the position in the present frame.
     fn stale_frames(&self, bytes: usize) -> u64 {
-        (bytes as u64 + self.source.unread_bytes()) / self.frame_in_bytes() as u64
+        (bytes as u64 + self.source.unread_bytes()) / self.frame_in_bytes as u64
     }
 }
