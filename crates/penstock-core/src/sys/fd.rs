@@ -258,12 +258,6 @@ pub(crate) fn wait(fds: &mut [PollFd<'_>], at_most: Option<Duration>) -> bool {
 /// Guessed: adds little to any wait, and keeps no processor busy.
 const BLIND_PAUSE: Duration = Duration::from_millis(5);
 
-/// Waits until a write is possible or the other end is closed, at most for `at_most`.
-pub(crate) fn wait_writable(fd: BorrowedFd<'_>, at_most: Duration) {
-    // Whatever the answer, the caller's next write tells what the matter is.
-    wait(&mut [PollFd::from_borrowed_fd(fd, PollFlags::OUT)], Some(at_most));
-}
-
 /// write(2).
 ///
 /// # Safety

@@ -93,14 +93,8 @@ impl OutletReport {
             (true, None) => "read-write",
             (false, Some(Method::ReadWrite)) => "tee, read-write",
             (true, Some(Method::ReadWrite)) => "read-write, read-write",
-            (
-                false,
-                Some(Method::Splice | Method::SpliceThroughPipe | Method::CopyFileRange | Method::SendFile),
-            ) => "tee, splice",
-            (
-                true,
-                Some(Method::Splice | Method::SpliceThroughPipe | Method::CopyFileRange | Method::SendFile),
-            ) => "read-write, splice",
+            (false, Some(_)) => "tee, splice",
+            (true, Some(_)) => "read-write, splice",
         }
     }
 

@@ -301,7 +301,7 @@ impl Stream {
                 unsafe { output.step(job.span) };
             }
             if !output.is_complete() {
-                transformer.keep(output);
+                transformer.ahead = Some(output);
                 return None;
             }
             job.replace_memory(output.into_buffer())
@@ -467,11 +467,7 @@ impl Stream {
 
     /// Fails the stream and everything queued on it. Only for its worker, or if there is none.
     pub(crate) fn fail(self: &Arc<Self>, errno: Errno, unread_bytes: u64) {
-        self.fail_with(unread_bytes, |delivered, lost| Error::of_stream(errno, delivered, lost));
-    }
-
-    /// As [`fail`](Self::fail), with an error made from the bytes delivered and lost.
-    pub(crate) fn fail_with(self: &Arc<Self>, unread_bytes: u64, of: impl FnOnce(u64, u64) -> Error) {
+        let of = |delivered, lost| Error::of_stream(errno, delivered, lost);
         self.fail_after(unread_bytes, of, |_| {});
     }
 
@@ -488,8 +484,9 @@ impl Stream {
         self.fail(errno, unread_bytes);
     }
 
-    /// As [`fail_with`](Self::fail_with); `first` learns the failure before all that is queued.
-    fn fail_after(
+    /// As [`fail`](Self::fail), with an error made from the bytes delivered and lost; `first` learns the failure before all
+    /// that is queued.
+    pub(super) fn fail_after(
         self: &Arc<Self>,
         unread_bytes: u64,
         of: impl FnOnce(u64, u64) -> Error,

@@ -50,8 +50,8 @@ impl Output {
 #[derive(Default)]
 pub(crate) struct Transformer {
     pool: Option<(Pool, usize)>,
-    /// The output of the next write, as far as it is made.
-    ahead: Option<Output>,
+    /// The output of the next write, as far as it is made; kept until the write is under the cursor.
+    pub(super) ahead: Option<Output>,
 }
 
 impl Transformer {
@@ -61,11 +61,6 @@ impl Transformer {
             Some(output) if output.number == number => Ok(output),
             _ => self.begin(number, transform),
         }
-    }
-
-    /// Keeps an incomplete output until its write is under the cursor.
-    pub(crate) fn keep(&mut self, output: Output) {
-        self.ahead = Some(output);
     }
 
     fn begin(&mut self, number: u64, transform: &Arc<dyn Transform>) -> Result<Output> {

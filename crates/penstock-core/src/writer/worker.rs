@@ -81,7 +81,7 @@ fn start(stream: &Arc<Stream>, bounce: Option<BouncePipe>) {
         }
     });
     if let Err(fault) = started {
-        stream.fail_with(0, |delivered, lost| fault.of_stream(delivered, lost));
+        stream.fail_after(0, |delivered, lost| fault.of_stream(delivered, lost), |_| {});
         // Only now: otherwise a push would start another worker, which would write from memory that was released here.
         stream.queue.sign_off();
     }

@@ -151,7 +151,7 @@ impl Engine {
             (Mode::Staged, ..) => Reason::Asked,
             (Mode::Auto, ReaderKind::Unknown, _) => Reason::ReaderUnknown,
         };
-        if sink.capacity_bytes().is_none_or(|bytes| bytes < STAGED_MIN_CAPACITY_BYTES) {
+        if !pipe::capacity(sink.fd).is_ok_and(|bytes| bytes >= STAGED_MIN_CAPACITY_BYTES) {
             (Transport::Write, Reason::SmallPipe)
         } else if reader == ReaderKind::Unknown
             && !*self.has_huge_pages.get_or_insert_with(memory::has_huge_pages)

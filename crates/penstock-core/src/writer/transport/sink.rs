@@ -4,10 +4,11 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags};
 use rustix::io::{Errno, Result};
 
+use crate::sys::fd;
 use crate::sys::span::Span;
-use crate::sys::{fd, pipe};
 use crate::writer::transport::choice::Transport;
 use crate::writer::transport::meter::Meter;
 
@@ -77,14 +78,10 @@ impl Sink<'_> {
             return;
         }
         let start = Instant::now();
-        fd::wait_writable(self.fd, STOP_CHECK);
+        // Whatever the answer, the next attempt tells what the matter is.
+        fd::wait(&mut [PollFd::from_borrowed_fd(self.fd, PollFlags::OUT)], Some(STOP_CHECK));
         self.meter.worker_blocked.add(start.elapsed());
         (self.on_progress)();
-    }
-
-    /// The pipe's size now; none if the system does not say.
-    pub(crate) fn capacity_bytes(&self) -> Option<usize> {
-        pipe::capacity(self.fd).ok()
     }
 }
 
