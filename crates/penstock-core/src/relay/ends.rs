@@ -69,12 +69,6 @@ impl Source {
             _ => Ok(false),
         }
     }
-
-    pub(crate) fn advance(&mut self, bytes: usize) {
-        if let Some(position) = &mut self.position {
-            *position += bytes as u64;
-        }
-    }
 }
 
 /// Refuses to relay a pipe or a file to itself: the one would never end, the other would read what it has just written.

@@ -80,7 +80,7 @@ impl CopyBuffer {
             return if awaits { Err(Errno::AGAIN) } else { Ok(Step::Ended) };
         }
         (self.start, self.end) = (0, taken);
-        source.advance(taken);
+        source.position = source.position.map(|position| position + taken as u64);
         Ok(Step::Moved { taken, given: 0 })
     }
 

@@ -280,8 +280,9 @@ impl Transfer {
             waited = idle.go_on(untaken());
         }
         let is_soon = waited < SOON && !passed(deadline);
-        if matches!(awaited, Awaited::Destination) && !is_soon {
-            match self.has_nothing_more(ends) {
+        if matches!(awaited, Awaited::Destination) && !is_soon && self.held_bytes() == 0 {
+            // If the source has ended, there is no point in waiting for the destination.
+            match self.source.has_ended(ends.src) {
                 Ok(false) => {}
                 Ok(true) => return Waited::Ended,
                 Err(errno) => return Waited::Failed(errno),
@@ -351,11 +352,6 @@ impl Transfer {
             std::thread::sleep(FALSE_START_PAUSE);
         }
         Waited::Again
-    }
-
-    /// Whether the source has ended, so that there is no point in waiting for the destination.
-    fn has_nothing_more(&self, ends: &Ends<'_>) -> Result<bool> {
-        if self.held_bytes() > 0 { Ok(false) } else { self.source.has_ended(ends.src) }
     }
 
     /// Bytes taken from the source that have not reached the destination.

@@ -1,6 +1,6 @@
 //! The pipe whose front all destinations share.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
 
 use rustix::fs::{Mode, OFlags, SeekFrom, seek};
@@ -50,6 +50,7 @@ struct Filler {
 impl Front {
     pub(super) fn open(src: BorrowedFd<'_>, kind: Kind) -> std::result::Result<Self, Error> {
         let own = ForkFd::make(|| fd::duplicate(src))?;
+        let open_null = || rustix::fs::open(c"/dev/null", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty());
         let null = ForkFd::make(open_null)?;
         let (reader, filler, src, reservation) = if kind == Kind::Pipe {
             (own, None, None, None)
@@ -181,10 +182,6 @@ impl Front {
             _ => ahead + held,
         }
     }
-}
-
-fn open_null() -> Result<OwnedFd> {
-    rustix::fs::open(c"/dev/null", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
 }
 
 pub(super) enum Advance {

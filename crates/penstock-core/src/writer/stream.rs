@@ -94,12 +94,10 @@ impl Stream {
         }
         let stream = Self::working(&mut streams, id, kind);
         // While the table is locked: see `part`.
-        let is_first = {
-            let mut last = lock(&stream.by_descriptor);
-            let is_first = last.is_none();
-            last.get_or_insert_default();
-            is_first
-        };
+        let mut last = lock(&stream.by_descriptor);
+        let is_first = last.is_none();
+        last.get_or_insert_default();
+        drop(last);
         Ok((stream, is_first))
     }
 
