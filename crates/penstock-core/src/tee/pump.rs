@@ -90,14 +90,7 @@ impl<'a> Pump<'a> {
         for order in self.shared.orders.take() {
             match order {
                 Order::Add(branch) => self.admit(*branch),
-                Order::Remove(outlet) => {
-                    // A destination that takes no more stays in its place, before one that is added after it.
-                    for branch in
-                        self.take_branches(|branch| branch.outlet.is(&outlet) && branch.entry().is_some())
-                    {
-                        self.close_entry(branch, TeeEnd::Removed);
-                    }
-                }
+                Order::Remove(outlet) => self.close(TeeEnd::Removed, |branch| branch.outlet.is(&outlet)),
             }
         }
     }
@@ -109,19 +102,20 @@ impl<'a> Pump<'a> {
         self.branches.push(branch);
     }
 
-    fn take_branches(&mut self, mut which: impl FnMut(&Branch) -> bool) -> Vec<Branch> {
-        self.branches.extract_if(.., |branch| which(branch)).collect()
-    }
-
-    /// Ends a destination's intake. A pipe is done then; others get what was taken for them first.
-    fn close_entry(&mut self, mut branch: Branch, end: TeeEnd) {
-        branch.ahead = 0; // it takes no more part
-        match &mut branch.inner {
-            None => branch.end(end, None),
-            Some(inner) => {
-                inner.writer = None;
-                branch.is_removed |= end == TeeEnd::Removed;
-                self.branches.push(branch);
+    /// Ends the intake of these destinations. A pipe is done then; others get what was taken for them first. One that takes no
+    /// more already stays in its place, before one that was added after it.
+    fn close(&mut self, end: TeeEnd, which: impl Fn(&Branch) -> bool) {
+        let is_closed = |branch: &mut Branch| branch.entry().is_some() && which(branch);
+        let closed: Vec<_> = self.branches.extract_if(.., is_closed).collect();
+        for mut branch in closed {
+            branch.ahead = 0; // it takes no more part
+            match &mut branch.inner {
+                None => branch.end(end, None),
+                Some(inner) => {
+                    inner.writer = None;
+                    branch.is_removed |= end == TeeEnd::Removed;
+                    self.branches.push(branch);
+                }
             }
         }
     }
@@ -168,7 +162,7 @@ impl<'a> Pump<'a> {
                 Advance::Blocked => index += 1,
                 Advance::Ended => {
                     let branch = self.branches.remove(index);
-                    let end = self.end_of(&branch);
+                    let end = if branch.is_removed { TeeEnd::Removed } else { self.source_end() };
                     branch.end(end, None);
                     progress = true;
                 }
@@ -204,12 +198,8 @@ impl<'a> Pump<'a> {
         self.branches[..index].iter().any(|other| other.precedes(&self.branches[index]))
     }
 
-    fn end_of(&self, branch: &Branch) -> TeeEnd {
-        match &self.front.failure {
-            _ if branch.is_removed => TeeEnd::Removed,
-            Some(_) => TeeEnd::SourceFailed,
-            None => TeeEnd::SourceEnded,
-        }
+    fn source_end(&self) -> TeeEnd {
+        if self.front.failure.is_some() { TeeEnd::SourceFailed } else { TeeEnd::SourceEnded }
     }
 
     /// Lets every destination that is behind take what is at the front, then removes what all have. Returns whether
@@ -298,10 +288,7 @@ impl<'a> Pump<'a> {
 
     fn end_source(&mut self) {
         self.progress.source_ended = self.front.failure.is_none();
-        for branch in self.take_branches(|branch| branch.entry().is_some()) {
-            let end = self.end_of(&branch);
-            self.close_entry(branch, end);
-        }
+        self.close(self.source_end(), |_| true);
         self.publish();
     }
 
