@@ -10,9 +10,10 @@ use crate::sys::fd::{self, Kind};
 use crate::sys::pipe;
 
 /// The two descriptors of a relay.
-pub(crate) struct Ends<'a> {
-    pub(crate) src: BorrowedFd<'a>,
-    pub(crate) dst: BorrowedFd<'a>,
+pub(super) struct Ends<'a> {
+    pub(super) src: BorrowedFd<'a>,
+    pub(super) dst: BorrowedFd<'a>,
+    pub(super) destination: Kind,
 }
 
 /// The result of one step. `EAGAIN` means that one of the two would have to be waited for.
@@ -77,14 +78,13 @@ pub(super) fn check_different(
     source: &Source,
     count: Option<u64>,
     (src, dst): (&Stat, &Stat),
-    destination: Kind,
 ) -> std::result::Result<(), Error> {
     let is_same = (src.st_dev, src.st_ino) == (dst.st_dev, dst.st_ino);
     let is_fifo = rustix::fs::FileType::from_raw_mode(src.st_mode) == rustix::fs::FileType::Fifo;
     if is_same && is_fifo {
         return Err(Error::Unsuitable("source and destination are the same pipe".into()));
     }
-    if is_same && destination == Kind::File && !is_apart(ends, source, count, src) {
+    if is_same && ends.destination == Kind::File && !is_apart(ends, source, count, src) {
         return Err(Error::Unsuitable(
             "source and destination are the same file: that takes an offset and a count whose range does not meet the \
              one that is written"

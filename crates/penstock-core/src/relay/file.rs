@@ -19,10 +19,10 @@ pub(super) fn copy_range(ends: &Ends<'_>, source: &mut Source, left: u64) -> Res
 }
 
 /// sendfile(2).
-pub(super) fn send(ends: &Ends<'_>, source: &mut Source, destination: Kind, left: u64) -> Result<Step> {
-    let at_most = match destination {
+pub(super) fn send(ends: &Ends<'_>, source: &mut Source, left: u64) -> Result<Step> {
+    let at_most = match ends.destination {
         Kind::File => left.min(FILE_PIECE_BYTES) as usize,
-        _ => room_bytes(ends.dst, destination, left),
+        _ => room_bytes(ends, left),
     };
     if at_most == 0 {
         return Err(Errno::AGAIN);

@@ -3,7 +3,6 @@
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use super::ends::Ends;
 use super::report::{Method, RelayError, RelayOptions, Relayed};
 use super::transfer::{Transfer, Watch};
 use crate::error::Error;
@@ -40,12 +39,13 @@ pub fn relay(
     dst: impl AsFd,
     options: &RelayOptions,
 ) -> std::result::Result<Relayed, RelayError> {
-    let ends = Ends { src: src.as_fd(), dst: dst.as_fd() };
-    let mut transfer = Transfer::plan(&ends, options).map_err(|error| RelayError::before(error, options))?;
+    let (src, dst) = (src.as_fd(), dst.as_fd());
+    let mut transfer =
+        Transfer::plan(src, dst, options).map_err(|error| RelayError::before(error, options))?;
     let _quiet = signals::WithoutWriteSignals::new();
     loop {
         // Returns without an outcome when a signal came, whose handler has run by now.
-        if let Some(outcome) = transfer.run(&ends, None, None) {
+        if let Some(outcome) = transfer.run(src, dst, None, None) {
             return outcome;
         }
     }
@@ -96,7 +96,7 @@ impl Relay {
         let build = || {
             let [mut src, mut dst] =
                 ForkFd::make_all(|| Ok([fd::duplicate(src.as_fd())?, fd::duplicate(dst.as_fd())?]))?;
-            let transfer = Transfer::plan(&Ends { src: src.as_fd(), dst: dst.as_fd() }, options)?;
+            let transfer = Transfer::plan(src.as_fd(), dst.as_fd(), options)?;
             if transfer.relayed().method == Method::ReadWrite && transfer.kinds()[1] == Kind::Pipe {
                 dst = ForkFd::of_destination(dst.as_fd(), Kind::Pipe)?;
             }
@@ -148,8 +148,7 @@ impl Relay {
             return Some(Err(self.transfer.ended_by(Error::Forked)));
         }
         let Some(dst) = &self.dst else { return Some(Ok(self.relayed())) };
-        let outcome =
-            self.transfer.run(&Ends { src: self.src.as_fd(), dst: dst.as_fd() }, watch, deadline)?;
+        let outcome = self.transfer.run(self.src.as_fd(), dst.as_fd(), watch, deadline)?;
         Some(outcome.and_then(|relayed| self.close_destination().map(|()| relayed)))
     }
 

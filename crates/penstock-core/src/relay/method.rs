@@ -39,19 +39,13 @@ impl Mover {
     }
 
     /// Moves a piece of at most `left` bytes.
-    pub(super) fn step(
-        &mut self,
-        ends: &Ends<'_>,
-        source: &mut Source,
-        destination: Kind,
-        left: u64,
-    ) -> Result<Step> {
+    pub(super) fn step(&mut self, ends: &Ends<'_>, source: &mut Source, left: u64) -> Result<Step> {
         match self {
-            Self::Splice => splice::direct(ends, source, destination, left),
-            Self::Through(inner) => inner.step(ends, source, destination, left),
+            Self::Splice => splice::direct(ends, source, left),
+            Self::Through(inner) => inner.step(ends, source, left),
             Self::CopyFileRange => file::copy_range(ends, source, left),
-            Self::SendFile => file::send(ends, source, destination, left),
-            Self::ReadWrite(buffer) => buffer.step(ends, source, destination, left),
+            Self::SendFile => file::send(ends, source, left),
+            Self::ReadWrite(buffer) => buffer.step(ends, source, left),
         }
     }
 
@@ -90,11 +84,10 @@ impl Mover {
 pub(super) fn choose(
     ends: &Ends<'_>,
     source: Kind,
-    destination: Kind,
     mode: RelayMode,
 ) -> std::result::Result<(Mover, MethodReason), Error> {
     let by_hand = |reason| Ok((Mover::ReadWrite(CopyBuffer::default()), reason));
-    match (source, destination) {
+    match (source, ends.destination) {
         _ if mode == RelayMode::ReadWrite => by_hand(MethodReason::Asked),
         (Kind::Messages, _) | (_, Kind::Messages) => by_hand(MethodReason::KeepsMessages),
         (_, Kind::File) if fd::appends(ends.dst) => by_hand(MethodReason::Appends),

@@ -36,26 +36,15 @@ impl CopyBuffer {
 
     /// Fills the buffer if it is empty and the destination could take something, otherwise empties it. So nothing has
     /// left the source while we wait.
-    pub(super) fn step(
-        &mut self,
-        ends: &Ends<'_>,
-        source: &mut Source,
-        destination: Kind,
-        left: u64,
-    ) -> Result<Step> {
-        if destination != Kind::File && fd::ready(ends.dst, PollFlags::OUT).is_empty() {
+    pub(super) fn step(&mut self, ends: &Ends<'_>, source: &mut Source, left: u64) -> Result<Step> {
+        if ends.destination != Kind::File && fd::ready(ends.dst, PollFlags::OUT).is_empty() {
             return Err(Errno::AGAIN);
         }
-        if self.held_bytes() == 0 {
-            self.fill(ends, source, destination, left)
-        } else {
-            self.empty(ends, source.kind, destination)
-        }
+        if self.held_bytes() == 0 { self.fill(ends, source, left) } else { self.empty(ends, source.kind) }
     }
 
-    fn fill(&mut self, ends: &Ends<'_>, source: &mut Source, destination: Kind, left: u64) -> Result<Step> {
-        let at_most =
-            usize::try_from(left).unwrap_or(usize::MAX).min(self.most_taken(ends, source, destination));
+    fn fill(&mut self, ends: &Ends<'_>, source: &mut Source, left: u64) -> Result<Step> {
+        let at_most = usize::try_from(left).unwrap_or(usize::MAX).min(self.most_taken(ends, source));
         if at_most == 0 {
             return Err(Errno::AGAIN); // somebody else has taken the room
         }
@@ -73,7 +62,7 @@ impl CopyBuffer {
             None => fd::read_now(ends.src, source.kind, buffer)?,
         };
         if taken == 0 && message.is_some() && !fd::is_at_its_end(ends.src) {
-            return pass_on_empty_message(ends, destination);
+            return pass_on_empty_message(ends);
         }
         if taken == 0 {
             let awaits = pipe::awaits_first_writer(ends.src, source.kind);
@@ -86,24 +75,24 @@ impl CopyBuffer {
 
     /// Bytes that may be taken at once. Those of a file can be put back. Of everything else no more is taken than the
     /// destination has room for, so that a relay which ends meanwhile holds as little as possible.
-    fn most_taken(&self, ends: &Ends<'_>, source: &Source, destination: Kind) -> usize {
-        match destination {
+    fn most_taken(&self, ends: &Ends<'_>, source: &Source) -> usize {
+        match ends.destination {
             _ if source.position.is_some() || source.kind == Kind::Messages => usize::MAX,
             Kind::Pipe => pipe::room_bytes(ends.dst).unwrap_or(PIECE_BYTES),
             Kind::Messages => self.message_bytes,
-            _ => room_bytes(ends.dst, destination, u64::MAX),
+            _ => room_bytes(ends, u64::MAX),
         }
     }
 
-    fn empty(&mut self, ends: &Ends<'_>, source: Kind, destination: Kind) -> Result<Step> {
+    fn empty(&mut self, ends: &Ends<'_>, source: Kind) -> Result<Step> {
         let held = &self.bytes[self.start..self.end];
         let mut span = Span::at(held.as_ptr(), held.len());
-        let may_cut = destination == Kind::Messages && source != Kind::Messages;
+        let may_cut = ends.destination == Kind::Messages && source != Kind::Messages;
         if may_cut {
             span = span.first(self.message_bytes);
         }
         // SAFETY: the slice lives until the call is over.
-        let given = match unsafe { fd::write_some(ends.dst, destination, span) } {
+        let given = match unsafe { fd::write_some(ends.dst, ends.destination, span) } {
             Err(Errno::MSGSIZE) if may_cut && span.len() > 1 => {
                 self.message_bytes = span.len() / 2;
                 return Ok(Step::Moved { taken: 0, given: 0 });
@@ -119,10 +108,10 @@ impl CopyBuffer {
 }
 
 /// A message may be empty; elsewhere an empty write is useless.
-fn pass_on_empty_message(ends: &Ends<'_>, destination: Kind) -> Result<Step> {
-    if destination == Kind::Messages {
+fn pass_on_empty_message(ends: &Ends<'_>) -> Result<Step> {
+    if ends.destination == Kind::Messages {
         // SAFETY: there is no byte to read.
-        unsafe { fd::write_some(ends.dst, destination, Span::at(std::ptr::dangling(), 0))? };
+        unsafe { fd::write_some(ends.dst, ends.destination, Span::at(std::ptr::dangling(), 0))? };
     }
     Ok(Step::Moved { taken: 0, given: 0 })
 }

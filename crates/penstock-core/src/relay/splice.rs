@@ -16,8 +16,8 @@ use crate::sys::pipe;
 pub(crate) const PIECE_BYTES: usize = 256 << 10;
 
 /// One step directly between two descriptors, one of which is a pipe.
-pub(super) fn direct(ends: &Ends<'_>, source: &mut Source, destination: Kind, left: u64) -> Result<Step> {
-    let at_most = room_bytes(ends.dst, destination, left);
+pub(super) fn direct(ends: &Ends<'_>, source: &mut Source, left: u64) -> Result<Step> {
+    let at_most = room_bytes(ends, left);
     if at_most == 0 || would_wait(ends.src, source.kind) {
         return Err(Errno::AGAIN);
     }
@@ -35,11 +35,11 @@ pub(super) fn would_wait(src: BorrowedFd<'_>, source: Kind) -> bool {
 
 /// Bytes that can be moved at once without waiting for the destination in the middle; 0 if the first byte would have to
 /// wait.
-pub(super) fn room_bytes(dst: BorrowedFd<'_>, destination: Kind, left: u64) -> usize {
-    let room = match destination {
-        Kind::StreamSocket => socket_room_bytes(dst),
-        Kind::Other if fd::ready(dst, PollFlags::OUT).is_empty() => 0,
-        Kind::Other if fd::is_blocking_terminal(dst) => fd::TERMINAL_PIECE_BYTES,
+pub(super) fn room_bytes(ends: &Ends<'_>, left: u64) -> usize {
+    let room = match ends.destination {
+        Kind::StreamSocket => socket_room_bytes(ends.dst),
+        Kind::Other if fd::ready(ends.dst, PollFlags::OUT).is_empty() => 0,
+        Kind::Other if fd::is_blocking_terminal(ends.dst) => fd::TERMINAL_PIECE_BYTES,
         _ => PIECE_BYTES,
     };
     usize::try_from(left).map_or(room, |left| left.min(room)).min(PIECE_BYTES)
@@ -96,16 +96,10 @@ impl InnerPipe {
 
     /// Fills the pipe if it is empty and the destination could take something, otherwise empties it. So nothing has
     /// left the source while we wait.
-    pub(super) fn step(
-        &mut self,
-        ends: &Ends<'_>,
-        source: &mut Source,
-        destination: Kind,
-        left: u64,
-    ) -> Result<Step> {
+    pub(super) fn step(&mut self, ends: &Ends<'_>, source: &mut Source, left: u64) -> Result<Step> {
         let held_bytes = self.pipe.held_bytes();
         let left = if held_bytes == 0 { left } else { held_bytes as u64 };
-        match room_bytes(ends.dst, destination, left) {
+        match room_bytes(ends, left) {
             0 => Err(Errno::AGAIN),
             at_most if held_bytes == 0 => self.fill(ends, source, at_most),
             at_most => self.empty(ends, at_most),

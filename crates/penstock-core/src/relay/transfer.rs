@@ -107,14 +107,19 @@ const FALSE_STARTS: u32 = 4;
 const FALSE_START_PAUSE: Duration = Duration::from_millis(1);
 
 impl Transfer {
-    pub(crate) fn plan(ends: &Ends<'_>, options: &RelayOptions) -> std::result::Result<Self, Error> {
-        let (src_flags, dst_flags) = (fd::check_readable(ends.src)?, fd::check_writable(ends.dst)?);
-        let (src_stat, dst_stat) = (fstat(ends.src)?, fstat(ends.dst)?);
-        let kind = fd::kind_of(ends.src, src_flags, &src_stat)?;
-        let destination = fd::kind_of(ends.dst, dst_flags, &dst_stat)?;
-        let source = Source::begin(ends.src, kind, options.offset)?;
-        check_different(ends, &source, options.count, (&src_stat, &dst_stat), destination)?;
-        let (mover, reason) = choose(ends, kind, destination, options.mode)?;
+    pub(crate) fn plan(
+        src: BorrowedFd<'_>,
+        dst: BorrowedFd<'_>,
+        options: &RelayOptions,
+    ) -> std::result::Result<Self, Error> {
+        let (src_flags, dst_flags) = (fd::check_readable(src)?, fd::check_writable(dst)?);
+        let (src_stat, dst_stat) = (fstat(src)?, fstat(dst)?);
+        let kind = fd::kind_of(src, src_flags, &src_stat)?;
+        let destination = fd::kind_of(dst, dst_flags, &dst_stat)?;
+        let source = Source::begin(src, kind, options.offset)?;
+        let ends = &Ends { src, dst, destination };
+        check_different(ends, &source, options.count, (&src_stat, &dst_stat))?;
+        let (mover, reason) = choose(ends, kind, options.mode)?;
         Ok(Self {
             source,
             destination,
@@ -126,7 +131,7 @@ impl Transfer {
             source_ended: false,
             timeout: options.timeout,
             idle: None,
-            terminal: ForkFd::of_terminal(ends.dst, destination),
+            terminal: ForkFd::of_terminal(dst, destination),
             may_grow: [kind == Kind::Pipe, destination == Kind::Pipe],
             can_lose_reader: matches!(destination, Kind::Pipe | Kind::StreamSocket),
             false_starts: 0,
@@ -162,15 +167,16 @@ impl Transfer {
     /// Continues until the end, the deadline, a signal or the waker.
     pub(crate) fn run(
         &mut self,
-        ends: &Ends<'_>,
+        src: BorrowedFd<'_>,
+        dst: BorrowedFd<'_>,
         watch: Option<&Watch<'_>>,
         deadline: Option<Instant>,
     ) -> Option<std::result::Result<Relayed, RelayError>> {
         let terminal = self.terminal.take();
-        let dst = terminal.as_ref().map_or(ends.dst, AsFd::as_fd);
-        let outcome = self.advance(&Ends { src: ends.src, dst }, watch, deadline);
+        let dst = terminal.as_ref().map_or(dst, AsFd::as_fd);
+        let outcome = self.advance(&Ends { src, dst, destination: self.destination }, watch, deadline);
         self.terminal = terminal;
-        self.leave_position(ends.src);
+        self.leave_position(src);
         let outcome = outcome?;
         Some(outcome.map(|()| self.relayed()).map_err(|error| self.ended_by(error)))
     }
@@ -225,11 +231,10 @@ impl Transfer {
     }
 
     fn step(&mut self, ends: &Ends<'_>) -> Result<Step> {
-        let Self { source, destination, left, ahead, mover, .. } = self;
-        if ahead.held_bytes() > 0 {
-            return ahead.step(ends, source, *destination, 0);
+        if self.ahead.held_bytes() > 0 {
+            return self.ahead.step(ends, &mut self.source, 0);
         }
-        mover.step(ends, source, *destination, *left)
+        self.mover.step(ends, &mut self.source, self.left)
     }
 
     fn note(&mut self, ends: &Ends<'_>, taken: usize, given: usize, watch: Option<&Watch<'_>>) {

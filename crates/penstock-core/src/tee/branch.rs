@@ -12,7 +12,6 @@ use super::report::{OutletReport, TeeEnd, TeePolicy};
 use crate::error::Error;
 use crate::pipe::budget::{Reservation, WANTED_BYTES};
 use crate::pipe::private::PrivatePipe;
-use crate::relay::ends::Ends;
 use crate::relay::report::RelayOptions;
 use crate::relay::transfer::{Idle, Transfer};
 use crate::runtime::fork_fd::ForkFd;
@@ -185,7 +184,7 @@ impl Branch {
 impl Inner {
     pub(super) fn open(dst: BorrowedFd<'_>) -> std::result::Result<Self, Error> {
         let PrivatePipe { reader, writer, reservation, .. } = PrivatePipe::of_size(WANTED_BYTES)?;
-        let transfer = Transfer::plan(&Ends { src: reader.as_fd(), dst }, &RelayOptions::default())?;
+        let transfer = Transfer::plan(reader.as_fd(), dst, &RelayOptions::default())?;
         Ok(Self { reader, writer: Some(writer), transfer, _reservation: reservation })
     }
 }

@@ -9,7 +9,6 @@ use rustix::io::{Errno, Result};
 use crate::error::Error;
 use crate::pipe::budget::{Reservation, WANTED_BYTES};
 use crate::pipe::private::PrivatePipe;
-use crate::relay::ends::Ends;
 use crate::relay::report::{RelayError, RelayOptions};
 use crate::relay::splice::PIECE_BYTES;
 use crate::relay::transfer::Transfer;
@@ -56,8 +55,7 @@ impl Front {
             (own, None, None, None)
         } else {
             let PrivatePipe { reader, writer, reservation, .. } = PrivatePipe::of_size(WANTED_BYTES)?;
-            let ends = Ends { src: own.as_fd(), dst: writer.as_fd() };
-            let transfer = Transfer::plan(&ends, &RelayOptions::default())?;
+            let transfer = Transfer::plan(own.as_fd(), writer.as_fd(), &RelayOptions::default())?;
             (reader, Some(Filler { writer, transfer }), Some(own), reservation)
         };
         Ok(Self {
@@ -195,7 +193,7 @@ pub(super) enum Advance {
 pub(super) fn advance(transfer: &mut Transfer, src: BorrowedFd<'_>, dst: BorrowedFd<'_>) -> Advance {
     let state = |transfer: &Transfer| (transfer.moved, transfer.in_transit_bytes());
     let before = state(transfer);
-    match transfer.run(&Ends { src, dst }, None, Some(Instant::now())) {
+    match transfer.run(src, dst, None, Some(Instant::now())) {
         Some(Ok(_)) => Advance::Ended,
         Some(Err(failure)) => Advance::Failed(failure),
         None if state(transfer) != before => Advance::Moved,
