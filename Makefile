@@ -24,7 +24,7 @@ help:
 	@echo "make docs-serve   the same on localhost:8000, built again whenever a page changes"
 	@echo "make test         the tests: Rust, loom with bounds, and Python's but for those that are marked slow"
 	@echo "make test-all     all tests, the slow ones too, and with all cases; prints the 20 slowest; and the site"
-	@echo "make sanitize     the core's tests with AddressSanitizer and LeakSanitizer (needs a nightly Rust)"
+	@echo "make sanitize     the core's tests with AddressSanitizer and LeakSanitizer, some by Miri (needs a nightly Rust)"
 	@echo "make fuzz         hostile and random input, a minute each; SECONDS_EACH=600 (needs a nightly Rust)"
 	@echo "make soak         everything at random, with kills, forks and signals; ARGS=\"--seed 5 --minutes 30\""
 	@echo "make bench        frames into FFmpeg, by every transport; ARGS=\"--quick\" for half a minute"
@@ -114,6 +114,8 @@ sanitize:
 	RUSTFLAGS="$$RUSTFLAGS -Zsanitizer=address" ASAN_OPTIONS="detect_leaks=1:$$ASAN_OPTIONS" \
 		CARGO_PROFILE_DEV_OPT_LEVEL=1 cargo +nightly test --quiet $(SANITIZED_CRATES:%=--package %) \
 		--lib --test=all --target $(HOST) --target-dir target/sanitize -- --skip examples:: $(ARGS)
+	MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-permissive-provenance" cargo +nightly miri test --quiet \
+		--package penstock-core --lib --target-dir target/miri -- memory:: sync:: $(ARGS)
 
 # Each target for so many seconds. libdeflate has a constant of one name in several files, which is no fault.
 SECONDS_EACH ?= 60

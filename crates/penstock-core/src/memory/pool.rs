@@ -268,6 +268,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri gives up at so much memory")]
     fn what_no_address_space_holds_is_refused() {
         let (pool, most) = (Pool::new(0), isize::MAX as usize);
         for bytes in [1 << 60, most - 1, most, most + 1, usize::MAX - 4095, usize::MAX - 1, usize::MAX] {

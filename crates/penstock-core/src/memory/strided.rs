@@ -218,7 +218,7 @@ mod tests {
             }
             let memory: Vec<u8> = (0..stride.max(origin + item_bytes)).map(|byte| (byte * 7 + byte / 251) as u8).collect();
             let (shape, strides): (Vec<_>, Vec<_>) = order.iter().map(|&axis| plain[axis]).unzip();
-            let start = memory[origin..].as_ptr();
+            let start = memory.as_ptr().wrapping_add(origin);
             let array = Strided { start, shape: &shape, strides: &strides, item_bytes };
             let mut output = vec![0; array.bytes()];
             // SAFETY: the vector holds all elements.
