@@ -105,7 +105,8 @@ test test-all: %: $(READY)-% $(READY)-native
 soak: $(READY)-test $(READY)-native
 	@$(IN_VENV) python tests/soak $(ARGS)
 
-# A folder of its own, for everything is compiled anew. Without the tests of the examples, which start cargo themselves.
+# A folder of its own, for everything is compiled anew. Without the tests of the examples, which start cargo themselves, and those
+# that limit the memory, which the sanitizer needs itself.
 # ARGS are those of the tests: ARGS="relay::"
 HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 SANITIZED_CRATES := penstock-core penstock-cpu penstock-pipeline
@@ -113,7 +114,7 @@ sanitize:
 	@scripts/setup sanitize
 	RUSTFLAGS="$$RUSTFLAGS -Zsanitizer=address" ASAN_OPTIONS="detect_leaks=1:$$ASAN_OPTIONS" \
 		CARGO_PROFILE_DEV_OPT_LEVEL=1 cargo +nightly test --quiet $(SANITIZED_CRATES:%=--package %) \
-		--lib --test=all --target $(HOST) --target-dir target/sanitize -- --skip examples:: $(ARGS)
+		--lib --test=all --target $(HOST) --target-dir target/sanitize -- --skip examples:: --skip take_neither_memory $(ARGS)
 	MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-permissive-provenance" cargo +nightly miri test --quiet \
 		--package penstock-core --lib --target-dir target/miri -- memory:: sync:: $(ARGS)
 
