@@ -237,6 +237,12 @@ def test_times_that_are_none(video: Path, time_s: float) -> None:
         decoder.at(time_s)
 
 
+@pytest.mark.parametrize("time_s", [None, "1", b"1"])
+def test_what_is_no_time(video: Path, time_s: object) -> None:
+    with Decoder(video) as decoder, pytest.raises(TypeError):
+        decoder.at(time_s)  # type: ignore[arg-type]
+
+
 # --- where a batch goes --------------------------------------------------------------------------------------------
 
 

@@ -320,6 +320,7 @@ def render_scene(**options: object) -> None:
 
 CALLS: dict[str, Callable[..., object]] = {
     "penstock.Decoder": partial(make_decoder, Decoder),
+    "penstock.Decoder.at": lambda **given: with_decoder(Decoder(clip("audio_aac")), "at", **given),
     "penstock.Decoder.read": lambda **given: with_decoder(Decoder(clip("audio_aac")), "read", **given),
     "penstock.Decoder.readinto": lambda **given: with_decoder(
         Decoder(clip("audio_aac")), "readinto", bytearray(64 * 48 * 3), **given

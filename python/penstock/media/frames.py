@@ -19,6 +19,7 @@ from penstock.ffmpeg.decode_plan import DecodePlan
 from penstock.ffmpeg.ending import Delivered
 from penstock.ffmpeg.frames import VideoFrame, frame_of
 from penstock.ffmpeg.naming import argument
+from penstock.ffmpeg.settings import check_place
 from penstock.media.pixels import Pixels
 from penstock.media.random_access import RandomAccess
 
@@ -91,8 +92,7 @@ class Frames:
 
     def at(self, time_s: float) -> VideoFrame:
         """As `Decoder.at`."""
-        if not 0 <= time_s < math.inf:
-            raise ValueError(f"time_s is a finite number of seconds, 0 or more; got {time_s}")
+        check_place("time_s", time_s)
         with self._lock:
             number = bisect_right(range(len(self._opened())), time_s, key=self._time_s) - 1
             return self._one(self._number(max(0, number)))
