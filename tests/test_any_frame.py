@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import gc
 import itertools
-import multiprocessing
 import os
 import pickle
 import random
@@ -439,13 +438,26 @@ def test_a_copy_by_pickle(video: Path) -> None:
                 assert other[7].time_s == frame.time_s
 
 
-def _mean(decoder: Decoder, number: int) -> float:
+LOADS = """
+import multiprocessing, sys
+from penstock import Decoder
+
+def mean(decoder, number):
     return float(decoder[number].mean())
+
+if __name__ == "__main__":
+    with Decoder(sys.argv[1]) as decoder:
+        wanted = [(decoder, number) for number in (5, 300, 77)]
+        with multiprocessing.get_context(sys.argv[2]).Pool(2) as pool:
+            assert pool.starmap(mean, wanted) == [mean(*one) for one in wanted]
+"""
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_workers_of_a_loader(video: Path, method: str) -> None:
-    with Decoder(video) as decoder:
-        expected = [_mean(decoder, number) for number in (5, 300, 77)]
-        with multiprocessing.get_context(method).Pool(2) as pool:
-            assert pool.starmap(_mean, [(decoder, number) for number in (5, 300, 77)]) == expected
+def test_workers_of_a_loader(video: Path, tmp_path: Path, method: str) -> None:
+    # In a process of its own, of which multiprocessing's helpers are no children of the tests'.
+    script = tmp_path / "loads.py"
+    script.write_text(LOADS)
+    command = [sys.executable, str(script), str(video), method]
+    ran = subprocess.run(command, capture_output=True, timeout=100, check=False)
+    assert ran.returncode == 0, ran.stderr.decode()

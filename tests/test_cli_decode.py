@@ -359,6 +359,14 @@ class TestFailures:
         assert said.endswith(f"; frames delivered: {count}")
         assert len(done.stderr.splitlines()) == 1
 
+    def test_what_the_pipe_holds_for_its_reader_is_delivered(self, cut: Path) -> None:
+        reading, writing = os.pipe()
+        with open(reading, "rb") as reader, open(writing, "wb") as writer:  # noqa: PTH123  descriptors
+            done = run("decode", cut, stdout=writer)
+            count = unread_bytes(reader) // FRAME_BYTES
+        assert count > 0
+        assert failed(done).endswith(f"; frames delivered: {count}")
+
     @pytest.mark.parametrize(
         ("name", "complaint"),
         [

@@ -33,6 +33,7 @@ class RawOutput:
         self.title = destination.title
         self._frame_bytes = frame_bytes
         self._is_standard = is_standard
+        self._is_finished = False
         try:
             self._writer = Writer(destination.fd, queue_items=QUEUE_FRAMES)
         except OSError as error:
@@ -44,7 +45,9 @@ class RawOutput:
 
     @property
     def output_bytes(self) -> int:
-        return self._writer.stats.bytes_delivered
+        stats = self._writer.stats
+        # Afterwards nobody can see what the pipe still holds for its reader.
+        return stats.bytes_accepted if self._is_finished else stats.bytes_delivered
 
     def write(self, frame: Any) -> None:
         with self._failures():
@@ -53,6 +56,7 @@ class RawOutput:
     def finish(self) -> None:
         with self._failures():
             self._writer.close()
+        self._is_finished = True
 
     def stop(self) -> bool:
         return _closed(self._writer, CANCEL_S)
