@@ -343,7 +343,7 @@ fn check(source: &Source, stages: &mut [Stage], options: &Options) -> Result<(),
     if source.piece_bytes().is_some_and(|bytes| bytes > options.max_chunk_bytes) {
         return Err(Error::Unsuitable("piece_bytes must not be more than max_chunk_bytes".into()));
     }
-    stages.iter_mut().try_for_each(|stage| stage.settle(source.is_stream))
+    stages.iter_mut().try_for_each(|stage| stage.settle(source.piece_bytes().is_some()))
 }
 
 fn graph_of(source: &Source, stages: &[Stage], sink_name: &str, options: &Options) -> Result<Graph, Error> {

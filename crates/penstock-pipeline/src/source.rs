@@ -37,8 +37,6 @@ pub struct Source {
     pub(super) workers: usize,
     pub(super) policy: Option<ThreadPolicy>,
     pub(super) enter: Option<Enter>,
-    /// Whether the chunks are pieces of one stream, and not assets of their own.
-    pub(super) is_stream: bool,
     kind: Origin,
 }
 
@@ -49,15 +47,11 @@ enum Origin {
     Feed(Box<dyn Feed>),
 }
 
-/// The work of one worker.
-type SourceWork = Box<dyn FnOnce(&Port<'_>) + Send>;
-
 type Paths = Box<dyn Iterator<Item = PathBuf> + Send>;
 
 impl Source {
     fn new(name: &'static str, kind: Origin) -> Self {
-        let is_stream = matches!(kind, Origin::File { .. } | Origin::Fd { .. });
-        Self { name, workers: 1, policy: None, enter: None, is_stream, kind }
+        Self { name, workers: 1, policy: None, enter: None, kind }
     }
 
     /// Reads files, each as one chunk named by its path. They are opened one after another. Only regular files and
@@ -139,7 +133,7 @@ impl Source {
             _ if self.workers != 1 => {
                 Err(Error::Unsuitable("only files can be read by several workers".into()))
             }
-            Origin::File { piece_bytes: 0, .. } | Origin::Fd { piece_bytes: 0, .. } => {
+            _ if self.piece_bytes() == Some(0) => {
                 Err(Error::Unsuitable("piece_bytes must be at least 1".into()))
             }
             _ => Ok(()),
@@ -155,7 +149,7 @@ impl Source {
         }
     }
 
-    /// The largest piece, if there are pieces.
+    /// The largest piece, if the chunks are pieces of one stream, and not assets of their own.
     pub(super) fn piece_bytes(&self) -> Option<usize> {
         match self.kind {
             Origin::File { piece_bytes, .. } | Origin::Fd { piece_bytes, .. } => Some(piece_bytes),
@@ -164,21 +158,19 @@ impl Source {
     }
 
     pub(super) fn start(self, graph: &Arc<Graph>) -> Result<(), Error> {
-        let reads: Vec<SourceWork> = match self.kind {
+        let one: Box<dyn FnOnce(&Port<'_>) + Send> = match self.kind {
             Origin::Files(paths) => {
                 let paths = Arc::new(Mutex::new(paths.enumerate()));
-                let shared = (0..self.workers).map(|_| Arc::clone(&paths));
-                shared.map(|paths| Box::new(move |port: &Port<'_>| read_files(port, &paths)) as _).collect()
+                let read = move |port: &Port<'_>| read_files(port, &paths);
+                return graph.spawn_workers(0, self.policy.as_ref(), self.enter, vec![read; self.workers]);
             }
-            Origin::File { path, piece_bytes } => {
-                vec![Box::new(move |port: &Port<'_>| read_file(port, &path, piece_bytes))]
-            }
+            Origin::File { path, piece_bytes } => Box::new(move |port| read_file(port, &path, piece_bytes)),
             Origin::Fd { input, name, piece_bytes } => {
-                vec![Box::new(move |port: &Port<'_>| read_fd(port, &input, &name, piece_bytes))]
+                Box::new(move |port| read_fd(port, &input, &name, piece_bytes))
             }
-            Origin::Feed(feed) => vec![Box::new(move |port: &Port<'_>| run_feed(port, feed))],
+            Origin::Feed(feed) => Box::new(move |port| run_feed(port, feed)),
         };
-        graph.spawn_workers(0, self.policy.as_ref(), self.enter, reads)
+        graph.spawn_workers(0, self.policy.as_ref(), self.enter, vec![one])
     }
 }
 
@@ -404,30 +396,23 @@ fn run_feed(port: &Port<'_>, mut feed: Box<dyn Feed>) {
         let mut context = Context::new(port.graph);
         let fed = catch_unwind(AssertUnwindSafe(|| feed.next(&mut context)));
         let lock_ns = context.report(port.meter);
+        let limit_bytes = port.graph.max_chunk_bytes;
         let fed = match fed {
             Ok(None) => return,
+            Ok(Some(Ok(fed))) if fed.bytes.len() > limit_bytes => Err(Cause::TooLarge { limit_bytes }),
             Ok(Some(fed)) => fed,
             Err(panic) => Err(Cause::of_panic(&*panic)),
         };
-        let limit_bytes = port.graph.max_chunk_bytes;
-        let fed = match fed {
-            Ok(fed) if fed.bytes.len() > limit_bytes => Err(Cause::TooLarge { limit_bytes }),
-            fed => fed,
-        };
         let unnamed = || Arc::from(OsString::from(index.to_string()));
-        let (item, is_last) = match fed {
+        let is_last = matches!(&fed, Err(cause) if !matches!(cause, Cause::TooLarge { .. }));
+        let item = match fed {
             Ok(Fed { name, bytes }) => {
                 let name = name.map_or_else(unnamed, Arc::from);
-                let more = bytes.len() as u64;
-                let chunk = port.chunk(bytes, &name, offset, index, started_ns);
-                offset += more;
-                (Ok(chunk), false)
+                Ok(port.chunk(bytes, &name, offset, index, started_ns))
             }
-            Err(cause) => {
-                let goes_on = matches!(cause, Cause::TooLarge { .. });
-                (Err(port.fault(&unnamed(), offset, index, cause)), !goes_on)
-            }
+            Err(cause) => Err(port.fault(&unnamed(), offset, index, cause)),
         };
+        offset += item.as_ref().map_or(0, |chunk| chunk.len() as u64);
         if !port.send(item, index, 0, lock_ns) || is_last {
             return;
         }

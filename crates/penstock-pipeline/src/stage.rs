@@ -223,7 +223,7 @@ impl Stage {
 
     /// Starts its workers. `piece_bytes` is the size of the pieces of a decompressed stream.
     pub(super) fn start(self, graph: &Arc<Graph>, part: usize, piece_bytes: usize) -> Result<(), Error> {
-        let work: StageWork = match self.kind {
+        let work: Arc<dyn Fn(&Port<'_>) + Send + Sync> = match self.kind {
             StageKind::Decompress { codec, is_stream: Some(true) } => {
                 Arc::new(move |port| stream::decompress(port, codec, piece_bytes))
             }
@@ -232,15 +232,10 @@ impl Stage {
             }
             StageKind::Map(make) => Arc::new(move |port| run(port, &*make)),
         };
-        let works = (0..self.workers).map(|_| {
-            let work = Arc::clone(&work);
-            move |port: &Port<'_>| work(port)
-        });
-        graph.spawn_workers(part, self.policy.as_ref(), self.enter, works.collect())
+        let work = move |port: &Port<'_>| work(port);
+        graph.spawn_workers(part, self.policy.as_ref(), self.enter, vec![work; self.workers])
     }
 }
-
-type StageWork = Arc<dyn Fn(&Port<'_>) + Send + Sync>;
 
 /// Runs one worker of a stage, until no more chunks come or the graph is stopped.
 fn run(port: &Port<'_>, make: &dyn Fn() -> Box<dyn Map>) {
