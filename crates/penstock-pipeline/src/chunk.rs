@@ -88,7 +88,7 @@ impl Chunk {
     /// When each part of the pipeline worked on it, in order.
     #[must_use]
     pub fn timings(&self) -> Vec<Timing> {
-        let mut queued_ns = self.times.first().map_or(0, |times| times.0);
+        let mut queued_ns = self.began_ns();
         let timing = |(stage, &(started_ns, ended_ns)): (&String, &(u64, u64))| {
             let timing = Timing { stage: stage.clone(), queued_ns, started_ns, ended_ns };
             queued_ns = ended_ns;
@@ -134,26 +134,6 @@ impl Chunk {
 
     pub(super) fn queued_ns(&self) -> u64 {
         self.times.last().map_or(0, |times| times.1)
-    }
-
-    /// What an error tells of it, after it is gone.
-    pub(super) fn label(&self) -> Label {
-        Label { name: Arc::clone(&self.name), offset: self.offset, index: self.index }
-    }
-}
-
-/// Identifies a chunk.
-pub(super) struct Label {
-    pub(super) name: Arc<OsStr>,
-    pub(super) offset: u64,
-    pub(super) index: u64,
-}
-
-impl Label {
-    /// A failure, `further` bytes into the chunk.
-    pub(super) fn fault(self, stage: &str, cause: Cause, further: u64) -> ChunkError {
-        let Self { name, offset, index } = self;
-        ChunkError { name, offset: offset + further, index, stage: stage.into(), cause }
     }
 }
 

@@ -12,7 +12,7 @@ use super::meter::Meter;
 use super::stream;
 use crate::codec::{Codec, Decoder};
 use penstock_core::engine::{Taken, lock};
-use penstock_core::{Buffer, Error, Pool, Space};
+use penstock_core::{Buffer, Error, Space};
 use penstock_cpu::ThreadPolicy;
 
 /// Work on one chunk after another. Each worker has its own value.
@@ -33,8 +33,7 @@ impl<F: FnMut(Chunk, &mut Context<'_>) -> Result<Option<Chunk>, Cause> + Send> M
 
 /// Memory and services for sources and stages of the caller's.
 pub struct Context<'a> {
-    pool: &'a Pool,
-    max_chunk_bytes: usize,
+    graph: &'a Graph,
     lock_ns: u64,
     failed_at: u64,
     is_over: bool,
@@ -42,13 +41,7 @@ pub struct Context<'a> {
 
 impl<'a> Context<'a> {
     pub(super) fn new(graph: &'a Graph) -> Self {
-        Self {
-            pool: &graph.pool,
-            max_chunk_bytes: graph.max_chunk_bytes,
-            lock_ns: 0,
-            failed_at: 0,
-            is_over: false,
-        }
+        Self { graph, lock_ns: 0, failed_at: 0, is_over: false }
     }
 
     /// Returns memory for `bytes` bytes. Its content is whatever the last user left.
@@ -57,10 +50,11 @@ impl<'a> Context<'a> {
     ///
     /// [`Cause::TooLarge`] beyond the pipeline's limit; `ENOMEM`.
     pub fn take(&self, bytes: usize) -> Result<Buffer, Cause> {
-        if bytes > self.max_chunk_bytes {
-            return Err(Cause::TooLarge { limit_bytes: self.max_chunk_bytes });
+        let limit_bytes = self.graph.max_chunk_bytes;
+        if bytes > limit_bytes {
+            return Err(Cause::TooLarge { limit_bytes });
         }
-        Ok(self.pool.take(bytes)?)
+        Ok(self.graph.pool.take(bytes)?)
     }
 
     /// Returns memory with a copy of those bytes.
@@ -110,15 +104,6 @@ pub enum ChecksumKind {
     Crc32,
 }
 
-impl ChecksumKind {
-    fn of(self, bytes: &[u8]) -> Checksum {
-        match self {
-            Self::Xxh3 => Checksum::Xxh3(XxHash3_64::oneshot(bytes)),
-            Self::Crc32 => Checksum::Crc32(crc32fast::hash(bytes)),
-        }
-    }
-}
-
 /// A caller's memory for chunks.
 pub trait Spaces: Send {
     /// Returns the memory for the next chunk; none when there is no more.
@@ -156,7 +141,10 @@ impl Stage {
     pub fn checksum(kind: ChecksumKind) -> Self {
         Self::map("checksum", move || {
             Box::new(move |mut chunk: Chunk, _: &mut Context<'_>| {
-                chunk.checksum = Some(kind.of(&chunk));
+                chunk.checksum = Some(match kind {
+                    ChecksumKind::Xxh3 => Checksum::Xxh3(XxHash3_64::oneshot(&chunk)),
+                    ChecksumKind::Crc32 => Checksum::Crc32(crc32fast::hash(&chunk)),
+                });
                 Ok(Some(chunk))
             })
         })
@@ -285,12 +273,13 @@ fn guarded(
     chunk: Chunk,
     context: &mut Context<'_>,
 ) -> Result<Option<Chunk>, ChunkError> {
-    let label = chunk.label();
+    // What an error tells of the chunk, after it is gone.
+    let (name, offset, index) = (Arc::clone(&chunk.name), chunk.offset, chunk.index);
     let outcome = catch_unwind(AssertUnwindSafe(|| map.map(chunk, context))).unwrap_or_else(|panic| {
         *map = make();
         Err(Cause::of_panic(&*panic))
     });
-    outcome.map_err(|cause| label.fault(port.name(), cause, context.failed_at))
+    outcome.map_err(|cause| port.fault(&name, offset + context.failed_at, index, cause))
 }
 
 /// Decompresses assets.
@@ -301,9 +290,8 @@ struct Whole {
 
 impl Map for Whole {
     fn map(&mut self, chunk: Chunk, context: &mut Context<'_>) -> Result<Option<Chunk>, Cause> {
-        let limit_bytes = context.max_chunk_bytes;
-        let decoded = self.decoder.decode(self.codec, &chunk, context.pool, limit_bytes);
-        match decoded {
+        let limit_bytes = context.graph.max_chunk_bytes;
+        match self.decoder.decode(self.codec, &chunk, &context.graph.pool, limit_bytes) {
             Ok(bytes) => Ok(Some(chunk.with_bytes(bytes))),
             Err(undecoded) => {
                 let (cause, byte) = Cause::of_undecoded(undecoded, limit_bytes);
