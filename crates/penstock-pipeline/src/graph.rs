@@ -7,9 +7,13 @@ use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use super::chunk::{Cause, Chunk, ChunkError};
+use super::failures::Failures;
 use super::meter::{Meter, Part};
+use super::pipeline::{Depth, Options};
 use crate::latency::Recorder;
-use penstock_core::engine::{self, Channel, Signals, Waker, deadline_after, lock, passed, wait_until};
+use penstock_core::engine::{
+    self, Channel, Limits, Signals, Waker, deadline_after, lock, passed, wait_until,
+};
 use penstock_core::{Error, Pool, Writer};
 use penstock_cpu::ThreadPolicy;
 
@@ -23,6 +27,7 @@ pub(super) struct Graph {
     pub(super) began: Instant,
     pub(super) pool: Pool,
     pub(super) max_chunk_bytes: usize,
+    pub(super) failures: Failures,
     pub(super) parts: Vec<Part>,
     pub(super) names: Arc<[String]>,
     /// The name of the source, for failures without a chunk.
@@ -45,21 +50,17 @@ pub(super) struct Graph {
 }
 
 impl Graph {
-    pub(super) fn new(
-        parts: Vec<Part>,
-        channels: Vec<Channel<Item>>,
-        label: Arc<OsStr>,
-        pool: Pool,
-        max_chunk_bytes: usize,
-    ) -> Result<Self, Error> {
+    pub(super) fn new(parts: Vec<Part>, label: Arc<OsStr>, options: &Options) -> Result<Self, Error> {
+        let Depth { items, bytes } = options.depth;
         Ok(Self {
             began: Instant::now(),
-            pool,
-            max_chunk_bytes,
+            pool: Pool::new(bytes),
+            max_chunk_bytes: options.max_chunk_bytes,
+            failures: Failures::new(options.on_error),
             names: parts.iter().map(|part| part.name.clone()).collect(),
+            channels: (1..parts.len()).map(|_| Channel::new(Limits { bytes, items })).collect(),
             parts,
             label,
-            channels,
             waker: Waker::new()?,
             end_to_end: Arc::default(),
             ended_ns: AtomicU64::new(0),

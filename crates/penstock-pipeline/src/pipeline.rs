@@ -9,16 +9,16 @@ use penstock_cpu::ThreadPolicy;
 use rustix::io::Errno;
 
 use super::chunk::{Chunk, ChunkError};
-use super::failures::{Failures, OnError};
-use super::graph::{Graph, Item};
+use super::failures::OnError;
+use super::graph::Graph;
 use super::meter::{Meter, Part};
 use super::sink::{self, Sink, SinkKind};
 use super::source::Source;
 use super::stage::Stage;
 use super::stats::Stats;
 use crate::latency::merged;
-use penstock_core::engine::{Channel, Limits, Taken, deadline_after, lock, ticket};
-use penstock_core::{Error, Pool, Ticket};
+use penstock_core::engine::{Taken, deadline_after, lock, ticket};
+use penstock_core::{Error, Ticket};
 
 /// How long a close waits for the threads. They take microseconds, unless one is in a call that cannot be interrupted;
 /// that one is left behind and ends with its call. The same as an exit waits for a stalled reader.
@@ -67,11 +67,10 @@ const PIECE_BYTES: usize = 1 << 20;
 pub struct Pipeline {
     /// Never dropped in the child of a fork, where its locks may be held for ever.
     graph: ManuallyDrop<Arc<Graph>>,
-    failures: ManuallyDrop<Arc<Failures>>,
     /// Ends with the sink, if the sink is a writer.
     written: Option<Ticket>,
     /// When the caller got its last chunk, in nanoseconds since the beginning.
-    given_ns: ManuallyDrop<Mutex<Option<u64>>>,
+    given_ns: Mutex<Option<u64>>,
     is_closed: AtomicBool,
     has_ended: AtomicBool,
 }
@@ -90,20 +89,21 @@ impl Pipeline {
         options: Options,
     ) -> Result<Self, Error> {
         let Sink { kind, policy, enter } = sink;
-        let sink_name = Sink::name_of(&kind);
-        let (writer, spaces) = match kind {
-            SinkKind::Iterate => (None, None),
-            SinkKind::Writer(writer) => (Some(writer), None),
-            SinkKind::Spaces(spaces) => (None, Some(spaces)),
+        let (sink_name, writer, spaces) = match kind {
+            SinkKind::Iterate => ("consumer", None, None),
+            SinkKind::Writer(writer) => ("writer", Some(writer), None),
+            SinkKind::Spaces(spaces) => ("consumer", None, Some(spaces)),
         };
         stages.extend(spaces.map(|spaces| Stage::into_spaces(spaces, enter)));
         check(&source, &mut stages, &options)?;
-        let graph = Arc::new(graph_of(&source, &stages, sink_name, &options)?);
+        let mut parts = vec![Part::new(source.name, source.workers)];
+        parts.extend(stages.iter().map(|stage| Part::new(&*stage.name, stage.workers)));
+        parts.push(Part::new(sink_name, 1));
+        let graph = Arc::new(Graph::new(parts, source.label(), &options)?);
         let mut pipeline = Self {
             graph: ManuallyDrop::new(Arc::clone(&graph)),
-            failures: ManuallyDrop::new(Arc::new(Failures::new(options.on_error))),
             written: None,
-            given_ns: ManuallyDrop::new(Mutex::new(None)),
+            given_ns: Mutex::default(),
             is_closed: AtomicBool::new(false),
             has_ended: AtomicBool::new(false),
         };
@@ -122,10 +122,8 @@ impl Pipeline {
 
     fn start_sink(&self, policy: Option<ThreadPolicy>) -> Result<Ticket, Error> {
         let (completion, ticket) = ticket();
-        let (own, failures) = (Arc::clone(&self.graph), Arc::clone(&self.failures));
         let last = self.graph.parts.len() - 1;
-        let work = move |_: &Graph| sink::write_all(&own, &failures, completion);
-        self.graph.spawn(policy, None, (last, 0), work)?;
+        self.graph.spawn(policy, None, (last, 0), move |graph| sink::write_all(graph, completion))?;
         Ok(ticket)
     }
 
@@ -168,13 +166,13 @@ impl Pipeline {
                     return Ok(Some(chunk));
                 }
                 Taken::Item(_, Err(fault)) => {
-                    if let Some(error) = self.failures.settle(fault) {
+                    if let Some(error) = self.graph.failures.settle(fault) {
                         return Err(error);
                     }
                 }
                 Taken::NotYet => {
                     let waited = Duration::from_nanos(self.graph.now_ns() - asked_ns);
-                    self.book_wait(waited);
+                    self.consumer().blocked(waited.as_nanos() as u64, 0);
                     return Err(Error::Stalled { waited, bytes_pending: 0 });
                 }
                 Taken::Ended | Taken::Stopped => return self.after_the_end(),
@@ -208,10 +206,6 @@ impl Pipeline {
         self.consumer().blocked(now_ns.saturating_sub(asked_ns), 0);
         self.graph.end_to_end.record(now_ns.saturating_sub(chunk.began_ns()));
         *lock(&self.given_ns) = Some(now_ns);
-    }
-
-    fn book_wait(&self, waited: Duration) {
-        self.consumer().blocked(waited.as_nanos() as u64, 0);
     }
 
     /// Marks the end, and stops all threads.
@@ -254,7 +248,7 @@ impl Pipeline {
     /// The failures skipped so far, in order.
     #[must_use]
     pub fn skipped(&self) -> Vec<Arc<ChunkError>> {
-        if self.graph.is_inherited() { Vec::new() } else { self.failures.skipped() }
+        if self.graph.is_inherited() { Vec::new() } else { self.graph.failures.skipped() }
     }
 
     /// Statistics. They stay after the end.
@@ -318,11 +312,7 @@ impl Drop for Pipeline {
         }
         self.close_within(Duration::ZERO);
         // SAFETY: dropped once, here, and not used afterwards.
-        unsafe {
-            ManuallyDrop::drop(&mut self.graph);
-            ManuallyDrop::drop(&mut self.failures);
-            ManuallyDrop::drop(&mut self.given_ns);
-        }
+        unsafe { ManuallyDrop::drop(&mut self.graph) };
     }
 }
 
@@ -344,14 +334,4 @@ fn check(source: &Source, stages: &mut [Stage], options: &Options) -> Result<(),
         return Err(Error::Unsuitable("piece_bytes must not be more than max_chunk_bytes".into()));
     }
     stages.iter_mut().try_for_each(|stage| stage.settle(source.piece_bytes().is_some()))
-}
-
-fn graph_of(source: &Source, stages: &[Stage], sink_name: &str, options: &Options) -> Result<Graph, Error> {
-    let mut parts = vec![Part::new(source.name, source.workers)];
-    parts.extend(stages.iter().map(|stage| Part::new(&*stage.name, stage.workers)));
-    parts.push(Part::new(sink_name, 1));
-    let Depth { items, bytes } = options.depth;
-    let channels: Vec<Channel<Item>> =
-        (1..parts.len()).map(|_| Channel::new(Limits { bytes, items })).collect();
-    Graph::new(parts, channels, source.label(), Pool::new(bytes), options.max_chunk_bytes)
 }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::failures::Failures;
 use super::graph::{Enter, Graph};
 use super::stage::Spaces;
 use penstock_core::engine::{Completion, Taken};
@@ -65,13 +64,6 @@ impl Sink {
     pub fn within(self, enter: fn(&mut (dyn FnMut() + Send))) -> Self {
         Self { enter: Some(enter), ..self }
     }
-
-    pub(super) fn name_of(kind: &SinkKind) -> &'static str {
-        match kind {
-            SinkKind::Writer(_) => "writer",
-            SinkKind::Iterate | SinkKind::Spaces(_) => "consumer",
-        }
-    }
 }
 
 /// How long the sink's thread waits for room in its stream before it checks whether the graph was stopped. Needed if
@@ -79,8 +71,8 @@ impl Sink {
 const SLICE: Duration = Duration::from_millis(100);
 
 /// The sink's thread: writes all chunks, and ends the ticket.
-pub(super) fn write_all(graph: &Arc<Graph>, failures: &Failures, completion: Completion) {
-    let outcome = write_until_failure(graph, failures);
+pub(super) fn write_all(graph: &Graph, completion: Completion) {
+    let outcome = write_until_failure(graph);
     let writer = graph.writer.get().expect("it was set before the thread began");
     let closed = writer.close(None);
     graph.ended_ns.store(graph.now_ns(), Ordering::Relaxed);
@@ -88,7 +80,7 @@ pub(super) fn write_all(graph: &Arc<Graph>, failures: &Failures, completion: Com
     completion.end(outcome.and(closed));
 }
 
-fn write_until_failure(graph: &Arc<Graph>, failures: &Failures) -> Result<(), Error> {
+fn write_until_failure(graph: &Graph) -> Result<(), Error> {
     let part = graph.parts.len() - 1;
     let meter = &graph.parts[part].workers[0];
     loop {
@@ -97,7 +89,7 @@ fn write_until_failure(graph: &Arc<Graph>, failures: &Failures) -> Result<(), Er
         let started_ns = graph.now_ns();
         let chunk = match taken {
             Taken::Item(_, Ok(chunk)) => chunk,
-            Taken::Item(_, Err(fault)) => match failures.settle(fault) {
+            Taken::Item(_, Err(fault)) => match graph.failures.settle(fault) {
                 None => continue,
                 Some(error) => return Err(error),
             },
