@@ -7,16 +7,10 @@ use std::ptr::NonNull;
 
 use libdeflate_sys as c;
 
-/// The result of decompressing a member.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Inflated {
-    /// The member is complete.
-    Done { read: usize, written: usize },
-    /// The output is too small.
-    NoRoom,
-    /// The member is invalid, incomplete, or has a wrong checksum.
-    Bad,
-}
+use super::whole::Failed;
+
+/// How many bytes a complete member took of the input, and gave.
+type Inflated = Result<(usize, usize), Failed>;
 
 /// A decompressor, reusable for any number of members.
 pub(crate) struct Inflater(NonNull<c::libdeflate_decompressor>);
@@ -57,9 +51,9 @@ impl Inflater {
             decompress(self.0.as_ptr(), from, input.len(), to, output.len(), &raw mut read, &raw mut written)
         };
         match result {
-            c::libdeflate_result_LIBDEFLATE_SUCCESS => Inflated::Done { read, written },
-            c::libdeflate_result_LIBDEFLATE_INSUFFICIENT_SPACE => Inflated::NoRoom,
-            _ => Inflated::Bad,
+            c::libdeflate_result_LIBDEFLATE_SUCCESS => Ok((read, written)),
+            c::libdeflate_result_LIBDEFLATE_INSUFFICIENT_SPACE => Err(Failed::NoRoom),
+            _ => Err(Failed::Bad),
         }
     }
 }

@@ -44,18 +44,13 @@ impl Codec {
 
     /// The format of an asset that begins so. A skippable frame counts as zstd's, whose tool writes them.
     pub(crate) fn of_start(start: &[u8]) -> Option<Self> {
-        if start.starts_with(&GZIP_MAGIC) {
-            return Some(Self::Gzip);
-        }
-        if let Some(magic) = start.first_chunk().copied().map(u32::from_le_bytes) {
-            if magic == ZSTD_MAGIC || is_skippable(magic) {
-                return Some(Self::Zstd);
-            }
-            if magic == LZ4_MAGIC {
-                return Some(Self::Lz4);
-            }
+        match start.first_chunk().copied().map(u32::from_le_bytes) {
+            Some(LZ4_MAGIC) => return Some(Self::Lz4),
+            Some(magic) if magic == ZSTD_MAGIC || is_skippable(magic) => return Some(Self::Zstd),
+            _ => {}
         }
         match start {
+            _ if start.starts_with(&GZIP_MAGIC) => Some(Self::Gzip),
             // RFC 1950, 2.2: method 8, a window of up to 32 KiB, and a multiple of 31.
             [method, flags, ..]
                 if method & 0x0F == 8

@@ -8,7 +8,7 @@ use std::io::{self, BufRead};
 use lz4_flex::block::decompress_into_with_dict;
 use twox_hash::XxHash32;
 
-use super::format::{corrupt, truncated};
+use super::format::corrupt;
 
 /// Linked blocks refer to at most so many earlier bytes.
 const WINDOW_BYTES: usize = 64 << 10;
@@ -94,7 +94,7 @@ impl Lz4Frame {
     /// Decompresses some bytes. Also returns whether the frame has ended.
     pub(super) fn read(&mut self, input: &mut impl BufRead, output: &mut [u8]) -> io::Result<(usize, bool)> {
         while self.from == self.to {
-            if self.next_block(input)?.is_none() {
+            if !self.next_block(input)? {
                 return Ok((0, true));
             }
         }
@@ -104,11 +104,11 @@ impl Lz4Frame {
         Ok((bytes, false))
     }
 
-    /// Decompresses the next block; none at the end of the frame.
-    fn next_block(&mut self, input: &mut impl BufRead) -> io::Result<Option<()>> {
+    /// Decompresses the next block. Returns false at the end of the frame.
+    fn next_block(&mut self, input: &mut impl BufRead) -> io::Result<bool> {
         let size = number(input)?;
         if size == 0 {
-            return self.end(input).map(|()| None);
+            return self.end(input).map(|()| false);
         }
         let bytes = (size & !UNCOMPRESSED) as usize;
         if bytes > self.max_block_bytes {
@@ -133,7 +133,7 @@ impl Lz4Frame {
         if self.has(Self::CONTENT_CHECKSUM) {
             self.content.write(&self.block[..self.to]);
         }
-        Ok(Some(()))
+        Ok(true)
     }
 
     /// Keeps the end of the last block, which the next may refer to.
@@ -163,9 +163,6 @@ impl Lz4Frame {
 
 fn number(input: &mut impl BufRead) -> io::Result<u32> {
     let mut bytes = [0; 4];
-    input.read_exact(&mut bytes).map_err(|error| match error.kind() {
-        io::ErrorKind::UnexpectedEof => truncated(),
-        _ => error,
-    })?;
+    input.read_exact(&mut bytes)?;
     Ok(u32::from_le_bytes(bytes))
 }

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use rustix::io::Errno;
 use zstd::zstd_safe::{self, DCtx};
 
-use super::deflate::{Inflated, Inflater};
+use super::deflate::Inflater;
 use super::format::{Codec, GZIP_MAGIC, corrupt, truncated};
 use super::members::Members;
 use penstock_core::{Buffer, Pool};
@@ -44,11 +44,11 @@ pub(crate) struct Decoder {
     last_bytes: usize,
 }
 
-/// The result of one attempt with an output of some size.
-enum Attempt {
-    Done(usize),
+/// Why one attempt with an output of some size did not succeed.
+pub(super) enum Failed {
+    /// The output is too small.
     NoRoom,
-    /// Invalid. `explain` finds out why.
+    /// The asset is invalid, incomplete, or has a wrong checksum. `explain` finds out why.
     Bad,
 }
 
@@ -72,14 +72,14 @@ impl Decoder {
             let mut buffer = pool.take(room)?;
             let available = buffer.capacity().min(max_bytes);
             match self.attempt(settled, asset, &mut buffer.space_mut()[..available]) {
-                Attempt::Done(bytes) => {
+                Ok(bytes) => {
                     self.last_bytes = bytes;
                     buffer.set_len(bytes);
                     return Ok(buffer);
                 }
-                Attempt::NoRoom if available == max_bytes => return Err(Undecoded::TooLarge),
-                Attempt::NoRoom => room = available.saturating_mul(GROWTH).min(max_bytes),
-                Attempt::Bad => return Err(explain(settled, asset, max_bytes)),
+                Err(Failed::NoRoom) if available == max_bytes => return Err(Undecoded::TooLarge),
+                Err(Failed::NoRoom) => room = available.saturating_mul(GROWTH).min(max_bytes),
+                Err(Failed::Bad) => return Err(explain(settled, asset, max_bytes)),
             }
         }
     }
@@ -98,65 +98,49 @@ impl Decoder {
         }
     }
 
-    fn attempt(&mut self, codec: Codec, asset: &[u8], output: &mut [u8]) -> Attempt {
+    /// Returns how many bytes came out.
+    fn attempt(&mut self, codec: Codec, asset: &[u8], output: &mut [u8]) -> Result<usize, Failed> {
         match codec {
-            Codec::Zlib => match self.inflater.zlib(asset, output) {
-                Inflated::Done { written, .. } => Attempt::Done(written),
-                Inflated::NoRoom => Attempt::NoRoom,
-                Inflated::Bad => Attempt::Bad,
-            },
+            Codec::Zlib => self.inflater.zlib(asset, output).map(|(_, written)| written),
             Codec::Gzip => self.gunzip(asset, output),
             Codec::Zstd => self.unpack_zstd(asset, output),
             Codec::Lz4 | Codec::Auto => stream(codec, asset, output),
         }
     }
 
-    fn gunzip(&mut self, asset: &[u8], output: &mut [u8]) -> Attempt {
+    fn gunzip(&mut self, asset: &[u8], output: &mut [u8]) -> Result<usize, Failed> {
         let (mut from, mut to) = (0, 0);
         while from == 0 || asset[from..].starts_with(&GZIP_MAGIC) {
-            match self.inflater.gzip(&asset[from..], &mut output[to..]) {
-                Inflated::Done { read, written } => (from, to) = (from + read, to + written),
-                Inflated::NoRoom => return Attempt::NoRoom,
-                Inflated::Bad => return Attempt::Bad,
-            }
+            let (read, written) = self.inflater.gzip(&asset[from..], &mut output[to..])?;
+            (from, to) = (from + read, to + written);
         }
-        Attempt::Done(to)
+        Ok(to)
     }
 
-    fn unpack_zstd(&mut self, asset: &[u8], output: &mut [u8]) -> Attempt {
+    fn unpack_zstd(&mut self, asset: &[u8], output: &mut [u8]) -> Result<usize, Failed> {
         if asset.is_empty() {
-            return Attempt::Bad;
+            return Err(Failed::Bad);
         }
-        match self.zstd.decompress(output, asset) {
-            Ok(bytes) => Attempt::Done(bytes),
-            Err(code) => {
-                self.zstd = DCtx::create(); // one that has failed is of no further use
-                if 0usize.wrapping_sub(code) == DESTINATION_TOO_SMALL {
-                    Attempt::NoRoom
-                } else {
-                    Attempt::Bad
-                }
-            }
-        }
+        self.zstd.decompress(output, asset).map_err(|code| {
+            self.zstd = DCtx::create(); // one that has failed is of no further use
+            if 0usize.wrapping_sub(code) == DESTINATION_TOO_SMALL { Failed::NoRoom } else { Failed::Bad }
+        })
     }
 }
 
 /// Decompresses with the streaming decoder.
-fn stream(codec: Codec, asset: &[u8], output: &mut [u8]) -> Attempt {
+fn stream(codec: Codec, asset: &[u8], output: &mut [u8]) -> Result<usize, Failed> {
     let mut members = Members::new(codec, asset);
     let mut bytes = 0;
     loop {
-        match members.read(&mut output[bytes..]) {
-            Ok(0) if bytes < output.len() => return Attempt::Done(bytes),
-            Ok(0) => return if has_more(&mut members) { Attempt::NoRoom } else { Attempt::Done(bytes) },
-            Ok(more) => bytes += more,
-            Err(_) => return Attempt::Bad,
+        match members.read(&mut output[bytes..]).map_err(|_| Failed::Bad)? {
+            0 if bytes == output.len() && !matches!(members.read(&mut [0]), Ok(0)) => {
+                return Err(Failed::NoRoom);
+            }
+            0 => return Ok(bytes),
+            more => bytes += more,
         }
     }
-}
-
-fn has_more(members: &mut Members<&[u8]>) -> bool {
-    !matches!(members.read(&mut [0]), Ok(0))
 }
 
 /// Finds out what is wrong with an asset, and where. Slow, and only taken when something is.
