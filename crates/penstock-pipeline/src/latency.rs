@@ -59,29 +59,24 @@ pub(crate) fn merged<'a>(recorders: impl IntoIterator<Item = &'a Recorder>) -> L
     let mut all = histogram();
     for recorder in recorders {
         // Not awaited: in the child of a fork the lock may be held for ever.
-        match recorder.0.try_lock() {
-            Ok(own) => all.add(&*own).expect("all have the same bounds"),
-            Err(TryLockError::Poisoned(own)) => {
-                all.add(&*own.into_inner()).expect("all have the same bounds")
-            }
-            Err(TryLockError::WouldBlock) => {}
-        }
+        let own = match recorder.0.try_lock() {
+            Ok(own) => own,
+            Err(TryLockError::Poisoned(own)) => own.into_inner(),
+            Err(TryLockError::WouldBlock) => continue,
+        };
+        all.add(&*own).expect("all have the same bounds");
     }
-    summary(&all)
-}
-
-fn summary(times: &Histogram<u64>) -> Latency {
-    if times.is_empty() {
+    if all.is_empty() {
         return Latency::default();
     }
     Latency {
-        count: times.len(),
-        min_ns: times.min(),
-        p50_ns: times.value_at_quantile(0.50),
-        p95_ns: times.value_at_quantile(0.95),
-        p99_ns: times.value_at_quantile(0.99),
-        max_ns: times.max(),
-        mean_ns: times.mean(),
+        count: all.len(),
+        min_ns: all.min(),
+        p50_ns: all.value_at_quantile(0.50),
+        p95_ns: all.value_at_quantile(0.95),
+        p99_ns: all.value_at_quantile(0.99),
+        max_ns: all.max(),
+        mean_ns: all.mean(),
     }
 }
 
