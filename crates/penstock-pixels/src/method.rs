@@ -43,11 +43,15 @@ impl Method {
         if let Self::Copy = self {
             return copy(frames, &rows, input, output);
         }
-        let in_input = frames.rows_in_input(&rows);
+        let in_input = rows.start..rows.end.min(frames.options.height);
         let sample_bytes = frames.options.output.planes()[0].bytes;
         let mut first = in_input.start;
         while first < in_input.end {
-            let part = first..first + self.rows_at_once(frames, in_input.end - first);
+            let rows_at_once = match self {
+                Self::ToYuv(to_yuv) => to_yuv.rows_at_once(frames, in_input.end - first),
+                Self::Copy | Self::ToRgb(_) => in_input.end - first,
+            };
+            let part = first..first + rows_at_once;
             // The last part includes the rows that the input lacks.
             let target = part.start..if part.end == in_input.end { rows.end } else { part.end };
             let mut target = Target::of(frames, &target, output);
@@ -58,13 +62,6 @@ impl Method {
             }
             target.pad_luma(frames.shared_width(), part.len(), sample_bytes);
             first = part.end;
-        }
-    }
-
-    fn rows_at_once(self, frames: &Frames, rows: usize) -> usize {
-        match self {
-            Self::ToYuv(to_yuv) => to_yuv.rows_at_once(frames, rows),
-            Self::Copy | Self::ToRgb(_) => rows,
         }
     }
 }

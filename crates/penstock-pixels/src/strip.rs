@@ -19,11 +19,6 @@ impl Frames {
         self.options.width.min(self.output_width)
     }
 
-    /// Those of the rows that the input has.
-    pub(super) fn rows_in_input(&self, rows: &Range<usize>) -> Range<usize> {
-        rows.start..rows.end.min(self.options.height)
-    }
-
     /// The bytes of a row of an input plane. Row 0 is the top of the picture.
     pub(super) fn input_row<'a>(&self, plane: &Plane, start: usize, row: usize, input: &'a [u8]) -> &'a [u8] {
         let (bytes, count) = (plane.row_bytes(self.options.width), plane.rows_of(self.options.height));

@@ -78,7 +78,7 @@ impl ToYuv {
             Bgr0, Bgr24, Bgra, Gray, Nv12, Rgb0, Rgb24, Rgba, Yuv420p, Yuv420p10, Yuv422p, Yuv422p10,
             Yuv444p, Yuv444p10,
         };
-        let same_depth = match (input, output) {
+        match (input, output) {
             (Rgb24, Yuv420p) => Some(Self::Planar(yuv::rgb_to_yuv420)),
             (Rgb24, Yuv422p) => Some(Self::Planar(yuv::rgb_to_yuv422)),
             (Rgb24, Yuv444p) => Some(Self::Planar(yuv::rgb_to_yuv444)),
@@ -97,9 +97,8 @@ impl ToYuv {
             (Bgra | Bgr0, Nv12) => Some(Self::BiPlanar(yuv::bgra_to_yuv_nv12)),
             (Gray, Yuv420p | Yuv422p | Yuv444p | Nv12) => Some(Self::Gray { output_bits: 8 }),
             (Gray, Yuv420p10 | Yuv422p10 | Yuv444p10) => Some(Self::Gray { output_bits: 10 }),
-            _ => None,
-        };
-        same_depth.or_else(|| Self::deep(input, output))
+            _ => Self::deep(input, output),
+        }
     }
 
     fn deep(input: PixelFormat, output: PixelFormat) -> Option<Self> {
@@ -121,15 +120,13 @@ impl ToYuv {
         if output.subsampling().1 == 2 && !yuv_has_simd() {
             return None;
         }
-        let (bits, with_three, with_four): (_, Planar16, Planar16) = match output {
-            Yuv420p | Nv12 => (8, yuv::rgb14_to_i014, yuv::rgba14_to_i014),
-            Yuv422p => (8, yuv::rgb14_to_i214, yuv::rgba14_to_i214),
-            Yuv444p => (8, yuv::rgb14_to_i414, yuv::rgba14_to_i414),
-            Yuv420p10 => (10, yuv::rgb14_to_i014, yuv::rgba14_to_i014),
-            Yuv422p10 => (10, yuv::rgb14_to_i214, yuv::rgba14_to_i214),
-            Yuv444p10 => (10, yuv::rgb14_to_i414, yuv::rgba14_to_i414),
+        let (with_three, with_four): (Planar16, Planar16) = match output {
+            Yuv420p | Nv12 | Yuv420p10 => (yuv::rgb14_to_i014, yuv::rgba14_to_i014),
+            Yuv422p | Yuv422p10 => (yuv::rgb14_to_i214, yuv::rgba14_to_i214),
+            Yuv444p | Yuv444p10 => (yuv::rgb14_to_i414, yuv::rgba14_to_i414),
             _ => return None,
         };
+        let bits = if output.planes()[0].bytes == 1 { 8 } else { 10 };
         Some(Self::Deep {
             convert: if channels == 3 { with_three } else { with_four },
             input: DeepInput { channels, has_16_bits, blue_first },
@@ -195,22 +192,29 @@ fn range(range: ColorRange) -> YuvRange {
     }
 }
 
+/// Three planes for `yuv`, with rows of so many samples of luma and of each chroma.
+fn planar<'a, T: Copy + std::fmt::Debug>(
+    [luma, u, v]: [&'a mut [T]; 3],
+    (y_stride, chroma_stride): (usize, usize),
+    (width, height): (u32, u32),
+) -> YuvPlanarImageMut<'a, T> {
+    YuvPlanarImageMut {
+        // Not more rows than there are to convert: `yuv` looks for a last one without a partner at the end.
+        y_plane: BufferStoreMut::Borrowed(&mut luma[..height as usize * y_stride]),
+        y_stride: y_stride as u32,
+        u_plane: BufferStoreMut::Borrowed(u),
+        u_stride: chroma_stride as u32,
+        v_plane: BufferStoreMut::Borrowed(v),
+        v_stride: chroma_stride as u32,
+        width,
+        height,
+    }
+}
+
 impl Target<'_> {
     fn planar(&mut self, width: u32, height: u32) -> YuvPlanarImageMut<'_, u8> {
-        let [y_plane, u_plane, v_plane] = &mut self.planes[..] else {
-            unreachable!("planar formats have three planes")
-        };
-        YuvPlanarImageMut {
-            // Not more rows than there are to convert: `yuv` looks for a last one without a partner at the end.
-            y_plane: BufferStoreMut::Borrowed(&mut y_plane[..height as usize * self.row_bytes[0]]),
-            y_stride: self.row_bytes[0] as u32,
-            u_plane: BufferStoreMut::Borrowed(u_plane),
-            u_stride: self.row_bytes[1] as u32,
-            v_plane: BufferStoreMut::Borrowed(v_plane),
-            v_stride: self.row_bytes[2] as u32,
-            width,
-            height,
-        }
+        let [luma, u, v] = &mut self.planes[..] else { unreachable!("planar formats have three planes") };
+        planar([luma, u, v], (self.row_bytes[0], self.row_bytes[1]), (width, height))
     }
 
     fn bi_planar(&mut self, width: u32, height: u32) -> YuvBiPlanarImageMut<'_, u8> {
@@ -307,16 +311,7 @@ fn deep(
         luma.resize(width * height, 0);
         u.resize(chroma_width * chroma_height, 0);
         v.resize(chroma_width * chroma_height, 0);
-        let mut image = YuvPlanarImageMut {
-            y_plane: BufferStoreMut::Borrowed(luma),
-            y_stride: width as u32,
-            u_plane: BufferStoreMut::Borrowed(u),
-            u_stride: chroma_width as u32,
-            v_plane: BufferStoreMut::Borrowed(v),
-            v_stride: chroma_width as u32,
-            width: width as u32,
-            height: height as u32,
-        };
+        let mut image = planar([luma, u, v], (width, chroma_width), (width as u32, height as u32));
         let range = range(frames.options.range);
         let matrix = from.matrix(frames.options.matrix);
         convert(&mut image, rgb, (width * from.channels) as u32, range, matrix).expect(SIZES_WERE_CHECKED);
@@ -375,7 +370,10 @@ fn lay_out(samples: impl Iterator<Item = u16>, bits: u32, output: &mut [u8]) {
 
 /// Converts gray to luma of the range, with neutral chroma.
 fn gray(frames: &Frames, rows: &Range<usize>, input: &[u8], output_bits: u32, target: &mut Target<'_>) {
-    let scale = luma_of_gray(frames.options.range, output_bits);
+    let scale = match frames.options.range {
+        ColorRange::Limited => ByteScale::new(16 << (output_bits - 8), 235 << (output_bits - 8)),
+        ColorRange::Full => ByteScale::new(0, (1 << output_bits) - 1),
+    };
     let plane = &frames.options.input.planes()[0];
     let luma_bytes = target.row_bytes[0];
     for (row, made) in rows.clone().zip(target.planes[0].chunks_exact_mut(luma_bytes)) {
@@ -388,12 +386,5 @@ fn gray(frames: &Frames, rows: &Range<usize>, input: &[u8], output_bits: u32, ta
         } else {
             chroma.as_chunks_mut::<2>().0.fill((1_u16 << (output_bits - 1)).to_le_bytes());
         }
-    }
-}
-
-fn luma_of_gray(range: ColorRange, bits: u32) -> ByteScale {
-    match range {
-        ColorRange::Limited => ByteScale::new(16 << (bits - 8), 235 << (bits - 8)),
-        ColorRange::Full => ByteScale::new(0, (1 << bits) - 1),
     }
 }
