@@ -99,9 +99,7 @@ impl Topology {
             notes,
         }
     }
-}
 
-impl Topology {
     /// The domain of the logical processor's third-level cache; none if it is not known.
     #[must_use]
     pub fn l3_domain_of(&self, processor: usize) -> Option<&CacheDomain> {
@@ -128,7 +126,7 @@ fn known(tree: &mut Tree, cpuinfo: &Cpuinfo, is_this_machine: bool) -> Cpus {
         .find_map(|path| tree.parsed(path, |text| numbers::list(text).filter(|cpus| !cpus.is_empty())));
     let told = || cpuinfo.processors.iter().map(|(cpu, _)| *cpu).collect::<Cpus>();
     let found = listed.or_else(|| Some(told()).filter(|cpus| !cpus.is_empty())).or_else(|| counted(tree));
-    let found = found.or_else(|| is_this_machine.then(own_cpus).flatten());
+    let found = found.or_else(|| allowed::own_affinity(is_this_machine));
     found.unwrap_or_else(|| {
         tree.note("nothing tells of any CPU: one is assumed");
         Cpus::from([0])
@@ -140,10 +138,6 @@ fn counted(tree: &mut Tree) -> Option<Cpus> {
     let stat = tree.text("proc/stat")?;
     let number = |line: &str| numbers::number(line.strip_prefix("cpu")?.split(' ').next()?);
     Some(stat.lines().filter_map(number).collect()).filter(|cpus: &Cpus| !cpus.is_empty())
-}
-
-fn own_cpus() -> Option<Cpus> {
-    crate::sched::cpus().ok().map(Cpus::from_iter)
 }
 
 /// The CPUs that are online. Never none.

@@ -8,7 +8,7 @@ use crate::sched;
 
 /// The CPUs that this process may use. Never none: it runs somewhere.
 pub(super) fn of_process(tree: &mut Tree, is_this_machine: bool, online: &Cpus) -> Cpus {
-    let affinity = affinity(tree, is_this_machine);
+    let affinity = own_affinity(is_this_machine).or_else(|| recorded_affinity(tree, is_this_machine));
     let cpuset = cpuset(tree);
     if affinity.is_none() && cpuset.is_none() {
         tree.note("neither an affinity nor a cpuset is told: all CPUs that are online are taken as allowed");
@@ -26,13 +26,12 @@ pub(super) fn of_process(tree: &mut Tree, is_this_machine: bool, online: &Cpus) 
     allowed
 }
 
-/// Of the calling thread, or of the process that recorded the machine.
-fn affinity(tree: &mut Tree, is_this_machine: bool) -> Option<Cpus> {
-    // A sandbox may refuse the call.
-    let asked = is_this_machine.then(|| sched::cpus().ok()).flatten();
-    asked.map(Cpus::from_iter).or_else(|| recorded_affinity(tree, is_this_machine))
+/// Of the calling thread. None on another machine, and in a sandbox that refuses the call.
+pub(super) fn own_affinity(is_this_machine: bool) -> Option<Cpus> {
+    is_this_machine.then(|| sched::cpus().ok())?.map(Cpus::from_iter)
 }
 
+/// Of the process that recorded the machine.
 fn recorded_affinity(tree: &mut Tree, is_this_machine: bool) -> Option<Cpus> {
     let path = if is_this_machine { "proc/thread-self/status" } else { "proc/self/status" };
     let status = tree.text(path)?;

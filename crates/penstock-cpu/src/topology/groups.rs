@@ -97,7 +97,9 @@ fn unclaimed(online: &Cpus, claims: &Claims) -> Cpus {
 
 fn with_whole_cores(tree: &mut Tree, packages: &[Cpus], cores: &[Cpus]) -> Vec<Cpus> {
     let mut whole = vec![Cpus::new(); packages.len()];
-    let package_of: BTreeMap<usize, usize> = by_member(packages);
+    let places = packages.iter().enumerate();
+    let package_of: BTreeMap<usize, usize> =
+        places.flat_map(|(at, package)| package.iter().map(move |&cpu| (cpu, at))).collect();
     for core in cores {
         let owners: Cpus = core.iter().filter_map(|cpu| package_of.get(cpu)).copied().collect();
         if owners.len() > 1 {
@@ -110,11 +112,6 @@ fn with_whole_cores(tree: &mut Tree, packages: &[Cpus], cores: &[Cpus]) -> Vec<C
     whole.retain(|package| !package.is_empty());
     whole.sort_by_key(|package| package.first().copied());
     whole
-}
-
-/// The position of each CPU's group.
-pub(super) fn by_member(groups: &[Cpus]) -> BTreeMap<usize, usize> {
-    groups.iter().enumerate().flat_map(|(at, group)| group.iter().map(move |&cpu| (cpu, at))).collect()
 }
 
 fn claims(tree: &mut Tree, online: &Cpus, files: [[&str; 2]; 2]) -> Claims {

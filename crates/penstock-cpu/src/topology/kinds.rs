@@ -20,13 +20,16 @@ const CAPACITY_MAX: i64 = 1024;
 
 /// The kind of each core, and what it was read from.
 pub(super) fn of_cores(tree: &mut Tree, cores: &[Cpus], with_l3: &Cpus) -> Vec<(CoreKind, KindSource)> {
-    let max = max_frequencies(tree, cores);
+    let shared = shared_frequencies(tree, cores);
+    let max = values(tree, cores, "cpufreq/cpuinfo_max_freq", positive, &shared);
     if let Some(kinds) = by_lists(tree, cores, with_l3, max.as_deref()) {
         return kinds;
     }
-    let capacities = values(tree, cores, "cpu_capacity", 1..=CAPACITY_MAX);
-    let base = values(tree, cores, "cpufreq/base_frequency", 1..=i64::MAX);
-    let by_capacity = capacities.map(|capacities| (classes(&capacities), KindSource::CpuCapacity));
+    let capacity = |text: &str| positive(text).filter(|&value| value <= CAPACITY_MAX);
+    let capacities = values(tree, cores, "cpu_capacity", capacity, &BTreeMap::new());
+    let base = values(tree, cores, "cpufreq/base_frequency", positive, &BTreeMap::new());
+    let by_capacity =
+        capacities.map(|capacities| (classes(&capacities, ALIKE_PERCENT), KindSource::CpuCapacity));
     let by_frequency = max.map(|max| by_frequency(&max, base.as_deref()));
     named(tree, cores.len(), by_capacity.into_iter().chain(by_frequency).collect())
 }
@@ -62,11 +65,7 @@ fn count(classes: &[usize]) -> usize {
 }
 
 /// The class of each value, from 0 for the lowest.
-fn classes(values: &[i64]) -> Vec<usize> {
-    classes_within(values, ALIKE_PERCENT)
-}
-
-fn classes_within(values: &[i64], alike_percent: i64) -> Vec<usize> {
+fn classes(values: &[i64], alike_percent: i64) -> Vec<usize> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable();
     // From neighbour to neighbour: the spread of many cores of one kind may be larger than each step of it.
@@ -80,9 +79,9 @@ fn classes_within(values: &[i64], alike_percent: i64) -> Vec<usize> {
 /// The base frequency divides those of one maximum. It is what all of a kind can keep up together: at the same maximum, those
 /// with the lower base need more power for it, and so are the larger cores.
 fn by_frequency(max: &[i64], base: Option<&[i64]>) -> (Vec<usize>, KindSource) {
-    let by_max = classes(max);
+    let by_max = classes(max, ALIKE_PERCENT);
     let Some(base) = base else { return (by_max, KindSource::MaximumFrequency) };
-    let by_base = classes_within(base, BASE_ALIKE_PERCENT);
+    let by_base = classes(base, BASE_ALIKE_PERCENT);
     let keys: Vec<_> = by_max.iter().copied().zip(by_base.into_iter().map(Reverse)).collect();
     let ranks: BTreeSet<_> = keys.iter().copied().collect();
     if ranks.len() == count(&by_max) {
@@ -100,25 +99,21 @@ fn by_lists(
 ) -> Option<Vec<(CoreKind, KindSource)>> {
     let [performance, efficiency, low_power] =
         ["cpu_core", "cpu_atom", "cpu_lowpower"].map(|list| cpus_of(tree, list));
-    let performance = performance.unwrap_or_default();
-    let efficiency = efficiency.unwrap_or_default();
-    let low_power = low_power.unwrap_or_default();
-    let has = |list: &Cpus, core: &Cpus| core.iter().any(|cpu| list.contains(cpu));
-    let (mut kinds, mut unknown) = (Vec::new(), Cpus::new());
-    for core in cores {
-        kinds.push(if has(&performance, core) {
-            (CoreKind::Performance, KindSource::CpuLists)
-        } else if has(&low_power, core) {
-            (CoreKind::LowPowerEfficiency, KindSource::CpuLists)
-        } else if has(&efficiency, core) {
-            (CoreKind::Efficiency, KindSource::CpuLists)
-        } else {
+    let lists = [
+        (performance, CoreKind::Performance),
+        (low_power, CoreKind::LowPowerEfficiency),
+        (efficiency, CoreKind::Efficiency),
+    ];
+    let mut unknown = Cpus::new();
+    let kind = |core: &Cpus| match lists.iter().find(|(cpus, _)| !cpus.is_disjoint(core)) {
+        Some((_, kind)) => (*kind, KindSource::CpuLists),
+        None => {
             unknown.extend(core);
             (CoreKind::Performance, KindSource::Assumed)
-        });
-    }
-    let known = kinds.iter().filter(|(_, source)| *source == KindSource::CpuLists).count();
-    if known == 0 {
+        }
+    };
+    let mut kinds: Vec<_> = cores.iter().map(kind).collect();
+    if kinds.iter().all(|(_, source)| *source == KindSource::Assumed) {
         return None;
     }
     tree.note_of(&unknown, "in none of the lists of cpu_core and cpu_atom: taken as performance cores");
@@ -126,9 +121,9 @@ fn by_lists(
     Some(kinds)
 }
 
-fn cpus_of(tree: &mut Tree, list: &str) -> Option<Cpus> {
+fn cpus_of(tree: &mut Tree, list: &str) -> Cpus {
     let places = [format!("sys/devices/{list}/cpus"), format!("sys/bus/event_source/devices/{list}/cpus")];
-    places.iter().find_map(|path| tree.parsed(path, numbers::list))
+    places.iter().find_map(|path| tree.parsed(path, numbers::list)).unwrap_or_default()
 }
 
 /// Most kernels list low-power cores among the others of `cpu_atom`. They are apart from the L3 that all others share, and
@@ -140,7 +135,7 @@ fn find_low_power(kinds: &mut [(CoreKind, KindSource)], cores: &[Cpus], with_l3:
     if !of(CoreKind::LowPowerEfficiency, kinds).is_empty() {
         return;
     }
-    let shares_l3 = |core: usize| cores[core].iter().any(|cpu| with_l3.contains(cpu));
+    let shares_l3 = |core: usize| !cores[core].is_disjoint(with_l3);
     let efficient = of(CoreKind::Efficiency, kinds);
     let performance_share_it = of(CoreKind::Performance, kinds).into_iter().any(shares_l3);
     let apart: Vec<usize> = efficient.iter().copied().filter(|&core| !shares_l3(core)).collect();
@@ -148,51 +143,34 @@ fn find_low_power(kinds: &mut [(CoreKind, KindSource)], cores: &[Cpus], with_l3:
         apart.into_iter().for_each(|core| kinds[core].0 = CoreKind::LowPowerEfficiency);
     } else if let Some(max) = max {
         let speeds: Vec<i64> = efficient.iter().map(|&core| max[core]).collect();
-        let classes = classes(&speeds);
+        let classes = classes(&speeds, ALIKE_PERCENT);
         let is_slowest = |class: &usize| count(&classes) > 1 && *class == 0;
         let slowest = efficient.iter().zip(&classes).filter(|(_, class)| is_slowest(class));
         slowest.for_each(|(&core, _)| kinds[core].0 = CoreKind::LowPowerEfficiency);
     }
 }
 
-/// The highest value that each core's CPUs tell, or None if one core has none: then they cannot be compared.
+/// The highest value that each core's CPUs tell, or None if one core has none: then they cannot be compared. A CPU without
+/// a file has the value in `shared`.
 fn values(
     tree: &mut Tree,
     cores: &[Cpus],
     file: &str,
-    valid: std::ops::RangeInclusive<i64>,
+    parse: impl Fn(&str) -> Option<i64>,
+    shared: &BTreeMap<usize, i64>,
 ) -> Option<Vec<i64>> {
-    let parse = |text: &str| integer(text).filter(|value| valid.contains(value));
-    let found: Vec<Option<i64>> =
-        cores.iter().map(|core| core.iter().filter_map(|&cpu| tree.of_cpu(cpu, file, parse)).max()).collect();
-    all_or_note(tree, cores, file, found)
-}
-
-fn all_or_note(tree: &mut Tree, cores: &[Cpus], file: &str, found: Vec<Option<i64>>) -> Option<Vec<i64>> {
-    let without: Cpus = cores
-        .iter()
-        .zip(&found)
-        .filter(|(_, value)| value.is_none())
-        .flat_map(|(core, _)| core)
-        .copied()
-        .collect();
+    let mut value = |&cpu: &usize| tree.of_cpu(cpu, file, &parse).or_else(|| shared.get(&cpu).copied());
+    let found: Vec<Option<i64>> = cores.iter().map(|core| core.iter().filter_map(&mut value).max()).collect();
+    let without = cores.iter().zip(&found).filter(|(_, value)| value.is_none());
+    let without = without.flat_map(|(core, _)| core).copied().collect();
     if found.iter().any(Option::is_some) {
         tree.note_of(&without, format!("{file} is not told of all cores, and so tells no kinds apart"));
     }
     found.into_iter().collect()
 }
 
-/// CPUs whose clock is one have one folder, which may be found below one of them alone: Documentation/admin-guide/pm/cpufreq.rst.
-fn max_frequencies(tree: &mut Tree, cores: &[Cpus]) -> Option<Vec<i64>> {
-    let shared = shared_frequencies(tree, cores);
-    let own = |tree: &mut Tree, cpu: usize| {
-        tree.of_cpu(cpu, "cpufreq/cpuinfo_max_freq", positive).or_else(|| shared.get(&cpu).copied())
-    };
-    let found: Vec<Option<i64>> =
-        cores.iter().map(|core| core.iter().filter_map(|&cpu| own(tree, cpu)).max()).collect();
-    all_or_note(tree, cores, "cpufreq/cpuinfo_max_freq", found)
-}
-
+/// The maxima of CPUs whose clock is one. They have one folder, which may be found below one of them alone:
+/// Documentation/admin-guide/pm/cpufreq.rst.
 fn shared_frequencies(tree: &mut Tree, cores: &[Cpus]) -> BTreeMap<usize, i64> {
     let of_cpus = cores.iter().flatten().map(|cpu| format!("{CPU}/cpu{cpu}/cpufreq"));
     let policies = tree.numbered(&format!("{CPU}/cpufreq"), "policy");
