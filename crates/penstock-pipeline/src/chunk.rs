@@ -123,11 +123,6 @@ impl Chunk {
         self
     }
 
-    /// The memory that it takes.
-    pub(super) fn memory_bytes(&self) -> usize {
-        self.bytes.capacity()
-    }
-
     pub(super) fn began_ns(&self) -> u64 {
         self.times.first().map_or(0, |times| times.0)
     }

@@ -219,11 +219,11 @@ impl<'a> Port<'a> {
 
     /// Passes a result on. Returns false if the graph was stopped.
     pub(super) fn put(&self, number: u64, item: Option<Item>) -> bool {
-        let bytes = match &item {
-            Some(Ok(chunk)) => chunk.memory_bytes(),
+        let memory_bytes = match &item {
+            Some(Ok(chunk)) => chunk.bytes.capacity(),
             _ => 0,
         };
-        self.output().put(number, item, bytes).is_ok()
+        self.output().put(number, item, memory_bytes).is_ok()
     }
 }
 

@@ -279,14 +279,11 @@ fn read_whole(path: &Path, pool: &Pool, max_bytes: usize) -> Result<Buffer, (Cau
             Err(errno) => return Err((errno.into(), bytes as u64)),
         }
         if bytes > max_bytes {
-            break;
+            return Err((Cause::TooLarge { limit_bytes: max_bytes }, 0));
         }
         if bytes == buffer.capacity() {
             buffer = enlarged(&mut buffer, bytes, pool).map_err(|errno| (errno.into(), bytes as u64))?;
         }
-    }
-    if bytes > max_bytes {
-        return Err((Cause::TooLarge { limit_bytes: max_bytes }, 0));
     }
     buffer.set_len(bytes);
     Ok(buffer)

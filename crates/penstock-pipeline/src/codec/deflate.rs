@@ -18,15 +18,11 @@ pub(crate) struct Inflater(NonNull<c::libdeflate_decompressor>);
 // SAFETY: it is memory that only its owner reaches.
 unsafe impl Send for Inflater {}
 
-type Decompress = unsafe extern "C" fn(
-    *mut c::libdeflate_decompressor,
-    *const std::os::raw::c_void,
-    usize,
-    *mut std::os::raw::c_void,
-    usize,
-    *mut usize,
-    *mut usize,
-) -> c::libdeflate_result;
+/// What surrounds the DEFLATE data of a member.
+pub(crate) enum Wrapper {
+    Zlib,
+    Gzip,
+}
 
 impl Inflater {
     pub(crate) fn new() -> Self {
@@ -35,15 +31,11 @@ impl Inflater {
         Self(NonNull::new(raw).expect("there is memory for a decompressor (12 KiB)"))
     }
 
-    pub(crate) fn zlib(&mut self, input: &[u8], output: &mut [u8]) -> Inflated {
-        self.run(c::libdeflate_zlib_decompress_ex, input, output)
-    }
-
-    pub(crate) fn gzip(&mut self, input: &[u8], output: &mut [u8]) -> Inflated {
-        self.run(c::libdeflate_gzip_decompress_ex, input, output)
-    }
-
-    fn run(&mut self, decompress: Decompress, input: &[u8], output: &mut [u8]) -> Inflated {
+    pub(crate) fn inflate(&mut self, wrapper: Wrapper, input: &[u8], output: &mut [u8]) -> Inflated {
+        let decompress = match wrapper {
+            Wrapper::Zlib => c::libdeflate_zlib_decompress_ex,
+            Wrapper::Gzip => c::libdeflate_gzip_decompress_ex,
+        };
         let (mut read, mut written) = (0, 0);
         // SAFETY: the decompressor is ours, both slices are as long as they say, and the call keeps none of its pointers.
         let result = unsafe {

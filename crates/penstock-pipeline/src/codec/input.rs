@@ -9,26 +9,18 @@ const LOOK_BYTES: usize = 18;
 
 /// A reader whose next few bytes can be inspected, even if they arrive one by one.
 pub(crate) struct Peeked<R> {
-    inner: R,
+    pub(super) inner: R,
     ahead: [u8; LOOK_BYTES],
     /// The part of `ahead` that is not consumed yet.
     from: usize,
     to: usize,
-    taken_bytes: u64,
+    /// Bytes consumed so far.
+    pub(super) taken_bytes: u64,
 }
 
 impl<R: BufRead> Peeked<R> {
     pub(crate) fn new(inner: R) -> Self {
         Self { inner, ahead: [0; LOOK_BYTES], from: 0, to: 0, taken_bytes: 0 }
-    }
-
-    /// Bytes consumed so far.
-    pub(crate) fn taken_bytes(&self) -> u64 {
-        self.taken_bytes
-    }
-
-    pub(crate) fn get_mut(&mut self) -> &mut R {
-        &mut self.inner
     }
 
     /// Returns the next bytes; fewer than `bytes` only at the end.

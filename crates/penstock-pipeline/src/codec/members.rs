@@ -52,11 +52,11 @@ impl<R: BufRead> Members<R> {
 
     /// Bytes of the input consumed so far.
     pub(crate) fn taken_bytes(&self) -> u64 {
-        self.input.taken_bytes()
+        self.input.taken_bytes
     }
 
     pub(crate) fn input(&mut self) -> &mut R {
-        self.input.get_mut()
+        &mut self.input.inner
     }
 
     /// Begins the next member; none at the end.

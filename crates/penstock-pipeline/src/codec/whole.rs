@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use rustix::io::Errno;
 use zstd::zstd_safe::{self, DCtx};
 
-use super::deflate::Inflater;
+use super::deflate::{Inflater, Wrapper};
 use super::format::{Codec, GZIP_MAGIC, corrupt, truncated};
 use super::members::Members;
 use penstock_core::{Buffer, Pool};
@@ -101,7 +101,7 @@ impl Decoder {
     /// Returns how many bytes came out.
     fn attempt(&mut self, codec: Codec, asset: &[u8], output: &mut [u8]) -> Result<usize, Failed> {
         match codec {
-            Codec::Zlib => self.inflater.zlib(asset, output).map(|(_, written)| written),
+            Codec::Zlib => self.inflater.inflate(Wrapper::Zlib, asset, output).map(|(_, written)| written),
             Codec::Gzip => self.gunzip(asset, output),
             Codec::Zstd => self.unpack_zstd(asset, output),
             Codec::Lz4 | Codec::Auto => stream(codec, asset, output),
@@ -111,7 +111,7 @@ impl Decoder {
     fn gunzip(&mut self, asset: &[u8], output: &mut [u8]) -> Result<usize, Failed> {
         let (mut from, mut to) = (0, 0);
         while from == 0 || asset[from..].starts_with(&GZIP_MAGIC) {
-            let (read, written) = self.inflater.gzip(&asset[from..], &mut output[to..])?;
+            let (read, written) = self.inflater.inflate(Wrapper::Gzip, &asset[from..], &mut output[to..])?;
             (from, to) = (from + read, to + written);
         }
         Ok(to)
