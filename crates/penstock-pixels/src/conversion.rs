@@ -25,7 +25,10 @@ impl Conversion {
     /// The pair of formats is not supported, or the size is impossible.
     pub fn new(options: &ConversionOptions) -> Result<Self, Unsupported> {
         let &ConversionOptions { input, output, width, height, odd_size, .. } = options;
-        let method = Method::between(input, output).ok_or_else(|| Unsupported::pair(input, output))?;
+        let Some(method) = Method::between(input, output) else {
+            let (input, output) = (input.name(), output.name());
+            return Err(Unsupported(format!("there is no conversion from {input} to {output}").into()));
+        };
         let (columns, rows) = output.subsampling();
         let output_width = fitted(width, columns, odd_size);
         let output_height = fitted(height, rows, odd_size);

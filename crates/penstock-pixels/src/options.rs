@@ -76,12 +76,6 @@ impl ConversionOptions {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsupported(pub(super) Cow<'static, str>);
 
-impl Unsupported {
-    pub(super) fn pair(input: PixelFormat, output: PixelFormat) -> Self {
-        Self(format!("there is no conversion from {} to {}", input.name(), output.name()).into())
-    }
-}
-
 impl fmt::Display for Unsupported {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)

@@ -83,8 +83,9 @@ impl Tree {
 
     fn answer<T>(&self, path: &str, parse: impl Fn(&str) -> Option<T>) -> Result<Option<T>, String> {
         match self.content(path) {
-            Ok(text) => parse(&text).map(Some).ok_or_else(|| format!("makes no sense: {}", shown(&text))),
-            Err(error) if is_missing(error.kind()) => Ok(None),
+            Ok(text) => parse(&text).map(Some).ok_or_else(|| format!("makes no sense: {:?}", clean(&text))),
+            // A folder that is not one has no files either.
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
             Err(error) => Err(format!("cannot be read: {error}")),
         }
     }
@@ -133,21 +134,11 @@ impl Tree {
     }
 }
 
-/// A folder that is not one has no files either.
-fn is_missing(kind: ErrorKind) -> bool {
-    matches!(kind, ErrorKind::NotFound | ErrorKind::NotADirectory)
-}
-
 fn in_words(text: String, cpus: &Cpus) -> String {
     if cpus.is_empty() { text } else { format!("{text} (CPUs {})", numbers::as_list(cpus)) }
 }
 
-/// The beginning of a text in quotes, without what a terminal would obey.
-fn shown(text: &str) -> String {
-    format!("{:?}", clean(text))
-}
-
-/// A text in one short line: blanks made one, no control characters.
+/// The beginning of a text in one short line, without what a terminal would obey: blanks made one, no control characters.
 pub(super) fn clean(text: &str) -> String {
     let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
     words.collect::<Vec<_>>().join(" ").chars().take(SHOWN_CHARS_MAX).collect()
