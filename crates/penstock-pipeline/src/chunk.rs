@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use crate::codec::Undecoded;
 use penstock_core::{Buffer, Error};
 
 /// A piece of data on its way through a pipeline. A clone shares the bytes. Their memory returns to the pipeline's pool
@@ -199,15 +198,6 @@ impl Cause {
             (_, Some(errno)) => Self::Io(errno),
             (io::ErrorKind::UnexpectedEof, _) => Self::Truncated,
             _ => Self::Corrupt(error.to_string().into()),
-        }
-    }
-
-    /// The cause, and the byte of the compressed chunk at which it occurred.
-    pub(super) fn of_undecoded(undecoded: Undecoded, limit_bytes: usize) -> (Self, u64) {
-        match undecoded {
-            Undecoded::At { byte, error } => (Self::of_decoding(error), byte),
-            Undecoded::TooLarge => (Self::TooLarge { limit_bytes }, 0),
-            Undecoded::NoMemory(errno) => (Self::Io(errno), 0),
         }
     }
 

@@ -136,7 +136,7 @@ impl Graph {
         for (worker, work) in works.into_iter().enumerate() {
             let live = Arc::clone(&live);
             self.spawn(policy.cloned(), enter, (part, worker), move |graph| {
-                work(&Port::new(graph, part, worker, live));
+                work(&Port { graph, part, meter: &graph.parts[part].workers[worker], live });
             })?;
         }
         Ok(())
@@ -196,10 +196,6 @@ pub(super) struct Port<'a> {
 }
 
 impl<'a> Port<'a> {
-    fn new(graph: &'a Graph, part: usize, worker: usize, live: Arc<AtomicUsize>) -> Self {
-        Self { graph, part, meter: &graph.parts[part].workers[worker], live }
-    }
-
     pub(super) fn name(&self) -> &str {
         &self.graph.parts[self.part].name
     }

@@ -10,7 +10,7 @@ use super::chunk::{Cause, Checksum, Chunk, ChunkError};
 use super::graph::{Enter, Graph, Port};
 use super::meter::Meter;
 use super::stream;
-use crate::codec::{Codec, Decoder};
+use crate::codec::{Codec, Decoder, Undecoded};
 use penstock_core::engine::{Taken, lock};
 use penstock_core::{Buffer, Error, Space};
 use penstock_cpu::ThreadPolicy;
@@ -158,7 +158,7 @@ impl Stage {
     /// Copies each chunk into the caller's next space, until there is none.
     pub(super) fn into_spaces(spaces: Box<dyn Spaces>, enter: Option<Enter>) -> Self {
         let spaces = Mutex::new(Some(spaces));
-        Self { enter, ..Self::map("into", move || Box::new(Fill(lock(&spaces).take()))) }
+        Self { enter, ..Self::map("into", move || fill(lock(&spaces).take())) }
     }
 
     /// Number of threads, each with a chunk of its own. The order of chunks stays.
@@ -215,9 +215,7 @@ impl Stage {
             StageKind::Decompress { codec, is_stream: Some(true) } => {
                 Arc::new(move |port| stream::decompress(port, codec, piece_bytes))
             }
-            StageKind::Decompress { codec, .. } => {
-                Arc::new(move |port| run(port, &|| Box::new(Whole { codec, decoder: Decoder::new() })))
-            }
+            StageKind::Decompress { codec, .. } => Arc::new(move |port| run(port, &|| decompress(codec))),
             StageKind::Map(make) => Arc::new(move |port| run(port, &*make)),
         };
         let work = move |port: &Port<'_>| work(port);
@@ -283,31 +281,26 @@ fn guarded(
 }
 
 /// Decompresses assets.
-struct Whole {
-    codec: Codec,
-    decoder: Decoder,
-}
-
-impl Map for Whole {
-    fn map(&mut self, chunk: Chunk, context: &mut Context<'_>) -> Result<Option<Chunk>, Cause> {
+fn decompress(codec: Codec) -> Box<dyn Map> {
+    let mut decoder = Decoder::new();
+    Box::new(move |chunk: Chunk, context: &mut Context<'_>| {
         let limit_bytes = context.graph.max_chunk_bytes;
-        match self.decoder.decode(self.codec, &chunk, &context.graph.pool, limit_bytes) {
+        match decoder.decode(codec, &chunk, &context.graph.pool, limit_bytes) {
             Ok(bytes) => Ok(Some(chunk.with_bytes(bytes))),
-            Err(undecoded) => {
-                let (cause, byte) = Cause::of_undecoded(undecoded, limit_bytes);
+            Err(Undecoded::At { byte, error }) => {
                 context.failed_at(byte);
-                Err(cause)
+                Err(Cause::of_decoding(error))
             }
+            Err(Undecoded::TooLarge) => Err(Cause::TooLarge { limit_bytes }),
+            Err(Undecoded::NoMemory(errno)) => Err(errno.into()),
         }
-    }
+    })
 }
 
 /// Fills the caller's memory.
-struct Fill(Option<Box<dyn Spaces>>);
-
-impl Map for Fill {
-    fn map(&mut self, mut chunk: Chunk, context: &mut Context<'_>) -> Result<Option<Chunk>, Cause> {
-        let Some(space) = self.0.as_mut().and_then(|spaces| spaces.next(context)) else {
+fn fill(mut spaces: Option<Box<dyn Spaces>>) -> Box<dyn Map> {
+    Box::new(move |mut chunk: Chunk, context: &mut Context<'_>| {
+        let Some(space) = spaces.as_mut().and_then(|spaces| spaces.next(context)) else {
             context.finish();
             return Ok(None);
         };
@@ -320,5 +313,5 @@ impl Map for Fill {
         buffer.copy_from_slice(&chunk);
         chunk.bytes = Arc::new(buffer); // the same bytes, so that a checksum stays right
         Ok(Some(chunk))
-    }
+    })
 }

@@ -29,12 +29,6 @@ pub(crate) enum Undecoded {
     NoMemory(Errno),
 }
 
-impl From<Errno> for Undecoded {
-    fn from(errno: Errno) -> Self {
-        Self::NoMemory(errno)
-    }
-}
-
 /// Decompresses one asset after another. libdeflate for zlib and gzip: it needs less than half of the time of zlib-rs on assets of
 /// 64 KiB (140 µs against 330: `benches/pipeline.rs`, 2-core x86-64 virtual machine, 2026-11-21), which streams are left to.
 pub(crate) struct Decoder {
@@ -69,7 +63,7 @@ impl Decoder {
         let settled = codec.settled(start).map_err(|error| Undecoded::At { byte: 0, error })?;
         let mut room = self.first_room(settled, asset).clamp(1, max_bytes.max(1));
         loop {
-            let mut buffer = pool.take(room)?;
+            let mut buffer = pool.take(room).map_err(Undecoded::NoMemory)?;
             let available = buffer.capacity().min(max_bytes);
             match self.attempt(settled, asset, &mut buffer.space_mut()[..available]) {
                 Ok(bytes) => {
