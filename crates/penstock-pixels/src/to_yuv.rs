@@ -8,7 +8,10 @@ use yuv::{
     YuvStandardMatrix,
 };
 
-use super::format::PixelFormat;
+use super::format::PixelFormat::{
+    self, Bgr0, Bgr24, Bgra, Gray, Nv12, Rgb0, Rgb24, Rgb48, Rgba, Rgba64, Yuv420p, Yuv420p10, Yuv422p,
+    Yuv422p10, Yuv444p, Yuv444p10,
+};
 use super::options::{Matrix, Range as ColorRange};
 use super::scale::{ByteScale, DEEP_BITS, DEEP_WHITE, Round};
 use super::strip::{Frames, Target};
@@ -74,10 +77,6 @@ fn yuv_has_simd() -> bool {
 
 impl ToYuv {
     pub(super) fn between(input: PixelFormat, output: PixelFormat) -> Option<Self> {
-        use PixelFormat::{
-            Bgr0, Bgr24, Bgra, Gray, Nv12, Rgb0, Rgb24, Rgba, Yuv420p, Yuv420p10, Yuv422p, Yuv422p10,
-            Yuv444p, Yuv444p10,
-        };
         match (input, output) {
             (Rgb24, Yuv420p) => Some(Self::Planar(yuv::rgb_to_yuv420)),
             (Rgb24, Yuv422p) => Some(Self::Planar(yuv::rgb_to_yuv422)),
@@ -102,10 +101,6 @@ impl ToYuv {
     }
 
     fn deep(input: PixelFormat, output: PixelFormat) -> Option<Self> {
-        use PixelFormat::{
-            Bgr0, Bgr24, Bgra, Nv12, Rgb0, Rgb24, Rgb48, Rgba, Rgba64, Yuv420p, Yuv420p10, Yuv422p,
-            Yuv422p10, Yuv444p, Yuv444p10,
-        };
         let (channels, has_16_bits, blue_first) = match input {
             Rgb24 => (3, false, false),
             Bgr24 => (3, false, true),
