@@ -3,8 +3,7 @@
 use std::ops::Add;
 
 use super::format::PixelFormat;
-use super::options::{Matrix, Range as ColorRange};
-use super::strip::Frames;
+use super::options::{ConversionOptions, Matrix, Range as ColorRange};
 
 /// Pixels that are converted at once. Measured: with 32, it takes 1.1 times as long.
 pub(super) const BLOCK: usize = 64;
@@ -48,8 +47,8 @@ pub(super) struct Factors<T> {
 
 impl Scales {
     /// ITU-T H.273, 8.3, solved for RGB.
-    pub(super) fn new(frames: &Frames, bits: u32, blue_first: bool) -> Self {
-        let options = &frames.options;
+    pub(super) fn new(options: &ConversionOptions) -> Self {
+        let (bits, blue_first) = (options.input.bits(), options.output.is_blue_first());
         let is_gray = options.input == PixelFormat::Gray;
         let range = if is_gray { ColorRange::Full } else { options.range };
         let (black, luma, chroma) = match range {

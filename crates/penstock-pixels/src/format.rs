@@ -111,6 +111,16 @@ impl PixelFormat {
         }
     }
 
+    /// Bits of a sample, of gray and YUV.
+    pub(super) fn bits(self) -> u32 {
+        if self.planes()[0].bytes == 1 { 8 } else { 10 }
+    }
+
+    /// Whether blue comes before red.
+    pub(super) fn is_blue_first(self) -> bool {
+        matches!(self, Self::Bgr24 | Self::Bgra | Self::Bgr0)
+    }
+
     /// How many columns and rows of pixels share a chroma sample.
     pub(super) fn subsampling(self) -> (usize, usize) {
         let coarsest = self.planes()[self.planes().len() - 1];

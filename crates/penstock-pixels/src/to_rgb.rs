@@ -27,34 +27,29 @@ type Kernel = fn(&Group<'_>, &Scales, &mut [u8]);
 pub(super) struct ToRgb {
     kernel: Kernel,
     has_chroma: bool,
-    blue_first: bool,
-    bits: u32,
 }
 
 impl ToRgb {
     pub(super) fn between(input: PixelFormat, output: PixelFormat) -> Option<Self> {
-        use PixelFormat::{
-            Bgr0, Bgr24, Bgra, Gray, Nv12, Yuv420p, Yuv420p10, Yuv422p, Yuv422p10, Yuv444p, Yuv444p10,
-        };
+        use PixelFormat::{Gray, Nv12, Yuv420p, Yuv420p10, Yuv422p, Yuv422p10, Yuv444p, Yuv444p10};
         let to_gray = output == Gray;
-        let (kernel, bits) = match input {
-            Yuv420p | Yuv422p | Yuv444p | Nv12 if to_gray => (run::<1, 0, 1, u8, 1> as Kernel, 8),
-            Yuv420p10 | Yuv422p10 | Yuv444p10 if to_gray => (run::<2, 0, 1, u8, 1> as Kernel, 10),
-            Gray => (kernel_to::<1, 0, 1>(output)?, 8),
-            Yuv444p => (kernel_to::<1, 1, 1>(output)?, 8),
-            Yuv420p | Yuv422p => (kernel_to::<1, 2, 1>(output)?, 8),
-            Nv12 => (kernel_to::<1, 2, 2>(output)?, 8),
-            Yuv444p10 => (kernel_to::<2, 1, 1>(output)?, 10),
-            Yuv420p10 | Yuv422p10 => (kernel_to::<2, 2, 1>(output)?, 10),
+        let kernel = match input {
+            Yuv420p | Yuv422p | Yuv444p | Nv12 if to_gray => run::<1, 0, 1, u8, 1> as Kernel,
+            Yuv420p10 | Yuv422p10 | Yuv444p10 if to_gray => run::<2, 0, 1, u8, 1>,
+            Gray => kernel_to::<1, 0, 1>(output)?,
+            Yuv444p => kernel_to::<1, 1, 1>(output)?,
+            Yuv420p | Yuv422p => kernel_to::<1, 2, 1>(output)?,
+            Nv12 => kernel_to::<1, 2, 2>(output)?,
+            Yuv444p10 => kernel_to::<2, 1, 1>(output)?,
+            Yuv420p10 | Yuv422p10 => kernel_to::<2, 2, 1>(output)?,
             _ => return None,
         };
-        let has_chroma = !to_gray && input != Gray;
-        Some(Self { kernel, has_chroma, blue_first: matches!(output, Bgr24 | Bgra | Bgr0), bits })
+        Some(Self { kernel, has_chroma: !to_gray && input != Gray })
     }
 
     /// Converts these rows of the output, which begin at an even row.
     pub(super) fn make(self, frames: &Frames, rows: &Range<usize>, input: &[u8], target: &mut Target<'_>) {
-        let scales = Scales::new(frames, self.bits, self.blue_first);
+        let scales = Scales::new(&frames.options);
         let planes = frames.options.input.planes();
         let shared_by = if self.has_chroma { planes[1].rows } else { 1 };
         let made = target.planes[0].chunks_mut(shared_by * target.row_bytes[0]);
@@ -108,7 +103,7 @@ impl ToRgb {
         let v =
             planes.get(2).map_or(u, |plane| frames.input_row(plane, u_start + bytes(&planes[1]), row, input));
         // Red is made with V, blue with U.
-        if self.blue_first { ([u, v], [0, 1]) } else { ([v, u], [1, 0]) }
+        if options.output.is_blue_first() { ([u, v], [0, 1]) } else { ([v, u], [1, 0]) }
     }
 }
 

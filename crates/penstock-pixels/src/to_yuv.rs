@@ -47,9 +47,9 @@ pub(super) enum ToYuv {
     /// 8 bits to 8 bits in two planes.
     BiPlanar(BiPlanar8),
     /// From or to more bits, through 14 bits.
-    Deep { convert: Planar16, input: DeepInput, output: DeepOutput },
+    Deep { convert: Planar16, input: DeepInput },
     /// Gray to luma, with neutral chroma.
-    Gray { output_bits: u32 },
+    Gray,
 }
 
 /// Input that is widened to 14 bits a channel.
@@ -57,14 +57,6 @@ pub(super) enum ToYuv {
 pub(super) struct DeepInput {
     channels: usize,
     has_16_bits: bool,
-    blue_first: bool,
-}
-
-/// Output that is made from 14 bits a sample.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct DeepOutput {
-    bits: u32,
-    is_interleaved: bool,
 }
 
 /// Whether `yuv` has SIMD code for this processor.
@@ -94,20 +86,19 @@ impl ToYuv {
             (Bgra | Bgr0, Yuv422p) => Some(Self::Planar(yuv::bgra_to_yuv422)),
             (Bgra | Bgr0, Yuv444p) => Some(Self::Planar(yuv::bgra_to_yuv444)),
             (Bgra | Bgr0, Nv12) => Some(Self::BiPlanar(yuv::bgra_to_yuv_nv12)),
-            (Gray, Yuv420p | Yuv422p | Yuv444p | Nv12) => Some(Self::Gray { output_bits: 8 }),
-            (Gray, Yuv420p10 | Yuv422p10 | Yuv444p10) => Some(Self::Gray { output_bits: 10 }),
+            (Gray, Yuv420p | Yuv422p | Yuv444p | Nv12 | Yuv420p10 | Yuv422p10 | Yuv444p10) => {
+                Some(Self::Gray)
+            }
             _ => Self::deep(input, output),
         }
     }
 
     fn deep(input: PixelFormat, output: PixelFormat) -> Option<Self> {
-        let (channels, has_16_bits, blue_first) = match input {
-            Rgb24 => (3, false, false),
-            Bgr24 => (3, false, true),
-            Rgba | Rgb0 => (4, false, false),
-            Bgra | Bgr0 => (4, false, true),
-            Rgb48 => (3, true, false),
-            Rgba64 => (4, true, false),
+        let (channels, has_16_bits) = match input {
+            Rgb24 | Bgr24 => (3, false),
+            Rgba | Rgb0 | Bgra | Bgr0 => (4, false),
+            Rgb48 => (3, true),
+            Rgba64 => (4, true),
             _ => return None,
         };
         // The portable code of `yuv` 0.8.20 for 4:2:0 of more than 8 bits reads a pixel of the first row instead of one
@@ -121,12 +112,8 @@ impl ToYuv {
             Yuv444p | Yuv444p10 => (yuv::rgb14_to_i414, yuv::rgba14_to_i414),
             _ => return None,
         };
-        let bits = if output.planes()[0].bytes == 1 { 8 } else { 10 };
-        Some(Self::Deep {
-            convert: if channels == 3 { with_three } else { with_four },
-            input: DeepInput { channels, has_16_bits, blue_first },
-            output: DeepOutput { bits, is_interleaved: output == Nv12 },
-        })
+        let convert = if channels == 3 { with_three } else { with_four };
+        Some(Self::Deep { convert, input: DeepInput { channels, has_16_bits } })
     }
 
     /// How many of these rows are converted in one call of `make`.
@@ -162,10 +149,8 @@ impl ToYuv {
                 let mut image = target.bi_planar(width, height);
                 convert(&mut image, rgb, stride, range, matrix, YuvConversionMode::Balanced)
             }),
-            Self::Deep { convert, input: from, output: to } => {
-                deep(frames, rows, input, (convert, from, to), target);
-            }
-            Self::Gray { output_bits } => gray(frames, rows, input, output_bits, target),
+            Self::Deep { convert, input: from } => deep(frames, rows, input, (convert, from), target),
+            Self::Gray => gray(frames, rows, input, target),
         }
     }
 }
@@ -294,7 +279,7 @@ fn deep(
     frames: &Frames,
     rows: &Range<usize>,
     input: &[u8],
-    (convert, from, to): (Planar16, DeepInput, DeepOutput),
+    (convert, from): (Planar16, DeepInput),
     target: &mut Target<'_>,
 ) {
     SCRATCH.with_borrow_mut(|scratch| {
@@ -308,49 +293,45 @@ fn deep(
         v.resize(chroma_width * chroma_height, 0);
         let mut image = planar([luma, u, v], (width, chroma_width), (width as u32, height as u32));
         let range = range(frames.options.range);
-        let matrix = from.matrix(frames.options.matrix);
+        let blue_first = frames.options.input.is_blue_first();
+        let matrix = deep_matrix(frames.options.matrix, blue_first);
         convert(&mut image, rgb, (width * from.channels) as u32, range, matrix).expect(SIZES_WERE_CHECKED);
-        let (u, v) = if from.blue_first { (v, u) } else { (u, v) };
-        let (luma_round, chroma_round) = to.rounds(frames.options.range);
+        let (u, v) = if blue_first { (v, u) } else { (u, v) };
+        let (luma_round, chroma_round) = rounds(frames.options.range, frames.options.output.bits());
         let luma_bytes = target.row_bytes[0];
         for (made, row) in luma.chunks_exact(width).zip(target.planes[0].chunks_exact_mut(luma_bytes)) {
-            to.narrow(made, luma_round, row);
+            narrow(made, luma_round, row);
         }
-        if to.is_interleaved {
+        if frames.options.output == Nv12 {
             let pairs = target.planes[1].as_chunks_mut::<2>().0;
             for ((u, v), pair) in u.iter().zip(&*v).zip(pairs) {
                 *pair = [chroma_round.of(*u) as u8, chroma_round.of(*v) as u8];
             }
         } else {
-            to.narrow(u, chroma_round, target.planes[1]);
-            to.narrow(v, chroma_round, target.planes[2]);
+            narrow(u, chroma_round, target.planes[1]);
+            narrow(v, chroma_round, target.planes[2]);
         }
     });
 }
 
-impl DeepInput {
-    /// With 14 bits, `yuv` expects red first. For blue first, the weights of the two colours in luma are exchanged, and
-    /// so are the two planes of chroma.
-    fn matrix(self, of: Matrix) -> YuvStandardMatrix {
-        let matrix = matrix(of);
-        let parts = matrix.get_kr_kb();
-        if self.blue_first { YuvStandardMatrix::Custom(parts.kb, parts.kr) } else { matrix }
-    }
+/// With 14 bits, `yuv` expects red first. For blue first, the weights of the two colours in luma are exchanged, and
+/// so are the two planes of chroma.
+fn deep_matrix(of: Matrix, blue_first: bool) -> YuvStandardMatrix {
+    let matrix = matrix(of);
+    let parts = matrix.get_kr_kb();
+    if blue_first { YuvStandardMatrix::Custom(parts.kb, parts.kr) } else { matrix }
 }
 
-impl DeepOutput {
-    /// How luma and chroma of 14 bits are rounded to the output's. In the limited range, code values of n bits are
-    /// those of 8 bits times 2^(n-8). In the full range, white is 2^n - 1, and neutral chroma still 2^(n-1) (ITU-T
-    /// H.273, 8.3).
-    fn rounds(self, range: ColorRange) -> (Round, Round) {
-        let shrinks = if range == ColorRange::Full { -1 } else { 0 };
-        let luma = Round { bits: self.bits, zero: 0, shrinks };
-        (luma, Round { zero: 1 << (DEEP_BITS - 1), ..luma })
-    }
+/// How luma and chroma of 14 bits are rounded to the output's. In the limited range, code values of n bits are those of
+/// 8 bits times 2^(n-8). In the full range, white is 2^n - 1, and neutral chroma still 2^(n-1) (ITU-T H.273, 8.3).
+fn rounds(range: ColorRange, bits: u32) -> (Round, Round) {
+    let shrinks = if range == ColorRange::Full { -1 } else { 0 };
+    let luma = Round { bits, zero: 0, shrinks };
+    (luma, Round { zero: 1 << (DEEP_BITS - 1), ..luma })
+}
 
-    fn narrow(self, samples: &[u16], round: Round, output: &mut [u8]) {
-        lay_out(samples.iter().map(|sample| round.of(*sample)), self.bits, output);
-    }
+fn narrow(samples: &[u16], round: Round, output: &mut [u8]) {
+    lay_out(samples.iter().map(|sample| round.of(*sample)), round.bits, output);
 }
 
 /// Writes samples as bytes, or as pairs of bytes where they have more than 8 bits.
@@ -364,7 +345,8 @@ fn lay_out(samples: impl Iterator<Item = u16>, bits: u32, output: &mut [u8]) {
 }
 
 /// Converts gray to luma of the range, with neutral chroma.
-fn gray(frames: &Frames, rows: &Range<usize>, input: &[u8], output_bits: u32, target: &mut Target<'_>) {
+fn gray(frames: &Frames, rows: &Range<usize>, input: &[u8], target: &mut Target<'_>) {
+    let output_bits = frames.options.output.bits();
     let scale = match frames.options.range {
         ColorRange::Limited => ByteScale::new(16 << (output_bits - 8), 235 << (output_bits - 8)),
         ColorRange::Full => ByteScale::new(0, (1 << output_bits) - 1),
