@@ -125,19 +125,14 @@ impl Source {
     }
 
     pub(super) fn check(&self) -> Result<(), Error> {
-        match &self.kind {
-            Origin::Files(_) if self.workers == 0 => {
-                Err(Error::Unsuitable("workers must be at least 1".into()))
-            }
-            Origin::Files(_) => Ok(()),
-            _ if self.workers != 1 => {
-                Err(Error::Unsuitable("only files can be read by several workers".into()))
-            }
-            _ if self.piece_bytes() == Some(0) => {
-                Err(Error::Unsuitable("piece_bytes must be at least 1".into()))
-            }
-            _ => Ok(()),
-        }
+        let why = match &self.kind {
+            Origin::Files(_) if self.workers == 0 => "workers must be at least 1",
+            Origin::Files(_) => return Ok(()),
+            _ if self.workers != 1 => "only files can be read by several workers",
+            _ if self.piece_bytes() == Some(0) => "piece_bytes must be at least 1",
+            _ => return Ok(()),
+        };
+        Err(Error::Unsuitable(why.into()))
     }
 
     /// The name of the source as a whole.

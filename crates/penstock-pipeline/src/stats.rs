@@ -52,17 +52,12 @@ pub struct StageStats {
 }
 
 impl StageStats {
-    /// Time that its workers worked, added up.
-    fn work_ns(&self) -> f64 {
-        self.work.mean_ns * self.work.count as f64
-    }
-
     /// The share of its workers' time in which they worked. Time after their end does not count, so that a part which
     /// ended long ago does not look idle.
     fn busy(&self) -> f64 {
-        let lock_ns = self.lock.mean_ns * self.lock.count as f64;
-        let all = self.work_ns() + lock_ns + (self.input_blocked_ns + self.output_blocked_ns) as f64;
-        if all > 0.0 { self.work_ns() / all } else { 0.0 }
+        let [work_ns, lock_ns] = [self.work, self.lock].map(|times| times.mean_ns * times.count as f64);
+        let all = work_ns + lock_ns + (self.input_blocked_ns + self.output_blocked_ns) as f64;
+        if all > 0.0 { work_ns / all } else { 0.0 }
     }
 }
 

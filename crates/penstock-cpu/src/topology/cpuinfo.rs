@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use super::numbers::{self, Cpus};
 use super::tree::{Tree, clean};
 
-#[derive(Default)]
 pub(super) struct Cpuinfo {
     pub(super) model: Option<String>,
     /// Processor, package and core, where they are told.
