@@ -196,12 +196,9 @@ pub(super) struct Port<'a> {
 }
 
 impl<'a> Port<'a> {
-    pub(super) fn name(&self) -> &str {
-        &self.graph.parts[self.part].name
-    }
-
     pub(super) fn fault(&self, name: &Arc<OsStr>, offset: u64, index: u64, cause: Cause) -> ChunkError {
-        ChunkError { name: Arc::clone(name), offset, index, stage: self.name().into(), cause }
+        let stage = self.graph.parts[self.part].name.clone();
+        ChunkError { name: Arc::clone(name), offset, index, stage, cause }
     }
 
     fn output(&self) -> &Channel<Item> {
