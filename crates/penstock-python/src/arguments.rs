@@ -219,9 +219,16 @@ impl<'py> FromPyObject<'_, 'py> for Seconds {
     }
 }
 
-/// For `from_py_with`: seconds; None for no limit.
-pub(crate) fn timeout(value: &Bound<'_, PyAny>) -> PyResult<Option<Duration>> {
-    if value.is_none() { Ok(None) } else { duration("timeout", value.extract()?) }
+/// The argument `timeout`: how long a call may wait. More than the clock can count is `Duration::MAX`.
+#[derive(Clone, Copy)]
+pub(crate) struct Timeout(pub(crate) Duration);
+
+impl<'py> FromPyObject<'_, 'py> for Timeout {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        Ok(Self(duration("timeout", value.extract()?)?.unwrap_or(Duration::MAX)))
+    }
 }
 
 /// For `from_py_with`: seconds that are not None.

@@ -10,7 +10,7 @@ use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit};
 
-use crate::arguments;
+use crate::arguments::{self, Timeout};
 use crate::errors::{self, OrRaise};
 use crate::log;
 use crate::ticket::{LoopWaker, Watch};
@@ -23,7 +23,7 @@ pub(crate) fn _fifo_open(
     py: Python<'_>,
     path: &Bound<'_, PyAny>,
     mode: &str,
-    #[pyo3(from_py_with = arguments::timeout)] timeout: Option<Duration>,
+    timeout: Option<Timeout>,
 ) -> PyResult<i32> {
     let access = access(mode)?;
     let fifo = fifo_at(path)?;
@@ -101,7 +101,7 @@ pub(crate) struct FifoTicket {
 }
 
 impl FifoTicket {
-    fn ended_within(&self, py: Python<'_>, timeout: Option<Duration>) -> PyResult<Result<(), Error>> {
+    fn ended_within(&self, py: Python<'_>, timeout: Option<Timeout>) -> PyResult<Result<(), Error>> {
         until(py, timeout, |slice| self.ticket.wait_for(Some(slice)).into())
     }
 
@@ -124,11 +124,7 @@ impl FifoTicket {
 
     /// Wait until the opening has ended.
     #[pyo3(signature = (timeout=None))]
-    fn wait(
-        &self,
-        py: Python<'_>,
-        #[pyo3(from_py_with = arguments::timeout)] timeout: Option<Duration>,
-    ) -> PyResult<()> {
+    fn wait(&self, py: Python<'_>, timeout: Option<Timeout>) -> PyResult<()> {
         self.ended_within(py, timeout)?.map_err(|error| self.raised(py, &error))
     }
 
@@ -137,7 +133,7 @@ impl FifoTicket {
     fn exception<'py>(
         &self,
         py: Python<'py>,
-        #[pyo3(from_py_with = arguments::timeout)] timeout: Option<Duration>,
+        timeout: Option<Timeout>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         errors::failure_of(py, self.ended_within(py, timeout)?, |error| self.raised(py, error))
     }

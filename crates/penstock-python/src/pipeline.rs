@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyIterator, PyList, PyTuple};
 use pyo3::{PyTraverseError, PyVisit};
 
-use crate::arguments::{self, Ahead};
+use crate::arguments::{self, Ahead, Timeout};
 use crate::attach::as_python_thread;
 use crate::chunk::Chunk;
 use crate::errors::{self, OrRaise};
@@ -301,11 +301,7 @@ impl Pipeline {
     }
 
     /// The next chunk; None at the end.
-    fn next(
-        &self,
-        py: Python<'_>,
-        #[pyo3(from_py_with = arguments::timeout)] timeout: Option<Duration>,
-    ) -> PyResult<Option<Chunk>> {
+    fn next(&self, py: Python<'_>, timeout: Option<Timeout>) -> PyResult<Option<Chunk>> {
         let outcome = until(py, timeout, |slice| self.0.next(Some(slice)).into())?;
         if !matches!(outcome, Ok(Some(_)) | Err(Error::Stalled { .. })) {
             self.release(py);
@@ -314,11 +310,7 @@ impl Pipeline {
     }
 
     /// Wait for the end of a pipeline whose sink is a descriptor.
-    fn wait(
-        &self,
-        py: Python<'_>,
-        #[pyo3(from_py_with = arguments::timeout)] timeout: Option<Duration>,
-    ) -> PyResult<()> {
+    fn wait(&self, py: Python<'_>, timeout: Option<Timeout>) -> PyResult<()> {
         let outcome = until(py, timeout, |slice| self.0.wait(Some(slice)).into())?;
         if !matches!(outcome, Err(Error::Stalled { .. })) {
             self.release(py);
@@ -342,7 +334,8 @@ impl Pipeline {
             return Ok(self.cancel(py));
         }
         self.cancel(py);
-        let closed = until(py, Some(pipeline::LEAVE_WITHIN), |slice| self.0.close_within(slice).into())?;
+        let closed =
+            until(py, Some(Timeout(pipeline::LEAVE_WITHIN)), |slice| self.0.close_within(slice).into())?;
         Ok(closed.is_ok())
     }
 

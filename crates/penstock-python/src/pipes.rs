@@ -7,7 +7,7 @@ use penstock_core::Error;
 use penstock_core::process::{self, Marks, Target};
 use pyo3::prelude::*;
 
-use crate::arguments;
+use crate::arguments::{self, Timeout};
 use crate::buffer;
 use crate::errors::{self, OrRaise};
 use crate::ticket::{Ticket, queue};
@@ -56,7 +56,7 @@ pub(crate) fn pipe(data: &Bound<'_, PyAny>, fd: &Bound<'_, PyAny>, mode: &str) -
 pub(crate) fn sync(
     py: Python<'_>,
     data: Option<&Bound<'_, PyAny>>,
-    #[pyo3(from_py_with = arguments::timeout)] timeout: Option<Duration>,
+    timeout: Option<Timeout>,
 ) -> PyResult<()> {
     match data {
         None => report(py, timeout, process::sync_to),
@@ -73,16 +73,13 @@ pub(crate) fn sync(
 ///     BrokenStreamError, OSError, StalledError: as for ``sync``.
 #[pyfunction]
 #[pyo3(signature = (timeout=None))]
-pub(crate) fn close(
-    py: Python<'_>,
-    #[pyo3(from_py_with = arguments::timeout)] timeout: Option<Duration>,
-) -> PyResult<()> {
+pub(crate) fn close(py: Python<'_>, timeout: Option<Timeout>) -> PyResult<()> {
     report(py, timeout, process::close_at)
 }
 
 fn report(
     py: Python<'_>,
-    timeout: Option<Duration>,
+    timeout: Option<Timeout>,
     drain: fn(&Marks, Option<Duration>) -> Result<(), Vec<Error>>,
 ) -> PyResult<()> {
     let marks = process::marks();
@@ -101,13 +98,13 @@ fn report(
     if failures.is_empty() { Ok(()) } else { Err(errors::first_of(py, &failures)) }
 }
 
-fn sync_memory(data: &Bound<'_, PyAny>, timeout: Option<Duration>) -> PyResult<()> {
+fn sync_memory(data: &Bound<'_, PyAny>, timeout: Option<Timeout>) -> PyResult<()> {
     let Some((start, len)) = buffer::extent(data)? else {
         return Ok(());
     };
     let began = Instant::now();
     for ticket in process::tickets_of(start, len) {
-        let left = timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
+        let left = timeout.map(|Timeout(limit)| Timeout(limit.saturating_sub(began.elapsed())));
         until_written(data.py(), &ticket, left)?.or_raise(data.py())?;
     }
     buffer::release_parked(data.py());

@@ -2,7 +2,6 @@
 
 use std::ffi::c_int;
 use std::ptr;
-use std::time::Duration;
 
 use penstock_core::ReaderOptions;
 use pyo3::exceptions::PyValueError;
@@ -10,7 +9,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::arguments;
+use crate::arguments::{self, Timeout};
 use crate::buffer::{export_space, fill_view, release_parked};
 use crate::conversion::Conversion;
 use crate::errors::OrRaise;
@@ -88,11 +87,7 @@ impl Reader {
     ///     StalledError: no whole frame came in time. Nothing is lost: the next call continues.
     ///     ClosedError: the reader is closed, or belongs to the parent process.
     #[pyo3(signature = (timeout=None))]
-    fn read(
-        &self,
-        py: Python<'_>,
-        #[pyo3(from_py_with = arguments::timeout)] timeout: Option<Duration>,
-    ) -> PyResult<Option<Frame>> {
+    fn read(&self, py: Python<'_>, timeout: Option<Timeout>) -> PyResult<Option<Frame>> {
         self.read_within(py, timeout)
     }
 
@@ -111,7 +106,7 @@ impl Reader {
         &self,
         py: Python<'_>,
         buffer: &Bound<'_, PyAny>,
-        #[pyo3(from_py_with = arguments::timeout)] timeout: Option<Duration>,
+        timeout: Option<Timeout>,
     ) -> PyResult<usize> {
         let space = export_space(buffer)?;
         let frame_bytes = self.reader.frame_bytes();
@@ -147,11 +142,7 @@ impl Reader {
     /// Raises:
     ///     TruncatedStreamError, OSError, StalledError, ClosedError: as for ``read``.
     #[pyo3(signature = (timeout=None))]
-    fn latest(
-        &self,
-        py: Python<'_>,
-        #[pyo3(from_py_with = arguments::timeout)] timeout: Option<Duration>,
-    ) -> PyResult<Option<Frame>> {
+    fn latest(&self, py: Python<'_>, timeout: Option<Timeout>) -> PyResult<Option<Frame>> {
         until(py, timeout, |slice| self.reader.latest(Some(slice)).into())?
             .map(|frame| frame.map(Frame))
             .or_raise(py)
@@ -171,7 +162,7 @@ impl Reader {
     /// delay. Ctrl-C interrupts it.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let was_open = !self.reader.is_closed();
-        let closed = until(py, Some(penstock_core::Reader::LEAVE_WITHIN), |slice| {
+        let closed = until(py, Some(Timeout(penstock_core::Reader::LEAVE_WITHIN)), |slice| {
             self.reader.close_within(slice).into()
         })?;
         drop(closed); // a thread that takes longer ends later, on its own
@@ -242,7 +233,7 @@ impl Reader {
 }
 
 impl Reader {
-    fn read_within(&self, py: Python<'_>, timeout: Option<Duration>) -> PyResult<Option<Frame>> {
+    fn read_within(&self, py: Python<'_>, timeout: Option<Timeout>) -> PyResult<Option<Frame>> {
         until(py, timeout, |slice| self.reader.read(Some(slice)).into())?
             .map(|frame| frame.map(Frame))
             .or_raise(py)

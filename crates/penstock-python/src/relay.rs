@@ -7,7 +7,7 @@ use penstock_core::{RelayError, RelayMode, RelayOptions};
 use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 
-use crate::arguments;
+use crate::arguments::{self, Timeout};
 use crate::errors::{self, OrRaise, value_of};
 use crate::log;
 use crate::pipes::arm_exit;
@@ -36,7 +36,7 @@ impl Relay {
         dst: &Bound<'_, PyAny>,
         count: Option<Bound<'_, PyAny>>,
         offset: Option<Bound<'_, PyAny>>,
-        #[pyo3(from_py_with = arguments::timeout)] timeout: Option<Duration>,
+        timeout: Option<Timeout>,
         method: &str,
         ahead: &[u8],
     ) -> PyResult<Self> {
@@ -102,7 +102,7 @@ pub(crate) fn _start_relay(
     dst: &Bound<'_, PyAny>,
     count: Option<Bound<'_, PyAny>>,
     offset: Option<Bound<'_, PyAny>>,
-    #[pyo3(from_py_with = arguments::timeout)] timeout: Option<Duration>,
+    timeout: Option<Timeout>,
     method: &str,
     policy: Option<ThreadPolicy>,
 ) -> PyResult<RelayTicket> {
@@ -117,13 +117,13 @@ pub(crate) fn _start_relay(
 fn options(
     count: Option<Bound<'_, PyAny>>,
     offset: Option<Bound<'_, PyAny>>,
-    timeout: Option<Duration>,
+    timeout: Option<Timeout>,
     method: &str,
 ) -> PyResult<RelayOptions> {
     let mut options = RelayOptions::default();
     options.count = count.map(|count| not_negative("count", &count)).transpose()?;
     options.offset = offset.map(|offset| not_negative("offset", &offset)).transpose()?;
-    options.timeout = timeout;
+    options.timeout = timeout.map(|Timeout(limit)| limit).filter(|limit| *limit < Duration::MAX);
     options.mode = mode(method)?;
     Ok(options)
 }
@@ -217,7 +217,7 @@ impl RelayTicket {
     fn ended_within(
         &self,
         py: Python<'_>,
-        timeout: Option<Duration>,
+        timeout: Option<Timeout>,
     ) -> PyResult<Result<penstock_core::Relayed, PyErr>> {
         let ended = until(py, timeout, |slice| self.ticket.wait_for(Some(slice)).map(Ok).into())?;
         let outcome = ended.map_err(|error| {
@@ -249,11 +249,7 @@ impl RelayTicket {
     ///     ClosedError: the relay was cancelled.
     ///     BrokenStreamError, OSError: as for ``relay``.
     #[pyo3(signature = (timeout=None))]
-    fn wait(
-        &self,
-        py: Python<'_>,
-        #[pyo3(from_py_with = arguments::timeout)] timeout: Option<Duration>,
-    ) -> PyResult<Relayed> {
+    fn wait(&self, py: Python<'_>, timeout: Option<Timeout>) -> PyResult<Relayed> {
         self.ended_within(py, timeout)?.map(Relayed)
     }
 
@@ -265,7 +261,7 @@ impl RelayTicket {
     fn exception<'py>(
         &self,
         py: Python<'py>,
-        #[pyo3(from_py_with = arguments::timeout)] timeout: Option<Duration>,
+        timeout: Option<Timeout>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         Ok(self.ended_within(py, timeout)?.err().map(|error| value_of(py, error)))
     }

@@ -8,7 +8,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::arguments::{self, Seconds};
+use crate::arguments::{self, Seconds, Timeout};
 use crate::errors::{self, OrRaise, value_of};
 use crate::log;
 use crate::pipes::arm_exit;
@@ -141,11 +141,7 @@ impl Tee {
     ///     OSError: the source failed.
     ///     ClosedError: the tee was cancelled.
     #[pyo3(signature = (timeout=None))]
-    fn wait(
-        &self,
-        py: Python<'_>,
-        #[pyo3(from_py_with = arguments::timeout)] timeout: Option<Duration>,
-    ) -> PyResult<TeeReport> {
+    fn wait(&self, py: Python<'_>, timeout: Option<Timeout>) -> PyResult<TeeReport> {
         self.start(py)?;
         let ended = until(py, timeout, |slice| self.tee.wait_for(Some(slice)).into())?;
         if self.done() {

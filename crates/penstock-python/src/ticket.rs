@@ -9,7 +9,7 @@ use penstock_core::engine::{Mailbox, Waker};
 use penstock_core::{Region, Rejected};
 use pyo3::prelude::*;
 
-use crate::arguments;
+use crate::arguments::Timeout;
 use crate::buffer::{self, release_parked};
 use crate::errors::{self, OrRaise};
 use crate::waiting::{awaited, until, until_written};
@@ -46,11 +46,7 @@ impl Ticket {
     ///     BrokenStreamError, OSError: the stream failed.
     ///     ClosedError: the write was aborted.
     #[pyo3(signature = (timeout=None))]
-    fn wait(
-        &self,
-        py: Python<'_>,
-        #[pyo3(from_py_with = arguments::timeout)] timeout: Option<Duration>,
-    ) -> PyResult<()> {
+    fn wait(&self, py: Python<'_>, timeout: Option<Timeout>) -> PyResult<()> {
         until_written(py, &self.0, timeout)?.or_raise(py)
     }
 
@@ -62,7 +58,7 @@ impl Ticket {
     fn exception<'py>(
         &self,
         py: Python<'py>,
-        #[pyo3(from_py_with = arguments::timeout)] timeout: Option<Duration>,
+        timeout: Option<Timeout>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let outcome = until_written(py, &self.0, timeout)?;
         errors::failure_of(py, outcome, |error| errors::to_python(py, error))
@@ -142,7 +138,7 @@ impl Watch {
 /// Queues a buffer by one of the core's writes, which gets the memory and the time that it may wait for room.
 pub(crate) fn queue(
     data: &Bound<'_, PyAny>,
-    timeout: Option<Duration>,
+    timeout: Option<Timeout>,
     mut write: impl FnMut(Box<dyn Region>, Duration) -> Result<penstock_core::Ticket, Rejected<Box<dyn Region>>>
     + Send,
 ) -> PyResult<Ticket> {

@@ -7,6 +7,7 @@ use penstock_core::Error;
 use pyo3::call::PyCallArgs;
 use pyo3::prelude::*;
 
+use crate::arguments::Timeout;
 use crate::buffer::release_parked;
 
 /// The longest wait between two checks for signals: half of the 100 ms within which Ctrl-C has to work.
@@ -17,17 +18,19 @@ const SLICE: Duration = Duration::from_millis(50);
 /// Each attempt gets the time that it may take.
 pub(crate) fn until<T: Send>(
     py: Python<'_>,
-    timeout: Option<Duration>,
+    timeout: Option<Timeout>,
     mut attempt: impl FnMut(Duration) -> Attempt<T> + Send,
 ) -> PyResult<Result<T, Error>> {
     let start = Instant::now();
     loop {
-        let left = timeout.map(|timeout| timeout.saturating_sub(start.elapsed()));
+        let left = timeout.map(|Timeout(limit)| limit.saturating_sub(start.elapsed()));
         let answer = py.detach(|| attempt(left.map_or(SLICE, |left| left.min(SLICE))));
         release_parked(py);
         match answer {
             Attempt::Ended(outcome) => return Ok(outcome),
-            Attempt::NotYet { bytes_pending } if timeout.is_some_and(|limit| start.elapsed() >= limit) => {
+            Attempt::NotYet { bytes_pending }
+                if timeout.is_some_and(|Timeout(limit)| start.elapsed() >= limit) =>
+            {
                 return Ok(Err(Error::Stalled { waited: start.elapsed(), bytes_pending }));
             }
             Attempt::NotYet { .. } => py.check_signals()?,
@@ -67,7 +70,7 @@ impl From<bool> for Attempt<()> {
 pub(crate) fn until_written(
     py: Python<'_>,
     ticket: &penstock_core::Ticket,
-    timeout: Option<Duration>,
+    timeout: Option<Timeout>,
 ) -> PyResult<Result<(), Error>> {
     let bytes_pending = ticket.bytes() as u64;
     until(py, timeout, |slice| {

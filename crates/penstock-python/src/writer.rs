@@ -7,7 +7,7 @@ use penstock_core::{Error, Options};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::arguments;
+use crate::arguments::{self, Timeout};
 use crate::buffer;
 use crate::conversion::Conversion;
 use crate::errors::{self, OrRaise};
@@ -96,21 +96,13 @@ impl Writer {
     ///     ValueError: ``data`` is not C-contiguous.
     ///     TypeError: ``data`` has no buffer.
     #[pyo3(signature = (data, *, timeout=None))]
-    fn write(
-        &self,
-        data: &Bound<'_, PyAny>,
-        #[pyo3(from_py_with = arguments::timeout)] timeout: Option<Duration>,
-    ) -> PyResult<Ticket> {
+    fn write(&self, data: &Bound<'_, PyAny>, timeout: Option<Timeout>) -> PyResult<Ticket> {
         queue(data, timeout, |data, slice| self.writer.write(data, Some(slice)))
     }
 
     /// Queue bytes that are converted already, in order with all others. Their memory must never change again.
     #[pyo3(signature = (data, *, timeout=None))]
-    fn _write_made(
-        &self,
-        data: &Bound<'_, PyAny>,
-        #[pyo3(from_py_with = arguments::timeout)] timeout: Option<Duration>,
-    ) -> PyResult<Ticket> {
+    fn _write_made(&self, data: &Bound<'_, PyAny>, timeout: Option<Timeout>) -> PyResult<Ticket> {
         queue(data, timeout, |data, slice| self.writer.write_transformed(data, Some(slice)))
     }
 
@@ -129,11 +121,7 @@ impl Writer {
     ///     StalledError: it took longer than ``timeout``. Nothing is lost.
     ///     ClosedError: the writer is closed, or another thread aborts it meanwhile.
     #[pyo3(signature = (timeout=None))]
-    fn flush(
-        &self,
-        py: Python<'_>,
-        #[pyo3(from_py_with = arguments::timeout)] timeout: Option<Duration>,
-    ) -> PyResult<()> {
+    fn flush(&self, py: Python<'_>, timeout: Option<Timeout>) -> PyResult<()> {
         let mark = self.writer.mark();
         until(py, timeout, |slice| self.writer.flush_to(mark, Some(slice)).into())?.or_raise(py)
     }
@@ -150,11 +138,7 @@ impl Writer {
     ///     ClosedError: another thread aborts it meanwhile.
     ///     StalledError: it took longer than ``timeout``. The writer is still open, and nothing is lost.
     #[pyo3(signature = (timeout=None))]
-    fn close(
-        &self,
-        py: Python<'_>,
-        #[pyo3(from_py_with = arguments::timeout)] timeout: Option<Duration>,
-    ) -> PyResult<()> {
+    fn close(&self, py: Python<'_>, timeout: Option<Timeout>) -> PyResult<()> {
         self.close_within(py, timeout)?.or_raise(py)
     }
 
@@ -215,10 +199,10 @@ impl Writer {
 }
 
 /// How long a block that raised waits for a reader that takes nothing: as long as the end of a program waits.
-const EXIT_STALL: Duration = Duration::from_secs(5);
+const EXIT_STALL: Timeout = Timeout(Duration::from_secs(5));
 
 impl Writer {
-    fn close_within(&self, py: Python<'_>, timeout: Option<Duration>) -> PyResult<Result<(), Error>> {
+    fn close_within(&self, py: Python<'_>, timeout: Option<Timeout>) -> PyResult<Result<(), Error>> {
         let (mark, was_open) = (self.writer.mark(), !self.writer.is_closed());
         let closed = until(py, timeout, |slice| self.writer.close_at(mark, Some(slice)).into())?;
         if was_open && self.writer.is_closed() {
