@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use crate::interned::intern;
-use penstock_core::{Mode, ReaderKind};
+use penstock_core::Mode;
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -96,24 +96,25 @@ fn not_a_path(path: &Bound<'_, PyAny>) -> PyResult<PyErr> {
     )))
 }
 
-pub(crate) fn mode(name: &str) -> PyResult<Mode> {
-    match name {
-        "auto" => Ok(Mode::Auto),
-        "write" => Ok(Mode::Write),
-        "staged" => Ok(Mode::Staged),
-        "zero-copy" => Ok(Mode::ZeroCopy),
-        _ => Err(PyValueError::new_err(format!(
-            "mode must be 'auto', 'write', 'staged' or 'zero-copy', not {name:?}"
-        ))),
-    }
+/// The choice of that name, for an argument that takes one of a few names.
+pub(crate) fn choice<T: Copy>(argument: &str, name: &str, choices: &[(&str, T)]) -> PyResult<T> {
+    let found = choices.iter().find(|(choice, _)| *choice == name);
+    found.map(|(_, value)| *value).ok_or_else(|| {
+        let names: Vec<_> = choices.iter().map(|(choice, _)| format!("'{choice}'")).collect();
+        let (last, others) = names.split_last().expect("there are choices");
+        let others = others.join(", ");
+        PyValueError::new_err(format!("{argument} must be {others} or {last}, not {name:?}"))
+    })
 }
 
-pub(crate) fn reader(name: &str) -> PyResult<ReaderKind> {
-    match name {
-        "unknown" => Ok(ReaderKind::Unknown),
-        "reads" => Ok(ReaderKind::Reads),
-        _ => Err(PyValueError::new_err(format!("reader must be 'unknown' or 'reads', not {name:?}"))),
-    }
+pub(crate) fn mode(name: &str) -> PyResult<Mode> {
+    let modes = [
+        ("auto", Mode::Auto),
+        ("write", Mode::Write),
+        ("staged", Mode::Staged),
+        ("zero-copy", Mode::ZeroCopy),
+    ];
+    choice("mode", name, &modes)
 }
 
 /// The most threads for one part of a pipeline; more are a mistake. Chosen: we know no machine with more CPUs.

@@ -48,12 +48,8 @@ pub(crate) fn _fifo_open_async(path: &Bound<'_, PyAny>, mode: &str) -> PyResult<
 }
 
 fn access(mode: &str) -> PyResult<Access> {
-    match mode {
-        "r" => Ok(Access::Read),
-        "w" => Ok(Access::Write),
-        "r+" => Ok(Access::Both),
-        _ => Err(PyValueError::new_err(format!("mode must be 'r', 'w' or 'r+', not {mode:?}"))),
-    }
+    let choices = [("r", Access::Read), ("w", Access::Write), ("r+", Access::Both)];
+    arguments::choice("mode", mode, &choices)
 }
 
 fn fifo_at(path: &Bound<'_, PyAny>) -> PyResult<Fifo> {

@@ -158,11 +158,8 @@ impl Stage {
         #[pyo3(from_py_with = arguments::workers)] workers: usize,
         policy: Option<ThreadPolicy>,
     ) -> PyResult<Self> {
-        let kind = match kind {
-            "xxh3" => ChecksumKind::Xxh3,
-            "crc32" => ChecksumKind::Crc32,
-            _ => return Err(PyValueError::new_err(format!("kind must be 'xxh3' or 'crc32', not {kind:?}"))),
-        };
+        let kinds = [("xxh3", ChecksumKind::Xxh3), ("crc32", ChecksumKind::Crc32)];
+        let kind = arguments::choice("kind", kind, &kinds)?;
         Ok(Self::new(pipeline::Stage::checksum(kind), name, workers, policy))
     }
 
@@ -199,13 +196,8 @@ impl Stage {
 }
 
 fn codec_of(name: &str) -> PyResult<Codec> {
-    [Codec::Auto, Codec::Zlib, Codec::Gzip, Codec::Zstd, Codec::Lz4]
-        .into_iter()
-        .find(|codec| codec.name() == name)
-        .ok_or_else(|| {
-            let names = "'auto', 'zlib', 'gzip', 'zstd' or 'lz4'";
-            PyValueError::new_err(format!("codec must be {names}, not {name:?}"))
-        })
+    let codecs = [Codec::Auto, Codec::Zlib, Codec::Gzip, Codec::Zstd, Codec::Lz4];
+    arguments::choice("codec", name, &codecs.map(|codec| (codec.name(), codec)))
 }
 
 /// The sink of a pipeline.
@@ -268,14 +260,8 @@ impl Pipeline {
         #[pyo3(from_py_with = arguments::max_chunk_bytes)] max_chunk_bytes: usize,
         on_error: &str,
     ) -> PyResult<Self> {
-        let on_error = match on_error {
-            "raise" => OnError::Raise,
-            "skip" => OnError::Skip,
-            _ => {
-                let why = format!("on_error must be 'raise' or 'skip', not {on_error:?}");
-                return Err(PyValueError::new_err(why));
-            }
-        };
+        let reactions = [("raise", OnError::Raise), ("skip", OnError::Skip)];
+        let on_error = arguments::choice("on_error", on_error, &reactions)?;
         let mut options = Options::default();
         (options.depth.items, options.depth.bytes) = (depth, depth_bytes);
         (options.on_error, options.max_chunk_bytes) = (on_error, max_chunk_bytes);

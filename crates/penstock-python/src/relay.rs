@@ -124,16 +124,9 @@ fn options(
     options.count = count.map(|count| not_negative("count", &count)).transpose()?;
     options.offset = offset.map(|offset| not_negative("offset", &offset)).transpose()?;
     options.timeout = timeout.map(|Timeout(limit)| limit).filter(|limit| *limit < Duration::MAX);
-    options.mode = mode(method)?;
+    let modes = [("auto", RelayMode::Auto), ("read-write", RelayMode::ReadWrite)];
+    options.mode = arguments::choice("method", method, &modes)?;
     Ok(options)
-}
-
-fn mode(name: &str) -> PyResult<RelayMode> {
-    match name {
-        "auto" => Ok(RelayMode::Auto),
-        "read-write" => Ok(RelayMode::ReadWrite),
-        _ => Err(PyValueError::new_err(format!("method must be 'auto' or 'read-write', not {name:?}"))),
-    }
 }
 
 /// A number of bytes, capped at what 64 bits can count.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use penstock_core::{Error, Options};
+use penstock_core::{Error, Options, ReaderKind};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
@@ -70,7 +70,8 @@ impl Writer {
     ) -> PyResult<Self> {
         let mut options = Options::default();
         options.mode = arguments::mode(mode)?;
-        options.reader = arguments::reader(reader)?;
+        let readers = [("unknown", ReaderKind::Unknown), ("reads", ReaderKind::Reads)];
+        options.reader = arguments::choice("reader", reader, &readers)?;
         (options.queue_bytes, options.queue_items) = (queue_bytes, queue_items);
         options.capacity_bytes = capacity_bytes;
         options.policy = policy.map(|policy| policy.0);
