@@ -158,6 +158,7 @@ fn neighbour(near: &Bound<'_, PyAny>) -> PyResult<Near> {
 
 /// The scheduling of a thread, read back from the system after a policy was applied.
 #[pyclass(frozen, module = "penstock.results")]
+#[derive(Clone)]
 pub(crate) struct AppliedPolicy(pub(crate) penstock_cpu::AppliedPolicy);
 
 #[pymethods]

@@ -181,7 +181,7 @@ impl Reader {
     /// What the reader has done so far, also after its end.
     #[getter]
     fn stats(&self) -> ReaderStats {
-        ReaderStats(self.reader.stats())
+        self.reader.stats().into()
     }
 
     /// Done when ``read`` would not wait.
@@ -282,82 +282,56 @@ impl Frame {
 }
 
 /// What a reader has done so far. A snapshot.
-#[pyclass(frozen, module = "penstock.results")]
-pub(crate) struct ReaderStats(penstock_core::ReaderStats);
+#[pyclass(frozen, get_all, module = "penstock.results")]
+pub(crate) struct ReaderStats {
+    /// Whole frames read.
+    frames_read: u64,
+    /// Frames that callers took.
+    frames_delivered: u64,
+    /// Frames that ``latest`` skipped.
+    frames_dropped: u64,
+    /// Frames that are read ahead and wait for a caller.
+    frames_waiting: usize,
+    /// Bytes read, including those of an incomplete frame.
+    bytes_read: u64,
+    /// The size of the pipe in bytes, as granted by the kernel; None if it is not a pipe.
+    capacity_bytes: Option<usize>,
+    /// Seconds that callers waited for frames.
+    caller_wait_s: f64,
+    /// Seconds that the worker waited for its input, the source.
+    input_wait_s: f64,
+    /// Seconds that the worker waited for callers to take frames, because ``depth`` of them were ready.
+    output_wait_s: f64,
+    /// Seconds that the worker spent on conversions.
+    converting_s: f64,
+    /// The policy that was applied to the worker; None if none was asked for, or before the worker starts.
+    policy: Option<AppliedPolicy>,
+}
+
+impl From<penstock_core::ReaderStats> for ReaderStats {
+    fn from(stats: penstock_core::ReaderStats) -> Self {
+        Self {
+            frames_read: stats.frames_read,
+            frames_delivered: stats.frames_delivered,
+            frames_dropped: stats.frames_dropped,
+            frames_waiting: stats.frames_waiting,
+            bytes_read: stats.bytes_read,
+            capacity_bytes: stats.capacity_bytes,
+            caller_wait_s: stats.caller_blocked.as_secs_f64(),
+            input_wait_s: stats.worker_blocked.as_secs_f64(),
+            output_wait_s: stats.worker_full.as_secs_f64(),
+            converting_s: stats.transforming.as_secs_f64(),
+            policy: stats.policy.map(AppliedPolicy),
+        }
+    }
+}
 
 #[pymethods]
 impl ReaderStats {
-    /// Whole frames read.
-    #[getter]
-    fn frames_read(&self) -> u64 {
-        self.0.frames_read
-    }
-
-    /// Frames that callers took.
-    #[getter]
-    fn frames_delivered(&self) -> u64 {
-        self.0.frames_delivered
-    }
-
-    /// Frames that ``latest`` skipped.
-    #[getter]
-    fn frames_dropped(&self) -> u64 {
-        self.0.frames_dropped
-    }
-
-    /// Frames that are read ahead and wait for a caller.
-    #[getter]
-    fn frames_waiting(&self) -> usize {
-        self.0.frames_waiting
-    }
-
-    /// Bytes read, including those of an incomplete frame.
-    #[getter]
-    fn bytes_read(&self) -> u64 {
-        self.0.bytes_read
-    }
-
-    /// The size of the pipe in bytes, as granted by the kernel; None if it is not a pipe.
-    #[getter]
-    fn capacity_bytes(&self) -> Option<usize> {
-        self.0.capacity_bytes
-    }
-
-    /// Seconds that callers waited for frames.
-    #[getter]
-    fn caller_wait_s(&self) -> f64 {
-        self.0.caller_blocked.as_secs_f64()
-    }
-
-    /// Seconds that the worker waited for its input, the source.
-    #[getter]
-    fn input_wait_s(&self) -> f64 {
-        self.0.worker_blocked.as_secs_f64()
-    }
-
-    /// Seconds that the worker waited for callers to take frames, because ``depth`` of them were ready.
-    #[getter]
-    fn output_wait_s(&self) -> f64 {
-        self.0.worker_full.as_secs_f64()
-    }
-
-    /// Seconds that the worker spent on conversions.
-    #[getter]
-    fn converting_s(&self) -> f64 {
-        self.0.transforming.as_secs_f64()
-    }
-
-    /// The policy that was applied to the worker; None if none was asked for, or before the worker starts.
-    #[getter]
-    fn policy(&self) -> Option<AppliedPolicy> {
-        self.0.policy.clone().map(AppliedPolicy)
-    }
-
     fn __repr__(&self) -> String {
-        let Self(stats) = self;
         format!(
             "<ReaderStats {} frames read, {} delivered, {} dropped, {} waiting>",
-            stats.frames_read, stats.frames_delivered, stats.frames_dropped, stats.frames_waiting
+            self.frames_read, self.frames_delivered, self.frames_dropped, self.frames_waiting
         )
     }
 }

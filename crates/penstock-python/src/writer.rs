@@ -161,7 +161,7 @@ impl Writer {
     /// What the stream has done so far, and by which transport.
     #[getter]
     fn stats(&self) -> WriterStats {
-        WriterStats(self.writer.stats())
+        self.writer.stats().into()
     }
 
     fn __enter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
@@ -231,104 +231,71 @@ impl Writer {
 }
 
 /// What a writer's stream has done so far, and by which transport. A snapshot.
-#[pyclass(frozen, module = "penstock.results")]
-pub(crate) struct WriterStats(penstock_core::Stats);
+#[pyclass(frozen, get_all, module = "penstock.results")]
+pub(crate) struct WriterStats {
+    /// The transport of the last write: ``"write"``, ``"staged"`` or ``"zero-copy"``; None before the first.
+    transport: Option<&'static str>,
+    /// Why this transport was chosen.
+    reason: &'static str,
+    /// The size of the pipe in bytes, as granted by the kernel; None if it is not a pipe.
+    capacity_bytes: Option<usize>,
+    /// Bytes queued since the stream began.
+    bytes_accepted: u64,
+    /// Bytes that the reader has taken (pipes) or the kernel has accepted (files, sockets).
+    bytes_delivered: u64,
+    /// Bytes of writes that have not ended, without those that are delivered or lost. Bytes of ended writes that
+    /// wait in the pipe for the reader count neither as delivered nor as pending.
+    bytes_pending: u64,
+    /// Writes queued since the stream began.
+    items_accepted: u64,
+    /// Writes that have not ended.
+    items_pending: u64,
+    /// Bytes that the destination has taken, by the name of the transport.
+    bytes_by_transport: HashMap<&'static str, u64>,
+    /// Seconds that callers spent in ``write``: waiting for room in the queue, and queueing.
+    caller_wait_s: f64,
+    /// Seconds that the worker waited for its output: for room, or for the reader to take zero-copy pages.
+    output_wait_s: f64,
+    /// Seconds that the worker spent on writes, including ``output_wait_s`` and ``converting_s``.
+    busy_s: f64,
+    /// Seconds that the worker spent on conversions.
+    converting_s: f64,
+    /// The policy that was applied to the worker; None if none was asked for, or before the worker starts.
+    policy: Option<AppliedPolicy>,
+}
+
+impl From<penstock_core::Stats> for WriterStats {
+    fn from(stats: penstock_core::Stats) -> Self {
+        let by_name = stats.written_by.iter().map(|(transport, bytes)| (transport.name(), *bytes));
+        Self {
+            transport: stats.choice.map(|(transport, _)| transport.name()),
+            reason: stats.choice.map_or("nothing was written yet", |(_, reason)| reason.text()),
+            capacity_bytes: stats.capacity_bytes,
+            bytes_accepted: stats.accepted_bytes,
+            bytes_delivered: stats.delivered_bytes,
+            bytes_pending: stats.pending_bytes,
+            items_accepted: stats.accepted_items,
+            items_pending: stats.pending_items,
+            bytes_by_transport: by_name.collect(),
+            caller_wait_s: stats.caller_blocked.as_secs_f64(),
+            output_wait_s: stats.worker_blocked.as_secs_f64(),
+            busy_s: stats.worker_busy.as_secs_f64(),
+            converting_s: stats.transforming.as_secs_f64(),
+            policy: stats.policy.map(AppliedPolicy),
+        }
+    }
+}
 
 #[pymethods]
 impl WriterStats {
-    /// The transport of the last write: ``"write"``, ``"staged"`` or ``"zero-copy"``; None before the first.
-    #[getter]
-    fn transport(&self) -> Option<&'static str> {
-        self.0.choice.map(|(transport, _)| transport.name())
-    }
-
-    /// Why this transport was chosen.
-    #[getter]
-    fn reason(&self) -> &'static str {
-        self.0.choice.map_or("nothing was written yet", |(_, reason)| reason.text())
-    }
-
-    /// The size of the pipe in bytes, as granted by the kernel; None if it is not a pipe.
-    #[getter]
-    fn capacity_bytes(&self) -> Option<usize> {
-        self.0.capacity_bytes
-    }
-
-    /// Bytes queued since the stream began.
-    #[getter]
-    fn bytes_accepted(&self) -> u64 {
-        self.0.accepted_bytes
-    }
-
-    /// Bytes that the reader has taken (pipes) or the kernel has accepted (files, sockets).
-    #[getter]
-    fn bytes_delivered(&self) -> u64 {
-        self.0.delivered_bytes
-    }
-
-    /// Bytes of writes that have not ended, without those that are delivered or lost. Bytes of ended writes that
-    /// wait in the pipe for the reader count neither as delivered nor as pending.
-    #[getter]
-    fn bytes_pending(&self) -> u64 {
-        self.0.pending_bytes
-    }
-
-    /// Writes queued since the stream began.
-    #[getter]
-    fn items_accepted(&self) -> u64 {
-        self.0.accepted_items
-    }
-
-    /// Writes that have not ended.
-    #[getter]
-    fn items_pending(&self) -> u64 {
-        self.0.pending_items
-    }
-
-    /// Bytes that the destination has taken, by the name of the transport.
-    #[getter]
-    fn bytes_by_transport(&self) -> HashMap<&'static str, u64> {
-        self.0.written_by.iter().map(|(transport, bytes)| (transport.name(), *bytes)).collect()
-    }
-
-    /// Seconds that callers spent in ``write``: waiting for room in the queue, and queueing.
-    #[getter]
-    fn caller_wait_s(&self) -> f64 {
-        self.0.caller_blocked.as_secs_f64()
-    }
-
-    /// Seconds that the worker waited for its output: for room, or for the reader to take zero-copy pages.
-    #[getter]
-    fn output_wait_s(&self) -> f64 {
-        self.0.worker_blocked.as_secs_f64()
-    }
-
-    /// Seconds that the worker spent on writes, including ``output_wait_s`` and ``converting_s``.
-    #[getter]
-    fn busy_s(&self) -> f64 {
-        self.0.worker_busy.as_secs_f64()
-    }
-
-    /// Seconds that the worker spent on conversions.
-    #[getter]
-    fn converting_s(&self) -> f64 {
-        self.0.transforming.as_secs_f64()
-    }
-
-    /// The policy that was applied to the worker; None if none was asked for, or before the worker starts.
-    #[getter]
-    fn policy(&self) -> Option<AppliedPolicy> {
-        self.0.policy.clone().map(AppliedPolicy)
-    }
-
     fn __repr__(&self) -> String {
         format!(
             "<WriterStats transport={} ({}), {} of {} bytes delivered, {} pending>",
-            self.transport().unwrap_or("None"),
-            self.reason(),
-            self.0.delivered_bytes,
-            self.0.accepted_bytes,
-            self.0.pending_bytes
+            self.transport.unwrap_or("None"),
+            self.reason,
+            self.bytes_delivered,
+            self.bytes_accepted,
+            self.bytes_pending
         )
     }
 }
