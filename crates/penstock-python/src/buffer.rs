@@ -7,8 +7,7 @@ use std::slice;
 use std::sync::Mutex;
 
 use crate::interned::intern;
-use penstock_core::Space;
-use penstock_core::{Error, Region, Rejected, Strided, Ticket};
+use penstock_core::{Region, Space, Strided};
 use pyo3::exceptions::{PyBufferError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -370,16 +369,4 @@ impl Drop for Copied {
             spare.push(std::mem::take(&mut self.0));
         }
     }
-}
-
-/// Hands the region to a write, and takes it back if the write rejects it.
-pub(crate) fn hand_in<R>(
-    region: &mut Option<R>,
-    write: impl FnOnce(R) -> Result<Ticket, Rejected<R>>,
-) -> Result<Ticket, Error> {
-    let data = region.take().expect("a rejected region came back");
-    write(data).map_err(|rejected| {
-        *region = Some(rejected.region);
-        rejected.error
-    })
 }

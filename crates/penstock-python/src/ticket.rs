@@ -145,8 +145,12 @@ pub(crate) fn queue(
     let py = data.py();
     let mut region = Some(buffer::export_for_write(data)?);
     let pushed = until(py, timeout, |slice| {
-        let region = &mut region;
-        buffer::hand_in(region, |data| write(data, slice)).into()
+        let data = region.take().expect("a rejected region came back");
+        let ticket = write(data, slice).map_err(|rejected| {
+            region = Some(rejected.region);
+            rejected.error
+        });
+        ticket.into()
     });
     drop(region);
     release_parked(py);
