@@ -82,9 +82,7 @@ impl Chunk {
         let timings = self.chunk.timings().into_iter();
         PyTuple::new(
             py,
-            timings
-                .map(|timing| (timing.stage, timing.queued_ns, timing.started_ns, timing.ended_ns))
-                .collect::<Vec<_>>(),
+            timings.map(|timing| (timing.stage, timing.queued_ns, timing.started_ns, timing.ended_ns)),
         )
     }
 

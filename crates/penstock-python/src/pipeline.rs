@@ -327,7 +327,8 @@ impl Pipeline {
 
     /// End the pipeline without waiting, and return whether all threads have ended.
     fn cancel(&self, py: Python<'_>) -> bool {
-        let have_ended = self.close_within(py, Duration::ZERO);
+        // Detached, because a thread of the pipeline may need the GIL before it can end.
+        let have_ended = py.detach(|| self.0.close_within(Duration::ZERO));
         self.release(py);
         have_ended
     }
@@ -386,11 +387,6 @@ impl Pipeline {
     fn read_stats(&self, py: Python<'_>) -> PyResult<Stats> {
         py.detach(|| self.0.stats()).or_raise(py)
     }
-
-    /// Detached, because a thread of the pipeline may need the GIL before it can end.
-    fn close_within(&self, py: Python<'_>, within: Duration) -> bool {
-        py.detach(|| self.0.close_within(within))
-    }
 }
 
 impl Drop for Pipeline {
@@ -429,7 +425,6 @@ fn stage_record<'py>(py: Python<'py>, stage: &StageStats) -> PyResult<Bound<'py,
     record.set_item("output_wait_s", seconds(stage.output_blocked_ns))?;
     record.set_item("queue_items", stage.queue_items)?;
     record.set_item("queue_bytes", stage.queue_bytes)?;
-    let policies = stage.policies.iter().cloned().map(AppliedPolicy);
-    record.set_item("policies", PyTuple::new(py, policies.collect::<Vec<_>>())?)?;
+    record.set_item("policies", PyTuple::new(py, stage.policies.iter().cloned().map(AppliedPolicy))?)?;
     Ok(record)
 }

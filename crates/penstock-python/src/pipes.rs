@@ -83,16 +83,12 @@ fn report(
     drain: fn(&Marks, Option<Duration>) -> Result<(), Vec<Error>>,
 ) -> PyResult<()> {
     let marks = process::marks();
-    let mut failures = Vec::new();
-    until(py, timeout, |slice| match drain(&marks, Some(slice)) {
-        Ok(()) => Attempt::Ended(Ok(())),
-        Err(errors) => match errors.as_slice() {
+    let failures = until(py, timeout, |slice| {
+        let failures = drain(&marks, Some(slice)).err().unwrap_or_default();
+        match failures.as_slice() {
             [Error::Stalled { bytes_pending, .. }] => Attempt::NotYet { bytes_pending: *bytes_pending },
-            _ => {
-                failures = errors;
-                Attempt::Ended(Ok(()))
-            }
-        },
+            _ => Attempt::Ended(Ok(failures)),
+        }
     })?
     .or_raise(py)?;
     if failures.is_empty() { Ok(()) } else { Err(errors::first_of(py, &failures)) }

@@ -6,7 +6,7 @@
 use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Instant;
-use std::{fmt, ptr};
+use std::{io, ptr};
 
 use penstock_core::Region;
 use penstock_pipeline::{self as pipeline, Cause, Chunk, Context, Fed, Feed, Map, Space, Spaces};
@@ -24,18 +24,6 @@ use crate::pipeline_object::PipelineObject;
 /// `sys.getswitchinterval()`).
 const COPY_WITHOUT_GIL_BYTES: usize = 1 << 20;
 
-/// The interpreter cannot run Python code any more.
-#[derive(Debug)]
-struct Ending;
-
-impl fmt::Display for Ending {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the interpreter is ending")
-    }
-}
-
-impl std::error::Error for Ending {}
-
 /// Runs the function with the GIL and the object, and records the wait for the GIL. None if the object was released, because the
 /// pipeline has ended.
 fn attached<T>(
@@ -51,7 +39,8 @@ fn attached<T>(
         let outcome = run(object.bind(py), context);
         outcome.map(Some).map_err(|error| Cause::Failed(holder.keep(py, error)))
     })
-    .unwrap_or_else(|| Err(Cause::failed(Ending)))
+    // None if the interpreter cannot run Python code any more.
+    .unwrap_or_else(|| Err(Cause::failed(io::Error::other("the interpreter is ending"))))
 }
 
 /// The next item of an iterator; none at its end.
@@ -97,7 +86,7 @@ fn copied(data: &Bound<'_, PyAny>, context: &Context<'_>) -> PyResult<Result<pip
 /// The copy, with the region's bytes in it.
 fn filled(mut copy: pipeline::Buffer, region: Box<dyn Region>) -> pipeline::Buffer {
     // SAFETY: the region is as long as it says, and the copy was made for as many bytes, in memory that nobody else has.
-    unsafe { std::ptr::copy_nonoverlapping(region.as_ptr(), copy.as_mut_ptr(), region.len()) };
+    unsafe { ptr::copy_nonoverlapping(region.as_ptr(), copy.as_mut_ptr(), region.len()) };
     copy
 }
 
