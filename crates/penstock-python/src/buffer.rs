@@ -14,13 +14,13 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView};
 
 use crate::finalization::{raw, sleeping_at_finalization};
-use crate::parked::Parcel;
 pub(crate) use crate::parked::release_parked;
+use crate::parked::{Held, Parcel, ReleaseAtEnd};
 
 /// A `Py_buffer`: while it lives, the memory can be neither freed nor resized.
 ///
 /// A worker, which must not touch Python, may drop it: the drop only parks it. See [`release_parked`].
-struct Export(Option<Box<Parcel>>);
+struct Export(Held);
 
 // SAFETY: the memory is pinned by the export, whatever thread reads it; the view itself is only handed around.
 unsafe impl Send for Export {}
@@ -37,7 +37,7 @@ unsafe impl Region for Export {
     }
     fn len(&self) -> usize {
         // Never negative: the protocol says so of every filled view.
-        self.view().len as usize
+        self.0.view().len as usize
     }
 }
 
@@ -59,21 +59,9 @@ unsafe impl Space for WritableExport {
 }
 
 impl Export {
-    fn view(&self) -> &ffi::Py_buffer {
-        self.0.as_ref().expect("only the drop empties an export").view()
-    }
-
     /// The first byte. The protocol allows a view of no bytes to have no address, which a slice does not.
     fn start(&self) -> *mut u8 {
-        NonNull::new(self.view().buf).unwrap_or(NonNull::dangling()).as_ptr().cast()
-    }
-}
-
-impl Drop for Export {
-    fn drop(&mut self) {
-        if let Some(parcel) = self.0.take() {
-            parcel.park();
-        }
+        NonNull::new(self.0.view().buf).unwrap_or(NonNull::dangling()).as_ptr().cast()
     }
 }
 
@@ -91,10 +79,9 @@ fn region_of(data: &Bound<'_, PyAny>, note: impl FnOnce(&mut Parcel)) -> PyResul
     let exporter = exporter_of(data)?;
     let mut view = simple_view(&exporter, ffi::PyBUF_SIMPLE)?;
     note(&mut view);
-    let export = Export(Some(view));
+    let export = Export(Held::of_view(view));
     if is_gl_mapping(&exporter)? {
-        let (copy, export) = data.py().detach(move || (Copied::of(&export), export));
-        drop(export);
+        let copy = data.py().detach(move || Copied::of(&export));
         release_parked(data.py()); // unmaps: while it is mapped, OpenGL ignores reads into it and writes
         return Ok(Box::new(copy));
     }
@@ -105,46 +92,40 @@ fn region_of(data: &Bound<'_, PyAny>, note: impl FnOnce(&mut Parcel)) -> PyResul
 #[pyfunction]
 pub(crate) fn _copy(source: &Bound<'_, PyAny>, target: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = source.py();
-    let source = Export(Some(simple_view(&exporter_of(source)?, ffi::PyBUF_SIMPLE)?));
-    let target = WritableExport(Export(Some(simple_view(target, ffi::PyBUF_WRITABLE)?)));
+    let source = Export(Held::of_view(simple_view(&exporter_of(source)?, ffi::PyBUF_SIMPLE)?));
+    let target = WritableExport(Export(Held::of_view(simple_view(target, ffi::PyBUF_WRITABLE)?)));
     let is_possible = source.len() == target.0.len();
-    let exports = py.detach(move || {
+    py.detach(move || {
         if is_possible {
             // SAFETY: both are as long as that, and pinned by their exports; they may overlap. The caller must not write there
             // meanwhile, as with any other function that computes without the GIL.
             unsafe { std::ptr::copy(source.as_ptr(), target.as_mut_ptr(), source.len()) };
         }
-        (source, target)
     });
-    drop(exports);
     release_parked(py); // unmaps
     if is_possible { Ok(()) } else { Err(PyValueError::new_err("the buffers have different sizes")) }
 }
 
 /// The bytes of a buffer for the time of a call, so that a ModernGL buffer is not mapped for longer.
 pub(crate) struct BorrowedBuffer<'py> {
-    py: Python<'py>,
-    export: Option<Export>,
+    parcel: Held,
+    _release: ReleaseAtEnd<'py>,
 }
 
 impl<'py> BorrowedBuffer<'py> {
     pub(crate) fn of(data: &Bound<'py, PyAny>) -> PyResult<Self> {
         let view = get_buffer(&exporter_of(data)?, ffi::PyBUF_STRIDED_RO)?;
-        Ok(Self { py: data.py(), export: Some(Export(Some(view))) })
-    }
-
-    fn view(&self) -> &ffi::Py_buffer {
-        self.export.as_ref().expect("only the drop takes it").view()
+        Ok(Self { parcel: Held::of_view(view), _release: ReleaseAtEnd(data.py()) })
     }
 
     /// The size of all elements.
     pub(crate) fn bytes(&self) -> usize {
-        self.view().len as usize
+        self.parcel.view().len as usize
     }
 
     /// The bytes as they lie in memory; none if they do not follow each other in C order.
     pub(crate) fn contiguous(&self) -> Option<&[u8]> {
-        let view = self.view();
+        let view = self.parcel.view();
         // SAFETY: a filled view.
         if unsafe { ffi::PyBuffer_IsContiguous(view, b'C' as c_char) } == 0 {
             return None;
@@ -159,20 +140,13 @@ impl<'py> BorrowedBuffer<'py> {
 
     /// The layout of a buffer that is not contiguous.
     pub(crate) fn strided(&self) -> Strided<'_> {
-        let view = self.view();
+        let view = self.parcel.view();
         let axes = view.ndim as usize;
         // SAFETY: of what is not contiguous `PyBUF_STRIDED_RO` fills as many entries of both; lengths are never negative, and have the size of a usize.
         let (shape, strides) = unsafe {
             (slice::from_raw_parts(view.shape.cast(), axes), slice::from_raw_parts(view.strides, axes))
         };
         Strided { start: view.buf.cast_const().cast(), shape, strides, item_bytes: view.itemsize as usize }
-    }
-}
-
-impl Drop for BorrowedBuffer<'_> {
-    fn drop(&mut self) {
-        drop(self.export.take());
-        release_parked(self.py);
     }
 }
 
@@ -183,7 +157,7 @@ pub(crate) fn export_space(data: &Bound<'_, PyAny>) -> PyResult<Box<dyn Space>> 
         // The export would last until its chunk is gone, and OpenGL silently ignores reads and writes during an export.
         return Err(PyValueError::new_err("memory of a ModernGL buffer cannot be filled by another thread"));
     }
-    Ok(Box::new(WritableExport(Export(Some(simple_view(&exporter, ffi::PyBUF_WRITABLE)?)))))
+    Ok(Box::new(WritableExport(Export(Held::of_view(simple_view(&exporter, ffi::PyBUF_WRITABLE)?)))))
 }
 
 /// Fills a view of memory that belongs to an object of ours, for its `__getbuffer__`.
@@ -272,7 +246,7 @@ pub(crate) fn extent(data: &Bound<'_, PyAny>) -> PyResult<Option<(*const u8, usi
     if is_gl_mapping(&exporter)? {
         return Ok(None);
     }
-    Ok(Some(strided_extent(BorrowedBuffer::of(&exporter)?.view())))
+    Ok(Some(strided_extent(BorrowedBuffer::of(&exporter)?.parcel.view())))
 }
 
 fn strided_extent(view: &ffi::Py_buffer) -> (*const u8, usize) {

@@ -72,13 +72,6 @@ impl Parcel {
         Box::new(Self { what: What::View(view), is_in_write: false, next: ptr::null_mut() })
     }
 
-    pub(crate) fn view(&self) -> &ffi::Py_buffer {
-        match &self.what {
-            What::View(view) => view,
-            What::Object(_) => unreachable!("it was made of a view"),
-        }
-    }
-
     pub(crate) fn view_mut(&mut self) -> &mut ffi::Py_buffer {
         match &mut self.what {
             What::View(view) => view,
@@ -87,7 +80,7 @@ impl Parcel {
     }
 
     /// Leaves it to the next Python thread.
-    pub(crate) fn park(self: Box<Self>) {
+    fn park(self: Box<Self>) {
         let parked = Box::into_raw(self);
         let mut head = PARKED.load(Ordering::Relaxed);
         loop {
@@ -128,7 +121,16 @@ pub(crate) fn release_parked(_py: Python<'_>) {
     }
 }
 
-/// A Python object that any thread may drop.
+/// Releases what was parked when it is dropped. Made before what it is to release, which is dropped first.
+pub(crate) struct ReleaseAtEnd<'py>(pub(crate) Python<'py>);
+
+impl Drop for ReleaseAtEnd<'_> {
+    fn drop(&mut self) {
+        release_parked(self.0);
+    }
+}
+
+/// A Python object or a filled view that any thread may drop.
 pub(crate) struct Held(Option<Box<Parcel>>);
 
 impl Held {
@@ -137,17 +139,26 @@ impl Held {
         Self(Some(Box::new(Parcel { what, is_in_write: false, next: ptr::null_mut() })))
     }
 
+    pub(crate) fn of_view(parcel: Box<Parcel>) -> Self {
+        Self(Some(parcel))
+    }
+
     pub(crate) fn get(&self) -> &Py<PyAny> {
-        match &self.0.as_ref().expect("only the drop takes it").what {
+        match self.what() {
             What::Object(object) => object,
             What::View(_) => unreachable!("it was made of an object"),
         }
     }
-}
 
-impl std::fmt::Debug for Held {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Held").finish_non_exhaustive()
+    pub(crate) fn view(&self) -> &ffi::Py_buffer {
+        match self.what() {
+            What::View(view) => view,
+            What::Object(_) => unreachable!("it was made of a view"),
+        }
+    }
+
+    fn what(&self) -> &What {
+        &self.0.as_ref().expect("only the drop takes it").what
     }
 }
 

@@ -10,10 +10,11 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::arguments::{self, Timeout};
-use crate::buffer::{export_space, fill_view, release_parked};
+use crate::buffer::{export_space, fill_view};
 use crate::conversion::Conversion;
 use crate::errors::OrRaise;
 use crate::log;
+use crate::parked::ReleaseAtEnd;
 use crate::policy::{AppliedPolicy, ThreadPolicy};
 use crate::ticket::Ticket;
 use crate::waiting::{coroutine, until};
@@ -108,25 +109,17 @@ impl Reader {
         buffer: &Bound<'_, PyAny>,
         timeout: Option<Timeout>,
     ) -> PyResult<usize> {
+        let _release = ReleaseAtEnd(py);
         let space = export_space(buffer)?;
         let frame_bytes = self.reader.frame_bytes();
-        let copied = if space.len() < frame_bytes {
+        if space.len() < frame_bytes {
             let why = format!("buffer has room for {} bytes, and a frame has {frame_bytes}", space.len());
-            Err(PyValueError::new_err(why))
-        } else {
-            self.read_within(py, timeout).map(|frame| {
-                frame.map_or(0, |Frame(frame)| {
-                    // SAFETY: the export pins the memory, which can be written to and has room; a frame's is its own.
-                    py.detach(|| unsafe {
-                        ptr::copy_nonoverlapping(frame.as_ptr(), space.as_mut_ptr(), frame.len());
-                    });
-                    frame.len()
-                })
-            })
-        };
-        drop(space);
-        release_parked(py);
-        copied
+            return Err(PyValueError::new_err(why));
+        }
+        let Some(Frame(frame)) = self.read_within(py, timeout)? else { return Ok(0) };
+        // SAFETY: the export pins the memory, which can be written to and has room; a frame's is its own.
+        py.detach(|| unsafe { ptr::copy_nonoverlapping(frame.as_ptr(), space.as_mut_ptr(), frame.len()) });
+        Ok(frame.len())
     }
 
     /// The newest frame, for live sources: the last that became whole after this call began; None at the end.
