@@ -211,7 +211,8 @@ fn exporter_of<'py>(data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
 
 fn simple_view(exporter: &Bound<'_, PyAny>, flags: c_int) -> PyResult<Box<Parcel>> {
     get_buffer(exporter, flags).map_err(|error| {
-        if !is_strided(exporter) {
+        let is_strided = BorrowedBuffer::of(exporter).is_ok_and(|borrowed| borrowed.contiguous().is_none());
+        if !is_strided {
             return error;
         }
         let remedy = PyValueError::new_err(
@@ -233,10 +234,6 @@ fn get_buffer(exporter: &Bound<'_, PyAny>, flags: c_int) -> PyResult<Box<Parcel>
         return Err(PyErr::fetch(exporter.py()));
     }
     Ok(parcel)
-}
-
-fn is_strided(exporter: &Bound<'_, PyAny>) -> bool {
-    BorrowedBuffer::of(exporter).is_ok_and(|borrowed| borrowed.contiguous().is_none())
 }
 
 /// The first address and the length of the memory that an object views, including gaps; none for ModernGL buffers, whose bytes

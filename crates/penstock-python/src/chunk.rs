@@ -17,8 +17,9 @@ use crate::buffer::fill_view;
 /// the pipeline gets is read-only, because other parts share it.
 #[pyclass(frozen, module = "penstock.pipeline")]
 pub(crate) struct Chunk {
-    chunk: pipeline::Chunk,
-    is_writable: bool,
+    pub(crate) chunk: pipeline::Chunk,
+    /// False if other parts of the pipeline share it.
+    pub(crate) is_writable: bool,
 }
 
 impl Chunk {
@@ -26,19 +27,6 @@ impl Chunk {
     pub(crate) fn own(chunk: pipeline::Chunk) -> Self {
         let is_writable = Arc::strong_count(chunk.buffer()) == 1;
         Self { chunk, is_writable }
-    }
-
-    /// A chunk that other parts of the pipeline share.
-    pub(crate) fn shared(chunk: pipeline::Chunk) -> Self {
-        Self { chunk, is_writable: false }
-    }
-
-    pub(crate) fn is_writable(&self) -> bool {
-        self.is_writable
-    }
-
-    pub(crate) fn get(&self) -> &pipeline::Chunk {
-        &self.chunk
     }
 }
 

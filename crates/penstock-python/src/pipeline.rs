@@ -54,10 +54,6 @@ impl<T> Part<T> {
     }
 }
 
-fn policy_of(policy: Option<ThreadPolicy>) -> Option<penstock_cpu::ThreadPolicy> {
-    policy.map(|policy| policy.0)
-}
-
 /// The source of a pipeline. ``penstock.pipeline`` documents all parts.
 #[pyclass(frozen, name = "_Source", module = "penstock._native")]
 pub(crate) struct Source(Part<pipeline::Source>, Ahead);
@@ -106,7 +102,7 @@ impl Source {
     fn iterable(buffers: &Bound<'_, PyAny>, policy: Option<ThreadPolicy>) -> PyResult<Self> {
         let object = PipelineObject::new(PyIterator::from_object(buffers)?.into_any().unbind());
         let source = pipeline::Source::feed(Iterable(Arc::clone(&object))).named("iterable");
-        let source = source.within(as_python_thread).policy(policy_of(policy));
+        let source = source.within(as_python_thread).policy(policy.map(|policy| policy.0));
         Ok(Self(Part::new(source, Some(object)), Ahead::default()))
     }
 
@@ -121,7 +117,7 @@ impl Source {
 
 impl Source {
     fn new(source: pipeline::Source, policy: Option<ThreadPolicy>) -> Self {
-        Self(Part::new(source.policy(policy_of(policy)), None), Ahead::default())
+        Self(Part::new(source.policy(policy.map(|policy| policy.0)), None), Ahead::default())
     }
 }
 
@@ -141,7 +137,9 @@ impl Stage {
         #[pyo3(from_py_with = arguments::workers)] workers: usize,
         policy: Option<ThreadPolicy>,
     ) -> PyResult<Self> {
-        let stage = pipeline::Stage::decompress(codec_of(codec)?);
+        let codecs = [Codec::Auto, Codec::Zlib, Codec::Gzip, Codec::Zstd, Codec::Lz4];
+        let codec = arguments::choice("codec", codec, &codecs.map(|codec| (codec.name(), codec)))?;
+        let stage = pipeline::Stage::decompress(codec);
         let stage = match streamed {
             Some(streamed) => stage.streamed(streamed),
             None => stage,
@@ -176,7 +174,7 @@ impl Stage {
         let own = Arc::clone(&object);
         let make = move || Box::new(Callable(Arc::clone(&own))) as Box<dyn pipeline::Map>;
         let stage = pipeline::Stage::map("call", make).within(as_python_thread);
-        let stage = stage.named(name).workers(workers).policy(policy_of(policy));
+        let stage = stage.named(name).workers(workers).policy(policy.map(|policy| policy.0));
         Self(Part::new(stage, Some(object)))
     }
 
@@ -191,13 +189,8 @@ impl Stage {
 
 impl Stage {
     fn new(stage: pipeline::Stage, name: String, workers: usize, policy: Option<ThreadPolicy>) -> Self {
-        Self(Part::new(stage.named(name).workers(workers).policy(policy_of(policy)), None))
+        Self(Part::new(stage.named(name).workers(workers).policy(policy.map(|policy| policy.0)), None))
     }
-}
-
-fn codec_of(name: &str) -> PyResult<Codec> {
-    let codecs = [Codec::Auto, Codec::Zlib, Codec::Gzip, Codec::Zstd, Codec::Lz4];
-    arguments::choice("codec", name, &codecs.map(|codec| (codec.name(), codec)))
 }
 
 /// The sink of a pipeline.
@@ -216,7 +209,7 @@ impl Sink {
         policy: Option<ThreadPolicy>,
     ) -> PyResult<Self> {
         arm_exit(fd.py())?;
-        let policy = policy_of(policy);
+        let policy = policy.map(|policy| policy.0);
         let mut options = penstock_core::Options::default();
         (options.queue_items, options.queue_bytes) = (Some(depth), Some(depth_bytes));
         options.policy = policy.clone();

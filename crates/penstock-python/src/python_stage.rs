@@ -121,18 +121,19 @@ pub(crate) struct Callable(pub(crate) Arc<PipelineObject>);
 impl Map for Callable {
     fn map(&mut self, chunk: Chunk, context: &mut Context<'_>) -> Result<Option<Chunk>, Cause> {
         let answer = attached(&self.0, context, |function, context| {
-            let arguments = (chunk::Chunk::shared(chunk.clone()),).into_pyobject(function.py())?;
+            let shared = chunk::Chunk { chunk: chunk.clone(), is_writable: false };
+            let arguments = (shared,).into_pyobject(function.py())?;
             let answer = answer_of(function, &arguments)?;
             if answer.is_none() {
                 return Ok(Ok(chunk));
             }
             if let Ok(other) = answer.cast::<chunk::Chunk>() {
-                let other = other.get();
-                if other.is_writable() {
+                let chunk::Chunk { chunk: other, is_writable } = other.get();
+                if *is_writable {
                     // Whoever has it may write to it while the next stages read.
-                    return Ok(copied(&answer, context)?.map(|bytes| other.get().clone().with_bytes(bytes)));
+                    return Ok(copied(&answer, context)?.map(|bytes| other.clone().with_bytes(bytes)));
                 }
-                return Ok(Ok(other.get().clone()));
+                return Ok(Ok(other.clone()));
             }
             Ok(copied(&answer, context)?.map(|bytes| chunk.with_bytes(bytes)))
         })?;

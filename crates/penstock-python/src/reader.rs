@@ -89,7 +89,9 @@ impl Reader {
     ///     ClosedError: the reader is closed, or belongs to the parent process.
     #[pyo3(signature = (timeout=None))]
     fn read(&self, py: Python<'_>, timeout: Option<Timeout>) -> PyResult<Option<Frame>> {
-        self.read_within(py, timeout)
+        until(py, timeout, |slice| self.reader.read(Some(slice)).into())?
+            .map(|frame| frame.map(Frame))
+            .or_raise(py)
     }
 
     /// Copy the next frame into a buffer and return its size; 0 when the stream has ended between two frames.
@@ -116,7 +118,7 @@ impl Reader {
             let why = format!("buffer has room for {} bytes, and a frame has {frame_bytes}", space.len());
             return Err(PyValueError::new_err(why));
         }
-        let Some(Frame(frame)) = self.read_within(py, timeout)? else { return Ok(0) };
+        let Some(Frame(frame)) = self.read(py, timeout)? else { return Ok(0) };
         // SAFETY: the export pins the memory, which can be written to and has room; a frame's is its own.
         py.detach(|| unsafe { ptr::copy_nonoverlapping(frame.as_ptr(), space.as_mut_ptr(), frame.len()) });
         Ok(frame.len())
@@ -187,7 +189,7 @@ impl Reader {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Frame>> {
-        self.read_within(py, None)
+        self.read(py, None)
     }
 
     fn __aiter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
@@ -222,14 +224,6 @@ impl Reader {
         exception: &Bound<'py, PyTuple>,
     ) -> PyResult<Bound<'py, PyAny>> {
         coroutine(slf.py(), "leave_reader", (slf, exception))
-    }
-}
-
-impl Reader {
-    fn read_within(&self, py: Python<'_>, timeout: Option<Timeout>) -> PyResult<Option<Frame>> {
-        until(py, timeout, |slice| self.reader.read(Some(slice)).into())?
-            .map(|frame| frame.map(Frame))
-            .or_raise(py)
     }
 }
 

@@ -323,13 +323,6 @@ impl TeeOutlet {
 #[pyclass(frozen, module = "penstock.results")]
 pub(crate) struct TeeReport(penstock_core::TeeReport);
 
-impl TeeReport {
-    fn failures(&self) -> Vec<Error> {
-        let listed = self.0.outlets.iter().filter_map(|outlet| outlet.report().error);
-        self.0.forgotten.first_error.clone().into_iter().chain(listed).collect()
-    }
-}
-
 #[pymethods]
 impl TeeReport {
     /// Bytes that were taken from the source.
@@ -377,7 +370,8 @@ impl TeeReport {
 
     /// Raise the first failure of a destination, with the others as notes. Does nothing if none failed.
     fn check(&self, py: Python<'_>) -> PyResult<()> {
-        let failures = self.failures();
+        let listed = self.0.outlets.iter().filter_map(|outlet| outlet.report().error);
+        let failures: Vec<_> = self.0.forgotten.first_error.clone().into_iter().chain(listed).collect();
         if failures.is_empty() {
             return Ok(());
         }
