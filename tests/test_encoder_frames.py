@@ -577,6 +577,7 @@ def test_rates_are_numbers_of_any_kind(tmp_path: Path, fps: object) -> None:
         ({"fps": (30000, 1001)}, TypeError, r"Fraction\(30000, 1001\)"),
         ({"fps": "thirty"}, ValueError, "fps is frames per second, more than 0"),
         ({"fps": 1j}, TypeError, "fps is frames per second, a number"),
+        ({"fps": b"1"}, TypeError, "fps is frames per second, a number"),
         ({"size": (48, 64, 3)}, ValueError, r"frame\.shape\[1::-1\]"),
         ({"size": 64}, TypeError, "width and height"),
         ({"size": (64.0, 48)}, TypeError, "two integers"),

@@ -48,6 +48,8 @@ def checked_size(size: tuple[int, int]) -> tuple[int, int]:
 def frame_rate(fps: int | float | Fraction) -> Fraction:
     """`fps` as a fraction for FFmpeg, checked to be finite and more than 0."""
     try:
+        if isinstance(fps, bytes | bytearray):
+            raise TypeError  # which `float` would parse
         # Fraction does not take NumPy's float32. The limit makes 30000/1001 of its float, and keeps both numbers small
         # enough for FFmpeg.
         rate = Fraction(fps if isinstance(fps, Rational | str) else float(fps)).limit_denominator(1_000_000)
