@@ -7,15 +7,49 @@ use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use super::chunk::{Cause, Chunk, ChunkError};
-use super::failures::Failures;
+use super::failures::{Failures, OnError};
 use super::meter::{Meter, Part};
-use super::pipeline::{Depth, Options};
 use crate::latency::Recorder;
 use penstock_core::engine::{
     self, Channel, Limits, Signals, Waker, deadline_after, lock, passed, wait_until,
 };
 use penstock_core::{Error, Pool, Writer};
 use penstock_cpu::ThreadPolicy;
+
+/// How much may wait between two parts of a pipeline. One chunk always fits, whatever its size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Depth {
+    /// Number of chunks.
+    pub items: usize,
+    /// Bytes of memory of all of them together.
+    pub bytes: usize,
+}
+
+impl Default for Depth {
+    /// 16 chunks and 64 MiB: enough that a short pause of one part stops no other, and small assets stay in the cache.
+    fn default() -> Self {
+        Self { items: 16, bytes: 64 << 20 }
+    }
+}
+
+/// Options of a pipeline.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Options {
+    /// How much may wait between two parts.
+    pub depth: Depth,
+    /// What happens when a chunk fails.
+    pub on_error: OnError,
+    /// Largest size of a chunk in bytes, read or decompressed. A larger one fails. 256 MiB by default.
+    pub max_chunk_bytes: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { depth: Depth::default(), on_error: OnError::Raise, max_chunk_bytes: 256 << 20 }
+    }
+}
 
 /// What goes through the channels: a chunk or its failure, which keeps its place in the order.
 pub(super) type Item = Result<Chunk, Arc<ChunkError>>;

@@ -9,8 +9,7 @@ use penstock_cpu::ThreadPolicy;
 use rustix::io::Errno;
 
 use super::chunk::{Chunk, ChunkError};
-use super::failures::OnError;
-use super::graph::Graph;
+use super::graph::{Graph, Options};
 use super::meter::{Meter, Part};
 use super::sink::{self, Sink, SinkKind};
 use super::source::Source;
@@ -23,41 +22,6 @@ use penstock_core::{Error, Ticket};
 /// How long a close waits for the threads. They take microseconds, unless one is in a call that cannot be interrupted;
 /// that one is left behind and ends with its call. The same as an exit waits for a stalled reader.
 pub const LEAVE_WITHIN: Duration = Duration::from_secs(5);
-
-/// How much may wait between two parts of a pipeline. One chunk always fits, whatever its size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Depth {
-    /// Number of chunks.
-    pub items: usize,
-    /// Bytes of memory of all of them together.
-    pub bytes: usize,
-}
-
-impl Default for Depth {
-    /// 16 chunks and 64 MiB: enough that a short pause of one part stops no other, and small assets stay in the cache.
-    fn default() -> Self {
-        Self { items: 16, bytes: 64 << 20 }
-    }
-}
-
-/// Options of a pipeline.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Options {
-    /// How much may wait between two parts.
-    pub depth: Depth,
-    /// What happens when a chunk fails.
-    pub on_error: OnError,
-    /// Largest size of a chunk in bytes, read or decompressed. A larger one fails. 256 MiB by default.
-    pub max_chunk_bytes: usize,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self { depth: Depth::default(), on_error: OnError::Raise, max_chunk_bytes: 256 << 20 }
-    }
-}
 
 /// Size of the pieces of a decompressed stream whose source has no pieces. Guessed, in the range where the overhead of
 /// a piece no longer counts.

@@ -7,7 +7,13 @@ use std::ptr::NonNull;
 
 use libdeflate_sys as c;
 
-use super::whole::Failed;
+/// Why one attempt with an output of some size did not succeed.
+pub(super) enum Failed {
+    /// The output is too small.
+    NoRoom,
+    /// The asset is invalid, incomplete, or has a wrong checksum. `explain` finds out why.
+    Bad,
+}
 
 /// How many bytes a complete member took of the input, and gave.
 type Inflated = Result<(usize, usize), Failed>;

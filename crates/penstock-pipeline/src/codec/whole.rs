@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use rustix::io::Errno;
 use zstd::zstd_safe::{self, DCtx};
 
-use super::deflate::{Inflater, Wrapper};
+use super::deflate::{Failed, Inflater, Wrapper};
 use super::format::{Codec, GZIP_MAGIC, corrupt, truncated};
 use super::members::Members;
 use penstock_core::{Buffer, Pool};
@@ -36,14 +36,6 @@ pub(crate) struct Decoder {
     zstd: DCtx<'static>,
     /// How large the last asset was: the next is often like it.
     last_bytes: usize,
-}
-
-/// Why one attempt with an output of some size did not succeed.
-pub(super) enum Failed {
-    /// The output is too small.
-    NoRoom,
-    /// The asset is invalid, incomplete, or has a wrong checksum. `explain` finds out why.
-    Bad,
 }
 
 impl Decoder {
