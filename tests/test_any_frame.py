@@ -311,9 +311,14 @@ def test_a_file_that_was_cut_is_told() -> None:
         assert decoder[-1].index < 29
 
 
+@pytest.mark.filterwarnings("ignore::penstock.FFmpegWarning")
 def test_damage_that_is_concealed() -> None:
-    with Decoder(clip("corrupt_mkv"), conceal_errors=True) as decoder:
-        assert decoder[-1].shape == decoder.shape
+    strict = Decoder(clip("corrupt_mkv"))
+    with strict, Decoder(clip("corrupt_mkv"), conceal_errors=True) as decoder:
+        with pytest.raises(DecoderError):
+            strict[:]
+        assert all(frame.shape == decoder.shape for frame in decoder[:])
+        assert same(decoder[0], strict[0])
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,6 @@ class Decoder(DecoderBase):
         )
         self._program, self._tuning, self._stream = program, tuning, stream
         self._by_number: Frames | None = None
-        self._is_closed = False
         self._has_warned = False
         self._prober = find_prober(tuning.ffprobe, program)
         self._opening = Opening(program, os.fspath(source), self._source, stream, self._options, tuning)
@@ -392,7 +391,7 @@ class Decoder(DecoderBase):
 
     def _frames(self) -> Frames:
         """The frames by number, from the first use on."""
-        if self._is_closed:
+        if not self._session.is_open:
             raise ClosedError("the decoder is closed")
         if self._by_number is None or self._by_number.is_inherited:
             from penstock.media.frames import Frames
@@ -408,7 +407,7 @@ class Decoder(DecoderBase):
         return self._by_number
 
     def close(self) -> None:
-        self._is_closed = True
+        """Ends FFmpeg at once, and closes the file. What was delivered stays valid. May be called again."""
         super().close()
         if self._by_number is not None and not self._by_number.is_inherited:
             self._by_number.close()
