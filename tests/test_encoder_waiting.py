@@ -209,11 +209,11 @@ def test_a_cancelled_exit_still_finishes_and_a_second_time_ends_at_once(tmp_path
 LOOP = """
 import sys
 from pathlib import Path
-import numpy as np
 from penstock import Encoder
 
-frame = np.zeros((480, 640, 3), np.uint8)
-with Encoder(Path(sys.argv[1]), size=(640, 480), fps=30, **eval(sys.argv[2])) as encoder:
+options = {"size": (640, 480), "fps": 30} | eval(sys.argv[2])
+frame = bytes(3 * options["size"][0] * options["size"][1])
+with Encoder(Path(sys.argv[1]), **options) as encoder:
     print(encoder.pid, flush=True)
     for index in range(10**9):
         encoder.write(frame).wait()
@@ -291,6 +291,16 @@ def test_no_ffmpeg_is_left_when_python_is_killed(tmp_path: Path) -> None:
     process.communicate(timeout=30)
     assert eventually(lambda: has_ended(pid))
     assert len(decode(tmp_path / "video.mp4", (640, 480))) >= 20, "it has finished the file by itself"
+
+
+def test_python_is_killed_in_the_middle_of_a_frame(tmp_path: Path) -> None:
+    """No frame fits into the pipe as a whole, so that FFmpeg has a part of one nearly all the time."""
+    process, pid = start(tmp_path / "video.mp4", '{"size": (1920, 1080)}')
+    time.sleep(0.2)  # its next frames are on their way
+    process.kill()
+    process.communicate(timeout=30)
+    assert eventually(lambda: has_ended(pid))
+    assert len(decode(tmp_path / "video.mp4", (1920, 1080))) >= 20
 
 
 def test_standard_output_is_an_output(tmp_path: Path) -> None:

@@ -127,6 +127,8 @@ def input_arguments(
 ) -> list[str]:
     """FFmpeg's arguments for raw frames, which come on its standard input."""
     return [
+        # A frame that this process did not live to complete is dropped; with -xerror, FFmpeg 5.1 would leave no index.
+        *("-fflags", "+discardcorrupt"),
         *("-f", "rawvideo"),
         *("-pixel_format", layout.pixel_format),
         *("-video_size", f"{layout.width}x{layout.height}"),
