@@ -1,5 +1,6 @@
 //! The pipe whose front all destinations share.
 
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
 
@@ -37,7 +38,9 @@ pub(super) struct Front {
 #[derive(Debug)]
 struct Copied {
     refused: Errno,
-    bytes: Vec<u8>,
+    buffer: Vec<u8>,
+    /// Where in the buffer the front is.
+    left: Range<usize>,
 }
 
 #[derive(Debug)]
@@ -88,7 +91,7 @@ impl Front {
     }
 
     pub(super) fn unread_bytes(&self) -> u64 {
-        let copied = self.copied.as_ref().map_or(0, |copied| copied.bytes.len() as u64);
+        let copied = self.copied.as_ref().map_or(0, |copied| copied.left.len() as u64);
         pipe::unread_bytes(self.reader.as_fd()).unwrap_or(0) + copied
     }
 
@@ -137,25 +140,22 @@ impl Front {
     /// Whether the system refuses the call, after which the front is copied.
     fn is_refused(&mut self, outcome: &Result<usize>) -> bool {
         let refused = outcome.as_ref().err().copied().filter(|errno| fd::is_refused(*errno));
-        self.copied = refused.map(|refused| Copied { refused, bytes: Vec::new() });
+        self.copied = refused.map(|refused| Copied { refused, buffer: vec![0; PIECE_BYTES], left: 0..0 });
         refused.is_some()
     }
 
     /// The copied bytes. Reads some if there are none.
     fn copy(&mut self) -> Result<&[u8]> {
-        let bytes = &mut self.copied.as_mut().expect("only what is copied is read").bytes;
-        if bytes.is_empty() {
-            bytes.resize(PIECE_BYTES, 0);
-            let read = fd::read_now(self.reader.as_fd(), Kind::Pipe, bytes);
-            bytes.truncate(*read.as_ref().unwrap_or(&0));
-            read?;
+        let Copied { buffer, left, .. } = self.copied.as_mut().expect("only what is copied is read");
+        if left.start == left.end {
+            *left = 0..fd::read_now(self.reader.as_fd(), Kind::Pipe, buffer)?;
         }
-        Ok(bytes)
+        Ok(&buffer[left.clone()])
     }
 
     fn drop_copied(&mut self, bytes: usize) {
         if let Some(copied) = &mut self.copied {
-            copied.bytes.drain(..bytes);
+            copied.left.start += bytes;
         }
     }
 
@@ -172,7 +172,7 @@ impl Front {
     pub(super) fn put_back(&mut self) -> u64 {
         let ahead = self.unread_bytes();
         let Some(src) = &self.src else {
-            return self.copied.as_ref().map_or(0, |copied| copied.bytes.len() as u64);
+            return self.copied.as_ref().map_or(0, |copied| copied.left.len() as u64);
         };
         let held = self.filler.take().map_or(0, |filler| filler.transfer.in_transit_bytes() as u64);
         match self.position.map(|position| seek(src, SeekFrom::Start(position.saturating_sub(ahead)))) {

@@ -206,18 +206,13 @@ impl<'a> Pump<'a> {
     /// anything moved.
     fn distribute(&mut self) -> std::result::Result<bool, Error> {
         let mut progress = self.take_off()?;
-        let window = match self.furthest() {
-            0 => PIECE_BYTES,
-            // Nobody overtakes, so that all take the same pieces.
-            furthest => usize::try_from(furthest).expect("no pipe holds more than memory does"),
-        };
         let mut index = 0;
         while index < self.branches.len() {
             if !self.branches[index].is_behind() {
                 index += 1;
                 continue;
             }
-            match self.take(index, window) {
+            match self.take(index) {
                 Ok(0) if !pipe::awaits_first_writer(self.front.reader.as_fd(), Kind::Pipe) => {
                     self.end_source();
                     return Ok(true);
@@ -238,16 +233,19 @@ impl<'a> Pump<'a> {
     }
 
     /// Lets one destination take from the front: by splice(2) if all others have taken it, otherwise by tee(2).
-    fn take(&mut self, index: usize, window: usize) -> Result<usize> {
+    fn take(&mut self, index: usize) -> Result<usize> {
+        let window = match self.furthest() {
+            0 => PIECE_BYTES as u64,
+            furthest => furthest, // nobody overtakes, so that all take the same pieces
+        };
         let others = self
             .branches
             .iter()
             .enumerate()
             .filter(|(other, branch)| *other != index && branch.entry().is_some());
-        let covered =
-            others.map(|(_, branch)| branch.ahead).min().unwrap_or(window as u64).min(window as u64);
+        let covered = others.map(|(_, branch)| branch.ahead).min().unwrap_or(window);
         let is_last = covered > 0;
-        let at_most = if is_last { covered as usize } else { window };
+        let at_most = if is_last { covered } else { window } as usize;
         let branch = &mut self.branches[index];
         let entry = branch.entry().expect("who is behind has an entry");
         let taken = self.front.give(entry, at_most, is_last)?;

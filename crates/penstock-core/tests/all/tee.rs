@@ -91,6 +91,24 @@ fn a_reader_that_splices_onward_has_all_bytes() {
     readers.into_iter().for_each(|reader| assert!(reader.join().unwrap() == data));
 }
 
+/// Pieces of one byte would soon fill the pipe that nobody reads: it holds no more than 16 pieces.
+#[test]
+fn after_a_small_piece_come_large_ones() {
+    let [source, busy, idle] = [(); 3].map(|()| Pipe::new(Some(64 << 10)).unwrap().into_ends());
+    let (mut feed, mut filler) = (source.1, busy.1);
+    filler.write_all(&pattern(64 << 10, 1)).unwrap();
+    let tee = tee(source.0);
+    add(&tee, &filler);
+    let idle_outlet = add(&tee, &idle.1);
+    tee.start().unwrap();
+    feed.write_all(&pattern(1, 2)).unwrap();
+    eventually(|| idle_outlet.report().bytes_delivered == 1);
+    feed.write_all(&pattern(30_000, 3)).unwrap();
+    drop((feed, filler));
+    drain(busy.0, Temper::Eager);
+    eventually(|| idle_outlet.report().bytes_delivered == 30_001);
+}
+
 /// What a destination is, in the random cases.
 #[derive(Clone, Copy, Debug)]
 enum Taker {
