@@ -9,15 +9,19 @@ from __future__ import annotations
 import mmap
 import os
 import socket
+import threading
 import time
 import zlib
-from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import IO, Any, Literal
+from typing import IO, Any, Literal, ParamSpec, TypeVar
 
 from benchmarks.harness.results import MisdeliveredError
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 #: Feeders write and drains read so much at once, as the fastest methods do.
@@ -169,14 +173,14 @@ class Flow:
         self.content, self.sink, self.check, self.repeats = content, sink, check, repeats
         self.feed_fd = -1
         self.drains: list[Future[tuple[int, int]]] = []
-        self.threads = ThreadPoolExecutor(readers + 1)
+        self.feeder: Future[None] | None = None
         src, dsts = content.file.fileno(), (sink.fileno(),)
         if way.source == "pipe":
             src, self.feed_fd = os.pipe()
         if way.sink != "file":
             outs, dsts = zip(*(_connected(way.sink) for _ in range(readers)), strict=True)
             paces = [way.pace_bytes_per_s(number) for number in range(readers)]
-            self.drains = [self.threads.submit(drain, *end, check) for end in zip(outs, paces, strict=True)]
+            self.drains = [_in_background(drain, *end, check) for end in zip(outs, paces, strict=True)]
         elif check:
             sink.truncate(0)
         self.ends = Ends(way, content.nbytes, src, dsts)
@@ -184,7 +188,7 @@ class Flow:
     def begin(self) -> None:
         """Start the feeder."""
         if self.feed_fd >= 0:
-            self.threads.submit(feed, self.feed_fd, self.content, self.repeats)
+            self.feeder = _in_background(feed, self.feed_fd, self.content, self.repeats)
             self.feed_fd = -1
 
     def finish(self) -> None:
@@ -201,7 +205,7 @@ class Flow:
             os.close(self.ends.src)
         if self.feed_fd >= 0:
             os.close(self.feed_fd)
-        self.threads.shutdown()
+        wait([self.feeder] if self.feeder else [])
 
     def verify(self, claimed: int) -> None:
         """Compare what has arrived at each end with the content. ``claimed`` is the method's own number of bytes.
@@ -227,6 +231,20 @@ class Flow:
             return [drain.result() for drain in self.drains]
         nbytes = os.fstat(self.sink.fileno()).st_size
         return [(nbytes, zlib.crc32(_mapped(self.sink, nbytes)) if self.check else 0)]
+
+
+def _in_background(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+    """What the function returns, on a thread that does not hold the interpreter's end, as those of executors do."""
+    outcome: Future[T] = Future()
+
+    def call() -> None:
+        try:
+            outcome.set_result(function(*args, **kwargs))
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    threading.Thread(target=call, daemon=True).start()
+    return outcome
 
 
 def _connected(sink: str) -> tuple[int, int]:
