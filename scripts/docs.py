@@ -82,8 +82,8 @@ def is_newer(file: Path, other: Path) -> bool:
 def write_middle_frame(video: Path, picture: Path) -> None:
     """The frame in the middle of a video, as an image."""
     from penstock import Decoder
-    from penstock.ffmpeg import probe
     from penstock.images import image_encoder
+    from penstock.media import probe
 
     duration_s = probe(video).duration_s or 0.0
     with (

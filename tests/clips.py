@@ -18,8 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.errors import DecoderError
-from penstock.ffmpeg import capabilities, find_ffmpeg, find_ffprobe
+from penstock.ffmpeg import capabilities, find_ffmpeg
 
 # Now, for tests may set another one later.
 _TEMPORARY = Path(tempfile.gettempdir())
@@ -59,27 +58,12 @@ class Clip:
 def clip(name: str) -> Path:
     """The file, made now if it is not there; several processes may ask at once.
 
-    Skips the test if FFmpeg lacks the encoder, or if there is no ffprobe, as beside the wheel's FFmpeg.
+    Skips the test if FFmpeg lacks the encoder.
     """
-    _need_ffprobe()
     path = _folder() / f"{name}.{CLIPS[name].ending}"
     if not path.exists():
         _make(CLIPS[name], path)
     return path
-
-
-@functools.cache
-def _no_ffprobe() -> str | None:
-    try:
-        find_ffprobe()
-    except DecoderError as error:
-        return str(error)
-    return None
-
-
-def _need_ffprobe() -> None:
-    if (reason := _no_ffprobe()) is not None:
-        pytest.skip(reason)
 
 
 @functools.cache
@@ -304,11 +288,19 @@ ODDITIES = {
         "mp4", _UNEVEN, inputs=_FASTER, told={"is_variable_frame_rate": True, "frame_rate": Fraction(15)}
     ),
     # FFmpeg writes the rate of what it encoded to the file, whose frames do not keep it.
-    "variable_mkv": Clip("mkv", _UNEVEN, inputs=_FASTER, told={"frame_rate": Fraction(30)}),
+    "variable_mkv": Clip(
+        "mkv", _UNEVEN, inputs=_FASTER, told={"is_variable_frame_rate": True, "frame_rate": Fraction(14)}
+    ),
     "rotated_90": _turned((0, 1, -1, 0), 90),
     "rotated_180": _turned((-1, 0, 0, -1), 180),
     "rotated_270": _turned((0, -1, 1, 0), 270),
-    "mirrored": Clip("mp4", of="h264", frames=30, change=turned(-1, 0, 0, 1)),
+    "mirrored": Clip(
+        "mp4",
+        of="h264",
+        frames=30,
+        change=turned(-1, 0, 0, 1),
+        told={"rotation": 180, "is_mirrored": True},
+    ),
     "untagged": Clip(
         "mp4",
         ("-vf", "format=yuv420p", *H264),

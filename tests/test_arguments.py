@@ -29,7 +29,8 @@ from test_api import FUNCTIONS
 
 import penstock
 from penstock import fifo, pipeline
-from penstock.ffmpeg import AudioDecoder, AudioInput, Decoder, Encoder, Tuning, prefetch, probe
+from penstock.ffmpeg import AudioInput, Encoder, Tuning
+from penstock.media import AudioDecoder, Decoder, prefetch, probe
 
 MODULES = (
     "penstock",
@@ -38,6 +39,7 @@ MODULES = (
     "penstock.fifo",
     "penstock.cpu",
     "penstock.ffmpeg",
+    "penstock.media",
 )
 RESULTS = "penstock.results"
 
@@ -349,14 +351,14 @@ CALLS: dict[str, Callable[..., object]] = {
         **given
     ),  # what it checks by, without being pinned
     "penstock.cpu.policy": penstock.cpu.policy,
-    "penstock.ffmpeg.AudioDecoder": partial(make_decoder, AudioDecoder),
-    "penstock.ffmpeg.AudioDecoder.read": lambda **given: with_decoder(
+    "penstock.media.AudioDecoder": partial(make_decoder, AudioDecoder),
+    "penstock.media.AudioDecoder.read": lambda **given: with_decoder(
         AudioDecoder(clip("audio_aac")), "read", **given
     ),
     "penstock.ffmpeg.AudioInput": lambda **given: AudioInput(**{"sample_rate": 8000, "channels": 1} | given),
     "penstock.ffmpeg.Tuning": lambda **given: make_encoder(tuning=Tuning(**given)),
-    "penstock.ffmpeg.prefetch": lambda **given: list(prefetch([], **given)),
-    "penstock.ffmpeg.probe": lambda **given: probe(clip("audio_aac"), **given),
+    "penstock.media.prefetch": lambda **given: list(prefetch([], **given)),
+    "penstock.media.probe": lambda **given: probe(clip("audio_aac"), **given),
     "penstock.fifo.FifoTicket.exception": partial(with_fifo_ticket, "exception"),
     "penstock.fifo.FifoTicket.wait": partial(with_fifo_ticket, "wait"),
     "penstock.fifo.open": open_fifo,

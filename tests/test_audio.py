@@ -20,7 +20,8 @@ from media import eventually, ffmpeg
 from media import nothing_is_left as nothing_is_left
 
 from penstock import ClosedError, Decoder, DecoderError, StalledError
-from penstock.ffmpeg import AudioDecoder, Tuning, find_ffmpeg, find_ffprobe
+from penstock.ffmpeg import Tuning, find_ffmpeg
+from penstock.media import AudioDecoder
 
 SOUNDS = ("audio_aac", "audio_pcm", "audio_flac_51", "audio_only", "audio_only_m4a")
 FORMATS = {"uint8": "u8", "int16": "s16le", "int32": "s32le", "float32": "f32le", "float64": "f64le"}
@@ -170,7 +171,7 @@ def test_the_sound_of_a_decoder_comes_from_its_programs(tmp_path: Path) -> None:
     program = tmp_path / "ffmpeg"
     program.symlink_to(find_ffmpeg())
     with (
-        Decoder(clip("audio_aac"), tuning=Tuning(ffmpeg=program, ffprobe=find_ffprobe())) as decoder,
+        Decoder(clip("audio_aac"), tuning=Tuning(ffmpeg=program)) as decoder,
         decoder.audio(tuning=Tuning(queue_items=1)) as audio,
     ):
         assert audio._session.process.command[0] == str(program)

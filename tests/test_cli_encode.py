@@ -34,7 +34,8 @@ from conftest import PATIENCE_S, eventually
 from image_files import make_shots, png
 from media import SIZE, decode, described, ffmpeg, flat, is_flat
 
-from penstock.ffmpeg import find_ffmpeg, probe
+from penstock.ffmpeg import find_ffmpeg
+from penstock.media import probe
 
 WIDTH, HEIGHT = SIZE
 FRAME_BYTES = 3 * WIDTH * HEIGHT

@@ -18,7 +18,7 @@ from conftest import a_few
 from media import ffmpeg
 
 from penstock import Decoder
-from penstock.ffmpeg import Colors, Tuning, find_ffprobe
+from penstock.ffmpeg import Colors, Tuning
 
 pytestmark = pytest.mark.filterwarnings("error::penstock.FFmpegWarning")
 
@@ -198,7 +198,7 @@ def test_each_frame_has_its_timestamp(name: str) -> None:
     with Decoder(path) as decoder:
         told = [(frame.index, frame.pts, frame.time_s) for frame in decoder]
         info, start_s = decoder.info, decoder.media.start_s or 0.0
-    command = [find_ffprobe(), "-v", "error", "-select_streams", str(info.index)]
+    command = ["ffprobe", "-v", "error", "-select_streams", str(info.index)]
     entries = ["-show_entries", "frame=best_effort_timestamp", "-of", "csv=p=0", "-i", f"file:{path}"]
     said = subprocess.run([*command, *entries], capture_output=True, check=True, text=True).stdout
     expected = [int(line.split(",")[0]) for line in said.split()]

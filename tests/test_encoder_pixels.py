@@ -150,10 +150,6 @@ def test_native_where_there_is_none_is_an_error_at_the_call(tmp_path: Path) -> N
         (lambda: Tuning(queue_items=0), "queue_items must be at least 1"),
         (lambda: Tuning(queue_bytes=-1), "queue_bytes must be at least 1"),
         (lambda: Colors(matrix="rec709"), "matrix is 'auto', .*'bt709'.*; got 'rec709'"),
-        (
-            lambda: Encoder("v.mp4", fps=30, tuning=Tuning(ffprobe="x")),
-            r"Tuning\(ffprobe=...\) has no effect",
-        ),
         (lambda: Colors(range="tv"), "range is 'auto', 'limited', 'full'; got 'tv'"),
         (lambda: Encoder("video.mp4", size=SIZE, fps=30, odd_size="round"), "odd_size is 'error'"),
         (lambda: Encoder("video.mp4", size=SIZE, fps=30, progress=0), "progress must be at least 1"),

@@ -24,7 +24,8 @@ from media import children
 import penstock
 from penstock import Encoder
 from penstock.errors import ClosedError, DecoderError, EncoderError, FFmpegWarning, StalledError
-from penstock.ffmpeg import AudioDecoder, AudioFile, AudioInput, Tuning, find_ffmpeg, probe
+from penstock.ffmpeg import AudioFile, AudioInput, Tuning, find_ffmpeg
+from penstock.media import AudioDecoder, probe
 
 SIZE = (64, 48)
 FPS = 25

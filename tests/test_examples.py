@@ -12,7 +12,7 @@ from clips import clip
 from media import decode, ffmpeg, no_opengl, no_wgpu
 
 import penstock
-from penstock.ffmpeg import AudioDecoder, probe
+from penstock.media import AudioDecoder, probe
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 SIZE = (160, 120)

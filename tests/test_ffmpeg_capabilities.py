@@ -13,7 +13,7 @@ from conftest import script
 
 from penstock import Decoder, Encoder
 from penstock.errors import DecoderError, EncoderError
-from penstock.ffmpeg import Tuning, capabilities, find_ffmpeg, find_ffprobe
+from penstock.ffmpeg import Tuning, capabilities, find_ffmpeg
 from penstock.ffmpeg.pixel_formats import (
     PIXEL_FORMATS,
 )
@@ -186,7 +186,7 @@ def test_an_old_ffmpeg_that_fails_to_decode_is_told_with_both_versions(tmp_path:
         pytest.raises(
             DecoderError, match=r"is FFmpeg 4\.2\.2-static, and Penstock needs FFmpeg 5\.1 or newer"
         ),
-        Decoder(clip("h264"), tuning=Tuning(ffmpeg=old, ffprobe=find_ffprobe())) as decoder,
+        Decoder(clip("h264"), tuning=Tuning(ffmpeg=old)) as decoder,
     ):
         decoder.read()
 

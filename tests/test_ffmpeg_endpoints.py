@@ -13,7 +13,8 @@ import pytest
 from conftest import run_script, succeeded
 
 from penstock import Decoder, Encoder
-from penstock.ffmpeg import AudioDecoder, endpoints, probe
+from penstock.ffmpeg import endpoints
+from penstock.media import AudioDecoder, probe
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,9 @@ from conftest import eventually, open_fds, run_script, succeeded
 from media import children
 
 from penstock import Decoder, Encoder
-from penstock.ffmpeg import AudioDecoder, Tuning, find_ffmpeg, find_ffprobe, probe
+from penstock.ffmpeg import Tuning, find_ffmpeg
 from penstock.ffmpeg.child import Lines
+from penstock.media import AudioDecoder, probe
 
 PACKAGE = str(Path(sys.modules["penstock"].__file__ or "").parent)
 
@@ -103,34 +104,29 @@ class TestAStatusThatOthersReap:
         failing = wrapped(tmp_path, find_ffmpeg(), FAILING)
         code = """
         from penstock import Decoder, DecoderError
-        from penstock.ffmpeg import AudioDecoder, Tuning
-        source, ffmpeg, ffprobe = sys.argv[1:]
+        from penstock.ffmpeg import Tuning
+        from penstock.media import AudioDecoder
+        source, ffmpeg = sys.argv[1:]
         for kind in (Decoder, AudioDecoder):
             try:
-                with kind(source, tuning=Tuning(ffmpeg=ffmpeg, ffprobe=ffprobe)) as decoder:
+                with kind(source, tuning=Tuning(ffmpeg=ffmpeg)) as decoder:
                     for frame in decoder:
                         pass
                 print("success")
             except DecoderError as error:
                 print(error.returncode, "status is unknown" in str(error))
         """
-        said = host(reaper + textwrap.dedent(code), clip("audio_aac"), failing, find_ffprobe()).splitlines()
+        said = host(reaper + textwrap.dedent(code), clip("audio_aac"), failing).splitlines()
         assert len(said) == 2 and set(said) <= {"3 False", "None True"}
 
     @pytest.mark.parametrize("reaper", REAPERS.values(), ids=REAPERS)
-    def test_of_ffprobe_and_of_a_listing(self, tmp_path: Path, reaper: str) -> None:
-        failing = wrapped(tmp_path, find_ffprobe(), FAILING)
+    def test_of_a_listing(self, tmp_path: Path, reaper: str) -> None:
+        failing = wrapped(tmp_path, find_ffmpeg(), FAILING)
         code = """
-        from penstock import DecoderError
-        from penstock.ffmpeg import capabilities, probe
-        try:
-            print("success", probe(sys.argv[1], ffprobe=sys.argv[2]))
-        except DecoderError as error:
-            print(error.returncode, "status is unknown" in str(error))
-        print(capabilities.stdout_of(sys.argv[2], "-pix_fmts") == "")
+        from penstock.ffmpeg import capabilities
+        print(capabilities.stdout_of(sys.argv[1], "-pix_fmts") == "")
         """
-        said = host(reaper + textwrap.dedent(code), clip("h264"), failing).splitlines()
-        assert said in (["3 False", "True"], ["None True", "True"])
+        assert host(reaper + textwrap.dedent(code), failing).splitlines() == ["True"]
 
 
 def test_exit_code_0_without_a_complete_report_is_an_error(tmp_path: Path) -> None:
@@ -261,8 +257,8 @@ class TestDescriptors:
         """The host's are closed, and what it prints to them goes nowhere."""
         code = """
         from penstock import Decoder
-        from penstock.ffmpeg import AudioDecoder
-        from penstock.ffmpeg import probe
+        from penstock.media import AudioDecoder
+        from penstock.media import probe
         said = open(sys.argv[1], "w")
         before = {number for number in range(3) if str(number) not in sys.argv[4]}
         for number in sys.argv[4]:

@@ -51,7 +51,7 @@ def test_a_report() -> None:
 
 
 def test_the_info_of_a_video() -> None:
-    info = penstock.ffmpeg.probe(clip(sorted(VIDEOS)[0])).video[0]
+    info = penstock.media.probe(clip(sorted(VIDEOS)[0])).video[0]
     assert rows(info)["codec"] == info.codec
     assert Fraction(rows(info)["frame_rate"]) == info.frame_rate
 

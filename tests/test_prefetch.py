@@ -14,7 +14,8 @@ from conftest import eventually, script
 from media import children, nothing_is_left  # noqa: F401
 
 from penstock import ClosedError, Decoder, DecoderError
-from penstock.ffmpeg import Tuning, find_ffmpeg, prefetch
+from penstock.ffmpeg import Tuning, find_ffmpeg
+from penstock.media import prefetch
 
 NAMES = ["h264", "h264_large", "vp9", "h264_mkv", "h264_ts", "h264"]
 

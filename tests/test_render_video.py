@@ -12,7 +12,7 @@ from media import decode, ffmpeg
 
 import penstock
 from penstock.errors import DecoderError
-from penstock.ffmpeg import probe
+from penstock.media import probe
 
 SIZE = (64, 48)
 SLOW = pytest.mark.slow

@@ -10,7 +10,7 @@ import pytest
 from command_line import printed, run_on_terminal, run_process
 from conftest import run_script, succeeded
 
-from penstock.ffmpeg import probe
+from penstock.media import probe
 
 FRAMES = bytes(48 * 32 * 3) * 10
 RAW = ("--size", "48x32", "--fps", "30000/1001", "--crf", "18.5", "--preset", "ultrafast")

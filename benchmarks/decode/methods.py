@@ -25,7 +25,7 @@ from benchmarks.harness.ffmpeg import QUIET, check_exit
 from benchmarks.harness.methods import FrameJob, Method, Methods
 from benchmarks.harness.pictures import Frame
 from penstock import Decoder, Reader
-from penstock.ffmpeg import prefetch
+from penstock.media import prefetch
 
 #: x264's own defaults, set so that the record has them. x265 gets the same.
 PRESET, CRF = "medium", "23"
@@ -248,7 +248,7 @@ def penstock_bgr(target: Target) -> Iterator[Frame]:
 
 @METHODS.add(OUR_PREFETCH, "ours", serves=is_clips)
 def penstock_prefetch(target: Target) -> Iterator[Frame]:
-    """`penstock.ffmpeg.prefetch`, which opens two files ahead."""
+    """`penstock.media.prefetch`, which opens two files ahead."""
     for decoder in prefetch(clips_in(target.path)):
         yield from decoder
 

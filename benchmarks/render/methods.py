@@ -28,7 +28,7 @@ from benchmarks.harness.methods import Method, Methods
 from benchmarks.harness.results import Run
 from benchmarks.render import pool, scenes
 from benchmarks.render.jobs import CHUNK_FRAMES, FRAMES_PER_S, NODES, WORKERS, Job
-from penstock.ffmpeg import probe
+from penstock.media import probe
 from penstock.rendering import assemble
 from penstock.rendering.join import joined
 from penstock.rendering.storage import storage_of

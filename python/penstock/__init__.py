@@ -23,9 +23,10 @@ into buffers. Every native thread takes a `ThreadPolicy`, the priority and CPUs 
 the calling thread, and the machine's topology.
 
 `Encoder` feeds frames to an FFmpeg that it starts, by a `Writer`, and `Decoder` reads frames from one, by
-a `Reader`; ``ffmpeg`` has them, the decoder of sound, and ``probe``. `FanOut` shares each frame among several encoders
-and writers, and ``gl`` captures what OpenGL draws. ``images`` reads and writes image files.
-`render` and `map_video` divide a video into chunks for many processes or machines; ``rendering`` has their steps.
+a `Reader`; ``ffmpeg`` has the one, and ``media`` the other, the decoder of sound, and ``probe``. `FanOut` shares each
+frame among several encoders and writers, and ``gl`` captures what OpenGL draws. ``images`` reads and writes image
+files. `render` and `map_video` divide a video into chunks for many processes or machines; ``rendering`` has their
+steps.
 ``penstock.turbopipe`` is a drop-in for TurboPipe.
 """
 
@@ -56,12 +57,14 @@ if TYPE_CHECKING:
     from penstock import fifo as fifo
     from penstock import gl as gl
     from penstock import images as images
+    from penstock import media as media
     from penstock import pipeline as pipeline
     from penstock import pipes as pipes
     from penstock import rendering as rendering
     from penstock import results as results
     from penstock._fan_out import FanOut
-    from penstock.ffmpeg import Decoder, Encoder
+    from penstock.ffmpeg import Encoder
+    from penstock.media import Decoder
     from penstock.pipes import make_pipe
     from penstock.rendering import map_video, render
 
@@ -96,9 +99,20 @@ __all__ = [
 ]
 
 # These are imported at their first use: most of the import time is theirs.
-_LAZY_MODULES = ("cpu", "ffmpeg", "fifo", "gl", "images", "pipeline", "pipes", "rendering", "results")
+_LAZY_MODULES = (
+    "cpu",
+    "ffmpeg",
+    "fifo",
+    "gl",
+    "images",
+    "media",
+    "pipeline",
+    "pipes",
+    "rendering",
+    "results",
+)
 _LAZY_NAMES = {
-    "Decoder": "penstock.ffmpeg",
+    "Decoder": "penstock.media",
     "Encoder": "penstock.ffmpeg",
     "FanOut": "penstock._fan_out",
     "make_pipe": "penstock.pipes",

@@ -136,7 +136,7 @@ class ChunkReadError(ChunkError, OSError):
 
 
 class FFmpegError(PenstockError, RuntimeError):
-    """FFmpeg or ffprobe failed, or was not found.
+    """FFmpeg failed, or was not found.
 
     Attributes:
         returncode: the program's exit status; negative if a signal ended it; None if it never started, or if the status
@@ -173,7 +173,7 @@ class EncoderError(FFmpegError):
 
 
 class DecoderError(FFmpegError):
-    """FFmpeg or ffprobe could not read a file or a URL, or did not decode all of it."""
+    """FFmpeg or libav could not read a file or a URL, or did not decode all of it."""
 
 
 class RenderError(PenstockError):

@@ -25,13 +25,13 @@ from penstock._names import show_name
 from penstock.errors import DecoderError, FFmpegWarning, StalledError
 from penstock.ffmpeg import Encoder, Tuning
 from penstock.ffmpeg.child import NotStartedError
-from penstock.ffmpeg.decode_session import DecodeSession
 from penstock.ffmpeg.diagnostics import without_components
 from penstock.ffmpeg.find import find_decoding_ffmpeg, find_ffmpeg
 from penstock.ffmpeg.output_formats import output_format
 from penstock.ffmpeg.pixel_formats import is_gray, is_rgb
 from penstock.ffmpeg.runner import TimedOutError, run
 from penstock.ffmpeg.settings import DEFAULT_TUNING
+from penstock.media.decode_session import DecodeSession
 
 if TYPE_CHECKING:
     from _typeshed import StrPath, WriteableBuffer

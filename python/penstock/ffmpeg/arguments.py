@@ -168,7 +168,7 @@ def output_arguments(
 
 
 def read_arguments(source: str, container: str) -> list[str]:
-    """FFmpeg's arguments to read `source`, a file of that `container` by ffprobe's names.
+    """FFmpeg's arguments to read `source`, a file of that `container` by FFmpeg's names.
 
     In a QuickTime or MP4 file that was cut off, the last packet is discarded. Otherwise an FFmpeg that stops at errors
     stops there, before its decoder has output the frames that it holds back. In other containers, packets in the
@@ -190,7 +190,7 @@ def seek_arguments(start: float | None, container: str | None, start_s: float) -
 
     Args:
         start: seconds from the beginning; None for all of it.
-        container: the file's container, by ffprobe's names; None for audio, whatever the container is.
+        container: the file's container, by FFmpeg's names; None for audio, whatever the container is.
         start_s: the file's first timestamp in seconds.
     """
     if start is None:

@@ -94,12 +94,6 @@ def muxers(program: str) -> tuple[str, ...]:
     return tuple(name for flags, names in listed if "E" in flags for name in names.split(","))
 
 
-def demuxers(program: str) -> tuple[str, ...]:
-    """The names of the containers that `program` can read."""
-    listed = _listed(program, "-demuxers")
-    return tuple(name for flags, names in listed if "D" in flags for name in names.split(","))
-
-
 def filters(program: str) -> tuple[str, ...]:
     """The names of the filters of `program`."""
     return tuple(re.findall(r"^ [T.][S.]\S* (\w+) +\S+->", stdout_of(program, "-filters"), re.MULTILINE))

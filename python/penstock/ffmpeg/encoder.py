@@ -134,8 +134,6 @@ class Encoder:
         sounds = plan_sounds(
             program, audio, target, endpoints.container_for(target, container_format), tuning, all_options
         )
-        if not any(isinstance(sound.made_from, AudioFile) for sound in sounds):
-            tuning.check_unused("an Encoder without files of sound", "ffprobe")
         if codec is None:
             _check_sound_alone(
                 sounds,

@@ -25,13 +25,8 @@ PLAYLIST_CONTAINERS = frozenset(
 )
 #: FFmpeg's arguments to take the path of a picture literally.
 LITERAL = ("-pattern_type", "none")
-#: FFmpeg's demuxers, by ffprobe's names, of files whose beginning tells them (QuickTime File Format Specification;
-#: Matroska: RFC 9559).
+#: FFmpeg's names of two demuxers.
 QUICKTIME, MATROSKA = "mov,mp4,m4a,3gp,3g2,mj2", "matroska,webm"
-_FIRST_ATOMS = frozenset((b"ftyp", b"moov", b"mdat", b"wide", b"free", b"skip"))
-_EBML = b"\x1aE\xdf\xa3"
-# Enough for a Matroska file's first master elements.
-_HEAD_BYTES = 4096
 _STDOUT = "pipe:1"
 # One output of the muxer `tee`, as FFmpeg's av_get_token cuts them: a backslash or single quotes protect a "|".
 _TEE_OUTPUT = re.compile(r"((?:\\.|'[^']*'|[^|])*)(?:\||$)", re.DOTALL)
@@ -180,25 +175,8 @@ def literal_arguments(source: str) -> list[str]:
     return list(LITERAL) if is_path(source) else []
 
 
-def likely_container(source: str) -> str | None:
-    """The container of a regular file by its first bytes, which only QuickTime, MP4 and Matroska tell; None for others.
-
-    FFmpeg may see it otherwise.
-    """
-    path = Path(without_protocol(source))
-    if not is_path(source) or not path.is_file():
-        return None
-    with suppress(OSError), path.open("rb") as file:
-        head = file.read(_HEAD_BYTES)
-        if head[4:8] in _FIRST_ATOMS:
-            return QUICKTIME
-        if head.startswith(_EBML):
-            return MATROSKA
-    return None
-
-
 def is_playlist(container: str) -> bool:
-    """Whether a container, by ffprobe's names, leads to other files."""
+    """Whether a container, by FFmpeg's names, leads to other files."""
     return not PLAYLIST_CONTAINERS.isdisjoint(container.split(","))
 
 

@@ -1,4 +1,4 @@
-"""Runs a short program to its end and captures what it prints: ffprobe, FFmpeg's listings, version queries."""
+"""Runs a short program to its end and captures what it prints: FFmpeg's listings, version queries."""
 
 from __future__ import annotations
 

@@ -78,8 +78,6 @@ class Tuning:
         ffmpeg: path or name of the program; None finds one (see `penstock.ffmpeg.find_ffmpeg`). An `Encoder` needs one
             that calls ``read`` on its standard input: a program that splices it onward, as ``pv`` does, must not get
             zero-copy writes.
-        ffprobe: path or name of the program that inspects files, which only decoders run; None finds one, or asks
-            FFmpeg.
         ffmpeg_policy: priority and CPUs of FFmpeg, all of its threads. With ``near=threading.get_native_id()`` here and
             in `policy`, FFmpeg and the native thread share the L3 cache of the calling thread.
         stall_timeout: seconds without a sign of life from FFmpeg (no frame, no CPU time used) after which a waiting
@@ -97,7 +95,6 @@ class Tuning:
     capacity_bytes: int | None = None
     policy: ThreadPolicy | None = None
     ffmpeg: str | os.PathLike[str] | None = None
-    ffprobe: str | os.PathLike[str] | None = None
     ffmpeg_policy: ThreadPolicy | None = None
     stall_timeout: float | None = 60.0
     convert: Convert = "auto"

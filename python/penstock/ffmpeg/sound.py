@@ -22,7 +22,6 @@ from penstock.ffmpeg.capabilities import check_audio_codec
 from penstock.ffmpeg.child import ProgramError
 from penstock.ffmpeg.naming import argument
 from penstock.ffmpeg.pixel_formats import FrameLayout
-from penstock.ffmpeg.probe import probe
 from penstock.ffmpeg.runner import run
 from penstock.ffmpeg.settings import Tuning, check_choice
 
@@ -219,7 +218,9 @@ def _planned(
             f"{endpoints.without_protocol(source)} is a FIFO, and the file of a sound is read more than once: use "
             "AudioInput, whose samples may come from anywhere"
         )
-    media = probe(made_from.path, ffprobe=tuning.ffprobe, ffmpeg=tuning.ffmpeg)
+    from penstock.media.probe import probe  # libav, only where a file of sound is read
+
+    media = probe(made_from.path)
     if (stream := media.best_audio) is None:
         raise DecoderError(f"{media.path} has no sound")
     reading = (*endpoints.confining_arguments(source, (media.container,)), "-i", source)
@@ -270,6 +271,8 @@ def _is_one_of(
 
 def _takes_copy(program: str, sound: Sound, codec: str, target: str, container_format: str | None) -> bool:
     """Whether the container takes the sound as it is, out of NUT, by trying it with the first packet."""
+    from penstock.media.probe import probe
+
     container = () if container_format is None else ("-f", container_format)
     copy = ("-c", _COPY, "-frames:a", "1", "-y")
     with tempfile.TemporaryDirectory(prefix="penstock-") as folder, suppress(ProgramError, DecoderError):
@@ -278,7 +281,7 @@ def _takes_copy(program: str, sound: Sound, codec: str, target: str, container_f
         run((program, "-v", "error", *sound.reading, "-map", f"0:{sound.index}", *copy, packed), _TRIAL_S)
         run((program, "-v", "error", "-i", packed, *copy, *container, f"file:{trial}"), _TRIAL_S)
         # Some containers take sounds that nobody can read from them.
-        found = probe(trial, ffmpeg=program).best_audio
+        found = probe(trial).best_audio
         return found is not None and found.codec == codec
     return False
 

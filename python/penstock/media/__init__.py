@@ -1,1 +1,17 @@
-"""Any frame of a file, by libav in the process (PyAV). Frames in sequence are the matter of `penstock.ffmpeg`."""
+"""Reading: video and sound in sequence by the FFmpeg program; a file's facts, and any of its frames, by libav (PyAV).
+
+- In sequence: ``decoder`` and ``audio`` have the public classes, ``prefetch`` opens decoders ahead. ``decode_plan``
+  decides who converts pixels, ``decode_session`` is one run of FFmpeg with the native reader of its output, and
+  ``ending`` tells whether all frames came.
+- Facts: ``probe`` reads them into the types of ``info``. ``opening`` opens a file in this process.
+- Any frame: ``frames`` has them by number and time, ``index`` tells which packet holds which frame, ``random_access``
+  decodes it, ``pixels`` makes of it what iteration gives.
+"""
+
+from penstock.media.audio import AudioDecoder
+from penstock.media.decoder import Decoder
+from penstock.media.info import AudioInfo, MediaInfo, VideoInfo
+from penstock.media.prefetch import prefetch
+from penstock.media.probe import probe
+
+__all__ = ["AudioDecoder", "AudioInfo", "Decoder", "MediaInfo", "VideoInfo", "prefetch", "probe"]

@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.errors import ClosedError
-from penstock.ffmpeg.decode_plan import DecodePlan
-from penstock.ffmpeg.ending import Delivered
 from penstock.ffmpeg.frames import VideoFrame, frame_of
 from penstock.ffmpeg.naming import argument
 from penstock.ffmpeg.settings import check_place
+from penstock.media.decode_plan import DecodePlan
+from penstock.media.ending import Delivered
 from penstock.media.pixels import Pixels
 from penstock.media.random_access import RandomAccess
 

@@ -17,11 +17,9 @@ if TYPE_CHECKING:
 
 # Containers whose packets have the times at which their frames are shown, by FFmpeg's names.
 _TIMED_CONTAINERS = frozenset(("mov", "matroska", "mpegts", "flv", "nut"))
-# Codecs of which each packet holds one frame that is shown. Those of others may hold none, such as VP8's alternative
-# reference frames and the repeated frames of Theora.
-_ONE_FRAME_A_PACKET = frozenset(
+# Codecs whose frames need no other, of which each packet holds one, in any container.
+_ALONE = frozenset(
     (
-        *("h264", "hevc", "vp9", "av1", "libdav1d", "libvpx-vp9", "mpeg1video", "mpeg2video"),
         *(
             "mjpeg",
             "prores",
@@ -35,8 +33,17 @@ _ONE_FRAME_A_PACKET = frozenset(
             "v210",
             "cfhd",
         ),
+        *("gif", "wmv1", "wmv2"),
     )
 )
+# Codecs of which each packet holds one frame that is shown. Those of others may hold none, such as VP8's alternative
+# reference frames and the repeated frames of Theora.
+_ONE_FRAME_A_PACKET = _ALONE | {"h264", "hevc", "vp9", "av1", "mpeg1video", "mpeg2video"}
+
+
+def expected_frames(codec: str, packets: int) -> int | None:
+    """How many frames so many packets hold that have bytes and are shown; None if they do not tell."""
+    return packets if codec in _ALONE else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +54,7 @@ class Packets:
         pts: when each is shown, in units of the stream's time base.
         position: the byte of the file at which each begins; -1 where the container does not tell.
         size: bytes.
+        duration: for how long each is shown, in those units; 0 where the container does not tell.
         is_key: whether a decoder may begin with it.
         is_hidden: whether an edit list hides its frame.
         has_pts: whether it has that time.
@@ -56,6 +64,7 @@ class Packets:
     pts: npt.NDArray[np.int64]
     position: npt.NDArray[np.int64]
     size: npt.NDArray[np.int64]
+    duration: npt.NDArray[np.int64]
     is_key: npt.NDArray[np.bool_]
     is_hidden: npt.NDArray[np.bool_]
     has_pts: npt.NDArray[np.bool_]
@@ -79,14 +88,20 @@ class Packets:
 def packets_of(packets: Iterable[Packet]) -> Packets:
     """The facts about all packets of a stream."""
     facts = [
-        (packet.pts, _position(packet), packet.size, packet.is_keyframe, packet.is_discard, packet.is_corrupt)
+        (
+            *(packet.pts, _position(packet), packet.size, packet.duration or 0),
+            *(packet.is_keyframe, packet.is_discard, packet.is_corrupt),
+        )
         for packet in packets
     ]
-    pts, position, size, is_key, is_hidden, is_corrupt = zip(*facts, strict=True) if facts else ((),) * 6
+    pts, position, size, duration, is_key, is_hidden, is_corrupt = (
+        zip(*facts, strict=True) if facts else ((),) * 7
+    )
     return Packets(
         pts=np.array([0 if one is None else one for one in pts], np.int64),
         position=np.array(position, np.int64),
         size=np.array(size, np.int64),
+        duration=np.array(duration, np.int64),
         is_key=np.array(is_key, np.bool_),
         is_hidden=np.array(is_hidden, np.bool_),
         has_pts=np.array([one is not None for one in pts], np.bool_),

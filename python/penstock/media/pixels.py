@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import struct
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -13,7 +12,7 @@ from av.filter import Graph
 
 from penstock._native import _Slot, _SlotPool
 from penstock.errors import DecoderError
-from penstock.ffmpeg.decode_plan import DecodePlan
+from penstock.media.decode_plan import DecodePlan
 
 if TYPE_CHECKING:
     from av.video.frame import VideoFrame
@@ -37,17 +36,16 @@ class Pixels:
 
     def _filtered(self, frame: VideoFrame) -> VideoFrame:
         """The frame turned, scaled, and in the pixel format that FFmpeg would write."""
-        turns = _turns(frame)
         is_as_delivered = (
             frame.width,
             frame.height,
         ) == self._size and frame.format.name == self._plan.delivered
-        if is_as_delivered and not turns:
+        if is_as_delivered and not self._plan.turns:
             return frame
-        kind = (frame.width, frame.height, frame.format.name, frame.colorspace, frame.color_range, turns)
+        kind = (frame.width, frame.height, frame.format.name, frame.colorspace, frame.color_range)
         try:
             if kind not in self._graphs:
-                self._graphs[kind] = self._graph(frame, [*turns, *self._plan.filters])
+                self._graphs[kind] = self._graph(frame, [*self._plan.turns, *self._plan.filters])
             graph = self._graphs[kind]
             graph.vpush(frame)
             return graph.vpull()
@@ -86,22 +84,3 @@ def _row_bytes(frame: VideoFrame) -> list[int]:
         plane.width * sum(math.ceil(one.bits / 8) for one in components if one.plane == index)
         for index, plane in enumerate(frame.planes)
     ]
-
-
-def _turns(frame: VideoFrame) -> tuple[str, ...]:
-    """FFmpeg's filters that turn a picture for display (configure_input_video_filter in fftools/ffmpeg_filter.c)."""
-    found = cast("Any", frame.side_data.get("DISPLAYMATRIX"))
-    if found is None:
-        return ()
-    a, b, _, c, d = map(int, struct.unpack_from("=5i", bytes(found)))
-    turned = round(math.degrees(math.atan2(b / (math.hypot(b, d) or 1), a / (math.hypot(a, c) or 1)))) % 360
-    match turned:
-        case 90:
-            return ("transpose=cclock_flip" if c > 0 else "transpose=clock",)
-        case 180:
-            return ("hflip=",) * (a < 0) + ("vflip=",) * (d < 0)
-        case 270:
-            return ("transpose=clock_flip" if c < 0 else "transpose=cclock",)
-        case 0:
-            return ("vflip=",) * (d < 0)
-    return (f"rotate={turned:f}*PI/180",)

@@ -17,6 +17,7 @@ from av.error import FFmpegError as LibavError
 from penstock.errors import DecoderError
 from penstock.ffmpeg import endpoints
 from penstock.media.index import DecodedFrame, Index, packets_of
+from penstock.media.opening import open_media
 
 if TYPE_CHECKING:
     from av.container import InputContainer
@@ -32,8 +33,6 @@ _EARLIER_STARTS = 2
 _EARLIER_SEEKS = 4
 # Frames that came after those that were asked for, and may be the next: as many as H.264 may hold back.
 _RECENT_FRAMES = 16
-# PyAV sets it, and libav then makes wrong times of H.264 in AVI (AVFMT_FLAG_GENPTS in libavformat/avformat.h).
-_GEN_PTS = 0x0001
 # Those that the child of a fork inherits.
 _living: weakref.WeakSet[_Decode] = weakref.WeakSet()
 
@@ -78,7 +77,7 @@ class RandomAccess:
         if self._index is None:
             decode = self._decode
             packets = packets_of(decode.demux())
-            index = Index.by_times(packets, decode.container.format.name, decode.codec.name)
+            index = Index.by_times(packets, decode.container.format.name, decode.codec.codec.canonical_name)
             if index is None or not self._is_strict:  # damage that is concealed leaves frames out
                 with self._open(threads=1) as whole:
                     index = Index.by_frames(packets, whole.order())
@@ -146,15 +145,7 @@ class _Decode:
         self._recent: dict[int, VideoFrame] = {}
 
     def _begin(self) -> None:
-        confined = endpoints.confining_arguments(self._source, (self._container_name,))
-        names = (name.removeprefix("-") for name in confined[::2])
-        options = dict(zip(names, confined[1::2], strict=True))
-        try:
-            self.container = av.open(self._source, options=options, metadata_errors="replace")
-        except LibavError as error:
-            path = endpoints.without_protocol(self._source)
-            raise DecoderError(f"{path}: libav cannot open it: {error.strerror}") from error
-        self.container.flags &= ~_GEN_PTS
+        self.container = open_media(self._source, (self._container_name,))
         self._stream: VideoStream = self.container.streams[self._stream_index]  # type: ignore[assignment]
         self.codec = self._stream.codec_context
         if self._decoder is not None:

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from penstock._native import _count, _seconds
-from penstock.ffmpeg import probe
-from penstock.ffmpeg.find import find_prober
 from penstock.ffmpeg.naming import argument
 from penstock.ffmpeg.settings import check_choice
+from penstock.media import probe
 from penstock.rendering import plan as plans
 from penstock.rendering.code import Code
 from penstock.rendering.engines import Engine
@@ -83,7 +82,7 @@ def plan_video(
     """
     workers = _workers(workers)
     media = probe(source)
-    frames = FrameTimes.of(media, find_prober())
+    frames = FrameTimes.of(media)
     lengths = plans.lengths_of(len(frames.times_s), chunk_frames, workers)
     return plans.make(
         os.fspath(output),

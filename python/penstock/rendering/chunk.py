@@ -15,7 +15,8 @@ from traceback import walk_tb
 from typing import Any
 
 from penstock.errors import PenstockError, RenderError
-from penstock.ffmpeg import Decoder, Encoder
+from penstock.ffmpeg import Encoder
+from penstock.media import Decoder
 from penstock.rendering.plan import Chunk, Plan, default_storage, encoder_arguments, numbered
 from penstock.rendering.source import ROUNDED_S
 from penstock.rendering.storage import Storage, storage_of

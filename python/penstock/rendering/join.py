@@ -20,15 +20,16 @@ from typing import BinaryIO
 
 from penstock._relay import relay
 from penstock.errors import BrokenStreamError, EncoderError, RenderError
-from penstock.ffmpeg import Encoder, probe
+from penstock.ffmpeg import Encoder
 from penstock.ffmpeg.arguments import format_seconds, option_arguments
-from penstock.ffmpeg.media import VideoInfo
 from penstock.ffmpeg.pixel_formats import is_gray, is_rgb
 from penstock.ffmpeg.process import FFmpegProcess
 from penstock.ffmpeg.session import Session
 from penstock.ffmpeg.settings import Tuning
 from penstock.ffmpeg.sound import is_matroska, plan_sounds
 from penstock.ffmpeg.timestamps import framecrc_unit_s
+from penstock.media import probe
+from penstock.media.info import VideoInfo
 from penstock.rendering.chunk import container_of, data_name, finished, remove_chunks
 from penstock.rendering.plan import Plan, encoder_arguments
 from penstock.rendering.storage import Storage, storage_of

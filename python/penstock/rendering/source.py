@@ -7,18 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from penstock.errors import DecoderError
 from penstock.ffmpeg import endpoints
-from penstock.ffmpeg.find import Prober
-from penstock.ffmpeg.media import MediaInfo, VideoInfo
 from penstock.ffmpeg.nut import TICK_S
-from penstock.ffmpeg.probe import last_packets
+from penstock.media.index import packets_of
+from penstock.media.info import MediaInfo, VideoInfo
+from penstock.media.opening import open_media
 
-# Chosen: a seek in MPEG-TS ends behind a keyframe whose decoding time is earlier.
-_BEFORE_S = 10.0
-# Matroska rounds times to 1 ms, and ffprobe prints microseconds.
+# Matroska rounds times to 1 ms.
 ROUNDED_S = 0.0011
 
 
@@ -80,7 +78,7 @@ class FrameTimes:
     times_s: Sequence[float]
 
     @classmethod
-    def of(cls, media: MediaInfo, prober: Prober) -> FrameTimes:
+    def of(cls, media: MediaInfo) -> FrameTimes:
         """The frames of the best video stream of a file, by its packets.
 
         Raises:
@@ -90,12 +88,12 @@ class FrameTimes:
         if video is None or video.frame_rate is None:
             raise DecoderError(f"{media.path} has no video, or none with a frame rate")
         start_s = media.start_s or 0.0
-        from_s = start_s - _BEFORE_S
-        packets = last_packets(endpoints.source(media.path), video.index, from_s, prober).get("packets", [])
-        shown = [packet for packet in packets if "D" not in packet.get("flags", "")]
-        if not shown or any("pts_time" not in packet for packet in shown):
+        with open_media(endpoints.source(media.path), (media.container,)) as file:
+            packets = packets_of(cast("Any", file.demux(file.streams[video.index])))
+        is_shown = (packets.size > 0) & ~packets.is_hidden
+        if not is_shown.any() or not packets.has_pts[is_shown].all():
             raise DecoderError(f"{media.path} does not tell the times of its frames")
-        times_s = sorted(float(packet["pts_time"]) - start_s for packet in shown)
+        times_s = [float(pts * video.time_base) - start_s for pts in sorted(packets.pts[is_shown].tolist())]
         is_regular = all(
             abs(time_s - times_s[0] - index / video.frame_rate) <= ROUNDED_S
             for index, time_s in enumerate(times_s)

@@ -17,11 +17,10 @@ from rich.text import Text
 
 from penstock._names import show_name
 from penstock.cli.options import follow_playlists_option, json_option, parsed, seconds
-from penstock.errors import DecoderError, PenstockError
-from penstock.ffmpeg.find import find_prober
-from penstock.ffmpeg.media import AudioInfo, MediaInfo, VideoInfo
-from penstock.ffmpeg.probe import PATIENCE_S
-from penstock.ffmpeg.probe import probe as probe_media
+from penstock.errors import PenstockError
+from penstock.media.info import AudioInfo, MediaInfo, VideoInfo
+from penstock.media.probe import PATIENCE_S
+from penstock.media.probe import probe as probe_media
 
 #: The width of an output that is no terminal. Programs such as grep want whole lines.
 UNWRAPPED_COLUMNS = 1000
@@ -48,18 +47,12 @@ UNWRAPPED_COLUMNS = 1000
     help=f"How long to wait for each FILE. The default is {PATIENCE_S:g}, and for ever with --count-frames.",
 )
 @follow_playlists_option
-@click.option(
-    "--ffprobe",
-    metavar="PATH",
-    help="The ffprobe to run; the default is the one in FFmpeg's folder, or FFmpeg if there is none.",
-)
 @json_option("Print everything for programs: a list if there are several FILEs.")
 def probe(
     files: tuple[str, ...],
     count_frames: bool,
     timeout: float | None,
     follow_playlists: bool,
-    ffprobe: str | None,
     as_json: bool,
 ) -> None:
     """Show what is in files of video or audio.
@@ -69,10 +62,6 @@ def probe(
 
     Exit status: 0 if all FILEs could be read; 1 if one could not, after all others were shown; 2 for wrong usage.
     """
-    try:
-        find_prober(ffprobe)
-    except DecoderError as error:
-        raise click.ClickException(_in_one_line(error)) from None
     if timeout is None and not count_frames:
         timeout = PATIENCE_S
     found: list[MediaInfo] = []
@@ -80,7 +69,6 @@ def probe(
         with _reported_failures():
             info = probe_media(
                 name,
-                ffprobe=ffprobe,
                 count_frames=count_frames,
                 timeout=timeout,
                 follow_playlists=follow_playlists,

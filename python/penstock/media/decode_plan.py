@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -10,8 +11,8 @@ from penstock._native import _Conversion
 from penstock.errors import DecoderError
 from penstock.ffmpeg import capabilities, endpoints, timestamps
 from penstock.ffmpeg.arguments import checked_size, option_arguments, read_arguments, seek_arguments
+from penstock.ffmpeg.child import ProgramError
 from penstock.ffmpeg.colors import MATRICES, RANGES
-from penstock.ffmpeg.media import VideoInfo
 from penstock.ffmpeg.naming import argument
 from penstock.ffmpeg.pixel_formats import (
     PIXEL_FORMATS,
@@ -24,11 +25,14 @@ from penstock.ffmpeg.pixel_formats import (
     is_rgb,
     subsampling,
 )
-from penstock.ffmpeg.probe import first_size
+from penstock.ffmpeg.runner import run
 from penstock.ffmpeg.settings import Colors, Convert, native_conversion
+from penstock.media.info import VideoInfo
 
 #: So few frames are not divided into parts: FFmpeg's number of them is then the same for every size.
 FEW_FRAMES = 16
+# Guessed: FFmpeg filters a first frame within this time.
+_PATIENCE_S = 30.0
 # Bytes of a part of a frame. The native thread converts it while it is in a core's L2 cache (1 MiB and more).
 _PART_BYTES = 256 << 10
 # The matrix of FFmpeg's scaler for untagged video of any size (SWS_CS_DEFAULT in libswscale/swscale.h).
@@ -39,6 +43,7 @@ _CONVERTED_ALIKE = ("yuv420p", "yuv422p", "yuv444p")
 _FULL_RANGE = {"yuvj420p": "yuv420p", "yuvj422p": "yuv422p", "yuvj444p": "yuv444p"}
 # FFmpeg's decoders that read alpha stored beside the frames. Its native decoders of these codecs ignore it.
 _ALPHA_DECODERS = {"vp8": "libvpx", "vp9": "libvpx-vp9"}
+_AUTOROTATION = frozenset(("autorotate", "noautorotate"))
 _CODEC_OPTIONS = ("c", "c:v", "codec", "codec:v", "vcodec")
 
 
@@ -68,7 +73,8 @@ class DecodePlan:
         conversion: the native conversion of each part of a frame; None if FFmpeg writes the caller's format.
         parts: number of parts, one above the other, into which FFmpeg divides a frame.
         converted_by: "penstock", "ffmpeg", or None if the pixels stay as in the file.
-        filters: FFmpeg's filters, before those that print timestamps and divide frames.
+        turns: FFmpeg's filters that turn the stored picture for display.
+        filters: the filters after those, before those that print timestamps and divide frames.
         video: the stream, with the pixel format that its decoder gives.
         decoder: name of FFmpeg's decoder; None leaves the choice to FFmpeg.
     """
@@ -78,6 +84,7 @@ class DecodePlan:
     conversion: _Conversion | None
     parts: int
     converted_by: str | None
+    turns: tuple[str, ...]
     filters: tuple[str, ...]
     options: DecodeOptions
     video: VideoInfo
@@ -108,30 +115,7 @@ class DecodePlan:
         """FFmpeg's filters, for a file of which nothing has to be dropped first. It has the arguments' `descriptor`."""
         divide = [f"untile=1x{self.parts}"] if self.parts > 1 else []
         stamp = timestamps.filters(descriptor, self.video.time_base)
-        return ",".join([*self.filters, *stamp, *divide])
-
-
-def waiting_arguments(
-    source: str, container: str, stream: int | None, options: DecodeOptions, filters: Sequence[str]
-) -> list[str]:
-    """FFmpeg's arguments for a decode that is planned after FFmpeg has opened its input.
-
-    They do the same as those of the plan, if both take the same stream, with its graph in `filters`. `options` are
-    those for which `can_wait` is True.
-
-    Args:
-        source, container: as for `DecodePlan.arguments`. The container has an index.
-        stream: number of the video stream; None for the first that is no cover picture.
-        filters: FFmpeg's arguments to read its filters from elsewhere.
-    """
-    specifier = "V:0" if stream is None else f"v:{stream}"
-    reading, _ = _reading(options, specifier, None, source, container, 0.0)
-    return [*reading, *filters, *_writing(options, parts=1)]
-
-
-def can_wait(options: DecodeOptions) -> bool:
-    """Whether FFmpeg's arguments, but for its filters, are the same for each file of a container."""
-    return not options.input_options and not options.follow_playlists and (options.count or 0) <= FEW_FRAMES
+        return ",".join([*self.turns, *self.filters, *stamp, *divide])
 
 
 def plan_decode(
@@ -142,12 +126,12 @@ def plan_decode(
     decoder = _alpha_decoder(program, source, video, options, name)
     if decoder is not None:
         video = replace(video, pixel_format=own_pixel_format(video))
-    own_size = video.width, video.height
+    own_size, turns = (video.width, video.height), _turns(video, options)
     if options.filters and (options.size is None or (None in options.size and options.size != (None, None))):
         reading, trim = _reading(options, str(video.index), decoder, source, container, start_s)
-        filtered = ("-v", "error", *reading, "-filter:v", ",".join([*trim, options.filters]))
+        filtered = ("-v", "error", *reading, "-filter:v", ",".join([*trim, *turns, options.filters]))
         # If the filters fail, FFmpeg says why when it runs for all frames.
-        own_size = first_size((program, *filtered)) or own_size
+        own_size = _first_size((program, *filtered)) or own_size
     width, height = _delivered_size(own_size, options.size)
     layout = frame_layout(name, width, height, program)
     own, stored = video.pixel_format or "", _stored(video)
@@ -163,7 +147,36 @@ def plan_decode(
             delivered, parts, converted_by = layout.pixel_format, 1, "ffmpeg"
             scaled[-1] += _colors(options, own, layout)
     filters = (*scaled, f"format={delivered}")
-    return DecodePlan(layout, delivered, conversion, parts, converted_by, filters, options, video, decoder)
+    return DecodePlan(
+        layout, delivered, conversion, parts, converted_by, turns, filters, options, video, decoder
+    )
+
+
+def _turns(video: VideoInfo, options: DecodeOptions) -> tuple[str, ...]:
+    """FFmpeg's filters that turn a picture for display (configure_input_video_filter in fftools/ffmpeg_filter.c)."""
+    if not _AUTOROTATION.isdisjoint(options.input_options):
+        return ()
+    match video.rotation, video.is_mirrored:
+        case 0, is_mirrored:
+            return ("vflip",) * is_mirrored
+        case 90, is_mirrored:
+            return ("transpose=cclock_flip" if is_mirrored else "transpose=clock",)
+        case 180, is_mirrored:
+            return ("hflip",) if is_mirrored else ("hflip", "vflip")
+        case 270, is_mirrored:
+            return ("transpose=clock_flip" if is_mirrored else "transpose=cclock",)
+    return (f"rotate={video.rotation}*PI/180",)
+
+
+def _first_size(arguments: Sequence[str]) -> tuple[int, int] | None:
+    """Width and height of the first frame that FFmpeg writes with these arguments; None if it writes none in time."""
+    output = ("-frames:v", "1", "-c:v", "rawvideo", "-f", "framecrc", "pipe:1")
+    try:
+        printed = run((*arguments, *output), _PATIENCE_S, check=False).text
+    except ProgramError:
+        return None
+    size = re.search(r"^#dimensions 0: (\d+)x(\d+)$", printed, re.MULTILINE)
+    return (int(size[1]), int(size[2])) if size else None
 
 
 def _stored(video: VideoInfo) -> str:
@@ -202,8 +215,8 @@ def _reading(
     """FFmpeg's arguments that read the stream, by its specifier, and the filters that drop what is before ``start``."""
     seek, trim = seek_arguments(options.start, container, start_s)
     return [
-        # Timestamps as they are in the file.
-        "-copyts",
+        # Times and pictures as they are in the file: FFmpeg 5.1 does not see each display matrix.
+        *("-copyts", "-noautorotate"),
         *seek,
         *(() if decoder is None else (f"-c:{stream}", decoder)),
         *endpoints.confining_arguments(source, () if options.follow_playlists else (container,)),

@@ -41,7 +41,6 @@ class DecodeSession(Session):
         other_codecs: codecs of the file's other streams, whose damage does not matter.
         check_end: called if FFmpeg has ended without a complaint and `is_strict`: gives the reason why the file has
             more than FFmpeg delivered, or None.
-        process: an FFmpeg that has opened the source already; None for a new one.
 
     Attributes:
         reader: the native reader.
@@ -70,9 +69,8 @@ class DecodeSession(Session):
         is_strict: bool,
         other_codecs: Collection[str] = (),
         check_end: Callable[[], str | None] | None = None,
-        process: FFmpegProcess | None = None,
     ) -> None:
-        process = process or FFmpegProcess(
+        process = FFmpegProcess(
             program,
             arguments,
             tuning.ffmpeg_policy,

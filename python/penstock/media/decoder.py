@@ -6,24 +6,23 @@ import os
 import warnings
 import weakref
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, SupportsIndex, Unpack, cast, overload
 
 from penstock._native import Frame, _count
 from penstock._types import WritableData
-from penstock.errors import ClosedError, DecoderError, FFmpegWarning, PenstockError
-from penstock.ffmpeg import ending, endpoints
-from penstock.ffmpeg.audio import AudioDecoder, AudioOptions
-from penstock.ffmpeg.decode_plan import DecodeOptions, plan_decode
-from penstock.ffmpeg.decode_session import DecoderBase, DecodeSession, numbered_stream
-from penstock.ffmpeg.find import find_decoding_ffmpeg, find_prober
+from penstock.errors import ClosedError, DecoderError, FFmpegWarning
+from penstock.ffmpeg import endpoints
+from penstock.ffmpeg.find import find_decoding_ffmpeg
 from penstock.ffmpeg.frames import VideoFrame, frame_of
-from penstock.ffmpeg.media import MediaInfo, VideoInfo
-from penstock.ffmpeg.opening import Opening
-from penstock.ffmpeg.probe import probe
 from penstock.ffmpeg.settings import DEFAULT_COLORS, DEFAULT_TUNING, Colors, Tuning, check_place
+from penstock.media import ending
+from penstock.media.audio import AudioDecoder, AudioOptions
+from penstock.media.decode_plan import DecodeOptions, plan_decode
+from penstock.media.decode_session import DecoderBase, DecodeSession, numbered_stream
+from penstock.media.info import MediaInfo, VideoInfo
+from penstock.media.probe import probe
 from penstock.results import DecoderStats
 
 if TYPE_CHECKING:
@@ -96,7 +95,7 @@ class Decoder(DecoderBase):
         colors: how to interpret the file's YUV.
         conceal_errors: go on after damage in the file with what FFmpeg makes of it, and do not raise.
         follow_playlists: a local file may be a playlist, and FFmpeg opens the local files that it leads to: see
-            `penstock.ffmpeg.probe`.
+            `penstock.media.probe`.
         input_options: FFmpeg's options for its input without their dash, such as ``{"hwaccel": "cuda"}``.
         tuning: queue, threads, programs and timeouts. The native thread converts yuv420p, yuv422p, yuv444p (8 or 10
             bits) and nv12 to 8-bit and 16-bit RGB, and gray. ``convert="auto"`` leaves RGB from 10 bits, to 16, and of
@@ -147,19 +146,7 @@ class Decoder(DecoderBase):
         self._program, self._tuning, self._stream = program, tuning, stream
         self._by_number: Frames | None = None
         self._has_warned = False
-        self._prober = find_prober(tuning.ffprobe, program)
-        self._opening = Opening(program, os.fspath(source), self._source, stream, self._options, tuning)
-        try:
-            self._is_described = self._opening.open()
-            self._start(stream)
-        except BaseException:
-            self._opening.end()
-            raise
-
-    def _start(self, stream: int | None) -> None:
-        """Plans the decode, and starts it."""
-        program, tuning = self._program, self._tuning
-        self._media = self._opening.describe() if self._is_described else self._probe()
+        self._media = probe(source, follow_playlists=follow_playlists)
         self._video = _chosen(self._media, stream)
         if self._options.pixel_format is None and self._video.pixel_format is None:
             raise DecoderError(
@@ -167,8 +154,6 @@ class Decoder(DecoderBase):
             )
         place = self._source, self._media.container, self._media.start_s or 0.0
         self._plan = plan_decode(program, *place, self._video, self._options)
-        if self._opening.process is not None:
-            self._opening.process.follow(self._plan, place)
         # A session that referenced the decoder would leave a dropped one to the garbage collector.
         early_end = weakref.WeakMethod(self._early_end)
         self._session = DecodeSession(
@@ -183,48 +168,17 @@ class Decoder(DecoderBase):
             is_strict=not self._options.conceal_errors,
             other_codecs=ending.other_codecs(self._media, self._video.index),
             check_end=lambda: (check := early_end()) and check(),
-            process=self._opening.process,
         )
         self._session.start()
 
-    def _probe(self) -> MediaInfo:
-        """The file, as ffprobe tells."""
-        return probe(
-            self._path_or_url,
-            ffprobe=self._tuning.ffprobe,
-            ffmpeg=self._tuning.ffmpeg,
-            follow_playlists=self._options.follow_playlists,
-        )
-
-    def _complete(self) -> None:
-        """Asks ffprobe what it tells more of the file than FFmpeg, once."""
-        if not self._is_described:
-            return
-        try:
-            media: MediaInfo | None = self._probe()
-        except (PenstockError, OSError):
-            if self._opening.is_file_there:
-                raise
-            media = None
-        if media is None or not self._opening.is_file_there:
-            media = self._opening.describe(self._program)
-        video = next((one for one in media.video if one.index == self._video.index), self._video)
-        self._media, self._video, self._is_described = media, video, False
-
     @property
     def info(self) -> VideoInfo:
-        """The decoded video stream: its geometry, rate, length and colours, as described in the file.
-
-        The first use of this or of `media` may take as long as `probe`. If the file was replaced or deleted meanwhile,
-        it is what FFmpeg told when it opened the file, which is less: see `probe`.
-        """
-        self._complete()
+        """The decoded video stream: its geometry, rate, length and colours, as described in the file."""
         return self._video
 
     @property
     def media(self) -> MediaInfo:
         """The file: its container, and all of its streams."""
-        self._complete()
         return self._media
 
     @property
@@ -286,8 +240,8 @@ class Decoder(DecoderBase):
         sample.
 
         Args:
-            timeout: seconds to wait for it; None waits as long as it takes. At the end of the file, ffprobe may be
-                asked whether frames are missing: this takes longer.
+            timeout: seconds to wait for it; None waits as long as it takes. At the end of the file, its packets are
+                read to see whether frames are missing: this takes longer.
 
         Raises:
             DecoderError: the file is damaged, truncated or without frames, or FFmpeg printed an error or failed. All
@@ -324,7 +278,7 @@ class Decoder(DecoderBase):
     def audio(self, **options: Unpack[AudioOptions]) -> AudioDecoder:
         """The audio of the same file, from the same `start`: `options` are those of `AudioDecoder`.
 
-        The programs of this decoder's `tuning` are used unless `options` has others.
+        The program of this decoder's `tuning` is used unless `options` has another.
         """
         settings: AudioOptions = {
             "start": self._options.start,
@@ -332,8 +286,7 @@ class Decoder(DecoderBase):
         }
         settings.update(options)
         tuning = options.get("tuning", DEFAULT_TUNING)
-        programs = tuning.ffmpeg or self._program, tuning.ffprobe or self._tuning.ffprobe
-        settings["tuning"] = replace(tuning, ffmpeg=programs[0], ffprobe=programs[1])
+        settings["tuning"] = replace(tuning, ffmpeg=tuning.ffmpeg or self._program)
         return AudioDecoder(self._path_or_url, **settings)
 
     @overload
@@ -399,7 +352,7 @@ class Decoder(DecoderBase):
             self._by_number = Frames(
                 self._plan, self._source, self._media.container, self._media.start_s or 0.0
             )
-            if not self._options.conceal_errors and (reason := self._missing(self._by_number.delivered)):
+            if not self._options.conceal_errors and (reason := self._early_end_of(self._by_number.delivered)):
                 path = endpoints.without_protocol(self._source)
                 warnings.warn(
                     f"{path}: {reason}; frames by number are those before", FFmpegWarning, stacklevel=3
@@ -423,15 +376,13 @@ class Decoder(DecoderBase):
         Raises:
             TypeError: the number is not known; the message says why.
         """
-        if self._media.container == endpoints.QUICKTIME and len(self._media.video + self._media.audio) > 1:
-            self._complete()  # how much of the video the container hides, if it does
         frames, unknown = (
             ending.known_frames(self._video, self._media.container),
             "the number of frames is not known",
         )
         if frames is None:
             raise TypeError(
-                f"{unknown}: the file does not tell it reliably; penstock.ffmpeg.probe(path, count_frames=True) counts"
+                f"{unknown}: the file does not tell it reliably; penstock.media.probe(path, count_frames=True) counts"
             )
         if self._options.start is not None or self._options.filters:
             raise TypeError(f"{unknown}: `start` and `filters` change it")
@@ -480,36 +431,25 @@ class Decoder(DecoderBase):
         ):
             return None
         return ending.Delivered(
-            frames=self._session.delivered,
+            frames=self._session.delivered if options.start is None else None,
             last_s=float(last * self._video.time_base),
             longest_s=float(self._session.timestamps.longest * self._video.time_base),
         )
 
-    def _has_all(self, delivered: ending.Delivered) -> bool:
-        """Whether all frames came, by what FFmpeg told of the file, and the file itself. Otherwise ffprobe is asked."""
-        if self._is_described and ending.is_whole(self._source, self._media, self._video, delivered):
-            return True
-        with suppress(PenstockError, OSError):  # it was there a moment ago; nobody knows
-            self._complete()
-        return False
-
     def _early_end(self) -> str | None:
         self._session.timestamps.read_all()
         delivered = self._delivered()
-        return None if delivered is None else self._missing(delivered)
+        return None if delivered is None else self._early_end_of(delivered)
 
-    def _missing(self, delivered: ending.Delivered) -> str | None:
-        """Why the file has more frames than those; None if it has no more, or if that is unknown."""
-        if self._has_all(delivered):
-            return None
-        return ending.early_end(self._source, self._media, self._video, delivered, self._prober)
+    def _early_end_of(self, delivered: ending.Delivered) -> str | None:
+        return ending.early_end(self._source, self._media, self._video, delivered)
 
     def _warn_of_count(self) -> None:
         """Warns once of a wrong number of frames in the header, at the line that read or iterates."""
         is_unsure = self._options.conceal_errors or self._options.start is not None
         delivered = None if self._has_warned or is_unsure else self._delivered()
         self._has_warned = True
-        if delivered is None or self._has_all(delivered):
+        if delivered is None:
             return
         if difference := ending.wrong_count(self._video, self._media.container, delivered):
             warnings.warn(

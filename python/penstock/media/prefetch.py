@@ -11,9 +11,9 @@ from typing import TypedDict, Unpack
 
 from penstock import _exit
 from penstock._native import _count
-from penstock.ffmpeg.decoder import Decoder
 from penstock.ffmpeg.session import check_owner
 from penstock.ffmpeg.settings import Colors, Tuning
+from penstock.media.decoder import Decoder
 
 
 class DecoderOptions(TypedDict, total=False):

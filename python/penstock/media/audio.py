@@ -12,13 +12,13 @@ from penstock._native import Frame, _count
 from penstock.errors import DecoderError
 from penstock.ffmpeg import endpoints
 from penstock.ffmpeg.arguments import format_seconds, read_arguments, seek_arguments
-from penstock.ffmpeg.decode_session import DecoderBase, DecodeSession, numbered_stream
-from penstock.ffmpeg.ending import other_codecs
 from penstock.ffmpeg.find import find_decoding_ffmpeg
 from penstock.ffmpeg.frames import joined, samples_of
-from penstock.ffmpeg.media import AudioInfo, MediaInfo
-from penstock.ffmpeg.probe import probe
 from penstock.ffmpeg.settings import DEFAULT_TUNING, Tuning, check_choice, check_place
+from penstock.media.decode_session import DecoderBase, DecodeSession, numbered_stream
+from penstock.media.ending import other_codecs
+from penstock.media.info import AudioInfo, MediaInfo
+from penstock.media.probe import probe
 
 SampleType = Literal["uint8", "int16", "int32", "float32", "float64"]
 
@@ -99,9 +99,7 @@ class AudioDecoder(DecoderBase):
         check_place("start", start)
         check_place("duration", duration)
         self._source = endpoints.source(source)
-        self._media = probe(
-            source, ffprobe=tuning.ffprobe, ffmpeg=tuning.ffmpeg, follow_playlists=follow_playlists
-        )
+        self._media = probe(source, follow_playlists=follow_playlists)
         self._audio = _chosen(self._media, stream)
         self.sample_rate = _count(
             "sample_rate", self._audio.sample_rate if sample_rate is None else sample_rate

@@ -18,22 +18,24 @@ class VideoInfo(HtmlTable):
 
     There are two sizes. `width` and `height` are the size after rotation, as players show the picture and as FFmpeg
     decodes it by default. `stored_width` and `stored_height` are the size of the frames in the file. Both count pixels
-    and ignore `sample_aspect_ratio`. Mirroring is not reported.
+    and ignore `sample_aspect_ratio`.
 
     Attributes:
         index: the stream's number among all streams of the file, as in FFmpeg's ``-map 0:1``.
-        codec: FFmpeg's name: ``h264``, ``hevc``; "unknown" if it has none.
+        codec: FFmpeg's name: ``h264``, ``hevc``; "unknown" if PyAV's libav cannot decode it.
         profile: the codec's profile, such as ``High``; None if it has none.
         pixel_format: FFmpeg's name: ``yuv420p``, ``gray10le``; None if no frame shows it.
         width, height: in pixels, as displayed.
         stored_width, stored_height: in pixels, before rotation.
         rotation: degrees clockwise by which to turn the stored picture for display: 0, 90, 180 or 270; for other
-            angles the nearest degree from 0 to 359, with sizes as stored. It comes from the display matrix, by which
-            FFmpeg rotates. Like FFmpeg, it ignores the old ``rotate`` tag.
+            angles the nearest degree from 0 to 359, with sizes as stored. It comes from the display matrix of the first
+            frame that can be decoded, and ignores the old ``rotate`` tag.
+        is_mirrored: whether to mirror the stored picture top to bottom before it is turned by `rotation`. That and 180
+            degrees mirror it left to right.
         sample_aspect_ratio: width by height of a displayed pixel; None if the file does not say.
         frame_rate: average frames per second, or else the base rate that FFmpeg guesses; None if there is neither.
-        is_variable_frame_rate: whether the average clearly differs from the base rate. A hint only: FFmpeg guesses the
-            base rate from the first frames. It is False for Matroska that states a rate which its frames do not keep.
+        is_variable_frame_rate: whether the times of the first frames are not those of a constant rate; in QuickTime and
+            MP4, whether the average clearly differs from the rate that FFmpeg guesses. A hint only.
         frames: how many frames there are, as the container states, or as counted if you asked for that; None if the
             container does not say. Players may hide some (edit lists), and a damaged file may have fewer.
         duration_s: in seconds, of the stream, or else of the file; None if unknown.
@@ -61,6 +63,7 @@ class VideoInfo(HtmlTable):
     stored_width: int
     stored_height: int
     rotation: int
+    is_mirrored: bool
     sample_aspect_ratio: Fraction | None
     frame_rate: Fraction | None
     is_variable_frame_rate: bool
@@ -86,7 +89,7 @@ class AudioInfo:
 
     Attributes:
         index: the stream's number among all streams of the file, as in FFmpeg's ``-map 0:1``.
-        codec: FFmpeg's name: ``aac``, ``pcm_s16le``; "unknown" if it has none.
+        codec: FFmpeg's name: ``aac``, ``pcm_s16le``; "unknown" if PyAV's libav cannot decode it.
         profile: the codec's profile, such as ``LC``; None if it has none.
         sample_rate: samples per second of each channel.
         channels: how many.

@@ -1,0 +1,226 @@
+"""Tells whether FFmpeg delivered all frames of a file: by its packets, and by the length in its header."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import av
+from av.error import FFmpegError as LibavError
+
+from penstock.errors import DecoderError
+from penstock.ffmpeg import endpoints
+from penstock.media.index import Index, Packets, expected_frames, packets_of
+from penstock.media.info import AudioInfo, MediaInfo, VideoInfo
+from penstock.media.opening import open_media
+
+if TYPE_CHECKING:
+    from av.container import InputContainer
+    from av.video.stream import VideoStream
+
+# Containers whose header says how long the video is. For others FFmpeg measures what is there (MPEG-TS, Ogg, Y4M) or
+# guesses from the bit rate; neither shows a cut. AVI's header is often wrong, so that `wrong_count` warns.
+_TELLING = ("mov", "matroska", "flv", "mxf")
+# Guessed: less is missing if a video was trimmed between two frames, or if the last frame is shown for long: Matroska
+# and FLV have no duration of a frame.
+_MISSING_SHARE = 1 / 3
+# Guessed: all packets of a file of this size are read in 0.3 s, a small part of the time that its decode took.
+_CHEAP_BYTES = 256 << 20
+# Guessed: of a larger file, a keyframe is within this time before the end.
+_SEEK_BACK_S = 20.0
+# More than one frame, with times that Matroska and FLV round to 1 ms.
+_FRAMES_APART = 1.5
+# The last bytes of these files. GIF: the trailer (GIF89a, 27). APNG: the chunk IEND (PNG, 11.2.5).
+_LAST_BYTES = {"gif": b";", "apng": b"IEND\xaeB`\x82"}
+# Room for zeros behind the end, with which some programs fill up a block.
+_TAIL_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """What FFmpeg delivered of a video.
+
+    Attributes:
+        frames: number of frames; None if those before a time were left out.
+        last_s: time of the last one, by the file's own clock.
+        longest_s: longest time between two of them.
+    """
+
+    frames: int | None
+    last_s: float
+    longest_s: float
+
+
+def other_codecs(media: MediaInfo, index: int) -> set[str]:
+    """The codecs of the streams of `media` except that of `index`, for `diagnostics.damage_reports`."""
+    streams: tuple[VideoInfo | AudioInfo, ...] = (*media.video, *media.audio)
+    codecs = {stream.index: stream.codec for stream in streams}
+    own = codecs.get(index)
+    return {codec for codec in codecs.values() if codec not in (own, "unknown")}
+
+
+def early_end(source: str, media: MediaInfo, video: VideoInfo, delivered: Delivered) -> str | None:
+    """Why the file has more of `video` than FFmpeg delivered; None if it has no more, or if that is unknown."""
+    identity = endpoints.identity(source)
+    if identity is None or video.is_attached_picture:
+        return None
+    try:
+        if _lacks_its_end(Path(endpoints.without_protocol(source)), media.container):
+            return "the file was cut off: its end is missing"
+        with open_media(source, (media.container,)) as file:
+            stream = cast("VideoStream", file.streams[video.index])
+            if _is_indexed(stream, media.container):
+                return _early_by_index(stream, video, identity.size_bytes, delivered)
+            is_cheap = identity.size_bytes <= _CHEAP_BYTES
+            packets = _packets(file, stream, None if is_cheap else delivered.last_s - _SEEK_BACK_S)
+            if is_cheap and (missing := _missing(packets, media, video, delivered)):
+                return missing
+            return _early_by_length(file, stream, packets, media, video, delivered)
+    except (DecoderError, LibavError, OSError):
+        return None  # it was there a moment ago; nobody knows
+
+
+def _lacks_its_end(path: Path, container: str) -> bool:
+    """Whether the file lacks the bytes with which its format ends."""
+    if (end := _LAST_BYTES.get(container)) is None:
+        return False
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
+        return not file.read().rstrip(b"\0").endswith(end)
+
+
+def _is_indexed(stream: VideoStream, container: str) -> bool:
+    """Whether an index in the header has all packets (MP4 and QuickTime that are not in fragments)."""
+    return container == endpoints.QUICKTIME and 0 < stream.frames <= len(stream.index_entries)
+
+
+def _early_by_index(
+    stream: VideoStream, video: VideoInfo, size_bytes: int, delivered: Delivered
+) -> str | None:
+    entries = [(one.pos + one.size, one.size > 0 and not one.is_discard) for one in stream.index_entries]
+    # Behind the last frame there may be sound, which does not matter.
+    has_less = delivered.frames is None or delivered.frames < stream.frames
+    if has_less and max(end for end, _ in entries) > size_bytes:
+        return "the file was cut off: its end is missing"
+    shown = sum(is_shown for _, is_shown in entries)
+    return _too_few(delivered, expected_frames(video.codec, shown))
+
+
+def _packets(file: InputContainer, stream: VideoStream, from_s: float | None) -> Packets:
+    """The packets of a stream, those from about a time on if one is given."""
+    if from_s is not None:
+        file.seek(round(max(0.0, from_s) / (stream.time_base or 1)), stream=stream)
+    return packets_of(one for one in file.demux(stream) if one.size or one.dts is not None)
+
+
+def _missing(packets: Packets, media: MediaInfo, video: VideoInfo, delivered: Delivered) -> str | None:
+    shown = int(((packets.size > 0) & ~packets.is_hidden).sum())
+    index = Index.by_times(packets, media.container, video.codec)
+    return _too_few(delivered, expected_frames(video.codec, shown) if index is None else len(index))
+
+
+def _too_few(delivered: Delivered, expected: int | None) -> str | None:
+    if expected is None or delivered.frames is None or delivered.frames >= expected:
+        return None
+    return f"the video has {expected} frames, and FFmpeg gave {delivered.frames}"
+
+
+def _early_by_length(
+    file: InputContainer,
+    stream: VideoStream,
+    packets: Packets,
+    media: MediaInfo,
+    video: VideoInfo,
+    delivered: Delivered,
+) -> str | None:
+    """Why the video ends before its container says, or has later packets."""
+    frame_s = max(delivered.longest_s, float(1 / video.frame_rate) if video.frame_rate else 0.0)
+    time_base = float(video.time_base)
+    times_s = packets.pts[packets.has_pts] * time_base
+    if not frame_s:
+        return None
+    is_shown = ((packets.size > 0) & ~packets.is_hidden)[packets.has_pts]
+    later = int((is_shown & (times_s > delivered.last_s + frame_s / 2)).sum())
+    is_telling = media.container.partition(",")[0] in _TELLING
+    if not is_telling or media.duration_s is None or video.duration_s is None:
+        return None
+    if not _is_early(delivered.last_s, video.duration_s, video.start_s, frame_s):
+        return None
+    own_s = _own_duration_s(file, stream, media.duration_s)
+    ends_s = (times_s + packets.duration[packets.has_pts] * time_base).max(initial=delivered.last_s)
+    if own_s is None:
+        return _whole_ends_early(file, media, delivered, ends_s)
+    if not _is_early(delivered.last_s, own_s, video.start_s, frame_s):
+        return None
+    if later:
+        return f"FFmpeg gave no frame for the last {later} packets of the video"
+    if not _is_early(ends_s + own_s * _MISSING_SHARE - frame_s, own_s, video.start_s, frame_s):
+        return None
+    return (
+        f"the video is {own_s:.3f} s long by its container, and its last frame is at {delivered.last_s:.3f} s"
+    )
+
+
+def _whole_ends_early(
+    file: InputContainer, media: MediaInfo, delivered: Delivered, ends_s: float
+) -> str | None:
+    """For a container with one duration for all streams: why the file is cut, if all streams end long before it."""
+    whole_s = media.duration_s or 0.0
+    file.seek(round(max(0.0, delivered.last_s - _SEEK_BACK_S) * av.time_base))
+    for packet in cast("Any", file.demux()):
+        if packet.pts is not None:
+            ends_s = max(ends_s, float((packet.pts + (packet.duration or 0)) * packet.time_base))
+    if ends_s + whole_s * _MISSING_SHARE >= min(media.start_s or 0.0, 0.0) + whole_s:
+        return None
+    return f"the file is {whole_s:.3f} s long by its container, and its streams end at {ends_s:.3f} s"
+
+
+def known_frames(video: VideoInfo, container: str) -> int | None:
+    """The number of frames that the container claims; None if it claims none, or its claims are often wrong."""
+    if video.is_attached_picture or not container.startswith("mov,") or _hides_a_part(video):
+        return None
+    return video.frames
+
+
+def _hides_a_part(video: VideoInfo) -> bool:
+    """Whether the container claims more frames than it shows (edit lists)."""
+    if video.frames is None or not video.frame_rate or video.duration_s is None:
+        return False
+    claimed_s = video.frames / video.frame_rate
+    return abs(claimed_s - Fraction(video.duration_s)) > _FRAMES_APART / video.frame_rate
+
+
+def wrong_count(video: VideoInfo, container: str, delivered: Delivered) -> str | None:
+    """How the header's number of frames differs from the delivered one; None if it does not.
+
+    If the container hides a part of the video (edit lists), its number includes that part.
+    """
+    claimed = video.frames
+    if claimed is None or delivered.frames in (None, claimed) or video.is_attached_picture:
+        return None
+    if container == "avi":
+        is_wrong = abs(claimed - delivered.frames) > 1  # FFmpeg writes one more where there is sound
+    else:
+        is_wrong = container.startswith("mov,") and not _hides_a_part(video)
+    return f"its header says {claimed} frames, and it has {delivered.frames}" if is_wrong else None
+
+
+def _is_early(last_s: float, duration_s: float, start_s: float | None, frame_s: float) -> bool:
+    """Whether a frame of `frame_s` seconds at `last_s` ends clearly before the end of a video of `duration_s`.
+
+    Some containers count the duration from 0, and some from the first frame: reaching one of the two ends is enough.
+    """
+    return min(start_s or 0.0, 0.0) + duration_s - last_s > _FRAMES_APART * frame_s
+
+
+def _own_duration_s(file: InputContainer, stream: VideoStream, whole_s: float) -> float | None:
+    """The container's duration for this stream alone; None if it has only one for several streams."""
+    if stream.duration is not None:
+        return float(stream.duration * (stream.time_base or 0))
+    # FFmpeg and mkvmerge write it to Matroska as a tag: 00:00:02.000000000
+    if clock := re.fullmatch(r"(\d+):(\d+):(\d+(?:\.\d+)?)", stream.metadata.get("DURATION", "")):
+        return int(clock[1]) * 3600 + int(clock[2]) * 60 + float(clock[3])
+    return whole_s if len(file.streams) == 1 else None

@@ -1,0 +1,123 @@
+"""Opens files and URLs with libav (PyAV), as confined as the FFmpeg program."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import av
+from av.error import FFmpegError as LibavError
+
+from penstock.errors import DecoderError
+from penstock.ffmpeg import diagnostics, endpoints
+from penstock.ffmpeg.child import ProgramError
+from penstock.ffmpeg.find import find_decoding_ffmpeg
+from penstock.ffmpeg.runner import run
+
+if TYPE_CHECKING:
+    from av.container import InputContainer
+
+T = TypeVar("T")
+
+# PyAV sets it, and libav then makes wrong times of H.264 in AVI (AVFMT_FLAG_GENPTS in libavformat/avformat.h).
+_GEN_PTS = 0x0001
+# The demuxer that takes every text file named *.txt for a recording of a terminal, and draws it.
+_TEXT_CONTAINER = "tty"
+# FFmpeg's message about a container outside of -format_whitelist.
+_NOT_ALLOWED = "Format not on whitelist"
+# FFmpeg's message about an input that it could open.
+_OPENED = "At least one output file must be specified"
+# Guessed: FFmpeg says within this time why it cannot open a file.
+_WORDS_PATIENCE_S = 10.0
+
+
+def open_media(
+    source: str, containers: Iterable[str] = (), *, follow_playlists: bool = False
+) -> InputContainer:
+    """Opens a source, and nothing that it leads to.
+
+    Args:
+        source: what FFmpeg reads, from `endpoints.source`.
+        containers: the only ones that a path may be, by FFmpeg's names; empty for all but playlists.
+        follow_playlists: a path may be a playlist.
+
+    Raises:
+        DecoderError: libav cannot open it, or it is a playlist or text.
+    """
+    containers = tuple(containers) or (() if follow_playlists else _harmless_containers())
+    confined = endpoints.confining_arguments(source, containers)
+    words = [*confined, *endpoints.literal_arguments(source)]
+    options = {name.removeprefix("-"): value for name, value in zip(words[::2], words[1::2], strict=True)}
+    try:
+        media = av.open(source, options=options, metadata_errors="replace")
+    except LibavError as error:
+        raise _refusal(source, confined, error.strerror or "") from error
+    if media.format.name == _TEXT_CONTAINER:
+        media.close()
+        raise DecoderError(f"{endpoints.without_protocol(source)} is text, and not a media file")
+    media.flags &= ~_GEN_PTS
+    return media
+
+
+def in_time(source: str, function: Callable[[], T], timeout_s: float | None) -> T:
+    """What `function` makes of `source`. It runs on a thread, which is left alone if a signal handler raises.
+
+    Raises:
+        TimeoutError: it did not return in time, and is left alone.
+    """
+    outcome: Future[T] = Future()
+
+    def call() -> None:
+        try:
+            outcome.set_result(function())
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    threading.Thread(target=call, name="penstock-open", daemon=True).start()
+    try:
+        return outcome.result(timeout_s)
+    finally:
+        if not outcome.done():
+            _end_wait_for_writer(Path(endpoints.without_protocol(source)))
+
+
+def _end_wait_for_writer(path: Path) -> None:
+    """Lets a thread go that waits for the first writer of a FIFO, and would take the bytes of that."""
+    with suppress(OSError):
+        if path.is_fifo():
+            os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
+
+
+@cache
+def _harmless_containers() -> tuple[str, ...]:
+    return tuple(sorted(av.formats_available - endpoints.PLAYLIST_CONTAINERS))
+
+
+def _refusal(source: str, confined: list[str], reason: str) -> DecoderError:
+    """The error for what libav cannot open: FFmpeg says more of a file, and libav's log is off, for it can deadlock."""
+    path = endpoints.without_protocol(source)
+    if endpoints.identity(source) is None:
+        return DecoderError(f"FFmpeg cannot open {path}: {reason}")
+    if endpoints.file_bytes(path) == 0:
+        return DecoderError(f"{path} is empty, and not a media file")
+    try:
+        program = find_decoding_ffmpeg()
+        child = run((program, "-v", "error", *confined, "-i", source), _WORDS_PATIENCE_S, check=False)
+    except (ProgramError, DecoderError):
+        return DecoderError(f"{path} is not a media file that FFmpeg knows, or it is damaged: {reason}")
+    said = child.stderr
+    if _NOT_ALLOWED in said:
+        message = (
+            f"{path} is a playlist, which leads to other files: with follow_playlists=True (--follow-playlists) FFmpeg "
+            "opens those of them that are local"
+        )
+    else:
+        words = reason if _OPENED in said else diagnostics.summarize(said, source) or reason
+        message = f"{path} is not a media file that FFmpeg knows, or it is damaged: {words}"
+    return DecoderError(message, returncode=child.returncode, command=child.command, stderr=said)

@@ -1,0 +1,368 @@
+"""The facts about a media file, by libav in this process (PyAV)."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import struct
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any, cast
+
+import av
+from av.codec.context import ThreadType
+from av.error import FFmpegError as LibavError
+from av.stream import Disposition
+
+from penstock import _native
+from penstock.errors import StalledError
+from penstock.ffmpeg import endpoints
+from penstock.ffmpeg.colors import MATRIX_NAMES
+from penstock.ffmpeg.output_formats import samples
+from penstock.media.info import AudioInfo, MediaInfo, VideoInfo
+from penstock.media.opening import in_time, open_media
+
+if TYPE_CHECKING:
+    from av.audio.codeccontext import AudioCodecContext
+    from av.audio.stream import AudioStream
+    from av.container import InputContainer
+    from av.video.codeccontext import VideoCodecContext
+    from av.video.frame import VideoFrame
+    from av.video.stream import VideoStream
+
+#: Guessed: a local file is read in 0.02 s; a slow server, or a disk that has to spin up, takes seconds.
+PATIENCE_S = 30.0
+
+# Guessed: the times of so many frames tell whether the rate varies, and fewer packets than those hold a frame.
+_FIRST_PACKETS = 60
+# Frames that come later than their packets: as many as H.264 may hold back.
+_REORDERED = 16
+# Guessed: containers round times to 1 ms, so the two rates of constant-rate video differ by less.
+_RATE_TOLERANCE = 0.01
+# FFmpeg's names of the code points of ITU-T H.273, tables 2 to 4.
+_PRIMARIES = {
+    1: "bt709",
+    4: "bt470m",
+    5: "bt470bg",
+    6: "smpte170m",
+    7: "smpte240m",
+    8: "film",
+    9: "bt2020",
+    10: "smpte428",
+    11: "smpte431",
+    12: "smpte432",
+    22: "ebu3213",
+}
+_TRANSFERS = {
+    1: "bt709",
+    4: "bt470m",
+    5: "bt470bg",
+    6: "smpte170m",
+    7: "smpte240m",
+    8: "linear",
+    9: "log100",
+    10: "log316",
+    11: "iec61966-2-4",
+    12: "bt1361e",
+    13: "iec61966-2-1",
+    14: "bt2020-10",
+    15: "bt2020-12",
+    16: "smpte2084",
+    17: "smpte428",
+    18: "arib-std-b67",
+}
+_MATRICES = {
+    0: "gbr",
+    1: "bt709",
+    4: "fcc",
+    5: "bt470bg",
+    6: "smpte170m",
+    7: "smpte240m",
+    8: "ycgco",
+    9: "bt2020nc",
+    10: "bt2020c",
+    11: "smpte2085",
+    12: "chroma-derived-nc",
+    13: "chroma-derived-c",
+    14: "ictcp",
+    15: "ipt-c2",
+    16: "ycgco-re",
+    17: "ycgco-ro",
+}
+# AVColorRange and AVFieldOrder of libavutil and libavcodec.
+_RANGES = {1: "limited", 2: "full"}
+_FIELD_ORDERS = {1: "progressive", 2: "tt", 3: "bb", 4: "tb", 5: "bt"}
+
+
+def probe(
+    path_or_url: str | os.PathLike[str],
+    *,
+    count_frames: bool = False,
+    timeout: float | None = PATIENCE_S,
+    follow_playlists: bool = False,
+) -> MediaInfo:
+    """Reads the facts about a media file: container, streams, sizes, rates, colours.
+
+    libav (PyAV) reads them in this process, and decodes one frame of each video. A regular file is read on this thread,
+    anything else on a thread of its own.
+
+    Args:
+        path_or_url: a `str` that begins with a scheme and ``//`` is a URL; anything else is a path, whatever its
+            characters.
+        count_frames: decode all videos to count their frames, on one thread.
+        timeout: how long that may take, in seconds; None waits for ever, as counting may need.
+        follow_playlists: accept playlists (HLS, DASH, ffconcat), whatever the file's name is, and let libav open the
+            local files that they name. Without it, a playlist is an error.
+
+    Raises:
+        FileNotFoundError, IsADirectoryError, PermissionError: as ``open`` raises for a path.
+        ValueError, TypeError: ``timeout`` is negative, NaN or not a number.
+        DecoderError: libav cannot read the input, and what FFmpeg says of it is in the message; or the file is a
+            playlist, without `follow_playlists`.
+        StalledError: it was not read in time: nobody writes to a FIFO, or a server does not answer. A thread that
+            waits for a server stays.
+    """
+    timeout = _native._seconds("timeout", timeout)
+    source, path = endpoints.source(path_or_url), os.fspath(path_or_url)
+    until_s = None if timeout is None else time.monotonic() + timeout
+    read = partial(
+        _read,
+        path,
+        source,
+        until_s if count_frames else None,
+        count_frames,
+        follow_playlists=follow_playlists,
+    )
+    try:
+        return in_time(source, read, timeout) if endpoints.identity(source) is None else read()
+    except TimeoutError as error:
+        message = f"{path} was not read within {timeout:g} s; does anything write to it?"
+        raise StalledError(message, seconds=timeout or 0.0) from error
+
+
+def _read(
+    path: str, source: str, until_s: float | None, count_frames: bool, *, follow_playlists: bool
+) -> MediaInfo:
+    with open_media(source, follow_playlists=follow_playlists) as media:
+        info = partial(_media, path, source, media, _beginnings(media))
+        if not count_frames:
+            return info({})
+        with open_media(source, follow_playlists=follow_playlists) as again:
+            return info(_counted(again, until_s))
+
+
+def _media(
+    path: str,
+    source: str,
+    media: InputContainer,
+    first: dict[int, _Beginning],
+    counted: dict[int, int],
+) -> MediaInfo:
+    audio = [stream for stream in media.streams.audio if stream.codec_context is not None]
+    whole_s = _seconds(media.duration, Fraction(1, av.time_base))
+    return MediaInfo(
+        path=path,
+        container=media.format.name,
+        container_name=media.format.long_name or media.format.name,
+        duration_s=whole_s,
+        start_s=_seconds(media.start_time, Fraction(1, av.time_base)),
+        bit_rate=media.bit_rate or None,
+        size_bytes=endpoints.file_bytes(source) if endpoints.is_path(source) else max(media.size, 0) or None,
+        video=tuple(
+            _video(stream, whole_s, first[stream.index], counted.get(stream.index))
+            for stream in _videos(media)
+        ),
+        audio=tuple(_audio(stream, whole_s) for stream in audio),
+        tags=dict(media.metadata),
+    )
+
+
+def _video(stream: VideoStream, whole_s: float | None, first: _Beginning, counted: int | None) -> VideoInfo:
+    codec = stream.codec_context
+    rotation, is_mirrored = _orientation(first.frame)
+    is_sideways = rotation in (90, 270)
+    aspect = stream.sample_aspect_ratio or None
+    field_order = _FIELD_ORDERS.get(codec.field_order)
+    is_cover = Disposition.attached_pic in stream.disposition
+    rate, is_variable = _rate(stream, first.times, is_interlaced=field_order not in (None, "progressive"))
+    matrix = _MATRICES.get(codec.colorspace)
+    return VideoInfo(
+        **_common(stream, whole_s),
+        pixel_format=codec.pix_fmt,
+        width=codec.height if is_sideways else codec.width,
+        height=codec.width if is_sideways else codec.height,
+        stored_width=codec.width,
+        stored_height=codec.height,
+        rotation=rotation,
+        is_mirrored=is_mirrored,
+        sample_aspect_ratio=1 / aspect if aspect and is_sideways else aspect,
+        frame_rate=None if is_cover else rate,
+        is_variable_frame_rate=is_variable and not is_cover,
+        frames=counted if counted is not None else stream.frames or None,
+        color_matrix=MATRIX_NAMES.get(matrix, matrix) if matrix else None,
+        color_range=_RANGES.get(codec.color_range),
+        color_primaries=_PRIMARIES.get(codec.color_primaries),
+        color_transfer=_TRANSFERS.get(codec.color_trc),
+        bit_depth=_depth(codec.pix_fmt or ""),
+        field_order=field_order,
+        has_separate_alpha=_has_separate_alpha(stream),
+        is_attached_picture=is_cover,
+    )
+
+
+def _audio(stream: AudioStream, whole_s: float | None) -> AudioInfo:
+    codec = stream.codec_context
+    layout = codec.layout.name
+    return AudioInfo(
+        **_common(stream, whole_s),
+        sample_rate=codec.sample_rate,
+        channels=codec.channels,
+        channel_layout=None if layout.endswith("channels") else layout,
+        sample_format=codec.format.name if codec.format else None,
+    )
+
+
+def _common(stream: VideoStream | AudioStream, whole_s: float | None) -> dict[str, Any]:
+    """The fields that `VideoInfo` and `AudioInfo` share. `whole_s` is the duration of the file."""
+    codec: VideoCodecContext | AudioCodecContext = stream.codec_context
+    time_base = stream.time_base or Fraction(0)
+    duration_s = _seconds(stream.duration, time_base)
+    return {
+        "index": stream.index,
+        "codec": codec.codec.canonical_name,
+        "profile": codec.profile,
+        "duration_s": whole_s if duration_s is None else duration_s,
+        "start_s": _seconds(stream.start_time, time_base),
+        "time_base": time_base,
+        "bit_rate": codec.bit_rate or None,
+        "is_default": Disposition.default in stream.disposition,
+    }
+
+
+def _videos(media: InputContainer) -> list[VideoStream]:
+    """The video streams that libav has a decoder for."""
+    return [stream for stream in media.streams.video if stream.codec_context is not None]
+
+
+@dataclass(slots=True)
+class _Beginning:
+    """The first key frame of a video, if one of the first packets holds it, and the times of those packets."""
+
+    frame: VideoFrame | None = None
+    times: list[int | None] = field(default_factory=list)
+
+
+def _beginnings(media: InputContainer) -> dict[int, _Beginning]:
+    """How each video begins, by its number."""
+    streams = {stream.index: stream for stream in _videos(media)}
+    found = {number: _Beginning() for number in streams}
+    for stream in streams.values():
+        stream.codec_context.thread_type, stream.codec_context.thread_count = ThreadType.NONE, 1
+    # The header of QuickTime and MP4 files has the average.
+    has_average = media.format.name == endpoints.QUICKTIME
+    try:
+        for packet in islice(media.demux(list(streams.values())) if streams else (), _FIRST_PACKETS):
+            if (beginning := found.get(packet.stream_index)) is None:
+                continue  # FLV tells of a stream when it comes
+            if packet.size and not has_average:
+                beginning.times.append(packet.pts)
+            if beginning.frame is None and packet.is_keyframe and packet.size:
+                beginning.frame = _only_frame(streams[packet.stream_index].codec_context, packet)
+            if has_average and all(one.frame for one in found.values()):
+                break
+    except LibavError:
+        pass  # the file is damaged there, and its header was read
+    return found
+
+
+def _only_frame(codec: VideoCodecContext, packet: Any) -> VideoFrame | None:
+    """The frame of a packet that needs no other; None if it gives none."""
+    try:
+        frames = codec.decode(packet) or codec.decode(None)
+    except (LibavError, EOFError):
+        frames = []
+    codec.flush_buffers()
+    return frames[0] if frames else None
+
+
+def _counted(media: InputContainer, until_s: float | None) -> dict[int, int]:
+    """The number of frames of each video, decoded without threads, which lose frames beside damaged ones."""
+    counts = {stream.index: 0 for stream in _videos(media)}
+    for stream in _videos(media):
+        stream.thread_type = ThreadType.NONE
+    try:
+        for packet in media.demux(_videos(media)) if counts else ():
+            if until_s is not None and time.monotonic() > until_s:
+                raise TimeoutError
+            if packet.stream_index in counts and (packet.size or packet.dts is None):
+                counts[packet.stream_index] += _frames_by(packet)
+    except LibavError:
+        pass  # the file ends there
+    return counts
+
+
+def _frames_by(packet: Any) -> int:
+    try:
+        return len(packet.decode())
+    except (LibavError, EOFError):
+        return 0
+
+
+def _rate(
+    stream: VideoStream, times: Sequence[int | None], *, is_interlaced: bool
+) -> tuple[Fraction | None, bool]:
+    """Frames per second, and whether that varies. `times` are those of the first packets."""
+    average, base, guessed = (
+        stream.average_rate or None,
+        stream.base_rate or None,
+        stream.guessed_rate or None,
+    )
+    known = sorted(one for one in times if one is not None)
+    ordered = known[: len(known) - _REORDERED] or known
+    if len(known) == len(times) > 2 and guessed is not None and stream.time_base and ordered[0] < ordered[-1]:
+        frames = [(one - ordered[0]) * stream.time_base * guessed for one in ordered]
+        if max(abs(frame - number) for number, frame in enumerate(frames)) < 0.5:
+            return guessed, False
+        return (len(ordered) - 1) / frames[-1] * guessed, True
+    if average is None and base is not None and base * (stream.time_base or 0) == 1:
+        base = None  # libav had nothing to guess from, and tells the frequency of the clock, mostly 90000
+    return average or base, _differ(average, base, is_interlaced=is_interlaced)
+
+
+def _orientation(frame: VideoFrame | None) -> tuple[int, bool]:
+    """Degrees clockwise by which to turn the picture, and whether to mirror it before, by its display matrix."""
+    found = None if frame is None else cast("Any", frame.side_data.get("DISPLAYMATRIX"))
+    if found is None:
+        return 0, False
+    # av_display_rotation_get in libavutil/display.c
+    a, b, _, c, d = map(int, struct.unpack_from("=5i", bytes(found)))
+    turned = math.degrees(math.atan2(b / (math.hypot(b, d) or 1), a / (math.hypot(a, c) or 1)))
+    return round(turned) % 360, a * d - b * c < 0
+
+
+def _has_separate_alpha(stream: VideoStream) -> bool:
+    tags = {name.lower(): value for name, value in stream.metadata.items()}
+    return stream.codec_context.codec.canonical_name in ("vp8", "vp9") and tags.get("alpha_mode") == "1"
+
+
+def _differ(average: Fraction | None, base: Fraction | None, *, is_interlaced: bool) -> bool:
+    if average is None or base is None:
+        return False
+    ratio = base / average
+    # For interlaced video the base rate may count fields.
+    return all(abs(ratio - same) > _RATE_TOLERANCE for same in ((1, 2) if is_interlaced else (1,)))
+
+
+def _depth(pixel_format: str) -> int | None:
+    """Bits of a sample; None if the samples differ in depth (rgb565), or if the format is not known."""
+    found = None if re.match("(?:rgb|bgr)[458]", pixel_format) else samples(pixel_format)
+    return found.depth if found else None
+
+
+def _seconds(count: int | None, unit: Fraction) -> float | None:
+    return None if count is None else float(count * unit)
