@@ -271,6 +271,32 @@ def test_a_copied_frame_keeps_its_place(copied: Callable[[np.ndarray], np.ndarra
     assert (again.index, again.pts, again.time_s) == (1, frame.pts, frame.time_s)
 
 
+X264 = ("-c:v", "libx264", "-preset", "ultrafast", "-bf", "2", "-g", "50")
+
+
+@pytest.mark.parametrize(
+    ("ending", "codec"),
+    [
+        *(("avi", X264), ("flv", X264), ("h264", X264), ("mp4", X264), ("ts", X264)),
+        *(("avi", ("-c:v", "mpeg4")), ("mxf", ("-c:v", "mpeg2video")), ("ogv", ("-c:v", "libtheora"))),
+        *(("y4m", ()), ("gif", ()), ("ivf", ("-c:v", "libvpx", "-deadline", "realtime"))),
+    ],
+    ids=lambda one: one if isinstance(one, str) else one[1] if one else "raw",
+)
+def test_the_first_frame_is_at_the_start_or_after_it(
+    ending: str, codec: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Behind 10 s a seek comes first, where the container can."""
+    path = tmp_path / f"clip.{ending}"
+    ffmpeg("-f", "lavfi", "-i", "testsrc2=size=64x48:rate=30:duration=13", *codec, "-threads", "1", path)
+    with Decoder(path, conceal_errors=True) as decoder:
+        frames = [(frame.time_s or 0.0, frame.tobytes()) for frame in decoder]
+    for start in (0.0, 0.1, 0.68, 3.333, 11.51):
+        expected = [frame for frame in frames if frame[0] >= start - 1e-6][:2]
+        with Decoder(path, start=start, count=2) as decoder:
+            assert [(frame.time_s, frame.tobytes()) for frame in decoder] == expected, start
+
+
 @pytest.mark.parametrize("name", ["h264", "h264_mkv", "h264_ts", "variable_mp4", "starts_late_ts", "prores"])
 @pytest.mark.parametrize("first", [0, 5, 11])
 def test_start_and_count_are_exact_to_the_frame(name: str, first: int) -> None:

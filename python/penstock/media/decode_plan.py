@@ -100,7 +100,13 @@ class DecodePlan:
             descriptor: where FFmpeg writes timestamps.
         """
         reading, trim = _reading(
-            self.options, str(self.video.index), self.decoder, source, container, start_s
+            self.options,
+            str(self.video.index),
+            self.decoder,
+            source,
+            container,
+            start_s,
+            self.video.time_base,
         )
         graph = ",".join([*trim, self.graph(descriptor)])
         return [*reading, "-filter:v", graph, "-pix_fmt", self.delivered, *_writing(self.options, self.parts)]
@@ -128,7 +134,9 @@ def plan_decode(
         video = replace(video, pixel_format=own_pixel_format(video))
     own_size, turns = (video.width, video.height), _turns(video, options)
     if options.filters and (options.size is None or (None in options.size and options.size != (None, None))):
-        reading, trim = _reading(options, str(video.index), decoder, source, container, start_s)
+        reading, trim = _reading(
+            options, str(video.index), decoder, source, container, start_s, video.time_base
+        )
         filtered = ("-v", "error", *reading, "-filter:v", ",".join([*trim, *turns, options.filters]))
         # If the filters fail, FFmpeg says why when it runs for all frames.
         own_size = _first_size((program, *filtered)) or own_size
@@ -210,10 +218,16 @@ def _alpha_decoder(
 
 
 def _reading(
-    options: DecodeOptions, stream: str, decoder: str | None, source: str, container: str, start_s: float
+    options: DecodeOptions,
+    stream: str,
+    decoder: str | None,
+    source: str,
+    container: str,
+    start_s: float,
+    time_base: Fraction,
 ) -> tuple[list[str], list[str]]:
     """FFmpeg's arguments that read the stream, by its specifier, and the filters that drop what is before ``start``."""
-    seek, trim = seek_arguments(options.start, container, start_s)
+    seek, trim = seek_arguments(options.start, container, start_s, time_base)
     return [
         # Times and pictures as they are in the file: FFmpeg 5.1 does not see each display matrix.
         *("-copyts", "-noautorotate"),

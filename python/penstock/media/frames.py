@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import math
 import operator
 import os
 import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any, SupportsIndex, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from penstock.errors import ClosedError
+from penstock.ffmpeg.arguments import first_pts
 from penstock.ffmpeg.frames import VideoFrame, frame_of
 from penstock.ffmpeg.naming import argument
 from penstock.ffmpeg.settings import check_place
@@ -148,12 +147,8 @@ class Frames:
             options, index = self._plan.options, self._file.index
             first = 0
             if options.start is not None:
-                # As FFmpeg does: whole microseconds, and the nearest timestamp (the filter `trim`).
-                start_s = Fraction(
-                    round(self._start_s * 1_000_000) + math.floor(options.start * 1_000_000), 1_000_000
-                )
                 first = bisect_left(
-                    index.pts, math.floor(start_s / self._plan.video.time_base + Fraction(1, 2))
+                    index.pts, first_pts(options.start, self._start_s, self._plan.video.time_base)
                 )
             last = len(index) if options.count is None else min(len(index), first + options.count)
             self._places = range(first, last)
