@@ -279,7 +279,7 @@ class ImageReader:
         session = DecodeSession(
             self._program,
             [*self._arguments(self._frames_read, self._links.name), *encoding],
-            source=self._links.name,
+            path=self._links.name,
             title=f"<ImageReader of {len(self)} images>",
             tuning=DEFAULT_TUNING,
             frame_bytes=self.frame_bytes,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from typing import Any, Literal, TypedDict
 
@@ -19,6 +18,7 @@ from penstock.media.decode_session import DecoderBase, DecodeSession, numbered_s
 from penstock.media.ending import other_codecs
 from penstock.media.info import AudioInfo, MediaInfo
 from penstock.media.probe import probe
+from penstock.media.source import MediaSource, Source
 
 SampleType = Literal["uint8", "int16", "int32", "float32", "float64"]
 
@@ -80,7 +80,7 @@ class AudioDecoder(DecoderBase):
 
     def __init__(
         self,
-        source: str | os.PathLike[str],
+        source: MediaSource,
         *,
         stream: int | None = None,
         sample_rate: int | None = None,
@@ -98,8 +98,9 @@ class AudioDecoder(DecoderBase):
         check_choice("dtype", dtype, tuple(_SAMPLES))
         check_place("start", start)
         check_place("duration", duration)
-        self._source = endpoints.source(source)
-        self._media = probe(source, follow_playlists=follow_playlists)
+        self._opened = source if isinstance(source, Source) else Source(source)
+        self._source = self._opened.url
+        self._media = probe(self._opened, follow_playlists=follow_playlists)
         self._audio = _chosen(self._media, stream)
         self.sample_rate = _count(
             "sample_rate", self._audio.sample_rate if sample_rate is None else sample_rate
@@ -127,7 +128,7 @@ class AudioDecoder(DecoderBase):
         self._session = DecodeSession(
             program,
             arguments,
-            source=self._source,
+            path=self._opened.path,
             title=repr(self),
             tuning=tuning,
             frame_bytes=_count("block_samples", block_samples) * self._sample_bytes,
@@ -187,8 +188,7 @@ class AudioDecoder(DecoderBase):
         return last
 
     def __repr__(self) -> str:
-        path = endpoints.without_protocol(self._source)
-        return f"<AudioDecoder {path!r} {self.sample_rate} Hz, {self.channels} channels of {self._dtype}>"
+        return f"<AudioDecoder {self._opened.path!r} {self.sample_rate} Hz, {self.channels} channels of {self._dtype}>"
 
     def _last_block(self) -> npt.NDArray[Any] | None:
         """The last block, which is shorter than the others, once; None if there is none."""

@@ -14,7 +14,6 @@ from typing import Self, TypeVar
 
 from penstock._native import AppliedPolicy, Frame, Reader, _Conversion, _seconds
 from penstock.errors import ClosedError, DecoderError, FFmpegError, TruncatedStreamError
-from penstock.ffmpeg import endpoints
 from penstock.ffmpeg.diagnostics import damage_reports, has_no_frames
 from penstock.ffmpeg.process import FFmpegProcess
 from penstock.ffmpeg.session import Session, late_error, warn_unclosed
@@ -23,7 +22,7 @@ from penstock.ffmpeg.timestamps import Timestamps
 
 # Frames or blocks that are read ahead.
 READ_AHEAD = 4
-# Guessed: an FFmpeg that has closed its output exits within this time.
+# Guessed: an FFmpeg that has closed its output exits within this time. If it has reported its end, that is all.
 END_GRACE_S = 5.0
 # Guessed: an FFmpeg that was killed is gone within milliseconds, unless the kernel has it wait for a lost server.
 KILL_GRACE_S = 2.0
@@ -36,7 +35,7 @@ class DecodeSession(Session):
     """A running FFmpeg that writes raw frames, or blocks of samples.
 
     Args:
-        source: what FFmpeg reads, from `endpoints.source`.
+        path: the source by its name, for messages.
         is_strict: damage is an error, although FFmpeg goes on.
         other_codecs: codecs of the file's other streams, whose damage does not matter.
         check_end: called if FFmpeg has ended without a complaint and `is_strict`: gives the reason why the file has
@@ -60,7 +59,7 @@ class DecodeSession(Session):
         program: str,
         arguments: Sequence[str] | Callable[[int], Sequence[str]],
         *,
-        source: str,
+        path: str,
         title: str,
         tuning: Tuning,
         frame_bytes: int,
@@ -81,7 +80,7 @@ class DecodeSession(Session):
         super().__init__(process, title, tuning.stall_timeout)
         self.rest: Frame | None = None
         self.is_at_end = False
-        self._path = endpoints.without_protocol(source)
+        self._path = path
         self._has_timestamps = callable(arguments)
         self._is_strict = is_strict
         self._other_codecs = other_codecs
@@ -90,6 +89,7 @@ class DecodeSession(Session):
         self._lock = threading.Lock()
         self._ending = threading.Lock()
         self._killing_at_s: float | None = None  # known once FFmpeg has closed its output
+        self._is_late = False  # it was killed then
         self._make_reader = partial(
             Reader,
             frame_bytes=frame_bytes,
@@ -217,6 +217,7 @@ class DecodeSession(Session):
             if not self.process.wait(wait_until_s - time.monotonic()):
                 if wait_until_s < self._killing_at_s:
                     return False
+                self._is_late = True
                 self.process.kill()
                 self.process.wait()
             if (reason := self._why_failed()) is not None:
@@ -229,7 +230,7 @@ class DecodeSession(Session):
         after = f"after {self.delivered} frames"
         if self.process.returncode not in (0, None) and has_no_frames(self.process.log.text):
             return "the stream has no frames that FFmpeg can decode"
-        if not self.process.has_succeeded:
+        if not (self.process.has_succeeded or (self._is_late and self.process.is_complete)):
             return f"FFmpeg {self.process.ending}, {after}"
         if not self._is_strict:
             return None

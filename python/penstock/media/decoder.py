@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 import weakref
 from collections.abc import Iterable, Mapping
@@ -13,7 +12,6 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, Unpack, cast, overload
 from penstock._native import Frame, _count
 from penstock._types import WritableData
 from penstock.errors import ClosedError, DecoderError, FFmpegWarning
-from penstock.ffmpeg import endpoints
 from penstock.ffmpeg.find import find_decoding_ffmpeg
 from penstock.ffmpeg.frames import VideoFrame, frame_of
 from penstock.ffmpeg.settings import DEFAULT_COLORS, DEFAULT_TUNING, Colors, Tuning, check_place
@@ -23,6 +21,7 @@ from penstock.media.decode_plan import DecodeOptions, plan_decode
 from penstock.media.decode_session import DecoderBase, DecodeSession, numbered_stream
 from penstock.media.info import MediaInfo, VideoInfo
 from penstock.media.probe import probe
+from penstock.media.source import MediaSource, Source
 from penstock.results import DecoderStats
 
 if TYPE_CHECKING:
@@ -79,8 +78,10 @@ class Decoder(DecoderBase):
     is closed in the child, where frames by number and time still come. A pickled decoder is opened anew.
 
     Args:
-        source: the file: a path, or a URL that FFmpeg knows. A `str` with ``://`` is taken as a URL, all else is a
-            local path, whatever its characters.
+        source: a path, or a URL that FFmpeg knows: a `str` that begins with a scheme and ``//`` is a URL, any other a
+            path, whatever its characters. Or the bytes of a file, in any object with the buffer protocol: they are
+            copied. Or a binary file that is open and can seek, or the descriptor of a regular file: it is read from its
+            beginning, and its position stays. What has no descriptor, such as `io.BytesIO`, is copied to memory.
         pixel_format: FFmpeg's name of what the frames are to be (``ffmpeg -pix_fmts``); None for what the file has.
             rgb24, bgr24, rgba and gray give uint8; rgb48le and rgba64le, and YUV of more than 8 bits, uint16; grayf32le
             and gbrpf32le float32. The alpha of VP8 and VP9 in WebM is decoded, by libvpx, for formats that have alpha,
@@ -106,12 +107,12 @@ class Decoder(DecoderBase):
         DecoderError: it is no media file, or has no video; FFmpeg was not found, or could not be started, or has no
             decoder for the alpha that was asked for.
         ValueError: an argument is not possible.
-        TypeError: `source` is neither a `str` nor a path, such as a list of clips: open a decoder for each.
+        TypeError: `source` is nothing of these, such as a list of clips: open a decoder for each.
     """
 
     def __init__(
         self,
-        source: str | os.PathLike[str],
+        source: MediaSource,
         *,
         pixel_format: str | None = "rgb24",
         size: tuple[int | None, int | None] | None = None,
@@ -130,7 +131,8 @@ class Decoder(DecoderBase):
         check_place("start", start)
         if count is not None:
             _count("count", count)
-        self._path_or_url, self._source = source, endpoints.source(source)
+        self._opened = source if isinstance(source, Source) else Source(source)
+        self._source = self._opened.url
         self._options = DecodeOptions(
             pixel_format=pixel_format,
             size=size,
@@ -146,7 +148,7 @@ class Decoder(DecoderBase):
         self._program, self._tuning, self._stream = program, tuning, stream
         self._by_number: Frames | None = None
         self._has_warned = False
-        self._media = probe(source, follow_playlists=follow_playlists)
+        self._media = probe(self._opened, follow_playlists=follow_playlists)
         self._video = _chosen(self._media, stream)
         if self._options.pixel_format is None and self._video.pixel_format is None:
             raise DecoderError(
@@ -159,7 +161,7 @@ class Decoder(DecoderBase):
         self._session = DecodeSession(
             program,
             partial(self._plan.arguments, *place),
-            source=self._source,
+            path=self._opened.path,
             title=repr(self),
             tuning=tuning,
             frame_bytes=self._plan.layout.frame_bytes,
@@ -287,7 +289,7 @@ class Decoder(DecoderBase):
         settings.update(options)
         tuning = options.get("tuning", DEFAULT_TUNING)
         settings["tuning"] = replace(tuning, ffmpeg=tuning.ffmpeg or self._program)
-        return AudioDecoder(self._path_or_url, **settings)
+        return AudioDecoder(self._opened, **settings)
 
     @overload
     def __getitem__(self, key: SupportsIndex, /) -> VideoFrame: ...
@@ -353,7 +355,7 @@ class Decoder(DecoderBase):
                 self._plan, self._source, self._media.container, self._media.start_s or 0.0
             )
             if not self._options.conceal_errors and (reason := self._early_end_of(self._by_number.delivered)):
-                path = endpoints.without_protocol(self._source)
+                path = self._opened.path
                 warnings.warn(
                     f"{path}: {reason}; frames by number are those before", FFmpegWarning, stacklevel=3
                 )
@@ -368,7 +370,7 @@ class Decoder(DecoderBase):
     def __reduce__(self) -> tuple[Any, ...]:
         options = {name: getattr(self._options, name) for name in _OPTIONS}
         arguments = {**options, "stream": self._stream, "tuning": self._tuning}
-        return partial(Decoder, self._path_or_url, **arguments), ()
+        return partial(Decoder, self._opened, **arguments), ()
 
     def __len__(self) -> int:
         """Frames that iteration gives in total, by the file's header and `count`, so that ``tqdm(decoder)`` works.
@@ -406,7 +408,7 @@ class Decoder(DecoderBase):
     def __repr__(self) -> str:
         layout = self._plan.layout
         size = f"{layout.width}x{layout.height}"
-        return f"<Decoder {endpoints.without_protocol(self._source)!r} {size} {layout.pixel_format}>"
+        return f"<Decoder {self._opened.path!r} {size} {layout.pixel_format}>"
 
     def _with_timestamp(self, frame: Frame | None) -> VideoFrame | None:
         """The frame with its index and timestamp."""
@@ -452,9 +454,7 @@ class Decoder(DecoderBase):
         if delivered is None:
             return
         if difference := ending.wrong_count(self._video, self._media.container, delivered):
-            warnings.warn(
-                f"{endpoints.without_protocol(self._source)}: {difference}", FFmpegWarning, stacklevel=4
-            )
+            warnings.warn(f"{self._opened.path}: {difference}", FFmpegWarning, stacklevel=4)
 
     def _why_no_frames(self) -> str:
         if self._options.start is None:

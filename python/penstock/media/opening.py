@@ -38,18 +38,20 @@ _WORDS_PATIENCE_S = 10.0
 
 
 def open_media(
-    source: str, containers: Iterable[str] = (), *, follow_playlists: bool = False
+    source: str, containers: Iterable[str] = (), *, path: str | None = None, follow_playlists: bool = False
 ) -> InputContainer:
     """Opens a source, and nothing that it leads to.
 
     Args:
         source: what FFmpeg reads, from `endpoints.source`.
         containers: the only ones that a path may be, by FFmpeg's names; empty for all but playlists.
+        path: the source by its name, for messages.
         follow_playlists: a path may be a playlist.
 
     Raises:
         DecoderError: libav cannot open it, or it is a playlist or text.
     """
+    path = path or endpoints.without_protocol(source)
     containers = tuple(containers) or (() if follow_playlists else _harmless_containers())
     confined = endpoints.confining_arguments(source, containers)
     words = [*confined, *endpoints.literal_arguments(source)]
@@ -57,10 +59,10 @@ def open_media(
     try:
         media = av.open(source, options=options, metadata_errors="replace")
     except LibavError as error:
-        raise _refusal(source, confined, error.strerror or "") from error
+        raise _refusal(source, path, confined, error.strerror or "") from error
     if media.format.name == _TEXT_CONTAINER:
         media.close()
-        raise DecoderError(f"{endpoints.without_protocol(source)} is text, and not a media file")
+        raise DecoderError(f"{path} is text, and not a media file")
     media.flags &= ~_GEN_PTS
     return media
 
@@ -99,12 +101,11 @@ def _harmless_containers() -> tuple[str, ...]:
     return tuple(sorted(av.formats_available - endpoints.PLAYLIST_CONTAINERS))
 
 
-def _refusal(source: str, confined: list[str], reason: str) -> DecoderError:
+def _refusal(source: str, path: str, confined: list[str], reason: str) -> DecoderError:
     """The error for what libav cannot open: FFmpeg says more of a file, and libav's log is off, for it can deadlock."""
-    path = endpoints.without_protocol(source)
     if endpoints.identity(source) is None:
         return DecoderError(f"FFmpeg cannot open {path}: {reason}")
-    if endpoints.file_bytes(path) == 0:
+    if endpoints.file_bytes(source) == 0:
         return DecoderError(f"{path} is empty, and not a media file")
     try:
         program = find_decoding_ffmpeg()

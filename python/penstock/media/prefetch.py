@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from itertools import islice
 from typing import TypedDict, Unpack
 
 from penstock import _exit
@@ -14,6 +14,7 @@ from penstock._native import _count
 from penstock.ffmpeg.session import check_owner
 from penstock.ffmpeg.settings import Colors, Tuning
 from penstock.media.decoder import Decoder
+from penstock.media.source import MediaSource
 
 
 class DecoderOptions(TypedDict, total=False):
@@ -33,7 +34,7 @@ class DecoderOptions(TypedDict, total=False):
 
 
 def prefetch(
-    paths: Iterable[str | os.PathLike[str]], *, ahead: int = 2, **options: Unpack[DecoderOptions]
+    paths: Iterable[MediaSource], *, ahead: int = 2, **options: Unpack[DecoderOptions]
 ) -> Iterator[Decoder]:
     """A `Decoder` for each of `paths`, in their order. The next `ahead` files are opened while one is read.
 
@@ -50,7 +51,7 @@ def prefetch(
     then close it with ``contextlib.closing``.
 
     Args:
-        paths: paths or URLs, which are taken one by one.
+        paths: sources as for `Decoder`, which are taken one by one.
         ahead: files to open ahead, at least 1.
         options: those of `Decoder`, for every file.
 
@@ -62,15 +63,13 @@ def prefetch(
     return _prefetched(iter(paths), _count("ahead", ahead), options)
 
 
-def _prefetched(
-    paths: Iterator[str | os.PathLike[str]], ahead: int, options: DecoderOptions
-) -> Iterator[Decoder]:
+def _prefetched(paths: Iterator[MediaSource], ahead: int, options: DecoderOptions) -> Iterator[Decoder]:
     forks = _exit.forks
     pool = ThreadPoolExecutor(ahead, thread_name_prefix="penstock-prefetch")
     opening: deque[Future[Decoder]] = deque()
     try:
         while True:
-            while len(opening) <= ahead and (path := next(paths, None)) is not None:
+            for path in islice(paths, ahead + 1 - len(opening)):
                 opening.append(pool.submit(Decoder, path, **options))
             if not opening:
                 return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import re
 import struct
 import time
@@ -26,6 +25,7 @@ from penstock.ffmpeg.colors import MATRIX_NAMES
 from penstock.ffmpeg.output_formats import samples
 from penstock.media.info import AudioInfo, MediaInfo, VideoInfo
 from penstock.media.opening import in_time, open_media
+from penstock.media.source import MediaSource, Source
 
 if TYPE_CHECKING:
     from av.audio.codeccontext import AudioCodecContext
@@ -100,7 +100,7 @@ _FIELD_ORDERS = {1: "progressive", 2: "tt", 3: "bb", 4: "tb", 5: "bt"}
 
 
 def probe(
-    path_or_url: str | os.PathLike[str],
+    source: MediaSource,
     *,
     count_frames: bool = False,
     timeout: float | None = PATIENCE_S,
@@ -112,8 +112,7 @@ def probe(
     anything else on a thread of its own.
 
     Args:
-        path_or_url: a `str` that begins with a scheme and ``//`` is a URL; anything else is a path, whatever its
-            characters.
+        source: as for `Decoder`.
         count_frames: decode all videos to count their frames, on one thread.
         timeout: how long that may take, in seconds; None waits for ever, as counting may need.
         follow_playlists: accept playlists (HLS, DASH, ffconcat), whatever the file's name is, and let libav open the
@@ -128,37 +127,29 @@ def probe(
             waits for a server stays.
     """
     timeout = _native._seconds("timeout", timeout)
-    source, path = endpoints.source(path_or_url), os.fspath(path_or_url)
+    opened = source if isinstance(source, Source) else Source(source)
     until_s = None if timeout is None else time.monotonic() + timeout
     read = partial(
-        _read,
-        path,
-        source,
-        until_s if count_frames else None,
-        count_frames,
-        follow_playlists=follow_playlists,
+        _read, opened, until_s if count_frames else None, count_frames, follow_playlists=follow_playlists
     )
     try:
-        return in_time(source, read, timeout) if endpoints.identity(source) is None else read()
+        return in_time(opened.url, read, timeout) if endpoints.identity(opened.url) is None else read()
     except TimeoutError as error:
-        message = f"{path} was not read within {timeout:g} s; does anything write to it?"
+        message = f"{opened.path} was not read within {timeout:g} s; does anything write to it?"
         raise StalledError(message, seconds=timeout or 0.0) from error
 
 
-def _read(
-    path: str, source: str, until_s: float | None, count_frames: bool, *, follow_playlists: bool
-) -> MediaInfo:
-    with open_media(source, follow_playlists=follow_playlists) as media:
-        info = partial(_media, path, source, media, _beginnings(media))
+def _read(source: Source, until_s: float | None, count_frames: bool, *, follow_playlists: bool) -> MediaInfo:
+    with open_media(source.url, path=source.path, follow_playlists=follow_playlists) as media:
+        info = partial(_media, source, media, _beginnings(media))
         if not count_frames:
             return info({})
-        with open_media(source, follow_playlists=follow_playlists) as again:
+        with open_media(source.url, path=source.path, follow_playlists=follow_playlists) as again:
             return info(_counted(again, until_s))
 
 
 def _media(
-    path: str,
-    source: str,
+    source: Source,
     media: InputContainer,
     first: dict[int, _Beginning],
     counted: dict[int, int],
@@ -166,13 +157,15 @@ def _media(
     audio = [stream for stream in media.streams.audio if stream.codec_context is not None]
     whole_s = _seconds(media.duration, Fraction(1, av.time_base))
     return MediaInfo(
-        path=path,
+        path=source.path,
         container=media.format.name,
         container_name=media.format.long_name or media.format.name,
         duration_s=whole_s,
         start_s=_seconds(media.start_time, Fraction(1, av.time_base)),
         bit_rate=media.bit_rate or None,
-        size_bytes=endpoints.file_bytes(source) if endpoints.is_path(source) else max(media.size, 0) or None,
+        size_bytes=endpoints.file_bytes(source.url)
+        if endpoints.is_path(source.url)
+        else max(media.size, 0) or None,
         video=tuple(
             _video(stream, whole_s, first[stream.index], counted.get(stream.index))
             for stream in _videos(media)
