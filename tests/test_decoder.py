@@ -271,6 +271,37 @@ def test_a_copied_frame_keeps_its_place(copied: Callable[[np.ndarray], np.ndarra
     assert (again.index, again.pts, again.time_s) == (1, frame.pts, frame.time_s)
 
 
+@pytest.mark.parametrize("convert", ["native", "ffmpeg"])
+@pytest.mark.parametrize("second", [("smpte170m", "tv"), ("bt709", "pc"), ("smpte170m", "pc")], ids="-".join)
+def test_tags_that_change_in_the_middle_are_followed(
+    second: tuple[str, str], convert: str, tmp_path: Path
+) -> None:
+    """Both halves show the same red."""
+    path = tmp_path / "both.ts"
+    halves = [tmp_path / "first.ts", tmp_path / "second.ts"]
+    for half, (matrix, tag) in zip(halves, (("bt709", "tv"), second), strict=True):
+        picture = (
+            f"color=0xC80000:size=64x48:rate=30:duration=0.5,format=rgb24,scale=out_color_matrix={matrix}"
+        )
+        tagged = (
+            "-colorspace",
+            matrix,
+            "-color_range",
+            tag,
+            "-output_ts_offset",
+            str(halves.index(half) / 2),
+        )
+        ffmpeg(
+            "-f", "lavfi", "-i", f"{picture}:out_range={tag},format=yuv420p", "-c:v", "libx264", *tagged, half
+        )
+    path.write_bytes(b"".join(half.read_bytes() for half in halves))
+    with Decoder(path, tuning=Tuning(convert=convert), conceal_errors=True) as decoder:
+        frames = list(decoder)
+        assert len(frames) == 30 and decoder.converted_by == ("penstock" if convert == "native" else "ffmpeg")
+        assert max(np.abs(frame.astype(int) - [200, 0, 0]).max() for frame in frames) <= 3
+        assert all(np.array_equal(decoder[at], frames[at]) for at in (0, 29))
+
+
 X264 = ("-c:v", "libx264", "-preset", "ultrafast", "-bf", "2", "-g", "50")
 
 

@@ -154,6 +154,8 @@ def plan_decode(
         if conversion is None:
             delivered, parts, converted_by = layout.pixel_format, 1, "ffmpeg"
             scaled[-1] += _colors(options, own, layout)
+        else:
+            scaled[-1] += _same_colors(stored, layout, video, options)
     filters = (*scaled, f"format={delivered}")
     return DecodePlan(
         layout, delivered, conversion, parts, converted_by, turns, filters, options, video, decoder
@@ -280,6 +282,20 @@ def _colors(options: DecodeOptions, own: str, layout: FrameLayout) -> str:
     return matrix + color_range
 
 
+def _same_colors(stored: str, layout: FrameLayout, video: VideoInfo, options: DecodeOptions) -> str:
+    """Options of FFmpeg's scaler that give all frames the colours of the first, where their tags change in the middle.
+
+    While the tags are the same, it does nothing.
+    """
+    if is_gray(stored):
+        return ""
+    is_luma = is_gray(layout.pixel_format)  # which each matrix has its own of
+    is_auto = options.colors.matrix == "auto" and not is_luma
+    matrix = f":out_color_matrix={_matrix(video, options)}" if is_auto else ""
+    tag = RANGES[_color_range(stored, video, options)]
+    return matrix + (f":out_range={tag}" if options.colors.range == "auto" else "")
+
+
 def _agrees(stored: str, layout: FrameLayout) -> bool:
     """Whether FFmpeg's own conversion gives nearly the same, so that the result does not depend on who converts.
 
@@ -297,7 +313,7 @@ def _native(
     """The native conversion of a part of a frame; None if there is none, or it is left to FFmpeg."""
     if options.convert == "auto" and not _agrees(stored, layout):
         return None
-    matrix = video.color_matrix or _UNTAGGED if options.colors.matrix == "auto" else options.colors.matrix
+    matrix = _matrix(video, options)
 
     def make() -> _Conversion:
         if stored == layout.pixel_format:
@@ -316,6 +332,10 @@ def _native(
         )
 
     return native_conversion(options.convert, make)
+
+
+def _matrix(video: VideoInfo, options: DecodeOptions) -> str:
+    return video.color_matrix or _UNTAGGED if options.colors.matrix == "auto" else options.colors.matrix
 
 
 def _color_range(stored: str, video: VideoInfo, options: DecodeOptions) -> str:

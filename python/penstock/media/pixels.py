@@ -13,6 +13,7 @@ from av.filter import Graph
 from penstock._native import _Slot, _SlotPool
 from penstock.errors import DecoderError
 from penstock.media.decode_plan import DecodePlan
+from penstock.media.probe import RANGES, matrix_name
 
 if TYPE_CHECKING:
     from av.video.frame import VideoFrame
@@ -37,9 +38,10 @@ class Pixels:
     def _filtered(self, frame: VideoFrame) -> VideoFrame:
         """The frame turned, scaled, and in the pixel format that FFmpeg would write."""
         is_as_delivered = (
-            frame.width,
-            frame.height,
-        ) == self._size and frame.format.name == self._plan.delivered
+            (frame.width, frame.height) == self._size
+            and frame.format.name == self._plan.delivered
+            and (self._conversion is None or self._has_colors_of_first(frame))
+        )
         if is_as_delivered and not self._plan.turns:
             return frame
         kind = (frame.width, frame.height, frame.format.name, frame.colorspace, frame.color_range)
@@ -51,6 +53,11 @@ class Pixels:
             return graph.vpull()
         except LibavError as error:
             raise DecoderError(f"libav cannot convert {frame.format.name}: {error.strerror}") from error
+
+    def _has_colors_of_first(self, frame: VideoFrame) -> bool:
+        video = self._plan.video
+        told = matrix_name(frame.colorspace), RANGES.get(frame.color_range)
+        return told == (video.color_matrix, video.color_range)
 
     def _graph(self, frame: VideoFrame, filters: list[str]) -> Graph:
         graph = Graph()

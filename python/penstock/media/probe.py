@@ -94,8 +94,9 @@ _MATRICES = {
     16: "ycgco-re",
     17: "ycgco-ro",
 }
-# AVColorRange and AVFieldOrder of libavutil and libavcodec.
-_RANGES = {1: "limited", 2: "full"}
+#: Those of AVColorRange in libavutil.
+RANGES = {1: "limited", 2: "full"}
+# AVFieldOrder in libavcodec.
 _FIELD_ORDERS = {1: "progressive", 2: "tt", 3: "bb", 4: "tb", 5: "bt"}
 
 
@@ -183,7 +184,6 @@ def _video(stream: VideoStream, whole_s: float | None, first: _Beginning, counte
     field_order = _FIELD_ORDERS.get(codec.field_order)
     is_cover = Disposition.attached_pic in stream.disposition
     rate, is_variable = _rate(stream, first.times, is_interlaced=field_order not in (None, "progressive"))
-    matrix = _MATRICES.get(codec.colorspace)
     return VideoInfo(
         **_common(stream, whole_s),
         pixel_format=codec.pix_fmt,
@@ -197,8 +197,8 @@ def _video(stream: VideoStream, whole_s: float | None, first: _Beginning, counte
         frame_rate=None if is_cover else rate,
         is_variable_frame_rate=is_variable and not is_cover,
         frames=counted if counted is not None else stream.frames or None,
-        color_matrix=MATRIX_NAMES.get(matrix, matrix) if matrix else None,
-        color_range=_RANGES.get(codec.color_range),
+        color_matrix=matrix_name(codec.colorspace),
+        color_range=RANGES.get(codec.color_range),
         color_primaries=_PRIMARIES.get(codec.color_primaries),
         color_transfer=_TRANSFERS.get(codec.color_trc),
         bit_depth=_depth(codec.pix_fmt or ""),
@@ -206,6 +206,12 @@ def _video(stream: VideoStream, whole_s: float | None, first: _Beginning, counte
         has_separate_alpha=_has_separate_alpha(stream),
         is_attached_picture=is_cover,
     )
+
+
+def matrix_name(code_point: int) -> str | None:
+    """A `VideoInfo`'s `color_matrix` for a code point of ITU-T H.273; None if it says nothing."""
+    matrix = _MATRICES.get(code_point)
+    return MATRIX_NAMES.get(matrix, matrix) if matrix else None
 
 
 def _audio(stream: AudioStream, whole_s: float | None) -> AudioInfo:
