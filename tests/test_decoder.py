@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -571,12 +572,19 @@ def test_the_length_is_known_where_the_file_tells_it() -> None:
         assert len(decoder) == 7 == len(list(decoder))
 
 
+@pytest.mark.parametrize("name", ["h264", "h264_mkv", "h264_ts", "vp9", "variable_mkv", "starts_late_ts"])
+@pytest.mark.parametrize("options", [{}, {"start": 0.3}, {"start": 0.3, "count": 2}], ids=str)
+def test_the_length_is_known_by_the_packets(name: str, options: dict[str, Any]) -> None:
+    with Decoder(clip(name), **options) as decoder:
+        assert len(decoder) == sum(1 for _ in decoder) > 0
+
+
 @pytest.mark.parametrize(
     ("name", "options", "words"),
     [
-        ("h264_mkv", {}, "count_frames=True"),
-        ("h264", {"start": 0.5}, "`start` and `filters` change it"),
-        ("h264", {"filters": "fps=10"}, "`start` and `filters` change it"),
+        ("gif", {}, "count_frames=True"),
+        ("h264", {"filters": "fps=10"}, "`filters` or `input_options` change it"),
+        ("h264", {"input_options": {"r": 50}}, "`filters` or `input_options` change it"),
     ],
 )
 def test_an_unknown_length_is_a_type_error(name: str, options: dict[str, object], words: str) -> None:

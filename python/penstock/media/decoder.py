@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 import weakref
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from functools import partial
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, Unpack, cast, overload
 from penstock._native import Frame, _count
 from penstock._types import WritableData
 from penstock.errors import ClosedError, DecoderError, FFmpegWarning
+from penstock.ffmpeg.arguments import first_pts
 from penstock.ffmpeg.find import find_decoding_ffmpeg
 from penstock.ffmpeg.frames import VideoFrame, frame_of
 from penstock.ffmpeg.settings import DEFAULT_COLORS, DEFAULT_TUNING, Colors, Tuning, check_place
@@ -148,6 +150,7 @@ class Decoder(DecoderBase):
         self._program, self._tuning, self._stream = program, tuning, stream
         self._by_number: Frames | None = None
         self._has_warned = False
+        self._length: int | None = None  # once known, without `count`
         self._media = probe(self._opened, follow_playlists=follow_playlists)
         self._video = _chosen(self._media, stream)
         if self._options.pixel_format is None and self._video.pixel_format is None:
@@ -373,22 +376,29 @@ class Decoder(DecoderBase):
         return partial(Decoder, self._opened, **arguments), ()
 
     def __len__(self) -> int:
-        """Frames that iteration gives in total, by the file's header and `count`, so that ``tqdm(decoder)`` works.
+        """Frames that iteration gives in total, so that ``tqdm(decoder)`` works.
+
+        It comes from the header of an MP4 or QuickTime file; the first use with others, and with `start`, reads the
+        file's packets.
 
         Raises:
             TypeError: the number is not known; the message says why.
         """
-        frames, unknown = (
-            ending.known_frames(self._video, self._media.container),
-            "the number of frames is not known",
-        )
-        if frames is None:
-            raise TypeError(
-                f"{unknown}: the file does not tell it reliably; penstock.media.probe(path, count_frames=True) counts"
-            )
-        if self._options.start is not None or self._options.filters:
-            raise TypeError(f"{unknown}: `start` and `filters` change it")
-        return frames if self._options.count is None else min(frames, self._options.count)
+        unknown, options = "the number of frames is not known", self._options
+        if options.filters or not _TIMELESS.issuperset(options.input_options):
+            raise TypeError(f"{unknown}: `filters` or `input_options` change it")
+        if self._length is None and options.start is None:
+            self._length = ending.known_frames(self._video, self._media.container)
+        if self._length is None:
+            pts = ending.shown_pts(self._source, self._media, self._video)
+            if pts is None:
+                raise TypeError(
+                    f"{unknown}: the file does not tell it; penstock.media.probe(source, count_frames=True) counts"
+                )
+            place = self._media.start_s or 0.0, self._video.time_base
+            first = 0 if options.start is None else bisect_left(pts, first_pts(options.start, *place))
+            self._length = len(pts) - first
+        return self._length if options.count is None else min(self._length, options.count)
 
     def __bool__(self) -> bool:
         return True  # whatever `len` is

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -176,6 +177,19 @@ def _whole_ends_early(
     if ends_s + whole_s * _MISSING_SHARE >= min(media.start_s or 0.0, 0.0) + whole_s:
         return None
     return f"the file is {whole_s:.3f} s long by its container, and its streams end at {ends_s:.3f} s"
+
+
+def shown_pts(source: str, media: MediaInfo, video: VideoInfo) -> Sequence[int] | None:
+    """The times of all frames, in order, by the packets of a regular file; None if they do not tell."""
+    if endpoints.identity(source) is None or video.is_attached_picture:
+        return None
+    try:
+        with open_media(source, (media.container,)) as file:
+            packets = _packets(file, cast("VideoStream", file.streams[video.index]), None)
+    except (DecoderError, LibavError):
+        return None
+    index = Index.by_times(packets, media.container, video.codec)
+    return None if index is None else index.pts
 
 
 def known_frames(video: VideoInfo, container: str) -> int | None:
