@@ -21,8 +21,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from media import ffmpeg, open_fds
 
-from penstock import ClosedError, Decoder, DecoderError, FFmpegWarning
-from penstock.ffmpeg import Colors
+from penstock import ClosedError, Decoder, DecoderError, Encoder, FFmpegWarning
+from penstock.ffmpeg import Colors, Tuning
 from penstock.ffmpeg.frames import VideoFrame
 
 MOVING = "testsrc2=size=64x48:rate=25:duration=4"
@@ -302,6 +302,19 @@ def test_a_frame_is_right_or_an_error(damaged: str, whole: str) -> None:
         assert same(decoder.batch(right)[-1], decoder[right[-1]])
         with pytest.raises(DecoderError, match=f"frame {wrong[0]} is damaged"):
             decoder.batch([right[0], wrong[0]])
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_threads_change_no_frame(threads: int) -> None:
+    with Decoder(clip("long")) as many, Decoder(clip("long"), tuning=Tuning(threads=threads)) as few:
+        assert f"-threads {threads} " in " ".join(few._session.process.command)
+        assert same(few[250], many[250]) and same(few[3], many[3])
+        assert same(next(few), next(many))
+
+
+def test_an_encoder_has_no_threads_of_a_decoder() -> None:
+    with pytest.raises(ValueError, match=r"Tuning\(threads=...\) has no effect on an Encoder"):
+        Encoder("out.mp4", fps=30, tuning=Tuning(threads=2))
 
 
 def test_a_file_that_was_cut_is_told() -> None:

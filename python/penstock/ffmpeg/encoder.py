@@ -129,6 +129,7 @@ class Encoder:
         tuning: Tuning = DEFAULT_TUNING,
     ) -> None:
         program = find_ffmpeg(tuning.ffmpeg)
+        tuning.check_unused("an Encoder, whose options have FFmpeg's threads", "threads")
         all_options, container_format = output_options(program, codec, options or {}, crf, preset)
         target = endpoints.target(output, container_format)
         sounds = plan_sounds(

@@ -80,6 +80,8 @@ class Tuning:
             zero-copy writes.
         ffmpeg_policy: priority and CPUs of FFmpeg, all of its threads. With ``near=threading.get_native_id()`` here and
             in `policy`, FFmpeg and the native thread share the L3 cache of the calling thread.
+        threads: threads of a `Decoder`, in FFmpeg and for frames by number. None is one for each CPU, 16 at
+            most. Processes that decode beside others want fewer.
         stall_timeout: seconds without a sign of life from FFmpeg (no frame, no CPU time used) after which a waiting
             call raises `StalledError`. None waits forever.
         convert: who converts pixels: "native", the native thread while it copies; "ffmpeg"; or "auto", the native
@@ -96,13 +98,14 @@ class Tuning:
     policy: ThreadPolicy | None = None
     ffmpeg: str | os.PathLike[str] | None = None
     ffmpeg_policy: ThreadPolicy | None = None
+    threads: int | None = None
     stall_timeout: float | None = 60.0
     convert: Convert = "auto"
 
     def __post_init__(self) -> None:
         check_choice("mode", self.mode, get_args(Mode))
         check_choice("convert", self.convert, get_args(Convert))
-        for name in ("queue_items", "queue_bytes", "capacity_bytes"):
+        for name in ("queue_items", "queue_bytes", "capacity_bytes", "threads"):
             if (count := getattr(self, name)) is not None:
                 _count(name, count)
         if _seconds("stall_timeout", self.stall_timeout) == 0:

@@ -94,7 +94,7 @@ class AudioDecoder(DecoderBase):
         tuning: Tuning = DEFAULT_TUNING,
     ) -> None:
         program = find_decoding_ffmpeg(tuning.ffmpeg)
-        tuning.check_unused("an AudioDecoder", "mode", "queue_bytes", "convert")
+        tuning.check_unused("an AudioDecoder", "mode", "queue_bytes", "convert", "threads")
         check_choice("dtype", dtype, tuple(_SAMPLES))
         check_place("start", start)
         check_place("duration", duration)

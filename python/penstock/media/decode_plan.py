@@ -49,13 +49,14 @@ _CODEC_OPTIONS = ("c", "c:v", "codec", "codec:v", "vcodec")
 
 @dataclass(frozen=True, slots=True)
 class DecodeOptions:
-    """The `Decoder`'s arguments of the same names, and `convert` of its `Tuning`."""
+    """The `Decoder`'s arguments of the same names, and `convert` and `threads` of its `Tuning`."""
 
     pixel_format: str | None
     size: tuple[int | None, int | None] | None
     start: float | None
     count: int | None
     convert: Convert
+    threads: int | None
     colors: Colors
     filters: str | None
     conceal_errors: bool
@@ -235,6 +236,7 @@ def _reading(
         *("-copyts", "-noautorotate"),
         *seek,
         *(() if decoder is None else (f"-c:{stream}", decoder)),
+        *(() if options.threads is None else ("-threads", str(options.threads))),
         *endpoints.confining_arguments(source, () if options.follow_playlists else (container,)),
         *option_arguments(options.input_options),
         *read_arguments(source, container),

@@ -46,7 +46,7 @@ _TIMELESS = frozenset(
 
 # The arguments of a `Decoder` that its plan has too.
 _OPTIONS = tuple(
-    one.name for one in fields(DecodeOptions) if one.name != "convert"
+    one.name for one in fields(DecodeOptions) if one.name not in ("convert", "threads")
 )  # which is in its `Tuning`
 
 
@@ -141,6 +141,7 @@ class Decoder(DecoderBase):
             start=start,
             count=count,
             convert=tuning.convert,
+            threads=tuning.threads,
             colors=colors,
             filters=filters,
             conceal_errors=conceal_errors,

@@ -55,7 +55,12 @@ class Frames:
                 raise ValueError(f"frames by number know no {argument(name, value)}: iterate")
         self._plan, self._start_s, self._time_base = plan, start_s, plan.video.time_base
         self._file = RandomAccess(
-            source, container, plan.video.index, decoder=plan.decoder, is_strict=not options.conceal_errors
+            source,
+            container,
+            plan.video.index,
+            decoder=plan.decoder,
+            threads=options.threads or 0,
+            is_strict=not options.conceal_errors,
         )
         self._pixels = Pixels(plan)
         self._lock, self._pid = threading.Lock(), os.getpid()

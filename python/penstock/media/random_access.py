@@ -54,6 +54,7 @@ class RandomAccess:
         container: the only container that the file may be, by FFmpeg's names.
         stream: the stream's number among all of the file's.
         decoder: name of libav's decoder; None for the codec's own.
+        threads: how many libav uses; 0 for as many as there are CPUs.
         is_strict: damage is an error, and not concealed.
 
     Raises:
@@ -61,14 +62,14 @@ class RandomAccess:
     """
 
     def __init__(
-        self, source: str, container: str, stream: int, *, decoder: str | None, is_strict: bool
+        self, source: str, container: str, stream: int, *, decoder: str | None, threads: int, is_strict: bool
     ) -> None:
         self.path = endpoints.without_protocol(source)
         if (identity := endpoints.identity(source)) is None:
             raise DecoderError(f"{self.path} is not a regular file: its frames come in their order only")
         self._open = partial(_Decode, source, container, stream, decoder, is_strict=is_strict)
         self._source, self._identity, self._is_strict = source, identity, is_strict
-        self._decode = self._open(threads=0)
+        self._decode = self._open(threads=threads)
         self._index: Index | None = None
 
     @property
