@@ -22,7 +22,7 @@ from media import holdings
 
 from penstock.errors import DecoderError, PenstockError, StalledError
 from penstock.ffmpeg import find_ffmpeg
-from penstock.media import AudioInfo, MediaInfo, VideoInfo, probe
+from penstock.media import AudioInfo, Chapter, MediaInfo, VideoInfo, probe
 
 DECODABLE = (
     VIDEOS | ALPHA_CLIPS | {"fragmented": ZERO_FRAMES["fragmented"], "fast_start": DAMAGED["fast_start"]}
@@ -245,6 +245,16 @@ class TestFiles:
         path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.mp4"))
         path.write_bytes(clip("h264").read_bytes())
         assert probe(path).video[0].frames == 30
+
+    def test_chapters(self, tmp_path: Path) -> None:
+        (tmp_path / "told").write_text(
+            ";FFMETADATA1\n[CHAPTER]\nTIMEBASE=1/1000\nSTART=0\nEND=400\ntitle=One\n"
+            "[CHAPTER]\nTIMEBASE=1/1000\nSTART=400\nEND=1200\n"
+        )
+        inputs = ["-i", clip("h264"), "-i", tmp_path / "told", "-map_chapters", "1", "-c", "copy"]
+        subprocess.run([find_ffmpeg(), "-v", "error", *inputs, tmp_path / "clip.mkv"], check=True)
+        assert probe(clip("h264")).chapters == ()
+        assert probe(tmp_path / "clip.mkv").chapters == (Chapter(0.0, 0.4, "One"), Chapter(0.4, 1.2, None))
 
     def test_a_url(self) -> None:
         assert probe(f"file://{clip('h264')}").video[0].frames == 30

@@ -10,8 +10,8 @@
 
 from penstock.media.audio import AudioDecoder
 from penstock.media.decoder import Decoder
-from penstock.media.info import AudioInfo, MediaInfo, VideoInfo
+from penstock.media.info import AudioInfo, Chapter, MediaInfo, VideoInfo
 from penstock.media.prefetch import prefetch
 from penstock.media.probe import probe
 
-__all__ = ["AudioDecoder", "AudioInfo", "Decoder", "MediaInfo", "VideoInfo", "prefetch", "probe"]
+__all__ = ["AudioDecoder", "AudioInfo", "Chapter", "Decoder", "MediaInfo", "VideoInfo", "prefetch", "probe"]

@@ -31,8 +31,6 @@ from penstock.media.info import VideoInfo
 
 #: So few frames are not divided into parts: FFmpeg's number of them is then the same for every size.
 FEW_FRAMES = 16
-# Guessed: FFmpeg filters a first frame within this time.
-_PATIENCE_S = 30.0
 # Bytes of a part of a frame. The native thread converts it while it is in a core's L2 cache (1 MiB and more).
 _PART_BYTES = 256 << 10
 # The matrix of FFmpeg's scaler for untagged video of any size (SWS_CS_DEFAULT in libswscale/swscale.h).
@@ -180,10 +178,10 @@ def _turns(video: VideoInfo, options: DecodeOptions) -> tuple[str, ...]:
 
 
 def _first_size(arguments: Sequence[str]) -> tuple[int, int] | None:
-    """Width and height of the first frame that FFmpeg writes with these arguments; None if it writes none in time."""
+    """Width and height of the first frame that FFmpeg writes with these arguments; None if it writes none."""
     output = ("-frames:v", "1", "-c:v", "rawvideo", "-f", "framecrc", "pipe:1")
     try:
-        printed = run((*arguments, *output), _PATIENCE_S, check=False).text
+        printed = run((*arguments, *output), None, check=False).text
     except ProgramError:
         return None
     size = re.search(r"^#dimensions 0: (\d+)x(\d+)$", printed, re.MULTILINE)

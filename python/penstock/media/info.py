@@ -117,6 +117,20 @@ class AudioInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class Chapter:
+    """A part of a file that it names.
+
+    Attributes:
+        start_s, end_s: in seconds, by the file's clock, as `VideoInfo.start_s`.
+        title: None if it has none.
+    """
+
+    start_s: float
+    end_s: float
+    title: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class MediaInfo:
     """A media file, or what a URL leads to.
 
@@ -130,6 +144,7 @@ class MediaInfo:
         size_bytes: None if unknown.
         video: the video streams, attached pictures included.
         audio: the audio streams.
+        chapters: in their order.
         tags: the file's metadata: ``title``, ``encoder``.
     """
 
@@ -142,6 +157,7 @@ class MediaInfo:
     size_bytes: int | None
     video: tuple[VideoInfo, ...]
     audio: tuple[AudioInfo, ...]
+    chapters: tuple[Chapter, ...]
     tags: Mapping[str, str]
 
     @property

@@ -23,7 +23,7 @@ from penstock.errors import StalledError
 from penstock.ffmpeg import endpoints
 from penstock.ffmpeg.colors import MATRIX_NAMES
 from penstock.ffmpeg.output_formats import samples
-from penstock.media.info import AudioInfo, MediaInfo, VideoInfo
+from penstock.media.info import AudioInfo, Chapter, MediaInfo, VideoInfo
 from penstock.media.opening import in_time, open_media
 from penstock.media.source import MediaSource, Source
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from av.audio.codeccontext import AudioCodecContext
     from av.audio.stream import AudioStream
     from av.container import InputContainer
+    from av.container.core import Chapter as AnyChapter
     from av.video.codeccontext import VideoCodecContext
     from av.video.frame import VideoFrame
     from av.video.stream import VideoStream
@@ -172,8 +173,14 @@ def _media(
             for stream in _videos(media)
         ),
         audio=tuple(_audio(stream, whole_s) for stream in audio),
+        chapters=tuple(map(_chapter, media.chapters())),
         tags=dict(media.metadata),
     )
+
+
+def _chapter(told: AnyChapter) -> Chapter:
+    unit = told["time_base"] or Fraction(1)
+    return Chapter(float(told["start"] * unit), float(told["end"] * unit), told["metadata"].get("title"))
 
 
 def _video(stream: VideoStream, whole_s: float | None, first: _Beginning, counted: int | None) -> VideoInfo:

@@ -15,7 +15,7 @@ from traceback import walk_tb
 from typing import Any
 
 from penstock.errors import PenstockError, RenderError
-from penstock.ffmpeg import Encoder
+from penstock.ffmpeg import Encoder, Tuning
 from penstock.media import Decoder
 from penstock.rendering.plan import Chunk, Plan, default_storage, encoder_arguments, numbered
 from penstock.rendering.source import ROUNDED_S
@@ -143,7 +143,10 @@ class Renderer:
         source = self._plan.source
         assert source is not None
         start_s, count = source.starts_s[chunk.number], len(chunk.frames)
-        with Decoder(source.path, pixel_format=source.pixel_format, start=start_s, count=count) as decoder:
+        tuning = Tuning(ffmpeg=encoder_arguments(self._plan).get("tuning", Tuning()).ffmpeg)
+        with Decoder(
+            source.path, pixel_format=source.pixel_format, start=start_s, count=count, tuning=tuning
+        ) as decoder:
             for index, frame in zip(chunk.frames, decoder, strict=False):
                 with self._naming(f"frame {index}"):
                     time_s = self._plan.time_s(index)
