@@ -60,7 +60,7 @@ def other_codecs(media: MediaInfo, index: int) -> set[str]:
     streams: tuple[VideoInfo | AudioInfo, ...] = (*media.video, *media.audio)
     codecs = {stream.index: stream.codec for stream in streams}
     own = codecs.get(index)
-    return {codec for codec in codecs.values() if codec not in (own, "unknown")}
+    return {codec for codec in codecs.values() if codec != own}
 
 
 def early_end(source: str, media: MediaInfo, video: VideoInfo, delivered: Delivered) -> str | None:

@@ -22,7 +22,7 @@ class VideoInfo(HtmlTable):
 
     Attributes:
         index: the stream's number among all streams of the file, as in FFmpeg's ``-map 0:1``.
-        codec: FFmpeg's name: ``h264``, ``hevc``; "unknown" if PyAV's libav cannot decode it.
+        codec: FFmpeg's name: ``h264``, ``hevc``.
         profile: the codec's profile, such as ``High``; None if it has none.
         pixel_format: FFmpeg's name: ``yuv420p``, ``gray10le``; None if no frame shows it.
         width, height: in pixels, as displayed.
@@ -89,7 +89,7 @@ class AudioInfo:
 
     Attributes:
         index: the stream's number among all streams of the file, as in FFmpeg's ``-map 0:1``.
-        codec: FFmpeg's name: ``aac``, ``pcm_s16le``; "unknown" if PyAV's libav cannot decode it.
+        codec: FFmpeg's name: ``aac``, ``pcm_s16le``.
         profile: the codec's profile, such as ``LC``; None if it has none.
         sample_rate: samples per second of each channel.
         channels: how many.
@@ -142,8 +142,8 @@ class MediaInfo:
         start_s: the time of the earliest frame or sample in seconds; None if unknown.
         bit_rate: bits per second of the whole file; None if unknown.
         size_bytes: None if unknown.
-        video: the video streams, attached pictures included.
-        audio: the audio streams.
+        video: the video streams that PyAV's libav has a decoder for, attached pictures included.
+        audio: the audio streams that it has one for.
         chapters: in their order.
         tags: the file's metadata: ``title``, ``encoder``.
     """

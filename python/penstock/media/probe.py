@@ -169,7 +169,7 @@ def _media(
         if endpoints.is_path(source.url)
         else max(media.size, 0) or None,
         video=tuple(
-            _video(stream, whole_s, first[stream.index], counted.get(stream.index))
+            _video(stream, whole_s, first.get(stream.index, _Beginning()), counted.get(stream.index))
             for stream in _videos(media)
         ),
         audio=tuple(_audio(stream, whole_s) for stream in audio),
