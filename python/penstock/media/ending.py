@@ -120,7 +120,9 @@ def _packets(file: InputContainer, stream: VideoStream, from_s: float | None) ->
 def _missing(packets: Packets, media: MediaInfo, video: VideoInfo, delivered: Delivered) -> str | None:
     shown = int(((packets.size > 0) & ~packets.is_hidden).sum())
     index = Index.by_times(packets, media.container, video.codec)
-    return _too_few(delivered, expected_frames(video.codec, shown) if index is None else len(index))
+    if index is None or video.field_order not in (None, "progressive"):  # a packet may be a field
+        return _too_few(delivered, expected_frames(video.codec, shown))
+    return _too_few(delivered, len(index))
 
 
 def _too_few(delivered: Delivered, expected: int | None) -> str | None:
