@@ -20,6 +20,8 @@ from media import ffmpeg
 
 from penstock import Decoder, DecoderError, FFmpegWarning
 from penstock.ffmpeg.diagnostics import damage_reports
+from penstock.media import probe
+from penstock.media.ending import Delivered, early_end
 
 FRAMES = 60
 _INPUT = moving((160, 120), FRAMES, Fraction(30))
@@ -34,6 +36,9 @@ MADE = {
     "flv": Clip("flv", _H264, inputs=_INPUT),
     "mxf": Clip("mxf", ("-c:v", "mpeg2video", *as_("yuv420p")), inputs=_INPUT),
     "gif": Clip("gif", inputs=_INPUT),
+    "mjpeg": Clip("avi", ("-c:v", "mjpeg"), inputs=_INPUT),
+    "wmv": Clip("wmv", ("-c:v", "wmv2"), inputs=_INPUT),
+    "prores": Clip("mov", ("-c:v", "prores"), inputs=_INPUT),
     "apng": Clip("apng", inputs=_INPUT),
     "ts": Clip("ts", _H264, inputs=_INPUT),
     "open_groups": Clip(
@@ -115,6 +120,29 @@ def test_zeroed_bytes_are_told_or_cost_no_frame(name: str, folder: Path, tmp_pat
         except DecoderError:
             continue
         assert frames == FRAMES, f"{length} zeros at {start} of {name}"
+
+
+@pytest.mark.parametrize("name", ["gif", "mjpeg", "wmv", "prores", "mkv", "webm", "ts"])
+def test_frames_are_counted_by_the_packets(name: str, folder: Path) -> None:
+    path = made(name, folder)
+    media = probe(path)
+    for delivered, expected in (
+        (FRAMES, None),
+        (FRAMES - 1, f"has {FRAMES} frames, and FFmpeg gave {FRAMES - 1}"),
+    ):
+        reason = early_end(
+            f"file:{path}", media, media.video[0], Delivered(delivered, (FRAMES - 1) / 30, 1 / 30)
+        )
+        assert (reason is None) if expected is None else (reason is not None and expected in reason)
+
+
+def test_a_frame_that_every_reader_passes_over_is_told_by_the_index(folder: Path, tmp_path: Path) -> None:
+    """The head of one packet of an AVI file is gone. FFmpeg says nothing, and gives one frame fewer."""
+    data, path = made("mjpeg", folder).read_bytes(), tmp_path / "damaged.avi"
+    heads = [at for at in range(len(data)) if data.startswith(b"00dc", at)][: FRAMES // 2]
+    path.write_bytes(data[: heads[-1]] + bytes(4) + data[heads[-1] + 4 :])
+    with pytest.raises(DecoderError, match=f"has {FRAMES} frames, and FFmpeg gave {FRAMES - 1}"):
+        count(path)
 
 
 def test_webm_that_stops_in_the_middle_is_told(folder: Path, tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def early_end(source: str, media: MediaInfo, video: VideoInfo, delivered: Delive
                 return _early_by_index(stream, video, identity.size_bytes, delivered)
             is_cheap = identity.size_bytes <= _CHEAP_BYTES
             packets = _packets(file, stream, None if is_cheap else delivered.last_s - _SEEK_BACK_S)
-            if is_cheap and (missing := _missing(packets, media, video, delivered)):
+            if is_cheap and (missing := _missing(stream, packets, media, video, delivered)):
                 return missing
             return _early_by_length(file, stream, packets, media, video, delivered)
     except (DecoderError, LibavError, OSError):
@@ -117,8 +117,12 @@ def _packets(file: InputContainer, stream: VideoStream, from_s: float | None) ->
     return packets_of(one for one in file.demux(stream) if one.size or one.dts is not None)
 
 
-def _missing(packets: Packets, media: MediaInfo, video: VideoInfo, delivered: Delivered) -> str | None:
-    shown = int(((packets.size > 0) & ~packets.is_hidden).sum())
+def _missing(
+    stream: VideoStream, packets: Packets, media: MediaInfo, video: VideoInfo, delivered: Delivered
+) -> str | None:
+    # A reader passes over a packet whose head is damaged. AVI has an index of its own.
+    indexed = sum(one.size > 0 for one in stream.index_entries)
+    shown = max(indexed, int(((packets.size > 0) & ~packets.is_hidden).sum()))
     index = Index.by_times(packets, media.container, video.codec)
     if index is None or video.field_order not in (None, "progressive"):  # a packet may be a field
         return _too_few(delivered, expected_frames(video.codec, shown))
