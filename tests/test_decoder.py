@@ -303,6 +303,13 @@ def test_tags_that_change_in_the_middle_are_followed(
         assert all(np.array_equal(decoder[at], frames[at]) for at in (0, 29))
 
 
+@pytest.mark.parametrize("option", [{"noautorotate": None}, {"autorotate": 0}], ids=str)
+def test_pictures_as_they_are_stored(option: dict[str, object]) -> None:
+    with Decoder(clip("rotated_90"), input_options=option) as decoder, Decoder(clip("h264")) as stored:
+        assert decoder.size == stored.size
+        assert all(np.array_equal(*pair) for pair in zip(decoder, stored, strict=True))
+
+
 X264 = ("-c:v", "libx264", "-preset", "ultrafast", "-bf", "2", "-g", "50")
 
 

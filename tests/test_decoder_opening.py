@@ -8,10 +8,27 @@ from pathlib import Path
 
 import pytest
 from clips import clip
+from conftest import script
 from media import children, ffmpeg, nothing_is_left  # noqa: F401
 
 from penstock import Decoder, DecoderError, FFmpegWarning
+from penstock.ffmpeg import find_ffmpeg
 from penstock.media import probe
+
+
+def test_facts_take_no_program_and_a_decode_takes_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [clip(name) for name in ("h264", "h264_mkv", "gif", "vp9", "rotated_90")]
+    runs = tmp_path / "runs"
+    runs.touch()
+    program = script(tmp_path / "ffmpeg", f'echo "$1" >> {runs}; exec {find_ffmpeg()} "$@"')
+    monkeypatch.setenv("PENSTOCK_FFMPEG", str(program))
+    assert probe(paths[0]).video[0].frames == 30 and not runs.read_text()
+    for path in paths:
+        with Decoder(path) as decoder:
+            assert list(decoder) and decoder.info and len(runs.read_text().split()) == 1, path
+        runs.write_text("")
 
 
 def test_facts_after_the_file_has_gone(tmp_path: Path) -> None:

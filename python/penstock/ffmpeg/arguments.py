@@ -19,7 +19,7 @@ _VIDEO_OPTIONS = {"b": "b:v", "profile": "profile:v"}
 FILTER_OPTIONS = ("vf", "filter:v", "filter", "filter:v:0", "filter:0")
 _RESIZING_OPTIONS = (*FILTER_OPTIONS, "s")
 # In these containers FFmpeg finds a keyframe before the place by an index, and drops the frames before it exactly.
-_WITH_INDEX = ("mov,mp4,m4a,3gp,3g2,mj2", "matroska,webm", "nut")
+_WITH_INDEX = (endpoints.QUICKTIME, endpoints.MATROSKA, "nut")
 # In these it seeks by guessing positions, and may begin too late. Others are read from the beginning: some cannot seek.
 _WITHOUT_INDEX = ("mpegts", "mpeg", "avi", "flv", "mxf", "ogg", "asf")
 # Guessed: keyframes are closer together than this as a rule; broadcasts have one every 0.5 to 2 s.

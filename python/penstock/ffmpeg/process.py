@@ -44,8 +44,6 @@ class FFmpegProcess(Child):
         is_complete: whether the report has ended as it does when everything is encoded.
         log: what it wrote to its standard error.
         stdin, stdout, side: our ends of these pipes. Use their descriptors only, not their ``read`` and ``write``.
-        passed: more descriptors that it inherits.
-        variables: more variables of its environment.
     """
 
     stdin: FileIO
@@ -74,8 +72,6 @@ class FFmpegProcess(Child):
         # "repeat" has FFmpeg write a line again instead of how often it was repeated.
         self._loglevel = "repeat+level+warning" if with_warnings else "error"
         self._error = error
-        self.passed: tuple[int, ...] = ()
-        self.variables: dict[str, str] = {}
         self.frames = 0
         self.output_bytes: int | None = None
         self.is_complete = False
@@ -94,7 +90,7 @@ class FFmpegProcess(Child):
             stderr = of_child.enter_context(self.captured_pipe(Lines(self.log.take, _LINE_BYTES)))
             stdin: int | FileIO = subprocess.DEVNULL
             stdout: int | FileIO | None = self._stdout_of_child
-            pass_fds = [progress.fileno(), *self.passed]
+            pass_fds = [progress.fileno()]
             if self._is_fed:
                 self.stdin, stdin = self.pipe_to()
                 of_child.enter_context(stdin)
@@ -111,17 +107,16 @@ class FFmpegProcess(Child):
                 arguments = self._arguments
             # Without -xerror, FFmpeg 5.1 exits with 0 if the disk is full at the end of the file.
             strict = ["-xerror"] if self._is_strict else []
-            self._head = (
+            self.command = (
                 *(self._program, "-hide_banner", "-nostats", "-loglevel", self._loglevel),
-                *("-progress", f"pipe:{progress.fileno()}", *strict),
+                *("-progress", f"pipe:{progress.fileno()}", *strict, *arguments),
             )
-            self.command = (*self._head, *arguments)
             return self.popen(
                 stdin=stdin,
                 stdout=stdout,
                 stderr=stderr,
                 pass_fds=pass_fds,
-                env=_environment() | self.variables,
+                env=_environment(),
                 policy=self._policy,
             )
 

@@ -98,7 +98,7 @@ class AudioDecoder(DecoderBase):
         check_choice("dtype", dtype, tuple(_SAMPLES))
         check_place("start", start)
         check_place("duration", duration)
-        self._opened = source if isinstance(source, Source) else Source(source)
+        self._opened = Source.of(source)
         self._source = self._opened.url
         self._media = probe(self._opened, follow_playlists=follow_playlists)
         self._audio = _chosen(self._media, stream)

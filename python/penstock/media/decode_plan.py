@@ -29,8 +29,8 @@ from penstock.ffmpeg.runner import run
 from penstock.ffmpeg.settings import Colors, Convert, native_conversion
 from penstock.media.info import VideoInfo
 
-#: So few frames are not divided into parts: FFmpeg's number of them is then the same for every size.
-FEW_FRAMES = 16
+# So few frames are not divided into parts: FFmpeg's number of them is then the same for every size.
+_FEW_FRAMES = 16
 # Bytes of a part of a frame. The native thread converts it while it is in a core's L2 cache (1 MiB and more).
 _PART_BYTES = 256 << 10
 # The matrix of FFmpeg's scaler for untagged video of any size (SWS_CS_DEFAULT in libswscale/swscale.h).
@@ -94,33 +94,31 @@ class DecodePlan:
 
         Args:
             source: what FFmpeg reads, from `endpoints.source`.
-            container: the file's container, by ffprobe's names.
+            container: the file's container, by FFmpeg's names.
             start_s: the time of the file's first timestamp.
             descriptor: where FFmpeg writes timestamps.
         """
-        reading, trim = _reading(
-            self.options,
-            str(self.video.index),
-            self.decoder,
-            source,
-            container,
-            start_s,
-            self.video.time_base,
-        )
-        graph = ",".join([*trim, self.graph(descriptor)])
-        return [*reading, "-filter:v", graph, "-pix_fmt", self.delivered, *_writing(self.options, self.parts)]
+        reading, trim = _reading(self.options, self.video, self.decoder, source, container, start_s)
+        stamp = timestamps.filters(descriptor, self.video.time_base)
+        divide = [f"untile=1x{self.parts}"] if self.parts > 1 else []
+        count = self.options.count
+        return [
+            *reading,
+            *("-filter:v", ",".join([*trim, *self.turns, *self.filters, *stamp, *divide])),
+            *("-pix_fmt", self.delivered),
+            # No frame is dropped and none repeated, whatever their times.
+            *("-fps_mode", "passthrough"),
+            *(() if count is None else ("-frames:v", str(count * self.parts))),
+            # Unbuffered: if FFmpeg fails, all frames that it has made arrive.
+            *("-avioflags", "direct"),
+            *("-c:v", "rawvideo", "-f", "rawvideo", "pipe:1"),
+        ]
 
     def whole_conversion(self) -> _Conversion | None:
         """The native conversion of a whole frame; None if there is none."""
         if self.conversion is None:
             return None
         return _native(_stored(self.video), self.layout, 1, self.video, self.options)
-
-    def graph(self, descriptor: int) -> str:
-        """FFmpeg's filters, for a file of which nothing has to be dropped first. It has the arguments' `descriptor`."""
-        divide = [f"untile=1x{self.parts}"] if self.parts > 1 else []
-        stamp = timestamps.filters(descriptor, self.video.time_base)
-        return ",".join([*self.turns, *self.filters, *stamp, *divide])
 
 
 def plan_decode(
@@ -132,10 +130,10 @@ def plan_decode(
     if decoder is not None:
         video = replace(video, pixel_format=own_pixel_format(video))
     own_size, turns = (video.width, video.height), _turns(video, options)
+    if "noautorotate" in options.input_options or options.input_options.get("autorotate") in (0, "0"):
+        own_size = video.stored_width, video.stored_height
     if options.filters and (options.size is None or (None in options.size and options.size != (None, None))):
-        reading, trim = _reading(
-            options, str(video.index), decoder, source, container, start_s, video.time_base
-        )
+        reading, trim = _reading(options, video, decoder, source, container, start_s)
         filtered = ("-v", "error", *reading, "-filter:v", ",".join([*trim, *turns, options.filters]))
         # If the filters fail, FFmpeg says why when it runs for all frames.
         own_size = _first_size((program, *filtered)) or own_size
@@ -148,7 +146,7 @@ def plan_decode(
     # The name in the file, full range or not: FFmpeg has nothing to convert.
     delivered, conversion, parts, converted_by = own, None, 1, None
     if layout.pixel_format != canonical(own):
-        parts = 1 if 0 < (options.count or 0) <= FEW_FRAMES else _parts(stored, width, height)
+        parts = 1 if 0 < (options.count or 0) <= _FEW_FRAMES else _parts(stored, width, height)
         conversion, converted_by = _native(stored, layout, parts, video, options), "penstock"
         if conversion is None:
             delivered, parts, converted_by = layout.pixel_format, 1, "ffmpeg"
@@ -219,40 +217,22 @@ def _alpha_decoder(
 
 
 def _reading(
-    options: DecodeOptions,
-    stream: str,
-    decoder: str | None,
-    source: str,
-    container: str,
-    start_s: float,
-    time_base: Fraction,
+    options: DecodeOptions, video: VideoInfo, decoder: str | None, source: str, container: str, start_s: float
 ) -> tuple[list[str], list[str]]:
-    """FFmpeg's arguments that read the stream, by its specifier, and the filters that drop what is before ``start``."""
-    seek, trim = seek_arguments(options.start, container, start_s, time_base)
+    """FFmpeg's arguments that read the stream, and the filters that drop what is before ``start``."""
+    seek, trim = seek_arguments(options.start, container, start_s, video.time_base)
     return [
         # Times and pictures as they are in the file: FFmpeg 5.1 does not see each display matrix.
         *("-copyts", "-noautorotate"),
         *seek,
-        *(() if decoder is None else (f"-c:{stream}", decoder)),
+        *(() if decoder is None else (f"-c:{video.index}", decoder)),
         *(() if options.threads is None else ("-threads", str(options.threads))),
         *endpoints.confining_arguments(source, () if options.follow_playlists else (container,)),
         *option_arguments(options.input_options),
         *read_arguments(source, container),
-        *("-map", f"0:{stream}"),
+        *("-map", f"0:{video.index}"),
         *("-an", "-sn", "-dn"),
     ], trim
-
-
-def _writing(options: DecodeOptions, parts: int) -> list[str]:
-    """FFmpeg's arguments that write the frames, each of them in so many `parts`."""
-    return [
-        # No frame is dropped and none repeated, whatever their times.
-        *("-fps_mode", "passthrough"),
-        *(() if options.count is None else ("-frames:v", str(options.count * parts))),
-        # Unbuffered: if FFmpeg fails, all frames that it has made arrive.
-        *("-avioflags", "direct"),
-        *("-c:v", "rawvideo", "-f", "rawvideo", "pipe:1"),
-    ]
 
 
 def _delivered_size(own: tuple[int, int], size: tuple[int | None, int | None] | None) -> tuple[int, int]:

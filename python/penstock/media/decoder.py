@@ -133,7 +133,7 @@ class Decoder(DecoderBase):
         check_place("start", start)
         if count is not None:
             _count("count", count)
-        self._opened = source if isinstance(source, Source) else Source(source)
+        self._opened = Source.of(source)
         self._source = self._opened.url
         self._options = DecodeOptions(
             pixel_format=pixel_format,

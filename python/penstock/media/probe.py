@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import struct
 import time
 from collections.abc import Sequence
@@ -22,7 +21,6 @@ from penstock import _native
 from penstock.errors import StalledError
 from penstock.ffmpeg import endpoints
 from penstock.ffmpeg.colors import MATRIX_NAMES
-from penstock.ffmpeg.output_formats import samples
 from penstock.media.info import AudioInfo, Chapter, MediaInfo, VideoInfo
 from penstock.media.opening import in_time, open_media
 from penstock.media.source import MediaSource, Source
@@ -116,7 +114,8 @@ def probe(
     Args:
         source: as for `Decoder`.
         count_frames: decode all videos to count their frames, on one thread.
-        timeout: how long that may take, in seconds; None waits for ever, as counting may need.
+        timeout: how long a URL, a FIFO, or the counting may take, in seconds; None waits for ever. Otherwise a regular
+            file takes as long as it takes.
         follow_playlists: accept playlists (HLS, DASH, ffconcat), whatever the file's name is, and let libav open the
             local files that they name. Without it, a playlist is an error.
 
@@ -129,7 +128,7 @@ def probe(
             waits for a server stays.
     """
     timeout = _native._seconds("timeout", timeout)
-    opened = source if isinstance(source, Source) else Source(source)
+    opened = Source.of(source)
     until_s = None if timeout is None else time.monotonic() + timeout
     read = partial(
         _read, opened, until_s if count_frames else None, count_frames, follow_playlists=follow_playlists
@@ -208,7 +207,7 @@ def _video(stream: VideoStream, whole_s: float | None, first: _Beginning, counte
         color_range=RANGES.get(codec.color_range),
         color_primaries=_PRIMARIES.get(codec.color_primaries),
         color_transfer=_TRANSFERS.get(codec.color_trc),
-        bit_depth=_depth(codec.pix_fmt or ""),
+        bit_depth=_depth(codec),
         field_order=field_order,
         has_separate_alpha=_has_separate_alpha(stream),
         is_attached_picture=is_cover,
@@ -364,10 +363,10 @@ def _differ(average: Fraction | None, base: Fraction | None, *, is_interlaced: b
     return all(abs(ratio - same) > _RATE_TOLERANCE for same in ((1, 2) if is_interlaced else (1,)))
 
 
-def _depth(pixel_format: str) -> int | None:
-    """Bits of a sample; None if the samples differ in depth (rgb565), or if the format is not known."""
-    found = None if re.match("(?:rgb|bgr)[458]", pixel_format) else samples(pixel_format)
-    return found.depth if found else None
+def _depth(codec: VideoCodecContext) -> int | None:
+    """Bits of a sample; None if the samples differ in depth (rgb565), or if no frame shows the format."""
+    depths = {one.bits for one in codec.format.components} if codec.format else set()
+    return depths.pop() if len(depths) == 1 else None
 
 
 def _seconds(count: int | None, unit: Fraction) -> float | None:

@@ -55,6 +55,11 @@ class Source:
         self.path = f"<{getattr(given, 'name', None) or type(given).__name__}>"
         weakref.finalize(self, os.close, held)
 
+    @classmethod
+    def of(cls, given: MediaSource) -> Source:
+        """The source of what a caller gave, which may be one already."""
+        return given if isinstance(given, Source) else cls(given)
+
     def __reduce__(self) -> tuple[Any, ...]:
         if isinstance(self.given, int):
             raise TypeError("a descriptor means nothing to another process: pickle a decoder of a path")
