@@ -164,15 +164,27 @@ def test_a_video_is_mapped(cluster: Any, tmp_path: Path, wanted: Any) -> None:
 def test_a_node_is_removed(cluster: Any, tmp_path: Path, wanted: Any) -> None:
     victim = cluster.add_node(num_cpus=2, object_store_memory=STORE_BYTES)
     cluster.wait_for_nodes()
-    workers = []
+    workers, is_removed, draw = [], tmp_path / "is-removed", slow_scene()
+
+    def draw_late(index: int, time_s: float, view: np.ndarray) -> None:
+        # Until the node is gone. Workers tell of themselves between frames: none takes long.
+        for _ in range(100):
+            draw(index, time_s, view)
+            if is_removed.exists():
+                break
 
     def look(progress: Any) -> None:
         workers.append(progress.workers)
-        if progress.workers >= 4 and victim in cluster.worker_nodes:
+        if progress.workers >= 4 and not is_removed.exists():
             cluster.remove_node(victim, allow_graceful=False)
+            is_removed.touch()
 
-    report = render(output := tmp_path / "out.mkv", slow_scene(), chunk_frames=4, progress=look)
-    assert victim not in cluster.worker_nodes
+    try:
+        report = render(output := tmp_path / "out.mkv", draw_late, chunk_frames=4, progress=look)
+    finally:
+        if not is_removed.exists():
+            cluster.remove_node(victim)
+    assert is_removed.exists()
     assert frames(output) == wanted
     assert 1 <= report.retries <= 4
     assert 4 <= max(workers) <= 5
