@@ -232,13 +232,14 @@ impl Opening {
     ///
     /// [`Error::Stalled`] if nobody came in time: it can be called again. Or what the system reports.
     pub fn wait_for(&mut self, at_most: Option<Duration>) -> Result<OwnedFd, Error> {
-        self.wait(None, deadline_after(at_most)).map(ForkFd::release)
+        self.wait(None, at_most).map(ForkFd::release)
     }
 
     /// Waits until the other side is there, or until the task is cancelled.
-    fn wait(&mut self, task: Option<&Control>, deadline: Option<Instant>) -> Result<ForkFd, Error> {
+    fn wait(&mut self, task: Option<&Control>, at_most: Option<Duration>) -> Result<ForkFd, Error> {
         self.fifo.check_own()?;
         let start = Instant::now();
+        let deadline = deadline_after(at_most);
         loop {
             if task.is_some_and(Control::is_cancelled) {
                 return Err(Error::Aborted { bytes_lost: 0 });
