@@ -198,22 +198,24 @@ def test_each_frame_has_its_timestamp(name: str) -> None:
     path = clip(name)
     with Decoder(path) as decoder:
         told = [(frame.index, frame.pts, frame.time_s) for frame in decoder]
-        info, start_s = decoder.info, decoder.media.start_s or 0.0
+        info, zero_s = decoder.info, decoder.media.zero_s
     command = ["ffprobe", "-v", "error", "-select_streams", str(info.index)]
     entries = ["-show_entries", "frame=best_effort_timestamp", "-of", "csv=p=0", "-i", f"file:{path}"]
     said = subprocess.run([*command, *entries], capture_output=True, check=True, text=True).stdout
     expected = [int(line.split(",")[0]) for line in said.split()]
     assert [pts for _, pts, _ in told] == expected
     assert [index for index, _, _ in told] == list(range(len(told)))
-    assert [time for _, _, time in told] == pytest.approx(
-        [pts * info.time_base - start_s for pts in expected]
-    )
+    assert [time for _, _, time in told] == pytest.approx([pts * info.time_base - zero_s for pts in expected])
 
 
-def test_a_file_that_starts_late_begins_at_zero() -> None:
-    with Decoder(clip("starts_late_mkv")) as decoder:
-        first = next(decoder)
-        assert (first.pts, first.time_s) == (5000, 0.0)
+@pytest.mark.parametrize(("name", "first_s"), [("starts_late_mkv", 5.0), ("starts_late_ts", 0.0)])
+def test_a_file_that_starts_late_begins_where_its_container_says(name: str, first_s: float) -> None:
+    with Decoder(clip(name), start=first_s + 0.2) as decoder:
+        assert decoder.media.start_s == pytest.approx(first_s or decoder.media.zero_s)
+        assert decoder[0].time_s == next(decoder).time_s == pytest.approx(first_s + 0.22, abs=0.021)
+    with Decoder(clip(name)) as decoder:
+        assert next(decoder).time_s == decoder.at(first_s / 2).time_s == first_s
+        assert decoder.at(first_s + 0.2).time_s == pytest.approx(first_s + 0.2, abs=0.04)
 
 
 def test_arrays_made_of_a_frame_keep_its_place() -> None:

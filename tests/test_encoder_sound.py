@@ -517,6 +517,30 @@ def test_a_fifo_is_refused_at_once(tmp_path: Path) -> None:
         make(tmp_path / "a.mp4", audio=tmp_path / "in.wav")
 
 
+@pytest.mark.parametrize("codec", [None, "pcm_s16le"])
+@pytest.mark.parametrize("ending", ["mov", "mkv", "ts"])
+def test_a_file_that_begins_late_stays_in_step(tmp_path: Path, ending: str, codec: str | None) -> None:
+    begins, late, out = tmp_path / f"begins.{ending}", tmp_path / f"late.{ending}", tmp_path / "out.mov"
+    make(begins)
+    later = ("-i", begins, "-map", "0", "-c", "copy", "-output_ts_offset", "2", late)
+    subprocess.run((find_ffmpeg(), "-v", "error", *later), check=True)
+    with (
+        penstock.Decoder(late) as decoder,
+        Encoder(out, fps=None, audio=AudioFile(late, codec=codec), preset="ultrafast") as encoder,
+    ):
+        for frame in decoder:
+            encoder.write(frame, pts=frame.time_s)
+    first_s = 0 if ending == "ts" else 2
+    assert seen_s(out)[0] == pytest.approx(first_s, abs=0.01)
+    heard, _ = heard_s(out)  # since the file's first timestamp
+    assert (probe(out).start_s or 0.0) + heard[0] == pytest.approx(seen_s(out)[0], abs=1 / FPS)
+    with AudioDecoder(late, start=first_s + 1.0) as audio:
+        assert np.flatnonzero(np.abs(audio.read_all()[:, 0]) > LOUD)[0] < 0.05 * SAMPLE_RATE
+    with AudioDecoder(late, start=first_s + 1.0 - 0.2) as audio:
+        first = np.flatnonzero(np.abs(audio.read_all()[:, 0]) > LOUD)[0]
+        assert first / SAMPLE_RATE == pytest.approx(0.2, abs=1 / FPS)
+
+
 @pytest.mark.parametrize(
     "wrong, error",
     [

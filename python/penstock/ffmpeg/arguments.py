@@ -18,12 +18,6 @@ _VIDEO_OPTIONS = {"b": "b:v", "profile": "profile:v"}
 #: To FFmpeg these are one option, and the last one counts.
 FILTER_OPTIONS = ("vf", "filter:v", "filter", "filter:v:0", "filter:0")
 _RESIZING_OPTIONS = (*FILTER_OPTIONS, "s")
-# In these containers FFmpeg finds a keyframe before the place by an index, and drops the frames before it exactly.
-_WITH_INDEX = (endpoints.QUICKTIME, endpoints.MATROSKA, "nut")
-# In these it seeks by guessing positions, and may begin too late. Others are read from the beginning: some cannot seek.
-_WITHOUT_INDEX = ("mpegts", "mpeg", "avi", "flv", "mxf", "ogg", "asf")
-# Guessed: keyframes are closer together than this as a rule; broadcasts have one every 0.5 to 2 s.
-_SEEK_MARGIN_S = 10.0
 # FFmpeg takes frames below 2 GiB (av_image_check_size2 in libavutil/imgutils.c): fewer pixels than this, of 1 bit each.
 _MOST_PIXELS = 1 << 34
 
@@ -181,42 +175,6 @@ def read_arguments(source: str, container: str) -> list[str]:
         *(endpoints.literal_arguments(source) if container == "image2" else ()),
         *("-i", source),
     ]
-
-
-def seek_arguments(
-    start: float | None, container: str | None, start_s: float, time_base: Fraction | None = None
-) -> tuple[list[str], list[str]]:
-    """FFmpeg's options and filters to begin exactly at `start`. The filters need ``-copyts``.
-
-    An audio frame is decoded correctly only after the frame before it, which FFmpeg by default does not read: the
-    first 21 ms of AAC would fade in.
-
-    Args:
-        start: seconds from the beginning; None for all of it.
-        container: the file's container, by FFmpeg's names; None for audio, whatever the container is.
-        start_s: the file's first timestamp in seconds.
-        time_base: the unit of a video's timestamps; None for audio, whose filter is exact to the sample.
-    """
-    if start is None:
-        return [], []
-    if container in _WITH_INDEX:
-        return ["-ss", format_seconds(start)], []
-    sooner_s = start - _SEEK_MARGIN_S
-    may_seek = container is None or container in _WITHOUT_INDEX
-    seek = ["-noaccurate_seek", "-ss", format_seconds(sooner_s)] if may_seek and sooner_s > 0 else []
-    if time_base is None:
-        return seek, [f"trim=start={format_seconds(start + start_s)}"]
-    # The filter would take the nearest timestamp.
-    return seek, [f"settb={time_base}", f"trim=start_pts={first_pts(start, start_s, time_base)}"]
-
-
-def first_pts(start: float, start_s: float, time_base: Fraction) -> int:
-    """The earliest timestamp that is not before `start`, seconds since the file's first timestamp, by 1 µs at most.
-
-    libav rounds the file's first timestamp to microseconds.
-    """
-    microseconds = round(start_s * 1_000_000) + math.floor(start * 1_000_000) - 1
-    return math.ceil(Fraction(microseconds, 1_000_000) / time_base)
 
 
 def option_arguments(options: Mapping[str, object]) -> list[str]:

@@ -24,7 +24,8 @@ class VideoFrame(np.ndarray[Any, np.dtype[Any]]):
     Attributes:
         index: its number among the delivered frames, from 0.
         pts: its presentation timestamp in units of the stream's ``time_base``; None if the file has none.
-        time_s: the same in seconds since the beginning of the file, as `Decoder`'s ``start`` counts.
+        time_s: the same in seconds since `MediaInfo.zero_s`: in MP4, QuickTime, Matroska and WebM the time that was
+            written.
     """
 
     index: int

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from penstock._native import _count
 from penstock.errors import DecoderError
 from penstock.ffmpeg import endpoints, nut
+from penstock.ffmpeg.arguments import format_seconds
 from penstock.ffmpeg.capabilities import check_audio_codec
 from penstock.ffmpeg.child import ProgramError
 from penstock.ffmpeg.naming import argument
@@ -128,7 +129,7 @@ class Sound:
 
     Attributes:
         made_from: what the caller gave.
-        reading: FFmpeg's arguments that read it.
+        reading: FFmpeg's arguments that read it, from its beginning.
         index: the number of the stream in the file that is read.
         packing: FFmpeg's encoder that makes packets of it, for the one that encodes the video.
         encoder: FFmpeg's encoder of the result; None for the container's default.
@@ -136,6 +137,7 @@ class Sound:
         channels: how many the file has.
         layout: FFmpeg's name of their layout, where it is not the usual one for their number.
         lasts_s: how long the file says that it is, in seconds; None if it does not say, or means several streams.
+        first_s: the time of the file's first timestamp, as `Decoder`'s ``start`` counts.
     """
 
     made_from: AudioFile | AudioInput
@@ -147,6 +149,14 @@ class Sound:
     channels: int = 0
     layout: str | None = None
     lasts_s: float | None = None
+    first_s: float = 0.0
+
+    def reading_from(self, start_s: float) -> tuple[str, ...]:
+        """FFmpeg's arguments that read it from a time on, which becomes 0."""
+        later_s = start_s - self.first_s
+        if later_s > 0:
+            return "-ss", format_seconds(later_s), *self.reading
+        return ("-itsoffset", format_seconds(-later_s), *self.reading) if later_s else self.reading
 
     @property
     def is_copied(self) -> bool:
@@ -227,8 +237,9 @@ def _planned(
     decoded = _DECODED.get((stream.sample_format or "").removesuffix("p"), "f32le")
     layout = None if stream.channel_layout in _USUAL_LAYOUTS else stream.channel_layout
     lasts_s = stream.duration_s if len(media.audio) + len(media.video) == 1 else None
+    first_s = (media.start_s or 0.0) - media.zero_s
     sound = Sound(
-        made_from, reading, stream.index, _COPY, _COPY, has_prelude, stream.channels, layout, lasts_s
+        made_from, reading, stream.index, _COPY, _COPY, has_prelude, stream.channels, layout, lasts_s, first_s
     )
     # The outputs of `tee` may differ in what they take.
     may_copy = made_from.codec == _COPY or (

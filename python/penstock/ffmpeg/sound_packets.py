@@ -183,7 +183,7 @@ class SoundPackets:
         if not self._sound.is_copied:
             track += ["-filter:a", _GAPLESS]
         return [
-            *self._sound.reading,
+            *self._sound.reading_from(0),
             *(*track, "-f", "data", "pipe:1"),
             *(*track, "-f", "framecrc", f"pipe:{lines}"),
         ]

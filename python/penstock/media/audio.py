@@ -10,7 +10,7 @@ import numpy.typing as npt
 from penstock._native import Frame, _count
 from penstock.errors import DecoderError
 from penstock.ffmpeg import endpoints
-from penstock.ffmpeg.arguments import format_seconds, read_arguments, seek_arguments
+from penstock.ffmpeg.arguments import format_seconds, read_arguments
 from penstock.ffmpeg.find import find_decoding_ffmpeg
 from penstock.ffmpeg.frames import joined, samples_of
 from penstock.ffmpeg.settings import DEFAULT_TUNING, Tuning, check_choice, check_place
@@ -19,6 +19,7 @@ from penstock.media.ending import other_codecs
 from penstock.media.info import AudioInfo, MediaInfo
 from penstock.media.probe import probe
 from penstock.media.source import MediaSource, Source
+from penstock.media.start import seek_arguments
 
 SampleType = Literal["uint8", "int16", "int32", "float32", "float64"]
 
@@ -64,8 +65,8 @@ class AudioDecoder(DecoderBase):
         sample_rate: samples per second to resample to; None for the file's own.
         channels: channels to mix to; None for the file's own.
         dtype: type of the samples.
-        start: seconds from the beginning of the file; what is before is dropped. Exact to the sample; in Matroska to
-            the millisecond, its resolution.
+        start: what is before this time is dropped, in seconds as `Decoder`'s `start`. Exact to the sample; in
+            Matroska to the millisecond, its resolution.
         duration: seconds to decode at most.
         block_samples: samples of each channel in a block; the last block may have fewer.
         conceal_errors: as for `Decoder`.
@@ -108,7 +109,7 @@ class AudioDecoder(DecoderBase):
         self.channels = _count("channels", self._audio.channels if channels is None else channels)
         container, self._dtype = _SAMPLES[dtype]
         self._sample_bytes = self.channels * int(self._dtype[2:])
-        seek, trim = seek_arguments(start, None, self._media.start_s or 0.0)
+        seek, trim = seek_arguments(start, self._media)
         # `duration` counts from the first sample.
         length = [] if duration is None else [f"trim=duration={format_seconds(duration)}"]
         filters = [f"a{one}" for one in (*trim, *length)]

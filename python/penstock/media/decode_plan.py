@@ -10,7 +10,7 @@ from fractions import Fraction
 from penstock._native import _Conversion
 from penstock.errors import DecoderError
 from penstock.ffmpeg import capabilities, endpoints, timestamps
-from penstock.ffmpeg.arguments import checked_size, option_arguments, read_arguments, seek_arguments
+from penstock.ffmpeg.arguments import checked_size, option_arguments, read_arguments
 from penstock.ffmpeg.child import ProgramError
 from penstock.ffmpeg.colors import MATRICES, RANGES
 from penstock.ffmpeg.naming import argument
@@ -27,7 +27,8 @@ from penstock.ffmpeg.pixel_formats import (
 )
 from penstock.ffmpeg.runner import run
 from penstock.ffmpeg.settings import Colors, Convert, native_conversion
-from penstock.media.info import VideoInfo
+from penstock.media.info import MediaInfo, VideoInfo
+from penstock.media.start import seek_arguments
 
 # So few frames are not divided into parts: FFmpeg's number of them is then the same for every size.
 _FEW_FRAMES = 16
@@ -89,16 +90,15 @@ class DecodePlan:
     video: VideoInfo
     decoder: str | None = None
 
-    def arguments(self, source: str, container: str, start_s: float, descriptor: int) -> list[str]:
+    def arguments(self, source: str, media: MediaInfo, descriptor: int) -> list[str]:
         """FFmpeg's arguments.
 
         Args:
             source: what FFmpeg reads, from `endpoints.source`.
-            container: the file's container, by FFmpeg's names.
-            start_s: the time of the file's first timestamp.
+            media: the file.
             descriptor: where FFmpeg writes timestamps.
         """
-        reading, trim = _reading(self.options, self.video, self.decoder, source, container, start_s)
+        reading, trim = _reading(self.options, self.video, self.decoder, source, media)
         stamp = timestamps.filters(descriptor, self.video.time_base)
         divide = [f"untile=1x{self.parts}"] if self.parts > 1 else []
         count = self.options.count
@@ -122,7 +122,7 @@ class DecodePlan:
 
 
 def plan_decode(
-    program: str, source: str, container: str, start_s: float, video: VideoInfo, options: DecodeOptions
+    program: str, source: str, media: MediaInfo, video: VideoInfo, options: DecodeOptions
 ) -> DecodePlan:
     """Plans a decode of `video`. Runs FFmpeg for one frame if the size depends on `filters`."""
     name = options.pixel_format or own_pixel_format(video)
@@ -133,7 +133,7 @@ def plan_decode(
     if "noautorotate" in options.input_options or options.input_options.get("autorotate") in (0, "0"):
         own_size = video.stored_width, video.stored_height
     if options.filters and (options.size is None or (None in options.size and options.size != (None, None))):
-        reading, trim = _reading(options, video, decoder, source, container, start_s)
+        reading, trim = _reading(options, video, decoder, source, media)
         filtered = ("-v", "error", *reading, "-filter:v", ",".join([*trim, *turns, options.filters]))
         # If the filters fail, FFmpeg says why when it runs for all frames.
         own_size = _first_size((program, *filtered)) or own_size
@@ -217,19 +217,19 @@ def _alpha_decoder(
 
 
 def _reading(
-    options: DecodeOptions, video: VideoInfo, decoder: str | None, source: str, container: str, start_s: float
+    options: DecodeOptions, video: VideoInfo, decoder: str | None, source: str, media: MediaInfo
 ) -> tuple[list[str], list[str]]:
     """FFmpeg's arguments that read the stream, and the filters that drop what is before ``start``."""
-    seek, trim = seek_arguments(options.start, container, start_s, video.time_base)
+    seek, trim = seek_arguments(options.start, media, video.time_base)
     return [
         # Times and pictures as they are in the file: FFmpeg 5.1 does not see each display matrix.
         *("-copyts", "-noautorotate"),
         *seek,
         *(() if decoder is None else (f"-c:{video.index}", decoder)),
         *(() if options.threads is None else ("-threads", str(options.threads))),
-        *endpoints.confining_arguments(source, () if options.follow_playlists else (container,)),
+        *endpoints.confining_arguments(source, () if options.follow_playlists else (media.container,)),
         *option_arguments(options.input_options),
-        *read_arguments(source, container),
+        *read_arguments(source, media.container),
         *("-map", f"0:{video.index}"),
         *("-an", "-sn", "-dn"),
     ], trim

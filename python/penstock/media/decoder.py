@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, Unpack, cast, overload
 from penstock._native import Frame, _count
 from penstock._types import WritableData
 from penstock.errors import ClosedError, DecoderError, FFmpegWarning
-from penstock.ffmpeg.arguments import first_pts
 from penstock.ffmpeg.find import find_decoding_ffmpeg
 from penstock.ffmpeg.frames import VideoFrame, frame_of
 from penstock.ffmpeg.settings import DEFAULT_COLORS, DEFAULT_TUNING, Colors, Tuning, check_place
@@ -24,6 +23,7 @@ from penstock.media.decode_session import DecoderBase, DecodeSession, numbered_s
 from penstock.media.info import MediaInfo, VideoInfo
 from penstock.media.probe import probe
 from penstock.media.source import MediaSource, Source
+from penstock.media.start import first_pts
 from penstock.results import DecoderStats
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Decoder(DecoderBase):
             and for None, which then is yuva420p.
         size: width and height in pixels to scale to, one of which may be None to keep the picture's shape; None for
             the video's own, or that which `filters` make.
-        start: seconds from the beginning of the file; earlier frames are dropped. Exact to the frame.
+        start: frames before this time are dropped, in seconds as `VideoFrame.time_s` counts. Exact to the frame.
         count: maximum number of frames.
         stream: number of the video stream, from 0; None for the best (not a cover picture, the default one).
         filters: FFmpeg's filters (``-vf``) to apply first, in the file's own pixel format; their output is scaled
@@ -158,13 +158,12 @@ class Decoder(DecoderBase):
             raise DecoderError(
                 f"{self._media.path} does not tell the pixel format of its video, and may have no frames"
             )
-        place = self._source, self._media.container, self._media.start_s or 0.0
-        self._plan = plan_decode(program, *place, self._video, self._options)
+        self._plan = plan_decode(program, self._source, self._media, self._video, self._options)
         # A session that referenced the decoder would leave a dropped one to the garbage collector.
         early_end = weakref.WeakMethod(self._early_end)
         self._session = DecodeSession(
             program,
-            partial(self._plan.arguments, *place),
+            partial(self._plan.arguments, self._source, self._media),
             path=self._opened.path,
             title=repr(self),
             tuning=tuning,
@@ -317,7 +316,7 @@ class Decoder(DecoderBase):
         """The frame on screen at a time: the last that is shown then or before; the first frame if all are later.
 
         Args:
-            time_s: seconds since the beginning of the file, as `VideoFrame.time_s` counts.
+            time_s: in seconds, as `VideoFrame.time_s` counts.
 
         Raises:
             ValueError: it is negative or not finite.
@@ -355,9 +354,7 @@ class Decoder(DecoderBase):
         if self._by_number is None or self._by_number.is_inherited:
             from penstock.media.frames import Frames
 
-            self._by_number = Frames(
-                self._plan, self._source, self._media.container, self._media.start_s or 0.0
-            )
+            self._by_number = Frames(self._plan, self._source, self._media)
             if not self._options.conceal_errors and (reason := self._early_end_of(self._by_number.delivered)):
                 path = self._opened.path
                 warnings.warn(
@@ -396,7 +393,7 @@ class Decoder(DecoderBase):
                 raise TypeError(
                     f"{unknown}: the file does not tell it; penstock.media.probe(source, count_frames=True) counts"
                 )
-            place = self._media.start_s or 0.0, self._video.time_base
+            place = self._media, self._video.time_base
             first = 0 if options.start is None else bisect_left(pts, first_pts(options.start, *place))
             self._length = len(pts) - first
         return self._length if options.count is None else min(self._length, options.count)
@@ -429,7 +426,7 @@ class Decoder(DecoderBase):
             self._warn_of_count()
             return None
         pts = self._session.timestamps.take(frame.index)
-        time_s = None if pts is None else float(pts * self._video.time_base) - (self._media.start_s or 0.0)
+        time_s = None if pts is None else float(pts * self._video.time_base) - self._media.zero_s
         return frame_of(frame, self._plan.layout, index=frame.index, pts=pts, time_s=time_s)
 
     def _delivered(self) -> ending.Delivered | None:

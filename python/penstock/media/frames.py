@@ -13,14 +13,15 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.errors import ClosedError
-from penstock.ffmpeg.arguments import first_pts
 from penstock.ffmpeg.frames import VideoFrame, frame_of
 from penstock.ffmpeg.naming import argument
 from penstock.ffmpeg.settings import check_place
 from penstock.media.decode_plan import DecodePlan
 from penstock.media.ending import Delivered
+from penstock.media.info import MediaInfo
 from penstock.media.pixels import Pixels
 from penstock.media.random_access import RandomAccess
+from penstock.media.start import first_pts
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -32,8 +33,7 @@ class Frames:
     Args:
         plan: the decode.
         source: what FFmpeg reads, from `endpoints.source`.
-        container: the file's container, by FFmpeg's names.
-        start_s: the time of the file's first timestamp.
+        media: the file.
 
     Attributes:
         is_inherited: this is the child of a fork, which opens the file anew.
@@ -43,7 +43,7 @@ class Frames:
         DecoderError: the source is no regular file, or libav cannot open it.
     """
 
-    def __init__(self, plan: DecodePlan, source: str, container: str, start_s: float) -> None:
+    def __init__(self, plan: DecodePlan, source: str, media: MediaInfo) -> None:
         options = plan.options
         given = {
             "filters": options.filters,
@@ -53,10 +53,10 @@ class Frames:
         for name, value in given.items():
             if value:
                 raise ValueError(f"frames by number know no {argument(name, value)}: iterate")
-        self._plan, self._start_s, self._time_base = plan, start_s, plan.video.time_base
+        self._plan, self._media, self._time_base = plan, media, plan.video.time_base
         self._file = RandomAccess(
             source,
-            container,
+            media.container,
             plan.video.index,
             decoder=plan.decoder,
             threads=options.threads or 0,
@@ -132,10 +132,8 @@ class Frames:
             yield number, frame_of(slot, self._plan.layout, index=number, pts=pts, time_s=time_s)
 
     def _time_s(self, number: int) -> float:
-        return (
-            float(self._file.index.pts[self._opened().start + number] * self._plan.video.time_base)
-            - self._start_s
-        )
+        pts = self._file.index.pts[self._opened().start + number]
+        return float(pts * self._time_base) - self._media.zero_s
 
     def _number(self, index: SupportsIndex) -> int:
         """The number that an index from either end stands for."""
@@ -152,9 +150,7 @@ class Frames:
             options, index = self._plan.options, self._file.index
             first = 0
             if options.start is not None:
-                first = bisect_left(
-                    index.pts, first_pts(options.start, self._start_s, self._plan.video.time_base)
-                )
+                first = bisect_left(index.pts, first_pts(options.start, self._media, self._time_base))
             last = len(index) if options.count is None else min(len(index), first + options.count)
             self._places = range(first, last)
         return self._places

@@ -21,7 +21,7 @@ from typing import BinaryIO
 from penstock._relay import relay
 from penstock.errors import BrokenStreamError, EncoderError, RenderError
 from penstock.ffmpeg import Encoder
-from penstock.ffmpeg.arguments import format_seconds, option_arguments
+from penstock.ffmpeg.arguments import option_arguments
 from penstock.ffmpeg.pixel_formats import is_gray, is_rgb
 from penstock.ffmpeg.process import FFmpegProcess
 from penstock.ffmpeg.session import Session
@@ -320,7 +320,8 @@ def _sound_arguments(plan: Plan, part: Path) -> tuple[list[str], list[str]]:
     if sound.is_copied:
         # Matroska has no times below 0: FFmpeg would move the picture by what comes before the sound.
         output += ("-c:a", "copy", *(() if sound.has_prelude else ("-copypriorss:a", "0")))
-    return ["-ss", format_seconds(start_s), "-t", f"{lasts_s:.6f}", *sound.reading], output
+    lasts_s -= max(0.0, sound.first_s - start_s)
+    return ["-t", f"{lasts_s:.6f}", *sound.reading_from(start_s)], output
 
 
 def _container(plan: Plan) -> str | None:

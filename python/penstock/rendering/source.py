@@ -87,13 +87,14 @@ class FrameTimes:
         video = media.best_video
         if video is None or video.frame_rate is None:
             raise DecoderError(f"{media.path} has no video, or none with a frame rate")
-        start_s = media.start_s or 0.0
         with open_media(endpoints.source(media.path), (media.container,)) as file:
             packets = packets_of(cast("Any", file.demux(file.streams[video.index])))
         is_shown = (packets.size > 0) & ~packets.is_hidden
         if not is_shown.any() or not packets.has_pts[is_shown].all():
             raise DecoderError(f"{media.path} does not tell the times of its frames")
-        times_s = [float(pts * video.time_base) - start_s for pts in sorted(packets.pts[is_shown].tolist())]
+        times_s = [
+            float(pts * video.time_base) - media.zero_s for pts in sorted(packets.pts[is_shown].tolist())
+        ]
         is_regular = all(
             abs(time_s - times_s[0] - index / video.frame_rate) <= ROUNDED_S
             for index, time_s in enumerate(times_s)
