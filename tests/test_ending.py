@@ -8,10 +8,12 @@ import random
 import subprocess
 import sysconfig
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pytest
 from clips import FFV1, H264, H264_B, VP9, Clip, as_, clip, moving, sound
 from clips import _make as make
@@ -19,7 +21,7 @@ from conftest import a_few
 from media import ffmpeg
 
 from penstock import Decoder, DecoderError, FFmpegWarning
-from penstock.ffmpeg.diagnostics import damage_reports
+from penstock.ffmpeg.diagnostics import StderrLog, damage_reports
 from penstock.media import probe
 from penstock.media.ending import Delivered, early_end
 
@@ -270,13 +272,56 @@ def test_what_costs_no_frame_is_no_complaint() -> None:
         "\x1b[48;5;0m\x1b[38;5;155m[mp3float @ 0x5618] \x1b[0mHeader missing",
         "",
     ]
-    assert damage_reports("\n".join(ordinary), {"aac", "mp3"}) == []
+    assert damage_reports(reports(ordinary), {"aac", "mp3"}) == {}
     serious = [
         "[h264 @ 0x5618] error while decoding MB 4 5, bytestream -7",
         "[matroska,webm @ 0x5618] 0x00 at pos 38387 (0x95f3) invalid as first byte of an EBML number",
     ]
-    assert damage_reports("\n".join([*ordinary, *serious]), {"aac", "mp3"}) == serious
-    assert damage_reports(ordinary[4]) == [ordinary[4]]
+    told = damage_reports(
+        reports([*serious[:1], *ordinary * 50, *serious[1:], *ordinary[:2]]), {"aac", "mp3"}
+    )
+    assert told == {line.replace("0x5618", "0x0"): 1 for line in serious}
+    assert sum(damage_reports(reports(ordinary[4:5])).values()) == 1
+    assert damage_reports(reports([serious[0], ordinary[1]])).total() == 4
+
+
+def reports(lines: Iterable[str]) -> Counter[str]:
+    log = StderrLog()
+    for line in lines:
+        log.take(line.encode())
+    return log.reports
+
+
+@pytest.mark.parametrize(
+    ("codec", "ending"),
+    [
+        (("libx264", "-g", "25"), "ts"),
+        (("libx264", "-x264-params", "open-gop=1:keyint=25"), "ts"),
+        (("mpeg2video", "-g", "25"), "ts"),
+        (("mpeg2video", "-g", "25"), "mpg"),
+        (("libx264", "-g", "25"), "h264"),
+    ],
+)
+def test_a_file_that_begins_inside_a_group_warns(tmp_path: Path, codec: tuple[str, ...], ending: str) -> None:
+    whole, cut = tmp_path / f"whole.{ending}", tmp_path / f"cut.{ending}"
+    ffmpeg("-f", "lavfi", "-i", "testsrc2=s=320x240:d=4", "-c:v", *codec, *as_("yuv420p"), whole)
+    data = whole.read_bytes()
+    cut.write_bytes(data[len(data) * 2 // 5 // 188 * 188 :])
+    with Decoder(whole) as decoder:
+        last = np.array(decoder[-1])
+    with Decoder(cut) as decoder, pytest.warns(FFmpegWarning, match="begins inside a group of pictures"):
+        frames = [np.array(frame) for frame in decoder]
+    assert 40 <= len(frames) < 100
+    assert np.array_equal(frames[-1], last)
+    with Decoder(cut) as decoder:
+        assert np.array_equal(decoder[-1], last)
+    # Damage elsewhere is an error as ever.
+    data = bytearray(cut.read_bytes())
+    middle = len(data) * 3 // 4 // 188 * 188
+    del data[middle : middle + 188 * 20]
+    cut.write_bytes(data)
+    with Decoder(cut) as decoder, pytest.raises(DecoderError):
+        list(decoder)
 
 
 def shipped() -> list[Path]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,8 @@ from penstock.ffmpeg.naming import argument
 
 # Guessed: the cause of a failure is in the last lines, and what is kept must stay bounded.
 _STDERR_LINES = 50
+# Guessed: an ordinary file is told of in few messages that differ, and what is kept must stay bounded.
+_REPORTS = 1000
 # Guessed: nobody reads more warnings than these.
 _WARNING_LINES = 20
 # Guessed: more lines than these do not fit in a message.
@@ -32,6 +34,7 @@ _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 # With "-loglevel level+…", the level follows the components.
 _LEVEL = re.compile(rf"((?:{_COMPONENT})*)\[(panic|fatal|error|warning)\] ")
 _ADDRESS = re.compile(r" @ 0x[0-9a-f]+(?=\])")
+_REPEATED = re.compile(r"\s*Last message repeated (\d+) times")
 # The muxer `tee`, when one of its outputs fails. Without "onfail", FFmpeg 5.1 and 7.1 go on, and 9.0 aborts.
 _FAILED_OUTPUT = re.compile(r"Slave muxer #(\d+) failed(?:: (.*), continuing with|, aborting)")
 
@@ -51,10 +54,8 @@ _NOISE = re.compile(
 )
 # Lines with the level of an error, in FFmpeg 5.1 to 9, that cost no frame.
 _HARMLESS = re.compile(
-    # Repeats the line before, which is judged by itself.
-    r"^\s*Last message repeated"
     # Two frames with the same time, for an output without times.
-    r"|^\[rawvideo @ .*Application provided invalid, non monotonically increasing dts"
+    r"^\[rawvideo @ .*Application provided invalid, non monotonically increasing dts"
     # Zeros after the end of a GIF (FFmpeg 5.1). `ending` looks in the file for a missing end.
     r"|^\[gif @ .*invalid block label"
     # H.264 that was joined, or recorded from the middle. Every frame is decoded (h264_direct.c, h264_refs.c).
@@ -100,7 +101,10 @@ class StderrLog:
     """
 
     def __init__(self) -> None:
+        #: How often each line came that is no warning, whichever of FFmpeg's threads it was.
+        self.reports: Counter[str] = Counter()
         self._lines: deque[str] = deque(maxlen=_STDERR_LINES)
+        self._last = ""
         # Dictionaries as ordered sets.
         self._warnings: dict[str, None] = {}
         self._errors: dict[str, None] = {}
@@ -114,14 +118,26 @@ class StderrLog:
             self.failed_outputs[int(found[1])] = found[2] or ""
         level = _LEVEL.match(line)
         if level is None:  # a library's own line, or FFmpeg prints no levels
-            self._lines.append(line)
+            self._add(line)
             return
         line, is_warning = level[1] + line[level.end() :], level[3] == "warning"
         if not is_warning:
-            self._lines.append(line)
+            self._add(line)
         first = self._warnings if is_warning else self._errors
         if len(first) < _WARNING_LINES and not _NOISE.search(line):
             first[_ADDRESS.sub("", line)] = None
+
+    def _add(self, line: str) -> None:
+        self._lines.append(line)
+        if repeated := _REPEATED.fullmatch(line):
+            self.reports[self._last] += int(repeated[1])
+            return
+        if not line.strip():
+            return
+        self._last = _ADDRESS.sub(" @ 0x0", _COLOUR.sub("", line))
+        if self._last not in self.reports and len(self.reports) >= _REPORTS:
+            self._last = "further messages"
+        self.reports[self._last] += 1
 
     @property
     def text(self) -> str:
@@ -139,17 +155,16 @@ class StderrLog:
         return tuple(self._errors)
 
 
-def damage_reports(stderr: str, other_codecs: Iterable[str] = ()) -> list[str]:
-    """The lines of `stderr` that may mean a missing or damaged frame. FFmpeg must print errors only.
+def damage_reports(reports: Mapping[str, int], other_codecs: Iterable[str] = ()) -> Counter[str]:
+    """Those of a `StderrLog`'s reports that may mean a missing or damaged frame. FFmpeg must print errors only.
 
     `other_codecs` are those of the streams that are not decoded, into which FFmpeg looks all the same.
     """
     others = tuple(other_codecs)
-    return [line for line in stderr.splitlines() if line.strip() and not _is_harmless(line, others)]
+    return Counter({line: count for line, count in reports.items() if not _is_harmless(line, others)})
 
 
 def _is_harmless(line: str, other_codecs: tuple[str, ...]) -> bool:
-    line = _COLOUR.sub("", line)
     component = re.match(_COMPONENT, line)
     # The name of a decoder may be longer than its codec's: mp3, mp3float.
     is_other = component is not None and component[1].startswith(other_codecs) if other_codecs else False

@@ -109,7 +109,7 @@ class SoundPackets:
         """What seems to be wrong with the file, although FFmpeg has read it."""
         if not self._is_read or self.failure is not None:
             return None
-        if damage := damage_reports(self._process.log.text):
+        if damage := damage_reports(self._process.log.reports):
             said = summarize("\n".join(damage), self._sound.reading[-1])
             return f"the sound of {self._source} may be damaged: {said}"
         ends_s, claimed_s = float(self._ends_s), self._sound.lasts_s

@@ -30,7 +30,8 @@ from penstock.ffmpeg.settings import Colors, Convert, native_conversion
 from penstock.media.info import MediaInfo, VideoInfo
 from penstock.media.start import seek_arguments
 
-# So few frames are not divided into parts: FFmpeg's number of them is then the same for every size.
+# As many as a codec may reorder. So few frames are not divided into parts: FFmpeg's number of them is then the same for
+# every size.
 _FEW_FRAMES = 16
 # Bytes of a part of a frame. The native thread converts it while it is in a core's L2 cache (1 MiB and more).
 _PART_BYTES = 256 << 10
@@ -112,6 +113,22 @@ class DecodePlan:
             # Unbuffered: if FFmpeg fails, all frames that it has made arrive.
             *("-avioflags", "direct"),
             *("-c:v", "rawvideo", "-f", "rawvideo", "pipe:1"),
+        ]
+
+    def beginning_arguments(self, source: str, media: MediaInfo) -> list[str]:
+        """FFmpeg's arguments to decode the first frames, and drop them."""
+        reading, trim = _reading(self.options, self.video, self.decoder, source, media)
+        filters = ("-filter:v", ",".join(trim)) if trim else ()
+        return [
+            *reading,
+            *filters,
+            "-fps_mode",
+            "passthrough",
+            "-frames:v",
+            str(_FEW_FRAMES),
+            "-f",
+            "null",
+            "-",
         ]
 
     def whole_conversion(self) -> _Conversion | None:

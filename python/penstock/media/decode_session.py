@@ -8,6 +8,7 @@ import operator
 import subprocess
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Self, TypeVar
@@ -38,6 +39,8 @@ class DecodeSession(Session):
         path: the source by its name, for messages.
         is_strict: damage is an error, although FFmpeg goes on.
         other_codecs: codecs of the file's other streams, whose damage does not matter.
+        excuse: called with what FFmpeg reports of damage, and how often, if it has gone on and `is_strict`: gives a
+            warning if that is how the file begins, or None.
         check_end: called if FFmpeg has ended without a complaint and `is_strict`: gives the reason why the file has
             more than FFmpeg delivered, or None.
 
@@ -46,6 +49,7 @@ class DecodeSession(Session):
         timestamps: the timestamps that FFmpeg writes, if `arguments` is a callable.
         rest: what FFmpeg wrote after the last whole frame.
         is_at_end: FFmpeg has ended and all frames were read.
+        warning: what is to be said of the file at its end; None if that is nothing.
     """
 
     kind = "decoder"
@@ -67,7 +71,8 @@ class DecodeSession(Session):
         parts: int = 1,
         is_strict: bool,
         other_codecs: Collection[str] = (),
-        check_end: Callable[[], str | None] | None = None,
+        excuse: Callable[[Counter[str]], str | None] = lambda damage: None,
+        check_end: Callable[[], str | None] = lambda: None,
     ) -> None:
         process = FFmpegProcess(
             program,
@@ -80,11 +85,12 @@ class DecodeSession(Session):
         super().__init__(process, title, tuning.stall_timeout)
         self.rest: Frame | None = None
         self.is_at_end = False
+        self.warning: str | None = None
         self._path = path
         self._has_timestamps = callable(arguments)
         self._is_strict = is_strict
         self._other_codecs = other_codecs
-        self._check_end = check_end
+        self._excuse, self._check_end = excuse, check_end
         self._failure: FFmpegError | None = None
         self._lock = threading.Lock()
         self._ending = threading.Lock()
@@ -234,9 +240,11 @@ class DecodeSession(Session):
             return f"FFmpeg {self.process.ending}, {after}"
         if not self._is_strict:
             return None
-        if damage_reports(self.process.log.text, self._other_codecs):
-            return f"the file is damaged, or ends too early, {after}"
-        reason = None if self._check_end is None else self._check_end()
+        if damage := damage_reports(self.process.log.reports, self._other_codecs):
+            self.warning = self._excuse(damage)
+            if self.warning is None:
+                return f"the file is damaged, or ends too early, {after}"
+        reason = self._check_end()
         return None if reason is None else f"{reason}, {after}"
 
     def _let_go(self) -> None:

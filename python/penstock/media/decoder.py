@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 import weakref
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from functools import partial
@@ -13,8 +14,10 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, Unpack, cast, overload
 from penstock._native import Frame, _count
 from penstock._types import WritableData
 from penstock.errors import ClosedError, DecoderError, FFmpegWarning
+from penstock.ffmpeg.diagnostics import StderrLog
 from penstock.ffmpeg.find import find_decoding_ffmpeg
 from penstock.ffmpeg.frames import VideoFrame, frame_of
+from penstock.ffmpeg.runner import run
 from penstock.ffmpeg.settings import DEFAULT_COLORS, DEFAULT_TUNING, Colors, Tuning, check_place
 from penstock.media import ending
 from penstock.media.audio import AudioDecoder, AudioOptions
@@ -69,9 +72,10 @@ class Decoder(DecoderBase):
 
     If a file is damaged, or ends before its container says, reading raises `DecoderError` after the last frame, unless
     `conceal_errors`: whenever FFmpeg printed an error. A header that is only wrong about the number of frames is a
-    `penstock.FFmpegWarning`. FFmpeg stops at damage that its decoder marks. Where the decoder marks none (many codecs;
-    H.264 in FFmpeg 5.1, now and then) the last frames may show it. MPEG transport streams, Ogg and Y4M do not say how
-    long they are: FFmpeg does not notice that one was cut off, and its last frames may be damaged or missing.
+    `penstock.FFmpegWarning`, and so is a file that begins inside a group of pictures. FFmpeg stops at damage that its
+    decoder marks. Where the decoder marks none (many codecs; H.264 in FFmpeg 5.1, now and then) the last frames may
+    show it. MPEG transport streams, Ogg and Y4M do not say how long they are: FFmpeg does not notice that one was cut
+    off, and its last frames may be damaged or missing.
 
     Any frame comes by its number or time, with the same pixels: ``decoder[7]``, ``decoder[::10]``, `at`, `batch`.
     Iteration goes on where it was.
@@ -160,7 +164,7 @@ class Decoder(DecoderBase):
             )
         self._plan = plan_decode(program, self._source, self._media, self._video, self._options)
         # A session that referenced the decoder would leave a dropped one to the garbage collector.
-        early_end = weakref.WeakMethod(self._early_end)
+        excuse, early_end = weakref.WeakMethod(self._excuse), weakref.WeakMethod(self._early_end)
         self._session = DecodeSession(
             program,
             partial(self._plan.arguments, self._source, self._media),
@@ -172,6 +176,7 @@ class Decoder(DecoderBase):
             parts=self._plan.parts,
             is_strict=not self._options.conceal_errors,
             other_codecs=ending.other_codecs(self._media, self._video.index),
+            excuse=lambda damage: (made := excuse()) and made(damage),
             check_end=lambda: (check := early_end()) and check(),
         )
         self._session.start()
@@ -423,7 +428,7 @@ class Decoder(DecoderBase):
         if frame is None:
             if self._session.delivered == 0:
                 raise self._session.fail(self._why_no_frames())
-            self._warn_of_count()
+            self._warn_at_end()
             return None
         pts = self._session.timestamps.take(frame.index)
         time_s = None if pts is None else float(pts * self._video.time_base) - self._media.zero_s
@@ -446,6 +451,19 @@ class Decoder(DecoderBase):
             longest_s=float(self._session.timestamps.longest * self._video.time_base),
         )
 
+    def _excuse(self, damage: Counter[str]) -> str | None:
+        """What to warn of if the file begins inside a group of pictures, and all of the damage comes from that."""
+        if not ending.begins_inside_group(self._source, self._media, self._video):
+            return None
+        arguments = self._plan.beginning_arguments(self._source, self._media)
+        child = run((self._program, "-v", "error", *arguments), self._tuning.stall_timeout, check=False)
+        beginning = StderrLog()
+        for line in child.stderr.splitlines():
+            beginning.take(line.encode())
+        if damage - beginning.reports:
+            return None
+        return "the file begins inside a group of pictures: its first frames are missing, or may be wrong"
+
     def _early_end(self) -> str | None:
         self._session.timestamps.read_all()
         delivered = self._delivered()
@@ -454,15 +472,16 @@ class Decoder(DecoderBase):
     def _early_end_of(self, delivered: ending.Delivered) -> str | None:
         return ending.early_end(self._source, self._media, self._video, delivered)
 
-    def _warn_of_count(self) -> None:
-        """Warns once of a wrong number of frames in the header, at the line that read or iterates."""
+    def _warn_at_end(self) -> None:
+        """Warns once of how the file begins, or of a wrong number in its header, at the line that read or iterates."""
         is_unsure = self._options.conceal_errors or self._options.start is not None
         delivered = None if self._has_warned or is_unsure else self._delivered()
+        said = None if self._has_warned else self._session.warning
         self._has_warned = True
-        if delivered is None:
-            return
-        if difference := ending.wrong_count(self._video, self._media.container, delivered):
-            warnings.warn(f"{self._opened.path}: {difference}", FFmpegWarning, stacklevel=4)
+        if delivered is not None:
+            said = said or ending.wrong_count(self._video, self._media.container, delivered)
+        if said:
+            warnings.warn(f"{self._opened.path}: {said}", FFmpegWarning, stacklevel=4)
 
     def _why_no_frames(self) -> str:
         if self._options.start is None:

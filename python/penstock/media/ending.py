@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -61,6 +62,16 @@ def other_codecs(media: MediaInfo, index: int) -> set[str]:
     codecs = {stream.index: stream.codec for stream in streams}
     own = codecs.get(index)
     return {codec for codec in codecs.values() if codec != own}
+
+
+def begins_inside_group(source: str, media: MediaInfo, video: VideoInfo) -> bool:
+    """Whether a decoder has to wait for a later packet than the first, as in a recording of a broadcast."""
+    if endpoints.identity(source) is None:
+        return False
+    with suppress(DecoderError, LibavError), open_media(source, (media.container,)) as file:
+        first = next((one for one in file.demux(file.streams[video.index]) if one.size), None)
+        return first is not None and not first.is_keyframe
+    return False
 
 
 def early_end(source: str, media: MediaInfo, video: VideoInfo, delivered: Delivered) -> str | None:

@@ -75,6 +75,18 @@ class Packets:
         """Whether every packet has a time of its own."""
         return bool(self.has_pts.all()) and len(np.unique(self.pts)) == len(self.pts)
 
+    @property
+    def first_key(self) -> int:
+        """The number of the first packet with which a decoder may begin; 0 if there is none."""
+        return int(np.argmax(self.is_key)) if len(self.is_key) else 0
+
+    @property
+    def first_whole(self) -> int:
+        """The number of the packet from which on no frame depends on what is before the first key packet."""
+        key = self.first_key
+        follows = self.pts[key + 1 :] >= self.pts[key : key + 1]
+        return key + 1 + int(np.argmax(follows)) if key and follows.any() else key
+
     def are(self, number: int, packet: Packet) -> bool:
         """Whether the packet is the one of that number."""
         return bool(self.size[number] == packet.size and self.position[number] == _position(packet))
@@ -153,9 +165,8 @@ class Index:
             is_timed and codec in _ONE_FRAME_A_PACKET and packets.have_distinct_times and packets.is_key.any()
         ):
             return None
-        first_key = int(np.argmax(packets.is_key))
         # Otherwise the stream begins inside a group of pictures, of which a decoder may show a part.
-        if first_key != 0 or (packets.pts < packets.pts[0])[~packets.is_hidden].any():
+        if packets.first_key != 0 or (packets.pts < packets.pts[0])[~packets.is_hidden].any():
             return None
         shown = np.flatnonzero(~packets.is_hidden)
         shown = shown[np.argsort(packets.pts[shown])]

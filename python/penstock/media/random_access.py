@@ -81,7 +81,7 @@ class RandomAccess:
             index = Index.by_times(packets, decode.container.format.name, decode.codec.codec.canonical_name)
             if index is None or not self._is_strict:  # damage that is concealed leaves frames out
                 with self._open(threads=1) as whole:
-                    index = Index.by_frames(packets, whole.order())
+                    index = Index.by_frames(packets, whole.order(packets.first_whole))
             self._index = index
         return self._index
 
@@ -162,13 +162,13 @@ class _Decode:
         # An empty one without a time marks the end.
         return (one for one in self.container.demux(self._stream) if one.size or one.dts is not None)
 
-    def order(self) -> list[DecodedFrame]:
+    def order(self, first_whole: int) -> list[DecodedFrame]:
         """All frames, in the order in which they are shown.
 
         Raises:
-            DecoderError: a frame is damaged, and this decode is strict.
+            DecoderError: a frame from the packet `first_whole` on is damaged, and this decode is strict.
         """
-        frames = self._frames_of(enumerate(self.demux()), skips_damage=not self._is_strict)
+        frames = self._frames_of(enumerate(self.demux()), first_whole if self._is_strict else None)
         return [DecodedFrame(_packet_of(frame), frame.dts, frame.duration) for frame in frames]
 
     def frames(
@@ -251,7 +251,7 @@ class _Decode:
         self._came.clear()
         self._recent.clear()
         packets = self._packets_from(index, start)
-        self._decoded = self._frames_of((one for one in packets if one[0] >= start), skips_damage=True)
+        self._decoded = self._frames_of((one for one in packets if one[0] >= start), None)
 
     def _packets_from(self, index: Index, start: int) -> Iterator[tuple[int, Packet]]:
         """The packets with their numbers, from one at or before `start` on."""
@@ -289,14 +289,15 @@ class _Decode:
         return 0, self.demux()
 
     def _frames_of(
-        self, numbered: Iterable[tuple[int, Packet]], *, skips_damage: bool
+        self, numbered: Iterable[tuple[int, Packet]], whole_from: int | None
     ) -> Iterator[VideoFrame]:
+        """The frames of packets with their numbers, from `whole_from` on with an error for a damaged one."""
         for self._sent, packet in numbered:
             packet.pts = self._sent  # the decoder gives it to the frame
-            yield from self._frames_by(packet, skips_damage)
-        yield from self._frames_by(None, skips_damage)
+            yield from self._frames_by(packet, whole_from)
+        yield from self._frames_by(None, whole_from)
 
-    def _frames_by(self, packet: Packet | None, skips_damage: bool) -> list[VideoFrame]:
+    def _frames_by(self, packet: Packet | None, whole_from: int | None) -> list[VideoFrame]:
         """What the decoder gives when it gets the packet; None stands for the end of the file."""
         if packet is not None and packet.size == 0:
             return []  # such as a repeated frame of Theora, which libav would take for the end of the file
@@ -305,7 +306,7 @@ class _Decode:
         except EOFError:
             return []
         except LibavError as error:
-            if skips_damage:
+            if whole_from is None or self._sent < whole_from:
                 return []
             path = endpoints.without_protocol(self._source)
             raise DecoderError(f"{path} is damaged: {error.strerror} at packet {self._sent}") from error
