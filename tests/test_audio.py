@@ -72,6 +72,30 @@ def sweep(folder: Path, ending: str) -> tuple[Path, np.ndarray]:
     return path, raw(path, 2)
 
 
+@pytest.mark.parametrize("share", [0.97, 0.6])
+@pytest.mark.parametrize("ending", a_few(["mp3", "ogg", "opus", "aiff", "flac", "flv", "mka", "wav"], 3))
+def test_sound_that_was_cut_off_is_an_error(tmp_path: Path, ending: str, share: float) -> None:
+    whole, cut = tmp_path / f"whole.{ending}", tmp_path / f"cut.{ending}"
+    ffmpeg("-f", "lavfi", "-i", "aevalsrc=0.3*random(0)|0.2*random(1):d=20:s=44100", str(whole))
+    cut.write_bytes(whole.read_bytes()[: int(whole.stat().st_size * share)])
+    with AudioDecoder(whole) as audio:
+        count = len(audio.read_all())
+    blocks = []
+    with AudioDecoder(cut) as audio, pytest.raises(DecoderError):
+        blocks.extend(audio)
+    assert (share - 0.1) * count < sum(map(len, blocks)) < count
+    with AudioDecoder(cut, duration=2) as audio:
+        assert len(audio.read_all()) == pytest.approx(2 * audio.sample_rate, rel=0.01)
+
+
+def test_sound_without_a_length_is_as_long_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "sound.mp3"
+    ffmpeg("-f", "lavfi", "-i", "sine=d=5", "-write_xing", "0", str(path))
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with AudioDecoder(path) as audio:
+        assert len(audio.read_all()) == pytest.approx(2.5 * audio.sample_rate, rel=0.05)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("sound")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, get_args
@@ -136,7 +137,7 @@ class Sound:
         has_prelude: whether the container has a place for the packets that an encoder puts before the sound.
         channels: how many the file has.
         layout: FFmpeg's name of their layout, where it is not the usual one for their number.
-        lasts_s: how long the file says that it is, in seconds; None if it does not say, or means several streams.
+        why_short: tells why the file has had more sound than is there; None if nothing says so.
         first_s: the time of the file's first timestamp, as `Decoder`'s ``start`` counts.
     """
 
@@ -148,7 +149,7 @@ class Sound:
     has_prelude: bool
     channels: int = 0
     layout: str | None = None
-    lasts_s: float | None = None
+    why_short: Callable[[], str | None] = lambda: None
     first_s: float = 0.0
 
     def reading_from(self, start_s: float) -> tuple[str, ...]:
@@ -228,7 +229,8 @@ def _planned(
             f"{endpoints.without_protocol(source)} is a FIFO, and the file of a sound is read more than once: use "
             "AudioInput, whose samples may come from anywhere"
         )
-    from penstock.media.probe import probe  # libav, only where a file of sound is read
+    from penstock.media.ending import early_end_of_sound  # libav, only where a file of sound is read
+    from penstock.media.probe import probe
 
     media = probe(made_from.path)
     if (stream := media.best_audio) is None:
@@ -236,10 +238,19 @@ def _planned(
     reading = (*endpoints.confining_arguments(source, (media.container,)), "-i", source)
     decoded = _DECODED.get((stream.sample_format or "").removesuffix("p"), "f32le")
     layout = None if stream.channel_layout in _USUAL_LAYOUTS else stream.channel_layout
-    lasts_s = stream.duration_s if len(media.audio) + len(media.video) == 1 else None
+    why_short = partial(early_end_of_sound, source, media, stream)
     first_s = (media.start_s or 0.0) - media.zero_s
     sound = Sound(
-        made_from, reading, stream.index, _COPY, _COPY, has_prelude, stream.channels, layout, lasts_s, first_s
+        made_from,
+        reading,
+        stream.index,
+        _COPY,
+        _COPY,
+        has_prelude,
+        stream.channels,
+        layout,
+        why_short,
+        first_s,
     )
     # The outputs of `tee` may differ in what they take.
     may_copy = made_from.codec == _COPY or (

@@ -31,9 +31,6 @@ _LOOK_INTERVAL_S = 0.005
 # Containers round times to 1 ms or worse; what is less than this apart follows each other. Where more is missing,
 # there is silence, so that the rest stays in step with the picture.
 _GAPLESS = "aresample=async=1:min_hard_comp=0.05:first_pts=0"
-# Guessed: a file that lacks more than this share of what its header says was cut off. For MP3 without such a header
-# FFmpeg reckons from the first packets.
-_MISSING_SHARE = 1 / 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +76,6 @@ class SoundPackets:
         # Released where packets were taken, for the thread, which waits while there are many.
         self._room = _thread.allocate_lock()
         self._last: Packet | None = None
-        self._ends_s = Fraction(0)
         self._waiting_since_s: float | None = None
         self._is_read = self._is_over = self._is_stuck = False
 
@@ -112,12 +108,8 @@ class SoundPackets:
         if damage := damage_reports(self._process.log.reports):
             said = summarize("\n".join(damage), self._sound.reading[-1])
             return f"the sound of {self._source} may be damaged: {said}"
-        ends_s, claimed_s = float(self._ends_s), self._sound.lasts_s
-        if claimed_s is not None and ends_s < claimed_s * (1 - _MISSING_SHARE):
-            return (
-                f"the sound of {self._source} ends at {ends_s:.3f} s, and its header says {claimed_s:.3f} s"
-            )
-        return None
+        reason = self._sound.why_short()
+        return None if reason is None else f"the sound of {self._source} is not whole: {reason}"
 
     def peek(self, taken: int) -> Packet | None:
         """The packet of that number, when all before were taken; None at the end.
@@ -205,7 +197,6 @@ class SoundPackets:
                     self._room.acquire()
             if not self._is_over:
                 self._process.wait()
-                self._ends_s = Fraction(0) if self._last is None else self._last.end_s
         self._is_read = not self._is_over
 
     def _pieces(self) -> Iterator[tuple[bool, bytes]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from typing import Any, Literal, TypedDict
 
 import numpy.typing as npt
@@ -15,7 +16,7 @@ from penstock.ffmpeg.find import find_decoding_ffmpeg
 from penstock.ffmpeg.frames import joined, samples_of
 from penstock.ffmpeg.settings import DEFAULT_TUNING, Tuning, check_choice, check_place
 from penstock.media.decode_session import DecoderBase, DecodeSession, numbered_stream
-from penstock.media.ending import other_codecs
+from penstock.media.ending import early_end_of_sound, other_codecs
 from penstock.media.info import AudioInfo, MediaInfo
 from penstock.media.probe import probe
 from penstock.media.source import MediaSource, Source
@@ -126,6 +127,7 @@ class AudioDecoder(DecoderBase):
             # Unbuffered: if FFmpeg fails, all packets that it has made arrive.
             *("-avioflags", "direct", "-c:a", f"pcm_{container}", "-f", container, "pipe:1"),
         ]
+        place = self._source, self._media, self._audio
         self._session = DecodeSession(
             program,
             arguments,
@@ -135,6 +137,7 @@ class AudioDecoder(DecoderBase):
             frame_bytes=_count("block_samples", block_samples) * self._sample_bytes,
             is_strict=not conceal_errors,
             other_codecs=other_codecs(self._media, self._audio.index),
+            check_end=partial(early_end_of_sound, *place) if duration is None else lambda: None,
         )
         self._lock = threading.Lock()
         self._is_rest_delivered = False

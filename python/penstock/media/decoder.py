@@ -74,8 +74,8 @@ class Decoder(DecoderBase):
     `conceal_errors`: whenever FFmpeg printed an error. A header that is only wrong about the number of frames is a
     `penstock.FFmpegWarning`, and so is a file that begins inside a group of pictures. FFmpeg stops at damage that its
     decoder marks. Where the decoder marks none (many codecs; H.264 in FFmpeg 5.1, now and then) the last frames may
-    show it. MPEG transport streams, Ogg and Y4M do not say how long they are: FFmpeg does not notice that one was cut
-    off, and its last frames may be damaged or missing.
+    show it. MPEG transport streams, raw ones and Y4M do not say how long they are: FFmpeg does not notice that one was
+    cut off, and its last frames may be damaged or missing.
 
     Any frame comes by its number or time, with the same pixels: ``decoder[7]``, ``decoder[::10]``, `at`, `batch`.
     Iteration goes on where it was.

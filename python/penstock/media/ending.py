@@ -20,10 +20,11 @@ from penstock.media.info import AudioInfo, MediaInfo, VideoInfo
 from penstock.media.opening import open_media
 
 if TYPE_CHECKING:
+    from av.audio.stream import AudioStream
     from av.container import InputContainer
     from av.video.stream import VideoStream
 
-# Containers whose header says how long the video is. For others FFmpeg measures what is there (MPEG-TS, Ogg, Y4M) or
+# Containers whose header says how long the video is. For others FFmpeg measures what is there (MPEG-TS, Y4M) or
 # guesses from the bit rate; neither shows a cut. AVI's header is often wrong, so that `wrong_count` warns.
 _TELLING = ("mov", "matroska", "flv", "mxf")
 # Guessed: less is missing if a video was trimmed between two frames, or if the last frame is shown for long: Matroska
@@ -37,6 +38,14 @@ _SEEK_BACK_S = 20.0
 _FRAMES_APART = 1.5
 # The last bytes of these files. GIF: the trailer (GIF89a, 27). APNG: the chunk IEND (PNG, 11.2.5).
 _LAST_BYTES = {"gif": b";", "apng": b"IEND\xaeB`\x82"}
+# Bytes of an Ogg page at most, and of its header without the table of segments (RFC 3533, 6).
+_OGG_PAGE_BYTES, _OGG_HEADER_BYTES = 65_307, 27
+# Containers of sound whose header tells the length, and whose cut FFmpeg does not notice in each case.
+_TELLING_SOUND = ("aiff", "au", "caf", "flac", "flv", "mp3", "tta", "wv")
+# What the first frame of an MP3 file has that counts the frames.
+_MP3_COUNTS = (b"Xing", b"Info", b"VBRI")
+# Chosen: more than two packets of any codec.
+_SOUND_APART_S = 0.25
 # Room for zeros behind the end, with which some programs fill up a block.
 _TAIL_BYTES = 4096
 
@@ -97,11 +106,63 @@ def early_end(source: str, media: MediaInfo, video: VideoInfo, delivered: Delive
 
 def _lacks_its_end(path: Path, container: str) -> bool:
     """Whether the file lacks the bytes with which its format ends."""
+    if container == "ogg":
+        return not _ends_with_ogg_page(path)
     if (end := _LAST_BYTES.get(container)) is None:
         return False
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
         return not file.read().rstrip(b"\0").endswith(end)
+
+
+def _ends_with_ogg_page(path: Path) -> bool:
+    """Whether the file ends with a whole page that is marked as the last one of its stream."""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _OGG_PAGE_BYTES))
+        data = file.read()
+    page = data.rfind(b"OggS")
+    while page >= 0:  # a page may hold these letters, too
+        header = data[page : page + _OGG_HEADER_BYTES]
+        if len(header) == _OGG_HEADER_BYTES:
+            segments = data[page + _OGG_HEADER_BYTES :][: header[26]]
+            after = page + _OGG_HEADER_BYTES + len(segments) + sum(segments)
+            if after <= len(data) and not data[after:].strip(b"\0"):
+                return bool(header[5] & 4)
+        page = data.rfind(b"OggS", 0, page)
+    return False
+
+
+def early_end_of_sound(source: str, media: MediaInfo, audio: AudioInfo) -> str | None:
+    """Why the file has had more of its sound `audio` than is there; None if nothing says so."""
+    if endpoints.identity(source) is None:
+        return None
+    with suppress(DecoderError, LibavError, OSError):
+        path = Path(endpoints.without_protocol(source))
+        if _lacks_its_end(path, media.container):
+            return "the file was cut off: its end is missing"
+        if media.container not in _TELLING_SOUND or media.duration_s is None:
+            return None
+        with open_media(source, (media.container,)) as file:
+            stream = cast("Any", file.streams[audio.index])
+            own_s = _own_duration_s(file, stream, media.duration_s)
+            packets = packets_of(file.demux(stream))
+        if own_s is None or not packets.size.any() or not _counts_frames(path, media, packets):
+            return None
+        ends_s = float((packets.pts + packets.duration)[packets.has_pts].max(initial=0) * audio.time_base)
+        if ends_s < own_s - _SOUND_APART_S:
+            return f"the sound is {own_s:.3f} s long by its container, and ends at {ends_s:.3f} s"
+    return None
+
+
+def _counts_frames(path: Path, media: MediaInfo, packets: Packets) -> bool:
+    """Whether the header tells the length; for other MP3 files FFmpeg guesses it from the first frames."""
+    if media.container != "mp3":
+        return True
+    begins = max(0, int(packets.position[0]))
+    with path.open("rb") as file:
+        file.seek(max(0, begins - _TAIL_BYTES))
+        before = file.read(min(begins, _TAIL_BYTES))
+    return any(word in before for word in _MP3_COUNTS)
 
 
 def _is_indexed(stream: VideoStream, container: str) -> bool:
@@ -247,7 +308,7 @@ def _is_early(last_s: float, duration_s: float, start_s: float | None, frame_s: 
     return min(start_s or 0.0, 0.0) + duration_s - last_s > _FRAMES_APART * frame_s
 
 
-def _own_duration_s(file: InputContainer, stream: VideoStream, whole_s: float) -> float | None:
+def _own_duration_s(file: InputContainer, stream: VideoStream | AudioStream, whole_s: float) -> float | None:
     """The container's duration for this stream alone; None if it has only one for several streams."""
     if stream.duration is not None:
         return float(stream.duration * (stream.time_base or 0))
