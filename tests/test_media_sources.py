@@ -7,7 +7,12 @@ import gzip
 import io
 import os
 import pickle
+import signal
+import socket
+import subprocess
 import tempfile
+import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,10 +21,11 @@ from typing import Any
 import numpy as np
 import pytest
 from clips import clip
-from conftest import run_script, succeeded
+from conftest import PATIENCE_S, run_script, succeeded
 from media import nothing_is_left, open_fds  # noqa: F401
 
 from penstock import Decoder, DecoderError
+from penstock.ffmpeg import find_ffmpeg
 from penstock.media import AudioDecoder, prefetch, probe
 
 
@@ -161,11 +167,106 @@ def test_what_is_no_source(given: Any, error: type[Exception], words: str) -> No
             call(given)
 
 
-def test_a_pipe_is_refused() -> None:
-    reader, writer = os.pipe()
-    try:
-        with pytest.raises(ValueError, match="no regular file"):
-            Decoder(reader)
-    finally:
-        os.close(reader)
-        os.close(writer)
+def cat(path: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(["cat", str(path)], stdout=subprocess.PIPE)
+
+
+def through_popen(path: Path, _folder: Path) -> Any:
+    return cat(path).stdout
+
+
+def through_descriptor(path: Path, _folder: Path) -> Any:
+    read, write = os.pipe()
+    subprocess.Popen(["cat", str(path)], stdout=write)
+    os.close(write)
+    return read
+
+
+def through_fifo(path: Path, folder: Path) -> Any:
+    os.mkfifo(fifo := folder / "fifo")
+    subprocess.Popen(["sh", "-c", f"exec cat '{path}' > '{fifo}'"])
+    return fifo
+
+
+def through_socket(path: Path, _folder: Path) -> Any:
+    ours, theirs = socket.socketpair()
+    subprocess.Popen(["cat", str(path)], stdout=theirs)
+    theirs.close()
+    return ours
+
+
+SEQUENTIAL = [through_popen, through_descriptor, through_fifo, through_socket]
+
+
+@pytest.mark.parametrize("through", SEQUENTIAL)
+@pytest.mark.parametrize("name", ["h264_mkv", "starts_late_ts"])
+def test_what_comes_once_is_decoded_in_sequence(
+    through: Callable[[Path, Path], Any], name: str, tmp_path: Path
+) -> None:
+    for options in ({}, {"start": 0.3, "count": 5}):
+        source = through(clip(name), tmp_path)
+        with Decoder(clip(name), **options) as expected, Decoder(source, **options) as decoder:
+            places = [(frame.time_s, frame.tobytes()) for frame in expected]
+            assert [(frame.time_s, frame.tobytes()) for frame in decoder] == places
+            with pytest.raises(DecoderError, match="frames come in their order only"):
+                decoder[0]
+            with pytest.raises(ValueError, match="bytes come once"):
+                decoder.audio()
+            with pytest.raises(TypeError, match="pickle a decoder of a path"):
+                pickle.dumps(decoder)
+        if isinstance(source, Path):
+            source.unlink()
+        elif isinstance(source, int):
+            os.close(source)
+        else:
+            source.close()
+
+
+def test_a_stream_that_has_read_ahead_is_whole() -> None:
+    with cat(clip("h264_mkv")) as program:
+        assert program.stdout is not None
+        assert program.stdout.peek()
+        with Decoder(program.stdout) as decoder:
+            assert len(list(decoder)) == 30
+        assert not program.stdout.closed
+
+
+def test_an_endless_pipe_is_left_alone() -> None:
+    endless = ["-re", "-f", "lavfi", "-i", "testsrc2=s=64x48:r=50", "-c:v", "ffv1", "-f", "matroska", "-"]
+    with subprocess.Popen([find_ffmpeg(), "-v", "error", *endless], stdout=subprocess.PIPE) as program:
+        assert program.stdout is not None
+        with Decoder(program.stdout) as decoder:
+            assert next(decoder).shape == (48, 64, 3)
+        program.kill()
+
+
+def test_the_child_of_a_fork_holds_no_pipe_open() -> None:
+    read, write = os.pipe()
+    decoder_source = threading.Thread(
+        target=lambda: (os.write(write, clip("h264_mkv").read_bytes()), os.close(write))
+    )
+    decoder_source.start()
+    with Decoder(read) as decoder:
+        child = os.fork()
+        if child == 0:
+            time.sleep(PATIENCE_S)
+            os._exit(0)
+        try:
+            assert len(list(decoder)) == 30
+        finally:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+    decoder_source.join()
+    os.close(read)
+
+
+def test_what_needs_a_file_says_so() -> None:
+    with cat(clip("h264_mkv")) as program, pytest.raises(ValueError, match="give size="):
+        Decoder(program.stdout, filters="crop=32:32")
+    with cat(clip("h264_mkv")) as program, pytest.raises(ValueError, match="count its frames"):
+        probe(program.stdout, count_frames=True)
+    with (
+        pytest.raises(ValueError, match="neither a regular file nor a pipe"),
+        Path("/dev/zero").open("rb") as zero,
+    ):
+        Decoder(zero)

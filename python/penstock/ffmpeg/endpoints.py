@@ -127,6 +127,11 @@ def identity(target: str) -> Identity | None:
     return None
 
 
+def is_sequential(target: str) -> bool:
+    """Whether `target` is a path to what is no regular file, such as a pipe."""
+    return is_path(target) and identity(target) is None
+
+
 def file_bytes(target: str) -> int | None:
     """The size in bytes of the file at `target`; None if it is not a regular file."""
     path = Path(without_protocol(target))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from functools import partial
 from typing import Any, Literal, TypedDict
 
 import numpy.typing as npt
@@ -110,7 +109,7 @@ class AudioDecoder(DecoderBase):
         self.channels = _count("channels", self._audio.channels if channels is None else channels)
         container, self._dtype = _SAMPLES[dtype]
         self._sample_bytes = self.channels * int(self._dtype[2:])
-        seek, trim = seek_arguments(start, self._media)
+        seek, trim = seek_arguments(start, self._source, self._media)
         # `duration` counts from the first sample.
         length = [] if duration is None else [f"trim=duration={format_seconds(duration)}"]
         filters = [f"a{one}" for one in (*trim, *length)]
@@ -127,7 +126,7 @@ class AudioDecoder(DecoderBase):
             # Unbuffered: if FFmpeg fails, all packets that it has made arrive.
             *("-avioflags", "direct", "-c:a", f"pcm_{container}", "-f", container, "pipe:1"),
         ]
-        place = self._source, self._media, self._audio
+        opened, place = self._opened, (self._source, self._media, self._audio)
         self._session = DecodeSession(
             program,
             arguments,
@@ -137,11 +136,12 @@ class AudioDecoder(DecoderBase):
             frame_bytes=_count("block_samples", block_samples) * self._sample_bytes,
             is_strict=not conceal_errors,
             other_codecs=other_codecs(self._media, self._audio.index),
-            check_end=partial(early_end_of_sound, *place) if duration is None else lambda: None,
+            check_end=lambda: opened.failure or (early_end_of_sound(*place) if duration is None else None),
         )
         self._lock = threading.Lock()
         self._is_rest_delivered = False
         self._session.start()
+        self._opened.begin()
 
     @property
     def info(self) -> AudioInfo:

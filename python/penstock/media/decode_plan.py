@@ -150,6 +150,10 @@ def plan_decode(
     if "noautorotate" in options.input_options or options.input_options.get("autorotate") in (0, "0"):
         own_size = video.stored_width, video.stored_height
     if options.filters and (options.size is None or (None in options.size and options.size != (None, None))):
+        if endpoints.is_sequential(source):
+            raise ValueError(
+                f"the size that filters make of {media.path} is known only once its bytes are: give size="
+            )
         reading, trim = _reading(options, video, decoder, source, media)
         filtered = ("-v", "error", *reading, "-filter:v", ",".join([*trim, *turns, options.filters]))
         # If the filters fail, FFmpeg says why when it runs for all frames.
@@ -237,7 +241,7 @@ def _reading(
     options: DecodeOptions, video: VideoInfo, decoder: str | None, source: str, media: MediaInfo
 ) -> tuple[list[str], list[str]]:
     """FFmpeg's arguments that read the stream, and the filters that drop what is before ``start``."""
-    seek, trim = seek_arguments(options.start, media, video.time_base)
+    seek, trim = seek_arguments(options.start, source, media, video.time_base)
     return [
         # Times and pictures as they are in the file: FFmpeg 5.1 does not see each display matrix.
         *("-copyts", "-noautorotate"),

@@ -20,6 +20,7 @@ from penstock.ffmpeg.process import FFmpegProcess
 from penstock.ffmpeg.session import Session, late_error, warn_unclosed
 from penstock.ffmpeg.settings import Tuning
 from penstock.ffmpeg.timestamps import Timestamps
+from penstock.media.source import Source
 
 # Frames or blocks that are read ahead.
 READ_AHEAD = 4
@@ -257,6 +258,7 @@ class DecoderBase:
     """What `Decoder` and `AudioDecoder` have in common."""
 
     _session: DecodeSession
+    _opened: Source
 
     @property
     def pid(self) -> int:
@@ -276,6 +278,7 @@ class DecoderBase:
     def close(self) -> None:
         """Ends FFmpeg at once. What was delivered stays valid. May be called again."""
         self._session.close()
+        self._opened.end()
 
     def __iter__(self) -> Self:
         return self

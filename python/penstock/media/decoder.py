@@ -86,8 +86,9 @@ class Decoder(DecoderBase):
     Args:
         source: a path, or a URL that FFmpeg knows: a `str` that begins with a scheme and ``//`` is a URL, any other a
             path, whatever its characters. Or the bytes of a file, in any object with the buffer protocol: they are
-            copied. Or a binary file that is open and can seek, or the descriptor of a regular file: it is read from its
-            beginning, and its position stays. What has no descriptor, such as `io.BytesIO`, is copied to memory.
+            copied. Or a binary file that is open, or a descriptor: a regular file is read from its beginning, and its
+            position stays. A pipe, FIFO or socket is read from where it is, and gives frames in sequence only. What has
+            no descriptor, such as `io.BytesIO`, is copied to memory.
         pixel_format: FFmpeg's name of what the frames are to be (``ffmpeg -pix_fmts``); None for what the file has.
             rgb24, bgr24, rgba and gray give uint8; rgb48le and rgba64le, and YUV of more than 8 bits, uint16; grayf32le
             and gbrpf32le float32. The alpha of VP8 and VP9 in WebM is decoded, by libvpx, for formats that have alpha,
@@ -180,6 +181,7 @@ class Decoder(DecoderBase):
             check_end=lambda: (check := early_end()) and check(),
         )
         self._session.start()
+        self._opened.begin()
 
     @property
     def info(self) -> VideoInfo:
@@ -467,6 +469,8 @@ class Decoder(DecoderBase):
     def _early_end(self) -> str | None:
         self._session.timestamps.read_all()
         delivered = self._delivered()
+        if self._opened.failure:
+            return self._opened.failure
         return None if delivered is None else self._early_end_of(delivered)
 
     def _early_end_of(self, delivered: ending.Delivered) -> str | None:

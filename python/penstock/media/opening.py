@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import av
 from av.error import FFmpegError as LibavError
@@ -19,6 +19,7 @@ from penstock.ffmpeg import diagnostics, endpoints
 from penstock.ffmpeg.child import ProgramError
 from penstock.ffmpeg.find import find_decoding_ffmpeg
 from penstock.ffmpeg.runner import run
+from penstock.media.once import Once
 
 if TYPE_CHECKING:
     from av.container import InputContainer
@@ -38,13 +39,19 @@ _WORDS_PATIENCE_S = 10.0
 
 
 def open_media(
-    source: str, containers: Iterable[str] = (), *, path: str | None = None, follow_playlists: bool = False
+    source: str,
+    containers: Iterable[str] = (),
+    *,
+    once: Once | None = None,
+    path: str | None = None,
+    follow_playlists: bool = False,
 ) -> InputContainer:
     """Opens a source, and nothing that it leads to.
 
     Args:
         source: what FFmpeg reads, from `endpoints.source`.
         containers: the only ones that a path may be, by FFmpeg's names; empty for all but playlists.
+        once: the bytes of `source`, if they come once.
         path: the source by its name, for messages.
         follow_playlists: a path may be a playlist.
 
@@ -57,7 +64,8 @@ def open_media(
     words = [*confined, *endpoints.literal_arguments(source)]
     options = {name.removeprefix("-"): value for name, value in zip(words[::2], words[1::2], strict=True)}
     try:
-        media = av.open(source, options=options, metadata_errors="replace")
+        given: Any = source if once is None else once
+        media: InputContainer = av.open(given, options=options, metadata_errors="replace")
     except LibavError as error:
         raise _refusal(source, path, confined, error.strerror or "") from error
     if media.format.name == _TEXT_CONTAINER:
@@ -67,8 +75,8 @@ def open_media(
     return media
 
 
-def in_time(source: str, function: Callable[[], T], timeout_s: float | None) -> T:
-    """What `function` makes of `source`. It runs on a thread, which is left alone if a signal handler raises.
+def in_time(path: str, function: Callable[[], T], timeout_s: float | None) -> T:
+    """What `function` makes of what is at `path`. It runs on a thread, which is left alone if a signal handler raises.
 
     Raises:
         TimeoutError: it did not return in time, and is left alone.
@@ -86,7 +94,7 @@ def in_time(source: str, function: Callable[[], T], timeout_s: float | None) -> 
         return outcome.result(timeout_s)
     finally:
         if not outcome.done():
-            _end_wait_for_writer(Path(endpoints.without_protocol(source)))
+            _end_wait_for_writer(Path(path))
 
 
 def _end_wait_for_writer(path: Path) -> None:

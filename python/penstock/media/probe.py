@@ -134,18 +134,23 @@ def probe(
         _read, opened, until_s if count_frames else None, count_frames, follow_playlists=follow_playlists
     )
     try:
-        return in_time(opened.url, read, timeout) if endpoints.identity(opened.url) is None else read()
+        return in_time(opened.path, read, timeout) if endpoints.identity(opened.url) is None else read()
     except TimeoutError as error:
         message = f"{opened.path} was not read within {timeout:g} s; does anything write to it?"
         raise StalledError(message, seconds=timeout or 0.0) from error
 
 
 def _read(source: Source, until_s: float | None, count_frames: bool, *, follow_playlists: bool) -> MediaInfo:
-    with open_media(source.url, path=source.path, follow_playlists=follow_playlists) as media:
+    if count_frames and source.once is not None:
+        raise ValueError(f"{source.path} is no regular file: what is read to count its frames would be lost")
+    open_source = partial(
+        open_media, source.url, once=source.once, path=source.path, follow_playlists=follow_playlists
+    )
+    with open_source() as media:
         info = partial(_media, source, media, _beginnings(media))
         if not count_frames:
             return info({})
-        with open_media(source.url, path=source.path, follow_playlists=follow_playlists) as again:
+        with open_source() as again:
             return info(_counted(again, until_s))
 
 

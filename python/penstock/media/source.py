@@ -8,10 +8,13 @@ import os
 import stat
 import weakref
 from collections.abc import Iterable
+from pathlib import Path
+from socket import SocketIO, socket
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock import _streams
 from penstock.ffmpeg import endpoints
+from penstock.media.once import Once
 
 if TYPE_CHECKING:
     from typing import BinaryIO
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 MediaSource: TypeAlias = "str | os.PathLike[str] | int | BinaryIO | ReadableBuffer | Source"
-"""A path or URL; bytes in memory; a descriptor of a regular file; a binary file that can seek."""
+"""A path or URL; bytes in memory; a binary file or a descriptor, which may be a pipe."""
 
 _SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
 _PIECE_BYTES = 1 << 20
@@ -29,47 +32,103 @@ class Source:
     """A source of media by a name that FFmpeg, libav and the children of a fork can open.
 
     Args:
-        given: a path or URL; or an object that supports the buffer protocol, whose bytes are copied; or a descriptor of
-            a regular file, or a binary file that is open for reading and can seek. All of a file is read, from its
-            beginning; its position stays, and so does the file if the caller closes it.
+        given: a path or URL; or an object that supports the buffer protocol, whose bytes are copied; or a descriptor,
+            or a binary file that is open for reading. All of a regular file is read, from its beginning; its position
+            stays, and so does the file if the caller closes it. A pipe, FIFO or socket is read from where it is.
 
     Attributes:
         given: what the caller gave.
         url: what FFmpeg reads, as from `endpoints.source`.
         path: what the caller gave if it is a path or URL, else a name for messages.
+        once: the bytes of a pipe, a FIFO or a socket; None for what can be read again.
 
     Raises:
         FileNotFoundError, IsADirectoryError, PermissionError: as `endpoints.source`.
         TypeError: it is nothing of these.
-        ValueError: it is a pipe or socket, or cannot seek.
+        ValueError: it cannot seek, and has no descriptor; or it is a pipe whose bytes another decoder has got.
     """
 
     def __init__(self, given: MediaSource) -> None:
         self.given = given
+        self.once = _once(given)
         if isinstance(given, str | os.PathLike):
             self.url, self.path = endpoints.source(given), os.fspath(given)
+        else:
+            name = given if isinstance(given, int) else getattr(given, "name", None)
+            self.path = f"<{f'descriptor {name}' if isinstance(name, int) else name or type(given).__name__}>"
+        if self.once is not None:
+            self.url = self.once.url
+            self._end = weakref.finalize(self, self.once.close)
+            return
+        if isinstance(given, str | os.PathLike):
             return
         held = _descriptor(given)
         # In the process that opens it, this is a file of its own, with a position of its own.
         self.url = f"file:/proc/{os.getpid()}/fd/{held}"
-        self.path = f"<{getattr(given, 'name', None) or type(given).__name__}>"
         weakref.finalize(self, os.close, held)
 
     @classmethod
     def of(cls, given: MediaSource) -> Source:
         """The source of what a caller gave, which may be one already."""
-        return given if isinstance(given, Source) else cls(given)
+        if not isinstance(given, Source):
+            return cls(given)
+        if given.once is not None and given.once.is_passed_on:
+            raise ValueError(f"{given.path} is no regular file: its bytes come once, for one decoder")
+        return given
+
+    @property
+    def failure(self) -> str | None:
+        """Why not all of it could be read; None if nothing says so."""
+        failure = None if self.once is None else self.once.failure
+        return None if failure is None else f"it could not be read to its end ({failure.strerror})"
+
+    def begin(self) -> None:
+        """Gives FFmpeg, which has started, what comes once."""
+        if self.once is not None:
+            self.once.pass_on()
+
+    def end(self) -> None:
+        """Takes no more of what comes once."""
+        if self.once is not None:
+            self._end()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if isinstance(self.given, int):
+        if isinstance(self.given, int) or self.once is not None:
             raise TypeError("a descriptor means nothing to another process: pickle a decoder of a path")
         return Source, (self.given,)
 
 
+def _once(given: Any) -> Once | None:
+    """The bytes of a pipe, a FIFO or a socket; None for all else."""
+    if isinstance(given, str | os.PathLike):
+        url = endpoints.source(given)
+        is_fifo = endpoints.is_path(url) and Path(given).is_fifo()
+        return Once(given) if is_fifo else None
+    file = _streams.without_wrapper(given)
+    carrier = _carrier(file)
+    if carrier is None or not _is_sequential(os.fstat(carrier).st_mode):
+        return None
+    ahead = _streams.read_ahead(file) if isinstance(file, _streams.Buffered) else b""
+    return Once(fcntl.fcntl(carrier, fcntl.F_DUPFD_CLOEXEC, 3), ahead)
+
+
+def _carrier(file: Any) -> int | None:
+    """The descriptor that carries the bytes that the file reads; None if there is none."""
+    if isinstance(file, int) and not isinstance(file, bool):
+        return file
+    raw = getattr(file, "raw", file)
+    return raw.fileno() if isinstance(raw, io.FileIO | SocketIO | socket) else None
+
+
+def _is_sequential(mode: int) -> bool:
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+
+
 def _descriptor(given: Any) -> int:
     """A descriptor of our own on a regular file with the content."""
-    if isinstance(given, int) and not isinstance(given, bool):
-        return _duplicate(given)
+    file = _streams.without_wrapper(given)
+    if (carrier := _carrier(file)) is not None:
+        return _duplicate(carrier)
     if not hasattr(given, "read"):
         try:
             with memoryview(given) as view:
@@ -82,11 +141,8 @@ def _descriptor(given: Any) -> int:
             raise TypeError(
                 f"an input is a path, a URL, bytes, a binary file or a descriptor; got {kind}{each}"
             ) from None
-    file = _streams.without_wrapper(given)
     if isinstance(file, io.TextIOBase):
         raise TypeError("an input is a text stream: open it in binary mode")
-    if isinstance(file, io.FileIO) or isinstance(getattr(file, "raw", None), io.FileIO):
-        return _duplicate(file.fileno())
     if not file.seekable():
         raise ValueError(f"a {type(file).__name__} cannot seek: read it, and pass the bytes")
     position = file.tell()
@@ -99,10 +155,7 @@ def _descriptor(given: Any) -> int:
 
 def _duplicate(descriptor: int) -> int:
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        raise ValueError(
-            f"descriptor {descriptor} is no regular file: frames of a pipe come by FFmpeg, started by subprocess, and "
-            "a penstock.Reader"
-        )
+        raise ValueError(f"descriptor {descriptor} is neither a regular file nor a pipe, FIFO or socket")
     return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
 
 

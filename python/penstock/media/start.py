@@ -18,7 +18,7 @@ _SEEK_MARGIN_S = 10.0
 
 
 def seek_arguments(
-    start: float | None, media: MediaInfo, time_base: Fraction | None = None
+    start: float | None, source: str, media: MediaInfo, time_base: Fraction | None = None
 ) -> tuple[list[str], list[str]]:
     """FFmpeg's options and filters to begin exactly at `start`. The filters need ``-copyts``.
 
@@ -27,12 +27,14 @@ def seek_arguments(
 
     Args:
         start: seconds from the beginning, as `MediaInfo.zero_s` has it; None for all of the file.
+        source: what FFmpeg reads, from `endpoints.source`.
         time_base: the unit of a video's timestamps; None for audio, whose filter is exact to the sample.
     """
     if start is None:
         return [], []
     start_s, is_audio = start + media.zero_s, time_base is None
     may_seek = is_audio or media.container in (*_WITH_INDEX, *_WITHOUT_INDEX)
+    may_seek &= not endpoints.is_sequential(source)
     sooner_s = start_s - (0.0 if media.container in _WITH_INDEX and not is_audio else _SEEK_MARGIN_S)
     # By the file's timestamps: FFmpeg and libav may differ on which is the first.
     seek = ["-seek_timestamp", "1", "-noaccurate_seek", "-ss", format_seconds(sooner_s)]

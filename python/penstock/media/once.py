@@ -1,0 +1,99 @@
+"""The bytes of a pipe, a FIFO or a socket, which come once: libav reads their beginning, and FFmpeg all of them."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+
+from penstock._relay import relay
+from penstock.errors import BrokenStreamError
+
+_living: weakref.WeakSet[Once] = weakref.WeakSet()
+
+
+def _close_inherited() -> None:
+    """In the child of a fork, whose copies would keep FFmpeg waiting for the end."""
+    for one in list(_living):
+        one.close_inherited()
+
+
+os.register_at_fork(after_in_child=_close_inherited)
+
+
+class Once:
+    """Bytes that come once.
+
+    Args:
+        source: what they come from: a descriptor for this object alone, or the path of a FIFO.
+        ahead: bytes before those, which were read from it already.
+
+    Attributes:
+        url: what FFmpeg reads, from `pass_on` on.
+        is_passed_on: `pass_on` was called.
+        failure: why the source could not be read to its end; None if nothing says so.
+    """
+
+    def __init__(self, source: int | str | os.PathLike[str], ahead: bytes = b"") -> None:
+        self.is_passed_on = False
+        self.failure: OSError | None = None
+        self._path, self._source = (b"", source) if isinstance(source, int) else (source, -1)
+        self._ahead, self._taken = ahead, bytearray()
+        self._lock = threading.Lock()
+        self._reader, self._writer = os.pipe()
+        self.url = f"file:/proc/{os.getpid()}/fd/{self._reader}"
+        _living.add(self)
+
+    def read(self, size: int) -> bytes:
+        """Some of the next bytes, for libav; none at the end."""
+        if self._ahead:
+            data, self._ahead = self._ahead[:size], self._ahead[size:]
+        else:
+            if self._source < 0:
+                self._source = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+            data = os.read(self._source, size)
+        self._taken += data
+        return data
+
+    def pass_on(self) -> None:
+        """Lets a thread give all bytes to FFmpeg, those that libav has read first."""
+        self.is_passed_on = True
+        threading.Thread(target=self._pass_on, name="penstock-source", daemon=True).start()
+
+    def close(self) -> None:
+        """Closes the source for us, and ends the thread. May be called again."""
+        with self._lock:
+            self._reader = _closed(self._reader)
+            if not self.is_passed_on:  # else the thread does it
+                self._close_own()
+
+    def close_inherited(self) -> None:
+        """Closes all descriptors in the child of a fork, where the thread is not."""
+        self._lock = threading.Lock()  # another thread may have held it
+        self._reader = _closed(self._reader)
+        self._close_own()
+
+    def _close_own(self) -> None:
+        self._writer, self._source = _closed(self._writer), _closed(self._source)
+
+    def _pass_on(self) -> None:
+        try:
+            for part in (self._taken, self._ahead):
+                left = memoryview(bytes(part))
+                while left:
+                    left = left[os.write(self._writer, left) :]
+            self._taken.clear()
+            relay(self._source, self._writer)
+        except (BrokenPipeError, BrokenStreamError):
+            pass  # FFmpeg has ended
+        except OSError as error:
+            self.failure = error
+        with self._lock:
+            self._close_own()
+
+
+def _closed(descriptor: int) -> int:
+    """Closes a descriptor unless that was done, and gives what stands for a closed one."""
+    if descriptor >= 0:
+        os.close(descriptor)
+    return -1
