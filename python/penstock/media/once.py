@@ -37,7 +37,8 @@ class Once:
     def __init__(self, source: int | str | os.PathLike[str], ahead: bytes = b"") -> None:
         self.is_passed_on = False
         self.failure: OSError | None = None
-        self._path, self._source = (b"", source) if isinstance(source, int) else (source, -1)
+        self._path: str | os.PathLike[str] = "" if isinstance(source, int) else source
+        self._source = source if isinstance(source, int) else -1
         self._ahead, self._taken = ahead, bytearray()
         self._lock = threading.Lock()
         self._reader, self._writer = os.pipe()
