@@ -214,3 +214,16 @@ def test_versions(version: str, is_old: bool, tmp_path: Path) -> None:
 
 def test_the_ffmpegs_here_are_new_enough(ffmpeg: str) -> None:
     assert capabilities.too_old(ffmpeg) is None
+
+
+@pytest.mark.parametrize("silent", ["-h encoder=ffv1", "-codecs"])
+def test_a_choice_is_not_made_without_what_it_depends_on(tmp_path: Path, silent: str) -> None:
+    """A lossless codec would become lossy."""
+    lines = f'case "$*" in *"{silent}"*) exit 1 ;; esac', f"exec '{find_ffmpeg()}' \"$@\""
+    tuning = Tuning(ffmpeg=str(script(tmp_path / "program", *lines)))
+    with pytest.raises(EncoderError, match="did not list"):
+        Encoder(tmp_path / "a.mkv", size=(64, 48), fps=25, codec="ffv1", tuning=tuning)
+    given = {"output_pixel_format": "yuv420p", "tuning": tuning}
+    with Encoder(tmp_path / "a.mkv", size=(64, 48), fps=25, codec="ffv1", **given) as encoder:
+        encoder.write(bytes(64 * 48 * 3))
+    assert encoder.report is not None and encoder.report.frames_encoded == 1

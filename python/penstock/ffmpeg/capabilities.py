@@ -111,14 +111,34 @@ def encoder_options(program: str, codec: str) -> Mapping[str, Option]:
 
 
 def encoder_pixel_formats(program: str, codec: str) -> tuple[str, ...]:
-    """The pixel formats that an encoder takes; none if it takes any."""
-    found = re.search(r"Supported pixel formats: (.*)", stdout_of(program, "-h", f"encoder={codec}"))
+    """The pixel formats that an encoder takes; none if it takes any.
+
+    Raises:
+        EncoderError: `program` did not tell, and there is no such encoder, or it may have been too slow.
+    """
+    listing = stdout_of(program, "-h", f"encoder={codec}")
+    if not listing:
+        check_codec(program, codec)
+        raise EncoderError(
+            f"{program} did not list the pixel formats of {codec} within {PATIENCE_S:g} s, by which that of the video "
+            f"is chosen: try again, or give {argument('output_pixel_format', 'yuv420p')}"
+        )
+    found = re.search(r"Supported pixel formats: (.*)", listing)
     return tuple(found[1].split()) if found else ()
 
 
 def is_lossless(program: str, codec: str) -> bool:
-    """Whether an encoder, or a kind of video, is lossless whatever its options are."""
+    """Whether an encoder, or a kind of video, is lossless whatever its options are.
+
+    Raises:
+        EncoderError: `program` did not tell.
+    """
     lines = re.findall(r"^ .EV.([.L])S (\w+)(.*)", stdout_of(program, "-codecs"), re.MULTILINE)
+    if not lines:
+        raise EncoderError(
+            f"{program} did not list its codecs within {PATIENCE_S:g} s, by which the pixel format of the video is "
+            f"chosen: try again, or give {argument('output_pixel_format', 'yuv420p')}"
+        )
     return any(
         lossy == "." and codec in (kind, *re.sub(r".*\(encoders: (.*?)\).*|.*", r"\1", rest).split())
         for lossy, kind, rest in lines

@@ -8,8 +8,10 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from penstock.errors import EncoderError
 from penstock.ffmpeg import capabilities
 from penstock.ffmpeg.arguments import FILTER_OPTIONS
 from penstock.ffmpeg.colors import jpeg_pixel_format
@@ -108,6 +110,7 @@ def output_format(
 
     Raises:
         ValueError: the codec lacks the format `asked`.
+        EncoderError: there is no such codec, or the program did not tell what the choice depends on.
     """
     if (option := _option(options, "pix_fmt")) is not None:
         asked = _asked_in_options(asked, option)
@@ -119,9 +122,12 @@ def output_format(
         return _raw(source, frames, asked, held)
     elif codec == "copy":
         return OutputFormat(frames if asked == AUTO else asked)
-    names = capabilities.encoder_pixel_formats(program, codec)
     if asked not in (AUTO, None):
+        names: tuple[str, ...] = ()
+        with suppress(EncoderError):  # what was asked for needs no choice
+            names = capabilities.encoder_pixel_formats(program, codec)
         return OutputFormat(_checked(codec, asked, names))
+    names = capabilities.encoder_pixel_formats(program, codec)
     return _chosen(program, codec, options, frames, asked, names)
 
 
