@@ -141,6 +141,10 @@ def test_a_pattern_finds_files_sorted(tmp_path: Path, plain: list[bytes]) -> Non
         assert [bytes(chunk) for chunk in pipeline] == [paths[3].read_bytes()]
     with pytest.raises(FileNotFoundError):
         files(f"{tmp_path}/nothing-*")
+    (tmp_path / "x[1].bin").write_bytes(b"this")
+    (tmp_path / "x1.bin").write_bytes(b"not this")
+    with Pipeline(files(tmp_path / "x[1].bin")) as pipeline:
+        assert [bytes(chunk) for chunk in pipeline] == [b"this"]
 
 
 def test_names_that_are_no_text_come_back(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import subprocess
@@ -122,6 +123,11 @@ def test_a_scene_that_hangs_is_ended_by_its_timeout(
     assert report.retries >= 1
     assert is_whole(tmp_path / "video.mp4")
     assert "hanging" in capfd.readouterr().err  # its stack
+
+
+def test_no_timeout_is_infinite(tmp_path: Path) -> None:
+    report = penstock.render(scene, **settings(tmp_path, frame_timeout=math.inf))
+    assert report.retries == 0 and is_whole(tmp_path / "video.mp4")
 
 
 @SLOW

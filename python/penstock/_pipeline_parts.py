@@ -6,6 +6,7 @@ import glob
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from penstock import _native
@@ -57,8 +58,8 @@ def files(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], *, w
     """Files, each as one chunk whose name is its path.
 
     Args:
-        paths: the paths, in the order of the chunks; or one path; or a pattern for ``glob.glob``, whose matches are
-            sorted (``**`` matches any folders).
+        paths: the paths, in the order of the chunks; or one path; or, if there is no file of that name, a pattern for
+            ``glob.glob``, whose matches are sorted (``**`` matches any folders).
         workers: the number of threads that read, each a file of its own, at most 1024. More than one pays where the
             storage has a high latency, not for files in the page cache.
 
@@ -74,7 +75,7 @@ def _paths(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> 
     if not isinstance(paths, str | os.PathLike):
         return [os.fspath(path) for path in paths]
     path = os.fspath(paths)
-    if not glob.has_magic(path):
+    if not glob.has_magic(path) or Path(path).exists():
         return [path]
     # Not Path.glob, which refuses absolute patterns.
     found = sorted(glob.glob(path, recursive=True))  # noqa: PTH207

@@ -24,6 +24,11 @@ from penstock.pipes import PipeReader, PipeWriter
 
 STANDARD = "-"
 FIFO_PREFIX = "fifo:"
+#: Suffixes of videos, whose bytes are no raw frames, and which raw frames do not overwrite.
+VIDEO_SUFFIXES = (
+    *(".avi", ".flv", ".gif", ".m2ts", ".m4v", ".mkv", ".mov", ".mp4"),
+    *(".mpeg", ".mpg", ".mxf", ".nut", ".ogv", ".ts", ".webm", ".y4m"),
+)
 
 _STANDARD_TITLES = ("standard input", "standard output")
 

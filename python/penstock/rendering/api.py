@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping
 from fractions import Fraction
@@ -245,6 +246,7 @@ def _run(
     ray: Mapping[str, object] | None,
 ) -> RenderReport:
     timeout_s = _seconds("frame_timeout", frame_timeout)
+    timeout_s = None if timeout_s == math.inf else timeout_s
 
     def start(planned: Plan) -> Engine:
         if engine == "processes":

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from penstock._native import _count
-from penstock.errors import FFmpegWarning
+from penstock.errors import EncoderError, FFmpegWarning
 from penstock.ffmpeg import Encoder, endpoints
 from penstock.ffmpeg.arguments import checked_size, frame_rate
 from penstock.ffmpeg.capabilities import muxer_options, version
@@ -126,12 +126,14 @@ class Plan:
         """The path of FFmpeg on this machine.
 
         Raises:
-            EncoderError: there is none.
+            EncoderError: there is none, or it did not tell its version.
             ValueError: it has another version than the plan.
         """
         tuning = encoder_arguments(self).get("tuning", Tuning())
         program = find_ffmpeg(tuning.ffmpeg)
         found = version(program)
+        if self.ffmpeg and not found:
+            raise EncoderError(f"{program} did not tell its version, which has to be {self.ffmpeg}")
         if found != self.ffmpeg:
             raise ValueError(f"the plan was made with FFmpeg {self.ffmpeg}, and {program} is FFmpeg {found}")
         return program

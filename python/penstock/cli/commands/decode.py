@@ -22,6 +22,7 @@ from penstock.cli.messages import InputError, as_click_errors, in_one_line, with
 from penstock.cli.opening import (
     FIFO_PREFIX,
     STANDARD,
+    VIDEO_SUFFIXES,
     check_standard_output,
     opened_destinations,
     refuse_same,
@@ -50,11 +51,6 @@ from penstock.media import Decoder
 
 #: As a pixel format: leave the pixels as they are in the file.
 SAME = "same"
-#: Suffixes of videos. An INPUT too many would be taken for OUTPUT, and overwritten with raw frames.
-VIDEO_SUFFIXES = (
-    *(".avi", ".flv", ".gif", ".m2ts", ".m4v", ".mkv", ".mov", ".mp4"),
-    *(".mpeg", ".mpg", ".mxf", ".nut", ".ogv", ".ts", ".webm", ".y4m"),
-)
 
 
 def moment(text: str) -> float:
