@@ -1,4 +1,13 @@
-"""A running FFmpeg that decodes, and the native reader of its output."""
+"""A running FFmpeg that decodes, and the native reader of its output.
+
+What was tried instead (H.264 1080p to RGB, 2-core x86-64 VM, FFmpeg 5.1, 2026-11-23), in CPU ms a frame, and frames a
+second: this 11.3, 146; OpenCV to RGB 9.3, 182; ``ffmpeg -f null`` 6.8, 252. A child with libav (PyAV) that converts
+into shared memory: 7.9 to 8.6, 203 to 217. It cannot take this one's place: libav's decode loses frames in silence, by
+the number of threads, its log cannot be had with threads, and there is no parser of filters. With the program, 6.8 to
+decode, 1.3 to write to the pipe, 0.5 to read from it and 1.1 to convert are the least: pipes end at 0.95 times OpenCV.
+NUT as FFmpeg's output, with the times in it, costs the same as raw frames with lines of text beside them, which need
+no parser of frames.
+"""
 
 from __future__ import annotations
 
