@@ -1,6 +1,9 @@
 """Frames with their times: `Encoder(fps=None)` and `write(pts=)`."""
 
 import asyncio
+import contextlib
+import itertools
+import signal
 import subprocess
 from fractions import Fraction
 
@@ -13,7 +16,7 @@ from penstock.ffmpeg.pixel_formats import PIXEL_FORMATS, frame_layout
 
 SIZE = (64, 48)
 # Irregular, with the smallest step and a long one.
-TIMES_US = [20_000, 53_333, 86_667, 500_000, 500_001, 1_500_000, 1_533_333, 4_000_000, 4_016_667]
+TIMES_US = [20_000, 53_333, 86_667, 500_000, 500_020, 1_500_000, 1_533_333, 4_000_000, 4_016_667]
 
 
 def picture(index, shape=(48, 64, 3), dtype=np.uint8):
@@ -57,7 +60,7 @@ def test_times_are_carried_exactly_to_the_unit_of_the_container(tmp_path, name, 
             encoder.write(picture(index), pts=Fraction(time_us, 1_000_000))
     found, unit = times_s(tmp_path / name)
     assert found == [round(Fraction(time_us, 1_000_000) / unit) * unit for time_us in TIMES_US]
-    assert unit == (Fraction(1, 1_000_000) if name.endswith(("mp4", "mov")) else Fraction(1, 1000))
+    assert unit == (Fraction(1, 90_000) if name.endswith(("mp4", "mov")) else Fraction(1, 1000))
     with penstock.Decoder(tmp_path / name) as decoder:
         levels = [int(frame[24, 32].mean()) for frame in decoder]
     assert np.allclose(levels, [20 * index for index in range(len(TIMES_US))], atol=6)
@@ -155,3 +158,75 @@ def test_stats_count_frames_and_not_what_carries_their_times(tmp_path):
     assert encoder.stats.frames_submitted == encoder.stats.frames_written == encoder.stats.frames_encoded == 5
     assert encoder.report.bytes_submitted == 5 * encoder.frame_bytes
     assert encoder.stats.speed > 0
+
+
+@pytest.mark.parametrize(
+    "options", [{"fps": None}, {"fps": 900, "audio": penstock.ffmpeg.AudioInput(8000, 1)}]
+)
+def test_a_signal_handler_that_writes_inside_a_write_loses_nothing(tmp_path, options):
+    told = []
+
+    def write(index):
+        pts = {"pts": index / 1000} if options["fps"] is None else {}
+        encoder.write(picture(index % 9), **pts)
+        told.append(index)
+
+    def handler(_signal, _frame):
+        with contextlib.suppress(
+            RuntimeError, ValueError
+        ):  # inside of a write; or earlier than the one that it is in
+            write(next(numbers))
+
+    numbers = itertools.count()
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        with penstock.Encoder(tmp_path / "a.mkv", size=SIZE, codec="rawvideo", **options) as encoder:
+            signal.setitimer(signal.ITIMER_REAL, 0.0003, 0.0003)
+            for _ in range(1500):
+                with contextlib.suppress(ValueError):
+                    write(next(numbers))
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            if "audio" in options:
+                encoder.write_audio(np.zeros((8000, 1), np.float32))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert encoder.report.frames_encoded == len(told) > 1000
+
+
+@pytest.mark.parametrize("name", ["a.mp4", "a.mov", "a.mkv"])
+@pytest.mark.parametrize(
+    "times",
+    [range(0, 1200, 60), [*range(10), *range(309, 319)], [0, 1, 2, 2_900, 2_901]],
+    ids=["one a minute", "a pause", "a long pause"],
+)
+def test_pauses_lose_no_frame(tmp_path, name, times):
+    with penstock.Encoder(tmp_path / name, size=SIZE, fps=None) as encoder:
+        for index, time in enumerate(times):
+            encoder.write(picture(index % 9), pts=time)
+    with penstock.Decoder(tmp_path / name) as decoder:
+        assert [frame.time_s for frame in decoder] == pytest.approx(list(times))
+    command = (
+        find_ffmpeg(),
+        "-v",
+        "error",
+        "-i",
+        tmp_path / name,
+        "-fps_mode",
+        "passthrough",
+        "-f",
+        "framecrc",
+        "-",
+    )
+    lines = subprocess.run(command, capture_output=True, check=True, text=True).stdout.splitlines()
+    assert sum(not line.startswith("#") for line in lines) == len(times)
+
+
+def test_times_that_the_container_does_not_hold_are_an_error_at_the_call(tmp_path):
+    with penstock.Encoder(tmp_path / "a.mp4", size=SIZE, fps=None) as encoder:
+        encoder.write(picture(0), pts=1)
+        for pts in (1.000001, 1.000005, 1 + 2**28 / 90_000):
+            with pytest.raises(ValueError, match=r"no two frames at 1\.000000"):
+                encoder.write(picture(1), pts=pts)
+        encoder.write(picture(1), pts=1.00002)
+    assert encoder.report.frames_encoded == 2

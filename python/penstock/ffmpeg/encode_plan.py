@@ -30,7 +30,7 @@ from penstock.ffmpeg.colors import (
     output_color_arguments,
 )
 from penstock.ffmpeg.naming import argument
-from penstock.ffmpeg.nut import NutStream
+from penstock.ffmpeg.nut import TICK_S, NutStream
 from penstock.ffmpeg.output_formats import output_format, raw_format, unused_colors
 from penstock.ffmpeg.pixel_formats import FrameLayout, canonical, divides_evenly, frame_layout
 from penstock.ffmpeg.settings import Colors, Convert, check_choice, native_conversion
@@ -42,8 +42,14 @@ OddSize = Literal["error", "pad", "crop"]
 # Encoders that need the same conversion have the same object: a fan-out does it once for all of them.
 _conversion = lru_cache(maxsize=16)(_Conversion)
 
-# Each frame is encoded once, at its own time, in microseconds. The container rounds to its own unit.
-_TIMED_OPTIONS = {"fps_mode": "passthrough", "enc_time_base:v": "1:1000000"}
+# Each frame is encoded once, at its own time.
+_TIMED_OPTIONS = {"fps_mode": "passthrough"}
+_TIME_BASE = "enc_time_base:v"
+# The unit of times in MP4 and QuickTime, in seconds: that of MPEG-2 systems, in which all common frame rates are exact.
+# With microseconds, FFmpeg 5.1 lost frames after a pause of 5 minutes, and one of 36 broke the file.
+_QUICKTIME_UNIT_S = Fraction(1, 90_000)
+_QUICKTIME = ("3g2", "3gp", "f4v", "ipod", "ismv", "mov", "mp4", "psp")
+_QUICKTIME_ENDINGS = (".3g2", ".3gp", ".f4v", ".ismv", ".m4v", ".mov", ".mp4")
 # FFmpeg's reader of NUT believes no higher rate (seen in 5.1 to 9).
 _MOST_FPS_WITH_SOUND = 1000
 # Containers without times, or that number frames, by FFmpeg's names and their usual endings.
@@ -74,21 +80,29 @@ class EncodePlan:
         conversion: the native conversion; None if FFmpeg gets the frames as they are.
         fed: layout of the frames that FFmpeg gets; None for sound alone.
         sounds: what comes with the picture, or without one.
+        time_unit_s: of `rate` None, the unit of the frames' times that the container holds, in seconds.
         stream: what FFmpeg reads; None if it is frames alone, at a constant rate.
         converted_by: "penstock", "ffmpeg", or None if the pixels stay what they are.
-        arguments: FFmpeg's arguments for its input and its output.
+        arguments: FFmpeg's arguments for its input and its output, whose name comes last.
+        container_format: the container by FFmpeg's name; None if FFmpeg is to guess it.
         warnings: what the video cannot hold of the frames.
     """
 
     layout: FrameLayout | None
     rate: Fraction | None
+    time_unit_s: Fraction
     conversion: _Conversion | None
     fed: FrameLayout | None
     sounds: tuple[Sound, ...]
     stream: NutStream | None
     converted_by: str | None
     arguments: list[str]
+    container_format: str | None
     warnings: tuple[str, ...]
+
+    def arguments_to(self, target: str) -> list[str]:
+        """`arguments` for another file of the same kind."""
+        return [*self.arguments[:-1], target]
 
     @property
     def frames(self) -> FrameLayout:
@@ -124,6 +138,7 @@ def plan_encode(
     width, height = checked_size(size)
     rate = None if fps is None else frame_rate(fps)
     container_format = endpoints.container_for(target, container_format)
+    time_unit_s = _time_unit_s(target, container_format)
     asked_range = "limited" if colors.range == "auto" else colors.range
     matrix, color_range = colors_for(codec, colors.matrix, asked_range, height)
     layout = frame_layout(pixel_format, width, height, program)
@@ -132,7 +147,7 @@ def plan_encode(
     options = _options_for(codec, options, output.name)
     if rate is None:
         _check_timed(target, container_format)
-        options = _TIMED_OPTIONS | options
+        options = _TIMED_OPTIONS | {_TIME_BASE: f"1:{1 / time_unit_s}"} | options
     if odd_size == "error":
         check_even(layout, output.name, options)
     conversion = _native(
@@ -174,7 +189,17 @@ def plan_encode(
         converted_by = "ffmpeg" if conversion is None else "penstock"
     unused = unused_colors(codec, layout.pixel_format, output.name, colors, color_range)
     return EncodePlan(
-        layout, rate, conversion, fed, sounds, stream, converted_by, arguments, (*output.warnings, *unused)
+        layout=layout,
+        rate=rate,
+        time_unit_s=time_unit_s,
+        conversion=conversion,
+        fed=fed,
+        sounds=sounds,
+        stream=stream,
+        converted_by=converted_by,
+        arguments=arguments,
+        container_format=container_format,
+        warnings=(*output.warnings, *unused),
     )
 
 
@@ -196,7 +221,7 @@ def plan_sound(
             target, None, None, options, container_format, sound=sound.output_arguments(sounds, options)
         ),
     ]
-    return EncodePlan(None, None, None, None, sounds, stream, None, arguments, ())
+    return EncodePlan(None, None, TICK_S, None, None, sounds, stream, None, arguments, container_format, ())
 
 
 def _check_timed(target: str, container_format: str | None) -> None:
@@ -205,6 +230,13 @@ def _check_timed(target: str, container_format: str | None) -> None:
             f"{container_format or target.rpartition('.')[2]} has no place for the times of frames (fps=None): "
             "write mp4, mov, mkv or webm, or give a constant fps"
         )
+
+
+def _time_unit_s(target: str, container_format: str | None) -> Fraction:
+    is_quicktime = (
+        container_format in _QUICKTIME if container_format else target.lower().endswith(_QUICKTIME_ENDINGS)
+    )
+    return _QUICKTIME_UNIT_S if is_quicktime else TICK_S
 
 
 def _options_for(

@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
+from pathlib import Path
 
 from penstock import _exit
 from penstock._asyncio import Watchable
@@ -31,6 +32,7 @@ from penstock.ffmpeg import endpoints, nut
 from penstock.ffmpeg.encode_plan import EncodePlan
 from penstock.ffmpeg.feed import Feed
 from penstock.ffmpeg.process import WATCH_INTERVAL_S, FFmpegProcess, Watch
+from penstock.ffmpeg.replacing import ReplacedError, is_several_files, replacement_of
 from penstock.ffmpeg.reporter import Reporter
 from penstock.ffmpeg.session import Session, late_error, warn_unclosed
 from penstock.ffmpeg.settings import Tuning
@@ -59,6 +61,7 @@ class EncodeSession(Session):
 
     Attributes:
         writer: the native writer that feeds FFmpeg.
+        warning: why the file that was there has to be overwritten in place; None if there is none, or it has not.
         report: the result of `close`; None before.
     """
 
@@ -77,9 +80,10 @@ class EncodeSession(Session):
         explain: Callable[[str], str | None],
         reporter: Reporter | None,
     ) -> None:
+        self._replacement, self.warning = replacement_of(target, plan.container_format)
         process = FFmpegProcess(
             program,
-            plan.arguments,
+            plan.arguments_to(target if self._replacement is None else self._replacement.url),
             tuning.ffmpeg_policy,
             is_fed=True,
             is_strict=True,
@@ -103,10 +107,12 @@ class EncodeSession(Session):
             weakref.WeakKeyDictionary()
         )
         self._closing_at_s: float | None = None
+        self._failure: str | None = None  # of what FFmpeg has succeeded with
         self._feed: Feed | None = None
         if plan.stream is not None:
             frame_bytes = None if plan.fed is None else self._fed_bytes
-            self._feed = Feed(plan.stream, plan.rate, frame_bytes, plan.sounds, program, tuning.stall_timeout)
+            clock = plan.rate, plan.time_unit_s
+            self._feed = Feed(plan.stream, *clock, frame_bytes, plan.sounds, program, tuning.stall_timeout)
             self._fed_bytes += nut.PREFIX_BYTES
 
     def connect(self) -> None:
@@ -137,6 +143,8 @@ class EncodeSession(Session):
             self.writer.abort()
         if self._feed is not None:
             self._feed.end()
+        if self._replacement is not None:
+            self._replacement.discard()
 
     @property
     def stats(self) -> EncoderStats:
@@ -292,9 +300,11 @@ class EncodeSession(Session):
         self._deliver(deadline_s)
         self.process.close_pipes()
         self.wait_for(self._await_end, _left_s(deadline_s), NOT_DONE)
-        self._mark_ended()
         if not self.process.has_succeeded or self.process.frames != self.submitted or self._lost():
+            self._mark_ended()
             raise self._error()
+        self._put_in_place()
+        self._mark_ended()
         missing = [*self._failed_outputs(ignored=True), *self._unused_input()]
         if self._feed is not None:
             missing += self._feed.warnings
@@ -391,6 +401,22 @@ class EncodeSession(Session):
         except BrokenStreamError as broken:
             raise self._failed() from broken
 
+    def _put_in_place(self) -> None:
+        """Lets the new file take the place of an old one. Raises if there is none."""
+        try:
+            if self._replacement is not None:
+                self._replacement.take_place()
+            elif endpoints.is_path(self._target) and not is_several_files(
+                self._target, self.plan.container_format
+            ):
+                path = Path(endpoints.without_protocol(self._target))
+                if not path.exists():
+                    raise ReplacedError(f"{path} was removed, or given another name, while it was written")
+        except ReplacedError as error:
+            self._failure = str(error)
+            self._mark_ended()
+            raise self._error() from error
+
     def _await_end(self, timeout_s: float) -> None:
         if not self.process.wait(timeout_s):
             raise StalledError(NOT_DONE, timeout_s)
@@ -418,7 +444,7 @@ class EncodeSession(Session):
         """What the result lacks, although FFmpeg may have succeeded, in sentences."""
         failures = [] if self._feed is None else self._feed.failures
         unused = self._unused_input() if self.plan.layout is None else []
-        return [*self._failed_outputs(), *failures, *unused]
+        return [*self._failed_outputs(), *failures, *unused, *filter(None, [self._failure])]
 
     def _unused_input(self) -> list[str]:
         if self._feed is None or self._feed.input is None or self._feed.samples:
@@ -448,13 +474,15 @@ class EncodeSession(Session):
             output_bytes=endpoints.file_bytes(self._target),
             elapsed_s=elapsed_s,
             fps=self.process.frames / elapsed_s,
-            warnings=(*self.plan.warnings, *messages),
+            warnings=(*self.plan.warnings, *filter(None, [self.warning]), *messages),
         )
 
     def _mark_ended(self) -> None:
         self.mark_closed()
         if self._feed is not None:
             self._feed.end()
+        if self._replacement is not None:
+            self._replacement.discard()
         if self._reporter is not None:
             self._reporter.stop(self.stats)
 

@@ -49,11 +49,14 @@ class Encoder:
     ``write`` copies a frame: you can reuse its memory when the call returns. ``frame()`` leases memory to draw into,
     which saves the copy. ``submit`` borrows your memory until its ticket is done.
 
-    An existing output file is overwritten. FFmpeg runs in a process group of its own, so that Ctrl-C interrupts Python
-    only, and FFmpeg can finish the file. An exception that leaves the ``with`` block finishes what was submitted and
-    propagates; an FFmpeg that gives no sign of life for 5 s is killed then, and a note on the exception says so. An
-    encoder that is never closed is finished in the same way when it is collected or when the interpreter exits, with a
-    `ResourceWarning`.
+    An output file that is there already, with content, keeps it until ``close`` has succeeded: FFmpeg writes beside it
+    (``.NAME.….part``), and the new file takes its place, owner and mode. Where that cannot be, such as with hard links,
+    it is overwritten in place, with an `FFmpegWarning`.
+
+    FFmpeg runs in a process group of its own, so that Ctrl-C interrupts Python only, and FFmpeg can finish the file. An
+    exception that leaves the ``with`` block finishes what was submitted and propagates; an FFmpeg that gives no sign of
+    life for 5 s is killed then, and a note on the exception says so. An encoder that is never closed is finished in the
+    same way when it is collected or when the interpreter exits, with a `ResourceWarning`.
 
     After a ``fork``, the encoder is closed in the child and continues in the parent.
 
@@ -263,7 +266,7 @@ class Encoder:
                 or float32. It need not be contiguous: ``frame[::-1]`` and ``frame[..., ::-1]`` work as expected.
                 Bytes and flat arrays are checked by their size only, ``frame_bytes``.
             pts: the time of the frame in seconds from 0 on, for an encoder with ``fps=None``. It is rounded to 1 µs,
-                and by the container to its own unit: 1 µs in MP4 and QuickTime, 1 ms in Matroska and WebM.
+                and by the container to its own unit: 1/90,000 s in MP4 and QuickTime, 1 ms in Matroska and WebM.
             timeout: seconds to wait for room in the queue; None waits as long as it takes.
 
         Returns:
@@ -505,6 +508,8 @@ class Encoder:
         try:
             session.start()
             self._started = session
+            if session.warning is not None:
+                warnings.warn(session.warning, FFmpegWarning, stacklevel=4)
             if self._ended_unstarted is not None:  # by a signal handler
                 session.abort()
         except BaseException:  # for example of a signal handler

@@ -28,6 +28,8 @@ LITERAL = ("-pattern_type", "none")
 #: FFmpeg's names of two demuxers.
 QUICKTIME, MATROSKA = "mov,mp4,m4a,3gp,3g2,mj2", "matroska,webm"
 _STDOUT = "pipe:1"
+# Linux follows no more links than these (path_resolution(7)).
+_MOST_LINKS = 40
 # One output of the muxer `tee`, as FFmpeg's av_get_token cuts them: a backslash or single quotes protect a "|".
 _TEE_OUTPUT = re.compile(r"((?:\\.|'[^']*'|[^|])*)(?:\||$)", re.DOTALL)
 _IGNORES_FAILURE = re.compile(r"\s*\[([^\]]*:)?onfail=(?i:ignore)[:\]]")
@@ -46,7 +48,8 @@ def target(output: str | os.PathLike[str], container_format: str | None = None) 
     """FFmpeg's name for an output: a URL unchanged, or a path after ``file:``, which makes FFmpeg take it literally.
 
     A `str` is a URL if it begins with a scheme and ``//``, and FFmpeg's standard output if it is ``-``, ``pipe:`` or
-    ``pipe:1``. Anything else is a path, whatever its characters. For the container ``tee``, `output` is a list of
+    ``pipe:1``, or a path to this process's standard output (``/dev/stdout``). Anything else is a path, whatever its
+    characters. For the container ``tee``, `output` is a list of
     outputs and stays unchanged.
 
     Raises:
@@ -64,6 +67,8 @@ def target(output: str | os.PathLike[str], container_format: str | None = None) 
         if _URL.match(output) or (container_format == "tee" and not output.startswith("-")):
             return output
     path = Path(output).absolute()
+    if (number := _own_descriptor(path)) is not None:
+        return _pipe(f"pipe:{number}")
     # Path removes a slash at the end.
     _check_writable(path, named_as_folder=os.fspath(output).endswith("/"))
     return f"{_FILE}{path}"
@@ -198,6 +203,21 @@ def _check_type(what: str, given: object, instead: str) -> None:
         remedy = ": pass the path of the file"
     kind = type(given).__name__
     raise TypeError(f"{what} is one path or URL, a str or a pathlib.Path; got {kind}{remedy}")
+
+
+def _own_descriptor(path: Path) -> str | None:
+    """The number of this process's descriptor that a path means, such as ``/dev/stdout``; None if it means none.
+
+    In FFmpeg, such a path would mean FFmpeg's own.
+    """
+    folders = {Path("/proc/self/fd").resolve(), Path("/proc/thread-self/fd").resolve()}
+    for _ in range(_MOST_LINKS):
+        if path.name.isdecimal() and path.parent.resolve() in folders:
+            return path.name
+        if not path.is_symlink():
+            return None
+        path = path.parent / path.readlink()
+    return None
 
 
 def _pipe(output: str) -> str:

@@ -28,6 +28,10 @@ _KEPT_ENDS = 1 << 12
 # Packets of each file that are queued at once after the last frame. Chosen.
 _LAST_PACKETS = 32
 
+# Units of time from a frame to the next, in MP4 and QuickTime. Theirs have 31 bits, and FFmpeg 5.1 believes no more
+# than 28 between the decoding of a frame and its display (mov_read_ctts in libavformat/mov.c).
+_MOST_STEPS = 2**28 - 1
+
 _Result = TypeVar("_Result")
 
 
@@ -77,6 +81,7 @@ class Feed:
         self,
         stream: nut.NutStream,
         rate: Fraction | None,
+        time_unit_s: Fraction,
         frame_bytes: int | None,
         sounds: Iterable[Sound],
         program: str,
@@ -86,7 +91,7 @@ class Feed:
         self.input: AudioInput | None = None
         #: Seconds that calls have waited for room, or for a file.
         self.waited_s = 0.0
-        self._rate = rate
+        self._rate, self._time_unit_s = rate, time_unit_s
         self._frame_bytes = frame_bytes
         self._input_stream = 0
         self._files: list[tuple[int, SoundPackets]] = []
@@ -98,6 +103,7 @@ class Feed:
         self._writer: Writer | None = None
         # Nobody waits with it. A signal handler may close the encoder while its thread has it.
         self._in_order = threading.RLock()
+        self._is_queueing = False  # whether a thread has it for a frame or samples
         self._queued = _Queued(taken=(0,) * len(self._files))
         # What `_queued` becomes once the writer has accepted more items than that number.
         self._pending: tuple[int, _Queued] | None = None
@@ -172,6 +178,13 @@ class Feed:
             raise ValueError(
                 f"pts must grow from frame to frame: {float(time_s):.6f} s comes after {float(queued.last_s):.6f} s"
             )
+        if not queued.frames or (unit_s := self._time_unit_s) == nut.TICK_S:
+            return
+        if not 0 < round(time_s / unit_s) - round(queued.last_s / unit_s) <= _MOST_STEPS:
+            raise ValueError(
+                f"the container has no two frames at {float(queued.last_s):.6f} and {float(time_s):.6f} s: it holds "
+                f"steps from {unit_s} to {int(_MOST_STEPS * unit_s)} s"
+            )
 
     def queue_frame(self, slot: _Slot, tick: int | None, *, timeout: float) -> Ticket:
         """Queues a frame with a prefix. That of a frame at a constant rate is made here, when its number is known."""
@@ -215,7 +228,7 @@ class Feed:
     def finish(self, *, timeout: float) -> None:
         """Queues the rest of the files' sound, when there are no more frames."""
         until_s = time.monotonic() + timeout
-        while self._when_possible(self._queue_last, max(0.0, until_s - time.monotonic())):
+        while self._when_possible(self._queue_last, max(0.0, until_s - time.monotonic()), is_last=True):
             if time.monotonic() > until_s:
                 raise self._late(timeout)
 
@@ -230,18 +243,30 @@ class Feed:
         is_over = pending is not None and self._open_writer.stats.items_accepted > pending[0]
         return pending[1] if is_over and pending is not None else self._queued
 
-    def _when_possible(self, step: Callable[[], _Result], timeout: float) -> _Result:
+    def _when_possible(
+        self, step: Callable[[], _Result], timeout: float, *, is_last: bool = False
+    ) -> _Result:
         """Does a step, alone. If it cannot be done yet, waits without the lock, and begins it again.
 
         Raises:
             StalledError: it could not be done within `timeout`.
+            RuntimeError: a signal handler has interrupted such a step, and it is not one of the last.
         """
         started_s = time.monotonic()
         while True:
             try:
                 with self._in_order:
-                    self._queued, self._pending = self._state, None
-                    return step()
+                    if self._is_queueing and not is_last:
+                        raise RuntimeError(
+                            "a signal handler wrote to the encoder inside of a write: have it set a flag, and write "
+                            "later"
+                        )
+                    self._is_queueing = True
+                    try:
+                        self._queued, self._pending = self._state, None
+                        return step()
+                    finally:
+                        self._is_queueing = False
             except _NotYet as not_yet:
                 waiting_s = time.monotonic()
                 left_s = started_s + timeout - waiting_s

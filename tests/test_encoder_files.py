@@ -1,0 +1,195 @@
+"""What an encode does to a file that is there already."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import run_script, succeeded
+from media import eventually
+from media import nothing_is_left as nothing_is_left
+
+from penstock import Decoder, Encoder
+from penstock.errors import EncoderError, FFmpegWarning
+
+SIZE = (64, 48)
+WAS = b"what was there" * 100
+
+
+def frame(value: int = 100) -> np.ndarray:
+    return np.full((SIZE[1], SIZE[0], 3), value, np.uint8)
+
+
+def encode(path: Path, frames: int = 5, **options: object) -> None:
+    with Encoder(path, size=SIZE, fps=25, **options) as encoder:
+        for index in range(frames):
+            encoder.write(frame(4 * index))
+
+
+def count(path: Path) -> int:
+    with Decoder(path) as decoder:
+        return len(list(decoder))
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    path = tmp_path / "video.mp4"
+    path.write_bytes(WAS)
+    return path
+
+
+def alone(path: Path) -> bool:
+    return list(path.parent.iterdir()) == [path]
+
+
+def test_the_new_one_takes_its_place_in_the_end(old: Path) -> None:
+    old.chmod(0o640)
+    if os.geteuid() == 0:
+        os.chown(old, 1234, 1235)
+    before = old.stat()
+    with Encoder(old, size=SIZE, fps=25) as encoder:
+        for _ in range(5):
+            encoder.write(frame())
+            assert old.read_bytes() == WAS
+    assert encoder.report is not None
+    assert encoder.report.output == str(old) and encoder.report.output_bytes == old.stat().st_size
+    assert not encoder.report.warnings
+    after = old.stat()
+    assert (after.st_mode, after.st_uid, after.st_gid) == (before.st_mode, before.st_uid, before.st_gid)
+    assert count(old) == 5 and alone(old)
+
+
+@pytest.mark.parametrize(
+    "options", [{"codec": "gif"}, {"options": {"x264-params": "nonsense=1", "profile:v": "no"}}]
+)
+def test_a_failure_leaves_it(old: Path, options: dict[str, object]) -> None:
+    with pytest.raises(EncoderError):
+        encode(old, **options)
+    assert old.read_bytes() == WAS and alone(old)
+
+
+def test_an_abort_leaves_it(old: Path) -> None:
+    encoder = Encoder(old, size=SIZE, fps=25)
+    encoder.write(frame())
+    encoder.abort()
+    assert old.read_bytes() == WAS and alone(old)
+
+
+def test_a_program_that_cannot_be_started_leaves_it(old: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="odd"):
+        Encoder(old, size=(63, 47), fps=25, odd_size="odd")  # type: ignore[arg-type]
+    assert old.read_bytes() == WAS and alone(old)
+
+
+def test_a_video_is_rewritten_while_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "video.mkv"
+    encode(path, 60)
+    with Decoder(path) as decoder, Encoder(path, fps=25) as encoder:
+        for one in decoder:
+            encoder.write(255 - one)
+    assert count(path) == 60 and alone(path)
+
+
+def test_a_link_stays_one(old: Path) -> None:
+    link = old.with_name("link.mp4")
+    link.symlink_to(old.name)
+    encode(link)
+    assert link.is_symlink() and count(old) == 5
+
+
+def test_what_has_nothing_in_it_is_written_in_place() -> None:
+    with tempfile.NamedTemporaryFile(suffix=".mkv") as file:
+        encode(Path(file.name))
+        assert os.fstat(file.fileno()).st_size == Path(file.name).stat().st_size > 0
+
+
+def test_other_names_of_the_file_are_kept_in_place(old: Path) -> None:
+    other = old.with_name("other.mp4")
+    other.hardlink_to(old)
+    with pytest.warns(FFmpegWarning, match="overwritten in place .it has several hard links"):
+        encode(old)
+    assert count(other) == 5
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
+def test_a_file_that_is_mounted_is_overwritten_in_place(old: Path) -> None:
+    other = old.with_name("other name.mp4")
+    other.write_bytes(WAS)
+    if subprocess.run(["mount", "--bind", old, other], check=False, capture_output=True).returncode:
+        pytest.skip("no right to mount")
+    try:
+        with pytest.warns(FFmpegWarning, match="it is mounted"):
+            encode(other)
+    finally:
+        subprocess.run(["umount", other], check=True)
+    assert count(old) == 5
+
+
+def test_what_another_program_put_there_meanwhile_stays(old: Path) -> None:
+    encoder = Encoder(old, size=SIZE, fps=25)
+    encoder.write(frame())
+    (new := old.with_name("new")).write_bytes(b"another")
+    new.replace(old)
+    with pytest.raises(EncoderError, match="was replaced meanwhile: the new video is") as caught:
+        encoder.close()
+    assert old.read_bytes() == b"another"
+    [part] = [path for path in old.parent.iterdir() if path != old]
+    assert str(part) in str(caught.value) and count(part) == 1
+
+
+def test_a_new_file_that_is_removed_meanwhile_is_an_error(tmp_path: Path) -> None:
+    encoder = Encoder(path := tmp_path / "video.mkv", size=SIZE, fps=25)
+    encoder.write(frame())
+    assert eventually(path.exists)
+    path.unlink()
+    with pytest.raises(EncoderError, match=r"video\.mkv was removed"):
+        encoder.close()
+
+
+def test_several_files_are_written_where_they_belong(tmp_path: Path) -> None:
+    for _ in range(2):
+        encode(tmp_path / "list.m3u8", options={"hls_time": 1})
+    assert {path.name for path in tmp_path.iterdir()} == {"list.m3u8", "list0.ts"}
+
+
+def test_a_killed_python_leaves_it(old: Path) -> None:
+    code = """
+        import os, signal, sys
+        import numpy as np, penstock
+        encoder = penstock.Encoder(sys.argv[1], size=(64, 48), fps=25)
+        encoder.write(np.zeros((48, 64, 3), np.uint8)).wait()
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    run_script(code, old)
+    assert old.read_bytes() == WAS
+
+
+def test_devices_are_written_to() -> None:
+    encode(Path("/dev/null"), options={"f": "matroska"})
+    assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
+
+
+@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "link"])
+def test_paths_of_standard_output_mean_it(tmp_path: Path, name: str) -> None:
+    if name == "link":
+        (tmp_path / name).symlink_to("/dev/stdout")
+        name = str(tmp_path / name)
+    code = """
+        import sys, penstock
+        with penstock.Encoder(sys.argv[1], size=(64, 48), fps=25, options={"f": "matroska"}) as encoder:
+            encoder.write(bytes(64 * 48 * 3))
+        assert encoder.report.frames_encoded == 1
+    """
+    (tmp_path / "video.mkv").write_bytes(succeeded(run_script(code, name)))
+    assert count(tmp_path / "video.mkv") == 1
+
+
+def test_other_descriptors_are_refused() -> None:
+    for name in ("/dev/stdin", "/dev/stderr", "/dev/fd/7"):
+        with pytest.raises(ValueError, match="none of our descriptors but standard output"):
+            Encoder(name, size=SIZE, fps=25, options={"f": "matroska"})
