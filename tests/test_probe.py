@@ -22,7 +22,7 @@ from media import holdings
 
 from penstock.errors import DecoderError, PenstockError, StalledError
 from penstock.ffmpeg import find_ffmpeg
-from penstock.media import AudioInfo, Chapter, MediaInfo, VideoInfo, probe
+from penstock.media import AudioInfo, Chapter, ContentLight, MasteringDisplay, MediaInfo, VideoInfo, probe
 
 DECODABLE = (
     VIDEOS | ALPHA_CLIPS | {"fragmented": ZERO_FRAMES["fragmented"], "fast_start": DAMAGED["fast_start"]}
@@ -255,6 +255,32 @@ class TestFiles:
         subprocess.run([find_ffmpeg(), "-v", "error", *inputs, tmp_path / "clip.mkv"], check=True)
         assert probe(clip("h264")).chapters == ()
         assert probe(tmp_path / "clip.mkv").chapters == (Chapter(0.0, 0.4, "One"), Chapter(0.4, 1.2, None))
+
+    @pytest.mark.parametrize("ending", ["mkv", "mp4"])
+    def test_the_light_of_hdr(self, tmp_path: Path, ending: str) -> None:
+        display = "G(13250,34500)B(7500,3000)R(34000,16000)WP(15635,16450)L(10000000,50)"
+        hdr = f"log-level=none:master-display={display}:max-cll=1000,400"
+        output = (
+            "-c:v",
+            "libx265",
+            "-x265-params",
+            hdr,
+            "-pix_fmt",
+            "yuv420p10le",
+            tmp_path / f"clip.{ending}",
+        )
+        subprocess.run([find_ffmpeg(), "-v", "error", "-i", clip("h264"), *output], check=True)
+        [video] = probe(tmp_path / f"clip.{ending}").video
+        assert video.content_light == ContentLight(1000, 400)
+        assert video.mastering_display == MasteringDisplay(
+            red=(0.68, 0.32),
+            green=(0.265, 0.69),
+            blue=(0.15, 0.06),
+            white=(0.3127, 0.329),
+            luminance=(0.005, 1000),
+        )
+        [video] = probe(clip("h264")).video
+        assert (video.mastering_display, video.content_light) == (None, None)
 
     def test_a_url(self) -> None:
         assert probe(f"file://{clip('h264')}").video[0].frames == 30

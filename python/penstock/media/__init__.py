@@ -2,7 +2,7 @@
 
 - In sequence: ``decoder`` and ``audio`` have the public classes, ``prefetch`` opens decoders ahead. ``decode_plan``
   decides who converts pixels, ``decode_session`` is one run of FFmpeg with the native reader of its output, and
-  ``ending`` tells whether all frames came.
+  ``ending`` tells whether all frames came, ``start`` where the first one is, ``source`` and ``once`` are what is read.
 - Facts: ``probe`` reads them into the types of ``info``. ``opening`` opens a file in this process.
 - Any frame: ``frames`` has them by number and time, ``index`` tells which packet holds which frame, ``random_access``
   decodes it, ``pixels`` makes of it what iteration gives.
@@ -10,8 +10,19 @@
 
 from penstock.media.audio import AudioDecoder
 from penstock.media.decoder import Decoder
-from penstock.media.info import AudioInfo, Chapter, MediaInfo, VideoInfo
+from penstock.media.info import AudioInfo, Chapter, ContentLight, MasteringDisplay, MediaInfo, VideoInfo
 from penstock.media.prefetch import prefetch
 from penstock.media.probe import probe
 
-__all__ = ["AudioDecoder", "AudioInfo", "Chapter", "Decoder", "MediaInfo", "VideoInfo", "prefetch", "probe"]
+__all__ = [
+    "AudioDecoder",
+    "AudioInfo",
+    "Chapter",
+    "ContentLight",
+    "Decoder",
+    "MasteringDisplay",
+    "MediaInfo",
+    "VideoInfo",
+    "prefetch",
+    "probe",
+]

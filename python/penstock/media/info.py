@@ -17,6 +17,35 @@ _ABSOLUTE = (endpoints.QUICKTIME, endpoints.MATROSKA)
 
 
 @dataclass(frozen=True, slots=True)
+class MasteringDisplay:
+    """The display on which a video was graded (SMPTE ST 2086).
+
+    Attributes:
+        red, green, blue, white: the chromaticities x and y of its primaries and white (CIE 1931); None if not told.
+        luminance: the least and the most, in cd/m²; None if not told.
+    """
+
+    red: tuple[float, float] | None
+    green: tuple[float, float] | None
+    blue: tuple[float, float] | None
+    white: tuple[float, float] | None
+    luminance: tuple[float, float] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ContentLight:
+    """How bright a video is (CTA-861.3).
+
+    Attributes:
+        max_cll: of the brightest pixel, in cd/m²; 0 if not told.
+        max_fall: of the brightest frame on average, in cd/m²; 0 if not told.
+    """
+
+    max_cll: int
+    max_fall: int
+
+
+@dataclass(frozen=True, slots=True)
 class VideoInfo(HtmlTable):
     """A video stream.
 
@@ -49,6 +78,8 @@ class VideoInfo(HtmlTable):
             RGB), or None if the file does not say.
         color_range: ``limited`` (tv), ``full`` (pc), or None if the file does not say.
         color_primaries, color_transfer: FFmpeg's names: ``bt709``, ``smpte2084``; None if the file does not say.
+        mastering_display: of HDR, by the first frame that can be decoded; None if that does not say.
+        content_light: the same.
         bit_depth: bits of a sample; None if unknown.
         field_order: ``progressive``, or for interlaced video ``tt``, ``bb``, ``tb`` or ``bt``; None if the file does
             not say.
@@ -79,6 +110,8 @@ class VideoInfo(HtmlTable):
     color_range: str | None
     color_primaries: str | None
     color_transfer: str | None
+    mastering_display: MasteringDisplay | None
+    content_light: ContentLight | None
     bit_depth: int | None
     field_order: str | None
     bit_rate: int | None

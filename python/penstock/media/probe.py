@@ -21,7 +21,7 @@ from penstock import _native
 from penstock.errors import StalledError
 from penstock.ffmpeg import endpoints
 from penstock.ffmpeg.colors import MATRIX_NAMES
-from penstock.media.info import AudioInfo, Chapter, MediaInfo, VideoInfo
+from penstock.media.info import AudioInfo, Chapter, ContentLight, MasteringDisplay, MediaInfo, VideoInfo
 from penstock.media.opening import in_time, open_media
 from penstock.media.source import MediaSource, Source
 
@@ -212,6 +212,8 @@ def _video(stream: VideoStream, whole_s: float | None, first: _Beginning, counte
         color_range=RANGES.get(codec.color_range),
         color_primaries=_PRIMARIES.get(codec.color_primaries),
         color_transfer=_TRANSFERS.get(codec.color_trc),
+        mastering_display=_mastering_display(first.frame),
+        content_light=_content_light(first.frame),
         bit_depth=_depth(codec),
         field_order=field_order,
         has_separate_alpha=_has_separate_alpha(stream),
@@ -346,13 +348,35 @@ def _rate(
 
 def _orientation(frame: VideoFrame | None) -> tuple[int, bool]:
     """Degrees clockwise by which to turn the picture, and whether to mirror it before, by its display matrix."""
-    found = None if frame is None else cast("Any", frame.side_data.get("DISPLAYMATRIX"))
-    if found is None:
+    if (found := _side_data(frame, "DISPLAYMATRIX")) is None:
         return 0, False
     # av_display_rotation_get in libavutil/display.c
-    a, b, _, c, d = map(int, struct.unpack_from("=5i", bytes(found)))
+    a, b, _, c, d = map(int, struct.unpack_from("=5i", found))
     turned = math.degrees(math.atan2(b / (math.hypot(b, d) or 1), a / (math.hypot(a, c) or 1)))
     return round(turned) % 360, a * d - b * c < 0
+
+
+def _mastering_display(frame: VideoFrame | None) -> MasteringDisplay | None:
+    """As AVMasteringDisplayMetadata in libavutil/mastering_display_metadata.h has it: rationals, and what is told."""
+    if (found := _side_data(frame, "MASTERING_DISPLAY_METADATA")) is None:
+        return None
+    *numbers, has_primaries, has_luminance = struct.unpack("=22i", found)
+    values = [top / (bottom or 1) for top, bottom in zip(numbers[::2], numbers[1::2], strict=True)]
+    pairs: list[tuple[float, float] | None] = list(zip(values[::2], values[1::2], strict=True))
+    red, green, blue, white = pairs[:4] if has_primaries else [None] * 4
+    return MasteringDisplay(red, green, blue, white, pairs[4] if has_luminance else None)
+
+
+def _content_light(frame: VideoFrame | None) -> ContentLight | None:
+    """As AVContentLightMetadata in the same header."""
+    found = _side_data(frame, "CONTENT_LIGHT_LEVEL")
+    return None if found is None else ContentLight(*struct.unpack_from("=2I", found))
+
+
+def _side_data(frame: VideoFrame | None, kind: str) -> bytes | None:
+    """What a frame has of a kind of side data."""
+    found = None if frame is None else cast("Any", frame.side_data.get(kind))
+    return None if found is None else bytes(found)
 
 
 def _has_separate_alpha(stream: VideoStream) -> bool:

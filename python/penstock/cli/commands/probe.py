@@ -144,6 +144,10 @@ def _facts_of_video(stream: VideoInfo) -> Iterable[str]:
     if stream.field_order not in (None, "progressive"):
         yield f"interlaced ({stream.field_order})"
     yield _colors(stream)
+    if stream.mastering_display is not None and stream.mastering_display.luminance is not None:
+        yield "mastered at {:g} to {:g} cd/m²".format(*stream.mastering_display.luminance)
+    if stream.content_light is not None:
+        yield f"light of {stream.content_light.max_cll} and {stream.content_light.max_fall} cd/m²"
     yield from _ends(stream)
 
 
