@@ -406,9 +406,7 @@ class EncodeSession(Session):
         try:
             if self._replacement is not None:
                 self._replacement.take_place()
-            elif endpoints.is_path(self._target) and not is_several_files(
-                self._target, self.plan.container_format
-            ):
+            elif self.process.output_bytes and self._is_one_file:
                 path = Path(endpoints.without_protocol(self._target))
                 if not path.exists():
                     raise ReplacedError(f"{path} was removed, or given another name, while it was written")
@@ -416,6 +414,11 @@ class EncodeSession(Session):
             self._failure = str(error)
             self._mark_ended()
             raise self._error() from error
+
+    @property
+    def _is_one_file(self) -> bool:
+        container = self.plan.container_format
+        return endpoints.is_path(self._target) and not is_several_files(self._target, container)
 
     def _await_end(self, timeout_s: float) -> None:
         if not self.process.wait(timeout_s):
