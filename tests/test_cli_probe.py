@@ -178,7 +178,7 @@ class TestFailures:
     def test_a_signal_ends_it(self, tmp_path: Path, number: int) -> None:
         fifo = tmp_path / "fifo"
         os.mkfifo(fifo)
-        process = start("probe", fifo, "--count-frames")
+        process = start("probe", fifo)
 
         def is_waiting() -> bool:
             threads = Path(f"/proc/{process.pid}/task").iterdir()

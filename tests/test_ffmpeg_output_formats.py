@@ -140,7 +140,8 @@ def test_an_ordinary_encode_asks_ffmpeg_for_nothing(tmp_path: Path) -> None:
             assert output_format(str(program), codec, {}, "rgb24", asked).name == (asked and "yuv420p")
     capabilities.check_option(str(program), "libx264", "crf")
     assert not (tmp_path / "asked").exists()
-    output_format(str(program), "libx264", {}, "rgba", "auto")
+    with pytest.raises(EncoderError, match="did not list the pixel formats of libx264"):
+        output_format(str(program), "libx264", {}, "rgba", "auto")
     assert (tmp_path / "asked").exists()
 
 

@@ -41,6 +41,7 @@ class Once:
         self._source = source if isinstance(source, int) else -1
         self._ahead, self._taken = ahead, bytearray()
         self._lock = threading.Lock()
+        self._is_in_use = False  # by a thread that reads, and closes it then
         self._reader, self._writer = os.pipe()
         self.url = f"file:/proc/{os.getpid()}/fd/{self._reader}"
         _living.add(self)
@@ -49,23 +50,29 @@ class Once:
         """Some of the next bytes, for libav; none at the end."""
         if self._ahead:
             data, self._ahead = self._ahead[:size], self._ahead[size:]
+        elif self._enter():
+            try:
+                if self._source < 0:
+                    self._source = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+                data = os.read(self._source, size)
+            finally:
+                self._leave()
         else:
-            if self._source < 0:
-                self._source = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-            data = os.read(self._source, size)
+            data = b""
         self._taken += data
         return data
 
     def pass_on(self) -> None:
         """Lets a thread give all bytes to FFmpeg, those that libav has read first."""
         self.is_passed_on = True
-        threading.Thread(target=self._pass_on, name="penstock-source", daemon=True).start()
+        if self._enter():
+            threading.Thread(target=self._pass_on, name="penstock-source", daemon=True).start()
 
     def close(self) -> None:
         """Closes the source for us, and ends the thread. May be called again."""
         with self._lock:
             self._reader = _closed(self._reader)
-            if not self.is_passed_on:  # else the thread does it
+            if not self._is_in_use:
                 self._close_own()
 
     def close_inherited(self) -> None:
@@ -73,6 +80,18 @@ class Once:
         self._lock = threading.Lock()  # another thread may have held it
         self._reader = _closed(self._reader)
         self._close_own()
+
+    def _enter(self) -> bool:
+        """Keeps the source open for the calling thread. False if it was closed."""
+        with self._lock:
+            self._is_in_use = self._reader >= 0
+            return self._is_in_use
+
+    def _leave(self) -> None:
+        with self._lock:
+            self._is_in_use = False
+            if self._reader < 0 or self.is_passed_on:
+                self._close_own()
 
     def _close_own(self) -> None:
         self._writer, self._source = _closed(self._writer), _closed(self._source)
@@ -89,8 +108,7 @@ class Once:
             pass  # FFmpeg has ended
         except OSError as error:
             self.failure = error
-        with self._lock:
-            self._close_own()
+        self._leave()
 
 
 def _closed(descriptor: int) -> int:

@@ -138,6 +138,9 @@ def probe(
     except TimeoutError as error:
         message = f"{opened.path} was not read within {timeout:g} s; does anything write to it?"
         raise StalledError(message, seconds=timeout or 0.0) from error
+    finally:
+        if opened is not source:
+            opened.end()
 
 
 def _read(source: Source, until_s: float | None, count_frames: bool, *, follow_playlists: bool) -> MediaInfo:

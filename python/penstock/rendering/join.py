@@ -235,7 +235,7 @@ class Times:
 
     def _check(self, pts: int) -> None:
         time_s, wanted_s = pts * self._tick_s, self._time_s(self._next)
-        if time_s != wanted_s and self._wrong is None:
+        if abs(time_s - wanted_s) > self._tick_s / 2 and self._wrong is None:
             self._wrong = f"frame {self._next} is at {float(time_s):.6f} s instead of {float(wanted_s):.6f} s"
         self._next += 1
 
