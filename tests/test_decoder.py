@@ -6,8 +6,10 @@ import asyncio
 import copy
 import json
 import pickle
+import signal
 import subprocess
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -16,10 +18,12 @@ import numpy as np
 import pytest
 from clips import VIDEOS, WITH_AUDIO, clip
 from conftest import a_few
-from media import ffmpeg
+from media import children, ffmpeg
 
-from penstock import Decoder
+from penstock import ClosedError, Decoder
 from penstock.ffmpeg import Colors, Tuning
+from penstock.media import AudioDecoder
+from penstock.media.decode_session import DecodeSession
 
 pytestmark = pytest.mark.filterwarnings("error::penstock.FFmpegWarning")
 
@@ -512,6 +516,42 @@ def test_memory_of_frames_that_nobody_has_is_used_again() -> None:
     with Decoder(clip("long"), tuning=Tuning(queue_items=2)) as decoder:
         places = {frame.__array_interface__["data"][0] for frame in decoder}
     assert len(places) <= 6
+
+
+@pytest.mark.parametrize("decoder_class", [Decoder, AudioDecoder])
+def test_ffmpeg_starts_with_the_first_frame_that_is_read(decoder_class: type[Decoder | AudioDecoder]) -> None:
+    before = children()
+    with decoder_class(clip("audio_aac")) as decoder:
+        assert children() == before
+        assert decoder.read() is not None
+        assert decoder.pid in children() - before
+    never_read = decoder_class(clip("audio_aac"))
+    never_read.close()
+    with pytest.raises(ClosedError, match="closed"):
+        never_read.read()
+    decoder_class(clip("audio_aac"))  # and no ResourceWarning
+
+
+def test_threads_that_read_the_first_frame_share_one_ffmpeg() -> None:
+    with Decoder(clip("long")) as decoder, ThreadPoolExecutor(8) as pool:
+        frames = list(pool.map(lambda _: decoder.read(), range(8)))
+    assert sorted(frame.index for frame in frames if frame is not None) == list(range(8))
+
+
+def test_a_signal_handler_closes_it_while_ffmpeg_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(session: DecodeSession) -> None:
+        connect(session)
+        signal.raise_signal(signal.SIGUSR1)
+
+    connect = DecodeSession.connect
+    monkeypatch.setattr(DecodeSession, "connect", interrupted)
+    decoder = Decoder(clip("long"))
+    before = signal.signal(signal.SIGUSR1, lambda *_: decoder.close())
+    try:
+        with pytest.raises(ClosedError, match="closed"):
+            decoder.read()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 def test_readinto() -> None:

@@ -527,6 +527,7 @@ def test_a_forked_child_has_no_part_in_it() -> None:
 def test_a_forked_child_closes_it_while_a_thread_of_the_parent_reads(way: str) -> None:
     code = f"""
     decoder = penstock.Decoder(sys.argv[1])
+    decoder.read()
     child = os.fork()
     if child == 0:
         decoder._session.timestamps._lock.acquire()  # as that thread may have done

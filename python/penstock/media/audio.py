@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from typing import Any, Literal, TypedDict
 
 import numpy.typing as npt
@@ -75,7 +76,7 @@ class AudioDecoder(DecoderBase):
 
     Raises:
         FileNotFoundError, IsADirectoryError, PermissionError: there is no such file, or it cannot be read.
-        DecoderError: it is no media file, or has no sound; FFmpeg was not found, or could not be started.
+        DecoderError: it is no media file, or has no sound; FFmpeg was not found.
         ValueError: an argument is not possible.
     """
 
@@ -94,6 +95,7 @@ class AudioDecoder(DecoderBase):
         follow_playlists: bool = False,
         tuning: Tuning = DEFAULT_TUNING,
     ) -> None:
+        super().__init__()
         program = find_decoding_ffmpeg(tuning.ffmpeg)
         tuning.check_unused("an AudioDecoder", "mode", "queue_bytes", "convert", "threads")
         check_choice("dtype", dtype, tuple(_SAMPLES))
@@ -127,7 +129,8 @@ class AudioDecoder(DecoderBase):
             *("-avioflags", "direct", "-c:a", f"pcm_{container}", "-f", container, "pipe:1"),
         ]
         opened, place = self._opened, (self._source, self._media, self._audio)
-        self._session = DecodeSession(
+        self._new_session = partial(
+            DecodeSession,
             program,
             arguments,
             path=self._opened.path,
@@ -140,8 +143,6 @@ class AudioDecoder(DecoderBase):
         )
         self._lock = threading.Lock()
         self._is_rest_delivered = False
-        self._session.start()
-        self._opened.begin()
 
     @property
     def info(self) -> AudioInfo:

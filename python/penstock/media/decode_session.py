@@ -19,14 +19,16 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Self, TypeVar
 
+from penstock import _exit
 from penstock._native import AppliedPolicy, Frame, Reader, _Conversion, _seconds
 from penstock.errors import ClosedError, DecoderError, FFmpegError, TruncatedStreamError
 from penstock.ffmpeg.diagnostics import damage_reports, has_no_frames
 from penstock.ffmpeg.process import FFmpegProcess
-from penstock.ffmpeg.session import Session, late_error, warn_unclosed
+from penstock.ffmpeg.session import Session, check_owner, late_error, warn_unclosed
 from penstock.ffmpeg.settings import Tuning
 from penstock.ffmpeg.timestamps import Timestamps
 from penstock.media.source import Source
@@ -264,29 +266,71 @@ class DecodeSession(Session):
 
 
 class DecoderBase:
-    """What `Decoder` and `AudioDecoder` have in common."""
+    """What `Decoder` and `AudioDecoder` have in common: an FFmpeg that starts when it is needed."""
 
-    _session: DecodeSession
     _opened: Source
+    _new_session: Callable[[], DecodeSession]
+
+    def __init__(self) -> None:
+        self._run: DecodeSession | None = None
+        self._is_closed = False
+        self._starting = threading.RLock()  # a signal handler may close the decoder
+        self._forks = _exit.forks
+
+    @property
+    def _session(self) -> DecodeSession:
+        """The run of FFmpeg, which the first use starts."""
+        if self._is_inherited and self._run is not None:
+            return self._run  # without the lock, which another thread of the parent may have held
+        check_owner("decoder", self._forks)
+        with self._starting:
+            if self._run is None:
+                self._start()
+            assert self._run is not None
+            return self._run
+
+    def _start(self) -> None:
+        try:
+            self._check_open()
+            self._run = self._new_session()
+            self._run.start()
+            self._opened.begin()
+            self._check_open()
+        except BaseException:
+            if self._run is not None:
+                self._run.discard()
+                self._run = None
+            raise
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ClosedError("the decoder is closed")
+
+    @property
+    def _is_inherited(self) -> bool:
+        return self._forks != _exit.forks
 
     @property
     def pid(self) -> int:
-        """FFmpeg's process id."""
+        """FFmpeg's process id. It is started if it was not."""
         return self._session.process.pid
 
     @property
     def ffmpeg_policy(self) -> AppliedPolicy | None:
-        """The policy that FFmpeg started with; None if none was given."""
+        """The policy that FFmpeg started with; None if none was given. It is started if it was not."""
         return self._session.process.policy
 
     @property
     def closed(self) -> bool:
         """Whether ``close`` was called, or the block was left."""
-        return self._session.is_closed
+        return self._is_closed or self._is_inherited
 
     def close(self) -> None:
         """Ends FFmpeg at once. What was delivered stays valid. May be called again."""
-        self._session.close()
+        self._is_closed = True
+        with nullcontext() if self._is_inherited else self._starting:
+            if self._run is not None:
+                self._run.close()
         self._opened.end()
 
     def __iter__(self) -> Self:
@@ -309,8 +353,8 @@ class DecoderBase:
         await asyncio.to_thread(self.close)
 
     def __del__(self) -> None:
-        if hasattr(self, "_session"):
-            self._session.end_collected()
+        if (run := getattr(self, "_run", None)) is not None:
+            run.end_collected()
 
 
 def numbered_stream(path: str, kind: str, streams: Sequence[Stream], number: int) -> Stream:

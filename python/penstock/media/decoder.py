@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, Unpack, cast, overload
 
 from penstock._native import Frame, _count
 from penstock._types import WritableData
-from penstock.errors import ClosedError, DecoderError, FFmpegWarning
+from penstock.errors import DecoderError, FFmpegWarning
 from penstock.ffmpeg.diagnostics import StderrLog
 from penstock.ffmpeg.find import find_decoding_ffmpeg
 from penstock.ffmpeg.frames import VideoFrame, frame_of
@@ -54,7 +54,7 @@ _OPTIONS = tuple(
 
 
 class Decoder(DecoderBase):
-    """Decodes a video with FFmpeg, which it starts and reads from on a native thread.
+    """Decodes a video with FFmpeg, which it starts at the first read, and reads from on a native thread.
 
     ```python
     with Decoder("in.mp4") as decoder:
@@ -111,8 +111,8 @@ class Decoder(DecoderBase):
 
     Raises:
         FileNotFoundError, IsADirectoryError, PermissionError: there is no such file, or it cannot be read.
-        DecoderError: it is no media file, or has no video; FFmpeg was not found, or could not be started, or has no
-            decoder for the alpha that was asked for.
+        DecoderError: it is no media file, or has no video; FFmpeg was not found, or has no decoder for the alpha that
+            was asked for.
         ValueError: an argument is not possible.
         TypeError: `source` is nothing of these, such as a list of clips: open a decoder for each.
     """
@@ -133,6 +133,7 @@ class Decoder(DecoderBase):
         input_options: Mapping[str, object] | None = None,
         tuning: Tuning = DEFAULT_TUNING,
     ) -> None:
+        super().__init__()
         program = find_decoding_ffmpeg(tuning.ffmpeg)
         tuning.check_unused("a Decoder", "mode", "queue_bytes")
         check_place("start", start)
@@ -166,7 +167,8 @@ class Decoder(DecoderBase):
         self._plan = plan_decode(program, self._source, self._media, self._video, self._options)
         # A session that referenced the decoder would leave a dropped one to the garbage collector.
         excuse, early_end = weakref.WeakMethod(self._excuse), weakref.WeakMethod(self._early_end)
-        self._session = DecodeSession(
+        self._new_session = partial(
+            DecodeSession,
             program,
             partial(self._plan.arguments, self._source, self._media),
             path=self._opened.path,
@@ -180,8 +182,6 @@ class Decoder(DecoderBase):
             excuse=lambda damage: (made := excuse()) and made(damage),
             check_end=lambda: (check := early_end()) and check(),
         )
-        self._session.start()
-        self._opened.begin()
 
     @property
     def info(self) -> VideoInfo:
@@ -356,8 +356,7 @@ class Decoder(DecoderBase):
 
     def _frames(self) -> Frames:
         """The frames by number, from the first use on."""
-        if not self._session.is_open:
-            raise ClosedError("the decoder is closed")
+        self._check_open()
         if self._by_number is None or self._by_number.is_inherited:
             from penstock.media.frames import Frames
 

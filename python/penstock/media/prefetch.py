@@ -70,7 +70,7 @@ def _prefetched(paths: Iterator[MediaSource], ahead: int, options: DecoderOption
     try:
         while True:
             for path in islice(paths, ahead + 1 - len(opening)):
-                opening.append(pool.submit(Decoder, path, **options))
+                opening.append(pool.submit(_reading, path, options))
             if not opening:
                 return
             with opening[0].result() as decoder:
@@ -84,3 +84,10 @@ def _prefetched(paths: Iterator[MediaSource], ahead: int, options: DecoderOption
             for future in opening:
                 with suppress(Exception):  # that of a file whose turn has not come; or it was cancelled
                     future.result().close()
+
+
+def _reading(path: MediaSource, options: DecoderOptions) -> Decoder:
+    """A decoder that reads ahead already."""
+    decoder = Decoder(path, **options)
+    decoder.pid  # noqa: B018  it starts FFmpeg
+    return decoder
