@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from penstock.ffmpeg import capabilities, colors, endpoints
+from penstock.ffmpeg import Colors, capabilities, colors, endpoints
 from penstock.ffmpeg.arguments import (
     conversion_filters,
     input_arguments,
@@ -20,6 +20,7 @@ from penstock.ffmpeg.arguments import (
     output_size,
     with_filters,
 )
+from penstock.ffmpeg.colors import VideoColors
 from penstock.ffmpeg.pixel_formats import frame_layout
 
 SIZE = WIDTH, HEIGHT = (64, 48)
@@ -53,11 +54,10 @@ def run(
     layout = frame_layout(pixel_format, *size)
     target = endpoints.target(output, container_format)
     container_format = endpoints.container_for(target, container_format)
-    filters = conversion_filters(
-        layout, output_pixel_format, matrix, color_range, odd_size=odd_size, vflip=vflip
-    )
-    inputs = colors.input_color_arguments(pixel_format, matrix, color_range, centred=centred)
-    outputs = colors.output_color_arguments(output_pixel_format, matrix, color_range, centred=centred)
+    tags = VideoColors(matrix, color_range)
+    filters = conversion_filters(layout, output_pixel_format, tags, odd_size=odd_size, vflip=vflip)
+    inputs = colors.input_color_arguments(pixel_format, tags, centred=centred)
+    outputs = colors.output_color_arguments(output_pixel_format, tags, centred=centred)
     arguments = [
         *(ffmpeg, "-hide_banner", "-nostats", "-loglevel", "verbose", "-xerror"),
         *input_arguments(layout, Fraction(30), inputs),
@@ -126,28 +126,28 @@ def test_mpegts_to_standard_output(ffmpeg: str) -> None:
 
 
 def test_the_matrix_of_auto() -> None:
-    assert [colors.color_matrix("auto", height) for height in (480, 719, 720, 2160)] == ["bt601"] * 2 + [
-        "bt709"
-    ] * 2
-    assert colors.color_matrix("bt2020", 480) == "bt2020"
+    matrices = [colors.colors_for("libx264", Colors(), height).matrix for height in (480, 719, 720, 2160)]
+    assert matrices == ["bt601"] * 2 + ["bt709"] * 2
+    assert colors.colors_for("libx264", Colors(matrix="bt2020"), 480).matrix == "bt2020"
 
 
 def test_where_chroma_lies_is_said_of_what_was_converted() -> None:
     assert colors.is_centred("rgb24", "yuv420p10") and colors.is_centred("gray", "yuva420p")
     assert not colors.is_centred("yuv444p", "yuv420p") and not colors.is_centred("rgb24", "yuv444p")
     centre = ["-chroma_sample_location", "center"]
-    assert colors.output_color_arguments("yuv420p", "bt709", "full", centred=True)[-2:] == centre
-    assert colors.input_color_arguments("rgb24", "bt709", "full", centred=True)[-2:] == centre
-    assert colors.output_color_arguments(None, "bt709", "full") == []
+    tags = VideoColors("bt709", "full")
+    assert colors.output_color_arguments("yuv420p", tags, centred=True)[-2:] == centre
+    assert colors.input_color_arguments("rgb24", tags, centred=True)[-2:] == centre
+    assert colors.output_color_arguments(None, tags) == []
 
 
 def test_jpeg_has_its_own_colours() -> None:
-    assert colors.colors_for("mjpeg", "auto", "limited", 1080) == ("bt601", "full")
-    assert colors.colors_for("libx264", "auto", "limited", 1080) == ("bt709", "limited")
+    assert colors.colors_for("mjpeg", Colors(), 1080) == VideoColors("bt601", "full")
+    assert colors.colors_for("libx264", Colors(), 1080) == VideoColors("bt709", "limited")
     assert colors.jpeg_pixel_format("mjpeg", "yuv422p") == "yuvj422p"
     assert colors.jpeg_pixel_format("libx264", "yuv422p") == "yuv422p"
     with pytest.raises(ValueError, match="JPEG"):
-        colors.colors_for("mjpeg", "bt709", "full", 1080)
+        colors.colors_for("mjpeg", Colors(matrix="bt709"), 1080)
 
 
 KINDS = [
@@ -211,11 +211,11 @@ def test_tags_arrive_and_nothing_else_is_converted(
 @needs_ffprobe
 @pytest.mark.parametrize("native", [True, False], ids=["native", "by-ffmpeg"])
 def test_jpeg_is_full_and_converted_once(ffmpeg: str, tmp_path: Path, native: bool) -> None:
-    matrix, color_range = colors.colors_for("mjpeg", "auto", "limited", 720)
+    tags_of_jpeg = colors.colors_for("mjpeg", Colors(), 720)
     pixel_format = colors.jpeg_pixel_format("mjpeg", "yuv420p")
     source = pixel_format if native else "rgb24"
     frames = bytes(3 * frame_layout(source, *SIZE).frame_bytes)
-    colours = {"matrix": matrix, "color_range": color_range}
+    colours = {"matrix": tags_of_jpeg.matrix, "color_range": tags_of_jpeg.range}
     output = tmp_path / "video.avi"
     done = run(ffmpeg, frames, output, source, codec="mjpeg", output_pixel_format=pixel_format, **colours)  # type: ignore[arg-type]
     assert b"auto_scale" not in done.stderr

@@ -9,7 +9,7 @@ from fractions import Fraction
 from numbers import Rational
 
 from penstock.ffmpeg import endpoints
-from penstock.ffmpeg.colors import conversion_filter
+from penstock.ffmpeg.colors import VideoColors, conversion_filter
 from penstock.ffmpeg.naming import argument
 from penstock.ffmpeg.pixel_formats import FrameLayout, canonical, divides_evenly, is_rgb, subsampling
 
@@ -75,8 +75,7 @@ def check_even(layout: FrameLayout, output_pixel_format: str | None, options: Ma
 def conversion_filters(
     layout: FrameLayout,
     output_pixel_format: str | None,
-    matrix: str,
-    color_range: str,
+    colors: VideoColors,
     *,
     odd_size: str = "error",
     vflip: bool = False,
@@ -90,7 +89,7 @@ def conversion_filters(
         return filters
     filters += _even_filters(layout, output_pixel_format, odd_size)
     if canonical(output_pixel_format) != layout.pixel_format and not is_rgb(output_pixel_format):
-        filters.append(conversion_filter(layout.pixel_format, output_pixel_format, matrix, color_range))
+        filters.append(conversion_filter(layout.pixel_format, output_pixel_format, colors))
     return filters
 
 

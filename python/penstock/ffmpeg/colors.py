@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from penstock.ffmpeg.naming import argument
 from penstock.ffmpeg.pixel_formats import is_gray, is_rgb, subsampling
+
+if TYPE_CHECKING:
+    from penstock.ffmpeg.settings import Colors
 
 # Matrix, primaries and transfer characteristics, by FFmpeg's names of the code points in ITU-T H.273 (tables 4, 2
 # and 3): 6, 6, 6 for BT.601 with 525 lines; 1, 1, 1; and 9, 9, 14, whose curve is that of 1, 6 and 15 as well.
@@ -14,6 +22,75 @@ _CODE_POINTS = {
 MATRICES = tuple(_CODE_POINTS)
 #: Our names of the matrices that FFmpeg prints. bt470bg is BT.601 with 625 lines.
 MATRIX_NAMES = {space: name for name, (space, _, _) in _CODE_POINTS.items()} | {"bt470bg": "bt601"}
+#: FFmpeg's names of the primaries and transfer characteristics in ITU-T H.273, tables 2 and 3, by their code points.
+PRIMARIES = {
+    1: "bt709",
+    4: "bt470m",
+    5: "bt470bg",
+    6: "smpte170m",
+    7: "smpte240m",
+    8: "film",
+    9: "bt2020",
+    10: "smpte428",
+    11: "smpte431",
+    12: "smpte432",
+    22: "ebu3213",
+}
+TRANSFERS = {
+    1: "bt709",
+    4: "bt470m",
+    5: "bt470bg",
+    6: "smpte170m",
+    7: "smpte240m",
+    8: "linear",
+    9: "log100",
+    10: "log316",
+    11: "iec61966-2-4",
+    12: "bt1361e",
+    13: "iec61966-2-1",
+    14: "bt2020-10",
+    15: "bt2020-12",
+    16: "smpte2084",
+    17: "smpte428",
+    18: "arib-std-b67",
+}
+# Other words of FFmpeg's options, and of those of x264 and x265, for the same.
+_OTHER_WORDS = {
+    "matrix": MATRIX_NAMES
+    | {"1": "bt709", "5": "bt601", "6": "bt601", "9": "bt2020", "bt2020_ncl": "bt2020"},
+    "range": dict.fromkeys(("tv", "mpeg", "1", "off"), "limited")
+    | dict.fromkeys(("pc", "jpeg", "2", "on"), "full"),
+    "primaries": {str(code): name for code, name in PRIMARIES.items()}
+    | {"smpte428_1": "smpte428", "jedec-p22": "ebu3213"},
+    "transfer": {str(code): name for code, name in TRANSFERS.items()}
+    | {
+        "gamma22": "bt470m",
+        "gamma28": "bt470bg",
+        "log": "log100",
+        "log_sqrt": "log316",
+        "iec61966_2_4": "iec61966-2-4",
+        "bt1361": "bt1361e",
+        "iec61966_2_1": "iec61966-2-1",
+        "bt2020_10bit": "bt2020-10",
+        "bt2020_12bit": "bt2020-12",
+        "smpte428_1": "smpte428",
+    },
+}
+# FFmpeg's options with colours, and those of x264 and x265 among their own, by the attribute of `Colors`.
+_OPTIONS = {
+    "colorspace": "matrix",
+    "color_range": "range",
+    "color_primaries": "primaries",
+    "color_trc": "transfer",
+}
+_CODEC_OPTIONS = ("x264-params", "x264opts", "x265-params")
+_CODEC_WORDS = {
+    "colormatrix": "matrix",
+    "range": "range",
+    "fullrange": "range",
+    "colorprim": "primaries",
+    "transfer": "transfer",
+}
 #: FFmpeg's names of the ranges.
 RANGES = {"limited": "tv", "full": "pc"}
 RANGE_NAMES = {tag: name for name, tag in RANGES.items()}
@@ -24,20 +101,122 @@ _CENTRED = ("-chroma_sample_location", "center")
 _HD_LINES = 720
 
 
-def color_matrix(matrix: str, height: int) -> str:
-    """The matrix that `matrix` stands for: ``"auto"`` is bt709 from 720 lines on, and bt601 below."""
-    if matrix == "auto":
-        return "bt709" if height >= _HD_LINES else "bt601"
-    return matrix
+@dataclass(frozen=True, slots=True)
+class VideoColors:
+    """What a video's YUV means, decided.
+
+    Attributes:
+        matrix: "bt601", "bt709" or "bt2020".
+        range: "limited" or "full".
+        primaries, transfer: by FFmpeg's names; None for those that are usual with the matrix.
+    """
+
+    matrix: str
+    range: str
+    primaries: str | None = None
+    transfer: str | None = None
+
+    @property
+    def arguments(self) -> list[str]:
+        """FFmpeg's arguments for the colours of a YUV input or output.
+
+        Both need them: FFmpeg converts nothing if input and output have the same, and it writes those of the output to
+        the file.
+        """
+        space, primaries, transfer = self._names
+        return [
+            *("-color_range", RANGES[self.range]),
+            *("-colorspace", space),
+            *("-color_primaries", primaries),
+            *("-color_trc", _GAMMAS.get(transfer, transfer)),
+        ]
+
+    @property
+    def asked_arguments(self) -> list[str]:
+        """FFmpeg's arguments for the primaries and the transfer characteristics that are not the usual ones."""
+        asked = {
+            "-color_primaries": self.primaries,
+            "-color_trc": self.transfer and _GAMMAS.get(self.transfer, self.transfer),
+        }
+        return [word for name, value in asked.items() if value is not None for word in (name, value)]
+
+    @property
+    def filter(self) -> str:
+        """FFmpeg's filter that tags frames."""
+        space, primaries, transfer = self._names
+        tags = f"colorspace={space}:color_primaries={primaries}:color_trc={transfer}"
+        return f"setparams=range={RANGES[self.range]}:{tags}"
+
+    @property
+    def _names(self) -> tuple[str, str, str]:
+        space, primaries, transfer = _CODE_POINTS[self.matrix]
+        return space, self.primaries or primaries, self.transfer or transfer
 
 
-def colors_for(codec: str, matrix: str, color_range: str, height: int) -> tuple[str, str]:
-    """The matrix and the range of `codec`'s video: the given ones, or for JPEG always BT.601 and full (JFIF 1.02)."""
+# FFmpeg's filters and its options have different names.
+_GAMMAS = {"bt470m": "gamma22", "bt470bg": "gamma28"}
+
+
+def colors_for(codec: str, colors: Colors, height: int) -> VideoColors:
+    """The colours of `codec`'s video: the given ones, or for JPEG always BT.601 and full (JFIF 1.02).
+
+    A matrix "auto" is bt709 from 720 lines on, and bt601 below.
+    """
+    tags = {
+        name: None if getattr(colors, name) == "auto" else getattr(colors, name)
+        for name in ("primaries", "transfer")
+    }
     if not _is_jpeg(codec):
-        return color_matrix(matrix, height), color_range
-    if matrix not in ("auto", "bt601"):
-        raise ValueError(f"{codec} video is JPEG, whose players know no matrix but 'bt601'; got {matrix!r}")
-    return "bt601", "full"
+        matrix = ("bt709" if height >= _HD_LINES else "bt601") if colors.matrix == "auto" else colors.matrix
+        return VideoColors(matrix, "limited" if colors.range == "auto" else colors.range, **tags)
+    if colors.matrix not in ("auto", "bt601"):
+        raise ValueError(
+            f"{codec} video is JPEG, whose players know no matrix but 'bt601'; got {colors.matrix!r}"
+        )
+    return VideoColors("bt601", "full", **tags)
+
+
+def with_colors_of_options(
+    colors: Colors, options: Mapping[str, object], *pixel_formats: str | None
+) -> tuple[Colors, dict[str, object]]:
+    """`colors` with those that FFmpeg's `options` and the names of pixel formats tell; and the other options.
+
+    Raises:
+        ValueError: they contradict `colors`, or each other.
+    """
+    others = dict(options)
+    for given, attribute, word in _colors_in(options):
+        known = {one: one for one in _OTHER_WORDS[attribute].values()} | _OTHER_WORDS[attribute]
+        if (value := known.get(word.lower())) is None:
+            continue
+        colors = _agreeing(colors, attribute, value, argument(f"options.{given}", options[given]))
+        if given.partition(":")[0] in _OPTIONS:
+            others.pop(given, None)
+    for name in pixel_formats:
+        if name is not None and name.startswith("yuvj"):
+            colors = _agreeing(colors, "range", "full", name)
+    return colors, others
+
+
+def _colors_in(options: Mapping[str, object]) -> Iterable[tuple[str, str, str]]:
+    """The options that tell colours: their name, the attribute of `Colors`, and the word for it."""
+    for name, value in options.items():
+        kind = name.partition(":")[0]  # the rest is a stream
+        if kind in _OPTIONS and value is not None:
+            yield name, _OPTIONS[kind], str(value)
+        elif kind in _CODEC_OPTIONS:
+            for one in str(value).split(":"):
+                key, _, word = one.partition("=")
+                if key.strip() in _CODEC_WORDS:
+                    yield name, _CODEC_WORDS[key.strip()], word.strip()
+
+
+def _agreeing(colors: Colors, attribute: str, value: str, by: str) -> Colors:
+    asked = getattr(colors, attribute)
+    if asked not in ("auto", value):
+        raise ValueError(f"{argument(f'colors.{attribute}', asked)} and {by} exclude each other: give one")
+    changed: dict[str, Any] = {attribute: value}
+    return replace(colors, **changed)
 
 
 def jpeg_pixel_format(codec: str, pixel_format: str) -> str:
@@ -49,25 +228,8 @@ def jpeg_pixel_format(codec: str, pixel_format: str) -> str:
     return pixel_format.replace("yuv", "yuvj") if _is_jpeg(codec) and is_yuv else pixel_format
 
 
-def color_arguments(matrix: str, color_range: str) -> list[str]:
-    """FFmpeg's arguments for the colours of a YUV input or output.
-
-    Both need them: FFmpeg converts nothing if input and output have the same, and it writes those of the output to the
-    file.
-    """
-    space, primaries, transfer = _CODE_POINTS[matrix]
-    return [
-        *("-color_range", RANGES[color_range]),
-        *("-colorspace", space),
-        *("-color_primaries", primaries),
-        *("-color_trc", transfer),
-    ]
-
-
-def input_color_arguments(
-    pixel_format: str, matrix: str, color_range: str, *, centred: bool = False
-) -> list[str]:
-    """`color_arguments` for input frames of `pixel_format`. RGB and gray have the full range.
+def input_color_arguments(pixel_format: str, colors: VideoColors, *, centred: bool = False) -> list[str]:
+    """FFmpeg's arguments for input frames of `pixel_format`. RGB and gray have the full range.
 
     Args:
         centred: as for `output_color_arguments`. FFmpeg 7.1 takes the chroma location from the frames, and 9 from the
@@ -76,13 +238,13 @@ def input_color_arguments(
     centre = _CENTRED if centred else ()
     if is_rgb(pixel_format) or is_gray(pixel_format):
         return ["-color_range", RANGES["full"], *centre]
-    return [*color_arguments(matrix, color_range), *centre]
+    return [*colors.arguments, *centre]
 
 
 def output_color_arguments(
-    pixel_format: str | None, matrix: str, color_range: str, *, centred: bool = False
+    pixel_format: str | None, colors: VideoColors, *, centred: bool = False
 ) -> list[str]:
-    """`color_arguments` for output video of `pixel_format`; none for RGB, which has no matrix, and for None.
+    """FFmpeg's arguments for output video of `pixel_format`; none for None. RGB has no matrix.
 
     Gray has the full range: FFmpeg 7 and later write and read no other.
 
@@ -90,10 +252,13 @@ def output_color_arguments(
         centred: whether a chroma sample lies in the middle of its pixels, and not in their left column (see
             `is_centred`).
     """
-    if pixel_format is None or is_rgb(pixel_format):
+    if pixel_format is None:
         return []
-    color_range = "full" if is_gray(pixel_format) else color_range
-    return [*color_arguments(matrix, color_range), *(_CENTRED if centred else ())]
+    if is_rgb(pixel_format):
+        return colors.asked_arguments
+    if is_gray(pixel_format):
+        colors = replace(colors, range="full")
+    return [*colors.arguments, *(_CENTRED if centred else ())]
 
 
 def is_centred(frames: str, output_pixel_format: str | None) -> bool:
@@ -105,25 +270,24 @@ def is_centred(frames: str, output_pixel_format: str | None) -> bool:
     return (is_rgb(frames) or is_gray(frames)) and subsampling(output_pixel_format or "") != (1, 1)
 
 
-def conversion_filter(frames: str, output_pixel_format: str, matrix: str, color_range: str) -> str:
+def conversion_filter(frames: str, output_pixel_format: str, colors: VideoColors) -> str:
     if not is_gray(output_pixel_format):
-        return _scale_filter(matrix, color_range, output_pixel_format)
-    return _full_gray(output_pixel_format) if is_gray(frames) else _gray_filter(output_pixel_format, matrix)
+        return _scale_filter(colors, output_pixel_format)
+    return (
+        _full_gray(output_pixel_format)
+        if is_gray(frames)
+        else _gray_filter(output_pixel_format, colors.matrix)
+    )
 
 
-def _scale_filter(matrix: str, color_range: str, pixel_format: str) -> str:
-    """FFmpeg's filters that convert to `pixel_format` with this matrix and range, and tag the frames with them.
+def _scale_filter(colors: VideoColors, pixel_format: str) -> str:
+    """FFmpeg's filters that convert to `pixel_format` with these colours, and tag the frames with them.
 
     By default, FFmpeg 5.1 uses BT.601 for every size, whatever tags the file gets. ``area`` makes a chroma sample the
     mean of its pixels. Without ``format``, FFmpeg 9 may convert in a filter of its own, with other flags.
     """
-    space, primaries, transfer = _CODE_POINTS[matrix]
-    color_range = RANGES[color_range]
-    return (
-        f"scale=out_color_matrix={matrix}:out_range={color_range}:flags=accurate_rnd+full_chroma_inp+area,"
-        f"format={pixel_format},"
-        f"setparams=range={color_range}:colorspace={space}:color_primaries={primaries}:color_trc={transfer}"
-    )
+    out = f"out_color_matrix={colors.matrix}:out_range={RANGES[colors.range]}"
+    return f"scale={out}:flags=accurate_rnd+full_chroma_inp+area,format={pixel_format},{colors.filter}"
 
 
 def _gray_filter(pixel_format: str, matrix: str) -> str:

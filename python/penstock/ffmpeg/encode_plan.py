@@ -23,16 +23,26 @@ from penstock.ffmpeg.arguments import (
 )
 from penstock.ffmpeg.capabilities import check_option
 from penstock.ffmpeg.colors import (
+    MATRICES,
+    VideoColors,
     colors_for,
     input_color_arguments,
     is_centred,
     jpeg_pixel_format,
     output_color_arguments,
+    with_colors_of_options,
 )
 from penstock.ffmpeg.naming import argument
 from penstock.ffmpeg.nut import TICK_S, NutStream
-from penstock.ffmpeg.output_formats import output_format, raw_format, unused_colors
-from penstock.ffmpeg.pixel_formats import FrameLayout, canonical, divides_evenly, frame_layout
+from penstock.ffmpeg.output_formats import asked_format, output_format, raw_format, unused_colors
+from penstock.ffmpeg.pixel_formats import (
+    FrameLayout,
+    canonical,
+    divides_evenly,
+    frame_layout,
+    is_gray,
+    is_rgb,
+)
 from penstock.ffmpeg.settings import Colors, Convert, check_choice, native_conversion
 from penstock.ffmpeg.sound import Sound
 
@@ -139,25 +149,27 @@ def plan_encode(
     rate = None if fps is None else frame_rate(fps)
     container_format = endpoints.container_for(target, container_format)
     time_unit_s = _time_unit_s(target, container_format)
-    asked_range = "limited" if colors.range == "auto" else colors.range
-    matrix, color_range = colors_for(codec, colors.matrix, asked_range, height)
     layout = frame_layout(pixel_format, width, height, program)
     held = raw_format(target, container_format)
-    output = output_format(program, codec, options, layout.pixel_format, output_pixel_format, held=held)
+    asked = asked_format(output_pixel_format, options)
+    colors, options = with_colors_of_options(colors, options, pixel_format, asked)
+    if asked is not None and asked.startswith("yuvj"):
+        asked = asked.replace("yuvj", "yuv")
+    output = output_format(program, codec, options, layout.pixel_format, asked, held=held)
     options = _options_for(codec, options, output.name)
+    tags = colors_for(codec, colors, height)
+    _check_matrix(layout.pixel_format, output.name, options)
     if rate is None:
         _check_timed(target, container_format)
         options = _TIMED_OPTIONS | {_TIME_BASE: f"1:{1 / time_unit_s}"} | options
     if odd_size == "error":
         check_even(layout, output.name, options)
-    conversion = _native(
-        layout, output.name, matrix, color_range, odd_size=odd_size, vflip=vflip, convert=convert
-    )
+    conversion = _native(layout, output.name, tags, odd_size=odd_size, vflip=vflip, convert=convert)
     named = None if output.name is None else jpeg_pixel_format(codec, output.name)
     filters: list[str] = []
     if conversion is None:
         fed = frame_layout(jpeg_pixel_format(codec, layout.pixel_format), width, height, program)
-        filters = conversion_filters(fed, named, matrix, color_range, odd_size=odd_size, vflip=vflip)
+        filters = conversion_filters(fed, named, tags, odd_size=odd_size, vflip=vflip)
     else:
         fed = frame_layout(named or layout.pixel_format, *conversion.output_size, program)
     centred = is_centred(layout.pixel_format, named)
@@ -166,7 +178,7 @@ def plan_encode(
             f"{argument('fps', fps)} is too much for frames with sound: give fps=None, and pts to write"
         )
     stream = sound.nut_stream(program, fed, rate, sounds)
-    colors_in = input_color_arguments(fed.pixel_format, matrix, color_range, centred=centred)
+    colors_in = input_color_arguments(fed.pixel_format, tags, centred=centred)
     if stream is not None:
         reading = stream_arguments(stream.offset_s, colors_in)
     else:
@@ -180,14 +192,14 @@ def plan_encode(
             named,
             with_filters(options, filters),
             container_format,
-            output_color_arguments(named, matrix, color_range, centred=centred),
+            output_color_arguments(named, tags, centred=centred),
             sound.output_arguments(sounds, options),
         ),
     ]
     converted_by = None
     if output.name not in (None, layout.pixel_format):
         converted_by = "ffmpeg" if conversion is None else "penstock"
-    unused = unused_colors(codec, layout.pixel_format, output.name, colors, color_range)
+    unused = unused_colors(codec, layout.pixel_format, output.name, colors, tags.range)
     return EncodePlan(
         layout=layout,
         rate=rate,
@@ -230,6 +242,18 @@ def _check_timed(target: str, container_format: str | None) -> None:
             f"{container_format or target.rpartition('.')[2]} has no place for the times of frames (fps=None): "
             "write mp4, mov, mkv or webm, or give a constant fps"
         )
+
+
+def _check_matrix(frames: str, output_pixel_format: str | None, options: Mapping[str, object]) -> None:
+    """Checks that no option names a matrix by which we do not convert."""
+    if output_pixel_format is None or is_rgb(output_pixel_format) or not (is_rgb(frames) or is_gray(frames)):
+        return
+    for name, value in options.items():
+        if name.partition(":")[0] == "colorspace" and str(value) not in ("unknown", "unspecified", "2"):
+            raise ValueError(
+                f"{argument(f'options.{name}', value)} is no matrix by which {frames} becomes {output_pixel_format}: "
+                f"colors=Colors(matrix=...) is one of {', '.join(MATRICES)}"
+            )
 
 
 def _time_unit_s(target: str, container_format: str | None) -> Fraction:
@@ -287,8 +311,7 @@ def output_options(
 def _native(
     layout: FrameLayout,
     output_pixel_format: str | None,
-    matrix: str,
-    color_range: str,
+    colors: VideoColors,
     *,
     odd_size: OddSize,
     vflip: bool,
@@ -305,8 +328,8 @@ def _native(
         output,
         layout.width,
         layout.height,
-        matrix=matrix,
-        range=color_range,
+        matrix=colors.matrix,
+        range=colors.range,
         vflip=vflip,
         odd_size=odd_size if is_fitted else "keep",
     )

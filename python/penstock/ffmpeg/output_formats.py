@@ -112,8 +112,6 @@ def output_format(
         ValueError: the codec lacks the format `asked`.
         EncoderError: there is no such codec, or the program did not tell what the choice depends on.
     """
-    if (option := _option(options, "pix_fmt")) is not None:
-        asked = _asked_in_options(asked, option)
     source = samples(frames)
     if codec in PLAYABLE_CODECS and source and not source.has_alpha and source.depth <= 8:
         if asked is None or asked in (AUTO, _PLAYABLE.name):
@@ -171,7 +169,14 @@ def _option(options: Mapping[str, object], name: str) -> str | None:
     return next((str(value) for given, value in options.items() if given.partition(":")[0] == name), None)
 
 
-def _asked_in_options(asked: str | None, option: str) -> str:
+def asked_format(asked: str | None, options: Mapping[str, object]) -> str | None:
+    """The pixel format that is asked for by ``output_pixel_format=asked``, or by FFmpeg's option ``pix_fmt``.
+
+    Raises:
+        ValueError: they contradict each other.
+    """
+    if (option := _option(options, "pix_fmt")) is None:
+        return asked
     if asked not in (AUTO, None, option):
         also = argument("options.pix_fmt", option)
         raise ValueError(f"{argument('output_pixel_format', asked)} and {also} exclude each other: give one")

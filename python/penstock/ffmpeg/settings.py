@@ -10,6 +10,7 @@ from typing import Literal, get_args
 
 from penstock._native import ThreadPolicy, _Conversion, _count, _seconds
 from penstock._types import Mode
+from penstock.ffmpeg.colors import PRIMARIES, TRANSFERS
 from penstock.ffmpeg.naming import argument
 
 Convert = Literal["auto", "native", "ffmpeg"]
@@ -43,24 +44,38 @@ def check_place(name: str, seconds: float | None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Colors:
-    """How YUV stands for RGB.
+    """How YUV stands for RGB, and RGB for colours.
 
     Attributes:
         matrix: "bt601", "bt709", "bt2020" or "auto". In an `Encoder`, "auto" is BT.709 from 720 lines on and BT.601
             below. In a `Decoder`, it is the file's tag, and BT.601 without a tag.
         range: "limited" (black at 16, white at 235 of 8 bits), "full" or "auto". In an `Encoder`, "auto" is limited,
             but Motion JPEG always has "full". In a `Decoder`, it is the file's tag, and limited without a tag.
+        primaries: what red, green and blue are: FFmpeg's name of one in ITU-T H.273, table 2, such as "bt2020"; "auto"
+            is that which is usual with the matrix. It is a tag of the video: no sample changes. `Encoder` only.
+        transfer: how light becomes samples, as a tag: a name of table 3, such as "smpte2084" (PQ) or "arib-std-b67"
+            (HLG). `Encoder` only.
 
     Raises:
-        ValueError: unknown matrix or range.
+        ValueError: an unknown name.
     """
 
     matrix: ColorMatrix = "auto"
     range: ColorRange = "auto"
+    primaries: str = "auto"
+    transfer: str = "auto"
 
     def __post_init__(self) -> None:
         check_choice("matrix", self.matrix, get_args(ColorMatrix))
         check_choice("range", self.range, get_args(ColorRange))
+        check_choice("primaries", self.primaries, ("auto", *PRIMARIES.values()))
+        check_choice("transfer", self.transfer, ("auto", *TRANSFERS.values()))
+
+    def check_unused(self, user: str, *names: str) -> None:
+        """Checks that what `user` cannot follow is "auto"."""
+        for name in names:
+            if (value := getattr(self, name)) != "auto":
+                raise ValueError(f"{argument(f'colors.{name}', value)} has no effect on {user}: leave it out")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

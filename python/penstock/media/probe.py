@@ -20,7 +20,7 @@ from av.stream import Disposition
 from penstock import _native
 from penstock.errors import StalledError
 from penstock.ffmpeg import endpoints
-from penstock.ffmpeg.colors import MATRIX_NAMES
+from penstock.ffmpeg.colors import MATRIX_NAMES, PRIMARIES, TRANSFERS
 from penstock.media.info import AudioInfo, Chapter, ContentLight, MasteringDisplay, MediaInfo, VideoInfo
 from penstock.media.opening import in_time, open_media
 from penstock.media.source import MediaSource, Source
@@ -43,38 +43,7 @@ _FIRST_PACKETS = 60
 _REORDERED = 16
 # Guessed: containers round times to 1 ms, so the two rates of constant-rate video differ by less.
 _RATE_TOLERANCE = 0.01
-# FFmpeg's names of the code points of ITU-T H.273, tables 2 to 4.
-_PRIMARIES = {
-    1: "bt709",
-    4: "bt470m",
-    5: "bt470bg",
-    6: "smpte170m",
-    7: "smpte240m",
-    8: "film",
-    9: "bt2020",
-    10: "smpte428",
-    11: "smpte431",
-    12: "smpte432",
-    22: "ebu3213",
-}
-_TRANSFERS = {
-    1: "bt709",
-    4: "bt470m",
-    5: "bt470bg",
-    6: "smpte170m",
-    7: "smpte240m",
-    8: "linear",
-    9: "log100",
-    10: "log316",
-    11: "iec61966-2-4",
-    12: "bt1361e",
-    13: "iec61966-2-1",
-    14: "bt2020-10",
-    15: "bt2020-12",
-    16: "smpte2084",
-    17: "smpte428",
-    18: "arib-std-b67",
-}
+# FFmpeg's names of the code points of ITU-T H.273, table 4.
 _MATRICES = {
     0: "gbr",
     1: "bt709",
@@ -213,8 +182,8 @@ def _video(stream: VideoStream, whole_s: float | None, first: _Beginning, counte
         frames=counted if counted is not None else stream.frames or None,
         color_matrix=matrix_name(codec.colorspace),
         color_range=RANGES.get(codec.color_range),
-        color_primaries=_PRIMARIES.get(codec.color_primaries),
-        color_transfer=_TRANSFERS.get(codec.color_trc),
+        color_primaries=PRIMARIES.get(codec.color_primaries),
+        color_transfer=TRANSFERS.get(codec.color_trc),
         mastering_display=_mastering_display(first.frame),
         content_light=_content_light(first.frame),
         bit_depth=_depth(codec),
