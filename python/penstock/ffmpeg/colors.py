@@ -153,21 +153,40 @@ class VideoColors:
         return space, self.primaries or primaries, self.transfer or transfer
 
 
+#: What readers take for the colours of a video that does not tell them, FFmpeg and our `Decoder` among them.
+UNTAGGED = VideoColors("bt601", "limited")
 # FFmpeg's filters and its options have different names.
 _GAMMAS = {"bt470m": "gamma22", "bt470bg": "gamma28"}
+# Encoders whose video has no place for a matrix, or for a range, in any container (seen with FFmpeg 5.1 to 9; VP8: RFC
+# 6386, 9.2).
+_NO_MATRIX = (
+    *("flv", "libtheora", "libvpx", "libwebp", "libwebp_anim"),
+    *("msmpeg4", "msmpeg4v2", "wmv1", "wmv2"),
+)
+_NO_RANGE = (*_NO_MATRIX, "mpeg1video", "mpeg2video", "prores", "prores_aw", "prores_ks")
 
 
 def colors_for(codec: str, colors: Colors, height: int) -> VideoColors:
     """The colours of `codec`'s video: the given ones, or for JPEG always BT.601 and full (JFIF 1.02).
 
-    A matrix "auto" is bt709 from 720 lines on, and bt601 below.
+    A matrix "auto" is bt709 from 720 lines on, and bt601 below, and for a codec without a place for it.
+
+    Raises:
+        ValueError: the codec has no place for what is given.
     """
+    for name, codecs in (("matrix", _NO_MATRIX), ("range", _NO_RANGE)):
+        asked, held = getattr(colors, name), getattr(UNTAGGED, name)
+        if codec in codecs and asked not in ("auto", held):
+            raise ValueError(
+                f"{argument(f'colors.{name}', asked)} has no place in {codec} video, which readers take for {held!r}"
+            )
     tags = {
         name: None if getattr(colors, name) == "auto" else getattr(colors, name)
         for name in ("primaries", "transfer")
     }
     if not _is_jpeg(codec):
-        matrix = ("bt709" if height >= _HD_LINES else "bt601") if colors.matrix == "auto" else colors.matrix
+        is_hd = height >= _HD_LINES and codec not in _NO_MATRIX
+        matrix = ("bt709" if is_hd else "bt601") if colors.matrix == "auto" else colors.matrix
         return VideoColors(matrix, "limited" if colors.range == "auto" else colors.range, **tags)
     if colors.matrix not in ("auto", "bt601"):
         raise ValueError(

@@ -62,6 +62,15 @@ _QUICKTIME = ("3g2", "3gp", "f4v", "ipod", "ismv", "mov", "mp4", "psp")
 _QUICKTIME_ENDINGS = (".3g2", ".3gp", ".f4v", ".ismv", ".m4v", ".mov", ".mp4")
 # FFmpeg's reader of NUT believes no higher rate (seen in 5.1 to 9).
 _MOST_FPS_WITH_SOUND = 1000
+# The unit of times in Matroska, WebM and FLV is 1 ms.
+_MOST_FPS_OF_MILLISECONDS = 1000
+_MILLISECONDS = ("flv", "matroska", "webm")
+_MILLISECONDS_ENDINGS = (".flv", ".mk3d", ".mkv", ".webm")
+# Viewers of GIF show a frame of less than 1/50 s for 1/10 s (so do all browsers).
+_MOST_FPS_OF_GIF = 50
+# FFmpeg's options that may change colours and times, and those that change times.
+_FILTERING = frozenset(("vf", "filter", "filter_complex", "lavfi", "bsf"))
+_MOVING_OPTIONS = frozenset(("output_ts_offset", "shortest"))
 # Containers without times, or that number frames, by FFmpeg's names and their usual endings.
 _UNTIMED = ("avi", "h264", "hevc", "image2", "image2pipe", "mjpeg", "rawvideo", "yuv4mpegpipe")
 _UNTIMED_ENDINGS = (
@@ -95,6 +104,9 @@ class EncodePlan:
         converted_by: "penstock", "ffmpeg", or None if the pixels stay what they are.
         arguments: FFmpeg's arguments for its input and its output, whose name comes last.
         container_format: the container by FFmpeg's name; None if FFmpeg is to guess it.
+        codec: FFmpeg's name of the video encoder; None for sound alone.
+        colors: of YUV video; None for others, and where options may change them.
+        keeps_times: no option changes them.
         warnings: what the video cannot hold of the frames.
     """
 
@@ -108,7 +120,10 @@ class EncodePlan:
     converted_by: str | None
     arguments: list[str]
     container_format: str | None
-    warnings: tuple[str, ...]
+    codec: str | None = None
+    colors: VideoColors | None = None
+    keeps_times: bool = True
+    warnings: tuple[str, ...] = ()
 
     def arguments_to(self, target: str) -> list[str]:
         """`arguments` for another file of the same kind."""
@@ -159,6 +174,14 @@ def plan_encode(
     options = _options_for(codec, options, output.name)
     tags = colors_for(codec, colors, height)
     _check_matrix(layout.pixel_format, output.name, options)
+    if (
+        rate is not None
+        and rate > _MOST_FPS_OF_MILLISECONDS
+        and _is_of(target, container_format, _MILLISECONDS, _MILLISECONDS_ENDINGS)
+    ):
+        raise ValueError(
+            f"{argument('fps', fps)} is too much for a container that counts milliseconds: write mp4 or mov"
+        )
     if rate is None:
         _check_timed(target, container_format)
         options = _TIMED_OPTIONS | {_TIME_BASE: f"1:{1 / time_unit_s}"} | options
@@ -199,6 +222,7 @@ def plan_encode(
     converted_by = None
     if output.name not in (None, layout.pixel_format):
         converted_by = "ffmpeg" if conversion is None else "penstock"
+    is_filtered = any(name.partition(":")[0] in _FILTERING for name in options)
     unused = unused_colors(codec, layout.pixel_format, output.name, colors, tags.range)
     return EncodePlan(
         layout=layout,
@@ -211,7 +235,10 @@ def plan_encode(
         converted_by=converted_by,
         arguments=arguments,
         container_format=container_format,
-        warnings=(*output.warnings, *unused),
+        codec=codec,
+        colors=None if is_filtered or named is None or is_rgb(named) or is_gray(named) else tags,
+        keeps_times=not (is_filtered or _MOVING_OPTIONS & options.keys()),
+        warnings=(*output.warnings, *unused, *_hurried(codec, rate)),
     )
 
 
@@ -233,11 +260,11 @@ def plan_sound(
             target, None, None, options, container_format, sound=sound.output_arguments(sounds, options)
         ),
     ]
-    return EncodePlan(None, None, TICK_S, None, None, sounds, stream, None, arguments, container_format, ())
+    return EncodePlan(None, None, TICK_S, None, None, sounds, stream, None, arguments, container_format)
 
 
 def _check_timed(target: str, container_format: str | None) -> None:
-    if container_format in _UNTIMED or (not container_format and target.lower().endswith(_UNTIMED_ENDINGS)):
+    if _is_of(target, container_format, _UNTIMED, _UNTIMED_ENDINGS):
         raise ValueError(
             f"{container_format or target.rpartition('.')[2]} has no place for the times of frames (fps=None): "
             "write mp4, mov, mkv or webm, or give a constant fps"
@@ -257,10 +284,21 @@ def _check_matrix(frames: str, output_pixel_format: str | None, options: Mapping
 
 
 def _time_unit_s(target: str, container_format: str | None) -> Fraction:
-    is_quicktime = (
-        container_format in _QUICKTIME if container_format else target.lower().endswith(_QUICKTIME_ENDINGS)
-    )
+    is_quicktime = _is_of(target, container_format, _QUICKTIME, _QUICKTIME_ENDINGS)
     return _QUICKTIME_UNIT_S if is_quicktime else TICK_S
+
+
+def _is_of(
+    target: str, container_format: str | None, names: tuple[str, ...], endings: tuple[str, ...]
+) -> bool:
+    """Whether the container is one of these, by its name, or else by the file's."""
+    return container_format in names if container_format else target.lower().endswith(endings)
+
+
+def _hurried(codec: str, rate: Fraction | None) -> tuple[str, ...]:
+    if codec != "gif" or rate is None or rate <= _MOST_FPS_OF_GIF:
+        return ()
+    return (f"viewers show GIF of more than {_MOST_FPS_OF_GIF} frames per second slower: give a lower fps",)
 
 
 def _options_for(

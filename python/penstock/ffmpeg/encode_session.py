@@ -37,6 +37,7 @@ from penstock.ffmpeg.reporter import Reporter
 from penstock.ffmpeg.session import Session, late_error, warn_unclosed
 from penstock.ffmpeg.settings import Tuning
 from penstock.ffmpeg.sound import samples_of
+from penstock.ffmpeg.written import Meant, differences
 from penstock.results import EncodeReport, EncoderStats
 
 # Where no caller waits for FFmpeg (at exit, after an exception), FFmpeg is killed after so long without a sign of life.
@@ -303,9 +304,10 @@ class EncodeSession(Session):
         if not self.process.has_succeeded or self.process.frames != self.submitted or self._lost():
             self._mark_ended()
             raise self._error()
+        differences = self._differences()
         self._put_in_place()
         self._mark_ended()
-        missing = [*self._failed_outputs(ignored=True), *self._unused_input()]
+        missing = [*differences, *self._failed_outputs(ignored=True), *self._unused_input()]
         if self._feed is not None:
             missing += self._feed.warnings
         self.report = self._make_report(missing)
@@ -414,6 +416,29 @@ class EncodeSession(Session):
             self._failure = str(error)
             self._mark_ended()
             raise self._error() from error
+
+    def _differences(self) -> list[str]:
+        """What the file says that was not meant, in sentences."""
+        url = self._target if self._replacement is None else self._replacement.url
+        if self.plan.codec is None or not self._is_one_file or endpoints.identity(url) is None:
+            return []
+        is_timed = self.plan.rate is None and self._feed is not None
+        meant = Meant(
+            codec=self.plan.codec,
+            frames=self.submitted,
+            colors=self.plan.colors,
+            first_s=self._feed.first_s if is_timed and self._feed is not None else None,
+            ends_s=self._ends_s if self.plan.keeps_times else None,
+        )
+        return differences(url, meant)
+
+    @property
+    def _ends_s(self) -> Fraction:
+        """When the last frame ends. With times, it is taken to last as long as the one before."""
+        if self.plan.rate is not None:
+            return self.submitted / self.plan.rate
+        assert self._feed is not None
+        return self._feed.video_s
 
     @property
     def _is_one_file(self) -> bool:

@@ -40,6 +40,7 @@ class _Queued(NamedTuple):
 
     Attributes:
         frames: how many.
+        first_s: the time of the first one.
         last_s: the time of the last one.
         step_s: how long that is after the one before.
         samples: how many of each channel.
@@ -49,6 +50,7 @@ class _Queued(NamedTuple):
     """
 
     frames: int = 0
+    first_s: Fraction = Fraction(0)
     last_s: Fraction = Fraction(0)
     step_s: Fraction = Fraction(0)
     samples: int = 0
@@ -147,6 +149,11 @@ class Feed:
         return [warning for _, packets in self._files if (warning := packets.warning) is not None]
 
     @property
+    def first_s(self) -> Fraction:
+        """The time of the first frame."""
+        return self._state.first_s
+
+    @property
     def video_s(self) -> Fraction:
         """When the picture ends. With times, the last frame is taken to last as long as the one before."""
         state = self._state
@@ -198,9 +205,10 @@ class Feed:
                 memoryview(slot)[: nut.PREFIX_BYTES] = self.prefix(time_s)
             before = self._queued
             step_s = time_s - before.last_s if before.frames else Fraction(0)
+            first_s = before.first_s if before.frames else time_s
             ticket = self._push(
                 lambda: self._open_writer._write_made(slot, timeout=0.0),
-                before._replace(frames=before.frames + 1, last_s=time_s, step_s=step_s),
+                before._replace(frames=before.frames + 1, first_s=first_s, last_s=time_s, step_s=step_s),
             )
             self._ends.append(self._open_writer.stats.bytes_accepted)
             del self._ends[:-_KEPT_ENDS]

@@ -13,7 +13,7 @@ from penstock.ffmpeg import endpoints
 _Stream = TypeVar("_Stream", "VideoInfo", "AudioInfo")
 
 # Containers that hold times as they were written.
-_ABSOLUTE = (endpoints.QUICKTIME, endpoints.MATROSKA)
+_ABSOLUTE = (endpoints.QUICKTIME, endpoints.MATROSKA, "nut")
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,8 +201,8 @@ class MediaInfo:
     def zero_s(self) -> float:
         """The timestamp of the file, in seconds, from which `VideoFrame.time_s` and ``start`` count.
 
-        In MP4, QuickTime, Matroska and WebM it is 0: what was written as the time of a frame is read. Other containers
-        count from an arbitrary time (MPEG-TS), or move all times by what their codec needs (FLV): there it is
+        In MP4, QuickTime, Matroska, WebM and NUT it is 0: what was written as the time of a frame is read. Other
+        containers count from an arbitrary time (MPEG-TS), or move all times by what their codec needs (FLV): there it is
         `start_s`.
         """
         return 0.0 if self.container in _ABSOLUTE else self.start_s or 0.0

@@ -1,0 +1,85 @@
+"""What a video file says of itself, compared with what was meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from penstock.errors import DecoderError
+from penstock.ffmpeg import endpoints
+from penstock.ffmpeg.colors import UNTAGGED, VideoColors
+from penstock.ffmpeg.naming import argument
+
+if TYPE_CHECKING:
+    from penstock.media.info import MediaInfo, VideoInfo
+
+# Guessed: containers round times to 1/100 s at the worst (GIF), and a sound may move the picture by its priming.
+_TOLERANCE_S = 0.1
+# Whose length libav guesses: MPEG program streams.
+_WITHOUT_LENGTH = ("mpeg",)
+
+
+@dataclass(frozen=True, slots=True)
+class Meant:
+    """What a video file is to say.
+
+    Attributes:
+        codec: FFmpeg's name of the encoder, for messages.
+        frames: how many there are.
+        colors: of YUV; None for others, and where the user's filters may change them.
+        first_s: the time of the first one; None at a constant rate.
+        ends_s: when the last one ends; None where the user's options may change times.
+    """
+
+    codec: str
+    frames: int
+    colors: VideoColors | None
+    first_s: Fraction | None
+    ends_s: Fraction | None
+
+
+def differences(url: str, meant: Meant) -> list[str]:
+    """What the file at `url` says that was not meant, in sentences; nothing of a file that libav cannot read."""
+    # Only here: a program that closes no encoder needs no libav.
+    from penstock.media.probe import probe
+
+    try:
+        media = probe(endpoints.without_protocol(url))
+    except (DecoderError, OSError):
+        return []
+    video = media.best_video or next(iter(media.video), None)
+    if video is None:
+        return []
+    return [*_of_colors(video, meant), *_of_times(media, video, meant)]
+
+
+def _of_colors(video: VideoInfo, meant: Meant) -> Iterable[str]:
+    if (colors := meant.colors) is None:
+        return
+    told = {
+        "matrix": (colors.matrix, video.color_matrix, UNTAGGED.matrix),
+        "range": (colors.range, video.color_range, UNTAGGED.range),
+        "primaries": (colors.primaries, video.color_primaries, "unknown"),
+        "transfer": (colors.transfer, video.color_transfer, "unknown"),
+    }
+    for name, (wanted, said, assumed) in told.items():
+        if wanted is not None and wanted != (said or assumed):
+            file = f"says {said!r}" if said else f"does not say so, which readers take for {assumed!r}"
+            fix = f"{argument(f'colors.{name}', said or assumed)}, or libx264 in mp4, mov or mkv"
+            yield f"the video's {name} is {wanted!r}, and the file of {meant.codec} {file}: give {fix}"
+
+
+def _of_times(media: MediaInfo, video: VideoInfo, meant: Meant) -> Iterable[str]:
+    if meant.ends_s is None:
+        return
+    if video.frames is not None and video.frames != meant.frames:
+        yield f"the file says that it has {video.frames} frames, and {meant.frames} were written"
+    first_s = float(meant.first_s or 0)
+    begins_s = 0.0 if video.start_s is None else video.start_s - media.zero_s
+    if meant.first_s is not None and abs(begins_s - first_s) > _TOLERANCE_S:
+        yield f"the first frame was written at {first_s:.3f} s, and the file has it at {begins_s:.3f} s"
+    lasts_s, told_s = float(meant.ends_s) - first_s, video.duration_s
+    if told_s is not None and told_s < lasts_s - _TOLERANCE_S and media.container not in _WITHOUT_LENGTH:
+        yield f"{lasts_s:.3f} s of video were written, and the file says that it has {told_s:.3f} s"
