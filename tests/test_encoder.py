@@ -227,9 +227,13 @@ def test_options_reach_ffmpeg(tmp_path: Path) -> None:
     assert is_flat(frame[HEIGHT // 2 + 2 :], 1)
 
 
-def test_no_frame_at_all_is_a_report_of_none(tmp_path: Path) -> None:
-    report = make(tmp_path / "video.mp4").close()
-    assert (report.frames_submitted, report.frames_encoded) == (0, 0)
+@pytest.mark.parametrize("size", [SIZE, None])
+def test_no_frame_at_all_is_an_error(tmp_path: Path, size: tuple[int, int] | None) -> None:
+    (tmp_path / "video.mp4").write_bytes(b"old")
+    encoder = make(tmp_path / "video.mp4", size=size)
+    with pytest.raises(EncoderError, match="there is no video: no frame was written"):
+        encoder.close()
+    assert (tmp_path / "video.mp4").read_bytes() == b"old"
 
 
 def test_output_that_is_no_file(tmp_path: Path) -> None:
@@ -295,7 +299,8 @@ def test_frames_that_are_no_buffer_or_cannot_be_borrowed(tmp_path: Path) -> None
             encoder.write("frame")
         with pytest.raises(ValueError, match="contiguous"):
             encoder.submit(flat(0)[::-1])
-    assert encoder.close().frames_submitted == 0
+        encoder.write(flat(0))
+    assert encoder.close().frames_submitted == 1
 
 
 @pytest.mark.parametrize(
@@ -474,6 +479,7 @@ def test_ffmpeg_gets_our_tunables_of_malloc_unless_the_user_has_some(
             environ.read_bytes
         )  # execve(2) closes descriptors, which says that it began, before it is there
         environment = os.fsdecode(environ.read_bytes())
+        encoder.write(flat(0))
     # glibc 2.36 puts NUL for the colons in its own environment.
     lines = environment.replace("\0", ":").split(":")
     tunables = [one for one in lines if one.startswith(("GLIBC_TUNABLES", "MALLOC_", "glibc."))]

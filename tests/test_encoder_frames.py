@@ -474,6 +474,7 @@ def test_these_are_none(tmp_path: Path, pixel_format: str, frame: object, words:
         with pytest.raises(ValueError, match=words):
             getattr(encoder, call)(frame)
         assert encoder.frames_submitted == 0
+        encoder.write(bytes(encoder.frame_bytes))
 
 
 @pytest.mark.parametrize(
@@ -511,8 +512,10 @@ def test_one_error_leads_to_a_video(tmp_path: Path, shape: tuple, dtype: type, r
     ],
 )
 def test_what_is_no_buffer_is_told_so(tmp_path: Path, frame: object, words: str) -> None:
-    with make(tmp_path / "v.mp4") as encoder, pytest.raises(TypeError, match=words):
-        encoder.write(frame)
+    with make(tmp_path / "v.mp4") as encoder:
+        with pytest.raises(TypeError, match=words):
+            encoder.write(frame)
+        encoder.write(bytes(encoder.frame_bytes))
 
 
 def test_advice_for_a_wrong_shape_is_right(tmp_path: Path) -> None:
@@ -750,11 +753,10 @@ def test_images_of_pillow_are_not_taken_for_bgr(
     image_module = pytest.importorskip("PIL.Image")
     image = image_module.fromarray(painted(9)).convert(mode)
     words = f"mode '{mode}' .*give pixel_format='{remedy}'"
-    with (
-        make(tmp_path / "v.raw", pixel_format=pixel_format, **EXACT) as encoder,
-        pytest.raises(ValueError, match=words),
-    ):
-        encoder.write(image)
+    with make(tmp_path / "v.raw", pixel_format=pixel_format, **EXACT) as encoder:
+        with pytest.raises(ValueError, match=words):
+            encoder.write(image)
+        encoder.write(bytes(encoder.frame_bytes))
     with make(tmp_path / "v.raw", pixel_format=remedy, **EXACT) as encoder:
         encoder.write(image)
 

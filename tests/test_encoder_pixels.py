@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +15,7 @@ import pytest
 from conftest import a_few
 from media import COLOURS, decode, described
 
-from penstock import Encoder
+from penstock import Decoder, Encoder, EncoderError
 from penstock.ffmpeg import Colors, Tuning
 
 LOSSLESS = {"codec": "ffv1", "options": {"f": "matroska"}}
@@ -335,6 +337,37 @@ def test_a_leased_frame_turns_read_only_and_stays_as_it_is_while_somebody_looks(
     assert all((view == index).all() for index, view in enumerate(kept))
 
 
+@pytest.mark.parametrize(
+    "keep",
+    [
+        lambda view: view[:],
+        lambda view: view[3:9, ::2],
+        memoryview,
+        lambda view: np.asarray(view).reshape(-1),
+    ],
+)
+@pytest.mark.parametrize("converts", [False, True])
+def test_a_part_that_is_kept_does_not_change_the_queued_frame(
+    tmp_path: Path, keep: Callable[[np.ndarray], object], converts: bool
+) -> None:
+    formats = {} if converts else {"output_pixel_format": "rgb24"}
+    output = tmp_path / "video.raw"
+    # FFmpeg reads nothing before the frames are changed.
+    with Encoder(output, size=SIZE, fps=30, **formats, **RAW) as encoder:
+        os.kill(encoder.pid, signal.SIGSTOP)
+        kept = []
+        for _ in range(8):
+            with encoder.frame() as view:
+                view[:] = 50
+                kept.append(keep(view))
+            del view
+        for part in kept:
+            np.asarray(part)[...] = 250
+        os.kill(encoder.pid, signal.SIGCONT)
+    samples = np.frombuffer(output.read_bytes(), np.uint8)
+    assert len(samples) == 8 * 64 * 48 * 3 and (samples.max() < 200)
+
+
 def test_a_block_that_raises_submits_nothing(tmp_path: Path) -> None:
     with Encoder(tmp_path / "video.mp4", size=SIZE, fps=30) as encoder:
         with pytest.raises(ZeroDivisionError), encoder.frame():
@@ -384,6 +417,50 @@ def test_samples_of_the_other_byte_order_are_refused(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="byte order"):
             encoder.write(frame.astype(">u2"))
         encoder.write(frame.astype("<u2"))
+
+
+@pytest.mark.parametrize("pixel_format", ["gray16be", "rgb48be", "grayf32be"])
+def test_native_samples_of_a_big_endian_format_are_refused(tmp_path: Path, pixel_format: str) -> None:
+    dtype = "f4" if "f32" in pixel_format else "u2"
+    frame = np.zeros((48, 64, 3) if "rgb" in pixel_format else (48, 64), f"<{dtype}")
+    with Encoder(tmp_path / "v.mkv", size=SIZE, fps=30, pixel_format=pixel_format, **RAW) as encoder:
+        with pytest.raises(ValueError, match=rf"byte order.*{pixel_format[:-2]}le.*>{dtype}"):
+            encoder.write(frame)
+        encoder.write(frame.astype(f">{dtype}"))
+        encoder.write(frame.tobytes())
+
+
+def test_a_masked_array_is_refused(tmp_path: Path) -> None:
+    frame = np.ma.masked_greater(np.arange(64 * 48 * 3).reshape(48, 64, 3).astype(np.uint8), 9)
+    with Encoder(tmp_path / "v.mkv", size=SIZE, fps=30) as encoder:
+        with pytest.raises(ValueError, match=r"filled\(0\)"):
+            encoder.write(frame)
+        encoder.write(frame.filled(0))
+        encoder.write(np.ma.array(frame.filled(0)))
+
+
+def test_a_frame_that_knows_its_layout_is_believed(tmp_path: Path) -> None:
+    with Encoder(tmp_path / "nv12.mkv", size=SIZE, fps=30, pixel_format="nv12", **LOSSLESS) as encoder:
+        encoder.write(bytes(64 * 48 * 3 // 2))
+    with (
+        Decoder(tmp_path / "nv12.mkv", pixel_format="nv12") as decoder,
+        Encoder(tmp_path / "v.mkv", size=SIZE, fps=30, pixel_format="yuv420p", **LOSSLESS) as encoder,
+    ):
+        frame = decoder.read()
+        assert frame is not None
+        with pytest.raises(ValueError, match=r"the frame is nv12.*pixel_format='nv12'"):
+            encoder.write(frame)
+        encoder.write(np.asarray(frame))
+
+
+def test_a_picture_of_pil_for_a_format_that_pil_has_not(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image").new("L", SIZE)
+    with (
+        pytest.raises(EncoderError, match="no frame was written"),
+        Encoder(tmp_path / "v.mkv", size=SIZE, fps=30, pixel_format="gray16be", **LOSSLESS) as encoder,
+        pytest.raises(ValueError, match="wrong size"),
+    ):
+        encoder.write(image)
 
 
 @pytest.mark.parametrize("name", ["filter", "filter:v:0"])

@@ -16,7 +16,7 @@ from test_encoder_pixels import needs_ffprobe, picture, probed
 import penstock
 from penstock import Decoder, Encoder, EncoderError, FFmpegWarning
 from penstock.ffmpeg import Colors, Tuning, capabilities, output_formats
-from penstock.ffmpeg.output_formats import output_format, samples
+from penstock.ffmpeg.output_formats import asked_format, output_format, samples
 from penstock.ffmpeg.pixel_formats import frame_layout
 
 SIZE = (96, 64)
@@ -258,9 +258,10 @@ def test_names_without_byte_order_are_those_of_the_codec(ffmpeg: str) -> None:
 def test_an_option_is_as_good_as_the_argument(tmp_path: Path, ffmpeg: str) -> None:
     needs(ffmpeg, "libx264")
     for name in ("pix_fmt", "pix_fmt:v"):
-        assert output_format(ffmpeg, "libx264", {name: "yuv444p"}, "rgb24", "auto").name == "yuv444p"
+        asked = asked_format("auto", {name: "yuv444p"})
+        assert output_format(ffmpeg, "libx264", {}, "rgb24", asked).name == "yuv444p"
     with pytest.raises(ValueError, match="give one"):
-        output_format(ffmpeg, "libx264", {"pix_fmt": "yuv444p"}, "rgb24", "yuv420p")
+        asked_format("yuv420p", {"pix_fmt": "yuv444p"})
 
 
 # Files

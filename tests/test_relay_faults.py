@@ -813,15 +813,15 @@ class TestInEveryWay:
         source = feed(DATA)
         moved = pool.submit(way, source, writer)
         got = read_exactly(reader, 100_000)  # it is under way
-        os.close(source)
-        os.close(writer)
-        decoys = [os.open(tmp_path / f"decoy{number}", os.O_RDWR | os.O_CREAT) for number in range(2)]
-        assert {source, writer} == set(decoys)
+        decoys = [source, writer]
+        for number in decoys:  # closed and opened in one step, for other threads open files, too
+            with (tmp_path / f"decoy{number}").open("wb") as decoy:
+                os.dup2(decoy.fileno(), number)
         assert got + read_exactly(reader, len(DATA)) == DATA
         assert moved.result(PATIENCE_S) == len(DATA)
-        assert [os.fstat(decoy).st_size for decoy in decoys] == [0, 0]
-        for decoy in decoys:
-            os.close(decoy)
+        assert [os.fstat(number).st_size for number in decoys] == [0, 0]
+        for number in decoys:
+            os.close(number)
 
 
 class Stuck:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -228,3 +229,35 @@ def test_sound_that_is_none(tmp_path: Path) -> None:
         penstock.render(scene, **given, audio=tmp_path / "none.wav")
     with pytest.raises(DecoderError):
         penstock.render(scene, **given, audio=clip("text"))
+
+
+HDR = (
+    *("-f", "lavfi", "-i", "testsrc2=s=64x48:r=25:d=0.4", "-vf", "setsar=4/3"),
+    *("-c:v", "libx264", "-pix_fmt", "yuv420p10le", "-colorspace", "bt2020nc", "-color_primaries", "bt2020"),
+    *("-color_trc", "smpte2084"),
+)
+
+
+@pytest.mark.parametrize("codec", ["libx264", pytest.param("prores_ks", marks=SLOW)])
+def test_colours_and_shape_stay_those_of_the_source(tmp_path: Path, codec: str) -> None:
+    ffmpeg(*HDR, tmp_path / "hdr.mp4")
+    suffix = "mov" if codec == "prores_ks" else "mp4"
+    output = mapped(None, tmp_path / "hdr.mp4", tmp_path / f"mapped.{suffix}", encoder={"codec": codec})
+    video, source = probe(output).video[0], probe(tmp_path / "hdr.mp4").video[0]
+    assert (video.color_matrix, video.color_primaries, video.color_transfer) == (
+        "bt2020",
+        "bt2020",
+        "smpte2084",
+    )
+    assert video.sample_aspect_ratio == source.sample_aspect_ratio == Fraction(4, 3)
+    with penstock.Decoder(output) as got, penstock.Decoder(tmp_path / "hdr.mp4") as wanted:
+        off = [np.abs(np.asarray(a, int) - b).mean() for a, b in zip(got, wanted, strict=True)]
+    assert len(off) == 10 and max(off) < 6
+
+
+def test_what_a_result_lacks_of_its_source_is_told(tmp_path: Path) -> None:
+    ffmpeg(*HDR, tmp_path / "hdr.mp4")
+    with pytest.warns(penstock.FFmpegWarning, match="does not have its shape of a pixel"):
+        mapped(half, tmp_path / "hdr.mp4", tmp_path / "half.mp4", size=(32, 24), encoder={})
+    with pytest.warns(penstock.FFmpegWarning, match="does not have its interlacing"):
+        mapped(None, clip("interlaced"), tmp_path / "interlaced.mkv")

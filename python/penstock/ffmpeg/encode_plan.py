@@ -105,6 +105,7 @@ class EncodePlan:
         arguments: FFmpeg's arguments for its input and its output, whose name comes last.
         container_format: the container by FFmpeg's name; None if FFmpeg is to guess it.
         codec: FFmpeg's name of the video encoder; None for sound alone.
+        output_pixel_format: of the video; None if FFmpeg is to choose it.
         colors: of YUV video; None for others, and where options may change them.
         keeps_times: no option changes them.
         warnings: what the video cannot hold of the frames.
@@ -121,6 +122,7 @@ class EncodePlan:
     arguments: list[str]
     container_format: str | None
     codec: str | None = None
+    output_pixel_format: str | None = None
     colors: VideoColors | None = None
     keeps_times: bool = True
     warnings: tuple[str, ...] = ()
@@ -177,7 +179,7 @@ def plan_encode(
     if (
         rate is not None
         and rate > _MOST_FPS_OF_MILLISECONDS
-        and _is_of(target, container_format, _MILLISECONDS, _MILLISECONDS_ENDINGS)
+        and endpoints.is_container(target, container_format, _MILLISECONDS, _MILLISECONDS_ENDINGS)
     ):
         raise ValueError(
             f"{argument('fps', fps)} is too much for a container that counts milliseconds: write mp4 or mov"
@@ -236,6 +238,7 @@ def plan_encode(
         arguments=arguments,
         container_format=container_format,
         codec=codec,
+        output_pixel_format=output.name,
         colors=None if is_filtered or named is None or is_rgb(named) or is_gray(named) else tags,
         keeps_times=not (is_filtered or _MOVING_OPTIONS & options.keys()),
         warnings=(*output.warnings, *unused, *_hurried(codec, rate)),
@@ -264,7 +267,7 @@ def plan_sound(
 
 
 def _check_timed(target: str, container_format: str | None) -> None:
-    if _is_of(target, container_format, _UNTIMED, _UNTIMED_ENDINGS):
+    if endpoints.is_container(target, container_format, _UNTIMED, _UNTIMED_ENDINGS):
         raise ValueError(
             f"{container_format or target.rpartition('.')[2]} has no place for the times of frames (fps=None): "
             "write mp4, mov, mkv or webm, or give a constant fps"
@@ -284,15 +287,8 @@ def _check_matrix(frames: str, output_pixel_format: str | None, options: Mapping
 
 
 def _time_unit_s(target: str, container_format: str | None) -> Fraction:
-    is_quicktime = _is_of(target, container_format, _QUICKTIME, _QUICKTIME_ENDINGS)
+    is_quicktime = endpoints.is_container(target, container_format, _QUICKTIME, _QUICKTIME_ENDINGS)
     return _QUICKTIME_UNIT_S if is_quicktime else TICK_S
-
-
-def _is_of(
-    target: str, container_format: str | None, names: tuple[str, ...], endings: tuple[str, ...]
-) -> bool:
-    """Whether the container is one of these, by its name, or else by the file's."""
-    return container_format in names if container_format else target.lower().endswith(endings)
 
 
 def _hurried(codec: str, rate: Fraction | None) -> tuple[str, ...]:

@@ -37,7 +37,6 @@ from penstock.ffmpeg.reporter import Reporter
 from penstock.ffmpeg.session import Session, late_error, warn_unclosed
 from penstock.ffmpeg.settings import Tuning
 from penstock.ffmpeg.sound import samples_of
-from penstock.ffmpeg.written import Meant, differences
 from penstock.results import EncodeReport, EncoderStats
 
 # Where no caller waits for FFmpeg (at exit, after an exception), FFmpeg is killed after so long without a sign of life.
@@ -52,6 +51,9 @@ QUEUE_BYTES = 24 << 20
 LEAST_QUEUE_FRAMES = 4
 # Leased frames that are kept for reuse: one is drawn into while another is read, and one to spare.
 KEPT_SLOTS = 3
+
+# Files that do not say what they are, in which libav may find anything: FFmpeg's names, and endings.
+_NAMELESS = (("data", "rawvideo"), (".rgb", ".yuv"))
 
 FULL = "FFmpeg did not take enough of what is queued for it"
 NOT_DONE = "FFmpeg has all frames, but was not done"
@@ -108,6 +110,7 @@ class EncodeSession(Session):
             weakref.WeakKeyDictionary()
         )
         self._closing_at_s: float | None = None
+        self._is_compared = plan.codec is not None
         self._failure: str | None = None  # of what FFmpeg has succeeded with
         self._feed: Feed | None = None
         if plan.stream is not None:
@@ -300,6 +303,8 @@ class EncodeSession(Session):
         deadline_s = None if timeout is None else time.monotonic() + timeout
         self._deliver(deadline_s)
         self.process.close_pipes()
+        if self._is_compared:
+            from penstock.media import written  # noqa: F401  its libav loads while FFmpeg works
         self.wait_for(self._await_end, _left_s(deadline_s), NOT_DONE)
         if not self.process.has_succeeded or self.process.frames != self.submitted or self._lost():
             self._mark_ended()
@@ -374,6 +379,7 @@ class EncodeSession(Session):
         warn_unclosed(self)
 
     def end_at_exit(self) -> None:
+        self._is_compared = False  # nothing can be imported any more
         if (failure := self.finish()) is not None:
             _exit.report_loss(f"{self.title} could not be finished: {failure}")
         warn_unclosed(self)
@@ -420,12 +426,17 @@ class EncodeSession(Session):
     def _differences(self) -> list[str]:
         """What the file says that was not meant, in sentences."""
         url = self._target if self._replacement is None else self._replacement.url
-        if self.plan.codec is None or not self._is_one_file or endpoints.identity(url) is None:
+        if not self._is_compared or not self._is_one_file or endpoints.identity(url) is None:
+            return []
+        if endpoints.is_container(url, self.plan.container_format, *_NAMELESS):
             return []
         is_timed = self.plan.rate is None and self._feed is not None
+        from penstock.media.written import Meant, differences
+
         meant = Meant(
-            codec=self.plan.codec,
+            codec=self.plan.codec or "",
             frames=self.submitted,
+            pixel_format=self.plan.output_pixel_format if self.plan.codec == "rawvideo" else None,
             colors=self.plan.colors,
             first_s=self._feed.first_s if is_timed and self._feed is not None else None,
             ends_s=self._ends_s if self.plan.keeps_times else None,
@@ -434,11 +445,11 @@ class EncodeSession(Session):
 
     @property
     def _ends_s(self) -> Fraction:
-        """When the last frame ends. With times, it is taken to last as long as the one before."""
+        """When the last frame ends at the earliest."""
         if self.plan.rate is not None:
             return self.submitted / self.plan.rate
         assert self._feed is not None
-        return self._feed.video_s
+        return self._feed.last_s
 
     @property
     def _is_one_file(self) -> bool:
@@ -472,7 +483,11 @@ class EncodeSession(Session):
         """What the result lacks, although FFmpeg may have succeeded, in sentences."""
         failures = [] if self._feed is None else self._feed.failures
         unused = self._unused_input() if self.plan.layout is None else []
-        return [*self._failed_outputs(), *failures, *unused, *filter(None, [self._failure])]
+        # Else the picture may be missing because FFmpeg has failed, which says more.
+        tells = self.process.has_succeeded or self.plan.sounds
+        is_empty = self.plan.layout is not None and not self.submitted and tells
+        empty = "there is no video: no frame was written" if is_empty else None
+        return [*filter(None, [empty, self._failure]), *self._failed_outputs(), *failures, *unused]
 
     def _unused_input(self) -> list[str]:
         if self._feed is None or self._feed.input is None or self._feed.samples:
@@ -483,8 +498,6 @@ class EncodeSession(Session):
         process, submitted = self.process, self.submitted
         reason = f"FFmpeg {process.ending}; it had encoded {process.frames} of {submitted} submitted frames"
         advice = self._explain(f"{process.log.text}\n{reason}")
-        if self.plan.layout is not None and self.plan.sounds and not submitted:
-            reason = f"no frame was written, and the encoder has a picture; {reason}"
         return self.failure("; ".join([*self._lost(), reason]), process.frames, advice)
 
     def _make_report(self, missing: list[str]) -> EncodeReport:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from fractions import Fraction
 from functools import partial
-from typing import Any, Self
+from typing import Any, NoReturn, Self
+from weakref import WeakKeyDictionary
 
 import numpy.typing as npt
 
@@ -91,7 +93,7 @@ class Encoder:
             nearest format: yuv420p plays everywhere and needs an even width and height. If this drops alpha or bits,
             an `FFmpegWarning` says so. None leaves the choice to FFmpeg.
         colors: matrix and range of the video's YUV, written to the file. For frames that are YUV already, it says
-            what they were made with.
+            what they were made with. FFmpeg's options for colours among the `options` mean the same.
         audio: the sound: a path, an `AudioFile`, an `AudioInput` for ``write_audio``, or several of them, each a track
             of its own. A file's sound is copied where the container takes it, and else encoded; it ends with the
             picture. Options for its encoder, such as ``{"b:a": "192k"}`` among the `options`, have it encoded.
@@ -194,6 +196,7 @@ class Encoder:
         self._started: EncodeSession | None = None
         # For the start, and for the end of an encoder that has not started. A signal handler may `abort` in a start.
         self._starting = threading.RLock()
+        self._first_turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
         self._forks = _exit.forks
         self._ended_unstarted: str | None = None
         if size is not None or codec is None:
@@ -298,6 +301,10 @@ class Encoder:
         Raises:
             ValueError, TypeError, StalledError, EncoderError, ClosedError: as for `write`.
         """
+        if self._started is None:
+            turn = self._first_turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+            async with turn:  # in the order of the calls
+                await asyncio.to_thread(self._session_for, frame)
         return await self._session_for(frame).queue_async(partial(self._copied, frame, pts), timeout)
 
     def submit(self, frame: FrameData, *, timeout: float | None = None) -> Ticket:
@@ -332,7 +339,8 @@ class Encoder:
     ) -> Iterator[npt.NDArray[Any]]:
         """Leases memory for one frame, and submits it at the end of the block.
 
-        There is no copy unless frames have a `pts` or the encoder has `audio`.
+        There is no copy unless frames have a `pts`, the encoder has `audio`, or you keep a part of the view, or a
+        tensor or another object made of it.
 
         ```python
         with encoder.frame() as view:
@@ -358,12 +366,15 @@ class Encoder:
         layout, tick = session.plan.frames, session.tick_of(pts)
         slot = session.lease()
         view = leased_frame(slot, layout)
+        holders = _references(view)
         yield view
         view.flags.writeable = False  # the frame is queued
         session.check_open()
-        session.queue(
-            session.borrowed(slot) if session.plan.stream is None else session.copied(slot, tick), timeout
-        )
+        # The caller's name for the view is one more. Whoever else has it, or a part, could write to the queued frame.
+        view_holders, base_holders = _references(view)
+        is_kept = view_holders > holders[0] + 1 or base_holders > holders[1]
+        is_copied = is_kept or session.plan.stream is not None
+        session.queue(session.copied(slot, tick) if is_copied else session.borrowed(slot), timeout)
 
     def write_audio(self, samples: npt.ArrayLike, *, timeout: float | None = None) -> Ticket:
         """Copies samples and queues them, for an encoder with an `AudioInput`. They follow those of the call before.
@@ -413,8 +424,7 @@ class Encoder:
 
         Raises:
             EncoderError: FFmpeg failed, or encoded another number of frames than were submitted; or an output of the
-                muxer ``tee`` failed that has no ``onfail=ignore``; or FFmpeg never started, because there was neither a
-                size nor a frame.
+                muxer ``tee`` failed that has no ``onfail=ignore``; or no frame was written.
             StalledError: not done within `timeout`, or no sign of life from FFmpeg for ``stall_timeout``. Nothing is
                 lost: close again, or abort.
             ClosedError: the encoder was aborted.
@@ -474,6 +484,9 @@ class Encoder:
     def __del__(self) -> None:
         if getattr(self, "_started", None) is not None:
             self._session.end_collected()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an encoder has a running FFmpeg: it can be neither copied nor pickled")
 
     def __repr__(self) -> str:
         return self._titled("(not started)") if self._started is None else self._started.title
@@ -548,6 +561,11 @@ class Encoder:
             # A playable file of what was submitted. A second Ctrl-C propagates.
             self._session.finish_during(interrupt)
             raise
+
+
+def _references(view: npt.NDArray[Any]) -> tuple[int, int]:
+    """How many hold an array, and the object with its memory, which arrays made of it hold."""
+    return sys.getrefcount(view), sys.getrefcount(view.base)
 
 
 def _check_sound_alone(sounds: Sequence[Sound], **of_picture: object) -> None:

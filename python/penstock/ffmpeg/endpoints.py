@@ -171,6 +171,13 @@ def container_for(target: str, container_format: str | None) -> str | None:
     return _LIVE_CONTAINERS.get(target.partition("://")[0].lower())
 
 
+def is_container(
+    target: str, container_format: str | None, formats: tuple[str, ...], endings: tuple[str, ...]
+) -> bool:
+    """Whether the container of `target` is one of `formats`, by its name; or else by the ending of the target's."""
+    return container_format in formats if container_format else target.lower().endswith(endings)
+
+
 def confining_arguments(source: str, containers: Iterable[str]) -> list[str]:
     """FFmpeg's arguments by which it opens only `source`, if that is a path, and only `containers` (empty for any)."""
     if not is_path(source):

@@ -154,6 +154,11 @@ class Feed:
         return self._state.first_s
 
     @property
+    def last_s(self) -> Fraction:
+        """The time of the last frame."""
+        return self._state.last_s
+
+    @property
     def video_s(self) -> Fraction:
         """When the picture ends. With times, the last frame is taken to last as long as the one before."""
         state = self._state

@@ -62,6 +62,7 @@ def frame_buffer(frame: Any, layout: FrameLayout) -> Any:
     if hasattr(frame, "mglo"):  # a moderngl.Buffer: a memoryview would map it and wait for the GPU
         _check_size(_Samples("bytes", frame.size, (frame.size,), "uint", 1, False), layout)
         return frame
+    _check_layout(frame, layout)
     buffer, samples = _samples(frame, layout)
     if len(samples.shape) > 1 and layout.pixel_format in PIXEL_FORMATS:
         _check_shape(samples, layout)
@@ -84,6 +85,16 @@ def buffer_and_size(frame: Any) -> tuple[Any, int]:
         return buffer, view.nbytes
 
 
+def _check_layout(frame: Any, layout: FrameLayout) -> None:
+    """Refuses a decoder's frame whose planes lie otherwise, in as many bytes: nv12 for yuv420p."""
+    own = getattr(frame, "_layout", None)
+    if isinstance(own, FrameLayout) and len(own.planes) > 1 and own.pixel_format != layout.pixel_format:
+        raise ValueError(
+            f"the frame is {own.pixel_format}, and the encoder takes {layout.pixel_format}: give "
+            f"pixel_format={own.pixel_format!r}"
+        )
+
+
 def _check_mode(frame: Any, layout: FrameLayout) -> None:
     """Refuses PIL images with the right number of samples but other colours: YCbCr, a palette, RGB for BGR."""
     mode = getattr(frame, "mode", None)
@@ -101,6 +112,8 @@ def _check_mode(frame: Any, layout: FrameLayout) -> None:
 
 def _pil_mode(layout: FrameLayout) -> str | None:
     """The PIL mode for frames of the layout; None if there is none."""
+    if layout.pixel_format not in PIXEL_FORMATS:
+        return None
     channels = (*layout.planes[0], 1)[2] if len(layout.planes) == 1 else 0
     modes = {1: {1: "L", 3: "RGB", 4: "RGBA"}, 2: {1: "I;16"}, 4: {1: "F"}}
     return modes[layout.sample_bytes].get(channels)
@@ -128,6 +141,8 @@ class _Samples:
 
 
 def _buffer_of(frame: Any) -> Any:
+    if hasattr(frame, "filled") and frame.mask.any():
+        raise ValueError("a masked array has no values where it is masked: pass frame.filled(0), for example")
     try:
         memoryview(frame).release()
         return frame
@@ -308,10 +323,16 @@ def _sibling(samples: _Samples, layout: FrameLayout) -> str | None:
 
 
 def _check_byte_order(samples: _Samples, layout: FrameLayout) -> None:
-    """Refuses samples whose dtype says that they are big-endian: their bytes would be read as other colours."""
+    """Refuses samples whose dtype tells the other byte order: their bytes would be read as other colours."""
     if samples.is_big_endian and layout.sample_bytes > 1:
         code = layout.dtype
         raise ValueError(
             f"the frame's samples are big-endian, and {layout.pixel_format} has the other byte order: "
             f"pass frame.astype({code!r})"
+        )
+    if layout.pixel_format.endswith("be") and samples.sample_bytes > 1 and not samples.is_big_endian:
+        code = f">{'f' if samples.kind == 'float' else 'u'}{samples.sample_bytes}"
+        raise ValueError(
+            f"the frame's samples are little-endian, and {layout.pixel_format} has the other byte order: give "
+            f"pixel_format={layout.pixel_format[:-2] + 'le'!r}, or pass frame.astype({code!r})"
         )

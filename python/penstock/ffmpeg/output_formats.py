@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from penstock.errors import EncoderError
-from penstock.ffmpeg import capabilities
+from penstock.ffmpeg import capabilities, endpoints
 from penstock.ffmpeg.arguments import FILTER_OPTIONS
 from penstock.ffmpeg.colors import jpeg_pixel_format
 from penstock.ffmpeg.naming import argument
@@ -134,11 +134,9 @@ def raw_format(target: str, container_format: str | None) -> str | None:
 
     Readers of AVI, QuickTime and Matroska confuse some formats, or cannot read the files.
     """
-    if container_format in _RAW_CONTAINERS or (
-        not container_format and target.lower().endswith(_RAW_ENDINGS)
-    ):
+    if endpoints.is_container(target, container_format, _RAW_CONTAINERS, _RAW_ENDINGS):
         return None
-    is_quicktime = container_format == "mov" if container_format else target.lower().endswith(".mov")
+    is_quicktime = endpoints.is_container(target, container_format, ("mov",), (".mov",))
     return "rgb24" if is_quicktime else _PLAYABLE.name
 
 

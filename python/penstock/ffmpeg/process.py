@@ -194,8 +194,10 @@ def _environment() -> dict[str, str]:
 def _cpu_ticks(pid: int) -> int:
     """User and system time of a process in clock ticks (proc_pid_stat(5)); 0 if the process is gone."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
         return 0
-    fields = stat.rpartition(")")[2].split()  # the name before it may contain spaces
+    fields = stat.rpartition(b")")[
+        2
+    ].split()  # the name before it may contain spaces, and be cut inside a character
     return int(fields[11]) + int(fields[12])

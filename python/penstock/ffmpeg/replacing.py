@@ -113,11 +113,10 @@ def replacement_of(target: str, container_format: str | None) -> tuple[Replaceme
 
 def is_several_files(target: str, container_format: str | None) -> bool:
     """Whether an output in this container, or with this name, may be more than one file."""
-    if "%" in target:  # the numbers of pictures
-        return True
-    if container_format is not None:
-        return container_format in _SEVERAL_FILES
-    return target.lower().endswith(_SEVERAL_FILES_ENDINGS)
+    # With "%", for the numbers of pictures.
+    return "%" in target or endpoints.is_container(
+        target, container_format, _SEVERAL_FILES, _SEVERAL_FILES_ENDINGS
+    )
 
 
 def _is_mounted(path: Path) -> bool:

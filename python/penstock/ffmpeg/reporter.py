@@ -14,6 +14,8 @@ from penstock.results import EncoderStats
 
 # As often as FFmpeg reports.
 PERIOD_S = 0.5
+# Guessed: so long `close` waits for a callback, which should draw a line.
+_PATIENCE_S = 1.0
 
 
 class Reporter:
@@ -22,7 +24,8 @@ class Reporter:
     def __init__(self, show: Callable[[EncoderStats], object], finish: Callable[[], object]) -> None:
         self._show = show
         self._finish = finish
-        self._has_failed = False
+        self._has_failed = self._has_ended = False
+        self._last: EncoderStats | None = None
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -53,14 +56,24 @@ class Reporter:
         self._thread.start()
 
     def stop(self, last: EncoderStats) -> None:
-        """Ends the thread and shows the `last` statistics."""
+        """Ends the thread, which shows the `last` statistics first. Waits for it for a while."""
         if self._stop.is_set():
             return
+        self._last = last
         self._stop.set()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
-        if not self._has_failed:
-            self._try(self._show, last)
+        if self._thread is threading.current_thread():
+            return  # the callback closes the encoder
+        if self._thread is not None:
+            self._thread.join(_PATIENCE_S)
+        if self._thread is not None and self._thread.is_alive():
+            warnings.warn("progress: the callback has not returned yet", RuntimeWarning, stacklevel=2)
+        elif not self._has_ended:
+            self._end()
+
+    def _end(self) -> None:
+        self._has_ended = True
+        if not self._has_failed and self._last is not None:
+            self._try(self._show, self._last)
         self._try(self._finish)
 
     def _try(self, call: Callable[..., object], *arguments: EncoderStats) -> bool:
@@ -79,6 +92,8 @@ def _report(
     while not stop.wait(PERIOD_S):
         if not _report_once(itself(), look()):
             return
+    if (reporter := itself()) is not None:
+        reporter._end()
 
 
 def _report_once(reporter: Reporter | None, stats: EncoderStats | None) -> bool:

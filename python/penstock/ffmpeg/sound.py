@@ -216,7 +216,7 @@ def _planned(
         container, _ = _SAMPLES[made_from.dtype]
         raw = ("-f", container, "-ar", str(made_from.sample_rate), "-ac", str(made_from.channels))
         # FFmpeg alone would write 16 bits, whatever the samples are.
-        is_wave = _is_one_of(target, container_format, (".wav",), ("wav",))
+        is_wave = endpoints.is_container(target, container_format, ("wav",), (".wav",))
         encoder = made_from.codec or (f"pcm_{container}" if is_wave else _default(container_format))
         return Sound(made_from, (*raw, "-i", "/dev/zero"), 0, _COPY, encoder, has_prelude)
     source = endpoints.source(made_from.path)
@@ -282,13 +282,7 @@ def _default(container_format: str | None) -> str | None:
 
 def is_matroska(target: str, container_format: str | None) -> bool:
     """Whether an output is Matroska or WebM."""
-    return _is_one_of(target, container_format, (".mkv", ".webm", ".mka"), ("matroska", "webm"))
-
-
-def _is_one_of(
-    target: str, container_format: str | None, endings: tuple[str, ...], formats: tuple[str, ...]
-) -> bool:
-    return container_format in formats if container_format else target.lower().endswith(endings)
+    return endpoints.is_container(target, container_format, ("matroska", "webm"), (".mkv", ".webm", ".mka"))
 
 
 def _takes_copy(program: str, sound: Sound, codec: str, target: str, container_format: str | None) -> bool:

@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
 from functools import partial
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from penstock import _exit
 from penstock._native import AppliedPolicy, Frame, Reader, _Conversion, _seconds
@@ -351,6 +351,9 @@ class DecoderBase:
     async def __aexit__(self, *_: object) -> None:
         # It waits for the end of FFmpeg and of the native worker.
         await asyncio.to_thread(self.close)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError(f"a running {type(self).__name__} can be neither copied nor pickled")
 
     def __del__(self) -> None:
         if (run := getattr(self, "_run", None)) is not None:

@@ -202,8 +202,8 @@ class MediaInfo:
         """The timestamp of the file, in seconds, from which `VideoFrame.time_s` and ``start`` count.
 
         In MP4, QuickTime, Matroska, WebM and NUT it is 0: what was written as the time of a frame is read. Other
-        containers count from an arbitrary time (MPEG-TS), or move all times by what their codec needs (FLV): there it is
-        `start_s`.
+        containers count from an arbitrary time (MPEG-TS), or move all times by what their codec needs (FLV): there it
+        is `start_s`.
         """
         return 0.0 if self.container in _ABSOLUTE else self.start_s or 0.0
 

@@ -19,7 +19,7 @@ from penstock.rendering.engines import Engine
 from penstock.rendering.engines.processes import Processes, cpus
 from penstock.rendering.job import Job
 from penstock.rendering.plan import Plan
-from penstock.rendering.source import FrameTimes, Source
+from penstock.rendering.source import FrameTimes, Source, encoder_like
 from penstock.results import RenderProgress, RenderReport
 
 #: A function that draws a frame, a class of such functions, or where one is: ``MODULE:NAME``, ``FILE.py:NAME``.
@@ -92,7 +92,7 @@ def plan_video(
         fps=frames.rate,
         workers=workers,
         chunk_frames=chunk_frames,
-        encoder={"pixel_format": pixel_format, **(encoder or {})},
+        encoder=encoder_like(frames.video, size, {"pixel_format": pixel_format, **(encoder or {})}),
         code=None if function is None else Code.of(function),
         source=Source.of(media.path, pixel_format, frames, lengths),
         audio=os.fspath(source) if media.audio else None,

@@ -11,6 +11,8 @@ from penstock.errors import DecoderError
 from penstock.ffmpeg import endpoints
 from penstock.ffmpeg.colors import UNTAGGED, VideoColors
 from penstock.ffmpeg.naming import argument
+from penstock.ffmpeg.pixel_formats import canonical
+from penstock.media.probe import probe
 
 if TYPE_CHECKING:
     from penstock.media.info import MediaInfo, VideoInfo
@@ -28,13 +30,15 @@ class Meant:
     Attributes:
         codec: FFmpeg's name of the encoder, for messages.
         frames: how many there are.
+        pixel_format: of raw video; None for others, and where FFmpeg chooses it.
         colors: of YUV; None for others, and where the user's filters may change them.
         first_s: the time of the first one; None at a constant rate.
-        ends_s: when the last one ends; None where the user's options may change times.
+        ends_s: when the last one ends at the earliest; None where the user's options may change times.
     """
 
     codec: str
     frames: int
+    pixel_format: str | None
     colors: VideoColors | None
     first_s: Fraction | None
     ends_s: Fraction | None
@@ -42,9 +46,6 @@ class Meant:
 
 def differences(url: str, meant: Meant) -> list[str]:
     """What the file at `url` says that was not meant, in sentences; nothing of a file that libav cannot read."""
-    # Only here: a program that closes no encoder needs no libav.
-    from penstock.media.probe import probe
-
     try:
         media = probe(endpoints.without_protocol(url))
     except (DecoderError, OSError):
@@ -52,7 +53,16 @@ def differences(url: str, meant: Meant) -> list[str]:
     video = media.best_video or next(iter(media.video), None)
     if video is None:
         return []
-    return [*_of_colors(video, meant), *_of_times(media, video, meant)]
+    return [*_of_pixels(video, meant), *_of_colors(video, meant), *_of_times(media, video, meant)]
+
+
+def _of_pixels(video: VideoInfo, meant: Meant) -> Iterable[str]:
+    wanted, told = meant.pixel_format, video.pixel_format
+    if wanted is not None and told is not None and canonical(told) != canonical(wanted):
+        yield (
+            f"the video is raw {wanted}, and the file says {told!r}, as which readers show it: give "
+            f"{argument('codec', 'ffv1')} in mkv"
+        )
 
 
 def _of_colors(video: VideoInfo, meant: Meant) -> Iterable[str]:
@@ -74,7 +84,8 @@ def _of_colors(video: VideoInfo, meant: Meant) -> Iterable[str]:
 def _of_times(media: MediaInfo, video: VideoInfo, meant: Meant) -> Iterable[str]:
     if meant.ends_s is None:
         return
-    if video.frames is not None and video.frames != meant.frames:
+    # FFmpeg's muxer of AVI counts one more beside sound.
+    if video.frames is not None and video.frames < meant.frames:
         yield f"the file says that it has {video.frames} frames, and {meant.frames} were written"
     first_s = float(meant.first_s or 0)
     begins_s = 0.0 if video.start_s is None else video.start_s - media.zero_s

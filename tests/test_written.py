@@ -1,0 +1,163 @@
+"""No video is wrong in silence: what is read back is what was written, or a warning or an error says what is not."""
+
+from __future__ import annotations
+
+import warnings
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from penstock import Decoder, Encoder, EncoderError, FFmpegWarning
+from penstock.errors import DecoderError
+from penstock.ffmpeg import AudioInput, Colors, capabilities, find_ffmpeg
+from penstock.ffmpeg.pixel_formats import is_gray
+
+# BT.709 by default. Most codecs take no less than 32 columns.
+SIZE = (32, 720)
+COLORS = ((200, 0, 0), (0, 200, 0), (20, 30, 220), (128, 128, 128), (250, 240, 30), (0, 0, 0))
+# The mean of a plain area, after lossy codecs. A wrong matrix is 35 off with these colours, a wrong range 15.
+TOLERANCE = 12
+CONTAINERS = (
+    *(
+        "mp4",
+        "mov",
+        "mkv",
+        "webm",
+        "avi",
+        "flv",
+        "ts",
+        "mpg",
+        "mxf",
+        "nut",
+        "ogv",
+        "wmv",
+        "3gp",
+        "gif",
+        "apng",
+    ),
+)
+OFTEN_USED = (
+    ("mp4", "libx264"),
+    ("avi", "mpeg4"),
+    ("webm", "libvpx"),
+    ("mov", "prores_ks"),
+    ("avi", "rawvideo"),
+)
+# Repeats of a frame are no frames of their own, and are not delivered.
+MERGES_REPEATS = ("libtheora",)
+
+
+def written(
+    output: Path, *, fps: int | None = 25, **options: Any
+) -> tuple[str, list[np.ndarray], list[float]] | None:
+    """What was warned of, the frames that are read back, and their times; None if it was refused."""
+    frames = [np.full((SIZE[1], SIZE[0], 3), color, np.uint8) for color in COLORS]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            encoder = Encoder(output, size=SIZE, fps=fps, **options)
+        except (ValueError, EncoderError):
+            return None
+        try:
+            for number, frame in enumerate(frames):
+                encoder.write(frame, pts=None if fps else 2 + Fraction(number, 10))
+            encoder.close()
+        except EncoderError:
+            return None
+        said = " ".join(str(one.message) for one in caught if one.category is FFmpegWarning)
+        try:
+            with Decoder(output) as decoder:
+                got = list(decoder)
+        except DecoderError as error:
+            return f"{said} unreadable {error}", [], []
+    means = [np.asarray(frame, float).mean(axis=(0, 1)) for frame in got]
+    return said, means, [frame.time_s or 0.0 for frame in got]
+
+
+def check(output: Path, **options: Any) -> str:
+    """What is wrong with the video, and nobody says so; nothing if all is well."""
+    outcome = written(output, **options)
+    if outcome is None:
+        return ""
+    said, means, times_s = outcome
+    if len(means) != len(COLORS):
+        return "" if "unreadable" in said else f"{len(means)} frames"
+    off = max(float(np.abs(mean - color).max()) for mean, color in zip(means, COLORS, strict=True))
+    if off > TOLERANCE and not said:
+        return f"{off:.0f} off"
+    fps = options.get("fps", 25)
+    wanted_s = [number / fps if fps else 2 + number / 10 for number in range(len(COLORS))]
+    late_s = max(abs(a - b) for a, b in zip(times_s, wanted_s, strict=True))
+    return f"{late_s:.3f} s late" if late_s > 0.1 and not said else ""
+
+
+@pytest.mark.parametrize("fps", [25, None])
+@pytest.mark.parametrize("suffix, codec", OFTEN_USED)
+def test_what_is_read_back_is_what_was_written(
+    tmp_path: Path, suffix: str, codec: str, fps: int | None
+) -> None:
+    assert check(tmp_path / f"video.{suffix}", codec=codec, fps=fps) == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("suffix", CONTAINERS)
+def test_all_codecs_in_all_containers(tmp_path: Path, suffix: str) -> None:
+    wrong = {}
+    for codec in sorted(capabilities.encoders(find_ffmpeg())):
+        for given in ({}, {"fps": None}, {"colors": Colors(range="full")}):
+            found = check(tmp_path / f"{codec}.{suffix}", codec=codec, **given)
+            if found and codec not in MERGES_REPEATS:
+                wrong[codec, str(given)] = found
+    assert wrong == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "suffix, codec",
+    [("mkv", "ffv1"), ("mp4", "libx264"), ("mov", "prores_ks"), ("webm", "libvpx-vp9")]
+    + [(suffix, "rawvideo") for suffix in ("avi", "mkv", "mov", "nut")],
+)
+def test_all_pixel_formats(tmp_path: Path, suffix: str, codec: str) -> None:
+    program = find_ffmpeg()
+    names = capabilities.encoder_pixel_formats(program, codec) or capabilities.pixel_formats(program)
+    wrong = {}
+    for name in names:
+        if is_gray(name) or name.startswith("mono"):
+            continue  # asked for: it has no colours
+        if found := check(tmp_path / f"{name}.{suffix}", codec=codec, output_pixel_format=name):
+            wrong[name] = found
+    assert wrong == {}
+
+
+def test_a_sound_that_ends_the_picture_is_told(tmp_path: Path) -> None:
+    encoder = Encoder(
+        tmp_path / "video.mxf",
+        size=(64, 48),
+        fps=25,
+        codec="mpeg2video",
+        audio=AudioInput(48_000, 1, "int16"),
+    )
+    for _ in range(75):
+        encoder.write(bytes(64 * 48 * 3))
+    encoder.write_audio(np.zeros(48_000, np.int16))
+    with pytest.warns(
+        FFmpegWarning, match=r"3\.000 s of video were written, and the file says that it has 1\.000 s"
+    ):
+        report = encoder.close()
+    assert "3.000 s" in report.warnings[0]
+
+
+@pytest.mark.parametrize("codec", ["libvpx", "mpeg2video", "prores_ks"])
+def test_what_a_codec_has_no_place_for_is_refused(tmp_path: Path, codec: str) -> None:
+    with pytest.raises(ValueError, match=f"has no place in {codec} video"):
+        Encoder(tmp_path / "video.mkv", size=SIZE, fps=25, codec=codec, colors=Colors(range="full"))
+
+
+def test_rates_that_a_container_cannot_count(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="counts milliseconds"):
+        Encoder(tmp_path / "video.mkv", size=SIZE, fps=1001)
+    with pytest.warns(FFmpegWarning, match="slower"), pytest.warns(FFmpegWarning, match="8 bits"):
+        Encoder(tmp_path / "video.gif", size=SIZE, fps=60, codec="gif").abort()
