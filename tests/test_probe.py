@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from clips import ALPHA_CLIPS, CLIPS, DAMAGED, NO_MEDIA, VIDEOS, WITHOUT_VIDEO, ZERO_FRAMES, clip
 from conftest import PATIENCE_S, a_few, eventually
-from media import holdings
+from media import ffmpeg, holdings
 
 from penstock.errors import DecoderError, PenstockError, StalledError
 from penstock.ffmpeg import find_ffmpeg
@@ -404,3 +404,9 @@ class TestStalled:
             [sys.executable, "-c", code], capture_output=True, timeout=PATIENCE_S, check=False
         )
         assert done.returncode == 1 and b"StalledError" in done.stderr
+
+
+def test_side_data_that_pyav_does_not_know(tmp_path: Path) -> None:
+    made = tmp_path / "exif.mkv"
+    ffmpeg("-f", "lavfi", "-i", "testsrc2=s=64x48:d=0.2", "-c:v", "tiff", "-pix_fmt", "rgb24", made)
+    assert probe(made).video[0].codec == "tiff"

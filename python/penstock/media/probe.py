@@ -347,7 +347,10 @@ def _content_light(frame: VideoFrame | None) -> ContentLight | None:
 
 def _side_data(frame: VideoFrame | None, kind: str) -> bytes | None:
     """What a frame has of a kind of side data."""
-    found = None if frame is None else cast("Any", frame.side_data.get(kind))
+    try:
+        found = None if frame is None else cast("Any", frame.side_data.get(kind))
+    except ValueError:  # PyAV 18 knows no other kinds than its own: the EXIF of a TIFF ends it
+        return None
     return None if found is None else bytes(found)
 
 
