@@ -29,8 +29,8 @@ OFTEN_USED = (
     ("avi", "rawvideo"),
 )
 # Repeats of a frame are no frames of their own, and are not delivered. By default, VC-2 has too few bits for so narrow
-# a picture.
-OTHERWISE = ("libtheora", "vc2")
+# a picture. Matroska stores no palette for SMC.
+OTHERWISE = ("libtheora", "smc", "vc2")
 
 
 def written(
