@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import gc
 import os
+import pickle
 import re
 import signal
 import subprocess
 import sys
 import threading
+import time
 import warnings
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
 
@@ -42,8 +45,9 @@ from penstock import (
     EncoderError,
     StalledError,
 )
-from penstock.ffmpeg import Tuning, encode_session, find_ffmpeg
+from penstock.ffmpeg import AudioInput, Tuning, encode_session, find_ffmpeg
 from penstock.ffmpeg.pixel_formats import PIXEL_FORMATS, frame_layout
+from penstock.media import AudioDecoder
 from penstock.results import EncodeReport, EncoderStats
 
 WIDTH, HEIGHT = SIZE
@@ -834,6 +838,38 @@ def test_an_encoder_that_only_its_own_progress_has_is_finished(tmp_path: Path) -
     assert eventually(lambda: is_gone(pid))
     assert len(decode(tmp_path / "video.mp4")) == 25
     assert eventually(lambda: set(threading.enumerate()) <= threads)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_running_encoder_or_decoder_cannot_be_copied(
+    tmp_path: Path, copied: Callable[[object], object]
+) -> None:
+    with make(tmp_path / "video.mkv", audio=AudioInput(8000, 1)) as encoder:
+        with pytest.raises(TypeError, match="neither copied nor pickled"):
+            copied(encoder)
+        encoder.write(flat(0))
+        encoder.write_audio(np.zeros(800, np.float32))
+    with AudioDecoder(tmp_path / "video.mkv") as decoder:
+        with pytest.raises(TypeError, match="neither copied nor pickled"):
+            copied(decoder)
+        assert decoder.read() is not None
+
+
+def test_close_does_not_wait_for_a_progress_callback_that_waits_for_it(tmp_path: Path) -> None:
+    closed, called = threading.Event(), threading.Event()
+
+    def show(stats: EncoderStats) -> None:
+        called.set()
+        closed.wait(PATIENCE_S)
+
+    encoder = make(tmp_path / "video.mp4", progress=show)
+    encoder.write(flat(0))
+    assert called.wait(PATIENCE_S)
+    begun_s = time.monotonic()
+    with pytest.warns(RuntimeWarning, match="the callback has not returned"):
+        encoder.close()
+    assert time.monotonic() - begun_s < PATIENCE_S / 2
+    closed.set()
 
 
 def test_a_closed_encoder_is_collected_in_silence(tmp_path: Path) -> None:

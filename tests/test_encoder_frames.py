@@ -24,6 +24,7 @@ from media import COLOURS, SIZE, children, decode, eventually, flat, is_flat, ma
 
 from penstock import ClosedError, Decoder, Encoder, EncoderError, StalledError
 from penstock.ffmpeg import Tuning
+from penstock.ffmpeg.encode_plan import EncodePlan
 
 WIDTH, HEIGHT = SIZE
 # Frames come out as they went in: without a conversion of any kind.
@@ -88,6 +89,27 @@ def test_awrite_may_be_first(tmp_path: Path) -> None:
         return encoder.close().frames_encoded
 
     assert asyncio.run(use()) == 5
+    got = exact_frames(tmp_path / "v.raw")
+    assert all(np.array_equal(frame, painted(index)) for index, frame in enumerate(got)), (
+        "in the order of the calls"
+    )
+
+
+def test_awrite_starts_ffmpeg_beside_the_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    where = []
+    start = Encoder._start
+
+    def told(self: Encoder, plan: EncodePlan) -> None:
+        where.append(threading.current_thread())
+        start(self, plan)
+
+    async def use() -> None:
+        async with make(tmp_path / "v.raw", size=None, **EXACT) as encoder:
+            await encoder.awrite(painted(0))
+
+    monkeypatch.setattr(Encoder, "_start", told)
+    asyncio.run(use())
+    assert where and where[0] is not threading.main_thread()
 
 
 def test_several_threads_may_be_first(tmp_path: Path) -> None:

@@ -255,6 +255,15 @@ def test_colours_and_shape_stay_those_of_the_source(tmp_path: Path, codec: str) 
     assert len(off) == 10 and max(off) < 6
 
 
+def test_another_order_of_the_arguments_is_told(tmp_path: Path) -> None:
+    for arguments in (
+        (clip("h264"), inverted, tmp_path / "a.mp4"),
+        (clip("h264"), tmp_path / "a.mp4", inverted),
+    ):
+        with pytest.raises(TypeError, match=r"map_video\(function, source, output\)"):
+            penstock.map_video(*arguments)  # type: ignore[arg-type]
+
+
 def test_what_a_result_lacks_of_its_source_is_told(tmp_path: Path) -> None:
     ffmpeg(*HDR, tmp_path / "hdr.mp4")
     with pytest.warns(penstock.FFmpegWarning, match="does not have its shape of a pixel"):

@@ -81,6 +81,8 @@ def plan_video(
     Raises:
         ValueError, TypeError, OSError, EncoderError, DecoderError: as `map_video` does before the first frame.
     """
+    if callable(source) or callable(output):
+        raise TypeError("the order is map_video(function, source, output)")
     workers = _workers(workers)
     media = probe(source)
     frames = FrameTimes.of(media)
