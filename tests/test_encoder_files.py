@@ -193,3 +193,18 @@ def test_other_descriptors_are_refused() -> None:
     for name in ("/dev/stdin", "/dev/stderr", "/dev/fd/7"):
         with pytest.raises(ValueError, match="none of our descriptors but standard output"):
             Encoder(name, size=SIZE, fps=25, options={"f": "matroska"})
+
+
+@pytest.mark.parametrize("name", ["a.m3u8", "a.mpd"])
+def test_segments_that_a_full_disk_left_empty(tmp_path: Path, name: str) -> None:
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=96k", "tmpfs", tmp_path], check=False).returncode:
+        pytest.skip("no file system can be mounted")
+    try:
+        encoder = Encoder(tmp_path / name, size=(320, 240), fps=30, preset="ultrafast", options={"g": 30})
+        noise = np.random.default_rng(0)
+        for _ in range(90):
+            encoder.write(noise.integers(0, 256, (240, 320, 3), np.uint8))
+        with pytest.raises(EncoderError, match=rf"these files are empty: {name}.*is the disk full"):
+            encoder.close()
+    finally:
+        subprocess.run(["umount", "-l", tmp_path], check=True)

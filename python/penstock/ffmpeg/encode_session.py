@@ -98,7 +98,7 @@ class EncodeSession(Session):
         self.plan = plan
         self.report: EncodeReport | None = None
         self.is_aborted = False
-        self._target = target
+        self._target, self._begun_s = target, time.time()
         self._tuning = tuning
         self._explain = explain
         self._reporter = reporter
@@ -487,7 +487,9 @@ class EncodeSession(Session):
         tells = self.process.has_succeeded or self.plan.sounds
         is_empty = self.plan.layout is not None and not self.submitted and tells
         empty = "there is no video: no frame was written" if is_empty else None
-        return [*filter(None, [empty, self._failure]), *self._failed_outputs(), *failures, *unused]
+        segments = endpoints.empty_segments(self._target, self.plan.container_format, self._begun_s)
+        full = f"these files are empty: {', '.join(segments)}; is the disk full?" if segments else None
+        return [*filter(None, [empty, full, self._failure]), *self._failed_outputs(), *failures, *unused]
 
     def _unused_input(self) -> list[str]:
         if self._feed is None or self._feed.input is None or self._feed.samples:

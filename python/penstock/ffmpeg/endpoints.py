@@ -28,6 +28,7 @@ LITERAL = ("-pattern_type", "none")
 #: FFmpeg's names of two demuxers.
 QUICKTIME, MATROSKA = "mov,mp4,m4a,3gp,3g2,mj2", "matroska,webm"
 _STDOUT = "pipe:1"
+_SEGMENT_ENDINGS = (".aac", ".m4s", ".mp4", ".ts", ".webm")
 # Linux follows no more links than these (path_resolution(7)).
 _MOST_LINKS = 40
 # One output of the muxer `tee`, as FFmpeg's av_get_token cuts them: a backslash or single quotes protect a "|".
@@ -176,6 +177,26 @@ def is_container(
 ) -> bool:
     """Whether the container of `target` is one of `formats`, by its name; or else by the ending of the target's."""
     return container_format in formats if container_format else target.lower().endswith(endings)
+
+
+def empty_segments(target: str, container_format: str | None, since_s: float) -> list[str]:
+    """The files of an HLS or DASH output that are empty, by their names: FFmpeg succeeds although the disk is full.
+
+    Args:
+        since_s: when the output was begun, in seconds since 1970. Older files beside the playlist are left out.
+    """
+    if not is_path(target) or not is_container(target, container_format, ("dash", "hls"), (".m3u8", ".mpd")):
+        return []
+    playlist = Path(without_protocol(target))
+    segments = [
+        one for one in playlist.parent.iterdir() if one.suffix in _SEGMENT_ENDINGS and one != playlist
+    ]
+    found = [(one, one.stat()) for one in (playlist, *sorted(segments)) if one.exists()]
+    return [
+        one.name
+        for one, status in found
+        if not status.st_size and (one == playlist or status.st_mtime >= since_s)
+    ]
 
 
 def confining_arguments(source: str, containers: Iterable[str]) -> list[str]:
