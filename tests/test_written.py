@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import warnings
 from fractions import Fraction
 from pathlib import Path
@@ -9,11 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import examples
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from penstock import Decoder, Encoder, EncoderError, FFmpegWarning
 from penstock.errors import DecoderError
-from penstock.ffmpeg import AudioInput, Colors, capabilities, find_ffmpeg
-from penstock.ffmpeg.pixel_formats import is_gray
+from penstock.ffmpeg import AudioInput, Colors, Tuning, capabilities, find_ffmpeg
+from penstock.ffmpeg.pixel_formats import FrameLayout, frame_layout, is_gray
 
 # BT.709 by default. Most codecs take no less than 32 columns.
 SIZE = (32, 720)
@@ -112,6 +116,82 @@ def test_all_pixel_formats(tmp_path: Path, suffix: str, codec: str) -> None:
         if found := check(tmp_path / f"{name}.{suffix}", codec=codec, output_pixel_format=name):
             wrong[name] = found
     assert wrong == {}
+
+
+@examples(25)
+@given(
+    container=st.sampled_from(
+        [("mp4", "libx264"), ("mkv", "ffv1"), ("mov", "prores_ks"), ("webm", "libvpx-vp9")]
+    ),
+    size=st.tuples(st.integers(8, 40), st.integers(8, 40)),
+    pixel_format=st.sampled_from(["rgb24", "bgr24", "rgb0", "rgb48", "gray"]),
+    odd_size=st.sampled_from(["pad", "crop"]),
+    convert=st.sampled_from(["auto", "ffmpeg"]),
+    matrix=st.sampled_from(["auto", "bt601", "bt709", "bt2020"]),
+    color_range=st.sampled_from(["auto", "limited", "full"]),
+    fps=st.sampled_from([None, 24, Fraction(30000, 1001), 1000]),
+    vflip=st.booleans(),
+    colors=st.lists(st.tuples(*[st.integers(0, 255)] * 3), min_size=1, max_size=6),
+)
+def test_whatever_is_asked(
+    container: tuple[str, str],
+    size: tuple[int, int],
+    pixel_format: str,
+    odd_size: str,
+    convert: str,
+    matrix: str,
+    color_range: str,
+    fps: Fraction | None,
+    vflip: bool,
+    colors: list[tuple[int, int, int]],
+) -> None:
+    layout = frame_layout(pixel_format, *size)
+    frames = [painted(color, layout) for color in colors]
+    suffix, codec = container
+    arguments: dict[str, Any] = {
+        "colors": Colors(matrix, color_range),  # type: ignore[arg-type]
+        "tuning": Tuning(convert=convert),  # type: ignore[arg-type]
+        "options": {"qp": 4} if codec == "libx264" else {},
+        "crf": 4 if codec == "libvpx-vp9" else None,
+    }
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            encoder = Encoder(
+                output := Path(folder, f"a.{suffix}"),
+                size=size,
+                fps=fps,
+                codec=codec,
+                pixel_format=pixel_format,
+                odd_size=odd_size,  # type: ignore[arg-type]
+                vflip=vflip,
+                **arguments,
+            )
+        except ValueError:
+            assume(False)
+        for number, frame in enumerate(frames):
+            encoder.write(frame, pts=None if fps else Fraction(number, 7))
+        encoder.close()
+        if any(one.category is FFmpegWarning for one in caught):
+            return
+        with Decoder(output) as decoder:
+            got = [np.asarray(frame, int) for frame in decoder]
+    assert len(got) == len(frames)
+    wanted = [(sum(color) // 3,) * 3 if pixel_format == "gray" else color for color in colors]
+    for frame, color in zip(got, wanted, strict=True):
+        assert np.abs(frame.mean(axis=(0, 1)) - color).max() <= TOLERANCE
+
+
+def painted(color: tuple[int, int, int], layout: FrameLayout) -> np.ndarray:
+    """A frame of a plain colour."""
+    if layout.pixel_format == "gray":
+        return np.full(layout.shape, sum(color) // 3, layout.dtype)
+    ordered = color[::-1] if layout.pixel_format.startswith("bgr") else color
+    samples = (*ordered, 0)[: layout.shape[2]]
+    scale = np.iinfo(layout.dtype).max // 255
+    return np.broadcast_to(
+        np.array(samples, layout.dtype) * np.array(scale, layout.dtype), layout.shape
+    ).copy()
 
 
 def test_a_sound_that_ends_the_picture_is_told(tmp_path: Path) -> None:
