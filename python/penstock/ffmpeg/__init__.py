@@ -8,7 +8,8 @@
   of frames and sound with times.
 - Runs: ``session`` is one run of FFmpeg, ``encode_session`` with the native writer that feeds it. ``feed`` puts times
   before frames and sound, ``sound_packets`` reads files of sound. ``process``, ``child`` and ``runner`` start and watch
-  programs. ``reporter`` reports the progress of an encoder, ``bar`` draws it.
+  programs. ``reporter`` reports the progress of an encoder, ``bar`` draws it. ``replacing`` keeps an old file until the
+  new one is whole.
 - Inspection: ``capabilities`` tells what an FFmpeg can do, ``diagnostics`` what its messages mean; ``find`` finds the
   program, ``naming`` names arguments in messages.
 """

@@ -3,7 +3,8 @@
 - In sequence: ``decoder`` and ``audio`` have the public classes, ``prefetch`` opens decoders ahead. ``decode_plan``
   decides who converts pixels, ``decode_session`` is one run of FFmpeg with the native reader of its output, and
   ``ending`` tells whether all frames came, ``start`` where the first one is, ``source`` and ``once`` are what is read.
-- Facts: ``probe`` reads them into the types of ``info``. ``opening`` opens a file in this process.
+- Facts: ``probe`` reads them into the types of ``info``. ``opening`` opens a file in this process. ``written`` compares
+  what the file of an `Encoder` says with what was meant.
 - Any frame: ``frames`` has them by number and time, ``index`` tells which packet holds which frame, ``random_access``
   decodes it, ``pixels`` makes of it what iteration gives.
 """
