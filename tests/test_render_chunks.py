@@ -250,3 +250,36 @@ def test_code_is_known_again_in_another_process(tmp_path: Path) -> None:
     other_values = (f"SIZE = 5{SCRIPT.replace(old, new)}" for old, new in (("[", "[3, "), ("sleet", "ice")))
     for changed in (other_value, other_code, *other_values):
         assert digests(changed, 1)[0] != first[0]
+
+
+HELPED = """
+import sys
+import {form}
+from penstock.rendering.code import Code
+
+def scene(index, time_s, view):
+    view[:] = {use}
+
+print(Code.of(scene).digest)
+"""
+
+
+@pytest.mark.parametrize(
+    "form, use", [("helper", "helper.level()"), ("package.deep as deep", "deep.helper.level()")]
+)
+def test_a_changed_helper_is_other_code(tmp_path: Path, form: str, use: str) -> None:
+    """Of a module of the user's that the scene imports, or that this imports; but not of one that nobody uses."""
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package/__init__.py").touch()
+    (tmp_path / "package/deep.py").write_text("import helper")
+    (tmp_path / "scene.py").write_text(HELPED.format(form=form, use=use))
+
+    def digest(level: int, unused: int) -> str:
+        (tmp_path / "helper.py").write_text(f"def level():\n    return {level}")
+        (tmp_path / "unused.py").write_text(f"LEVEL = {unused}")
+        run = subprocess.run(
+            [sys.executable, "-B", tmp_path / "scene.py"], capture_output=True, text=True, check=True
+        )
+        return run.stdout
+
+    assert digest(1, 1) == digest(1, 2) != digest(2, 1)

@@ -8,19 +8,22 @@ import importlib
 import importlib.util
 import inspect
 import io
-import re
 import sys
+import sysconfig
 import types
 from collections import ChainMap
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import cloudpickle
 
-# The number that cloudpickle draws for a class of the user's, a string of 32 characters.
-_CLASS_ID = re.compile(rb"\x8c\x20[0-9a-f]{32}")
+# Where modules are that are not the user's: Python's own, installed packages, and this one.
+_FOREIGN = (
+    Path(__file__).resolve().parents[1],
+    *(Path(sysconfig.get_paths()[name]).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+)
 
 _PLAIN = (str, bytes, bool, int, float, complex, types.NoneType, types.EllipsisType)
 
@@ -32,7 +35,8 @@ class Code:
     Attributes:
         name: what messages call it.
         pickled: its pickle, in base64.
-        digest: SHA-256 of what it does, and of the source file of its module if the pickle only names that.
+        digest: SHA-256 of what it does, and of the files of the user's own modules that it comes from or uses, and that
+            these use. What a function imports when it is called is not seen.
     """
 
     name: str
@@ -67,7 +71,15 @@ class Code:
 
 
 class _Contents(cloudpickle.Pickler):  # type: ignore[misc]
-    """Pickles what code does, and not where it stands: the same in every process. It cannot be loaded."""
+    """Pickles what code does, and not where it stands: the same in every process. It cannot be loaded.
+
+    Attributes:
+        modules: the modules that the pickle names, or whose functions and classes it names.
+    """
+
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file)
+        self.modules: set[types.ModuleType] = set()
 
     dispatch_table: ClassVar[ChainMap[type, Any]] = ChainMap(
         {types.CodeType: lambda code: (tuple, _contents(code))}, cloudpickle.Pickler.dispatch_table
@@ -75,7 +87,44 @@ class _Contents(cloudpickle.Pickler):  # type: ignore[misc]
 
     def persistent_id(self, value: object) -> str | None:
         """Text that stands for a set, whose order would be another one in each process."""
+        self.modules |= _modules_of([value])
         return _text(value) if type(value) in (set, frozenset) else None
+
+    def reducer_override(self, value: object) -> Any:
+        """Without the number that cloudpickle draws for a class of the user's."""
+        reduced = super().reducer_override(value)
+        if not isinstance(value, type) or not isinstance(reduced, tuple):
+            return reduced
+        number = cloudpickle.cloudpickle._DYNAMIC_CLASS_TRACKER_BY_CLASS.get(value)
+        made, arguments, *others = reduced
+        return (
+            made,
+            tuple(None if isinstance(one, str) and one == number else one for one in arguments),
+            *others,
+        )
+
+
+def _modules_of(values: Iterable[object]) -> set[types.ModuleType]:
+    """The modules among the values, and those of the functions and classes among them."""
+    named = (types.FunctionType, types.BuiltinFunctionType, type)
+    # Not isinstance, which asks a proxy for the class of what it stands for.
+    found = (sys.modules.get(str(one.__module__)) if issubclass(type(one), named) else one for one in values)
+    return {one for one in found if issubclass(type(one), types.ModuleType)}  # type: ignore[misc]
+
+
+def _own_files(modules: set[types.ModuleType]) -> dict[str, Path]:
+    """The files of the modules that are the user's, and of those that they use, by the modules' names."""
+    files: dict[str, Path] = {}
+    left = list(modules)
+    while left:
+        module = left.pop()
+        if not (file := getattr(module, "__file__", None)) or module.__name__ in files:
+            continue
+        path = Path(file).resolve()
+        if not any(path.is_relative_to(folder) for folder in _FOREIGN):
+            files[module.__name__] = path
+            left += _modules_of(vars(module).copy().values())
+    return files
 
 
 def _text(value: object) -> str | None:
@@ -97,15 +146,17 @@ def _contents(code: types.CodeType) -> tuple[object, ...]:
 
 
 def _digest(code: object) -> str:
-    """SHA-256 of the code and its values, and of the source file of a module that its pickle only names."""
-    contents = io.BytesIO()
-    _Contents(contents).dump(code)
-    digest = hashlib.sha256(_CLASS_ID.sub(b"", contents.getvalue()))
-    module = inspect.getmodule(code)
-    path = getattr(module, "__file__", None)
+    """SHA-256 of the code and its values, and of the files of the user's modules that it needs."""
+    contents = _Contents(pickled := io.BytesIO())
+    contents.dump(code)
+    digest = hashlib.sha256(pickled.getvalue())
     by_value = ("__main__", *cloudpickle.list_registry_pickle_by_value())
-    if module is not None and path is not None and module.__name__ not in by_value:
-        digest.update(Path(path).read_bytes())
+    files = _own_files(contents.modules)
+    module = inspect.getmodule(code)
+    if module is not None and (file := getattr(module, "__file__", None)) is not None:
+        files |= {module.__name__: Path(file)} | _own_files({module})
+    for name in sorted(files.keys() - set(by_value)):
+        digest.update(files[name].read_bytes())
     return digest.hexdigest()
 
 
