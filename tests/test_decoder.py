@@ -381,6 +381,12 @@ def test_frames_are_scaled(asked: tuple[int | None, int | None], size: tuple[int
         assert [frame.shape for frame in decoder] == [(size[1], size[0], 3)] * 30
 
 
+@pytest.mark.parametrize("size", [100, (100,), "64x48"])
+def test_a_size_is_two_numbers(size: Any) -> None:
+    with pytest.raises(TypeError, match="width, height"):
+        Decoder(clip("h264"), size=size)
+
+
 def test_a_video_that_changes_its_size_in_the_middle_keeps_the_first(tmp_path: Path) -> None:
     small, large, joined = (tmp_path / name for name in ("small.ts", "large.ts", "joined.ts"))
     for path, size in ((small, "64x48"), (large, "96x96")):

@@ -240,6 +240,12 @@ def test_no_frame_at_all_is_an_error(tmp_path: Path, size: tuple[int, int] | Non
     assert (tmp_path / "video.mp4").read_bytes() == b"old"
 
 
+def test_a_loop_of_links_is_no_output(tmp_path: Path) -> None:
+    (tmp_path / "loop.mp4").symlink_to("loop.mp4")
+    with pytest.raises(OSError, match="Too many levels of symbolic links"):
+        make(tmp_path / "loop.mp4")
+
+
 def test_output_that_is_no_file(tmp_path: Path) -> None:
     encoder = make(tmp_path / "nothing", codec="rawvideo", options={"f": "null"})
     submit(encoder, 5)

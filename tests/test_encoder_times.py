@@ -230,3 +230,14 @@ def test_times_that_the_container_does_not_hold_are_an_error_at_the_call(tmp_pat
                 encoder.write(picture(1), pts=pts)
         encoder.write(picture(1), pts=1.00002)
     assert encoder.report.frames_encoded == 2
+
+
+def test_times_of_numpy(tmp_path):
+    times_s = [np.float32(0.5), np.float64(0.75), np.int64(1), Fraction(5, 4)]
+    with penstock.Encoder(tmp_path / "a.mp4", size=SIZE, fps=None) as encoder:
+        for index, time_s in enumerate(times_s):
+            encoder.write(picture(index), pts=time_s)
+        with pytest.raises(ValueError, match="pts is in seconds"):
+            encoder.write(picture(9), pts=40_000)
+    with penstock.Decoder(tmp_path / "a.mp4") as decoder:
+        assert [frame.time_s for frame in decoder] == [0.5, 0.75, 1, 1.25]

@@ -127,6 +127,8 @@ def test_wrong_uses_are_errors_at_the_call(context: Any, tmp_path: Path) -> None
         with make(tmp_path / "b.mkv", pixel_format="bgr24") as other:
             with pytest.raises(ValueError, match="bgr24"):
                 Capture(framebuffer, other)
+            with pytest.raises(TypeError, match="a framebuffer is no frame"):
+                other.write(framebuffer)
             other.write(drawn(0))
         with make(tmp_path / "c.mkv", size=None) as other:
             with pytest.raises(ValueError, match="no size yet"):

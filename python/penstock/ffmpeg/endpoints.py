@@ -7,7 +7,7 @@ import re
 import stat
 from collections.abc import Iterable
 from contextlib import suppress
-from errno import EACCES, EISDIR, ENOENT, ENOTDIR
+from errno import EACCES, EISDIR, ELOOP, ENOENT, ENOTDIR
 from pathlib import Path
 from typing import NamedTuple
 
@@ -265,7 +265,10 @@ def _check_writable(path: Path, *, named_as_folder: bool) -> None:
         _check_access(path, os.W_OK, "the output may not be written to")
         return
     # For a symbolic link to a file that does not exist, this is the folder in which FFmpeg creates it.
-    folder = path.resolve().parent if path.is_symlink() else path.parent
+    try:
+        folder = path.resolve().parent if path.is_symlink() else path.parent
+    except RuntimeError:  # as Python 3.11 and 3.12 call it
+        raise OSError(ELOOP, os.strerror(ELOOP), str(path)) from None
     if not folder.exists():
         raise FileNotFoundError(ENOENT, "the output's folder does not exist", str(folder))
     if not folder.is_dir():

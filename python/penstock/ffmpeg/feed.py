@@ -195,7 +195,7 @@ class Feed:
         if not 0 < round(time_s / unit_s) - round(queued.last_s / unit_s) <= _MOST_STEPS:
             raise ValueError(
                 f"the container has no two frames at {float(queued.last_s):.6f} and {float(time_s):.6f} s: it holds "
-                f"steps from {unit_s} to {int(_MOST_STEPS * unit_s)} s"
+                f"steps from {unit_s} to {int(_MOST_STEPS * unit_s)} s, and pts is in seconds"
             )
 
     def queue_frame(self, slot: _Slot, tick: int | None, *, timeout: float) -> Ticket:

@@ -59,6 +59,11 @@ def frame_buffer(frame: Any, layout: FrameLayout) -> Any:
         ValueError: it is not a frame of the layout. The message shows both, and what to write.
         TypeError: it is not a buffer.
     """
+    if hasattr(frame, "read_into") and hasattr(frame, "viewport"):
+        raise TypeError(
+            "a framebuffer is no frame: use penstock.gl.Capture(framebuffer, encoder), or framebuffer.read_into(view) "
+            "with encoder.frame() as view"
+        )
     if hasattr(frame, "mglo"):  # a moderngl.Buffer: a memoryview would map it and wait for the GPU
         _check_size(_Samples("bytes", frame.size, (frame.size,), "uint", 1, False), layout)
         return frame

@@ -114,6 +114,8 @@ def ticks(pts: float | Rational) -> int:
         raise TypeError(
             f"pts is a time in seconds, a number such as 0.25 or Fraction(1001, 30000); got {pts!r}"
         )
+    if not isinstance(pts, Rational):
+        pts = float(pts)  # Fraction takes no float32 of NumPy
     if not math.isfinite(pts) or not 0 <= (tick := round(Fraction(pts) / TICK_S)) <= _LAST_TICK:
         raise ValueError(f"pts is a time in seconds from 0 on; got {pts!r}")
     return tick

@@ -149,6 +149,8 @@ def plan_decode(
     own_size, turns = (video.width, video.height), _turns(video, options)
     if "noautorotate" in options.input_options or options.input_options.get("autorotate") in (0, "0"):
         own_size = video.stored_width, video.stored_height
+    if options.size is not None and (not isinstance(options.size, tuple | list) or len(options.size) != 2):
+        raise TypeError(f"size is (width, height) in pixels, one of which may be None; got {options.size!r}")
     if options.filters and (options.size is None or (None in options.size and options.size != (None, None))):
         if endpoints.is_sequential(source):
             raise ValueError(
