@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from penstock._native import _count, _seconds
+from penstock.ffmpeg.arguments import checked_size
 from penstock.ffmpeg.naming import argument
 from penstock.ffmpeg.settings import check_choice
 from penstock.media import probe
@@ -84,6 +85,7 @@ def plan_video(
     if callable(source) or callable(output):
         raise TypeError("the order is map_video(function, source, output)")
     workers = _workers(workers)
+    size = None if size is None else checked_size(size)
     media = probe(source)
     frames = FrameTimes.of(media)
     lengths = plans.lengths_of(len(frames.times_s), chunk_frames, workers)
