@@ -110,14 +110,14 @@ def start(*arguments: object, **options: Any) -> subprocess.Popen[bytes]:
 
 
 def run_process(
-    *arguments: object, data: bytes | None = None, **options: Any
+    *arguments: object, data: bytes | None = None, patience_s: float = PATIENCE_S, **options: Any
 ) -> subprocess.CompletedProcess[bytes]:
     """Runs it in a process of its own to the end; one that hangs is killed and fails the test."""
     if data is not None:
         options["stdin"] = subprocess.PIPE
     with start(*arguments, **options) as process:
         try:
-            out, err = process.communicate(data, timeout=PATIENCE_S)
+            out, err = process.communicate(data, timeout=patience_s)
         except subprocess.TimeoutExpired:
             process.kill()
             pytest.fail(f"it did not end: {process.communicate()[1].decode()}")

@@ -91,13 +91,15 @@ def test_options_of_the_encoder_and_a_range(folder: Path) -> None:
 
 
 @SLOW
+@pytest.mark.timeout(240)
 def test_options_of_rays_tasks(folder: Path) -> None:
     pytest.importorskip("ray", reason="Ray is not installed: pip install 'penstock-io[ray]'")
     environment = {**os.environ, "RAY_ADDRESS": "local"}
     on_ray = ("scenes.py:half", "video.mp4", *GIVEN, "--engine", "ray", "--ray")
     said = failed(run("render", *on_ray, "nosuch=1", cwd=folder, env=environment), 2)
     assert "ray has nosuch; the options of tasks are num_cpus," in said
-    done = run_process("render", *on_ray, "num_cpus=0.5", cwd=folder, env=environment)
+    # Ray starts some ten processes, which takes longer than 30 s beside other tests on two cores.
+    done = run_process("render", *on_ray, "num_cpus=0.5", patience_s=200, cwd=folder, env=environment)
     assert done.returncode == 0, done.stderr
     assert is_whole(folder / "video.mp4")
 

@@ -199,7 +199,10 @@ class FifoTicket(Generic[Stream]):
         return self._opening.exception(timeout)
 
     def cancel(self) -> None:
-        """Cancel the opening. Does nothing if ``wait`` has returned the stream already."""
+        """Cancel the opening. When this returns, the FIFO is closed.
+
+        Does nothing if ``wait`` has returned the stream already.
+        """
         self._opening.cancel()
 
     def __await__(self) -> Generator[Any, Any, Stream]:

@@ -29,6 +29,9 @@ use crate::sys::{fd, inotify, pipe};
 /// that even an endless wait is no load, and a person who opens a FIFO by hand does not notice the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
 
+/// How long a cancellation waits for its thread. Guessed: the thread needs microseconds.
+const CANCELLATION: Duration = Duration::from_secs(1);
+
 /// The side of a FIFO to open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
@@ -382,21 +385,30 @@ impl FifoTicket {
         }
     }
 
-    /// Cancels the opening, and closes its descriptor unless it was taken. Its thread ends at once.
+    /// Cancels the opening, and closes its descriptor unless it was taken. Waits until that is done, so that no writer
+    /// finds a reader that is about to go; at most for a second, in case a file system holds the thread up.
     pub fn cancel(&self) {
+        if self.give_up() {
+            let _ = self.task.ticket.wait_for(Some(CANCELLATION));
+        }
+    }
+
+    /// Makes the thread end soon. Returns whether there is one.
+    fn give_up(&self) -> bool {
         if self.task.ticket.is_inherited() {
-            return; // in the child of a fork there is neither thread nor descriptor, and the lock may be held for ever
+            return false; // in the child of a fork there is neither thread nor descriptor, and the lock may be held for ever
         }
         self.task.cancel();
         let mut slot = lock(&self.slot);
         if !matches!(*slot, Slot::Taken) {
             *slot = Slot::Cancelled;
         }
+        true
     }
 }
 
 impl Drop for FifoTicket {
     fn drop(&mut self) {
-        self.cancel();
+        self.give_up();
     }
 }

@@ -217,6 +217,18 @@ fn a_cancelled_wait_ends_as_aborted() {
 }
 
 #[test]
+fn after_a_cancellation_no_writer_finds_a_reader() {
+    let folder = Folder::new();
+    let (path, fifo) = folder.fifo();
+    for _ in 0..200 {
+        let ticket = fifo.open_in_background(Access::Read).unwrap();
+        thread::sleep(Duration::from_millis(1)); // by then most have opened it; `has_reader` would end the wait
+        ticket.cancel();
+        assert!(!has_reader(&path));
+    }
+}
+
+#[test]
 fn descriptors_block_and_are_closed_on_exec() {
     let folder = Folder::new();
     let (_, fifo) = folder.fifo();
