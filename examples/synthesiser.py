@@ -13,8 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from penstock import Encoder
-from penstock.ffmpeg import AudioInput
+from penstock.ffmpeg import AudioEncoder, AudioInput
 
 SAMPLE_RATE = 48_000
 BLOCK_S = 0.1
@@ -43,14 +42,11 @@ def main() -> None:
     block = np.arange(round(BLOCK_S * SAMPLE_RATE))
     sound = AudioInput(SAMPLE_RATE, channels=2)
     with ExitStack() as stack:
-        encoders = [
-            stack.enter_context(Encoder(output, fps=None, codec=None, audio=sound))
-            for output in options.outputs
-        ]
+        encoders = [stack.enter_context(AudioEncoder(output, sound)) for output in options.outputs]
         for start in range(0, round(options.seconds * SAMPLE_RATE), len(block)):
             samples = tune((start + block) / SAMPLE_RATE)
             for encoder in encoders:
-                encoder.write_audio(samples)
+                encoder.write(samples)
     for encoder in encoders:
         print(encoder.report)
 

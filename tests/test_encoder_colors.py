@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,9 @@ import pytest
 
 from penstock import Decoder, Encoder
 from penstock.ffmpeg import Colors, Tuning
-from penstock.media import VideoInfo, probe
+from penstock.media import ContentLight, MasteringDisplay, VideoInfo, probe
 
-SIZE = (64, 48)
+SIZE = (64, 64)
 COLORS = ([200, 0, 0], [0, 200, 0], [20, 30, 220], [128, 128, 128])
 
 
@@ -94,6 +95,49 @@ def test_primaries_and_transfer_are_tags(tmp_path: Path, suffix: str, codec: str
         "arib-std-b67",
     )
     assert off <= 6
+
+
+DISPLAY = MasteringDisplay((0.68, 0.32), (0.265, 0.69), (0.15, 0.06), (0.3127, 0.329), (0.005, 1000.0))
+PQ = Colors(
+    matrix="bt2020",
+    primaries="bt2020",
+    transfer="smpte2084",
+    mastering_display=DISPLAY,
+    content_light=ContentLight(1000, 400),
+)
+
+
+@pytest.mark.parametrize("codec", ["libx264", "libx265", "libsvtav1"])
+@pytest.mark.parametrize("suffix", ["mp4", "mkv"])
+def test_the_display_and_the_light_of_hdr(tmp_path: Path, codec: str, suffix: str) -> None:
+    name = {"libx264": "x264-params", "libx265": "x265-params"}.get(codec)
+    options = {} if name is None else {name: "keyint=5"}
+    video, _ = written(
+        tmp_path / f"v.{suffix}",
+        codec=codec,
+        colors=PQ,
+        options=options,
+        output_pixel_format="yuv420p10le",
+        pixel_format="rgb48",
+    )
+    assert video.content_light == PQ.content_light and video.mastering_display is not None
+    for one in fields(DISPLAY):
+        told = getattr(video.mastering_display, one.name)
+        assert told == pytest.approx(getattr(DISPLAY, one.name), rel=0.01, abs=1e-4)
+
+
+def test_a_light_without_a_place_is_refused(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"fps": 25, "size": SIZE, "colors": PQ}
+    with pytest.raises(ValueError, match=r"colors=Colors\(mastering_display=…\) has no place in prores_ks"):
+        Encoder(tmp_path / "v.mov", codec="prores_ks", **given)
+    with pytest.raises(ValueError, match="exclude each other"):
+        Encoder(tmp_path / "v.mp4", options={"x264-params": "cll=100,50"}, **given)
+    given["colors"] = Colors(mastering_display=replace(DISPLAY, white=None))
+    with pytest.raises(ValueError, match="white"):
+        Encoder(tmp_path / "v.mp4", **given)
+    with pytest.raises(ValueError, match="no effect on a Decoder"):
+        Decoder(tmp_path / "v.mp4", colors=Colors(content_light=ContentLight(1000, 400)))
+    assert not [*tmp_path.iterdir()]
 
 
 def test_a_full_range_by_the_name_of_the_format(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ from media import COLOURS, SIZE, children, decode, eventually, flat, is_flat, ma
 
 from penstock import ClosedError, Decoder, Encoder, EncoderError, StalledError
 from penstock.ffmpeg import Tuning
+from penstock.ffmpeg import encoder as encoder_module
 from penstock.ffmpeg.encode_plan import EncodePlan
 
 WIDTH, HEIGHT = SIZE
@@ -79,7 +81,7 @@ def test_small_frames_are_not_taken_for_planes(pixel_format: str) -> None:
 
     for size in itertools.product(range(1, 7), repeat=2):
         layout = frame_layout(pixel_format, *size)
-        assert frame_size(np.zeros(layout.shape, layout.dtype), frame_layout(pixel_format, 64, 64)) == size
+        assert frame_size(np.zeros(layout.shape, layout.dtype), pixel_format) == size
 
 
 def test_awrite_may_be_first(tmp_path: Path) -> None:
@@ -183,14 +185,16 @@ def test_an_exception_ends_an_encoder_that_waits_for_its_size(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("end", ["abort", "close"])
-def test_ending_an_encoder_while_another_thread_writes_the_first_frame(tmp_path: Path, end: str) -> None:
+def test_ending_an_encoder_while_another_thread_writes_the_first_frame(
+    tmp_path: Path, end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     encoder = make(tmp_path / "v.mp4", size=None)
-    plan, begun, go_on = encoder._plan_for, threading.Event(), threading.Event()
+    plan, begun, go_on = encoder_module.plan_encode, threading.Event(), threading.Event()
 
-    def planned(**options: object):
+    def planned(*arguments: Any) -> EncodePlan:
         begun.set()
         assert go_on.wait(PATIENCE_S)
-        return plan(**options)
+        return plan(*arguments)
 
     def ended(call: Callable[[], object]) -> threading.Thread:
         def run() -> None:
@@ -201,7 +205,7 @@ def test_ending_an_encoder_while_another_thread_writes_the_first_frame(tmp_path:
         thread.start()
         return thread
 
-    encoder._plan_for = planned
+    monkeypatch.setattr(encoder_module, "plan_encode", planned)
     writing = ended(lambda: encoder.write(painted(0)))
     assert begun.wait(PATIENCE_S)
     ending = ended(getattr(encoder, end))

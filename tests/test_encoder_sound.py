@@ -24,7 +24,7 @@ from media import children
 import penstock
 from penstock import Encoder
 from penstock.errors import ClosedError, DecoderError, EncoderError, FFmpegWarning, StalledError
-from penstock.ffmpeg import AudioFile, AudioInput, Tuning, find_ffmpeg
+from penstock.ffmpeg import AudioEncoder, AudioFile, AudioInput, Tuning, find_ffmpeg
 from penstock.media import AudioDecoder, probe
 
 SIZE = (64, 48)
@@ -167,12 +167,12 @@ def test_samples_stay_as_they_are_in_wav(tmp_path: Path, dtype: Any, channels: i
         else random.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, (30_000, channels), dtype)
     )
     sound = AudioInput(44_100, channels, dtype)
-    with Encoder(tmp_path / "a.wav", fps=None, codec=None, audio=sound) as encoder:
-        encoder.write_audio(samples[:1])
-        encoder.write_audio(samples[1:10_000])
-        encoder.write_audio(np.asfortranarray(samples[10_000:20_000]))
-        encoder.write_audio(np.repeat(samples[20_000:], 2, 0)[::2])
-        encoder.write_audio(samples[:0])
+    with AudioEncoder(tmp_path / "a.wav", sound) as encoder:
+        encoder.write(samples[:1])
+        encoder.write(samples[1:10_000])
+        encoder.write(np.asfortranarray(samples[10_000:20_000]))
+        encoder.write(np.repeat(samples[20_000:], 2, 0)[::2])
+        encoder.write(samples[:0])
     with AudioDecoder(tmp_path / "a.wav", dtype=dtype) as decoder:
         assert np.array_equal(decoder.read_all(), samples)
     assert encoder.report is not None
@@ -184,22 +184,22 @@ def test_samples_stay_as_they_are_in_wav(tmp_path: Path, dtype: Any, channels: i
 )
 def test_sound_alone(tmp_path: Path, name: str, codec: str | None, found: str) -> None:
     sound = AudioInput(SAMPLE_RATE, 2, codec=codec, language="deu", title="Klatschen")
-    with Encoder(tmp_path / name, fps=None, codec=None, audio=sound) as encoder:
+    with AudioEncoder(tmp_path / name, sound) as encoder:
         for start in range(0, 3 * SAMPLE_RATE, 1000):
-            encoder.write_audio(claps(3)[start : start + 1000])
+            encoder.write(claps(3)[start : start + 1000])
     [stream] = probe(tmp_path / name).audio
     assert stream.codec == found
     assert heard_s(tmp_path / name)[0] == pytest.approx([0, 1, 2], abs=0.01)
-    assert repr(encoder).startswith("<Encoder") and "sound" in repr(encoder)
+    assert repr(encoder).startswith("<AudioEncoder") and "sound" in repr(encoder)
 
 
 def test_the_bytes_are_ours_when_the_call_returns(tmp_path: Path) -> None:
     sound = AudioInput(SAMPLE_RATE, 1, "int16")
-    with Encoder(tmp_path / "a.wav", fps=None, codec=None, audio=sound) as encoder:
+    with AudioEncoder(tmp_path / "a.wav", sound) as encoder:
         block = np.empty((4800, 1), np.int16)
         for index in range(50):
             block[:] = index
-            encoder.write_audio(block)
+            encoder.write(block)
             block[:] = -1
     with AudioDecoder(tmp_path / "a.wav", dtype="int16") as decoder:
         assert np.array_equal(decoder.read_all()[::4800, 0], np.arange(50))
@@ -264,12 +264,12 @@ def test_threads_write_frames_beside_sound(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_samples_are_refused_at_the_call(tmp_path: Path, samples: Any, message: str) -> None:
-    with Encoder(tmp_path / "a.wav", fps=None, codec=None, audio=INPUT) as encoder:
+    with AudioEncoder(tmp_path / "a.wav", INPUT) as encoder:
         with pytest.raises(ValueError, match=message):
-            encoder.write_audio(samples)
+            encoder.write(samples)
         with pytest.raises(TypeError, match="samples × channels"):
-            encoder.write_audio(b"bytes")  # type: ignore[arg-type]
-        encoder.write_audio(claps(0.1))
+            encoder.write(b"bytes")  # type: ignore[arg-type]
+        encoder.write(claps(0.1))
     assert encoder.report is not None
     assert encoder.report.samples_submitted == SAMPLE_RATE // 10
 
@@ -281,20 +281,18 @@ def test_calls_that_do_not_fit_the_encoder_are_refused(tmp_path: Path) -> None:
         encoder.write(picture(0))
     with pytest.raises(ClosedError):
         encoder.write_audio(claps(1))
-    with Encoder(tmp_path / "a.wav", fps=None, codec=None, audio=INPUT) as encoder:
-        encoder.write_audio(claps(0.1))
-        with pytest.raises(ValueError, match="codec=None"):
+    with AudioEncoder(tmp_path / "a.wav", INPUT) as encoder:
+        encoder.write(claps(0.1))
+        with pytest.raises(ValueError, match="the AudioInput has"):
             encoder.write(picture(0))
-        with pytest.raises(ValueError, match="codec=None"), encoder.frame():
-            pass
-        with pytest.raises(ValueError, match="codec=None"):
-            _ = encoder.frame_bytes
+    with pytest.raises(TypeError, match="AudioEncoder is for sound alone"):
+        Encoder(tmp_path / "a.wav", fps=None, codec=None, audio=INPUT)  # type: ignore[arg-type]
     encoder = Encoder(tmp_path / "a.mp4", size=SIZE, fps=FPS, audio=INPUT)
     with pytest.raises(ValueError, match="submit borrows"):
         encoder.submit(picture(0))
     encoder.abort()
     encoder = Encoder(tmp_path / "a.mp4", fps=FPS, audio=INPUT)
-    with pytest.raises(ValueError, match=r"no size yet.*codec=None for sound alone"):
+    with pytest.raises(ValueError, match=r"no size yet.*AudioEncoder for sound alone"):
         encoder.write_audio(claps(1))
     encoder.abort()
 
@@ -308,16 +306,6 @@ def test_calls_that_do_not_fit_the_encoder_are_refused(tmp_path: Path) -> None:
         ({"audio": AudioInput(8000, 1, codec="aacc")}, EncoderError, "'aac'"),
         ({"audio": [AudioInput(8000, 1, codec="aac")], "fps": 1000}, ValueError, "fps=1000"),
         ({"audio": "missing.wav"}, FileNotFoundError, "missing.wav"),
-        ({"codec": None, "audio": None, "size": None, "fps": None}, ValueError, "sound alone"),
-        ({"codec": None, "size": None}, ValueError, "fps=25"),
-        ({"codec": None, "fps": None}, ValueError, "size="),
-        ({"codec": None, "fps": None, "size": None, "vflip": True}, ValueError, "vflip=True"),
-        (
-            {"codec": None, "fps": None, "size": None, "pixel_format": "gray"},
-            ValueError,
-            "pixel_format='gray'",
-        ),
-        ({"codec": None, "fps": None, "size": None, "crf": 20}, ValueError, "crf=20"),
         ({"options": {"an": None}}, ValueError, "leaves the sound out"),
         ({"pixel_format": "p010le", "codec": "libx265"}, ValueError, "times"),
     ],
@@ -331,6 +319,19 @@ def test_impossible_sounds_are_refused_at_the_call(
     assert not output.exists()
 
 
+def test_impossible_sounds_alone_are_refused_at_the_call(tmp_path: Path) -> None:
+    output = tmp_path / "a.wav"
+    with pytest.raises(TypeError, match="AudioInput"):
+        AudioEncoder(output, "music.wav")  # type: ignore[arg-type]
+    with pytest.raises(EncoderError, match="'aac'"):
+        AudioEncoder(output, AudioInput(8000, 1, codec="aacc"))
+    with pytest.raises(ValueError, match="container"):
+        AudioEncoder(output, INPUT, options={"f": 3})
+    with pytest.raises(ValueError, match=r"Tuning\(convert="):
+        AudioEncoder(output, INPUT, tuning=Tuning(convert="native"))
+    assert not output.exists()
+
+
 def test_sound_that_is_never_written_is_missed(tmp_path: Path) -> None:
     with pytest.warns(FFmpegWarning, match="no sound"):
         make(tmp_path / "a.mp4", frames=5, audio=[INPUT])
@@ -338,7 +339,7 @@ def test_sound_that_is_never_written_is_missed(tmp_path: Path) -> None:
 
 
 def test_sound_alone_without_samples_is_an_error(tmp_path: Path) -> None:
-    encoder = Encoder(tmp_path / "a.wav", fps=None, codec=None, audio=INPUT)
+    encoder = AudioEncoder(tmp_path / "a.wav", INPUT)
     with pytest.raises(EncoderError, match="no sound"):
         encoder.close()
 
@@ -749,15 +750,15 @@ def test_a_stalled_ffmpeg_is_told_and_nothing_is_torn(tmp_path: Path) -> None:
     samples = np.arange(1_000_000, dtype=np.int32)[:, np.newaxis]
     tuning = Tuning(queue_bytes=1 << 16, stall_timeout=None)
     sound = AudioInput(SAMPLE_RATE, 1, "int32")
-    with Encoder(tmp_path / "a.wav", fps=None, codec=None, audio=sound, tuning=tuning) as encoder:
+    with AudioEncoder(tmp_path / "a.wav", sound, tuning=tuning) as encoder:
         os.kill(encoder.pid, signal.SIGSTOP)
         written = 0
         with pytest.raises(StalledError):
             while True:
-                encoder.write_audio(samples[written : written + 10_000], timeout=0.2)
+                encoder.write(samples[written : written + 10_000], timeout=0.2)
                 written += 10_000
         os.kill(encoder.pid, signal.SIGCONT)
-        encoder.write_audio(samples[written:])
+        encoder.write(samples[written:])
     with AudioDecoder(tmp_path / "a.wav", dtype="int32") as decoder:
         assert np.array_equal(decoder.read_all(), samples)
 
@@ -784,8 +785,8 @@ def test_a_sound_file_that_stalls_ends_there(tmp_path: Path) -> None:
 
 def test_exceptions_of_signal_handlers_tear_nothing(tmp_path: Path) -> None:
     samples = np.random.default_rng(1).integers(-(2**15), 2**15, (60 * 8000, 1), np.int16)
-    with Encoder(tmp_path / "in.wav", fps=None, codec=None, audio=AudioInput(8000, 1, "int16")) as encoder:
-        encoder.write_audio(samples)
+    with AudioEncoder(tmp_path / "in.wav", AudioInput(8000, 1, "int16")) as encoder:
+        encoder.write(samples)
     script = """
     import numpy as np
     from penstock.ffmpeg import AudioFile, AudioInput, Encoder

@@ -255,6 +255,19 @@ def test_colours_and_shape_stay_those_of_the_source(tmp_path: Path, codec: str) 
     assert len(off) == 10 and max(off) < 6
 
 
+def test_the_display_and_the_light_stay_or_are_missed(tmp_path: Path) -> None:
+    light = (
+        "mastering-display=G(13250,34500)B(7500,3000)R(34000,16000)WP(15635,16450)L(10000000,50):cll=1000,400"
+    )
+    ffmpeg(*HDR, "-x264-params", light, tmp_path / "hdr.mp4")
+    mapped(None, tmp_path / "hdr.mp4", tmp_path / "mapped.mp4", encoder={})
+    video, source = probe(tmp_path / "mapped.mp4").video[0], probe(tmp_path / "hdr.mp4").video[0]
+    assert source.content_light is not None
+    assert (video.mastering_display, video.content_light) == (source.mastering_display, source.content_light)
+    with pytest.warns(penstock.FFmpegWarning, match="does not have its values of the HDR display"):
+        mapped(None, tmp_path / "hdr.mp4", tmp_path / "mapped.mov", encoder={"codec": "prores_ks"})
+
+
 def test_another_order_of_the_arguments_is_told(tmp_path: Path) -> None:
     for arguments in (
         (clip("h264"), inverted, tmp_path / "a.mp4"),

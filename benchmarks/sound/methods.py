@@ -22,7 +22,7 @@ from benchmarks.harness.ffmpeg import check_exit, raw_input, start
 from benchmarks.harness.methods import FrameJob, Methods
 from benchmarks.harness.pictures import Frame
 from penstock import Encoder
-from penstock.ffmpeg import AudioInput, Tuning
+from penstock.ffmpeg import AudioEncoder, AudioInput, Tuning
 
 CODEC = "libx264"
 PRESET = "ultrafast"
@@ -123,10 +123,10 @@ def _encoder(target: Target, fps: int | None = FRAMES_PER_S, audio: AudioInput |
     )
 
 
-def _sound_encoder(target: Target, audio: AudioInput) -> Encoder:
+def _sound_encoder(target: Target, audio: AudioInput) -> AudioEncoder:
     """For sound alone."""
     options, tuning = {"b:a": BIT_RATE}, Tuning(ffmpeg=target.ffmpeg)
-    return Encoder(target.output, fps=None, codec=None, options=options, audio=audio, tuning=tuning)
+    return AudioEncoder(target.output, audio, options=options, tuning=tuning)
 
 
 @METHODS.add(OURS, "ours")
@@ -134,9 +134,9 @@ def penstock(target: Target) -> None:
     """`penstock.Encoder`: ``write`` and ``write_audio`` in step."""
     audio = AudioInput(SAMPLE_RATE, CHANNELS, codec=target.job.audio_codec)
     if not target.job.has_picture:
-        with _sound_encoder(target, audio) as encoder:
+        with _sound_encoder(target, audio) as alone:
             for piece in target.pieces():
-                encoder.write_audio(piece)
+                alone.write(piece)
         return
     with _encoder(target, audio=audio) as encoder:
         for frame, piece in zip(target.pictures(), target.pieces(), strict=True):

@@ -90,7 +90,8 @@ class FanOut:
             raise ValueError(f"{target!r} is an output of this fan-out already")
         if target.closed:
             raise ClosedError(f"{target!r} is closed")
-        if when_full == "drop" and isinstance(target, Encoder) and target._sounds and not target._is_timed:
+        settings = target._settings if isinstance(target, Encoder) else None
+        if when_full == "drop" and settings is not None and settings.sounds and not settings.is_timed:
             raise ValueError(
                 "at a constant rate, each frame that is dropped moves the others against the sound: give the Encoder "
                 "fps=None, and pts to write"

@@ -187,7 +187,7 @@ class EncoderOutput(Output):
 
     @property
     def is_timed(self) -> bool:
-        return self.target._is_timed
+        return self.target._settings.is_timed
 
     @property
     def is_started(self) -> bool:
@@ -220,7 +220,7 @@ class EncoderOutput(Output):
         plan = self._session.plan
         assert plan.fed is not None  # `start` has checked that there is a picture
         if plan.stream is not None:
-            tick = None if plan.rate is not None else self._session.tick_of(pts)
+            tick = self._session.tick_of(pts) if self.is_timed else None
             prefix = self._session.prefix_of(tick)
             return Form(plan.conversion, plan.fed.frame_bytes, tick, prefix, self if tick is None else None)
         return AS_IT_IS if plan.conversion is None else Form(plan.conversion, plan.fed.frame_bytes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.ffmpeg.naming import argument
 from penstock.ffmpeg.pixel_formats import is_gray, is_rgb, subsampling
@@ -91,6 +91,23 @@ _CODEC_WORDS = {
     "colorprim": "primaries",
     "transfer": "transfer",
 }
+
+
+class _LightParameters(NamedTuple):
+    """How an encoder is told the display and the light of a video, by an option of FFmpeg with its own parameters."""
+
+    option: str
+    mastering_display: str
+    content_light: str
+    has_whole_numbers: bool
+
+
+#: Those of the encoders that have them.
+LIGHT_PARAMETERS = {
+    "libx264": _LightParameters("x264-params", "mastering-display", "cll", True),
+    "libx265": _LightParameters("x265-params", "master-display", "max-cll", True),
+    "libsvtav1": _LightParameters("svtav1-params", "mastering-display", "content-light", False),
+}
 #: FFmpeg's names of the ranges.
 RANGES = {"limited": "tv", "full": "pc"}
 RANGE_NAMES = {tag: name for name, tag in RANGES.items()}
@@ -99,6 +116,40 @@ _WEIGHTS = {"bt601": "0.299:0.587:0.114", "bt709": "0.2126:0.7152:0.0722", "bt20
 _CENTRED = ("-chroma_sample_location", "center")
 # Pictures with at least as many lines are HD, whose default is BT.709.
 _HD_LINES = 720
+
+
+@dataclass(frozen=True, slots=True)
+class MasteringDisplay:
+    """The display on which a video was graded (SMPTE ST 2086).
+
+    Attributes:
+        red, green, blue, white: the chromaticities x and y of its primaries and white (CIE 1931); None if not told.
+        luminance: the least and the most, in cd/m²; None if not told.
+    """
+
+    red: tuple[float, float] | None
+    green: tuple[float, float] | None
+    blue: tuple[float, float] | None
+    white: tuple[float, float] | None
+    luminance: tuple[float, float] | None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all of it is told."""
+        return None not in (self.red, self.green, self.blue, self.white, self.luminance)
+
+
+@dataclass(frozen=True, slots=True)
+class ContentLight:
+    """How bright a video is (CTA-861.3).
+
+    Attributes:
+        max_cll: of the brightest pixel, in cd/m²; 0 if not told.
+        max_fall: of the brightest frame on average, in cd/m²; 0 if not told.
+    """
+
+    max_cll: int
+    max_fall: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +266,58 @@ def with_colors_of_options(
         if name is not None and name.startswith("yuvj"):
             colors = _agreeing(colors, "range", "full", name)
     return colors, others
+
+
+def with_light(codec: str, colors: Colors, options: Mapping[str, object]) -> dict[str, object]:
+    """`options` with the encoder's parameters for the mastering display and the light levels of `colors`.
+
+    Raises:
+        ValueError: FFmpeg has no such parameters for `codec`, they are in `options` too, or a value is missing.
+    """
+    given = {
+        name: value
+        for name in ("mastering_display", "content_light")
+        if (value := getattr(colors, name)) is not None
+    }
+    if not given:
+        return dict(options)
+    if (parameters := LIGHT_PARAMETERS.get(codec)) is None:
+        raise ValueError(
+            f"{argument(f'colors.{next(iter(given))}')} has no place in {codec} video as FFmpeg writes it: take "
+            f"{', '.join(LIGHT_PARAMETERS)}"
+        )
+    own = str(options.get(parameters.option, ""))
+    words = [own] if own else []
+    for name, value in given.items():
+        key = getattr(parameters, name)
+        if any(word.partition("=")[0].strip() == key for word in own.split(":")):
+            also = argument(f"options.{parameters.option}", own)
+            raise ValueError(f"{argument(f'colors.{name}')} and {also} exclude each other: give one")
+        written = (
+            f"{value.max_cll},{value.max_fall}"
+            if isinstance(value, ContentLight)
+            else _display(value, whole=parameters.has_whole_numbers)
+        )
+        words.append(f"{key}={written}")
+    return {**options, parameters.option: ":".join(words)}
+
+
+def _display(display: MasteringDisplay, *, whole: bool) -> str:
+    """A mastering display as encoders read it: in units of 0.00002 and of 0.0001 cd/m² if they take whole numbers."""
+    lengths, lights = (50_000, 10_000) if whole else (1, 1)
+    values = {
+        "G": (display.green, lengths),
+        "B": (display.blue, lengths),
+        "R": (display.red, lengths),
+        "WP": (display.white, lengths),
+        "L": (display.luminance and display.luminance[::-1], lights),
+    }
+    if not display.is_complete:
+        raise ValueError(f"a mastering display has red, green, blue, white and luminance; got {display!r}")
+    return "".join(
+        f"{name}({','.join(str(round(one * unit) if whole else one) for one in pair or ())})"
+        for name, (pair, unit) in values.items()
+    )
 
 
 def _colors_in(options: Mapping[str, object]) -> Iterable[tuple[str, str, str]]:

@@ -29,13 +29,13 @@ from penstock.errors import (
     StalledError,
 )
 from penstock.ffmpeg import endpoints, nut
+from penstock.ffmpeg.advice import explain
 from penstock.ffmpeg.encode_plan import EncodePlan
 from penstock.ffmpeg.feed import Feed
 from penstock.ffmpeg.process import WATCH_INTERVAL_S, FFmpegProcess, Watch
 from penstock.ffmpeg.replacing import ReplacedError, is_several_files, replacement_of
 from penstock.ffmpeg.reporter import Reporter
 from penstock.ffmpeg.session import Session, late_error, warn_unclosed
-from penstock.ffmpeg.settings import Tuning
 from penstock.ffmpeg.sound import samples_of
 from penstock.results import EncodeReport, EncoderStats
 
@@ -60,7 +60,7 @@ NOT_DONE = "FFmpeg has all frames, but was not done"
 
 
 class EncodeSession(Session):
-    """A running FFmpeg that encodes the frames of `plan`. `explain` gives advice for FFmpeg's last words.
+    """A running FFmpeg that encodes the frames of `plan`, or its sound alone.
 
     Attributes:
         writer: the native writer that feeds FFmpeg.
@@ -72,35 +72,25 @@ class EncodeSession(Session):
     error = EncoderError
     writer: Writer  # set by `start`
 
-    def __init__(
-        self,
-        program: str,
-        target: str,
-        plan: EncodePlan,
-        tuning: Tuning,
-        *,
-        title: str,
-        explain: Callable[[str], str | None],
-        reporter: Reporter | None,
-    ) -> None:
-        self._replacement, self.warning = replacement_of(target, plan.container_format)
+    def __init__(self, plan: EncodePlan, *, title: str, reporter: Reporter | None) -> None:
+        settings = plan.settings
+        self._replacement, self.warning = replacement_of(settings.target, settings.container_format)
+        target = settings.target if self._replacement is None else self._replacement.url
         process = FFmpegProcess(
-            program,
-            plan.arguments_to(target if self._replacement is None else self._replacement.url),
-            tuning.ffmpeg_policy,
+            settings.program,
+            plan.arguments_to(target),
+            settings.tuning.ffmpeg_policy,
             is_fed=True,
             is_strict=True,
             stdout=None if endpoints.uses_stdout(target) else subprocess.DEVNULL,
             with_warnings=True,
             error=EncoderError,
         )
-        super().__init__(process, title, tuning.stall_timeout)
+        super().__init__(process, title, settings.tuning.stall_timeout)
         self.plan = plan
         self.report: EncodeReport | None = None
         self.is_aborted = False
-        self._target, self._begun_s = target, time.time()
-        self._tuning = tuning
-        self._explain = explain
+        self._settings, self._begun_s = settings, time.time()
         self._reporter = reporter
         self._fed_bytes = 0 if plan.fed is None else plan.fed.frame_bytes
         if plan.layout is not None:
@@ -110,17 +100,16 @@ class EncodeSession(Session):
             weakref.WeakKeyDictionary()
         )
         self._closing_at_s: float | None = None
-        self._is_compared = plan.codec is not None
+        self._is_compared = plan.layout is not None
         self._failure: str | None = None  # of what FFmpeg has succeeded with
         self._feed: Feed | None = None
         if plan.stream is not None:
             frame_bytes = None if plan.fed is None else self._fed_bytes
-            clock = plan.rate, plan.time_unit_s
-            self._feed = Feed(plan.stream, *clock, frame_bytes, plan.sounds, program, tuning.stall_timeout)
+            self._feed = Feed(plan.stream, settings, frame_bytes)
             self._fed_bytes += nut.PREFIX_BYTES
 
     def connect(self) -> None:
-        tuning = self._tuning
+        tuning = self._settings.tuning
         queue_bytes = tuning.queue_bytes
         if queue_bytes is None:
             queue_bytes = max(QUEUE_BYTES, LEAST_QUEUE_FRAMES * self._fed_bytes)
@@ -130,7 +119,7 @@ class EncodeSession(Session):
             mode=tuning.mode,
             queue_bytes=queue_bytes,
             # A piece of sound may come with each frame.
-            queue_items=queue_frames * (1 + bool(self.plan.sounds)),
+            queue_items=queue_frames * (1 + bool(self._settings.sounds)),
             capacity_bytes=tuning.capacity_bytes,
             policy=tuning.policy,
             reader="reads",  # FFmpeg's pipe protocol calls read(2), which allows zero-copy
@@ -186,8 +175,8 @@ class EncodeSession(Session):
     @property
     def _video_s(self) -> float:
         """Length of what is encoded. With times it is estimated from the last one."""
-        if self.plan.rate is not None:
-            return float(self.process.frames / self.plan.rate)
+        if self._settings.rate is not None:
+            return float(self.process.frames / self._settings.rate)
         assert self._feed is not None
         return float(self._feed.video_s) * self.process.frames / max(1, self.submitted)
 
@@ -206,7 +195,7 @@ class EncodeSession(Session):
 
     def tick_of(self, pts: float | Fraction | None) -> int | None:
         """The time of a frame as a multiple of `nut.TICK_S`; None where the rate is constant."""
-        if self.plan.rate is None:
+        if self._settings.rate is None:
             if pts is None:
                 raise ValueError(
                     "the encoder has fps=None, so that each frame comes with its pts, in seconds"
@@ -415,7 +404,7 @@ class EncodeSession(Session):
             if self._replacement is not None:
                 self._replacement.take_place()
             elif self.process.output_bytes and self._is_one_file:
-                path = Path(endpoints.without_protocol(self._target))
+                path = Path(endpoints.without_protocol(self._settings.target))
                 if not path.exists():
                     raise ReplacedError(f"{path} was removed, or given another name, while it was written")
         except ReplacedError as error:
@@ -425,36 +414,38 @@ class EncodeSession(Session):
 
     def _differences(self) -> list[str]:
         """What the file says that was not meant, in sentences."""
-        url = self._target if self._replacement is None else self._replacement.url
+        settings = self._settings
+        url = settings.target if self._replacement is None else self._replacement.url
         if not self._is_compared or not self._is_one_file or endpoints.identity(url) is None:
             return []
-        if endpoints.is_container(url, self.plan.container_format, *_NAMELESS):
+        if endpoints.is_container(url, settings.container_format, *_NAMELESS):
             return []
-        is_timed = self.plan.rate is None and self._feed is not None
         from penstock.media.written import Meant, differences
 
         meant = Meant(
-            codec=self.plan.codec or "",
+            codec=settings.codec or "",
             frames=self.submitted,
-            pixel_format=self.plan.output_pixel_format if self.plan.codec == "rawvideo" else None,
+            pixel_format=settings.output_pixel_format if settings.codec == "rawvideo" else None,
             colors=self.plan.colors,
-            first_s=self._feed.first_s if is_timed and self._feed is not None else None,
-            ends_s=self._ends_s if self.plan.keeps_times else None,
+            mastering_display=settings.colors.mastering_display,
+            content_light=settings.colors.content_light,
+            first_s=self._feed.first_s if settings.is_timed and self._feed is not None else None,
+            ends_s=self._ends_s if settings.keeps_times else None,
         )
         return differences(url, meant)
 
     @property
     def _ends_s(self) -> Fraction:
         """When the last frame ends at the earliest."""
-        if self.plan.rate is not None:
-            return self.submitted / self.plan.rate
+        if self._settings.rate is not None:
+            return self.submitted / self._settings.rate
         assert self._feed is not None
         return self._feed.last_s
 
     @property
     def _is_one_file(self) -> bool:
-        container = self.plan.container_format
-        return endpoints.is_path(self._target) and not is_several_files(self._target, container)
+        target, container = self._settings.target, self._settings.container_format
+        return endpoints.is_path(target) and not is_several_files(target, container)
 
     def _await_end(self, timeout_s: float) -> None:
         if not self.process.wait(timeout_s):
@@ -472,7 +463,8 @@ class EncodeSession(Session):
     def _failed_outputs(self, *, ignored: bool = False) -> list[str]:
         """The outputs of the muxer `tee` that failed, in sentences: those with ``onfail=ignore``, or the others."""
         failed = self.process.log.failed_outputs.items()
-        named = [(endpoints.tee_output(self._target, number), why) for number, why in failed]
+        target = self._settings.target
+        named = [(endpoints.tee_output(target, number), why) for number, why in failed]
         return [
             f"the output {name!r} failed{why and ': '}{why}"
             for name, why in named
@@ -484,10 +476,11 @@ class EncodeSession(Session):
         failures = [] if self._feed is None else self._feed.failures
         unused = self._unused_input() if self.plan.layout is None else []
         # Else the picture may be missing because FFmpeg has failed, which says more.
-        tells = self.process.has_succeeded or self.plan.sounds
+        tells = self.process.has_succeeded or self._settings.sounds
         is_empty = self.plan.layout is not None and not self.submitted and tells
         empty = "there is no video: no frame was written" if is_empty else None
-        segments = endpoints.empty_segments(self._target, self.plan.container_format, self._begun_s)
+        output = self._settings.target, self._settings.container_format
+        segments = endpoints.empty_segments(*output, self._begun_s)
         full = f"these files are empty: {', '.join(segments)}; is the disk full?" if segments else None
         return [*filter(None, [empty, full, self._failure]), *self._failed_outputs(), *failures, *unused]
 
@@ -499,7 +492,7 @@ class EncodeSession(Session):
     def _error(self) -> FFmpegError:
         process, submitted = self.process, self.submitted
         reason = f"FFmpeg {process.ending}; it had encoded {process.frames} of {submitted} submitted frames"
-        advice = self._explain(f"{process.log.text}\n{reason}")
+        advice = explain(self._settings, f"{process.log.text}\n{reason}")
         return self.failure("; ".join([*self._lost(), reason]), process.frames, advice)
 
     def _make_report(self, missing: list[str]) -> EncodeReport:
@@ -509,15 +502,15 @@ class EncodeSession(Session):
             logger.warning("FFmpeg: %s", line)
         submitted, elapsed_s = self.submitted, self.process.elapsed_s
         return EncodeReport(
-            output=endpoints.without_protocol(self._target),
+            output=endpoints.without_protocol(self._settings.target),
             frames_submitted=submitted,
             frames_encoded=self.process.frames,
             samples_submitted=0 if self._feed is None else self._feed.samples,
             bytes_submitted=submitted * (0 if self.plan.layout is None else self.plan.layout.frame_bytes),
-            output_bytes=endpoints.file_bytes(self._target),
+            output_bytes=endpoints.file_bytes(self._settings.target),
             elapsed_s=elapsed_s,
             fps=self.process.frames / elapsed_s,
-            warnings=(*self.plan.warnings, *filter(None, [self.warning]), *messages),
+            warnings=(*self._settings.warnings, *filter(None, [self.warning]), *messages),
         )
 
     def _mark_ended(self) -> None:

@@ -5,41 +5,36 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from fractions import Fraction
 from functools import partial
-from typing import Any, NoReturn, Self
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy.typing as npt
 
-from penstock import _exit
-from penstock._native import AppliedPolicy, Ticket, _seconds
+from penstock._native import Ticket, _seconds
 from penstock._types import FrameData
-from penstock.errors import ClosedError, EncoderError, FFmpegWarning
-from penstock.ffmpeg import endpoints
-from penstock.ffmpeg.capabilities import check_codec
-from penstock.ffmpeg.diagnostics import explain
-from penstock.ffmpeg.encode_plan import EncodePlan, OddSize, output_options, plan_encode, plan_sound
+from penstock.errors import FFmpegWarning
+from penstock.ffmpeg.encode_plan import plan_encode
 from penstock.ffmpeg.encode_session import EncodeSession
-from penstock.ffmpeg.find import find_ffmpeg
+from penstock.ffmpeg.encode_settings import EncodeSettings, OddSize
+from penstock.ffmpeg.encoder_base import EncoderBase
 from penstock.ffmpeg.frame_check import frame_buffer, frame_size
 from penstock.ffmpeg.frames import leased_frame
-from penstock.ffmpeg.naming import argument
 from penstock.ffmpeg.reporter import Reporter
 from penstock.ffmpeg.session import check_owner
 from penstock.ffmpeg.settings import DEFAULT_COLORS, DEFAULT_TUNING, Colors, Tuning
-from penstock.ffmpeg.sound import Audio, AudioFile, Sound, plan_sounds
-from penstock.results import EncodeReport, EncoderStats
+from penstock.ffmpeg.sound import Audio
+from penstock.results import EncoderStats
 
-# Stands in where the size is not known yet: every pixel format can have it.
-ANY_SIZE = (64, 64)
+# Of an encoder that has no size yet.
+_SOME_SIZE = (64, 64)
 
 
-class Encoder:
+class Encoder(EncoderBase):
     """Encodes raw frames with FFmpeg, which it starts and feeds from a native thread.
 
     ```python
@@ -78,8 +73,8 @@ class Encoder:
         vflip: the first row in memory is the bottom of the picture, as in OpenGL.
         odd_size: what to do with a width or height that `output_pixel_format` cannot have: "error", "pad" (repeat the
             last column or row) or "crop" (drop it).
-        codec: FFmpeg's name of the video encoder (``ffmpeg -encoders``). None is for sound alone, with ``fps=None`` and
-            an `AudioInput`: the encoder then takes samples by ``write_audio``, and no frames.
+        codec: FFmpeg's name of the video encoder (``ffmpeg -encoders``). `penstock.ffmpeg.AudioEncoder` is for sound
+            alone.
         crf: constant quality, if the codec has that option. A lower number is better and makes a larger file; libx264
             takes 0 to 51, and 23 by default.
         preset: how hard the codec works for a small file, if it has that option: "ultrafast" to "veryslow" of libx264.
@@ -123,7 +118,7 @@ class Encoder:
         pixel_format: str = "rgb24",
         vflip: bool = False,
         odd_size: OddSize = "error",
-        codec: str | None = "libx264",
+        codec: str = "libx264",
         crf: float | str | None = None,
         preset: str | None = None,
         options: Mapping[str, object] | None = None,
@@ -133,104 +128,35 @@ class Encoder:
         progress: bool | int | Callable[[EncoderStats], object] = False,
         tuning: Tuning = DEFAULT_TUNING,
     ) -> None:
-        program = find_ffmpeg(tuning.ffmpeg)
-        tuning.check_unused("an Encoder, whose options have FFmpeg's threads", "threads")
-        all_options, container_format = output_options(program, codec, options or {}, crf, preset)
-        target = endpoints.target(output, container_format)
-        sounds = plan_sounds(
-            program, audio, target, endpoints.container_for(target, container_format), tuning, all_options
-        )
-        if codec is None:
-            _check_sound_alone(
-                sounds,
-                fps=fps,
-                size=size,
-                vflip=vflip or None,
-                pixel_format=None if pixel_format == "rgb24" else pixel_format,
-                odd_size=None if odd_size == "error" else odd_size,
-                output_pixel_format=None if output_pixel_format == "auto" else output_pixel_format,
-                colors=None if colors == DEFAULT_COLORS else colors,
-            )
-            plan = plan_sound(
-                program, target, options=all_options, container_format=container_format, sounds=sounds
-            )
-        else:
-            self._plan_for = partial(
-                plan_encode,
-                program,
-                target,
-                fps=fps,
-                pixel_format=pixel_format,
-                vflip=vflip,
-                odd_size=odd_size,
-                codec=codec,
-                options=all_options,
-                container_format=container_format,
-                output_pixel_format=output_pixel_format,
-                colors=colors,
-                convert=tuning.convert,
-                sounds=sounds,
-            )
-            plan = self._plan_for(size=ANY_SIZE if size is None else size)
-            check_codec(program, codec)
-        for lost in plan.warnings:
-            warnings.warn(lost, FFmpegWarning, stacklevel=2)
-        self._new_session = partial(
-            EncodeSession,
-            program,
-            target,
+        super().__init__()
+        self._settings = settings = EncodeSettings.of(
+            output,
+            fps=fps,
+            pixel_format=pixel_format,
+            vflip=vflip,
+            odd_size=odd_size,
+            codec=codec,
+            crf=crf,
+            preset=preset,
+            options=options,
+            output_pixel_format=output_pixel_format,
+            colors=colors,
+            audio=audio,
             tuning=tuning,
-            explain=partial(
-                explain,
-                program,
-                codec or sounds[0].encoder or "the container",
-                all_options,
-                container_format,
-                target,
-            ),
-            reporter=Reporter.of(progress, plan.rate),
         )
-        self._path, self._layout = endpoints.without_protocol(target), plan.layout
-        self._is_timed = fps is None and codec is not None
-        self._sounds = sounds
-        self._started: EncodeSession | None = None
-        # For the start, and for the end of an encoder that has not started. A signal handler may `abort` in a start.
-        self._starting = threading.RLock()
+        for lost in settings.warnings:
+            warnings.warn(lost, FFmpegWarning, stacklevel=2)
+        self._reporter = Reporter.of(progress, settings.rate)
         self._first_turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
-        self._forks = _exit.forks
-        self._ended_unstarted: str | None = None
-        if size is not None or codec is None:
-            self._start(plan)
-
-    @property
-    def report(self) -> EncodeReport | None:
-        """The result of ``close``, also if leaving the ``with`` block closed the encoder; None before."""
-        return None if self._started is None else self._started.report
-
-    @property
-    def stats(self) -> EncoderStats:
-        """What was done so far: frames submitted, written and encoded, and who waited for whom."""
-        return self._session.stats
-
-    @property
-    def bottleneck(self) -> str:
-        """The slowest party so far, in words: the caller, the conversion or FFmpeg."""
-        return self.stats.bottleneck
+        if size is not None:
+            self._start(plan_encode(settings, size))
+        elif tuning.convert == "native":
+            plan_encode(settings, _SOME_SIZE)  # which raises what the first frame would
 
     @property
     def converted_by(self) -> str | None:
         """Who converts the pixels: "penstock", "ffmpeg", or None if the video has the same pixel format."""
         return self._session.plan.converted_by
-
-    @property
-    def pid(self) -> int:
-        """FFmpeg's process id."""
-        return self._session.process.pid
-
-    @property
-    def ffmpeg_policy(self) -> AppliedPolicy | None:
-        """The policy that FFmpeg started with; None if none was given."""
-        return self._session.process.policy
 
     @property
     def frame_bytes(self) -> int:
@@ -246,13 +172,6 @@ class Encoder:
     def frames_encoded(self) -> int:
         """Frames that FFmpeg has encoded. FFmpeg reports this about twice a second."""
         return 0 if self._started is None else self._started.process.frames
-
-    @property
-    def closed(self) -> bool:
-        """Whether frames are no longer accepted: after ``close``, ``abort`` or FFmpeg's failure, and after a fork."""
-        if self._started is None:
-            return self._ended_unstarted is not None or self._forks != _exit.forks
-        return not self._started.is_open or self._started.is_inherited
 
     def write(
         self, frame: FrameData, *, pts: float | Fraction | None = None, timeout: float | None = None
@@ -413,94 +332,6 @@ class Encoder:
         session = self._session
         return await session.queue_async(partial(session.sounding, samples), timeout)
 
-    def close(self, timeout: float | None = None) -> EncodeReport:
-        """Finishes the video: delivers what is queued, ends FFmpeg's input and waits until FFmpeg has exited.
-
-        Calling it again gives the same report, or the same failure. The wait lets Ctrl-C through; afterwards the
-        encoder is as before, and can be closed again or aborted.
-
-        Args:
-            timeout: seconds to wait; None waits as long as it takes.
-
-        Raises:
-            EncoderError: FFmpeg failed, or encoded another number of frames than were submitted; or an output of the
-                muxer ``tee`` failed that has no ``onfail=ignore``; or no frame was written.
-            StalledError: not done within `timeout`, or no sign of life from FFmpeg for ``stall_timeout``. Nothing is
-                lost: close again, or abort.
-            ClosedError: the encoder was aborted.
-        """
-        if self._end_unstarted("the encoder is closed"):
-            raise EncoderError("there is no video: no frame was written, and the encoder was given no size")
-        return self._session.close(timeout)
-
-    def abort(self) -> None:
-        """Kills FFmpeg and drops what is queued; the output stays as it is. Does nothing after ``close``."""
-        with suppress(ClosedError):  # it has ended, or belongs to the parent of this process
-            if not self._end_unstarted("the encoder was aborted"):
-                self._session.abort()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, _type: object, exc: BaseException | None, _traceback: object) -> None:
-        if self._started is None:
-            if exc is not None:
-                self.abort()
-            elif self._ended_unstarted is None:
-                self.close()
-            return
-        if self._started.is_aborted:
-            return
-        try:
-            if exc is None:
-                self._close_despite_ctrl_c()
-            else:
-                self._session.finish_during(exc)
-        except BaseException:  # a second Ctrl-C, for example: nothing is left running
-            self.abort()
-            raise
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, _type: object, exc: BaseException | None, _traceback: object) -> None:
-        exiting = asyncio.ensure_future(asyncio.to_thread(self.__exit__, None, exc, None))
-        try:
-            await asyncio.shield(exiting)
-        except asyncio.CancelledError as cancelled:
-            await self._continue_exit(exiting, is_second=isinstance(exc, asyncio.CancelledError))
-            raise cancelled from None
-
-    async def _continue_exit(self, exiting: asyncio.Future[None], *, is_second: bool) -> None:
-        """After a cancellation, which is asyncio's Ctrl-C: the first lets the video finish, the second aborts."""
-        if not is_second:
-            with suppress(asyncio.CancelledError):
-                await asyncio.shield(exiting)
-        if not exiting.done():
-            # The thread cannot be stopped. It ends because FFmpeg has ended, and its failure was caused here.
-            exiting.add_done_callback(lambda done: done.cancelled() or done.exception())
-            await asyncio.to_thread(self.abort)
-
-    def __del__(self) -> None:
-        if getattr(self, "_started", None) is not None:
-            self._session.end_collected()
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("an encoder has a running FFmpeg: it can be neither copied nor pickled")
-
-    def __repr__(self) -> str:
-        return self._titled("(not started)") if self._started is None else self._started.title
-
-    @property
-    def _session(self) -> EncodeSession:
-        if self._started is None:
-            self._check_unstarted()
-            raise ValueError(
-                "the encoder has no size yet, and starts with its first frame: give size=(width, height), or write a "
-                f"frame first{', or give codec=None for sound alone' * bool(self._sounds)}"
-            )
-        return self._started
-
     def _session_for(self, frame: FrameData) -> EncodeSession:
         """The session. It starts now if `frame` is the first and tells the size."""
         if self._started is None:
@@ -508,71 +339,17 @@ class Encoder:
             with self._starting:
                 if self._started is None:
                     self._check_unstarted()
-                    assert self._layout is not None  # sound alone has started
-                    plan = self._plan_for(size=frame_size(frame, self._layout))
+                    plan = plan_encode(self._settings, frame_size(frame, self._settings.pixel_format))
                     frame_buffer(frame, plan.frames)  # before FFmpeg overwrites the output
                     self._start(plan)
         return self._session
-
-    def _start(self, plan: EncodePlan) -> None:
-        layout = plan.layout
-        title = self._titled("sound" if layout is None else f"{layout.width}x{layout.height}")
-        session = self._new_session(plan=plan, title=title)
-        try:
-            session.start()
-            self._started = session
-            if session.warning is not None:
-                warnings.warn(session.warning, FFmpegWarning, stacklevel=4)
-            if self._ended_unstarted is not None:  # by a signal handler
-                session.abort()
-        except BaseException:  # for example of a signal handler
-            session.discard()
-            raise
-
-    def _titled(self, size: str) -> str:
-        pixel_format = "" if self._layout is None else f" {self._layout.pixel_format}"
-        return f"<Encoder {self._path!r} {size}{pixel_format}>"
-
-    def _end_unstarted(self, why: str) -> bool:
-        """Ends an encoder that has not started. Returns False if it has started."""
-        if self._started is None:
-            check_owner("encoder", self._forks)  # another thread of the parent may have held the lock
-            with self._starting:
-                if self._started is None:
-                    self._check_unstarted()
-                    self._ended_unstarted = why
-                    return True
-        return False
-
-    def _check_unstarted(self) -> None:
-        check_owner("encoder", self._forks)
-        if self._ended_unstarted is not None:
-            raise ClosedError(self._ended_unstarted)
 
     def _copied(self, frame: FrameData, pts: float | Fraction | None) -> Callable[..., Ticket]:
         session = self._session
         session.check_open()
         return session.copied(frame_buffer(frame, session.plan.frames), session.tick_of(pts))
 
-    def _close_despite_ctrl_c(self) -> None:
-        try:
-            self.close()
-        except KeyboardInterrupt as interrupt:
-            # A playable file of what was submitted. A second Ctrl-C propagates.
-            self._session.finish_during(interrupt)
-            raise
-
 
 def _references(view: npt.NDArray[Any]) -> tuple[int, int]:
     """How many hold an array, and the object with its memory, which arrays made of it hold."""
     return sys.getrefcount(view), sys.getrefcount(view.base)
-
-
-def _check_sound_alone(sounds: Sequence[Sound], **of_picture: object) -> None:
-    for name, value in of_picture.items():
-        if value is not None:
-            raise ValueError(
-                f"{argument(name, value)} is for a picture, and codec=None makes none: leave it out"
-            )
-    if len(sounds) != 1 or isinstance(sounds[0].made_from, AudioFile):
-        raise ValueError("codec=None is for sound alone: give audio=AudioInput(sample_rate, channels)")

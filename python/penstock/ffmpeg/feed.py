@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, NamedTuple, TypeVar
 
@@ -15,7 +15,8 @@ import numpy.typing as npt
 from penstock._native import Ticket, Writer, _Slot
 from penstock.errors import StalledError
 from penstock.ffmpeg import nut
-from penstock.ffmpeg.sound import AudioInput, Sound
+from penstock.ffmpeg.encode_settings import EncodeSettings
+from penstock.ffmpeg.sound import AudioInput
 from penstock.ffmpeg.sound_packets import Packet, SoundPackets
 
 # Sound of files is queued in pieces of this length, a little behind the picture: each piece takes a place in the queue.
@@ -74,34 +75,29 @@ class Feed:
     waits at most the `timeout` it gets, and can be repeated after a `StalledError`. What was queued is one value, which
     is replaced in one step: an exception of a signal handler finds it as it was before, or after.
 
+    Args:
+        frame_bytes: of a frame that FFmpeg gets; None for sound alone.
+
     Attributes:
         stream: the header and the units.
         input: the sound that the program makes; None if it makes none.
     """
 
-    def __init__(
-        self,
-        stream: nut.NutStream,
-        rate: Fraction | None,
-        time_unit_s: Fraction,
-        frame_bytes: int | None,
-        sounds: Iterable[Sound],
-        program: str,
-        stall_timeout: float | None,
-    ) -> None:
+    def __init__(self, stream: nut.NutStream, settings: EncodeSettings, frame_bytes: int | None) -> None:
         self.stream = stream
         self.input: AudioInput | None = None
         #: Seconds that calls have waited for room, or for a file.
         self.waited_s = 0.0
-        self._rate, self._time_unit_s = rate, time_unit_s
+        self._rate, self._time_unit_s = settings.rate, settings.time_unit_s
         self._frame_bytes = frame_bytes
         self._input_stream = 0
         self._files: list[tuple[int, SoundPackets]] = []
-        for number, sound in enumerate(sounds, start=int(frame_bytes is not None)):
+        for number, sound in enumerate(settings.sounds, start=int(frame_bytes is not None)):
             if isinstance(sound.made_from, AudioInput):
                 self.input, self._input_stream = sound.made_from, number
             else:
-                self._files.append((number, SoundPackets(program, sound, stall_timeout)))
+                packets = SoundPackets(settings.program, sound, settings.tuning.stall_timeout)
+                self._files.append((number, packets))
         self._writer: Writer | None = None
         # Nobody waits with it. A signal handler may close the encoder while its thread has it.
         self._in_order = threading.RLock()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from penstock.ffmpeg.pixel_formats import PIXEL_FORMATS, FrameLayout, frame_layout
+from penstock.ffmpeg.pixel_formats import PIXEL_FORMATS, FrameLayout, frame_layout, is_packed
 
 # NumPy's kinds of types, by the format characters of the buffer protocol (those of `struct`).
 _KINDS = {
@@ -27,20 +27,21 @@ _BY_CHANNELS = {
 _KEEPS_16_BITS = " (codec='ffv1' keeps all 16 bits)"
 
 
-def frame_size(frame: Any, layout: FrameLayout) -> tuple[int, int]:
-    """Width and height of `frame` by its shape. `layout` has the pixel format, and any size."""
+def frame_size(frame: Any, pixel_format: str) -> tuple[int, int]:
+    """Width and height of `frame` by its shape."""
     remedy = "give the Encoder size=(width, height)"
-    if len(layout.planes) > 1 or len(layout.planes[0]) < 2:
-        raise ValueError(f"the shape of a {layout.pixel_format} frame does not tell its size: {remedy}")
-    samples = None if hasattr(frame, "mglo") else _samples(frame, layout)[1]
+    if not is_packed(pixel_format):
+        raise ValueError(f"the shape of a {pixel_format} frame does not tell its size: {remedy}")
+    pixel = frame_layout(pixel_format, 1, 1)
+    samples = None if hasattr(frame, "mglo") else _samples(frame, pixel)[1]
     if samples is None or len(samples.shape) < 2 or 0 in samples.shape:
-        wanted = " × ".join(("height", "width", *map(str, layout.planes[0][2:])))
+        wanted = " × ".join(("height", "width", *map(str, pixel.planes[0][2:])))
         got = "bytes" if samples is None or len(samples.shape) < 2 else samples.shape
         raise ValueError(
             f"the first frame of an encoder without size has the shape {wanted}; got {got}: {remedy}"
         )
     height, width = _rows_and_columns(samples.shape)
-    _check_shape(samples, frame_layout(layout.pixel_format, width, height))
+    _check_shape(samples, frame_layout(pixel_format, width, height))
     return width, height
 
 

@@ -129,12 +129,32 @@ def frame_layout(
         ValueError: FFmpeg has no raw format of that name.
         EncoderError: there is no FFmpeg to be asked, or it does not answer.
     """
-    if (name := _native(pixel_format, PIXEL_FORMATS)) is None:
-        return _layout_by_ffmpeg(find_ffmpeg(ffmpeg), pixel_format, width, height)
+    name = raw_format_name(pixel_format, ffmpeg)
+    if name not in PIXEL_FORMATS:
+        frame_bytes = _bytes_by_ffmpeg(find_ffmpeg(ffmpeg), name, width, height)
+        return FrameLayout(name, width, height, ((frame_bytes,),), 1, frame_bytes)
     planes = _planes(name, width, height)
     sample_bytes = _PACKED[name][1] if name in _PACKED else _PLANAR[name][0]
     frame_bytes = sample_bytes * sum(prod(plane) for plane in planes)
     return FrameLayout(name, width, height, planes, sample_bytes, frame_bytes)
+
+
+def raw_format_name(pixel_format: str, ffmpeg: str | os.PathLike[str] | None = None) -> str:
+    """The name of the raw format `pixel_format` with its byte order. Arguments and errors are as for `frame_layout`."""
+    if (name := _native(pixel_format, PIXEL_FORMATS)) is not None:
+        return name
+    known = capabilities.pixel_formats(find_ffmpeg(ffmpeg))
+    if (name := _native(pixel_format, known)) is None:
+        near = capabilities.did_you_mean(pixel_format, known or PIXEL_FORMATS)
+        raise ValueError(f"unknown raw pixel format {pixel_format!r}.{near} `ffmpeg -pix_fmts` lists them")
+    if known[name]:
+        raise ValueError(f"{name} frames are in GPU memory and cannot be written; use nv12, for example")
+    return name
+
+
+def is_packed(pixel_format: str) -> bool:
+    """Whether it is one of `PIXEL_FORMATS` that has one plane, whose shape tells the size of a picture."""
+    return pixel_format in _PACKED
 
 
 def canonical(pixel_format: str) -> str:
@@ -191,18 +211,6 @@ def _planes(pixel_format: str, width: int, height: int) -> tuple[tuple[int, ...]
     if _PLANAR[pixel_format][1]:
         return ((height, width), (*chroma, 2))
     return ((height, width), chroma, chroma)
-
-
-def _layout_by_ffmpeg(program: str, pixel_format: str, width: int, height: int) -> FrameLayout:
-    known = capabilities.pixel_formats(program)
-    name = _native(pixel_format, known)
-    if name is None:
-        near = capabilities.did_you_mean(pixel_format, known or PIXEL_FORMATS)
-        raise ValueError(f"unknown raw pixel format {pixel_format!r}.{near} `ffmpeg -pix_fmts` lists them")
-    if known[name]:
-        raise ValueError(f"{name} frames are in GPU memory and cannot be written; use nv12, for example")
-    frame_bytes = _bytes_by_ffmpeg(program, name, width, height)
-    return FrameLayout(name, width, height, ((frame_bytes,),), 1, frame_bytes)
 
 
 def _bytes_by_ffmpeg(program: str, pixel_format: str, width: int, height: int) -> int:

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 
 from penstock._native import ThreadPolicy, _Conversion, _count, _seconds
 from penstock._types import Mode
-from penstock.ffmpeg.colors import PRIMARIES, TRANSFERS
+from penstock.ffmpeg.colors import PRIMARIES, TRANSFERS, ContentLight, MasteringDisplay
 from penstock.ffmpeg.naming import argument
 
 Convert = Literal["auto", "native", "ffmpeg"]
@@ -55,6 +55,9 @@ class Colors:
             is that which is usual with the matrix. It is a tag of the video: no sample changes. `Encoder` only.
         transfer: how light becomes samples, as a tag: a name of table 3, such as "smpte2084" (PQ) or "arib-std-b67"
             (HLG). `Encoder` only.
+        mastering_display: of HDR, what the video was graded on: a `penstock.media.MasteringDisplay` with all of its
+            values, as a tag. `Encoder` only, with libx264, libx265 or libsvtav1.
+        content_light: of HDR, how bright the video is: a `penstock.media.ContentLight`, as a tag. The same.
 
     Raises:
         ValueError: an unknown name.
@@ -64,6 +67,8 @@ class Colors:
     range: ColorRange = "auto"
     primaries: str = "auto"
     transfer: str = "auto"
+    mastering_display: MasteringDisplay | None = None
+    content_light: ContentLight | None = None
 
     def __post_init__(self) -> None:
         check_choice("matrix", self.matrix, get_args(ColorMatrix))
@@ -72,9 +77,9 @@ class Colors:
         check_choice("transfer", self.transfer, ("auto", *TRANSFERS.values()))
 
     def check_unused(self, user: str, *names: str) -> None:
-        """Checks that what `user` cannot follow is "auto"."""
+        """Checks that what `user` cannot follow has its default."""
         for name in names:
-            if (value := getattr(self, name)) != "auto":
+            if (value := getattr(self, name)) != getattr(DEFAULT_COLORS, name):
                 raise ValueError(f"{argument(f'colors.{name}', value)} has no effect on {user}: leave it out")
 
 

@@ -25,7 +25,7 @@ from penstock.ffmpeg.child import ProgramError
 from penstock.ffmpeg.naming import argument
 from penstock.ffmpeg.pixel_formats import FrameLayout
 from penstock.ffmpeg.runner import run
-from penstock.ffmpeg.settings import Tuning, check_choice
+from penstock.ffmpeg.settings import check_choice
 
 InputSampleType = Literal["int16", "int32", "float32"]
 SoundEnd = Literal["video", "longest"]
@@ -169,7 +169,6 @@ def plan_sounds(
     audio: Audio | Sequence[Audio] | None,
     target: str,
     container_format: str | None,
-    tuning: Tuning,
     options: Mapping[str, object] = MappingProxyType({}),
 ) -> tuple[Sound, ...]:
     """What `audio`, the argument of the `Encoder`, means for an output.
@@ -193,7 +192,7 @@ def plan_sounds(
         raise ValueError(
             "write_audio serves one AudioInput: give its samples more channels, or a second Encoder"
         )
-    return tuple(_planned(program, one, target, container_format, tuning, options) for one in given)
+    return tuple(_planned(program, one, target, container_format, options) for one in given)
 
 
 def _planned(
@@ -201,7 +200,6 @@ def _planned(
     one: Audio,
     target: str,
     container_format: str | None,
-    tuning: Tuning,
     options: Mapping[str, object],
 ) -> Sound:
     made_from = one if isinstance(one, AudioFile | AudioInput) else AudioFile(one)

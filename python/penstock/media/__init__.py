@@ -9,9 +9,10 @@
   decodes it, ``pixels`` makes of it what iteration gives.
 """
 
+from penstock.ffmpeg.colors import ContentLight, MasteringDisplay
 from penstock.media.audio import AudioDecoder
 from penstock.media.decoder import Decoder
-from penstock.media.info import AudioInfo, Chapter, ContentLight, MasteringDisplay, MediaInfo, VideoInfo
+from penstock.media.info import AudioInfo, Chapter, MediaInfo, VideoInfo
 from penstock.media.prefetch import prefetch
 from penstock.media.probe import probe
 

@@ -136,7 +136,7 @@ class Decoder(DecoderBase):
         super().__init__()
         program = find_decoding_ffmpeg(tuning.ffmpeg)
         tuning.check_unused("a Decoder", "mode", "queue_bytes")
-        colors.check_unused("a Decoder", "primaries", "transfer")
+        colors.check_unused("a Decoder", "primaries", "transfer", "mastering_display", "content_light")
         check_place("start", start)
         if count is not None:
             _count("count", count)

@@ -9,40 +9,12 @@ from typing import TypeVar
 
 from penstock._html import HtmlTable
 from penstock.ffmpeg import endpoints
+from penstock.ffmpeg.colors import ContentLight, MasteringDisplay
 
 _Stream = TypeVar("_Stream", "VideoInfo", "AudioInfo")
 
 # Containers that hold times as they were written.
 _ABSOLUTE = (endpoints.QUICKTIME, endpoints.MATROSKA, "nut")
-
-
-@dataclass(frozen=True, slots=True)
-class MasteringDisplay:
-    """The display on which a video was graded (SMPTE ST 2086).
-
-    Attributes:
-        red, green, blue, white: the chromaticities x and y of its primaries and white (CIE 1931); None if not told.
-        luminance: the least and the most, in cd/m²; None if not told.
-    """
-
-    red: tuple[float, float] | None
-    green: tuple[float, float] | None
-    blue: tuple[float, float] | None
-    white: tuple[float, float] | None
-    luminance: tuple[float, float] | None
-
-
-@dataclass(frozen=True, slots=True)
-class ContentLight:
-    """How bright a video is (CTA-861.3).
-
-    Attributes:
-        max_cll: of the brightest pixel, in cd/m²; 0 if not told.
-        max_fall: of the brightest frame on average, in cd/m²; 0 if not told.
-    """
-
-    max_cll: int
-    max_fall: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,8 @@ from av.stream import Disposition
 from penstock import _native
 from penstock.errors import StalledError
 from penstock.ffmpeg import endpoints
-from penstock.ffmpeg.colors import MATRIX_NAMES, PRIMARIES, TRANSFERS
-from penstock.media.info import AudioInfo, Chapter, ContentLight, MasteringDisplay, MediaInfo, VideoInfo
+from penstock.ffmpeg.colors import MATRIX_NAMES, PRIMARIES, TRANSFERS, ContentLight, MasteringDisplay
+from penstock.media.info import AudioInfo, Chapter, MediaInfo, VideoInfo
 from penstock.media.opening import in_time, open_media
 from penstock.media.source import MediaSource, Source
 

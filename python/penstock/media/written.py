@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from penstock.errors import DecoderError
 from penstock.ffmpeg import endpoints
-from penstock.ffmpeg.colors import UNTAGGED, VideoColors
+from penstock.ffmpeg.colors import UNTAGGED, ContentLight, MasteringDisplay, VideoColors
 from penstock.ffmpeg.naming import argument
 from penstock.ffmpeg.pixel_formats import canonical
 from penstock.media.probe import probe
@@ -35,6 +37,7 @@ class Meant:
         frames: how many there are.
         pixel_format: of raw video; None for others, and where FFmpeg chooses it.
         colors: of YUV; None for others, and where the user's filters may change them.
+        mastering_display, content_light: of HDR; None for none.
         first_s: the time of the first one; None at a constant rate.
         ends_s: when the last one ends at the earliest; None where the user's options may change times.
     """
@@ -43,6 +46,8 @@ class Meant:
     frames: int
     pixel_format: str | None
     colors: VideoColors | None
+    mastering_display: MasteringDisplay | None
+    content_light: ContentLight | None
     first_s: Fraction | None
     ends_s: Fraction | None
 
@@ -58,7 +63,12 @@ def differences(url: str, meant: Meant) -> list[str]:
     video = media.best_video or next(iter(media.video), None)
     if video is None:
         return []
-    return [*_of_pixels(video, meant), *_of_colors(video, meant), *_of_times(media, video, meant)]
+    return [
+        *_of_pixels(video, meant),
+        *_of_colors(video, meant),
+        *_of_light(video, meant),
+        *_of_times(media, video, meant),
+    ]
 
 
 def _of_pixels(video: VideoInfo, meant: Meant) -> Iterable[str]:
@@ -86,6 +96,21 @@ def _of_colors(video: VideoInfo, meant: Meant) -> Iterable[str]:
             file = f"says {said!r}" if said else f"does not say so, which readers take for {assumed!r}"
             fix = f"{argument(f'colors.{name}', said or assumed)}, or libx264 in mp4, mov or mkv"
             yield f"the video's {name} is {wanted!r}, and the file of {meant.codec} {file}: give {fix}"
+
+
+def _of_light(video: VideoInfo, meant: Meant) -> Iterable[str]:
+    for name in ("mastering_display", "content_light"):
+        wanted, told = getattr(meant, name), getattr(video, name)
+        if wanted is not None and not _is_same_light(wanted, told):
+            yield f"the video's {name} is {wanted}, and the file of {meant.codec} says {told}"
+
+
+def _is_same_light(wanted: Any, told: Any) -> bool:
+    """Whether two records of numbers and pairs of them are the same but for the rounding of encoders."""
+    return told is not None and all(
+        np.allclose(getattr(wanted, one.name), getattr(told, one.name) or 0, rtol=0.01, atol=1e-4)
+        for one in fields(wanted)
+    )
 
 
 def _of_times(media: MediaInfo, video: VideoInfo, meant: Meant) -> Iterable[str]:

@@ -85,7 +85,8 @@ class Renderer:
         started_s = time.monotonic()
         name = data_name(self._plan, chunk.number)
         with self._storage.new_file(name) as part:
-            with Encoder(part, **self._arguments(chunk)) as encoder:
+            size, fps = self._plan.size, self._plan.fps
+            with Encoder(part, size=size, fps=fps, **self._arguments(chunk)) as encoder:
                 frames = self._draw if self._plan.source is None else self._map
                 for done, _ in enumerate(frames(chunk, encoder), start=1):
                     on_frame(done)

@@ -20,12 +20,12 @@ from typing import BinaryIO
 
 from penstock._relay import relay
 from penstock.errors import BrokenStreamError, EncoderError, RenderError
-from penstock.ffmpeg import Encoder
 from penstock.ffmpeg.arguments import option_arguments
+from penstock.ffmpeg.encode_plan import plan_encode
+from penstock.ffmpeg.encode_settings import EncodeSettings
 from penstock.ffmpeg.pixel_formats import is_gray, is_rgb
 from penstock.ffmpeg.process import FFmpegProcess
 from penstock.ffmpeg.session import Session
-from penstock.ffmpeg.settings import Tuning
 from penstock.ffmpeg.sound import is_matroska, plan_sounds
 from penstock.ffmpeg.timestamps import framecrc_unit_s
 from penstock.media import probe
@@ -291,17 +291,14 @@ def _header(file: FileIO) -> bytes:
 
 def _color_arguments(plan: Plan) -> list[str]:
     """The colour tags that the chunks were encoded with: QuickTime has no place for the range, nor for RGB's."""
-    arguments = (
-        Encoder(plan.output, **encoder_arguments(plan) | {"size": None})._plan_for(size=plan.size).arguments
-    )
-    output = arguments[arguments.index("-c:v") :]
-    pixel_format = output[output.index("-pix_fmt") + 1] if "-pix_fmt" in output else ""
+    settings = EncodeSettings.of(plan.output, fps=plan.fps, **encoder_arguments(plan))
+    pixel_format = settings.output_pixel_format or ""
     if is_rgb(pixel_format):
         return ["-color_range", "pc", "-colorspace", "rgb"]
-    names = ["-color_range"]
-    if not is_gray(pixel_format):  # FFmpeg 7 and newer encode it without the others
-        names += ("-colorspace", "-color_primaries", "-color_trc", "-chroma_sample_location")
-    return [word for name in names if name in output for word in (name, output[output.index(name) + 1])]
+    tags = plan_encode(settings, plan.size).color_arguments
+    return list(
+        tags[:2] if is_gray(pixel_format) else tags
+    )  # FFmpeg 7 and newer encode gray with the range alone
 
 
 def _sound_arguments(plan: Plan, part: Path) -> tuple[list[str], list[str]]:
@@ -313,9 +310,7 @@ def _sound_arguments(plan: Plan, part: Path) -> tuple[list[str], list[str]]:
         return [], []
     start_s = float(plan.time_s(plan.frames[0])) if plan.source is None else plan.source.first_s
     lasts_s = math.ceil(plan.time_s(len(plan.frames)) * 10**6) / 10**6
-    [sound] = plan_sounds(
-        plan.program, plan.audio, f"file:{part}", _container(plan), Tuning(ffmpeg=plan.program)
-    )
+    [sound] = plan_sounds(plan.program, plan.audio, f"file:{part}", _container(plan))
     output = ["-map", f"1:{sound.index}"]
     if sound.is_copied:
         # Matroska has no times below 0: FFmpeg would move the picture by what comes before the sound.

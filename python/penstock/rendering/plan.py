@@ -6,7 +6,6 @@ import hashlib
 import itertools
 import json
 import re
-import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from fractions import Fraction
@@ -14,10 +13,13 @@ from pathlib import Path
 from typing import Any, Self
 
 from penstock._native import _count
-from penstock.errors import EncoderError, FFmpegWarning
-from penstock.ffmpeg import Encoder, endpoints
+from penstock.errors import EncoderError
+from penstock.ffmpeg import endpoints
 from penstock.ffmpeg.arguments import checked_size, frame_rate
 from penstock.ffmpeg.capabilities import muxer_options, version
+from penstock.ffmpeg.colors import ContentLight, MasteringDisplay
+from penstock.ffmpeg.encode_plan import plan_encode
+from penstock.ffmpeg.encode_settings import EncodeSettings
 from penstock.ffmpeg.find import find_ffmpeg
 from penstock.ffmpeg.naming import argument
 from penstock.ffmpeg.nut import TICK_S
@@ -39,6 +41,13 @@ CHUNKS_PER_WORKER = 4
 # The last chunks are this much shorter at most. A shorter one costs more to start than it saves.
 SHORTEST_SHARE = 8
 
+# The arguments of an Encoder, and of its colours, that are objects.
+_GROUPED: Mapping[str, Any] = {
+    "colors": Colors,
+    "tuning": Tuning,
+    "mastering_display": MasteringDisplay,
+    "content_light": ContentLight,
+}
 # What a plan gives to the Encoder itself.
 _OWN_ARGUMENTS = ("output", "fps", "size", "progress")
 # Rate control that looks at the whole video, or that has a buffer which each chunk would start full.
@@ -207,11 +216,16 @@ class Plan:
 
 
 def encoder_arguments(plan: Plan) -> dict[str, Any]:
-    """The arguments of each chunk's `Encoder`, but for its output."""
-    grouped = {"colors": Colors, "tuning": Tuning}
-    values: Mapping[str, Any] = plan.encoder
-    given = {name: grouped[name](**value) if name in grouped else value for name, value in values.items()}
-    return given | {"size": plan.size, "fps": plan.fps}
+    """The arguments of each chunk's `Encoder`, but for its output, size and rate."""
+    return _made_again(plan.encoder)
+
+
+def _made_again(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of which `_as_json` made these."""
+    return {
+        name: _GROUPED[name](**_made_again(value)) if name in _GROUPED else value
+        for name, value in values.items()
+    }
 
 
 def lengths_of(count: int, chunk_frames: int | None, workers: int) -> tuple[int, ...]:
@@ -344,14 +358,12 @@ def _check_joinable(
             )
     if (tuning := arguments.get("tuning")) is not None:
         tuning.check_unused("a chunk, which any machine may encode", "policy", "ffmpeg_policy")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FFmpegWarning)  # each chunk repeats them, and the report has them
-        encoder = Encoder(Path(endpoints.without_protocol(target)), fps=fps, **arguments)
-        planned = encoder._plan_for(size=size)
-    codec = arguments.get("codec", "libx264")
-    if codec == "libvpx" or (codec == "libvpx-vp9" and "yuva420p" in planned.arguments):
+    settings = EncodeSettings.of(Path(endpoints.without_protocol(target)), fps=fps, **arguments)
+    plan_encode(settings, size)
+    has_alpha = settings.codec == "libvpx-vp9" and settings.output_pixel_format == "yuva420p"
+    if settings.codec == "libvpx" or has_alpha:
         raise ValueError(
-            f"{codec}{' with alpha' * (codec != 'libvpx')} has no container whose chunks can be joined"
+            f"{settings.codec}{' with alpha' * has_alpha} has no container whose chunks can be joined"
         )
 
 
@@ -359,7 +371,7 @@ def _as_json(values: Mapping[str, Any]) -> dict[str, Any]:
     """`values` as JSON gives them back, with settings that differ from their defaults."""
 
     def plain(value: Any) -> Any:
-        if isinstance(value, Colors | Tuning):
+        if isinstance(value, Colors | Tuning | MasteringDisplay | ContentLight):
             return {
                 one.name: getattr(value, one.name)
                 for one in fields(value)

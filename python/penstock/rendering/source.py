@@ -12,9 +12,10 @@ from typing import Any, cast
 
 from penstock.errors import DecoderError, FFmpegWarning
 from penstock.ffmpeg import Colors, endpoints
-from penstock.ffmpeg.colors import MATRICES
+from penstock.ffmpeg.colors import LIGHT_PARAMETERS, MATRICES
 from penstock.ffmpeg.nut import TICK_S
 from penstock.ffmpeg.output_formats import PLAYABLE_CODECS
+from penstock.ffmpeg.settings import DEFAULT_COLORS
 from penstock.media.index import packets_of
 from penstock.media.info import MediaInfo, VideoInfo
 from penstock.media.opening import open_media
@@ -31,15 +32,21 @@ def encoder_like(
     Warns of what the result cannot have of the source.
     """
     arguments, codec = dict(given), str(given.get("codec", "libx264"))
+    colors = cast("Colors", given.get("colors", DEFAULT_COLORS))
     if "colors" not in given:
+        display = video.mastering_display
+        keeps_light = codec in LIGHT_PARAMETERS and (display is None or display.is_complete)
         is_yuv = codec in PLAYABLE_CODECS or codec.startswith("prores")
         has_full = video.color_range == "full" and codec in PLAYABLE_CODECS - {"mpeg2video"}
-        arguments["colors"] = Colors(
+        colors = Colors(
             matrix=cast("Any", video.color_matrix if is_yuv and video.color_matrix in MATRICES else "auto"),
             range="full" if has_full else "auto",
             primaries=video.color_primaries or "auto",
             transfer=video.color_transfer or "auto",
+            mastering_display=display if keeps_light else None,
+            content_light=video.content_light if keeps_light else None,
         )
+    arguments["colors"] = colors
     options = dict(cast("Mapping[str, object]", given.get("options", {})))
     width, height = video.width, video.height
     aspect = video.sample_aspect_ratio
@@ -48,7 +55,8 @@ def encoder_like(
         shape = width * aspect / height  # of the picture
         arguments["options"] = {"aspect": f"{shape.numerator}:{shape.denominator}"} | options
     lost = {
-        "its values of the HDR display and light": video.mastering_display or video.content_light,
+        "its values of the HDR display and light": (video.mastering_display and not colors.mastering_display)
+        or (video.content_light and not colors.content_light),
         "its interlacing": video.field_order not in (None, "progressive"),
         "its shape of a pixel, because the size is another": aspect not in (None, 1) and is_scaled,
     }

@@ -35,8 +35,8 @@ from penstock.cli.progress import expected_bytes, is_wanted
 from penstock.cli.signals import Stopped
 from penstock.errors import DecoderError, FFmpegWarning, PenstockError
 from penstock.ffmpeg import Encoder, endpoints
-from penstock.ffmpeg.encode_plan import EncodePlan
-from penstock.ffmpeg.encoder import ANY_SIZE
+from penstock.ffmpeg.encode_plan import plan_encode
+from penstock.ffmpeg.encode_settings import EncodeSettings
 from penstock.ffmpeg.pixel_formats import FrameLayout
 
 
@@ -150,12 +150,21 @@ def encode(
         "pixel_format": images.ImageReader.pixel_format if has_images else pixel_format or "rgb24"
     }
     try:
-        _, plan = _planned(output, settings, size)
-        frame_bytes = None if has_images else plan.frames.frame_bytes
+        with as_click_errors():
+            checked = EncodeSettings.of(output, **grouped(settings))
+            frame_bytes = None if size is None else plan_encode(checked, size).frames.frame_bytes
         with _opened(inputs, frame_bytes, size, settings.get("ffmpeg"), output) as source:
             if wanted:
                 settings["progress"] = total_frames or source.total_frames or True
-            encoder, left_over = _encode(source, *_planned(output, settings, source.size))
+            with as_click_errors():
+                layout = plan_encode(checked, source.size).frames
+            # Before the encoder starts, which may empty the file that it overwrites.
+            first = _first_frame(source, layout)
+            # Its warnings are shown from its report.
+            with as_click_errors(), warnings.catch_warnings():
+                warnings.simplefilter("ignore", FFmpegWarning)
+                encoder = Encoder(output, size=source.size, **grouped(settings))
+            left_over = _encode(source, encoder, first)
     except Stopped as stopped:
         stopped.progress = stopped.progress or "frames encoded: 0"
         raise
@@ -268,25 +277,8 @@ def _input_errors(title: str) -> Iterator[None]:
         raise InputError(f"{where}{in_one_line(error)}") from None
 
 
-def _planned(
-    output: str, settings: dict[str, Any], size: tuple[int, int] | None
-) -> tuple[Encoder, EncodePlan]:
-    """An encoder that has not started, and its plan for frames of this size. The encoder has checked the settings.
-
-    Its warnings are shown from its report.
-    """
-    with as_click_errors(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", FFmpegWarning)
-        encoder = Encoder(output, **grouped(settings))
-        return encoder, encoder._plan_for(size=ANY_SIZE if size is None else size)
-
-
-def _encode(source: Source, encoder: Encoder, plan: EncodePlan) -> tuple[Encoder, int]:
-    """Encode all frames. Return the closed encoder, and the bytes of a last frame that is not whole."""
-    # Before the encoder starts, which may empty the file that it overwrites.
-    first = _first_frame(source, plan.frames)
-    with as_click_errors():
-        encoder._start(plan)
+def _encode(source: Source, encoder: Encoder, first: bytearray) -> int:
+    """Encode all frames and close the encoder. Return the bytes of a last frame that is not whole."""
     try:
         with encoder:
             encoder.write(first)
@@ -300,7 +292,7 @@ def _encode(source: Source, encoder: Encoder, plan: EncodePlan) -> tuple[Encoder
         raise click.ClickException(f"{error.message}; {_progress(encoder, error)}") from None
     except (PenstockError, OSError) as error:
         raise click.ClickException(in_one_line(error)) from None
-    return encoder, left_over
+    return left_over
 
 
 def _first_frame(source: Source, layout: FrameLayout) -> bytearray:

@@ -3,18 +3,41 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
-from penstock.ffmpeg import capabilities
+from penstock.ffmpeg import Tuning, capabilities
+from penstock.ffmpeg.advice import explain
 from penstock.ffmpeg.arguments import input_arguments, output_arguments
-from penstock.ffmpeg.diagnostics import explain
+from penstock.ffmpeg.encode_settings import EncodeSettings
 from penstock.ffmpeg.pixel_formats import frame_layout
 
 LAYOUT = frame_layout("yuv420p", 64, 48)
 FRAMES = bytes(10 * LAYOUT.frame_bytes)
+
+
+def explained(
+    ffmpeg: str,
+    stderr: str,
+    codec: str = "mpeg4",
+    options: Mapping[str, object] | None = None,
+    container_format: str | None = None,
+    target: str = "file:/v.mp4",
+) -> str | None:
+    """The advice for the messages of an FFmpeg that was run for that."""
+    settings = EncodeSettings(
+        program=ffmpeg,
+        target=target,
+        container_format=container_format,
+        options=options or {},
+        sounds=(),
+        tuning=Tuning(),
+        codec=codec,
+    )
+    return explain(settings, stderr)
 
 
 def advice(
@@ -35,7 +58,7 @@ def advice(
     done = subprocess.run([*program, *arguments], input=FRAMES, capture_output=True, check=False, timeout=60)
     stderr = done.stderr.decode(errors="replace")
     assert done.returncode != 0, stderr
-    return explain(ffmpeg, codec, options, container_format, str(target), stderr)
+    return explained(ffmpeg, stderr, codec, options, container_format, str(target))
 
 
 def needs(ffmpeg: str, codec: str) -> None:
@@ -53,9 +76,7 @@ def test_smoke(ffmpeg: str) -> None:
 
 
 def test_coloured_messages() -> None:
-    said = explain(
-        "/missing/ffmpeg", "x", {}, None, "file:/v.mp4", "\x1b[4;31mUnknown encoder '\x1b[0mx'\x1b[0m"
-    )
+    said = explained("/missing/ffmpeg", "\x1b[4;31mUnknown encoder '\x1b[0mx'\x1b[0m")
     assert said is not None and "no video encoder 'x'" in said
 
 
@@ -180,9 +201,9 @@ def test_a_codec_that_quicktime_does_not_hold(ffmpeg: str, tmp_path: Path) -> No
 )
 def test_another_number_of_frames(options: dict[str, object], left_out: str) -> None:
     ended = "FFmpeg ended with exit code 0; it had encoded 20 of 10 submitted frames"
-    assert left_out in str(explain("/missing/ffmpeg", "mpeg4", options, None, "file:/v.mp4", f"\n{ended}"))
+    assert left_out in str(explained("/missing/ffmpeg", f"\n{ended}", options=options))
     for other in (ended.replace("20", "10"), ended.replace("code 0", "code 1")):
-        assert explain("/missing/ffmpeg", "mpeg4", options, None, "file:/v.mp4", other) is None
+        assert explained("/missing/ffmpeg", other, options=options) is None
 
 
 def test_an_odd_size(ffmpeg: str) -> None:
@@ -195,7 +216,7 @@ def test_a_container_that_cannot_be_streamed(ffmpeg: str) -> None:
     assert "nothing takes the stream" in said  # the first of its two troubles
     colour = ("-f", "lavfi", "-i", "color", "-t", "1", "-c:v", "mpeg4", "-f", "mp4", "pipe:1")
     done = subprocess.run([ffmpeg, "-v", "error", *colour], capture_output=True, check=False)
-    said = str(explain(ffmpeg, "mpeg4", {}, "mp4", "pipe:1", done.stderr.decode()))
+    said = str(explained(ffmpeg, done.stderr.decode(), container_format="mp4", target="pipe:1"))
     assert said.startswith("mp4 goes back") and "'frag_keyframe+empty_moov'" in said
 
 
@@ -225,9 +246,7 @@ def test_a_folder_that_is_gone(ffmpeg: str, tmp_path: Path) -> None:
 
 
 def test_another_file_that_is_missing_is_not_taken_for_the_output(ffmpeg: str, tmp_path: Path) -> None:
-    said = explain(
-        ffmpeg, "mpeg4", {}, None, f"file:{tmp_path}/v.mp4", "/missing/font.ttf: No such file or directory"
-    )
+    said = explained(ffmpeg, "/missing/font.ttf: No such file or directory", target=f"file:{tmp_path}/v.mp4")
     assert said is None
 
 
@@ -250,8 +269,8 @@ def test_an_unknown_protocol(ffmpeg: str) -> None:
 
 
 def test_unknown_messages_have_no_advice() -> None:
-    assert explain("/missing/ffmpeg", "mpeg4", {}, None, "file:/v.mp4", "") is None
-    assert explain("/missing/ffmpeg", "mpeg4", {}, None, "file:/v.mp4", "Conversion failed!\nOh dear") is None
+    assert explained("/missing/ffmpeg", "") is None
+    assert explained("/missing/ffmpeg", "Conversion failed!\nOh dear") is None
 
 
 @pytest.mark.parametrize(
@@ -266,4 +285,4 @@ def test_unknown_messages_have_no_advice() -> None:
     ],
 )
 def test_advice_works_without_listings(stderr: str) -> None:
-    assert explain("/missing/ffmpeg", "libx264", {}, None, "file:/v.mp4", stderr)
+    assert explained("/missing/ffmpeg", stderr, "libx264")

@@ -1,0 +1,310 @@
+"""What to do about an FFmpeg that failed, by its messages.
+
+The patterns are those of FFmpeg 5.1 to 9.0. Advice stands beside FFmpeg's own words and does not replace them; a
+message without a known pattern has none.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from penstock.ffmpeg import capabilities, endpoints
+from penstock.ffmpeg.arguments import FILTER_OPTIONS
+from penstock.ffmpeg.capabilities import Option, did_you_mean
+from penstock.ffmpeg.diagnostics import FAILED_OUTPUT, without_colours
+from penstock.ffmpeg.encode_settings import EncodeSettings
+from penstock.ffmpeg.naming import argument
+
+# From x264_preset_names and x264_tune_names in x264.h, which x265 shares; FFmpeg's help does not list them.
+_X264_VALUES = {
+    "preset": (
+        *("ultrafast", "superfast", "veryfast", "faster", "fast", "medium"),
+        *("slow", "slower", "veryslow", "placebo"),
+    ),
+    "tune": ("film", "animation", "grain", "stillimage", "psnr", "ssim", "fastdecode", "zerolatency"),
+    "profile": ("baseline", "main", "high", "high10", "high422", "high444"),
+}
+# Options that drop or repeat frames.
+_COUNT_OPTIONS = ("r", "fpsmax", "t", "to", "ss", "frames", "vframes", "fps_mode", "vsync")
+# Guessed: a line with more names than these is too long to read.
+_NAMES_IN_A_LINE = 12
+# Containers whose names differ from the extensions of their files.
+_EXTENSIONS = {
+    "mkv": "matroska",
+    "ts": "mpegts",
+    "m3u8": "hls",
+    "mpd": "dash",
+    "jpg": "image2",
+    "png": "image2",
+}
+_COMMON_EXTENSIONS = (
+    *("mp4", "mkv", "mov", "webm", "avi", "ts", "m3u8", "mpd"),
+    *("flv", "gif", "y4m", "nut", "mxf", "mpg"),
+)
+
+
+def explain(settings: EncodeSettings, stderr: str) -> str | None:
+    """What the user can do about FFmpeg's failure; None if the failure is not known.
+
+    Runs FFmpeg for its listings, which takes some tenths of a second.
+
+    Args:
+        stderr: FFmpeg's output, and behind it how FFmpeg ended and the number of frames that it encoded.
+    """
+    stderr = without_colours(stderr)
+    for pattern, advise in _ADVICE:
+        if (found := re.search(pattern, stderr)) and (advice := advise(settings, found)):
+            return advice
+    return None
+
+
+def _output(settings: EncodeSettings) -> str:
+    return endpoints.without_protocol(settings.target)
+
+
+def _extension(settings: EncodeSettings) -> str:
+    return Path(_output(settings)).suffix.removeprefix(".")
+
+
+def _codec(settings: EncodeSettings, found: re.Match[str]) -> str:
+    return capabilities.unknown_codec(settings.program, found[1])
+
+
+def _option(settings: EncodeSettings, found: re.Match[str]) -> str:
+    name = found[1].partition(":")[0]  # "crf:v" is for the video
+    near = did_you_mean(name, _known_options(settings))
+    return f"neither FFmpeg nor {settings.encoder} has an option {name!r}.{near}"
+
+
+def _value(settings: EncodeSettings, found: re.Match[str]) -> str:
+    name, value = found[1], found[2]
+    option = _known_options(settings).get(name, Option())
+    near = did_you_mean(value, option.values)
+    # FFmpeg calls the user's option "b:v" "b".
+    name = next((given for given in settings.options if given.partition(":")[0] == name), name)
+    return f"{argument(f'options.{name}', value)} is not possible.{near}{_takes(option)}"
+
+
+def _takes(option: Option) -> str:
+    number = f"{option.kind} {option.limits}" if option.limits and "MAX" not in option.limits else option.kind
+    names = ", ".join(option.values[:_NAMES_IN_A_LINE]) + ", …" * (len(option.values) > _NAMES_IN_A_LINE)
+    kinds = [kind for kind in (number, names) if kind]
+    return f" It takes {': '.join(kinds)}" if kinds else ""
+
+
+def _preset_or_tune(settings: EncodeSettings, found: re.Match[str]) -> str:
+    preset, tune = found[1], found[2]
+    # FFmpeg prints both, and one of them is wrong; "(null)" stands for one that was not given.
+    wrong = "tune" if preset in ("(null)", *_X264_VALUES["preset"]) else "preset"
+    value = tune if wrong == "tune" else preset
+    known = _X264_VALUES[wrong]
+    return (
+        f"{settings.encoder} has no {wrong} {value!r}.{did_you_mean(value, known)} It has {', '.join(known)}"
+    )
+
+
+def _profile(settings: EncodeSettings, found: re.Match[str]) -> str:
+    name = found[1] or found[2]
+    near = did_you_mean(name, _X264_VALUES["profile"])
+    return f"{settings.encoder} has no profile {name!r} for video of this pixel format.{near}"
+
+
+def _no_encoder(settings: EncodeSettings, found: re.Match[str]) -> str:
+    return (
+        f"{found[1]} has no sound, or FFmpeg does not know with which codec: leave audio out, name another container, "
+        "or give AudioFile(codec=…) or AudioInput(codec=…)"
+    )
+
+
+def _container(settings: EncodeSettings, found: re.Match[str]) -> str:
+    near = did_you_mean(found[1], capabilities.muxers(settings.program))
+    by_extension = f" {_EXTENSIONS[found[1]]!r} is FFmpeg's name for it." if found[1] in _EXTENSIONS else near
+    return f"there is no container format {found[1]!r}.{by_extension} `ffmpeg -muxers` lists them"
+
+
+def _no_container(settings: EncodeSettings, found: re.Match[str]) -> str:
+    near = did_you_mean(_extension(settings), _COMMON_EXTENSIONS)
+    remedy = f"End it with .mp4 or .mkv, or give {argument('options.f')}"
+    return f"the output's name does not tell its container.{near} {remedy}"
+
+
+def _not_seekable(settings: EncodeSettings, found: re.Match[str]) -> str:
+    return (
+        f"{found[1]} goes back to its beginning at the end, which a stream cannot: give "
+        f"{argument('options.movflags', 'frag_keyframe+empty_moov')}, or {argument('options.f', 'matroska')} or mpegts"
+    )
+
+
+def _experimental(settings: EncodeSettings, found: re.Match[str]) -> str:
+    return f"{settings.encoder} is experimental, which has to be allowed: {argument('options.strict', 'experimental')}"
+
+
+def _frame_count(settings: EncodeSettings, found: re.Match[str]) -> str | None:
+    options = {name: name.partition(":")[0] for name in settings.options}
+    causes = [name for name, plain in options.items() if plain in _COUNT_OPTIONS]
+    causes = causes or [name for name in options if name in FILTER_OPTIONS]  # most filters keep the number
+    if found[1] == found[2] or not causes:
+        return None
+    given = " and ".join(argument(f"options.{name}", settings.options[name]) for name in causes)
+    return (
+        f"leave out {given}: the video has another number of frames with it. Give the rate by {argument('fps')}, and "
+        "write the frames that the video is to have"
+    )
+
+
+def _odd_size(settings: EncodeSettings, found: re.Match[str]) -> str:
+    return (
+        f"{settings.encoder} takes even sizes only: give {argument('odd_size', 'pad')} (or crop), or "
+        f"{argument('output_pixel_format', 'yuv444p')}"
+    )
+
+
+def _full_range(settings: EncodeSettings, found: re.Match[str]) -> str:
+    return f"{settings.encoder} video has the full range: {argument('colors.range', 'full')}"
+
+
+def _pixel_format(settings: EncodeSettings, found: re.Match[str]) -> str:
+    near = did_you_mean(found[1], capabilities.pixel_formats(settings.program))
+    return f"there is no output_pixel_format {found[1]!r}.{near} `ffmpeg -pix_fmts` lists them"
+
+
+def _filter(settings: EncodeSettings, found: re.Match[str]) -> str:
+    return (
+        f"FFmpeg has no filter {found[1]!r}.{did_you_mean(found[1], capabilities.filters(settings.program))}"
+    )
+
+
+def _filter_text(settings: EncodeSettings, found: re.Match[str]) -> str:
+    known = capabilities.filters(settings.program)
+    for part in re.split(r"[,;]", found[1]):
+        name = re.sub(r"^\s*(?:\[\w+\])*", "", part).partition("=")[0].partition("@")[0].strip()
+        if known and name and name not in known:
+            return f"FFmpeg has no filter {name!r}.{did_you_mean(name, known)}"
+    return f"a filter in {found[1]!r} has a syntax error; see `ffmpeg -h filter=NAME`"
+
+
+def _filter_option(settings: EncodeSettings, found: re.Match[str]) -> str:
+    # FFmpeg 5.1 prints the filter first, 9.0 the option.
+    name, option = (found[1], found[2]) if found[1] else (found[4], found[3])
+    near = did_you_mean(option, capabilities.filter_options(settings.program, name))
+    return f"the filter {name!r} has no option {option!r}.{near}"
+
+
+def _disk_full(settings: EncodeSettings, found: re.Match[str]) -> str:
+    folder = Path(_output(settings)).parent
+    try:
+        free = f"; {shutil.disk_usage(folder).free >> 20} MiB are free in {folder} now"
+    except OSError:
+        free = ""
+    return f"the disk is full: make room, or write elsewhere{free}"
+
+
+def _unknown_host(settings: EncodeSettings, found: re.Match[str]) -> str:
+    return f"the host {found[1] or found[2]!r} has no address: check its name, and the network"
+
+
+def _lost(settings: EncodeSettings, found: re.Match[str]) -> str | None:
+    if endpoints.is_path(settings.target):
+        return None
+    return f"the other side of {_output(settings)} did not answer, or closed the connection: {found[0]}"
+
+
+def _no_folder(settings: EncodeSettings, found: re.Match[str]) -> str | None:
+    folder = Path(_output(settings)).parent
+    # The missing file may be another one, such as one that an option names.
+    if not endpoints.is_path(settings.target) or folder.is_dir():
+        return None
+    return f"the folder {folder} does not exist any more"
+
+
+def _always(advice: str) -> Callable[[EncodeSettings, re.Match[str]], str]:
+    """Returns `advice` for every match, with what ``{output}``, ``{found[1]}`` and the like stand for."""
+    return lambda settings, found: advice.format(
+        codec=settings.encoder, output=_output(settings), found=found
+    )
+
+
+def _known_options(settings: EncodeSettings) -> dict[str, Option]:
+    container = settings.container_format or _EXTENSIONS.get(_extension(settings), _extension(settings))
+    return {
+        **capabilities.global_options(settings.program),
+        **capabilities.muxer_options(settings.program, container),
+        # Last, so that an encoder's own option replaces a general one of the same name.
+        **capabilities.encoder_options(settings.program, settings.encoder),
+    }
+
+
+# Patterns in FFmpeg's messages, and the advice for each. The first match counts, so causes come before consequences.
+_ADVICE: tuple[tuple[str, Callable[[EncodeSettings, re.Match[str]], str | None]], ...] = (
+    (r"(?:Unknown encoder|Invalid encoder type) '(.+)'", _codec),
+    (r"Unrecognized option '(.+)'", _option),
+    (r"Requested output format '(.+)' is not", _container),
+    (r"Unable to (?:find a suitable|choose an) output format", _no_container),
+    (r"Unknown pixel format requested: (.+)\.", _pixel_format),
+    (r"Error setting preset/tune (.+)/(.+)\.", _preset_or_tune),
+    (r"invalid profile: (.+)|Invalid or incompatible profile set: (.+)\.", _profile),
+    (r"Error setting option (\S+) to value (.+)\.", _value),
+    (r"No such filter: '(.+)'", _filter),
+    (
+        r"\[Parsed_(\w+)_\d+ @ \S+\] Option '(.+)' not found|Error applying option '(.+)' to filter '(.+)'",
+        _filter_option,
+    ),
+    (r"Error parsing filterchain '(.+)' around", _filter_text),
+    (r"Automatic encoder selection failed.* Default encoder for format (\S+) ", _no_encoder),
+    (r"experimental codecs are not enabled", _experimental),
+    (
+        r"Cannot load lib(?:cuda|nvidia)|Cannot load nvcuda|No (?:capable|VA) d|No device available"
+        r"|No NVENC capable devices|OpenEncodeSessionEx failed|Failed to set value '.*' for option 'vaapi",
+        _always("{codec} needs a GPU and its driver, which FFmpeg did not find here; libx264 needs none"),
+    ),
+    (r"\[(\S+) @ \S+\] muxer does not support non seekable output", _not_seekable),
+    (
+        r"only supported in MP4",
+        _always("this container does not hold {codec} video: take .mp4 or .mkv, or another codec"),
+    ),
+    (
+        r"are supported for|not compatible with|Could not find tag for codec|not currently supported in container",
+        _always(
+            "this container does not hold {codec} video: take matroska, which holds most, or another codec"
+        ),
+    ),
+    (r"(?:width|height) not divisible by", _odd_size),
+    (r"Non full-range YUV is non-standard", _full_range),
+    (
+        r"Impossible to convert between the formats",
+        _always("FFmpeg cannot convert between these pixel formats: give frames, or the output, another one"),
+    ),
+    (r"No space left on device|Disk quota exceeded", _disk_full),
+    (
+        r"Connection refused",
+        _always("nothing takes the stream at {output}: start the server or player that listens there first"),
+    ),
+    (r"getaddrinfo\((.*?)(?:, .*)?\):|Failed to resolve hostname (\S+):", _unknown_host),
+    (
+        r"Protocol not found",
+        _always("FFmpeg knows no such protocol as that of {output}: `ffmpeg -protocols` lists them"),
+    ),
+    (
+        r"Permission denied|Read-only file system",
+        _always("{output} may not be written to: choose another place"),
+    ),
+    (r"File name too long", _always("the name of {output} is too long for its file system")),
+    (r"Is a directory", _always("{output} is a folder: name a file in it")),
+    (r"No such file or directory", _no_folder),
+    (
+        r"Broken pipe|Connection reset by peer|Connection timed out|No route to host|Network is unreachable",
+        _lost,
+    ),
+    (
+        r"\[Parsed_(\w+)_\d+ @",
+        _always("the filter {found[1]!r} was refused: `ffmpeg -h filter={found[1]}` tells its options"),
+    ),
+    (
+        FAILED_OUTPUT.pattern,
+        _always("mend that output of tee, or give it onfail=ignore, which makes its failure a warning"),
+    ),
+    (r"exit code 0; it had encoded (\d+) of (\d+) submitted frames", _frame_count),
+)

@@ -1,0 +1,277 @@
+"""What an encode is to be: the arguments of an `Encoder`, checked, for one FFmpeg and one output."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from numbers import Real
+from typing import Literal, Self, get_args
+
+from penstock.ffmpeg import endpoints
+from penstock.ffmpeg.arguments import frame_rate
+from penstock.ffmpeg.capabilities import check_codec, check_option
+from penstock.ffmpeg.colors import MATRICES, colors_for, with_colors_of_options, with_light
+from penstock.ffmpeg.find import find_ffmpeg
+from penstock.ffmpeg.naming import argument
+from penstock.ffmpeg.nut import TICK_S
+from penstock.ffmpeg.output_formats import asked_format, output_format, raw_format, unused_colors
+from penstock.ffmpeg.pixel_formats import is_gray, is_rgb, raw_format_name
+from penstock.ffmpeg.settings import DEFAULT_COLORS, DEFAULT_TUNING, Colors, Tuning, check_choice
+from penstock.ffmpeg.sound import Audio, AudioInput, Sound, plan_sounds
+
+OddSize = Literal["error", "pad", "crop"]
+
+# The unit of times in MP4 and QuickTime, in seconds: that of MPEG-2 systems, in which all common frame rates are exact.
+# With microseconds, FFmpeg 5.1 lost frames after a pause of 5 minutes, and one of 36 broke the file.
+_QUICKTIME_UNIT_S = Fraction(1, 90_000)
+_QUICKTIME = ("3g2", "3gp", "f4v", "ipod", "ismv", "mov", "mp4", "psp")
+_QUICKTIME_ENDINGS = (".3g2", ".3gp", ".f4v", ".ismv", ".m4v", ".mov", ".mp4")
+# FFmpeg's reader of NUT believes no higher rate (seen in 5.1 to 9).
+_MOST_FPS_WITH_SOUND = 1000
+# The unit of times in Matroska, WebM and FLV is 1 ms.
+_MOST_FPS_OF_MILLISECONDS = 1000
+_MILLISECONDS = ("flv", "matroska", "webm")
+_MILLISECONDS_ENDINGS = (".flv", ".mk3d", ".mkv", ".webm")
+# Viewers of GIF show a frame of less than 1/50 s for 1/10 s (so do all browsers).
+_MOST_FPS_OF_GIF = 50
+# FFmpeg's options that may change colours and times, and those that change times.
+_FILTERING = frozenset(("vf", "filter", "filter_complex", "lavfi", "bsf"))
+_MOVING_OPTIONS = frozenset(("output_ts_offset", "shortest"))
+# Containers without times, or that number frames, by FFmpeg's names and their usual endings.
+_UNTIMED = ("avi", "h264", "hevc", "image2", "image2pipe", "mjpeg", "rawvideo", "yuv4mpegpipe")
+_UNTIMED_ENDINGS = (
+    *(".avi", ".h264", ".hevc", ".264", ".265", ".mjpeg", ".mjpg", ".yuv", ".rgb", ".y4m", ".png", ".jpg"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncodeSettings:
+    """The settings of an encode. They do not depend on the size of its pictures.
+
+    Attributes:
+        program: the path of FFmpeg.
+        target: what FFmpeg writes to, from `endpoints.target`.
+        container_format: the container by FFmpeg's name; None if FFmpeg is to guess it.
+        options: FFmpeg's options for the output, without those that other attributes have.
+        sounds: what comes with the picture, or without one.
+        tuning: the `Encoder`'s.
+        codec: FFmpeg's name of the video encoder; None for sound alone.
+        rate: frames per second; None if each frame comes with its time, or there is none.
+        pixel_format: that of the frames that the caller writes.
+        vflip, odd_size: the `Encoder`'s.
+        output_pixel_format: of the video; None if FFmpeg is to choose it.
+        colors: the `Encoder`'s, with those that its options tell.
+        warnings: what the video cannot hold of the frames.
+    """
+
+    program: str
+    target: str
+    container_format: str | None
+    options: Mapping[str, object]
+    sounds: tuple[Sound, ...]
+    tuning: Tuning
+    codec: str | None = None
+    rate: Fraction | None = None
+    pixel_format: str = ""
+    vflip: bool = False
+    odd_size: OddSize = "error"
+    output_pixel_format: str | None = None
+    colors: Colors = DEFAULT_COLORS
+    warnings: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        output: str | os.PathLike[str],
+        *,
+        fps: int | float | Fraction | None,
+        pixel_format: str = "rgb24",
+        vflip: bool = False,
+        odd_size: OddSize = "error",
+        codec: str = "libx264",
+        crf: float | str | None = None,
+        preset: str | None = None,
+        options: Mapping[str, object] | None = None,
+        output_pixel_format: str | None = "auto",
+        colors: Colors = DEFAULT_COLORS,
+        audio: Audio | Sequence[Audio] | None = None,
+        tuning: Tuning = DEFAULT_TUNING,
+    ) -> Self:
+        """The settings that the arguments of an `Encoder` mean. They are described there, and so are the errors."""
+        if not isinstance(codec, str):
+            raise TypeError(
+                f"codec is FFmpeg's name of a video encoder, and AudioEncoder is for sound alone; got {codec!r}"
+            )
+        program = find_ffmpeg(tuning.ffmpeg)
+        tuning.check_unused("an Encoder, whose options have FFmpeg's threads", "threads")
+        given, container_format = _divided(_with_quality(program, codec, options or {}, crf, preset))
+        target = endpoints.target(output, container_format)
+        container_format = endpoints.container_for(target, container_format)
+        sounds = plan_sounds(program, audio, target, container_format, given)
+        check_choice("odd_size", odd_size, get_args(OddSize))
+        rate = None if fps is None else frame_rate(fps)
+        _check_rate(rate, target, container_format, sounds)
+        pixel_format = raw_format_name(pixel_format, program)
+        asked = asked_format(output_pixel_format, given)
+        colors, given = with_colors_of_options(colors, given, pixel_format, asked)
+        if asked is not None and asked.startswith("yuvj"):
+            asked = asked.replace("yuvj", "yuv")
+        held = raw_format(target, container_format)
+        chosen = output_format(program, codec, given, pixel_format, asked, held=held)
+        given = with_light(codec, colors, _with_format(codec, given, chosen.name))
+        _check_matrix(pixel_format, chosen.name, given)
+        color_range = colors_for(codec, colors, height=0).range  # of any height
+        check_codec(program, codec)
+        return cls(
+            program=program,
+            target=target,
+            container_format=container_format,
+            options=given,
+            sounds=sounds,
+            tuning=tuning,
+            codec=codec,
+            rate=rate,
+            pixel_format=pixel_format,
+            vflip=vflip,
+            odd_size=odd_size,
+            output_pixel_format=chosen.name,
+            colors=colors,
+            warnings=(
+                *chosen.warnings,
+                *unused_colors(codec, pixel_format, chosen.name, colors, color_range),
+                *_hurried(codec, rate),
+            ),
+        )
+
+    @classmethod
+    def of_sound(
+        cls,
+        output: str | os.PathLike[str],
+        audio: AudioInput,
+        options: Mapping[str, object] | None,
+        tuning: Tuning,
+    ) -> Self:
+        """The settings that the arguments of an `AudioEncoder` mean."""
+        if not isinstance(audio, AudioInput):
+            raise TypeError(f"audio is an AudioInput(sample_rate, channels); got {type(audio).__name__}")
+        program = find_ffmpeg(tuning.ffmpeg)
+        tuning.check_unused("an AudioEncoder", "threads", "convert")
+        given, container_format = _divided(options or {})
+        target = endpoints.target(output, container_format)
+        container_format = endpoints.container_for(target, container_format)
+        return cls(
+            program=program,
+            target=target,
+            container_format=container_format,
+            options=given,
+            sounds=plan_sounds(program, audio, target, container_format, given),
+            tuning=tuning,
+        )
+
+    @property
+    def encoder(self) -> str:
+        """The encoder of the picture, or else of the sound, for messages."""
+        return self.codec or self.sounds[0].encoder or "the container"
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether each frame comes with its time."""
+        return self.codec is not None and self.rate is None
+
+    @property
+    def time_unit_s(self) -> Fraction:
+        """The unit of the frames' times that the container holds, in seconds."""
+        is_quicktime = endpoints.is_container(
+            self.target, self.container_format, _QUICKTIME, _QUICKTIME_ENDINGS
+        )
+        return _QUICKTIME_UNIT_S if is_quicktime and self.is_timed else TICK_S
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether options may change colours and times."""
+        return any(name.partition(":")[0] in _FILTERING for name in self.options)
+
+    @property
+    def keeps_times(self) -> bool:
+        """Whether no option changes the times of frames."""
+        return not (self.is_filtered or _MOVING_OPTIONS & self.options.keys())
+
+
+def _with_quality(
+    program: str, codec: str, options: Mapping[str, object], crf: float | str | None, preset: str | None
+) -> dict[str, object]:
+    """FFmpeg's options with the arguments `crf` and `preset`."""
+    own = {name: value for name, value in (("crf", crf), ("preset", preset)) if value is not None}
+    for name, value in own.items():
+        if (
+            option := next((option for option in options if option.partition(":")[0] == name), None)
+        ) is not None:
+            also = argument(f"options.{option}", options[option])
+            raise ValueError(f"{argument(name, value)} and {also} exclude each other: give one")
+        check_option(program, codec, name)
+    written = {name: f"{value:g}" if isinstance(value, Real) else value for name, value in own.items()}
+    return {**written, **options}
+
+
+def _divided(options: Mapping[str, object]) -> tuple[dict[str, object], str | None]:
+    """The options but for the container format, ``options["f"]``, and that."""
+    others = dict(options)
+    container_format = others.pop("f", None)
+    if container_format is not None and not isinstance(container_format, str):
+        raise ValueError(
+            f"options['f'] is FFmpeg's name of a container, such as 'mp4'; got {container_format!r}"
+        )
+    return others, container_format
+
+
+def _check_rate(
+    rate: Fraction | None, target: str, container_format: str | None, sounds: Sequence[Sound]
+) -> None:
+    """Checks that the container and the stream to FFmpeg can have frames of that rate, or with times."""
+    if rate is None:
+        if endpoints.is_container(target, container_format, _UNTIMED, _UNTIMED_ENDINGS):
+            raise ValueError(
+                f"{container_format or target.rpartition('.')[2]} has no place for the times of frames (fps=None): "
+                "write mp4, mov, mkv or webm, or give a constant fps"
+            )
+        return
+    given = argument("fps", rate.numerator if rate.denominator == 1 else float(rate))
+    if rate > _MOST_FPS_OF_MILLISECONDS and endpoints.is_container(
+        target, container_format, _MILLISECONDS, _MILLISECONDS_ENDINGS
+    ):
+        raise ValueError(f"{given} is too much for a container that counts milliseconds: write mp4 or mov")
+    if sounds and rate >= _MOST_FPS_WITH_SOUND:
+        raise ValueError(f"{given} is too much for frames with sound: give fps=None, and pts to write")
+
+
+def _check_matrix(frames: str, output_pixel_format: str | None, options: Mapping[str, object]) -> None:
+    """Checks that no option names a matrix by which we do not convert."""
+    if output_pixel_format is None or is_rgb(output_pixel_format) or not (is_rgb(frames) or is_gray(frames)):
+        return
+    for name, value in options.items():
+        if name.partition(":")[0] == "colorspace" and str(value) not in ("unknown", "unspecified", "2"):
+            raise ValueError(
+                f"{argument(f'options.{name}', value)} is no matrix by which {frames} becomes {output_pixel_format}: "
+                f"colors=Colors(matrix=...) is one of {', '.join(MATRICES)}"
+            )
+
+
+def _hurried(codec: str, rate: Fraction | None) -> tuple[str, ...]:
+    if codec != "gif" or rate is None or rate <= _MOST_FPS_OF_GIF:
+        return ()
+    return (f"viewers show GIF of more than {_MOST_FPS_OF_GIF} frames per second slower: give a lower fps",)
+
+
+def _with_format(
+    codec: str, options: Mapping[str, object], output_pixel_format: str | None
+) -> dict[str, object]:
+    """`options` without a pixel format, which another argument gives, and with what the pixel format requires."""
+    options = dict(options)
+    if output_pixel_format is not None:
+        options = {name: value for name, value in options.items() if name.partition(":")[0] != "pix_fmt"}
+    if (codec, output_pixel_format) == ("libvpx", "yuva420p"):
+        # FFmpeg refuses VP8 with alpha together with hidden alternate reference frames.
+        options = {"auto-alt-ref": 0, **options}
+    return options

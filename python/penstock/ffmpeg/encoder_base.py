@@ -1,0 +1,197 @@
+"""What `Encoder` and `AudioEncoder` have in common: a run of FFmpeg, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import warnings
+from contextlib import suppress
+from typing import NoReturn, Self
+
+from penstock import _exit
+from penstock._native import AppliedPolicy
+from penstock.errors import ClosedError, EncoderError, FFmpegWarning
+from penstock.ffmpeg.encode_plan import EncodePlan
+from penstock.ffmpeg.encode_session import EncodeSession
+from penstock.ffmpeg.encode_settings import EncodeSettings
+from penstock.ffmpeg.endpoints import without_protocol
+from penstock.ffmpeg.reporter import Reporter
+from penstock.ffmpeg.session import check_owner
+from penstock.results import EncodeReport, EncoderStats
+
+
+class EncoderBase:
+    """An FFmpeg that encodes, which starts at once, or when the size of the frames is known."""
+
+    _settings: EncodeSettings
+    _reporter: Reporter | None = None
+
+    def __init__(self) -> None:
+        self._started: EncodeSession | None = None
+        # For the start, and for the end of an encoder that has not started. A signal handler may `abort` in a start.
+        self._starting = threading.RLock()
+        self._forks = _exit.forks
+        self._ended_unstarted: str | None = None
+
+    @property
+    def report(self) -> EncodeReport | None:
+        """The result of ``close``, also if leaving the ``with`` block closed the encoder; None before."""
+        return None if self._started is None else self._started.report
+
+    @property
+    def stats(self) -> EncoderStats:
+        """What was done so far: frames submitted, written and encoded, and who waited for whom."""
+        return self._session.stats
+
+    @property
+    def bottleneck(self) -> str:
+        """The slowest party so far, in words: the caller, the conversion or FFmpeg."""
+        return self.stats.bottleneck
+
+    @property
+    def pid(self) -> int:
+        """FFmpeg's process id."""
+        return self._session.process.pid
+
+    @property
+    def ffmpeg_policy(self) -> AppliedPolicy | None:
+        """The policy that FFmpeg started with; None if none was given."""
+        return self._session.process.policy
+
+    @property
+    def closed(self) -> bool:
+        """Whether frames are no longer accepted: after ``close``, ``abort`` or FFmpeg's failure, and after a fork."""
+        if self._started is None:
+            return self._ended_unstarted is not None or self._forks != _exit.forks
+        return not self._started.is_open or self._started.is_inherited
+
+    def close(self, timeout: float | None = None) -> EncodeReport:
+        """Finishes the video: delivers what is queued, ends FFmpeg's input and waits until FFmpeg has exited.
+
+        Calling it again gives the same report, or the same failure. The wait lets Ctrl-C through; afterwards the
+        encoder is as before, and can be closed again or aborted.
+
+        Args:
+            timeout: seconds to wait; None waits as long as it takes.
+
+        Raises:
+            EncoderError: FFmpeg failed, or encoded another number of frames than were submitted; or an output of the
+                muxer ``tee`` failed that has no ``onfail=ignore``; or no frame was written.
+            StalledError: not done within `timeout`, or no sign of life from FFmpeg for ``stall_timeout``. Nothing is
+                lost: close again, or abort.
+            ClosedError: the encoder was aborted.
+        """
+        if self._end_unstarted("the encoder is closed"):
+            raise EncoderError("there is no video: no frame was written, and the encoder was given no size")
+        return self._session.close(timeout)
+
+    def abort(self) -> None:
+        """Kills FFmpeg and drops what is queued; the output stays as it is. Does nothing after ``close``."""
+        with suppress(ClosedError):  # it has ended, or belongs to the parent of this process
+            if not self._end_unstarted("the encoder was aborted"):
+                self._session.abort()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _type: object, exc: BaseException | None, _traceback: object) -> None:
+        if self._started is None:
+            if exc is not None:
+                self.abort()
+            elif self._ended_unstarted is None:
+                self.close()
+            return
+        if self._started.is_aborted:
+            return
+        try:
+            if exc is None:
+                self._close_despite_ctrl_c()
+            else:
+                self._session.finish_during(exc)
+        except BaseException:  # a second Ctrl-C, for example: nothing is left running
+            self.abort()
+            raise
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, _type: object, exc: BaseException | None, _traceback: object) -> None:
+        exiting = asyncio.ensure_future(asyncio.to_thread(self.__exit__, None, exc, None))
+        try:
+            await asyncio.shield(exiting)
+        except asyncio.CancelledError as cancelled:
+            await self._continue_exit(exiting, is_second=isinstance(exc, asyncio.CancelledError))
+            raise cancelled from None
+
+    async def _continue_exit(self, exiting: asyncio.Future[None], *, is_second: bool) -> None:
+        """After a cancellation, which is asyncio's Ctrl-C: the first lets the video finish, the second aborts."""
+        if not is_second:
+            with suppress(asyncio.CancelledError):
+                await asyncio.shield(exiting)
+        if not exiting.done():
+            # The thread cannot be stopped. It ends because FFmpeg has ended, and its failure was caused here.
+            exiting.add_done_callback(lambda done: done.cancelled() or done.exception())
+            await asyncio.to_thread(self.abort)
+
+    def __del__(self) -> None:
+        if getattr(self, "_started", None) is not None:
+            self._session.end_collected()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an encoder has a running FFmpeg: it can be neither copied nor pickled")
+
+    def __repr__(self) -> str:
+        return self._titled("(not started)") if self._started is None else self._started.title
+
+    @property
+    def _session(self) -> EncodeSession:
+        if self._started is None:
+            self._check_unstarted()
+            raise ValueError(
+                "the encoder has no size yet, and starts with its first frame: give size=(width, height), or write a "
+                f"frame first{', or make an AudioEncoder for sound alone' * bool(self._settings.sounds)}"
+            )
+        return self._started
+
+    def _start(self, plan: EncodePlan) -> None:
+        layout = plan.layout
+        title = self._titled("sound" if layout is None else f"{layout.width}x{layout.height}")
+        session = EncodeSession(plan, title=title, reporter=self._reporter)
+        try:
+            session.start()
+            self._started = session
+            if session.warning is not None:
+                warnings.warn(session.warning, FFmpegWarning, stacklevel=4)
+            if self._ended_unstarted is not None:  # by a signal handler
+                session.abort()
+        except BaseException:  # for example of a signal handler
+            session.discard()
+            raise
+
+    def _titled(self, size: str) -> str:
+        path = without_protocol(self._settings.target)
+        return f"<{type(self).__name__} {path!r} {f'{size} {self._settings.pixel_format}'.strip()}>"
+
+    def _end_unstarted(self, why: str) -> bool:
+        """Ends an encoder that has not started. Returns False if it has started."""
+        if self._started is None:
+            check_owner("encoder", self._forks)  # another thread of the parent may have held the lock
+            with self._starting:
+                if self._started is None:
+                    self._check_unstarted()
+                    self._ended_unstarted = why
+                    return True
+        return False
+
+    def _check_unstarted(self) -> None:
+        check_owner("encoder", self._forks)
+        if self._ended_unstarted is not None:
+            raise ClosedError(self._ended_unstarted)
+
+    def _close_despite_ctrl_c(self) -> None:
+        try:
+            self.close()
+        except KeyboardInterrupt as interrupt:
+            # A playable file of what was submitted. A second Ctrl-C propagates.
+            self._session.finish_during(interrupt)
+            raise
