@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import random
 import signal
 import sys
@@ -41,6 +42,14 @@ def encode(path, frames=5, **options):
 FAILING = """#!/bin/sh
 "{program}" "$@"
 exit 3
+"""
+
+
+# One whose own child has its pipes, and goes on.
+LEAVING = """#!/bin/sh
+sleep 1000 &
+echo $! >> "$0.pids"
+exec "{program}" "$@"
 """
 
 
@@ -354,3 +363,17 @@ def test_lines_are_cut_where_they_end_and_where_they_are_too_long() -> None:
     for said in (b"ab", b"c\n", b"\nabcdefgh\nabcdef", b"gh", b"i\nx", b""):
         lines(said)
     assert heard == [b"abc", b"", b"abcd", b"efgh", b"abcd", b"efgh", b"i", b"x"]
+
+
+def test_what_a_wrapper_leaves_running_keeps_no_end_from_coming(tmp_path: Path) -> None:
+    wrapper = wrapped(tmp_path, find_ffmpeg(), LEAVING)
+    tuning = Tuning(ffmpeg=wrapper)
+    try:
+        with Encoder(tmp_path / "v.mp4", size=(64, 48), fps=25, tuning=tuning) as encoder:
+            for _ in range(10):
+                encoder.write(bytes(64 * 48 * 3))
+        with Decoder(tmp_path / "v.mp4", tuning=tuning) as decoder:
+            assert len([*decoder]) == 10
+    finally:
+        for pid in Path(f"{wrapper}.pids").read_text().split():
+            os.kill(int(pid), signal.SIGKILL)

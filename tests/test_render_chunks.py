@@ -128,6 +128,32 @@ def test_chunks_with_other_parameters_are_not_joined(tmp_path: Path, other: dict
     assert len(chunks(tmp_path)) == count(planned)
 
 
+def test_a_second_render_of_one_output_is_refused(tmp_path: Path) -> None:
+    refusals: list[str] = []
+
+    def again(_progress: object) -> None:
+        for call in (penstock.render, plan):
+            try:
+                planned = call(scene, **settings(tmp_path))
+                assemble(planned)
+            except RenderError as error:
+                refusals.append(str(error))
+
+    penstock.render(scene, **settings(tmp_path), progress=again)
+    assert set(refusals) == {f"another render writes {tmp_path}/video.mp4 now"}
+    assert is_whole(tmp_path / "video.mp4")
+
+
+def test_a_version_stands_for_the_code(tmp_path: Path) -> None:
+    planned = made(tmp_path, version="1")
+
+    def other(index: int, time_s: float, view: np.ndarray) -> None:
+        scene(index, time_s, view)
+
+    assert plan(other, **settings(tmp_path, version="2")).hash != planned.hash
+    assert penstock.render(other, **settings(tmp_path, version="1")).resumed == count(planned)
+
+
 @SLOW
 def test_what_differs_is_rendered_anew(tmp_path: Path) -> None:
     made(tmp_path)

@@ -62,7 +62,8 @@ class Encoder(EncoderBase):
 
     Args:
         output: the file to write: a path, or a URL that FFmpeg knows. A `str` with ``://`` is a URL, everything else is
-            a local path, whatever its characters.
+            a local path, whatever its characters; but in the names of images, of segments and of playlists, ``%05d``
+            and the like stand for numbers.
         fps: frames per second, more than 0. ``Fraction(30000, 1001)`` is exact; a float becomes the nearest
             fraction with a denominator of at most a million. None for a variable rate: ``write`` then gets the time of
             each frame, and takes 0.1 s more to start FFmpeg for the first time.

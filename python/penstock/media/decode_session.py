@@ -25,7 +25,8 @@ from typing import Any, Self, TypeVar
 
 from penstock import _exit
 from penstock._native import AppliedPolicy, Frame, Reader, _Conversion, _seconds
-from penstock.errors import ClosedError, DecoderError, FFmpegError, TruncatedStreamError
+from penstock.errors import ClosedError, DecoderError, FFmpegError, StalledError, TruncatedStreamError
+from penstock.ffmpeg.child import DRAIN_GRACE_S
 from penstock.ffmpeg.diagnostics import damage_reports, has_no_frames
 from penstock.ffmpeg.process import FFmpegProcess
 from penstock.ffmpeg.session import Session, check_owner, late_error, warn_unclosed
@@ -216,6 +217,12 @@ class DecodeSession(Session):
             with self._lock:
                 self.rest = self.rest or self.reader.take_rest()
             return None
+        except StalledError as stalled:
+            read = self.reader.stats
+            is_between_frames = read.bytes_read == read.frames_read * stalled.bytes_pending
+            if self.process.seconds_since_end() < DRAIN_GRACE_S or not is_between_frames:
+                raise
+            return None  # what a wrapper of FFmpeg has left running keeps the pipe open
         except ClosedError:
             self._check_open()
             return None  # another thread saw the end first and closed the reader

@@ -21,6 +21,7 @@ from penstock.rendering.engines.processes import Processes, cpus
 from penstock.rendering.job import Job
 from penstock.rendering.plan import Plan
 from penstock.rendering.source import FrameTimes, Source, encoder_like
+from penstock.rendering.storage import alone
 from penstock.results import RenderProgress, RenderReport
 
 #: A function that draws a frame, a class of such functions, or where one is: ``MODULE:NAME``, ``FILE.py:NAME``.
@@ -41,6 +42,7 @@ def plan(
     audio: str | os.PathLike[str] | None = None,
     storage: str | os.PathLike[str] | None = None,
     encoder: Mapping[str, object] | None = None,
+    version: str | None = None,
 ) -> Plan:
     """Plans a render, for `render_chunk` and `assemble`. The arguments are those of `render`.
 
@@ -58,7 +60,7 @@ def plan(
         workers=_workers(workers),
         chunk_frames=chunk_frames,
         encoder=encoder,
-        code=Code.of(scene),
+        code=Code.of(scene, version),
         source=None,
         audio=_audio(audio),
         storage=None if storage is None else os.fspath(storage),
@@ -76,6 +78,7 @@ def plan_video(
     chunk_frames: int | None = None,
     storage: str | os.PathLike[str] | None = None,
     encoder: Mapping[str, object] | None = None,
+    version: str | None = None,
 ) -> Plan:
     """Plans a `map_video`, whose arguments these are, for `render_chunk` and `assemble`.
 
@@ -97,7 +100,7 @@ def plan_video(
         workers=workers,
         chunk_frames=chunk_frames,
         encoder=encoder_like(frames.video, size, {"pixel_format": pixel_format, **(encoder or {})}),
-        code=None if function is None else Code.of(function),
+        code=None if function is None else Code.of(function, version),
         source=Source.of(media.path, pixel_format, frames, lengths),
         audio=os.fspath(source) if media.audio else None,
         storage=None if storage is None else os.fspath(storage),
@@ -117,6 +120,7 @@ def render(
     audio: str | os.PathLike[str] | None = None,
     storage: str | os.PathLike[str] | None = None,
     resume: bool = True,
+    version: str | None = None,
     progress: Progress = False,
     frame_timeout: float | None = None,
     encoder: Mapping[str, object] | None = None,
@@ -154,9 +158,10 @@ def render(
         storage: the folder of the chunks, or a URL that fsspec opens, that all workers reach; None is the folder
             ``OUTPUT.chunks``.
         resume: go on from the chunks of an earlier call with the same scene, frames, size, rate, encoder and FFmpeg.
-            The scene is compared by its code and its values; one of a module that workers import, by the file of that
-            module, too. What a module imports is not looked at. Sets of objects (not of text, numbers, and tuples of
-            them) may have another order in each process, so that such a scene is rendered anew.
+            The scene is compared by its code and its values, and by the files of those modules of yours that it comes
+            from or uses, and that these use. Sets of objects (not of text, numbers, and tuples of them) may have
+            another order in each process, so that such a scene is rendered anew.
+        version: text by which the scene is compared in place of all that: change it with the scene.
         progress: True draws a bar on standard error; a callable is called with a `penstock.results.RenderProgress`
             about twice a second. On Ray, it takes a process of its own.
         frame_timeout: seconds after which a worker that has finished no frame ends, and its chunk counts as failed;
@@ -171,8 +176,8 @@ def render(
 
     Raises:
         ValueError, TypeError: an argument is not possible, or chunks could not be joined: two passes, bounded rates.
-        RenderError: a chunk failed three times, with the scene's exception or FFmpeg's words; or the joined video is
-            not as it must be.
+        RenderError: another render writes the output now; a chunk failed three times, with the scene's exception or
+            FFmpeg's words; or the joined video is not as it must be.
         EncoderError: FFmpeg was not found, or failed to join the chunks.
         OSError: the disk is full, for instance.
     """
@@ -187,6 +192,7 @@ def render(
         audio=audio,
         storage=storage,
         encoder=encoder,
+        version=version,
     )
     return _run(planned, engine, workers, resume, progress, frame_timeout, ray)
 
@@ -203,6 +209,7 @@ def map_video(
     chunk_frames: int | None = None,
     storage: str | os.PathLike[str] | None = None,
     resume: bool = True,
+    version: str | None = None,
     progress: Progress = False,
     frame_timeout: float | None = None,
     encoder: Mapping[str, object] | None = None,
@@ -236,6 +243,7 @@ def map_video(
         chunk_frames=chunk_frames,
         storage=storage,
         encoder=encoder,
+        version=version,
     )
     return _run(planned, engine, workers, resume, progress, frame_timeout, ray)
 
@@ -259,7 +267,8 @@ def _run(
 
         return RayTasks(planned, workers, timeout_s, ray or {}, progress=progress is not False)
 
-    return Job(planned, resume=resume).run(start, progress)
+    with alone(planned.output):
+        return Job(planned, resume=resume).run(start, progress)
 
 
 def _planned_workers(engine: EngineName, workers: int | None, ray: Mapping[str, object] | None) -> int | None:

@@ -44,8 +44,8 @@ class Code:
     digest: str
 
     @classmethod
-    def of(cls, code: Callable[..., object] | str) -> Code:
-        """`code`, or what ``MODULE:NAME`` or ``FILE.py:NAME`` names.
+    def of(cls, code: Callable[..., object] | str, version: str | None = None) -> Code:
+        """`code`, or what ``MODULE:NAME`` or ``FILE.py:NAME`` names. A `version` is all that the digest is of.
 
         Raises:
             ImportError, AttributeError: there is no such module, or it has no such name.
@@ -62,7 +62,8 @@ class Code:
             raise TypeError(
                 f"{name} cannot be sent to workers: {error}; make in the scene's class what it needs"
             ) from error
-        return cls(name, base64.b64encode(pickled).decode(), _digest(code))
+        digest = _digest(code) if version is None else hashlib.sha256(version.encode()).hexdigest()
+        return cls(name, base64.b64encode(pickled).decode(), digest)
 
     def load(self) -> Any:
         """The callable; of a class, an instance of it."""

@@ -32,7 +32,7 @@ from penstock.media import probe
 from penstock.media.info import VideoInfo
 from penstock.rendering.chunk import container_of, data_name, finished, remove_chunks
 from penstock.rendering.plan import Plan, encoder_arguments
-from penstock.rendering.storage import Storage, storage_of
+from penstock.rendering.storage import Storage, alone, storage_of
 
 # The first box after the header of a fragmented file (ISO/IEC 14496-12, 8.8.4). Four bytes of length come before it.
 _FRAGMENT = b"moof"
@@ -78,11 +78,16 @@ def assemble(plan: Plan) -> Joined:
     name stays as it is. The video must have all frames, at their times, with the colour tags of the chunks.
 
     Raises:
-        RenderError: a chunk is missing, or its file was changed; chunks differ in their parameter sets; or the video is
-            not as it must be.
+        RenderError: another render writes the output now; a chunk is missing, or its file was changed; chunks differ in
+            their parameter sets; or the video is not as it must be.
         EncoderError: FFmpeg failed. The chunks are kept.
         OSError: a chunk cannot be read, or the video not be written.
     """
+    with alone(plan.output):
+        return _assembled(plan)
+
+
+def _assembled(plan: Plan) -> Joined:
     storage = storage_of(plan.storage)
     missing = [number for number in range(len(plan.lengths)) if finished(plan, storage, number) is None]
     if missing:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import hashlib
+import os
 import secrets
 import shutil
+import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
+
+from penstock.errors import RenderError
 
 
 class Storage(Protocol):
@@ -31,6 +37,25 @@ class Storage(Protocol):
 
     def remove(self, name: str) -> None:
         """Removes a file or a folder, if there is one; all of it if the name is empty."""
+
+
+@contextmanager
+def alone(output: str) -> Iterator[None]:
+    """A block for one render of `output` at a time, on this machine.
+
+    Raises:
+        RenderError: there is one.
+    """
+    # An abstract name of unix(7), which the kernel forgets with the process.
+    name = hashlib.sha256(os.fsencode(os.path.realpath(output))).hexdigest()
+    with socket.socket(socket.AF_UNIX) as held:
+        try:
+            held.bind(f"\0penstock-render-{name}")
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            raise RenderError(f"another render writes {output} now") from None
+        yield
 
 
 def storage_of(url: str) -> Storage:
