@@ -235,37 +235,9 @@ def test_hardware_that_is_not_there(ffmpeg: str) -> None:
 # Places
 
 
-@pytest.mark.parametrize("container_format", ["matroska", "mp4", "avi"])
-def test_a_full_disk(ffmpeg: str, container_format: str) -> None:
-    assert "the disk is full" in str(advice(ffmpeg, "/dev/full", container_format=container_format))
-
-
-def test_a_folder_that_is_gone(ffmpeg: str, tmp_path: Path) -> None:
-    said = str(advice(ffmpeg, tmp_path / "gone" / "video.mkv"))
-    assert said == f"the folder {tmp_path}/gone does not exist any more"
-
-
-def test_another_file_that_is_missing_is_not_taken_for_the_output(ffmpeg: str, tmp_path: Path) -> None:
-    said = explained(ffmpeg, "/missing/font.ttf: No such file or directory", target=f"file:{tmp_path}/v.mp4")
-    assert said is None
-
-
-def test_a_folder_as_the_output(ffmpeg: str, tmp_path: Path) -> None:
-    assert "is a folder" in str(advice(ffmpeg, tmp_path))
-
-
 def test_nobody_listens(ffmpeg: str) -> None:
     said = str(advice(ffmpeg, "tcp://127.0.0.1:9", container_format="mpegts"))
     assert "nothing takes the stream at tcp://127.0.0.1:9" in said
-
-
-def test_a_host_without_an_address(ffmpeg: str) -> None:
-    said = str(advice(ffmpeg, "tcp://nohost.invalid:1234", container_format="mpegts"))
-    assert "the host 'nohost.invalid' has no address" in said
-
-
-def test_an_unknown_protocol(ffmpeg: str) -> None:
-    assert "no such protocol as that of nosuch://a" in str(advice(ffmpeg, "nosuch://a"))
 
 
 def test_unknown_messages_have_no_advice() -> None:

@@ -7,7 +7,6 @@ message without a known pattern has none.
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -162,10 +161,6 @@ def _odd_size(settings: EncodeSettings, found: re.Match[str]) -> str:
     )
 
 
-def _full_range(settings: EncodeSettings, found: re.Match[str]) -> str:
-    return f"{settings.encoder} video has the full range: {argument('colors.range', 'full')}"
-
-
 def _pixel_format(settings: EncodeSettings, found: re.Match[str]) -> str:
     near = did_you_mean(found[1], capabilities.pixel_formats(settings.program))
     return f"there is no output_pixel_format {found[1]!r}.{near} `ffmpeg -pix_fmts` lists them"
@@ -191,33 +186,6 @@ def _filter_option(settings: EncodeSettings, found: re.Match[str]) -> str:
     name, option = (found[1], found[2]) if found[1] else (found[4], found[3])
     near = did_you_mean(option, capabilities.filter_options(settings.program, name))
     return f"the filter {name!r} has no option {option!r}.{near}"
-
-
-def _disk_full(settings: EncodeSettings, found: re.Match[str]) -> str:
-    folder = Path(_output(settings)).parent
-    try:
-        free = f"; {shutil.disk_usage(folder).free >> 20} MiB are free in {folder} now"
-    except OSError:
-        free = ""
-    return f"the disk is full: make room, or write elsewhere{free}"
-
-
-def _unknown_host(settings: EncodeSettings, found: re.Match[str]) -> str:
-    return f"the host {found[1] or found[2]!r} has no address: check its name, and the network"
-
-
-def _lost(settings: EncodeSettings, found: re.Match[str]) -> str | None:
-    if endpoints.is_path(settings.target):
-        return None
-    return f"the other side of {_output(settings)} did not answer, or closed the connection: {found[0]}"
-
-
-def _no_folder(settings: EncodeSettings, found: re.Match[str]) -> str | None:
-    folder = Path(_output(settings)).parent
-    # The missing file may be another one, such as one that an option names.
-    if not endpoints.is_path(settings.target) or folder.is_dir():
-        return None
-    return f"the folder {folder} does not exist any more"
 
 
 def _always(advice: str) -> Callable[[EncodeSettings, re.Match[str]], str]:
@@ -272,31 +240,9 @@ _ADVICE: tuple[tuple[str, Callable[[EncodeSettings, re.Match[str]], str | None]]
         ),
     ),
     (r"(?:width|height) not divisible by", _odd_size),
-    (r"Non full-range YUV is non-standard", _full_range),
-    (
-        r"Impossible to convert between the formats",
-        _always("FFmpeg cannot convert between these pixel formats: give frames, or the output, another one"),
-    ),
-    (r"No space left on device|Disk quota exceeded", _disk_full),
     (
         r"Connection refused",
         _always("nothing takes the stream at {output}: start the server or player that listens there first"),
-    ),
-    (r"getaddrinfo\((.*?)(?:, .*)?\):|Failed to resolve hostname (\S+):", _unknown_host),
-    (
-        r"Protocol not found",
-        _always("FFmpeg knows no such protocol as that of {output}: `ffmpeg -protocols` lists them"),
-    ),
-    (
-        r"Permission denied|Read-only file system",
-        _always("{output} may not be written to: choose another place"),
-    ),
-    (r"File name too long", _always("the name of {output} is too long for its file system")),
-    (r"Is a directory", _always("{output} is a folder: name a file in it")),
-    (r"No such file or directory", _no_folder),
-    (
-        r"Broken pipe|Connection reset by peer|Connection timed out|No route to host|Network is unreachable",
-        _lost,
     ),
     (
         r"\[Parsed_(\w+)_\d+ @",
