@@ -18,7 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.ffmpeg import capabilities, find_ffmpeg
+from penstock.ffmpeg import find_ffmpeg
+from penstock.ffmpeg.program import capabilities
 
 # Now, for tests may set another one later.
 _TEMPORARY = Path(tempfile.gettempdir())

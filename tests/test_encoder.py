@@ -45,8 +45,9 @@ from penstock import (
     EncoderError,
     StalledError,
 )
-from penstock.ffmpeg import AudioInput, Tuning, encode_session, find_ffmpeg
-from penstock.ffmpeg.pixel_formats import PIXEL_FORMATS, frame_layout
+from penstock.ffmpeg import AudioInput, Tuning, find_ffmpeg
+from penstock.ffmpeg.plan.pixel_formats import PIXEL_FORMATS, frame_layout
+from penstock.ffmpeg.session import encode_session
 from penstock.media import AudioDecoder
 from penstock.results import EncodeReport, EncoderStats
 

@@ -9,7 +9,8 @@ import pytest
 from media import decode, flat, make
 
 from penstock import Encoder, EncoderError, FFmpegWarning
-from penstock.ffmpeg import Tuning, endpoints
+from penstock.ffmpeg import Tuning
+from penstock.ffmpeg.plan import endpoints
 
 FRAMES = 20
 

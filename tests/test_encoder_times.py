@@ -12,7 +12,7 @@ import pytest
 
 import penstock
 from penstock.ffmpeg import find_ffmpeg
-from penstock.ffmpeg.pixel_formats import PIXEL_FORMATS, frame_layout
+from penstock.ffmpeg.plan.pixel_formats import PIXEL_FORMATS, frame_layout
 
 SIZE = (64, 48)
 # Irregular, with the smallest step and a long one.

@@ -21,7 +21,7 @@ from conftest import a_few
 from media import ffmpeg
 
 from penstock import Decoder, DecoderError, FFmpegWarning
-from penstock.ffmpeg.diagnostics import StderrLog, damage_reports
+from penstock.ffmpeg.program.messages import StderrLog, damage_reports
 from penstock.media import probe
 from penstock.media.ending import Delivered, early_end
 

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from penstock.ffmpeg import Tuning, capabilities
-from penstock.ffmpeg.advice import explain
-from penstock.ffmpeg.arguments import input_arguments, output_arguments
-from penstock.ffmpeg.encode_settings import EncodeSettings
-from penstock.ffmpeg.pixel_formats import frame_layout
+from penstock.ffmpeg import Tuning
+from penstock.ffmpeg.plan.arguments import input_arguments, output_arguments
+from penstock.ffmpeg.plan.encode_settings import EncodeSettings
+from penstock.ffmpeg.plan.pixel_formats import frame_layout
+from penstock.ffmpeg.program import capabilities
+from penstock.ffmpeg.session.advice import explain
 
 LAYOUT = frame_layout("yuv420p", 64, 48)
 FRAMES = bytes(10 * LAYOUT.frame_bytes)

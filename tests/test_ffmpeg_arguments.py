@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from penstock.ffmpeg import Colors, capabilities, colors, endpoints
-from penstock.ffmpeg.arguments import (
+from penstock.ffmpeg import Colors
+from penstock.ffmpeg.plan import colors, endpoints
+from penstock.ffmpeg.plan.arguments import (
     conversion_filters,
     input_arguments,
     option_arguments,
@@ -20,8 +21,9 @@ from penstock.ffmpeg.arguments import (
     output_size,
     with_filters,
 )
-from penstock.ffmpeg.colors import VideoColors
-from penstock.ffmpeg.pixel_formats import frame_layout
+from penstock.ffmpeg.plan.colors import VideoColors
+from penstock.ffmpeg.plan.pixel_formats import frame_layout
+from penstock.ffmpeg.program import capabilities
 
 SIZE = WIDTH, HEIGHT = (64, 48)
 # Weights of red and of blue in luma (ITU-R BT.601, BT.709, BT.2020).

@@ -13,10 +13,11 @@ from conftest import script
 
 from penstock import Decoder, Encoder
 from penstock.errors import DecoderError, EncoderError
-from penstock.ffmpeg import Tuning, capabilities, find_ffmpeg
-from penstock.ffmpeg.pixel_formats import (
+from penstock.ffmpeg import Tuning, find_ffmpeg
+from penstock.ffmpeg.plan.pixel_formats import (
     PIXEL_FORMATS,
 )
+from penstock.ffmpeg.program import capabilities
 
 
 def test_smoke(ffmpeg: str) -> None:

@@ -13,7 +13,7 @@ import pytest
 from conftest import run_script, succeeded
 
 from penstock import Encoder
-from penstock.ffmpeg import endpoints
+from penstock.ffmpeg.plan import endpoints
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_a_place_that_may_not_be_written_to(open_folder: Path, what: str) -> Non
         output.chmod(0o444)
     open_folder.chmod(0o555)
     code = """
-    from penstock.ffmpeg import endpoints
+    from penstock.ffmpeg.plan import endpoints
     if os.geteuid() == 0:  # whom no mode keeps out
         os.setuid(65534)
     try:

@@ -15,9 +15,11 @@ from test_encoder_pixels import needs_ffprobe, picture, probed
 
 import penstock
 from penstock import Decoder, Encoder, EncoderError, FFmpegWarning
-from penstock.ffmpeg import Colors, Tuning, capabilities, output_formats
-from penstock.ffmpeg.output_formats import asked_format, output_format, samples
-from penstock.ffmpeg.pixel_formats import frame_layout
+from penstock.ffmpeg import Colors, Tuning
+from penstock.ffmpeg.plan import output_formats
+from penstock.ffmpeg.plan.output_formats import asked_format, output_format, samples
+from penstock.ffmpeg.plan.pixel_formats import frame_layout
+from penstock.ffmpeg.program import capabilities
 
 SIZE = (96, 64)
 ENDINGS = {

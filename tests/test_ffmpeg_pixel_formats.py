@@ -14,8 +14,8 @@ import pytest
 from conftest import script
 
 from penstock.errors import EncoderError
-from penstock.ffmpeg import capabilities, find_ffmpeg
-from penstock.ffmpeg.pixel_formats import (
+from penstock.ffmpeg import find_ffmpeg
+from penstock.ffmpeg.plan.pixel_formats import (
     PIXEL_FORMATS,
     divides_evenly,
     frame_layout,
@@ -23,6 +23,7 @@ from penstock.ffmpeg.pixel_formats import (
     is_rgb,
     subsampling,
 )
+from penstock.ffmpeg.program import capabilities
 
 ODD = (7, 5)
 SIZES = ((64, 48), ODD, (1, 1))

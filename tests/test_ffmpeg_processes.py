@@ -22,7 +22,7 @@ from media import children
 
 from penstock import Decoder, Encoder
 from penstock.ffmpeg import Tuning, find_ffmpeg
-from penstock.ffmpeg.child import Lines
+from penstock.ffmpeg.program.child import Lines
 from penstock.media import AudioDecoder, probe
 
 PACKAGE = str(Path(sys.modules["penstock"].__file__ or "").parent)
@@ -132,7 +132,7 @@ class TestAStatusThatOthersReap:
     def test_of_a_listing(self, tmp_path: Path, reaper: str) -> None:
         failing = wrapped(tmp_path, find_ffmpeg(), FAILING)
         code = """
-        from penstock.ffmpeg import capabilities
+        from penstock.ffmpeg.program import capabilities
         print(capabilities.stdout_of(sys.argv[1], "-pix_fmts") == "")
         """
         assert host(reaper + textwrap.dedent(code), failing).splitlines() == ["True"]

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from conftest import eventually, has_ended, script
 
-from penstock.ffmpeg.child import NotStartedError
-from penstock.ffmpeg.runner import FailedError, TimedOutError, run
+from penstock.ffmpeg.program.child import NotStartedError
+from penstock.ffmpeg.program.runner import FailedError, TimedOutError, run
 
 
 def test_smoke(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock import DecoderError
-from penstock.ffmpeg.diagnostics import StderrLog, damage_reports
-from penstock.ffmpeg.process import FFmpegProcess
+from penstock.ffmpeg.program.messages import StderrLog, damage_reports
+from penstock.ffmpeg.program.process import FFmpegProcess
 from penstock.media import MediaInfo, probe
 
 FUZZ_S = int(os.environ.get("PENSTOCK_FUZZ_S", "0"))

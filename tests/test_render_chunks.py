@@ -59,7 +59,7 @@ def test_another_ffmpeg_than_the_plans(tmp_path: Path) -> None:
 
 
 def forget_versions() -> None:
-    from penstock.ffmpeg import capabilities
+    from penstock.ffmpeg.program import capabilities
 
     capabilities._stdout_of.cache_clear()
 

@@ -11,7 +11,8 @@ import pytest
 from media import COLOURS, decode, ffmpeg
 
 import penstock
-from penstock.ffmpeg import Colors, capabilities, find_ffmpeg
+from penstock.ffmpeg import Colors, find_ffmpeg
+from penstock.ffmpeg.program import capabilities
 from penstock.media import probe
 from penstock.rendering.plan import lengths_of
 

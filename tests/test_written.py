@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from penstock import Decoder, Encoder, EncoderError, FFmpegWarning
 from penstock.errors import DecoderError
-from penstock.ffmpeg import AudioInput, Colors, Tuning, capabilities, find_ffmpeg
-from penstock.ffmpeg.pixel_formats import FrameLayout, frame_layout, is_gray
+from penstock.ffmpeg import AudioInput, Colors, Tuning, find_ffmpeg
+from penstock.ffmpeg.plan.pixel_formats import FrameLayout, frame_layout, is_gray
+from penstock.ffmpeg.program import capabilities
 
 # BT.709 by default. Most codecs take no less than 32 columns.
 SIZE = (32, 720)

@@ -15,9 +15,9 @@ from penstock._outputs import AS_IT_IS, Deadline, EncoderOutput, Form, Output, P
 from penstock._types import FrameData
 from penstock.errors import ClosedError, PenstockError, StalledError
 from penstock.ffmpeg.encoder import Encoder
-from penstock.ffmpeg.frame_check import buffer_and_size
-from penstock.ffmpeg.session import check_owner
-from penstock.ffmpeg.settings import check_choice
+from penstock.ffmpeg.plan.frame_check import buffer_and_size
+from penstock.ffmpeg.plan.settings import check_choice
+from penstock.ffmpeg.program.session import check_owner
 from penstock.results import OutputReport
 
 WhenFull = Literal["block", "drop"]

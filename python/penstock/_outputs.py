@@ -14,9 +14,9 @@ from penstock._log import logger
 from penstock._native import Ticket, Writer, _Conversion, _seconds, _Slot
 from penstock._types import FrameData
 from penstock.errors import ClosedError, PenstockError, StalledError
-from penstock.ffmpeg.encode_session import FULL, EncodeSession
 from penstock.ffmpeg.encoder import Encoder
-from penstock.ffmpeg.frame_check import frame_buffer
+from penstock.ffmpeg.plan.frame_check import frame_buffer
+from penstock.ffmpeg.session.encode_session import FULL, EncodeSession
 from penstock.results import EncodeReport, OutputReport, WriterStats
 
 #: Queues a frame: ``push(timeout=seconds)``.

@@ -24,13 +24,13 @@ from typing import TYPE_CHECKING, Self
 from penstock._names import show_name
 from penstock.errors import DecoderError, FFmpegWarning, StalledError
 from penstock.ffmpeg import Encoder, Tuning
-from penstock.ffmpeg.child import NotStartedError
-from penstock.ffmpeg.diagnostics import without_components
-from penstock.ffmpeg.find import find_decoding_ffmpeg, find_ffmpeg
-from penstock.ffmpeg.output_formats import output_format
-from penstock.ffmpeg.pixel_formats import is_gray, is_rgb
-from penstock.ffmpeg.runner import TimedOutError, run
-from penstock.ffmpeg.settings import DEFAULT_TUNING
+from penstock.ffmpeg.plan.output_formats import output_format
+from penstock.ffmpeg.plan.pixel_formats import is_gray, is_rgb
+from penstock.ffmpeg.plan.settings import DEFAULT_TUNING
+from penstock.ffmpeg.program.child import NotStartedError
+from penstock.ffmpeg.program.find import find_decoding_ffmpeg, find_ffmpeg
+from penstock.ffmpeg.program.messages import without_components
+from penstock.ffmpeg.program.runner import TimedOutError, run
 from penstock.media.decode_session import DecodeSession
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from typing import Any
 import penstock
 from penstock import cpu
 from penstock.errors import EncoderError
-from penstock.ffmpeg.capabilities import entries
-from penstock.ffmpeg.child import ProgramError
-from penstock.ffmpeg.find import find_ffmpeg
-from penstock.ffmpeg.runner import run
+from penstock.ffmpeg.program.capabilities import entries
+from penstock.ffmpeg.program.child import ProgramError
+from penstock.ffmpeg.program.find import find_ffmpeg
+from penstock.ffmpeg.program.runner import run
 
 SCHEMA = 1
 #: The capacity that the writer asks for.

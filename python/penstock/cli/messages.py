@@ -11,7 +11,7 @@ import click
 from penstock._names import show_name
 from penstock.errors import FFmpegError, PenstockError
 from penstock.ffmpeg import naming
-from penstock.ffmpeg.diagnostics import without_components
+from penstock.ffmpeg.program.messages import without_components
 
 #: How many of FFmpeg's lines are shown. The first ones name the cause, the others its consequences.
 MOST_LINES = 3

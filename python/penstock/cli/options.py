@@ -26,7 +26,10 @@ Parsed = TypeVar("Parsed")
 
 def grouped(settings: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of an Encoder or a Decoder, with our options for colours and tuning in their objects."""
-    from penstock.ffmpeg.settings import Colors, Tuning  # commands without FFmpeg start faster without it
+    from penstock.ffmpeg.plan.settings import (  # commands without FFmpeg start faster without it
+        Colors,
+        Tuning,
+    )
 
     colors = {"color_matrix": "matrix", "color_range": "range"}
     tuning = ("ffmpeg", "convert")
@@ -194,7 +197,7 @@ def ffmpeg_options_option(what_for: str, example: str) -> Callable[[Callable[...
 
 def encoder_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options for an Encoder, whose arguments `encoder_settings` makes of them."""
-    from penstock.ffmpeg.output_formats import AUTO  # commands without FFmpeg start faster without it
+    from penstock.ffmpeg.plan.output_formats import AUTO  # commands without FFmpeg start faster without it
 
     options = (
         click.option(

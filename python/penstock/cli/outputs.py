@@ -16,7 +16,7 @@ from penstock.cli.opening import Endpoint
 from penstock.cli.progress import CANCEL_S
 from penstock.cli.signals import Stopped
 from penstock.errors import PenstockError
-from penstock.ffmpeg.encode_session import STUCK_S
+from penstock.ffmpeg.session.encode_session import STUCK_S
 from penstock.images import QUEUE_FRAMES
 
 

@@ -9,11 +9,11 @@ from functools import partial
 import numpy.typing as npt
 
 from penstock._native import Ticket
-from penstock.ffmpeg.encode_plan import plan_sound
-from penstock.ffmpeg.encode_settings import EncodeSettings
 from penstock.ffmpeg.encoder_base import EncoderBase
-from penstock.ffmpeg.settings import DEFAULT_TUNING, Tuning
-from penstock.ffmpeg.sound import AudioInput
+from penstock.ffmpeg.plan.encode_plan import plan_sound
+from penstock.ffmpeg.plan.encode_settings import EncodeSettings
+from penstock.ffmpeg.plan.settings import DEFAULT_TUNING, Tuning
+from penstock.ffmpeg.plan.sound import AudioInput
 
 
 class AudioEncoder(EncoderBase):

@@ -18,16 +18,16 @@ import numpy.typing as npt
 from penstock._native import Ticket, _seconds
 from penstock._types import FrameData
 from penstock.errors import FFmpegWarning
-from penstock.ffmpeg.encode_plan import plan_encode
-from penstock.ffmpeg.encode_session import EncodeSession
-from penstock.ffmpeg.encode_settings import EncodeSettings, OddSize
 from penstock.ffmpeg.encoder_base import EncoderBase
-from penstock.ffmpeg.frame_check import frame_buffer, frame_size
 from penstock.ffmpeg.frames import leased_frame
-from penstock.ffmpeg.reporter import Reporter
-from penstock.ffmpeg.session import check_owner
-from penstock.ffmpeg.settings import DEFAULT_COLORS, DEFAULT_TUNING, Colors, Tuning
-from penstock.ffmpeg.sound import Audio
+from penstock.ffmpeg.plan.encode_plan import plan_encode
+from penstock.ffmpeg.plan.encode_settings import EncodeSettings, OddSize
+from penstock.ffmpeg.plan.frame_check import frame_buffer, frame_size
+from penstock.ffmpeg.plan.settings import DEFAULT_COLORS, DEFAULT_TUNING, Colors, Tuning
+from penstock.ffmpeg.plan.sound import Audio
+from penstock.ffmpeg.program.session import check_owner
+from penstock.ffmpeg.session.encode_session import EncodeSession
+from penstock.ffmpeg.session.reporter import Reporter
 from penstock.results import EncoderStats
 
 # Of an encoder that has no size yet.
@@ -70,7 +70,7 @@ class Encoder(EncoderBase):
         size: width and height in pixels. None takes them from the shape of the first frame, if `pixel_format` is packed
             or gray. FFmpeg starts with that frame.
         pixel_format: layout of the frames handed to ``write``: FFmpeg's name of any raw format
-            (``ffmpeg -pix_fmts``). `penstock.ffmpeg.pixel_formats.PIXEL_FORMATS` has the common ones.
+            (``ffmpeg -pix_fmts``).
         vflip: the first row in memory is the bottom of the picture, as in OpenGL.
         odd_size: what to do with a width or height that `output_pixel_format` cannot have: "error", "pad" (repeat the
             last column or row) or "crop" (drop it).

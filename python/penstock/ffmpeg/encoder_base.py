@@ -11,12 +11,12 @@ from typing import NoReturn, Self
 from penstock import _exit
 from penstock._native import AppliedPolicy
 from penstock.errors import ClosedError, EncoderError, FFmpegWarning
-from penstock.ffmpeg.encode_plan import EncodePlan
-from penstock.ffmpeg.encode_session import EncodeSession
-from penstock.ffmpeg.encode_settings import EncodeSettings
-from penstock.ffmpeg.endpoints import without_protocol
-from penstock.ffmpeg.reporter import Reporter
-from penstock.ffmpeg.session import check_owner
+from penstock.ffmpeg.plan.encode_plan import EncodePlan
+from penstock.ffmpeg.plan.encode_settings import EncodeSettings
+from penstock.ffmpeg.plan.endpoints import without_protocol
+from penstock.ffmpeg.program.session import check_owner
+from penstock.ffmpeg.session.encode_session import EncodeSession
+from penstock.ffmpeg.session.reporter import Reporter
 from penstock.results import EncodeReport, EncoderStats
 
 

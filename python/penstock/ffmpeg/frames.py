@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock._native import Frame, _Slot
-from penstock.ffmpeg.pixel_formats import FrameLayout
+from penstock.ffmpeg.plan.pixel_formats import FrameLayout
 
 
 class VideoFrame(np.ndarray[Any, np.dtype[Any]]):

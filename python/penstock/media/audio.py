@@ -10,11 +10,11 @@ import numpy.typing as npt
 
 from penstock._native import Frame, _count
 from penstock.errors import DecoderError
-from penstock.ffmpeg import endpoints
-from penstock.ffmpeg.arguments import format_seconds, read_arguments
-from penstock.ffmpeg.find import find_decoding_ffmpeg
 from penstock.ffmpeg.frames import joined, samples_of
-from penstock.ffmpeg.settings import DEFAULT_TUNING, Tuning, check_choice, check_place
+from penstock.ffmpeg.plan import endpoints
+from penstock.ffmpeg.plan.arguments import format_seconds, read_arguments
+from penstock.ffmpeg.plan.settings import DEFAULT_TUNING, Tuning, check_choice, check_place
+from penstock.ffmpeg.program.find import find_decoding_ffmpeg
 from penstock.media.decode_session import DecoderBase, DecodeSession, numbered_stream
 from penstock.media.ending import early_end_of_sound, other_codecs
 from penstock.media.info import AudioInfo, MediaInfo

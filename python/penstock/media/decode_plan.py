@@ -9,12 +9,11 @@ from fractions import Fraction
 
 from penstock._native import _Conversion
 from penstock.errors import DecoderError
-from penstock.ffmpeg import capabilities, endpoints, timestamps
-from penstock.ffmpeg.arguments import checked_size, option_arguments, read_arguments
-from penstock.ffmpeg.child import ProgramError
-from penstock.ffmpeg.colors import MATRICES, RANGES
 from penstock.ffmpeg.naming import argument
-from penstock.ffmpeg.pixel_formats import (
+from penstock.ffmpeg.plan import endpoints
+from penstock.ffmpeg.plan.arguments import checked_size, option_arguments, read_arguments
+from penstock.ffmpeg.plan.colors import MATRICES, RANGES
+from penstock.ffmpeg.plan.pixel_formats import (
     PIXEL_FORMATS,
     FrameLayout,
     canonical,
@@ -25,8 +24,11 @@ from penstock.ffmpeg.pixel_formats import (
     is_rgb,
     subsampling,
 )
-from penstock.ffmpeg.runner import run
-from penstock.ffmpeg.settings import Colors, Convert, native_conversion
+from penstock.ffmpeg.plan.settings import Colors, Convert, native_conversion
+from penstock.ffmpeg.program import capabilities
+from penstock.ffmpeg.program.child import ProgramError
+from penstock.ffmpeg.program.runner import run
+from penstock.media import timestamps
 from penstock.media.info import MediaInfo, VideoInfo
 from penstock.media.start import seek_arguments
 

@@ -26,13 +26,13 @@ from typing import Any, Self, TypeVar
 from penstock import _exit
 from penstock._native import AppliedPolicy, Frame, Reader, _Conversion, _seconds
 from penstock.errors import ClosedError, DecoderError, FFmpegError, StalledError, TruncatedStreamError
-from penstock.ffmpeg.child import DRAIN_GRACE_S
-from penstock.ffmpeg.diagnostics import damage_reports, has_no_frames
-from penstock.ffmpeg.process import FFmpegProcess
-from penstock.ffmpeg.session import Session, check_owner, late_error, warn_unclosed
-from penstock.ffmpeg.settings import Tuning
-from penstock.ffmpeg.timestamps import Timestamps
+from penstock.ffmpeg.plan.settings import Tuning
+from penstock.ffmpeg.program.child import DRAIN_GRACE_S
+from penstock.ffmpeg.program.messages import damage_reports, has_no_frames
+from penstock.ffmpeg.program.process import FFmpegProcess
+from penstock.ffmpeg.program.session import Session, check_owner, late_error, warn_unclosed
 from penstock.media.source import Source
+from penstock.media.timestamps import Timestamps
 
 # Frames or blocks that are read ahead.
 READ_AHEAD = 4

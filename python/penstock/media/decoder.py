@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, Unpack, cast, overload
 from penstock._native import Frame, _count
 from penstock._types import WritableData
 from penstock.errors import DecoderError, FFmpegWarning
-from penstock.ffmpeg.diagnostics import StderrLog
-from penstock.ffmpeg.find import find_decoding_ffmpeg
 from penstock.ffmpeg.frames import VideoFrame, frame_of
-from penstock.ffmpeg.runner import run
-from penstock.ffmpeg.settings import DEFAULT_COLORS, DEFAULT_TUNING, Colors, Tuning, check_place
+from penstock.ffmpeg.plan.settings import DEFAULT_COLORS, DEFAULT_TUNING, Colors, Tuning, check_place
+from penstock.ffmpeg.program.find import find_decoding_ffmpeg
+from penstock.ffmpeg.program.messages import StderrLog
+from penstock.ffmpeg.program.runner import run
 from penstock.media import ending
 from penstock.media.audio import AudioDecoder, AudioOptions
 from penstock.media.decode_plan import DecodeOptions, plan_decode

@@ -14,7 +14,7 @@ import av
 from av.error import FFmpegError as LibavError
 
 from penstock.errors import DecoderError
-from penstock.ffmpeg import endpoints
+from penstock.ffmpeg.plan import endpoints
 from penstock.media.index import Index, Packets, expected_frames, packets_of
 from penstock.media.info import AudioInfo, MediaInfo, VideoInfo
 from penstock.media.opening import open_media
@@ -66,7 +66,7 @@ class Delivered:
 
 
 def other_codecs(media: MediaInfo, index: int) -> set[str]:
-    """The codecs of the streams of `media` except that of `index`, for `diagnostics.damage_reports`."""
+    """The codecs of the streams of `media` except that of `index`, for `messages.damage_reports`."""
     streams: tuple[VideoInfo | AudioInfo, ...] = (*media.video, *media.audio)
     codecs = {stream.index: stream.codec for stream in streams}
     own = codecs.get(index)

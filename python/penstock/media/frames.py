@@ -15,7 +15,7 @@ import numpy.typing as npt
 from penstock.errors import ClosedError
 from penstock.ffmpeg.frames import VideoFrame, frame_of
 from penstock.ffmpeg.naming import argument
-from penstock.ffmpeg.settings import check_place
+from penstock.ffmpeg.plan.settings import check_place
 from penstock.media.decode_plan import DecodePlan
 from penstock.media.ending import Delivered
 from penstock.media.info import MediaInfo

@@ -8,8 +8,8 @@ from fractions import Fraction
 from typing import TypeVar
 
 from penstock._html import HtmlTable
-from penstock.ffmpeg import endpoints
-from penstock.ffmpeg.colors import ContentLight, MasteringDisplay
+from penstock.ffmpeg.plan import endpoints
+from penstock.ffmpeg.plan.colors import ContentLight, MasteringDisplay
 
 _Stream = TypeVar("_Stream", "VideoInfo", "AudioInfo")
 

@@ -15,10 +15,11 @@ import av
 from av.error import FFmpegError as LibavError
 
 from penstock.errors import DecoderError
-from penstock.ffmpeg import diagnostics, endpoints
-from penstock.ffmpeg.child import ProgramError
-from penstock.ffmpeg.find import find_decoding_ffmpeg
-from penstock.ffmpeg.runner import run
+from penstock.ffmpeg.plan import endpoints
+from penstock.ffmpeg.program import messages
+from penstock.ffmpeg.program.child import ProgramError
+from penstock.ffmpeg.program.find import find_decoding_ffmpeg
+from penstock.ffmpeg.program.runner import run
 from penstock.media.once import Once
 
 if TYPE_CHECKING:
@@ -127,6 +128,6 @@ def _refusal(source: str, path: str, confined: list[str], reason: str) -> Decode
             "opens those of them that are local"
         )
     else:
-        words = reason if _OPENED in said else diagnostics.summarize(said, source) or reason
+        words = reason if _OPENED in said else messages.summarize(said, source) or reason
         message = f"{path} is not a media file that FFmpeg knows, or it is damaged: {words}"
     return DecoderError(message, returncode=child.returncode, command=child.command, stderr=said)

@@ -13,7 +13,7 @@ from socket import SocketIO, socket
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock import _streams
-from penstock.ffmpeg import endpoints
+from penstock.ffmpeg.plan import endpoints
 from penstock.media.once import Once
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from penstock.ffmpeg import endpoints
-from penstock.ffmpeg.arguments import format_seconds
+from penstock.ffmpeg.plan import endpoints
+from penstock.ffmpeg.plan.arguments import format_seconds
 from penstock.media.info import MediaInfo
 
 # In these containers FFmpeg finds a keyframe before the place by an index.

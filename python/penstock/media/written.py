@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from penstock.errors import DecoderError
-from penstock.ffmpeg import endpoints
-from penstock.ffmpeg.colors import UNTAGGED, ContentLight, MasteringDisplay, VideoColors
 from penstock.ffmpeg.naming import argument
-from penstock.ffmpeg.pixel_formats import canonical
+from penstock.ffmpeg.plan import endpoints
+from penstock.ffmpeg.plan.colors import UNTAGGED, ContentLight, MasteringDisplay, VideoColors
+from penstock.ffmpeg.plan.pixel_formats import canonical
 from penstock.media.probe import probe
 
 if TYPE_CHECKING:

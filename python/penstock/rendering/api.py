@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from penstock._native import _count, _seconds
-from penstock.ffmpeg.arguments import checked_size
 from penstock.ffmpeg.naming import argument
-from penstock.ffmpeg.settings import check_choice
+from penstock.ffmpeg.plan.arguments import checked_size
+from penstock.ffmpeg.plan.settings import check_choice
 from penstock.media import probe
 from penstock.rendering import plan as plans
 from penstock.rendering.code import Code

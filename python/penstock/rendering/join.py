@@ -20,14 +20,14 @@ from typing import BinaryIO
 
 from penstock._relay import relay
 from penstock.errors import BrokenStreamError, EncoderError, RenderError
-from penstock.ffmpeg.arguments import option_arguments
-from penstock.ffmpeg.encode_plan import plan_encode
-from penstock.ffmpeg.encode_settings import EncodeSettings
-from penstock.ffmpeg.pixel_formats import is_gray, is_rgb
-from penstock.ffmpeg.process import FFmpegProcess
-from penstock.ffmpeg.session import Session
-from penstock.ffmpeg.sound import is_matroska, plan_sounds
-from penstock.ffmpeg.timestamps import framecrc_unit_s
+from penstock.ffmpeg.plan.arguments import option_arguments
+from penstock.ffmpeg.plan.encode_plan import plan_encode
+from penstock.ffmpeg.plan.encode_settings import EncodeSettings
+from penstock.ffmpeg.plan.pixel_formats import is_gray, is_rgb
+from penstock.ffmpeg.plan.sound import is_matroska, plan_sounds
+from penstock.ffmpeg.program.messages import framecrc_unit_s
+from penstock.ffmpeg.program.process import FFmpegProcess
+from penstock.ffmpeg.program.session import Session
 from penstock.media import probe
 from penstock.media.info import VideoInfo
 from penstock.rendering.chunk import container_of, data_name, finished, remove_chunks

@@ -14,16 +14,16 @@ from typing import Any, Self
 
 from penstock._native import _count
 from penstock.errors import EncoderError
-from penstock.ffmpeg import endpoints
-from penstock.ffmpeg.arguments import checked_size, frame_rate
-from penstock.ffmpeg.capabilities import muxer_options, version
-from penstock.ffmpeg.colors import ContentLight, MasteringDisplay
-from penstock.ffmpeg.encode_plan import plan_encode
-from penstock.ffmpeg.encode_settings import EncodeSettings
-from penstock.ffmpeg.find import find_ffmpeg
 from penstock.ffmpeg.naming import argument
-from penstock.ffmpeg.nut import TICK_S
-from penstock.ffmpeg.settings import Colors, Tuning
+from penstock.ffmpeg.plan import endpoints
+from penstock.ffmpeg.plan.arguments import checked_size, frame_rate
+from penstock.ffmpeg.plan.colors import ContentLight, MasteringDisplay
+from penstock.ffmpeg.plan.encode_plan import plan_encode
+from penstock.ffmpeg.plan.encode_settings import EncodeSettings
+from penstock.ffmpeg.plan.nut import TICK_S
+from penstock.ffmpeg.plan.settings import Colors, Tuning
+from penstock.ffmpeg.program.capabilities import muxer_options, version
+from penstock.ffmpeg.program.find import find_ffmpeg
 from penstock.rendering.code import Code
 from penstock.rendering.source import Source
 

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from penstock.errors import DecoderError, FFmpegWarning
-from penstock.ffmpeg import Colors, endpoints
-from penstock.ffmpeg.colors import LIGHT_PARAMETERS, MATRICES
-from penstock.ffmpeg.nut import TICK_S
-from penstock.ffmpeg.output_formats import PLAYABLE_CODECS
-from penstock.ffmpeg.settings import DEFAULT_COLORS
+from penstock.ffmpeg import Colors
+from penstock.ffmpeg.plan import endpoints
+from penstock.ffmpeg.plan.colors import LIGHT_PARAMETERS, MATRICES
+from penstock.ffmpeg.plan.nut import TICK_S
+from penstock.ffmpeg.plan.output_formats import PLAYABLE_CODECS
+from penstock.ffmpeg.plan.settings import DEFAULT_COLORS
 from penstock.media.index import packets_of
 from penstock.media.info import MediaInfo, VideoInfo
 from penstock.media.opening import open_media

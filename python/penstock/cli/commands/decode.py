@@ -44,9 +44,9 @@ from penstock.cli.outputs import ImageOutput, Output, RawOutput, TimestampOutput
 from penstock.cli.progress import PERIOD_S, is_wanted
 from penstock.cli.signals import Stopped
 from penstock.errors import DecoderError, FFmpegWarning, StalledError
-from penstock.ffmpeg import endpoints
 from penstock.ffmpeg.bar import Bar
-from penstock.ffmpeg.find import find_decoding_ffmpeg
+from penstock.ffmpeg.plan import endpoints
+from penstock.ffmpeg.program.find import find_decoding_ffmpeg
 from penstock.media import Decoder
 
 #: As a pixel format: leave the pixels as they are in the file.

@@ -34,10 +34,11 @@ from penstock.cli.options import (
 from penstock.cli.progress import expected_bytes, is_wanted
 from penstock.cli.signals import Stopped
 from penstock.errors import DecoderError, FFmpegWarning, PenstockError
-from penstock.ffmpeg import Encoder, endpoints
-from penstock.ffmpeg.encode_plan import plan_encode
-from penstock.ffmpeg.encode_settings import EncodeSettings
-from penstock.ffmpeg.pixel_formats import FrameLayout
+from penstock.ffmpeg import Encoder
+from penstock.ffmpeg.plan import endpoints
+from penstock.ffmpeg.plan.encode_plan import plan_encode
+from penstock.ffmpeg.plan.encode_settings import EncodeSettings
+from penstock.ffmpeg.plan.pixel_formats import FrameLayout
 
 
 @dataclass(frozen=True)

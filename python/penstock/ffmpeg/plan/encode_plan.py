@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 
 from penstock._native import _Conversion
-from penstock.ffmpeg import sound
-from penstock.ffmpeg.arguments import (
+from penstock.ffmpeg.plan import sound
+from penstock.ffmpeg.plan.arguments import (
     check_even,
     checked_size,
     conversion_filters,
@@ -16,7 +16,7 @@ from penstock.ffmpeg.arguments import (
     stream_arguments,
     with_filters,
 )
-from penstock.ffmpeg.colors import (
+from penstock.ffmpeg.plan.colors import (
     VideoColors,
     colors_for,
     input_color_arguments,
@@ -24,9 +24,9 @@ from penstock.ffmpeg.colors import (
     jpeg_pixel_format,
     output_color_arguments,
 )
-from penstock.ffmpeg.encode_settings import EncodeSettings
-from penstock.ffmpeg.nut import NutStream
-from penstock.ffmpeg.pixel_formats import (
+from penstock.ffmpeg.plan.encode_settings import EncodeSettings
+from penstock.ffmpeg.plan.nut import NutStream
+from penstock.ffmpeg.plan.pixel_formats import (
     FrameLayout,
     canonical,
     divides_evenly,
@@ -34,7 +34,7 @@ from penstock.ffmpeg.pixel_formats import (
     is_gray,
     is_rgb,
 )
-from penstock.ffmpeg.settings import native_conversion
+from penstock.ffmpeg.plan.settings import native_conversion
 
 # Encoders that need the same conversion have the same object: a fan-out does it once for all of them.
 _conversion = lru_cache(maxsize=16)(_Conversion)

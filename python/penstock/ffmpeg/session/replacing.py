@@ -10,7 +10,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from penstock.ffmpeg import endpoints
+from penstock.ffmpeg.plan import endpoints
 
 # Containers that are several files, whose names follow from the output's, by FFmpeg's names and their usual endings.
 _SEVERAL_FILES = (

@@ -28,14 +28,6 @@ def filters(descriptor: int, time_base: Fraction) -> list[str]:
     ]
 
 
-def framecrc_unit_s(line: bytes) -> Fraction | None:
-    """The unit of times, in seconds, that a line of FFmpeg's muxer `framecrc` tells; None for other lines."""
-    if not line.startswith(b"#tb 0:"):
-        return None
-    numerator, _, denominator = line.split(b":")[1].partition(b"/")
-    return Fraction(int(numerator), int(denominator))
-
-
 class Timestamps:
     """The timestamps of frames by index, which FFmpeg writes to `pipe`. Several threads may ask, in any order.
 

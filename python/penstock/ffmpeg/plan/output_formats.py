@@ -12,12 +12,13 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from penstock.errors import EncoderError
-from penstock.ffmpeg import capabilities, endpoints
-from penstock.ffmpeg.arguments import FILTER_OPTIONS
-from penstock.ffmpeg.colors import jpeg_pixel_format
 from penstock.ffmpeg.naming import argument
-from penstock.ffmpeg.pixel_formats import has_alpha, is_gray, is_rgb, subsampling
-from penstock.ffmpeg.settings import Colors
+from penstock.ffmpeg.plan import endpoints
+from penstock.ffmpeg.plan.arguments import FILTER_OPTIONS
+from penstock.ffmpeg.plan.colors import jpeg_pixel_format
+from penstock.ffmpeg.plan.pixel_formats import has_alpha, is_gray, is_rgb, subsampling
+from penstock.ffmpeg.plan.settings import Colors
+from penstock.ffmpeg.program import capabilities
 
 AUTO = "auto"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
+from fractions import Fraction
 
 # Guessed: the cause of a failure is in the last lines, and what is kept must stay bounded.
 _STDERR_LINES = 50
@@ -156,3 +157,11 @@ def summarize(stderr: str, source: str) -> str:
     # FFmpeg 7 ends with the name of the input and the reason once more.
     said = (line for line in lines if line and not line.startswith("Error opening input file"))
     return "; ".join([*dict.fromkeys(said)][-_SUMMARY_LINES:])
+
+
+def framecrc_unit_s(line: bytes) -> Fraction | None:
+    """The unit of times, in seconds, that a line of FFmpeg's muxer `framecrc` tells; None for other lines."""
+    if not line.startswith(b"#tb 0:"):
+        return None
+    numerator, _, denominator = line.split(b":")[1].partition(b"/")
+    return Fraction(int(numerator), int(denominator))

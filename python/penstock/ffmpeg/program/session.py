@@ -19,8 +19,8 @@ from penstock import _exit
 from penstock._asyncio import Watchable, until_done
 from penstock._log import logger
 from penstock.errors import ClosedError, FFmpegError, StalledError
-from penstock.ffmpeg import capabilities
-from penstock.ffmpeg.process import FFmpegProcess, Watch
+from penstock.ffmpeg.program import capabilities
+from penstock.ffmpeg.program.process import FFmpegProcess, Watch
 
 R = TypeVar("R")
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.ffmpeg.naming import argument
-from penstock.ffmpeg.pixel_formats import is_gray, is_rgb, subsampling
+from penstock.ffmpeg.plan.pixel_formats import is_gray, is_rgb, subsampling
 
 if TYPE_CHECKING:
-    from penstock.ffmpeg.settings import Colors
+    from penstock.ffmpeg.plan.settings import Colors
 
 # Matrix, primaries and transfer characteristics, by FFmpeg's names of the code points in ITU-T H.273 (tables 4, 2
 # and 3): 6, 6, 6 for BT.601 with 525 lines; 1, 1, 1; and 9, 9, 14, whose curve is that of 1, 6 and 15 as well.

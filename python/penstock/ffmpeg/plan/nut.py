@@ -18,10 +18,10 @@ from fractions import Fraction
 from numbers import Rational, Real
 
 from penstock.errors import EncoderError
-from penstock.ffmpeg.arguments import input_arguments
-from penstock.ffmpeg.child import ProgramError
-from penstock.ffmpeg.pixel_formats import FrameLayout
-from penstock.ffmpeg.runner import run
+from penstock.ffmpeg.plan.arguments import input_arguments
+from penstock.ffmpeg.plan.pixel_formats import FrameLayout
+from penstock.ffmpeg.program.child import ProgramError
+from penstock.ffmpeg.program.runner import run
 
 #: Times of frames with ``fps=None`` are whole multiples of this, in seconds. FFmpeg has no finer ones, and containers
 #: have coarser ones as a rule.

@@ -28,15 +28,15 @@ from penstock.errors import (
     PenstockError,
     StalledError,
 )
-from penstock.ffmpeg import endpoints, nut
-from penstock.ffmpeg.advice import explain
-from penstock.ffmpeg.encode_plan import EncodePlan
-from penstock.ffmpeg.feed import Feed
-from penstock.ffmpeg.process import WATCH_INTERVAL_S, FFmpegProcess, Watch
-from penstock.ffmpeg.replacing import ReplacedError, is_several_files, replacement_of
-from penstock.ffmpeg.reporter import Reporter
-from penstock.ffmpeg.session import Session, late_error, warn_unclosed
-from penstock.ffmpeg.sound import samples_of
+from penstock.ffmpeg.plan import endpoints, nut
+from penstock.ffmpeg.plan.encode_plan import EncodePlan
+from penstock.ffmpeg.plan.sound import samples_of
+from penstock.ffmpeg.program.process import WATCH_INTERVAL_S, FFmpegProcess, Watch
+from penstock.ffmpeg.program.session import Session, late_error, warn_unclosed
+from penstock.ffmpeg.session.advice import explain
+from penstock.ffmpeg.session.feed import Feed
+from penstock.ffmpeg.session.replacing import ReplacedError, is_several_files, replacement_of
+from penstock.ffmpeg.session.reporter import Reporter
 from penstock.results import EncodeReport, EncoderStats
 
 # Where no caller waits for FFmpeg (at exit, after an exception), FFmpeg is killed after so long without a sign of life.

@@ -15,15 +15,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from penstock.errors import EncoderError
-from penstock.ffmpeg.child import ProgramError
 from penstock.ffmpeg.naming import argument
-from penstock.ffmpeg.runner import run
+from penstock.ffmpeg.program.child import ProgramError
+from penstock.ffmpeg.program.runner import run
 
 #: Guessed: an FFmpeg answers within 0.1 s, cold caches and a loaded machine aside.
 PATIENCE_S = 5.0
 
 #: Codecs that are not looked up before FFmpeg starts: most builds have them, and the look-up delays the first frame.
-#: An FFmpeg without one fails, and `penstock.ffmpeg.diagnostics` names what it has.
+#: An FFmpeg without one fails, and `penstock.ffmpeg.program.messages` names what it has.
 COMMON_CODECS = (
     *("libx264", "libx264rgb", "libx265", "libvpx-vp9", "libsvtav1", "libaom-av1"),
     *("h264_nvenc", "hevc_nvenc", "av1_nvenc", "h264_vaapi", "hevc_vaapi"),

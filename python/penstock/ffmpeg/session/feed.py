@@ -14,10 +14,10 @@ import numpy.typing as npt
 
 from penstock._native import Ticket, Writer, _Slot
 from penstock.errors import StalledError
-from penstock.ffmpeg import nut
-from penstock.ffmpeg.encode_settings import EncodeSettings
-from penstock.ffmpeg.sound import AudioInput
-from penstock.ffmpeg.sound_packets import Packet, SoundPackets
+from penstock.ffmpeg.plan import nut
+from penstock.ffmpeg.plan.encode_settings import EncodeSettings
+from penstock.ffmpeg.plan.sound import AudioInput
+from penstock.ffmpeg.session.sound_packets import Packet, SoundPackets
 
 # Sound of files is queued in pieces of this length, a little behind the picture: each piece takes a place in the queue.
 # Chosen: containers interleave by half a second or more.

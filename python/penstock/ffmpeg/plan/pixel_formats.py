@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from math import prod
 
 from penstock.errors import EncoderError
-from penstock.ffmpeg import capabilities
-from penstock.ffmpeg.find import find_ffmpeg
+from penstock.ffmpeg.program import capabilities
+from penstock.ffmpeg.program.find import find_ffmpeg
 
 # Channels a pixel, and bytes a channel.
 _PACKED = {

@@ -10,12 +10,13 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from penstock.ffmpeg import capabilities, endpoints
-from penstock.ffmpeg.arguments import FILTER_OPTIONS
-from penstock.ffmpeg.capabilities import Option, did_you_mean
-from penstock.ffmpeg.diagnostics import FAILED_OUTPUT, without_colours
-from penstock.ffmpeg.encode_settings import EncodeSettings
 from penstock.ffmpeg.naming import argument
+from penstock.ffmpeg.plan import endpoints
+from penstock.ffmpeg.plan.arguments import FILTER_OPTIONS
+from penstock.ffmpeg.plan.encode_settings import EncodeSettings
+from penstock.ffmpeg.program import capabilities
+from penstock.ffmpeg.program.capabilities import Option, did_you_mean
+from penstock.ffmpeg.program.messages import FAILED_OUTPUT, without_colours
 
 # From x264_preset_names and x264_tune_names in x264.h, which x265 shares; FFmpeg's help does not list them.
 _X264_VALUES = {

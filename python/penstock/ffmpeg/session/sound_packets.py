@@ -14,11 +14,10 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from penstock.errors import EncoderError, StalledError
-from penstock.ffmpeg.diagnostics import damage_reports, summarize
-from penstock.ffmpeg.endpoints import without_protocol
-from penstock.ffmpeg.process import FFmpegProcess
-from penstock.ffmpeg.sound import AudioFile, Sound
-from penstock.ffmpeg.timestamps import framecrc_unit_s
+from penstock.ffmpeg.plan.endpoints import without_protocol
+from penstock.ffmpeg.plan.sound import AudioFile, Sound
+from penstock.ffmpeg.program.messages import damage_reports, framecrc_unit_s, summarize
+from penstock.ffmpeg.program.process import FFmpegProcess
 
 # What a pipe holds by default (pipe(7)).
 _READ_BYTES = 1 << 16

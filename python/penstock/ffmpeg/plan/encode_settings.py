@@ -9,17 +9,17 @@ from fractions import Fraction
 from numbers import Real
 from typing import Literal, Self, get_args
 
-from penstock.ffmpeg import endpoints
-from penstock.ffmpeg.arguments import frame_rate
-from penstock.ffmpeg.capabilities import check_codec, check_option
-from penstock.ffmpeg.colors import MATRICES, colors_for, with_colors_of_options, with_light
-from penstock.ffmpeg.find import find_ffmpeg
 from penstock.ffmpeg.naming import argument
-from penstock.ffmpeg.nut import TICK_S
-from penstock.ffmpeg.output_formats import asked_format, output_format, raw_format, unused_colors
-from penstock.ffmpeg.pixel_formats import is_gray, is_rgb, raw_format_name
-from penstock.ffmpeg.settings import DEFAULT_COLORS, DEFAULT_TUNING, Colors, Tuning, check_choice
-from penstock.ffmpeg.sound import Audio, AudioInput, Sound, plan_sounds
+from penstock.ffmpeg.plan import endpoints
+from penstock.ffmpeg.plan.arguments import frame_rate
+from penstock.ffmpeg.plan.colors import MATRICES, colors_for, with_colors_of_options, with_light
+from penstock.ffmpeg.plan.nut import TICK_S
+from penstock.ffmpeg.plan.output_formats import asked_format, output_format, raw_format, unused_colors
+from penstock.ffmpeg.plan.pixel_formats import is_gray, is_rgb, raw_format_name
+from penstock.ffmpeg.plan.settings import DEFAULT_COLORS, DEFAULT_TUNING, Colors, Tuning, check_choice
+from penstock.ffmpeg.plan.sound import Audio, AudioInput, Sound, plan_sounds
+from penstock.ffmpeg.program.capabilities import check_codec, check_option
+from penstock.ffmpeg.program.find import find_ffmpeg
 
 OddSize = Literal["error", "pad", "crop"]
 

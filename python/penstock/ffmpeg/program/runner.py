@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Sequence
 
-from penstock.ffmpeg.child import Child, ProgramError
+from penstock.ffmpeg.program.child import Child, ProgramError
 
 # Guessed: FFmpeg's description of an input with many streams and tags fits, and what is captured must stay bounded.
 _STDERR_BYTES = 256 << 10

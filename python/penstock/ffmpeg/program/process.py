@@ -13,8 +13,8 @@ from pathlib import Path
 
 from penstock._native import ThreadPolicy
 from penstock.errors import FFmpegError
-from penstock.ffmpeg.child import Child, Lines, NotStartedError
-from penstock.ffmpeg.diagnostics import StderrLog
+from penstock.ffmpeg.program.child import Child, Lines, NotStartedError
+from penstock.ffmpeg.program.messages import StderrLog
 
 # Guessed: longer lines are cut, so that what is kept stays bounded.
 _LINE_BYTES = 4096

@@ -18,14 +18,14 @@ import numpy.typing as npt
 
 from penstock._native import _count
 from penstock.errors import DecoderError
-from penstock.ffmpeg import endpoints, nut
-from penstock.ffmpeg.arguments import format_seconds
-from penstock.ffmpeg.capabilities import check_audio_codec
-from penstock.ffmpeg.child import ProgramError
 from penstock.ffmpeg.naming import argument
-from penstock.ffmpeg.pixel_formats import FrameLayout
-from penstock.ffmpeg.runner import run
-from penstock.ffmpeg.settings import check_choice
+from penstock.ffmpeg.plan import endpoints, nut
+from penstock.ffmpeg.plan.arguments import format_seconds
+from penstock.ffmpeg.plan.pixel_formats import FrameLayout
+from penstock.ffmpeg.plan.settings import check_choice
+from penstock.ffmpeg.program.capabilities import check_audio_codec
+from penstock.ffmpeg.program.child import ProgramError
+from penstock.ffmpeg.program.runner import run
 
 InputSampleType = Literal["int16", "int32", "float32"]
 SoundEnd = Literal["video", "longest"]

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from numbers import Rational
 
-from penstock.ffmpeg import endpoints
-from penstock.ffmpeg.colors import VideoColors, conversion_filter
 from penstock.ffmpeg.naming import argument
-from penstock.ffmpeg.pixel_formats import FrameLayout, canonical, divides_evenly, is_rgb, subsampling
+from penstock.ffmpeg.plan import endpoints
+from penstock.ffmpeg.plan.colors import VideoColors, conversion_filter
+from penstock.ffmpeg.plan.pixel_formats import FrameLayout, canonical, divides_evenly, is_rgb, subsampling
 
 # FFmpeg warns that these may apply to audio, too.
 _VIDEO_OPTIONS = {"b": "b:v", "profile": "profile:v"}
