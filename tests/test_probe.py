@@ -282,6 +282,21 @@ class TestFiles:
         [video] = probe(clip("h264")).video
         assert (video.mastering_display, video.content_light) == (None, None)
 
+    def test_tags_that_are_no_utf_8(self, tmp_path: Path) -> None:
+        command = [
+            find_ffmpeg(),
+            "-v",
+            "error",
+            "-i",
+            clip("h264"),
+            "-c",
+            "copy",
+            "-metadata",
+            b"title=a\xffb",
+        ]
+        subprocess.run([*command, tmp_path / "v.mkv"], check=True)
+        assert probe(tmp_path / "v.mkv").tags["title"] == "a\ufffdb"
+
     def test_a_url(self) -> None:
         assert probe(f"file://{clip('h264')}").video[0].frames == 30
 

@@ -29,6 +29,8 @@ T = TypeVar("T")
 
 # PyAV sets it, and libav then makes wrong times of H.264 in AVI (AVFMT_FLAG_GENPTS in libavformat/avformat.h).
 _GEN_PTS = 0x0001
+# PyAV 18 raises for tags that are no UTF-8, if it is not told to do what PyAV 19 does always.
+_ANY_TAGS: dict[str, Any] = {"metadata_errors": "surrogateescape"} if av.__version__.startswith("18.") else {}
 # The demuxer that takes every text file named *.txt for a recording of a terminal, and draws it.
 _TEXT_CONTAINER = "tty"
 # FFmpeg's message about a container outside of -format_whitelist.
@@ -66,7 +68,7 @@ def open_media(
     options = {name.removeprefix("-"): value for name, value in zip(words[::2], words[1::2], strict=True)}
     try:
         given: Any = source if once is None else once
-        media: InputContainer = av.open(given, options=options, metadata_errors="replace")
+        media: InputContainer = av.open(given, options=options, **_ANY_TAGS)
     except LibavError as error:
         raise _refusal(source, path, confined, error.strerror or "") from error
     if media.format.name == _TEXT_CONTAINER:

@@ -150,13 +150,21 @@ def _media(
         ),
         audio=tuple(_audio(stream, whole_s) for stream in audio),
         chapters=tuple(map(_chapter, media.chapters())),
-        tags=dict(media.metadata),
+        tags={_readable(name): _readable(value) for name, value in media.metadata.items()},
     )
 
 
 def _chapter(told: AnyChapter) -> Chapter:
     unit = told["time_base"] or Fraction(1)
-    return Chapter(float(told["start"] * unit), float(told["end"] * unit), told["metadata"].get("title"))
+    title = told["metadata"].get("title")
+    return Chapter(
+        float(told["start"] * unit), float(told["end"] * unit), None if title is None else _readable(title)
+    )
+
+
+def _readable(text: str) -> str:
+    """A text that can be printed: what is no UTF-8 in the file becomes U+FFFD."""
+    return text.encode(errors="surrogateescape").decode(errors="replace")
 
 
 def _video(stream: VideoStream, whole_s: float | None, first: _Beginning, counted: int | None) -> VideoInfo:
