@@ -29,7 +29,7 @@ from test_api import FUNCTIONS
 
 import penstock
 from penstock import fifo, pipeline
-from penstock.ffmpeg import AudioInput, Encoder, Tuning
+from penstock.ffmpeg import AudioEncoder, AudioInput, Encoder, Tuning
 from penstock.media import AudioDecoder, Decoder, prefetch, probe
 
 MODULES = (
@@ -64,7 +64,10 @@ def callables() -> Iterator[tuple[str, Callable[..., Any]]]:
             seen.add(target)
             yield f"{module.__name__}.{name}", target
             if inspect.isclass(target):
-                methods = {key: value for key, value in vars(target).items() if not key.startswith("_")}
+                # With those of a base that several share, and that is not public itself.
+                owners = [base for base in target.__mro__ if base is target or base.__name__.endswith("Base")]
+                own = {key: value for owner in owners for key, value in vars(owner).items()}
+                methods = {key: value for key, value in own.items() if not key.startswith("_")}
                 for key, value in methods.items():
                     if callable(value):
                         yield f"{module.__name__}.{name}.{key}", value
@@ -277,18 +280,28 @@ def with_encoder(method: str, **options: Any) -> None:
         sound = AudioInput(8000, 1, "int16") if method.endswith("_audio") else None
         encoder = Encoder(f"{folder}/out.nut", size=(16, 16), fps=25, codec="rawvideo", audio=sound)
         data = bytes(768) if sound is None else np.zeros(8, "int16")
-        try:
-            if method == "frame":
-                with encoder.frame(**options):
-                    pass
-            elif method.startswith("awrite"):
-                asyncio.run(getattr(encoder, method)(data, **options))
-            elif method == "close":
-                encoder.close(**options)
-            else:
-                getattr(encoder, method)(data, **options)
-        finally:
-            encoder.abort()
+        call_of_encoder(encoder, method, data, **options)
+
+
+def with_audio_encoder(method: str, **options: Any) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        encoder = AudioEncoder(f"{folder}/out.wav", AudioInput(8000, 1, "int16"))
+        call_of_encoder(encoder, method, np.zeros(8, "int16"), **options)
+
+
+def call_of_encoder(encoder: Any, method: str, data: object, **options: Any) -> None:
+    try:
+        if method == "frame":
+            with encoder.frame(**options):
+                pass
+        elif method.startswith("awrite"):
+            asyncio.run(getattr(encoder, method)(data, **options))
+        elif method == "close":
+            encoder.close(**options)
+        else:
+            getattr(encoder, method)(data, **options)
+    finally:
+        encoder.abort()
 
 
 def with_decoder(decoder: Any, method: str, *arguments: object, **options: object) -> None:
@@ -355,6 +368,10 @@ CALLS: dict[str, Callable[..., object]] = {
     "penstock.media.AudioDecoder.read": lambda **given: with_decoder(
         AudioDecoder(clip("audio_aac")), "read", **given
     ),
+    **{
+        f"penstock.ffmpeg.AudioEncoder.{method}": partial(with_audio_encoder, method)
+        for method in ("awrite", "close", "write")
+    },
     "penstock.ffmpeg.AudioInput": lambda **given: AudioInput(**{"sample_rate": 8000, "channels": 1} | given),
     "penstock.ffmpeg.Tuning": lambda **given: make_encoder(tuning=Tuning(**given)),
     "penstock.media.prefetch": lambda **given: list(prefetch([], **given)),
