@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -64,6 +65,49 @@ def video() -> Path:
 
 
 # --- the same frames --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"pixel_format": None, "size": (48, 32)},
+        {"pixel_format": "gray", "size": (48, 32)},
+        {"pixel_format": "yuv444p"},
+        {"size": (48, 32)},
+        {"size": (48, 32), "colors": Colors(matrix="bt601", range="full")},
+    ],
+)
+def test_colours_of_the_file_are_kept_by_filters(tmp_path: Path, options: dict[str, Any]) -> None:
+    path = made(tmp_path, "v.mp4", *H264, "-colorspace", "bt709", "-color_range", "tv")
+    with Decoder(path, **options) as decoder:
+        check(decoder)
+
+
+def test_packets_that_are_wrongly_called_keyframes(tmp_path: Path) -> None:
+    ffmpeg(
+        "-f", "lavfi", "-i", "testsrc2=size=128x96:rate=25:duration=1", "-c:v", "h263p", tmp_path / "v.avi"
+    )
+    with Decoder(tmp_path / "v.avi", pixel_format=None) as decoder:
+        check(decoder)
+
+
+OPEN = ("-x264-params", "open-gop=1:b-pyramid=normal")
+STARTS = {
+    "open.mp4": (*H264, "-g", "12", "-bf", "3", *OPEN),
+    "mpeg4.mp4": ("-c:v", "mpeg4", "-bf", "2"),
+    "mpeg2.mov": ("-c:v", "mpeg2video", "-bf", "2", "-g", "12"),
+    "fragments.mp4": (*H264, "-g", "12", "-bf", "3", "-movflags", "frag_keyframe+empty_moov"),
+}
+
+
+@pytest.mark.parametrize("name", a_few(STARTS, one_in=2))
+def test_a_start_behind_a_keyframe_that_comes_first_in_the_file(tmp_path: Path, name: str) -> None:
+    path = made(tmp_path, name, *STARTS[name])
+    with Decoder(path) as decoder:
+        times = [frame.time_s for frame in decoder]
+    for number in range(20, 60, 3):
+        with Decoder(path, start=times[number], count=20) as decoder:
+            assert [frame.time_s for frame in decoder] == times[number : number + 20]
 
 
 @pytest.mark.parametrize("pixel_format", ["rgb24", None])

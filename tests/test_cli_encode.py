@@ -407,7 +407,7 @@ class TestFailures:
             ("nowhere/video.mp4", [], "nowhere: the output's folder does not exist"),
             (".", [], "the output is a folder"),
             ("video.xyz", [], "or give --format"),
-            ("/dev/full", ["--format", "matroska"], "the disk is full"),
+            ("/dev/full", ["--format", "matroska"], "No space left on device"),
         ],
     )
     def test_the_output_s(self, tmp_path: Path, output: str, arguments: list[str], complaint: str) -> None:

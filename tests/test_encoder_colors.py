@@ -135,6 +135,19 @@ def test_a_light_without_a_place_is_refused(tmp_path: Path) -> None:
     given["colors"] = Colors(mastering_display=replace(DISPLAY, white=None))
     with pytest.raises(ValueError, match="white"):
         Encoder(tmp_path / "v.mp4", **given)
+    for display in (
+        replace(DISPLAY, luminance=(1000.0, 0.005)),
+        replace(DISPLAY, red=(34000, 16000)),
+        replace(DISPLAY, red=(float("nan"), 0.3)),
+        replace(DISPLAY, luminance=1000.0),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(ValueError, match="the least first"):
+            Encoder(tmp_path / "v.mp4", **given | {"colors": Colors(mastering_display=display)})
+    for level in (-1, 100_000, 0.5):
+        with pytest.raises(ValueError, match="content light"):
+            Encoder(tmp_path / "v.mp4", **given | {"colors": Colors(content_light=ContentLight(level, 0))})  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"content_light is a penstock\.media\.ContentLight"):
+        Colors(content_light=(1000, 400))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="no effect on a Decoder"):
         Decoder(tmp_path / "v.mp4", colors=Colors(content_light=ContentLight(1000, 400)))
     assert not [*tmp_path.iterdir()]
@@ -168,3 +181,9 @@ def test_a_decoder_has_no_use_for_tags(tmp_path: Path) -> None:
         Decoder(tmp_path / "video.mp4", colors=Colors(primaries="bt2020"))
     with pytest.raises(ValueError, match=r"transfer is 'auto'.*got 'pq'"):
         Colors(transfer="pq")
+
+
+@pytest.mark.parametrize("name", ["c:v", "codec", "vcodec", "c:v:0"])
+def test_a_codec_is_named_once(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match="exclude each other: give codec alone"):
+        Encoder(tmp_path / "v.mp4", size=SIZE, fps=25, options={name: "mpeg4"})

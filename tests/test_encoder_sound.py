@@ -261,6 +261,7 @@ def test_threads_write_frames_beside_sound(tmp_path: Path) -> None:
         (np.zeros((10, 2), np.int16), "int16"),
         (np.full((10, 2), np.nan, np.float32), "NaN"),
         (np.full((10, 2), -np.inf, np.float32), "infinite"),
+        (np.ma.masked_less(np.zeros((10, 2), np.float32), 1), r"samples\.filled"),
     ],
 )
 def test_wrong_samples_are_refused_at_the_call(tmp_path: Path, samples: Any, message: str) -> None:

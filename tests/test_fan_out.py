@@ -300,6 +300,14 @@ def test_wrong_uses(tmp_path: Path) -> None:
         FanOut([encoder])
     with pytest.raises(ValueError, match="already"):
         FanOut([consumer, consumer]) if not consumer.closed else FanOut([other := raw()[0], other])
+    with (
+        FanOut([lossless(tmp_path / "c.mkv")]) as one,
+        lossless(tmp_path / "d.mkv", pixel_format="bgr24") as other,
+    ):
+        with pytest.raises(ValueError, match="give the new one pixel_format='rgb24'"):
+            one.add(other)
+        other.write(flat(0))
+        one.write(flat(0))
     with FanOut() as nothing, pytest.raises(penstock.ClosedError, match="no outputs"):
         nothing.write(flat(0))
 

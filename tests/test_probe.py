@@ -282,6 +282,25 @@ class TestFiles:
         [video] = probe(clip("h264")).video
         assert (video.mastering_display, video.content_light) == (None, None)
 
+    def test_frames_of_several_videos_are_counted(self, tmp_path: Path) -> None:
+        inputs = ("-i", clip("h264"), "-f", "lavfi", "-i", "testsrc=s=64x64:r=30:d=1")
+        mapped = ("-map", "0:v", "-map", "1:v", "-c:v", "libx264", "-bf", "3", "-threads", "1")
+        command = [find_ffmpeg(), "-v", "error", *inputs, *mapped, tmp_path / "v.mkv"]
+        subprocess.run(command, check=True)
+        first, second = probe(tmp_path / "v.mkv", count_frames=True).video
+        assert (first.frames, second.frames) == (probe(clip("h264"), count_frames=True).video[0].frames, 30)
+
+    def test_channels_that_the_file_describes(self, tmp_path: Path) -> None:
+        """PyAV 18 ended the process."""
+        command = (find_ffmpeg(), "-v", "error", "-f", "f32le", "-ar", "8000", "-ac", "6", "-i", "/dev/zero")
+        subprocess.run([*command, "-t", "0.1", tmp_path / "v.aiff"], check=True)
+        program = (
+            "import sys\nfrom penstock.media import probe\nfor _ in range(500): info = probe(sys.argv[1])"
+        )
+        counted = f"{program}\nprint(info.audio[0].channels)"
+        run = [sys.executable, "-c", counted, tmp_path / "v.aiff"]
+        assert subprocess.run(run, check=True, capture_output=True).stdout == b"6\n"
+
     def test_tags_that_are_no_utf_8(self, tmp_path: Path) -> None:
         command = [
             find_ffmpeg(),

@@ -144,12 +144,34 @@ def test_a_second_render_of_one_output_is_refused(tmp_path: Path) -> None:
     assert is_whole(tmp_path / "video.mp4")
 
 
+def test_only_a_file_is_replaced_and_a_link_and_the_mode_stay(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "video.mp4")
+    with pytest.raises(ValueError, match="the output is a file"):
+        plan(scene, **settings(tmp_path))
+    (tmp_path / "video.mp4").unlink()
+    planned = made(tmp_path)
+    os.mkfifo(tmp_path / "video.mp4")
+    with pytest.raises(RenderError, match="is no file"):
+        assemble(planned)
+    (tmp_path / "video.mp4").unlink()
+    (tmp_path / "folder").mkdir()
+    old = tmp_path / "folder/old.bin"
+    old.write_bytes(b"old")
+    old.chmod(0o640)
+    (tmp_path / "video.mp4").symlink_to(old)
+    assemble(planned)
+    assert (tmp_path / "video.mp4").is_symlink() and old.stat().st_mode & 0o777 == 0o640
+    assert is_whole(old) and [*old.parent.iterdir()] == [old]
+
+
 def test_a_version_stands_for_the_code(tmp_path: Path) -> None:
     planned = made(tmp_path, version="1")
 
     def other(index: int, time_s: float, view: np.ndarray) -> None:
         scene(index, time_s, view)
 
+    with pytest.raises(TypeError, match="version"):
+        plan(other, **settings(tmp_path, version=2))
     assert plan(other, **settings(tmp_path, version="2")).hash != planned.hash
     assert penstock.render(other, **settings(tmp_path, version="1")).resumed == count(planned)
 
@@ -309,3 +331,17 @@ def test_a_changed_helper_is_other_code(tmp_path: Path, form: str, use: str) -> 
         return run.stdout
 
     assert digest(1, 1) == digest(1, 2) != digest(2, 1)
+
+
+def test_a_changed_constant_of_a_helper_is_other_code(tmp_path: Path) -> None:
+    (tmp_path / "scenes.py").write_text(
+        "from helper import SPEED\ndef scene(index, time_s, view):\n    view[:] = SPEED"
+    )
+    program = "import scenes\nfrom penstock.rendering.code import Code\nprint(Code.of(scenes.scene).digest)"
+
+    def digest(speed: int) -> str:
+        (tmp_path / "helper.py").write_text(f"SPEED = {speed}")
+        run = [sys.executable, "-B", "-c", program]
+        return subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+
+    assert digest(1) == digest(1) != digest(2)

@@ -15,6 +15,7 @@ from penstock._outputs import AS_IT_IS, Deadline, EncoderOutput, Form, Output, P
 from penstock._types import FrameData
 from penstock.errors import ClosedError, PenstockError, StalledError
 from penstock.ffmpeg.encoder import Encoder
+from penstock.ffmpeg.naming import argument
 from penstock.ffmpeg.plan.frame_check import buffer_and_size
 from penstock.ffmpeg.plan.settings import check_choice
 from penstock.ffmpeg.program.session import check_owner
@@ -78,8 +79,8 @@ class FanOut:
 
         Raises:
             TypeError: `target` is neither an encoder nor a writer.
-            ValueError: it is an output of this fan-out already; `when_full` is unknown; or frames with sound, at a
-                constant rate, would be dropped.
+            ValueError: it is an output of this fan-out already; it takes another pixel format than the encoders before;
+                `when_full` is unknown; or frames with sound, at a constant rate, would be dropped.
             ClosedError: `target` or the fan-out is closed.
         """
         check_choice("when_full", when_full, get_args(WhenFull))
@@ -91,6 +92,8 @@ class FanOut:
         if target.closed:
             raise ClosedError(f"{target!r} is closed")
         settings = target._settings if isinstance(target, Encoder) else None
+        if settings is not None:
+            self._check_same_frames(settings.pixel_format)
         if when_full == "drop" and settings is not None and settings.sounds and not settings.is_timed:
             raise ValueError(
                 "at a constant rate, each frame that is dropped moves the others against the sound: give the Encoder "
@@ -205,6 +208,14 @@ class FanOut:
         check_owner("fan-out", self._forks)
         if self._is_closed:
             raise ClosedError("the fan-out is closed")
+
+    def _check_same_frames(self, pixel_format: str) -> None:
+        for other in (output.target for output in self._outputs):
+            if isinstance(other, Encoder) and other._settings.pixel_format != pixel_format:
+                given = argument("pixel_format", other._settings.pixel_format)
+                raise ValueError(
+                    f"all encoders get the same frames, as {other!r} does: give the new one {given}"
+                )
 
     def _encoders_first(self) -> list[Output]:
         return sorted(self._outputs, key=lambda output: isinstance(output, WriterOutput))

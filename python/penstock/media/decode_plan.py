@@ -228,7 +228,11 @@ def _alpha_decoder(
 ) -> str | None:
     """The decoder for alpha stored beside the frames, if `pixel_format` has alpha; else None."""
     is_chosen = any(name in options.input_options for name in (*_CODEC_OPTIONS, f"c:{video.index}"))
-    if own_pixel_format(video) == video.pixel_format or not has_alpha(canonical(pixel_format)) or is_chosen:
+    if (
+        own_pixel_format(video) == (video.pixel_format or "")
+        or not has_alpha(canonical(pixel_format))
+        or is_chosen
+    ):
         return None
     name = _ALPHA_DECODERS[video.codec]
     known = capabilities.decoders(program)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -126,11 +126,14 @@ def _position(packet: Packet) -> int:
 
 
 class DecodedFrame(NamedTuple):
-    """What a decoder tells of a frame: the number of its packet, and its times in units of the stream's time base."""
+    """What a decoder tells of a frame: the number of its packet, its times in units of the stream's time base, and
+    whether it needs no other frame.
+    """
 
     packet: int
     dts: int | None
     duration: int
+    is_key: bool
 
 
 class Index:
@@ -178,6 +181,10 @@ class Index:
         shown = np.array([frame.packet for frame in frames], np.int64)
         order = np.full(len(packets.size), -1, np.int64)
         order[shown] = np.arange(len(shown))
+        # Some containers say of every packet that it is a keyframe.
+        is_key = packets.is_key.copy()
+        is_key[shown] &= np.array([frame.is_key for frame in frames], np.bool_)
+        packets = replace(packets, is_key=is_key)
         return cls(packets, shown, _best_effort(packets, frames), order, is_timed=False)
 
     def __len__(self) -> int:
@@ -209,7 +216,7 @@ def _best_effort(packets: Packets, frames: Sequence[DecodedFrame]) -> list[int]:
     faulty_pts = faulty_dts = next_time = 0
     last_pts = last_dts = -(1 << 63)
     best: list[int] = []
-    for packet, dts, duration in frames:
+    for packet, dts, duration, _ in frames:
         pts = int(packets.pts[packet]) if packets.has_pts[packet] else None
         if dts is not None:
             faulty_dts += dts <= last_dts

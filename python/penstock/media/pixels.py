@@ -62,8 +62,14 @@ class Pixels:
     def _graph(self, frame: VideoFrame, filters: list[str]) -> Graph:
         graph = Graph()
         graph.threads = 1  # without threads of its own, it can be freed in the child of a fork
-        source = graph.add_buffer(
-            width=frame.width, height=frame.height, format=frame.format, time_base=self._plan.video.time_base
+        # With the colours, which `add_buffer` does not tell: libav would convert from unspecified ones.
+        source = graph.add(
+            "buffer",
+            video_size=f"{frame.width}x{frame.height}",
+            pix_fmt=frame.format.name,
+            time_base=str(self._plan.video.time_base),
+            colorspace=str(int(frame.colorspace)),
+            range=str(int(frame.color_range)),
         )
         nodes = [graph.add(*one.split("=", 1)) for one in filters]
         graph.link_nodes(source, *nodes, graph.add("buffersink")).configure()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import struct
 import time
@@ -24,6 +25,7 @@ from penstock.ffmpeg.plan.colors import MATRIX_NAMES, PRIMARIES, TRANSFERS, Cont
 from penstock.media.info import AudioInfo, Chapter, MediaInfo, VideoInfo
 from penstock.media.opening import in_time, open_media
 from penstock.media.source import MediaSource, Source
+from penstock.media.start import REORDERED
 
 if TYPE_CHECKING:
     from av.audio.codeccontext import AudioCodecContext
@@ -39,8 +41,6 @@ PATIENCE_S = 30.0
 
 # Guessed: the times of so many frames tell whether the rate varies, and fewer packets than those hold a frame.
 _FIRST_PACKETS = 60
-# Frames that come later than their packets: as many as H.264 may hold back.
-_REORDERED = 16
 # Guessed: containers round times to 1 ms, so the two rates of constant-rate video differ by less.
 _RATE_TOLERANCE = 0.01
 # FFmpeg's names of the code points of ITU-T H.273, table 4.
@@ -62,6 +62,9 @@ _MATRICES = {
     16: "ycgco-re",
     17: "ycgco-ro",
 }
+# PyAV 18 frees the channel map of a layout that an AIFF file describes twice, with the layout and with the codec: it is
+# kept, some 100 bytes. PyAV 19 copies the map.
+_LAYOUT_FREES_TWICE = av.__version__.startswith("18.")
 #: Those of AVColorRange in libavutil.
 RANGES = {1: "limited", 2: "full"}
 # AVFieldOrder in libavcodec.
@@ -209,12 +212,14 @@ def matrix_name(code_point: int) -> str | None:
 
 def _audio(stream: AudioStream, whole_s: float | None) -> AudioInfo:
     codec = stream.codec_context
-    layout = codec.layout.name
+    layout = codec.layout
+    if _LAYOUT_FREES_TWICE:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(layout))
     return AudioInfo(
         **_common(stream, whole_s),
         sample_rate=codec.sample_rate,
-        channels=codec.channels,
-        channel_layout=None if layout.endswith("channels") else layout,
+        channels=layout.nb_channels,
+        channel_layout=None if layout.name.endswith("channels") else layout.name,
         sample_format=codec.format.name if codec.format else None,
     )
 
@@ -291,8 +296,9 @@ def _counted(media: InputContainer, until_s: float | None) -> dict[int, int]:
         for packet in media.demux(_videos(media)) if counts else ():
             if until_s is not None and time.monotonic() > until_s:
                 raise TimeoutError
-            if packet.stream_index in counts and (packet.size or packet.dts is None):
-                counts[packet.stream_index] += _frames_by(packet)
+            # Of the empty packets at the end, `stream_index` is wrong.
+            if packet.stream.index in counts and (packet.size or packet.dts is None):
+                counts[packet.stream.index] += _frames_by(packet)
     except LibavError:
         pass  # the file ends there
     return counts
@@ -315,7 +321,7 @@ def _rate(
         stream.guessed_rate or None,
     )
     known = sorted(one for one in times if one is not None)
-    ordered = known[: len(known) - _REORDERED] or known
+    ordered = known[: len(known) - REORDERED] or known
     if len(known) == len(times) > 2 and guessed is not None and stream.time_base and ordered[0] < ordered[-1]:
         frames = [(one - ordered[0]) * stream.time_base * guessed for one in ordered]
         if max(abs(frame - number) for number, frame in enumerate(frames)) < 0.5:

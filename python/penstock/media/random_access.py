@@ -169,7 +169,9 @@ class _Decode:
             DecoderError: a frame from the packet `first_whole` on is damaged, and this decode is strict.
         """
         frames = self._frames_of(enumerate(self.demux()), first_whole if self._is_strict else None)
-        return [DecodedFrame(_packet_of(frame), frame.dts, frame.duration) for frame in frames]
+        return [
+            DecodedFrame(_packet_of(frame), frame.dts, frame.duration, frame.key_frame) for frame in frames
+        ]
 
     def frames(
         self, index: Index, start: int, wanted: set[int], *, takes_corrupt: bool = False

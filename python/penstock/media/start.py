@@ -13,6 +13,8 @@ from penstock.media.info import MediaInfo
 _WITH_INDEX = (endpoints.QUICKTIME, endpoints.MATROSKA, "nut")
 # In these it seeks by guessing positions, and may begin too late. Others are read from the beginning: some cannot seek.
 _WITHOUT_INDEX = ("mpegts", "mpeg", "avi", "flv", "mxf", "ogg", "asf")
+#: Frames that come later than their packets at most: as many as H.264 and H.265 may hold back.
+REORDERED = 16
 # Guessed: keyframes are closer together than this as a rule; broadcasts have one every 0.5 to 2 s.
 _SEEK_MARGIN_S = 10.0
 
@@ -35,7 +37,9 @@ def seek_arguments(
     start_s, is_audio = start + media.zero_s, time_base is None
     may_seek = is_audio or media.container in (*_WITH_INDEX, *_WITHOUT_INDEX)
     may_seek &= not endpoints.is_sequential(source)
-    sooner_s = start_s - (0.0 if media.container in _WITH_INDEX and not is_audio else _SEEK_MARGIN_S)
+    sooner_s = start_s - (
+        _margin_s(media) if media.container in _WITH_INDEX and not is_audio else _SEEK_MARGIN_S
+    )
     # By the file's timestamps: FFmpeg and libav may differ on which is the first.
     seek = ["-seek_timestamp", "1", "-noaccurate_seek", "-ss", format_seconds(sooner_s)]
     if time_base is None:
@@ -43,6 +47,18 @@ def seek_arguments(
     else:  # in seconds, the filter would take the nearest timestamp
         trim = [f"settb={time_base}", f"trim=start_pts={first_pts(start, media, time_base)}"]
     return seek if may_seek and sooner_s > (media.start_s or 0.0) else [], trim
+
+
+def _margin_s(media: MediaInfo) -> float:
+    """How much sooner to begin in a container with an index.
+
+    That of MP4 and QuickTime is in the order of decoding: FFmpeg may begin with a keyframe behind which frames come
+    that are shown before it, and that it cannot decode.
+    """
+    if media.container != endpoints.QUICKTIME:
+        return 0.0
+    rates = [float(video.frame_rate) for video in media.video if video.frame_rate]
+    return REORDERED / min(rates) if rates else _SEEK_MARGIN_S
 
 
 def first_pts(start: float, media: MediaInfo, time_base: Fraction) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import base64
 import hashlib
 import importlib
@@ -62,6 +63,8 @@ class Code:
             raise TypeError(
                 f"{name} cannot be sent to workers: {error}; make in the scene's class what it needs"
             ) from error
+        if not isinstance(version, str | None):
+            raise TypeError(f"version is a text, or None; got {version!r}")
         digest = _digest(code) if version is None else hashlib.sha256(version.encode()).hexdigest()
         return cls(name, base64.b64encode(pickled).decode(), digest)
 
@@ -124,8 +127,23 @@ def _own_files(modules: set[types.ModuleType]) -> dict[str, Path]:
         path = Path(file).resolve()
         if not any(path.is_relative_to(folder) for folder in _FOREIGN):
             files[module.__name__] = path
-            left += _modules_of(vars(module).copy().values())
+            left += _modules_of(vars(module).copy().values()) | _imported_by(module, path)
     return files
+
+
+def _imported_by(module: types.ModuleType, path: Path) -> set[types.ModuleType]:
+    """The modules that a module imports by its source, also for a constant, by which no value leads to them."""
+    if path.suffix != ".py":
+        return set()
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            names |= {one.name for one in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = "." * node.level + (node.module or "")
+            base = importlib.util.resolve_name(base, module.__package__ or "") if node.level else base
+            names |= {base, *(f"{base}.{one.name}" for one in node.names)}
+    return {sys.modules[name] for name in names if name in sys.modules}
 
 
 def _text(value: object) -> str | None:

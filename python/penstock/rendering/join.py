@@ -6,6 +6,7 @@ import heapq
 import math
 import os
 import re
+import shutil
 import subprocess
 import threading
 import time
@@ -102,11 +103,16 @@ def joined(plan: Plan, storage: Storage) -> Joined:
     """Joins chunks that are known to be whole."""
     started_s = time.monotonic()
     output = Path(plan.output)
-    part = output.with_name(f".{output.stem}.part{output.suffix}")
+    final = output.resolve()  # a link stays, and what it leads to is replaced
+    if final.exists() and not final.is_file():
+        raise RenderError(f"{output} is no file, which the video could take the place of")
+    part = final.with_name(f".{output.stem}.part{output.suffix}")
     try:
         warnings = _join(plan, storage, part)
         _verify(plan, storage, part)
-        part.replace(output)
+        if final.exists():
+            shutil.copymode(final, part)
+        part.replace(final)
     finally:
         part.unlink(missing_ok=True)
     if remove_chunks(plan, storage):

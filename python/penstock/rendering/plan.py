@@ -276,7 +276,8 @@ def make(
     if not frames or min(frames[0], frames[-1]) < 0:
         raise ValueError(f"frames is a number of frames, or a range of indices from 0 on; got {frames!r}")
     target = endpoints.target(output)
-    if not endpoints.is_path(target):
+    path = Path(endpoints.without_protocol(target))
+    if not endpoints.is_path(target) or (path.exists() and not path.is_file()):
         raise ValueError(
             f"the output is a file, because it takes its name when it is complete; got {output!r}"
         )

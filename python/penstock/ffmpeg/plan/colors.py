@@ -118,6 +118,19 @@ _CENTRED = ("-chroma_sample_location", "center")
 _HD_LINES = 720
 
 
+# In cd/m²: what 32 bits hold in units of 0.0001 (ITU-T H.265, D.3.28).
+_MOST_LIGHT = (2**32 - 1) / 10_000
+
+
+def _is_pair(value: object, most: float) -> bool:
+    """Whether a value is two numbers from 0 to `most`."""
+    return (
+        isinstance(value, tuple | list)
+        and len(value) == 2
+        and all(isinstance(one, int | float) and 0 <= one <= most for one in value)
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class MasteringDisplay:
     """The display on which a video was graded (SMPTE ST 2086).
@@ -135,8 +148,12 @@ class MasteringDisplay:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all of it is told."""
-        return None not in (self.red, self.green, self.blue, self.white, self.luminance)
+        """Whether all of it is told, and possible."""
+        chromaticities = (self.red, self.green, self.blue, self.white)
+        if not all(_is_pair(one, 1) for one in chromaticities) or not _is_pair(self.luminance, _MOST_LIGHT):
+            return False
+        least, most = self.luminance or (0, 0)
+        return least < most
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,17 +310,26 @@ def with_light(codec: str, colors: Colors, options: Mapping[str, object]) -> dic
         if any(word.partition("=")[0].strip() == key for word in own.split(":")):
             also = argument(f"options.{parameters.option}", own)
             raise ValueError(f"{argument(f'colors.{name}')} and {also} exclude each other: give one")
-        written = (
-            f"{value.max_cll},{value.max_fall}"
-            if isinstance(value, ContentLight)
-            else _display(value, whole=parameters.has_whole_numbers)
-        )
-        words.append(f"{key}={written}")
+        if isinstance(value, ContentLight):
+            words.append(f"{key}={_level(value.max_cll)},{_level(value.max_fall)}")
+        else:
+            words.append(f"{key}={_display(value, whole=parameters.has_whole_numbers)}")
     return {**options, parameters.option: ":".join(words)}
+
+
+def _level(light: int) -> int:
+    if isinstance(light, bool) or not isinstance(light, int) or not 0 <= light < 1 << 16:
+        raise ValueError(f"a content light is a whole number of cd/m² from 0 to 65535; got {light!r}")
+    return light
 
 
 def _display(display: MasteringDisplay, *, whole: bool) -> str:
     """A mastering display as encoders read it: in units of 0.00002 and of 0.0001 cd/m² if they take whole numbers."""
+    if not display.is_complete:
+        raise ValueError(
+            "a mastering display has x and y from 0 to 1 of red, green, blue and white, and the luminance, the least "
+            f"first, in cd/m²; got {display!r}"
+        )
     lengths, lights = (50_000, 10_000) if whole else (1, 1)
     values = {
         "G": (display.green, lengths),
@@ -312,8 +338,6 @@ def _display(display: MasteringDisplay, *, whole: bool) -> str:
         "WP": (display.white, lengths),
         "L": (display.luminance and display.luminance[::-1], lights),
     }
-    if not display.is_complete:
-        raise ValueError(f"a mastering display has red, green, blue, white and luminance; got {display!r}")
     return "".join(
         f"{name}({','.join(str(round(one * unit) if whole else one) for one in pair or ())})"
         for name, (pair, unit) in values.items()

@@ -17,7 +17,7 @@ from penstock.ffmpeg.plan.nut import TICK_S
 from penstock.ffmpeg.plan.output_formats import asked_format, output_format, raw_format, unused_colors
 from penstock.ffmpeg.plan.pixel_formats import is_gray, is_rgb, raw_format_name
 from penstock.ffmpeg.plan.settings import DEFAULT_COLORS, DEFAULT_TUNING, Colors, Tuning, check_choice
-from penstock.ffmpeg.plan.sound import Audio, AudioInput, Sound, plan_sounds
+from penstock.ffmpeg.plan.sound import Audio, AudioInput, Sound, is_matroska, plan_sounds
 from penstock.ffmpeg.program.capabilities import check_codec, check_option
 from penstock.ffmpeg.program.find import find_ffmpeg
 
@@ -106,6 +106,7 @@ class EncodeSettings:
             )
         program = find_ffmpeg(tuning.ffmpeg)
         tuning.check_unused("an Encoder, whose options have FFmpeg's threads", "threads")
+        _check_codec_once(codec, options or {})
         given, container_format = _divided(_with_quality(program, codec, options or {}, crf, preset))
         target = endpoints.target(output, container_format)
         container_format = endpoints.container_for(target, container_format)
@@ -142,6 +143,7 @@ class EncodeSettings:
                 *chosen.warnings,
                 *unused_colors(codec, pixel_format, chosen.name, colors, color_range),
                 *_hurried(codec, rate),
+                *_alpha_beside(codec, chosen.name, target, container_format),
             ),
         )
 
@@ -215,6 +217,15 @@ def _with_quality(
     return {**written, **options}
 
 
+def _check_codec_once(codec: str, options: Mapping[str, object]) -> None:
+    """Checks that no option names another codec of the picture, by which nothing would be planned."""
+    for name, value in options.items():
+        option, _, stream = name.partition(":")
+        if option == "vcodec" or (option in ("c", "codec") and stream[:1] in ("", "v", "0")):
+            also = argument(f"options.{name}", value)
+            raise ValueError(f"{argument('codec', codec)} and {also} exclude each other: give codec alone")
+
+
 def _divided(options: Mapping[str, object]) -> tuple[dict[str, object], str | None]:
     """The options but for the container format, ``options["f"]``, and that."""
     others = dict(options)
@@ -262,6 +273,16 @@ def _hurried(codec: str, rate: Fraction | None) -> tuple[str, ...]:
     if codec != "gif" or rate is None or rate <= _MOST_FPS_OF_GIF:
         return ()
     return (f"viewers show GIF of more than {_MOST_FPS_OF_GIF} frames per second slower: give a lower fps",)
+
+
+def _alpha_beside(
+    codec: str, output_pixel_format: str | None, target: str, container_format: str | None
+) -> tuple[str, ...]:
+    """The alpha of VP8 and VP9 stands beside the frames, for which only Matroska and WebM have a place."""
+    is_beside = codec in ("libvpx", "libvpx-vp9") and output_pixel_format == "yuva420p"
+    if not is_beside or is_matroska(target, container_format):
+        return ()
+    return (f"the frames' alpha is dropped: {codec} video has it in .webm and .mkv only",)
 
 
 def _with_format(

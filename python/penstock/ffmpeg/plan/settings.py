@@ -61,6 +61,7 @@ class Colors:
 
     Raises:
         ValueError: an unknown name.
+        TypeError: a display or a light is no such object.
     """
 
     matrix: ColorMatrix = "auto"
@@ -75,6 +76,9 @@ class Colors:
         check_choice("range", self.range, get_args(ColorRange))
         check_choice("primaries", self.primaries, ("auto", *PRIMARIES.values()))
         check_choice("transfer", self.transfer, ("auto", *TRANSFERS.values()))
+        for name, kind in (("mastering_display", MasteringDisplay), ("content_light", ContentLight)):
+            if not isinstance(value := getattr(self, name), kind | None):
+                raise TypeError(f"{name} is a penstock.media.{kind.__name__} or None; got {value!r}")
 
     def check_unused(self, user: str, *names: str) -> None:
         """Checks that what `user` cannot follow has its default."""

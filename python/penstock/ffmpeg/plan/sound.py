@@ -353,6 +353,10 @@ def samples_of(samples: Any, to: AudioInput) -> npt.NDArray[Any]:
         ValueError: they have another shape or dtype, or are not finite.
         TypeError: they are no array.
     """
+    if hasattr(samples, "filled") and np.ma.is_masked(samples):
+        raise ValueError(
+            "a masked array has no values where it is masked: pass samples.filled(0), for example"
+        )
     try:
         array = np.asarray(samples.detach().numpy() if hasattr(samples, "detach") else samples)
     except (TypeError, ValueError) as failure:

@@ -487,7 +487,8 @@ class EncodeSession(Session):
     def _unused_input(self) -> list[str]:
         if self._feed is None or self._feed.input is None or self._feed.samples:
             return []
-        return ["the result has no sound: the encoder has an AudioInput, and write_audio was not called"]
+        call = "write" if self.plan.layout is None else "write_audio"
+        return [f"the result has no sound: the encoder has an AudioInput, and {call} was not called"]
 
     def _error(self) -> FFmpegError:
         process, submitted = self.process, self.submitted
