@@ -15,7 +15,7 @@ from media import eventually
 from media import nothing_is_left as nothing_is_left
 
 from penstock import Decoder, Encoder
-from penstock.errors import EncoderError, FFmpegWarning
+from penstock.errors import DecoderError, EncoderError, FFmpegWarning
 
 SIZE = (64, 48)
 WAS = b"what was there" * 100
@@ -208,3 +208,27 @@ def test_segments_that_a_full_disk_left_empty(tmp_path: Path, name: str) -> None
             encoder.close()
     finally:
         subprocess.run(["umount", "-l", tmp_path], check=True)
+
+
+def test_a_per_cent_sign_is_no_number(tmp_path: Path) -> None:
+    old = tmp_path / "90%.mkv"
+    old.write_bytes(WAS)
+    with pytest.raises(RuntimeError, match="of the scene"), Encoder(old, size=SIZE, fps=25) as encoder:
+        encoder.write(frame())
+        encoder.abort()
+        raise RuntimeError("of the scene")
+    assert old.read_bytes() == WAS and alone(old)
+
+
+@pytest.mark.parametrize("name", ["v.mp4", "v.nut"])
+def test_alpha_that_the_container_has_no_place_for_is_told(tmp_path: Path, name: str) -> None:
+    given = {"size": SIZE, "fps": 25, "codec": "libvpx-vp9", "pixel_format": "rgba"}
+    with pytest.warns(FFmpegWarning, match=r"alpha is dropped: libvpx-vp9 video has it in \.webm"):
+        Encoder(tmp_path / name, **given).abort()
+
+
+def test_a_video_that_nobody_can_tell_the_format_of(tmp_path: Path) -> None:
+    with Encoder(tmp_path / "v.mkv", size=SIZE, fps=25, codec="qtrle", pixel_format="rgba") as encoder:
+        encoder.write(np.zeros((SIZE[1], SIZE[0], 4), np.uint8))
+    with pytest.raises(DecoderError), Decoder(tmp_path / "v.mkv", pixel_format="rgba") as decoder:
+        next(decoder)
