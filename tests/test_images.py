@@ -217,7 +217,7 @@ class TestReader:
         assert str(failure.value.filename) == "shots/shot10.png"
 
     def test_a_reader_that_is_dropped_ends_its_ffmpeg(self, shots: Path) -> None:
-        reader = ImageReader(find_images([shots]))
+        reader = ImageReader(find_images([shots]) * 300)  # more than the pipe and the reader hold
         reader.readinto(bytearray(reader.frame_bytes))
         assert len(started()) == 1
         with pytest.warns(ResourceWarning):
