@@ -280,7 +280,8 @@ def _alpha_beside(
 ) -> tuple[str, ...]:
     """The alpha of VP8 and VP9 stands beside the frames, for which only Matroska and WebM have a place."""
     is_beside = codec in ("libvpx", "libvpx-vp9") and output_pixel_format == "yuva420p"
-    if not is_beside or is_matroska(target, container_format):
+    # The outputs of `tee` may differ.
+    if not is_beside or container_format == "tee" or is_matroska(target, container_format):
         return ()
     return (f"the frames' alpha is dropped: {codec} video has it in .webm and .mkv only",)
 
