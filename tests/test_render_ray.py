@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -222,18 +223,45 @@ def test_a_chunk_that_kills_its_worker_is_tried_three_times(cluster: Any, tmp_pa
     assert eventually(is_idle)
 
 
+def waiting_scene(mark: Path) -> Callable[..., object]:
+    """One that draws nothing until this file is there."""
+    draw = slow_scene()
+
+    def wait_and_draw(index: int, time_s: float, view: np.ndarray) -> None:
+        while not mark.exists():
+            time.sleep(0.05)
+        draw(index, time_s, view)
+
+    return wait_and_draw
+
+
 def test_the_progress_is_lost(cluster: Any, tmp_path: Path, wanted: Any) -> None:
     """The actor that counts frames is nothing that a render needs."""
-    killed = []
+    is_killed = tmp_path / "is-killed"
 
     def look(progress: Any) -> None:
-        if progress.workers and not killed:
+        if progress.workers and not is_killed.exists():
             (pid,) = processes("ray::_Advances")
             os.kill(pid, signal.SIGKILL)
-            killed.append(pid)
+            is_killed.touch()
 
-    render(output := tmp_path / "out.mkv", slow_scene(), progress=look)
-    assert killed
+    render(output := tmp_path / "out.mkv", waiting_scene(is_killed), progress=look)
+    assert frames(output) == wanted
+
+
+def test_the_progress_comes_late(cluster: Any, tmp_path: Path, wanted: Any) -> None:
+    """On a busy machine, the actor that counts frames may need longer than the driver waits for it."""
+    stopped, is_known = [], tmp_path / "is-known"
+
+    def look(progress: Any) -> None:
+        if not stopped and (pids := processes("ray::_Advances")):
+            stopped.extend(pids)
+            os.kill(pids[0], signal.SIGSTOP)
+            threading.Timer(1, os.kill, [pids[0], signal.SIGCONT]).start()
+        if stopped and progress.workers >= 2:
+            is_known.touch()
+
+    render(output := tmp_path / "out.mkv", waiting_scene(is_known), progress=look)
     assert frames(output) == wanted
 
 

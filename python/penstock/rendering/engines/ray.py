@@ -47,8 +47,9 @@ _WAITING_TASKS = 16
 _NODES_PERIOD_S = 5.0
 # Chosen: so many messages a second about progress. Ray answers one in 0.9 ms (measured).
 _MESSAGES_PER_S = 1000
-# Guessed: an answer takes a millisecond.
-_ANSWER_S = 10.0
+# Guessed: an answer takes a millisecond, once the process of the one who answers has started.
+_ANSWER_S = 0.1
+_END_ANSWER_S = 10.0
 # Chosen: so many seconds tasks have to end by themselves.
 _ENDING_S = 2.0
 
@@ -118,6 +119,7 @@ class RayTasks:
         # all names (measured with Ray 2.60: 263 MiB after 20,000 tasks, and 20 MiB with one name).
         self._task = _task(options).options(name=f"render {Path(plan.output).name}")
         self._advances: Any = _started(self._setup.hex()) if progress else None
+        self._answer: Any = None  # that was asked for, and has not come yet
         self._tasks: dict[Any, _Task] = {}
         self._keys = itertools.count()
         self._room = room(options)
@@ -166,7 +168,7 @@ class RayTasks:
             if running:
                 self._advances = self._advances or _started(self._setup.hex())
                 with suppress(ray.exceptions.GetTimeoutError, ray.exceptions.RayActorError):
-                    ray.get(self._advances.end.remote(), timeout=_ANSWER_S)
+                    ray.get(self._advances.end.remote(), timeout=_END_ANSWER_S)
                 _, running = ray.wait(running, num_returns=len(running), timeout=_ENDING_S)
             for reference in running:
                 ray.cancel(reference, force=True)
@@ -174,12 +176,14 @@ class RayTasks:
                 ray.kill(self._advances)
 
     def _running_and_waiting(self) -> tuple[list[Any], list[Any]]:
-        """Tasks that run, as far as that is known: if nobody told, Ray has begun with the first ones."""
-        tasks = list(self._tasks)
-        if self._advances is None:
-            return tasks[: self._room], tasks[self._room :]
-        running = [reference for reference in tasks if self._tasks[reference].is_running]
-        return running, [reference for reference in tasks if not self._tasks[reference].is_running]
+        """Tasks that run, as far as that is known: they have told, or Ray has begun with them as the first ones."""
+        tasks = list(self._tasks.items())
+        running = [
+            reference
+            for place, (reference, task) in enumerate(tasks)
+            if place < self._room or task.is_running
+        ]
+        return running, [reference for reference, _ in tasks if reference not in running]
 
     def _room_now(self) -> int:
         now_s = time.monotonic()
@@ -208,15 +212,19 @@ class RayTasks:
         )
 
     def _taken(self) -> dict[int, int]:
-        """What tasks have told since the last call. Without the one who knows, the render goes on."""
+        """What tasks have told since the last answer. Without the one who knows, the render goes on."""
         if self._advances is None:
             return {}
         try:
-            taken: dict[int, int] = ray.get(self._advances.taken.remote(), timeout=_ANSWER_S)
+            self._answer = self._answer or self._advances.taken.remote()
+            taken: dict[int, int] = ray.get(self._answer, timeout=_ANSWER_S)
+        except ray.exceptions.GetTimeoutError:  # its process is starting, or the machine is busy
+            return {}
         except ray.exceptions.RayError as error:
             logger.warning("the progress of chunks at work is no longer known: %s", str(error))
-            self._advances = None
+            self._advances = self._answer = None
             return {}
+        self._answer = None
         return taken
 
 
