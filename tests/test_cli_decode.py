@@ -417,9 +417,11 @@ class TestFailures:
         [
             ([], "Missing argument 'INPUT'"),
             (["-"], "INPUT -: a video is probed before it is decoded"),
-            (["VIDEO", "o.mp4"], "OUTPUT o.mp4 is a video by its name"),
+            (["VIDEO", "o.mp4"], "OUTPUT o.mp4 is a video, sound or image by its name"),
+            (["VIDEO", "o.avif"], "OUTPUT o.avif is a video, sound or image by its name"),
             (["VIDEO", "o.png"], "add --count 1, or name many, as o-%05d.png"),
             (["VIDEO", "%d-%d.png"], "a pattern has one number"),
+            (["VIDEO", "%5d.rgb"], "images are written by names that end in one of: bmp"),
             (["VIDEO", "%d.rgb"], "images are written by names that end in one of: bmp"),
             (["VIDEO", "%d.png", "-p", "yuv420p"], "images are of RGB or gray"),
             (["VIDEO", "%d.png", "-p", "same"], "images are of RGB or gray"),

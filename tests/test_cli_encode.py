@@ -448,7 +448,7 @@ class TestFailures:
             (["-", "--json", "--format", "nut", *RAW], "cannot both go to standard output"),
             (["a.png", "o.mp4", *RAW], "--size: only for raw frames"),
             (["a", "b", "o.mp4", *RAW], "raw frames come from one INPUT"),
-            (["clip.mp4", "o.mp4", *RAW], "is a video by its name, and INPUT is raw frames"),
+            (["clip.mp4", "o.mp4", *RAW], "is a video, sound or image by its name, and INPUT is raw frames"),
         ],
     )
     def test_wrong_usage_is_told_and_exits_with_2(

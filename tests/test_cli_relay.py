@@ -92,6 +92,13 @@ class TestRelay:
         delivered(run("relay", "-", tmp_path / "out", data=b"new"))
         assert (tmp_path / "out").read_bytes() == b"new"
 
+    @pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
+    def test_a_path_to_standard_output_means_that(self, tmp_path: Path, name: str) -> None:
+        (tmp_path / "log").write_bytes(b"older, ")
+        with (tmp_path / "log").open("ab") as output:
+            delivered(run_process("relay", "-", name, data=b"new", stdout=output))
+        assert (tmp_path / "log").read_bytes() == b"older, new"
+
     def test_append(self, tmp_path: Path) -> None:
         for data in (b"one", b"two"):
             delivered(run("relay", "-", tmp_path / "out", "--append", data=data))

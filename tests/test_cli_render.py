@@ -189,6 +189,11 @@ def test_failures_are_told_in_one_line(
     assert sorted(path.name for path in folder.iterdir() if path.name != "__pycache__") == ["scenes.py"]
 
 
+def test_a_scene_with_a_syntax_error_is_told_in_one_line(folder: Path) -> None:
+    (folder / "torn.py").write_text("def gray(")
+    assert "never closed (torn.py, line 1)" in failed(render_(folder, "torn.py:gray", "v.mp4", *GIVEN))
+
+
 def test_a_chunk_that_the_plan_has_not(folder: Path) -> None:
     assert printed(render_(folder, "scenes.py:gray", "v.mp4", *GIVEN, "--plan-only", "plan.json")) == ""
     assert "the plan has chunks 0 to" in failed(render_(folder, "chunk", "plan.json", "0-99"), 2)

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import tempfile
 import threading
+import warnings
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -331,6 +332,64 @@ def test_impossible_sounds_alone_are_refused_at_the_call(tmp_path: Path) -> None
     with pytest.raises(ValueError, match=r"Tuning\(convert="):
         AudioEncoder(output, INPUT, tuning=Tuning(convert="native"))
     assert not output.exists()
+
+
+@pytest.mark.parametrize(
+    "name, sound, options, warned",
+    [
+        ("a.mp3", AudioInput(48_000, 6), {}, "the sound has 6 channels, and the file's mp3 has 2"),
+        ("a.mp3", AudioInput(96_000, 2), {}, "96000 samples per second, and the file's mp3 has 48000"),
+        ("a.mp3", AudioInput(96_000, 6), {"ac": 2, "ar": 48_000}, None),
+        ("a.opus", AudioInput(44_100, 2), {}, None),
+        ("a.flac", AudioInput(96_000, 6), {}, None),
+        ("a.voc", AudioInput(48_000, 2), {"f": "voc"}, "the float32 samples become 16 bits in pcm_s16le"),
+        ("a.voc", AudioInput(48_000, 2, codec="pcm_s16le"), {"f": "voc"}, None),
+        ("a.voc", AudioInput(48_000, 2, dtype="int16"), {"f": "voc"}, None),
+    ],
+)
+def test_what_the_file_does_not_hold_of_the_sound(
+    tmp_path: Path, name: str, sound: AudioInput, options: dict[str, object], warned: str | None
+) -> None:
+    with (
+        warnings.catch_warnings(record=True) as caught,
+        AudioEncoder(tmp_path / name, sound, options=options) as encoder,
+    ):
+        warnings.simplefilter("always")
+        encoder.write(claps(1, sound.channels, sound.sample_rate).astype(sound.dtype))
+        report = encoder.close()
+    said = [str(one.message) for one in caught]
+    assert set(said) <= set(report.warnings)
+    assert (warned is None and not said) or [warned in one for one in said] == [True]
+
+
+def test_a_sound_beside_the_picture_that_is_mixed_down(tmp_path: Path) -> None:
+    with AudioEncoder(tmp_path / "six.flac", AudioInput(SAMPLE_RATE, 6)) as encoder:
+        encoder.write(claps(3, 6))
+    audio = AudioFile(tmp_path / "six.flac", codec="libmp3lame")
+    with pytest.warns(FFmpegWarning, match="has 6 channels, and the file's mp3 has 2"):
+        make(tmp_path / "a.mp4", audio=audio)
+    assert not make(tmp_path / "b.mp4", audio=tmp_path / "six.flac").warnings
+    assert not make(tmp_path / "c.mp4", audio=audio, options={"ac:a:0": 2}).warnings
+
+
+@pytest.mark.parametrize("dtype", ["int16", "int32", "float32"])
+@pytest.mark.parametrize("name", ["a.wav", "a.w64", "a.aif", "a.au", "a.caf"])
+def test_samples_as_they_are(tmp_path: Path, name: str, dtype: Any) -> None:
+    given = np.linspace(-0.9, 0.9, 480, dtype=np.float64)[:, np.newaxis]
+    if dtype != "float32":
+        given = given * np.iinfo(dtype).max
+    given = given.astype(dtype)
+    with AudioEncoder(tmp_path / name, AudioInput(48_000, 1, dtype)) as encoder:
+        encoder.write(given)
+    with AudioDecoder(tmp_path / name, dtype=dtype) as decoder:
+        assert np.array_equal(np.concatenate(list(decoder)), given)
+
+
+@pytest.mark.parametrize("name", ["t", "to", "ss", "fs", "frames:a", "aframes"])
+def test_options_that_leave_samples_out_are_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name}.*leaves samples out"):
+        AudioEncoder(tmp_path / "a.wav", INPUT, options={name: 1})
+    assert not (tmp_path / "a.wav").exists()
 
 
 def test_sound_that_is_never_written_is_missed(tmp_path: Path) -> None:

@@ -44,6 +44,24 @@ def times_s(path):
     return sorted(int(line.split(",")[2]) * unit for line in lines if not line.startswith("#")), unit
 
 
+@pytest.mark.parametrize("codec", ["flv", "h263p", "libtheora", "msmpeg4", "snow", "wmv1", "wmv2"])
+def test_encoders_that_take_the_unit_of_times_for_a_rate_want_a_quality(tmp_path, codec):
+    with pytest.raises(ValueError, match=rf"{codec} spends its bits by the frame rate.*'q:v': 5"):
+        penstock.Encoder(tmp_path / "a.mkv", size=(128, 96), fps=None, codec=codec)
+    noise = np.random.default_rng(1).integers(0, 256, (24, 96, 128, 3), np.uint8)
+    sizes = []
+    for fps in (25, None):
+        options = {"q:v": 5}
+        with penstock.Encoder(
+            path := tmp_path / f"{fps}.mkv", size=(128, 96), fps=fps, codec=codec, options=options
+        ) as encoder:
+            for index, frame in enumerate(noise):
+                encoder.write(frame, **({} if fps else {"pts": index / 25}))
+        assert sum(1 for _ in penstock.Decoder(path)) == len(noise)
+        sizes.append(path.stat().st_size)
+    assert sizes[1] == pytest.approx(sizes[0], rel=0.01)
+
+
 @pytest.mark.parametrize(
     "name, codec",
     [

@@ -75,7 +75,8 @@ _MAGICS = (
     (rb"II\*\x00|MM\x00\*", ".tif"),
 )
 # A number in a pattern, and the least number of its digits.
-_NUMBER = re.compile(r"%(?:0(\d+))?d")
+# As FFmpeg takes it: %5d is %05d.
+_NUMBER = re.compile(r"%0*(\d+)?d")
 # FFmpeg wants a frame rate also for images. Any will do.
 _ANY_RATE = 25
 # The best quality that FFmpeg advises for JPEG. By default it aims at the bit rate of a small video.

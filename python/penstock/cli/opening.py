@@ -20,14 +20,19 @@ import click
 from penstock import fifo
 from penstock._names import show_name
 from penstock.errors import StalledError
+from penstock.ffmpeg.plan.endpoints import own_descriptor
 from penstock.pipes import PipeReader, PipeWriter
 
 STANDARD = "-"
 FIFO_PREFIX = "fifo:"
-#: Suffixes of videos, whose bytes are no raw frames, and which raw frames do not overwrite.
-VIDEO_SUFFIXES = (
-    *(".avi", ".flv", ".gif", ".m2ts", ".m4v", ".mkv", ".mov", ".mp4"),
-    *(".mpeg", ".mpg", ".mxf", ".nut", ".ogv", ".ts", ".webm", ".y4m"),
+#: Suffixes of videos, sounds and images, whose bytes are no raw frames, and as which raw frames are not written.
+MEDIA_SUFFIXES = frozenset(
+    (
+        *(".3gp", ".asf", ".avi", ".flv", ".gif", ".m2ts", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg"),
+        *(".mts", ".mxf", ".nut", ".ogv", ".ts", ".vob", ".webm", ".wmv", ".y4m"),
+        *(".aac", ".ac3", ".aif", ".aiff", ".flac", ".m4a", ".mka", ".mp3", ".oga", ".ogg", ".opus", ".wav"),
+        *(".apng", ".avif", ".dpx", ".exr", ".hdr", ".heic", ".ico", ".pcx", ".psd", ".svg"),
+    )
 )
 
 _STANDARD_TITLES = ("standard input", "standard output")
@@ -143,6 +148,26 @@ def opened_destinations(names: Sequence[str], src: str) -> Iterator[list[Endpoin
         _refuse_repeats([*_found_at(src), *((each.title, each.status) for each in destinations)])
         _empty(names, destinations)
         yield destinations
+
+
+def as_standard(
+    _context: click.Context, _parameter: click.Parameter, names: str | tuple[str, ...] | None
+) -> str | tuple[str, ...] | None:
+    """A callback of click: destinations, with ``-`` for a path to this process's standard output (``/dev/stdout``).
+
+    Opened by its path, a file behind it would be emptied, and written from its beginning.
+    """
+    if names is None:
+        return None
+    if isinstance(names, tuple):
+        return tuple(map(_or_standard, names))
+    return _or_standard(names)
+
+
+def _or_standard(name: str) -> str:
+    with suppress(OSError, ValueError):  # what cannot be looked at cannot be opened either
+        return STANDARD if own_descriptor(Path(name).absolute()) == "1" else name
+    return name
 
 
 def refuse_same(first: str | Endpoint, second: str) -> None:

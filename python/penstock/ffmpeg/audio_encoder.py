@@ -29,7 +29,7 @@ class AudioEncoder(EncoderBase):
     Args:
         output: the file to write, as for `Encoder`.
         audio: the rate, channels and type of the samples, and their codec. Without one, the codec follows from the
-            output's name: WAV keeps the samples as they are.
+            output's name: WAV, W64, AIFF, AU and CAF keep the samples as they are.
         options: FFmpeg's output options without their dash, ``{"b:a": "192k"}``, as for `Encoder`.
         tuning: transport, queue, programs and timeouts.
 

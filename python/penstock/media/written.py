@@ -1,8 +1,8 @@
-"""What a video file says of itself, compared with what was meant."""
+"""What a file says of its video and sound, compared with what was meant."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -14,13 +14,17 @@ from penstock.ffmpeg.naming import argument
 from penstock.ffmpeg.plan import endpoints
 from penstock.ffmpeg.plan.colors import UNTAGGED, ContentLight, MasteringDisplay, VideoColors
 from penstock.ffmpeg.plan.pixel_formats import canonical
+from penstock.ffmpeg.plan.sound import AudioInput, Sound
 from penstock.media.probe import probe
 
 if TYPE_CHECKING:
-    from penstock.media.info import MediaInfo, VideoInfo
+    from penstock.media.info import AudioInfo, MediaInfo, VideoInfo
 
 # Guessed: containers round times to 1/100 s at the worst (GIF), and a sound may move the picture by its priming.
 _TOLERANCE_S = 0.1
+# Bits of samples, by FFmpeg's names of those that decoders output, and by ours.
+_WHOLE_BITS = {"u8": 8, "s16": 16}
+_BITS = {"int16": 16, "int32": 32, "float32": 24}
 # Whose length libav guesses: MPEG program streams.
 _WITHOUT_LENGTH = ("mpeg",)
 # Which of the two lengths in an MP4 file is told depends on libav, and FFmpeg writes one of them too short if frames
@@ -30,7 +34,7 @@ _WITHOUT_LENGTH_OF_TIMES = (*_WITHOUT_LENGTH, endpoints.QUICKTIME)
 
 @dataclass(frozen=True, slots=True)
 class Meant:
-    """What a video file is to say.
+    """What a file is to say.
 
     Attributes:
         codec: FFmpeg's name of the encoder, for messages.
@@ -39,7 +43,9 @@ class Meant:
         colors: of YUV; None for others, and where the user's filters may change them.
         mastering_display, content_light: of HDR; None for none.
         first_s: the time of the first one; None at a constant rate.
-        ends_s: when the last one ends at the earliest; None where the user's options may change times.
+        ends_s: when the last one ends at the earliest; None where the user's options may change times, and without a
+            picture.
+        sounds: what was encoded; none where the user's options may change it.
     """
 
     codec: str
@@ -50,6 +56,7 @@ class Meant:
     content_light: ContentLight | None
     first_s: Fraction | None
     ends_s: Fraction | None
+    sounds: Sequence[Sound]
 
 
 def differences(url: str, meant: Meant) -> list[str]:
@@ -60,15 +67,14 @@ def differences(url: str, meant: Meant) -> list[str]:
         return []
     except Exception as error:  # the file is whole, whatever libav or PyAV has met
         return [f"the file could not be compared with what was meant: {error!r}"]
-    video = media.best_video or next(iter(media.video), None)
-    if video is None:
-        return []
-    return [
-        *_of_pixels(video, meant),
-        *_of_colors(video, meant),
-        *_of_light(video, meant),
-        *_of_times(media, video, meant),
-    ]
+    found: list[str] = []
+    if (video := media.best_video or next(iter(media.video), None)) is not None:
+        found += [*_of_pixels(video, meant), *_of_colors(video, meant), *_of_light(video, meant)]
+        found += _of_times(media, video, meant)
+    if len(media.audio) == len(meant.sounds):  # libav may not know one, or the program not have written one
+        for told, sound in zip(media.audio, meant.sounds, strict=True):
+            found += _of_sound(told, sound)
+    return found
 
 
 def _of_pixels(video: VideoInfo, meant: Meant) -> Iterable[str]:
@@ -111,6 +117,29 @@ def _is_same_light(wanted: Any, told: Any) -> bool:
         np.allclose(getattr(wanted, one.name), getattr(told, one.name) or 0, rtol=0.01, atol=1e-4)
         for one in fields(wanted)
     )
+
+
+def _of_sound(told: AudioInfo, meant: Sound) -> Iterable[str]:
+    if meant.is_copied:
+        return
+    if told.channels != meant.channels:
+        yield (
+            f"the sound has {meant.channels} channels, and the file's {told.codec} has {told.channels}: give another "
+            f"codec, such as 'flac', or {argument('options.ac', told.channels)}, which accepts it"
+        )
+    if told.sample_rate < meant.sample_rate:
+        yield (
+            f"the sound has {meant.sample_rate} samples per second, and the file's {told.codec} has "
+            f"{told.sample_rate}: give another codec, such as 'flac', or {argument('options.ar', told.sample_rate)}, "
+            "which accepts it"
+        )
+    kept = _WHOLE_BITS.get((told.sample_format or "").removesuffix("p"), 32)
+    dtype = meant.made_from.dtype if isinstance(meant.made_from, AudioInput) else "int16"
+    if meant.made_from.codec is None and kept < _BITS[dtype]:
+        yield (
+            f"the {dtype} samples become {kept} bits in {told.codec}: AudioInput(codec=…) names another, or this "
+            "one, which accepts it"
+        )
 
 
 def _of_times(media: MediaInfo, video: VideoInfo, meant: Meant) -> Iterable[str]:

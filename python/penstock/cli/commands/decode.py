@@ -21,8 +21,9 @@ from penstock._names import show_name
 from penstock.cli.messages import InputError, as_click_errors, in_one_line, with_options
 from penstock.cli.opening import (
     FIFO_PREFIX,
+    MEDIA_SUFFIXES,
     STANDARD,
-    VIDEO_SUFFIXES,
+    as_standard,
     check_standard_output,
     opened_destinations,
     refuse_same,
@@ -110,7 +111,7 @@ def is_file_name(name: str) -> bool:
     "  penstock decode in.mp4 frames.yuv -p same --timestamps times.csv"
 )
 @click.argument("source", metavar="INPUT")
-@click.argument("destination", metavar="[OUTPUT]", default=STANDARD)
+@click.argument("destination", metavar="[OUTPUT]", default=STANDARD, callback=as_standard)
 @click.option(
     "-p",
     "--pixel-format",
@@ -161,6 +162,7 @@ def is_file_name(name: str) -> bool:
 @click.option(
     "--timestamps",
     metavar="FILE",
+    callback=as_standard,
     help="Write a line of CSV for each frame: its number from 0, its timestamp, its time in seconds.",
 )
 @ffmpeg_option
@@ -251,10 +253,10 @@ def _check_destinations(destinations: Destinations, count: int | None, *, as_jso
     if frames == STANDARD:
         _refuse_terminal(1, "standard output")
     path = Path(frames)
-    if is_file_name(frames) and path.suffix.lower() in VIDEO_SUFFIXES:
+    if is_file_name(frames) and path.suffix.lower() in MEDIA_SUFFIXES:
         raise click.UsageError(
-            f"OUTPUT {show_name(frames)} is a video by its name, and would get raw frames; several INPUTs are "
-            "decoded one at a time"
+            f"OUTPUT {show_name(frames)} is a video, sound or image by its name, and would get raw frames; several "
+            "INPUTs are decoded one at a time"
         )
     with as_click_errors():
         if destinations.are_images:

@@ -19,7 +19,7 @@ from rich.filesize import decimal
 from penstock import images
 from penstock._names import show_name
 from penstock.cli.messages import InputError, as_click_errors, in_one_line, with_options
-from penstock.cli.opening import FIFO_PREFIX, STANDARD, VIDEO_SUFFIXES, opened, refuse_same
+from penstock.cli.opening import FIFO_PREFIX, MEDIA_SUFFIXES, STANDARD, opened, refuse_same
 from penstock.cli.options import (
     encoder_options,
     encoder_settings,
@@ -218,10 +218,10 @@ def _check_raw_options(
             "raw frames need --size, such as --size 1920x1080; images are a folder, a pattern, or files that end in "
             + " ".join(suffix[1:] for suffix in images.SUFFIXES)
         )
-    if not has_images and inputs and Path(inputs[0]).suffix.lower() in VIDEO_SUFFIXES:
+    if not has_images and inputs and Path(inputs[0]).suffix.lower() in MEDIA_SUFFIXES:
         raise click.UsageError(
-            f"{show_name(inputs[0])} is a video by its name, and INPUT is raw frames: `penstock decode` makes these of "
-            "a video, and penstock.map_video changes one"
+            f"{show_name(inputs[0])} is a video, sound or image by its name, and INPUT is raw frames: `penstock "
+            "decode` makes these of a video, and penstock.map_video changes one"
         )
     given = {"--size": size, "--pixel-format": pixel_format, "--total-frames": total_frames}
     of_raw = [name for name, value in given.items() if value is not None]

@@ -9,7 +9,7 @@ from contextlib import suppress
 import click
 
 import penstock
-from penstock.cli.opening import Endpoint, opened
+from penstock.cli.opening import Endpoint, as_standard, opened
 from penstock.cli.options import UNITS, append_option, byte_count, parsed, progress_option, seconds
 from penstock.cli.progress import CANCEL_S, PERIOD_S, Show, bytes_and_rate, expected_bytes, is_wanted, rows
 from penstock.cli.signals import Stopped, held
@@ -22,7 +22,7 @@ DESTINATION_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 @click.command(epilog="Example: penstock relay --offset 4K --count 1G disk.img fifo:/run/import")
 @click.argument("src")
-@click.argument("dst")
+@click.argument("dst", callback=as_standard)
 @click.option(
     "--count",
     metavar="N",

@@ -104,7 +104,7 @@ def _failures() -> Iterator[None]:
     except Stopped as stopped:
         stopped.progress = "; ".join(_notes(stopped)) or "nothing is kept"
         raise
-    except (PenstockError, OSError, ImportError, AttributeError, TypeError) as error:
+    except (PenstockError, OSError, ImportError, SyntaxError, AttributeError, TypeError) as error:
         raise click.ClickException("; ".join([in_one_line(error), *_notes(error)])) from None
     except ValueError as error:
         raise click.UsageError(in_one_line(error)) from None

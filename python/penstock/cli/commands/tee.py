@@ -11,7 +11,7 @@ import click
 
 import penstock
 from penstock._names import show_name
-from penstock.cli.opening import Endpoint, opened
+from penstock.cli.opening import Endpoint, as_standard, opened
 from penstock.cli.options import append_option, parsed, progress_option, seconds
 from penstock.cli.progress import CANCEL_S, PERIOD_S, Show, bytes_and_rate, expected_bytes, is_wanted, rows
 from penstock.cli.signals import Stopped, held
@@ -21,7 +21,7 @@ from penstock.results import TeeReport
 
 @click.command(epilog="Example: penstock tee --evict-after 2 - recording.h264 fifo:/run/preview")
 @click.argument("src")
-@click.argument("dsts", metavar="DST...", nargs=-1, required=True)
+@click.argument("dsts", metavar="DST...", nargs=-1, required=True, callback=as_standard)
 @click.option(
     "--evict-after",
     metavar="S",

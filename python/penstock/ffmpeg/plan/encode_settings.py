@@ -34,10 +34,32 @@ _MOST_FPS_WITH_SOUND = 1000
 _MOST_FPS_OF_MILLISECONDS = 1000
 _MILLISECONDS = ("flv", "matroska", "webm")
 _MILLISECONDS_ENDINGS = (".flv", ".mk3d", ".mkv", ".webm")
+# Encoders that aim at a bit rate, and take the unit of the frames' times for their distance (FFmpeg 5.1: at 1 µs,
+# libtheora kept 3 of 48 frames, and the others made them 2 to 4 times as wrong). Not where a quality is given.
+_RATED_BY_UNIT = frozenset(
+    ("flv", "h263", "h263p", "libtheora", "msmpeg4", "msmpeg4v2", "snow", "wmv1", "wmv2"),
+)
+_QUALITY_OPTIONS = frozenset(("global_quality", "q", "qscale"))
+# FFmpeg's options that leave out a part of what is written.
+_SHORTENING_OPTIONS = frozenset(("frames", "aframes", "fs", "ss", "t", "to"))
 # Viewers of GIF show a frame of less than 1/50 s for 1/10 s (so do all browsers).
 _MOST_FPS_OF_GIF = 50
-# FFmpeg's options that may change colours and times, and those that change times.
+# FFmpeg's options that may change colours and times, those that may change samples, and those that change times.
 _FILTERING = frozenset(("vf", "filter", "filter_complex", "lavfi", "bsf"))
+_MIXING = frozenset(
+    (
+        "ac",
+        "af",
+        "ar",
+        "ch_layout",
+        "channel_layout",
+        "filter",
+        "filter_complex",
+        "lavfi",
+        "map",
+        "sample_fmt",
+    )
+)
 _MOVING_OPTIONS = frozenset(("output_ts_offset", "shortest"))
 # Containers without times, or that number frames, by FFmpeg's names and their usual endings.
 _UNTIMED = ("avi", "h264", "hevc", "image2", "image2pipe", "mjpeg", "rawvideo", "yuv4mpegpipe")
@@ -114,6 +136,8 @@ class EncodeSettings:
         check_choice("odd_size", odd_size, get_args(OddSize))
         rate = None if fps is None else frame_rate(fps)
         _check_rate(rate, target, container_format, sounds)
+        if rate is None:
+            _check_quality(codec, given)
         pixel_format = raw_format_name(pixel_format, program)
         asked = asked_format(output_pixel_format, given)
         colors, given = with_colors_of_options(colors, given, pixel_format, asked)
@@ -161,6 +185,11 @@ class EncodeSettings:
         program = find_ffmpeg(tuning.ffmpeg)
         tuning.check_unused("an AudioEncoder", "threads", "convert")
         given, container_format = _divided(options or {})
+        for name, value in given.items():
+            if name.partition(":")[0] in _SHORTENING_OPTIONS:
+                raise ValueError(
+                    f"{argument(f'options.{name}', value)} leaves samples out: write fewer instead"
+                )
         target = endpoints.target(output, container_format)
         container_format = endpoints.container_for(target, container_format)
         return cls(
@@ -194,6 +223,12 @@ class EncodeSettings:
     def is_filtered(self) -> bool:
         """Whether options may change colours and times."""
         return any(name.partition(":")[0] in _FILTERING for name in self.options)
+
+    @property
+    def keeps_sound(self) -> bool:
+        """Whether no option asks for other channels, rates or samples of the sounds, or leaves some out."""
+        named = (name.partition(":") for name in self.options)
+        return not any(option in _MIXING and not stream.startswith("v") for option, _, stream in named)
 
     @property
     def keeps_times(self) -> bool:
@@ -255,6 +290,15 @@ def _check_rate(
         raise ValueError(f"{given} is too much for a container that counts milliseconds: write mp4 or mov")
     if sounds and rate >= _MOST_FPS_WITH_SOUND:
         raise ValueError(f"{given} is too much for frames with sound: give fps=None, and pts to write")
+
+
+def _check_quality(codec: str, options: Mapping[str, object]) -> None:
+    """Checks that the encoder of frames with times has a quality to keep, if it would take their unit for a rate."""
+    if codec in _RATED_BY_UNIT and not any(name.partition(":")[0] in _QUALITY_OPTIONS for name in options):
+        raise ValueError(
+            f"{codec} spends its bits by the frame rate, which frames with times (fps=None) have not: give "
+            f"{argument('options.q:v', 5)}, a constant fps, or another codec"
+        )
 
 
 def _check_matrix(frames: str, output_pixel_format: str | None, options: Mapping[str, object]) -> None:

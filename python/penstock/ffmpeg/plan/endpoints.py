@@ -68,7 +68,7 @@ def target(output: str | os.PathLike[str], container_format: str | None = None) 
         if _URL.match(output) or (container_format == "tee" and not output.startswith("-")):
             return output
     path = Path(output).absolute()
-    if (number := _own_descriptor(path)) is not None:
+    if (number := own_descriptor(path)) is not None:
         return _pipe(f"pipe:{number}")
     # Path removes a slash at the end.
     _check_writable(path, named_as_folder=os.fspath(output).endswith("/"))
@@ -233,7 +233,7 @@ def _check_type(what: str, given: object, instead: str) -> None:
     raise TypeError(f"{what} is one path or URL, a str or a pathlib.Path; got {kind}{remedy}")
 
 
-def _own_descriptor(path: Path) -> str | None:
+def own_descriptor(path: Path) -> str | None:
     """The number of this process's descriptor that a path means, such as ``/dev/stdout``; None if it means none.
 
     In FFmpeg, such a path would mean FFmpeg's own.

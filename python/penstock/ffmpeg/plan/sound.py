@@ -32,6 +32,12 @@ SoundEnd = Literal["video", "longest"]
 
 # FFmpeg's names of the samples, and NumPy's.
 _SAMPLES = {"int16": ("s16le", "<i2"), "int32": ("s32le", "<i4"), "float32": ("f32le", "<f4")}
+# Containers of samples as they are, by FFmpeg's names and their usual endings, and their order of bytes. FFmpeg alone
+# would write 16 bits, whatever the samples are.
+_PLAIN = (
+    (("wav", "w64"), (".wav", ".w64"), "le"),
+    (("aiff", "au", "caf"), (".aif", ".aiff", ".au", ".caf"), "be"),
+)
 # Options of FFmpeg for sound, besides those with the stream in their names, such as "b:a".
 _SOUND_OPTIONS = ("ab", "ac", "acodec", "af", "aq", "ar")
 _NOT_FOR_ENCODERS = ("bsf", "disposition", "metadata", "tag")
@@ -58,7 +64,7 @@ class AudioInput:
             number (``ffmpeg -layouts``): 6 are front left, front right, centre, bass, back left and back right.
         dtype: type of the samples: "float32" is between -1 and 1 at full scale, "int16" and "int32" use their range.
         codec: FFmpeg's name of the encoder (``ffmpeg -encoders``): "aac", "libopus", "flac", "pcm_s16le". None is
-            FFmpeg's default for the container; in WAV, the samples as they are.
+            FFmpeg's default for the container; in WAV, W64, AIFF, AU and CAF, the samples as they are.
         language: ISO 639 code of three letters, such as "deu".
         title: what players call it.
 
@@ -135,7 +141,8 @@ class Sound:
         packing: FFmpeg's encoder that makes packets of it, for the one that encodes the video.
         encoder: FFmpeg's encoder of the result; None for the container's default.
         has_prelude: whether the container has a place for the packets that an encoder puts before the sound.
-        channels: how many the file has.
+        sample_rate: samples per second of each channel of what it is made from.
+        channels: how many that has.
         layout: FFmpeg's name of their layout, where it is not the usual one for their number.
         why_short: tells why the file has had more sound than is there; None if nothing says so.
         first_s: the time of the file's first timestamp, as `Decoder`'s ``start`` counts.
@@ -147,7 +154,8 @@ class Sound:
     packing: str
     encoder: str | None
     has_prelude: bool
-    channels: int = 0
+    sample_rate: int
+    channels: int
     layout: str | None = None
     why_short: Callable[[], str | None] = lambda: None
     first_s: float = 0.0
@@ -213,10 +221,15 @@ def _planned(
             )
         container, _ = _SAMPLES[made_from.dtype]
         raw = ("-f", container, "-ar", str(made_from.sample_rate), "-ac", str(made_from.channels))
-        # FFmpeg alone would write 16 bits, whatever the samples are.
-        is_wave = endpoints.is_container(target, container_format, ("wav",), (".wav",))
-        encoder = made_from.codec or (f"pcm_{container}" if is_wave else _default(container_format))
-        return Sound(made_from, (*raw, "-i", "/dev/zero"), 0, _COPY, encoder, has_prelude)
+        plain = [
+            container.replace("le", order)
+            for names, endings, order in _PLAIN
+            if endpoints.is_container(target, container_format, names, endings)
+        ]
+        encoder = made_from.codec or (f"pcm_{plain[0]}" if plain else _default(container_format))
+        zeros = (*raw, "-i", "/dev/zero")
+        rate, channels = made_from.sample_rate, made_from.channels
+        return Sound(made_from, zeros, 0, _COPY, encoder, has_prelude, rate, channels)
     source = endpoints.source(made_from.path)
     if endpoints.is_same_file(source, target):
         raise ValueError(
@@ -245,6 +258,7 @@ def _planned(
         _COPY,
         _COPY,
         has_prelude,
+        stream.sample_rate,
         stream.channels,
         layout,
         why_short,

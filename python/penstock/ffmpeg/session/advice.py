@@ -235,7 +235,8 @@ _ADVICE: tuple[tuple[str, Callable[[EncodeSettings, re.Match[str]], str | None]]
         _always("this container does not hold {codec} video: take .mp4 or .mkv, or another codec"),
     ),
     (
-        r"are supported for|not compatible with|Could not find tag for codec|not currently supported in container",
+        r"are supported for|not compatible with|Could not find tag for codec|not currently supported in container"
+        r"|supports only a single video|Unsupported codec id|No audio stream present|does not contain any stream",
         _always(
             "this container does not hold {codec} video: take matroska, which holds most, or another codec"
         ),

@@ -10,6 +10,7 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -74,6 +75,8 @@ class EncodeSession(Session):
 
     def __init__(self, plan: EncodePlan, *, title: str, reporter: Reporter | None) -> None:
         settings = plan.settings
+        path = self._path = _claimed(settings.target)
+        self._is_new = path is not None and not path.exists()
         self._replacement, self.warning = replacement_of(settings.target, settings.container_format)
         target = settings.target if self._replacement is None else self._replacement.url
         process = FFmpegProcess(
@@ -87,6 +90,8 @@ class EncodeSession(Session):
             error=EncoderError,
         )
         super().__init__(process, title, settings.tuning.stall_timeout)
+        if path is not None:
+            _writing[path] = self
         self.plan = plan
         self.report: EncodeReport | None = None
         self.is_aborted = False
@@ -100,7 +105,7 @@ class EncodeSession(Session):
             weakref.WeakKeyDictionary()
         )
         self._closing_at_s: float | None = None
-        self._is_compared = plan.layout is not None
+        self._is_compared = True
         self._failure: str | None = None  # of what FFmpeg has succeeded with
         self._feed: Feed | None = None
         if plan.stream is not None:
@@ -403,10 +408,10 @@ class EncodeSession(Session):
         try:
             if self._replacement is not None:
                 self._replacement.take_place()
-            elif self.process.output_bytes and self._is_one_file:
-                path = Path(endpoints.without_protocol(self._settings.target))
-                if not path.exists():
-                    raise ReplacedError(f"{path} was removed, or given another name, while it was written")
+            elif (
+                (path := self._path) and self._is_one_file and self.process.output_bytes and not path.exists()
+            ):
+                raise ReplacedError(f"{path} was removed, or given another name, while it was written")
         except ReplacedError as error:
             self._failure = str(error)
             self._mark_ended()
@@ -430,7 +435,8 @@ class EncodeSession(Session):
             mastering_display=settings.colors.mastering_display,
             content_light=settings.colors.content_light,
             first_s=self._feed.first_s if settings.is_timed and self._feed is not None else None,
-            ends_s=self._ends_s if settings.keeps_times else None,
+            ends_s=self._ends_s if settings.codec and settings.keeps_times else None,
+            sounds=settings.sounds if settings.keeps_sound else (),
         )
         return differences(url, meant)
 
@@ -494,7 +500,11 @@ class EncodeSession(Session):
         process, submitted = self.process, self.submitted
         reason = f"FFmpeg {process.ending}; it had encoded {process.frames} of {submitted} submitted frames"
         advice = explain(self._settings, f"{process.log.text}\n{reason}")
-        return self.failure("; ".join([*self._lost(), reason]), process.frames, advice)
+        lost = self._lost()
+        if self._is_new and self._path is not None and not process.frames and self.plan.layout is not None:
+            with suppress(OSError):  # a header at most
+                self._path.unlink(missing_ok=True)
+        return self.failure("; ".join([*lost, reason]), process.frames, advice)
 
     def _make_report(self, missing: list[str]) -> EncodeReport:
         # FFmpeg has succeeded. Its errors may still matter more than its warnings.
@@ -522,6 +532,30 @@ class EncodeSession(Session):
             self._replacement.discard()
         if self._reporter is not None:
             self._reporter.stop(self.stats)
+
+
+# The sessions that write to files, by their paths without links.
+_writing: weakref.WeakValueDictionary[Path, EncodeSession] = weakref.WeakValueDictionary()
+
+
+def _claimed(target: str) -> Path | None:
+    """The path of an output, without links, if it is an ordinary file or will be one.
+
+    Raises:
+        ValueError: another encoder of this process writes it now.
+    """
+    if not endpoints.is_path(target):
+        return None
+    try:
+        path = Path(endpoints.without_protocol(target)).resolve()
+        if path.exists() and not path.is_file():
+            return None
+    except (OSError, RuntimeError):  # a loop of links, which FFmpeg reports
+        return None
+    other = _writing.get(path)
+    if other is not None and other.is_open and not other.is_inherited:
+        raise ValueError(f"{path} is being written by {other.title}: close or abort that first")
+    return path
 
 
 def _stats_of(session: weakref.ref[EncodeSession]) -> Callable[[], EncoderStats | None]:
