@@ -399,7 +399,7 @@ class TestFailures:
 
     def test_a_container_that_a_pipe_cannot_hold(self) -> None:
         said = failed(run("encode", "-", "-", "--format", "mp4", *RAW, data=raw_frames(3)))
-        assert "--option movflags=frag_keyframe+empty_moov, or --format matroska or mpegts" in said
+        assert "--option movflags=frag_keyframe+delay_moov, or --format matroska or mpegts" in said
 
     @pytest.mark.parametrize(
         ("output", "arguments", "complaint"),

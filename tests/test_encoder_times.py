@@ -5,6 +5,7 @@ import contextlib
 import itertools
 import signal
 import subprocess
+import warnings
 from fractions import Fraction
 
 import numpy as np
@@ -42,6 +43,22 @@ def times_s(path):
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     [unit] = [Fraction(line.split()[-1]) for line in lines if line.startswith("#tb")]
     return sorted(int(line.split(",")[2]) * unit for line in lines if not line.startswith("#")), unit
+
+
+@pytest.mark.parametrize("flags, begins_s", [("empty_moov", 0.08), ("delay_moov", 0)])
+def test_fragments_that_begin_late_are_told(tmp_path, flags, begins_s):
+    options = {"movflags": f"frag_keyframe+{flags}"}
+    with (
+        warnings.catch_warnings(record=True) as caught,
+        penstock.Encoder(path := tmp_path / "a.mp4", size=SIZE, fps=25, options=options) as encoder,
+    ):
+        warnings.simplefilter("always")
+        for index in range(10):
+            encoder.write(picture(index))
+        encoder.close()
+    assert next(iter(penstock.Decoder(path))).time_s == pytest.approx(begins_s)
+    said = [str(one.message) for one in caught]
+    assert said == [] if not begins_s else "has it at 0.080 s: add delay_moov" in said[0]
 
 
 @pytest.mark.parametrize("codec", ["flv", "h263p", "libtheora", "msmpeg4", "snow", "wmv1", "wmv2"])

@@ -218,7 +218,7 @@ def test_a_container_that_cannot_be_streamed(ffmpeg: str) -> None:
     colour = ("-f", "lavfi", "-i", "color", "-t", "1", "-c:v", "mpeg4", "-f", "mp4", "pipe:1")
     done = subprocess.run([ffmpeg, "-v", "error", *colour], capture_output=True, check=False)
     said = str(explained(ffmpeg, done.stderr.decode(), container_format="mp4", target="pipe:1"))
-    assert said.startswith("mp4 goes back") and "'frag_keyframe+empty_moov'" in said
+    assert said.startswith("mp4 goes back") and "'frag_keyframe+delay_moov'" in said
 
 
 def test_an_experimental_codec(ffmpeg: str) -> None:

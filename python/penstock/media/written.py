@@ -42,7 +42,8 @@ class Meant:
         pixel_format: of raw video; None for others, and where FFmpeg chooses it.
         colors: of YUV; None for others, and where the user's filters may change them.
         mastering_display, content_light: of HDR; None for none.
-        first_s: the time of the first one; None at a constant rate.
+        rate: frames per second; None if each comes with its time.
+        first_s: the time of the first one; None where a sound may move it.
         ends_s: when the last one ends at the earliest; None where the user's options may change times, and without a
             picture.
         sounds: what was encoded; none where the user's options may change it.
@@ -54,6 +55,7 @@ class Meant:
     colors: VideoColors | None
     mastering_display: MasteringDisplay | None
     content_light: ContentLight | None
+    rate: Fraction | None
     first_s: Fraction | None
     ends_s: Fraction | None
     sounds: Sequence[Sound]
@@ -150,9 +152,11 @@ def _of_times(media: MediaInfo, video: VideoInfo, meant: Meant) -> Iterable[str]
         yield f"the file says that it has {video.frames} frames, and {meant.frames} were written"
     first_s = float(meant.first_s or 0)
     begins_s = 0.0 if video.start_s is None else video.start_s - media.zero_s
-    if meant.first_s is not None and abs(begins_s - first_s) > _TOLERANCE_S:
-        yield f"the first frame was written at {first_s:.3f} s, and the file has it at {begins_s:.3f} s"
+    fix = ": add delay_moov to movflags" if media.container == endpoints.QUICKTIME else ""
+    tolerance_s = _TOLERANCE_S if meant.rate is None else min(_TOLERANCE_S, float(1 / meant.rate / 2))
+    if meant.first_s is not None and abs(begins_s - first_s) > tolerance_s:
+        yield f"the first frame was written at {first_s:.3f} s, and the file has it at {begins_s:.3f} s{fix}"
     lasts_s, told_s = float(meant.ends_s) - first_s, video.duration_s
-    unsure = _WITHOUT_LENGTH if meant.first_s is None else _WITHOUT_LENGTH_OF_TIMES
+    unsure = _WITHOUT_LENGTH if meant.rate is not None else _WITHOUT_LENGTH_OF_TIMES
     if told_s is not None and told_s < lasts_s - _TOLERANCE_S and media.container not in unsure:
         yield f"{lasts_s:.3f} s of video were written, and the file says that it has {told_s:.3f} s"

@@ -134,7 +134,7 @@ def _no_container(settings: EncodeSettings, found: re.Match[str]) -> str:
 def _not_seekable(settings: EncodeSettings, found: re.Match[str]) -> str:
     return (
         f"{found[1]} goes back to its beginning at the end, which a stream cannot: give "
-        f"{argument('options.movflags', 'frag_keyframe+empty_moov')}, or {argument('options.f', 'matroska')} or mpegts"
+        f"{argument('options.movflags', 'frag_keyframe+delay_moov')}, or {argument('options.f', 'matroska')} or mpegts"
     )
 
 

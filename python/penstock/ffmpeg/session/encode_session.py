@@ -434,11 +434,20 @@ class EncodeSession(Session):
             colors=self.plan.colors,
             mastering_display=settings.colors.mastering_display,
             content_light=settings.colors.content_light,
-            first_s=self._feed.first_s if settings.is_timed and self._feed is not None else None,
+            rate=settings.rate,
+            first_s=self._first_s,
             ends_s=self._ends_s if settings.codec and settings.keeps_times else None,
             sounds=settings.sounds if settings.keeps_sound else (),
         )
         return differences(url, meant)
+
+    @property
+    def _first_s(self) -> Fraction | None:
+        """The time of the first frame; None where a sound may move it."""
+        if self._settings.is_timed:
+            assert self._feed is not None
+            return self._feed.first_s
+        return None if self._settings.sounds else Fraction(0)
 
     @property
     def _ends_s(self) -> Fraction:
