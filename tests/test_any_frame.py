@@ -129,7 +129,9 @@ def test_alpha_is_that_in_sequence(name: str, pixel_format: str | None) -> None:
     [
         ("open.mp4", (*H264, "-x264-params", "open-gop=1:keyint=24:bframes=3")),
         ("open.ts", (*H264, "-x264-params", "open-gop=1:keyint=24:bframes=3")),
-        ("refresh.mkv", (*H264, "-x264-params", "intra-refresh=1:keyint=30")),
+        ("refresh.mkv", (*H264, "-x264-params", "intra-refresh=1:keyint=25")),
+        ("refresh.mp4", (*H264, "-x264-params", "intra-refresh=1:keyint=25")),
+        ("refresh.ts", (*H264, "-x264-params", "intra-refresh=1:keyint=25")),
         ("fragmented.mp4", (*H264, "-g", "20", "-movflags", "frag_keyframe+empty_moov")),
         ("a.flv", (*H264, "-g", "20", "-bf", "3")),
         ("raw.h264", (*H264, "-g", "20", "-bf", "3")),
@@ -166,11 +168,20 @@ def test_h264_in_avi_whose_packets_have_no_times(tmp_path: Path) -> None:
         check(decoder, has_times=False)  # FFmpeg 5.1 gives the last one another
 
 
-def test_an_edit_list_hides_frames(tmp_path: Path) -> None:
+def test_a_palette_comes_with_its_pixels(tmp_path: Path) -> None:
+    filters = "split[a][b];[a]palettegen[p];[b][p]paletteuse"
+    with Decoder(made(tmp_path, "v.mkv", "-vf", filters, "-c:v", "png"), pixel_format=None) as decoder:
+        assert decoder.pixel_format == "pal8"
+        check(decoder)
+
+
+@pytest.mark.parametrize("start", [0.84, 1.03])  # behind a keyframe at 0.8 s: one frame, and six
+def test_an_edit_list_hides_frames(tmp_path: Path, start: float) -> None:
     whole = made(tmp_path, "whole.mp4", *H264, "-g", "20", "-bf", "3")
-    ffmpeg("-ss", "1.03", "-i", f"file:{whole}", "-c", "copy", f"file:{tmp_path / 'cut.mp4'}")
+    ffmpeg("-ss", start, "-i", f"file:{whole}", "-c", "copy", f"file:{tmp_path / 'cut.mp4'}")
     with Decoder(tmp_path / "cut.mp4") as decoder:
         check(decoder)
+        assert len(decoder) == len(decoder[:]) == sum(1 for _ in Decoder(tmp_path / "cut.mp4"))
 
 
 @pytest.mark.parametrize("size", [(32, 24), (100, None), (640, 480)])

@@ -101,6 +101,16 @@ class TestVideo:
         assert info.duration_s == pytest.approx(made.frames / made.rate, abs=0.002)
         assert info.start_s == pytest.approx(0, abs=0.1)
 
+    @pytest.mark.parametrize(
+        ("name", "codec"),
+        [("v.mpg", "mpeg1video"), ("v.vob", "mpeg2video"), ("v.h264", "libx264"), ("v.m4v", "mpeg4")],
+    )
+    def test_a_rate_that_few_or_no_times_tell(self, tmp_path: Path, name: str, codec: str) -> None:
+        source = ("-f", "lavfi", "-i", "testsrc2=size=128x96:rate=30:duration=3")
+        ffmpeg(*source, "-c:v", codec, tmp_path / name)
+        info = probe(tmp_path / name).video[0]
+        assert (info.frame_rate, info.is_variable_frame_rate) == (30, False)
+
     def test_a_stream_without_a_duration_has_the_files(self) -> None:
         info = probed("h264_mkv")
         assert info.video[0].duration_s == info.duration_s == 1.2

@@ -282,7 +282,7 @@ def _hides_a_part(video: VideoInfo) -> bool:
     if video.frames is None or not video.frame_rate or video.duration_s is None:
         return False
     claimed_s = video.frames / video.frame_rate
-    return abs(claimed_s - Fraction(video.duration_s)) > _FRAMES_APART / video.frame_rate
+    return abs(claimed_s - Fraction(video.duration_s)) > Fraction(1, 2) / video.frame_rate
 
 
 def wrong_count(video: VideoInfo, container: str, delivered: Delivered) -> str | None:

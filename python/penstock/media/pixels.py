@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from av.video.frame import VideoFrame
 
 _KEPT_SLOTS = 4
+# FFmpeg's palette behind the pixels of pal8: 256 colours of 4 bytes.
+_PALETTE_BYTES = 1024
 
 
 class Pixels:
@@ -84,12 +86,16 @@ def _samples(frame: VideoFrame) -> npt.NDArray[np.uint8]:
         )
         for plane in frame.planes
     ]
+    if frame.format.has_palette:
+        planes[1] = np.frombuffer(cast("Any", frame.planes[1]), np.uint8)[np.newaxis, :_PALETTE_BYTES]
     rows = [plane[:, :row_bytes] for plane, row_bytes in zip(planes, _row_bytes(frame), strict=True)]
     return rows[0] if len(rows) == 1 else np.concatenate([plane.reshape(-1) for plane in rows])
 
 
 def _row_bytes(frame: VideoFrame) -> list[int]:
     """Of each plane, the bytes of a row that hold pixels."""
+    if frame.format.has_palette:
+        return [frame.width, _PALETTE_BYTES]
     if len(frame.planes) == 1:
         return [math.ceil(frame.format.padded_bits_per_pixel * frame.width / 8)]
     components = frame.format.components

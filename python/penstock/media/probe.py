@@ -323,13 +323,18 @@ def _rate(
     known = sorted(one for one in times if one is not None)
     ordered = known[: len(known) - REORDERED] or known
     if len(known) == len(times) > 2 and guessed is not None and stream.time_base and ordered[0] < ordered[-1]:
-        frames = [(one - ordered[0]) * stream.time_base * guessed for one in ordered]
-        if max(abs(frame - number) for number, frame in enumerate(frames)) < 0.5:
-            return guessed, False
-        return (len(ordered) - 1) / frames[-1] * guessed, True
+        seconds = [(one - ordered[0]) * stream.time_base for one in ordered]
+        for rate in (guessed, average, base):
+            if rate and all(abs(time_s * rate - number) < 0.5 for number, time_s in enumerate(seconds)):
+                return rate, False
+        return (len(ordered) - 1) / seconds[-1], True
+    if times and not known and guessed is not None:  # a stream without times, for which libav makes some
+        return guessed, False
     if average is None and base is not None and base * (stream.time_base or 0) == 1:
         base = None  # libav had nothing to guess from, and tells the frequency of the clock, mostly 90000
-    return average or base, _differ(average, base, is_interlaced=is_interlaced)
+    # Where some packets have no time (MPEG-PS), it counts fields, too.
+    counts_fields = is_interlaced or len(known) < len(times)
+    return average or base, _differ(average, base, counts_fields=counts_fields)
 
 
 def _orientation(frame: VideoFrame | None) -> tuple[int, bool]:
@@ -373,12 +378,12 @@ def _has_separate_alpha(stream: VideoStream) -> bool:
     return stream.codec_context.codec.canonical_name in ("vp8", "vp9") and tags.get("alpha_mode") == "1"
 
 
-def _differ(average: Fraction | None, base: Fraction | None, *, is_interlaced: bool) -> bool:
+def _differ(average: Fraction | None, base: Fraction | None, *, counts_fields: bool) -> bool:
     if average is None or base is None:
         return False
     ratio = base / average
     # For interlaced video the base rate may count fields.
-    return all(abs(ratio - same) > _RATE_TOLERANCE for same in ((1, 2) if is_interlaced else (1,)))
+    return all(abs(ratio - same) > _RATE_TOLERANCE for same in ((1, 2) if counts_fields else (1,)))
 
 
 def _depth(codec: VideoCodecContext) -> int | None:
