@@ -98,7 +98,7 @@ def _encode(recipe: Clip, path: Path) -> None:
     else:
         inputs = recipe.inputs or moving(recipe.size, recipe.frames or 0, recipe.rate)
     command = [program, "-v", "error", *inputs, *recipe.arguments, "-y", f"file:{path}"]
-    done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=100, check=False)
+    done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=250, check=False)
     assert done.returncode == 0, f"{command}: {done.stderr.decode()}"
 
 

@@ -56,7 +56,7 @@ MODES = ["auto", "write", "staged", "zero-copy"]
 PIPE_BYTES = 64 << 10
 """What Linux gives a new pipe (pipe(7))."""
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 """How long a test waits for what must happen at all; how fast is nobody's claim."""
 
 

@@ -62,7 +62,7 @@ def make(output: object, **options: object) -> Encoder:
 
 def _ffmpeg(*arguments: str) -> subprocess.CompletedProcess[bytes]:
     command = [find_ffmpeg(), "-hide_banner", *arguments]
-    result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=100)
+    result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=250)
     assert result.returncode == 0, result.stderr.decode()
     return result
 

@@ -495,7 +495,7 @@ os._exit(0)
 @pytest.mark.parametrize("parent", ["idle", "busy"])
 def test_the_child_of_a_fork_opens_the_file_anew(video: Path, parent: str, ends: str) -> None:
     ran = subprocess.run(
-        [sys.executable, "-c", FORKS, str(video), parent, ends], capture_output=True, timeout=100, check=False
+        [sys.executable, "-c", FORKS, str(video), parent, ends], capture_output=True, timeout=250, check=False
     )
     assert ran.returncode == 0, ran.stderr.decode()
 
@@ -530,5 +530,5 @@ def test_workers_of_a_loader(video: Path, tmp_path: Path, method: str) -> None:
     script = tmp_path / "loads.py"
     script.write_text(LOADS)
     command = [sys.executable, str(script), str(video), method]
-    ran = subprocess.run(command, capture_output=True, timeout=100, check=False)
+    ran = subprocess.run(command, capture_output=True, timeout=250, check=False)
     assert ran.returncode == 0, ran.stderr.decode()

@@ -91,7 +91,6 @@ def test_options_of_the_encoder_and_a_range(folder: Path) -> None:
 
 
 @SLOW
-@pytest.mark.timeout(240)
 def test_options_of_rays_tasks(folder: Path) -> None:
     pytest.importorskip("ray", reason="Ray is not installed: pip install 'penstock-io[ray]'")
     environment = {**os.environ, "RAY_ADDRESS": "local"}

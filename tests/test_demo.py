@@ -24,7 +24,7 @@ def run_demo(folder: Path, *options: str, **environment: str) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=100,
+        timeout=250,
     )
     assert result.returncode == 0, result.stderr
     return result.stdout

@@ -111,7 +111,7 @@ def frames_in(output: Path) -> int:
 
 def run_python(script: str, *arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", script, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=100, **options)  # type: ignore[call-overload,no-any-return]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=250, **options)  # type: ignore[call-overload,no-any-return]
 
 
 # What is delivered

@@ -24,7 +24,7 @@ needs_opengl = pytest.mark.skipif(no_opengl() is not None, reason=str(no_opengl(
 def run_python(name: str, *arguments: object) -> str:
     """What an example prints."""
     command = [sys.executable, str(EXAMPLES / name), *map(str, arguments)]
-    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=250)
     assert result.returncode == 0, result.stderr
     return result.stdout
 

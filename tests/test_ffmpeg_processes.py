@@ -205,7 +205,6 @@ def _raised_after(construct: Callable[[], Any], lines: int) -> bool:
 
 @pytest.mark.parametrize("kind", ["Encoder", "Decoder", "AudioDecoder", "probe"])
 @pytest.mark.parametrize("step", [100, pytest.param(3, marks=pytest.mark.slow)])
-@pytest.mark.timeout(300)  # two thirds of the lines of a Decoder's, and an FFmpeg for most of them
 @pytest.mark.usefixtures("nothing_is_left")
 def test_an_exception_at_a_line_of_a_constructor(kind: str, step: int, tmp_path: Path) -> None:
     construct = _constructions(tmp_path)[kind]

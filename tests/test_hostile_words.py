@@ -23,7 +23,7 @@ from penstock.media import MediaInfo, probe
 FUZZ_S = int(os.environ.get("PENSTOCK_FUZZ_S", "0"))
 # Measured: a hundred take some seconds on a busy machine.
 EXAMPLES = FUZZ_S * 100 or examples(100).max_examples
-pytestmark = pytest.mark.timeout(max(120, FUZZ_S * 10))
+pytestmark = pytest.mark.timeout(max(300, FUZZ_S * 10))
 
 anything = settings(max_examples=EXAMPLES, database=None, suppress_health_check=list(HealthCheck))
 

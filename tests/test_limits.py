@@ -74,7 +74,7 @@ def test_200_streams_leave_other_pipes_their_size() -> None:
         preexec_fn=drop_privileges,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=250,
         check=False,
     )
     assert (program.returncode, program.stderr) == (0, "")

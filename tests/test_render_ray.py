@@ -27,7 +27,7 @@ import penstock
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'penstock-io[ray]'")
 cluster_utils = pytest.importorskip("ray.cluster_utils")
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow]
 
 SIZE = (64, 48)
 FRAMES = 60
