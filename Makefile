@@ -150,6 +150,7 @@ check: $(READY)-check $(READY)-native
 	$(IN_VENV) python scripts/check_imports.py
 	$(IN_VENV) python scripts/stubtest.py
 	$(IN_VENV) python scripts/stub_docs.py --check
+	$(IN_VENV) python scripts/reference_table.py --check
 
 # Apart from check, for Go is needed: actionlint's package for Python downloads it from GitHub, and does not build without.
 check-workflows:
@@ -158,6 +159,7 @@ check-workflows:
 fmt: $(READY)-check $(READY)-native
 	cargo fmt --all
 	$(IN_VENV) python scripts/stub_docs.py
+	$(IN_VENV) python scripts/reference_table.py
 	$(IN_VENV) ruff check --fix .
 	$(IN_VENV) ruff format .
 

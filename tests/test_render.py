@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import penstock
-from penstock.rendering.plan import numbered
+from penstock.rendering.planning import numbered
 
 SIZE = (64, 48)
 

@@ -14,7 +14,7 @@ import penstock
 from penstock.ffmpeg import Colors, find_ffmpeg
 from penstock.ffmpeg.program import capabilities
 from penstock.media import probe
-from penstock.rendering.plan import lengths_of
+from penstock.rendering.planning import lengths_of
 
 SIZE = (64, 64)
 SLOW = pytest.mark.slow

@@ -12,7 +12,7 @@ from benchmarks.render import pool
 from benchmarks.render.jobs import Job
 from benchmarks.render.simulation import Parts, durations, losses_in, simulate
 from penstock.rendering import assemble
-from penstock.rendering.plan import lengths_of
+from penstock.rendering.planning import lengths_of
 
 seconds = st.floats(0, 10)
 parts = st.builds(

@@ -30,7 +30,7 @@ from penstock.rendering.engines import Done, Engine, Event, Failed
 from penstock.rendering.engines.processes import Processes
 from penstock.rendering.job import Job as Render
 from penstock.rendering.join import joined
-from penstock.rendering.plan import lengths_of
+from penstock.rendering.planning import lengths_of
 from penstock.rendering.storage import RemoteStorage, storage_of
 from penstock.results import ChunkReport, RenderProgress
 

@@ -36,16 +36,7 @@ from penstock.media.decode_session import DecodeSession
 if TYPE_CHECKING:
     from _typeshed import StrPath, WriteableBuffer
 
-__all__ = [
-    "ImageReader",
-    "check_output",
-    "find_images",
-    "first_missing_folder",
-    "has_image_name",
-    "has_number",
-    "image_encoder",
-    "is_pattern",
-]
+__all__ = ["ImageReader", "find_images", "image_encoder"]
 
 #: Suffixes of the images that can be read, as FFmpeg's image2 demuxer knows them. Left out are scene-linear (exr, hdr)
 #: and log (dpx) formats: FFmpeg would treat them as display-referred.
@@ -376,16 +367,6 @@ def check_output(path: StrPath) -> None:
         )
 
 
-def first_missing_folder(path: StrPath) -> Path:
-    """Return the first folder that `image_encoder` would create for a sequence of images; else the path itself."""
-    path = Path(path)
-    if has_number(path):
-        path = path.absolute()
-        while not path.parent.exists():
-            path = path.parent
-    return path
-
-
 def image_encoder(
     path: StrPath,
     size: tuple[int, int],
@@ -407,7 +388,8 @@ def image_encoder(
         ffmpeg: the program; None finds one (see `penstock.ffmpeg.find_ffmpeg`).
 
     Raises:
-        ValueError: `check_output` refuses the path, or the pixel format is neither RGB nor gray.
+        ValueError: the path does not end in the suffix of an image that can be written, has several numbers, or its
+            folder has a % in its name; or the pixel format is neither RGB nor gray.
         OSError: the files cannot be written there.
         EncoderError: FFmpeg is missing, or cannot be started.
 

@@ -1,9 +1,9 @@
 """Reading: video and sound in sequence by the FFmpeg program; a file's facts, and any of its frames, by libav (PyAV).
 
-- In sequence: ``decoder`` and ``audio`` have the public classes, ``prefetch`` opens decoders ahead. ``decode_plan``
+- In sequence: ``decoder`` and ``audio`` have the public classes, ``prefetching`` opens decoders ahead. ``decode_plan``
   decides who converts pixels, ``decode_session`` is one run of FFmpeg with the native reader of its output, and
   ``ending`` tells whether all frames came, ``start`` where the first one is, ``source`` and ``once`` are what is read.
-- Facts: ``probe`` reads them into the types of ``info``. ``opening`` opens a file in this process. ``written`` compares
+- Facts: ``facts`` reads them into the types of ``info``. ``opening`` opens a file in this process. ``written`` compares
   what the file of an `Encoder` says with what was meant.
 - Any frame: ``frames`` has them by number and time, ``index`` tells which packet holds which frame, ``random_access``
   decodes it, ``pixels`` makes of it what iteration gives.
@@ -12,9 +12,9 @@
 from penstock.ffmpeg.plan.colors import ContentLight, MasteringDisplay
 from penstock.media.audio import AudioDecoder
 from penstock.media.decoder import Decoder
+from penstock.media.facts import probe
 from penstock.media.info import AudioInfo, Chapter, MediaInfo, VideoInfo
-from penstock.media.prefetch import prefetch
-from penstock.media.probe import probe
+from penstock.media.prefetching import prefetch
 
 __all__ = [
     "AudioDecoder",

@@ -17,8 +17,8 @@ from penstock.ffmpeg.plan.settings import DEFAULT_TUNING, Tuning, check_choice, 
 from penstock.ffmpeg.program.find import find_decoding_ffmpeg
 from penstock.media.decode_session import DecoderBase, DecodeSession, numbered_stream
 from penstock.media.ending import early_end_of_sound, other_codecs
+from penstock.media.facts import probe
 from penstock.media.info import AudioInfo, MediaInfo
-from penstock.media.probe import probe
 from penstock.media.source import MediaSource, Source
 from penstock.media.start import seek_arguments
 

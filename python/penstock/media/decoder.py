@@ -23,8 +23,8 @@ from penstock.media import ending
 from penstock.media.audio import AudioDecoder, AudioOptions
 from penstock.media.decode_plan import DecodeOptions, plan_decode
 from penstock.media.decode_session import DecoderBase, DecodeSession, numbered_stream
+from penstock.media.facts import probe
 from penstock.media.info import MediaInfo, VideoInfo
-from penstock.media.probe import probe
 from penstock.media.source import MediaSource, Source
 from penstock.media.start import first_pts
 from penstock.results import DecoderStats

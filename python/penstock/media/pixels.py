@@ -13,7 +13,7 @@ from av.filter import Graph
 from penstock._native import _Slot, _SlotPool
 from penstock.errors import DecoderError
 from penstock.media.decode_plan import DecodePlan
-from penstock.media.probe import RANGES, matrix_name
+from penstock.media.facts import RANGES, matrix_name
 
 if TYPE_CHECKING:
     from av.video.frame import VideoFrame

@@ -15,7 +15,7 @@ from penstock.ffmpeg.plan import endpoints
 from penstock.ffmpeg.plan.colors import UNTAGGED, ContentLight, MasteringDisplay, VideoColors
 from penstock.ffmpeg.plan.pixel_formats import canonical
 from penstock.ffmpeg.plan.sound import AudioInput, Sound
-from penstock.media.probe import probe
+from penstock.media.facts import probe
 
 if TYPE_CHECKING:
     from penstock.media.info import AudioInfo, MediaInfo, VideoInfo

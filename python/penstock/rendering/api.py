@@ -1,4 +1,4 @@
-"""`render` and `map_video`, and their plans."""
+"""`render` and `map_video`, and their planning."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from penstock.ffmpeg.naming import argument
 from penstock.ffmpeg.plan.arguments import checked_size
 from penstock.ffmpeg.plan.settings import check_choice
 from penstock.media import probe
-from penstock.rendering import plan as plans
+from penstock.rendering import planning
 from penstock.rendering.code import Code
 from penstock.rendering.engines import Engine
 from penstock.rendering.engines.processes import Processes, cpus
 from penstock.rendering.job import Job
-from penstock.rendering.plan import Plan
+from penstock.rendering.planning import Plan
 from penstock.rendering.source import FrameTimes, Source, encoder_like
 from penstock.rendering.storage import alone
 from penstock.results import RenderProgress, RenderReport
@@ -52,7 +52,7 @@ def plan(
     Raises:
         ValueError, TypeError, OSError, EncoderError: as `render` does before the first frame.
     """
-    return plans.make(
+    return planning.make(
         os.fspath(output),
         frames=frames,
         size=size,
@@ -91,8 +91,8 @@ def plan_video(
     size = None if size is None else checked_size(size)
     media = probe(source)
     frames = FrameTimes.of(media)
-    lengths = plans.lengths_of(len(frames.times_s), chunk_frames, workers)
-    return plans.make(
+    lengths = planning.lengths_of(len(frames.times_s), chunk_frames, workers)
+    return planning.make(
         os.fspath(output),
         frames=len(frames.times_s),
         size=(frames.video.width, frames.video.height) if size is None else size,

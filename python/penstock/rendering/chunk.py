@@ -17,7 +17,7 @@ from typing import Any
 from penstock.errors import PenstockError, RenderError
 from penstock.ffmpeg import Encoder, Tuning
 from penstock.media import Decoder
-from penstock.rendering.plan import Chunk, Plan, default_storage, encoder_arguments, numbered
+from penstock.rendering.planning import Chunk, Plan, default_storage, encoder_arguments, numbered
 from penstock.rendering.source import ROUNDED_S
 from penstock.rendering.storage import Storage, storage_of
 from penstock.results import ChunkReport

@@ -12,7 +12,7 @@ from penstock.rendering.chunk import data_name, finished, folder_of, remove_chun
 from penstock.rendering.engines import ATTEMPTS, Advance, Done, Engine, Failed
 from penstock.rendering.failure import Failure
 from penstock.rendering.join import joined
-from penstock.rendering.plan import Plan, numbered, stored_plans
+from penstock.rendering.planning import Plan, numbered, stored_plans
 from penstock.rendering.progress import Show, shown
 from penstock.rendering.storage import storage_of
 from penstock.results import ChunkReport, RenderProgress, RenderReport, WorkerReport

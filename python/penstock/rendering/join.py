@@ -32,7 +32,7 @@ from penstock.ffmpeg.program.session import Session
 from penstock.media import probe
 from penstock.media.info import VideoInfo
 from penstock.rendering.chunk import container_of, data_name, finished, remove_chunks
-from penstock.rendering.plan import Plan, encoder_arguments
+from penstock.rendering.planning import Plan, encoder_arguments
 from penstock.rendering.storage import Storage, alone, storage_of
 
 # The first box after the header of a fragmented file (ISO/IEC 14496-12, 8.8.4). Four bytes of length come before it.

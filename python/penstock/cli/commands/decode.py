@@ -268,7 +268,17 @@ def _check_destinations(destinations: Destinations, count: int | None, *, as_jso
                 )
         for name in filter(None, (frames, timestamps)):
             if is_file_name(name):
-                endpoints.target(images.first_missing_folder(name))
+                endpoints.target(_first_missing_folder(name))
+
+
+def _first_missing_folder(name: str) -> Path:
+    """The first folder that would be created for a sequence of images; else the path itself."""
+    path = Path(name)
+    if images.has_number(path):
+        path = path.absolute()
+        while not path.parent.exists():
+            path = path.parent
+    return path
 
 
 def _refuse_terminal(fd: int, title: str) -> None:

@@ -18,9 +18,9 @@ from rich.text import Text
 from penstock._names import show_name
 from penstock.cli.options import follow_playlists_option, json_option, parsed, seconds
 from penstock.errors import PenstockError
+from penstock.media.facts import PATIENCE_S
+from penstock.media.facts import probe as probe_media
 from penstock.media.info import AudioInfo, MediaInfo, VideoInfo
-from penstock.media.probe import PATIENCE_S
-from penstock.media.probe import probe as probe_media
 
 #: The width of an output that is no terminal. Programs such as grep want whole lines.
 UNWRAPPED_COLUMNS = 1000

@@ -36,7 +36,7 @@ from penstock.rendering import Plan
 from penstock.rendering.api import EngineName
 from penstock.rendering.chunk import Renderer
 from penstock.rendering.code import search_here
-from penstock.rendering.plan import numbered
+from penstock.rendering.planning import numbered
 from penstock.results import RenderReport
 
 _STANDARD = "-"

@@ -241,7 +241,7 @@ def _planned(
             "AudioInput, whose samples may come from anywhere"
         )
     from penstock.media.ending import early_end_of_sound  # libav, only where a file of sound is read
-    from penstock.media.probe import probe
+    from penstock.media.facts import probe
 
     media = probe(made_from.path)
     if (stream := media.best_audio) is None:
@@ -299,7 +299,7 @@ def is_matroska(target: str, container_format: str | None) -> bool:
 
 def _takes_copy(program: str, sound: Sound, codec: str, target: str, container_format: str | None) -> bool:
     """Whether the container takes the sound as it is, out of NUT, by trying it with the first packet."""
-    from penstock.media.probe import probe
+    from penstock.media.facts import probe
 
     container = () if container_format is None else ("-f", container_format)
     copy = ("-c", _COPY, "-frames:a", "1", "-y")

@@ -14,7 +14,7 @@ from socket import socketpair
 
 from penstock.rendering.engines import ENDING_S, Advance, Done, Event, Failed
 from penstock.rendering.failure import Failure
-from penstock.rendering.plan import Plan
+from penstock.rendering.planning import Plan
 
 
 def cpus() -> int:

@@ -24,7 +24,7 @@ from penstock.rendering.chunk import Renderer
 from penstock.rendering.engines import ATTEMPTS, Advance, Done, Event, Failed
 from penstock.rendering.engines.worker import PERIOD_S, watched
 from penstock.rendering.failure import Failure
-from penstock.rendering.plan import Chunk, Plan, numbered
+from penstock.rendering.planning import Chunk, Plan, numbered
 from penstock.results import ChunkReport
 
 try:

@@ -19,7 +19,7 @@ from penstock.errors import FFmpegWarning
 from penstock.rendering.chunk import Renderer
 from penstock.rendering.engines import ENDING_S
 from penstock.rendering.failure import Failure
-from penstock.rendering.plan import Plan, numbered
+from penstock.rendering.planning import Plan, numbered
 
 #: Chosen: often enough for a progress bar.
 PERIOD_S = 0.5
