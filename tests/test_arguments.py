@@ -168,14 +168,14 @@ def make_tee(**options: object) -> None:
     with (
         ended_source() as source,
         ends() as (_, writer),
-        penstock.Tee(source, writer, policy="evict", **options),
+        penstock.Tee(source, writer, when_full="evict", **options),
     ):
         pass
 
 
 def add_to_tee(**options: object) -> None:
     with ended_source() as source, ends() as (_, writer), penstock.Tee(source, start=False) as tee:
-        tee.add(writer, policy="evict", **options)
+        tee.add(writer, when_full="evict", **options)
 
 
 def wait_for_tee(**options: object) -> None:

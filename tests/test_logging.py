@@ -102,7 +102,7 @@ def test_a_destination_that_was_evicted(pair: tuple[int, int], caplog: pytest.Lo
     source, feed = os.pipe()
     sending = threading.Thread(target=send, args=(feed,))
     sending.start()
-    tee = penstock.Tee(source, pair[1], policy="evict", stall_timeout=0.1)
+    tee = penstock.Tee(source, pair[1], when_full="evict", stall_timeout=0.1)
     report = tee.wait(30)  # it ends with its last destination
     tee.wait()
     os.close(source)
@@ -135,7 +135,7 @@ def test_evictions_before_a_block_raised(
     sending = threading.Thread(target=send, args=(feed,))
     sending.start()
     with pytest.raises(KeyError):
-        leave(Tee(source, pair[1], policy="evict", stall_timeout=0.1))
+        leave(Tee(source, pair[1], when_full="evict", stall_timeout=0.1))
     os.close(source)
     sending.join()
     os.close(feed)

@@ -420,12 +420,12 @@ class TestWorkers:
 
     def test_a_tees(self, pair: tuple[int, int], tmp_path: Path) -> None:
         with (tmp_path / "out").open("wb") as out:
-            tee = Tee(pair[0], out, thread_policy=ThreadPolicy(nice=17, cpus=[8000]), start=False)
-            assert tee.thread_policy is None
+            tee = Tee(pair[0], out, policy=ThreadPolicy(nice=17, cpus=[8000]), start=False)
+            assert tee.policy is None
             os.close(pair[1])
             tee.wait(10)
-            assert tee.thread_policy.nice == 17
-            assert "8000" in tee.thread_policy.notes[0]
+            assert tee.policy.nice == 17
+            assert "8000" in tee.policy.notes[0]
 
 
 class TestFFmpeg:

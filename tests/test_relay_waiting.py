@@ -134,7 +134,7 @@ def test_a_cancellation_ends_a_relay(sink: int, file: int, method: str) -> None:
 
 def test_an_eviction_ends_it_and_the_others_go_on(sink: int, file: int) -> None:
     reader, writer = os.pipe()
-    tee = Tee(file, sink, policy="evict", stall_timeout=0.1, start=False)
+    tee = Tee(file, sink, when_full="evict", stall_timeout=0.1, start=False)
     tee.add(writer)
     os.close(writer)
     tee.start()

@@ -85,7 +85,11 @@ def test_everybody_gets_everything(number: int) -> None:
     for outlet, fd in zip(report.destinations, readers.writers, strict=True):
         assert (outlet.fd, outlet.ended, outlet.error) == (fd, "source-ended", None)
         assert (outlet.bytes_delivered, outlet.bytes_lost, outlet.start_bytes) == (len(DATA), 0, 0)
-        assert (outlet.method, outlet.reason, outlet.policy) == ("tee", "the destination is a pipe", "block")
+        assert (outlet.method, outlet.reason, outlet.when_full) == (
+            "tee",
+            "the destination is a pipe",
+            "block",
+        )
     report.check()
     assert tee.done()
     assert "source-ended" in repr(report)
@@ -136,12 +140,12 @@ class TestPolicies:
         stuck, writer = os.pipe()
         tee = Tee(Source(DATA).fd, start=False)
         lives = tee.add(readers.writers[0])
-        evicted = tee.add(writer, policy="evict", stall_timeout=0.1)
+        evicted = tee.add(writer, when_full="evict", stall_timeout=0.1)
         readers.close()
         os.close(writer)
         tee.wait(PATIENCE_S)
         assert readers.results() == [DATA]
-        assert (lives.ended, evicted.ended, evicted.policy) == ("source-ended", "evicted", "evict")
+        assert (lives.ended, evicted.ended, evicted.when_full) == ("source-ended", "evicted", "evict")
         error = evicted.error
         assert isinstance(error, StalledError)
         assert error.seconds >= 0.1
@@ -164,12 +168,12 @@ class TestPolicies:
 
     def test_names_that_mean_nothing(self) -> None:
         source = Source()
-        with pytest.raises(ValueError, match="policy must be"):
-            Tee(source.fd, 1, policy="hope")  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="when_full must be"):
+            Tee(source.fd, 1, when_full="hope")  # type: ignore[arg-type]
         with pytest.raises(ValueError, match="timeout"):
             Tee(source.fd, 1, stall_timeout=-1)
         with pytest.raises(ValueError, match="more than 0"):
-            Tee(source.fd, 1, policy="evict", stall_timeout=0)
+            Tee(source.fd, 1, when_full="evict", stall_timeout=0)
         source.close()
         os.close(source.fd)
 
@@ -233,7 +237,7 @@ class TestComingAndGoing:
                 reader, writer = os.pipe()
                 fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 1 << 20)  # so that the tee does not grow it
                 os.write(writer, bytes(1 << 20))
-                evicted = tee.add(writer, policy="evict", stall_timeout=0.05)
+                evicted = tee.add(writer, when_full="evict", stall_timeout=0.05)
                 source.write(b"some ")
                 assert eventually(lambda outlet=evicted: outlet.ended == "evicted")
                 os.close(reader)
@@ -412,7 +416,7 @@ class TestEnds:
                 child = os.fork()
                 if child == 0:
                     signal.alarm(10)
-                    tee.done(); tee.thread_policy
+                    tee.done(); tee.policy
                     for call in (tee.start, tee.wait, lambda: tee.add(2)):
                         try:
                             call()
@@ -602,7 +606,7 @@ def test_who_waits_for_a_predecessor_is_not_evicted() -> None:
     source.write(FIRST)
     assert eventually(lambda: tee.report.bytes == len(FIRST))
     tee.remove(ours)
-    added = tee.add(ours, policy="evict", stall_timeout=0.2)
+    added = tee.add(ours, when_full="evict", stall_timeout=0.2)
     source.write(SECOND)
     time.sleep(1)  # five times as long as it may stand still itself
     assert added.ended is None

@@ -17,7 +17,7 @@ ReaderKind = Literal["unknown", "reads"]
 RelayMethod = Literal["auto", "read-write"]
 """The methods that a relay may use: the best that the pair allows, or only read(2) and write(2)."""
 
-TeePolicy = Literal["block", "evict"]
+TeeWhenFull = Literal["block", "evict"]
 """What a tee does about a destination that takes nothing: make all others wait, or remove it."""
 
 Priority = Literal[

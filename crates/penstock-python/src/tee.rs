@@ -31,10 +31,10 @@ use crate::waiting::{awaited, coroutine, until};
 ///     src: an int or an object with ``fileno()``, open for reading. A buffered file is read from the stream's
 ///         position.
 ///     dsts: destinations, open for writing. Bytes that a Python stream has buffered for one are flushed first.
-///     policy: what happens when one of ``dsts`` takes nothing: with ``"block"`` all others wait for it, with
+///     when_full: what happens when one of ``dsts`` takes nothing: with ``"block"`` all others wait for it, with
 ///         ``"evict"`` it is removed after ``stall_timeout``. A slow destination stays.
 ///     stall_timeout: seconds without a single byte taken, although bytes were ready, before an eviction.
-///     thread_policy: priority and CPUs of the thread.
+///     policy: priority and CPUs of the thread.
 ///     start: False delays the start until ``start()``, so that ``add`` can add destinations that miss nothing.
 ///
 /// Raises:
@@ -53,21 +53,21 @@ pub(crate) struct Tee {
 #[pymethods]
 impl Tee {
     #[new]
-    #[pyo3(signature = (src, *dsts, policy="block", stall_timeout=5.0, thread_policy=None, start=true))]
+    #[pyo3(signature = (src, *dsts, when_full="block", stall_timeout=5.0, policy=None, start=true))]
     fn new(
         py: Python<'_>,
         src: &Bound<'_, PyAny>,
         dsts: &Bound<'_, PyTuple>,
-        policy: &str,
+        when_full: &str,
         #[pyo3(from_py_with = arguments::stall_timeout)] stall_timeout: f64,
-        thread_policy: Option<ThreadPolicy>,
+        policy: Option<ThreadPolicy>,
         start: bool,
     ) -> PyResult<Self> {
         let source = arguments::descriptor(&arguments::tee_source(src)?)?;
-        let tee = penstock_core::Tee::new(source, thread_policy.map(|policy| policy.0)).or_raise(py)?;
+        let tee = penstock_core::Tee::new(source, policy.map(|policy| policy.0)).or_raise(py)?;
         let tee = Self { tee, is_logged: AtomicBool::new(false) };
         for dst in dsts {
-            tee.add(py, &dst, policy, stall_timeout)?;
+            tee.add(py, &dst, when_full, stall_timeout)?;
         }
         if start {
             tee.start(py)?;
@@ -89,21 +89,21 @@ impl Tee {
     ///
     /// Args:
     ///     dst: an int or an object with ``fileno()``, open for writing.
-    ///     policy: as for the constructor's ``dsts``.
+    ///     when_full: as for the constructor's ``dsts``.
     ///     stall_timeout: as for the constructor's ``dsts``.
     ///
     /// Raises:
     ///     ClosedError: the tee has ended.
     ///     OSError, TypeError, ValueError: as for the constructor.
-    #[pyo3(signature = (dst, *, policy="block", stall_timeout=5.0))]
+    #[pyo3(signature = (dst, *, when_full="block", stall_timeout=5.0))]
     fn add(
         &self,
         py: Python<'_>,
         dst: &Bound<'_, PyAny>,
-        policy: &str,
+        when_full: &str,
         #[pyo3(from_py_with = arguments::stall_timeout)] stall_timeout: f64,
     ) -> PyResult<TeeOutlet> {
-        let policy = tee_policy(policy, stall_timeout)?;
+        let policy = tee_policy(when_full, stall_timeout)?;
         let outlet = self.tee.add(arguments::destination(dst)?, policy);
         outlet.map(TeeOutlet).or_raise(py)
     }
@@ -169,7 +169,7 @@ impl Tee {
 
     /// The policy that was applied to the thread; None if none was asked for, or before the thread starts.
     #[getter]
-    fn thread_policy(&self) -> Option<AppliedPolicy> {
+    fn policy(&self) -> Option<AppliedPolicy> {
         self.tee.applied_policy().map(AppliedPolicy)
     }
 
@@ -237,7 +237,7 @@ fn tee_policy(name: &str, stall_timeout: f64) -> PyResult<TeePolicy> {
             "stall_timeout must be more than 0 seconds: 0 would evict destinations that are only slow",
         )),
         "evict" => Ok(TeePolicy::Evict { after: after.unwrap_or(Duration::MAX) }),
-        _ => Err(PyValueError::new_err(format!("policy must be 'block' or 'evict', not {name:?}"))),
+        _ => Err(PyValueError::new_err(format!("when_full must be 'block' or 'evict', not {name:?}"))),
     }
 }
 
@@ -255,7 +255,7 @@ impl TeeOutlet {
 
     /// ``"block"`` or ``"evict"``.
     #[getter]
-    fn policy(&self) -> &'static str {
+    fn when_full(&self) -> &'static str {
         match self.0.policy() {
             TeePolicy::Block => "block",
             TeePolicy::Evict { .. } => "evict",

@@ -6,7 +6,7 @@ from typing import Any, Self, final
 
 from penstock._native.cpu import AppliedPolicy, ThreadPolicy
 from penstock._native.ticket import _LoopWaker, _Watch
-from penstock._types import HasFileno, TeePolicy
+from penstock._types import HasFileno, TeeWhenFull
 
 @final
 class Tee:
@@ -25,10 +25,10 @@ class Tee:
         src: an int or an object with ``fileno()``, open for reading. A buffered file is read from the stream's
             position.
         dsts: destinations, open for writing. Bytes that a Python stream has buffered for one are flushed first.
-        policy: what happens when one of ``dsts`` takes nothing: with ``"block"`` all others wait for it, with
+        when_full: what happens when one of ``dsts`` takes nothing: with ``"block"`` all others wait for it, with
             ``"evict"`` it is removed after ``stall_timeout``. A slow destination stays.
         stall_timeout: seconds without a single byte taken, although bytes were ready, before an eviction.
-        thread_policy: priority and CPUs of the thread.
+        policy: priority and CPUs of the thread.
         start: False delays the start until ``start()``, so that ``add`` can add destinations that miss nothing.
 
     Raises:
@@ -42,9 +42,9 @@ class Tee:
         cls,
         src: int | HasFileno,
         *dsts: int | HasFileno,
-        policy: TeePolicy = "block",
+        when_full: TeeWhenFull = "block",
         stall_timeout: float = 5.0,
-        thread_policy: ThreadPolicy | None = None,
+        policy: ThreadPolicy | None = None,
         start: bool = True,
     ) -> Self: ...
     def start(self) -> None:
@@ -55,13 +55,13 @@ class Tee:
             ClosedError: the tee belongs to the parent process.
         """
     def add(
-        self, dst: int | HasFileno, *, policy: TeePolicy = "block", stall_timeout: float = 5.0
+        self, dst: int | HasFileno, *, when_full: TeeWhenFull = "block", stall_timeout: float = 5.0
     ) -> TeeOutlet:
         """Add a destination. Before the start it gets the whole stream, later the bytes from now on.
 
         Args:
             dst: an int or an object with ``fileno()``, open for writing.
-            policy: as for the constructor's ``dsts``.
+            when_full: as for the constructor's ``dsts``.
             stall_timeout: as for the constructor's ``dsts``.
 
         Raises:
@@ -98,7 +98,7 @@ class Tee:
     def report(self) -> TeeReport:
         """The report so far."""
     @property
-    def thread_policy(self) -> AppliedPolicy | None:
+    def policy(self) -> AppliedPolicy | None:
         """The policy that was applied to the thread; None if none was asked for, or before the thread starts."""
     def __await__(self) -> Generator[Any, Any, TeeReport]: ...
     def _notify(self, waker: _LoopWaker, number: int) -> _Watch:
@@ -120,7 +120,7 @@ class TeeOutlet:
     def fd(self) -> int:
         """The number of the descriptor that it was added with."""
     @property
-    def policy(self) -> str:
+    def when_full(self) -> str:
         """``"block"`` or ``"evict"``."""
     @property
     def start_bytes(self) -> int:

@@ -69,7 +69,7 @@ def _start(source: Endpoint, destinations: Sequence[Endpoint], evict_after: floa
         if evict_after is None:
             running = penstock.Tee(source.fd, *fds)
         else:
-            running = penstock.Tee(source.fd, *fds, policy="evict", stall_timeout=evict_after)
+            running = penstock.Tee(source.fd, *fds, when_full="evict", stall_timeout=evict_after)
     except (OSError, ValueError) as error:
         raise click.ClickException(str(error)) from None
     for end in destinations:
