@@ -7,6 +7,7 @@ import contextlib
 import functools
 import gc
 import gzip
+import itertools
 import os
 import random
 import resource
@@ -772,8 +773,10 @@ def interrupted_constructors(choose: random.Random) -> None:
     path, _ = video()
     signal.signal(signal.SIGALRM, interrupt)
     with tempfile.TemporaryDirectory(prefix="penstock-soak-") as folder:
+        # What an interrupted call leaves is finished in the background, and its file is taken until then.
+        numbers = itertools.count()
         makers = [
-            lambda: Encoder(f"{folder}/out.nut", size=(64, 48), fps=25, codec="rawvideo").abort(),
+            lambda: Encoder(f"{folder}/{next(numbers)}.nut", size=(64, 48), fps=25, codec="rawvideo").abort(),
             lambda: Decoder(path).close(),
         ]
         for make in makers:

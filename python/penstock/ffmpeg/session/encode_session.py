@@ -562,7 +562,7 @@ def _claimed(target: str) -> Path | None:
     except (OSError, RuntimeError):  # a loop of links, which FFmpeg reports
         return None
     other = _writing.get(path)
-    if other is not None and other.is_open and not other.is_inherited:
+    if other is not None and other.is_open and not (other.is_aborted or other.is_inherited):
         raise ValueError(f"{path} is being written by {other.title}: close or abort that first")
     return path
 
