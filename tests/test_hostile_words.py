@@ -12,7 +12,7 @@ import tempfile
 import pytest
 from clips import clip
 from conftest import examples
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from penstock import DecoderError
@@ -41,6 +41,7 @@ CONTAINERS = ("h264", "h264_mkv", "h264_ts", "vp9", "gif", "audio_aac", "prores"
 
 @anything
 @given(st.sampled_from(CONTAINERS), st.floats(0, 1), st.binary(min_size=1, max_size=200))
+@example("h264_ts", 0.6421892487244402, b"\x02")  # begins a stream in the middle
 def test_any_file_is_described_or_an_error(name: str, place: float, words: bytes) -> None:
     """Most of what describes a file is at its beginning or end."""
     data = clip(name).read_bytes()

@@ -228,7 +228,7 @@ def test_an_iterable_may_use_its_buffer_again() -> None:
             buffer[:] = number.to_bytes(8, "little")
             yield buffer
 
-    with Pipeline(numbers(), depth=3) as pipeline:
+    with Pipeline(numbers(), queue_items=3) as pipeline:
         got = [int.from_bytes(chunk, "little") for chunk in pipeline]
     assert got == list(range(1000))
 
@@ -249,11 +249,11 @@ def test_an_iterable_may_name_its_buffers() -> None:
     st.sampled_from([1, 3000, 1 << 20]),
 )
 def test_any_chunks_come_out_as_they_went_in(
-    data: list[bytes], threads: int, depth: int, depth_bytes: int
+    data: list[bytes], threads: int, queue_items: int, queue_bytes: int
 ) -> None:
     packed = (zlib.compress(item) for item in data)
     stages = decompress("zlib", workers=threads), checksum("crc32", workers=threads), lambda chunk: chunk
-    with Pipeline(packed, *stages, depth=depth, depth_bytes=depth_bytes) as pipeline:
+    with Pipeline(packed, *stages, queue_items=queue_items, queue_bytes=queue_bytes) as pipeline:
         chunks = list(pipeline)
     assert [bytes(chunk) for chunk in chunks] == data
     assert [chunk.checksum for chunk in chunks] == [zlib.crc32(item) for item in data]
@@ -377,7 +377,7 @@ def test_an_iterable_that_raises_ends_the_pipeline_there() -> None:
 
 def test_the_gil_is_not_held_by_native_stages(tmp_path: Path) -> None:
     paths = stored(tmp_path, [asset(400_000)])
-    with Pipeline(files(paths * 300), decompress(), checksum(), depth=2) as pipeline:
+    with Pipeline(files(paths * 300), decompress(), checksum(), queue_items=2) as pipeline:
         count = 0
         while (
             pipeline.stats.end_to_end.count == 0 and count < 100
@@ -459,7 +459,7 @@ def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
         (ValueError, lambda: Pipeline([], decompress("bzip2"))),  # type: ignore[arg-type]
         (ValueError, lambda: Pipeline([], checksum("md5"))),  # type: ignore[arg-type]
         (ValueError, lambda: Pipeline([], on_error="ignore")),  # type: ignore[arg-type]
-        (ValueError, lambda: Pipeline([], depth=0)),
+        (ValueError, lambda: Pipeline([], queue_items=0)),
         (ValueError, lambda: Pipeline([], max_chunk_bytes=0)),
         (ValueError, lambda: Pipeline([], checksum(workers=0))),
         (ValueError, lambda: Pipeline(file(tmp_path, 0))),
@@ -493,8 +493,8 @@ def test_every_place_can_be_left() -> None:
     lines: list[Callable[[], Pipeline]] = [
         lambda: Pipeline(fd(reader)),
         lambda: Pipeline(fd(reader), decompress("gzip")),
-        lambda: Pipeline(endless(), checksum(workers=3), depth=2),
-        lambda: Pipeline(endless(), lambda chunk: time.sleep(0.05), depth=2),
+        lambda: Pipeline(endless(), checksum(workers=3), queue_items=2),
+        lambda: Pipeline(endless(), lambda chunk: time.sleep(0.05), queue_items=2),
         lambda: Pipeline(endless(), sink=out_writer),
         lambda: Pipeline(endless(), sink=into(bytearray(1000) for _ in itertools.count())),
     ]
@@ -627,7 +627,7 @@ def test_a_child_has_no_pipelines_of_its_parents() -> None:
     body = """
     from penstock.pipeline import Pipeline, decompress
     import itertools, zlib
-    pipeline = Pipeline(itertools.repeat(zlib.compress(bytes(100_000))), decompress(workers=2), depth=2)
+    pipeline = Pipeline(itertools.repeat(zlib.compress(bytes(100_000))), decompress(workers=2), queue_items=2)
     chunk = next(pipeline)
     for _ in range(20):
         pid = os.fork()
@@ -807,7 +807,7 @@ def test_the_source_waits_for_the_consumer() -> None:
         for seen[0] in given_out:
             yield bytes(1000)
 
-    with Pipeline(feed(), checksum(), checksum(), depth=3) as pipeline:
+    with Pipeline(feed(), checksum(), checksum(), queue_items=3) as pipeline:
         # Three queues of three, what three parts hold, and the one that is being asked for; a little less, because
         # those who wait for room are woken when a queue is half empty.
         assert eventually(lambda: seen[0] >= 8)

@@ -96,18 +96,20 @@ def test_smoke(pair: tuple[int, int]) -> None:
     frame_bytes=st.integers(1, 20_000),
     frames=st.integers(0, 12),
     over=st.floats(0, 0.99),
-    depth=st.integers(1, 6),
+    queue_items=st.integers(1, 6),
     capacity=st.sampled_from([None, 4096, 65536]),
     seed=st.integers(0, 2**32),
 )
 def test_frames_are_whole_and_in_order(
-    frame_bytes: int, frames: int, over: float, depth: int, capacity: int | None, seed: int
+    frame_bytes: int, frames: int, over: float, queue_items: int, capacity: int | None, seed: int
 ) -> None:
     data = noise(frames * frame_bytes + int(over * frame_bytes), seed)
     bytes_over = int(over * frame_bytes)
     reader, writer = os.pipe()
     written = WriterThread(writer, cut(data, seed))
-    with penstock.Reader(reader, frame_bytes=frame_bytes, depth=depth, capacity_bytes=capacity) as stream:
+    with penstock.Reader(
+        reader, frame_bytes=frame_bytes, queue_items=queue_items, capacity_bytes=capacity
+    ) as stream:
         os.close(reader)
         for index in range(frames):
             frame = stream.read(PATIENCE_S)
@@ -147,7 +149,7 @@ def test_memory_is_a_frames_own_while_any_view_of_it_lives(pair: tuple[int, int]
     pieces = [bytes([value]) * size for value in range(count)]
     written = WriterThread(writer, pieces)
     views = []
-    with penstock.Reader(reader, frame_bytes=size, depth=2) as stream:
+    with penstock.Reader(reader, frame_bytes=size, queue_items=2) as stream:
         for frame in stream:
             views.append(np.asarray(frame).reshape(100, 1000)[5:, ::2])
             del frame
@@ -161,7 +163,7 @@ def test_memory_is_used_again_when_the_last_view_is_gone(pair: tuple[int, int]) 
     reader, writer = pair
     size = 1 << 20
     written = WriterThread(writer, [bytes(size)] * 50)
-    with penstock.Reader(reader, frame_bytes=size, depth=2) as stream:
+    with penstock.Reader(reader, frame_bytes=size, queue_items=2) as stream:
         places = {np.asarray(frame).ctypes.data for frame in stream}
     written.join()
     assert len(places) <= 2 + 2 + 2, (
@@ -174,7 +176,7 @@ def test_memory_is_bounded_while_nobody_takes_frames(pair: tuple[int, int]) -> N
     size = 4 << 20
     written = WriterThread(writer, [bytes(size)] * 20)
     before = rss_bytes()
-    with penstock.Reader(reader, frame_bytes=size, depth=3) as stream:
+    with penstock.Reader(reader, frame_bytes=size, queue_items=3) as stream:
         assert eventually(lambda: stream.stats.frames_waiting == 3)
         assert not eventually(lambda: stream.stats.frames_read > 3, 0.2)
         assert written.thread.is_alive()
@@ -215,7 +217,7 @@ def test_readinto_copies_into_anything_with_room(pair: tuple[int, int]) -> None:
 
 def test_the_latest_is_newer_than_what_was_there(pair: tuple[int, int]) -> None:
     reader, writer = pair
-    with penstock.Reader(reader, frame_bytes=4, depth=2) as stream:
+    with penstock.Reader(reader, frame_bytes=4, queue_items=2) as stream:
         os.write(writer, b"0000111122223333444")
         assert eventually(lambda: stream.stats.frames_waiting == 2)
         threading.Timer(0.1, os.write, (writer, b"4")).start()
@@ -246,7 +248,7 @@ def test_latest_gives_whole_frames_of_a_source_that_does_not_wait(pair: tuple[in
     pieces = [piece for value in range(count) for piece in cut(bytes([value]) * size, value)]
     written = WriterThread(writer, pieces)
     indices = []
-    with penstock.Reader(reader, frame_bytes=size, depth=2) as stream:
+    with penstock.Reader(reader, frame_bytes=size, queue_items=2) as stream:
         while (frame := stream.latest(PATIENCE_S)) is not None:
             assert set(np.asarray(frame).tolist()) == {frame.index}
             indices.append(frame.index)

@@ -38,7 +38,7 @@ def frames_of(src: Any) -> bytes:
 def into_reused_buffer(src: Any) -> bytes:
     """The same through one buffer."""
     got, buffer = bytearray(), bytearray(FRAME_BYTES)
-    with Reader(src, frame_bytes=FRAME_BYTES, depth=1) as reader:
+    with Reader(src, frame_bytes=FRAME_BYTES, queue_items=1) as reader:
         while nbytes := reader.readinto(buffer):
             got += buffer[:nbytes]
     return bytes(got)
@@ -115,7 +115,7 @@ def test_the_newest_frame_counts_what_was_read_ahead() -> None:
     with os.fdopen(source, "rb") as src, os.fdopen(feed, "wb", buffering=0) as fed:
         fed.write(LINE + FRAMES[: 3 * FRAME_BYTES])
         assert src.readline() == LINE
-        with Reader(src, frame_bytes=FRAME_BYTES, depth=1) as reader:
+        with Reader(src, frame_bytes=FRAME_BYTES, queue_items=1) as reader:
             fed.write(FRAMES[3 * FRAME_BYTES : 4 * FRAME_BYTES])
             fed.close()
             latest = reader.latest()

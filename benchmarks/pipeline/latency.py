@@ -112,7 +112,7 @@ def _run(stream: Stream, configuration: Configuration, assets: Assets) -> Run:
     refused = _apply(policies["processor"])
     timings, sums, nbytes = [], [], 0
     stages = (decompress(stream.codec), checksum("crc32"))
-    with Pipeline(source, *stages, depth=stream.depth, policies=wanted) as pipeline:
+    with Pipeline(source, *stages, queue_items=stream.depth, policies=wanted) as pipeline:
         for chunk in pipeline:
             timings.append(chunk.timings)
             sums.append(chunk.checksum)

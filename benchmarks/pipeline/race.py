@@ -27,7 +27,7 @@ POOL = "ThreadPoolExecutor"
 def by_pipeline(assets: Assets, stream: Stream) -> Iterator[Chunk | bytes]:
     """`penstock.Pipeline`."""
     stage = decompress(stream.codec, workers=stream.workers)
-    with Pipeline(files(assets.paths), stage, depth=stream.depth) as pipeline:
+    with Pipeline(files(assets.paths), stage, queue_items=stream.depth) as pipeline:
         yield from pipeline
 
 

@@ -176,9 +176,9 @@ def into(buffers: Iterable[WritableData]) -> Sink:
     that is larger than its buffer is a ``ChunkDataError``.
 
     Args:
-        buffers: writable, C-contiguous buffers. They are taken one by one, ``depth`` ahead of iteration, so a generator
-            can wait until one is free again. Do not touch a buffer from then until its chunk comes; it is released when
-            its chunk is dropped.
+        buffers: writable, C-contiguous buffers. They are taken one by one, ``queue_items`` ahead of iteration, so a
+            generator can wait until one is free again. Do not touch a buffer from then until its chunk comes; it is
+            released when its chunk is dropped.
     """
     return Sink(lambda: _native._Sink.into(buffers))
 
@@ -191,14 +191,14 @@ def iterable(buffers: Iterable[Data | tuple[str, Data]]) -> Source:
 
 
 def native_sink(
-    sink: Sink | int | HasFileno | None, depth: int, depth_bytes: int, policy: Policy
+    sink: Sink | int | HasFileno | None, queue_items: int, queue_bytes: int, policy: Policy
 ) -> _native._Sink | None:
     """The sink of a pipeline; None for iteration."""
     if sink is None:
         return None
     if isinstance(sink, Sink):
         return sink._make()
-    return _native._Sink.fd(sink, depth, depth_bytes, policy)
+    return _native._Sink.fd(sink, queue_items, queue_bytes, policy)
 
 
 def by_name(stages: Iterable[Stage]) -> dict[str, Stage]:

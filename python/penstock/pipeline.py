@@ -1,8 +1,8 @@
 """Pipelines: data from storage through native stages to Python, to a descriptor, or into buffers.
 
 A `Pipeline` is a source, stages and a sink in a line, each on one native thread or several, with bounded queues
-in between. Chunks come out in order. When the consumer is slow, the source waits; ``depth`` bounds the memory, which is
-recycled. No native stage holds the GIL.
+in between. Chunks come out in order. When the consumer is slow, the source waits; ``queue_items`` bounds the memory,
+which is recycled. No native stage holds the GIL.
 
 ```python
 from penstock.pipeline import Pipeline, decompress, files
@@ -172,8 +172,8 @@ class Pipeline:
         stages: ``decompress``, ``checksum``, ``call``, or callables.
         sink: None for iteration, ``into(buffers)``, or a descriptor: an int or an object with ``fileno()``, open for
             writing. Chunks go there from their own memory, through a ``Writer``.
-        depth: the most chunks that wait between two parts; then the part in front waits.
-        depth_bytes: the most memory of those chunks; one chunk may always wait. At most as much is kept for reuse.
+        queue_items: the most chunks that wait between two parts; then the part in front waits.
+        queue_bytes: the most memory of those chunks; one chunk may always wait. At most as much is kept for reuse.
         max_chunk_bytes: the most bytes of a chunk, read or decompressed. A larger one is a ``ChunkDataError``, and its
             memory is not allocated.
         on_error: ``"raise"`` ends the pipeline at the first chunk that fails, after all chunks before it have come
@@ -193,8 +193,8 @@ class Pipeline:
         source: Source | Iterable[Data | tuple[str, Data]],
         *stages: Stage | Callable[[Chunk], Chunk | Data | None],
         sink: Sink | int | HasFileno | None = None,
-        depth: int = 16,
-        depth_bytes: int = 64 << 20,
+        queue_items: int = 16,
+        queue_bytes: int = 64 << 20,
         max_chunk_bytes: int = 256 << 20,
         on_error: OnError = "raise",
         policies: Mapping[str, ThreadPolicy] | None = None,
@@ -211,9 +211,9 @@ class Pipeline:
         self._native = _native._Pipeline(
             origin._make(wanted.get(origin.name)),
             [stage._make(name, wanted.get(name)) for name, stage in named.items()],
-            native_sink(sink, depth, depth_bytes, wanted.get("writer")),
-            depth=depth,
-            depth_bytes=depth_bytes,
+            native_sink(sink, queue_items, queue_bytes, wanted.get("writer")),
+            queue_items=queue_items,
+            queue_bytes=queue_bytes,
             max_chunk_bytes=max_chunk_bytes,
             on_error=on_error,
         )

@@ -267,7 +267,7 @@ def reader(choose: random.Random) -> None:
     )
     start, end = channel(choose)
     feed = Feed(end, data, choose)
-    own = penstock.Reader(start, frame_bytes=size, depth=choose.choice([1, 4]))
+    own = penstock.Reader(start, frame_bytes=size, queue_items=choose.choice([1, 4]))
     os.close(start)
     got = []
     into_area = bytearray(size)
@@ -489,7 +489,7 @@ def pipeline(choose: random.Random) -> None:
         skips = choose.random() < 0.5
         source = files(paths, workers=choose.choice([1, 2]))
         depth, on_error = choose.choice([1, 16]), "skip" if skips else "raise"
-        with Pipeline(source, *stages, depth=depth, on_error=on_error) as line:
+        with Pipeline(source, *stages, queue_items=depth, on_error=on_error) as line:
             got: list[bytes] = []
             failure = broken(lambda: got.extend(bytes(chunk) for chunk in line))
             skipped = [error.name for error in line.skipped]
@@ -537,7 +537,7 @@ def pipeline_into_buffers(choose: random.Random) -> None:
     """Into the caller's memory, and out of it."""
     data = [noise(choose, 100_000) for _ in range(choose.randrange(1, 20))]
     areas = [bytearray(100_000) for _ in data]
-    with Pipeline(iter(data), sink=into(areas), depth=2) as line:
+    with Pipeline(iter(data), sink=into(areas), queue_items=2) as line:
         assert [bytes(chunk) for chunk in line] == data
 
 

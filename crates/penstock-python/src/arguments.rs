@@ -141,7 +141,7 @@ macro_rules! optional_counts {
     )*};
 }
 
-counts!(depth, depth_bytes, frame_bytes, height, max_chunk_bytes, parts, piece_bytes, width, workers);
+counts!(frame_bytes, height, max_chunk_bytes, parts, piece_bytes, width, workers);
 optional_counts!(capacity_bytes, queue_bytes, queue_items);
 
 /// A count or size: an integer of at least 1 (a budget may be nothing), and at most what its name allows.

@@ -201,17 +201,17 @@ pub(crate) struct Sink(Part<pipeline::Sink>);
 impl Sink {
     /// A descriptor, through a ``Writer`` whose queue is as deep as the pipeline's.
     #[staticmethod]
-    #[pyo3(signature = (fd, depth, depth_bytes, policy))]
+    #[pyo3(signature = (fd, queue_items, queue_bytes, policy))]
     fn fd(
         fd: &Bound<'_, PyAny>,
-        #[pyo3(from_py_with = arguments::depth)] depth: usize,
-        #[pyo3(from_py_with = arguments::depth_bytes)] depth_bytes: usize,
+        #[pyo3(from_py_with = arguments::queue_items)] queue_items: Option<usize>,
+        #[pyo3(from_py_with = arguments::queue_bytes)] queue_bytes: Option<usize>,
         policy: Option<ThreadPolicy>,
     ) -> PyResult<Self> {
         arm_exit(fd.py())?;
         let policy = policy.map(|policy| policy.0);
         let mut options = penstock_core::Options::default();
-        (options.queue_items, options.queue_bytes) = (Some(depth), Some(depth_bytes));
+        (options.queue_items, options.queue_bytes) = (queue_items, queue_bytes);
         options.policy = policy.clone();
         let writer = Writer::new(arguments::destination(fd)?, &options).or_raise(fd.py())?;
         Ok(Self(Part::new(pipeline::Sink::writer(writer).policy(policy), None)))
@@ -241,22 +241,23 @@ pub(crate) struct Pipeline(pipeline::Pipeline, Vec<Arc<PipelineObject>>);
 #[pymethods]
 impl Pipeline {
     #[new]
-    #[pyo3(signature = (source, stages, sink, *, depth, depth_bytes, max_chunk_bytes, on_error))]
+    #[pyo3(signature = (source, stages, sink, *, queue_items, queue_bytes, max_chunk_bytes, on_error))]
     #[allow(clippy::too_many_arguments)] // keyword-only options
     fn new(
         py: Python<'_>,
         source: &Source,
         stages: Vec<PyRef<'_, Stage>>,
         sink: Option<&Sink>,
-        #[pyo3(from_py_with = arguments::depth)] depth: usize,
-        #[pyo3(from_py_with = arguments::depth_bytes)] depth_bytes: usize,
+        #[pyo3(from_py_with = arguments::queue_items)] queue_items: Option<usize>,
+        #[pyo3(from_py_with = arguments::queue_bytes)] queue_bytes: Option<usize>,
         #[pyo3(from_py_with = arguments::max_chunk_bytes)] max_chunk_bytes: usize,
         on_error: &str,
     ) -> PyResult<Self> {
         let reactions = [("raise", OnError::Raise), ("skip", OnError::Skip)];
         let on_error = arguments::choice("on_error", on_error, &reactions)?;
         let mut options = Options::default();
-        (options.depth.items, options.depth.bytes) = (depth, depth_bytes);
+        options.depth.items = queue_items.unwrap_or(options.depth.items);
+        options.depth.bytes = queue_bytes.unwrap_or(options.depth.bytes);
         (options.on_error, options.max_chunk_bytes) = (on_error, max_chunk_bytes);
         let mut object = Vec::new();
         let Source(source, ahead) = source;

@@ -30,8 +30,8 @@ use crate::waiting::{coroutine, until};
 ///         which is read from its current position. A buffered Python stream such as ``Popen.stdout`` is read from
 ///         the first byte that the program has not taken; the reader takes over what the stream has read ahead.
 ///     frame_bytes: the size of a frame that ``read`` returns.
-///     depth: the most frames that are read ahead. Memory is held for these, for the frames that you have, and for
-///         at most ``depth`` + 2 free frames that are kept for reuse.
+///     queue_items: the most frames that are read ahead; None is 4. Memory is held for these, for the frames that you
+///         have, and for at most ``queue_items`` + 2 free frames that are kept for reuse.
 ///     capacity_bytes: the pipe size to ask the kernel for; by default 256 KiB.
 ///     policy: priority and CPUs of the worker thread.
 ///     conversion: converts each part of a frame on the worker.
@@ -53,11 +53,11 @@ pub(crate) struct Reader {
 #[pymethods]
 impl Reader {
     #[new]
-    #[pyo3(signature = (fd, *, frame_bytes, depth=4, capacity_bytes=None, policy=None, conversion=None, parts=1))]
+    #[pyo3(signature = (fd, *, frame_bytes, queue_items=None, capacity_bytes=None, policy=None, conversion=None, parts=1))]
     fn new(
         fd: &Bound<'_, PyAny>,
         #[pyo3(from_py_with = arguments::frame_bytes)] frame_bytes: usize,
-        #[pyo3(from_py_with = arguments::depth)] depth: usize,
+        #[pyo3(from_py_with = arguments::queue_items)] queue_items: Option<usize>,
         #[pyo3(from_py_with = arguments::capacity_bytes)] capacity_bytes: Option<usize>,
         policy: Option<ThreadPolicy>,
         conversion: Option<&Conversion>,
@@ -66,7 +66,7 @@ impl Reader {
         let py = fd.py();
         let (source, ahead) = arguments::source(fd)?;
         let mut options = ReaderOptions::new(frame_bytes);
-        options.depth = depth;
+        options.depth = queue_items.unwrap_or(options.depth);
         options.capacity_bytes = capacity_bytes;
         options.policy = policy.map(|policy| policy.0);
         options.transform = conversion.map(Conversion::transform);
@@ -287,7 +287,7 @@ pub(crate) struct ReaderStats {
     caller_wait_s: f64,
     /// Seconds that the worker waited for its input, the source.
     input_wait_s: f64,
-    /// Seconds that the worker waited for callers to take frames, because ``depth`` of them were ready.
+    /// Seconds that the worker waited for callers to take frames, because ``queue_items`` of them were ready.
     output_wait_s: f64,
     /// Seconds that the worker spent on conversions.
     converting_s: f64,

@@ -77,7 +77,9 @@ class _Stage:
 class _Sink:
     """The sink of a pipeline."""
     @staticmethod
-    def fd(fd: int | HasFileno, depth: int, depth_bytes: int, policy: ThreadPolicy | None) -> _Sink:
+    def fd(
+        fd: int | HasFileno, queue_items: int | None, queue_bytes: int | None, policy: ThreadPolicy | None
+    ) -> _Sink:
         """A descriptor, through a ``Writer`` whose queue is as deep as the pipeline's."""
     @staticmethod
     def into(buffers: Iterable[WritableData]) -> _Sink:
@@ -92,8 +94,8 @@ class _Pipeline:
         stages: Sequence[_Stage],
         sink: _Sink | None,
         *,
-        depth: int,
-        depth_bytes: int,
+        queue_items: int | None,
+        queue_bytes: int | None,
         max_chunk_bytes: int,
         on_error: str,
     ) -> Self: ...

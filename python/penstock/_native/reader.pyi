@@ -22,8 +22,8 @@ class Reader:
             which is read from its current position. A buffered Python stream such as ``Popen.stdout`` is read from
             the first byte that the program has not taken; the reader takes over what the stream has read ahead.
         frame_bytes: the size of a frame that ``read`` returns.
-        depth: the most frames that are read ahead. Memory is held for these, for the frames that you have, and for
-            at most ``depth`` + 2 free frames that are kept for reuse.
+        queue_items: the most frames that are read ahead; None is 4. Memory is held for these, for the frames that you
+            have, and for at most ``queue_items`` + 2 free frames that are kept for reuse.
         capacity_bytes: the pipe size to ask the kernel for; by default 256 KiB.
         policy: priority and CPUs of the worker thread.
         conversion: converts each part of a frame on the worker.
@@ -41,7 +41,7 @@ class Reader:
         fd: int | HasFileno,
         *,
         frame_bytes: int,
-        depth: int = 4,
+        queue_items: int | None = None,
         capacity_bytes: int | None = None,
         policy: ThreadPolicy | None = None,
         conversion: _Conversion | None = None,
@@ -164,7 +164,7 @@ class ReaderStats:
         """Seconds that the worker waited for its input, the source."""
     @property
     def output_wait_s(self) -> float:
-        """Seconds that the worker waited for callers to take frames, because ``depth`` of them were ready."""
+        """Seconds that the worker waited for callers to take frames, because ``queue_items`` of them were ready."""
     @property
     def converting_s(self) -> float:
         """Seconds that the worker spent on conversions."""

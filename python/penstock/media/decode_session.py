@@ -112,7 +112,7 @@ class DecodeSession(Session):
         self._make_reader = partial(
             Reader,
             frame_bytes=frame_bytes,
-            depth=READ_AHEAD if tuning.queue_items is None else tuning.queue_items,
+            queue_items=READ_AHEAD if tuning.queue_items is None else tuning.queue_items,
             capacity_bytes=tuning.capacity_bytes,
             policy=tuning.policy,
             conversion=conversion,

@@ -17,7 +17,7 @@ from penstock.errors import DecoderError
 from penstock.ffmpeg.plan import endpoints
 from penstock.media.index import Index, Packets, expected_frames, packets_of
 from penstock.media.info import AudioInfo, MediaInfo, VideoInfo
-from penstock.media.opening import open_media
+from penstock.media.opening import demux, open_media
 
 if TYPE_CHECKING:
     from av.audio.stream import AudioStream
@@ -78,7 +78,7 @@ def begins_inside_group(source: str, media: MediaInfo, video: VideoInfo) -> bool
     if endpoints.identity(source) is None:
         return False
     with suppress(DecoderError, LibavError), open_media(source, (media.container,)) as file:
-        first = next((one for one in file.demux(file.streams[video.index]) if one.size), None)
+        first = next((one for one in demux(file, file.streams[video.index]) if one.size), None)
         return first is not None and not first.is_keyframe
     return False
 
@@ -145,7 +145,7 @@ def early_end_of_sound(source: str, media: MediaInfo, audio: AudioInfo) -> str |
         with open_media(source, (media.container,)) as file:
             stream = cast("Any", file.streams[audio.index])
             own_s = _own_duration_s(file, stream, media.duration_s)
-            packets = packets_of(file.demux(stream))
+            packets = packets_of(demux(file, stream))
         if own_s is None or not packets.size.any() or not _counts_frames(path, media, packets):
             return None
         ends_s = float((packets.pts + packets.duration)[packets.has_pts].max(initial=0) * audio.time_base)
@@ -186,7 +186,7 @@ def _packets(file: InputContainer, stream: VideoStream, from_s: float | None) ->
     """The packets of a stream, those from about a time on if one is given."""
     if from_s is not None:
         file.seek(round(max(0.0, from_s) / (stream.time_base or 1)), stream=stream)
-    return packets_of(one for one in file.demux(stream) if one.size or one.dts is not None)
+    return packets_of(one for one in demux(file, stream) if one.size or one.dts is not None)
 
 
 def _missing(
@@ -249,7 +249,7 @@ def _whole_ends_early(
     """For a container with one duration for all streams: why the file is cut, if all streams end long before it."""
     whole_s = media.duration_s or 0.0
     file.seek(round(max(0.0, delivered.last_s - _SEEK_BACK_S) * av.time_base))
-    for packet in cast("Any", file.demux()):
+    for packet in demux(file):
         if packet.pts is not None:
             ends_s = max(ends_s, float((packet.pts + (packet.duration or 0)) * packet.time_base))
     if ends_s + whole_s * _MISSING_SHARE >= min(media.start_s or 0.0, 0.0) + whole_s:

@@ -23,7 +23,7 @@ from penstock.errors import StalledError
 from penstock.ffmpeg.plan import endpoints
 from penstock.ffmpeg.plan.colors import MATRIX_NAMES, PRIMARIES, TRANSFERS, ContentLight, MasteringDisplay
 from penstock.media.info import AudioInfo, Chapter, MediaInfo, VideoInfo
-from penstock.media.opening import in_time, open_media
+from penstock.media.opening import demux, in_time, open_media
 from penstock.media.source import MediaSource, Source
 from penstock.media.start import REORDERED
 
@@ -263,7 +263,7 @@ def _beginnings(media: InputContainer) -> dict[int, _Beginning]:
     # The header of QuickTime and MP4 files has the average.
     has_average = media.format.name == endpoints.QUICKTIME
     try:
-        for packet in islice(media.demux(list(streams.values())) if streams else (), _FIRST_PACKETS):
+        for packet in islice(demux(media, list(streams.values())) if streams else (), _FIRST_PACKETS):
             if (beginning := found.get(packet.stream_index)) is None:
                 continue  # FLV tells of a stream when it comes
             if packet.size and not has_average:
@@ -293,7 +293,7 @@ def _counted(media: InputContainer, until_s: float | None) -> dict[int, int]:
     for stream in _videos(media):
         stream.thread_type = ThreadType.NONE
     try:
-        for packet in media.demux(_videos(media)) if counts else ():
+        for packet in demux(media, _videos(media)) if counts else ():
             if until_s is not None and time.monotonic() > until_s:
                 raise TimeoutError
             # Of the empty packets at the end, `stream_index` is wrong.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import cache
@@ -76,6 +76,13 @@ def open_media(
         raise DecoderError(f"{path} is text, and not a media file")
     media.flags &= ~_GEN_PTS
     return media
+
+
+def demux(media: InputContainer, *streams: Any) -> Iterator[Any]:
+    """The packets of these streams; of all if none is given."""
+    # Where a damaged file has begun a stream in its middle (MPEG-TS), PyAV fails behind the last packet.
+    with suppress(IndexError):
+        yield from media.demux(*streams)
 
 
 def in_time(path: str, function: Callable[[], T], timeout_s: float | None) -> T:

@@ -17,7 +17,7 @@ from av.error import FFmpegError as LibavError
 from penstock.errors import DecoderError
 from penstock.ffmpeg.plan import endpoints
 from penstock.media.index import DecodedFrame, Index, packets_of
-from penstock.media.opening import open_media
+from penstock.media.opening import demux, open_media
 
 if TYPE_CHECKING:
     from av.container import InputContainer
@@ -164,7 +164,7 @@ class _Decode:
     def demux(self) -> Iterator[Packet]:
         """The packets of the stream from here on."""
         # An empty one without a time marks the end.
-        return (one for one in self.container.demux(self._stream) if one.size or one.dts is not None)
+        return (one for one in demux(self.container, self._stream) if one.size or one.dts is not None)
 
     def order(self, first_whole: int) -> list[DecodedFrame]:
         """All frames, in the order in which they are shown.

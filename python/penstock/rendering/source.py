@@ -19,7 +19,7 @@ from penstock.ffmpeg.plan.output_formats import PLAYABLE_CODECS
 from penstock.ffmpeg.plan.settings import DEFAULT_COLORS
 from penstock.media.index import packets_of
 from penstock.media.info import MediaInfo, VideoInfo
-from penstock.media.opening import open_media
+from penstock.media.opening import demux, open_media
 
 # Matroska rounds times to 1 ms.
 ROUNDED_S = 0.0011
@@ -135,7 +135,7 @@ class FrameTimes:
         if video is None or video.frame_rate is None:
             raise DecoderError(f"{media.path} has no video, or none with a frame rate")
         with open_media(endpoints.source(media.path), (media.container,)) as file:
-            packets = packets_of(cast("Any", file.demux(file.streams[video.index])))
+            packets = packets_of(demux(file, file.streams[video.index]))
         is_shown = (packets.size > 0) & ~packets.is_hidden
         if not is_shown.any() or not packets.has_pts[is_shown].all():
             raise DecoderError(f"{media.path} does not tell the times of its frames")
