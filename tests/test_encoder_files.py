@@ -80,26 +80,6 @@ def test_a_container_that_takes_no_such_video_leaves_nothing(tmp_path: Path, nam
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("is_there", [False, True])
-def test_two_encoders_of_one_file(old: Path, is_there: bool) -> None:
-    if not is_there:
-        old.unlink()
-    link = old.with_name("link.mp4")
-    link.symlink_to(old.name)
-    with Encoder(old, size=SIZE, fps=25) as first:
-        first.write(frame())
-        with pytest.raises(
-            ValueError, match=r"video\.mp4 is being written by .*Encoder.*: close or abort that"
-        ):
-            Encoder(link, size=SIZE, fps=25)
-        late = Encoder(link, fps=25)
-        with pytest.raises(ValueError, match="is being written"):
-            late.write(frame())
-    assert count(old) == 1
-    encode(link)
-    assert count(old) == 5
-
-
 def test_an_abort_leaves_it(old: Path) -> None:
     encoder = Encoder(old, size=SIZE, fps=25)
     encoder.write(frame())

@@ -102,8 +102,7 @@ class Encoder(EncoderBase):
     Raises:
         ValueError: `size`, `fps` or `pixel_format` is not possible; the size is odd and `output_pixel_format` needs an
             even one; the codec lacks `output_pixel_format`, `crf` or `preset`; one of these is in `options`, too;
-            nothing tells the container; a sound cannot be copied, or is the output's file; or another encoder of this
-            process writes the output.
+            nothing tells the container; or a sound cannot be copied, or is the output's file.
         TypeError: `output` is neither a `str` nor a path; or another argument has a wrong type.
         FileNotFoundError, NotADirectoryError: the output's folder does not exist, or is a file.
         IsADirectoryError, PermissionError: the output is a folder, or cannot be written.

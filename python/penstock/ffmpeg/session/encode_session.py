@@ -75,7 +75,7 @@ class EncodeSession(Session):
 
     def __init__(self, plan: EncodePlan, *, title: str, reporter: Reporter | None) -> None:
         settings = plan.settings
-        path = self._path = _claimed(settings.target)
+        path = self._path = _ordinary_path(settings.target)
         self._is_new = path is not None and not path.exists()
         self._replacement, self.warning = replacement_of(settings.target, settings.container_format)
         target = settings.target if self._replacement is None else self._replacement.url
@@ -90,8 +90,6 @@ class EncodeSession(Session):
             error=EncoderError,
         )
         super().__init__(process, title, settings.tuning.stall_timeout)
-        if path is not None:
-            _writing[path] = self
         self.plan = plan
         self.report: EncodeReport | None = None
         self.is_aborted = False
@@ -543,28 +541,15 @@ class EncodeSession(Session):
             self._reporter.stop(self.stats)
 
 
-# The sessions that write to files, by their paths without links.
-_writing: weakref.WeakValueDictionary[Path, EncodeSession] = weakref.WeakValueDictionary()
-
-
-def _claimed(target: str) -> Path | None:
-    """The path of an output, without links, if it is an ordinary file or will be one.
-
-    Raises:
-        ValueError: another encoder of this process writes it now.
-    """
+def _ordinary_path(target: str) -> Path | None:
+    """The path of an output, without links, if it is an ordinary file or will be one."""
     if not endpoints.is_path(target):
         return None
     try:
         path = Path(endpoints.without_protocol(target)).resolve()
-        if path.exists() and not path.is_file():
-            return None
+        return None if path.exists() and not path.is_file() else path
     except (OSError, RuntimeError):  # a loop of links, which FFmpeg reports
         return None
-    other = _writing.get(path)
-    if other is not None and other.is_open and not (other.is_aborted or other.is_inherited):
-        raise ValueError(f"{path} is being written by {other.title}: close or abort that first")
-    return path
 
 
 def _stats_of(session: weakref.ref[EncodeSession]) -> Callable[[], EncoderStats | None]:
