@@ -773,7 +773,7 @@ def interrupted_constructors(choose: random.Random) -> None:
     path, _ = video()
     signal.signal(signal.SIGALRM, interrupt)
     with tempfile.TemporaryDirectory(prefix="penstock-soak-") as folder:
-        # What an interrupted call leaves is finished in the background, and its file is taken until then.
+        # What an interrupted call leaves is finished in the background: each has a file of its own.
         numbers = itertools.count()
         makers = [
             lambda: Encoder(f"{folder}/{next(numbers)}.nut", size=(64, 48), fps=25, codec="rawvideo").abort(),
