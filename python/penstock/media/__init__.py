@@ -9,7 +9,7 @@
   decodes it, ``pixels`` makes of it what iteration gives.
 """
 
-from penstock.ffmpeg.plan.colors import ContentLight, MasteringDisplay
+from penstock.ffmpeg.plan.color_tags import ContentLight, MasteringDisplay
 from penstock.media.audio import AudioDecoder
 from penstock.media.decoder import Decoder
 from penstock.media.facts import probe

@@ -282,6 +282,7 @@ def _hides_a_part(video: VideoInfo) -> bool:
     if video.frames is None or not video.frame_rate or video.duration_s is None:
         return False
     claimed_s = video.frames / video.frame_rate
+    # Half a frame is more than any rounding, and less than one that is hidden.
     return abs(claimed_s - Fraction(video.duration_s)) > Fraction(1, 2) / video.frame_rate
 
 

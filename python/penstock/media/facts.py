@@ -21,7 +21,8 @@ from av.stream import Disposition
 from penstock import _native
 from penstock.errors import StalledError
 from penstock.ffmpeg.plan import endpoints
-from penstock.ffmpeg.plan.colors import MATRIX_NAMES, PRIMARIES, TRANSFERS, ContentLight, MasteringDisplay
+from penstock.ffmpeg.plan.color_tags import PRIMARIES, TRANSFERS, ContentLight, MasteringDisplay
+from penstock.ffmpeg.plan.colors import MATRIX_NAMES
 from penstock.media.info import AudioInfo, Chapter, MediaInfo, VideoInfo
 from penstock.media.opening import demux, in_time, open_media
 from penstock.media.source import MediaSource, Source

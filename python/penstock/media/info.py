@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from penstock._html import HtmlTable
 from penstock.ffmpeg.plan import endpoints
-from penstock.ffmpeg.plan.colors import ContentLight, MasteringDisplay
+from penstock.ffmpeg.plan.color_tags import ContentLight, MasteringDisplay
 
 _Stream = TypeVar("_Stream", "VideoInfo", "AudioInfo")
 

@@ -106,7 +106,7 @@ class RandomAccess:
     def _again(self, packet: int, place: int) -> VideoFrame:
         """The frame of a packet that gave none, without threads, which lose frames beside a damaged one."""
         starts = list(islice(self.index.starts(packet), 1 + _EARLIER_STARTS))
-        if self._decode.codec.codec.canonical_name == "h264":
+        if self._is_strict and starts[-1] and self._decode.codec.codec.canonical_name == "h264":
             # Where the picture is refreshed bit by bit, what is called a keyframe needs frames before it, and without
             # them libav gives it out as late as a second one.
             starts.append(0)

@@ -12,7 +12,8 @@ import numpy as np
 from penstock.errors import DecoderError
 from penstock.ffmpeg.naming import argument
 from penstock.ffmpeg.plan import endpoints
-from penstock.ffmpeg.plan.colors import UNTAGGED, ContentLight, MasteringDisplay, VideoColors
+from penstock.ffmpeg.plan.color_tags import ContentLight, MasteringDisplay
+from penstock.ffmpeg.plan.colors import UNTAGGED, VideoColors
 from penstock.ffmpeg.plan.pixel_formats import canonical
 from penstock.ffmpeg.plan.sound import AudioInput, Sound
 from penstock.media.facts import probe
@@ -139,8 +140,8 @@ def _of_sound(told: AudioInfo, meant: Sound) -> Iterable[str]:
     dtype = meant.made_from.dtype if isinstance(meant.made_from, AudioInput) else "int16"
     if meant.made_from.codec is None and kept < _BITS[dtype]:
         yield (
-            f"the {dtype} samples become {kept} bits in {told.codec}: AudioInput(codec=…) names another, or this "
-            "one, which accepts it"
+            f"the {dtype} samples become {kept} bits in {told.codec}: name another codec by AudioInput(codec=…), "
+            "or this one, which accepts it"
         )
 
 

@@ -1,4 +1,4 @@
-"""`render` and `map_video`, and their planning."""
+"""`render` and `map_video`, and their plans."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from penstock.errors import EncoderError
 from penstock.ffmpeg.naming import argument
 from penstock.ffmpeg.plan import endpoints
 from penstock.ffmpeg.plan.arguments import checked_size, frame_rate
-from penstock.ffmpeg.plan.colors import ContentLight, MasteringDisplay
+from penstock.ffmpeg.plan.color_tags import ContentLight, MasteringDisplay
 from penstock.ffmpeg.plan.encode_plan import plan_encode
 from penstock.ffmpeg.plan.encode_settings import EncodeSettings
 from penstock.ffmpeg.plan.nut import TICK_S

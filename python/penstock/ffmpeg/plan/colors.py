@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from penstock.ffmpeg.naming import argument
+from penstock.ffmpeg.plan.color_tags import PRIMARIES, TRANSFERS, ContentLight, MasteringDisplay
 from penstock.ffmpeg.plan.pixel_formats import is_gray, is_rgb, subsampling
-
-if TYPE_CHECKING:
-    from penstock.ffmpeg.plan.settings import Colors
+from penstock.ffmpeg.plan.settings import Colors
 
 # Matrix, primaries and transfer characteristics, by FFmpeg's names of the code points in ITU-T H.273 (tables 4, 2
 # and 3): 6, 6, 6 for BT.601 with 525 lines; 1, 1, 1; and 9, 9, 14, whose curve is that of 1, 6 and 15 as well.
@@ -22,38 +21,6 @@ _CODE_POINTS = {
 MATRICES = tuple(_CODE_POINTS)
 #: Our names of the matrices that FFmpeg prints. bt470bg is BT.601 with 625 lines.
 MATRIX_NAMES = {space: name for name, (space, _, _) in _CODE_POINTS.items()} | {"bt470bg": "bt601"}
-#: FFmpeg's names of the primaries and transfer characteristics in ITU-T H.273, tables 2 and 3, by their code points.
-PRIMARIES = {
-    1: "bt709",
-    4: "bt470m",
-    5: "bt470bg",
-    6: "smpte170m",
-    7: "smpte240m",
-    8: "film",
-    9: "bt2020",
-    10: "smpte428",
-    11: "smpte431",
-    12: "smpte432",
-    22: "ebu3213",
-}
-TRANSFERS = {
-    1: "bt709",
-    4: "bt470m",
-    5: "bt470bg",
-    6: "smpte170m",
-    7: "smpte240m",
-    8: "linear",
-    9: "log100",
-    10: "log316",
-    11: "iec61966-2-4",
-    12: "bt1361e",
-    13: "iec61966-2-1",
-    14: "bt2020-10",
-    15: "bt2020-12",
-    16: "smpte2084",
-    17: "smpte428",
-    18: "arib-std-b67",
-}
 # Other words of FFmpeg's options, and of those of x264 and x265, for the same.
 _OTHER_WORDS = {
     "matrix": MATRIX_NAMES
@@ -116,57 +83,6 @@ _WEIGHTS = {"bt601": "0.299:0.587:0.114", "bt709": "0.2126:0.7152:0.0722", "bt20
 _CENTRED = ("-chroma_sample_location", "center")
 # Pictures with at least as many lines are HD, whose default is BT.709.
 _HD_LINES = 720
-
-
-# In cd/m²: what 32 bits hold in units of 0.0001 (ITU-T H.265, D.3.28).
-_MOST_LIGHT = (2**32 - 1) / 10_000
-
-
-def _is_pair(value: object, most: float) -> bool:
-    """Whether a value is two numbers from 0 to `most`."""
-    return (
-        isinstance(value, tuple | list)
-        and len(value) == 2
-        and all(isinstance(one, int | float) and 0 <= one <= most for one in value)
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class MasteringDisplay:
-    """The display on which a video was graded (SMPTE ST 2086).
-
-    Attributes:
-        red, green, blue, white: the chromaticities x and y of its primaries and white (CIE 1931); None if not told.
-        luminance: the least and the most, in cd/m²; None if not told.
-    """
-
-    red: tuple[float, float] | None
-    green: tuple[float, float] | None
-    blue: tuple[float, float] | None
-    white: tuple[float, float] | None
-    luminance: tuple[float, float] | None
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether all of it is told, and possible."""
-        chromaticities = (self.red, self.green, self.blue, self.white)
-        if not all(_is_pair(one, 1) for one in chromaticities) or not _is_pair(self.luminance, _MOST_LIGHT):
-            return False
-        least, most = self.luminance or (0, 0)
-        return least < most
-
-
-@dataclass(frozen=True, slots=True)
-class ContentLight:
-    """How bright a video is (CTA-861.3).
-
-    Attributes:
-        max_cll: of the brightest pixel, in cd/m²; 0 if not told.
-        max_fall: of the brightest frame on average, in cd/m²; 0 if not told.
-    """
-
-    max_cll: int
-    max_fall: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Literal, get_args
 from penstock._native import ThreadPolicy, _Conversion, _count, _seconds
 from penstock._types import Mode
 from penstock.ffmpeg.naming import argument
-from penstock.ffmpeg.plan.colors import PRIMARIES, TRANSFERS, ContentLight, MasteringDisplay
+from penstock.ffmpeg.plan.color_tags import PRIMARIES, TRANSFERS, ContentLight, MasteringDisplay
 
 Convert = Literal["auto", "native", "ffmpeg"]
 ColorMatrix = Literal["auto", "bt601", "bt709", "bt2020"]

@@ -508,10 +508,17 @@ class EncodeSession(Session):
         reason = f"FFmpeg {process.ending}; it had encoded {process.frames} of {submitted} submitted frames"
         advice = explain(self._settings, f"{process.log.text}\n{reason}")
         lost = self._lost()
-        if self._is_new and self._path is not None and not process.frames and self.plan.layout is not None:
-            with suppress(OSError):  # a header at most
-                self._path.unlink(missing_ok=True)
+        self._remove_empty()
         return self.failure("; ".join([*lost, reason]), process.frames, advice)
+
+    def _remove_empty(self) -> None:
+        """Removes a new file that FFmpeg has ended without a frame in it."""
+        # One that was killed may not have told of its last frames.
+        ended_by_itself = (returncode := self.process.returncode) is not None and returncode >= 0
+        if self._is_new and ended_by_itself and self.plan.layout is not None and not self.process.frames:
+            assert self._path is not None
+            with suppress(OSError):
+                self._path.unlink(missing_ok=True)
 
     def _make_report(self, missing: list[str]) -> EncodeReport:
         # FFmpeg has succeeded. Its errors may still matter more than its warnings.

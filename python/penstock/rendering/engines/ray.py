@@ -47,8 +47,9 @@ _WAITING_TASKS = 16
 _NODES_PERIOD_S = 5.0
 # Chosen: so many messages a second about progress. Ray answers one in 0.9 ms (measured).
 _MESSAGES_PER_S = 1000
-# Guessed: an answer takes a millisecond, once the process of the one who answers has started.
+# Guessed: an answer takes a millisecond, once the actor's process has started. Progress is asked for again.
 _ANSWER_S = 0.1
+# Guessed: the actor's process starts in so many seconds on a busy machine, and has to hear of the end.
 _END_ANSWER_S = 10.0
 # Chosen: so many seconds tasks have to end by themselves.
 _ENDING_S = 2.0
@@ -133,7 +134,7 @@ class RayTasks:
     def submit(self, number: int) -> None:
         chunk = numbered(self._plan, number)
         key = next(self._keys)
-        # All workers together send no more messages than the one who counts them can read.
+        # All workers together send no more messages than the actor can read.
         every = math.ceil(len(self._tasks) / (_MESSAGES_PER_S * PERIOD_S)) or 1
         settings = self._threads, self._frame_timeout, every
         task = self._task.remote(self._setup, self._setup.hex(), chunk, key, *settings)
@@ -177,13 +178,11 @@ class RayTasks:
 
     def _running_and_waiting(self) -> tuple[list[Any], list[Any]]:
         """Tasks that run, as far as that is known: they have told, or Ray has begun with them as the first ones."""
-        tasks = list(self._tasks.items())
-        running = [
-            reference
-            for place, (reference, task) in enumerate(tasks)
-            if place < self._room or task.is_running
-        ]
-        return running, [reference for reference, _ in tasks if reference not in running]
+        running: list[Any] = []
+        waiting: list[Any] = []
+        for place, (reference, task) in enumerate(self._tasks.items()):
+            (running if place < self._room or task.is_running else waiting).append(reference)
+        return running, waiting
 
     def _room_now(self) -> int:
         now_s = time.monotonic()
@@ -212,7 +211,7 @@ class RayTasks:
         )
 
     def _taken(self) -> dict[int, int]:
-        """What tasks have told since the last answer. Without the one who knows, the render goes on."""
+        """What tasks have told since the last answer. Without the actor, the render goes on."""
         if self._advances is None:
             return {}
         try:
