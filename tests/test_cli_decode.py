@@ -478,6 +478,15 @@ class TestFailures:
         assert thread.result() == bytes(1 << 20)
 
 
+def test_a_path_to_standard_output_means_that(video: Path, tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(b"older, ")
+    for arguments in (["/dev/stdout"], [tmp_path / "frames", "--timestamps", "/dev/stdout"]):
+        with (tmp_path / "log").open("ab") as output:
+            delivered(run_process("decode", video, *arguments, "--count", "1", stdout=output))
+    frame = (tmp_path / "frames").read_bytes()
+    assert (tmp_path / "log").read_bytes() == b"older, " + frame + b"index,pts,time\n0,0,0.0\n"
+
+
 class TestSignals:
     """FFmpeg ends at once, what was decoded is whole, and the exit is as a shell expects it."""
 

@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from command_line import ENDING, delivered, failed, finish, open_blocking, run, start
+from command_line import ENDING, delivered, failed, finish, open_blocking, run, run_process, start
 from conftest import ReaderThread, eventually, noise
 
 
@@ -18,6 +18,14 @@ def test_smoke(big: Path, tmp_path: Path) -> None:
     assert delivered(run("tee", "-", "-", tmp_path / "a", tmp_path / "b", data=data)) == data
     assert (tmp_path / "a").read_bytes() == data
     assert (tmp_path / "b").read_bytes() == data
+
+
+def test_a_path_to_standard_output_means_that(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(b"older, ")
+    with (tmp_path / "log").open("ab") as output:
+        delivered(run_process("tee", "-", "/dev/stdout", tmp_path / "a", data=b"new", stdout=output))
+    assert (tmp_path / "log").read_bytes() == b"older, new"
+    assert (tmp_path / "a").read_bytes() == b"new"
 
 
 def test_append(tmp_path: Path) -> None:

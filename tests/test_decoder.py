@@ -21,7 +21,7 @@ from conftest import a_few
 from media import children, ffmpeg
 
 from penstock import ClosedError, Decoder
-from penstock.ffmpeg import Colors, Tuning
+from penstock.ffmpeg import Colors, Tuning, find_ffmpeg
 from penstock.media import AudioDecoder
 from penstock.media.decode_session import DecodeSession
 
@@ -525,11 +525,22 @@ def test_memory_of_frames_that_nobody_has_is_used_again() -> None:
 
 
 @pytest.mark.parametrize("decoder_class", [Decoder, AudioDecoder])
-def test_ffmpeg_starts_with_the_first_frame_that_is_read(decoder_class: type[Decoder | AudioDecoder]) -> None:
+def test_ffmpeg_starts_with_the_first_frame_that_is_read(
+    decoder_class: type[Decoder | AudioDecoder], tmp_path: Path
+) -> None:
+    # It tells of each start: an FFmpeg that is done with a short clip is no child any more.
+    program, log = tmp_path / "ffmpeg", tmp_path / "log"
+    program.write_text(f'#!/bin/sh\necho "$@" >> {log}\nexec {find_ffmpeg()} "$@"\n')
+    program.chmod(0o755)
     before = children()
-    with decoder_class(clip("audio_aac")) as decoder:
-        assert children() == before
+
+    def starts() -> int:
+        return log.read_text().count(str(clip("audio_aac"))) if log.exists() else 0
+
+    with decoder_class(clip("audio_aac"), tuning=Tuning(ffmpeg=program)) as decoder:
+        assert children() == before and starts() == 0
         assert decoder.read() is not None
+        assert starts() == 1
     never_read = decoder_class(clip("audio_aac"))
     never_read.close()
     with pytest.raises(ClosedError, match="closed"):

@@ -61,7 +61,9 @@ def test_fragments_that_begin_late_are_told(tmp_path, flags, begins_s):
     assert said == [] if not begins_s else "has it at 0.080 s: add delay_moov" in said[0]
 
 
-@pytest.mark.parametrize("codec", ["flv", "h263p", "libtheora", "msmpeg4", "snow", "wmv1", "wmv2"])
+@pytest.mark.parametrize(
+    "codec", ["flv", "h263", "h263p", "libtheora", "msmpeg4", "msmpeg4v2", "snow", "wmv1", "wmv2"]
+)
 def test_encoders_that_take_the_unit_of_times_for_a_rate_want_a_quality(tmp_path, codec):
     with pytest.raises(ValueError, match=rf"{codec} spends its bits by the frame rate.*'q:v': 5"):
         penstock.Encoder(tmp_path / "a.mkv", size=(128, 96), fps=None, codec=codec)
