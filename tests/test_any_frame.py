@@ -181,7 +181,8 @@ def test_an_edit_list_hides_frames(tmp_path: Path, start: float) -> None:
     ffmpeg("-ss", start, "-i", f"file:{whole}", "-c", "copy", f"file:{tmp_path / 'cut.mp4'}")
     with Decoder(tmp_path / "cut.mp4") as decoder:
         check(decoder)
-        assert len(decoder) == len(decoder[:]) == sum(1 for _ in Decoder(tmp_path / "cut.mp4"))
+        with Decoder(tmp_path / "cut.mp4") as again:
+            assert len(decoder) == len(decoder[:]) == len(list(again))
 
 
 @pytest.mark.parametrize("size", [(32, 24), (100, None), (640, 480)])

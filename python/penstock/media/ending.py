@@ -271,19 +271,19 @@ def shown_pts(source: str, media: MediaInfo, video: VideoInfo) -> Sequence[int] 
 
 
 def known_frames(video: VideoInfo, container: str) -> int | None:
-    """The number of frames that the container claims; None if it claims none, or its claims are often wrong."""
-    if video.is_attached_picture or not container.startswith("mov,") or _hides_a_part(video):
+    """The number of frames that the container claims; None if it claims none, or they may not be what is shown."""
+    # Half a frame is more than any rounding, and less than one that is hidden.
+    if video.is_attached_picture or not container.startswith("mov,") or _hides_a_part(video, 0.5):
         return None
     return video.frames
 
 
-def _hides_a_part(video: VideoInfo) -> bool:
-    """Whether the container claims more frames than it shows (edit lists)."""
+def _hides_a_part(video: VideoInfo, frames: float) -> bool:
+    """Whether the container claims more than so many `frames` that it does not show (edit lists)."""
     if video.frames is None or not video.frame_rate or video.duration_s is None:
         return False
     claimed_s = video.frames / video.frame_rate
-    # Half a frame is more than any rounding, and less than one that is hidden.
-    return abs(claimed_s - Fraction(video.duration_s)) > Fraction(1, 2) / video.frame_rate
+    return abs(claimed_s - Fraction(video.duration_s)) > Fraction(frames) / video.frame_rate
 
 
 def wrong_count(video: VideoInfo, container: str, delivered: Delivered) -> str | None:
@@ -297,7 +297,7 @@ def wrong_count(video: VideoInfo, container: str, delivered: Delivered) -> str |
     if container == "avi":
         is_wrong = abs(claimed - delivered.frames) > 1  # FFmpeg writes one more where there is sound
     else:
-        is_wrong = container.startswith("mov,") and not _hides_a_part(video)
+        is_wrong = container.startswith("mov,") and not _hides_a_part(video, _FRAMES_APART)
     return f"its header says {claimed} frames, and it has {delivered.frames}" if is_wrong else None
 
 

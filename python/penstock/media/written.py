@@ -153,9 +153,11 @@ def _of_times(media: MediaInfo, video: VideoInfo, meant: Meant) -> Iterable[str]
         yield f"the file says that it has {video.frames} frames, and {meant.frames} were written"
     first_s = float(meant.first_s or 0)
     begins_s = 0.0 if video.start_s is None else video.start_s - media.zero_s
-    fix = ": add delay_moov to movflags" if media.container == endpoints.QUICKTIME else ""
-    tolerance_s = _TOLERANCE_S if meant.rate is None else min(_TOLERANCE_S, float(1 / meant.rate / 2))
-    if meant.first_s is not None and abs(begins_s - first_s) > tolerance_s:
+    may_be_late, fix, tolerance_s = meant.first_s is not None, "", _TOLERANCE_S
+    if meant.rate is not None:  # NUT begins late by what the encoder reorders, and nothing mends that
+        may_be_late &= media.container == endpoints.QUICKTIME
+        fix, tolerance_s = ": add delay_moov to movflags", min(_TOLERANCE_S, float(1 / meant.rate / 2))
+    if may_be_late and abs(begins_s - first_s) > tolerance_s:
         yield f"the first frame was written at {first_s:.3f} s, and the file has it at {begins_s:.3f} s{fix}"
     lasts_s, told_s = float(meant.ends_s) - first_s, video.duration_s
     unsure = _WITHOUT_LENGTH if meant.rate is not None else _WITHOUT_LENGTH_OF_TIMES
