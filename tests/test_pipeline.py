@@ -45,9 +45,9 @@ from penstock._native import _LoopWaker
 from penstock.pipeline import (
     Chunk,
     ChunkDataError,
-    ChunkError,
     ChunkReadError,
     Pipeline,
+    PipelineError,
     call,
     checksum,
     decompress,
@@ -355,7 +355,7 @@ def test_what_a_callable_raises_is_its_chunks_failure() -> None:
 
     pipeline = Pipeline([b"a", b"bc", b"d", b"e"], touchy)
     assert [bytes(next(pipeline)), bytes(next(pipeline))] == [b"a", b"bc"]
-    with pytest.raises(ChunkError) as raised:
+    with pytest.raises(PipelineError) as raised:
         next(pipeline)
     error = raised.value
     assert (error.name, error.offset, error.index, error.stage) == ("2", 3, 2, "touchy")
@@ -705,7 +705,7 @@ def test_the_callers_buffers_end_the_pipeline_and_are_let_go() -> None:
         buffer.append(0)  # BufferError while it is exported
     with Pipeline([b"too long"], sink=into([bytearray(3)])) as pipeline, pytest.raises(ChunkDataError):
         next(pipeline)
-    with Pipeline([b"x"], sink=into([b"read-only"])) as pipeline, pytest.raises(ChunkError):
+    with Pipeline([b"x"], sink=into([b"read-only"])) as pipeline, pytest.raises(PipelineError):
         next(pipeline)
 
 

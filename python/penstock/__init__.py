@@ -39,13 +39,13 @@ from penstock._native import Reader, Tee, ThreadPolicy, Writer, __version__, clo
 from penstock._relay import relay, start_relay
 from penstock.errors import (
     BrokenStreamError,
-    ChunkError,
     ClosedError,
     DecoderError,
     EncoderError,
     FFmpegError,
     FFmpegWarning,
     PenstockError,
+    PipelineError,
     RenderError,
     StalledError,
     TruncatedStreamError,
@@ -70,7 +70,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BrokenStreamError",
-    "ChunkError",
     "ClosedError",
     "Decoder",
     "DecoderError",
@@ -80,6 +79,7 @@ __all__ = [
     "FFmpegWarning",
     "FanOut",
     "PenstockError",
+    "PipelineError",
     "Reader",
     "RenderError",
     "StalledError",

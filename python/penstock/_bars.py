@@ -1,17 +1,171 @@
-"""Progress bars on standard error, drawn only when they are told to."""
+"""Progress bars on standard error: of a video, of a render, and of bytes that move.
+
+rich takes long to import: whoever draws no bar does not import this module.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Self
+
 from rich.console import Console
-from rich.progress import Progress, ProgressColumn
+from rich.filesize import decimal
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    ProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+from rich.table import Column
+
+if TYPE_CHECKING:
+    from penstock.results import EncoderStats, RenderProgress
+
+# Raised if standard error is closed or its terminal is gone. What is reported on must still be finished.
+UNWRITABLE = (OSError, ValueError)
+# The columns of a row of bytes beside its title, and the least that are left to the title. The bar can shrink, the
+# numbers cannot. Counted.
+ROW_COLUMNS = 60
+LEAST_TITLE_COLUMNS = 12
 
 
-def bars(*columns: ProgressColumn) -> Progress:
-    """Bars with these columns. What the program prints is not redirected."""
-    return Progress(
-        *columns,
-        console=Console(stderr=True),
-        auto_refresh=False,
-        redirect_stdout=False,
-        redirect_stderr=False,
-    )
+class Bars:
+    """Rows with the same columns. A context manager: leaving it ends them as they were last drawn.
+
+    On a terminal, `draw` draws them again in place. Elsewhere they are printed once, at the end. If standard error
+    cannot be written to, they show nothing and raise nothing. What the program prints is not redirected.
+
+    Args:
+        columns: of each row. A text is the name of a field, whose text comes with each `draw`.
+        total: what `completed` will be at the end; None if that is not known.
+        rows: how many there are.
+    """
+
+    def __init__(self, *columns: ProgressColumn | str, total: int | None, rows: int = 1) -> None:
+        self._progress = Progress(
+            *(_field(column) if isinstance(column, str) else column for column in columns),
+            console=Console(stderr=True),
+            auto_refresh=False,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        empty: dict[str, Any] = {column: "" for column in columns if isinstance(column, str)}
+        self._tasks = [self._progress.add_task("", total=total, **empty) for _ in range(rows)]
+        self._is_drawn = False
+
+    def set(self, row: int, completed: int, **fields: Any) -> None:
+        """Sets what the next `draw` draws in a row: `fields` are texts."""
+        self._progress.update(self._tasks[row], completed=completed, **fields)
+
+    def draw(self) -> None:
+        """Draws the rows. The first call starts them."""
+        with suppress(*UNWRITABLE):
+            if not self._is_drawn:
+                self._is_drawn = True
+                self._progress.start()
+                # `start` hides the cursor. A program that a second Ctrl-C kills could not show it again.
+                self._progress.console.show_cursor(True)
+            self._progress.refresh()
+
+    def finish(self) -> None:
+        """Ends the rows as they were last drawn. May be called again, and without a `draw`."""
+        if self._is_drawn:
+            self._is_drawn = False
+            with suppress(*UNWRITABLE):
+                self._progress.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.finish()
+
+
+class VideoBar(Bars):
+    """The bar of an `Encoder` and of ``penstock decode``: frames, frames per second, speed, size, remaining time.
+
+    Args:
+        total_frames: number of frames. With None the bar shows the length of the video instead of the remaining time.
+        fps: frames per second of the video. With None the bar shows neither speed nor length.
+        is_estimate: `total_frames` is an estimate.
+    """
+
+    def __init__(self, total_frames: int | None, fps: float | None, *, is_estimate: bool = False) -> None:
+        last = "length" if total_frames is None else _remaining()
+        super().__init__(BarColumn(bar_width=20), "frames", "rate", "size", last, total=total_frames)
+        self._total = "" if total_frames is None else f"/{'~' * is_estimate}{total_frames}"
+        self._fps = fps
+
+    def update(self, stats: EncoderStats) -> None:
+        """Draws `stats`."""
+        self.show(stats.frames_encoded, stats.fps, stats.output_bytes)
+
+    def show(self, frames: int, fps: float, output_bytes: int | None) -> None:
+        """Draws the number of frames, how many come in a second, and the bytes of the output."""
+        self.set(
+            0,
+            frames,
+            frames=f"{frames}{self._total} frames",
+            rate=f"{fps:.1f} fps{'' if self._fps is None else f' {fps / self._fps:.2f}x'}",
+            size="" if output_bytes is None else decimal(output_bytes),
+            length="" if self._fps is None else f"{frames / self._fps:.1f} s of video",
+        )
+        self.draw()
+
+
+class RenderBar(Bars):
+    """The bar of a render: frames, chunks, workers, frames per second, remaining time."""
+
+    def __init__(self, frames: int) -> None:
+        super().__init__(BarColumn(bar_width=20), "state", _remaining(), total=frames)
+        self._frames = frames
+
+    def show(self, now: RenderProgress) -> None:
+        """Draws how far the render is."""
+        state = (
+            f"{now.frames_done}/{self._frames} frames  {now.chunks_done}/{now.chunks} chunks  "
+            f"{now.workers} workers  {now.fps:.1f} fps"
+        )
+        self.set(0, now.frames_done, state=state)
+        self.draw()
+
+
+class ByteBars(Bars):
+    """A row for each destination of bytes: bytes, bytes per second, remaining time, and a state in words."""
+
+    def __init__(self, titles: Sequence[str], total: int | None) -> None:
+        super().__init__(
+            "title",
+            BarColumn(bar_width=20),
+            DownloadColumn(table_column=Column(no_wrap=True)),
+            TransferSpeedColumn(table_column=Column(no_wrap=True)),
+            *([] if total is None else [_remaining()]),
+            "state",
+            total=total,
+            rows=len(titles),
+        )
+        width = max(self._progress.console.width - ROW_COLUMNS, LEAST_TITLE_COLUMNS)
+        self._titles = [_shortened(title, width) for title in titles]
+
+    def show(self, states: Sequence[tuple[int, str]]) -> None:
+        """Draws the bytes and the state of each destination."""
+        for row, (title, (nbytes, state)) in enumerate(zip(self._titles, states, strict=True)):
+            self.set(row, nbytes, title=title, state=state)
+        self.draw()
+
+
+def _field(name: str) -> TextColumn:
+    return TextColumn(f"{{task.fields[{name}]}}", markup=False, table_column=Column(no_wrap=True))
+
+
+def _remaining() -> TimeRemainingColumn:
+    return TimeRemainingColumn(table_column=Column(no_wrap=True))
+
+
+def _shortened(title: str, width: int) -> str:
+    """The end of a title that is too long: it tells one path from another."""
+    return title if len(title) <= width else f"…{title[1 - width :]}"

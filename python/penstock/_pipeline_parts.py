@@ -154,7 +154,7 @@ def call(
 
     A callable among the stages of a pipeline is short for this. It returns the chunk, or None for the same; or a
     buffer, whose bytes are copied and replace those of the chunk. An exception is the cause of the chunk's
-    ``ChunkError``. Statistics count its waits for the GIL separately.
+    ``PipelineError``. Statistics count its waits for the GIL separately.
 
     Args:
         function: gets a ``Chunk``, whose bytes are read-only.

@@ -10,7 +10,7 @@ PenstockError
 │   ├── EncoderError                            to encode
 │   └── DecoderError                            to read or decode
 ├── RenderError                                 a scene raised, or a chunk failed three times
-└── ChunkError                                  a chunk of a pipeline failed, or a callable of yours
+└── PipelineError                               a chunk of a pipeline failed, or a callable of yours
     ├── ChunkDataError (also ValueError)        it is corrupt, truncated or too large
     └── ChunkReadError (also OSError)           the system did not give it
 ```
@@ -86,7 +86,7 @@ class TruncatedStreamError(PenstockError, EOFError):
         self.bytes_over = bytes_over
 
 
-class ChunkError(PenstockError):
+class PipelineError(PenstockError):
     """A chunk of a pipeline failed. What a callable of the pipeline raised is the ``__cause__``.
 
     Attributes:
@@ -110,11 +110,11 @@ class ChunkError(PenstockError):
         return f"{self.name}, byte {self.offset} ({self.stage}): {self.reason}"
 
 
-class ChunkDataError(ChunkError, ValueError):
+class ChunkDataError(PipelineError, ValueError):
     """A chunk is corrupt, truncated, or larger than ``max_chunk_bytes``."""
 
 
-class ChunkReadError(ChunkError, OSError):
+class ChunkReadError(PipelineError, OSError):
     """The system did not give a chunk, or did not take it.
 
     Attributes:
@@ -125,7 +125,7 @@ class ChunkReadError(ChunkError, OSError):
     def __init__(
         self, errno: int, strerror: str, name: str = "", offset: int = 0, index: int = 0, stage: str = ""
     ) -> None:
-        ChunkError.__init__(self, strerror, name, offset, index, stage)
+        PipelineError.__init__(self, strerror, name, offset, index, stage)
         self.errno = errno
         self.strerror = strerror
         self.filename = name

@@ -46,7 +46,7 @@ from penstock._pipeline_parts import (
     iterable,
     native_sink,
 )
-from penstock.errors import ChunkDataError, ChunkError, ChunkReadError, PenstockError, StalledError
+from penstock.errors import ChunkDataError, ChunkReadError, PenstockError, PipelineError, StalledError
 
 if TYPE_CHECKING:
     from penstock._types import Data, HasFileno, OnError
@@ -54,10 +54,10 @@ if TYPE_CHECKING:
 __all__ = [
     "Chunk",
     "ChunkDataError",
-    "ChunkError",
     "ChunkReadError",
     "Latency",
     "Pipeline",
+    "PipelineError",
     "PipelineStats",
     "Sink",
     "Source",
@@ -226,7 +226,7 @@ class Pipeline:
             timeout: seconds; None waits without limit.
 
         Raises:
-            ChunkError: the next chunk has failed, and with it the pipeline.
+            PipelineError: the next chunk has failed, and with it the pipeline.
             StalledError: no chunk came in time.
             ClosedError: the pipeline was closed.
         """
@@ -239,7 +239,7 @@ class Pipeline:
             timeout: seconds; None waits without limit.
 
         Raises:
-            ChunkError: a chunk has failed; the chunks before it were written.
+            PipelineError: a chunk has failed; the chunks before it were written.
             BrokenStreamError, OSError: the descriptor failed.
             StalledError: the pipeline did not end in that time. It continues.
             ClosedError: the pipeline was closed before its end.
@@ -265,7 +265,7 @@ class Pipeline:
         return self._native.closed
 
     @property
-    def skipped(self) -> list[ChunkError]:
+    def skipped(self) -> list[PipelineError]:
         """With ``on_error="skip"``, the errors of the chunks that were skipped so far, in order."""
         return self._native.skipped
 

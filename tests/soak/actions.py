@@ -499,7 +499,7 @@ def pipeline(choose: random.Random) -> None:
         elif skips:
             assert (got, skipped) == ([*plain[:bad], *plain[bad + 1 :]], [paths[bad]])
         else:
-            assert isinstance(failure, penstock.ChunkError)
+            assert isinstance(failure, penstock.PipelineError)
             assert got == plain[:bad]
 
 

@@ -83,7 +83,7 @@ pub(crate) fn chunk_error(py: Python<'_>, error: &ChunkError) -> PyResult<PyErr>
     let (class, errno) = match &error.cause {
         Cause::Io(errno) => ("ChunkReadError", Some(*errno)),
         Cause::Corrupt(_) | Cause::Truncated | Cause::TooLarge { .. } => ("ChunkDataError", None),
-        _ => ("ChunkError", None),
+        _ => ("PipelineError", None),
     };
     let place = (&*error.name, error.offset, error.index, &error.stage);
     let why = match errno {

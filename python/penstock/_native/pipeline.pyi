@@ -6,7 +6,7 @@ from typing import Any, Self, final
 from penstock._native.cpu import ThreadPolicy
 from penstock._native.ticket import _LoopWaker, _Watch
 from penstock._types import Data, HasFileno, WritableData
-from penstock.errors import ChunkError
+from penstock.errors import PipelineError
 
 @final
 class Chunk:
@@ -113,7 +113,7 @@ class _Pipeline:
     def closed(self) -> bool:
         """Whether the pipeline was closed."""
     @property
-    def skipped(self) -> list[ChunkError]:
+    def skipped(self) -> list[PipelineError]:
         """The errors of skipped chunks."""
     def stats(self) -> dict[str, Any]:
         """The statistics as dicts, which ``penstock.pipeline`` turns into records."""

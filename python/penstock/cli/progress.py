@@ -1,4 +1,4 @@
-"""Progress on standard error: one row for each destination."""
+"""Whether a command shows its progress, and of how many bytes."""
 
 from __future__ import annotations
 
@@ -10,17 +10,8 @@ from contextlib import contextmanager
 
 import click
 from rich.filesize import decimal
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
-from rich.table import Column
 
-from penstock._bars import bars
+from penstock._bars import ByteBars
 from penstock.cli.opening import Endpoint
 
 #: How often progress is drawn. Chosen: smooth for the eye, and no load for the processor.
@@ -28,10 +19,6 @@ PERIOD_S = 0.1
 #: How long a cancelled transfer may take to end, so that its counts are final. A write to a terminal that nobody reads
 #: may never end. Chosen: short for somebody who has pressed Ctrl-C.
 CANCEL_S = 1.0
-#: The columns of a row beside its title, and the least that are left to the title. The bar can shrink, the numbers
-#: cannot. Counted.
-ROW_COLUMNS = 60
-LEAST_TITLE_COLUMNS = 12
 
 #: Sets the content of the rows: bytes delivered and the state of each destination, in order.
 Show = Callable[[Sequence[tuple[int, str]]], None]
@@ -63,36 +50,12 @@ def expected_bytes(source: Endpoint, count: int | None, offset: int | None) -> i
 
 @contextmanager
 def rows(titles: Sequence[str], total: int | None, *, wanted: bool) -> Iterator[Show]:
-    """Show rows while the block runs: redrawn in place on a terminal, written at the end elsewhere."""
+    """Show a row for each destination while the block runs, if that is wanted."""
     if not wanted:
         yield lambda _states: None
         return
-    with _progress(knows_total=total is not None) as progress:
-        width = max(progress.console.width - ROW_COLUMNS, LEAST_TITLE_COLUMNS)
-        tasks = [progress.add_task(_shortened(title, width), total=total, state="") for title in titles]
-
-        def show(states: Sequence[tuple[int, str]]) -> None:
-            for task, (nbytes, state) in zip(tasks, states, strict=True):
-                progress.update(task, completed=nbytes, state=state)
-            progress.refresh()
-
-        yield show
-
-
-def _shortened(title: str, width: int) -> str:
-    """Return the end of a title that is too long: it tells one path from another."""
-    return title if len(title) <= width else f"…{title[1 - width :]}"
-
-
-def _progress(*, knows_total: bool) -> Progress:
-    return bars(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=20),
-        DownloadColumn(table_column=Column(no_wrap=True)),
-        TransferSpeedColumn(table_column=Column(no_wrap=True)),
-        *([TimeRemainingColumn(table_column=Column(no_wrap=True))] if knows_total else []),
-        TextColumn("{task.fields[state]}", markup=False),
-    )
+    with ByteBars(titles, total) as bars:
+        yield bars.show
 
 
 def bytes_and_rate(nbytes: int, took_s: float) -> str:

@@ -13,12 +13,12 @@ them, and ``join`` makes the video and verifies it. ``api`` has the calls.
 from penstock.rendering.api import map_video, plan, plan_video, render
 from penstock.rendering.chunk import render_chunk
 from penstock.rendering.join import Joined, assemble
-from penstock.rendering.planning import Chunk, Plan
+from penstock.rendering.planning import Plan, RenderChunk
 
 __all__ = [
-    "Chunk",
     "Joined",
     "Plan",
+    "RenderChunk",
     "assemble",
     "map_video",
     "plan",

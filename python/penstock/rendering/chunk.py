@@ -17,7 +17,7 @@ from typing import Any
 from penstock.errors import PenstockError, RenderError
 from penstock.ffmpeg import Encoder, Tuning
 from penstock.media import Decoder
-from penstock.rendering.planning import Chunk, Plan, default_storage, encoder_arguments, numbered
+from penstock.rendering.planning import Plan, RenderChunk, default_storage, encoder_arguments, numbered
 from penstock.rendering.source import ROUNDED_S
 from penstock.rendering.storage import Storage, storage_of
 from penstock.results import ChunkReport
@@ -80,7 +80,9 @@ class Renderer:
         self._storage = storage_of(plan.storage)
         self._code: Any = None if plan.code is None else plan.code.load()
 
-    def render(self, chunk: Chunk, on_frame: Callable[[int], object] = lambda done: None) -> ChunkReport:
+    def render(
+        self, chunk: RenderChunk, on_frame: Callable[[int], object] = lambda done: None
+    ) -> ChunkReport:
         """Renders a chunk, and calls `on_frame` with the number of frames so far after each of them."""
         started_s = time.monotonic()
         name = data_name(self._plan, chunk.number)
@@ -104,7 +106,7 @@ class Renderer:
         self._storage.write(_report_name(name), json.dumps(asdict(made)))
         return made
 
-    def _arguments(self, chunk: Chunk) -> dict[str, Any]:
+    def _arguments(self, chunk: RenderChunk) -> dict[str, Any]:
         arguments = encoder_arguments(self._plan)
         codec, given = self._plan.codec, arguments.get("options", {})
         # With times, a frame comes with the one that it has in the video.
@@ -126,7 +128,7 @@ class Renderer:
         }
         return arguments | {"options": options}
 
-    def _draw(self, chunk: Chunk, encoder: Encoder) -> Iterator[None]:
+    def _draw(self, chunk: RenderChunk, encoder: Encoder) -> Iterator[None]:
         """The frames of a scene, drawn into leased memory."""
         fps = self._plan.fps
         assert fps is not None
@@ -139,7 +141,7 @@ class Renderer:
                     )
             yield
 
-    def _map(self, chunk: Chunk, encoder: Encoder) -> Iterator[None]:
+    def _map(self, chunk: RenderChunk, encoder: Encoder) -> Iterator[None]:
         """The frames of the source, after the function."""
         source = self._plan.source
         assert source is not None

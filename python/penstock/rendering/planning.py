@@ -62,7 +62,7 @@ _CONTAINERS = {".mp4": "mp4", ".m4v": "mp4", ".mov": "mov", ".mkv": "matroska", 
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class RenderChunk:
     """A run of frames that one worker renders.
 
     Attributes:
@@ -117,11 +117,11 @@ class Plan:
         object.__setattr__(self, "hash", self._digest())
 
     @property
-    def chunks(self) -> list[Chunk]:
+    def chunks(self) -> list[RenderChunk]:
         """The chunks in their order."""
         firsts = itertools.accumulate(self.lengths, initial=0)
         return [
-            Chunk(number, first, self.frames[first : first + length])
+            RenderChunk(number, first, self.frames[first : first + length])
             for number, (first, length) in enumerate(zip(firsts, self.lengths, strict=False))
         ]
 
@@ -386,12 +386,12 @@ def _as_json(values: Mapping[str, Any]) -> dict[str, Any]:
     return given
 
 
-def numbered(plan: Plan, number: int) -> Chunk:
+def numbered(plan: Plan, number: int) -> RenderChunk:
     """The chunk of that number."""
     if not 0 <= number < len(plan.lengths):
         raise ValueError(f"the plan has chunks 0 to {len(plan.lengths) - 1}; got {number}")
     first = sum(plan.lengths[:number])
-    return Chunk(number, first, plan.frames[first : first + plan.lengths[number]])
+    return RenderChunk(number, first, plan.frames[first : first + plan.lengths[number]])
 
 
 def stored_plans(texts: Iterator[str]) -> Iterator[Plan]:

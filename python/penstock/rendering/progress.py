@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 from penstock.results import RenderProgress
 
@@ -18,31 +18,7 @@ def shown(progress: bool | Show, frames: int) -> Iterator[Show]:
     elif progress is not True:
         yield progress
     else:
-        with _bar(frames) as show:
-            yield show
+        from penstock._bars import RenderBar  # rich takes long to import
 
-
-@contextmanager
-def _bar(frames: int) -> Iterator[Show]:
-    # rich takes long to import.
-    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-
-    from penstock._bars import bars
-
-    text = "{task.completed}/{task.total} frames  {task.fields[rest]}"
-    bar = bars(BarColumn(bar_width=20), TextColumn(text, markup=False), TimeRemainingColumn())
-    task = bar.add_task("", total=frames, rest="")
-
-    def show(now: RenderProgress) -> None:
-        rest = f"{now.chunks_done}/{now.chunks} chunks  {now.workers} workers  {now.fps:.1f} fps"
-        bar.update(task, completed=now.frames_done, rest=rest)
-        with suppress(OSError, ValueError):  # standard error is closed, or its terminal is gone
-            bar.refresh()
-
-    with suppress(OSError, ValueError):
-        bar.start()
-    try:
-        yield show
-    finally:
-        with suppress(OSError, ValueError):
-            bar.stop()
+        with RenderBar(frames) as bar:
+            yield bar.show

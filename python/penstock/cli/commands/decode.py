@@ -17,6 +17,7 @@ import click
 from rich.filesize import decimal
 
 from penstock import images
+from penstock._bars import VideoBar
 from penstock._names import show_name
 from penstock.cli.messages import InputError, as_click_errors, in_one_line, with_options
 from penstock.cli.opening import (
@@ -45,7 +46,6 @@ from penstock.cli.outputs import ImageOutput, Output, RawOutput, TimestampOutput
 from penstock.cli.progress import PERIOD_S, is_wanted
 from penstock.cli.signals import Stopped
 from penstock.errors import DecoderError, FFmpegWarning, StalledError
-from penstock.ffmpeg.bar import Bar
 from penstock.ffmpeg.plan import endpoints
 from penstock.ffmpeg.program.find import find_decoding_ffmpeg
 from penstock.media import Decoder
@@ -67,7 +67,7 @@ def moment(text: str) -> float:
 class Progress:
     """Draws the bar from time to time; nothing without a bar."""
 
-    def __init__(self, bar: Bar | None, began_s: float) -> None:
+    def __init__(self, bar: VideoBar | None, began_s: float) -> None:
         self._bar = bar
         self._began_s = began_s
         self._next_s = 0.0
@@ -351,11 +351,8 @@ def _progress(
         return
     total, is_estimate = _expected_frames(decoder, settings["start"], settings["count"])
     rate = decoder.info.frame_rate
-    bar = Bar(total, None if rate is None else float(rate), is_estimate=is_estimate)
-    try:
+    with VideoBar(total, None if rate is None else float(rate), is_estimate=is_estimate) as bar:
         yield Progress(bar, began_s)
-    finally:
-        bar.finish()
 
 
 def _expected_frames(decoder: Decoder, start_s: float | None, count: int | None) -> tuple[int | None, bool]:

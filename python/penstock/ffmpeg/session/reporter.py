@@ -39,9 +39,9 @@ class Reporter:
         total_frames = None if isinstance(progress, bool) else _count("progress", progress)
         if progress is False:
             return None
-        from penstock.ffmpeg.bar import Bar  # rich takes long to import
+        from penstock._bars import VideoBar  # rich takes long to import
 
-        bar = Bar(total_frames, None if rate is None else float(rate))
+        bar = VideoBar(total_frames, None if rate is None else float(rate))
         return cls(bar.update, bar.finish)
 
     def start(self, look: Callable[[], EncoderStats | None]) -> None:

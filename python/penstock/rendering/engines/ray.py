@@ -24,7 +24,7 @@ from penstock.rendering.chunk import Renderer
 from penstock.rendering.engines import ATTEMPTS, Advance, Done, Event, Failed
 from penstock.rendering.engines.worker import PERIOD_S, watched
 from penstock.rendering.failure import Failure
-from penstock.rendering.planning import Chunk, Plan, numbered
+from penstock.rendering.planning import Plan, RenderChunk, numbered
 from penstock.results import ChunkReport
 
 try:
@@ -317,7 +317,7 @@ def _renderer(setup: tuple[str, list[str]], setup_id: str, threads: int) -> Rend
 def _render(
     setup: tuple[str, list[str]],
     setup_id: str,
-    chunk: Chunk,
+    chunk: RenderChunk,
     key: int,
     threads: int,
     frame_timeout: float | None,
