@@ -16,11 +16,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from clips import ALPHA_CLIPS, VIDEOS, clip
-from conftest import a_few, eventually
 from hypothesis import given
 from hypothesis import strategies as st
-from media import ffmpeg, open_fds
+from support.cases import a_few, eventually
+from support.clips import ALPHA_CLIPS, VIDEOS, clip
+from support.media import ffmpeg
+from support.this_process import open_fds
 
 from penstock import ClosedError, Decoder, DecoderError, Encoder, FFmpegWarning
 from penstock.ffmpeg import Colors, Tuning

@@ -16,14 +16,13 @@ from types import ModuleType
 from typing import get_overloads
 
 import pytest
-from conftest import run_script, succeeded
+from support.processes import run_script, succeeded
+from support.stub import FUNCTIONS, STUB, STUBS
 
 import penstock
 from penstock import _native
 
 ROOT = Path(__file__).parents[1]
-STUBS = ROOT / "python" / "penstock" / "_native"
-STUB = [node for path in STUBS.glob("*.pyi") for node in ast.parse(path.read_text()).body]
 
 
 def public(names: object) -> set[str]:
@@ -39,19 +38,6 @@ def stub_names() -> set[str]:
             case ast.AnnAssign(target=ast.Name(id=name)):
                 names.add(name)
     return names
-
-
-def stub_functions(body: list[ast.stmt], prefix: str = "") -> dict[str, ast.FunctionDef]:
-    found = {}
-    for node in body:
-        if isinstance(node, ast.ClassDef):
-            found |= stub_functions(node.body, f"{node.name}.")
-        elif isinstance(node, ast.FunctionDef):
-            found[prefix + node.name] = node
-    return found
-
-
-FUNCTIONS = stub_functions(STUB)
 
 
 def at_runtime(path: str) -> object:

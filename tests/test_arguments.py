@@ -21,11 +21,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from clips import clip
-from conftest import examples
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from test_api import FUNCTIONS
+from support.cases import examples
+from support.clips import clip
+from support.stub import FUNCTIONS
 
 import penstock
 from penstock import fifo, pipeline

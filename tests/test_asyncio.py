@@ -6,7 +6,9 @@ import asyncio
 import os
 
 import pytest
-from conftest import MODES, ReaderThread, eventually, noise, open_fds, read_exactly
+from support.cases import MODES, eventually
+from support.streams import ReaderThread, noise, read_exactly
+from support.this_process import open_fds
 
 import penstock
 

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from clips import WITH_AUDIO, clip
-from conftest import PATIENCE_S, a_few
-from media import eventually, ffmpeg
-from media import nothing_is_left as nothing_is_left
+from support.cases import PATIENCE_S, a_few, eventually
+from support.clips import WITH_AUDIO, clip
+from support.media import ffmpeg
+from support.media import nothing_is_left as nothing_is_left
 
 from penstock import ClosedError, Decoder, DecoderError, StalledError
 from penstock.ffmpeg import Tuning, find_ffmpeg

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import Page, chromium
 from click.testing import CliRunner
+from support.browser import Page, chromium
 
 pytest.importorskip("jinja2", reason="the report needs Jinja2 (pip install jinja2)")
 

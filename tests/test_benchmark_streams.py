@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from conftest import eventually, open_fds
+from support.cases import eventually
+from support.this_process import open_fds
 
 from benchmarks import pipeline, relay
 from benchmarks.harness.command import JobSettings

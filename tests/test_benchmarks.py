@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from conftest import PATIENCE_S, eventually
-from media import no_opengl
+from support.cases import PATIENCE_S, eventually
+from support.media import no_opengl
 
 import penstock
 from benchmarks import capture, decode, encode, fan_out, pipe, pipeline, relay, render, sound, waits

@@ -9,8 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from command_line import failed, printed, run, run_process
-from conftest import PATIENCE_S, run_script, succeeded
+from support.cases import PATIENCE_S
+from support.command_line import failed, printed, run, run_process
+from support.processes import run_script, succeeded
 
 import penstock
 from penstock.cli import penstock_command

@@ -12,10 +12,12 @@ from pathlib import Path
 import click
 import numpy as np
 import pytest
-from command_line import (
+from support.cases import PATIENCE_S, eventually
+from support.command_line import (
     ENDING,
     delivered,
     failed,
+    ffmpegs_of,
     finish,
     open_blocking,
     run,
@@ -23,9 +25,8 @@ from command_line import (
     run_process,
     start,
 )
-from conftest import PATIENCE_S, ReaderThread, eventually, unread_bytes
-from media import ffmpeg
-from test_cli_encode import ffmpegs_of
+from support.media import ffmpeg
+from support.streams import ReaderThread, unread_bytes
 
 from penstock import Decoder
 from penstock.cli.opening import Endpoint

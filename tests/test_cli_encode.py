@@ -19,20 +19,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import (
+from support.cases import PATIENCE_S, eventually
+from support.command_line import (
     ENDING,
     HIDE_CURSOR,
     SHOW_CURSOR,
     failed,
+    ffmpegs_of,
     finish,
     printed,
     run,
     run_on_terminal,
     start,
 )
-from conftest import PATIENCE_S, eventually
-from image_files import make_shots, png
-from media import SIZE, decode, described, ffmpeg, flat, is_flat
+from support.image_files import make_shots, png
+from support.media import SIZE, decode, described, ffmpeg, flat, is_flat
 
 from penstock.ffmpeg import find_ffmpeg
 from penstock.media import probe
@@ -549,17 +550,6 @@ class TestSignals:
 def unread(writer: int) -> bool:
     """Whether there is something in a pipe whose writing end this is."""
     return fcntl.ioctl(writer, termios.FIONREAD, b"\0" * 4) != b"\0" * 4
-
-
-def ffmpegs_of(pid: int) -> list[int]:
-    """The child processes of a process that run FFmpeg."""
-    found = []
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            for child in (task / "children").read_text().split():
-                if b"ffmpeg" in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")[0]:
-                    found.append(int(child))
-    return found
 
 
 class TestProgress:

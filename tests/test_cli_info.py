@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import delivered, failed, printed, run, run_process
 from rich.console import Console
+from support.command_line import delivered, failed, printed, run, run_process
 
 import penstock
 from penstock import cpu

@@ -11,9 +11,9 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from clips import clip
-from command_line import failed, finish, printed, run, run_process, start
-from conftest import eventually
+from support.cases import eventually
+from support.clips import clip
+from support.command_line import failed, finish, printed, run, run_process, start
 
 from penstock.cli.commands.probe import _clock
 from penstock.media import probe

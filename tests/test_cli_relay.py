@@ -19,7 +19,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from command_line import (
+from support.cases import PATIENCE_S, eventually
+from support.command_line import (
     ENDING,
     HIDE_CURSOR,
     SHOW_CURSOR,
@@ -31,7 +32,7 @@ from command_line import (
     run_process,
     start,
 )
-from conftest import PATIENCE_S, eventually, unread_bytes
+from support.streams import unread_bytes
 
 
 @pytest.fixture

@@ -11,9 +11,10 @@ from pathlib import Path
 import click
 import numpy as np
 import pytest
-from command_line import delivered, failed, finish, printed, run, run_process, start
-from conftest import eventually, started
-from media import decode
+from support.cases import eventually
+from support.command_line import delivered, failed, finish, printed, run, run_process, start
+from support.media import decode
+from support.processes import started
 
 from penstock.cli.commands.render import chunk_range, frame_range, ray_options, render
 

@@ -9,8 +9,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from command_line import ENDING, delivered, failed, finish, open_blocking, run, run_process, start
-from conftest import ReaderThread, eventually, noise
+from support.cases import eventually
+from support.command_line import ENDING, delivered, failed, finish, open_blocking, run, run_process, start
+from support.streams import ReaderThread, noise
 
 
 def test_smoke(big: Path, tmp_path: Path) -> None:

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from conftest import PATIENCE_S, run_script, succeeded
-from fuse import mounted
+from support.cases import PATIENCE_S
+from support.fuse import mounted
+from support.processes import run_script, succeeded
 
 import penstock
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import eventually
+from support.cases import eventually
 
 FAILING = """
 import os, subprocess, time
@@ -44,7 +44,8 @@ def run_tests(
         for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
             signal.signal(number, signal.SIG_IGN)
 
-    (folder / "conftest.py").symlink_to(Path(__file__).with_name("conftest.py"))
+    for name in ("conftest.py", "support"):
+        (folder / name).symlink_to(Path(__file__).with_name(name))
     (folder / "test_it.py").write_text(code)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments, "test_it.py"]
     return subprocess.run(

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import MODES, ReaderThread, eventually, noise, read_exactly
+from support.cases import MODES, eventually
+from support.streams import ReaderThread, noise, read_exactly
 
 import penstock
 

@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from clips import VIDEOS, WITH_AUDIO, clip
-from conftest import a_few
-from media import children, ffmpeg
+from support.cases import a_few
+from support.clips import VIDEOS, WITH_AUDIO, clip
+from support.media import ffmpeg
 
+from benchmarks.harness.accounts import children
 from penstock import ClosedError, Decoder
 from penstock.ffmpeg import Colors, Tuning, find_ffmpeg
 from penstock.media import AudioDecoder

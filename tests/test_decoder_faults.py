@@ -14,11 +14,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from clips import NO_MEDIA, WITHOUT_VIDEO, clip
-from conftest import PATIENCE_S, has_ended, run_script, script, start_script, succeeded
-from media import children, eventually
-from media import nothing_is_left as nothing_is_left
+from support.cases import PATIENCE_S, eventually
+from support.clips import NO_MEDIA, WITHOUT_VIDEO, clip
+from support.media import nothing_is_left as nothing_is_left
+from support.processes import has_ended, run_script, script, start_script, succeeded
 
+from benchmarks.harness.accounts import children
 from penstock import ClosedError, Decoder, DecoderError, StalledError, ThreadPolicy
 from penstock.ffmpeg import Tuning, find_ffmpeg
 

@@ -7,10 +7,12 @@ import struct
 from pathlib import Path
 
 import pytest
-from clips import clip
-from conftest import script
-from media import children, ffmpeg, nothing_is_left  # noqa: F401
+from support.clips import clip
+from support.media import ffmpeg
+from support.media import nothing_is_left as nothing_is_left
+from support.processes import script
 
+from benchmarks.harness.accounts import children
 from penstock import Decoder, DecoderError, FFmpegWarning
 from penstock.ffmpeg import find_ffmpeg
 from penstock.media import probe

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from media import decode, described, no_opengl
+from support.media import decode, described, no_opengl
 
 DEMO = Path(__file__).parent.parent / "examples" / "demo.py"
 SIZE = (160, 120)

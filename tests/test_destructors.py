@@ -17,7 +17,9 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from conftest import eventually, open_fds, run_script, succeeded, workers
+from support.cases import eventually
+from support.processes import run_script, succeeded
+from support.this_process import open_fds, workers
 
 import penstock
 from penstock.pipeline import Chunk, Pipeline, call, fd, into

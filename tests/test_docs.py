@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from media import no_opengl
+from support.media import no_opengl
 
 import penstock
 from scripts import run_page

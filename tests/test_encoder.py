@@ -21,14 +21,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import PATIENCE_S, a_few, has_ended
-from media import (
+from support.cases import PATIENCE_S, a_few, eventually
+from support.media import (
     COLOURS,
     SIZE,
-    children,
     decode,
     described,
-    eventually,
     flat,
     holdings,
     is_flat,
@@ -36,7 +34,9 @@ from media import (
     native_threads,
     no_opengl,
 )
+from support.processes import has_ended
 
+from benchmarks.harness.accounts import children
 from penstock import (
     BrokenStreamError,
     ClosedError,

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import run_script, succeeded
-from media import eventually
-from media import nothing_is_left as nothing_is_left
+from support.cases import eventually
+from support.media import nothing_is_left as nothing_is_left
+from support.processes import run_script, succeeded
 
 from penstock import Decoder, Encoder
 from penstock.errors import DecoderError, EncoderError, FFmpegWarning

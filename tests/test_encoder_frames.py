@@ -18,11 +18,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import PATIENCE_S, run_script, succeeded
 from hypothesis import given
 from hypothesis import strategies as st
-from media import COLOURS, SIZE, children, decode, eventually, flat, is_flat, make
+from support.cases import PATIENCE_S, eventually
+from support.media import COLOURS, SIZE, decode, flat, is_flat, make
+from support.processes import run_script, succeeded
 
+from benchmarks.harness.accounts import children
 from penstock import ClosedError, Decoder, Encoder, EncoderError, StalledError
 from penstock.ffmpeg import Tuning
 from penstock.ffmpeg import encoder as encoder_module

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
 import signal
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import a_few
-from media import COLOURS, decode, described
+from support.cases import a_few
+from support.media import COLOURS, decode, described, needs_ffprobe, picture, probed
 
 from penstock import Decoder, Encoder, EncoderError
 from penstock.ffmpeg import Colors, Tuning
@@ -25,18 +22,6 @@ SIZE = (64, 48)
 MATRICES = {"bt601": (0.299, 0.114), "bt709": (0.2126, 0.0722), "bt2020": (0.2627, 0.0593)}
 # FFmpeg's names of the matrix in the file.
 SPACES = {"bt601": "smpte170m", "bt709": "bt709", "bt2020": "bt2020nc"}
-
-
-def picture(size: tuple[int, int] = SIZE, dtype: type = np.uint8) -> np.ndarray:
-    """Gradients, noise and saturated bars side by side: height × width × 3."""
-    width, height = size
-    white = np.iinfo(dtype).max
-    y, x = np.mgrid[0:height, 0:width]
-    gradient = np.stack([x / max(width - 1, 1), y / max(height - 1, 1), 1 - x / max(width - 1, 1)], axis=-1)
-    noise = np.random.default_rng(1).random((height, width, 3))
-    bars = np.stack([x // 3 % 2, x // 5 % 2, y // 4 % 2], axis=-1)
-    part = (x * 3 // width)[..., None]
-    return np.rint(np.choose(part, [gradient, noise, bars]) * white).astype(dtype)
 
 
 def laid_out(rgb: np.ndarray, pixel_format: str) -> np.ndarray:
@@ -76,16 +61,6 @@ def planes(raw: bytes, size: tuple[int, int] = SIZE) -> list[np.ndarray]:
 
 def psnr_db(a: np.ndarray, b: np.ndarray) -> float:
     return float(10 * np.log10(255**2 / max(np.mean((a - b) ** 2), 1e-9)))
-
-
-def probed(path: Path) -> dict[str, str]:
-    """What ffprobe knows of the video stream."""
-    command = ["ffprobe", "-v", "error", "-select_streams", "v:0", "-show_streams", "-of", "json", str(path)]
-    streams = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)["streams"]
-    return dict(streams[0])
-
-
-needs_ffprobe = pytest.mark.skipif(shutil.which("ffprobe") is None, reason="no ffprobe on PATH")
 
 
 # Who converts

@@ -17,12 +17,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from conftest import examples, run_script, succeeded
 from hypothesis import given
 from hypothesis import strategies as st
-from media import children
+from support.cases import examples
+from support.processes import run_script, succeeded
 
 import penstock
+from benchmarks.harness.accounts import children
 from penstock import Encoder
 from penstock.errors import ClosedError, DecoderError, EncoderError, FFmpegWarning, StalledError
 from penstock.ffmpeg import AudioEncoder, AudioFile, AudioInput, Tuning, find_ffmpeg

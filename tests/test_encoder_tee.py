@@ -6,7 +6,7 @@ import warnings
 from pathlib import Path
 
 import pytest
-from media import decode, flat, make
+from support.media import decode, flat, make
 
 from penstock import Encoder, EncoderError, FFmpegWarning
 from penstock.ffmpeg import Tuning

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import has_ended
-from media import SIZE, decode, eventually, flat, make
+from support.cases import eventually
+from support.media import SIZE, decode, flat, make
+from support.processes import has_ended
 
 from penstock import ClosedError, Encoder, EncoderError, StalledError, ThreadPolicy
 from penstock.ffmpeg import Tuning

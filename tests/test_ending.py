@@ -15,10 +15,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from clips import FFV1, H264, H264_B, VP9, Clip, as_, clip, moving, sound
-from clips import _make as make
-from conftest import a_few
-from media import ffmpeg
+from support.cases import a_few
+from support.clips import FFV1, H264, H264_B, VP9, Clip, as_, clip, moving, sound
+from support.clips import _make as make
+from support.media import ffmpeg
 
 from penstock import Decoder, DecoderError, FFmpegWarning
 from penstock.ffmpeg.program.messages import StderrLog, damage_reports

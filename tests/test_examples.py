@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from clips import clip
-from media import decode, ffmpeg, no_opengl, no_wgpu
+from support.clips import clip
+from support.media import decode, ffmpeg, no_opengl, no_wgpu
 
 import penstock
 from penstock.media import AudioDecoder, probe

@@ -12,7 +12,8 @@ import textwrap
 import time
 
 import pytest
-from conftest import read_exactly, run_script, start_script, succeeded
+from support.processes import run_script, start_script, succeeded
+from support.streams import read_exactly
 
 import penstock
 from penstock import _exit

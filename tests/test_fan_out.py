@@ -14,8 +14,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import ReaderThread, eventually, read_exactly, run_script, start_script, succeeded
-from media import SIZE, decode, ffmpeg, flat, make
+from support.cases import eventually
+from support.media import SIZE, decode, ffmpeg, flat, make
+from support.processes import run_script, start_script, succeeded
+from support.streams import ReaderThread, read_exactly
 
 import penstock
 from penstock import Encoder, FanOut, Writer, _exit

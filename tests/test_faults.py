@@ -19,19 +19,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import (
-    MODES,
-    PRELUDE,
-    ReaderThread,
-    eventually,
-    no_strace,
-    noise,
-    read_exactly,
-    rss_bytes,
-    run_script,
-    succeeded,
-    unread_bytes,
-)
+from support.cases import MODES, eventually
+from support.processes import PRELUDE, no_strace, run_script, succeeded
+from support.streams import ReaderThread, noise, read_exactly, unread_bytes
+from support.this_process import rss_bytes
 
 import penstock
 from penstock import BrokenStreamError, StalledError, Writer

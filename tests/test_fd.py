@@ -19,7 +19,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import MODES, ReaderThread, noise, open_fds, read_exactly, run_script, succeeded
+from support.cases import MODES
+from support.processes import run_script, succeeded
+from support.streams import ReaderThread, noise, read_exactly
+from support.this_process import open_fds
 
 import penstock
 

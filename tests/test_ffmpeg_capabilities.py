@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from clips import clip
-from conftest import script
+from support.clips import clip
+from support.processes import script
 
 from penstock import Decoder, Encoder
 from penstock.errors import DecoderError, EncoderError

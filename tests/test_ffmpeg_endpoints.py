@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import run_script, succeeded
+from support.processes import run_script, succeeded
 
 from penstock import Encoder
 from penstock.ffmpeg.plan import endpoints

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import a_few
-from test_encoder_pixels import needs_ffprobe, picture, probed
+from support.cases import a_few
+from support.media import needs_ffprobe, picture, probed
 
 import penstock
 from penstock import Decoder, Encoder, EncoderError, FFmpegWarning

@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
-from conftest import script
+from support.processes import script
 
 from penstock.errors import EncoderError
 from penstock.ffmpeg import find_ffmpeg

@@ -16,10 +16,12 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from clips import clip
-from conftest import eventually, open_fds, run_script, succeeded
-from media import children
+from support.cases import eventually
+from support.clips import clip
+from support.processes import run_script, succeeded
+from support.this_process import open_fds
 
+from benchmarks.harness.accounts import children
 from penstock import Decoder, Encoder
 from penstock.ffmpeg import Tuning, find_ffmpeg
 from penstock.ffmpeg.program.child import Lines

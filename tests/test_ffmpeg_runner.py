@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import eventually, has_ended, script
+from support.cases import eventually
+from support.processes import has_ended, script
 
 from penstock.ffmpeg.program.child import NotStartedError
 from penstock.ffmpeg.program.runner import FailedError, TimedOutError, run

@@ -20,18 +20,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import (
-    PATIENCE_S,
-    are_asleep,
-    eventually,
-    noise,
-    open_fds,
-    read_exactly,
-    run_script,
-    start_script,
-    succeeded,
-    workers,
-)
+from support.cases import PATIENCE_S, eventually
+from support.processes import run_script, start_script, succeeded
+from support.streams import noise, read_exactly
+from support.this_process import are_asleep, open_fds, workers
 
 import penstock
 from penstock import fifo

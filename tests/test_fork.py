@@ -6,7 +6,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from conftest import run_script, succeeded
+from support.processes import run_script, succeeded
 
 # The parent has a write in flight that nobody reads yet, and forks then.
 IN_FLIGHT = """

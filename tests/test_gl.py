@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import a_few
-from media import SIZE, decode, make, no_opengl
+from support.cases import a_few
+from support.media import SIZE, decode, make, no_opengl
 
 import penstock
 from penstock.gl import Capture

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import av
 import pytest
-from clips import clip
-from test_cli import run
+from support.clips import clip
+from support.command_line import run
 
 from penstock import Decoder, DecoderError
 from penstock.ffmpeg import Tuning

@@ -10,10 +10,10 @@ import os
 import tempfile
 
 import pytest
-from clips import clip
-from conftest import examples
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from support.cases import examples
+from support.clips import clip
 
 from penstock import DecoderError
 from penstock.ffmpeg.program.messages import StderrLog, damage_reports

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from html.parser import HTMLParser
 
-from clips import VIDEOS, clip
+from support.clips import VIDEOS, clip
 
 import penstock
 from penstock.results import EncodeReport

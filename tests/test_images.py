@@ -13,9 +13,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import eventually, script, started
-from image_files import NUMBERS, jpeg, make_shots, png, ppm
-from media import SIZE, flat, is_flat
+from support.cases import eventually
+from support.image_files import NUMBERS, jpeg, make_shots, png, ppm
+from support.media import SIZE, flat, is_flat
+from support.processes import script, started
 
 from penstock import DecoderError, FFmpegWarning, StalledError, images
 from penstock.ffmpeg import Tuning, find_ffmpeg

@@ -11,18 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import (
-    MODES,
-    PIPE_BYTES,
-    ReaderThread,
-    capacity_bytes,
-    eventually,
-    open_fds,
-    rss_bytes,
-    run_script,
-    succeeded,
-    workers,
-)
+from support.cases import MODES, eventually
+from support.processes import run_script, succeeded
+from support.streams import PIPE_BYTES, ReaderThread, capacity_bytes
+from support.this_process import open_fds, rss_bytes, workers
 
 import penstock
 

@@ -12,9 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from clips import clip
-from conftest import ReaderThread, eventually, noise, run_script, succeeded
-from media import make
+from support.cases import eventually
+from support.clips import clip
+from support.media import make
+from support.processes import run_script, succeeded
+from support.streams import ReaderThread, noise
 
 import penstock
 from penstock import Tee

@@ -20,9 +20,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from clips import clip
-from conftest import PATIENCE_S, run_script, succeeded
-from media import nothing_is_left, open_fds  # noqa: F401
+from support.cases import PATIENCE_S
+from support.clips import clip
+from support.media import nothing_is_left as nothing_is_left
+from support.processes import run_script, succeeded
+from support.this_process import open_fds
 
 from penstock import Decoder, DecoderError
 from penstock.ffmpeg import find_ffmpeg

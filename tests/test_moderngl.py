@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import ReaderThread, noise
-from media import decode
+from support.media import decode
+from support.streams import ReaderThread, noise
 
 import penstock
 from penstock._native import _copy

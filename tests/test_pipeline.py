@@ -24,21 +24,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import (
-    PATIENCE_S,
-    ReaderThread,
-    eventually,
-    examples,
-    noise,
-    open_fds,
-    rss_bytes,
-    run_script,
-    start_script,
-    succeeded,
-    workers,
-)
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cases import PATIENCE_S, eventually, examples
+from support.processes import run_script, start_script, succeeded
+from support.streams import ReaderThread, noise
+from support.this_process import open_fds, rss_bytes, workers
 
 import penstock
 from penstock._native import _LoopWaker

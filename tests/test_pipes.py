@@ -15,7 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import ReaderThread, noise, open_fds, read_exactly, run_script, succeeded
+from support.processes import run_script, succeeded
+from support.streams import ReaderThread, noise, read_exactly
+from support.this_process import open_fds
 
 import penstock
 from penstock.pipes import PipeReader, PipeWriter, make_pipe

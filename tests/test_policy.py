@@ -14,9 +14,11 @@ from typing import TypeVar
 
 import numpy as np
 import pytest
-from conftest import eventually, examples, open_fds, run_script, succeeded, workers
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cases import eventually, examples
+from support.processes import run_script, succeeded
+from support.this_process import open_fds, workers
 
 import penstock
 from penstock import Encoder, Tee, ThreadPolicy, Writer, cpu

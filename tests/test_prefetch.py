@@ -9,10 +9,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from clips import clip
-from conftest import eventually, script
-from media import children, nothing_is_left  # noqa: F401
+from support.cases import eventually
+from support.clips import clip
+from support.media import nothing_is_left as nothing_is_left
+from support.processes import script
 
+from benchmarks.harness.accounts import children
 from penstock import ClosedError, Decoder, DecoderError
 from penstock.ffmpeg import Tuning, find_ffmpeg
 from penstock.media import prefetch

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from clips import ALPHA_CLIPS, CLIPS, DAMAGED, NO_MEDIA, VIDEOS, WITHOUT_VIDEO, ZERO_FRAMES, clip
-from conftest import PATIENCE_S, a_few, eventually
-from media import ffmpeg, holdings
+from support.cases import PATIENCE_S, a_few, eventually
+from support.clips import ALPHA_CLIPS, CLIPS, DAMAGED, NO_MEDIA, VIDEOS, WITHOUT_VIDEO, ZERO_FRAMES, clip
+from support.media import ffmpeg, holdings
 
 from penstock.errors import DecoderError, PenstockError, StalledError
 from penstock.ffmpeg import find_ffmpeg

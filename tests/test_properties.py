@@ -7,9 +7,9 @@ import random
 import threading
 import time
 
-from conftest import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cases import examples
 
 import penstock
 

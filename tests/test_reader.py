@@ -15,19 +15,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import (
-    PATIENCE_S,
-    ReaderThread,
-    capacity_bytes,
-    eventually,
-    examples,
-    noise,
-    open_fds,
-    rss_bytes,
-    workers,
-)
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cases import PATIENCE_S, eventually, examples
+from support.streams import ReaderThread, capacity_bytes, noise
+from support.this_process import open_fds, rss_bytes, workers
 
 import penstock
 from penstock import _native

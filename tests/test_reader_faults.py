@@ -12,7 +12,10 @@ import threading
 from pathlib import Path
 
 import pytest
-from conftest import PATIENCE_S, eventually, noise, run_script, start_script, succeeded, workers
+from support.cases import PATIENCE_S, eventually
+from support.processes import run_script, start_script, succeeded
+from support.streams import noise
+from support.this_process import workers
 
 import penstock
 from penstock import _native

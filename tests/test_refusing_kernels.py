@@ -10,8 +10,8 @@ import errno
 from pathlib import Path
 
 import pytest
-from conftest import run_script, succeeded
-from seccomp import NUMBERS
+from support.processes import run_script, succeeded
+from support.seccomp import NUMBERS
 
 pytestmark = pytest.mark.skipif(
     not NUMBERS, reason="the numbers of this machine's system calls are not known"
@@ -25,7 +25,7 @@ ALL = (
 PROGRAM = f"""
 import errno, socket, subprocess, tempfile
 sys.path.insert(0, {str(Path(__file__).parent)!r})
-import seccomp
+from support import seccomp
 number, calls = int(sys.argv[1]), sys.argv[2].split(",")
 seccomp.refuse(number, *calls)
 why = os.strerror(number)

@@ -19,23 +19,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from conftest import (
-    PATIENCE_S,
-    ReaderThread,
-    capacity_bytes,
-    eventually,
-    examples,
-    noise,
-    open_fds,
-    read_exactly,
-    run_script,
-    start_script,
-    succeeded,
-    unread_bytes,
-    workers,
-)
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cases import PATIENCE_S, eventually, examples
+from support.processes import run_script, start_script, succeeded
+from support.streams import ReaderThread, capacity_bytes, noise, read_exactly, unread_bytes
+from support.this_process import open_fds, workers
 
 import penstock
 from penstock import BrokenStreamError, ClosedError, StalledError

@@ -22,18 +22,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import (
-    ReaderThread,
-    examples,
-    noise,
-    open_fds,
-    read_exactly,
-    run_script,
-    succeeded,
-    unread_bytes,
-)
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cases import examples
+from support.processes import run_script, succeeded
+from support.streams import ReaderThread, noise, read_exactly, unread_bytes
+from support.this_process import open_fds
 
 import penstock
 from penstock import BrokenStreamError, StalledError

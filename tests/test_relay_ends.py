@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import noise, read_exactly, unread_bytes
+from support.streams import noise, read_exactly, unread_bytes
 
 import penstock
 from penstock import ClosedError, StalledError

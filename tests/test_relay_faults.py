@@ -19,22 +19,10 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
-from conftest import (
-    PATIENCE_S,
-    PRELUDE,
-    ReaderThread,
-    are_asleep,
-    eventually,
-    no_strace,
-    noise,
-    open_fds,
-    read_exactly,
-    run_script,
-    succeeded,
-    threads,
-    unread_bytes,
-    workers,
-)
+from support.cases import PATIENCE_S, eventually
+from support.processes import PRELUDE, no_strace, run_script, succeeded
+from support.streams import ReaderThread, noise, read_exactly, unread_bytes
+from support.this_process import are_asleep, open_fds, threads, workers
 
 import penstock
 from penstock import BrokenStreamError, ClosedError, StalledError, Tee

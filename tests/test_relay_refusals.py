@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import PRELUDE, capacity_bytes, no_strace, run_script, succeeded, system_calls
+from support.processes import PRELUDE, no_strace, run_script, succeeded, system_calls
+from support.streams import capacity_bytes
 
 import penstock
 from penstock import StalledError

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import run_script, script, succeeded
-from media import decode
-from renders import FAST, SIZE, SLOW, chunks, count, is_whole, scene, settings
+from support.media import decode
+from support.processes import run_script, script, succeeded
+from support.renders import FAST, SIZE, SLOW, chunks, count, is_whole, scene, settings
 
 import penstock
 from penstock.errors import RenderError

@@ -16,8 +16,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import PATIENCE_S, eventually, has_ended, run_script, script, start_script, started, succeeded
-from renders import SLOW, chunks, is_whole, scene, settings
+from support.cases import PATIENCE_S, eventually
+from support.processes import has_ended, run_script, script, start_script, started, succeeded
+from support.renders import SLOW, chunks, is_whole, scene, settings
 
 import penstock
 from penstock.errors import EncoderError, RenderError

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from conftest import eventually
+from support.cases import eventually
 
 from penstock.errors import RenderError
 from penstock.rendering import Plan, assemble, join, plan, render_chunk

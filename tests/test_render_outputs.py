@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from media import COLOURS, decode, ffmpeg
+from support.media import COLOURS, decode, ffmpeg
 
 import penstock
 from penstock.ffmpeg import Colors, find_ffmpeg

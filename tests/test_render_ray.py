@@ -20,7 +20,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import PATIENCE_S, eventually, kill_started, script
+from support.cases import PATIENCE_S, eventually
+from support.processes import kill_started, script
 
 import penstock
 

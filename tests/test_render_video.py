@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from clips import clip
-from media import decode, ffmpeg
+from support.clips import clip
+from support.media import decode, ffmpeg
 
 import penstock
 from penstock.errors import DecoderError

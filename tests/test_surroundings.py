@@ -7,8 +7,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from command_line import printed, run_on_terminal, run_process
-from conftest import run_script, succeeded
+from support.command_line import printed, run_on_terminal, run_process
+from support.processes import run_script, succeeded
 
 from penstock.media import probe
 

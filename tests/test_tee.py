@@ -15,18 +15,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import (
-    PATIENCE_S,
-    ReaderThread,
-    eventually,
-    noise,
-    open_fds,
-    read_exactly,
-    run_script,
-    start_script,
-    succeeded,
-    workers,
-)
+from support.cases import PATIENCE_S, eventually
+from support.processes import run_script, start_script, succeeded
+from support.streams import ReaderThread, noise, read_exactly
+from support.this_process import open_fds, workers
 
 from penstock import BrokenStreamError, ClosedError, StalledError, Tee
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
-from conftest import run_script, succeeded
+from support.processes import run_script, succeeded
 
 # The next thread finds no memory for its stack, whoever runs this: a limit on their number does not hold for root.
 NO_THREAD = """

@@ -6,7 +6,8 @@ import os
 import subprocess
 
 import pytest
-from conftest import ReaderThread, noise, read_exactly, run_script, succeeded
+from support.processes import run_script, succeeded
+from support.streams import ReaderThread, noise, read_exactly
 
 import penstock
 import penstock.turbopipe as turbopipe

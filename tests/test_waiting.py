@@ -11,20 +11,10 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import (
-    MODES,
-    ReaderThread,
-    are_asleep,
-    eventually,
-    no_strace,
-    noise,
-    read_exactly,
-    run_script,
-    succeeded,
-    system_calls,
-    unread_bytes,
-    workers,
-)
+from support.cases import MODES, eventually
+from support.processes import no_strace, run_script, succeeded, system_calls
+from support.streams import ReaderThread, noise, read_exactly, unread_bytes
+from support.this_process import are_asleep, workers
 
 import penstock
 

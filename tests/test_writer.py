@@ -15,17 +15,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import (
-    MODES,
-    PIPE_BYTES,
-    ReaderThread,
-    capacity_bytes,
-    eventually,
-    noise,
-    read_exactly,
-    unread_bytes,
-    workers,
-)
+from support.cases import MODES, eventually
+from support.streams import PIPE_BYTES, ReaderThread, capacity_bytes, noise, read_exactly, unread_bytes
+from support.this_process import workers
 
 import penstock
 from penstock import BrokenStreamError, ClosedError, StalledError, ThreadPolicy, Writer

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import examples
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from support.cases import examples
 
 from penstock import Decoder, Encoder, EncoderError, FFmpegWarning
 from penstock.errors import DecoderError

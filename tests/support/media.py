@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import gc
+import json
 import os
+import shutil
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -12,14 +14,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import eventually as eventually
-from conftest import ffmpegs as ffmpegs
-from conftest import open_fds as open_fds
-from conftest import workers
 
 from benchmarks.harness.accounts import children as children
 from penstock import Encoder
 from penstock.ffmpeg import find_ffmpeg
+from support.cases import eventually
+from support.this_process import open_fds, workers
 
 SIZE = (64, 48)
 COLOURS = [(200, 30, 40), (40, 180, 60), (50, 70, 210), (220, 210, 60), (128, 128, 128)]
@@ -109,3 +109,25 @@ def nothing_is_left() -> Iterator[None]:
     yield
     gc.collect()
     assert eventually(lambda: holdings() == before and workers() <= threads), (before, holdings())
+
+
+def picture(size: tuple[int, int] = SIZE, dtype: type = np.uint8) -> np.ndarray:
+    """Gradients, noise and saturated bars side by side: height × width × 3."""
+    width, height = size
+    white = np.iinfo(dtype).max
+    y, x = np.mgrid[0:height, 0:width]
+    gradient = np.stack([x / max(width - 1, 1), y / max(height - 1, 1), 1 - x / max(width - 1, 1)], axis=-1)
+    noise = np.random.default_rng(1).random((height, width, 3))
+    bars = np.stack([x // 3 % 2, x // 5 % 2, y // 4 % 2], axis=-1)
+    part = (x * 3 // width)[..., None]
+    return np.rint(np.choose(part, [gradient, noise, bars]) * white).astype(dtype)
+
+
+def probed(path: Path) -> dict[str, str]:
+    """What ffprobe knows of the video stream."""
+    command = ["ffprobe", "-v", "error", "-select_streams", "v:0", "-show_streams", "-of", "json", str(path)]
+    streams = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)["streams"]
+    return dict(streams[0])
+
+
+needs_ffprobe = pytest.mark.skipif(shutil.which("ffprobe") is None, reason="no ffprobe on PATH")

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from media import decode
 
 from penstock.rendering import Plan
+from support.media import decode
 
 SIZE = (64, 48)
 FAST = {"preset": "ultrafast"}

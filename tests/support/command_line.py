@@ -16,10 +16,11 @@ from typing import IO, Any
 from unittest import mock
 
 import pytest
-from conftest import PATIENCE_S, ReaderThread
-from conftest import succeeded as delivered
 
 from penstock.cli import penstock_command
+from support.cases import PATIENCE_S
+from support.processes import succeeded as delivered
+from support.streams import ReaderThread
 
 ENDING = [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated"), (signal.SIGHUP, "hung up")]
 HIDE_CURSOR, SHOW_CURSOR = b"\x1b[?25l", b"\x1b[?25h"
@@ -166,3 +167,14 @@ def open_blocking(path: Path, mode: str) -> IO[bytes]:
     thread.join(PATIENCE_S)
     assert opened, f"nobody has opened the other side of {path.name}"
     return opened[0]
+
+
+def ffmpegs_of(pid: int) -> list[int]:
+    """The child processes of a process that run FFmpeg."""
+    found = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            for child in (task / "children").read_text().split():
+                if b"ffmpeg" in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")[0]:
+                    found.append(int(child))
+    return found

@@ -8,9 +8,9 @@ import zlib
 from pathlib import Path
 
 import numpy as np
-from media import flat
 
 from penstock.ffmpeg import find_ffmpeg
+from support.media import flat
 
 NUMBERS = (8, 9, 10, 11, 12)
 

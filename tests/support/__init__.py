@@ -1,0 +1,1 @@
+"""What the tests share: programs and readers to test with, media to read, and what must be left behind."""

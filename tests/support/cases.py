@@ -1,0 +1,57 @@
+"""Which cases a test has, with which programs, and how long it waits."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import hypothesis
+import pytest
+
+IS_THOROUGH = "PENSTOCK_THOROUGH" in os.environ
+"""Whether property tests try many examples, as in make test-all."""
+
+
+def examples(thorough: int) -> hypothesis.settings:
+    """That many examples for a property test, or a fifth of them if the tests are not thorough."""
+    return hypothesis.settings(max_examples=thorough if IS_THOROUGH else max(10, thorough // 5))
+
+
+MODES = ["auto", "write", "staged", "zero-copy"]
+
+
+PATIENCE_S = 60.0
+"""How long a test waits for what must happen at all; how fast is nobody's claim."""
+
+
+def a_few(cases: Iterable[Any], one_in: int = 4) -> list[Any]:
+    """A test's cases. Only one in four, or in `one_in`, is not slow."""
+    values = [case if isinstance(case, tuple) else (case,) for case in cases]
+    return [
+        pytest.param(*value, marks=[pytest.mark.slow] if number % one_in else [])
+        for number, value in enumerate(values)
+    ]
+
+
+def eventually(condition: Callable[[], object], patience_s: float = PATIENCE_S) -> bool:
+    """Whether the condition comes true before patience ends."""
+    deadline_s = time.monotonic() + patience_s
+    while not condition():
+        if time.monotonic() > deadline_s:
+            return False
+        time.sleep(0.005)
+    return True
+
+
+def ffmpegs() -> list[str]:
+    """The FFmpegs of this machine: the system's, and the wheel's."""
+    found = [shutil.which("ffmpeg")]
+    if importlib.util.find_spec("imageio_ffmpeg") is not None:
+        import imageio_ffmpeg
+
+        found.append(imageio_ffmpeg.get_ffmpeg_exe())
+    return list(dict.fromkeys(program for program in found if program))

@@ -1,0 +1,136 @@
+"""Programs in processes of their own, what is left of them, and what they call."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+from collections.abc import Container
+from pathlib import Path
+
+import pytest
+
+# In the environment of all that the tests of this process start, and of what those start.
+_MARK = "PENSTOCK_TESTED_BY"
+
+
+_MARKED = f"{os.environ.get(_MARK, '')}{os.getpid()}/"
+
+
+os.environ[_MARK] = _MARKED
+
+
+PRELUDE = """
+import os, signal, sys, threading, time
+import penstock
+"""
+
+
+def start_script(code: str, *arguments: object, **options: object) -> subprocess.Popen[bytes]:
+    """A Python program in a process of its own; its stderr is kept."""
+    program = PRELUDE + textwrap.dedent(code)
+    # Since Python 3.12: our threads touch no Python, and a fork leaves their locks alone.
+    no_warning = "ignore:This process:DeprecationWarning"
+    command = [sys.executable, "-W", no_warning, "-c", program, *map(str, arguments)]
+    settings = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, **(settings | options))
+
+
+def run_script(code: str, *arguments: object, **options: object) -> subprocess.CompletedProcess[bytes]:
+    """Runs a Python program to its end; one that hangs is killed and fails the test."""
+    with start_script(code, *arguments, **options) as process:
+        try:
+            out, err = process.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            _, err = process.communicate()
+            pytest.fail(f"the program did not end: {err.decode()}")
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def succeeded(done: subprocess.CompletedProcess[bytes]) -> bytes:
+    """The output of a program that must have gone well, and must have had nothing to complain of."""
+    assert (done.returncode, done.stderr.decode()) == (0, "")
+    return done.stdout
+
+
+def script(path: Path, *lines: str) -> Path:
+    """Writes a shell script in place of a program."""
+    path.write_text("\n".join(("#!/bin/sh", *lines, "")))
+    path.chmod(0o755)
+    return path
+
+
+def has_ended(pid: int) -> bool:
+    """Whether a process has ended, even if its new parent has not reaped it yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].startswith("Z")
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+@functools.cache
+def no_strace() -> str | None:
+    """Why strace cannot inject faults here; None if it can."""
+    try:
+        command = ["strace", "-o", "/dev/null", "-e", "inject=getppid:error=EINTR", "true"]
+        done = subprocess.run(command, capture_output=True, timeout=20, check=False)
+    except FileNotFoundError:
+        return "strace is not installed"
+    return None if done.returncode == 0 else f"strace does not work here: {done.stderr.decode().strip()}"
+
+
+def system_calls(script: str) -> list[list[str]]:
+    """Runs a program in strace, and returns the calls of its first thread between each two of its ``os.getppid()``.
+
+    Without those of memory, which depend on what malloc has left.
+    """
+    with tempfile.NamedTemporaryFile("r") as record:
+        program = [sys.executable, "-c", PRELUDE + textwrap.dedent(script)]
+        done = subprocess.run(
+            ["strace", "-o", record.name, *program], capture_output=True, timeout=60, check=False
+        )
+        assert succeeded(done) == b""
+        _, *parts, _ = record.read().split("getppid()")
+    of_memory = {"brk", "madvise", "mmap", "mprotect", "mremap", "munmap"}
+    calls = [[line.partition("(")[0] for line in part.splitlines()[1:]] for part in parts]
+    return [[call for call in each if call not in of_memory] for each in calls]
+
+
+def processes() -> set[int]:
+    """All that run on this machine, as far as we see them."""
+    return {int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()}
+
+
+def started(others: Container[int] = ()) -> dict[int, bytes]:
+    """What the tests of this process started and has not ended, but for `others`: command lines by process id."""
+    found = {}
+    for pid in processes() - {os.getpid()}:
+        if pid not in others:
+            with contextlib.suppress(OSError):  # it is gone, or another user's
+                if _is_ours(process := Path(f"/proc/{pid}")):
+                    found[pid] = (process / "cmdline").read_bytes()
+    return found
+
+
+def _is_ours(process: Path) -> bool:
+    state, parent, *_ = (process / "stat").read_text().rpartition(")")[2].split()
+    if state == "Z":
+        return False
+    # A fork that has executed nothing shows the environment that its parent was started with.
+    return (
+        int(parent) == os.getpid()
+        or f"\0{_MARK}={_MARKED}".encode() in b"\0" + (process / "environ").read_bytes()
+    )
+
+
+def kill_started(others: Container[int] = ()) -> None:
+    """Ends what the tests started and left running, whoever its parent is by now."""
+    for pid in started(others):
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
