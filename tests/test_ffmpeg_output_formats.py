@@ -17,7 +17,7 @@ import penstock
 from penstock import Decoder, Encoder, EncoderError, FFmpegWarning
 from penstock.ffmpeg import Colors, Tuning
 from penstock.ffmpeg.plan import output_formats
-from penstock.ffmpeg.plan.output_formats import asked_format, output_format, samples
+from penstock.ffmpeg.plan.output_formats import asked_format, output_format, pixel_format_of
 from penstock.ffmpeg.plan.pixel_formats import frame_layout
 from penstock.ffmpeg.program import capabilities
 
@@ -108,7 +108,7 @@ def test_names_tell_alpha_and_bits_as_ffmpeg_does(ffmpeg: str) -> None:
     )
     assert len(listed) > 150
     for hardware, _, name, components, depths in listed:
-        found = samples(name)
+        found = pixel_format_of(name)
         if hardware == "H":
             assert found is None, name
             continue
@@ -427,8 +427,8 @@ def test_none_drops_only_what_is_said(tmp_path: Path, ffmpeg: str, codec: str, p
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FFmpegWarning)
         output, encoder = encoded(ffmpeg, tmp_path, codec, pixel_format, output_pixel_format=None)
-    source, stream = samples(pixel_format), probed(output)
-    got = samples(stream["pix_fmt"])
+    source, stream = pixel_format_of(pixel_format), probed(output)
+    got = pixel_format_of(stream["pix_fmt"])
     assert source is not None and got is not None and encoder.report is not None
     has_alpha = got.has_alpha or stream.get("tags", {}).get("alpha_mode") == "1"  # type: ignore[attr-defined]
     said = "\n".join(encoder.report.warnings)

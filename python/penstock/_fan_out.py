@@ -11,7 +11,7 @@ from typing import Literal, Self, get_args
 
 from penstock import _exit
 from penstock._native import Writer, _Slot, _SlotPool
-from penstock._outputs import AS_IT_IS, Deadline, EncoderOutput, Form, Output, Push, WriterOutput
+from penstock._outputs import AS_IT_IS, Deadline, EncoderOutput, Form, Output, WriterOutput
 from penstock._types import FrameData
 from penstock.errors import ClosedError, PenstockError, StalledError
 from penstock.ffmpeg.encoder import Encoder
@@ -19,6 +19,7 @@ from penstock.ffmpeg.naming import argument
 from penstock.ffmpeg.plan.frame_check import buffer_and_size
 from penstock.ffmpeg.plan.settings import check_choice
 from penstock.ffmpeg.program.session import check_owner
+from penstock.ffmpeg.session.encode_session import Push
 from penstock.results import OutputReport
 
 WhenFull = Literal["block", "drop"]

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 
 from penstock import _exit
 from penstock._log import logger
-from penstock._native import Ticket, Writer, _Conversion, _seconds, _Slot
+from penstock._native import Writer, _Conversion, _seconds, _Slot
 from penstock._types import FrameData
 from penstock.errors import ClosedError, PenstockError, StalledError
 from penstock.ffmpeg.encoder import Encoder
 from penstock.ffmpeg.plan.frame_check import frame_buffer
-from penstock.ffmpeg.session.encode_session import FULL, EncodeSession
+from penstock.ffmpeg.session.encode_session import FULL, EncodeSession, Push
 from penstock.results import EncodeReport, OutputReport, WriterStats
-
-#: Queues a frame: ``push(timeout=seconds)``.
-Push = Callable[..., Ticket]
 
 # Two clocks may disagree by less than this about the end of a wait. Guessed.
 _TOLERANCE_S = 1e-3
@@ -227,8 +223,8 @@ class EncoderOutput(Output):
 
     def push_of(self, slot: _Slot, form: Form) -> Push:
         if form == AS_IT_IS and self._session.plan.conversion is not None:
-            return self._session.borrowed(slot)
-        return self._session.made(slot, form.tick)
+            return self._session.push_of_borrowed(slot)
+        return self._session.push_of_fed(slot, form.tick)
 
     def _push(self, push: Push, deadline: Deadline) -> None:
         self._session.wait_for(lambda slice_s: push(timeout=slice_s), deadline.left_s(), FULL)

@@ -103,7 +103,7 @@ impl Writer {
 
     /// Queue bytes that are converted already, in order with all others. Their memory must never change again.
     #[pyo3(signature = (data, *, timeout=None))]
-    fn _write_made(&self, data: &Bound<'_, PyAny>, timeout: Option<Timeout>) -> PyResult<Ticket> {
+    fn _write_converted(&self, data: &Bound<'_, PyAny>, timeout: Option<Timeout>) -> PyResult<Ticket> {
         queue(data, timeout, |data, slice| self.writer.write_transformed(data, Some(slice)))
     }
 

@@ -69,7 +69,7 @@ class Writer:
             ValueError: ``data`` is not C-contiguous.
             TypeError: ``data`` has no buffer.
         """
-    def _write_made(self, data: Data, *, timeout: float | None = None) -> Ticket:
+    def _write_converted(self, data: Data, *, timeout: float | None = None) -> Ticket:
         """Queue bytes that are converted already, in order with all others. Their memory must never change again."""
     def _oldest(self) -> Ticket | None:
         """The ticket of the oldest write that has not ended; None if all have."""

@@ -72,7 +72,7 @@ class AudioEncoder(EncoderBase):
             ClosedError: after ``close`` or ``abort``.
         """
         session = self._session
-        return session.queue(session.sounding(samples), timeout)
+        return session.queue(session.push_of_samples(samples), timeout)
 
     async def awrite(self, samples: npt.ArrayLike, *, timeout: float | None = None) -> Ticket:
         """`write` for asyncio: while the queue is full, the event loop goes on.
@@ -85,4 +85,4 @@ class AudioEncoder(EncoderBase):
             ValueError, TypeError, StalledError, EncoderError, ClosedError: as for `write`.
         """
         session = self._session
-        return await session.queue_async(partial(session.sounding, samples), timeout)
+        return await session.queue_async(partial(session.push_of_samples, samples), timeout)

@@ -26,7 +26,7 @@ from penstock.ffmpeg.plan.frame_check import frame_buffer, frame_size
 from penstock.ffmpeg.plan.settings import DEFAULT_COLORS, DEFAULT_TUNING, Colors, Tuning
 from penstock.ffmpeg.plan.sound import Audio
 from penstock.ffmpeg.program.session import check_owner
-from penstock.ffmpeg.session.encode_session import EncodeSession
+from penstock.ffmpeg.session.encode_session import EncodeSession, Push
 from penstock.ffmpeg.session.reporter import Reporter
 from penstock.results import EncoderStats
 
@@ -251,7 +251,7 @@ class Encoder(EncoderBase):
             raise ValueError(
                 "submit borrows memory, before which there is no room for a time: use write with fps=None or audio"
             )
-        return session.queue(session.borrowed(frame_buffer(frame, session.plan.frames)), timeout)
+        return session.queue(session.push_of_borrowed(frame_buffer(frame, session.plan.frames)), timeout)
 
     @contextmanager
     def frame(
@@ -294,7 +294,9 @@ class Encoder(EncoderBase):
         view_holders, base_holders = _references(view)
         is_kept = view_holders > holders[0] + 1 or base_holders > holders[1]
         is_copied = is_kept or session.plan.stream is not None
-        session.queue(session.copied(slot, tick) if is_copied else session.borrowed(slot), timeout)
+        session.queue(
+            session.push_of_copy(slot, tick) if is_copied else session.push_of_borrowed(slot), timeout
+        )
 
     def write_audio(self, samples: npt.ArrayLike, *, timeout: float | None = None) -> Ticket:
         """Copies samples and queues them, for an encoder with an `AudioInput`. They follow those of the call before.
@@ -318,7 +320,7 @@ class Encoder(EncoderBase):
             EncoderError, ClosedError: as for `write`.
         """
         session = self._session
-        return session.queue(session.sounding(samples), timeout)
+        return session.queue(session.push_of_samples(samples), timeout)
 
     async def awrite_audio(self, samples: npt.ArrayLike, *, timeout: float | None = None) -> Ticket:
         """`write_audio` for asyncio: while the queue is full, the event loop goes on.
@@ -331,7 +333,7 @@ class Encoder(EncoderBase):
             ValueError, TypeError, StalledError, EncoderError, ClosedError: as for `write_audio`.
         """
         session = self._session
-        return await session.queue_async(partial(session.sounding, samples), timeout)
+        return await session.queue_async(partial(session.push_of_samples, samples), timeout)
 
     def _session_for(self, frame: FrameData) -> EncodeSession:
         """The session. It starts now if `frame` is the first and tells the size."""
@@ -345,10 +347,10 @@ class Encoder(EncoderBase):
                     self._start(plan)
         return self._session
 
-    def _copied(self, frame: FrameData, pts: float | Fraction | None) -> Callable[..., Ticket]:
+    def _copied(self, frame: FrameData, pts: float | Fraction | None) -> Push:
         session = self._session
         session.check_open()
-        return session.copied(frame_buffer(frame, session.plan.frames), session.tick_of(pts))
+        return session.push_of_copy(frame_buffer(frame, session.plan.frames), session.tick_of(pts))
 
 
 def _references(view: npt.NDArray[Any]) -> tuple[int, int]:

@@ -83,7 +83,7 @@ def leased_frame(slot: _Slot, layout: FrameLayout) -> npt.NDArray[Any]:
     return np.frombuffer(memoryview(slot), dtype=layout.dtype).reshape(layout.shape)
 
 
-def samples_of(memory: Frame, dtype: str, channels: int) -> npt.NDArray[Any]:
+def as_samples(memory: Frame, dtype: str, channels: int) -> npt.NDArray[Any]:
     """The samples in `memory`, which the array keeps alive: samples × channels. An incomplete last one is left out."""
     view = memoryview(memory)
     samples = view.nbytes // (np.dtype(dtype).itemsize * channels)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from penstock._native import Frame, _count
 from penstock.errors import DecoderError
-from penstock.ffmpeg.frames import joined, samples_of
+from penstock.ffmpeg.frames import as_samples, joined
 from penstock.ffmpeg.plan import endpoints
 from penstock.ffmpeg.plan.arguments import format_seconds, read_arguments
 from penstock.ffmpeg.plan.settings import DEFAULT_TUNING, Tuning, check_choice, check_place
@@ -203,7 +203,7 @@ class AudioDecoder(DecoderBase):
         return None if rest is None or rest.nbytes < self._sample_bytes else self._shaped(rest)
 
     def _shaped(self, block: Frame) -> npt.NDArray[Any]:
-        return samples_of(block, self._dtype, self.channels)
+        return as_samples(block, self._dtype, self.channels)
 
 
 def _chosen(media: MediaInfo, stream: int | None) -> AudioInfo:

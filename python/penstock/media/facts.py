@@ -175,7 +175,7 @@ def _video(stream: VideoStream, whole_s: float | None, first: _Beginning, counte
     codec = stream.codec_context
     rotation, is_mirrored = _orientation(first.frame)
     is_sideways = rotation in (90, 270)
-    aspect = stream.sample_aspect_ratio or None
+    aspect = _fraction(stream.sample_aspect_ratio)
     field_order = _FIELD_ORDERS.get(codec.field_order)
     is_cover = Disposition.attached_pic in stream.disposition
     rate, is_variable = _rate(stream, first.times, is_interlaced=field_order not in (None, "progressive"))
@@ -228,7 +228,7 @@ def _audio(stream: AudioStream, whole_s: float | None) -> AudioInfo:
 def _common(stream: VideoStream | AudioStream, whole_s: float | None) -> dict[str, Any]:
     """The fields that `VideoInfo` and `AudioInfo` share. `whole_s` is the duration of the file."""
     codec: VideoCodecContext | AudioCodecContext = stream.codec_context
-    time_base = stream.time_base or Fraction(0)
+    time_base = _fraction(stream.time_base) or Fraction(0)
     duration_s = _seconds(stream.duration, time_base)
     return {
         "index": stream.index,
@@ -317,21 +317,22 @@ def _rate(
 ) -> tuple[Fraction | None, bool]:
     """Frames per second, and whether that varies. `times` are those of the first packets."""
     average, base, guessed = (
-        stream.average_rate or None,
-        stream.base_rate or None,
-        stream.guessed_rate or None,
+        _fraction(stream.average_rate),
+        _fraction(stream.base_rate),
+        _fraction(stream.guessed_rate),
     )
     known = sorted(one for one in times if one is not None)
     ordered = known[: len(known) - REORDERED] or known
-    if len(known) == len(times) > 2 and guessed is not None and stream.time_base and ordered[0] < ordered[-1]:
-        seconds = [(one - ordered[0]) * stream.time_base for one in ordered]
+    time_base = _fraction(stream.time_base)
+    if len(known) == len(times) > 2 and guessed is not None and time_base and ordered[0] < ordered[-1]:
+        seconds = [(one - ordered[0]) * time_base for one in ordered]
         for rate in (guessed, average, base):
             if rate and all(abs(time_s * rate - number) < 0.5 for number, time_s in enumerate(seconds)):
                 return rate, False
         return (len(ordered) - 1) / seconds[-1], True
     if times and not known and guessed is not None:  # a stream without times, for which libav makes some
         return guessed, False
-    if average is None and base is not None and base * (stream.time_base or 0) == 1:
+    if average is None and base is not None and base * (time_base or 0) == 1:
         base = None  # libav had nothing to guess from, and tells the frequency of the clock, mostly 90000
     # Where some packets have no time (MPEG-PS), it counts fields, too.
     counts_fields = is_interlaced or len(known) < len(times)
@@ -391,6 +392,11 @@ def _depth(codec: VideoCodecContext) -> int | None:
     """Bits of a sample; None if the samples differ in depth (rgb565), or if no frame shows the format."""
     depths = {one.bits for one in codec.format.components} if codec.format else set()
     return depths.pop() if len(depths) == 1 else None
+
+
+def _fraction(rational: Any) -> Fraction | None:
+    """A rational number of libav's, which PyAV 19 gives as a type of its own; None for 0."""
+    return Fraction(rational.numerator, rational.denominator) if rational else None
 
 
 def _seconds(count: int | None, unit: Fraction) -> float | None:

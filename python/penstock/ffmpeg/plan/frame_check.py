@@ -66,7 +66,7 @@ def frame_buffer(frame: Any, layout: FrameLayout) -> Any:
             "with encoder.frame() as view"
         )
     if hasattr(frame, "mglo"):  # a moderngl.Buffer: a memoryview would map it and wait for the GPU
-        _check_size(_Samples("bytes", frame.size, (frame.size,), "uint", 1, False), layout)
+        _check_size(_Contents("bytes", frame.size, (frame.size,), "uint", 1, False), layout)
         return frame
     _check_layout(frame, layout)
     buffer, samples = _samples(frame, layout)
@@ -126,7 +126,7 @@ def _pil_mode(layout: FrameLayout) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Samples:
+class _Contents:
     """The contents of a buffer. `owner` is the library whose methods it has: numpy, torch, PIL, memoryview."""
 
     owner: str
@@ -178,24 +178,24 @@ def _call_on(frame: Any) -> str:
     return "memoryview" if isinstance(frame, memoryview) else "numpy"
 
 
-def _samples(frame: Any, layout: FrameLayout) -> tuple[Any, _Samples]:
+def _samples(frame: Any, layout: FrameLayout) -> tuple[Any, _Contents]:
     """`frame` as a buffer, and what is in it."""
     _check_mode(frame, layout)
     buffer = _buffer_of(frame)
     with memoryview(buffer) as view:
         kind = _KINDS.get(view.format.lstrip("@=<>!"), "unknown samples")
         is_big_endian = view.format[0] in ">!"
-        return buffer, _Samples(
+        return buffer, _Contents(
             _call_on(frame), view.nbytes, view.shape or (), kind, view.itemsize, is_big_endian
         )
 
 
-def _check_size(samples: _Samples, layout: FrameLayout) -> None:
+def _check_size(samples: _Contents, layout: FrameLayout) -> None:
     if samples.nbytes != layout.frame_bytes:
         raise ValueError(f"wrong size of frame: got {samples}; {_wanted(layout)}")
 
 
-def _check_shape(samples: _Samples, layout: FrameLayout) -> None:
+def _check_shape(samples: _Contents, layout: FrameLayout) -> None:
     if not _fits(samples.shape, layout):
         remedy = _remedy(samples, layout)
         raise ValueError(
@@ -230,7 +230,7 @@ def _squeezed(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(length for length in shape if length != 1)
 
 
-def _remedy(samples: _Samples, layout: FrameLayout) -> str | None:
+def _remedy(samples: _Contents, layout: FrameLayout) -> str | None:
     """What to write for a frame of the wrong shape, so that its dtype is right, too; None if unknown."""
     shape = _squeezed(samples.shape)
     if shape[:2] == (layout.height, layout.width) and len(shape) < 4:
@@ -241,7 +241,7 @@ def _remedy(samples: _Samples, layout: FrameLayout) -> str | None:
     return f"{remedy}, and {_converted(samples, layout)}"
 
 
-def _other_format(samples: _Samples, channels: int, layout: FrameLayout) -> str | None:
+def _other_format(samples: _Contents, channels: int, layout: FrameLayout) -> str | None:
     """What to write for a frame with other channels than those of `layout`; None if unknown."""
     is_known = samples.kind == "uint" and samples.sample_bytes <= 2
     sample_bytes = samples.sample_bytes if is_known else 1
@@ -262,7 +262,7 @@ def _other_format(samples: _Samples, channels: int, layout: FrameLayout) -> str 
     return remedy
 
 
-def _reshape(samples: _Samples, layout: FrameLayout) -> str | None:
+def _reshape(samples: _Contents, layout: FrameLayout) -> str | None:
     """What to write to get the shape of a packed format; None if unknown."""
     shape, width, height = _squeezed(samples.shape), layout.width, layout.height
     channels = layout.planes[0][2:]
@@ -282,20 +282,20 @@ def _reshape(samples: _Samples, layout: FrameLayout) -> str | None:
     return None
 
 
-def _turned(samples: _Samples, axes: str) -> str:
+def _turned(samples: _Contents, axes: str) -> str:
     if samples.owner in ("PIL", "memoryview"):
         return f"np.asarray(frame).transpose({axes})"
     return f"frame.{'permute' if samples.owner == 'torch' else 'transpose'}({axes})"
 
 
-def _check_dtype(samples: _Samples, layout: FrameLayout) -> None:
+def _check_dtype(samples: _Contents, layout: FrameLayout) -> None:
     if not _has_dtype(samples, layout):
         raise ValueError(
             f"wrong dtype of frame: got {samples}; {_wanted(layout)}: {_converted(samples, layout)}"
         )
 
 
-def _has_dtype(samples: _Samples, layout: FrameLayout) -> bool:
+def _has_dtype(samples: _Contents, layout: FrameLayout) -> bool:
     return (samples.kind, samples.sample_bytes) == (_kind(layout), layout.sample_bytes)
 
 
@@ -303,7 +303,7 @@ def _kind(layout: FrameLayout) -> str:
     return "float" if layout.dtype[1] == "f" else "uint"
 
 
-def _converted(samples: _Samples, layout: FrameLayout) -> str:
+def _converted(samples: _Contents, layout: FrameLayout) -> str:
     """What to write to get the right dtype."""
     wanted = _kind(layout)
     name = f"{wanted}{8 * layout.sample_bytes}"
@@ -321,14 +321,14 @@ def _converted(samples: _Samples, layout: FrameLayout) -> str:
     return f"pass frame{cast} if its values are 0…{most}"
 
 
-def _sibling(samples: _Samples, layout: FrameLayout) -> str | None:
+def _sibling(samples: _Contents, layout: FrameLayout) -> str | None:
     """The pixel format that differs only in the bytes of a sample."""
     if len(layout.planes) > 1:
         return None
     return _BY_CHANNELS[samples.sample_bytes].get((*layout.planes[0], 1)[2])
 
 
-def _check_byte_order(samples: _Samples, layout: FrameLayout) -> None:
+def _check_byte_order(samples: _Contents, layout: FrameLayout) -> None:
     """Refuses samples whose dtype tells the other byte order: their bytes would be read as other colours."""
     if samples.is_big_endian and layout.sample_bytes > 1:
         code = layout.dtype

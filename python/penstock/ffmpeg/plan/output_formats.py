@@ -24,8 +24,8 @@ AUTO = "auto"
 
 
 @dataclass(frozen=True, slots=True)
-class Samples:
-    """The samples of a pixel format.
+class PixelFormat:
+    """A pixel format: what its samples are.
 
     Attributes:
         kind: "rgb", "yuv" or "gray".
@@ -41,8 +41,8 @@ class Samples:
 
 
 #: What every player shows, and the same with alpha.
-_PLAYABLE = Samples("yuv420p", "yuv", False, 8, (2, 2))
-_PLAYABLE_WITH_ALPHA = Samples("yuva420p", "yuv", True, 8, (2, 2))
+_PLAYABLE = PixelFormat("yuv420p", "yuv", False, 8, (2, 2))
+_PLAYABLE_WITH_ALPHA = PixelFormat("yuva420p", "yuv", True, 8, (2, 2))
 
 # Lossy encoders that have yuv420p. For 8-bit frames without alpha, FFmpeg need not be asked.
 PLAYABLE_CODECS = frozenset(
@@ -113,7 +113,7 @@ def output_format(
         ValueError: the codec lacks the format `asked`.
         EncoderError: there is no such codec, or the program did not tell what the choice depends on.
     """
-    source = samples(frames)
+    source = pixel_format_of(frames)
     if codec in PLAYABLE_CODECS and source and not source.has_alpha and source.depth <= 8:
         if asked is None or asked in (AUTO, _PLAYABLE.name):
             return OutputFormat(asked and _PLAYABLE.name)
@@ -141,19 +141,19 @@ def raw_format(target: str, container_format: str | None) -> str | None:
     return "rgb24" if is_quicktime else _PLAYABLE.name
 
 
-def _raw(source: Samples | None, frames: str, asked: str | None, held: str | None) -> OutputFormat:
+def _raw(source: PixelFormat | None, frames: str, asked: str | None, held: str | None) -> OutputFormat:
     if asked != AUTO or held is None:
         return OutputFormat(frames if asked == AUTO else asked)
-    chosen = samples(held)
+    chosen = pixel_format_of(held)
     losses = () if source is None or chosen is None else _losses("rawvideo", source, chosen, [chosen])
     return OutputFormat(held, tuple(losses))
 
 
-def samples(name: str) -> Samples | None:
-    """The samples of the format `name`; None for device memory and unknown names."""
+def pixel_format_of(name: str) -> PixelFormat | None:
+    """The format `name`; None for device memory and unknown names."""
     for pattern, bits in _DEPTHS:
         if found := re.fullmatch(pattern, name):
-            return Samples(name, _kind(name), has_alpha(name), bits or int(found[1]), subsampling(name))
+            return PixelFormat(name, _kind(name), has_alpha(name), bits or int(found[1]), subsampling(name))
     return None
 
 
@@ -185,7 +185,7 @@ def asked_format(asked: str | None, options: Mapping[str, object]) -> str | None
 def _checked(codec: str, asked: str, names: tuple[str, ...]) -> str:
     """The codec's name for the format `asked`; `asked` itself if FFmpeg does not list the codec's formats."""
     # Not told, or memory of a device, to which the user's filters bring it.
-    if not any(samples(name) for name in names):
+    if not any(pixel_format_of(name) for name in names):
         return asked
     byte_orders = ("le", "be") if sys.byteorder == "little" else ("be", "le")
     known = (asked, *(asked + order for order in byte_orders), jpeg_pixel_format(codec, asked))
@@ -206,7 +206,7 @@ def _chosen(
     asked: str | None,
     names: tuple[str, ...],
 ) -> OutputFormat:
-    source, known = samples(frames), _known(codec, options, frames, names)
+    source, known = pixel_format_of(frames), _known(codec, options, frames, names)
     if source is None or (asked is None and not known):
         return OutputFormat(asked and _PLAYABLE.name)
     known = known or [_PLAYABLE]
@@ -223,9 +223,9 @@ def _chosen(
     return OutputFormat(asked and chosen.name, tuple(_losses(codec, source, chosen, fitting)))
 
 
-def _known(codec: str, options: Mapping[str, object], frames: str, names: Iterable[str]) -> list[Samples]:
+def _known(codec: str, options: Mapping[str, object], frames: str, names: Iterable[str]) -> list[PixelFormat]:
     """The usable formats among `names`. FFmpeg alone does not make a good palette for a picture."""
-    found = [one for name in names if (name != _PALETTE or name == frames) and (one := samples(name))]
+    found = [one for name in names if (name != _PALETTE or name == frames) and (one := pixel_format_of(name))]
     found = [one for one in found if not _may_be_refused(codec, one)]
     if not _DROPS_ALPHA.fullmatch(codec) or _option(options, "format") in _HAP_WITH_ALPHA:
         return found
@@ -233,14 +233,14 @@ def _known(codec: str, options: Mapping[str, object], frames: str, names: Iterab
     return without or [replace(one, has_alpha=False) for one in found]
 
 
-def _may_be_refused(codec: str, one: Samples) -> bool:
+def _may_be_refused(codec: str, one: PixelFormat) -> bool:
     """Whether FFmpeg 9 lists the format, but calls it experimental or finds that its library lacks it."""
     if codec == "ffv1":
         return one.depth > 16
     return one.has_alpha and (codec == "libx265" or (codec == "libvpx-vp9" and one != _PLAYABLE_WITH_ALPHA))
 
 
-def _for_options(known: list[Samples], codec: str, options: Mapping[str, object]) -> list[Samples]:
+def _for_options(known: list[PixelFormat], codec: str, options: Mapping[str, object]) -> list[PixelFormat]:
     """The formats that fit the profile, if a ProRes codec has one."""
     profile = _option(options, "profile")
     if not codec.startswith("prores") or profile is None:
@@ -249,10 +249,10 @@ def _for_options(known: list[Samples], codec: str, options: Mapping[str, object]
     return [one for one in known if (one.shared == (1, 1)) == is_full] or known
 
 
-def closest(ideal: Samples, known: Iterable[Samples]) -> Samples:
+def closest(ideal: PixelFormat, known: Iterable[PixelFormat]) -> PixelFormat:
     """The format that loses the least of `ideal`; among those that lose nothing, the most similar one."""
 
-    def distance(one: Samples) -> tuple[object, ...]:
+    def distance(one: PixelFormat) -> tuple[object, ...]:
         columns, rows = one.shared
         ideal_columns, ideal_rows = ideal.shared
         has_chroma = ideal.kind != "gray"
@@ -291,7 +291,7 @@ def unused_colors(
             yield f"{argument(f'colors.{name}', asked)} has no effect on {video}: leave it out"
 
 
-def _losses(codec: str, source: Samples, chosen: Samples, known: list[Samples]) -> Iterable[str]:
+def _losses(codec: str, source: PixelFormat, chosen: PixelFormat, known: list[PixelFormat]) -> Iterable[str]:
     """What a video of `chosen` loses of frames like `source`, in sentences that name the fix."""
     best = closest(replace(chosen, has_alpha=source.has_alpha, depth=source.depth), known)
     kept_by = argument("output_pixel_format", best.name)

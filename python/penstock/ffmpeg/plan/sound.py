@@ -360,7 +360,7 @@ def output_arguments(sounds: Sequence[Sound], options: Mapping[str, object]) -> 
     return arguments
 
 
-def samples_of(samples: Any, to: AudioInput) -> npt.NDArray[Any]:
+def checked_samples(samples: Any, to: AudioInput) -> npt.NDArray[Any]:
     """`samples` as a contiguous array of samples × channels.
 
     Raises:

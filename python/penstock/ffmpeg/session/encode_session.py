@@ -31,7 +31,7 @@ from penstock.errors import (
 )
 from penstock.ffmpeg.plan import endpoints, nut
 from penstock.ffmpeg.plan.encode_plan import EncodePlan
-from penstock.ffmpeg.plan.sound import samples_of
+from penstock.ffmpeg.plan.sound import checked_samples
 from penstock.ffmpeg.program.process import WATCH_INTERVAL_S, FFmpegProcess, Watch
 from penstock.ffmpeg.program.session import Session, late_error, warn_unclosed
 from penstock.ffmpeg.session.advice import explain
@@ -55,6 +55,9 @@ KEPT_SLOTS = 3
 
 # Files that do not say what they are, in which libav may find anything: FFmpeg's names, and endings.
 _NAMELESS = (("data", "rawvideo"), (".rgb", ".yuv"))
+
+#: Queues a frame or samples: ``push(timeout=seconds)``.
+Push = Callable[..., Ticket]
 
 FULL = "FFmpeg did not take enough of what is queued for it"
 NOT_DONE = "FFmpeg has all frames, but was not done"
@@ -210,7 +213,7 @@ class EncodeSession(Session):
             raise ValueError("pts is for variable rates: give the Encoder fps=None")
         return None
 
-    def copied(self, buffer: Data, tick: int | None = None) -> Callable[..., Ticket]:
+    def push_of_copy(self, buffer: Data, tick: int | None = None) -> Push:
         """Copies a frame. Returns the call that queues the copy, for `queue` or `queue_async`.
 
         If the worker is idle, it gets a plain copy and converts it: a caller in step with real time waits only for the
@@ -221,34 +224,34 @@ class EncodeSession(Session):
         if self._feed is None:
             if conversion is not None and self.writer._oldest() is None:
                 return partial(self.writer.write, self._slots.filled(buffer))
-            return self.made(self._fed_slots.filled(buffer, conversion))
+            return self.push_of_fed(self._fed_slots.filled(buffer, conversion))
         # At a constant rate the number of the frame is known when it is queued.
         prefix = bytes(nut.PREFIX_BYTES) if tick is None else self.prefix_of(tick)
-        return self.made(self._fed_slots.filled(buffer, conversion, prefix), tick)
+        return self.push_of_fed(self._fed_slots.filled(buffer, conversion, prefix), tick)
 
     def prefix_of(self, tick: int | None) -> bytes:
         """What comes before a frame at that time, or with None before the next frame at a constant rate."""
         assert self._feed is not None
         return self._feed.prefix(self._feed.next_s(tick))
 
-    def made(self, slot: _Slot, tick: int | None = None) -> Callable[..., Ticket]:
+    def push_of_fed(self, slot: _Slot, tick: int | None = None) -> Push:
         """The call that queues `slot`, which has what FFmpeg gets of a frame: converted, and behind its time."""
         if self._feed is None:
-            return partial(self.writer._write_made, slot)
+            return partial(self.writer._write_converted, slot)
         return partial(self._feed.queue_frame, slot, tick)
 
-    def borrowed(self, memory: Data) -> Callable[..., Ticket]:
+    def push_of_borrowed(self, memory: Data) -> Push:
         """The call that queues the frame in `memory` without a copy."""
         return partial(self.writer.write, memory)
 
-    def sounding(self, samples: object) -> Callable[..., Ticket]:
+    def push_of_samples(self, samples: object) -> Push:
         """The call that queues a copy of samples, for `queue` or `queue_async`."""
         self.check_open()
         if self._feed is None or self._feed.input is None:
             raise ValueError("the encoder has no AudioInput: give it audio=AudioInput(sample_rate, channels)")
-        return partial(self._feed.queue_samples, samples_of(samples, self._feed.input))
+        return partial(self._feed.queue_samples, checked_samples(samples, self._feed.input))
 
-    def queue(self, push: Callable[..., Ticket], timeout: float | None) -> Ticket:
+    def queue(self, push: Push, timeout: float | None) -> Ticket:
         """Queues a frame; waits while the queue is full."""
         timeout = _seconds("timeout", timeout)
         try:
@@ -257,7 +260,7 @@ class EncodeSession(Session):
         except BrokenStreamError as broken:
             raise self._failed() from broken
 
-    async def queue_async(self, take: Callable[[], Callable[..., Ticket]], timeout: float | None) -> Ticket:
+    async def queue_async(self, take: Callable[[], Push], timeout: float | None) -> Ticket:
         """`queue` for asyncio, in the order of the calls. `take` gives the call that queues, when it is its turn."""
         timeout = _seconds("timeout", timeout)
         try:
@@ -266,9 +269,7 @@ class EncodeSession(Session):
         except BrokenStreamError as broken:
             raise await asyncio.to_thread(self._failed) from broken
 
-    async def _queue_in_turn(
-        self, take: Callable[[], Callable[..., Ticket]], timeout: float | None
-    ) -> Ticket:
+    async def _queue_in_turn(self, take: Callable[[], Push], timeout: float | None) -> Ticket:
         turn = self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
         try:
             async with asyncio.timeout(timeout), turn:

@@ -208,7 +208,7 @@ class Feed:
             step_s = time_s - before.last_s if before.frames else Fraction(0)
             first_s = before.first_s if before.frames else time_s
             ticket = self._push(
-                lambda: self._open_writer._write_made(slot, timeout=0.0),
+                lambda: self._open_writer._write_converted(slot, timeout=0.0),
                 before._replace(frames=before.frames + 1, first_s=first_s, last_s=time_s, step_s=step_s),
             )
             self._ends.append(self._open_writer.stats.bytes_accepted)
