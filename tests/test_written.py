@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from support.cases import examples
+from support.cases import eventually, examples
 
 from penstock import Decoder, Encoder, EncoderError, FFmpegWarning
 from penstock.errors import DecoderError
 from penstock.ffmpeg import AudioInput, Colors, Tuning, find_ffmpeg
 from penstock.ffmpeg.plan.pixel_formats import FrameLayout, frame_layout, is_gray
 from penstock.ffmpeg.program import capabilities
+from penstock.media import ContentLight
 
 # BT.709 by default. Most codecs take no less than 32 columns.
 SIZE = (32, 720)
@@ -224,3 +225,158 @@ def test_rates_that_a_container_cannot_count(tmp_path: Path) -> None:
         Encoder(tmp_path / "video.mkv", size=SIZE, fps=1001)
     with pytest.warns(FFmpegWarning, match="slower"), pytest.warns(FFmpegWarning, match="8 bits"):
         Encoder(tmp_path / "video.gif", size=SIZE, fps=60, codec="gif").abort()
+
+
+def encoded(output: Path, frames: int = 10, **options: Any) -> list[str]:
+    """Writes frames that differ. Gives what was warned of, without FFmpeg's own remarks."""
+    with Encoder(output, **({"size": (64, 48), "fps": 25} | options)) as encoder:
+        for index in range(frames):
+            encoder.write(np.full((48, 64, 3), 20 * index, np.uint8))
+    assert encoder.report is not None
+    return [one for one in encoder.report.warnings if not one.startswith("[")]
+
+
+@pytest.mark.parametrize(
+    "name, codec, means",
+    [
+        ("%d.png", "libx264", "png"),
+        ("one.jpg", "png", "mjpeg"),
+        ("video.hevc", "libx264", "libx265"),
+        ("video.264", "mpeg4", "libx264"),
+        ("video.yuv", "libx264", "rawvideo"),
+    ],
+)
+def test_a_name_that_means_another_codec_is_refused(
+    tmp_path: Path, name: str, codec: str, means: str
+) -> None:
+    with pytest.raises(ValueError, match=f"no place for {codec} video: give codec='{means}'"):
+        Encoder(tmp_path / name, size=SIZE, fps=25, codec=codec)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.filterwarnings("ignore::penstock.FFmpegWarning")
+@pytest.mark.parametrize("name, codec", [("v.mkv", "qtrle"), ("v.mpg", "ffv1")])
+def test_a_picture_that_nobody_finds_is_told(tmp_path: Path, name: str, codec: str) -> None:
+    assert [one for one in encoded(tmp_path / name, codec=codec) if f"no picture of {codec}" in one]
+
+
+@pytest.mark.filterwarnings("ignore::penstock.FFmpegWarning")
+def test_a_file_that_became_another_one_meanwhile_is_told(tmp_path: Path) -> None:
+    output = tmp_path / "video.mp4"
+    encoder = Encoder(output, size=(64, 48), fps=25)
+    encoder.write(np.zeros((48, 64, 3), np.uint8))
+    assert eventually(output.exists)
+    output.rename(tmp_path / "moved.mp4")
+    output.write_bytes(b"of another program")
+    assert "libav cannot read it" in " ".join(encoder.close().warnings)
+
+
+@pytest.mark.filterwarnings("ignore::penstock.FFmpegWarning")
+def test_frames_that_a_bitstream_filter_drops_are_told(tmp_path: Path) -> None:
+    told = encoded(tmp_path / "v.mp4", options={"bsf:v": r"noise=drop=not(mod(n\,3))"})
+    assert told == ["the file says that it has 6 frames, and 10 were written"]
+
+
+@pytest.mark.parametrize("codec", ["v308", "v410"])
+def test_packed_raw_video_is_no_difference(tmp_path: Path, codec: str) -> None:
+    given = {"output_pixel_format": "yuv444p10le"} if codec == "v410" else {}
+    assert encoded(tmp_path / "v.mkv", codec=codec, **given) == []
+
+
+@pytest.mark.filterwarnings("ignore::penstock.FFmpegWarning")
+def test_a_filter_that_may_change_colours_is_told(tmp_path: Path) -> None:
+    recolouring = {"vf": "scale=out_color_matrix=bt709"}
+    assert "may change colours by 'out_color_matrix'" in encoded(tmp_path / "a.mp4", options=recolouring)[0]
+    asked = {"colors": Colors("bt709", "limited"), "options": recolouring}
+    assert encoded(tmp_path / "b.mp4", **asked) == encoded(tmp_path / "c.mp4", options={"vf": "hflip"}) == []
+
+
+@pytest.mark.parametrize(
+    "options, colors",
+    [
+        ({"x264-params": "colormatrix=smpte240m"}, Colors()),
+        ({"x264opts": "cll=10,5"}, Colors(content_light=ContentLight(900, 300))),
+    ],
+)
+def test_what_contradicts_the_colours_in_the_parameters_of_x264_is_refused(
+    tmp_path: Path, options: dict[str, object], colors: Colors
+) -> None:
+    with pytest.raises(ValueError, match=r"is no matrix|exclude each other"):
+        Encoder(tmp_path / "v.mp4", size=SIZE, fps=25, options=options, colors=colors)
+
+
+def test_alpha_of_no_bits_is_told(tmp_path: Path) -> None:
+    prores = {"codec": "prores_ks", "options": {"profile": "4444", "alpha_bits": 0}}
+    with pytest.warns(FFmpegWarning, match="alpha is dropped"):
+        Encoder(tmp_path / "v.mov", size=SIZE, fps=25, pixel_format="rgba", **prores).abort()
+
+
+@pytest.mark.parametrize("fps", [121.5, Fraction(123457, 1000), 130])
+@pytest.mark.parametrize("suffix", ["mp4", "mkv"])
+def test_a_short_video_has_its_rate(tmp_path: Path, fps: float, suffix: str) -> None:
+    output = tmp_path / f"v.{suffix}"
+    encoded(output, fps=fps)
+    with Decoder(output) as decoder:
+        times_s = [frame.time_s for frame in decoder]
+    assert times_s == pytest.approx([index / fps for index in range(10)], abs=0.0011)
+
+
+@pytest.mark.parametrize(
+    "width, height, output", [(33, 26, "nv12"), (33, 27, "yuv422p"), (33, 27, "yuv420p10le")]
+)
+@pytest.mark.parametrize("odd_size", ["pad", "crop"])
+def test_the_last_column_of_subsampled_frames(
+    tmp_path: Path, odd_size: str, width: int, height: int, output: str
+) -> None:
+    frame = np.full(width * height + 2 * 17 * -(-height // 2), 128, np.uint8)
+    frame[: width * height] = 180
+    with Encoder(
+        tmp_path / "v.mkv",
+        size=(width, height),
+        fps=25,
+        crf=1,
+        pixel_format="yuv420p",
+        odd_size=odd_size,
+        output_pixel_format=output,
+    ) as encoder:
+        encoder.write(frame)
+    with Decoder(tmp_path / "v.mkv", pixel_format="gray") as decoder:
+        rows = height if output == "yuv422p" else (height + (odd_size == "pad")) // 2 * 2
+        assert decoder.size == (34 if odd_size == "pad" else 32, rows)
+        assert np.ptp(next(decoder)) <= 2
+
+
+@pytest.mark.parametrize(
+    "name, options",
+    [("v.ogv", {"codec": "libtheora", "options": {"q:v": 8}}), ("v.mkv", {"options": {"f": "ogg"}})],
+)
+def test_ogg_has_no_times(tmp_path: Path, name: str, options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="no place for the times of frames"):
+        Encoder(tmp_path / name, size=SIZE, fps=None, **options)
+
+
+@pytest.mark.filterwarnings("ignore::penstock.FFmpegWarning")
+def test_a_pause_that_gif_cannot_hold(tmp_path: Path) -> None:
+    with Encoder(tmp_path / "v.gif", size=(64, 48), fps=None, codec="gif") as encoder:
+        encoder.write(np.zeros((48, 64, 3), np.uint8), pts=0)
+        with pytest.raises(ValueError, match=r"steps from .* to 655\.35 s"):
+            encoder.write(np.zeros((48, 64, 3), np.uint8), pts=656)
+
+
+@pytest.mark.parametrize("option", ["frames:a", "aframes"])
+def test_sound_beside_frames_is_not_shortened(tmp_path: Path, option: str) -> None:
+    with pytest.raises(ValueError, match="leaves samples out"):
+        Encoder(tmp_path / "v.mp4", size=SIZE, fps=25, audio=AudioInput(48_000, 1), options={option: 1})
+
+
+@pytest.mark.filterwarnings("ignore::penstock.FFmpegWarning")
+@pytest.mark.parametrize("frames, is_kept", [(1, False), (3, True)])
+def test_an_old_picture_stays_until_the_new_one_is_whole(tmp_path: Path, frames: int, is_kept: bool) -> None:
+    output = tmp_path / "one.png"
+    output.write_bytes(b"what was there")
+    try:
+        encoded(output, frames, codec="png")
+    except EncoderError:
+        assert is_kept
+    assert (output.read_bytes() == b"what was there") == is_kept
+    assert list(tmp_path.iterdir()) == [output]

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Self
 from penstock._names import show_name
 from penstock.errors import DecoderError, FFmpegWarning, StalledError
 from penstock.ffmpeg import Encoder, Tuning
-from penstock.ffmpeg.plan.output_formats import output_format
+from penstock.ffmpeg.plan.output_formats import IMAGE_ENCODERS, output_format
 from penstock.ffmpeg.plan.pixel_formats import is_gray, is_rgb
 from penstock.ffmpeg.plan.settings import DEFAULT_TUNING
 from penstock.ffmpeg.program.child import NotStartedError
@@ -44,16 +44,6 @@ SUFFIXES = (
     *(".bmp", ".jp2", ".jpeg", ".jpg", ".jxl", ".pam", ".pbm", ".pgm", ".png"),
     *(".pnm", ".ppm", ".qoi", ".sgi", ".tga", ".tif", ".tiff", ".webp"),
 )
-#: FFmpeg's encoder for each suffix of the images that can be written.
-ENCODERS = {
-    **dict.fromkeys((".jpeg", ".jpg"), "mjpeg"),
-    **dict.fromkeys((".tif", ".tiff"), "tiff"),
-    **{suffix: suffix[1:] for suffix in (".bmp", ".pam", ".png", ".ppm", ".qoi", ".sgi")},
-    ".jp2": "jpeg2000",
-    ".jxl": "libjxl",
-    ".tga": "targa",
-    ".webp": "libwebp",
-}
 #: Frames that wait to be encoded or delivered, beside those that the caller has read ahead. Chosen: the caller goes on
 #: while one is written.
 QUEUE_FRAMES = 4
@@ -355,8 +345,8 @@ def check_output(path: StrPath) -> None:
     """
     path = Path(path)
     name = show_name(path)
-    if path.suffix.lower() not in ENCODERS:
-        known = " ".join(suffix[1:] for suffix in sorted(ENCODERS))
+    if path.suffix.lower() not in IMAGE_ENCODERS:
+        known = " ".join(suffix[1:] for suffix in sorted(IMAGE_ENCODERS))
         raise ValueError(f"{name}: images are written by names that end in one of: {known}")
     if not has_number(path):
         return
@@ -402,7 +392,7 @@ def image_encoder(
             f"images are of RGB or gray, and frames of {pixel_format}: take rgb24 or gray, or rgb48le or gray16le for "
             "16 bits"
         )
-    codec, program = ENCODERS[path.suffix.lower()], find_ffmpeg(ffmpeg)
+    codec, program = IMAGE_ENCODERS[path.suffix.lower()], find_ffmpeg(ffmpeg)
     if output_format(program, codec, options or {}, pixel_format, None).warnings:
         lost = (
             f"{path.suffix[1:]} images cannot hold all of {pixel_format} frames: png keeps alpha and 16 bits"

@@ -26,6 +26,8 @@ _TOLERANCE_S = 0.1
 # Bits of samples, by FFmpeg's names of those that decoders output, and by ours.
 _WHOLE_BITS = {"u8": 8, "s16": 16}
 _BITS = {"int16": 16, "int32": 32, "float32": 24}
+# Encoders that pack raw video, which libav calls so.
+_PACKED = ("ayuv", "v210", "v308", "v408", "v410", "y41p", "yuv4")
 # Whose length libav guesses: MPEG program streams.
 _WITHOUT_LENGTH = ("mpeg",)
 # Which of the two lengths in an MP4 file is told depends on libav, and FFmpeg writes one of them too short if frames
@@ -63,18 +65,25 @@ class Meant:
 
 
 def differences(url: str, meant: Meant) -> list[str]:
-    """What the file at `url` says that was not meant, in sentences; nothing of a file that libav cannot read."""
+    """What the file at `url` says that was not meant, in sentences."""
     try:
         media = probe(endpoints.without_protocol(url))
-    except (DecoderError, OSError):
+    except DecoderError as error:
+        return [f"the file could not be compared with what was meant, for libav cannot read it: {error}"]
+    except OSError:  # it is gone
         return []
     except Exception as error:  # the file is whole, whatever libav or PyAV has met
         return [f"the file could not be compared with what was meant: {error!r}"]
     found: list[str] = []
-    if (video := media.best_video or next(iter(media.video), None)) is not None:
+    video = media.best_video or next(iter(media.video), None)
+    if meant.frames and (video is None or None in (video.pixel_format, video.width or None)):
+        found.append(f"libav finds no picture of {meant.codec} in the file: take another container, or codec")
+    if video is not None:
         found += [*_of_pixels(video, meant), *_of_colors(video, meant), *_of_light(video, meant)]
         found += _of_times(media, video, meant)
-    if len(media.audio) == len(meant.sounds):  # libav may not know one, or the program not have written one
+    if len(media.audio) < len(meant.sounds):
+        found.append(f"the file has {len(media.audio)} sounds, and {len(meant.sounds)} were written")
+    elif len(media.audio) == len(meant.sounds):
         for told, sound in zip(media.audio, meant.sounds, strict=True):
             found += _of_sound(told, sound)
     return found
@@ -82,7 +91,7 @@ def differences(url: str, meant: Meant) -> list[str]:
 
 def _of_pixels(video: VideoInfo, meant: Meant) -> Iterable[str]:
     wanted, told = meant.pixel_format, video.pixel_format
-    if video.codec == "rawvideo" != meant.codec:
+    if video.codec == "rawvideo" != meant.codec and meant.codec not in _PACKED:
         yield f"the container has no name for {meant.codec}, and readers take its bytes for raw video: write mkv"
     if wanted is not None and told is not None and canonical(told) != canonical(wanted):
         yield (
@@ -123,6 +132,9 @@ def _is_same_light(wanted: Any, told: Any) -> bool:
 
 
 def _of_sound(told: AudioInfo, meant: Sound) -> Iterable[str]:
+    if not told.channels or not told.sample_rate:
+        yield f"libav cannot tell the samples of the file's {told.codec}: name another codec by AudioFile(codec=…)"
+        return
     if meant.is_copied:
         return
     if told.channels != meant.channels:
@@ -146,11 +158,11 @@ def _of_sound(told: AudioInfo, meant: Sound) -> Iterable[str]:
 
 
 def _of_times(media: MediaInfo, video: VideoInfo, meant: Meant) -> Iterable[str]:
-    if meant.ends_s is None:
-        return
     # FFmpeg's muxer of AVI counts one more beside sound.
     if video.frames is not None and video.frames < meant.frames:
         yield f"the file says that it has {video.frames} frames, and {meant.frames} were written"
+    if meant.ends_s is None:
+        return
     first_s = float(meant.first_s or 0)
     begins_s = 0.0 if video.start_s is None else video.start_s - media.zero_s
     may_be_late, fix, tolerance_s = meant.first_s is not None, "", _TOLERANCE_S

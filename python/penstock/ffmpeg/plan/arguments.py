@@ -11,7 +11,14 @@ from numbers import Rational
 from penstock.ffmpeg.naming import argument
 from penstock.ffmpeg.plan import endpoints
 from penstock.ffmpeg.plan.colors import VideoColors, conversion_filter
-from penstock.ffmpeg.plan.pixel_formats import FrameLayout, canonical, divides_evenly, is_rgb, subsampling
+from penstock.ffmpeg.plan.pixel_formats import (
+    FrameLayout,
+    canonical,
+    divides_evenly,
+    has_alpha,
+    is_rgb,
+    subsampling,
+)
 
 # FFmpeg warns that these may apply to audio, too.
 _VIDEO_OPTIONS = {"b": "b:v", "profile": "profile:v"}
@@ -87,7 +94,11 @@ def conversion_filters(
     filters = ["vflip"] if vflip else []
     if output_pixel_format is None:
         return filters
-    filters += _even_filters(layout, output_pixel_format, odd_size)
+    if (even := _even_filters(layout, output_pixel_format, odd_size)) and not _is_even(layout):
+        # FFmpeg's filters would leave out the last column or row, which has a chroma sample of its own.
+        alpha, depth = "a" * has_alpha(layout.pixel_format), "" if layout.sample_bytes == 1 else "16le"
+        filters.insert(0, f"format=yuv{alpha}444p{depth}")
+    filters += even
     if canonical(output_pixel_format) != layout.pixel_format and not is_rgb(output_pixel_format):
         filters.append(conversion_filter(layout.pixel_format, output_pixel_format, colors))
     return filters
@@ -127,6 +138,8 @@ def input_arguments(
         *("-pixel_format", layout.pixel_format),
         *("-video_size", f"{layout.width}x{layout.height}"),
         *("-framerate", f"{rate.numerator}/{rate.denominator}"),
+        # Above 100 frames per second, FFmpeg would guess another rate from the first times.
+        *("-fpsprobesize", "0"),
         *colors,
         *("-i", source),
     ]
@@ -191,6 +204,10 @@ def option_arguments(options: Mapping[str, object]) -> list[str]:
 def format_seconds(seconds: float) -> str:
     """A time for FFmpeg, in microseconds, rounded down so that a frame at exactly that time is included."""
     return f"{math.floor(seconds * 1_000_000) / 1_000_000:.6f}"
+
+
+def _is_even(layout: FrameLayout) -> bool:
+    return divides_evenly(layout.pixel_format, layout.width, layout.height)
 
 
 def _even_filters(layout: FrameLayout, output_pixel_format: str, odd_size: str) -> list[str]:

@@ -43,6 +43,8 @@ _OTHER_WORDS = {
         "smpte428_1": "smpte428",
     },
 }
+#: Words for the matrices by which we convert.
+MATRIX_WORDS = frozenset(_OTHER_WORDS["matrix"]) | frozenset(_CODE_POINTS)
 # FFmpeg's options with colours, and those of x264 and x265 among their own, by the attribute of `Colors`.
 _OPTIONS = {
     "colorspace": "matrix",
@@ -188,7 +190,7 @@ def with_colors_of_options(
         ValueError: they contradict `colors`, or each other.
     """
     others = dict(options)
-    for given, attribute, word in _colors_in(options):
+    for given, attribute, word in colors_in(options):
         known = {one: one for one in _OTHER_WORDS[attribute].values()} | _OTHER_WORDS[attribute]
         if (value := known.get(word.lower())) is None:
             continue
@@ -219,12 +221,18 @@ def with_light(codec: str, colors: Colors, options: Mapping[str, object]) -> dic
             f"{argument(f'colors.{next(iter(given))}')} has no place in {codec} video as FFmpeg writes it: take "
             f"{', '.join(LIGHT_PARAMETERS)}"
         )
+    # x264 has two names for its parameters, of which FFmpeg reads this one last.
+    names = ("x264opts", parameters.option) if codec == "libx264" else (parameters.option,)
     own = str(options.get(parameters.option, ""))
     words = [own] if own else []
     for name, value in given.items():
         key = getattr(parameters, name)
-        if any(word.partition("=")[0].strip() == key for word in own.split(":")):
-            also = argument(f"options.{parameters.option}", own)
+        for option in names:
+            if not any(
+                word.partition("=")[0].strip() == key for word in str(options.get(option, "")).split(":")
+            ):
+                continue
+            also = argument(f"options.{option}", options[option])
             raise ValueError(f"{argument(f'colors.{name}')} and {also} exclude each other: give one")
         if isinstance(value, ContentLight):
             words.append(f"{key}={_level(value.max_cll)},{_level(value.max_fall)}")
@@ -260,7 +268,7 @@ def _display(display: MasteringDisplay, *, whole: bool) -> str:
     )
 
 
-def _colors_in(options: Mapping[str, object]) -> Iterable[tuple[str, str, str]]:
+def colors_in(options: Mapping[str, object]) -> Iterable[tuple[str, str, str]]:
     """The options that tell colours: their name, the attribute of `Colors`, and the word for it."""
     for name, value in options.items():
         kind = name.partition(":")[0]  # the rest is a stream

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from numbers import Real
@@ -12,9 +13,22 @@ from typing import Literal, Self, get_args
 from penstock.ffmpeg.naming import argument
 from penstock.ffmpeg.plan import endpoints
 from penstock.ffmpeg.plan.arguments import frame_rate
-from penstock.ffmpeg.plan.colors import MATRICES, colors_for, with_colors_of_options, with_light
+from penstock.ffmpeg.plan.colors import (
+    MATRICES,
+    MATRIX_WORDS,
+    colors_for,
+    colors_in,
+    with_colors_of_options,
+    with_light,
+)
 from penstock.ffmpeg.plan.nut import TICK_S
-from penstock.ffmpeg.plan.output_formats import asked_format, output_format, raw_format, unused_colors
+from penstock.ffmpeg.plan.output_formats import (
+    asked_format,
+    check_suffix,
+    output_format,
+    raw_format,
+    unused_colors,
+)
 from penstock.ffmpeg.plan.pixel_formats import is_gray, is_rgb, raw_format_name
 from penstock.ffmpeg.plan.settings import DEFAULT_COLORS, DEFAULT_TUNING, Colors, Tuning, check_choice
 from penstock.ffmpeg.plan.sound import Audio, AudioInput, Sound, is_matroska, plan_sounds
@@ -28,6 +42,11 @@ OddSize = Literal["error", "pad", "crop"]
 _QUICKTIME_UNIT_S = Fraction(1, 90_000)
 _QUICKTIME = ("3g2", "3gp", "f4v", "ipod", "ismv", "mov", "mp4", "psp")
 _QUICKTIME_ENDINGS = (".3g2", ".3gp", ".f4v", ".ismv", ".m4v", ".mov", ".mp4")
+# Units of time from a frame to the next, in MP4 and QuickTime. Theirs have 31 bits, and FFmpeg 5.1 believes no more
+# than 28 between the decoding of a frame and its display (mov_read_ctts in libavformat/mov.c).
+_MOST_STEPS = 2**28 - 1
+# A delay in GIF has 16 bits, in 1/100 s.
+_LONGEST_DELAY_S = Fraction(0xFFFF, 100)
 # FFmpeg's reader of NUT believes no higher rate (seen in 5.1 to 9).
 _MOST_FPS_WITH_SOUND = 1000
 # The unit of times in Matroska, WebM and FLV is 1 ms.
@@ -40,12 +59,17 @@ _RATED_BY_UNIT = frozenset(
     ("flv", "h263", "h263p", "libtheora", "msmpeg4", "msmpeg4v2", "snow", "wmv1", "wmv2"),
 )
 _QUALITY_OPTIONS = frozenset(("global_quality", "q", "qscale"))
-# FFmpeg's options that leave out a part of what is written.
+# FFmpeg's options that leave out a part of what is written: of sound alone, and of sound beside frames.
 _SHORTENING_OPTIONS = frozenset(("frames", "aframes", "fs", "ss", "t", "to"))
+_SHORTENING_SOUND = ("aframes", "frames:a")
 # Viewers of GIF show a frame of less than 1/50 s for 1/10 s (so do all browsers).
 _MOST_FPS_OF_GIF = 50
 # FFmpeg's options that may change colours and times, those that may change samples, and those that change times.
 _FILTERING = frozenset(("vf", "filter", "filter_complex", "lavfi", "bsf"))
+# What changes the matrix or the range in FFmpeg's filters.
+_RECOLOURING = re.compile(
+    r"out_color_matrix|out_range|\b(?:colorspace|colormatrix|zscale|tonemap\w*|libplacebo)\b"
+)
 _MIXING = frozenset(
     (
         "ac",
@@ -61,10 +85,12 @@ _MIXING = frozenset(
     )
 )
 _MOVING_OPTIONS = frozenset(("output_ts_offset", "shortest"))
-# Containers without times, or that number frames, by FFmpeg's names and their usual endings.
-_UNTIMED = ("avi", "h264", "hevc", "image2", "image2pipe", "mjpeg", "rawvideo", "yuv4mpegpipe")
+# Containers without times, or that number frames, by FFmpeg's names and their usual endings. In Ogg, FFmpeg writes the
+# time of a frame where that of the next belongs.
+_UNTIMED = ("avi", "h264", "hevc", "image2", "image2pipe", "mjpeg", "ogg", "ogv", "rawvideo", "yuv4mpegpipe")
 _UNTIMED_ENDINGS = (
-    *(".avi", ".h264", ".hevc", ".264", ".265", ".mjpeg", ".mjpg", ".yuv", ".rgb", ".y4m", ".png", ".jpg"),
+    *(".avi", ".h264", ".hevc", ".264", ".265", ".mjpeg", ".mjpg", ".ogg", ".ogv", ".ogx", ".yuv", ".rgb"),
+    *(".y4m", ".png", ".jpg"),
 )
 
 
@@ -132,6 +158,8 @@ class EncodeSettings:
         given, container_format = _divided(_with_quality(program, codec, options or {}, crf, preset))
         target = endpoints.target(output, container_format)
         container_format = endpoints.container_for(target, container_format)
+        check_suffix(codec, target, container_format)
+        _check_whole(given, *_SHORTENING_SOUND)
         sounds = plan_sounds(program, audio, target, container_format, given)
         check_choice("odd_size", odd_size, get_args(OddSize))
         rate = None if fps is None else frame_rate(fps)
@@ -166,6 +194,7 @@ class EncodeSettings:
             warnings=(
                 *chosen.warnings,
                 *unused_colors(codec, pixel_format, chosen.name, colors, color_range),
+                *_recoloured(given, colors),
                 *_hurried(codec, rate),
                 *_alpha_beside(codec, chosen.name, target, container_format),
             ),
@@ -185,11 +214,7 @@ class EncodeSettings:
         program = find_ffmpeg(tuning.ffmpeg)
         tuning.check_unused("an AudioEncoder", "threads", "convert")
         given, container_format = _divided(options or {})
-        for name, value in given.items():
-            if name.partition(":")[0] in _SHORTENING_OPTIONS:
-                raise ValueError(
-                    f"{argument(f'options.{name}', value)} leaves samples out: write fewer instead"
-                )
+        _check_whole(given, *_SHORTENING_OPTIONS)
         target = endpoints.target(output, container_format)
         container_format = endpoints.container_for(target, container_format)
         return cls(
@@ -218,6 +243,13 @@ class EncodeSettings:
             self.target, self.container_format, _QUICKTIME, _QUICKTIME_ENDINGS
         )
         return _QUICKTIME_UNIT_S if is_quicktime and self.is_timed else TICK_S
+
+    @property
+    def longest_step_s(self) -> Fraction | None:
+        """The longest time from a frame to the next that the container holds, in seconds; None for any."""
+        if endpoints.is_container(self.target, self.container_format, ("gif",), (".gif",)):
+            return _LONGEST_DELAY_S
+        return None if self.time_unit_s == TICK_S else int(_MOST_STEPS * self.time_unit_s) + Fraction(0)
 
     @property
     def is_filtered(self) -> bool:
@@ -272,6 +304,13 @@ def _divided(options: Mapping[str, object]) -> tuple[dict[str, object], str | No
     return others, container_format
 
 
+def _check_whole(options: Mapping[str, object], *shortening: str) -> None:
+    """Checks that no option leaves samples out."""
+    for name, value in options.items():
+        if any(name == one or name.startswith(f"{one}:") for one in shortening):
+            raise ValueError(f"{argument(f'options.{name}', value)} leaves samples out: write fewer instead")
+
+
 def _check_rate(
     rate: Fraction | None, target: str, container_format: str | None, sounds: Sequence[Sound]
 ) -> None:
@@ -305,11 +344,29 @@ def _check_matrix(frames: str, output_pixel_format: str | None, options: Mapping
     """Checks that no option names a matrix by which we do not convert."""
     if output_pixel_format is None or is_rgb(output_pixel_format) or not (is_rgb(frames) or is_gray(frames)):
         return
-    for name, value in options.items():
-        if name.partition(":")[0] == "colorspace" and str(value) not in ("unknown", "unspecified", "2"):
+    for name, attribute, word in colors_in(options):
+        # The known matrices of `colorspace` are in `colors` by now.
+        if attribute == "matrix" and word.lower() not in (
+            *MATRIX_WORDS,
+            "unknown",
+            "unspecified",
+            "undef",
+            "2",
+        ):
             raise ValueError(
-                f"{argument(f'options.{name}', value)} is no matrix by which {frames} becomes {output_pixel_format}: "
-                f"colors=Colors(matrix=...) is one of {', '.join(MATRICES)}"
+                f"{argument(f'options.{name}', options[name])} is no matrix by which {frames} becomes "
+                f"{output_pixel_format}: colors=Colors(matrix=...) is one of {', '.join(MATRICES)}"
+            )
+
+
+def _recoloured(options: Mapping[str, object], colors: Colors) -> Iterable[str]:
+    """The user's filters may convert to other colours than the file is tagged with."""
+    for name, value in options.items():
+        is_filter = name.partition(":")[0] in _FILTERING and colors.matrix == colors.range == "auto"
+        if is_filter and (found := _RECOLOURING.search(str(value))):
+            yield (
+                f"{argument(f'options.{name}', value)} may change colours by {found[0]!r}, and the file is tagged with "
+                f"those of the frames: say which it has then, as by {argument('colors.matrix', 'bt709')}"
             )
 
 

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import PurePath
 
 from penstock.errors import EncoderError
 from penstock.ffmpeg.naming import argument
@@ -21,6 +22,43 @@ from penstock.ffmpeg.plan.settings import Colors
 from penstock.ffmpeg.program import capabilities
 
 AUTO = "auto"
+
+
+#: FFmpeg's encoder for each suffix of image files.
+IMAGE_ENCODERS = {
+    **dict.fromkeys((".jpeg", ".jpg"), "mjpeg"),
+    **dict.fromkeys((".tif", ".tiff"), "tiff"),
+    **{suffix: suffix[1:] for suffix in (".bmp", ".pam", ".png", ".ppm", ".qoi", ".sgi")},
+    ".jp2": "jpeg2000",
+    ".jxl": "libjxl",
+    ".tga": "targa",
+    ".webp": "libwebp",
+}
+# The same for streams without a container, and for more images. FFmpeg writes any other codec under these names, too.
+_STREAM_ENCODERS = {
+    **dict.fromkeys((".264", ".avc", ".h264"), "libx264"),
+    **dict.fromkeys((".265", ".h265", ".hevc"), "libx265"),
+    **dict.fromkeys((".mjpeg", ".mjpg"), "mjpeg"),
+    **dict.fromkeys((".dnxhd", ".dnxhr"), "dnxhd"),
+    **dict.fromkeys((".drc", ".vc2"), "vc2"),
+    **dict.fromkeys((".rgb", ".yuv"), "rawvideo"),
+    **{suffix: suffix[1:] for suffix in (".dpx", ".exr", ".h261", ".h263", ".pbm", ".pcx", ".pgm")},
+    ".cavs": "libxavs",
+    ".m1v": "mpeg1video",
+    ".m2v": "mpeg2video",
+    ".obu": "libsvtav1",
+}
+# Other encoders of the same codecs.
+_RELATED = {
+    "h263": "h263p",
+    "jpeg2000": "libopenjpeg",
+    "libsvtav1": r"\w*av1\w*",
+    "libwebp": "libwebp_anim",
+    "libx264": r"\w*264\w*",
+    "libx265": r"\w*(265|hevc)\w*",
+    "mjpeg": r"ljpeg|mjpeg_\w+",
+    "mpeg2video": r"mpeg2_\w+",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +166,19 @@ def output_format(
         return OutputFormat(_checked(codec, asked, names))
     names = capabilities.encoder_pixel_formats(program, codec)
     return _chosen(program, codec, options, frames, asked, names)
+
+
+def check_suffix(codec: str, target: str, container_format: str | None) -> None:
+    """Checks that a name which means one codec gets that."""
+    suffix = PurePath(target).suffix.lower()
+    means = (IMAGE_ENCODERS | _STREAM_ENCODERS).get(suffix)
+    if means is None or codec in (means, "copy") or container_format not in (None, "image2"):
+        return
+    if not re.fullmatch(_RELATED.get(means, "-"), codec):
+        raise ValueError(
+            f"a file {suffix} has no place for {codec} video: give {argument('codec', means)}, or a name such as "
+            "video.mkv"
+        )
 
 
 def raw_format(target: str, container_format: str | None) -> str | None:
@@ -241,7 +292,9 @@ def _may_be_refused(codec: str, one: PixelFormat) -> bool:
 
 
 def _for_options(known: list[PixelFormat], codec: str, options: Mapping[str, object]) -> list[PixelFormat]:
-    """The formats that fit the profile, if a ProRes codec has one."""
+    """The formats that fit the profile and the bits of alpha, if a ProRes codec has them."""
+    if codec.startswith("prores") and _option(options, "alpha_bits") == "0":
+        known = [one for one in known if not one.has_alpha] or known
     profile = _option(options, "profile")
     if not codec.startswith("prores") or profile is None:
         return known

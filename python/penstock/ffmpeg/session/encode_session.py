@@ -9,7 +9,7 @@ import threading
 import time
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from fractions import Fraction
 from functools import partial
@@ -31,7 +31,7 @@ from penstock.errors import (
 )
 from penstock.ffmpeg.plan import endpoints, nut
 from penstock.ffmpeg.plan.encode_plan import EncodePlan
-from penstock.ffmpeg.plan.sound import checked_samples
+from penstock.ffmpeg.plan.sound import AudioInput, Sound, checked_samples
 from penstock.ffmpeg.program.process import WATCH_INTERVAL_S, FFmpegProcess, Watch
 from penstock.ffmpeg.program.session import Session, late_error, warn_unclosed
 from penstock.ffmpeg.session.advice import explain
@@ -53,8 +53,12 @@ LEAST_QUEUE_FRAMES = 4
 # Leased frames that are kept for reuse: one is drawn into while another is read, and one to spare.
 KEPT_SLOTS = 3
 
-# Files that do not say what they are, in which libav may find anything: FFmpeg's names, and endings.
-_NAMELESS = (("data", "rawvideo"), (".rgb", ".yuv"))
+# Files that do not say what they are, in which libav may find anything, or that hold no video: FFmpeg's names, and
+# endings.
+_NAMELESS = (
+    ("crc", "data", "framecrc", "framehash", "framemd5", "hash", "md5", "null", "rawvideo", "streamhash"),
+    (".rgb", ".yuv"),
+)
 
 #: Queues a frame or samples: ``push(timeout=seconds)``.
 Push = Callable[..., Ticket]
@@ -436,9 +440,16 @@ class EncodeSession(Session):
             rate=settings.rate,
             first_s=self._first_s,
             ends_s=self._ends_s if settings.codec and settings.keeps_times else None,
-            sounds=settings.sounds if settings.keeps_sound else (),
+            sounds=self._written_sounds if settings.keeps_sound else (),
         )
         return differences(url, meant)
+
+    @property
+    def _written_sounds(self) -> Sequence[Sound]:
+        unused = bool(self._unused_input())
+        return [
+            one for one in self._settings.sounds if not (unused and isinstance(one.made_from, AudioInput))
+        ]
 
     @property
     def _first_s(self) -> Fraction | None:

@@ -29,10 +29,6 @@ _KEPT_ENDS = 1 << 12
 # Packets of each file that are queued at once after the last frame. Chosen.
 _LAST_PACKETS = 32
 
-# Units of time from a frame to the next, in MP4 and QuickTime. Theirs have 31 bits, and FFmpeg 5.1 believes no more
-# than 28 between the decoding of a frame and its display (mov_read_ctts in libavformat/mov.c).
-_MOST_STEPS = 2**28 - 1
-
 _Result = TypeVar("_Result")
 
 
@@ -88,7 +84,8 @@ class Feed:
         self.input: AudioInput | None = None
         #: Seconds that calls have waited for room, or for a file.
         self.waited_s = 0.0
-        self._rate, self._time_unit_s = settings.rate, settings.time_unit_s
+        self._rate = settings.rate
+        self._time_unit_s, self._longest_s = settings.time_unit_s, settings.longest_step_s
         self._frame_bytes = frame_bytes
         self._input_stream = 0
         self._files: list[tuple[int, SoundPackets]] = []
@@ -186,12 +183,13 @@ class Feed:
             raise ValueError(
                 f"pts must grow from frame to frame: {float(time_s):.6f} s comes after {float(queued.last_s):.6f} s"
             )
-        if not queued.frames or (unit_s := self._time_unit_s) == nut.TICK_S:
+        if not queued.frames or self._longest_s is None:
             return
-        if not 0 < round(time_s / unit_s) - round(queued.last_s / unit_s) <= _MOST_STEPS:
+        unit_s, step_s = self._time_unit_s, time_s - queued.last_s
+        if round(time_s / unit_s) == round(queued.last_s / unit_s) or step_s > self._longest_s:
             raise ValueError(
                 f"the container has no two frames at {float(queued.last_s):.6f} and {float(time_s):.6f} s: it holds "
-                f"steps from {unit_s} to {int(_MOST_STEPS * unit_s)} s, and pts is in seconds"
+                f"steps from {unit_s} to {float(self._longest_s):g} s, and pts is in seconds"
             )
 
     def queue_frame(self, slot: _Slot, tick: int | None, *, timeout: float) -> Ticket:

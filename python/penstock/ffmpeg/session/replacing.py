@@ -14,10 +14,10 @@ from penstock.ffmpeg.plan import endpoints
 
 # Containers that are several files, whose names follow from the output's, by FFmpeg's names and their usual endings.
 _SEVERAL_FILES = (
-    *("dash", "hds", "hls", "image2", "segment", "smoothstreaming", "ssegment", "stream_segment", "tee"),
+    *("dash", "hds", "hls", "segment", "smoothstreaming", "ssegment", "stream_segment", "tee"),
     *("webm_chunk", "webm_dash_manifest"),
 )
-_SEVERAL_FILES_ENDINGS = (".m3u8", ".mpd", ".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".exr", ".ppm")
+_SEVERAL_FILES_ENDINGS = (".m3u8", ".mpd")
 # What stands for the number of a picture or a segment.
 _NUMBER = re.compile(r"%\d*d")
 # Chosen: with what is added, the name is short enough for every file system.
