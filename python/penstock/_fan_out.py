@@ -47,6 +47,9 @@ class FanOut:
     the ``with`` block closes it, and raises the error of the first output that failed; call `close` in the block for
     reports instead. An exception that leaves the block finishes all outputs, as each of them does alone.
 
+    It takes whole frames, which all outputs share: it has no `frame`, `submit` or `awrite` (``asyncio.to_thread``),
+    and sound goes to each encoder's own `write_audio`.
+
     Calls from several threads are served one after another. After a ``fork``, the fan-out is closed in the child and
     continues in the parent.
 

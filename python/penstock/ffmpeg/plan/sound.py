@@ -310,7 +310,7 @@ def _takes_copy(program: str, sound: Sound, codec: str, target: str, container_f
         run((program, "-v", "error", "-i", packed, *copy, *container, f"file:{trial}"), _TRIAL_S)
         # Some containers take sounds that nobody can read from them.
         found = probe(trial).best_audio
-        return found is not None and found.codec == codec
+        return found is not None and found.codec == codec and 0 not in (found.channels, found.sample_rate)
     return False
 
 
