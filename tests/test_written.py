@@ -13,6 +13,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from support.cases import eventually, examples
+from support.processes import run_script
 
 from penstock import Decoder, Encoder, EncoderError, FFmpegWarning
 from penstock.errors import DecoderError
@@ -380,3 +381,17 @@ def test_an_old_picture_stays_until_the_new_one_is_whole(tmp_path: Path, frames:
         assert is_kept
     assert (output.read_bytes() == b"what was there") == is_kept
     assert list(tmp_path.iterdir()) == [output]
+
+
+def test_without_pyav_a_video_is_written_all_the_same(tmp_path: Path) -> None:
+    code = f"""
+        sys.modules["av"] = None
+        encoder = penstock.Encoder({str(tmp_path / "v.mp4")!r}, size=(64, 48), fps=25)
+        encoder.write(bytes(64 * 48 * 3))
+        print(*encoder.close().warnings)
+    """
+    done = run_script(code)
+    assert done.returncode == 0
+    assert b"PyAV cannot be imported" in done.stdout
+    with Decoder(tmp_path / "v.mp4") as decoder:
+        assert len(list(decoder)) == 1

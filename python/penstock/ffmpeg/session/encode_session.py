@@ -300,8 +300,7 @@ class EncodeSession(Session):
         deadline_s = None if timeout is None else time.monotonic() + timeout
         self._deliver(deadline_s)
         self.process.close_pipes()
-        if self._is_compared:
-            from penstock.media import written  # noqa: F401  its libav loads while FFmpeg works
+        unread = self._load_reader()
         self.wait_for(self._await_end, _left_s(deadline_s), NOT_DONE)
         if not self.process.has_succeeded or self.process.frames != self.submitted or self._lost():
             self._mark_ended()
@@ -309,7 +308,7 @@ class EncodeSession(Session):
         differences = self._differences()
         self._put_in_place()
         self._mark_ended()
-        missing = [*differences, *self._failed_outputs(ignored=True), *self._unused_input()]
+        missing = [*unread, *differences, *self._failed_outputs(ignored=True), *self._unused_input()]
         if self._feed is not None:
             missing += self._feed.warnings
         self.report = self._make_report(missing)
@@ -419,6 +418,18 @@ class EncodeSession(Session):
             self._failure = str(error)
             self._mark_ended()
             raise self._error() from error
+
+    def _load_reader(self) -> list[str]:
+        """Loads libav, while FFmpeg works, to read the file back. What prevents that, in a sentence."""
+        try:
+            if self._is_compared:
+                from penstock.media import written  # noqa: F401
+        except ImportError as error:
+            self._is_compared = False
+            return [
+                f"the file could not be compared with what was meant, for PyAV cannot be imported: {error}"
+            ]
+        return []
 
     def _differences(self) -> list[str]:
         """What the file says that was not meant, in sentences."""
