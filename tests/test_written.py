@@ -13,6 +13,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from support.cases import eventually, examples
+from support.media import ffmpeg
 from support.processes import run_script
 
 from penstock import Decoder, Encoder, EncoderError, FFmpegWarning
@@ -232,7 +233,7 @@ def encoded(output: Path, frames: int = 10, **options: Any) -> list[str]:
     """Writes frames that differ. Gives what was warned of, without FFmpeg's own remarks."""
     with Encoder(output, **({"size": (64, 48), "fps": 25} | options)) as encoder:
         for index in range(frames):
-            encoder.write(np.full((48, 64, 3), 20 * index, np.uint8))
+            encoder.write(np.full((48, 64, 3), 20 * index % 256, np.uint8))
     assert encoder.report is not None
     return [one for one in encoder.report.warnings if not one.startswith("[")]
 
@@ -395,3 +396,15 @@ def test_without_pyav_a_video_is_written_all_the_same(tmp_path: Path) -> None:
     assert b"PyAV cannot be imported" in done.stdout
     with Decoder(tmp_path / "v.mp4") as decoder:
         assert len(list(decoder)) == 1
+
+
+@pytest.mark.filterwarnings("ignore::penstock.FFmpegWarning")
+@pytest.mark.parametrize("name, is_told", [("v.avi", True), ("v.mov", True), ("v.mkv", False)])
+def test_a_pause_of_a_copied_sound_that_the_container_does_not_hold(
+    tmp_path: Path, name: str, is_told: bool
+) -> None:
+    pause = "sine=duration=2,aselect=not(between(t\\,0.2\\,0.5))"
+    ffmpeg("-f", "lavfi", "-i", pause, "-c:a", "pcm_s16le", tmp_path / "sound.mka")
+    told = encoded(tmp_path / name, 50, audio=tmp_path / "sound.mka")
+    assert [one for one in told if "what follows comes early, by 0.3" in one] == told[:1] * is_told
+    assert bool(told) == is_told

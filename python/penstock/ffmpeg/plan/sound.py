@@ -146,6 +146,7 @@ class Sound:
         layout: FFmpeg's name of their layout, where it is not the usual one for their number.
         why_short: tells why the file has had more sound than is there; None if nothing says so.
         first_s: the time of the file's first timestamp, as `Decoder`'s ``start`` counts.
+        holds_pauses: whether the container has times of packets, between which there may be nothing.
     """
 
     made_from: AudioFile | AudioInput
@@ -159,6 +160,7 @@ class Sound:
     layout: str | None = None
     why_short: Callable[[], str | None] = lambda: None
     first_s: float = 0.0
+    holds_pauses: bool = True
 
     def reading_from(self, start_s: float) -> tuple[str, ...]:
         """FFmpeg's arguments that read it from a time on, which becomes 0."""
@@ -269,7 +271,11 @@ def _planned(
         made_from.codec is None and container_format != "tee" and not _asks_to_encode(options)
     )
     if may_copy and _takes_copy(program, sound, stream.codec, target, container_format):
-        return sound
+        counts = endpoints.is_container(target, container_format, ("avi",), (".avi",)) or (
+            stream.codec.startswith("pcm_")
+            and endpoints.is_container(target, container_format, ("mov",), (".mov",))
+        )
+        return replace(sound, holds_pauses=not counts)
     if made_from.codec == _COPY:
         raise ValueError(
             f"the {stream.codec} of {media.path} cannot be copied to {endpoints.without_protocol(target)}: give "

@@ -29,6 +29,7 @@ _SILENCE_S = Fraction(1, 4)
 _LOOK_INTERVAL_S = 0.005
 # Containers round times to 1 ms or worse; what is less than this apart follows each other. Where more is missing,
 # there is silence, so that the rest stays in step with the picture.
+_LEAST_PAUSE_S = Fraction(1, 20)
 _GAPLESS = "aresample=async=1:min_hard_comp=0.05:first_pts=0"
 
 
@@ -77,6 +78,7 @@ class SoundPackets:
         self._last: Packet | None = None
         self._waiting_since_s: float | None = None
         self._is_read = self._is_over = self._is_stuck = False
+        self._pauses_s = Fraction(0)
 
     def start(self) -> None:
         """Starts FFmpeg. Call it in a ``try`` that calls `end`."""
@@ -107,8 +109,12 @@ class SoundPackets:
         if damage := damage_reports(self._process.log.reports):
             said = summarize("\n".join(damage), self._sound.reading[-1])
             return f"the sound of {self._source} may be damaged: {said}"
-        reason = self._sound.why_short()
-        return None if reason is None else f"the sound of {self._source} is not whole: {reason}"
+        if (reason := self._sound.why_short()) is not None:
+            return f"the sound of {self._source} is not whole: {reason}"
+        if self._pauses_s and not self._sound.holds_pauses:
+            early = f"what follows comes early, by {float(self._pauses_s):.2f} s in the end"
+            return f"the container holds no pauses of {self._source}: {early}; AudioFile(codec=…) fills them"
+        return None
 
     def peek(self, taken: int) -> Packet | None:
         """The packet of that number, when all before were taken; None at the end.
@@ -190,6 +196,9 @@ class SoundPackets:
             for is_data, read in self._pieces():
                 (splitter.add_data if is_data else splitter.add_lines)(read)
                 for packet in splitter.packets():
+                    if (last := self._last) is not None and last.samples:
+                        pause_s = packet.time_s - last.end_s
+                        self._pauses_s += pause_s if pause_s > _LEAST_PAUSE_S else 0
                     self._last = packet
                     self._packets.append(packet)
                 while len(self._packets) >= _AHEAD_PACKETS and not self._is_over:
