@@ -365,6 +365,8 @@ def _losses(codec: str, source: PixelFormat, chosen: PixelFormat, known: list[Pi
         yield f"the frames' colours are dropped: {codec} video of {chosen.name} has none; {meant}"
     if source.depth > chosen.depth:
         keeps = "ffv1 (.mkv) keeps 16" if chosen.depth >= 10 else f"{prores} keeps 10, and ffv1 (.mkv) 16"
+        if chosen.depth >= 16:
+            keeps = f"{argument('codec', 'exr')} (frames/%05d.exr) keeps floats"
         if codec == "gif":
             keeps = f"{argument('options.vf', _PALETTE_FILTERS)} makes 256 colours that suit the video"
         if best.depth > chosen.depth:
