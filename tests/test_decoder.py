@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import itertools
 import json
 import pickle
 import signal
@@ -341,6 +342,52 @@ def test_the_first_frame_is_at_the_start_or_after_it(
         expected = [frame for frame in frames if frame[0] >= start - 1e-6][:2]
         with Decoder(path, start=start, count=2) as decoder:
             assert [(frame.time_s, frame.tobytes()) for frame in decoder] == expected, start
+
+
+def check_starts(path: Path, starts: tuple[float, ...]) -> None:
+    """From each start on come the same frames as in a decode of the whole file, with and without `count`."""
+    with Decoder(path) as decoder:
+        frames = [(frame.time_s or 0.0, frame.tobytes()) for frame in decoder]
+    for start, count in itertools.product(starts, (None, 3)):
+        expected = [frame for frame in frames if frame[0] >= start - 1e-6][:count]
+        with Decoder(path, start=start, count=count) as decoder:
+            got = [(frame.time_s or 0.0, frame.tobytes()) for frame in decoder]
+        assert got == expected and got, (start, count)
+
+
+@pytest.mark.parametrize("ending", ["mp4", "mkv", "ts", "flv", "nut"])
+def test_a_start_in_a_picture_that_is_refreshed_bit_by_bit(ending: str, tmp_path: Path) -> None:
+    """Of x264's `intra-refresh`, what is called a keyframe is whole only some frames later."""
+    path = tmp_path / f"clip.{ending}"
+    codec = ("-c:v", "libx264", "-x264-params", "keyint=50:intra-refresh=1")
+    ffmpeg("-f", "lavfi", "-i", "testsrc2=size=320x240:rate=25", "-frames:v", "300", *codec, path)
+    check_starts(path, (2.0, 3.0, 11.2, 11.6))
+
+
+@pytest.mark.parametrize(
+    ("ending", "codec"),
+    [
+        ("ts", ("-c:v", "mpeg2video", "-g", "600", "-sc_threshold", "1000000000")),
+        ("mpg", ("-c:v", "mpeg2video", "-g", "600", "-sc_threshold", "1000000000")),
+        ("ts", ("-c:v", "libx264", "-x264-params", "keyint=500:scenecut=0")),
+    ],
+    ids=("mpeg2-ts", "mpeg2-ps", "h264-ts"),
+)
+def test_a_start_far_behind_a_keyframe(ending: str, codec: tuple[str, ...], tmp_path: Path) -> None:
+    path = tmp_path / f"clip.{ending}"
+    ffmpeg("-f", "lavfi", "-i", "testsrc2=size=64x48:rate=25", "-frames:v", "700", *codec, path)
+    check_starts(path, (15.0, 23.0, 27.0))
+
+
+@pytest.mark.parametrize("ending", ["mp4", "mkv", "ts"])
+@pytest.mark.parametrize("refresh", [0, 1])
+def test_a_start_in_a_pause(ending: str, refresh: int, tmp_path: Path) -> None:
+    """The frames are at 0 to 2 s and at 15 to 17 s."""
+    path = tmp_path / f"clip.{ending}"
+    pause = ("-vf", "setpts=if(gte(N\\,50)\\,PTS+13/TB\\,PTS)", "-fps_mode", "passthrough")
+    codec = ("-c:v", "libx264", "-x264-params", f"keyint=20:intra-refresh={refresh}")
+    ffmpeg("-f", "lavfi", "-i", "testsrc2=size=64x48:rate=25", "-frames:v", "100", *pause, *codec, path)
+    check_starts(path, (2.5, 14.9, 15.5))
 
 
 @pytest.mark.parametrize("name", ["h264", "h264_mkv", "h264_ts", "variable_mp4", "starts_late_ts", "prores"])

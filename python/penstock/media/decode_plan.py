@@ -80,6 +80,7 @@ class DecodePlan:
         filters: the filters after those, before those that print timestamps and divide frames.
         video: the stream, with the pixel format that its decoder gives.
         decoder: name of FFmpeg's decoder; None leaves the choice to FFmpeg.
+        may_seek: whether FFmpeg need not read from the beginning of the file.
     """
 
     layout: FrameLayout
@@ -92,6 +93,7 @@ class DecodePlan:
     options: DecodeOptions
     video: VideoInfo
     decoder: str | None = None
+    may_seek: bool = True
 
     def arguments(self, source: str, media: MediaInfo, descriptor: int) -> list[str]:
         """FFmpeg's arguments.
@@ -101,7 +103,7 @@ class DecodePlan:
             media: the file.
             descriptor: where FFmpeg writes timestamps.
         """
-        reading, trim = _reading(self.options, self.video, self.decoder, source, media)
+        reading, trim = self._reading(source, media)
         stamp = timestamps.filters(descriptor, self.video.time_base)
         divide = [f"untile=1x{self.parts}"] if self.parts > 1 else []
         count = self.options.count
@@ -119,7 +121,7 @@ class DecodePlan:
 
     def beginning_arguments(self, source: str, media: MediaInfo) -> list[str]:
         """FFmpeg's arguments to decode the first frames, and drop them."""
-        reading, trim = _reading(self.options, self.video, self.decoder, source, media)
+        reading, trim = self._reading(source, media)
         filters = ("-filter:v", ",".join(trim)) if trim else ()
         return [
             *reading,
@@ -132,6 +134,9 @@ class DecodePlan:
             "null",
             "-",
         ]
+
+    def _reading(self, source: str, media: MediaInfo) -> tuple[list[str], list[str]]:
+        return _reading(self.options, self.video, self.decoder, source, media, may_seek=self.may_seek)
 
     def whole_conversion(self) -> _Conversion | None:
         """The native conversion of a whole frame; None if there is none."""
@@ -246,10 +251,16 @@ def _alpha_decoder(
 
 
 def _reading(
-    options: DecodeOptions, video: VideoInfo, decoder: str | None, source: str, media: MediaInfo
+    options: DecodeOptions,
+    video: VideoInfo,
+    decoder: str | None,
+    source: str,
+    media: MediaInfo,
+    *,
+    may_seek: bool = True,
 ) -> tuple[list[str], list[str]]:
     """FFmpeg's arguments that read the stream, and the filters that drop what is before ``start``."""
-    seek, trim = seek_arguments(options.start, source, media, video.time_base)
+    seek, trim = seek_arguments(options.start, source, media, video.time_base, may_seek=may_seek)
     return [
         # Times and pictures as they are in the file: FFmpeg 5.1 does not see each display matrix.
         *("-copyts", "-noautorotate"),

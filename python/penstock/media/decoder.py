@@ -26,7 +26,7 @@ from penstock.media.decode_session import DecoderBase, DecodeSession, numbered_s
 from penstock.media.facts import probe
 from penstock.media.info import MediaInfo, VideoInfo
 from penstock.media.source import MediaSource, Source
-from penstock.media.start import first_pts
+from penstock.media.start import first_pts, misses_frames
 from penstock.results import DecoderStats
 
 if TYPE_CHECKING:
@@ -168,10 +168,9 @@ class Decoder(DecoderBase):
         self._plan = plan_decode(program, self._source, self._media, self._video, self._options)
         # A session that referenced the decoder would leave a dropped one to the garbage collector.
         excuse, early_end = weakref.WeakMethod(self._excuse), weakref.WeakMethod(self._early_end)
-        self._new_session = partial(
+        self._session_by = partial(
             DecodeSession,
             program,
-            partial(self._plan.arguments, self._source, self._media),
             path=self._opened.path,
             title=repr(self),
             tuning=tuning,
@@ -424,6 +423,18 @@ class Decoder(DecoderBase):
         layout = self._plan.layout
         size = f"{layout.width}x{layout.height}"
         return f"<Decoder {self._opened.path!r} {size} {layout.pixel_format}>"
+
+    def _new_session(self) -> DecodeSession:
+        return self._session_by(arguments=partial(self._plan.arguments, self._source, self._media))
+
+    def _start(self) -> None:
+        super()._start()
+        # FFmpeg opens the file meanwhile, so that this costs no time as a rule.
+        if self._plan.may_seek and misses_frames(self._options.start, self._source, self._media, self._video):
+            self._plan = replace(self._plan, may_seek=False)
+            if self._run is not None:
+                self._run.close()
+            super()._start()
 
     def _with_timestamp(self, frame: Frame | None) -> VideoFrame | None:
         """The frame with its index and timestamp."""

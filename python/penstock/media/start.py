@@ -1,13 +1,26 @@
-"""Where a decode begins: its first timestamp, and FFmpeg's arguments to get there."""
+"""Where a decode begins: its first timestamp, FFmpeg's arguments to get there, and whether they lead there."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import suppress
 from fractions import Fraction
+from itertools import islice
+from typing import TYPE_CHECKING, cast
 
+from av import BitStreamFilterContext
+from av.error import FFmpegError as LibavError
+
+from penstock.errors import DecoderError
 from penstock.ffmpeg.plan import endpoints
 from penstock.ffmpeg.plan.arguments import format_seconds
-from penstock.media.info import MediaInfo
+from penstock.media.info import MediaInfo, VideoInfo
+from penstock.media.opening import demux, open_media
+
+if TYPE_CHECKING:
+    from av.packet import Packet as AnyPacket
+    from av.video.stream import VideoStream
 
 # In these containers FFmpeg finds a keyframe before the place by an index.
 _WITH_INDEX = (endpoints.QUICKTIME, endpoints.MATROSKA, "nut")
@@ -17,10 +30,21 @@ _WITHOUT_INDEX = ("mpegts", "mpeg", "avi", "flv", "mxf", "ogg", "asf")
 REORDERED = 16
 # Guessed: keyframes are closer together than this as a rule; broadcasts have one every 0.5 to 2 s.
 _SEEK_MARGIN_S = 10.0
+# By so much FFmpeg goes further back for a video with B-frames (open_input_file in fftools/ffmpeg_opt.c).
+_SEEK_BACK_S = 3 / 23
+# Units of H.264 (ITU-T H.264, table 7-1): slices of a picture, and messages.
+_SLICES, _MESSAGES = range(1, 6), 6
+# The message of a picture from which on a decoder can begin (D.1.8).
+_RECOVERY_POINT = 6
 
 
 def seek_arguments(
-    start: float | None, source: str, media: MediaInfo, time_base: Fraction | None = None
+    start: float | None,
+    source: str,
+    media: MediaInfo,
+    time_base: Fraction | None = None,
+    *,
+    may_seek: bool = True,
 ) -> tuple[list[str], list[str]]:
     """FFmpeg's options and filters to begin exactly at `start`. The filters need ``-copyts``.
 
@@ -31,22 +55,111 @@ def seek_arguments(
         start: seconds from the beginning, as `MediaInfo.zero_s` has it; None for all of the file.
         source: what FFmpeg reads, from `endpoints.source`.
         time_base: the unit of a video's timestamps; None for audio, whose filter is exact to the sample.
+        may_seek: whether FFmpeg need not read from the beginning.
     """
     if start is None:
         return [], []
-    start_s, is_audio = start + media.zero_s, time_base is None
-    may_seek = is_audio or media.container in (*_WITH_INDEX, *_WITHOUT_INDEX)
-    may_seek &= not endpoints.is_sequential(source)
-    sooner_s = start_s - (
-        _margin_s(media) if media.container in _WITH_INDEX and not is_audio else _SEEK_MARGIN_S
-    )
+    start_s = start + media.zero_s
+    sooner_s = _seek_s(start, source, media, is_audio=time_base is None) if may_seek else None
     # By the file's timestamps: FFmpeg and libav may differ on which is the first.
-    seek = ["-seek_timestamp", "1", "-noaccurate_seek", "-ss", format_seconds(sooner_s)]
+    place = () if sooner_s is None else ("-ss", format_seconds(sooner_s))
+    seek = ["-seek_timestamp", "1", "-noaccurate_seek", *place] if place else []
     if time_base is None:
         trim = [f"trim=start={format_seconds(start_s)}"]
     else:  # in seconds, the filter would take the nearest timestamp
         trim = [f"settb={time_base}", f"trim=start_pts={first_pts(start, media, time_base)}"]
-    return seek if may_seek and sooner_s > (media.start_s or 0.0) else [], trim
+    return seek, trim
+
+
+def _seek_s(start: float, source: str, media: MediaInfo, *, is_audio: bool) -> float | None:
+    """The place that FFmpeg seeks, by the file's own clock; None if it reads from the beginning."""
+    may_seek = is_audio or media.container in (*_WITH_INDEX, *_WITHOUT_INDEX)
+    may_seek &= not endpoints.is_sequential(source)
+    margin_s = _margin_s(media) if media.container in _WITH_INDEX and not is_audio else _SEEK_MARGIN_S
+    sooner_s = start + media.zero_s - margin_s
+    return sooner_s if may_seek and sooner_s > (media.start_s or 0.0) else None
+
+
+def misses_frames(start: float | None, source: str, media: MediaInfo, video: VideoInfo) -> bool:
+    """Whether FFmpeg, behind the seek to `start`, may not be able to decode the first frames from there on.
+
+    Either no keyframe comes before them, or what is called one is none: of x264's intra-refresh the frames are whole
+    some frames later, and FFmpeg drops those before. Of a regular file it reads the packets from the seek's place to
+    the first keyframe.
+    """
+    if start is None or video.is_attached_picture or endpoints.identity(source) is None:
+        return False
+    sooner_s = _seek_s(start, source, media, is_audio=False)
+    if sooner_s is None:
+        return False
+    with suppress(DecoderError, LibavError, IndexError), open_media(source, (media.container,)) as file:
+        stream = cast("VideoStream", file.streams[video.index])
+        if media.container == "flv":
+            # A seek would read all that is before. FFmpeg's leads to a keyframe, and the second is as the later ones.
+            keyframes = (packet for packet in demux(file, stream) if packet.is_keyframe)
+            return any(_recovers_later(packet, stream) for packet in islice(keyframes, 2))
+        file.seek(round((sooner_s - _SEEK_BACK_S) * 1_000_000))
+        return _begins_late(
+            demux(file, stream),
+            stream,
+            seek_pts=math.ceil(Fraction(sooner_s) / video.time_base),
+            wanted_pts=first_pts(start, media, video.time_base),
+        )
+    return False
+
+
+def _begins_late(
+    packets: Iterator[AnyPacket[VideoStream]], stream: VideoStream, *, seek_pts: int, wanted_pts: int
+) -> bool:
+    """Whether a decoder that begins with a keyframe at `seek_pts` may miss frames from `wanted_pts` on."""
+    has_keyframe = has_wanted = False
+    for packet in packets:
+        decoded = packet.pts if packet.dts is None else packet.dts
+        if not packet.size or decoded is None:
+            continue
+        shown = decoded if packet.pts is None else packet.pts
+        has_wanted |= shown >= wanted_pts
+        if packet.is_keyframe:
+            has_keyframe |= shown <= wanted_pts
+            if _recovers_later(packet, stream):
+                return True
+        if decoded > (seek_pts if has_keyframe else wanted_pts):
+            break
+    return has_wanted and not has_keyframe
+
+
+def _recovers_later(packet: AnyPacket[VideoStream], stream: VideoStream) -> bool:
+    """Whether the video is H.264, and its frames from this keyframe on are whole only after some of them."""
+    if stream.codec_context.codec.canonical_name != "h264":
+        return False
+    units = BitStreamFilterContext("h264_mp4toannexb", stream).filter(packet)
+    for unit in b"".join(map(bytes, units)).split(b"\0\0\1"):
+        kind = unit[0] & 31 if unit else 0
+        if kind in _SLICES:
+            return False
+        if kind == _MESSAGES and (told := _recovery_point(unit[1:].replace(b"\0\0\3", b"\0\0"))):
+            return told[0] < 0x80  # the number of frames until then is 0 if its first bit is set
+    return False
+
+
+def _recovery_point(messages: bytes) -> bytes | None:
+    """What the messages of a unit say of the recovery point; None if nothing."""
+    rest = iter(messages)
+    while True:
+        kind, size = _number(rest), _number(rest)
+        message = bytes(islice(rest, size))
+        if not message or kind == _RECOVERY_POINT:
+            return message or None
+
+
+def _number(rest: Iterator[int]) -> int:
+    """A number as the sum of bytes, of which only the last is not 255 (7.3.2.3.1)."""
+    total = 0
+    for byte in rest:
+        total += byte
+        if byte != 255:
+            break
+    return total
 
 
 def _margin_s(media: MediaInfo) -> float:
