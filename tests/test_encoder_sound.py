@@ -963,3 +963,57 @@ def test_sound_and_picture_agree_after_ten_minutes(tmp_path: Path, name: str) ->
     media = probe(tmp_path / name)
     ends_s = [one.duration_s for one in (*media.video, *media.audio) if one.duration_s is not None]
     assert max(ends_s) - min(ends_s) <= 1 / fps
+
+
+def apart(path: Path, codec: str, later_s: float, seconds: int = 3) -> Path:
+    """A video whose sound begins that much later than its picture, or sooner, and claps 0.5 s after its beginning."""
+    container = {".ts": "mpegts", ".mpg": "mpeg"}.get(path.suffix, path.suffix[1:])
+    video, sound = path.with_suffix(".video.mkv"), path.with_suffix(".sound.mkv")
+    claps = f"aevalsrc='0.5*sin(2*PI*1000*t)*between(mod(t,1),0.5,{0.5 + CLAP_S})':s=48000:d={seconds}"
+    command = (find_ffmpeg(), "-v", "error", "-y")
+    picture = ("-f", "lavfi", "-i", f"color=white:s=64x48:r=25:d={seconds}")
+    encoder = "libtheora" if container == "ogg" else "mpeg2video"
+    subprocess.run((*command, *picture, "-c:v", encoder, "-bf", "0", video), check=True)
+    subprocess.run((*command, "-f", "lavfi", "-i", claps, "-c:a", codec, sound), check=True)
+    first, second = ("-itsoffset", str(max(-later_s, 0))), ("-itsoffset", str(max(later_s, 0)))
+    both = (*first, "-i", video, *second, "-i", sound, "-map", "0:v", "-map", "1:a", "-c", "copy")
+    subprocess.run((*command, *both, "-f", container, path), check=True)
+    return path
+
+
+APART = [
+    *(("mp2", "ts"), ("aac", "ts"), ("ac3", "ts"), ("mp2", "mpg"), ("ac3", "mpg")),
+    *(("libvorbis", "ogg"), ("aac", "matroska")),
+]
+
+
+@pytest.mark.parametrize("later_s", [0.8, -0.8])
+@pytest.mark.parametrize("codec, ending", APART)
+@pytest.mark.parametrize("made", ["copy", "aac", "mov", "mkv"])
+def test_sound_that_begins_at_another_time_than_the_picture(
+    tmp_path: Path, ffmpeg: str, codec: str, ending: str, later_s: float, made: str
+) -> None:
+    source, tuning = apart(tmp_path / f"in.{ending}", codec, later_s), Tuning(ffmpeg=ffmpeg)
+    if ending == "mpg" and made.startswith("m"):
+        pytest.skip("map_video needs the time of each frame, which MPEG-PS does not have")
+    if ending == "ogg" and made in ("copy", "mkv"):
+        pytest.skip("copied Vorbis that begins late moves the picture in Matroska")
+    out = tmp_path / f"out.{'mkv' if made == 'mkv' else 'mov'}"
+    if made.startswith("m"):
+        encoder = {"preset": "ultrafast", "tuning": tuning}
+        penstock.map_video(None, source, out, workers=1, encoder=encoder)
+        first_s = 0.0
+    else:
+        audio = AudioFile(source, codec=made)
+        with (
+            penstock.Decoder(source) as decoder,
+            Encoder(out, fps=None, audio=audio, preset="ultrafast", tuning=tuning) as encoder,
+        ):
+            for frame in decoder:
+                encoder.write(frame, pts=frame.time_s)
+        first_s = max(-later_s, 0.0)
+    heard, _ = heard_s(out)
+    wanted = [at for at in (first_s + later_s + n + 0.5 for n in range(3)) if at > 0]
+    assert heard[0] == pytest.approx(wanted[0], abs=1 / FPS)
+    # Of a render, the sound ends with the picture.
+    assert len(heard) >= len([at for at in wanted if at < first_s + 2.9])

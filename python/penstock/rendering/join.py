@@ -326,7 +326,8 @@ def _sound_arguments(plan: Plan, part: Path) -> tuple[list[str], list[str]]:
     if sound.is_copied:
         # Matroska has no times below 0: FFmpeg would move the picture by what comes before the sound.
         output += ("-c:a", "copy", *(() if sound.has_prelude else ("-copypriorss:a", "0")))
-    lasts_s -= max(0.0, sound.first_s - start_s)
+    if not sound.is_copied:  # FFmpeg counts -t from the first sample, or else from 0
+        lasts_s -= max(0.0, sound.zero_s - start_s)
     return ["-t", f"{lasts_s:.6f}", *sound.reading_from(start_s)], output
 
 

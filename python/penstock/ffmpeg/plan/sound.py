@@ -11,7 +11,7 @@ from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,11 @@ from penstock.ffmpeg.plan.pixel_formats import FrameLayout
 from penstock.ffmpeg.plan.settings import check_choice
 from penstock.ffmpeg.program.capabilities import check_audio_codec
 from penstock.ffmpeg.program.child import ProgramError
+from penstock.ffmpeg.program.messages import framecrc_unit_s
 from penstock.ffmpeg.program.runner import run
+
+if TYPE_CHECKING:
+    from penstock.media.info import AudioInfo, MediaInfo
 
 InputSampleType = Literal["int16", "int32", "float32"]
 SoundEnd = Literal["video", "longest"]
@@ -50,6 +54,8 @@ _MOST_HZ, _MOST_CHANNELS = 1 << 24, 1 << 10
 # Guessed: reading the first packet of a sound file, and writing a header.
 _TRIAL_S = 30.0
 _COPY = "copy"
+# FFmpeg's unit.
+_LEAST_OFFSET_S = 1e-6
 # Chosen: hours of most video. FFmpeg's own threshold is 50 MiB.
 _WAITING_BYTES = 1 << 30
 
@@ -147,6 +153,8 @@ class Sound:
         why_short: tells why the file has had more sound than is there; None if nothing says so.
         first_s: the time of the file's first timestamp, as `Decoder`'s ``start`` counts.
         holds_pauses: whether the container has times of packets, between which there may be nothing.
+        zero_s: the time that FFmpeg makes 0 where it reads from the beginning, with ``-itsoffset`` if times may jump.
+        may_jump: whether FFmpeg may count from the first stream in use, and not from the file's first timestamp.
     """
 
     made_from: AudioFile | AudioInput
@@ -161,13 +169,15 @@ class Sound:
     why_short: Callable[[], str | None] = lambda: None
     first_s: float = 0.0
     holds_pauses: bool = True
+    zero_s: float = 0.0
+    may_jump: bool = False
 
     def reading_from(self, start_s: float) -> tuple[str, ...]:
         """FFmpeg's arguments that read it from a time on, which becomes 0."""
-        later_s = start_s - self.first_s
-        if later_s > 0:
-            return "-ss", format_seconds(later_s), *self.reading
-        return ("-itsoffset", format_seconds(-later_s), *self.reading) if later_s else self.reading
+        if start_s > self.zero_s:
+            return "-ss", format_seconds(start_s - self.first_s), *self.reading
+        late_s = max(self.zero_s - start_s, _LEAST_OFFSET_S if self.may_jump else 0.0)
+        return ("-itsoffset", format_seconds(late_s), *self.reading) if late_s else self.reading
 
     @property
     def is_copied(self) -> bool:
@@ -265,6 +275,7 @@ def _planned(
         layout,
         why_short,
         first_s,
+        *_zero(program, reading, media, stream),
     )
     # The outputs of `tee` may differ in what they take.
     may_copy = made_from.codec == _COPY or (
@@ -282,6 +293,27 @@ def _planned(
             f"another codec than 'copy', or none"
         )
     return replace(sound, packing=f"pcm_{decoded}", encoder=made_from.codec or _default(container_format))
+
+
+def _zero(program: str, reading: Sequence[str], media: MediaInfo, stream: AudioInfo) -> tuple[float, bool]:
+    """`Sound.zero_s` and `Sound.may_jump`.
+
+    In MPEG-TS, MPEG-PS and Ogg, FFmpeg counts from the first of the streams in use where that is not the file's first:
+    5.1 without ``-itsoffset`` alone, 6.0 and newer always. So it is asked with one.
+    """
+    from av.format import ContainerFormat, Flags  # only where a file of sound is read
+
+    first_s = (media.start_s or 0.0) - media.zero_s
+    may_jump = bool(ContainerFormat(media.container, "r").flags & Flags.ts_discont.value)
+    if not may_jump or stream.start_s is None or stream.start_s <= (media.start_s or 0.0):
+        return first_s, False
+    first = ("-map", f"0:{stream.index}", "-c", _COPY, "-frames:a", "1", "-f", "framecrc", "pipe:1")
+    with suppress(ProgramError, ValueError, IndexError):  # reading it all will fail, too
+        asked = run((program, "-v", "error", "-itsoffset", "1", *reading, *first), _TRIAL_S)
+        lines = bytes(asked.stdout).splitlines()
+        [unit_s] = filter(None, map(framecrc_unit_s, lines))
+        return stream.start_s - media.zero_s + 1 - float(int(lines[-1].split(b",")[2]) * unit_s), True
+    return first_s, True
 
 
 def _asks_to_encode(options: Mapping[str, object]) -> bool:
