@@ -231,6 +231,16 @@ def test_sound_that_is_none(tmp_path: Path) -> None:
         penstock.render(scene, **given, audio=clip("text"))
 
 
+@pytest.mark.parametrize("name", ["video.mp4", "video.mkv"])
+def test_a_sound_that_ends_before_the_first_frame_is_missed(tmp_path: Path, name: str) -> None:
+    audio = clicks(tmp_path / "two.wav", 2.0)
+    given: dict[str, Any] = {"size": SIZE, "fps": 25, "output": tmp_path / name, "workers": 1, "audio": audio}
+    report = penstock.render(scene, frames=range(100, 106), **given)
+    [warning] = [one for one in report.warnings if "the result has no sound" in one]
+    assert "two.wav ends before the first frame" in warning
+    assert not any("no sound" in one for one in penstock.render(scene, frames=range(6), **given).warnings)
+
+
 HDR = (
     *("-f", "lavfi", "-i", "testsrc2=s=64x48:r=25:d=0.4", "-vf", "setsar=4/3"),
     *("-c:v", "libx264", "-pix_fmt", "yuv420p10le", "-colorspace", "bt2020nc", "-color_primaries", "bt2020"),

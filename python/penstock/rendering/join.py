@@ -31,6 +31,7 @@ from penstock.ffmpeg.program.process import FFmpegProcess
 from penstock.ffmpeg.program.session import Session
 from penstock.media import probe
 from penstock.media.info import VideoInfo
+from penstock.media.opening import demux, open_media
 from penstock.rendering.chunk import container_of, data_name, finished, remove_chunks
 from penstock.rendering.planning import Plan, encoder_arguments
 from penstock.rendering.storage import Storage, alone, storage_of
@@ -115,6 +116,9 @@ def joined(plan: Plan, storage: Storage) -> Joined:
         part.replace(final)
     finally:
         part.unlink(missing_ok=True)
+    if plan.audio is not None and not _has_sound(final):
+        why = f"that of {plan.audio} ends before the first frame, or begins behind the last one"
+        warnings += (f"the result has no sound: {why}",)
     if remove_chunks(plan, storage):
         left = (
             f"chunks of other renders, such as of a scene before it was changed, are left in {plan.storage}"
@@ -358,6 +362,15 @@ def _verify(plan: Plan, storage: Storage, part: Path) -> None:
         has, wanted = getattr(video, name), getattr(chunk, name)
         if wanted is not None and has != wanted:
             raise RenderError(f"the joined video has the {name} {has} instead of {wanted}")
+
+
+def _has_sound(path: Path) -> bool:
+    """Whether there is a packet of sound: Matroska has a track also without."""
+    sound = probe(path).best_audio
+    if sound is None:
+        return False
+    with open_media(f"file:{path}") as file:
+        return any(packet.size for packet in demux(file, file.streams[sound.index]))
 
 
 def _video_of(path: Path) -> VideoInfo:
