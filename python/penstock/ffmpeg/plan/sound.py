@@ -11,7 +11,7 @@ from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -304,7 +304,7 @@ def _zero(program: str, reading: Sequence[str], media: MediaInfo, stream: AudioI
     from av.format import ContainerFormat, Flags  # only where a file of sound is read
 
     first_s = (media.start_s or 0.0) - media.zero_s
-    may_jump = bool(ContainerFormat(media.container, "r").flags & Flags.ts_discont.value)
+    may_jump = bool(ContainerFormat(media.container, "r").flags & cast("int", Flags.ts_discont.value))
     if not may_jump or stream.start_s is None or stream.start_s <= (media.start_s or 0.0):
         return first_s, False
     first = ("-map", f"0:{stream.index}", "-c", _COPY, "-frames:a", "1", "-f", "framecrc", "pipe:1")
