@@ -241,6 +241,15 @@ def test_a_sound_that_ends_before_the_first_frame_is_missed(tmp_path: Path, name
     assert not any("no sound" in one for one in penstock.render(scene, frames=range(6), **given).warnings)
 
 
+@pytest.mark.parametrize("flags", ["+frag_keyframe", "+frag_keyframe+empty_moov", "dash", "cmaf", "+isml"])
+def test_a_file_in_fragments_is_refused_at_the_call(tmp_path: Path, flags: str) -> None:
+    given: dict[str, Any] = {"frames": 9, "size": SIZE, "fps": 24, "output": tmp_path / "video.mp4"}
+    for options in ({"movflags": flags}, {"frag_duration": 100000}):
+        with pytest.raises(ValueError, match="writes fragments"):
+            penstock.render(scene, **given, encoder={"options": options})
+    penstock.rendering.plan(scene, **given, encoder={"options": {"movflags": "+faststart-frag_keyframe"}})
+
+
 HDR = (
     *("-f", "lavfi", "-i", "testsrc2=s=64x48:r=25:d=0.4", "-vf", "setsar=4/3"),
     *("-c:v", "libx264", "-pix_fmt", "yuv420p10le", "-colorspace", "bt2020nc", "-color_primaries", "bt2020"),

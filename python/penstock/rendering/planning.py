@@ -56,6 +56,8 @@ _CODEC_PARAMETERS = ("x264-params", "x264opts", "x265-params", "svtav1-params", 
 _WHOLE_VIDEO_PARAMETERS = re.compile(r"(?:^|:)(pass|stats|vbv-\w+|nal-hrd|hrd|mbr|buf-\w+)(?:=|:|$)")
 # FFmpeg's own options for a file as a whole; the other ones are its container's.
 _FILE_OPTIONS = ("metadata", "disposition", "map_metadata", "tag", "vtag", "timecode", "f")
+# FFmpeg's movflags that write a file in fragments, whose header counts the frames of the first one; "-" takes one away.
+_FRAGMENTING = re.compile(r"(?<![-\w])(?:frag_(?:keyframe|custom|every_frame)|empty_moov|dash|cmaf|isml)\b")
 # FFmpeg's names of the containers into which chunks are joined, by their extensions. The others begin at another time
 # than 0 (MPEG-TS), have no colours (AVI), or are no single file (HLS).
 _CONTAINERS = {".mp4": "mp4", ".m4v": "mp4", ".mov": "mov", ".mkv": "matroska", ".webm": "webm"}
@@ -338,6 +340,12 @@ def _divided(output: Path, arguments: dict[str, Any]) -> tuple[dict[str, Any], d
 
     of_file = {name: value for name, value in options.items() if is_of_file(name)}
     of_chunk = {name: value for name, value in options.items() if not is_of_file(name)}
+    for name, value in of_file.items():
+        if name in ("frag_duration", "frag_size") or (name == "movflags" and _FRAGMENTING.search(str(value))):
+            raise ValueError(
+                f"{argument(f'options.{name}', value)} writes fragments, in which the frames of the result cannot be "
+                "verified. They can be made of it without encoding again: ffmpeg -i IN -c copy -movflags … OUT"
+            )
     return arguments | ({"options": of_chunk} if of_chunk else {}), of_file
 
 
