@@ -152,9 +152,9 @@ class Sound:
         layout: FFmpeg's name of their layout, where it is not the usual one for their number.
         why_short: tells why the file has had more sound than is there; None if nothing says so.
         first_s: the time of the file's first timestamp, as `Decoder`'s ``start`` counts.
-        holds_pauses: whether the container has times of packets, between which there may be nothing.
         zero_s: the time that FFmpeg makes 0 where it reads from the beginning, with ``-itsoffset`` if times may jump.
         may_jump: whether FFmpeg may count from the first stream in use, and not from the file's first timestamp.
+        holds_pauses: whether the container has times of packets, between which there may be nothing.
     """
 
     made_from: AudioFile | AudioInput
@@ -168,9 +168,9 @@ class Sound:
     layout: str | None = None
     why_short: Callable[[], str | None] = lambda: None
     first_s: float = 0.0
-    holds_pauses: bool = True
     zero_s: float = 0.0
     may_jump: bool = False
+    holds_pauses: bool = True
 
     def reading_from(self, start_s: float) -> tuple[str, ...]:
         """FFmpeg's arguments that read it from a time on, which becomes 0."""
