@@ -149,7 +149,7 @@ def _media(
         if endpoints.is_path(source.url)
         else max(media.size, 0) or None,
         video=tuple(
-            _video(stream, whole_s, first.get(stream.index, _Beginning()), counted.get(stream.index))
+            _video(stream, whole_s, first.get(stream.index) or _beginning(stream), counted.get(stream.index))
             for stream in _videos(media)
         ),
         audio=tuple(_audio(stream, whole_s) for stream in audio),
@@ -180,7 +180,7 @@ def _video(stream: VideoStream, whole_s: float | None, first: _Beginning, counte
     is_cover = Disposition.attached_pic in stream.disposition
     rate, is_variable = _rate(stream, first.times, is_interlaced=field_order not in (None, "progressive"))
     return VideoInfo(
-        **_common(stream, whole_s),
+        **_common(stream, whole_s, first.codec),
         pixel_format=codec.pix_fmt,
         width=codec.height if is_sideways else codec.width,
         height=codec.width if is_sideways else codec.height,
@@ -200,7 +200,7 @@ def _video(stream: VideoStream, whole_s: float | None, first: _Beginning, counte
         content_light=_content_light(first.frame),
         bit_depth=_depth(codec),
         field_order=field_order,
-        has_separate_alpha=_has_separate_alpha(stream),
+        has_separate_alpha=_has_separate_alpha(stream, first.codec),
         is_attached_picture=is_cover,
     )
 
@@ -217,7 +217,7 @@ def _audio(stream: AudioStream, whole_s: float | None) -> AudioInfo:
     if _LAYOUT_FREES_TWICE:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(layout))
     return AudioInfo(
-        **_common(stream, whole_s),
+        **_common(stream, whole_s, codec.codec.canonical_name),
         sample_rate=codec.sample_rate,
         channels=layout.nb_channels,
         channel_layout=None if layout.name.endswith("channels") else layout.name,
@@ -225,14 +225,14 @@ def _audio(stream: AudioStream, whole_s: float | None) -> AudioInfo:
     )
 
 
-def _common(stream: VideoStream | AudioStream, whole_s: float | None) -> dict[str, Any]:
+def _common(stream: VideoStream | AudioStream, whole_s: float | None, codec_name: str) -> dict[str, Any]:
     """The fields that `VideoInfo` and `AudioInfo` share. `whole_s` is the duration of the file."""
     codec: VideoCodecContext | AudioCodecContext = stream.codec_context
     time_base = _fraction(stream.time_base) or Fraction(0)
     duration_s = _seconds(stream.duration, time_base)
     return {
         "index": stream.index,
-        "codec": codec.codec.canonical_name,
+        "codec": codec_name,
         "profile": codec.profile,
         "duration_s": whole_s if duration_s is None else duration_s,
         "start_s": _seconds(stream.start_time, time_base),
@@ -249,16 +249,24 @@ def _videos(media: InputContainer) -> list[VideoStream]:
 
 @dataclass(slots=True)
 class _Beginning:
-    """The first key frame of a video, if one of the first packets holds it, and the times of those packets."""
+    """The name of a video's codec, its first key frame, if one of the first packets holds it, and the times of those.
 
+    The name is read before: PyAV 19 has none, or crashes, once a decoder could not be opened.
+    """
+
+    codec: str
     frame: VideoFrame | None = None
     times: list[int | None] = field(default_factory=list)
+
+
+def _beginning(stream: VideoStream) -> _Beginning:
+    return _Beginning(stream.codec_context.codec.canonical_name)
 
 
 def _beginnings(media: InputContainer) -> dict[int, _Beginning]:
     """How each video begins, by its number."""
     streams = {stream.index: stream for stream in _videos(media)}
-    found = {number: _Beginning() for number in streams}
+    found = {number: _beginning(stream) for number, stream in streams.items()}
     for stream in streams.values():
         stream.codec_context.thread_type, stream.codec_context.thread_count = ThreadType.NONE, 1
     # The header of QuickTime and MP4 files has the average.
@@ -282,7 +290,7 @@ def _only_frame(codec: VideoCodecContext, packet: Any) -> VideoFrame | None:
     """The frame of a packet that needs no other; None if it gives none."""
     try:
         frames = codec.decode(packet) or codec.decode(None)
-    except (LibavError, EOFError):
+    except (LibavError, EOFError, ValueError):  # of a decoder that could not be opened, with PyAV 19
         frames = []
     codec.flush_buffers()
     return frames[0] if frames else None
@@ -308,7 +316,7 @@ def _counted(media: InputContainer, until_s: float | None) -> dict[int, int]:
 def _frames_by(packet: Any) -> int:
     try:
         return len(packet.decode())
-    except (LibavError, EOFError):
+    except (LibavError, EOFError, ValueError):
         return 0
 
 
@@ -375,9 +383,9 @@ def _side_data(frame: VideoFrame | None, kind: str) -> bytes | None:
     return None if found is None else bytes(found)
 
 
-def _has_separate_alpha(stream: VideoStream) -> bool:
+def _has_separate_alpha(stream: VideoStream, codec_name: str) -> bool:
     tags = {name.lower(): value for name, value in stream.metadata.items()}
-    return stream.codec_context.codec.canonical_name in ("vp8", "vp9") and tags.get("alpha_mode") == "1"
+    return codec_name in ("vp8", "vp9") and tags.get("alpha_mode") == "1"
 
 
 def _differ(average: Fraction | None, base: Fraction | None, *, counts_fields: bool) -> bool:
