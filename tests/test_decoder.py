@@ -9,6 +9,7 @@ import json
 import pickle
 import signal
 import subprocess
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
@@ -22,7 +23,7 @@ from support.clips import VIDEOS, WITH_AUDIO, clip
 from support.media import ffmpeg
 
 from benchmarks.harness.accounts import children
-from penstock import ClosedError, Decoder
+from penstock import ClosedError, Decoder, DecoderError
 from penstock.ffmpeg import Colors, Tuning, find_ffmpeg
 from penstock.media import AudioDecoder
 from penstock.media.decode_session import DecodeSession
@@ -706,3 +707,29 @@ def test_an_unknown_length_is_a_type_error(name: str, options: dict[str, object]
             len(decoder)
         assert decoder  # has no length, and is true
         assert len(list(decoder)) > 0
+
+
+@pytest.mark.parametrize(
+    "codec, parameters", [("libx265", "keyint=50:log-level=error"), ("libx264", "open-gop=1:keyint=50")]
+)
+def test_damage_before_the_start_is_none_of_what_was_asked_for(
+    tmp_path: Path, codec: str, parameters: str
+) -> None:
+    """FFmpeg begins some frames before, in the middle of a group, and cannot decode all of those."""
+    path, damaged = tmp_path / "video.ts", tmp_path / "damaged.ts"
+    option = f"{codec.removeprefix('lib')}-params"
+    source = ("-f", "lavfi", "-i", "testsrc2=s=320x240:r=25:d=24")
+    ffmpeg(*source, "-pix_fmt", "yuv420p", "-c:v", codec, f"-{option}", parameters, path)
+    with Decoder(path) as decoder:
+        frames = [(frame.time_s, bytes(frame[::8, ::8])) for frame in decoder]
+    with warnings.catch_warnings(record=True) as caught, Decoder(path, start=17.42) as decoder:
+        warnings.simplefilter("always")
+        got = [(frame.time_s, bytes(frame[::8, ::8])) for frame in decoder]
+    assert got == [one for one in frames if one[0] >= 17.42]
+    assert all("before start=17.42" in str(one.message) for one in caught)
+    data = bytearray(path.read_bytes())
+    place = len(data) * 18 // 24
+    data[place : place + 3000] = bytes(3000)
+    damaged.write_bytes(data)
+    with pytest.raises(DecoderError, match="is damaged"), Decoder(damaged, start=14.5) as decoder:
+        list(decoder)

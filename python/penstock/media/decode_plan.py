@@ -120,20 +120,11 @@ class DecodePlan:
         ]
 
     def beginning_arguments(self, source: str, media: MediaInfo) -> list[str]:
-        """FFmpeg's arguments to decode the first frames, and drop them."""
+        """FFmpeg's arguments to decode the first frames, or those before ``start``, and drop them."""
         reading, trim = self._reading(source, media)
-        filters = ("-filter:v", ",".join(trim)) if trim else ()
-        return [
-            *reading,
-            *filters,
-            "-fps_mode",
-            "passthrough",
-            "-frames:v",
-            str(_FEW_FRAMES),
-            "-f",
-            "null",
-            "-",
-        ]
+        before = ",".join(trim).replace("trim=start_pts=", "trim=end_pts=")
+        few = ("-filter:v", before) if trim else ("-frames:v", str(_FEW_FRAMES))
+        return [*reading, *few, "-fps_mode", "passthrough", "-f", "null", "-"]
 
     def _reading(self, source: str, media: MediaInfo) -> tuple[list[str], list[str]]:
         return _reading(self.options, self.video, self.decoder, source, media, may_seek=self.may_seek)

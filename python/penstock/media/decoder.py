@@ -465,8 +465,12 @@ class Decoder(DecoderBase):
         )
 
     def _excuse(self, damage: Counter[str]) -> str | None:
-        """What to warn of if the file begins inside a group of pictures, and all of the damage comes from that."""
-        if not ending.begins_inside_group(self._source, self._media, self._video):
+        """What to warn of if all of the damage comes from where FFmpeg begins: inside a group of pictures.
+
+        The file may begin there; and with `start`, FFmpeg does, some frames before.
+        """
+        start = self._options.start
+        if start is None and not ending.begins_inside_group(self._source, self._media, self._video):
             return None
         arguments = self._plan.beginning_arguments(self._source, self._media)
         child = run((self._program, "-v", "error", *arguments), self._tuning.stall_timeout, check=False)
@@ -475,7 +479,9 @@ class Decoder(DecoderBase):
             beginning.take(line.encode())
         if damage - beginning.reports:
             return None
-        return "the file begins inside a group of pictures: its first frames are missing, or may be wrong"
+        if start is None:
+            return "the file begins inside a group of pictures: its first frames are missing, or may be wrong"
+        return f"FFmpeg reports damage to frames before start={start:g}, where it has to begin"
 
     def _early_end(self) -> str | None:
         self._session.timestamps.read_all()
