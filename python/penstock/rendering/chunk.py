@@ -183,15 +183,9 @@ class Naming:
         self, _type: object, error: BaseException | None, traceback: types.TracebackType | None
     ) -> None:
         if isinstance(error, Exception) and not isinstance(error, PenstockError):
-            calls = ((_file_of(call), line) for call, line in walk_tb(traceback))
+            calls = ((call.f_code.co_filename, line) for call, line in walk_tb(traceback))
             of_user = next((f" ({file}:{line})" for file, line in calls if not file.startswith(_OURS)), "")
             raise RenderError(f"{self._what}: {type(error).__name__}: {error}{of_user}") from error
-
-
-def _file_of(call: types.FrameType) -> str:
-    """The file of the code that runs. cloudpickle 3.1.3 keeps it with the globals alone."""
-    file = call.f_code.co_filename
-    return file if file != "<dynamic-code>" else call.f_globals.get("__file__", file)
 
 
 def finished(plan: Plan, storage: Storage, number: int) -> ChunkReport | None:

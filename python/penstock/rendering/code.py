@@ -58,7 +58,7 @@ class Code:
             raise TypeError(f"a scene is a function or a class; got {code!r}")
         name = getattr(code, "__qualname__", type(code).__qualname__)
         try:
-            pickled = cloudpickle.dumps(code)
+            _Sent(pickled := io.BytesIO()).dump(code)
         except Exception as error:
             raise TypeError(
                 f"{name} cannot be sent to workers: {error}; make in the scene's class what it needs"
@@ -66,12 +66,29 @@ class Code:
         if not isinstance(version, str | None):
             raise TypeError(f"version is a text, or None; got {version!r}")
         digest = _digest(code) if version is None else hashlib.sha256(version.encode()).hexdigest()
-        return cls(name, base64.b64encode(pickled).decode(), digest)
+        return cls(name, base64.b64encode(pickled.getvalue()).decode(), digest)
 
     def load(self) -> Any:
         """The callable; of a class, an instance of it."""
         code = cloudpickle.loads(base64.b64decode(self.pickled))
         return code() if inspect.isclass(code) else code
+
+
+def _with_file(path: str, make: Callable[..., types.CodeType], *arguments: object) -> types.CodeType:
+    return make(*arguments).replace(co_filename=path)
+
+
+def _reduced(code: types.CodeType) -> tuple[object, ...]:
+    make, arguments = cloudpickle.Pickler.dispatch_table[types.CodeType](code)
+    return _with_file, (code.co_filename, make, *arguments)
+
+
+class _Sent(cloudpickle.Pickler):  # type: ignore[misc]
+    """Pickles code with the path of its file, for tracebacks: cloudpickle 3.1.3 leaves that out."""
+
+    dispatch_table: ClassVar[ChainMap[type, Any]] = ChainMap(
+        {types.CodeType: _reduced}, cloudpickle.Pickler.dispatch_table
+    )
 
 
 class _Contents(cloudpickle.Pickler):  # type: ignore[misc]
