@@ -99,6 +99,20 @@ def test_awrite_may_be_first(tmp_path: Path) -> None:
     )
 
 
+def test_awrite_after_a_start_does_not_overtake(tmp_path: Path) -> None:
+    async def use() -> None:
+        async with make(tmp_path / "v.raw", size=None, **EXACT) as encoder:
+            tasks = [asyncio.create_task(encoder.awrite(painted(index))) for index in range(3)]
+            await asyncio.sleep(0)
+            assert eventually(lambda: encoder._started is not None)
+            tasks.append(asyncio.create_task(encoder.awrite(painted(3))))
+            await asyncio.gather(*tasks)
+
+    asyncio.run(use())
+    for index, frame in enumerate(exact_frames(tmp_path / "v.raw")):
+        assert np.array_equal(frame, painted(index))
+
+
 def test_awrite_starts_ffmpeg_beside_the_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     where = []
     start = Encoder._start

@@ -221,10 +221,11 @@ class Encoder(EncoderBase):
         Raises:
             ValueError, TypeError, StalledError, EncoderError, ClosedError: as for `write`.
         """
-        if self._started is None:
-            turn = self._first_turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
-            async with turn:  # in the order of the calls
-                await asyncio.to_thread(self._session_for, frame)
+        loop = asyncio.get_running_loop()
+        if self._started is None or loop in self._first_turns:
+            async with self._first_turns.setdefault(loop, asyncio.Lock()):  # in the order of the calls
+                if self._started is None:
+                    await asyncio.to_thread(self._session_for, frame)
         return await self._session_for(frame).queue_async(partial(self._copied, frame, pts), timeout)
 
     def submit(self, frame: FrameData, *, timeout: float | None = None) -> Ticket:

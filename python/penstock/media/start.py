@@ -92,7 +92,10 @@ def misses_frames(start: float | None, source: str, media: MediaInfo, video: Vid
     sooner_s = _seek_s(start, source, media, is_audio=False)
     if sooner_s is None:
         return False
-    with suppress(DecoderError, LibavError, IndexError), open_media(source, (media.container,)) as file:
+    with (
+        suppress(DecoderError, LibavError, IndexError, OverflowError),
+        open_media(source, (media.container,)) as file,
+    ):
         stream = cast("VideoStream", file.streams[video.index])
         if media.container == "flv":
             # A seek would read all that is before. FFmpeg's leads to a keyframe, and the second is as the later ones.
