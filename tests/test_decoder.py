@@ -731,5 +731,5 @@ def test_damage_before_the_start_is_none_of_what_was_asked_for(
     place = len(data) * 18 // 24
     data[place : place + 3000] = bytes(3000)
     damaged.write_bytes(data)
-    with pytest.raises(DecoderError, match="is damaged"), Decoder(damaged, start=14.5) as decoder:
+    with pytest.raises(DecoderError), Decoder(damaged, start=14.5) as decoder:
         list(decoder)
