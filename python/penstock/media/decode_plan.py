@@ -119,12 +119,15 @@ class DecodePlan:
             *("-c:v", "rawvideo", "-f", "rawvideo", "pipe:1"),
         ]
 
-    def beginning_arguments(self, source: str, media: MediaInfo) -> list[str]:
-        """FFmpeg's arguments to decode the first frames, or those before ``start``, and drop them."""
+    def beginning_arguments(self, source: str, media: MediaInfo, *, before_start: bool) -> list[str]:
+        """FFmpeg's arguments to decode the first frames, or only those before ``start``, and drop them."""
         reading, trim = self._reading(source, media)
-        before = ",".join(trim).replace("trim=start_pts=", "trim=end_pts=")
-        few = ("-filter:v", before) if trim else ("-frames:v", str(_FEW_FRAMES))
-        return [*reading, *few, "-fps_mode", "passthrough", "-f", "null", "-"]
+        filters = ",".join(trim)
+        if before_start:
+            filters = filters.replace("trim=start_pts=", "trim=end_pts=")
+        few = () if before_start else ("-frames:v", str(_FEW_FRAMES))
+        filtered = ("-filter:v", filters) if filters else ()
+        return [*reading, *filtered, *few, "-fps_mode", "passthrough", "-f", "null", "-"]
 
     def _reading(self, source: str, media: MediaInfo) -> tuple[list[str], list[str]]:
         return _reading(self.options, self.video, self.decoder, source, media, may_seek=self.may_seek)

@@ -470,16 +470,17 @@ class Decoder(DecoderBase):
         The file may begin there; and with `start`, FFmpeg does, some frames before.
         """
         start = self._options.start
-        if start is None and not ending.begins_inside_group(self._source, self._media, self._video):
+        is_inside = ending.begins_inside_group(self._source, self._media, self._video)
+        if start is None and not is_inside:
             return None
-        arguments = self._plan.beginning_arguments(self._source, self._media)
+        arguments = self._plan.beginning_arguments(self._source, self._media, before_start=not is_inside)
         child = run((self._program, "-v", "error", *arguments), self._tuning.stall_timeout, check=False)
         beginning = StderrLog()
         for line in child.stderr.splitlines():
             beginning.take(line.encode())
         if damage - beginning.reports:
             return None
-        if start is None:
+        if start is None or is_inside:
             return "the file begins inside a group of pictures: its first frames are missing, or may be wrong"
         return f"FFmpeg reports damage to frames before start={start:g}, where it has to begin"
 
