@@ -23,7 +23,7 @@ from support.clips import VIDEOS, WITH_AUDIO, clip
 from support.media import ffmpeg
 
 from benchmarks.harness.accounts import children
-from penstock import ClosedError, Decoder, DecoderError
+from penstock import ClosedError, Decoder, DecoderError, FFmpegWarning
 from penstock.ffmpeg import Colors, Tuning, find_ffmpeg
 from penstock.media import AudioDecoder
 from penstock.media.decode_session import DecodeSession
@@ -733,3 +733,15 @@ def test_damage_before_the_start_is_none_of_what_was_asked_for(
     damaged.write_bytes(data)
     with pytest.raises(DecoderError), Decoder(damaged, start=14.5) as decoder:
         list(decoder)
+
+
+def test_a_recording_that_begins_inside_a_group_is_warned_of_from_its_start_on(tmp_path: Path) -> None:
+    whole, recorded = tmp_path / "whole.ts", tmp_path / "recorded.ts"
+    source = ("-f", "lavfi", "-i", "testsrc2=s=320x240:r=25:d=8")
+    ffmpeg(
+        *source, "-pix_fmt", "yuv420p", "-c:v", "libx265", "-x265-params", "keyint=50:log-level=error", whole
+    )
+    data = whole.read_bytes()
+    recorded.write_bytes(data[len(data) * 3 // 8 // 188 * 188 :])
+    with pytest.warns(FFmpegWarning, match="inside a group"), Decoder(recorded, start=0) as decoder:
+        assert len(list(decoder)) > 100

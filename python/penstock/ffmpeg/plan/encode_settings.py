@@ -249,7 +249,7 @@ class EncodeSettings:
         """The longest time from a frame to the next that the container holds, in seconds; None for any."""
         if endpoints.is_container(self.target, self.container_format, ("gif",), (".gif",)):
             return _LONGEST_DELAY_S
-        return None if self.time_unit_s == TICK_S else int(_MOST_STEPS * self.time_unit_s) + Fraction(0)
+        return None if self.time_unit_s == TICK_S else Fraction(int(_MOST_STEPS * self.time_unit_s))
 
     @property
     def is_filtered(self) -> bool:
