@@ -29,6 +29,7 @@ from penstock import ClosedError, Decoder, Encoder, EncoderError, StalledError
 from penstock.ffmpeg import Tuning
 from penstock.ffmpeg import encoder as encoder_module
 from penstock.ffmpeg.plan.encode_plan import EncodePlan
+from penstock.results import EncoderStats
 
 WIDTH, HEIGHT = SIZE
 # Frames come out as they went in: without a conversion of any kind.
@@ -164,9 +165,8 @@ def test_a_first_frame_that_tells_no_size(tmp_path: Path, frame: object, words: 
 
 def test_what_needs_a_size_says_so(tmp_path: Path) -> None:
     with make(tmp_path / "v.mp4", size=None) as encoder:
-        for use in (lambda: encoder.frame().__enter__(), lambda: encoder.stats, lambda: encoder.pid):
-            with pytest.raises(ValueError, match="give size="):
-                use()
+        with pytest.raises(ValueError, match="give size="):
+            encoder.frame().__enter__()
         encoder.abort()
     for closed in (lambda: encoder.write(painted(0)), encoder.close, lambda: encoder.frame().__enter__()):
         with pytest.raises(ClosedError, match="aborted"):
@@ -176,6 +176,21 @@ def test_what_needs_a_size_says_so(tmp_path: Path) -> None:
         planar.write(np.zeros((HEIGHT * 3 // 2, WIDTH), np.uint8))
     with pytest.raises(EncoderError, match="libx264"):
         make(tmp_path / "v.mp4", size=None, codec="libx246")
+
+
+def test_facts_of_an_encoder_that_has_not_started(tmp_path: Path) -> None:
+    def facts(encoder: Encoder) -> list[object]:
+        return [encoder.pid, encoder.frame_bytes, encoder.converted_by, encoder.ffmpeg_policy, encoder.report]
+
+    encoder = make(tmp_path / "v.mp4", size=None)
+    assert facts(encoder) == [None] * 5 and encoder.bottleneck == "nothing was submitted yet"
+    assert encoder.stats == EncoderStats() and encoder.stats.writer is None
+    encoder.abort()
+    assert facts(encoder) == [None] * 5 and encoder.stats == EncoderStats()
+    with make(tmp_path / "v.mp4", size=None) as encoder:
+        encoder.write(painted(0))
+        assert encoder.pid in children() and encoder.frame_bytes == painted(0).nbytes
+        assert encoder.converted_by == "penstock" and encoder.stats.writer is not None
 
 
 def test_without_a_frame_there_is_no_size_and_no_video(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def test_a_conversion_of_another_size_is_refused(pair: tuple[int, int]) -> None:
         "rgb24", "yuv420p", 4, 4, matrix="bt709", range="limited", vflip=False, odd_size="keep"
     )
     with pytest.raises(ValueError, match="frame_bytes is 48, but the transform makes 1 x 24 bytes"):
-        penstock.Reader(pair[0], frame_bytes=48, conversion=made)
+        penstock.Reader(pair[0], frame_bytes=48, _conversion=made)
 
 
 def test_messages_are_no_stream() -> None:

@@ -223,6 +223,7 @@ def penstock_encoder(
 
     def notes() -> dict[str, object]:
         stats = encoder.stats
+        assert stats.writer is not None
         return {
             "converted_by": encoder.converted_by,
             "transport": stats.writer.transport,

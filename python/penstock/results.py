@@ -91,22 +91,23 @@ class EncoderStats:
         input_wait_s: seconds until ``close`` in which the worker had no frame and no call was taking one.
         converting_s: seconds spent on copying frames in and converting them, in ``write`` on the caller's thread and in
             the worker. Part of it overlaps with waiting for FFmpeg.
-        writer: what the native writer did: the transport and its reason, bytes accepted and delivered.
+        writer: what the native writer did: the transport and its reason, bytes accepted and delivered; None before
+            FFmpeg has started.
     """
 
-    frames_submitted: int
-    frames_written: int
-    frames_encoded: int
-    bytes_written: int
-    output_bytes: int | None
-    elapsed_s: float
-    fps: float
-    speed: float
-    caller_wait_s: float
-    output_wait_s: float
-    input_wait_s: float
-    converting_s: float
-    writer: WriterStats
+    frames_submitted: int = 0
+    frames_written: int = 0
+    frames_encoded: int = 0
+    bytes_written: int = 0
+    output_bytes: int | None = None
+    elapsed_s: float = 0.0
+    fps: float = 0.0
+    speed: float = 0.0
+    caller_wait_s: float = 0.0
+    output_wait_s: float = 0.0
+    input_wait_s: float = 0.0
+    converting_s: float = 0.0
+    writer: WriterStats | None = None
 
     @property
     def bottleneck(self) -> str:

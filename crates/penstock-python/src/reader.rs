@@ -34,8 +34,6 @@ use crate::waiting::{coroutine, until};
 ///         have, and for at most ``queue_items`` + 2 free frames that are kept for reuse.
 ///     capacity_bytes: the pipe size to ask the kernel for; by default 256 KiB.
 ///     policy: priority and CPUs of the worker thread.
-///     conversion: converts each part of a frame on the worker.
-///     parts: the number of parts of a frame; each is converted on its own.
 ///
 /// Raises:
 ///     OSError: EBADF if the descriptor is closed or not open for reading, EISDIR for a directory, ENOMEM for frames
@@ -53,15 +51,16 @@ pub(crate) struct Reader {
 #[pymethods]
 impl Reader {
     #[new]
-    #[pyo3(signature = (fd, *, frame_bytes, queue_items=None, capacity_bytes=None, policy=None, conversion=None, parts=1))]
+    #[pyo3(signature = (fd, *, frame_bytes, queue_items=None, capacity_bytes=None, policy=None, _conversion=None, _parts=1))]
     fn new(
         fd: &Bound<'_, PyAny>,
         #[pyo3(from_py_with = arguments::frame_bytes)] frame_bytes: usize,
         #[pyo3(from_py_with = arguments::queue_items)] queue_items: Option<usize>,
         #[pyo3(from_py_with = arguments::capacity_bytes)] capacity_bytes: Option<usize>,
         policy: Option<ThreadPolicy>,
-        conversion: Option<&Conversion>,
-        #[pyo3(from_py_with = arguments::parts)] parts: usize,
+        // Of each of so many parts of a frame, on the worker.
+        _conversion: Option<&Conversion>,
+        #[pyo3(from_py_with = arguments::parts)] _parts: usize,
     ) -> PyResult<Self> {
         let py = fd.py();
         let (source, ahead) = arguments::source(fd)?;
@@ -69,8 +68,8 @@ impl Reader {
         options.depth = queue_items.unwrap_or(options.depth);
         options.capacity_bytes = capacity_bytes;
         options.policy = policy.map(|policy| policy.0);
-        options.transform = conversion.map(Conversion::transform);
-        options.parts = parts;
+        options.transform = _conversion.map(Conversion::transform);
+        options.parts = _parts;
         options.ahead = ahead.bytes.clone();
         let reader = penstock_core::Reader::new(source, &options).or_raise(py)?;
         ahead.take(py)?;

@@ -38,8 +38,6 @@ use crate::waiting::{coroutine, until};
 ///     policy: priority and CPUs of the worker thread.
 ///     reader: ``"reads"`` promises that the reader uses read(2) and does not splice onward. ``auto`` can then use
 ///         zero-copy, and ``staged`` can reuse its pages.
-///     conversion: converts each write, a frame of the conversion's input, on the worker. All byte counts are then
-///         those of its output.
 ///
 /// Raises:
 ///     OSError: EBADF if the descriptor is closed or not open for writing; or another failure of the system.
@@ -56,7 +54,7 @@ pub(crate) struct Writer {
 #[pymethods]
 impl Writer {
     #[new]
-    #[pyo3(signature = (fd, *, mode="auto", queue_bytes=None, queue_items=None, capacity_bytes=None, policy=None, reader="unknown", conversion=None))]
+    #[pyo3(signature = (fd, *, mode="auto", queue_bytes=None, queue_items=None, capacity_bytes=None, policy=None, reader="unknown", _conversion=None))]
     #[allow(clippy::too_many_arguments)] // keyword-only options
     fn new(
         fd: &Bound<'_, PyAny>,
@@ -66,7 +64,8 @@ impl Writer {
         #[pyo3(from_py_with = arguments::capacity_bytes)] capacity_bytes: Option<usize>,
         policy: Option<ThreadPolicy>,
         reader: &str,
-        conversion: Option<&Conversion>,
+        // Of each write, a frame, on the worker. All byte counts are then those of its output.
+        _conversion: Option<&Conversion>,
     ) -> PyResult<Self> {
         let mut options = Options::default();
         options.mode = arguments::mode(mode)?;
@@ -75,7 +74,7 @@ impl Writer {
         (options.queue_bytes, options.queue_items) = (queue_bytes, queue_items);
         options.capacity_bytes = capacity_bytes;
         options.policy = policy.map(|policy| policy.0);
-        options.transform = conversion.map(Conversion::transform);
+        options.transform = _conversion.map(Conversion::transform);
         arm_exit(fd.py())?;
         let writer = penstock_core::Writer::new(arguments::destination(fd)?, &options).or_raise(fd.py())?;
         Ok(Self { writer, asked_bytes: capacity_bytes })

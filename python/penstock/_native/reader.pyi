@@ -26,8 +26,6 @@ class Reader:
             have, and for at most ``queue_items`` + 2 free frames that are kept for reuse.
         capacity_bytes: the pipe size to ask the kernel for; by default 256 KiB.
         policy: priority and CPUs of the worker thread.
-        conversion: converts each part of a frame on the worker.
-        parts: the number of parts of a frame; each is converted on its own.
 
     Raises:
         OSError: EBADF if the descriptor is closed or not open for reading, EISDIR for a directory, ENOMEM for frames
@@ -44,8 +42,8 @@ class Reader:
         queue_items: int | None = None,
         capacity_bytes: int | None = None,
         policy: ThreadPolicy | None = None,
-        conversion: _Conversion | None = None,
-        parts: int = 1,
+        _conversion: _Conversion | None = None,
+        _parts: int = 1,
     ) -> Self: ...
     def read(self, timeout: float | None = None) -> Frame | None:
         """The next frame in order; None when the stream has ended between two frames.

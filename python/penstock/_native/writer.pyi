@@ -31,8 +31,6 @@ class Writer:
         policy: priority and CPUs of the worker thread.
         reader: ``"reads"`` promises that the reader uses read(2) and does not splice onward. ``auto`` can then use
             zero-copy, and ``staged`` can reuse its pages.
-        conversion: converts each write, a frame of the conversion's input, on the worker. All byte counts are then
-            those of its output.
 
     Raises:
         OSError: EBADF if the descriptor is closed or not open for writing; or another failure of the system.
@@ -50,7 +48,7 @@ class Writer:
         capacity_bytes: int | None = None,
         policy: ThreadPolicy | None = None,
         reader: ReaderKind = "unknown",
-        conversion: _Conversion | None = None,
+        _conversion: _Conversion | None = None,
     ) -> Self: ...
     def write(self, data: Data, *, timeout: float | None = None) -> Ticket:
         """Queue a buffer without copying it. Its memory must not change until the returned ticket is done.

@@ -57,8 +57,8 @@ class Encoder(EncoderBase):
 
     After a ``fork``, the encoder is closed in the child and continues in the parent.
 
-    An encoder without `size` has no FFmpeg before its first frame: `stats`, `bottleneck`, `converted_by`, `pid`,
-    `ffmpeg_policy`, `frame_bytes` and `frame` raise a `ValueError` until then, and a `ClosedError` if it was closed.
+    An encoder without `size` starts FFmpeg with its first frame: until then `converted_by`, `frame_bytes`, `pid` and
+    `ffmpeg_policy` are None, and `frame` and `write_audio` a `ValueError`.
 
     Args:
         output: the file to write: a path, or a URL that FFmpeg knows. A `str` with ``://`` is a URL, everything else is
@@ -157,12 +157,12 @@ class Encoder(EncoderBase):
     @property
     def converted_by(self) -> str | None:
         """Who converts the pixels: "penstock", "ffmpeg", or None if the video has the same pixel format."""
-        return self._session.plan.converted_by
+        return None if self._started is None else self._started.plan.converted_by
 
     @property
-    def frame_bytes(self) -> int:
-        """Bytes of one frame."""
-        return self._session.plan.frames.frame_bytes
+    def frame_bytes(self) -> int | None:
+        """Bytes of one frame; None before the size is known."""
+        return None if self._started is None else self._started.plan.frames.frame_bytes
 
     @property
     def frames_submitted(self) -> int:

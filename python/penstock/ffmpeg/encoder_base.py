@@ -41,7 +41,7 @@ class EncoderBase:
     @property
     def stats(self) -> EncoderStats:
         """What was done so far: frames submitted, written and encoded, and who waited for whom."""
-        return self._session.stats
+        return EncoderStats() if self._started is None else self._started.stats
 
     @property
     def bottleneck(self) -> str:
@@ -49,14 +49,14 @@ class EncoderBase:
         return self.stats.bottleneck
 
     @property
-    def pid(self) -> int:
-        """FFmpeg's process id."""
-        return self._session.process.pid
+    def pid(self) -> int | None:
+        """FFmpeg's process id; None before FFmpeg has started."""
+        return None if self._started is None else self._started.process.pid
 
     @property
     def ffmpeg_policy(self) -> AppliedPolicy | None:
-        """The policy that FFmpeg started with; None if none was given."""
-        return self._session.process.policy
+        """The policy that FFmpeg started with; None if none was given, and before FFmpeg has started."""
+        return None if self._started is None else self._started.process.policy
 
     @property
     def closed(self) -> bool:

@@ -115,8 +115,8 @@ class DecodeSession(Session):
             queue_items=READ_AHEAD if tuning.queue_items is None else tuning.queue_items,
             capacity_bytes=tuning.capacity_bytes,
             policy=tuning.policy,
-            conversion=conversion,
-            parts=parts,
+            _conversion=conversion,
+            _parts=parts,
         )
 
     def connect(self) -> None:

@@ -134,7 +134,7 @@ class EncodeSession(Session):
             policy=tuning.policy,
             reader="reads",  # FFmpeg's pipe protocol calls read(2), which allows zero-copy
             # A frame with a time is converted when it is taken.
-            conversion=self.plan.conversion if self._feed is None else None,
+            _conversion=self.plan.conversion if self._feed is None else None,
         )
         if self._feed is not None:
             self._feed.start(self.writer)
