@@ -8,12 +8,12 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from support.cases import needs
 
 from penstock.ffmpeg import Tuning
 from penstock.ffmpeg.plan.arguments import input_arguments, output_arguments
 from penstock.ffmpeg.plan.encode_settings import EncodeSettings
 from penstock.ffmpeg.plan.pixel_formats import frame_layout
-from penstock.ffmpeg.program import capabilities
 from penstock.ffmpeg.session.advice import explain
 
 LAYOUT = frame_layout("yuv420p", 64, 48)
@@ -60,11 +60,6 @@ def advice(
     stderr = done.stderr.decode(errors="replace")
     assert done.returncode != 0, stderr
     return explained(ffmpeg, stderr, codec, options, container_format, str(target))
-
-
-def needs(ffmpeg: str, codec: str) -> None:
-    if codec not in capabilities.encoders(ffmpeg):
-        pytest.skip(f"this FFmpeg has no {codec}")
 
 
 # Names

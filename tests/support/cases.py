@@ -12,6 +12,8 @@ from typing import Any
 import hypothesis
 import pytest
 
+from penstock.ffmpeg.program import capabilities
+
 IS_THOROUGH = "PENSTOCK_THOROUGH" in os.environ
 """Whether property tests try many examples, as in make test-all."""
 
@@ -55,3 +57,9 @@ def ffmpegs() -> list[str]:
 
         found.append(imageio_ffmpeg.get_ffmpeg_exe())
     return list(dict.fromkeys(program for program in found if program))
+
+
+def needs(ffmpeg: str, *codecs: str) -> None:
+    """Skips the test if this FFmpeg lacks one of the encoders."""
+    if missing := set(codecs) - set(capabilities.encoders(ffmpeg)):
+        pytest.skip(f"this FFmpeg has no {', '.join(missing)}")

@@ -203,9 +203,10 @@ def encoder_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--codec",
             metavar="NAME",
-            default="libx264",
+            default=AUTO,
             show_default=True,
-            help="FFmpeg's encoder: libx265, libsvtav1, h264_nvenc; `penstock info` lists them.",
+            help="FFmpeg's encoder: libx265, libsvtav1, h264_nvenc; `penstock info` lists them. The default follows "
+            "OUTPUT's name: libx264 for .mp4, .mkv and .mov, VP9 for .webm, and so on.",
         ),
         click.option(
             "--preset",

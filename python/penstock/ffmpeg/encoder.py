@@ -23,6 +23,7 @@ from penstock.ffmpeg.frames import leased_frame
 from penstock.ffmpeg.plan.encode_plan import plan_encode
 from penstock.ffmpeg.plan.encode_settings import EncodeSettings, OddSize
 from penstock.ffmpeg.plan.frame_check import frame_buffer, frame_size
+from penstock.ffmpeg.plan.output_formats import AUTO
 from penstock.ffmpeg.plan.settings import DEFAULT_COLORS, DEFAULT_TUNING, Colors, Tuning
 from penstock.ffmpeg.plan.sound import Audio
 from penstock.ffmpeg.program.session import check_owner
@@ -74,8 +75,9 @@ class Encoder(EncoderBase):
         vflip: the first row in memory is the bottom of the picture, as in OpenGL.
         odd_size: what to do with a width or height that `output_pixel_format` cannot have: "error", "pad" (repeat the
             last column or row) or "crop" (drop it).
-        codec: FFmpeg's name of the video encoder (``ffmpeg -encoders``). `penstock.ffmpeg.AudioEncoder` is for sound
-            alone.
+        codec: FFmpeg's name of the video encoder (``ffmpeg -encoders``). "auto" follows the name of the output: VP9 for
+            .webm, AV1 for .avif, H.264 for .mp4, .mkv and .mov; .gif, .webp, .apng, .png, .jpg and others mean one
+            codec, and any other is refused. `penstock.ffmpeg.AudioEncoder` is for sound alone.
         crf: constant quality, if the codec has that option. A lower number is better and makes a larger file; libx264
             takes 0 to 51, and 23 by default.
         preset: how hard the codec works for a small file, if it has that option: "ultrafast" to "veryslow" of libx264.
@@ -119,7 +121,7 @@ class Encoder(EncoderBase):
         pixel_format: str = "rgb24",
         vflip: bool = False,
         odd_size: OddSize = "error",
-        codec: str = "libx264",
+        codec: str = AUTO,
         crf: float | str | None = None,
         preset: str | None = None,
         options: Mapping[str, object] | None = None,

@@ -92,6 +92,7 @@ def plan_video(
     media = probe(source)
     frames = FrameTimes.of(media)
     lengths = planning.lengths_of(len(frames.times_s), chunk_frames, workers)
+    given = {"pixel_format": pixel_format, **(encoder or {})}
     return planning.make(
         os.fspath(output),
         frames=len(frames.times_s),
@@ -99,7 +100,7 @@ def plan_video(
         fps=frames.rate,
         workers=workers,
         chunk_frames=chunk_frames,
-        encoder=encoder_like(frames.video, size, {"pixel_format": pixel_format, **(encoder or {})}),
+        encoder=encoder_like(frames.video, size, planning.with_codec(os.fspath(output), given)),
         code=None if function is None else Code.of(function, version),
         source=Source.of(media.path, pixel_format, frames, lengths),
         audio=os.fspath(source) if media.audio else None,

@@ -21,6 +21,7 @@ from penstock.ffmpeg.plan.color_tags import ContentLight, MasteringDisplay
 from penstock.ffmpeg.plan.encode_plan import plan_encode
 from penstock.ffmpeg.plan.encode_settings import EncodeSettings
 from penstock.ffmpeg.plan.nut import TICK_S
+from penstock.ffmpeg.plan.output_formats import AUTO, encoder_for
 from penstock.ffmpeg.plan.settings import Colors, Tuning
 from penstock.ffmpeg.program.capabilities import muxer_options, version
 from penstock.ffmpeg.program.find import find_ffmpeg
@@ -130,7 +131,7 @@ class Plan:
     @property
     def codec(self) -> str:
         """FFmpeg's name of the video encoder."""
-        return str(self.encoder.get("codec", "libx264"))
+        return str(self.encoder["codec"])
 
     @property
     def program(self) -> str:
@@ -283,8 +284,7 @@ def make(
         raise ValueError(
             f"the output is a file, because it takes its name when it is complete; got {output!r}"
         )
-    arguments, file_options = _divided(Path(output), dict(encoder or {}))
-    program = find_ffmpeg(arguments["tuning"].ffmpeg if "tuning" in arguments else None)
+    arguments, file_options = _divided(Path(output), with_codec(output, encoder or {}))
     if fps is None and source is None:
         raise TypeError(
             "fps is frames per second, a number such as 30, 29.97 or Fraction(30000, 1001); got None"
@@ -305,8 +305,15 @@ def make(
         storage=_absolute(
             default_storage(endpoints.without_protocol(target)) if storage is None else storage
         ),
-        ffmpeg=version(program),
+        ffmpeg=version(find_ffmpeg(arguments.get("tuning", Tuning()).ffmpeg)),
     )
+
+
+def with_codec(output: Path | str, encoder: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments `encoder` with the codec that the name of `output` means, if they name none."""
+    program = find_ffmpeg(encoder.get("tuning", Tuning()).ffmpeg)
+    container = encoder.get("options", {}).get("f")
+    return {**encoder, "codec": encoder_for(encoder.get("codec", AUTO), program, str(output), container)}
 
 
 def default_storage(output: str) -> str:

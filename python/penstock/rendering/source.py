@@ -32,7 +32,7 @@ def encoder_like(
 
     Warns of what the result cannot have of the source.
     """
-    arguments, codec = dict(given), str(given.get("codec", "libx264"))
+    arguments, codec = dict(given), str(given["codec"])
     colors = cast("Colors", given.get("colors", DEFAULT_COLORS))
     if "colors" not in given:
         display = video.mastering_display

@@ -23,11 +23,13 @@ from penstock.ffmpeg.plan.colors import (
 )
 from penstock.ffmpeg.plan.nut import TICK_S
 from penstock.ffmpeg.plan.output_formats import (
+    AUTO,
     asked_format,
-    check_suffix,
+    encoder_for,
     output_format,
     raw_format,
     unused_colors,
+    with_loop,
 )
 from penstock.ffmpeg.plan.pixel_formats import is_gray, is_rgb, raw_format_name
 from penstock.ffmpeg.plan.settings import DEFAULT_COLORS, DEFAULT_TUNING, Colors, Tuning, check_choice
@@ -138,7 +140,7 @@ class EncodeSettings:
         pixel_format: str = "rgb24",
         vflip: bool = False,
         odd_size: OddSize = "error",
-        codec: str = "libx264",
+        codec: str = AUTO,
         crf: float | str | None = None,
         preset: str | None = None,
         options: Mapping[str, object] | None = None,
@@ -155,10 +157,11 @@ class EncodeSettings:
         program = find_ffmpeg(tuning.ffmpeg)
         tuning.check_unused("an Encoder, whose options have FFmpeg's threads", "threads")
         _check_codec_once(codec, options or {})
-        given, container_format = _divided(_with_quality(program, codec, options or {}, crf, preset))
+        given, container_format = _divided(options or {})
         target = endpoints.target(output, container_format)
         container_format = endpoints.container_for(target, container_format)
-        check_suffix(codec, target, container_format)
+        codec = encoder_for(codec, program, target, container_format)
+        given = _with_quality(program, codec, with_loop(given, target, container_format), crf, preset)
         _check_whole(given, *_SHORTENING_SOUND)
         sounds = plan_sounds(program, audio, target, container_format, given)
         check_choice("odd_size", odd_size, get_args(OddSize))

@@ -33,6 +33,7 @@ _SEGMENT_ENDINGS = (".aac", ".m4s", ".mp4", ".ts", ".webm")
 _MOST_LINKS = 40
 # One output of the muxer `tee`, as FFmpeg's av_get_token cuts them: a backslash or single quotes protect a "|".
 _TEE_OUTPUT = re.compile(r"((?:\\.|'[^']*'|[^|])*)(?:\||$)", re.DOTALL)
+_NUMBER = re.compile(r"%\d*d")
 _IGNORES_FAILURE = re.compile(r"\s*\[([^\]]*:)?onfail=(?i:ignore)[:\]]")
 # One scheme or several, as in "zmq:tcp://127.0.0.1:5555".
 _URL = re.compile(r"(?:[a-z][a-z0-9+.-]*:)+//", re.IGNORECASE)
@@ -170,6 +171,11 @@ def container_for(target: str, container_format: str | None) -> str | None:
             "rawvideo"
         )
     return _LIVE_CONTAINERS.get(target.partition("://")[0].lower())
+
+
+def is_numbered(target: str) -> bool:
+    """Whether the path has a number such as ``%05d``, which stands for that of a picture or a segment."""
+    return _NUMBER.search(target) is not None
 
 
 def is_container(

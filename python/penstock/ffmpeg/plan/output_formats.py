@@ -15,7 +15,7 @@ from pathlib import PurePath
 from penstock.errors import EncoderError
 from penstock.ffmpeg.naming import argument
 from penstock.ffmpeg.plan import endpoints
-from penstock.ffmpeg.plan.arguments import FILTER_OPTIONS
+from penstock.ffmpeg.plan.arguments import FILTER_OPTIONS, PALETTE
 from penstock.ffmpeg.plan.colors import jpeg_pixel_format
 from penstock.ffmpeg.plan.pixel_formats import has_alpha, is_gray, is_rgb, subsampling
 from penstock.ffmpeg.plan.settings import Colors
@@ -48,17 +48,29 @@ _STREAM_ENCODERS = {
     ".m2v": "mpeg2video",
     ".obu": "libsvtav1",
 }
-# Other encoders of the same codecs.
+# The same for containers of one kind of video, and for pictures that move.
+_VIDEO_ENCODERS = {
+    ".apng": "apng",
+    ".avif": "libsvtav1",
+    ".gif": "gif",
+    ".webm": "libvpx-vp9",
+}
+_ENCODERS = IMAGE_ENCODERS | _STREAM_ENCODERS | _VIDEO_ENCODERS
+# Other encoders for the same names.
 _RELATED = {
     "h263": "h263p",
     "jpeg2000": "libopenjpeg",
     "libsvtav1": r"\w*av1\w*",
-    "libwebp": "libwebp_anim",
+    "libvpx-vp9": r"libvpx|\w*(vp[89]|av1)\w*",
     "libx264": r"\w*264\w*",
     "libx265": r"\w*(265|hevc)\w*",
     "mjpeg": r"ljpeg|mjpeg_\w+",
     "mpeg2video": r"mpeg2_\w+",
 }
+#: The encoder for all other names: every player knows its video.
+_DEFAULT_ENCODER = "libx264"
+# Pictures that move are shown again and again, as GIF is by FFmpeg's default.
+_LOOPING = {".apng": ("plays", 0), ".webp": ("loop", 0)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +107,8 @@ _RAW_ENDINGS = (".nut", ".yuv", ".rgb")
 # Encoders that ignore the alpha of their RGBA formats: those of GPUs, and hap without its option format=hap_alpha.
 _DROPS_ALPHA = re.compile(r"hap|\w+_(?:nvenc|qsv|amf|vaapi|vulkan|v4l2m2m|omx|mf)")
 _HAP_WITH_ALPHA = ("hap_alpha", "11")
-_PALETTE = "pal8"
 # ProRes's profiles without and with full chroma (prores_ks, prores_aw).
 _PRORES_FULL_CHROMA = ("4444", "4444xq", "4", "5")
-
-_PALETTE_FILTERS = "split[a][b];[a]palettegen[p];[b][p]paletteuse"
 
 # Bits a sample, by the names of formats; the first that matches.
 _DEPTHS: tuple[tuple[str, int | None], ...] = (
@@ -164,21 +173,45 @@ def output_format(
         with suppress(EncoderError):  # what was asked for needs no choice
             names = capabilities.encoder_pixel_formats(program, codec)
         return OutputFormat(_checked(codec, asked, names))
+    if codec == "gif" and asked == AUTO and not any(name in options for name in FILTER_OPTIONS):
+        return OutputFormat(PALETTE, tuple(_gif_losses(source)))
     names = capabilities.encoder_pixel_formats(program, codec)
     return _chosen(program, codec, options, frames, asked, names)
 
 
-def check_suffix(codec: str, target: str, container_format: str | None) -> None:
-    """Checks that a name which means one codec gets that."""
-    suffix = PurePath(target).suffix.lower()
-    means = (IMAGE_ENCODERS | _STREAM_ENCODERS).get(suffix)
-    if means is None or codec in (means, "copy") or container_format not in (None, "image2"):
-        return
-    if not re.fullmatch(_RELATED.get(means, "-"), codec):
-        raise ValueError(
-            f"a file {suffix} has no place for {codec} video: give {argument('codec', means)}, or a name such as "
-            "video.mkv"
-        )
+def encoder_for(codec: str, program: str, target: str, container_format: str | None) -> str:
+    """The encoder that `codec` names, or that the name of `target` means.
+
+    Raises:
+        ValueError: the name means another kind of video.
+    """
+    kind = _kind_of(target, container_format)
+    means = _ENCODERS.get(kind)
+    if codec == AUTO:
+        if kind == ".avif" and means not in capabilities.encoders(program):
+            return "libaom-av1"
+        return means or _DEFAULT_ENCODER
+    if means is None or codec in (means, "copy") or re.fullmatch(_RELATED.get(means, "-"), codec):
+        return codec
+    related = [one for one in capabilities.encoders(program) if re.fullmatch(_RELATED.get(means, "-"), one)]
+    others = f" (or {', '.join(related)})" if related else ""
+    raise ValueError(
+        f"a file {kind} has no place for {codec} video: give {argument('codec', means)}{others}, or a name such as "
+        "video.mkv"
+    )
+
+
+def with_loop(options: Mapping[str, object], target: str, container_format: str | None) -> dict[str, object]:
+    """`options`, by which pictures that move are shown again and again unless they say otherwise."""
+    loop = _LOOPING.get(_kind_of(target, container_format))
+    return dict(options) if loop is None or endpoints.is_numbered(target) else dict([loop]) | dict(options)
+
+
+def _kind_of(target: str, container_format: str | None) -> str:
+    """The ending of the names of such files."""
+    if container_format in (None, "image2"):
+        return PurePath(target).suffix.lower()
+    return f".{container_format}"
 
 
 def raw_format(target: str, container_format: str | None) -> str | None:
@@ -261,7 +294,7 @@ def _chosen(
     if source is None or (asked is None and not known):
         return OutputFormat(asked and _PLAYABLE.name)
     known = known or [_PLAYABLE]
-    if _PALETTE in names and any(name in options for name in FILTER_OPTIONS):
+    if PALETTE in names and any(name in options for name in FILTER_OPTIONS):
         return OutputFormat(None)  # a filter of the user's makes a palette, which another format would undo
     keeps_samples = (
         asked is None
@@ -276,7 +309,7 @@ def _chosen(
 
 def _known(codec: str, options: Mapping[str, object], frames: str, names: Iterable[str]) -> list[PixelFormat]:
     """The usable formats among `names`. FFmpeg alone does not make a good palette for a picture."""
-    found = [one for name in names if (name != _PALETTE or name == frames) and (one := pixel_format_of(name))]
+    found = [one for name in names if (name != PALETTE or name == frames) and (one := pixel_format_of(name))]
     found = [one for one in found if not _may_be_refused(codec, one)]
     if not _DROPS_ALPHA.fullmatch(codec) or _option(options, "format") in _HAP_WITH_ALPHA:
         return found
@@ -344,6 +377,11 @@ def unused_colors(
             yield f"{argument(f'colors.{name}', asked)} has no effect on {video}: leave it out"
 
 
+def _gif_losses(source: PixelFormat | None) -> Iterable[str]:
+    if source is not None and source.has_alpha and source.name != PALETTE:
+        yield "the frames' alpha becomes 1 bit: GIF has no more. A name such as video.apng or video.webp keeps it"
+
+
 def _losses(codec: str, source: PixelFormat, chosen: PixelFormat, known: list[PixelFormat]) -> Iterable[str]:
     """What a video of `chosen` loses of frames like `source`, in sentences that name the fix."""
     best = closest(replace(chosen, has_alpha=source.has_alpha, depth=source.depth), known)
@@ -368,7 +406,7 @@ def _losses(codec: str, source: PixelFormat, chosen: PixelFormat, known: list[Pi
         if chosen.depth >= 16:
             keeps = f"{argument('codec', 'exr')} (frames/%05d.exr) keeps floats"
         if codec == "gif":
-            keeps = f"{argument('options.vf', _PALETTE_FILTERS)} makes 256 colours that suit the video"
+            keeps = f"{argument('output_pixel_format', PALETTE)} has 256 colours that suit the frame"
         if best.depth > chosen.depth:
             keeps = f"{kept_by} keeps {min(best.depth, source.depth)}"
         few = f"the frames' {source.depth} bits a sample become {chosen.depth}"

@@ -53,11 +53,14 @@ LEAST_QUEUE_FRAMES = 4
 # Leased frames that are kept for reuse: one is drawn into while another is read, and one to spare.
 KEPT_SLOTS = 3
 
-# Files that do not say what they are, in which libav may find anything, or that hold no video: FFmpeg's names, and
-# endings.
-_NAMELESS = (
-    ("crc", "data", "framecrc", "framehash", "framemd5", "hash", "md5", "null", "rawvideo", "streamhash"),
-    (".rgb", ".yuv"),
+# Files that do not say what they are, in which libav may find anything, or that hold no video, or of which libav reads
+# one picture at most: FFmpeg's names, and endings.
+_UNREAD = (
+    (
+        *("avif", "crc", "data", "framecrc", "framehash", "framemd5", "hash", "md5", "null", "rawvideo"),
+        *("streamhash", "webp"),
+    ),
+    (".avif", ".rgb", ".webp", ".yuv"),
 )
 
 #: Queues a frame or samples: ``push(timeout=seconds)``.
@@ -437,7 +440,7 @@ class EncodeSession(Session):
         url = settings.target if self._replacement is None else self._replacement.url
         if not self._is_compared or not self._is_one_file or endpoints.identity(url) is None:
             return []
-        if endpoints.is_container(url, settings.container_format, *_NAMELESS):
+        if endpoints.is_container(url, settings.container_format, *_UNREAD):
             return []
         from penstock.media.written import Meant, differences
 

@@ -18,8 +18,6 @@ _SEVERAL_FILES = (
     *("webm_chunk", "webm_dash_manifest"),
 )
 _SEVERAL_FILES_ENDINGS = (".m3u8", ".mpd")
-# What stands for the number of a picture or a segment.
-_NUMBER = re.compile(r"%\d*d")
 # Chosen: with what is added, the name is short enough for every file system.
 _KEPT_LETTERS = 40
 
@@ -115,7 +113,7 @@ def replacement_of(target: str, container_format: str | None) -> tuple[Replaceme
 
 def is_several_files(target: str, container_format: str | None) -> bool:
     """Whether an output in this container, or with this name, may be more than one file."""
-    return _NUMBER.search(target) is not None or endpoints.is_container(
+    return endpoints.is_numbered(target) or endpoints.is_container(
         target, container_format, _SEVERAL_FILES, _SEVERAL_FILES_ENDINGS
     )
 

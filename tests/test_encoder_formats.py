@@ -1,0 +1,144 @@
+"""The codec of a video follows its name: what stands in each kind of file, and how players show it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.cases import eventually, needs
+
+from penstock import Decoder, Encoder, FFmpegWarning
+from penstock.ffmpeg import Tuning
+from penstock.media import probe
+from penstock.rendering import plan
+
+SIZE = (160, 120)
+
+
+def frame(index: int, channels: int = 3) -> Any:
+    """A gradient that moves, with alpha that is not all or nothing."""
+    rows, columns = np.mgrid[0 : SIZE[1], 0 : SIZE[0]]
+    planes = (columns + index * 5, rows * 2 + index * 3, rows + columns, np.full_like(rows, 90))
+    return np.stack(planes[:channels], axis=-1).astype(np.uint8)
+
+
+def written(path: Path, ffmpeg: str = "ffmpeg", frames: int = 6, **arguments: Any) -> Encoder:
+    with Encoder(path, **{"fps": 20, "tuning": Tuning(ffmpeg=ffmpeg)} | arguments) as encoder:
+        channels = 4 if arguments.get("pixel_format") == "rgba" else 3
+        for index in range(frames):
+            encoder.write(frame(index, channels))
+    return encoder
+
+
+@pytest.mark.parametrize(
+    "name, encoder, codec",
+    [
+        ("a.mp4", "libx264", "h264"),
+        ("a.mkv", "libx264", "h264"),
+        ("a.MOV", "libx264", "h264"),
+        ("a.webm", "libvpx-vp9", "vp9"),
+        ("a.gif", "gif", "gif"),
+        ("a.apng", "apng", "apng"),
+        ("a.avif", "libsvtav1", "av1"),
+        ("a.webp", "libwebp", "webp"),
+        ("a.h264", "libx264", "h264"),
+        ("%03d.png", "png", "png"),
+        ("%03d.jpg", "mjpeg", "mjpeg"),
+        ("%03d.webp", "libwebp", "webp"),
+    ],
+)
+def test_the_codec_follows_the_name(tmp_path: Path, ffmpeg: str, name: str, encoder: str, codec: str) -> None:
+    needs(ffmpeg, encoder)
+    report = written(tmp_path / name, ffmpeg).report
+    assert report is not None and report.frames_encoded == 6 and report.warnings == ()
+    assert probe(tmp_path / name.replace("%03d", "001")).video[0].codec == codec
+
+
+def test_the_container_counts_more_than_the_name(tmp_path: Path) -> None:
+    written(tmp_path / "video.dat", options={"f": "webm"})
+    assert probe(tmp_path / "video.dat").video[0].codec == "vp9"
+    with pytest.raises(ValueError, match=r"a file \.gif has no place for libx264 video: give codec='gif'"):
+        Encoder(tmp_path / "video.mkv", size=SIZE, fps=20, codec="libx264", options={"f": "gif"})
+
+
+def test_a_refusal_names_the_encoders_that_are_here(tmp_path: Path) -> None:
+    with pytest.raises(
+        ValueError, match=r"give codec='libvpx-vp9' \(or .*libvpx\b.*\), or a name such as video\.mkv"
+    ):
+        Encoder(tmp_path / "video.webm", size=SIZE, fps=20, codec="libx264")
+    assert not list(tmp_path.iterdir())
+    written(tmp_path / "video.webm", codec="libvpx")
+    assert probe(tmp_path / "video.webm").video[0].codec == "vp8"
+
+
+@pytest.mark.parametrize("name", ["a.gif", "a.apng", "a.webp"])
+def test_pictures_that_move_are_repeated_and_keep_their_times(tmp_path: Path, ffmpeg: str, name: str) -> None:
+    image = pytest.importorskip("PIL.Image")
+    needs(ffmpeg, "libwebp")
+    times_s = [0.0, 0.1, 0.2, 0.5, 1.0]
+    with Encoder(tmp_path / name, fps=None, tuning=Tuning(ffmpeg=ffmpeg)) as encoder:
+        for index, time_s in enumerate(times_s):
+            encoder.write(frame(20 * index), pts=time_s)
+    assert encoder.report is not None and encoder.report.warnings == ()
+    with image.open(tmp_path / name) as picture:
+        assert picture.info["loop"] == 0, "for ever"
+        steps_ms = []
+        for index in range(picture.n_frames):
+            picture.seek(index)
+            picture.load()
+            steps_ms.append(picture.info["duration"])
+    assert steps_ms[:4] == [100, 100, 300, 500]
+    once = {"a.gif": {"loop": -1}, "a.apng": {"plays": 1}, "a.webp": {"loop": 1}}[name]
+    written(tmp_path / name, ffmpeg, options=once)
+    with image.open(tmp_path / name) as picture:
+        assert picture.info.get("loop", 1) == 1
+
+
+def test_each_frame_of_a_gif_has_colours_of_its_own(tmp_path: Path, ffmpeg: str) -> None:
+    """256 colours that suit a frame are nearer to it than FFmpeg's, which are the same for every picture."""
+
+    def error(name: str, **arguments: Any) -> float:
+        written(tmp_path / name, ffmpeg, **arguments)
+        with Decoder(tmp_path / name) as decoder:
+            frames = [np.asarray(read, float) for read in decoder]
+        assert len(frames) == 6
+        return float(np.mean([np.abs(read - frame(index)) for index, read in enumerate(frames)]))
+
+    with pytest.warns(FFmpegWarning, match="alpha becomes 1 bit"):
+        written(tmp_path / "alpha.gif", ffmpeg, pixel_format="rgba")
+    own = error("own.gif")
+    assert own < 6.0
+    assert own < error("fixed.gif", output_pixel_format="rgb8") / 2
+    assert own == pytest.approx(error("asked.gif", output_pixel_format="pal8"))
+
+
+@pytest.mark.slow
+def test_a_gif_is_made_in_bounded_memory(tmp_path: Path, ffmpeg: str) -> None:
+    size = (320, 240)
+    with Encoder(tmp_path / "long.gif", size=size, fps=20, tuning=Tuning(ffmpeg=ffmpeg)) as encoder:
+        peaks_kib = []
+        for frames in (50, 500):
+            for index in range(encoder.frames_submitted, frames):
+                encoder.write(np.full((240, 320, 3), index % 256, np.uint8))
+            assert eventually(lambda frames=frames: encoder.stats.frames_written >= frames - 5)
+            status = Path(f"/proc/{encoder.pid}/status").read_text()
+            peaks_kib.append(int(re.findall(r"VmHWM:\s+(\d+) kB", status)[0]))
+    # As 32 bits a pixel, 450 frames have 135,000 KiB.
+    assert peaks_kib[1] - peaks_kib[0] < 30_000
+
+
+def test_a_render_follows_the_name(tmp_path: Path) -> None:
+    def made(name: str, **encoder: Any) -> str:
+        return plan(
+            f"{__name__}:frame", frames=4, size=SIZE, fps=20, output=tmp_path / name, encoder=encoder
+        ).codec
+
+    assert made("a.webm") == "libvpx-vp9"
+    assert made("a.mkv") == made("b.mkv", codec="auto") == "libx264"
+    with pytest.raises(ValueError, match=r"no place for libx264 video"):
+        made("a.webm", codec="libx264")
+    with pytest.raises(ValueError, match="chunks are joined into"):
+        made("a.gif")
