@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 import warnings
@@ -10,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy.typing as npt
@@ -30,6 +29,9 @@ from penstock.ffmpeg.program.session import check_owner
 from penstock.ffmpeg.session.encode_session import EncodeSession, Push
 from penstock.ffmpeg.session.reporter import Reporter
 from penstock.results import EncoderStats
+
+if TYPE_CHECKING:
+    import asyncio
 
 # Of an encoder that has no size yet.
 _SOME_SIZE = (64, 64)
@@ -223,6 +225,8 @@ class Encoder(EncoderBase):
         Raises:
             ValueError, TypeError, StalledError, EncoderError, ClosedError: as for `write`.
         """
+        import asyncio  # a program that awaits has it; for others it takes long
+
         loop = asyncio.get_running_loop()
         if self._started is None or loop in self._first_turns:
             async with self._first_turns.setdefault(loop, asyncio.Lock()):  # in the order of the calls

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import warnings
 from contextlib import suppress
-from typing import NoReturn, Self
+from typing import TYPE_CHECKING, NoReturn, Self
 
 from penstock import _exit
 from penstock._native import AppliedPolicy
@@ -18,6 +17,9 @@ from penstock.ffmpeg.program.session import check_owner
 from penstock.ffmpeg.session.encode_session import EncodeSession
 from penstock.ffmpeg.session.reporter import Reporter
 from penstock.results import EncodeReport, EncoderStats
+
+if TYPE_CHECKING:
+    import asyncio
 
 
 class EncoderBase:
@@ -116,6 +118,8 @@ class EncoderBase:
         return self
 
     async def __aexit__(self, _type: object, exc: BaseException | None, _traceback: object) -> None:
+        import asyncio  # a program that awaits has it; for others it takes long
+
         exiting = asyncio.ensure_future(asyncio.to_thread(self.__exit__, None, exc, None))
         try:
             await asyncio.shield(exiting)
@@ -125,6 +129,8 @@ class EncoderBase:
 
     async def _continue_exit(self, exiting: asyncio.Future[None], *, is_second: bool) -> None:
         """After a cancellation, which is asyncio's Ctrl-C: the first lets the video finish, the second aborts."""
+        import asyncio
+
         if not is_second:
             with suppress(asyncio.CancelledError):
                 await asyncio.shield(exiting)

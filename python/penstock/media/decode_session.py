@@ -11,7 +11,6 @@ no parser of frames.
 
 from __future__ import annotations
 
-import asyncio
 import math
 import operator
 import subprocess
@@ -162,6 +161,8 @@ class DecodeSession(Session):
                 frame = await self.wait_for_async(self._take, self.reader._ready)
             if frame is not None:
                 return frame
+            import asyncio  # a program that awaits has it; for others it takes long
+
             await asyncio.to_thread(self._end)
         self._raise_failure()
         return None
@@ -356,6 +357,8 @@ class DecoderBase:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        import asyncio
+
         # It waits for the end of FFmpeg and of the native worker.
         await asyncio.to_thread(self.close)
 

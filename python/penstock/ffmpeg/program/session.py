@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import shlex
 import sys
 import time
@@ -13,14 +12,16 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from penstock import _exit
-from penstock._asyncio import Watchable, until_done
 from penstock._log import logger
 from penstock.errors import ClosedError, FFmpegError, StalledError
 from penstock.ffmpeg.program import capabilities
 from penstock.ffmpeg.program.process import FFmpegProcess, Watch
+
+if TYPE_CHECKING:
+    from penstock._asyncio import Watchable
 
 R = TypeVar("R")
 
@@ -195,6 +196,10 @@ def warn_unclosed(session: Session) -> None:
 
 
 async def _until(event: Watchable | None, timeout_s: float) -> None:
+    import asyncio  # a program that awaits has it; for others it takes long
+
+    from penstock._asyncio import until_done
+
     if event is None:
         await asyncio.sleep(0)
         return

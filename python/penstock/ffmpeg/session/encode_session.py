@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 import sys
 import threading
@@ -14,9 +13,9 @@ from contextlib import suppress
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from penstock import _exit
-from penstock._asyncio import Watchable
 from penstock._log import logger
 from penstock._native import Ticket, Writer, _seconds, _Slot, _SlotPool
 from penstock._types import Data
@@ -39,6 +38,11 @@ from penstock.ffmpeg.session.feed import Feed
 from penstock.ffmpeg.session.replacing import ReplacedError, is_several_files, replacement_of
 from penstock.ffmpeg.session.reporter import Reporter
 from penstock.results import EncodeReport, EncoderStats
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from penstock._asyncio import Watchable
 
 # Where no caller waits for FFmpeg (at exit, after an exception), FFmpeg is killed after so long without a sign of life.
 # The same as the native writers give a reader at exit.
@@ -274,9 +278,13 @@ class EncodeSession(Session):
             with self.logged_stalls():
                 return await self._queue_in_turn(take, timeout)
         except BrokenStreamError as broken:
+            import asyncio
+
             raise await asyncio.to_thread(self._failed) from broken
 
     async def _queue_in_turn(self, take: Callable[[], Push], timeout: float | None) -> Ticket:
+        import asyncio  # a program that awaits has it; for others it takes long
+
         turn = self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
         try:
             async with asyncio.timeout(timeout), turn:
