@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
-from html import escape
 
 
 class HtmlTable:
@@ -18,6 +17,8 @@ class HtmlTable:
 
 
 def _cell(value: object) -> str:
+    from html import escape  # only in notebooks
+
     if isinstance(value, tuple) and value and is_dataclass(value[0]):
         return str(len(value))
     values = value if isinstance(value, tuple) else (value,)

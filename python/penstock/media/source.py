@@ -6,10 +6,10 @@ import fcntl
 import io
 import os
 import stat
+import sys
 import weakref
 from collections.abc import Iterable
 from pathlib import Path
-from socket import SocketIO, socket
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock import _streams
@@ -117,7 +117,9 @@ def _carrier(file: Any) -> int | None:
     if isinstance(file, int) and not isinstance(file, bool):
         return file
     raw = getattr(file, "raw", file)
-    return raw.fileno() if isinstance(raw, io.FileIO | SocketIO | socket) else None
+    sockets = sys.modules.get("socket")  # without which there is none
+    is_socket = sockets is not None and isinstance(raw, sockets.SocketIO | sockets.socket)
+    return raw.fileno() if is_socket or isinstance(raw, io.FileIO) else None
 
 
 def _is_sequential(mode: int) -> bool:

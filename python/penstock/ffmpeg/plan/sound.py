@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -337,6 +336,8 @@ def is_matroska(target: str, container_format: str | None) -> bool:
 
 def _takes_copy(program: str, sound: Sound, codec: str, target: str, container_format: str | None) -> bool:
     """Whether the container takes the sound as it is, out of NUT, by trying it with the first packet."""
+    import tempfile  # only where a sound may be copied
+
     from penstock.media.facts import probe
 
     container = () if container_format is None else ("-f", container_format)

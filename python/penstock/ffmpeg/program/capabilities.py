@@ -7,7 +7,6 @@ next call asks again.
 
 from __future__ import annotations
 
-import difflib
 import functools
 import re
 from collections import Counter
@@ -180,6 +179,8 @@ def nearest(name: str, names: Iterable[str]) -> list[str]:
 
 def _likeness(name: str, known: str) -> tuple[float, int]:
     """How alike two names are. Among equals, the one with the same letters is nearer: libx264 to libx246."""
+    import difflib  # only for messages
+
     name, known = name.lower(), known.lower()
     return difflib.SequenceMatcher(None, name, known).ratio(), (Counter(name) & Counter(known)).total()
 

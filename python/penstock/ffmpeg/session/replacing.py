@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import shutil
 import stat
 from contextlib import suppress
@@ -42,7 +41,7 @@ class Replacement:
 
     def __init__(self, path: Path, status: os.stat_result) -> None:
         self._path, self._old = path, (status.st_dev, status.st_ino)
-        name = f".{path.stem[:_KEPT_LETTERS]}.{secrets.token_hex(4)}.part{path.suffix}"
+        name = f".{path.stem[:_KEPT_LETTERS]}.{os.urandom(4).hex()}.part{path.suffix}"
         self._part: Path | None = path.with_name(name)
         os.close(os.open(self._part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
         self.url = f"file:{self._part}"
