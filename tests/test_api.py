@@ -98,6 +98,25 @@ def test_what_takes_long_to_import_is_imported_at_its_first_use() -> None:
     succeeded(run_script(code))
 
 
+@pytest.mark.parametrize(
+    ("name", "heavy"),
+    [
+        ("Encoder", ("asyncio", "av", "difflib", "html", "tempfile", "penstock.media")),
+        ("Decoder", ("asyncio", "difflib", "html", "tempfile", "penstock.ffmpeg.encoder")),
+    ],
+)
+def test_a_class_imports_what_every_user_needs(name: str, heavy: tuple[str, ...]) -> None:
+    code = f"""
+        import numpy
+        if {name!r} == "Decoder":
+            import av
+        before = {{*sys.modules}}
+        penstock.{name}
+        assert not ({{*sys.modules}} - before) & {{*{heavy}}}
+    """
+    succeeded(run_script(code))
+
+
 def test_a_name_that_the_package_does_not_have() -> None:
     with pytest.raises(AttributeError, match="'penstock' has no attribute 'Encodr'"):
         penstock.Encodr  # noqa: B018

@@ -5,11 +5,16 @@ and a ``session`` carries it out with the ``program``. ``frames`` has the arrays
 ``naming`` names arguments in messages.
 """
 
-from penstock.ffmpeg.audio_encoder import AudioEncoder
-from penstock.ffmpeg.encoder import Encoder
+import importlib
+from typing import TYPE_CHECKING
+
 from penstock.ffmpeg.plan.settings import Colors, Tuning
-from penstock.ffmpeg.plan.sound import AudioFile, AudioInput
 from penstock.ffmpeg.program.find import find_ffmpeg
+
+if TYPE_CHECKING:
+    from penstock.ffmpeg.audio_encoder import AudioEncoder
+    from penstock.ffmpeg.encoder import Encoder
+    from penstock.ffmpeg.plan.sound import AudioFile, AudioInput
 
 __all__ = [
     "AudioEncoder",
@@ -20,3 +25,23 @@ __all__ = [
     "Tuning",
     "find_ffmpeg",
 ]
+
+# These are imported at their first use: a `Decoder`, which needs the program, does without.
+_LAZY_NAMES = {
+    "AudioEncoder": "audio_encoder",
+    "AudioFile": "plan.sound",
+    "AudioInput": "plan.sound",
+    "Encoder": "encoder",
+}
+
+if not TYPE_CHECKING:  # which would take every name for one of ours
+
+    def __getattr__(name: str) -> object:
+        if name in _LAZY_NAMES:
+            module = importlib.import_module(f"penstock.ffmpeg.{_LAZY_NAMES[name]}")
+            value = globals()[name] = getattr(module, name)
+            return value
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *_LAZY_NAMES})
