@@ -35,6 +35,7 @@ from penstock.ffmpeg.plan.pixel_formats import (
     is_rgb,
 )
 from penstock.ffmpeg.plan.settings import native_conversion
+from penstock.ffmpeg.plan.sound import AudioInput
 
 # Encoders that need the same conversion have the same object: a fan-out does it once for all of them.
 _conversion = lru_cache(maxsize=16)(_Conversion)
@@ -51,7 +52,7 @@ class EncodePlan:
     Attributes:
         settings: what was asked for.
         arguments: FFmpeg's arguments for its input and its output, whose name comes last.
-        stream: what FFmpeg reads; None if it is frames alone, at a constant rate.
+        stream: what FFmpeg reads; None if it is frames alone, at a constant rate, or samples alone.
         layout: layout of the frames that the caller writes; None for sound alone.
         fed: layout of the frames that FFmpeg gets; None for sound alone.
         conversion: the native conversion; None if FFmpeg gets the frames as they are.
@@ -140,17 +141,17 @@ def plan_encode(settings: EncodeSettings, size: tuple[int, int]) -> EncodePlan:
 
 
 def plan_sound(settings: EncodeSettings) -> EncodePlan:
-    """Plans an encode of sound alone."""
-    stream = sound.nut_stream(settings.program, None, None, settings.sounds)
-    assert stream is not None
+    """Plans an encode of the samples that the program makes, alone."""
+    [made] = settings.sounds
+    assert isinstance(made.made_from, AudioInput)
     sounds = sound.output_arguments(settings.sounds, settings.options)
     arguments = [
-        *stream_arguments(stream.offset_s),
+        *sound.input_arguments(made.made_from, "pipe:0"),
         *output_arguments(
             settings.target, None, None, settings.options, settings.container_format, sound=sounds
         ),
     ]
-    return EncodePlan(settings=settings, arguments=arguments, stream=stream)
+    return EncodePlan(settings=settings, arguments=arguments, stream=None)
 
 
 def _native(layout: FrameLayout, colors: VideoColors, settings: EncodeSettings) -> _Conversion | None:

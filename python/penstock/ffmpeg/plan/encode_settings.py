@@ -235,6 +235,12 @@ class EncodeSettings:
         return self.codec or self.sounds[0].encoder or "the container"
 
     @property
+    def audio_input(self) -> AudioInput | None:
+        """The sound that the program makes; None if it makes none."""
+        made = (sound.made_from for sound in self.sounds)
+        return next((one for one in made if isinstance(one, AudioInput)), None)
+
+    @property
     def is_timed(self) -> bool:
         """Whether each frame comes with its time."""
         return self.codec is not None and self.rate is None

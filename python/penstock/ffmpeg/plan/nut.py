@@ -123,7 +123,7 @@ def ticks(pts: float | Rational) -> int:
 
 def with_sound(
     program: str,
-    layout: FrameLayout | None,
+    layout: FrameLayout,
     rate: Fraction | None,
     inputs: Sequence[Sequence[str]],
     outputs: Sequence[str],
@@ -131,7 +131,6 @@ def with_sound(
     """The stream of frames at that rate, or with times of their own, and of sounds.
 
     Args:
-        layout: of the frames; None for sound alone.
         inputs: FFmpeg's arguments that read each sound.
         outputs: FFmpeg's arguments that choose the sounds and make packets of them.
 
@@ -139,8 +138,8 @@ def with_sound(
         ValueError: the container has no name for the pixel format.
         EncoderError: FFmpeg could not make it.
     """
-    frames = () if layout is None else input_arguments(layout, rate or 1 / TICK_S, source="/dev/zero")
-    picture = () if layout is None else ("-map", f"{len(inputs)}:v", "-c:v", "copy", "-frames:v", "1")
+    frames = input_arguments(layout, rate or 1 / TICK_S, source="/dev/zero")
+    picture = ("-map", f"{len(inputs)}:v", "-c:v", "copy", "-frames:v", "1")
     nut = ("-frames:a", "1", "-fflags", "+bitexact", "-f", "nut", "pipe:1")
     # Sounds are the first inputs, so that `outputs` can name them by their numbers.
     command = (
@@ -157,14 +156,13 @@ def with_sound(
     head, sync_point, _ = made.partition(_SYNC_POINT)
     if not sync_point:
         raise EncoderError("FFmpeg cannot write frames with times or sound: it wrote no NUT", command=command)
-    if layout is not None:
-        if _NO_TAG in head[head.index(_STREAM) :] and layout.pixel_format != "rgb555le":
-            raise ValueError(
-                f"{layout.pixel_format} frames cannot have times (fps=None) or sound, for FFmpeg's containers have no "
-                "name for that format: give another pixel_format, such as yuv420p10le or rgb48le"
-            )
-        if rate is None:
-            head = _with_nominal_rate(head)
+    if _NO_TAG in head[head.index(_STREAM) :] and layout.pixel_format != "rgb555le":
+        raise ValueError(
+            f"{layout.pixel_format} frames cannot have times (fps=None) or sound, for FFmpeg's containers have no "
+            "name for that format: give another pixel_format, such as yuv420p10le or rgb48le"
+        )
+    if rate is None:
+        head = _with_nominal_rate(head)
     units, clocks = _clocks(head)
     return NutStream(head, clocks, len(units), OFFSET_S if inputs else 0)
 

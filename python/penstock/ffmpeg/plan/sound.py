@@ -96,6 +96,11 @@ class AudioInput:
         check_choice("dtype", self.dtype, get_args(InputSampleType))
         _check_texts(self)
 
+    @property
+    def sample_bytes(self) -> int:
+        """Bytes of a sample of all channels."""
+        return np.dtype(self.dtype).itemsize * self.channels
+
 
 @dataclass(frozen=True, slots=True)
 class AudioFile:
@@ -231,14 +236,13 @@ def _planned(
                 "codec='copy' is for files: name the samples' encoder, such as 'pcm_s16le' or 'aac'"
             )
         container, _ = _SAMPLES[made_from.dtype]
-        raw = ("-f", container, "-ar", str(made_from.sample_rate), "-ac", str(made_from.channels))
         plain = [
             container.replace("le", order)
             for names, endings, order in _PLAIN
             if endpoints.is_container(target, container_format, names, endings)
         ]
         encoder = made_from.codec or (f"pcm_{plain[0]}" if plain else _default(container_format))
-        zeros = (*raw, "-i", "/dev/zero")
+        zeros = input_arguments(made_from, "/dev/zero")
         rate, channels = made_from.sample_rate, made_from.channels
         return Sound(made_from, zeros, 0, _COPY, encoder, has_prelude, rate, channels)
     source = endpoints.source(made_from.path)
@@ -363,7 +367,7 @@ def packing_arguments(sounds: Sequence[Sound]) -> tuple[str, ...]:
 
 
 def nut_stream(
-    program: str, layout: FrameLayout | None, rate: Fraction | None, sounds: Sequence[Sound]
+    program: str, layout: FrameLayout, rate: Fraction | None, sounds: Sequence[Sound]
 ) -> nut.NutStream | None:
     """What FFmpeg reads; None if that is frames alone, at a constant rate."""
     if not sounds and rate is not None:
@@ -373,6 +377,12 @@ def nut_stream(
     is_kept = not any(isinstance(sound.made_from, AudioFile) for sound in sounds)
     make = nut.kept_with_sound if is_kept else nut.with_sound
     return make(program, layout, rate, inputs, packing_arguments(sounds))
+
+
+def input_arguments(made: AudioInput, source: str) -> tuple[str, ...]:
+    """FFmpeg's arguments that read samples as they are."""
+    container, _ = _SAMPLES[made.dtype]
+    return ("-f", container, "-ar", str(made.sample_rate), "-ac", str(made.channels), "-i", source)
 
 
 def output_arguments(sounds: Sequence[Sound], options: Mapping[str, object]) -> list[str]:

@@ -108,6 +108,7 @@ class EncodeSession(Session):
         self.report: EncodeReport | None = None
         self.is_aborted = False
         self._settings, self._begun_s = settings, time.time()
+        self._input = settings.audio_input
         self._reporter = reporter
         self._fed_bytes = 0 if plan.fed is None else plan.fed.frame_bytes
         if plan.layout is not None:
@@ -121,8 +122,7 @@ class EncodeSession(Session):
         self._failure: str | None = None  # of what FFmpeg has succeeded with
         self._feed: Feed | None = None
         if plan.stream is not None:
-            frame_bytes = None if plan.fed is None else self._fed_bytes
-            self._feed = Feed(plan.stream, settings, frame_bytes)
+            self._feed = Feed(plan.stream, settings, self._fed_bytes)
             self._fed_bytes += nut.PREFIX_BYTES
 
     def connect(self) -> None:
@@ -168,9 +168,7 @@ class EncodeSession(Session):
         read_bytes = writer.bytes_delivered if self.report is None else writer.bytes_accepted
         return EncoderStats(
             frames_submitted=self.submitted,
-            frames_written=(
-                read_bytes // self._fed_bytes if self._feed is None else self._feed.frames_until(read_bytes)
-            ),
+            frames_written=self._frames_until(read_bytes),
             frames_encoded=process.frames,
             bytes_written=read_bytes,
             output_bytes=process.output_bytes,
@@ -187,11 +185,28 @@ class EncodeSession(Session):
     @property
     def submitted(self) -> int:
         """Frames that were accepted."""
+        if self.plan.layout is None:
+            return 0
         return self.writer.stats.items_accepted if self._feed is None else self._feed.frames
+
+    @property
+    def _samples(self) -> int:
+        """Samples of each channel that the program made and that were accepted."""
+        if self._feed is not None:
+            return self._feed.samples
+        return 0 if self._input is None else self.writer.stats.bytes_accepted // self._input.sample_bytes
+
+    def _frames_until(self, nbytes: int) -> int:
+        """How many frames are in the first so many bytes that FFmpeg gets."""
+        if self._feed is not None:
+            return self._feed.frames_until(nbytes)
+        return nbytes // self._fed_bytes if self._fed_bytes else 0
 
     @property
     def _video_s(self) -> float:
         """Length of what is encoded. With times it is estimated from the last one."""
+        if self.plan.layout is None:
+            return 0.0
         if self._settings.rate is not None:
             return float(self.process.frames / self._settings.rate)
         assert self._feed is not None
@@ -258,9 +273,12 @@ class EncodeSession(Session):
     def push_of_samples(self, samples: object) -> Push:
         """The call that queues a copy of samples, for `queue` or `queue_async`."""
         self.check_open()
-        if self._feed is None or self._feed.input is None:
+        if self._input is None:
             raise ValueError("the encoder has no AudioInput: give it audio=AudioInput(sample_rate, channels)")
-        return partial(self._feed.queue_samples, checked_samples(samples, self._feed.input))
+        checked = checked_samples(samples, self._input)
+        if self._feed is None:
+            return partial(self.writer.write, checked.tobytes())
+        return partial(self._feed.queue_samples, checked)
 
     def queue(self, push: Push, timeout: float | None) -> Ticket:
         """Queues a frame; waits while the queue is full."""
@@ -532,7 +550,7 @@ class EncodeSession(Session):
         return [*filter(None, [empty, full, self._failure]), *self._failed_outputs(), *failures, *unused]
 
     def _unused_input(self) -> list[str]:
-        if self._feed is None or self._feed.input is None or self._feed.samples:
+        if self._input is None or self._samples:
             return []
         call = "write" if self.plan.layout is None else "write_audio"
         return [f"the result has no sound: the encoder has an AudioInput, and {call} was not called"]
@@ -564,7 +582,7 @@ class EncodeSession(Session):
             output=endpoints.without_protocol(self._settings.target),
             frames_submitted=submitted,
             frames_encoded=self.process.frames,
-            samples_submitted=0 if self._feed is None else self._feed.samples,
+            samples_submitted=self._samples,
             bytes_submitted=submitted * (0 if self.plan.layout is None else self.plan.layout.frame_bytes),
             output_bytes=endpoints.file_bytes(self._settings.target),
             elapsed_s=elapsed_s,

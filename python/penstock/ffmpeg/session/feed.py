@@ -16,7 +16,6 @@ from penstock._native import Ticket, Writer, _Slot
 from penstock.errors import StalledError
 from penstock.ffmpeg.plan import nut
 from penstock.ffmpeg.plan.encode_settings import EncodeSettings
-from penstock.ffmpeg.plan.sound import AudioInput
 from penstock.ffmpeg.session.sound_packets import Packet, SoundPackets
 
 # Sound of files is queued in pieces of this length, a little behind the picture: each piece takes a place in the queue.
@@ -72,26 +71,21 @@ class Feed:
     is replaced in one step: an exception of a signal handler finds it as it was before, or after.
 
     Args:
-        frame_bytes: of a frame that FFmpeg gets; None for sound alone.
-
-    Attributes:
         stream: the header and the units.
-        input: the sound that the program makes; None if it makes none.
+        frame_bytes: of a frame that FFmpeg gets.
     """
 
-    def __init__(self, stream: nut.NutStream, settings: EncodeSettings, frame_bytes: int | None) -> None:
-        self.stream = stream
-        self.input: AudioInput | None = None
+    def __init__(self, stream: nut.NutStream, settings: EncodeSettings, frame_bytes: int) -> None:
         #: Seconds that calls have waited for room, or for a file.
         self.waited_s = 0.0
-        self._rate = settings.rate
+        self._stream, self._input, self._rate = stream, settings.audio_input, settings.rate
         self._time_unit_s, self._longest_s = settings.time_unit_s, settings.longest_step_s
         self._frame_bytes = frame_bytes
         self._input_stream = 0
         self._files: list[tuple[int, SoundPackets]] = []
-        for number, sound in enumerate(settings.sounds, start=int(frame_bytes is not None)):
-            if isinstance(sound.made_from, AudioInput):
-                self.input, self._input_stream = sound.made_from, number
+        for number, sound in enumerate(settings.sounds, start=1):
+            if sound.made_from is self._input:
+                self._input_stream = number
             else:
                 packets = SoundPackets(settings.program, sound, settings.tuning.stall_timeout)
                 self._files.append((number, packets))
@@ -107,7 +101,7 @@ class Feed:
     def start(self, writer: Writer) -> None:
         """Queues the header, and starts to read the files. `end` ends what this has started, also if it raises."""
         self._writer = writer
-        writer.write(self.stream.head)
+        writer.write(self._stream.head)
         for _, packets in self._files:
             packets.start()
 
@@ -173,8 +167,7 @@ class Feed:
 
     def prefix(self, time_s: Fraction) -> bytes:
         """What comes before a frame at that time."""
-        assert self._frame_bytes is not None
-        return self.stream.prefix(0, time_s, self._frame_bytes)
+        return self._stream.prefix(0, time_s, self._frame_bytes)
 
     def check_later(self, tick: int) -> None:
         """Checks that a frame comes after those before."""
@@ -217,16 +210,16 @@ class Feed:
 
     def queue_samples(self, samples: npt.NDArray[Any], *, timeout: float) -> Ticket:
         """Queues a copy of samples that the program has made, contiguous in the order samples × channels."""
-        assert self.input is not None
-        rate, data = self.input.sample_rate, samples.reshape(-1).view(np.uint8).data
-        sample_bytes, packet = samples.itemsize * self.input.channels, -(-rate // _PACKETS_A_SECOND)
+        assert self._input is not None
+        rate, data = self._input.sample_rate, samples.reshape(-1).view(np.uint8).data
+        sample_bytes, packet = self._input.sample_bytes, -(-rate // _PACKETS_A_SECOND)
 
         def step() -> Ticket:
             before, parts = self._queued, list[bytes | memoryview]()
             for start in range(0, len(samples), packet):
                 piece = data[start * sample_bytes : (start + packet) * sample_bytes]
                 time_s = Fraction(before.samples + start, rate)
-                parts += (self.stream.prefix(self._input_stream, time_s, len(piece)), piece)
+                parts += (self._stream.prefix(self._input_stream, time_s, len(piece)), piece)
             becomes = before._replace(samples=before.samples + len(samples))
             return self._push(lambda: self._open_writer.write(b"".join(parts), timeout=0.0), becomes)
 
@@ -337,7 +330,7 @@ class Feed:
     def _take(self, place: int, packet: Packet, *, is_left_out: bool) -> None:
         """Takes a packet, in one step."""
         before, number = self._queued, self._files[place][0]
-        pieces = (self.stream.prefix(number, packet.time_s, len(packet.data)), packet.data)
+        pieces = (self._stream.prefix(number, packet.time_s, len(packet.data)), packet.data)
         taken = (*before.taken[:place], packet.number + 1, *before.taken[place + 1 :])
         self._queued = before._replace(
             taken=taken, pieces=before.pieces if is_left_out else (*before.pieces, *pieces)
