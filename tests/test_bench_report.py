@@ -121,10 +121,16 @@ def test_caveats_come_before_the_first_chart(tmp_path: Path) -> None:
 def test_the_command_of_a_chart_asks_for_its_group(path: Path) -> None:
     for chart in drawn(path):
         benchmark, settings = chart.benchmark, chart.record["settings"]
-        found = re.fullmatch(r'make bench(?:-([\w-]+))?(?: ARGS="(.*)")?', chart.command)
+        command = r'(?:git checkout (\w+); )?make bench(?:-([\w-]+))?(?: ARGS="(.*)")?'
+        found = re.fullmatch(command, chart.command)
         assert found
-        assert (found[1] or "pipe") == benchmark.replace("_", "-")
-        with COMMANDS[benchmark].make_context(benchmark, shlex.split(found[2] or "")) as context:
+        assert (found[2] or "pipe") == benchmark.replace("_", "-")
+        if found[1]:
+            assert benchmark in ("encode", "decode")
+            assert chart.record["software"]["git"].startswith(found[1])
+            assert f"--job {chart.group['name']}" in found[3]
+            continue
+        with COMMANDS[benchmark].make_context(benchmark, shlex.split(found[3] or "")) as context:
             given = context.params
         usual = report.BENCHMARKS[benchmark].settings
         assert (given["rounds"] or usual.rounds) == settings["rounds"]
@@ -243,13 +249,21 @@ def test_a_file_that_is_no_record_is_named(content: str | None, tmp_path: Path) 
     assert not (tmp_path / "out.html").exists()
 
 
-def test_a_job_that_is_no_more_is_named(tmp_path: Path) -> None:
-    write(one_group(("penstock", "ours", [1.0]), name="ultrafast-16k"), str(tmp_path / "old.json"))
-    result = CliRunner().invoke(
-        report.main, [str(tmp_path / "old.json"), "--page", str(tmp_path / "page.md")]
-    )
+def test_a_job_that_is_no_more_is_repeated_by_its_commit() -> None:
+    record = one_group(("penstock", "ours", [1.0]), name="ultrafast-16k")
+    record["software"]["git"] = "0123abc, with uncommitted changes"
+    command = only_chart(record).command
+    assert command.startswith('git checkout 0123abc; make bench-encode ARGS="--job ultrafast-16k')
+
+
+def test_a_record_of_another_benchmark_is_named(tmp_path: Path) -> None:
+    record = one_group(("penstock", "ours", [1.0]))
+    del record["groups"][0]["content"]
+    write(record, str(tmp_path / "old.json"))
+    arguments = [str(tmp_path / "old.json"), "--page", str(tmp_path / "page.md")]
+    result = CliRunner().invoke(report.main, arguments)
     assert result.exit_code == 1
-    assert "old.json does not fit these benchmarks: 'ultrafast-16k' is none of" in result.output
+    assert "old.json does not fit these benchmarks: 'content'" in result.output
 
 
 def test_two_records_of_one_name_are_refused(tmp_path: Path) -> None:

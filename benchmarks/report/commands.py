@@ -18,7 +18,10 @@ OPTIONS = {one.BENCHMARK.name: one.main.params for one in MODULES}
 
 
 def command_for(record: dict[str, Any], group: dict[str, Any]) -> str:
-    """``make``, with the options that differ from the benchmark's defaults."""
+    """``make``, with the options that differ from the benchmark's defaults.
+
+    A job that today's benchmark does not have, or has with other frames, is repeated by the commit that measured it.
+    """
     name = record["benchmark"]
     asked = record["settings"] | _narrowed(name, record["settings"], group)
     usual = BENCHMARKS[name].settings
@@ -31,7 +34,22 @@ def command_for(record: dict[str, Any], group: dict[str, Any]) -> str:
         if value is not None and value != _plain(getattr(usual, option.name or "", None)):
             words += _words(option, value)
     target = "bench" if name == "pipe" else f"bench-{name.replace('_', '-')}"
-    return f'make {target} ARGS="{shlex.join(words)}"' if words else f"make {target}"
+    command = f'make {target} ARGS="{shlex.join(words)}"' if words else f"make {target}"
+    if name in ("encode", "decode") and not _is_todays(name, group):
+        commit = (record["software"]["git"] or "THE-COMMIT-OF-THIS-RECORD").partition(",")[0]
+        return f"git checkout {commit}; {command}"
+    return command
+
+
+def _is_todays(benchmark: str, group: dict[str, Any]) -> bool:
+    job = _job(benchmark, group)
+    return job is not None and group.get("content") == job.about.get("content")
+
+
+def _job(benchmark: str, group: dict[str, Any]) -> Any:
+    """Today's job of a group's name, or None. A job of another size has the size in its name."""
+    jobs = {job.name: job for job in BENCHMARKS[benchmark].settings.jobs}
+    return jobs.get(group["name"].partition("-at-")[0])
 
 
 def _narrowed(benchmark: str, settings: dict[str, Any], group: dict[str, Any]) -> dict[str, Any]:
@@ -39,8 +57,8 @@ def _narrowed(benchmark: str, settings: dict[str, Any], group: dict[str, Any]) -
     match benchmark:
         case "encode" | "decode":
             name, _, size = group["name"].partition("-at-")
-            job = by_name(BENCHMARKS[benchmark].settings.jobs, name)
-            frames = None if group["frames"] == job.frames else group["frames"]
+            job = _job(benchmark, group)
+            frames = None if job and group["frames"] == job.frames else group["frames"]
             return {"jobs": [name], "size": size or None, "frames": frames}
         case "pipe":
             encode = group["name"].partition(" to ")[2].partition(",")[0]
