@@ -20,14 +20,16 @@ import pytest
 from benchmarks import decode, encode, pipe, sound
 from benchmarks.decode.methods import Target as DecodeTarget
 from benchmarks.decode.methods import readinto, stdout_readinto
+from benchmarks.encode.comparable import difference, mark
+from benchmarks.encode.methods import Target as EncodeTarget
 from benchmarks.encode.methods import into_ffmpeg
 from benchmarks.harness.command import JobSettings
 from benchmarks.harness.ffmpeg import FFmpegFailedError
 from benchmarks.harness.isolated import FFMPEG_VARIABLES, Task
-from benchmarks.harness.methods import Method
+from benchmarks.harness.methods import Kind, Method
 from benchmarks.harness.options import by_name
 from benchmarks.harness.pictures import Frame, Pictures
-from benchmarks.harness.results import Run
+from benchmarks.harness.results import Group, Row, Run
 from benchmarks.harness.rounds import attempt
 from benchmarks.harness.senders import Sender, stdin_write
 from benchmarks.sound.methods import Target as SoundTarget
@@ -129,7 +131,8 @@ def pipe_task(ffmpeg: str) -> Task[pipe.Job]:
 
 @pytest.fixture
 def encode_task(ffmpeg: str, tmp_path: Path) -> Task[encode.Job]:
-    job = encode.Job("small", 64, 48, FRAMES, "ultrafast", "noise")
+    job = encode.Job("small", 64, 48, FRAMES, "ultrafast", "motion")
+    encode.save_pictures(job, str(tmp_path))
     return Task(by_name(encode.METHODS, encode.STANDARD), job, ffmpeg, folder=str(tmp_path))
 
 
@@ -149,7 +152,8 @@ def test_a_run_that_is_right_has_no_error(
                 made = attempt(replace(task, method=method), run)
                 assert made.error is None, method.name
                 assert ("row_difference" in made.figures) == (run is encode.check)
-    assert not task.folder or list(Path(task.folder).iterdir()) == []
+                assert made.figures.get("psnr_db", 99) > 30
+    assert not task.folder or [path.name for path in Path(task.folder).iterdir()] == [encode.PICTURES]
 
 
 @pytest.mark.parametrize(
@@ -209,6 +213,48 @@ def test_a_wrong_matrix_is_above_what_is_allowed(
     raw = subprocess.run(command, capture_output=True, check=True).stdout
     shown = np.frombuffer(raw, np.uint8).reshape(FRAMES, 48, 64, 3)
     assert encode.difference(shown[0], sent.texture(0))[0] > encode.MAX_MEAN_DIFFERENCE
+
+
+def test_a_file_of_other_pictures_is_no_rival(encode_task: Task[encode.Job]) -> None:
+    def encoded(name: str, kind: Kind, change: Callable[[Frame], Any] = Frame.tobytes) -> Row:
+        def start(target: EncodeTarget) -> Sender:
+            return into_ffmpeg(
+                target, lambda stdin: Sender(lambda frame: stdin.write(change(frame)), stdin.flush)
+            )
+
+        method = Method(name, "", kind, start)
+        return Row(method, [attempt(replace(encode_task, method=method), encode.measure)])
+
+    rows = [
+        encoded("ours", "ours"),
+        encoded("same", "rival"),
+        encoded("darker", "rival", lambda frame: (frame // 2).tobytes()),
+        encoded("upside down", "other", lambda frame: frame[::-1].tobytes()),
+    ]
+    assert [row.error for row in rows] == [None] * 4
+    mark(Group("job", "job", rows))
+    assert [row.method.kind for row in rows] == ["ours", "rival", "other", "other"]
+    assert "not_comparable" in rows[2].notes
+    assert "not comparable" in (encode.note(rows[2]) or "")
+    assert [encode.note(rows[1])] == [None]
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "db", "reason"),
+    [
+        (100.0, 40.0, None),
+        (124.0, 39.1, None),
+        (79.0, 40.0, "its file is 0.79 x as large as ours"),
+        (126.0, 40.0, "its file is 1.26 x as large as ours"),
+        (100.0, 38.9, "its PSNR is 38.9 dB, and ours 40.0 dB"),
+        (100.0, 41.1, "its PSNR is 41.1 dB, and ours 40.0 dB"),
+        (100.0, None, None),
+    ],
+)
+def test_what_is_comparable(nbytes: float, db: float | None, reason: str | None) -> None:
+    ours = {"output_bytes": 100.0, "psnr_db": 40.0}
+    assert difference(ours, {"output_bytes": nbytes, "psnr_db": db}) == reason
+    assert difference({}, {"output_bytes": nbytes, "psnr_db": db}) is None
 
 
 def test_a_file_that_is_no_video_is_an_error(ffmpeg: str, tmp_path: Path) -> None:

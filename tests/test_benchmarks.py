@@ -34,7 +34,7 @@ from penstock.ffmpeg.program.find import find_ffmpeg
 #: A small run of each, with methods of every kind. (The checks' own tests run all of them, without a process each.)
 SMALL = {
     "pipe": "--size 320x180 --bytes 2MB --rounds 1 --method stdin.write,turbopipe,staged,auto,tmpfs",
-    "encode": "--job ultrafast-720p,paced-1080p --size 64x48 --frames 12 --rounds 1 "
+    "encode": "--job motion-720p,paced-motion-1080p --size 64x48 --frames 12 --rounds 1 "
     "--method stdin.write,pyav,opencv,penstock,penstock-submit,tmpfs-yuv420p",
     "decode": "--job h264-720p,h265-1080p,reader --size 96x64 --frames 12 --rounds 1 "
     "--method stdout.readinto,opencv,pyav,penstock,decode-only,readinto,penstock.Reader",
@@ -218,14 +218,14 @@ def test_goals_of_the_pipe() -> None:
 
 def test_goals_of_the_encoder() -> None:
     fps = {"stdin.write": 70.0, "pyav": 140.0, "opencv": 999.0, "penstock": 280.0, "tmpfs-yuv420p": 300.0}
-    assert told(encode.judge, "ultrafast-1080p", {}, encode.METHODS, fps=fps) == [
-        "penstock / pyav, ultrafast-1080p: 2.00x (target 1.50x: met)",
-        "penstock / tmpfs-yuv420p, ultrafast-1080p: 0.93x (target 0.85x: met)",
+    assert told(encode.judge, "motion-1080p", {}, encode.METHODS, fps=fps) == [
+        "penstock / pyav, motion-1080p: 2.00x (target 1.50x: met)",
+        "penstock / tmpfs-yuv420p, motion-1080p: 0.93x (target 0.85x: met)",
     ]
-    assert told(encode.judge, "texture-1080p", {}, encode.METHODS, fps={"penstock": 100.0}) == []
+    assert told(encode.judge, "text-1080p", {}, encode.METHODS, fps={"penstock": 100.0}) == []
     blocked = {"blocked_p99_ms": {"penstock": 1.6}, "copy_p99_ms": {"penstock": 1.0}}
-    assert told(encode.judge, "paced-1080p", {}, encode.METHODS, **blocked) == [
-        "caller blocked, p99, paced-1080p: 1.60 x a memcpy (target at most 1.50 x a memcpy: missed)"
+    assert told(encode.judge, "paced-motion-1080p", {}, encode.METHODS, **blocked) == [
+        "caller blocked, p99, paced-motion-1080p: 1.60 x a memcpy (target at most 1.50 x a memcpy: missed)"
     ]
     assert {*encode.OVER_BEST_RIVAL, encode.PACED_JOB} == {job.name for job in encode.JOBS}
 

@@ -1,9 +1,10 @@
 """Frames from memory into a video file, by every library in turn.
 
 The clock runs from before the method is started until the file is complete, for every method and for the bound: FFmpeg
-has exited, or the library has closed the file. The frames in the file are counted afterwards.
+has exited, or the library has closed the file. Afterwards the frames in the file are counted, and some are compared
+with what was sent. A method whose file has another quality or size than ours is shown, and is no rival.
 
-By default: six jobs, every method that is installed, 5 rounds; half an hour, and 5 GB of shared memory. All methods
+By default: seven jobs, every method that is installed, 5 rounds; half an hour, and 5 GB of shared memory. All methods
 that take an FFmpeg get the same one. Every option that selects what to run also narrows --quick. A method that loses,
 tears or adds a frame is an error and has no speed; the exit status is then 1.
 """
@@ -15,15 +16,19 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.encode.comparable import mark
 from benchmarks.encode.methods import (
     BOUND,
+    COLORS,
     FRAMES_PER_S,
     METHODS,
     OURS,
+    OUTPUT_PIXEL_FORMAT,
     STANDARD,
     SUBMIT,
     Job,
@@ -33,6 +38,7 @@ from benchmarks.encode.methods import (
 from benchmarks.harness import tables
 from benchmarks.harness.accounts import accounted
 from benchmarks.harness.command import Benchmark, JobSettings, Measure
+from benchmarks.harness.content import Film, psnr_db, there_and_back
 from benchmarks.harness.ffmpeg import check_exit, frame_count, output_of, start
 from benchmarks.harness.files import bound_files, folder_in_memory
 from benchmarks.harness.goals import Verdict, over
@@ -43,19 +49,24 @@ from benchmarks.harness.pictures import LOOP_FRAMES, Frame, Pictures, apart
 from benchmarks.harness.results import Group, Row, Run
 from benchmarks.harness.senders import feed, feed_repainted
 from penstock import Encoder
-from penstock.ffmpeg import Tuning
+from penstock.ffmpeg import Colors, Tuning
 
 # Some two seconds each for FFmpeg alone, on 2 cores.
 JOBS = (
-    Job("ultrafast-720p", 1280, 720, 1000, "ultrafast", "noise"),
-    Job("ultrafast-1080p", 1920, 1080, 400, "ultrafast", "noise"),
-    Job("ultrafast-2160p", 3840, 2160, 120, "ultrafast", "noise"),
-    Job("medium-1080p", 1920, 1080, 120, "medium", "noise"),
-    Job("texture-1080p", 1920, 1080, 300, "ultrafast", "texture"),
-    Job("paced-1080p", 1920, 1080, 150, "ultrafast", "texture", paced_fps=30),
+    Job("motion-720p", 1280, 720, 400, "ultrafast", "motion"),
+    Job("motion-1080p", 1920, 1080, 200, "ultrafast", "motion"),
+    Job("motion-2160p", 3840, 2160, 60, "ultrafast", "motion"),
+    Job("camera-1080p", 1920, 1080, 200, "ultrafast", "camera"),
+    Job("text-1080p", 1920, 1080, 200, "ultrafast", "text"),
+    Job("medium-camera-1080p", 1920, 1080, 60, "medium", "camera"),
+    Job("paced-motion-1080p", 1920, 1080, 150, "ultrafast", "motion", paced_fps=30),
 )
+#: The pictures of the job's loop, in the folder of a task.
+PICTURES = "pictures.npy"
+#: About so many frames of a file are compared with what was sent.
+COMPARED_FRAMES = 8
 
-#: Of the content check: frames, buffers (few, so that each is overwritten often), and frames of the texture's loop
+#: Of the content check: frames, buffers (few, so that each is overwritten often), and frames of a smooth texture's loop
 #: from one that is sent to the next: so many that each looks different.
 CHECKED_FRAMES, CHECKED_BUFFERS, CHECKED_STEP = 12, 3, 7
 # Limits on the difference between a frame that was sent and the decoded one, in code values: the mean of one channel
@@ -75,11 +86,10 @@ def target_of(task: Task[Job], folder: str) -> Target:
 
 
 def measure(task: Task[Job]) -> Run:
-    """Time one run, and count the frames in its file."""
+    """Time one run, count the frames in its file, and compare some of them."""
     task.load()
-    frames = (
-        [] if task.method.kind == "bound" else [_in_format(task.method, one) for one in pictures(task.job)]
-    )
+    sent = there_and_back(np.load(Path(task.folder) / PICTURES))
+    frames = [] if task.method.kind == "bound" else [_in_format(task.method, one) for one in sent]
     run = Run()
     with tempfile.TemporaryDirectory(dir=task.folder) as folder:
         target = target_of(task, folder)
@@ -87,7 +97,15 @@ def measure(task: Task[Job]) -> Run:
             encode(task, target, frames, run)
         run.count_frames(task.job.frames, count_frames(task.ffmpeg, target.output))
         run.figures["output_bytes"] = Path(target.output).stat().st_size
+        run.figures["psnr_db"] = quality_db(target, sent)
     return run
+
+
+def quality_db(target: Target, sent: Sequence[Frame]) -> float:
+    """The PSNR of some frames of the file, all over it."""
+    step = max(1, target.job.frames // COMPARED_FRAMES)
+    shown = decode(target, step)
+    return psnr_db(shown, np.array([sent[number * step % len(sent)] for number in range(len(shown))]))
 
 
 def check(task: Task[Job]) -> Run:
@@ -108,9 +126,11 @@ def check(task: Task[Job]) -> Run:
         return compare(decode(target), task.job.frames, picture)
 
 
-def pictures(job: Job) -> list[Frame]:
-    """The frames of a timed run, rgb24."""
-    return Pictures(job.content, *job.size).all()
+def save_pictures(job: Job, folder: str) -> list[Frame]:
+    """Draw the pictures of the loop, once for all runs of the job. Returns the loop."""
+    pictures = Film(job.content, *job.size).pictures()
+    np.save(Path(folder) / PICTURES, pictures)
+    return there_and_back(pictures)
 
 
 def _in_format(method: Method, frame: Frame) -> Frame:
@@ -137,9 +157,22 @@ def count_frames(ffmpeg: str, path: str) -> int:
     return frame_count(output_of(ffmpeg, *copy).decode())
 
 
-def decode(target: Target) -> Frame:
-    """Decode the file to frames × height × width × 3 bytes, rgb24. A fault in the file is an error."""
-    raw = output_of(target.ffmpeg, "-xerror", "-i", target.output, "-f", "rawvideo", "-pix_fmt", "rgb24", "-")
+def decode(target: Target, step: int = 1) -> Frame:
+    """Decode the file to frames × height × width × 3 bytes, rgb24: each frame, or the first of each ``step``.
+
+    A fault in the file is an error.
+    """
+    # With the times of neighbours, so that FFmpeg does not fill the gaps.
+    select = f"select=not(mod(n\\,{step})),setpts=N/FRAME_RATE/TB"
+    convert = [
+        "-vf",
+        f"{select},scale=flags=accurate_rnd+full_chroma_int",
+        "-f",
+        "rawvideo",
+        "-pix_fmt",
+        "rgb24",
+    ]
+    raw = output_of(target.ffmpeg, "-xerror", "-i", target.output, *convert, "-")
     return np.frombuffer(raw, np.uint8).reshape(-1, target.job.height, target.job.width, 3)
 
 
@@ -173,24 +206,19 @@ def difference(shown: Frame, sent: Frame) -> tuple[float, float]:
 
 @contextmanager
 def prepare(job: Job, ffmpeg: str, group: Group) -> Iterator[tuple[Measure, Measure]]:
-    """Make a folder for the videos, and write the files of the bounds."""
+    """Make a folder for the pictures and the videos, and write the files of the bounds."""
     few = replace(job, frames=min(job.frames, CHECKED_FRAMES), paced_fps=None)
-    with (
-        folder_in_memory() as folder,
-        bound_files(
-            group, lambda row: _raw_pictures(job, ffmpeg, row.method.pixel_format), job.frames
-        ) as bounds,
-    ):
-        measured = isolated(measure, job, ffmpeg, folder=folder, bounds=bounds)
-        yield isolated(check, few, ffmpeg, folder=folder), measured
+    with folder_in_memory() as folder:
+        loop = save_pictures(job, folder)
+        raw = partial(_raw_pictures, loop, ffmpeg)
+        with bound_files(group, lambda row: raw(row.method.pixel_format), job.frames) as bounds:
+            measured = isolated(measure, job, ffmpeg, folder=folder, bounds=bounds)
+            yield isolated(check, few, ffmpeg, folder=folder), measured
+    mark(group)
 
 
-def _raw_pictures(job: Job, ffmpeg: str, pixel_format: str) -> list[bytes]:
-    """The frames in the bound's format, as the Encoder converts them: x264 gets the same bytes.
-
-    As FFmpeg converts them by default, the noise would be weaker, and x264 a quarter quicker (see README.md).
-    """
-    frames = pictures(job)
+def _raw_pictures(frames: Sequence[Frame], ffmpeg: str, pixel_format: str) -> list[bytes]:
+    """The frames in the bound's format, as the Encoder converts them: x264 gets the same bytes."""
     with folder_in_memory() as folder:
         path = Path(folder) / "pictures"
         with Encoder(
@@ -199,6 +227,7 @@ def _raw_pictures(job: Job, ffmpeg: str, pixel_format: str) -> list[bytes]:
             codec="rawvideo",
             options={"f": "rawvideo"},
             output_pixel_format=pixel_format,
+            colors=COLORS if pixel_format == OUTPUT_PIXEL_FORMAT else Colors(),
             tuning=Tuning(ffmpeg=ffmpeg),
         ) as encoder:
             for frame in frames:
@@ -216,15 +245,16 @@ SOURCE = (
 )
 #: Over the fastest rival that was installed.
 OVER_BEST_RIVAL = {
-    "ultrafast-720p": 1.5,
-    "ultrafast-1080p": 1.5,
-    "ultrafast-2160p": 1.5,
-    "texture-1080p": 1.25,
-    "medium-1080p": 1.02,
+    "motion-720p": 1.5,
+    "motion-1080p": 1.5,
+    "motion-2160p": 1.5,
+    "camera-1080p": 1.25,
+    "text-1080p": 1.25,
+    "medium-camera-1080p": 1.02,
 }
-#: For the ultrafast jobs only.
+#: For the jobs of rendered motion only.
 OVER_BOUND, OVER_SUBMIT = 0.85, 0.95
-PACED_JOB = "paced-1080p"
+PACED_JOB = "paced-motion-1080p"
 #: How long a call may block in the paced job, at the 99th percentile.
 BLOCKED_OVER_MEMCPY_AT_MOST = 1.5
 
@@ -234,7 +264,7 @@ def judge(group: Group) -> Iterator[Verdict]:
     if group.name in OVER_BEST_RIVAL:
         rivals = [row.name for row in group.rows if row.method.kind == "rival" and row.is_measured]
         yield from over(group, [OURS], rivals, OVER_BEST_RIVAL[group.name])
-    if group.name.startswith("ultrafast-") and group.name in OVER_BEST_RIVAL:
+    if group.name.startswith("motion-") and group.name in OVER_BEST_RIVAL:
         yield from over(group, [OURS], [BOUND], OVER_BOUND)
         yield from over(group, [OURS], [SUBMIT], OVER_SUBMIT)
     blocked, copied = (group.medians(figure).get(OURS) for figure in ("blocked_p99_ms", "copy_p99_ms"))
@@ -245,6 +275,8 @@ def judge(group: Group) -> Iterator[Verdict]:
 
 def note(row: Row) -> str | None:
     """What cannot be compared, and what our methods report about themselves."""
+    if "not_comparable" in row.notes:
+        return f"not comparable, and no rival here: {row.notes['not_comparable']}"
     if row.method.own_ffmpeg:
         other = "" if row.method.kind == "rival" else f"; no rival: {row.method.summary}"
         return f"an FFmpeg of its own, in its process{other}"
@@ -264,7 +296,7 @@ BENCHMARK = Benchmark(
     "encode",
     settings=JobSettings(JOBS, tuple(METHODS)),
     # The fastest takes a third of a second, so that FFmpeg's start matters much: no claim can rest on it.
-    quick=JobSettings((replace(by_name(JOBS, "ultrafast-720p"), frames=150),), tuple(METHODS), rounds=2),
+    quick=JobSettings((replace(by_name(JOBS, "motion-720p"), frames=100),), tuple(METHODS), rounds=2),
     quick_help="About half a minute: 720p ultrafast with few frames, 2 rounds.",
     prepare=prepare,
     options=[chosen("--job", "jobs", JOBS), chosen("--method", "methods", METHODS), *SIZE_OPTIONS],
@@ -277,7 +309,8 @@ BENCHMARK = Benchmark(
         tables.column("blocked\np99 ms", "blocked_p99_ms", tables.hundredths),
         tables.column("memcpy\np99 ms", "copy_p99_ms", tables.hundredths),
         tables.Column("peak\nMiB", _peak),
-        tables.column("file\nMB", "output_bytes", lambda nbytes: f"{nbytes / 1e6:.1f}"),
+        tables.column("file\nMB", "output_bytes", lambda nbytes: f"{nbytes / 1e6:.2f}"),
+        tables.column("PSNR\ndB", "psnr_db", lambda db: f"{db:.1f}"),
     ],
     judge=judge,
     source=SOURCE,

@@ -1,7 +1,8 @@
 """The methods: each takes frames from the same loop and makes the same video of them.
 
 Each is used as its own documentation shows, with the options that make it faster. All get the same codec, preset,
-quality, pixel format and frame rate, and nothing else.
+quality, pixel format and frame rate. All convert by BT.601 and a bicubic filter or a mean, so that the encoder has the
+same work: that is FFmpeg's default.
 
 To add a rival, write a function ``(target) -> Sender`` here, and decorate it with ``@METHODS.add(NAME)``.
 """
@@ -11,24 +12,26 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import partial
 from importlib import import_module
 from typing import IO, Any, Literal
 
 from benchmarks.harness import senders
+from benchmarks.harness.content import Content
 from benchmarks.harness.ffmpeg import check_exit, raw_input, start
 from benchmarks.harness.methods import FrameJob, Method, Methods
-from benchmarks.harness.pictures import Content, Frame
+from benchmarks.harness.pictures import Frame
 from benchmarks.harness.senders import Sender
 from penstock import Encoder
-from penstock.ffmpeg import Tuning
+from penstock.ffmpeg import Colors, Tuning
 
 CODEC = "libx264"
 OUTPUT_PIXEL_FORMAT = "yuv420p"
 FRAMES_PER_S = 30
 #: x264's own default, for libraries that have another one.
 CRF = "23"
+#: What all others make. Our default is BT.709 from 720 lines on.
+COLORS = Colors(matrix="bt601")
 
 #: Gains are ratios to this method.
 STANDARD = "stdin.write"
@@ -73,11 +76,15 @@ class Target:
     output: str
 
 
+def h264(preset: str) -> list[str]:
+    """FFmpeg's options for the video."""
+    return ["-c:v", CODEC, "-preset", preset, "-pix_fmt", OUTPUT_PIXEL_FORMAT]
+
+
 def ffmpeg_arguments(target: Target, pixel_format: str, source: str = "-") -> list[str]:
     """FFmpeg's arguments for raw frames from ``source``."""
     read = raw_input(*target.job.size, pixel_format, FRAMES_PER_S, source)
-    encode = ["-c:v", CODEC, "-preset", target.job.preset, "-pix_fmt", OUTPUT_PIXEL_FORMAT]
-    return ["-y", *read, *encode, target.output]
+    return ["-y", *read, *h264(target.job.preset), target.output]
 
 
 def is_flat_out(job: Job) -> bool:
@@ -163,32 +170,48 @@ def turbopipe(target: Target) -> Sender:
     return into_ffmpeg(target, senders.turbopipe)
 
 
-@METHODS.add("pyav", needs=("av",), own_ffmpeg=True)
-def pyav(target: Target) -> Sender:
-    """Frames on the arrays' own memory, threads for the conversion and the codec.
+def pyav_frames(container: Any, size: tuple[int, int], preset: str) -> Callable[[Frame | None], None]:
+    """A stream of video in a container of PyAV's: a function that encodes a frame, and for None what is left.
 
-    Threads as in the ``ffmpeg`` program: as many as x264 wants, one per frame. (PyAV's default is slices.) ``encode``
-    converts a frame into another one before it returns.
+    Threads as in the ``ffmpeg`` program: as many as x264 wants, one per frame (PyAV's default is slices), and for the
+    conversion. The conversion is bicubic, as FFmpeg's own: PyAV's ``encode`` has a bilinear filter, which takes
+    colour from small text.
     """
     av = import_module("av")
-    container = av.open(target.output, "w")
-    stream = container.add_stream(CODEC, rate=FRAMES_PER_S, options={"preset": target.job.preset, "crf": CRF})
-    stream.width, stream.height = target.job.size
+    stream = container.add_stream(CODEC, rate=FRAMES_PER_S, options={"preset": preset, "crf": CRF})
+    stream.width, stream.height = size
     stream.pix_fmt = OUTPUT_PIXEL_FORMAT
     stream.thread_type = "AUTO"
-    stream.codec_context.thread_count = 0  # automatic, for the conversion too
+    stream.codec_context.thread_count = 0
+    convert = partial(
+        av.video.reformatter.VideoReformatter().reformat,
+        format=OUTPUT_PIXEL_FORMAT,
+        interpolation="BICUBIC",
+        threads=0,
+    )
     times = itertools.count()
 
-    def write(array: Frame) -> None:
-        frame = av.VideoFrame.from_numpy_buffer(array, format="rgb24")
-        frame.pts = next(times)
+    def encode(array: Frame | None) -> None:
+        frame = None
+        if array is not None:
+            frame = convert(av.VideoFrame.from_numpy_buffer(array, format="rgb24"))
+            frame.pts = next(times)
         container.mux(stream.encode(frame))
 
+    return encode
+
+
+@METHODS.add("pyav", needs=("av.video.reformatter",), own_ffmpeg=True)
+def pyav(target: Target) -> Sender:
+    """Frames on the arrays' own memory, threads for the conversion and the codec."""
+    container = import_module("av").open(target.output, "w")
+    encode = pyav_frames(container, target.job.size, target.job.preset)
+
     def close() -> None:
-        container.mux(stream.encode(None))
+        encode(None)
         container.close()
 
-    return Sender(write, close)
+    return Sender(encode, close)
 
 
 @METHODS.add("opencv", "other", needs=("cv2",), pixel_format="bgr24", own_ffmpeg=True)
@@ -205,19 +228,17 @@ def opencv(target: Target) -> Sender:
 
 @METHODS.add(OURS, "ours")
 def penstock_encoder(
-    target: Target,
-    borrows: bool = False,
-    convert: Literal["auto", "ffmpeg"] = "auto",
-    fps: int | None = FRAMES_PER_S,
+    target: Target, borrows: bool = False, convert: Literal["auto", "ffmpeg"] = "auto"
 ) -> Sender:
     """`penstock.Encoder.write`, which takes the frame."""
     encoder = Encoder(
         target.output,
         size=target.job.size,
-        fps=fps,
+        fps=FRAMES_PER_S,
         codec=CODEC,
         options={"preset": target.job.preset},
         output_pixel_format=OUTPUT_PIXEL_FORMAT,
+        colors=COLORS,
         tuning=Tuning(convert=convert, ffmpeg=target.ffmpeg),
     )
 
@@ -235,23 +256,13 @@ def penstock_encoder(
     def submit(frame: Frame) -> object:
         return encoder.submit(frame).wait
 
-    def write(frame: Frame) -> object:
-        return encoder.write(frame, pts=Fraction(encoder.frames_submitted, FRAMES_PER_S))
-
-    by_kind = submit if borrows else encoder.write if fps is not None else write
-    return Sender(by_kind, encoder.close, notes)
+    return Sender(submit if borrows else encoder.write, encoder.close, notes)
 
 
 @METHODS.add(SUBMIT, "ours")
 def penstock_submit(target: Target) -> Sender:
     """`penstock.Encoder.submit`, which borrows the array until its ticket is done."""
     return penstock_encoder(target, borrows=True)
-
-
-@METHODS.add("penstock-times", "ours")
-def penstock_times(target: Target) -> Sender:
-    """`penstock.Encoder` with ``fps=None``, which gets the time of each frame."""
-    return penstock_encoder(target, fps=None)
 
 
 @METHODS.add("penstock-ffmpeg", "ours")
