@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks import relay
+from benchmarks.encode import comparable
 from benchmarks.harness.options import by_name
 from benchmarks.report.commands import BENCHMARKS, command_for
 
@@ -25,6 +26,8 @@ COLUMNS = (
     ("peak MiB, FFmpeg", "peak_child_bytes", 2**-20),
     ("p50 blocked ms", "blocked_p50_ms", 1.0),
     ("p99 blocked ms", "blocked_p99_ms", 1.0),
+    ("file MB", "output_bytes", 1e-6),
+    ("PSNR dB", "psnr_db", 1.0),
 )
 #: What happens in each kind of job of the benchmark of renders.
 RENDER_JOBS = {
@@ -117,7 +120,7 @@ def describe(record: dict[str, Any], group: dict[str, Any]) -> str:
             return f"{frames} {group['content']}{pace}, to {group['codec']} {group['preset']}"
         case "decode":
             source = f"a file of {group['encoder']}" if group["encoder"] else "another process, by a pipe"
-            return f"{frames} from {source}, to NumPy arrays"
+            return f"{frames} {group.get('content', 'of a test picture')} from {source}, to NumPy arrays"
         case "relay":
             way = by_name(relay.WAYS, group["way"])
             copies = f"each of {way.readers} pipes" if way.readers > 1 else f"a {ENDS[way.sink]}"
@@ -153,6 +156,8 @@ class Bar:
     #: Why it has no values.
     remark: str = ""
     summary: str = ""
+    #: Why it is no rival, though its values are shown.
+    not_comparable: str | None = None
     #: The table's other columns, by heading.
     others: dict[str, str] = field(default_factory=dict)
     #: The value at the right end of the axis.
@@ -287,8 +292,10 @@ def charts(source: str, record: dict[str, Any]) -> Iterator[Chart]:
 
 def _bars(benchmark: str, group: dict[str, Any], measure: Measure) -> Iterator[Bar]:
     summaries = {one.name: one.summary.replace("`", "") for one in BENCHMARKS[benchmark].settings.methods}
+    other_work = not_comparable(group) if benchmark == "encode" else {}
     for row in group["methods"]:
         name, figures = row["name"], row.get("figures", {})
+        reason = other_work.get(name) if row["kind"] in ("rival", "other") else None
         remarks = [f"{key}: {row[key]}" for key in ("error", "skipped") if key in row]
         rounds = [] if remarks else figures.get(measure.figure, {}).get("rounds", [])
         others = {
@@ -298,9 +305,24 @@ def _bars(benchmark: str, group: dict[str, Any], measure: Measure) -> Iterator[B
         }
         values = [value * measure.factor for value in rounds]
         remark = "" if values else "; ".join(remarks) or "not measured"
-        yield Bar(name, row["kind"], values, remark, summaries.get(name, ""), others)
+        kind = "other" if reason else row["kind"]
+        yield Bar(name, kind, values, remark, summaries.get(name, ""), reason, others)
         if measure.figure == "blocked_p99_ms" and "copy_p99_ms" in figures:
             yield Bar(f"plain copy ({name})", "other", figures["copy_p99_ms"]["rounds"])
+
+
+def not_comparable(group: dict[str, Any]) -> dict[str, str]:
+    """The methods of a group of the benchmark of encoders whose files are not like ours, and why.
+
+    Records of before the benchmark compared files have their sizes.
+    """
+    medians = {
+        row["name"]: {figure: spread.get("median") for figure, spread in row.get("figures", {}).items()}
+        for row in group["methods"]
+    }
+    ours = next((medians[row["name"]] for row in group["methods"] if row["kind"] == "ours"), {})
+    reasons = {name: comparable.difference(ours, figures) for name, figures in medians.items()}
+    return {name: reason for name, reason in reasons.items() if reason}
 
 
 def _step(largest: float) -> float:
