@@ -21,6 +21,7 @@ from typing import IO, Any, Literal
 
 import numpy as np
 
+from benchmarks.harness.content import Content
 from benchmarks.harness.ffmpeg import QUIET, check_exit
 from benchmarks.harness.methods import FrameJob, Method, Methods
 from benchmarks.harness.pictures import Frame
@@ -49,6 +50,7 @@ class Job(FrameJob):
 
     #: Of the file; None for raw frames from a pipe.
     encoder: str | None
+    content: Content | Literal["noise"] = "motion"
     #: So many files have the same number of frames each.
     clips: int = 1
     #: The frames are picked at random from a file of so many; 0 for all of them, in sequence.
@@ -83,7 +85,7 @@ class Job(FrameJob):
         frames = f"{self.frames} frames"
         if self.picked_from:
             frames += f" at random of {self.picked_from}, a keyframe each {self.gop}"
-        return f"{self.name}: {self.width}x{self.height} {what}, {frames}"
+        return f"{self.name}: {self.width}x{self.height} {self.content} {what}, {frames}"
 
     @property
     def about(self) -> dict[str, Any]:
