@@ -21,6 +21,7 @@ pytest.importorskip("jinja2", reason="the report needs Jinja2 (pip install jinja
 from benchmarks import capture, decode, encode, fan_out, pipe, pipeline, relay, render, report, sound, waits
 from benchmarks.harness.machine import ROOT
 from benchmarks.harness.record import FOLDER, write
+from benchmarks.report import figures
 from benchmarks.report.charts import Chart, charts, short
 
 KEPT = sorted(FOLDER.glob("*.json"))
@@ -280,6 +281,45 @@ def test_a_record_of_code_from_elsewhere_is_drawn(tmp_path: Path) -> None:
     path.write_text(json.dumps(kept))
     page, _ = made(tmp_path, path)
     assert "commit" not in page.partition("mine.json")[2].partition("</p>")[0]
+
+
+def test_the_figures_on_the_pages_are_those_of_the_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = CliRunner().invoke(report.main, ["--figures", "--check"])
+    assert result.exit_code == 0, result.output
+    pages = [path.relative_to(ROOT).as_posix() for path in figures.pages()]
+    assert pages[:2] == ["README.md", "docs/index.md"]
+    monkeypatch.setattr(figures, "records", dict)
+    result = CliRunner().invoke(report.main, ["--figures", "--check"])
+    assert (result.exit_code, "README.md has other figures" in result.output) == (1, True)
+
+
+def test_a_figure_is_from_the_newest_record_that_has_both() -> None:
+    old = one_group(
+        ("penstock", "ours", []), ("pyav", "rival", []), ("moviepy", "rival", []), content="motion"
+    )
+    new = one_group(("penstock", "ours", []), ("pyav", "rival", []), content="camera")
+    for record, speeds in ((old, (100, 50, 20)), (new, (99, 100))):
+        for row, speed in zip(record["groups"][0]["methods"], speeds, strict=True):
+            row["figures"]["fps"]["median"] = speed
+    shown = figures.table(["pyav", "moviepy"], {"new": new, "old": old})
+    assert "| RGB to x264 ultrafast, camera 1080p | PyAV | **0.99** × | `new` |" in shown
+    assert "| RGB to x264 ultrafast, motion 1080p | moviepy | 5.00 × | `old` |" in shown
+    page = "before\n<!-- figures: pyav -->\nold\n<!-- end of figures -->\nafter\n"
+    once = figures.rewritten(page, {"new": new})
+    assert once.startswith("before\n<!-- figures: pyav -->\n\n| job |") and once.endswith("\nafter\n")
+    assert figures.rewritten(once, {"new": new}) == once
+
+
+def test_no_win_is_claimed_over_a_method_with_another_file(tmp_path: Path) -> None:
+    record = one_group(("penstock", "ours", [100.0]), ("pyav", "rival", [50.0]), ("slow", "rival", [1.0]))
+    for row, nbytes in zip(record["groups"][0]["methods"], (1000, 700, 1000), strict=True):
+        row["figures"]["output_bytes"] = {"median": nbytes}
+    chart = only_chart(record)
+    assert [bar.kind for bar in chart.bars] == ["ours", "other", "rival"]
+    assert [one.rival.name for one in chart.comparisons] == ["slow"]
+    write(record, str(tmp_path / "record.json"))
+    text = Elements(made(tmp_path, tmp_path / "record.json")[1]).text
+    assert "pyav is not comparable: its file is 0.70 x as large as ours." in text
 
 
 @pytest.mark.slow

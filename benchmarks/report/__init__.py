@@ -1,7 +1,8 @@
 """Draws records of benchmarks: a page for the documentation site, and a file of HTML that needs nothing else.
 
 Without an argument it draws the records in benchmarks/records. Each group of a record is a chart with the median and
-every round of each method. A table below it has the same numbers.
+every round of each method. A table below it has the same numbers. With --figures it writes the tables of figures in
+README.md and docs/ instead.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ from markupsafe import Markup
 from benchmarks.harness.goals import ROUNDS_NEEDED
 from benchmarks.harness.machine import ROOT
 from benchmarks.harness.record import FOLDER, SCHEMA, describe
+from benchmarks.report import figures
 from benchmarks.report.charts import Chart, Comparison, RatioAxis, charts, short
 from benchmarks.report.commands import BENCHMARKS
 
 #: The load average before a run. Above it, something else was running.
 QUIET_LOAD = 0.5
+FIGURES_COMMAND = "python -m benchmarks.report --figures"
 BUILT = ROOT / "build" / "bench-report"
 #: How the sentences about rivals begin, by what all charts with the rival show.
 VERDICTS = {
@@ -156,11 +159,39 @@ def _render(template: str, **values: Any) -> str:
     return str(environment.get_template(template).render(**values))
 
 
+def write_figures(is_check: bool) -> None:
+    """Write the figures on all pages that have some, or say which would change."""
+    kept = figures.records()
+    for path in figures.pages():
+        text = path.read_text()
+        if (wanted := figures.rewritten(text, kept)) == text:
+            continue
+        if is_check:
+            raise click.ClickException(f"{path.relative_to(ROOT)} has other figures: `{FIGURES_COMMAND}`")
+        path.write_text(wanted)
+        click.echo(path)
+
+
 @click.command(help=__doc__)
 @click.argument("records", nargs=-1, type=click.Path(path_type=Path), metavar="[RECORD]...")
 @click.option("--page", "page_path", type=click.Path(path_type=Path), help="Where the site's page goes.")
 @click.option("--html", "html_path", type=click.Path(path_type=Path), help="Where the file of HTML goes.")
-def main(records: tuple[Path, ...], page_path: Path | None, html_path: Path | None) -> None:
+@click.option(
+    "--figures", "is_figures", is_flag=True, help="Write the figures on the pages, and draw nothing."
+)
+@click.option(
+    "--check", "is_check", is_flag=True, help="With --figures: write nothing, and fail if they differ."
+)
+def main(
+    records: tuple[Path, ...],
+    page_path: Path | None,
+    html_path: Path | None,
+    is_figures: bool,
+    is_check: bool,
+) -> None:
+    if is_figures:
+        write_figures(is_check)
+        return
     paths = records or sorted(FOLDER.glob("*.json"))
     read = {path.name: read_record(path) for path in paths}
     if len(read) < len(paths):

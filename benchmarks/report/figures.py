@@ -1,0 +1,175 @@
+"""The tables of figures in README.md and on the pages of the documentation, from the kept records.
+
+A page has ``<!-- figures: WORD... -->`` and ``<!-- end of figures -->``. What stands between them is written here: the
+lines of the benchmarks or methods that the words name, or all lines for ``all``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness.machine import ROOT
+from benchmarks.harness.record import FOLDER
+from benchmarks.report.charts import not_comparable
+
+MARKED = re.compile(r"(<!-- figures: ([^>]+) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
+#: The main figure of a benchmark, if it is not frames per second.
+FIGURES = {"relay": "ops_per_s", "pipeline": "mb_per_s"}
+
+Group = dict[str, Any]
+Medians = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One of ours against another method, in all groups of a record that fit."""
+
+    benchmark: str
+    job: str
+    other: str
+    title: str
+    ours: str
+    fits: Callable[[Group], bool]
+
+    def is_named(self, words: list[str]) -> bool:
+        """By its benchmark, or by the other method or what that is a variant of."""
+        return "all" in words or any(
+            word == self.benchmark or f"{self.other}-".startswith(f"{word}-") for word in words
+        )
+
+
+def to_null(group: Group) -> bool:
+    return not group["encode"] and group["buffers"] == 4
+
+
+def fast_encode(group: Group) -> bool:
+    """Not of noise, whose file depends on the smallest difference in the conversion."""
+    return group["preset"] == "ultrafast" and not group["paced_fps"] and group["content"] != "noise"
+
+
+def h264_file(group: Group) -> bool:
+    return group["encoder"] == "libx264" and group.get("clips", 1) == 1 and not group.get("picked_from")
+
+
+def from_file(*sizes_kib: int) -> Callable[[Group], bool]:
+    """Into a pipe: pieces of these sizes, or of a MiB and more."""
+    return lambda group: (
+        group["way"] == "file-pipe"
+        and (group["bytes"] >> 10 in sizes_kib if sizes_kib else group["bytes"] >= 1 << 20)
+    )
+
+
+ENCODE, DECODE = "RGB to x264 ultrafast", "H.264 to RGB arrays"
+NULL, PIPE = "noise into `ffmpeg -f null -`", "a file into a pipe"
+LINES = (
+    Line("pipe", NULL, "turbopipe", "TurboPipe", "auto", to_null),
+    Line("pipe", NULL, "tmpfs", "FFmpeg reading tmpfs (the bound)", "auto", to_null),
+    Line("pipe", NULL, "turbopipe", "TurboPipe, with our fallback `write`", "write", to_null),
+    Line("encode", ENCODE, "pyav", "PyAV", "penstock", fast_encode),
+    Line("encode", ENCODE, "imageio-ffmpeg", "imageio-ffmpeg", "penstock", fast_encode),
+    Line("encode", ENCODE, "moviepy", "moviepy", "penstock", fast_encode),
+    Line("encode", ENCODE, "turbopipe", "TurboPipe", "penstock", fast_encode),
+    Line(
+        "encode",
+        ENCODE,
+        "tmpfs-yuv420p",
+        "FFmpeg reading YUV from tmpfs (the bound)",
+        "penstock",
+        fast_encode,
+    ),
+    Line("decode", DECODE, "pyav-threaded", "PyAV with threads", "penstock", h264_file),
+    Line("decode", DECODE, "imageio-ffmpeg", "imageio-ffmpeg", "penstock", h264_file),
+    Line("decode", DECODE, "stdout.readinto", "`stdout.readinto`", "penstock", h264_file),
+    Line("decode", DECODE, "opencv", "OpenCV, to BGR", "penstock", h264_file),
+    Line("decode", DECODE, "opencv-rgb", "OpenCV and `cvtColor`", "penstock", h264_file),
+    Line("relay", PIPE, "os.read+os.write", "a loop of read and write", "penstock.relay", from_file()),
+    Line("relay", PIPE, "os.splice-tuned", "a tuned splice loop", "penstock.relay", from_file(16, 32)),
+    Line("relay", PIPE, "os.splice-tuned", "a tuned splice loop", "penstock.relay", from_file(64)),
+    Line(
+        "pipeline",
+        "zlib assets of 64 KiB",
+        "ThreadPoolExecutor",
+        "`ThreadPoolExecutor` around `zlib`",
+        "penstock.Pipeline",
+        lambda group: group["codec"] == "zlib" and "workers" in group,
+    ),
+)
+
+
+def records() -> dict[str, dict[str, Any]]:
+    """The kept records by name, the newest first."""
+    read = {path.stem: json.loads(path.read_text()) for path in FOLDER.glob("*.json")}
+    return dict(sorted(read.items(), key=lambda item: str(item[1]["date"]), reverse=True))
+
+
+def medians(line: Line, group: Group) -> Medians:
+    """Of the main figure by method, without methods that are not comparable."""
+    left_out = not_comparable(group) if line.benchmark == "encode" else {}
+    figure = FIGURES.get(line.benchmark, "fps")
+    return {
+        row["name"]: row["figures"][figure]["median"]
+        for row in group["methods"]
+        if figure in row.get("figures", {}) and row["name"] not in left_out
+    }
+
+
+def cells(line: Line, kept: dict[str, dict[str, Any]]) -> list[str] | None:
+    """The line's cells by the newest record that has both methods; None without one."""
+    for name, record in kept.items():
+        groups = [one for one in record["groups"] if record["benchmark"] == line.benchmark and line.fits(one)]
+        found = [(group, medians(line, group)) for group in groups]
+        both = [(group, of) for group, of in found if {line.ours, line.other} <= of.keys()]
+        if both:
+            ratios = [of[line.ours] / of[line.other] for _, of in both]
+            what = f"{line.job}{scope([group for group, _ in both])}"
+            return [what, line.title, f"{span(ratios)} ×", f"`{name}`"]
+    return None
+
+
+def scope(groups: list[Group]) -> str:
+    """The contents and sizes of groups, in words."""
+    sizes: dict[str, list[str]] = {}
+    for group in groups:
+        size = (
+            group["size"]["name"] if "size" in group else f"{group['height']}p" if "height" in group else ""
+        )
+        size = size or (group["name"].partition(", ")[2] if "bytes" in group else "")
+        sizes.setdefault(group.get("content", ""), []).append(size)
+    said = [f"{content} {joined(found)}".strip() for content, found in sizes.items()]
+    return f", {'; '.join(said)}" if any(said) else ""
+
+
+def joined(words: list[str]) -> str:
+    return " and ".join(words) if len(words) < 3 else f"{words[0]} to {words[-1]}"
+
+
+def span(ratios: list[float]) -> str:
+    """The smallest and the largest ratio. Where we are slower, it is bold."""
+    shown = dict.fromkeys(f"{ratio:.2f}" if ratio < 9.995 else f"{ratio:.0f}" for ratio in sorted(ratios))
+    bold = [f"**{one}**" if float(one) < 1 else one for one in shown]
+    return bold[0] if len(bold) == 1 else f"{bold[0]} to {bold[-1]}"
+
+
+def table(words: list[str], kept: dict[str, dict[str, Any]]) -> str:
+    """In Markdown."""
+    rows = [found for line in LINES if line.is_named(words) and (found := cells(line, kept))]
+    text = ["| job | against | Penstock's speed is | record |", "| --- | --- | --- | --- |"]
+    text += (f"| {' | '.join(row)} |" for row in rows)
+    return "\n".join(text)
+
+
+def pages() -> Iterator[Path]:
+    """Those with figures."""
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
+        if MARKED.search(path.read_text()):
+            yield path
+
+
+def rewritten(text: str, kept: dict[str, dict[str, Any]]) -> str:
+    """A page with the figures of these records."""
+    return MARKED.sub(lambda found: f"{found[1]}\n{table(found[2].split(), kept)}\n\n{found[3]}", text)
