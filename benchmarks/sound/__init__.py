@@ -18,19 +18,21 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.encode.methods import FRAMES_PER_S
 from benchmarks.harness import tables
 from benchmarks.harness.accounts import accounted
 from benchmarks.harness.command import Benchmark, JobSettings, Measure
+from benchmarks.harness.content import Film, there_and_back
 from benchmarks.harness.ffmpeg import output_of
 from benchmarks.harness.files import folder_in_memory
 from benchmarks.harness.goals import Verdict, over
 from benchmarks.harness.isolated import Task, isolated
 from benchmarks.harness.options import chosen, counted
-from benchmarks.harness.pictures import LOOP_FRAMES, SEED, Frame, Pictures
+from benchmarks.harness.pictures import SEED, Frame
 from benchmarks.harness.results import Group, Row, Run
 from benchmarks.sound.methods import (
     CHANNELS,
-    FRAMES_PER_S,
+    CONTENT,
     METHODS,
     OURS,
     SAMPLE_RATE,
@@ -53,16 +55,16 @@ JOBS = (
 CLAP_S, CLAP_HZ, CLAP_LEVEL, NOISE_LEVEL = 0.05, 1000, 0.5, 0.02
 #: Above this level a sample belongs to a clap.
 LOUD = 0.1
-#: Above this mean luma, of 16 to 235, a frame is a flash. The texture's mean is 128, and its waves add 60 at most.
+#: Above this mean luma, of 16 to 235, a frame is a flash. That of rendered motion is about 100.
 BRIGHT = 210
 #: What may be missing of the sound, or too much: a codec's frame of 1,024 samples, or a frame of the picture.
 MAX_LENGTH_DIFFERENCE_S = MAX_APART_S = 1 / FRAMES_PER_S
 
 
 def pictures(job: Job) -> list[Frame]:
-    """The moving texture, a loop of a second. Its first frame is a flash."""
-    assert LOOP_FRAMES == FRAMES_PER_S
-    frames = Pictures("texture", *job.size).all()
+    """A loop of a second. Its first frame is a flash."""
+    frames = there_and_back(Film(CONTENT, *job.size).pictures())
+    assert len(frames) == FRAMES_PER_S
     frames[0][...] = 255
     return frames
 

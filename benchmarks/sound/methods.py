@@ -18,18 +18,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.encode.methods import CODEC, COLORS, FRAMES_PER_S, OUTPUT_PIXEL_FORMAT, h264, pyav_frames
+from benchmarks.harness.content import Content
 from benchmarks.harness.ffmpeg import check_exit, raw_input, start
 from benchmarks.harness.methods import FrameJob, Methods
 from benchmarks.harness.pictures import Frame
 from penstock import Encoder
 from penstock.ffmpeg import AudioEncoder, AudioInput, Tuning
 
-CODEC = "libx264"
 PRESET = "ultrafast"
-OUTPUT_PIXEL_FORMAT = "yuv420p"
-FRAMES_PER_S = 30
-#: x264's own default, for libraries that have another one.
-CRF = "23"
+CONTENT: Content = "motion"
 SAMPLE_RATE = 48_000
 CHANNELS = 2
 #: Bits per second of AAC.
@@ -60,7 +58,7 @@ class Job(FrameJob):
 
     @property
     def title(self) -> str:
-        picture = f"{self.width}x{self.height} to x264 {PRESET}, " if self.has_picture else ""
+        picture = f"{self.width}x{self.height} {CONTENT} to x264 {PRESET}, " if self.has_picture else ""
         return f"{self.name}: {picture}{SAMPLE_RATE} Hz stereo to {self.audio_codec}, {self.seconds:g} s"
 
     @property
@@ -70,7 +68,8 @@ class Job(FrameJob):
     @property
     def about(self) -> dict[str, Any]:
         rates = {"fps": FRAMES_PER_S, "sample_rate": SAMPLE_RATE, "channels": CHANNELS, "bit_rate": BIT_RATE}
-        return super().about | rates | ({"codec": CODEC, "preset": PRESET} if self.has_picture else {})
+        picture = {"codec": CODEC, "preset": PRESET, "content": CONTENT} if self.has_picture else {}
+        return super().about | rates | picture
 
 
 @dataclass(frozen=True)
@@ -118,6 +117,7 @@ def _encoder(target: Target, fps: int | None = FRAMES_PER_S, audio: AudioInput |
         codec=CODEC,
         options={"preset": PRESET} | ({"b:a": BIT_RATE} if audio else {}),
         output_pixel_format=OUTPUT_PIXEL_FORMAT,
+        colors=COLORS,
         audio=audio,
         tuning=Tuning(ffmpeg=target.ffmpeg),
     )
@@ -160,35 +160,24 @@ def penstock_silent_times(target: Target) -> None:
             encoder.write(frame, pts=Fraction(number, FRAMES_PER_S))
 
 
-@METHODS.add("pyav", needs=("av",), own_ffmpeg=True)
+@METHODS.add("pyav", needs=("av.video.reformatter",), own_ffmpeg=True)
 def pyav(target: Target) -> None:
     """Two streams of a container, encoded and muxed in step, with threads for the codec."""
-    av = import_module("av")
+    av, job = import_module("av"), target.job
     with av.open(target.output, "w") as container:
-        video = _pyav_video(container, target.job) if target.job.has_picture else None
-        audio = container.add_stream(target.job.audio_codec, rate=SAMPLE_RATE, layout="stereo")
+        encode = pyav_frames(container, job.size, PRESET) if job.has_picture else None
+        audio = container.add_stream(job.audio_codec, rate=SAMPLE_RATE, layout="stereo")
         audio.bit_rate = BIT_RATE
         frames = target.pictures()
         for number, piece in enumerate(target.pieces()):
-            if video is not None:
-                frame = av.VideoFrame.from_numpy_buffer(next(frames), format="rgb24")
-                frame.pts = number
-                container.mux(video.encode(frame))
+            if encode is not None:
+                encode(next(frames))
             sound = av.AudioFrame.from_ndarray(piece.reshape(1, -1), format="flt", layout="stereo")
             sound.sample_rate, sound.pts = SAMPLE_RATE, number * SAMPLES_PER_FRAME
             container.mux(audio.encode(sound))
-        for stream in filter(None, (video, audio)):
-            container.mux(stream.encode(None))
-
-
-def _pyav_video(container: Any, job: Job) -> Any:
-    """The stream of the frames, set up as in the benchmark of the encoder."""
-    stream = container.add_stream(CODEC, rate=FRAMES_PER_S, options={"preset": PRESET, "crf": CRF})
-    stream.width, stream.height = job.size
-    stream.pix_fmt = OUTPUT_PIXEL_FORMAT
-    stream.thread_type = "AUTO"
-    stream.codec_context.thread_count = 0
-    return stream
+        if encode is not None:
+            encode(None)
+        container.mux(audio.encode(None))
 
 
 @METHODS.add("moviepy", needs=("moviepy",))
@@ -227,8 +216,7 @@ def wav_and_stdin(target: Target) -> None:
         file.setparams((CHANNELS, 2, SAMPLE_RATE, 0, "NONE", ""))
         file.writeframes((target.samples * 32767).astype("<i2").tobytes())
     read = [*raw_input(*target.job.size, "rgb24", FRAMES_PER_S), "-i", str(sound)]
-    encode = ["-c:v", CODEC, "-preset", PRESET, "-pix_fmt", OUTPUT_PIXEL_FORMAT]
-    _pipe_into_ffmpeg(target, [*read, *encode], target.pictures())
+    _pipe_into_ffmpeg(target, [*read, *h264(PRESET)], target.pictures())
     sound.unlink()
 
 
