@@ -207,12 +207,12 @@ def test_a_wrong_matrix_is_above_what_is_allowed(
 ) -> None:
     target = encode.target_of(encode_task, str(tmp_path))
     sent = Pictures("smooth", 64, 48)
-    encode.encode(encode_task, target, [sent.texture(0)], Run())
+    encode.encode(encode_task, target, [sent.waves(0)], Run())
     wrong = ["-vf", "scale=in_color_matrix=bt709", "-f", "rawvideo", "-pix_fmt", "rgb24", "-"]
     command = [ffmpeg, "-v", "error", "-i", target.output, *wrong]
     raw = subprocess.run(command, capture_output=True, check=True).stdout
     shown = np.frombuffer(raw, np.uint8).reshape(FRAMES, 48, 64, 3)
-    assert encode.difference(shown[0], sent.texture(0))[0] > encode.MAX_MEAN_DIFFERENCE
+    assert encode.difference(shown[0], sent.waves(0))[0] > encode.MAX_MEAN_DIFFERENCE
 
 
 def test_a_file_of_other_pictures_is_no_rival(encode_task: Task[encode.Job]) -> None:

@@ -8,13 +8,16 @@ import subprocess
 import sys
 import threading
 from io import StringIO
+from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 from rich.console import Console
 
 from benchmarks.harness import files, record, tables
 from benchmarks.harness.accounts import accounted, children, tree_cpu_s
+from benchmarks.harness.content import LOOP_PICTURES, Content, Film, psnr_db, there_and_back
 from benchmarks.harness.ffmpeg import frame_count
 from benchmarks.harness.goals import Verdict, over
 from benchmarks.harness.isolated import CaseError, run_isolated
@@ -291,20 +294,41 @@ def test_a_job_of_another_size_has_another_name() -> None:
     from benchmarks.encode import JOBS
 
     (small,) = resized(JOBS[:1], (64, 48), 12)
-    assert (small.name, small.width, small.frames) == ("ultrafast-720p-at-64x48", 64, 12)
+    assert (small.name, small.width, small.frames) == ("motion-720p-at-64x48", 64, 12)
     assert resized(JOBS, None, None) == JOBS
 
 
 def test_pictures_are_the_same_for_the_same_seed_and_come_round() -> None:
-    for content in ("noise", "texture", "smooth"):
+    for content in ("noise", "smooth"):
         first, second = (Pictures(content, 32, 16).all() for _ in range(2))
         assert all((a == b).all() for a, b in zip(first, second, strict=True))
         assert {frame.shape for frame in first} == {(16, 32, 3)}
-    pictures = Pictures("texture", 32, 16)
-    assert (pictures.texture(0) == pictures.texture(LOOP_FRAMES)).all()
-    assert (pictures.texture(0) != pictures.texture(1)).any()
+    pictures = Pictures("smooth", 32, 16)
+    assert (pictures.waves(0) == pictures.waves(LOOP_FRAMES)).all()
+    assert (pictures.waves(0) != pictures.waves(1)).any()
     noise = Pictures("noise", 64, 48).noise()
     assert (noise.min(), noise.max()) == (128, 135)
+
+
+@pytest.mark.parametrize("content", ["motion", "camera", "text"])
+def test_content_is_the_same_in_every_run_and_moves(content: Content) -> None:
+    first, second = (Film(content, 128, 96).pictures() for _ in range(2))
+    assert (first == second).all()
+    assert first.shape == (LOOP_PICTURES, 96, 128, 3)
+    assert all((one != other).any() for one, other in pairwise(first))
+    loop = there_and_back(first)
+    assert len(loop) == 30
+    assert loop[1] is loop[29] and loop[14] is loop[16]
+    late = Film(content, 128, 96).frame(1000)
+    assert content == "text" or (late != first).reshape(LOOP_PICTURES, -1).any(axis=1).all()
+
+
+def test_the_psnr_is_of_luma() -> None:
+    sent = np.full((2, 4, 4, 3), 100, np.uint8)
+    assert psnr_db(sent, sent) > 100
+    assert psnr_db(sent + np.uint8(1), sent) == pytest.approx(48.13, abs=0.01)
+    bluer = sent + np.array([0, 0, 10], np.uint8)
+    assert psnr_db(bluer, sent) == pytest.approx(20 * np.log10(255 / 1.14), abs=0.01)
 
 
 def test_a_bound_reads_the_pictures_in_turn_where_they_fit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,11 +66,11 @@ PICTURES = "pictures.npy"
 #: About so many frames of a file are compared with what was sent.
 COMPARED_FRAMES = 8
 
-#: Of the content check: frames, buffers (few, so that each is overwritten often), and frames of a smooth texture's loop
+#: Of the content check: frames, buffers (few, so that each is overwritten often), and frames of the waves' loop
 #: from one that is sent to the next: so many that each looks different.
 CHECKED_FRAMES, CHECKED_BUFFERS, CHECKED_STEP = 12, 3, 7
 # Limits on the difference between a frame that was sent and the decoded one, in code values: the mean of one channel
-# of the frame, and of one channel of a row. Measured with the smooth texture in steps of CHECKED_STEP, x264 ultrafast
+# of the frame, and of one channel of a row. Measured with these waves in steps of CHECKED_STEP, x264 ultrafast
 # and medium, 64x48 to 1080p: codec and 4:2:0 lose at most 3.2 and 7.3. A wrong range makes a mean of 4.7 or more, a
 # wrong matrix 5.4; a page that was sent too late makes a row of 12 or more, another frame 15.
 MAX_MEAN_DIFFERENCE = 4.0
@@ -109,12 +109,12 @@ def quality_db(target: Target, sent: Sequence[Frame]) -> float:
 
 
 def check(task: Task[Job]) -> Run:
-    """Send the texture through buffers that are overwritten as soon as the method allows, and decode the file."""
+    """Send smooth waves through buffers that are overwritten as soon as the method allows, and decode the file."""
     task.load()
     smooth = Pictures("smooth", *task.job.size)
 
     def picture(number: int) -> Frame:
-        return smooth.texture(number * CHECKED_STEP % LOOP_FRAMES)
+        return smooth.waves(number * CHECKED_STEP % LOOP_FRAMES)
 
     def paint(frame: Frame, number: int) -> None:
         frame[...] = _in_format(task.method, picture(number))

@@ -1,4 +1,4 @@
-"""The frames: noise, and a moving texture. They are the same in every run."""
+"""The frames of transports: noise; and smooth waves for content checks. They are the same in every run."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ from numpy.typing import NDArray
 
 Frame = NDArray[np.uint8]
 
-#: ``smooth`` is the texture without its fine detail, for content checks.
-Content = Literal["noise", "texture", "smooth"]
+Content = Literal["noise", "smooth"]
 
 #: As many as in TurboPipe's own comparison.
 NOISE_BUFFERS = 4
-#: After so many frames the texture is back where it began.
+#: After so many frames the waves are back where they began.
 LOOP_FRAMES = 30
-#: The texture moves in a circle, so that its loop has no cut: 8 pixels from frame to frame.
+#: They move in a circle, so that their loop has no cut: 8 pixels from frame to frame.
 RADIUS_PIXELS = 40
-#: The texture's waves: pixels from crest to crest, across and down, and the height in code values.
+#: The waves: pixels from crest to crest, across and down, and the height in code values.
 WAVES = ((311.0, 173.0, 45.0), (97.0, -61.0, 25.0))
 #: The deviation of its fine detail, in code values. Guessed, like film grain: x264 ultrafast then takes some
 #: 1.6 times as long as for the noise (measured on a 2-core x86-64 virtual machine with FFmpeg 5.1).
@@ -40,14 +39,14 @@ class Pictures:
         """Every frame, each in its own buffer."""
         if self.content == "noise":
             return [self.noise() for _ in range(NOISE_BUFFERS)]
-        return [self.texture(number) for number in range(LOOP_FRAMES)]
+        return [self.waves(number) for number in range(LOOP_FRAMES)]
 
     def noise(self) -> Frame:
         """The next frame of noise from 128 to 135, which is TurboPipe's own data."""
         return self.generator.integers(128, 136, (self.height, self.width, 3), dtype=np.uint8)
 
-    def texture(self, number: int) -> Frame:
-        """Frame ``number`` of the moving texture."""
+    def waves(self, number: int) -> Frame:
+        """Frame ``number`` of the moving waves."""
         angle = 2 * math.pi * number / LOOP_FRAMES
         top = RADIUS_PIXELS + round(RADIUS_PIXELS * math.sin(angle))
         left = RADIUS_PIXELS + round(RADIUS_PIXELS * math.cos(angle))
@@ -55,14 +54,13 @@ class Pictures:
 
     @cached_property
     def _plain(self) -> Frame:
-        """The plane that the texture's frames are windows of: waves, different in each channel, and detail."""
+        """The plane that the frames are windows of: waves, different in each channel."""
         height, width = self.height + 2 * RADIUS_PIXELS, self.width + 2 * RADIUS_PIXELS
         down = np.arange(height, dtype=np.float32)[:, np.newaxis]
         across = np.arange(width, dtype=np.float32)[np.newaxis, :]
-        detail = 0 if self.content == "smooth" else self._detail(height, width)
         channels = np.empty((height, width, 3), np.uint8)
         for channel in range(3):
-            light = np.full((height, width), 128, np.float32) + detail
+            light = np.full((height, width), 128, np.float32)
             for wave, (pixels_across, pixels_down, high) in enumerate(WAVES):
                 phase = across / pixels_across + down / pixels_down + channel * (wave + 1) / 3
                 light += high * np.sin(2 * np.pi * phase)
