@@ -16,15 +16,16 @@ import pytest
 from rich.console import Console
 
 from benchmarks.harness import files, record, tables
-from benchmarks.harness.accounts import accounted, children, tree_cpu_s
+from benchmarks.harness.accounts import accounted, children, tree_cpu_s, watch
 from benchmarks.harness.content import LOOP_PICTURES, Content, Film, psnr_db, there_and_back
 from benchmarks.harness.ffmpeg import frame_count
 from benchmarks.harness.goals import Verdict, over
 from benchmarks.harness.isolated import CaseError, run_isolated
+from benchmarks.harness.machine import ROOT
 from benchmarks.harness.methods import Method, Methods
 from benchmarks.harness.options import by_name, parse_bytes, parse_even_size, resized
 from benchmarks.harness.pictures import LOOP_FRAMES, Pictures
-from benchmarks.harness.results import Group, Row, Run, Spread, rows_for
+from benchmarks.harness.results import OTHERS, Group, Row, Run, Spread, rows_for
 from benchmarks.harness.rounds import check_content, run_rounds
 from benchmarks.harness.senders import quantile
 
@@ -72,6 +73,50 @@ def test_what_fails_its_content_check_is_not_timed_and_bounds_have_none() -> Non
     lies, alone = made.rows
     assert (lies.error, lies.runs) == ("lost a frame", [])
     assert (alone.checked, alone.median("fps")) == (None, 1.0)
+
+
+def test_a_disturbed_run_is_repeated_and_the_least_disturbed_one_counts() -> None:
+    def ran(*cpus: float, repeats: int) -> Row:
+        left = iter(cpus)
+        made = group(row("method"))
+        run_rounds(made, lambda _: Run({OTHERS: 99 * next(left)}), 2, lambda _: None, repeats)
+        return made.rows[0]
+
+    calm_later = ran(2, 1, 0, 0, repeats=3)
+    assert (calm_later.repeats, calm_later.disturbed_rounds) == (2, [])
+    assert ran(0, 1, repeats=0).disturbed_rounds == [2]
+    never_calm = ran(0, 4, 2, 3, 5, repeats=3)
+    assert (never_calm.repeats, never_calm.disturbed_rounds) == (3, [2])
+    assert never_calm.runs[1].figures[OTHERS] == 99 * 2
+    text = record.to_text(record.make("pipe", {}, {}, {}, [group(never_calm)], [], ""))
+    assert '"repeats": 3, "disturbed_rounds": [2]' in " ".join(text.split())
+    printed = StringIO()
+    tables.print_remarks(Console(file=printed, width=100), group(never_calm, row("calm")), lambda _: None)
+    assert "because other processes used the CPUs: 3" in printed.getvalue()
+    assert "disturbed by other processes: 1 (method)" in printed.getvalue()
+
+
+def test_a_run_that_failed_or_whose_neighbours_are_unknown_is_not_disturbed() -> None:
+    assert not Run({OTHERS: 99.0}, error="lost a frame").is_disturbed
+    assert not Run({OTHERS: None}).is_disturbed
+
+
+@pytest.mark.skipif(watch()() is None, reason="the kernel hides the CPU time of other processes")
+def test_a_busy_process_that_is_not_of_the_benchmarks_tree_disturbs_it() -> None:
+    code = (
+        "import time\n"
+        "from benchmarks.harness.results import Group, Method, Row, Run\n"
+        "from benchmarks.harness.rounds import run_rounds\n"
+        "only = Row(Method('sleep', ''))\n"
+        "run_rounds(Group('', '', [only]), lambda _: time.sleep(0.5) or Run(), 1, lambda _: None)\n"
+        "print(only.disturbed_rounds)"
+    )
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"], process_group=0) as busy:
+        try:
+            shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+        finally:
+            busy.kill()
+    assert shown.stdout == "[1]\n", shown.stderr
 
 
 def test_a_rival_that_is_not_installed_is_skipped_and_says_how_to_get_it() -> None:

@@ -19,7 +19,7 @@ from benchmarks.harness.goals import ROUNDS_NEEDED, Verdict
 from benchmarks.harness.methods import Method
 from benchmarks.harness.options import FFMPEG_OPTION, common_options, resized
 from benchmarks.harness.results import Group, Row, Run, rows_for
-from benchmarks.harness.rounds import Report, check_content, run_rounds
+from benchmarks.harness.rounds import REPEATS, Report, check_content, run_rounds
 from benchmarks.harness.tables import Column, print_group
 
 
@@ -72,26 +72,28 @@ class Benchmark:
             self.show(console, group)
 
     def run(
-        self, settings: Any, ffmpegs: Sequence[str] = ("",), report: Report = lambda _: None
+        self,
+        settings: Any,
+        ffmpegs: Sequence[str] = ("",),
+        report: Report = lambda _: None,
+        repeats: int = 0,
     ) -> Iterator[Group]:
-        """Run the jobs, and yield each group when it is done."""
+        """Run the jobs, and yield each group when it is done. A disturbed run is repeated up to ``repeats`` times."""
         for ffmpeg in ffmpegs:
             for job in settings.jobs:
-                if rows := rows_for(settings.methods, job):
-                    group = Group(job.name, job.title, rows, job.about, version(ffmpeg) if ffmpeg else None)
-                    self._run_group(group, job, ffmpeg, settings.rounds, report)
-                    yield group
-
-    def _run_group(self, group: Group, job: Any, ffmpeg: str, rounds: int, report: Report) -> None:
-        report(f"{group.name}: preparing")
-        try:
-            with self.prepare(job, ffmpeg, group) as (check, measure):
-                if check is not None:
-                    check_content(group, check, report)
-                run_rounds(group, measure, rounds, report)
-        except FFmpegFailedError as error:
-            for row in group.rows:
-                row.skipped = row.skipped or f"cannot prepare it: {error}"
+                if not (rows := rows_for(settings.methods, job)):
+                    continue
+                group = Group(job.name, job.title, rows, job.about, version(ffmpeg) if ffmpeg else None)
+                report(f"{group.name}: preparing")
+                try:
+                    with self.prepare(job, ffmpeg, group) as (check, measure):
+                        if check is not None:
+                            check_content(group, check, report)
+                        run_rounds(group, measure, settings.rounds, report, repeats)
+                except FFmpegFailedError as error:
+                    for row in rows:
+                        row.skipped = row.skipped or f"cannot prepare it: {error}"
+                yield group
 
     def command(self, text: str) -> click.Command:
         """The command line. ``text`` is its help."""
@@ -125,7 +127,7 @@ class Benchmark:
         before = machine.describe_machine()
         done = []
         with _status_line(console) as report:
-            for group in self.run(settings, ffmpegs, report):
+            for group in self.run(settings, ffmpegs, report, REPEATS if is_kept else 0):
                 done.append(group)
                 self.print(console, group)
         if not done:

@@ -65,6 +65,8 @@ def _row(row: Row) -> dict[str, Any]:
         "error": row.error,
         "content": row.checked.figures if row.checked else None,
         "notes": row.notes,
+        "repeats": row.repeats,
+        "disturbed_rounds": row.disturbed_rounds,
         "figures": {name: _spread(spread) for name, spread in spreads.items()},
     }
     return {

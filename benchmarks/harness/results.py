@@ -7,12 +7,19 @@ once per round. A *run* yields named figures, such as ``fps``.
 from __future__ import annotations
 
 import math
+import os
 import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.harness.methods import Method
+
+#: The figure that `accounts.watch` gives.
+OTHERS = "others_cpus"
+#: A run is disturbed if other processes use more than this share of the machine. An idle one is below 0.02, and methods
+#: are told apart from differences of some 0.05 up.
+DISTURBED_SHARE = 0.05
 
 
 class MisdeliveredError(Exception):
@@ -30,6 +37,11 @@ class Run:
     error: str | None = None
     #: Single measurements, for the picture. The record leaves them out.
     raw: Any = None
+
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether other processes used the CPUs meanwhile, so that the figures say little."""
+        return not self.error and (self.figures.get(OTHERS) or 0.0) > DISTURBED_SHARE * (os.cpu_count() or 1)
 
     def count_frames(self, sent: int, received: int) -> None:
         """Set ``fps`` from ``seconds``. A lost or added frame is an error."""
@@ -61,6 +73,8 @@ class Row:
 
     method: Method
     runs: list[Run] = field(default_factory=list)
+    #: How many runs were thrown away and repeated, because they were disturbed.
+    repeats: int = 0
     #: The untimed content check.
     checked: Run | None = None
     #: Why it was not run.
@@ -76,6 +90,11 @@ class Row:
     def is_measured(self) -> bool:
         """Whether the row has valid figures."""
         return bool(self.runs) and not (self.skipped or self.error)
+
+    @property
+    def disturbed_rounds(self) -> list[int]:
+        """The numbers of the rounds that were disturbed. The first is 1."""
+        return [number for number, run in enumerate(self.runs, 1) if run.is_disturbed]
 
     @property
     def notes(self) -> dict[str, Any]:

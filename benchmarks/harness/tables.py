@@ -36,7 +36,7 @@ def print_group(
 
 
 def print_remarks(console: Console, group: Group, note: Callable[[Row], str | None]) -> None:
-    """Print errors, skipped rows with the reason, notes and findings."""
+    """Print errors, skipped rows with the reason, notes, findings, and runs that were disturbed."""
     for row in group.rows:
         if row.error:
             console.print(Text(f"{row.name}: ERROR: {row.error}", style="red"))
@@ -46,6 +46,11 @@ def print_remarks(console: Console, group: Group, note: Callable[[Row], str | No
             console.print(Text(f"{row.name}: {remark}", style="dim"))
     for finding in group.findings:
         console.print(Text(finding))
+    if repeats := sum(row.repeats for row in group.rows):
+        console.print(Text(f"runs repeated because other processes used the CPUs: {repeats}", style="dim"))
+    if disturbed := [row.name for row in group.rows for _ in row.disturbed_rounds]:
+        text = f"runs disturbed by other processes: {len(disturbed)} ({', '.join(dict.fromkeys(disturbed))})"
+        console.print(Text(text, style="yellow"))
     console.print()
 
 

@@ -25,7 +25,7 @@ import penstock
 from benchmarks.harness.accounts import accounted, tree_cpu_s
 from benchmarks.harness.isolated import Task
 from benchmarks.harness.methods import Method, Methods
-from benchmarks.harness.results import Run
+from benchmarks.harness.results import OTHERS, Run
 from benchmarks.render import pool, scenes
 from benchmarks.render.jobs import CHUNK_FRAMES, FRAMES_PER_S, NODES, WORKERS, Job
 from penstock.media import probe
@@ -331,6 +331,9 @@ def on_nodes(task: RenderTask, run: Run, is_lost: bool) -> None:
         scene = scenes.throttled(share)
         render(task, run, scene, engine="ray", workers=NODES, progress=lose)
     run.notes["cpu_share_of_a_node"] = share
+    if is_lost:
+        # The CPU time of a node that was killed is in no account, and would count as that of other processes.
+        run.figures[OTHERS] = None
     if victims:
         run.error = "no node was lost: the video was complete before"
 

@@ -17,7 +17,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.accounts import children
+from benchmarks.harness.accounts import accounted, children
 from benchmarks.harness.methods import Method, Methods
 from benchmarks.harness.results import Row, Run
 from benchmarks.render import pool, scenes
@@ -93,11 +93,8 @@ def measure_engine(task: RenderTask, run: Run, engine: Callable[[Plan], Engine])
     lengths = list(LENGTHS) * REPEATED
     random.Random(1).shuffle(lengths)
     made = plan_of(task, lengths)
-    driver_s = time.process_time()
-    started_s = time.perf_counter()
-    seen = list(timed(made, engine(made)))
-    run.figures["seconds"] = time.perf_counter() - started_s
-    driver_s = time.process_time() - driver_s
+    with accounted(run):
+        seen = list(timed(made, engine(made)))
     first: dict[str, float] = {}
     later = []
     for report, took_s in seen:
@@ -120,7 +117,7 @@ def measure_engine(task: RenderTask, run: Run, engine: Callable[[Plan], Engine])
         "chunk_start_s": start_s + between_s,
         "frame_s": frame_s,
         "spread": statistics.stdev(relative),
-        "driver_s": driver_s / len(seen),
+        "driver_s": (run.figures["cpu_own_s"] or 0.0) / len(seen),
     }
 
 
