@@ -3,7 +3,8 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo docs docs-serve test test-all soak sanitize fuzz bench bench-encode bench-decode bench-relay bench-pipeline bench-render bench-fan-out bench-capture bench-sound bench-waits bench-report wheel check check-workflows fmt clean
+BENCHES := bench $(addprefix bench-,encode decode relay pipeline render fan-out capture sound waits all compare report)
+.PHONY: help demo docs docs-serve test test-all soak sanitize fuzz $(BENCHES) wheel check check-workflows fmt clean
 
 ARGS ?=
 VENV := .venv
@@ -37,6 +38,8 @@ help:
 	@echo "make bench-capture  pictures of OpenGL into a video; ARGS=\"--quick\" for half a minute"
 	@echo "make bench-sound  sound and frames from memory into files; ARGS=\"--quick\" for a minute"
 	@echo "make bench-waits  the CPU time of waits; ARGS=\"--quick\" for 5 seconds"
+	@echo "make bench-all    all of them, with records: 90 minutes; ARGS=\"--quick\" for a look"
+	@echo "make bench-compare BASE=HEAD~1  the hot paths of a commit against those of this tree, in turn: 3 minutes"
 	@echo "make bench-report  the kept records as pictures, in build/bench-report; ARGS=\"mine.json\" for your own"
 	@echo "make wheel        a wheel in dist for x86-64 and glibc 2.17 or newer, checked in a new environment"
 	@echo "make check        formatting, lints, types and circles of imports, of Rust and Python"
@@ -62,25 +65,19 @@ docs: $(READY)-docs $(READY)-native
 docs-serve: $(READY)-docs $(READY)-native
 	@$(IN_VENV) python scripts/docs.py --serve
 
-bench: $(READY)-bench $(READY)-native
-	@$(IN_VENV) python -m benchmarks.pipe $(ARGS)
-
-bench-encode bench-decode bench-render bench-report: bench-%: $(READY)-bench-% $(READY)-native
-	@$(IN_VENV) python -m benchmarks.$* $(ARGS)
-
-bench-relay bench-pipeline bench-waits: bench-%: $(READY)-bench $(READY)-native
-	@$(IN_VENV) python -m benchmarks.$* $(ARGS)
-
-bench-fan-out: $(READY)-bench $(READY)-native
-	@$(IN_VENV) python -m benchmarks.fan_out $(ARGS)
-
+# What each needs. The native module comes last, as above.
+bench bench-relay bench-pipeline bench-fan-out bench-waits bench-compare bench-all: $(READY)-bench
+bench-encode bench-sound bench-all: $(READY)-bench-encode
+bench-decode bench-all: $(READY)-bench-decode
+bench-render bench-all: $(READY)-bench-render
 # With OpenGL.
-bench-capture: $(READY)-demo $(READY)-native
-	@$(IN_VENV) python -m benchmarks.capture $(ARGS)
-
-# With the libraries of bench-encode.
-bench-sound: $(READY)-bench-encode $(READY)-native
-	@$(IN_VENV) python -m benchmarks.sound $(ARGS)
+bench-capture bench-all: $(READY)-demo
+bench-report: $(READY)-bench-report
+$(BENCHES): $(READY)-native
+$(BENCHES): BENCHMARK = $(subst -,_,$(@:bench-%=%))
+bench: BENCHMARK = pipe
+$(BENCHES):
+	@$(IN_VENV) python -m benchmarks.$(BENCHMARK) $(ARGS)
 
 # One more than there are cores, for most tests wait for programs.
 WORKERS := $(shell n=$$(nproc); echo $$((n < 4 ? n + 1 : 4)))

@@ -22,6 +22,7 @@ from support.cases import PATIENCE_S, eventually
 from support.media import no_opengl
 
 import penstock
+from benchmarks import all as all_of_them
 from benchmarks import capture, decode, encode, fan_out, pipe, pipeline, relay, render, sound, waits
 from benchmarks.harness.machine import ROOT
 from benchmarks.harness.methods import Method
@@ -186,6 +187,41 @@ def test_the_simulated_storage_and_the_picture(tmp_path: Path) -> None:
     (latencies,) = json.loads(json_path.read_text())["groups"]
     assert len(rounds(latencies["methods"][0], figure_name("reader", "min"))) == 1
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+# --- all of them ------------------------------------------------------------------------------------------
+
+
+def run_all(monkeypatch: pytest.MonkeyPatch, state: str, *arguments: str) -> tuple[Result, list[list[str]]]:
+    """Run what runs them all, where relay fails and the others do nothing."""
+    commands: list[list[str]] = []
+
+    def ran(command: list[str], **_: Any) -> subprocess.CompletedProcess[bytes]:
+        commands.append(command[2:])
+        return subprocess.CompletedProcess(command, 3 * (command[2] == "benchmarks.relay"))
+
+    monkeypatch.setattr(all_of_them, "git_state", lambda: state)
+    monkeypatch.setattr(all_of_them.subprocess, "run", ran)
+    return CliRunner().invoke(all_of_them.main, arguments), commands
+
+
+def test_all_benchmarks_run_though_one_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown, commands = run_all(monkeypatch, "0123")
+    assert {words[0].removeprefix("benchmarks.") for words in commands} == {*BENCHMARKS}
+    assert all(words[-1] == "--record" for words in commands)
+    assert (shown.exit_code, shown.output.splitlines()[0]) == (1, "measured: 0123")
+    assert shown.output.splitlines()[-1] == "failed with exit status 3: relay --record"
+    for words in commands:
+        parsed = BENCHMARKS[words[0].removeprefix("benchmarks.")].main.make_context("", words[1:])
+        assert parsed.params["is_kept"]
+
+
+def test_all_benchmarks_refuse_uncommitted_changes_but_for_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown, commands = run_all(monkeypatch, "0123, with uncommitted changes")
+    assert (shown.exit_code, commands) == (1, [])
+    assert "commit your changes first" in shown.stderr
+    _, commands = run_all(monkeypatch, "0123, with uncommitted changes", "--quick")
+    assert sorted(commands) == [[f"benchmarks.{name}", "--quick"] for name in sorted(BENCHMARKS)]
 
 
 # --- goals ------------------------------------------------------------------------------------------------

@@ -15,6 +15,8 @@ import penstock
 
 #: The repository.
 ROOT = Path(__file__).resolve().parents[2]
+#: All of it but the records.
+MEASURED = ("--", ".", ":(exclude)benchmarks/records")
 
 
 def describe_machine() -> dict[str, Any]:
@@ -40,7 +42,7 @@ def describe_software(packages: Iterable[str], ffmpegs: Iterable[str | None]) ->
     known = "; ".join(dict.fromkeys(ffmpeg for ffmpeg in ffmpegs if ffmpeg))
     return {
         "penstock": penstock.__version__,
-        "git": _git_state(),
+        "git": git_state(),
         "python": platform.python_version(),
         **{name: _package_version(name) for name in packages},
         **({"ffmpeg": known} if known else {}),
@@ -60,13 +62,16 @@ def slug(machine: dict[str, Any]) -> str:
     return f"{machine['cores']}-core-" + "-".join(re.findall(r"[a-z0-9]+", words)[:5])
 
 
-def _git_state() -> str | None:
-    """The measured commit; None if `penstock` was imported from somewhere else than this checkout."""
+def git_state() -> str | None:
+    """The measured commit; None if `penstock` was imported from somewhere else than this checkout.
+
+    A new record is no change of what is measured.
+    """
     if not Path(penstock.__file__).resolve().is_relative_to(ROOT / "python"):
         return None
     try:
         commit = _git("rev-parse", "HEAD")
-        return f"{commit}, with uncommitted changes" if _git("status", "--porcelain") else commit
+        return f"{commit}, with uncommitted changes" if _git("status", "--porcelain", *MEASURED) else commit
     except (OSError, subprocess.CalledProcessError):
         return None
 

@@ -1,0 +1,56 @@
+"""All benchmarks, one after the other and unattended, with a record of each: within 90 minutes on two idle cores.
+
+The working tree must have no uncommitted changes, so that the records say what was measured. If a benchmark fails, the
+others still run; the last lines name it, and the exit status is then 1.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import click
+
+from benchmarks.harness.machine import ROOT, git_state
+
+#: The quick ones first, with the minutes that they take if no run is repeated. Where a whole benchmark takes longer, it
+#: has the jobs that most goals and pages of the documentation are about.
+RUNS = {
+    "waits": 1,
+    "pipeline": 1,
+    "pipeline --codec zstd": 1,
+    "capture": 2,
+    "relay": 3,
+    "pipe": 6,
+    "fan_out": 6,
+    "sound": 8,
+    "decode --job h264-1080p,h265-1080p,clips-240p,picked-60,reader": 15,
+    "render --job python,join": 16,
+    "encode --job ultrafast-720p,ultrafast-1080p,texture-1080p,paced-1080p": 17,
+}
+
+
+@click.command(help=__doc__)
+@click.option("--quick", is_flag=True, help="A small run of each: some 6 minutes. Nothing is kept.")
+def main(quick: bool) -> None:
+    state = git_state()
+    if not quick and (state is None or "uncommitted" in state):
+        raise click.ClickException(
+            f"commit your changes first: records say what was measured, and this is {state}"
+        )
+    click.echo(f"measured: {state}")
+    names = dict.fromkeys(run.partition(" ")[0] for run in RUNS)
+    runs = [f"{name} --quick" for name in names] if quick else [f"{run} --record" for run in RUNS]
+    failed = []
+    for run in runs:
+        minutes = RUNS.get(run.removesuffix(" --record"))
+        click.echo(f"\n=== {run}" + (f": about {minutes} min" if minutes else ""))
+        name, *options = run.split()
+        status = subprocess.run([sys.executable, "-m", f"benchmarks.{name}", *options], cwd=ROOT).returncode
+        failed += [f"failed with exit status {status}: {run}"] * bool(status)
+    click.echo("\n".join([f"\n{len(runs) - len(failed)} of {len(runs)} benchmarks succeeded", *failed]))
+    sys.exit(bool(failed))
+
+
+if __name__ == "__main__":
+    main()
