@@ -12,8 +12,9 @@ import signal
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -243,8 +244,8 @@ def check(
     task: RenderTask,
     run: Run,
     *,
-    workers: int,
-    chunk_frames: int | None,
+    workers: int = WORKERS,
+    chunk_frames: int | None = None,
     engine: str = "processes",
     kill: bool = False,
 ) -> None:
@@ -261,7 +262,8 @@ def check(
 
     others = children()
     options: dict[str, Any] = {"workers": workers, "chunk_frames": chunk_frames, "engine": engine}
-    render(task, run, scenes.working, progress=on_progress, **options)
+    with cluster(nodes=1, cpus=WORKERS) if engine == "ray" else nullcontext():
+        render(task, run, scenes.working, progress=on_progress, **options)
     lengths = lengths_of(task.job.frames, chunk_frames, workers)
     # The chunks are written where they stay, and they are small.
     local = replace(parts, storage_start_s=0.0, storage_bytes_per_s=math.inf, frame_bytes=0.0)
@@ -277,35 +279,27 @@ def check(
     run.notes["lost_at_s"] = [time_s for time_s, _ in lost]
 
 
-@METHODS.add("checked-chunks-50", "ours", serves=of_checked)
-def check_long(task: RenderTask, run: Run) -> None:
-    """Two processes, with longer chunks than those that were measured."""
-    check(task, run, workers=WORKERS, chunk_frames=50)
-
-
-@METHODS.add("checked-chunks-10", "ours", serves=of_checked)
-def check_short(task: RenderTask, run: Run) -> None:
-    """Two processes, with short chunks."""
-    check(task, run, workers=WORKERS, chunk_frames=10)
-
-
-@METHODS.add("checked-one-killed", "ours", serves=of_checked)
-def check_killed(task: RenderTask, run: Run) -> None:
-    """Two processes with the default chunks, one of which is killed when half of the frames are there."""
-    check(task, run, workers=WORKERS, chunk_frames=None, kill=True)
-
-
-@METHODS.add("checked-1-process", "ours", serves=of_checked)
-def check_one(task: RenderTask, run: Run) -> None:
-    """One process: with both CPUs for one worker, a frame may cost less than was measured."""
-    check(task, run, workers=1, chunk_frames=None)
-
-
-@METHODS.add("checked-ray", "ours", serves=of_checked, needs=("ray",))
-def check_ray(task: RenderTask, run: Run) -> None:
-    """Two workers on Ray."""
-    with cluster(nodes=1, cpus=WORKERS):
-        check(task, run, workers=WORKERS, chunk_frames=30, engine="ray")
+METHODS += [
+    Method(f"checked-{name}", summary, "ours", partial(check, **how), serves=of_checked, needs=needs)
+    for name, summary, needs, how in (
+        (
+            "chunks-50",
+            "two processes, with longer chunks than those that were measured",
+            (),
+            {"chunk_frames": 50},
+        ),
+        ("chunks-10", "two processes, with short chunks", (), {"chunk_frames": 10}),
+        (
+            "one-killed",
+            "two processes, one of which is killed when half of the frames are there",
+            (),
+            {"kill": True},
+        ),
+        # With both CPUs for one worker, a frame may cost less than was measured.
+        ("1-process", "one process", (), {"workers": 1}),
+        ("ray", "two workers on Ray", ("ray",), {"chunk_frames": 30, "engine": "ray"}),
+    )
+]
 
 
 # --- the simulated cluster --------------------------------------------------------------------------------
