@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import click
@@ -137,9 +136,7 @@ class Benchmark:
         packages = {package for method in self.settings.methods for package in method.packages.values()}
         packages |= {"numpy"} if self.uses_ffmpeg else set()
         software = machine.describe_software(sorted(packages), ffmpegs=[group.ffmpeg for group in done])
-        # A path could name a user.
-        asked = {name: one for name, one in vars(settings).items() if not isinstance(one, Path | None)}
-        made = record.make(self.name, before, software, asked, done, verdicts, self.source)
+        made = record.make(self.name, before, software, vars(settings), done, verdicts, self.source)
         _keep(made, console, json_path, is_kept)
         if any(row.error for group in done for row in group.rows):
             sys.exit(1)

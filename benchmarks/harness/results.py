@@ -35,8 +35,6 @@ class Run:
     #: What the method reports about itself.
     notes: dict[str, Any] = field(default_factory=dict)
     error: str | None = None
-    #: Single measurements, for the picture. The record leaves them out.
-    raw: Any = None
 
     @property
     def is_disturbed(self) -> bool:

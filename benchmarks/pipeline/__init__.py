@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import quantiles
 from typing import Any
 
@@ -83,7 +82,6 @@ class Settings(Stream):
 
     rounds: int = 7
     methods: tuple[Method, ...] = METHODS
-    picture: Path | None = None
 
     @property
     def jobs(self) -> Iterator[Job]:
@@ -105,8 +103,6 @@ class Settings(Stream):
         with prepare_latencies(self) as measures:
             yield measures
         group.findings = findings(group)
-        if self.picture is not None:
-            draw(group, self.picture)
 
 
 # --- findings and goals -----------------------------------------------------------------------------------
@@ -196,32 +192,6 @@ RACE = [
 ]
 
 
-def draw(group: Group, path: Path) -> None:
-    """Draw for each configuration how many assets took no longer than so long. The path's suffix selects the format."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise click.ClickException(
-            "a picture needs the package matplotlib: pip install matplotlib"
-        ) from error
-    # Not by pyplot, which looks for a screen.
-    figure = Figure(figsize=(12, 3.5), layout="constrained")
-    for axes, part in zip(figure.subplots(1, 4, sharey=True), (*PARTS, END_TO_END), strict=True):
-        for row in group.rows:
-            values = sorted(value for run in row.runs if run.raw for value in run.raw[part])
-            shares = [100 * (number + 1) / len(values) for number in range(len(values))]
-            axes.step(values, shares, where="post", label=row.name)
-        axes.set(title=part, xscale="log", xlabel="µs", ylim=(0, 100))
-        axes.grid(alpha=0.3)
-    figure.axes[0].set_ylabel("% of assets, all rounds")
-    figure.axes[-1].legend()
-    figure.suptitle(group.title)
-    try:
-        figure.savefig(path, dpi=120)
-    except (OSError, ValueError) as error:
-        raise click.ClickException(str(error)) from None
-
-
 BENCHMARK = Benchmark(
     "pipeline",
     settings=Settings(),
@@ -248,11 +218,6 @@ BENCHMARK = Benchmark(
             is_flag=True,
             default=None,
             help="As in the reference example: random bytes, compressed on the fly, and 1 to 5 ms of sleep.",
-        ),
-        click.Option(
-            ["--picture"],
-            type=click.Path(path_type=Path),
-            help="Draw the distributions into this file: PNG, SVG or PDF.",
         ),
     ],
     columns=RACE,

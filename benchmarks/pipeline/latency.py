@@ -126,7 +126,7 @@ def _run(stream: Stream, configuration: Configuration, assets: Assets) -> Run:
     figures: dict[str, float | None] = {"mb_per_s": nbytes / seconds / 1e6}
     for part, values in latencies_us.items():
         figures |= {figure_name(part, metric): value for metric, value in summarize(values).items()}
-    return Run(figures, {"refused": sorted(set(refused))} if refused else {}, raw=latencies_us)
+    return Run(figures, {"refused": sorted(set(refused))} if refused else {})
 
 
 def _apply(policy: ThreadPolicy | None) -> list[str]:
