@@ -80,8 +80,10 @@ def isolated(
     return run
 
 
-def run_isolated(measure: Callable[[Case], Run], case: Case, timeout_s: float) -> Run:
-    """Call ``measure(case)`` in a fresh interpreter.
+def run_isolated(
+    measure: Callable[[Case], Run], case: Case, timeout_s: float, env: Mapping[str, str] | None = None
+) -> Run:
+    """Call ``measure(case)`` in a fresh interpreter, with this environment instead of ours.
 
     After ``timeout_s`` the process is killed. An FFmpeg that it has started then ends too, because its pipe is closed.
 
@@ -91,7 +93,12 @@ def run_isolated(measure: Callable[[Case], Run], case: Case, timeout_s: float) -
     command = [sys.executable, "-m", "benchmarks.harness.isolated"]
     try:
         done = subprocess.run(
-            command, input=pickle.dumps((measure, case)), capture_output=True, timeout=timeout_s, cwd=ROOT
+            command,
+            input=pickle.dumps((measure, case)),
+            capture_output=True,
+            timeout=timeout_s,
+            cwd=ROOT,
+            env=env,
         )
     except subprocess.TimeoutExpired:
         raise CaseError(f"did not end within {timeout_s:.0f} s") from None

@@ -70,13 +70,13 @@ def git_state() -> str | None:
     if not Path(penstock.__file__).resolve().is_relative_to(ROOT / "python"):
         return None
     try:
-        commit = _git("rev-parse", "HEAD")
-        return f"{commit}, with uncommitted changes" if _git("status", "--porcelain", *MEASURED) else commit
+        commit = git("rev-parse", "HEAD")
+        return f"{commit}, with uncommitted changes" if git("status", "--porcelain", *MEASURED) else commit
     except (OSError, subprocess.CalledProcessError):
         return None
 
 
-def _git(*arguments: str) -> str:
+def git(*arguments: str) -> str:
     return subprocess.run(
         ["git", "-C", ROOT, *arguments], check=True, capture_output=True, text=True
     ).stdout.strip()

@@ -1,0 +1,157 @@
+"""The jobs of the comparison: what a program calls for each frame, piece or chunk.
+
+The `penstock` that is imported here is that of the measured commit. So this module, and what it imports, takes only
+what both commits have: the public API.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import penstock
+from benchmarks.harness.methods import Method
+from benchmarks.harness.results import Run
+from penstock.pipeline import Pipeline, decompress
+
+WIDTH, HEIGHT, FRAMES_PER_S = 1280, 720, 30
+PIECE_BYTES = 2**16
+#: Frames of the video that is decoded.
+VIDEO_FRAMES = 60
+IMPORT = "import time; began_s = time.perf_counter(); import penstock; print(time.perf_counter() - began_s)"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A run of a job, with the package of one commit."""
+
+    method: Method
+    #: The folder that has `penstock`.
+    package: str
+    video: str
+    #: How long the operation is repeated.
+    run_s: float
+
+
+def measure(case: Case) -> Run:
+    """The seconds of an operation."""
+    if not Path(penstock.__file__).is_relative_to(case.package):
+        raise ImportError(f"{penstock.__file__} is not in {case.package}")
+    assert case.method.start is not None
+    return Run({"op_s": case.method.start(case)})
+
+
+def _repeated(operate: Callable[[], object], run_s: float) -> float:
+    """The mean seconds of an operation, after a tenth of the time for the first ones, which take longer."""
+    for part_s in (run_s / 10, run_s):
+        count, seconds, began_s = 0, 0.0, time.perf_counter()
+        while seconds < part_s:
+            operate()
+            count, seconds = count + 1, time.perf_counter() - began_s
+    return seconds / count
+
+
+@contextmanager
+def _drained() -> Iterator[int]:
+    """A pipe that another program reads."""
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as program:
+        assert program.stdin is not None
+        yield program.stdin.fileno()
+
+
+def _noise() -> Iterator[Any]:
+    """Four frames, in turn."""
+    shape = (HEIGHT, WIDTH, 3)
+    return itertools.cycle(
+        [np.random.default_rng(seed).integers(0, 256, shape, np.uint8) for seed in range(4)]
+    )
+
+
+def write(mode: Any, case: Case) -> float:
+    """Frames to a `Writer`, at most three ahead of the reader."""
+    frames = _noise()
+    with _drained() as fd, penstock.Writer(fd, mode=mode, reader="reads") as writer:
+        tickets = [writer.write(next(frames)) for _ in range(3)]
+
+        def operate() -> None:
+            tickets.append(writer.write(next(frames)))
+            tickets.pop(0).wait()
+
+        return _repeated(operate, case.run_s)
+
+
+def relay(case: Case) -> float:
+    """64 KiB from a file in memory to a pipe."""
+    with tempfile.TemporaryFile(dir="/dev/shm") as file, _drained() as fd:
+        file.write(bytes(PIECE_BYTES))
+        file.flush()
+        return _repeated(lambda: penstock.relay(file, fd, PIECE_BYTES, offset=0), case.run_s)
+
+
+def pipeline(case: Case) -> float:
+    """A chunk of 64 KiB that compresses well, to a consumer in Python."""
+    with Pipeline(itertools.repeat(zlib.compress(bytes(PIECE_BYTES))), decompress("zlib")) as chunks:
+        return _repeated(partial(next, iter(chunks)), case.run_s)
+
+
+def encoder(case: Case) -> float:
+    """A frame to an `Encoder`, whose FFmpeg throws it away."""
+    frames, options = _noise(), {"f": "null"}
+    size = (WIDTH, HEIGHT)
+    with penstock.Encoder(os.devnull, fps=FRAMES_PER_S, size=size, codec="rawvideo", options=options) as one:
+        return _repeated(lambda: one.write(next(frames)), case.run_s)
+
+
+def decoder(case: Case) -> float:
+    """A frame from a `Decoder`, FFmpeg's start included."""
+
+    def operate() -> None:
+        with penstock.Decoder(case.video) as frames:
+            assert sum(1 for _ in frames) == VIDEO_FRAMES
+
+    return _repeated(operate, case.run_s) / VIDEO_FRAMES
+
+
+def importing(case: Case) -> float:
+    """``import penstock`` in a new interpreter, without the interpreter's start."""
+    seconds: list[float] = []
+
+    def operate() -> None:
+        told = subprocess.run([sys.executable, "-c", IMPORT], check=True, capture_output=True)
+        seconds.append(float(told.stdout))
+
+    _repeated(operate, case.run_s)
+    return statistics.fmean(seconds[1:])
+
+
+def make_video(path: Path) -> None:
+    """The video that `decoder` reads."""
+    with penstock.Encoder(path, fps=FRAMES_PER_S, size=(WIDTH, HEIGHT), preset="ultrafast") as one:
+        for frame in itertools.islice(_noise(), VIDEO_FRAMES):
+            one.write(frame // 32 + 112)
+
+
+JOBS = [
+    Method("Writer.write", "720p frames by write(2)", start=partial(write, "write")),
+    Method("staged", "the same through staging pages", start=partial(write, "staged")),
+    Method("zero-copy", "the same from the caller's pages", start=partial(write, "zero-copy")),
+    Method("relay", "64 KiB from a file to a pipe", start=relay),
+    Method("pipeline chunk", "64 KiB by zlib, to Python", start=pipeline),
+    Method("Encoder.write", "720p frames", start=encoder),
+    Method("Decoder", "720p frames in sequence", start=decoder),
+    Method("import penstock", "without the interpreter's start", start=importing),
+]
