@@ -88,7 +88,8 @@ def main(base: str, quick: bool, jobs: tuple[Method, ...], pairs: int | None) ->
         commit = git("rev-parse", "--verify", f"{base}^{{commit}}")
         packages = {BASE: built(commit), NOW: ROOT / "python"}
     except (OSError, subprocess.CalledProcessError) as error:
-        raise click.ClickException(f"{base} cannot be built: {error}") from None
+        reason = getattr(error, "stderr", None) or error
+        raise click.ClickException(f"{base} cannot be built: {reason}") from None
     table = tables.new_table("job", f"base µs\n{commit[:10]}", "now µs", "now / base", "pairs", "allowed", "")
     is_slower = False
     with tempfile.TemporaryDirectory() as folder:
