@@ -26,7 +26,7 @@ RUNS = {
     "sound": 8,
     "decode --job h264-1080p,h265-1080p,clips-240p,picked-60,reader": 15,
     "render --job python,join": 16,
-    "encode --job ultrafast-720p,ultrafast-1080p,texture-1080p,paced-1080p": 17,
+    "encode --job motion-720p,motion-1080p,camera-1080p,paced-motion-1080p": 17,
 }
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
-from support.cases import IS_THOROUGH, ffmpegs
+from support.cases import IS_THOROUGH, ffmpegs, prefer_the_quickest
 from support.processes import kill_started, processes
 from support.streams import noise
 
@@ -25,6 +25,7 @@ for _number in (signal.SIGHUP, signal.SIGQUIT):
         signal.signal(_number, lambda _number, _frame: None)
 
 
+prefer_the_quickest()
 hypothesis.settings.register_profile("penstock", deadline=None, max_examples=100 if IS_THOROUGH else 20)
 hypothesis.settings.load_profile("penstock")
 

@@ -371,7 +371,7 @@ class TestNoMedia:
         assert error.frames == 0
 
     def test_ffmpegs_output_is_in_the_message(self) -> None:
-        with pytest.raises(DecoderError, match="moov atom not found; Invalid data found") as caught:
+        with pytest.raises(DecoderError, match=r"moov atom not found; .*Invalid data found") as caught:
             probe(clip("cut_before_the_index"))
         assert "moov atom not found" in caught.value.stderr
 

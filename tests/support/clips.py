@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.ffmpeg import find_ffmpeg
 from penstock.ffmpeg.program import capabilities
+from support.cases import ffmpegs
 
 # Now, for tests may set another one later.
 _TEMPORARY = Path(tempfile.gettempdir())
@@ -70,7 +70,7 @@ def clip(name: str) -> Path:
 @functools.cache
 def _folder() -> Path:
     """For all who make the same clips with the same FFmpeg."""
-    recipe = Path(__file__).read_bytes() + capabilities.stdout_of(find_ffmpeg(), "-version").encode()
+    recipe = Path(__file__).read_bytes() + capabilities.stdout_of(ffmpegs()[0], "-version").encode()
     folder = _TEMPORARY / f"penstock-clips-{os.getuid()}-{hashlib.sha256(recipe).hexdigest()[:16]}"
     folder.mkdir(mode=0o700, exist_ok=True)
     return folder
@@ -88,7 +88,7 @@ def _make(recipe: Clip, path: Path) -> None:
 
 
 def _encode(recipe: Clip, path: Path) -> None:
-    program = find_ffmpeg()
+    program = ffmpegs()[0]
     known = capabilities.encoders(program)
     for encoder in recipe.arguments:
         if encoder.startswith("lib") and known and encoder not in known:

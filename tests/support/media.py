@@ -18,7 +18,7 @@ import pytest
 from benchmarks.harness.accounts import children as children
 from penstock import Encoder
 from penstock.ffmpeg import find_ffmpeg
-from support.cases import eventually
+from support.cases import eventually, ffmpegs
 from support.this_process import open_fds, workers
 
 SIZE = (64, 48)
@@ -52,7 +52,7 @@ def described(path: str | os.PathLike[str]) -> str:
 
 def ffmpeg(*arguments: object) -> bytes:
     """What FFmpeg writes to standard output. It may overwrite files."""
-    return _ffmpeg("-v", "error", "-y", *map(str, arguments)).stdout
+    return _ffmpeg("-v", "error", "-y", *map(str, arguments), program=ffmpegs()[0]).stdout
 
 
 def make(output: object, **options: object) -> Encoder:
@@ -60,8 +60,8 @@ def make(output: object, **options: object) -> Encoder:
     return Encoder(output, **{"size": SIZE, "fps": 30, **options})  # type: ignore[arg-type]
 
 
-def _ffmpeg(*arguments: str) -> subprocess.CompletedProcess[bytes]:
-    command = [find_ffmpeg(), "-hide_banner", *arguments]
+def _ffmpeg(*arguments: str, program: str | None = None) -> subprocess.CompletedProcess[bytes]:
+    command = [program or find_ffmpeg(), "-hide_banner", *arguments]
     result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=250)
     assert result.returncode == 0, result.stderr.decode()
     return result

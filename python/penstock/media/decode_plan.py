@@ -65,6 +65,11 @@ class DecodeOptions:
     input_options: Mapping[str, object]
     follow_playlists: bool
 
+    @property
+    def is_stored(self) -> bool:
+        """Whether pictures stay as they are stored, and are not turned for display."""
+        return "noautorotate" in self.input_options or self.input_options.get("autorotate") in (0, "0")
+
 
 @dataclass(frozen=True, slots=True)
 class DecodePlan:
@@ -148,7 +153,7 @@ def plan_decode(
     if decoder is not None:
         video = replace(video, pixel_format=own_pixel_format(video))
     own_size, turns = (video.width, video.height), _turns(video, options)
-    if "noautorotate" in options.input_options or options.input_options.get("autorotate") in (0, "0"):
+    if options.is_stored:
         own_size = video.stored_width, video.stored_height
     if options.size is not None and (not isinstance(options.size, tuple | list) or len(options.size) != 2):
         raise TypeError(f"size is (width, height) in pixels, one of which may be None; got {options.size!r}")
@@ -174,7 +179,7 @@ def plan_decode(
         conversion, converted_by = _native(stored, layout, parts, video, options), "penstock"
         if conversion is None:
             delivered, parts, converted_by = layout.pixel_format, 1, "ffmpeg"
-            scaled[-1] += _colors(options, own, layout)
+            scaled[-1] += _colors(options, own, layout, video)
         else:
             scaled[-1] += _same_colors(stored, layout, video, options)
     filters = (*scaled, f"format={delivered}")
@@ -185,7 +190,7 @@ def plan_decode(
 
 def _turns(video: VideoInfo, options: DecodeOptions) -> tuple[str, ...]:
     """FFmpeg's filters that turn a picture for display (configure_input_video_filter in fftools/ffmpeg_filter.c)."""
-    if not _AUTOROTATION.isdisjoint(options.input_options):
+    if options.is_stored:
         return ()
     match video.rotation, video.is_mirrored:
         case 0, is_mirrored:
@@ -262,7 +267,9 @@ def _reading(
         *(() if decoder is None else (f"-c:{video.index}", decoder)),
         *(() if options.threads is None else ("-threads", str(options.threads))),
         *endpoints.confining_arguments(source, () if options.follow_playlists else (media.container,)),
-        *option_arguments(options.input_options),
+        *option_arguments(
+            {name: value for name, value in options.input_options.items() if name not in _AUTOROTATION}
+        ),
         *read_arguments(source, media.container),
         *("-map", f"0:{video.index}"),
         *("-an", "-sn", "-dn"),
@@ -285,14 +292,17 @@ def _even(length: Fraction) -> int:
     return max(2, round(length / 2) * 2)
 
 
-def _colors(options: DecodeOptions, own: str, layout: FrameLayout) -> str:
-    """Options of FFmpeg's scaler: the matrix and range of its input."""
+def _colors(options: DecodeOptions, own: str, layout: FrameLayout, video: VideoInfo) -> str:
+    """Options of FFmpeg's scaler: the matrix and range of its input, and the range of what it makes."""
     matrix = "" if options.colors.matrix == "auto" else f":in_color_matrix={options.colors.matrix}"
     if is_gray(layout.pixel_format) and not is_rgb(own):
         # Gray is the luma. FFmpeg 9 makes RGB of YUV first, and gray of that by BT.601: the luma again, if that is the
         # matrix on both ways. Its values for BT.709 are up to 28 off otherwise; 5.1 and 7.1 take the luma as it is.
         matrix = ":in_color_matrix=bt601"
     color_range = "" if options.colors.range == "auto" else f":in_range={RANGES[options.colors.range]}"
+    is_full = own in _FULL_RANGE or (video.color_range == "full" and not (is_rgb(own) or is_gray(own)))
+    if is_full and not (is_rgb(layout.pixel_format) or is_gray(layout.pixel_format)):
+        color_range += ":out_range=limited"  # FFmpeg 9 would not convert it
     return matrix + color_range
 
 
