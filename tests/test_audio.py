@@ -32,7 +32,8 @@ SWEEP = "aevalsrc='sin(2*PI*t*(200+60*t))|cos(330*t*t)':d=15:s=48000"
 
 def raw(path: Path, channels: int, dtype: str = "float32", *options: str) -> np.ndarray:
     """All samples as FFmpeg's own raw output has them."""
-    made = ffmpeg("-i", f"file:{path}", "-vn", *options, "-f", FORMATS[dtype], "pipe:1")
+    arguments = ("-i", f"file:{path}", "-vn", *options, "-f", FORMATS[dtype], "pipe:1")
+    made = ffmpeg(*arguments, program=find_ffmpeg())  # of AAC, the versions decode other samples
     return np.frombuffer(made, np.dtype(dtype)).reshape(-1, channels)
 
 

@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from support.cases import eventually
+from support.cases import eventually, ffmpegs
 from support.clips import clip
 from support.processes import run_script, succeeded
 from support.this_process import open_fds
@@ -148,7 +148,7 @@ for report; do [ "$before" = -progress ] && break; before=$report; done
 "{program}" "${{@/$report/pipe:9}}" 9> >(sed -u /progress=end/d >&"${{report#pipe:}}")
 wait $!
 """
-    mute = wrapped(tmp_path, find_ffmpeg(), script)
+    mute = wrapped(tmp_path, ffmpegs()[0], script)
     encoder = Encoder(tmp_path / "out.mp4", size=(64, 48), fps=25, tuning=Tuning(ffmpeg=mute))
     encoder.write(bytes(64 * 48 * 3))
     with pytest.raises(

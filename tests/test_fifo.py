@@ -426,8 +426,13 @@ def test_ctrl_c_ends_the_wait(path: Path, wait: str) -> None:
     except KeyboardInterrupt:
         print("interrupted", flush=True)
         # The exception's frames are gone; so must be what they opened.
+    def is_open(fd):
+        try:
+            return path in os.readlink(f"/proc/self/fd/{{fd}}")
+        except FileNotFoundError:  # closed meanwhile
+            return False
     deadline = time.monotonic() + 20
-    while any(path in os.path.realpath(f"/proc/self/fd/{{fd}}") for fd in os.listdir("/proc/self/fd")):
+    while any(map(is_open, os.listdir("/proc/self/fd"))):
         assert time.monotonic() < deadline
     """
     with start_script(code, path) as program:

@@ -51,8 +51,8 @@ def test_what_cannot_be_read_is_refused_at_the_call(pair: tuple[int, int], tmp_p
         ({"frame_bytes": (1 << 64) - 1}, "more than memory can hold"),
         ({"frame_bytes": 4, "queue_items": 0}, "queue_items must be at least 1"),
         ({"frame_bytes": 4, "capacity_bytes": 0}, "capacity_bytes must be at least 1"),
-        ({"frame_bytes": 4, "parts": 0}, "parts must be at least 1"),
-        ({"frame_bytes": 4, "parts": 2}, "parts"),
+        ({"frame_bytes": 4, "_parts": 0}, "parts must be at least 1"),
+        ({"frame_bytes": 4, "_parts": 2}, "parts"),
     ],
 )
 def test_numbers_that_make_no_sense(pair: tuple[int, int], options: dict[str, int], text: str) -> None:

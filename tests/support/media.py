@@ -50,9 +50,9 @@ def described(path: str | os.PathLike[str]) -> str:
     return next(line for line in lines if "Video:" in line)
 
 
-def ffmpeg(*arguments: object) -> bytes:
-    """What FFmpeg writes to standard output. It may overwrite files."""
-    return _ffmpeg("-v", "error", "-y", *map(str, arguments), program=ffmpegs()[0]).stdout
+def ffmpeg(*arguments: object, program: str | None = None) -> bytes:
+    """What FFmpeg writes to standard output, by default the system's. It may overwrite files."""
+    return _ffmpeg("-v", "error", "-y", *map(str, arguments), program=program or ffmpegs()[0]).stdout
 
 
 def make(output: object, **options: object) -> Encoder:
