@@ -26,8 +26,8 @@ _VIDEO_OPTIONS = {"b": "b:v", "profile": "profile:v"}
 FILTER_OPTIONS = ("vf", "filter:v", "filter", "filter:v:0", "filter:0")
 #: The pixel format of pictures whose samples are indices of 256 colours.
 PALETTE = "pal8"
-# The colours of each frame suit that frame. For colours that suit all of them, FFmpeg would hold the whole video.
-_PALETTE_FILTERS = "split[a][b];[a]palettegen=stats_mode=single[p];[b][p]paletteuse=new=1"
+#: Filters that choose colours for each frame. For colours that suit all of them, FFmpeg would hold the whole video.
+PALETTE_FILTERS = "split[a][b];[a]palettegen=stats_mode=single[p];[b][p]paletteuse=new=1"
 _RESIZING_OPTIONS = (*FILTER_OPTIONS, "s")
 # FFmpeg takes frames below 2 GiB (av_image_check_size2 in libavutil/imgutils.c): fewer pixels than this, of 1 bit each.
 _MOST_PIXELS = 1 << 34
@@ -105,8 +105,6 @@ def conversion_filters(
     filters += even
     if canonical(output_pixel_format) != layout.pixel_format and not is_rgb(output_pixel_format):
         filters.append(conversion_filter(layout.pixel_format, output_pixel_format, colors))
-    if output_pixel_format == PALETTE != layout.pixel_format:
-        filters.append(_PALETTE_FILTERS)
     return filters
 
 

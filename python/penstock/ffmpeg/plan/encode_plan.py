@@ -8,6 +8,8 @@ from functools import lru_cache, partial
 from penstock._native import _Conversion
 from penstock.ffmpeg.plan import sound
 from penstock.ffmpeg.plan.arguments import (
+    PALETTE,
+    PALETTE_FILTERS,
     check_even,
     checked_size,
     conversion_filters,
@@ -40,6 +42,8 @@ from penstock.ffmpeg.plan.sound import AudioInput
 # Encoders that need the same conversion have the same object: a fan-out does it once for all of them.
 _conversion = lru_cache(maxsize=16)(_Conversion)
 
+# Codecs whose frames have a palette each. (QuickTime and APNG have one for the whole video.)
+_PALETTES_BY_FRAME = ("gif", "png")
 # Each frame is encoded once, at its own time.
 _TIMED_OPTIONS = {"fps_mode": "passthrough"}
 _TIME_BASE = "enc_time_base:v"
@@ -104,6 +108,8 @@ def plan_encode(settings: EncodeSettings, size: tuple[int, int]) -> EncodePlan:
     if conversion is None:
         fed = frame_layout(jpeg_pixel_format(codec, layout.pixel_format), width, height, program)
         filters = conversion_filters(fed, named, tags, odd_size=settings.odd_size, vflip=settings.vflip)
+        if named == PALETTE != layout.pixel_format and codec in _PALETTES_BY_FRAME:
+            filters.append(PALETTE_FILTERS)
     else:
         fed = frame_layout(named or layout.pixel_format, *conversion.output_size, program)
     centred = is_centred(layout.pixel_format, named)
