@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from benchmarks.compare.__main__ import Comparison
 from benchmarks.harness import files, record, tables
 from benchmarks.harness.accounts import accounted, children, tree_cpu_s, watch
 from benchmarks.harness.content import LOOP_PICTURES, Content, Film, psnr_db, there_and_back
@@ -162,6 +163,20 @@ def test_quantiles_are_values_that_were_measured() -> None:
     assert quantile([3.0, 1.0, 2.0], 0.5) == 2.0
     assert quantile(list(range(1, 151)), 0.99) == 149
     assert quantile([7.0], 0.99) == 7.0
+
+
+@pytest.mark.parametrize(
+    ("now", "is_slower"),
+    [
+        ([1.0, 1.1, 0.9, 1.0, 1.2, 1.0], False),
+        ([1.3, 1.4, 1.2, 1.3, 1.5, 1.3], True),
+        ([1.0, 1.6, 0.9, 1.0, 1.0, 1.7], False),  # two runs were disturbed: the median of the pairs is 1.23
+        ([1.02, 1.12, 0.92, 1.02, 1.22, 1.02], False),
+    ],
+)
+def test_a_loss_between_commits_is_told_from_noise(now: list[float], is_slower: bool) -> None:
+    base = [1.0, 1.1, 0.9, 1.0, 1.2, 1.0]
+    assert Comparison.of(base, now).is_slower == is_slower
 
 
 def test_goals_compare_the_best_with_the_best_if_all_were_measured() -> None:
