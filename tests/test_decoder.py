@@ -757,5 +757,9 @@ def test_a_recording_that_begins_inside_a_group_is_warned_of_from_its_start_on(t
     )
     data = whole.read_bytes()
     recorded.write_bytes(data[len(data) * 3 // 8 // 188 * 188 :])
-    with pytest.warns(FFmpegWarning, match="inside a group"), Decoder(recorded, start=0) as decoder:
-        assert len(list(decoder)) >= 100
+    system = Tuning(ffmpeg=ffmpegs()[0])  # FFmpeg 9 gives one frame less
+    with (
+        pytest.warns(FFmpegWarning, match="inside a group"),
+        Decoder(recorded, start=0, tuning=system) as decoder,
+    ):
+        assert len(list(decoder)) > 100

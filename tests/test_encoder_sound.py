@@ -20,7 +20,8 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.cases import a_few, examples
+from support.cases import a_few, examples, ffmpegs
+from support.media import ffmpeg
 from support.processes import run_script, succeeded
 
 import penstock
@@ -585,16 +586,20 @@ def test_a_fifo_is_refused_at_once(tmp_path: Path) -> None:
 def test_a_file_that_begins_late_stays_in_step(tmp_path: Path, ending: str, codec: str | None) -> None:
     begins, late, out = tmp_path / f"begins.{ending}", tmp_path / f"late.{ending}", tmp_path / "out.mov"
     make(begins)
-    later = ("-i", begins, "-map", "0", "-c", "copy", "-output_ts_offset", "2", late)
-    subprocess.run((find_ffmpeg(), "-v", "error", *later), check=True)
+    ffmpeg("-i", begins, "-map", "0", "-c", "copy", "-output_ts_offset", "2", late)
+    system = Tuning(
+        ffmpeg=ffmpegs()[0]
+    )  # FFmpeg 9 puts the picture of MPEG-TS two ticks of 1/90,000 s beyond the bound
     with (
         penstock.Decoder(late) as decoder,
-        Encoder(out, fps=None, audio=AudioFile(late, codec=codec), preset="ultrafast") as encoder,
+        Encoder(
+            out, fps=None, audio=AudioFile(late, codec=codec), preset="ultrafast", tuning=system
+        ) as encoder,
     ):
         for frame in decoder:
             encoder.write(frame, pts=frame.time_s)
     first_s = 0 if ending == "ts" else 2
-    assert seen_s(out)[0] == pytest.approx(first_s, abs=0.011)
+    assert seen_s(out)[0] == pytest.approx(first_s, abs=0.01)
     heard, _ = heard_s(out)  # since the file's first timestamp
     assert (probe(out).start_s or 0.0) + heard[0] == pytest.approx(seen_s(out)[0], abs=1 / FPS)
     with AudioDecoder(late, start=first_s + 1.0) as audio:

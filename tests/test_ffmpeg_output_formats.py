@@ -204,6 +204,7 @@ def test_auto_drops_nothing_where_the_codec_has_it(
         ("utvideo", "rgb48le", "gbrp", ["16 bits a sample become 8"]),
         ("gif", "rgb24", "pal8", []),
         ("gif", "rgba", "pal8", ["alpha becomes 1 bit"]),
+        ("gif", "rgb48le", "pal8", ["16 bits a sample become 8"]),
         ("hap", "rgba", "rgba", ["alpha"]),
         ("pgm", "rgb24", "gray", ["colours are dropped"]),
     ],

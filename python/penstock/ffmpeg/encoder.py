@@ -61,7 +61,7 @@ class Encoder(EncoderBase):
     After a ``fork``, the encoder is closed in the child and continues in the parent.
 
     An encoder without `size` starts FFmpeg with its first frame: until then `converted_by`, `frame_bytes`, `pid` and
-    `ffmpeg_policy` are None, and `frame` and `write_audio` a `ValueError`.
+    `ffmpeg_policy` are None, and `frame` and `write_audio` raise a `ValueError`.
 
     Args:
         output: the file to write: a path, or a URL that FFmpeg knows. A `str` with ``://`` is a URL, everything else is

@@ -67,7 +67,7 @@ _RELATED = {
     "mjpeg": r"ljpeg|mjpeg_\w+",
     "mpeg2video": r"mpeg2_\w+",
 }
-#: The encoder for all other names: every player knows its video.
+# The encoder for all other names: every player knows its video.
 _DEFAULT_ENCODER = "libx264"
 # Pictures that move are shown again and again, as GIF is by FFmpeg's default.
 _LOOPING = {".apng": ("plays", 0), ".webp": ("loop", 0)}
@@ -378,7 +378,12 @@ def unused_colors(
 
 
 def _gif_losses(source: PixelFormat | None) -> Iterable[str]:
-    if source is not None and source.has_alpha and source.name != PALETTE:
+    if source is None or source.name == PALETTE:
+        return
+    if source.depth > 8:
+        keeps = f"{argument('codec', 'ffv1')} (.mkv) keeps 16"
+        yield f"the frames' {source.depth} bits a sample become 8: GIF has no more. {keeps}"
+    if source.has_alpha:
         yield "the frames' alpha becomes 1 bit: GIF has no more. A name such as video.apng or video.webp keeps it"
 
 
