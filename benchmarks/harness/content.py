@@ -6,6 +6,7 @@ in the conversion of its colours (see README.md).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Literal
 
@@ -163,10 +164,14 @@ def there_and_back(pictures: Frame) -> list[Frame]:
 
 
 def psnr_db(shown: Frame, sent: Frame) -> float:
-    """The peak signal-to-noise ratio of luma (BT.601), of a frame or of several.
+    """`psnr_of` a frame, or several in one array."""
+    return psnr_of(zip(shown.reshape(-1, *shown.shape[-3:]), sent.reshape(-1, *sent.shape[-3:]), strict=True))
+
+
+def psnr_of(pairs: Iterable[tuple[Frame, Frame]]) -> float:
+    """The peak signal-to-noise ratio of luma (BT.601), of all frames together: each as shown, and as sent.
 
     Of luma, because 4:2:0 loses more colour than an encoder does.
     """
-    pairs = zip(shown.reshape(-1, *shown.shape[-3:]), sent.reshape(-1, *sent.shape[-3:]), strict=True)
-    squares = [np.mean(np.square((one.astype(np.float32) - other) @ LUMA)) for one, other in pairs]
+    squares = [np.mean(np.square((shown.astype(np.float32) - sent) @ LUMA)) for shown, sent in pairs]
     return float(10 * np.log10(255**2 / max(np.mean(squares), 1e-6)))

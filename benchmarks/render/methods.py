@@ -23,8 +23,10 @@ import numpy as np
 
 import penstock
 from benchmarks.harness.accounts import accounted, tree_cpu_s
+from benchmarks.harness.content import psnr_of
 from benchmarks.harness.isolated import Task
 from benchmarks.harness.methods import Method, Methods
+from benchmarks.harness.pictures import Frame
 from benchmarks.harness.results import OTHERS, Run
 from benchmarks.render import pool, scenes
 from benchmarks.render.jobs import CHUNK_FRAMES, FRAMES_PER_S, NODES, WORKERS, Job
@@ -235,16 +237,18 @@ METHODS += [
 
 
 def compare(task: RenderTask, run: Run) -> None:
-    """Compare some of the frames with the scene's: the peak signal-to-noise ratio of them all."""
+    """Compare some of the frames with the scene's: the peak signal-to-noise ratio of luma of them all."""
     scene = scenes.Moving()
     wanted = np.empty((task.job.height, task.job.width, 3), np.uint8)
-    errors = []
-    with penstock.Decoder(output_of(task)) as decoder:
-        for frame in decoder:
-            if frame.index % COMPARED_STEP == 0:
-                scene(frame.index, frame.index / FRAMES_PER_S, wanted)
-                errors.append(np.square(wanted.astype(np.float32) - frame).mean())
-    run.figures["psnr_db"] = float(10 * np.log10(255**2 / np.mean(errors)))
+
+    def pairs() -> Iterator[tuple[Frame, Frame]]:
+        with penstock.Decoder(output_of(task)) as decoder:
+            for frame in decoder:
+                if frame.index % COMPARED_STEP == 0:
+                    scene(frame.index, frame.index / FRAMES_PER_S, wanted)
+                    yield frame, wanted
+
+    run.figures["psnr_db"] = psnr_of(pairs())
 
 
 # --- the join ---------------------------------------------------------------------------------------------
