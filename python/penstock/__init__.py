@@ -30,11 +30,11 @@ steps.
 ``penstock.turbopipe`` is a drop-in for TurboPipe.
 """
 
-import importlib
 from typing import TYPE_CHECKING
 
 # Now, and not at the first write: a fork in another thread during that import would leave its lock taken in the child.
 from penstock import _exit as _exit
+from penstock import _lazy
 from penstock._native import Reader, Tee, ThreadPolicy, Writer, __version__, close, pipe, sync
 from penstock._relay import relay, start_relay
 from penstock.errors import (
@@ -98,7 +98,6 @@ __all__ = [
     "sync",
 ]
 
-# These are imported at their first use: most of the import time is theirs.
 _LAZY_MODULES = (
     "cpu",
     "ffmpeg",
@@ -111,24 +110,17 @@ _LAZY_MODULES = (
     "rendering",
     "results",
 )
-_LAZY_NAMES = {
-    "Decoder": "penstock.media",
-    "Encoder": "penstock.ffmpeg",
-    "FanOut": "penstock._fan_out",
-    "make_pipe": "penstock.pipes",
-    "map_video": "penstock.rendering",
-    "render": "penstock.rendering",
-}
 
 if not TYPE_CHECKING:  # which would take every name for one of ours
-
-    def __getattr__(name: str) -> object:
-        if name in _LAZY_MODULES:
-            return importlib.import_module(f"penstock.{name}")
-        if name in _LAZY_NAMES:
-            value = globals()[name] = getattr(importlib.import_module(_LAZY_NAMES[name]), name)
-            return value
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-    def __dir__() -> list[str]:
-        return sorted({*globals(), *_LAZY_MODULES, *_LAZY_NAMES})
+    __getattr__, __dir__ = _lazy.attributes(
+        __name__,
+        _LAZY_MODULES,
+        {
+            "Decoder": "media",
+            "Encoder": "ffmpeg",
+            "FanOut": "_fan_out",
+            "make_pipe": "pipes",
+            "map_video": "rendering",
+            "render": "rendering",
+        },
+    )

@@ -5,9 +5,9 @@ and a ``session`` carries it out with the ``program``. ``frames`` has the arrays
 ``naming`` names arguments in messages.
 """
 
-import importlib
 from typing import TYPE_CHECKING
 
+from penstock import _lazy
 from penstock.ffmpeg.plan.settings import Colors, Tuning
 from penstock.ffmpeg.program.find import find_ffmpeg
 
@@ -26,22 +26,14 @@ __all__ = [
     "find_ffmpeg",
 ]
 
-# These are imported at their first use: a `Decoder`, which needs the program, does without.
-_LAZY_NAMES = {
-    "AudioEncoder": "audio_encoder",
-    "AudioFile": "plan.sound",
-    "AudioInput": "plan.sound",
-    "Encoder": "encoder",
-}
-
 if not TYPE_CHECKING:  # which would take every name for one of ours
-
-    def __getattr__(name: str) -> object:
-        if name in _LAZY_NAMES:
-            module = importlib.import_module(f"penstock.ffmpeg.{_LAZY_NAMES[name]}")
-            value = globals()[name] = getattr(module, name)
-            return value
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-    def __dir__() -> list[str]:
-        return sorted({*globals(), *_LAZY_NAMES})
+    # A `Decoder`, which needs the program, does without.
+    __getattr__, __dir__ = _lazy.attributes(
+        __name__,
+        names={
+            "AudioEncoder": "audio_encoder",
+            "AudioFile": "plan.sound",
+            "AudioInput": "plan.sound",
+            "Encoder": "encoder",
+        },
+    )
