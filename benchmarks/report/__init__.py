@@ -24,8 +24,6 @@ from benchmarks.report import figures
 from benchmarks.report.charts import Chart, Comparison, RatioAxis, charts, short
 from benchmarks.report.commands import BENCHMARKS
 
-#: The load average before a run. Above it, something else was running.
-QUIET_LOAD = 0.5
 FIGURES_COMMAND = "python -m benchmarks.report --figures"
 BUILT = ROOT / "build" / "bench-report"
 #: How the sentences about rivals begin, by what all charts with the rival show.
@@ -73,8 +71,8 @@ def caveats(records: Sequence[dict[str, Any]]) -> Iterator[str]:
     yield f"Measured on: {'; '.join(sorted(machines))}."
     for weak, what in (
         (
-            lambda one: one["machine"]["load_average_before"] > QUIET_LOAD,
-            f"began while something else was running (load average above {QUIET_LOAD})",
+            lambda one: any("disturbed_rounds" in row for group in one["groups"] for row in group["methods"]),
+            "have rounds in which other programs used the CPUs",
         ),
         (
             lambda one: one["settings"]["rounds"] < ROUNDS_NEEDED,
