@@ -8,6 +8,7 @@ import fcntl
 import json
 import os
 import pty
+import re
 import shutil
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import sys
 import tempfile
 import termios
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +37,7 @@ from support.command_line import (
 from support.image_files import make_shots, png
 from support.media import SIZE, decode, described, ffmpeg, flat, is_flat
 
+from penstock import Encoder
 from penstock.ffmpeg import find_ffmpeg
 from penstock.media import probe
 
@@ -308,6 +311,65 @@ class TestOptions:
         assert b"keyint=3 " in settings
         assert b"me=dia" in settings
 
+    def test_quality(self, tmp_path: Path, video: Path) -> None:
+        lossless = tmp_path / "video.mkv"
+        printed(run("encode", lossless, *RAW, "--quality", "lossless", data=raw_frames(5)))
+        assert b"".join(frame.tobytes() for frame in decode(lossless)) == raw_frames(5)
+        printed(run("encode", video, *RAW, "--quality", "master", data=raw_frames(5)))
+        assert b"crf=14.0" in video.read_bytes()
+        said = failed(
+            run("encode", video, *RAW, "--quality", "draft", "--codec", "dnxhd", data=raw_frames(5)), 2
+        )
+        assert "--quality draft is not known for dnxhd: take one of libsvtav1, " in said
+
+    def test_labels(self, tmp_path: Path, video: Path) -> None:
+        (tmp_path / "a.srt").write_text("1\n00:00:00,000 --> 00:00:00,100\nhello\n")
+        labels = (
+            "--metadata",
+            "title=Waves = x",
+            "--metadata",
+            "artist=Ada",
+            "--subtitles",
+            tmp_path / "a.srt",
+        )
+        printed(run("encode", video, *RAW, *labels, data=raw_frames(5)))
+        tags = probe(video).tags
+        assert (tags["title"], tags["artist"]) == ("Waves = x", "Ada")
+        assert "subtitles  mov_text" in printed(run("probe", video))
+        for value in ("title", "title="):
+            said = failed(run("encode", video, *RAW, "--metadata", value, data=raw_frames(5)), 2)
+            assert "'title' is not NAME=VALUE" in said
+
+    def test_like(self, tmp_path: Path, video: Path) -> None:
+        source = tmp_path / "source.mkv"
+        with Encoder(
+            source,
+            fps=Fraction(30000, 1001),
+            metadata={"title": "Waves"},
+            chapters=[(0.0, "One\n"), (0.1, "Two")],
+            output_pixel_format="yuv444p",
+        ) as encoder:
+            for index in range(5):
+                encoder.write(flat(index))
+        done = run("encode", video, "--like", source, data=raw_frames(5))
+        assert printed(done) == ""
+        told = probe(video)
+        assert (told.video[0].frame_rate, told.tags["title"]) == (Fraction(30000, 1001), "Waves")
+        assert told.video[0].pixel_format == "yuv444p"
+        assert re.search(r"  chapter  0:00:00\.1 +Two\n", printed(run("probe", video)))
+        printed(run("encode", video, "--like", source, *RAW, "--metadata", "title=x", data=raw_frames(5)))
+        assert (probe(video).video[0].frame_rate, probe(video).tags["title"]) == (30, "x")
+
+    def test_like_a_variable_rate(self, tmp_path: Path, video: Path) -> None:
+        source = tmp_path / "source.mp4"
+        with Encoder(source, fps=None) as encoder:
+            for time_s in (0.0, 0.1, 0.5, 0.7, 1.0):
+                encoder.write(flat(0), pts=time_s)
+        assert "varies, and raw frames have no times: give --fps" in failed(
+            run("encode", video, "--like", source, data=raw_frames(5)), 2
+        )
+        printed(run("encode", video, "--like", source, "--fps", "30", data=raw_frames(5)))
+
     def test_codec_and_pixel_format(self, video: Path) -> None:
         printed(
             run("encode", video, *RAW, "--codec", "mpeg4", "--output-pixel-format", "any", data=raw_frames(5))
@@ -420,7 +482,7 @@ class TestFailures:
         ("arguments", "complaint"),
         [
             ([], "Missing argument 'OUTPUT'"),
-            (["o.mp4", "--size", "64x48"], "Missing option '--fps'"),
+            (["o.mp4", "--size", "64x48"], "frames have no rate of their own: give --fps"),
             (["o.mp4", "--fps", "30"], "raw frames need --size"),
             (["o.mp4", *RAW, "--fps", "0"], "'0' is not a number of frames per second"),
             (["o.mp4", *RAW, "--fps", "1/0"], "'1/0' is not a number of frames per second"),

@@ -50,7 +50,7 @@ def encoder_settings(given: dict[str, Any]) -> dict[str, Any]:
         options["f"] = container_format
     if settings["output_pixel_format"] == ANY_PIXEL_FORMAT:
         settings["output_pixel_format"] = None
-    return settings | {"options": options}
+    return settings | {"options": options, "metadata": dict(settings["metadata"])}
 
 
 def parsed(
@@ -134,6 +134,14 @@ def option_pairs(texts: Sequence[str]) -> dict[str, str | None]:
     return found
 
 
+def metadata_pairs(texts: Sequence[str]) -> dict[str, str]:
+    """Parse names and values, which all have one."""
+    pairs = option_pairs(texts)
+    if lone := [name for name, value in pairs.items() if not value]:
+        raise ValueError(f"{lone[0]!r} is not NAME=VALUE")
+    return {name: value for name, value in pairs.items() if value}
+
+
 append_option = click.option("--append", is_flag=True, help="Append to a file that exists; do not empty it.")
 convert_option = click.option(
     "--convert",
@@ -143,13 +151,6 @@ convert_option = click.option(
 )
 ffmpeg_option = click.option(
     "--ffmpeg", metavar="PATH", help="The FFmpeg to run; the default is the one on PATH."
-)
-fps_option = click.option(
-    "--fps",
-    metavar="N",
-    required=True,
-    callback=parsed(frame_rate),
-    help="Frames per second: 60, 23.976 or 30000/1001.",
 )
 follow_playlists_option = click.option(
     "--follow-playlists",
@@ -176,6 +177,17 @@ def color_options(matrix: str, range: str) -> Callable[[Callable[..., Any]], Cal
         return click.option("--color-matrix", type=click.Choice(matrices), help=matrix)(command)
 
     return options
+
+
+def fps_option(*, required: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The option ``--fps``."""
+    return click.option(
+        "--fps",
+        metavar="N",
+        required=required,
+        callback=parsed(frame_rate),
+        help="Frames per second: 60, 23.976 or 30000/1001.",
+    )
 
 
 def json_option(help: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -219,7 +231,20 @@ def encoder_options(command: Callable[..., Any]) -> Callable[..., Any]:
             type=float,
             help="The quality: lower is better and larger. For libx264 0 to 51; the default is 23.",
         ),
+        click.option(
+            "--quality",
+            type=click.Choice(["draft", "good", "master", "lossless"]),
+            help="A quality that looks alike with each of the common encoders; lossless gives back every byte, or is "
+            "refused. --crf, or an --option for it, counts more.",
+        ),
         ffmpeg_options_option("the output", "tune=film"),
+        click.option(
+            "--metadata",
+            metavar="NAME=VALUE",
+            multiple=True,
+            callback=parsed(metadata_pairs),
+            help="What the file says of itself: title=Waves. May be repeated.",
+        ),
         click.option(
             "--output-pixel-format",
             metavar="NAME",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from functools import partial
+from typing import BinaryIO
 
 import numpy.typing as npt
 
@@ -42,7 +43,7 @@ class AudioEncoder(EncoderBase):
 
     def __init__(
         self,
-        output: str | os.PathLike[str],
+        output: str | os.PathLike[str] | BinaryIO,
         audio: AudioInput,
         *,
         options: Mapping[str, object] | None = None,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO, Self
 from weakref import WeakKeyDictionary
 
 import numpy.typing as npt
@@ -23,6 +23,7 @@ from penstock.ffmpeg.plan.encode_plan import plan_encode
 from penstock.ffmpeg.plan.encode_settings import EncodeSettings, OddSize
 from penstock.ffmpeg.plan.frame_check import frame_buffer, frame_size
 from penstock.ffmpeg.plan.output_formats import AUTO
+from penstock.ffmpeg.plan.quality import Quality
 from penstock.ffmpeg.plan.settings import DEFAULT_COLORS, DEFAULT_TUNING, Colors, Tuning
 from penstock.ffmpeg.plan.sound import Audio
 from penstock.ffmpeg.program.session import check_owner
@@ -32,6 +33,8 @@ from penstock.results import EncoderStats
 
 if TYPE_CHECKING:
     import asyncio
+
+    from penstock.media import Decoder, MediaInfo
 
 # Of an encoder that has no size yet.
 _SOME_SIZE = (64, 64)
@@ -66,7 +69,9 @@ class Encoder(EncoderBase):
     Args:
         output: the file to write: a path, or a URL that FFmpeg knows. A `str` with ``://`` is a URL, everything else is
             a local path, whatever its characters; but in the names of images, of segments and of playlists, ``%05d``
-            and the like stand for numbers.
+            and the like stand for numbers. Or a binary object with ``write``, such as ``io.BytesIO()`` or what a server
+            answers with, for a container without a way back, ``options={"f": "matroska"}``: it gets bytes while frames
+            are encoded, on a thread of its own, and FFmpeg waits for it.
         fps: frames per second, more than 0. ``Fraction(30000, 1001)`` is exact; a float becomes the nearest
             fraction with a denominator of at most a million. None for a variable rate: ``write`` then gets the time of
             each frame, and takes 0.1 s more to start FFmpeg for the first time.
@@ -80,13 +85,16 @@ class Encoder(EncoderBase):
         codec: FFmpeg's name of the video encoder (``ffmpeg -encoders``). "auto" follows the name of the output: VP9 for
             .webm, AV1 for .avif, H.264 for .mp4, .mkv and .mov; .gif, .webp, .apng, .png, .jpg and others mean one
             codec, and any other is refused. `penstock.ffmpeg.AudioEncoder` is for sound alone.
+        quality: "draft", "good" or "master", which look alike with each of the common encoders; or "lossless", which
+            gives back the bytes of the frames, or is refused. `crf`, and a quality or a bit rate among the `options`,
+            count more. None is the codec's own default.
         crf: constant quality, if the codec has that option. A lower number is better and makes a larger file; libx264
             takes 0 to 51, and 23 by default.
         preset: how hard the codec works for a small file, if it has that option: "ultrafast" to "veryslow" of libx264.
         options: FFmpeg's output options without their dash, ``{"tune": "film", "g": 60}``. ``{"f": "hls"}`` names the
             container (``ffmpeg -muxers``), which otherwise follows from the file's name. A value of None gives an
             option without a value, and a list gives the option once for each of its values,
-            ``{"metadata": ["title=x", "artist=y"]}``. Options that change the number of frames (``r``, ``t``,
+            ``{"map": ["0:v", "0:a"]}``. Options that change the number of frames (``r``, ``t``,
             ``vf`` with ``fps``) make ``close`` raise, because it compares the frames submitted and encoded.
         output_pixel_format: pixel format of the video. "auto" keeps the samples of the frames for a lossless codec
             (ffv1, png, rawvideo) and keeps alpha where the codec has it. Otherwise it is yuv420p, or the codec's
@@ -97,6 +105,11 @@ class Encoder(EncoderBase):
         audio: the sound: a path, an `AudioFile`, an `AudioInput` for ``write_audio``, or several of them, each a track
             of its own. A file's sound is copied where the container takes it, and else encoded; it ends with the
             picture. Options for its encoder, such as ``{"b:a": "192k"}`` among the `options`, have it encoded.
+        metadata: what the file says of itself, ``{"title": "Waves", "artist": "Ada"}``. Containers keep the names that
+            they know; MP4 and QuickTime keep others with ``{"movflags": "use_metadata_tags"}`` among the `options`.
+        chapters: when each begins, in seconds, and its title: ``[(0.0, "Intro"), (5.0, "End")]``.
+        subtitles: a file of them, such as ``.srt``, ``.vtt`` or ``.ass``, which players show if asked to: for MP4,
+            QuickTime, Matroska and WebM.
         progress: True draws a bar on standard error; a number of frames draws a bar that
             has an end; a callable is called with an `EncoderStats` twice a second, on a thread of its own, and once
             at the end.
@@ -106,17 +119,18 @@ class Encoder(EncoderBase):
     Raises:
         ValueError: `size`, `fps` or `pixel_format` is not possible; the size is odd and `output_pixel_format` needs an
             even one; the codec lacks `output_pixel_format`, `crf` or `preset`; one of these is in `options`, too;
-            nothing tells the container; or a sound cannot be copied, or is the output's file.
+            nothing tells the container; a sound cannot be copied; a sound or `subtitles` is the output's
+            file; or the container has no place for `subtitles`.
         TypeError: `output` is neither a `str` nor a path; or another argument has a wrong type.
         FileNotFoundError, NotADirectoryError: the output's folder does not exist, or is a file.
         IsADirectoryError, PermissionError: the output is a folder, or cannot be written.
         EncoderError: FFmpeg was not found, or could not be started.
-        DecoderError: a file for the sound is no media file, or has no sound.
+        DecoderError: a file for the sound or the subtitles is no media file, or has none.
     """
 
     def __init__(
         self,
-        output: str | os.PathLike[str],
+        output: str | os.PathLike[str] | BinaryIO,
         *,
         fps: int | float | Fraction | None,
         size: tuple[int, int] | None = None,
@@ -124,12 +138,16 @@ class Encoder(EncoderBase):
         vflip: bool = False,
         odd_size: OddSize = "error",
         codec: str = AUTO,
+        quality: Quality | None = None,
         crf: float | str | None = None,
         preset: str | None = None,
         options: Mapping[str, object] | None = None,
         output_pixel_format: str | None = "auto",
         colors: Colors = DEFAULT_COLORS,
         audio: Audio | Sequence[Audio] | None = None,
+        metadata: Mapping[str, str] | None = None,
+        chapters: Sequence[tuple[float, str]] | None = None,
+        subtitles: str | os.PathLike[str] | None = None,
         progress: bool | int | Callable[[EncoderStats], object] = False,
         tuning: Tuning = DEFAULT_TUNING,
     ) -> None:
@@ -141,12 +159,16 @@ class Encoder(EncoderBase):
             vflip=vflip,
             odd_size=odd_size,
             codec=codec,
+            quality=quality,
             crf=crf,
             preset=preset,
             options=options,
             output_pixel_format=output_pixel_format,
             colors=colors,
             audio=audio,
+            metadata=metadata,
+            chapters=chapters,
+            subtitles=subtitles,
             tuning=tuning,
         )
         for lost in settings.warnings:
@@ -157,6 +179,40 @@ class Encoder(EncoderBase):
             self._start(plan_encode(settings, size))
         elif tuning.convert == "native":
             plan_encode(settings, _SOME_SIZE)  # which raises what the first frame would
+
+    @classmethod
+    def like(
+        cls, source: Decoder | MediaInfo, output: str | os.PathLike[str] | BinaryIO, **arguments: object
+    ) -> Self:
+        """An encoder whose file is like one that is read.
+
+        ```python
+        with Decoder("in.mp4") as decoder, Encoder.like(decoder, "out.mp4") as encoder:
+            for frame in decoder:
+                encoder.write(255 - frame)
+        ```
+
+        It has the size of the frames, their times or their rate, shape of a pixel, colours, HDR metadata, depth and
+        subsampling of chroma where the frames have as many bits, the best of the sounds, metadata and chapters. The
+        codec follows the name of the output. Frames of a `Decoder` keep their times; where the container has none, or
+        the decoder reads a part of the file, the rate is that of the source. A part has no sound.
+
+        Args:
+            source: a `Decoder` whose frames will be written, or the `penstock.media.MediaInfo` of a file.
+            output: as for `Encoder`.
+            arguments: those of `Encoder`, which count more than the source: ``audio=None`` leaves the sound out.
+
+        Raises:
+            DecoderError: the source has no video.
+            TypeError: it is neither a `Decoder` nor a `MediaInfo`.
+            ValueError, OSError, EncoderError: as for `Encoder`.
+        """
+        from penstock.media.like import LOST, file_like
+
+        found, lost = file_like(source, output, arguments)
+        for what in lost:
+            warnings.warn(LOST.format(what), FFmpegWarning, stacklevel=2)
+        return cls(output, **found)
 
     @property
     def converted_by(self) -> str | None:
@@ -192,7 +248,8 @@ class Encoder(EncoderBase):
                 planes one after another for planar ones; its dtype is uint8, uint16 for formats of more than 8 bits,
                 or float32. It need not be contiguous: ``frame[::-1]`` and ``frame[..., ::-1]`` work as expected.
                 Bytes and flat arrays are checked by their size only, ``frame_bytes``.
-            pts: the time of the frame in seconds from 0 on, for an encoder with ``fps=None``. It is rounded to 1 µs,
+            pts: the time of the frame in seconds from 0 on, for an encoder with ``fps=None``; None is that of a decoded
+                frame, ``frame.time_s``, or of an array made from one. It is rounded to 1 µs,
                 and by the container to its own unit: 1/90,000 s in MP4 and QuickTime, 1 ms in Matroska and WebM.
             timeout: seconds to wait for room in the queue; None waits as long as it takes.
 
@@ -357,7 +414,7 @@ class Encoder(EncoderBase):
     def _copied(self, frame: FrameData, pts: float | Fraction | None) -> Push:
         session = self._session
         session.check_open()
-        return session.push_of_copy(frame_buffer(frame, session.plan.frames), session.tick_of(pts))
+        return session.push_of_copy(frame_buffer(frame, session.plan.frames), session.tick_of(pts, frame))
 
 
 def _references(view: npt.NDArray[Any]) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from penstock.ffmpeg.plan.color_tags import ContentLight, MasteringDisplay
 from penstock.media.audio import AudioDecoder
 from penstock.media.decoder import Decoder
 from penstock.media.facts import probe
-from penstock.media.info import AudioInfo, Chapter, MediaInfo, VideoInfo
+from penstock.media.info import AudioInfo, Chapter, MediaInfo, SubtitleInfo, VideoInfo
 from penstock.media.prefetching import prefetch
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "Decoder",
     "MasteringDisplay",
     "MediaInfo",
+    "SubtitleInfo",
     "VideoInfo",
     "prefetch",
     "probe",

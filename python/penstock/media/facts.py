@@ -23,7 +23,7 @@ from penstock.errors import StalledError
 from penstock.ffmpeg.plan import endpoints
 from penstock.ffmpeg.plan.color_tags import PRIMARIES, TRANSFERS, ContentLight, MasteringDisplay
 from penstock.ffmpeg.plan.colors import MATRIX_NAMES
-from penstock.media.info import AudioInfo, Chapter, MediaInfo, VideoInfo
+from penstock.media.info import AudioInfo, Chapter, MediaInfo, SubtitleInfo, VideoInfo
 from penstock.media.opening import demux, in_time, open_media
 from penstock.media.source import MediaSource, Source
 from penstock.media.start import REORDERED
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from av.audio.stream import AudioStream
     from av.container import InputContainer
     from av.container.core import Chapter as AnyChapter
+    from av.subtitles.stream import SubtitleStream
     from av.video.codeccontext import VideoCodecContext
     from av.video.frame import VideoFrame
     from av.video.stream import VideoStream
@@ -153,6 +154,9 @@ def _media(
             for stream in _videos(media)
         ),
         audio=tuple(_audio(stream, whole_s) for stream in audio),
+        subtitles=tuple(
+            _subtitles(stream) for stream in media.streams.subtitles if stream.codec_context is not None
+        ),
         chapters=tuple(map(_chapter, media.chapters())),
         tags={_readable(name): _readable(value) for name, value in media.metadata.items()},
     )
@@ -163,6 +167,17 @@ def _chapter(told: AnyChapter) -> Chapter:
     title = told["metadata"].get("title")
     return Chapter(
         float(told["start"] * unit), float(told["end"] * unit), None if title is None else _readable(title)
+    )
+
+
+def _subtitles(stream: SubtitleStream) -> SubtitleInfo:
+    title = stream.metadata.get("title")
+    return SubtitleInfo(
+        index=stream.index,
+        codec=stream.codec_context.codec.canonical_name,
+        language=stream.language,
+        title=None if title is None else _readable(title),
+        is_default=Disposition.default in stream.disposition,
     )
 
 

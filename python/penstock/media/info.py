@@ -126,6 +126,25 @@ class AudioInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class SubtitleInfo:
+    """A stream of subtitles.
+
+    Attributes:
+        index: the stream's number among all streams of the file, as in FFmpeg's ``-map 0:1``.
+        codec: FFmpeg's name: ``mov_text``, ``subrip``.
+        language: ISO 639 code of three letters; None if the file does not say.
+        title: what players call it; None if the file does not say.
+        is_default: whether the file marks the stream as a default.
+    """
+
+    index: int
+    codec: str
+    language: str | None
+    title: str | None
+    is_default: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Chapter:
     """A part of a file that it names.
 
@@ -153,6 +172,7 @@ class MediaInfo:
         size_bytes: None if unknown.
         video: the video streams that PyAV's libav has a decoder for, attached pictures included.
         audio: the audio streams that it has one for.
+        subtitles: the streams of them that it has one for.
         chapters: in their order.
         tags: the file's metadata: ``title``, ``encoder``.
     """
@@ -166,6 +186,7 @@ class MediaInfo:
     size_bytes: int | None
     video: tuple[VideoInfo, ...]
     audio: tuple[AudioInfo, ...]
+    subtitles: tuple[SubtitleInfo, ...]
     chapters: tuple[Chapter, ...]
     tags: Mapping[str, str]
 

@@ -14,6 +14,7 @@ from penstock.ffmpeg.naming import argument
 from penstock.ffmpeg.plan import endpoints
 from penstock.ffmpeg.plan.color_tags import ContentLight, MasteringDisplay
 from penstock.ffmpeg.plan.colors import UNTAGGED, VideoColors
+from penstock.ffmpeg.plan.labels import Labels
 from penstock.ffmpeg.plan.pixel_formats import canonical
 from penstock.ffmpeg.plan.sound import AudioInput, Sound
 from penstock.media.facts import probe
@@ -28,6 +29,7 @@ _WHOLE_BITS = {"u8": 8, "s16": 16}
 _BITS = {"int16": 16, "int32": 32, "float32": 24}
 # Encoders that pack raw video, which libav calls so.
 _PACKED = ("ayuv", "v210", "v308", "v408", "v410", "y41p", "yuv4")
+_DATES = ("creation_time", "date")
 # Whose length libav guesses: MPEG program streams.
 _WITHOUT_LENGTH = ("mpeg",)
 # Which of the two lengths in an MP4 file is told depends on libav, and FFmpeg writes one of them too short if frames
@@ -50,6 +52,7 @@ class Meant:
         ends_s: when the last one ends at the earliest; None where the user's options may change times, and without a
             picture.
         sounds: what was encoded; none where the user's options may change it.
+        labels: metadata, chapters and subtitles.
     """
 
     codec: str
@@ -62,6 +65,7 @@ class Meant:
     first_s: Fraction | None
     ends_s: Fraction | None
     sounds: Sequence[Sound]
+    labels: Labels
 
 
 def differences(url: str, meant: Meant) -> list[str]:
@@ -86,7 +90,7 @@ def differences(url: str, meant: Meant) -> list[str]:
     elif len(media.audio) == len(meant.sounds):
         for told, sound in zip(media.audio, meant.sounds, strict=True):
             found += _of_sound(told, sound)
-    return found
+    return [*found, *_of_labels(media, meant.labels)]
 
 
 def _of_pixels(video: VideoInfo, meant: Meant) -> Iterable[str]:
@@ -155,6 +159,25 @@ def _of_sound(told: AudioInfo, meant: Sound) -> Iterable[str]:
             f"the {dtype} samples become {kept} bits in {told.codec}: name another codec by AudioInput(codec=…), "
             "or this one, which accepts it"
         )
+
+
+def _of_labels(media: MediaInfo, meant: Labels) -> Iterable[str]:
+    told = {name.lower(): value for name, value in media.tags.items()}
+    # Containers write a date in their own way.
+    lost = [
+        name
+        for name, value in meant.metadata
+        if told.get(name.lower()) != value and not (name in _DATES and name in told)
+    ]
+    if lost:
+        is_quicktime = media.container == endpoints.QUICKTIME
+        fix = f": give {argument('options.movflags', 'use_metadata_tags')}" if is_quicktime else ": write mkv"
+        yield f"the container does not keep the metadata {', '.join(lost)} as given{fix}"
+    begun = [(round(one.start_s, 2), one.title) for one in media.chapters]
+    if meant.chapters and begun != [(round(start_s, 2), title) for start_s, title in meant.chapters]:
+        yield f"the file has {len(begun)} chapters, and {len(meant.chapters)} others were given: write mp4, mov or mkv"
+    if meant.subtitles is not None and not media.subtitles:
+        yield "the file has no subtitles, and some were given"
 
 
 def _of_times(media: MediaInfo, video: VideoInfo, meant: Meant) -> Iterable[str]:

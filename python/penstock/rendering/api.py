@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from pathlib import Path
 from typing import Literal, get_args
 
 from penstock._native import _count, _seconds
+from penstock.errors import FFmpegWarning
 from penstock.ffmpeg.naming import argument
 from penstock.ffmpeg.plan.arguments import checked_size
 from penstock.ffmpeg.plan.settings import check_choice
 from penstock.media import probe
+from penstock.media.like import LOST, picture_like, with_codec
 from penstock.rendering import planning
 from penstock.rendering.code import Code
 from penstock.rendering.engines import Engine
 from penstock.rendering.engines.processes import Processes, cpus
 from penstock.rendering.job import Job
 from penstock.rendering.planning import Plan
-from penstock.rendering.source import FrameTimes, Source, encoder_like
+from penstock.rendering.source import FrameTimes, Source
 from penstock.rendering.storage import alone
 from penstock.results import RenderProgress, RenderReport
 
@@ -92,7 +95,10 @@ def plan_video(
     media = probe(source)
     frames = FrameTimes.of(media)
     lengths = planning.lengths_of(len(frames.times_s), chunk_frames, workers)
-    given = {"pixel_format": pixel_format, **(encoder or {})}
+    given = with_codec(os.fspath(output), {"pixel_format": pixel_format, **(encoder or {})})
+    arguments, lost = picture_like(frames.video, size, given)
+    for what in lost:
+        warnings.warn(LOST.format(what), FFmpegWarning, stacklevel=3)
     return planning.make(
         os.fspath(output),
         frames=len(frames.times_s),
@@ -100,7 +106,7 @@ def plan_video(
         fps=frames.rate,
         workers=workers,
         chunk_frames=chunk_frames,
-        encoder=encoder_like(frames.video, size, planning.with_codec(os.fspath(output), given)),
+        encoder=arguments,
         code=None if function is None else Code.of(function, version),
         source=Source.of(media.path, pixel_format, frames, lengths),
         audio=os.fspath(source) if media.audio else None,

@@ -20,11 +20,12 @@ from penstock.ffmpeg.plan.arguments import checked_size, frame_rate
 from penstock.ffmpeg.plan.color_tags import ContentLight, MasteringDisplay
 from penstock.ffmpeg.plan.encode_plan import plan_encode
 from penstock.ffmpeg.plan.encode_settings import EncodeSettings
+from penstock.ffmpeg.plan.labels import checked_metadata
 from penstock.ffmpeg.plan.nut import TICK_S
-from penstock.ffmpeg.plan.output_formats import AUTO, encoder_for
 from penstock.ffmpeg.plan.settings import Colors, Tuning
 from penstock.ffmpeg.program.capabilities import muxer_options, version
 from penstock.ffmpeg.program.find import find_ffmpeg
+from penstock.media.like import with_codec
 from penstock.rendering.code import Code
 from penstock.rendering.source import Source
 
@@ -50,7 +51,7 @@ _GROUPED: Mapping[str, Any] = {
     "content_light": ContentLight,
 }
 # What a plan gives to the Encoder itself.
-_OWN_ARGUMENTS = ("output", "fps", "size", "progress")
+_OWN_ARGUMENTS = ("output", "fps", "size", "progress", "chapters", "subtitles")
 # Rate control that looks at the whole video, or that has a buffer which each chunk would start full.
 _WHOLE_VIDEO_OPTIONS = ("pass", "passlogfile", "maxrate", "minrate", "bufsize", "rc_init_occupancy")
 _CODEC_PARAMETERS = ("x264-params", "x264opts", "x265-params", "svtav1-params", "aom-params")
@@ -309,13 +310,6 @@ def make(
     )
 
 
-def with_codec(output: Path | str, encoder: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments `encoder` with the codec that the name of `output` means, if they name none."""
-    program = find_ffmpeg(encoder.get("tuning", Tuning()).ffmpeg)
-    container = encoder.get("options", {}).get("f")
-    return {**encoder, "codec": encoder_for(encoder.get("codec", AUTO), program, str(output), container)}
-
-
 def default_storage(output: str) -> str:
     """The folder of the chunks of `output`, if the caller names none."""
     return f"{output}.chunks"
@@ -333,6 +327,10 @@ def _divided(output: Path, arguments: dict[str, Any]) -> tuple[dict[str, Any], d
             f"encoder has {', '.join(own)}, which are arguments of their own, or not possible here"
         )
     options = dict(arguments.get("options", {}))
+    if metadata := checked_metadata(arguments.pop("metadata", None)):
+        others = options.get("metadata", ())
+        others = others if isinstance(others, list | tuple) else (others,)
+        options["metadata"] = [*others, *(f"{name}={value}" for name, value in metadata.items())]
     container = options.get("f", _CONTAINERS.get(output.suffix.lower()))
     if container not in _CONTAINERS.values():
         raise ValueError(

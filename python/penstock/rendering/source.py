@@ -3,68 +3,21 @@
 from __future__ import annotations
 
 import itertools
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from penstock.errors import DecoderError, FFmpegWarning
-from penstock.ffmpeg import Colors
+from penstock.errors import DecoderError
 from penstock.ffmpeg.plan import endpoints
-from penstock.ffmpeg.plan.colors import LIGHT_PARAMETERS, MATRICES
 from penstock.ffmpeg.plan.nut import TICK_S
-from penstock.ffmpeg.plan.output_formats import PLAYABLE_CODECS
-from penstock.ffmpeg.plan.settings import DEFAULT_COLORS
 from penstock.media.index import packets_of
 from penstock.media.info import MediaInfo, VideoInfo
 from penstock.media.opening import demux, open_media
 
 # Matroska rounds times to 1 ms.
 ROUNDED_S = 0.0011
-
-
-def encoder_like(
-    video: VideoInfo, size: tuple[int, int] | None, given: Mapping[str, object]
-) -> dict[str, object]:
-    """The `Encoder`'s arguments `given`, and those by which the result shows colours and shape as the source does.
-
-    Warns of what the result cannot have of the source.
-    """
-    arguments, codec = dict(given), str(given["codec"])
-    colors = cast("Colors", given.get("colors", DEFAULT_COLORS))
-    if "colors" not in given:
-        display = video.mastering_display
-        keeps_light = codec in LIGHT_PARAMETERS and (display is None or display.is_complete)
-        is_yuv = codec in PLAYABLE_CODECS or codec.startswith("prores")
-        has_full = video.color_range == "full" and codec in PLAYABLE_CODECS - {"mpeg2video"}
-        colors = Colors(
-            matrix=cast("Any", video.color_matrix if is_yuv and video.color_matrix in MATRICES else "auto"),
-            range="full" if has_full else "auto",
-            primaries=video.color_primaries or "auto",
-            transfer=video.color_transfer or "auto",
-            mastering_display=display if keeps_light else None,
-            content_light=video.content_light if keeps_light else None,
-        )
-    arguments["colors"] = colors
-    options = dict(cast("Mapping[str, object]", given.get("options", {})))
-    width, height = video.width, video.height
-    aspect = video.sample_aspect_ratio
-    is_scaled = size not in (None, (width, height))
-    if aspect is not None and aspect != 1 and not is_scaled:
-        shape = width * aspect / height  # of the picture
-        arguments["options"] = {"aspect": f"{shape.numerator}:{shape.denominator}"} | options
-    lost = {
-        "its values of the HDR display and light": (video.mastering_display and not colors.mastering_display)
-        or (video.content_light and not colors.content_light),
-        "its interlacing": video.field_order not in (None, "progressive"),
-        "its shape of a pixel, because the size is another": aspect not in (None, 1) and is_scaled,
-    }
-    for what, is_lost in lost.items():
-        if is_lost:
-            warnings.warn(f"of the source, the result does not have {what}", FFmpegWarning, stacklevel=4)
-    return arguments
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,9 @@ from penstock.ffmpeg import Encoder
 from penstock.ffmpeg.plan import endpoints
 from penstock.ffmpeg.plan.encode_plan import plan_encode
 from penstock.ffmpeg.plan.encode_settings import EncodeSettings
+from penstock.ffmpeg.plan.output_formats import AUTO
 from penstock.ffmpeg.plan.pixel_formats import FrameLayout
+from penstock.ffmpeg.plan.settings import Colors
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ class _NoFrame(Exception):
 )
 @click.argument("inputs", metavar="[INPUT]...", nargs=-1)
 @click.argument("output")
-@fps_option
+@fps_option(required=False)
 @click.option(
     "--size",
     metavar="WxH",
@@ -110,6 +112,17 @@ class _NoFrame(Exception):
     help="Add the sound of FILE, which ends with the picture. It is copied where the container takes it, and else "
     "encoded. May be repeated, for several tracks.",
 )
+@click.option(
+    "--subtitles",
+    metavar="FILE",
+    help="Add subtitles that players show if asked to: .srt, .vtt or .ass. For MP4, QuickTime, Matroska and WebM.",
+)
+@click.option(
+    "--like",
+    metavar="FILE",
+    help="Take what the other options do not say from this video: size and rate of raw frames, shape of a pixel, "
+    "colours, sound, metadata, chapters.",
+)
 @encoder_options
 @progress_option
 @quiet_option
@@ -120,6 +133,7 @@ def encode(
     size: tuple[int, int] | None,
     pixel_format: str | None,
     total_frames: int | None,
+    like: str | None,
     progress: bool | None,
     quiet: bool,
     as_json: bool,
@@ -128,7 +142,7 @@ def encode(
     """Encode raw frames or images to a video.
 
     Raw frames follow one another with nothing between them: on standard input (INPUT is - or left out), from a FIFO
-    that exists (fifo:PATH), or from a file. They need --size.
+    that exists (fifo:PATH), or from a file. They need --size and --fps, or --like.
 
     Images are a folder, a glob in quotes ('shots/*.png'), a pattern with a number (shots/%04d.png) or files. They are
     sorted by their numbers; files are taken as given. All must have one size. Transparency is dropped, and orientation
@@ -146,15 +160,24 @@ def encode(
     with as_click_errors():
         _check_output(output, settings["container_format"], as_json=as_json)
     has_images = _are_images(inputs)
-    _check_raw_options(inputs, has_images, size, pixel_format, total_frames)
+    _check_raw_options(inputs, has_images, size, pixel_format, total_frames, has_size=bool(size or like))
     settings = encoder_settings(settings) | {
         "pixel_format": images.ImageReader.pixel_format if has_images else pixel_format or "rgb24"
     }
+    ffmpeg, lost = settings.get("ffmpeg"), cast("Sequence[str]", ())
+    settings = grouped(settings)
     try:
         with as_click_errors():
-            checked = EncodeSettings.of(output, **grouped(settings))
+            if like is not None:
+                size_like, settings, lost = _like(like, output, size, settings)
+                size = None if has_images else size_like
+            elif "fps" not in settings:
+                raise click.UsageError(
+                    "frames have no rate of their own: give --fps, such as --fps 30, or --like"
+                )
+            checked = EncodeSettings.of(output, **settings)
             frame_bytes = None if size is None else plan_encode(checked, size).frames.frame_bytes
-        with _opened(inputs, frame_bytes, size, settings.get("ffmpeg"), output) as source:
+        with _opened(inputs, frame_bytes, size, ffmpeg, output) as source:
             if wanted:
                 settings["progress"] = total_frames or source.total_frames or True
             with as_click_errors():
@@ -164,7 +187,7 @@ def encode(
             # Its warnings are shown from its report.
             with as_click_errors(), warnings.catch_warnings():
                 warnings.simplefilter("ignore", FFmpegWarning)
-                encoder = Encoder(output, size=source.size, **grouped(settings))
+                encoder = Encoder(output, size=source.size, **settings)
             left_over = _encode(source, encoder, first)
     except Stopped as stopped:
         stopped.progress = stopped.progress or "frames encoded: 0"
@@ -174,7 +197,7 @@ def encode(
     report = encoder.close()
     if as_json:
         click.echo(json.dumps(asdict(report), indent=2))
-    for warning in () if quiet else report.warnings:
+    for warning in () if quiet else (*lost, *report.warnings):
         click.echo(f"Warning: {warning}", err=True)
     if wanted:
         click.echo(_summary(encoder), err=True)
@@ -203,14 +226,33 @@ def _mode(name: str) -> int:
     return 0
 
 
+def _like(
+    name: str, output: str, size: tuple[int, int] | None, settings: dict[str, Any]
+) -> tuple[tuple[int, int], dict[str, Any], Sequence[str]]:
+    """The size and the settings by which the output is like a video, and warnings of what it is not."""
+    from penstock.media import probe  # libav, which others do without
+    from penstock.media.like import LOST, file_like
+
+    defaults = {"colors": Colors(), "output_pixel_format": AUTO, "audio": (), "metadata": {}}
+    given = {key: value for key, value in settings.items() if key not in defaults or value != defaults[key]}
+    found, lost = file_like(probe(name), output, given if size is None else {**given, "size": size})
+    if found["fps"] is None:
+        raise click.UsageError(
+            f"the rate of {show_name(name)} varies, and raw frames have no times: give --fps"
+        )
+    return found.pop("size"), found, [LOST.format(what) for what in lost]
+
+
 def _check_raw_options(
     inputs: Sequence[str],
     has_images: bool,
     size: tuple[int, int] | None,
     pixel_format: str | None,
     total_frames: int | None,
+    *,
+    has_size: bool,
 ) -> None:
-    if not has_images and size is None:
+    if not (has_images or has_size):
         name = inputs[0] if inputs else STANDARD
         if name != STANDARD and not name.startswith(FIFO_PREFIX) and not _mode(name):
             raise click.ClickException(f"{show_name(name)}: {os.strerror(errno.ENOENT)}")

@@ -20,7 +20,7 @@ from penstock.cli.options import follow_playlists_option, json_option, parsed, s
 from penstock.errors import PenstockError
 from penstock.media.facts import PATIENCE_S
 from penstock.media.facts import probe as probe_media
-from penstock.media.info import AudioInfo, MediaInfo, VideoInfo
+from penstock.media.info import AudioInfo, MediaInfo, SubtitleInfo, VideoInfo
 
 #: The width of an output that is no terminal. Programs such as grep want whole lines.
 UNWRAPPED_COLUMNS = 1000
@@ -102,19 +102,25 @@ def _print(info: MediaInfo) -> None:
         console = Console(highlight=False, width=UNWRAPPED_COLUMNS)
     console.print(Text(f"{_writable(show_name(info.path))}: {', '.join(_facts_of_file(info))}", style="bold"))
     table = Table.grid(padding=(0, 2, 0, 0))
-    streams: list[VideoInfo | AudioInfo] = sorted((*info.video, *info.audio), key=lambda stream: stream.index)
-    for stream in streams:
-        kind, facts = (
-            ("video", _facts_of_video(stream))
-            if isinstance(stream, VideoInfo)
-            else ("audio", _facts_of_audio(stream))
-        )
-        codec = f"{stream.codec} ({stream.profile})" if stream.profile else stream.codec
+    streams: list[VideoInfo | AudioInfo | SubtitleInfo] = [*info.video, *info.audio, *info.subtitles]
+    for stream in sorted(streams, key=lambda stream: stream.index):
+        kind, facts, profile = _facts_of(stream)
+        codec = f"{stream.codec} ({profile})" if profile else stream.codec
         table.add_row(f"  #{stream.index}", kind, Text(codec), Text(", ".join(facts)))
+    for chapter in info.chapters:
+        table.add_row("", "chapter", _clock(chapter.start_s), Text(_writable(show_name(chapter.title or ""))))
     with console.capture() as shown:
-        console.print(table if streams else "  no video and no audio")
+        console.print(table if info.video or info.audio else "  no video and no audio")
     # rich pads the last column with blanks.
     click.echo("\n".join(line.rstrip() for line in shown.get().splitlines()))
+
+
+def _facts_of(stream: VideoInfo | AudioInfo | SubtitleInfo) -> tuple[str, Iterable[str], str | None]:
+    if isinstance(stream, VideoInfo):
+        return "video", _facts_of_video(stream), stream.profile
+    if isinstance(stream, AudioInfo):
+        return "audio", _facts_of_audio(stream), stream.profile
+    return "subtitles", filter(None, (stream.language, stream.title)), None
 
 
 def _facts_of_file(info: MediaInfo) -> Iterable[str]:

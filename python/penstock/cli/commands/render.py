@@ -208,7 +208,7 @@ def _read_plan(name: str) -> Plan:
     callback=parsed(picture_size),
     help="Width and height in pixels: 1920x1080.",
 )
-@fps_option
+@fps_option(required=True)
 @click.option(
     "--engine",
     type=click.Choice(get_args(EngineName)),

@@ -121,8 +121,10 @@ def plan_encode(settings: EncodeSettings, size: tuple[int, int]) -> EncodePlan:
         assert rate is not None
         reading = input_arguments(fed, rate, colors_in)
     colors_out = output_color_arguments(named, tags, centred=centred)
+    labels = settings.labels.writing(is_mapped=bool(settings.sounds) or "map" in options)
     arguments = [
         *reading,
+        *settings.labels.reading(),
         *output_arguments(
             settings.target,
             codec,
@@ -130,7 +132,7 @@ def plan_encode(settings: EncodeSettings, size: tuple[int, int]) -> EncodePlan:
             with_filters(options, filters),
             settings.container_format,
             colors_out,
-            sound.output_arguments(settings.sounds, options),
+            [*sound.output_arguments(settings.sounds, options), *labels],
         ),
     ]
     has_yuv = named is not None and not (is_rgb(named) or is_gray(named))

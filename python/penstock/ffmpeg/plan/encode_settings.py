@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from numbers import Real
-from typing import Literal, Self, get_args
+from typing import BinaryIO, Literal, Self, get_args
 
 from penstock.ffmpeg.naming import argument
 from penstock.ffmpeg.plan import endpoints
@@ -21,6 +21,7 @@ from penstock.ffmpeg.plan.colors import (
     with_colors_of_options,
     with_light,
 )
+from penstock.ffmpeg.plan.labels import NO_LABELS, Chapters, Labels
 from penstock.ffmpeg.plan.nut import TICK_S
 from penstock.ffmpeg.plan.output_formats import (
     AUTO,
@@ -32,6 +33,7 @@ from penstock.ffmpeg.plan.output_formats import (
     with_loop,
 )
 from penstock.ffmpeg.plan.pixel_formats import is_gray, is_rgb, raw_format_name
+from penstock.ffmpeg.plan.quality import LOSSLESS, Quality, check_lossless, lossless_encoder, quality_options
 from penstock.ffmpeg.plan.settings import DEFAULT_COLORS, DEFAULT_TUNING, Colors, Tuning, check_choice
 from penstock.ffmpeg.plan.sound import Audio, AudioInput, Sound, is_matroska, plan_sounds
 from penstock.ffmpeg.program.capabilities import check_codec, check_option
@@ -103,6 +105,7 @@ class EncodeSettings:
     Attributes:
         program: the path of FFmpeg.
         target: what FFmpeg writes to, from `endpoints.target`.
+        sink: the object to which FFmpeg's standard output goes; None for none.
         container_format: the container by FFmpeg's name; None if FFmpeg is to guess it.
         options: FFmpeg's options for the output, without those that other attributes have.
         sounds: what comes with the picture, or without one.
@@ -113,6 +116,7 @@ class EncodeSettings:
         vflip, odd_size: the `Encoder`'s.
         output_pixel_format: of the video; None if FFmpeg is to choose it.
         colors: the `Encoder`'s, with those that its options tell.
+        labels: what the output says beside pictures and sounds.
         warnings: what the video cannot hold of the frames.
     """
 
@@ -129,24 +133,30 @@ class EncodeSettings:
     odd_size: OddSize = "error"
     output_pixel_format: str | None = None
     colors: Colors = DEFAULT_COLORS
+    labels: Labels = NO_LABELS
+    sink: BinaryIO | None = None
     warnings: tuple[str, ...] = ()
 
     @classmethod
     def of(
         cls,
-        output: str | os.PathLike[str],
+        output: str | os.PathLike[str] | BinaryIO,
         *,
         fps: int | float | Fraction | None,
         pixel_format: str = "rgb24",
         vflip: bool = False,
         odd_size: OddSize = "error",
         codec: str = AUTO,
+        quality: Quality | None = None,
         crf: float | str | None = None,
         preset: str | None = None,
         options: Mapping[str, object] | None = None,
         output_pixel_format: str | None = "auto",
         colors: Colors = DEFAULT_COLORS,
         audio: Audio | Sequence[Audio] | None = None,
+        metadata: Mapping[str, str] | None = None,
+        chapters: Chapters | None = None,
+        subtitles: str | os.PathLike[str] | None = None,
         tuning: Tuning = DEFAULT_TUNING,
     ) -> Self:
         """The settings that the arguments of an `Encoder` mean. They are described there, and so are the errors."""
@@ -158,10 +168,15 @@ class EncodeSettings:
         tuning.check_unused("an Encoder, whose options have FFmpeg's threads", "threads")
         _check_codec_once(codec, options or {})
         given, container_format = _divided(options or {})
-        target = endpoints.target(output, container_format)
+        target, sink = endpoints.target_or_sink(output, container_format)
         container_format = endpoints.container_for(target, container_format)
-        codec = encoder_for(codec, program, target, container_format)
+        chosen_codec = encoder_for(codec, program, target, container_format)
+        pixel_format = raw_format_name(pixel_format, program)
+        if codec == AUTO and quality == LOSSLESS:
+            chosen_codec = lossless_encoder(chosen_codec, pixel_format)
+        codec = chosen_codec
         given = _with_quality(program, codec, with_loop(given, target, container_format), crf, preset)
+        given = quality_options(program, codec, quality, given) | given
         _check_whole(given, *_SHORTENING_SOUND)
         sounds = plan_sounds(program, audio, target, container_format, given)
         check_choice("odd_size", odd_size, get_args(OddSize))
@@ -169,13 +184,16 @@ class EncodeSettings:
         _check_rate(rate, target, container_format, sounds)
         if rate is None:
             _check_quality(codec, given)
-        pixel_format = raw_format_name(pixel_format, program)
         asked = asked_format(output_pixel_format, given)
         colors, given = with_colors_of_options(colors, given, pixel_format, asked)
         if asked is not None and asked.startswith("yuvj"):
             asked = asked.replace("yuvj", "yuv")
         held = raw_format(target, container_format)
-        chosen = output_format(program, codec, given, pixel_format, asked, held=held)
+        chosen = output_format(
+            program, codec, given, pixel_format, asked, held=held, is_lossless=quality == LOSSLESS
+        )
+        if quality == LOSSLESS:
+            check_lossless(codec, pixel_format, chosen.name)
         given = with_light(codec, colors, _with_format(codec, given, chosen.name))
         _check_matrix(pixel_format, chosen.name, given)
         color_range = colors_for(codec, colors, height=0).range  # of any height
@@ -194,6 +212,8 @@ class EncodeSettings:
             odd_size=odd_size,
             output_pixel_format=chosen.name,
             colors=colors,
+            sink=sink,
+            labels=Labels.of(metadata, chapters, subtitles, target, container_format),
             warnings=(
                 *chosen.warnings,
                 *unused_colors(codec, pixel_format, chosen.name, colors, color_range),
@@ -206,7 +226,7 @@ class EncodeSettings:
     @classmethod
     def of_sound(
         cls,
-        output: str | os.PathLike[str],
+        output: str | os.PathLike[str] | BinaryIO,
         audio: AudioInput,
         options: Mapping[str, object] | None,
         tuning: Tuning,
@@ -218,10 +238,11 @@ class EncodeSettings:
         tuning.check_unused("an AudioEncoder", "threads", "convert")
         given, container_format = _divided(options or {})
         _check_whole(given, *_SHORTENING_OPTIONS)
-        target = endpoints.target(output, container_format)
+        target, sink = endpoints.target_or_sink(output, container_format)
         container_format = endpoints.container_for(target, container_format)
         return cls(
             program=program,
+            sink=sink,
             target=target,
             container_format=container_format,
             options=given,
@@ -277,6 +298,11 @@ class EncodeSettings:
         return not (self.is_filtered or _MOVING_OPTIONS & self.options.keys())
 
 
+def holds_times(target: str, container_format: str | None) -> bool:
+    """Whether an output has a place for the times of frames."""
+    return not endpoints.is_container(target, container_format, _UNTIMED, _UNTIMED_ENDINGS)
+
+
 def _with_quality(
     program: str, codec: str, options: Mapping[str, object], crf: float | str | None, preset: str | None
 ) -> dict[str, object]:
@@ -325,7 +351,7 @@ def _check_rate(
 ) -> None:
     """Checks that the container and the stream to FFmpeg can have frames of that rate, or with times."""
     if rate is None:
-        if endpoints.is_container(target, container_format, _UNTIMED, _UNTIMED_ENDINGS):
+        if not holds_times(target, container_format):
             raise ValueError(
                 f"{container_format or target.rpartition('.')[2]} has no place for the times of frames (fps=None): "
                 "write mp4, mov, mkv or webm, or give a constant fps"

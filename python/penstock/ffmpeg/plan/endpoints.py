@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import stat
@@ -9,7 +10,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from errno import EACCES, EISDIR, ELOOP, ENOENT, ENOTDIR
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from penstock.ffmpeg.naming import argument
 
@@ -74,6 +75,22 @@ def target(output: str | os.PathLike[str], container_format: str | None = None) 
     # Path removes a slash at the end.
     _check_writable(path, named_as_folder=os.fspath(output).endswith("/"))
     return f"{_FILE}{path}"
+
+
+def target_or_sink(
+    output: str | os.PathLike[str] | BinaryIO, container_format: str | None
+) -> tuple[str, BinaryIO | None]:
+    """`target`; or FFmpeg's standard output, and the binary object to which it is to go.
+
+    Raises:
+        TypeError: the object is for text.
+        OSError, ValueError: as for `target`.
+    """
+    if isinstance(output, str | os.PathLike) or not callable(getattr(output, "write", None)):
+        return target(output, container_format), None  # type: ignore[arg-type]
+    if isinstance(output, io.TextIOBase):
+        raise TypeError(f"the output takes text, and a video is bytes: open it as 'wb'; got {output!r}")
+    return _STDOUT, output
 
 
 def source(path_or_url: str | os.PathLike[str]) -> str:

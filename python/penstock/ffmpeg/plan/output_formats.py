@@ -148,11 +148,13 @@ def output_format(
     asked: str | None,
     *,
     held: str | None = None,
+    is_lossless: bool = False,
 ) -> OutputFormat:
     """The pixel format of the video that `codec` makes of frames in the pixel format `frames`.
 
     Args:
         held: the only format of raw video that the container holds; None for any (see `raw_format`).
+        is_lossless: the samples of the frames are to be kept, if the codec has a format for them.
         asked: a pixel format; "auto", which keeps the frames' samples for a lossless codec, keeps alpha where the codec
             has it, and otherwise is yuv420p; or None, which leaves the choice to FFmpeg.
 
@@ -161,7 +163,7 @@ def output_format(
         EncoderError: there is no such codec, or the program did not tell what the choice depends on.
     """
     source = pixel_format_of(frames)
-    if codec in PLAYABLE_CODECS and source and not source.has_alpha and source.depth <= 8:
+    if not is_lossless and codec in PLAYABLE_CODECS and source and not source.has_alpha and source.depth <= 8:
         if asked is None or asked in (AUTO, _PLAYABLE.name):
             return OutputFormat(asked and _PLAYABLE.name)
     elif codec == "rawvideo":
@@ -176,7 +178,7 @@ def output_format(
     if codec == "gif" and asked == AUTO and not any(name in options for name in FILTER_OPTIONS):
         return OutputFormat(PALETTE, tuple(_gif_losses(source)))
     names = capabilities.encoder_pixel_formats(program, codec)
-    return _chosen(program, codec, options, frames, asked, names)
+    return _chosen(program, codec, options, frames, asked, names, is_lossless=is_lossless)
 
 
 def encoder_for(codec: str, program: str, target: str, container_format: str | None) -> str:
@@ -205,6 +207,12 @@ def with_loop(options: Mapping[str, object], target: str, container_format: str 
     """`options`, by which pictures that move are shown again and again unless they say otherwise."""
     loop = _LOOPING.get(_kind_of(target, container_format))
     return dict(options) if loop is None or endpoints.is_numbered(target) else dict([loop]) | dict(options)
+
+
+def holds_sound(target: str, container_format: str | None) -> bool:
+    """Whether an output has a place for sound, as containers have and pictures have not."""
+    kind = _kind_of(target, container_format)
+    return kind == ".webm" or kind not in _ENCODERS
 
 
 def _kind_of(target: str, container_format: str | None) -> str:
@@ -289,6 +297,8 @@ def _chosen(
     frames: str,
     asked: str | None,
     names: tuple[str, ...],
+    *,
+    is_lossless: bool,
 ) -> OutputFormat:
     source, known = pixel_format_of(frames), _known(codec, options, frames, names)
     if source is None or (asked is None and not known):
@@ -298,6 +308,7 @@ def _chosen(
         return OutputFormat(None)  # a filter of the user's makes a palette, which another format would undo
     keeps_samples = (
         asked is None
+        or is_lossless
         or all(one.kind != "yuv" for one in known)
         or (codec not in PLAYABLE_CODECS and capabilities.is_lossless(program, codec))
     )

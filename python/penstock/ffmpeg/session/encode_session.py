@@ -37,6 +37,7 @@ from penstock.ffmpeg.session.advice import explain
 from penstock.ffmpeg.session.feed import Feed
 from penstock.ffmpeg.session.replacing import ReplacedError, is_several_files, replacement_of
 from penstock.ffmpeg.session.reporter import Reporter
+from penstock.ffmpeg.session.sink import Sink
 from penstock.results import EncodeReport, EncoderStats
 
 if TYPE_CHECKING:
@@ -93,13 +94,15 @@ class EncodeSession(Session):
         self._is_new = path is not None and not path.exists()
         self._replacement, self.warning = replacement_of(settings.target, settings.container_format)
         target = settings.target if self._replacement is None else self._replacement.url
+        self._sink = None if settings.sink is None else Sink(settings.sink)
+        stdout = None if endpoints.uses_stdout(target) else subprocess.DEVNULL
         process = FFmpegProcess(
             settings.program,
             plan.arguments_to(target),
             settings.tuning.ffmpeg_policy,
             is_fed=True,
             is_strict=True,
-            stdout=None if endpoints.uses_stdout(target) else subprocess.DEVNULL,
+            stdout=stdout if self._sink is None else subprocess.PIPE,
             with_warnings=True,
             error=EncoderError,
         )
@@ -143,6 +146,9 @@ class EncodeSession(Session):
             # A frame with a time is converted when it is taken.
             _conversion=self.plan.conversion if self._feed is None else None,
         )
+        if self._sink is not None:
+            self.process.own.remove(self.process.stdout)  # it stays open until FFmpeg has written all
+            self._sink.start(self.process.stdout)
         if self._feed is not None:
             self._feed.start(self.writer)
         if self._reporter is not None:
@@ -225,9 +231,13 @@ class EncodeSession(Session):
         self.check_open()
         return self._slots.take()
 
-    def tick_of(self, pts: float | Fraction | None) -> int | None:
-        """The time of a frame as a multiple of `nut.TICK_S`; None where the rate is constant."""
+    def tick_of(self, pts: float | Fraction | None, frame: object = None) -> int | None:
+        """The time of a frame as a multiple of `nut.TICK_S`; None where the rate is constant.
+
+        Without `pts`, a decoded frame has its own.
+        """
         if self._settings.rate is None:
+            pts = getattr(frame, "time_s", None) if pts is None else pts
             if pts is None:
                 raise ValueError(
                     "the encoder has fps=None, so that each frame comes with its pts, in seconds"
@@ -481,6 +491,7 @@ class EncodeSession(Session):
             first_s=self._first_s,
             ends_s=self._ends_s if settings.codec and settings.keeps_times else None,
             sounds=self._written_sounds if settings.keeps_sound else (),
+            labels=settings.labels,
         )
         return differences(url, meant)
 
@@ -513,7 +524,9 @@ class EncodeSession(Session):
         return endpoints.is_path(target) and not is_several_files(target, container)
 
     def _await_end(self, timeout_s: float) -> None:
-        if not self.process.wait(timeout_s):
+        until_s = time.monotonic() + timeout_s
+        has_ended = self.process.wait(timeout_s)
+        if not has_ended or not (self._sink is None or self._sink.wait(max(0, until_s - time.monotonic()))):
             raise StalledError(NOT_DONE, timeout_s)
 
     def _failed(self) -> FFmpegError:
@@ -547,7 +560,10 @@ class EncodeSession(Session):
         output = self._settings.target, self._settings.container_format
         segments = endpoints.empty_segments(*output, self._begun_s)
         full = f"these files are empty: {', '.join(segments)}; is the disk full?" if segments else None
-        return [*filter(None, [empty, full, self._failure]), *self._failed_outputs(), *failures, *unused]
+        failure = self._failure
+        if self._sink is not None and self._sink.failure is not None:
+            failure = f"the {self._sink.name} that is written to has failed: {self._sink.failure!r}"
+        return [*filter(None, [empty, full, failure]), *self._failed_outputs(), *failures, *unused]
 
     def _unused_input(self) -> list[str]:
         if self._input is None or self._samples:
@@ -579,12 +595,16 @@ class EncodeSession(Session):
             logger.warning("FFmpeg: %s", line)
         submitted, elapsed_s = self.submitted, self.process.elapsed_s
         return EncodeReport(
-            output=endpoints.without_protocol(self._settings.target),
+            output=endpoints.without_protocol(self._settings.target)
+            if self._sink is None
+            else self._sink.name,
             frames_submitted=submitted,
             frames_encoded=self.process.frames,
             samples_submitted=self._samples,
             bytes_submitted=submitted * (0 if self.plan.layout is None else self.plan.layout.frame_bytes),
-            output_bytes=endpoints.file_bytes(self._settings.target),
+            output_bytes=endpoints.file_bytes(self._settings.target)
+            if self._sink is None
+            else self._sink.nbytes,
             elapsed_s=elapsed_s,
             fps=self.process.frames / elapsed_s,
             warnings=(*self._settings.warnings, *filter(None, [self.warning]), *messages),

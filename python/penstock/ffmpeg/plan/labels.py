@@ -1,0 +1,157 @@
+"""What a file says beside its pictures and sounds: metadata, chapters and subtitles."""
+
+from __future__ import annotations
+
+import base64
+import math
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Self
+
+from penstock._native import _seconds
+from penstock.errors import DecoderError
+from penstock.ffmpeg.naming import argument
+from penstock.ffmpeg.plan import endpoints
+
+Chapters = Sequence[tuple[float, str]]
+
+# For each container that holds subtitles, by FFmpeg's names and the usual endings: the encoder of its own kind.
+_SUBTITLES = (
+    (("ipod", "mov", "mp4"), (".m4v", ".mov", ".mp4"), "mov_text"),
+    (("matroska",), (".mkv",), "copy"),
+    (("webm",), (".webm",), "webvtt"),
+)
+# The unit of chapters' times: FFmpeg's own of Matroska, and finer than that of MP4.
+_UNIT_S = 1e-6
+# What has a meaning in FFmpeg's format of metadata.
+_SPECIAL = re.compile(r"([=;#\\\n])")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Labels:
+    """What an `Encoder` is to write of an output beside pictures and sounds.
+
+    Attributes:
+        metadata: names and values.
+        chapters: in their order, when each begins in seconds, and its title.
+        subtitles: FFmpeg's name of the file that has them; None for none.
+        subtitle_codec: FFmpeg's encoder for them.
+    """
+
+    metadata: tuple[tuple[str, str], ...] = ()
+    chapters: tuple[tuple[float, str], ...] = ()
+    subtitles: str | None = None
+    subtitle_codec: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        metadata: Mapping[str, str] | None,
+        chapters: Chapters | None,
+        subtitles: str | os.PathLike[str] | None,
+        target: str,
+        container_format: str | None,
+    ) -> Self:
+        """The labels that arguments of an `Encoder` mean. They are described there, and so are the errors."""
+        return cls(
+            metadata=tuple(checked_metadata(metadata).items()),
+            chapters=_checked_chapters(chapters or ()),
+            subtitles=None if subtitles is None else _checked_subtitles(subtitles, target),
+            subtitle_codec="" if subtitles is None else _codec_for(target, container_format),
+        )
+
+    def reading(self) -> list[str]:
+        """FFmpeg's arguments that read what stands in inputs of its own, after the first input."""
+        arguments: list[str] = []
+        if self.subtitles is not None:
+            arguments += [*endpoints.confining_arguments(self.subtitles, ()), "-i", self.subtitles]
+        if self.chapters:
+            text = base64.b64encode(_ffmetadata(self.chapters).encode()).decode()
+            arguments += ["-f", "ffmetadata", "-i", f"data:text/plain;base64,{text}"]
+        return arguments
+
+    def writing(self, *, is_mapped: bool) -> list[str]:
+        """FFmpeg's arguments that write it. `is_mapped`: others name the streams of the first input."""
+        arguments: list[str] = []
+        if self.subtitles is not None:
+            arguments += [] if is_mapped else ["-map", "0"]
+            arguments += ["-map", "1:s:0", "-c:s", self.subtitle_codec]
+        if self.chapters:
+            arguments += ["-map_chapters", "1" if self.subtitles is None else "2"]
+        for name, value in self.metadata:
+            arguments += ["-metadata", f"{name}={value}"]
+        return arguments
+
+
+NO_LABELS = Labels()
+
+
+def checked_metadata(metadata: Mapping[str, str] | None) -> dict[str, str]:
+    """`metadata` as a dict, with names and values that FFmpeg can write."""
+    if metadata is None:
+        return {}
+    if not isinstance(metadata, Mapping):
+        raise TypeError(f"metadata is a dict of names and texts, such as {{'title': 'x'}}; got {metadata!r}")
+    for name, value in metadata.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise TypeError(f"metadata has names and texts, each a str; got {name!r}: {value!r}")
+        if not name or "=" in name or "\0" in name + value:
+            raise ValueError(f"metadata has names without '=', and no zero bytes; got {name!r}: {value!r}")
+        if not value:
+            raise ValueError(f"metadata {name!r} has no text, and FFmpeg would leave it out: leave it out")
+    return dict(metadata)
+
+
+def _checked_chapters(chapters: Chapters) -> tuple[tuple[float, str], ...]:
+    try:
+        pairs = [(_seconds("chapters", start_s), title) for start_s, title in chapters]
+    except (TypeError, ValueError) as error:
+        raise type(error)(
+            f"chapters are pairs of when each begins, in seconds, and its title, [(0.0, 'Intro'), (5, 'End')]: {error}"
+        ) from None
+    found: list[tuple[float, str]] = []
+    for start_s, title in pairs:
+        if not isinstance(title, str):
+            raise TypeError(f"the title of a chapter is a str; got {title!r}")
+        if start_s is None or math.isinf(start_s) or (found and start_s <= found[-1][0]):
+            raise ValueError(
+                f"each chapter begins later than the one before it; got {start_s} s for {title!r}"
+            )
+        found.append((start_s, title))
+    return tuple(found)
+
+
+def _checked_subtitles(subtitles: str | os.PathLike[str], target: str) -> str:
+    source = endpoints.source(subtitles)
+    if endpoints.is_same_file(source, target):
+        raise ValueError(f"{endpoints.without_protocol(target)} is the output, too, which would overwrite it")
+    from penstock.media.opening import open_media  # libav, only where a file of subtitles is read
+
+    path = endpoints.without_protocol(source)
+    with open_media(source, path=path) as media:
+        if not media.streams.subtitles:
+            raise DecoderError(f"{path} has no subtitles")
+    return source
+
+
+def _codec_for(target: str, container_format: str | None) -> str:
+    for formats, endings, codec in _SUBTITLES:
+        if endpoints.is_container(target, container_format, formats, endings):
+            return codec
+    raise ValueError(
+        f"subtitles have no place in {endpoints.without_protocol(target)}: write mp4, mov, mkv or webm, or draw them "
+        f"into the picture, {argument('options.vf', 'subtitles=x.srt')}"
+    )
+
+
+def _ffmetadata(chapters: Sequence[tuple[float, str]]) -> str:
+    """Chapters in FFmpeg's text format. Each ends where the next begins; the end of the last is not known."""
+    units = [round(start_s / _UNIT_S) for start_s, _ in chapters]
+    lines = [";FFMETADATA1"]
+    for (start, end), (_, title) in zip(pairwise([*units, units[-1] + 1000]), chapters, strict=True):
+        escaped = _SPECIAL.sub(r"\\\1", title)
+        lines += ["[CHAPTER]", "TIMEBASE=1/1000000", f"START={start}", f"END={end}", f"title={escaped}"]
+    return "\n".join([*lines, ""])

@@ -1,0 +1,97 @@
+"""Levels of quality: for each encoder, the options by which it reaches them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, get_args
+
+from penstock.ffmpeg.naming import argument
+from penstock.ffmpeg.plan.output_formats import PixelFormat, pixel_format_of
+from penstock.ffmpeg.plan.pixel_formats import is_rgb
+from penstock.ffmpeg.plan.settings import check_choice
+from penstock.ffmpeg.program import capabilities
+
+Quality = Literal["draft", "good", "master", "lossless"]
+
+LOSSLESS = "lossless"
+# Those of "draft", "good" and "master". The SSIM of luma in dB, as a mean over rendered motion and a noisy camera at
+# 640×360, is within 1.5 dB of libx264's, with FFmpeg 5.1 and 9 and the presets that encoders have by default. Text
+# on a screen looks at least as good as with libx264, but for mjpeg and mpeg4.
+_LEVELS: dict[str, tuple[Mapping[str, object], Mapping[str, object], Mapping[str, object]]] = {
+    "libsvtav1": ({"crf": 52}, {"crf": 23}, {"crf": 7}),
+    "libvpx-vp9": ({"crf": 52, "b:v": 0}, {"crf": 33, "b:v": 0}, {"crf": 16, "b:v": 0}),
+    "libx264": ({"crf": 30}, {"crf": 21}, {"crf": 14}),
+    "libx265": ({"crf": 32}, {"crf": 22}, {"crf": 14}),
+    "mjpeg": ({"q:v": 8}, {"q:v": 3}, {"q:v": 1, "qmin": 1}),
+    "mpeg4": ({"q:v": 6}, {"q:v": 3}, {"q:v": 1, "qmin": 1}),
+}
+_WITHOUT_LOSS: dict[str, Mapping[str, object]] = {
+    "libvpx-vp9": {"lossless": 1},
+    "libwebp": {"lossless": 1},
+    "libx264": {"qp": 0},
+    "libx264rgb": {"qp": 0},
+    "libx265": {"x265-params": "lossless=1"},
+}
+# FFmpeg's options for a quality or a bit rate of video. With one of them, a level has nothing to say.
+_RATE_OPTIONS = frozenset(("b", "cq", "crf", "global_quality", "q", "qp", "qscale"))
+
+
+def quality_options(
+    program: str, codec: str, quality: Quality | None, given: Mapping[str, object]
+) -> dict[str, object]:
+    """FFmpeg's options by which an encoder reaches a level. Those that are `given` count more.
+
+    Raises:
+        ValueError: there is no such level, or none is known for the encoder.
+    """
+    if quality is None:
+        return {}
+    check_choice("quality", quality, get_args(Quality))
+    is_lossless = quality == LOSSLESS
+    levels = _WITHOUT_LOSS
+    if not is_lossless:
+        levels = {name: options[get_args(Quality).index(quality)] for name, options in _LEVELS.items()}
+    if codec not in levels:
+        if codec == "rawvideo" or capabilities.is_lossless(program, codec):
+            return {}  # it has no other level
+        known = ", ".join([*levels, *(["ffv1", "png"] if is_lossless else [])])
+        raise ValueError(
+            f"{argument('quality', quality)} is not known for {codec}: take one of {known}, or options"
+        )
+    also = next((name for name in given if _is_rate(name) or (is_lossless and name in levels[codec])), None)
+    if also is None:
+        return dict(levels[codec])
+    if is_lossless:
+        named = argument(f"options.{also}", given[also])
+        raise ValueError(f"{argument('quality', quality)} and {named} exclude each other: give one")
+    return {}
+
+
+def lossless_encoder(codec: str, frames: str) -> str:
+    """The encoder to take in place of `codec`, for frames in the pixel format `frames`: H.264 of RGB has its own."""
+    return "libx264rgb" if codec == "libx264" and is_rgb(frames) else codec
+
+
+def check_lossless(codec: str, frames: str, output_pixel_format: str | None) -> None:
+    """Checks that video of `output_pixel_format` gives back the samples of frames in the pixel format `frames`."""
+    source, chosen = pixel_format_of(frames), pixel_format_of(output_pixel_format or "")
+    if source is None or chosen is None or not _holds(chosen, source):
+        raise ValueError(
+            f"{argument('quality', LOSSLESS)} is not possible: {codec} has {frames} as {output_pixel_format}, which "
+            f"changes samples. Give {argument('codec', 'ffv1')} and a name such as video.mkv"
+        )
+
+
+def _holds(chosen: PixelFormat, source: PixelFormat) -> bool:
+    kinds = {source.kind, "rgb"} if source.kind == "gray" else {source.kind}
+    return (
+        chosen.kind in kinds
+        and chosen.depth == source.depth
+        and chosen.has_alpha >= source.has_alpha
+        and (source.kind == "gray" or chosen.shared == source.shared)
+    )
+
+
+def _is_rate(name: str) -> bool:
+    option, _, stream = name.partition(":")
+    return option in _RATE_OPTIONS and not stream.startswith("a")

@@ -1,0 +1,176 @@
+"""The arguments of an `Encoder` by which its video is like one that is read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from penstock.errors import DecoderError
+from penstock.ffmpeg.plan import endpoints
+from penstock.ffmpeg.plan.colors import LIGHT_PARAMETERS, MATRICES
+from penstock.ffmpeg.plan.encode_settings import holds_times
+from penstock.ffmpeg.plan.output_formats import (
+    AUTO,
+    PLAYABLE_CODECS,
+    encoder_for,
+    holds_sound,
+    pixel_format_of,
+)
+from penstock.ffmpeg.plan.settings import DEFAULT_COLORS, Colors, Tuning
+from penstock.ffmpeg.program.capabilities import encoder_pixel_formats
+from penstock.ffmpeg.program.find import find_ffmpeg
+from penstock.media.decoder import Decoder
+from penstock.media.info import MediaInfo, VideoInfo
+
+#: The warning of what is not kept.
+LOST = "of the source, the result does not have {}"
+# Of a source with one picture.
+_USUAL_FPS = 25
+# What libav tells of the file itself, and not of its content.
+_TECHNICAL = frozenset(("compatible_brands", "duration", "encoder", "major_brand", "minor_version"))
+
+
+def with_codec(output: Path | str, encoder: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments `encoder` with the codec that the name of `output` means, if they name none."""
+    program = find_ffmpeg(encoder.get("tuning", Tuning()).ffmpeg)
+    container = (encoder.get("options") or {}).get("f")
+    return {**encoder, "codec": encoder_for(encoder.get("codec", AUTO), program, str(output), container)}
+
+
+def picture_like(
+    video: VideoInfo, size: tuple[int, int] | None, given: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[str]]:
+    """The arguments `given`, and those by which the result shows colours and shape as the source does.
+
+    Returns:
+        The arguments, and what the result cannot have of the source.
+    """
+    arguments, codec = dict(given), str(given["codec"])
+    colors = cast("Colors", given.get("colors", DEFAULT_COLORS))
+    if "colors" not in given:
+        display = video.mastering_display
+        keeps_light = codec in LIGHT_PARAMETERS and (display is None or display.is_complete)
+        is_yuv = codec in PLAYABLE_CODECS or codec.startswith("prores")
+        has_full = video.color_range == "full" and codec in PLAYABLE_CODECS - {"mpeg2video"}
+        colors = Colors(
+            matrix=cast("Any", video.color_matrix if is_yuv and video.color_matrix in MATRICES else "auto"),
+            range="full" if has_full else "auto",
+            primaries=video.color_primaries or "auto",
+            transfer=video.color_transfer or "auto",
+            mastering_display=display if keeps_light else None,
+            content_light=video.content_light if keeps_light else None,
+        )
+    arguments["colors"] = colors
+    options = dict(given.get("options") or {})
+    width, height = video.width, video.height
+    aspect = video.sample_aspect_ratio
+    is_scaled = size not in (None, (width, height))
+    if aspect is not None and aspect != 1 and not is_scaled:
+        shape = width * aspect / height  # of the picture
+        arguments["options"] = {"aspect": f"{shape.numerator}:{shape.denominator}"} | options
+    lost = {
+        "its values of the HDR display and light": (video.mastering_display and not colors.mastering_display)
+        or (video.content_light and not colors.content_light),
+        "its interlacing": video.field_order not in (None, "progressive"),
+        "its shape of a pixel, because the size is another": aspect not in (None, 1) and is_scaled,
+    }
+    return arguments, [what for what, is_lost in lost.items() if is_lost]
+
+
+def file_like(
+    source: Decoder | MediaInfo, output: str | os.PathLike[str] | BinaryIO, given: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[str]]:
+    """The arguments of an `Encoder` to `output` whose file is like `source`, and what it cannot have of that.
+
+    Raises:
+        DecoderError: there is no video.
+        TypeError: `source` is something else.
+    """
+    if not isinstance(source, Decoder | MediaInfo):
+        raise TypeError(f"the source is a Decoder, or what probe returns; got {type(source).__name__}")
+    decoder = source if isinstance(source, Decoder) else None
+    media = source.media if isinstance(source, Decoder) else source
+    video = media.best_video if decoder is None else decoder.info
+    if video is None:
+        raise DecoderError(f"{media.path} has no video")
+    container = (given.get("options") or {}).get("f")
+    target, _ = endpoints.target_or_sink(output, container)
+    arguments = with_codec(target, given)
+    size = given.get("size", (video.width, video.height) if decoder is None else decoder.size)
+    arguments, lost = picture_like(video, size, arguments)
+    options = None if decoder is None else decoder._options
+    begins_later = options is not None and bool(options.start)
+    if options is not None and options.is_stored and video.rotation:
+        lost.append(f"its rotation by {video.rotation} degrees")
+    found: dict[str, Any] = {"size": size, "fps": _rate(video, target, container)}
+    # Only QuickTime tells of all frames, and a filter may change how many there are.
+    is_constant = (
+        media.container == endpoints.QUICKTIME
+        and not (video.is_variable_frame_rate or video.start_s)
+        and (options is None or options.filters is None)
+    )
+    if decoder is not None:
+        found["pixel_format"] = decoder.pixel_format
+        if not (is_constant or begins_later or video.start_s is None) and holds_times(target, container):
+            found["fps"] = None  # its frames have the times
+    if (kept := _pixel_format(video, {**found, **arguments})) is not None:
+        found["output_pixel_format"] = kept
+    if "audio" not in arguments and media.audio:
+        kept_sounds = 0
+        if holds_sound(target, container) and not begins_later and _is_readable(media.path):
+            found["audio"], kept_sounds = media.path, 1
+        if kept_sounds < len(media.audio):
+            lost.append(f"{len(media.audio) - kept_sounds} of its {len(media.audio)} sounds")
+    if holds_sound(target, container):  # the others are pictures
+        found["metadata"] = {
+            name: value
+            for name, value in media.tags.items()
+            if value and name.lower() not in _TECHNICAL and "=" not in name and "\0" not in value
+        }
+        if media.chapters and not begins_later and (options is None or options.count is None):
+            found["chapters"] = [*_chapters(media)]
+    if media.subtitles and "subtitles" not in arguments:
+        lost.append("its subtitles")
+    return {**found, **arguments}, lost
+
+
+def _rate(video: VideoInfo, target: str, container: str | None) -> Fraction | int | None:
+    """Frames per second; None where that varies and the container has times."""
+    is_timed = video.is_variable_frame_rate and holds_times(target, container)
+    return None if is_timed else video.frame_rate or _USUAL_FPS
+
+
+def _pixel_format(video: VideoInfo, arguments: Mapping[str, Any]) -> str | None:
+    """The source's pixel format, where 8 bits of yuv420p would be less, and the frames and the codec have it."""
+    codec, name = str(arguments["codec"]), video.pixel_format or ""
+    source, frames = pixel_format_of(name), pixel_format_of(arguments.get("pixel_format", "rgb24"))
+    if (
+        source is None
+        or frames is None
+        or source.kind != "yuv"
+        or source.has_alpha
+        or name.startswith("yuvj")
+    ):
+        return None
+    is_more = source.depth > 8 or source.shared != (2, 2)
+    if codec not in PLAYABLE_CODECS or not is_more or frames.depth < source.depth:
+        return None
+    program = find_ffmpeg(arguments.get("tuning", Tuning()).ffmpeg)
+    return name if name in encoder_pixel_formats(program, codec) else None
+
+
+def _is_readable(path: str) -> bool:
+    """Whether a path or URL can be opened once more."""
+    return "://" in path or Path(path).is_file()
+
+
+def _chapters(media: MediaInfo) -> Iterable[tuple[float, str]]:
+    begun_s = -1.0
+    for chapter in media.chapters:
+        start_s = max(0.0, chapter.start_s - media.zero_s)
+        if start_s > begun_s:
+            yield start_s, chapter.title or ""
+            begun_s = start_s

@@ -1,0 +1,150 @@
+"""Metadata, chapters and subtitles: what a file says beside its pictures and sounds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock import DecoderError, Encoder, FFmpegWarning, render
+from penstock.ffmpeg import AudioInput, Tuning
+from penstock.ffmpeg.plan.labels import Labels
+from penstock.media import probe
+
+TITLES = ["Intro", "a=b; #1 \\ and\na second line", "Ende, ünïcödé 🎬"]
+CHAPTERS = list(zip((0.0, 0.3, 0.7), TITLES, strict=True))
+SRT = "1\n00:00:00,500 --> 00:00:00,700\nhello\n\n2\n00:00:00,800 --> 00:00:00,900\nworld\n"
+
+
+def written(path: Path, ffmpeg: str, *, samples: int = 0, **arguments: Any) -> Encoder:
+    """A video of 20 frames, of 1 s."""
+    with Encoder(
+        path, **{"fps": 20, "size": (64, 48), "tuning": Tuning(ffmpeg=ffmpeg)} | arguments
+    ) as encoder:
+        if samples:
+            encoder.write_audio(np.zeros((samples, 1), np.float32))
+        for index in range(20):
+            encoder.write(np.full((48, 64, 3), index * 10, np.uint8))
+    return encoder
+
+
+@pytest.mark.parametrize("name", ["a.mp4", "a.mov", "a.mkv", "a.webm"])
+def test_a_file_keeps_its_labels(tmp_path: Path, ffmpeg: str, name: str) -> None:
+    (tmp_path / "a.srt").write_text(SRT)
+    path = tmp_path / name
+    metadata = {"title": "Waves = a study; #2", "comment": "two\nlines", "artist": "Ada 🎬"}
+    report = written(path, ffmpeg, metadata=metadata, chapters=CHAPTERS, subtitles=tmp_path / "a.srt").report
+    assert report is not None and report.warnings == ()
+    told = probe(path)
+    assert {key.lower(): value for key, value in told.tags.items()}.items() >= metadata.items()
+    assert [(round(one.start_s, 2), one.title) for one in told.chapters] == CHAPTERS
+    assert [one.end_s for one in told.chapters[:2]] == pytest.approx([0.3, 0.7], abs=0.002)
+    codec = {"a.mkv": "subrip", "a.webm": "webvtt"}.get(name, "mov_text")
+    assert [one.codec for one in told.subtitles] == [codec]
+    assert told.best_video is not None and told.best_video.duration_s == pytest.approx(1, abs=0.01)
+    assert cues(path) == [(0.5, "hello"), (0.8, "world")]
+
+
+def cues(path: Path) -> list[tuple[float, str]]:
+    """When each subtitle is shown first, and its text."""
+    import av
+
+    with av.open(str(path)) as media:
+        [stream] = media.streams.subtitles
+        packets = [packet for packet in media.demux(stream) if packet.size > 2 and packet.pts is not None]
+        return [
+            (round(float(packet.pts * packet.time_base), 3), subtitle_text(packet.decode()))  # type: ignore[operator]
+            for packet in packets
+        ]
+
+
+def subtitle_text(subtitles: Any) -> str:
+    return b"".join(one.dialogue for one in subtitles).decode().strip()
+
+
+@pytest.mark.parametrize("timed", [False, True])
+def test_labels_beside_sound_and_times(tmp_path: Path, ffmpeg: str, timed: bool) -> None:
+    (tmp_path / "a.srt").write_text(SRT)
+    labels = {
+        "metadata": {"title": "x"},
+        "chapters": [(0, "One"), (0.5, "Two")],
+        "subtitles": tmp_path / "a.srt",
+    }
+    arguments = labels | {"audio": AudioInput(48_000, 1), "size": (64, 48)}
+    path = tmp_path / "a.mp4"
+    if timed:
+        with Encoder(path, fps=None, tuning=Tuning(ffmpeg=ffmpeg), **arguments) as encoder:
+            encoder.write_audio(np.zeros((48_000, 1), np.float32))
+            for index in range(20):
+                encoder.write(np.zeros((48, 64, 3), np.uint8), pts=0.25 + index / 40)
+    else:
+        encoder = written(path, ffmpeg, samples=48_000, **arguments)
+    assert encoder.report is not None and encoder.report.warnings == ()
+    told = probe(path)
+    assert (len(told.video), len(told.audio), len(told.subtitles)) == (1, 1, 1)
+    assert [one.start_s for one in told.chapters] == [0, 0.5]
+    assert cues(path) == [(0.5, "hello"), (0.8, "world")]
+
+
+def test_metadata_that_the_container_does_not_keep(tmp_path: Path, ffmpeg: str) -> None:
+    with pytest.warns(
+        FFmpegWarning, match=r"does not keep the metadata camera as given: give .*use_metadata_tags"
+    ):
+        written(tmp_path / "a.mp4", ffmpeg, metadata={"title": "x", "camera": "y"})
+    written(tmp_path / "b.mp4", ffmpeg, metadata={"camera": "y"}, options={"movflags": "use_metadata_tags"})
+    assert probe(tmp_path / "b.mp4").tags["camera"] == "y"
+
+
+def test_wrong_labels_are_refused_at_the_call(tmp_path: Path) -> None:
+    (tmp_path / "a.srt").write_text(SRT)
+    (tmp_path / "text.txt").write_text("no subtitles")
+    wrong: list[tuple[dict[str, Any], type[Exception], str]] = [
+        ({"metadata": ["title=x"]}, TypeError, "metadata is a dict"),
+        ({"metadata": {"year": 2026}}, TypeError, "each a str; got 'year': 2026"),
+        ({"metadata": {"a=b": "c"}}, ValueError, "names without '='"),
+        ({"metadata": {"a": "b\0c"}}, ValueError, "no zero bytes"),
+        ({"metadata": {"a": ""}}, ValueError, "has no text"),
+        ({"chapters": ["Intro"]}, ValueError, "chapters are pairs"),
+        ({"chapters": [("Intro", 0.0)]}, TypeError, "chapters are pairs"),
+        ({"chapters": [(0.0, None)]}, TypeError, "title of a chapter is a str"),
+        ({"chapters": [(1.0, "a"), (1.0, "b")]}, ValueError, "begins later"),
+        ({"chapters": [(-1.0, "a")]}, ValueError, "chapters are pairs"),
+        ({"chapters": [(float("inf"), "a")]}, ValueError, "begins later"),
+        ({"subtitles": tmp_path / "missing.srt"}, FileNotFoundError, "missing.srt"),
+        ({"subtitles": tmp_path / "text.txt"}, DecoderError, "text.txt"),
+        ({"subtitles": tmp_path / "a.srt", "output": tmp_path / "a.gif"}, ValueError, "no place in .*a.gif"),
+    ]
+    for arguments, error, message in wrong:
+        with pytest.raises(error, match=message):
+            Encoder(**{"output": tmp_path / "a.mp4", "fps": 20, "size": (64, 48)} | arguments)
+    assert not (tmp_path / "a.mp4").exists()
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\r")))
+def test_any_title_is_escaped(title: str) -> None:
+    """As FFmpeg's reader of ffmetadata takes it: a backslash before a character means the character."""
+    [*_, url] = Labels(chapters=((0.0, title),)).reading()
+    import base64
+    import re
+
+    text = base64.b64decode(url.partition(",")[2]).decode()
+    found = re.search(r"^title=((?:\\[\s\S]|[^\\\n])*)$", text.partition("END=")[2], re.MULTILINE)
+    assert found is not None and re.sub(r"\\([\s\S])", r"\1", found[1]) == title
+
+
+def drawn(index: int, _time_s: float, view: Any) -> None:
+    view[:] = index
+
+
+def test_a_render_has_metadata_and_no_chapters(tmp_path: Path) -> None:
+    path = tmp_path / "a.mp4"
+    render(
+        drawn, output=path, frames=12, fps=24, size=(64, 48), workers=1, encoder={"metadata": {"title": "x"}}
+    )
+    assert probe(path).tags["title"] == "x"
+    with pytest.raises(ValueError, match="chapters, which are"):
+        render(drawn, output=path, frames=12, fps=24, size=(64, 48), encoder={"chapters": [(0.0, "x")]})

@@ -1,0 +1,180 @@
+"""`Encoder.like`: a video that has what another one has."""
+
+from __future__ import annotations
+
+import subprocess
+import warnings
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.cases import needs
+from support.clips import clip
+
+from penstock import Decoder, DecoderError, Encoder, FFmpegWarning
+from penstock.ffmpeg import AudioFile, Colors
+from penstock.media import ContentLight, MasteringDisplay, probe
+
+TIMES_S = [0.0, 0.1, 0.15, 0.5, 0.52, 1.7, 1.8, 4.0]
+
+
+def changed(source: Path, output: Path, *, decoder: Any = None, **arguments: Any) -> None:
+    with (
+        Decoder(source, **(decoder or {})) as frames,
+        Encoder.like(frames, output, **arguments) as encoder,
+    ):
+        for frame in frames:
+            encoder.write(frame // 2)
+
+
+def made(path: Path, *arguments: str) -> Path:
+    command = ("ffmpeg", "-v", "error", "-f", "lavfi", *arguments, "-y", str(path))
+    subprocess.run(command, check=True)
+    return path
+
+
+@pytest.mark.parametrize("suffix", [".mp4", ".mkv", ".mov"])
+def test_times_stay_what_they_are(tmp_path: Path, suffix: str) -> None:
+    source = tmp_path / "source.mp4"
+    with Encoder(source, fps=None) as encoder:
+        for time_s in TIMES_S:
+            encoder.write(np.full((48, 64, 3), 100, np.uint8), pts=0.3 + time_s)
+    changed(source, tmp_path / f"a{suffix}")
+    with Decoder(tmp_path / f"a{suffix}") as decoder:
+        assert [frame.time_s for frame in decoder] == pytest.approx([0.3 + one for one in TIMES_S], abs=0.001)
+
+
+def test_the_rate_stays_where_there_are_no_times(tmp_path: Path) -> None:
+    source = made(tmp_path / "a.mp4", "-i", "testsrc2=64x48:rate=30000/1001:duration=0.5")
+    changed(source, tmp_path / "a.avi")
+    video = probe(tmp_path / "a.avi").video[0]
+    assert (video.frame_rate, video.frames) == (Fraction(30000, 1001), 15)
+    changed(source, tmp_path / "b.mp4")
+    assert probe(tmp_path / "b.mp4").video[0].frame_rate == Fraction(30000, 1001)
+
+
+def test_sound_metadata_and_chapters(tmp_path: Path) -> None:
+    source = tmp_path / "source.mp4"
+    made(tmp_path / "sound.m4a", "-i", "sine=440:duration=2")
+    with Encoder(
+        source,
+        fps=20,
+        audio=AudioFile(tmp_path / "sound.m4a"),
+        metadata={"title": "Waves", "artist": "Ada"},
+        chapters=[(0.0, "One"), (0.5, "Two")],
+    ) as encoder:
+        for _ in range(20):
+            encoder.write(np.zeros((48, 64, 3), np.uint8))
+    changed(source, tmp_path / "a.mkv")
+    told = probe(tmp_path / "a.mkv")
+    assert [one.codec for one in told.audio] == ["aac"]
+    assert {name.lower(): value for name, value in told.tags.items()}.items() >= {
+        "title": "Waves",
+        "artist": "Ada",
+    }.items()
+    assert [(one.start_s, one.title) for one in told.chapters] == [(0.0, "One"), (0.5, "Two")]
+    changed(source, tmp_path / "b.mp4", audio=None, metadata=None, chapters=None)
+    told = probe(tmp_path / "b.mp4")
+    assert (told.audio, told.chapters) == ((), ()) and "title" not in told.tags
+    with pytest.warns(FFmpegWarning, match="does not have 1 of its 1 sounds"):
+        changed(source, tmp_path / "c.gif")
+
+
+def test_a_part_has_the_rate_and_no_sound(tmp_path: Path) -> None:
+    source = made(
+        tmp_path / "a.mp4",
+        "-i",
+        "testsrc2=64x48:rate=20:duration=1",
+        "-f",
+        "lavfi",
+        "-i",
+        "sine=440:duration=1",
+    )
+    with pytest.warns(FFmpegWarning, match="does not have 1 of its 1 sounds"):
+        changed(source, tmp_path / "b.mp4", decoder={"start": 0.5})
+    told = probe(tmp_path / "b.mp4")
+    assert told.audio == () and told.video[0].start_s == 0 and told.video[0].frames == 10
+    changed(source, tmp_path / "c.mp4", decoder={"count": 10})
+    told = probe(tmp_path / "c.mp4")
+    assert told.video[0].frames == 10 and told.audio[0].duration_s == pytest.approx(0.5, abs=0.1)
+
+
+def test_shape_colours_and_size(tmp_path: Path) -> None:
+    source = made(
+        *(
+            tmp_path / "a.mp4",
+            "-i",
+            "testsrc2=96x64:rate=20:duration=0.5",
+            "-vf",
+            "setsar=4/3,format=yuv420p",
+        ),
+        *("-colorspace", "bt709", "-color_primaries", "bt709", "-color_trc", "bt709", "-color_range", "pc"),
+    )
+    changed(source, tmp_path / "b.mp4")
+    video = probe(tmp_path / "b.mp4").video[0]
+    assert (video.width, video.height, video.sample_aspect_ratio) == (96, 64, Fraction(4, 3))
+    assert (video.color_matrix, video.color_range, video.color_primaries) == ("bt709", "full", "bt709")
+    with pytest.warns(FFmpegWarning, match="shape of a pixel"):
+        changed(source, tmp_path / "c.mp4", decoder={"size": (48, 32)})
+    assert probe(tmp_path / "c.mp4").video[0].width == 48
+
+
+@pytest.mark.filterwarnings("ignore:.*tone")
+def test_depth_and_hdr(tmp_path: Path) -> None:
+    needs("ffmpeg", "libx265")
+    display = MasteringDisplay(
+        (0.708, 0.292), (0.17, 0.797), (0.131, 0.046), (0.3127, 0.329), (0.0001, 1000.0)
+    )
+    light = ContentLight(1000, 400)
+    colors = Colors(
+        matrix="bt2020",
+        primaries="bt2020",
+        transfer="smpte2084",
+        mastering_display=display,
+        content_light=light,
+    )
+    ramp = np.linspace(0, 65535, 64 * 64 * 3).reshape(64, 64, 3).astype(np.uint16)
+    with Encoder(
+        tmp_path / "a.mkv",
+        fps=20,
+        pixel_format="rgb48le",
+        codec="libx265",
+        output_pixel_format="yuv420p10le",
+        colors=colors,
+    ) as encoder:
+        for _ in range(5):
+            encoder.write(ramp)
+    changed(tmp_path / "a.mkv", tmp_path / "b.mkv", decoder={"pixel_format": "rgb48le"}, codec="libx265")
+    video = probe(tmp_path / "b.mkv").video[0]
+    assert (video.pixel_format, video.color_transfer) == ("yuv420p10le", "smpte2084")
+    assert video.content_light == light and video.mastering_display is not None
+    with pytest.warns(FFmpegWarning, match="values of the HDR display and light"):
+        changed(tmp_path / "a.mkv", tmp_path / "c.webm", decoder={"pixel_format": "rgb48le"})
+
+
+def test_a_rotated_video_is_upright(tmp_path: Path) -> None:
+    source = clip("rotated_90")
+    changed(source, tmp_path / "c.mp4")
+    video = probe(tmp_path / "c.mp4").video[0]
+    assert (video.width, video.height, video.rotation) == (48, 64, 0)
+    with pytest.warns(FFmpegWarning, match="its rotation by"):
+        changed(source, tmp_path / "d.mp4", decoder={"input_options": {"autorotate": 0}})
+
+
+def test_facts_alone_tell_the_rate(tmp_path: Path) -> None:
+    source = made(tmp_path / "a.mp4", "-i", "testsrc2=64x48:rate=24:duration=0.5")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with Encoder.like(probe(source), tmp_path / "b.mp4") as encoder:
+            encoder.write(np.zeros((48, 64, 3), np.uint8))
+    assert probe(tmp_path / "b.mp4").video[0].frame_rate == 24
+
+
+def test_what_is_no_video(tmp_path: Path) -> None:
+    sound = made(tmp_path / "a.wav", "-i", "sine=440:duration=0.1")
+    with pytest.raises(DecoderError, match="has no video"):
+        Encoder.like(probe(sound), tmp_path / "b.mp4")
+    with pytest.raises(TypeError, match="a Decoder, or what probe returns; got str"):
+        Encoder.like("a.mp4", tmp_path / "b.mp4")  # type: ignore[arg-type]

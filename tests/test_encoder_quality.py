@@ -1,0 +1,152 @@
+"""Levels of quality: alike with each encoder, and without loss where that is asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.cases import needs
+
+from benchmarks.harness.content import Film
+from penstock import Decoder, Encoder
+from penstock.ffmpeg import Tuning
+from penstock.ffmpeg.plan.encode_settings import EncodeSettings
+from penstock.ffmpeg.plan.quality import _LEVELS
+
+FRAMES = 6
+#: How far from libx264, in dB, the mean SSIM of a level may be.
+BAND_DB = 1.5
+
+
+def options_of(output: str, **arguments: Any) -> dict[str, object]:
+    return dict(EncodeSettings.of(output, fps=20, **arguments).options)
+
+
+def test_what_counts_more(tmp_path: Path) -> None:
+    output = str(tmp_path / "a.mp4")
+    good = options_of(output, quality="good")
+    assert good["crf"] == _LEVELS["libx264"][1]["crf"]
+    assert options_of(output, quality="good", crf=30)["crf"] == "30"
+    assert options_of(output, quality="good", preset="fast") == good | {"preset": "fast"}
+    assert options_of(output, quality="good", options={"b:v": "1M"}) == {"b:v": "1M"}
+    assert options_of(output, quality="good", options={"b:a": "64k"}) == {"b:a": "64k"} | good
+
+
+def test_levels_that_are_not_known(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="quality is 'draft', 'good'"):
+        options_of(str(tmp_path / "a.mp4"), quality="best")
+    with pytest.raises(ValueError, match=r"quality='good' is not known for dnxhd: take one of .*libx264"):
+        options_of(str(tmp_path / "a.mov"), quality="good", codec="dnxhd")
+    with pytest.raises(ValueError, match=r"quality='lossless' is not known for mpeg4"):
+        options_of(str(tmp_path / "a.mp4"), quality="lossless", codec="mpeg4")
+    with pytest.raises(ValueError, match="exclude each other"):
+        options_of(str(tmp_path / "a.mp4"), quality="lossless", crf=20)
+
+
+@pytest.mark.parametrize(
+    "name, pixel_format, codec",
+    [
+        ("a.mp4", "rgb24", "auto"),
+        ("a.mkv", "bgr24", "auto"),
+        ("a.mkv", "yuv420p", "auto"),
+        ("a.mp4", "yuv444p", "libx264"),
+        ("a.mp4", "rgb24", "libx265"),
+        ("a.mp4", "yuv420p", "libx265"),
+        ("a.webm", "rgb24", "auto"),
+        ("a.webm", "yuv420p", "libvpx-vp9"),
+        ("a.mkv", "rgb48le", "ffv1"),
+        ("a.mkv", "gray", "ffv1"),
+        ("a.avi", "rgb24", "utvideo"),
+        ("a.apng", "rgba", "auto"),
+    ],
+)
+def test_lossless_gives_back_the_bytes(
+    tmp_path: Path, ffmpeg: str, name: str, pixel_format: str, codec: str
+) -> None:
+    if codec != "auto":
+        needs(ffmpeg, codec)
+    tuning = Tuning(ffmpeg=ffmpeg)
+    encoder = Encoder(
+        tmp_path / name,
+        fps=20,
+        size=(64, 48),
+        pixel_format=pixel_format,
+        codec=codec,
+        quality="lossless",
+        tuning=tuning,
+    )
+    generator, sent = np.random.default_rng(1), []
+    assert encoder.frame_bytes is not None
+    with encoder:
+        for _ in range(5):
+            sent.append(generator.integers(0, 256, encoder.frame_bytes, np.uint8).tobytes())
+            encoder.write(sent[-1])
+    with Decoder(tmp_path / name, pixel_format=pixel_format, tuning=tuning) as decoder:
+        assert [one.tobytes() for one in decoder] == sent
+
+
+@pytest.mark.parametrize(
+    "name, pixel_format, codec",
+    [
+        ("a.mp4", "rgb48le", "auto"),
+        ("a.mp4", "rgba", "auto"),
+        ("a.mp4", "rgb24", "libx264"),
+        ("a.webm", "rgba", "auto"),
+        ("a.mov", "gbrpf32le", "libx265"),
+    ],
+)
+def test_lossless_that_cannot_be_is_refused(tmp_path: Path, name: str, pixel_format: str, codec: str) -> None:
+    with pytest.raises(ValueError, match="changes samples"):
+        options_of(str(tmp_path / name), quality="lossless", pixel_format=pixel_format, codec=codec)
+
+
+def blocks(planes: Any) -> Any:
+    """Means over blocks of 8 × 8 pixels."""
+    frames, rows, columns = planes.shape
+    cut = planes[:, : rows // 8 * 8, : columns // 8 * 8]
+    return cut.reshape(frames, rows // 8, 8, columns // 8, 8).mean((2, 4))
+
+
+def ssim_db(shown: Any, sent: Any) -> float:
+    """SSIM of luma (Wang and others, 2004) over blocks of 8 × 8, in dB of its distance from 1, as FFmpeg tells it."""
+    shown, sent = shown.astype(np.float64), sent.astype(np.float64)
+    mean, other = blocks(shown), blocks(sent)
+    variance, other_variance = blocks(shown**2) - mean**2, blocks(sent**2) - other**2
+    covariance = blocks(shown * sent) - mean * other
+    c1, c2 = (0.01 * 255) ** 2, (0.03 * 255) ** 2
+    ssim = (2 * mean * other + c1) * (2 * covariance + c2)
+    ssim /= (mean**2 + other**2 + c1) * (variance + other_variance + c2)
+    return float(-10 * np.log10(1 - ssim.mean()))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", ["draft", "good", "master"])
+def test_a_level_looks_alike_with_each_encoder(tmp_path: Path, ffmpeg: str, level: Any) -> None:
+    def measured(codec: str) -> float:
+        needs(ffmpeg, codec)
+        values = []
+        for content in ("motion", "camera"):
+            film = Film(content, 640, 360)  # type: ignore[arg-type]
+            path = tmp_path / f"{codec}-{content}.mkv"
+            with Encoder(path, fps=30, codec=codec, quality=level, tuning=Tuning(ffmpeg=ffmpeg)) as encoder:
+                for number in range(FRAMES):
+                    encoder.write(film.frame(number))
+            with Decoder(path, pixel_format="gray") as decoder:
+                shown = np.array([*decoder])
+            with Decoder(reference(content), pixel_format="gray") as decoder:
+                values.append(ssim_db(shown, np.array([*decoder])))
+        return float(np.mean(values))
+
+    def reference(content: str) -> Path:
+        path = tmp_path / f"{content}.mkv"
+        if not path.exists():
+            with Encoder(path, fps=30, codec="ffv1", output_pixel_format="yuv420p") as encoder:
+                for number in range(FRAMES):
+                    encoder.write(Film(content, 640, 360).frame(number))  # type: ignore[arg-type]
+        return path
+
+    wanted = measured("libx264")
+    told = {codec: measured(codec) for codec in _LEVELS}
+    assert all(abs(one - wanted) < BAND_DB for one in told.values()), told
