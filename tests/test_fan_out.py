@@ -20,7 +20,8 @@ from support.processes import run_script, start_script, succeeded
 from support.streams import ReaderThread, read_exactly
 
 import penstock
-from penstock import Encoder, FanOut, Writer, _exit
+from penstock import Decoder, Encoder, FanOut, Writer, _exit
+from penstock._fan_out import WhenFull
 from penstock.ffmpeg import Tuning
 
 FRAME_BYTES = SIZE[0] * SIZE[1] * 3
@@ -243,22 +244,88 @@ def test_an_ffmpeg_that_stands_still_is_given_up(tmp_path: Path) -> None:
     assert second.error is None and (decode(tmp_path / "a.mkv") == frames).all()
 
 
-def test_an_encoder_that_may_drop_frames(tmp_path: Path) -> None:
+def shown_numbers(path: Path, frames: list[np.ndarray]) -> list[int]:
+    """Which of `frames` each frame of a lossless video is."""
+    number_of = {frame.tobytes(): number for number, frame in enumerate(frames)}
+    return [number_of[frame.tobytes()] for frame in decode(path)]
+
+
+@pytest.mark.parametrize("when_full", ["drop", "replace"])
+def test_frames_that_are_left_out_at_a_constant_rate_move_no_others(
+    tmp_path: Path, when_full: WhenFull
+) -> None:
     tuning = Tuning(queue_items=2, capacity_bytes=4096)
     preview, archive = lossless(tmp_path / "preview.mkv", tuning=tuning), lossless(tmp_path / "a.mkv")
-    frames = noise(40)
+    frames = noise(60)
     with FanOut([archive]) as fan_out:
-        fan_out.add(preview, when_full="drop")
+        fan_out.add(preview, when_full=when_full)
+        for number, frame in enumerate(frames):
+            if number in (5, 40):
+                os.kill(preview.pid, signal.SIGSTOP)
+            fan_out.write(frame)
+            if number in (12, 59):
+                os.kill(preview.pid, signal.SIGCONT)
+            assert not 12 <= number < 40 or eventually(lambda: preview.stats.writer.items_pending == 0)
+    kept, thinned = fan_out.reports
+    assert kept.frames_taken == 60 and (decode(tmp_path / "a.mkv") == frames).all()
+    shown = shown_numbers(tmp_path / "preview.mkv", frames)
+    assert len(shown) == 60 and thinned.error is None
+    taken = [number for number, is_shown in enumerate(shown) if is_shown == number]
+    assert shown == [max(one for one in taken if one <= number) for number in range(60)]
+    left_out = 60 - len(taken)
+    assert (thinned.frames_taken, thinned.frames_dropped) == (len(taken), left_out)
+    assert thinned.frames_repeated == left_out > 20
+    # The newest of those that came while there was no room.
+    assert (59 in taken) == (when_full == "replace")
+    assert {*range(30, 40)} <= {*taken}
+
+
+def test_the_newest_frame_keeps_its_time(tmp_path: Path) -> None:
+    preview = lossless(tmp_path / "a.mkv", fps=None, tuning=Tuning(queue_items=2, capacity_bytes=4096))
+    frames = noise(30)
+    with FanOut() as fan_out:
+        fan_out.add(preview, when_full="replace")
         os.kill(preview.pid, signal.SIGSTOP)
+        for number, frame in enumerate(frames):
+            fan_out.write(frame, pts=number / 10)
+        os.kill(preview.pid, signal.SIGCONT)
+        [report] = fan_out.close()
+    assert report.frames_taken == 30 - report.frames_dropped < 30 and report.frames_repeated == 0
+    with Decoder(tmp_path / "a.mkv") as decoder:
+        *_, last = decoder
+    assert last.time_s == pytest.approx(2.9) and last.index == report.frames_taken - 1
+    assert shown_numbers(tmp_path / "a.mkv", frames)[-1] == 29
+
+
+def test_a_writer_gets_the_newest_frame() -> None:
+    gate = threading.Event()
+    viewer, seen = raw(gate, queue_items=1, capacity_bytes=4096)
+    frames = noise(20)
+    with FanOut() as fan_out:
+        fan_out.add(viewer, when_full="replace")
         for frame in frames:
             fan_out.write(frame)
-        os.kill(preview.pid, signal.SIGCONT)
-    kept, thinned = fan_out.reports
-    assert kept.frames_taken == 40 and (decode(tmp_path / "a.mkv") == frames).all()
-    assert thinned.frames_dropped == 40 - thinned.frames_taken > 0 and thinned.error is None
-    assert (decode(tmp_path / "preview.mkv") == frames[: thinned.frames_taken]).all(), (
-        "the first ones had room"
+        gate.set()
+        [report] = fan_out.close()
+    got = frames_of(seen.result())
+    assert (
+        got[-1] == frames[-1].tobytes() and report.frames_taken == len(got) == 20 - report.frames_dropped < 20
     )
+
+
+def test_a_viewer_that_takes_nothing_does_not_keep_the_newest_frame_from_closing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_exit, "STALL_S", 0.2)
+    viewer, reader = unread(queue_items=1, capacity_bytes=4096)
+    with FanOut() as fan_out:
+        fan_out.add(viewer, when_full="replace")
+        for frame in noise(5):
+            fan_out.write(frame)
+        [report] = fan_out.close()
+    assert isinstance(report.error, penstock.StalledError) and viewer.closed
+    assert report.frames_taken + report.frames_dropped == 5
+    os.close(reader)
 
 
 def test_a_preview_that_nobody_reads_does_not_keep_the_rest_from_closing(
@@ -283,7 +350,7 @@ def test_wrong_uses(tmp_path: Path) -> None:
             fan_out.add(encoder)
         with pytest.raises(TypeError, match="not str"):
             fan_out.add("b.mkv")  # type: ignore[arg-type]
-        with pytest.raises(ValueError, match="'block', 'drop'"):
+        with pytest.raises(ValueError, match="'block', 'drop', 'replace'"):
             fan_out.add(consumer, when_full="wait")  # type: ignore[arg-type]
         fan_out.add(consumer)
         fan_out.add(unstarted := make(tmp_path / "b.mkv", size=None))

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from support.processes import run_script, succeeded
 
-from penstock import Encoder
 from penstock.ffmpeg.plan import endpoints
 
 
@@ -199,4 +198,4 @@ def test_a_fifo_is_an_output(tmp_path: Path) -> None:
 )
 def test_what_is_no_path_is_told_so_at_the_call(given: object, words: str) -> None:
     with pytest.raises(TypeError, match=f"an output is one path or URL, .*{words}"):
-        Encoder(given, fps=30)  # type: ignore[arg-type]
+        endpoints.target(given)  # type: ignore[arg-type]

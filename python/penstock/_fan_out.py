@@ -22,7 +22,7 @@ from penstock.ffmpeg.program.session import check_owner
 from penstock.ffmpeg.session.encode_session import Push
 from penstock.results import OutputReport
 
-WhenFull = Literal["block", "drop"]
+WhenFull = Literal["block", "drop", "replace"]
 
 # Unused frames that are kept for reuse, of each size. Guessed: one is filled while slower outputs hold others.
 KEPT_SLOTS = 4
@@ -78,13 +78,15 @@ class FanOut:
             target: an `Encoder`, whose frames are those that `write` takes; or a `Writer`, which gets their bytes as
                 they are, in C order.
             when_full: "block" makes `write` wait while the output's queue is full. "drop" leaves the frame out of this
-                output, and counts it. The size of the queue is the target's: ``queue_items`` of a `Writer`, and of
+                output. "replace" lets it wait beside the queue, where the next one takes its place: the newest wins.
+                What is left out is counted, and at a constant rate the frame before is repeated for it, so that the
+                others keep their times. The size of the queue is the target's: ``queue_items`` of a `Writer`, and of
                 `Tuning` for an `Encoder`.
 
         Raises:
             TypeError: `target` is neither an encoder nor a writer.
             ValueError: it is an output of this fan-out already; it takes another pixel format than the encoders before;
-                `when_full` is unknown; or frames with sound, at a constant rate, would be dropped.
+                `when_full` is unknown; or frames with sound, at a constant rate, would be left out.
             ClosedError: `target` or the fan-out is closed.
         """
         check_choice("when_full", when_full, get_args(WhenFull))
@@ -98,10 +100,9 @@ class FanOut:
         settings = target._settings if isinstance(target, Encoder) else None
         if settings is not None:
             self._check_same_frames(settings.pixel_format)
-        if when_full == "drop" and settings is not None and settings.sounds and not settings.is_timed:
+        if when_full != "block" and settings is not None and settings.sounds and not settings.is_timed:
             raise ValueError(
-                "at a constant rate, each frame that is dropped moves the others against the sound: give the Encoder "
-                "fps=None, and pts to write"
+                "frames beside sound can be left out of an Encoder with fps=None, and pts for write"
             )
         kind = EncoderOutput if isinstance(target, Encoder) else WriterOutput
         self._outputs.append(kind(target, when_full))
@@ -133,10 +134,14 @@ class FanOut:
         try:
             self._check_open()
             self._settle(deadline)
-            pushes = self._pushes(frame, pts)
+            pushes, replaced = self._pushes(frame, pts), [*self._waiting]
             self._waiting = (
                 pushes  # in one step: what a signal handler interrupts here is continued by the next call
             )
+            for output in pushes:
+                output.offered += 1
+            for output in replaced:
+                output.dropped += 1
             _unsettled.add(self)
             _exit.at_exit(_settle_all, 3)  # before encoders are closed
             with suppress(StalledError):
@@ -172,7 +177,7 @@ class FanOut:
             deadline = Deadline(timeout)
             deadline.acquire(self._in_order)
             try:
-                self._settle(deadline)
+                self._settle(deadline, is_last=True)
                 for output in self._encoders_first():
                     output.close(deadline)
                 self._is_closed = True
@@ -269,7 +274,7 @@ class FanOut:
             self._pools[nbytes] = _SlotPool(nbytes, KEPT_SLOTS)
         return self._pools[nbytes]
 
-    def _settle(self, deadline: Deadline) -> None:
+    def _settle(self, deadline: Deadline, *, is_last: bool = False) -> None:
         """Hands the frame that was taken last to the outputs that do not have it.
 
         Raises:
@@ -280,19 +285,31 @@ class FanOut:
             if not self._hand(output, now) and output.when_full == "drop":
                 output.dropped += 1
                 self._waiting.pop(output, None)
-        for output in list(self._waiting):
-            if not self._hand(output, deadline):
+        late = [output for output in self._waiting if output.when_full != "replace"]
+        for output in self._outputs if is_last else late:
+            until = output.patience(deadline) if is_last else deadline
+            if self._hand(output, until) and output.catch_up(until, ahead=0):
+                continue
+            if deadline.is_over():
                 raise StalledError(
                     f"{output.target!r} had no room within {deadline.timeout:.3g} s", deadline.timeout
                 )
-        _unsettled.discard(self)
+            output.dropped += 1
+            self._waiting.pop(output, None)
+        if not self._waiting:
+            _unsettled.discard(self)
 
     def _hand(self, output: Output, deadline: Deadline) -> bool:
-        """Hands an output the frame. Returns False if it has no room until the deadline."""
-        before, push = output.accepted, self._waiting.get(output)
+        """Hands an output the frame that waits for it. Returns False if it has no room until the deadline."""
+        push = self._waiting.get(output)
+        if push is not None and not output.catch_up(deadline, ahead=1):
+            return False
+        before = output.accepted
         try:
-            if push is not None and output.error is None and not output.queue(push, deadline):
-                return False
+            if push is not None and output.error is None:
+                if not output.queue(push, deadline):
+                    return False
+                output.last = push if output.repeats else None
             self._waiting.pop(
                 output, None
             )  # another thread's abort has removed it, and may have done so before
@@ -315,7 +332,7 @@ class FanOut:
     def _finish_during(self, error: BaseException) -> None:
         """Finishes all outputs while `error` propagates. Failures become notes of `error`."""
         try:
-            self._settle(Deadline(_exit.STALL_S))
+            self._settle(Deadline(_exit.STALL_S), is_last=True)
         except StalledError as stalled:
             error.add_note(f"and a frame was lost: {stalled}")
         for output in self._encoders_first():
@@ -336,6 +353,6 @@ def _settle_all() -> None:
     for fan_out in list(_unsettled):
         if not fan_out.closed:
             try:
-                fan_out._settle(Deadline(_exit.STALL_S))
+                fan_out._settle(Deadline(_exit.STALL_S), is_last=True)
             except StalledError as stalled:
                 _exit.report_loss(f"a frame was lost: {stalled}")

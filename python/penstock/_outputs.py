@@ -78,19 +78,28 @@ class Output:
 
     Attributes:
         error: why it failed; None as long as it has not.
-        dropped: frames that were left out because it was full.
+        offered: frames that were written for it.
+        dropped: those that were left out because it was full.
+        repeated: frames that it got once more in their place.
+        last: queues the frame that it got last once more; None before the first, and if it `repeats` none.
     """
 
     def __init__(self, target: Encoder | Writer, when_full: str) -> None:
         self.target = target
         self.when_full = when_full
         self.error: Exception | None = None
-        self.dropped = 0
+        self.offered = self.dropped = self.repeated = 0
+        self.last: Push | None = None
         self._accepted_before = self.accepted
 
     @property
     def is_timed(self) -> bool:
         """Whether each frame comes with its time."""
+        return False
+
+    @property
+    def repeats(self) -> bool:
+        """Whether it gets the frame before again for one that is left out, which else would move the others."""
         return False
 
     @property
@@ -111,8 +120,8 @@ class Output:
     @property
     def report(self) -> OutputReport:
         """What became of it so far."""
-        taken = self.accepted - self._accepted_before
-        return OutputReport(self.target, taken, self.dropped, self.result, self.error)
+        taken = self.accepted - self._accepted_before - self.repeated
+        return OutputReport(self.target, taken, self.dropped, self.repeated, self.result, self.error)
 
     def start(self, frame: FrameData) -> None:
         """Makes sure that it can take `frame`. It may fail.
@@ -140,6 +149,24 @@ class Output:
         except (PenstockError, OSError) as failure:
             self.fail(failure)
         return True
+
+    def catch_up(self, deadline: Deadline, *, ahead: int) -> bool:
+        """Repeats the last frame for those that were left out, but for the last so many.
+
+        Returns:
+            False if there is no room until the deadline.
+        """
+        while self.last is not None and self.error is None:
+            if self.offered - ahead <= self.accepted - self._accepted_before:
+                break
+            if not self.queue(self.last, deadline):
+                return False
+            self.repeated += 1
+        return True
+
+    def patience(self, deadline: Deadline) -> Deadline:
+        """Until when it may take nothing in the end."""
+        return deadline
 
     def close(self, deadline: Deadline) -> None:
         """Delivers what is queued, and closes the target. It may fail.
@@ -184,6 +211,10 @@ class EncoderOutput(Output):
     @property
     def is_timed(self) -> bool:
         return self.target._settings.is_timed
+
+    @property
+    def repeats(self) -> bool:
+        return self.when_full != "block" and not self.is_timed
 
     @property
     def is_started(self) -> bool:
@@ -249,6 +280,12 @@ class WriterOutput(Output):
     def push_of(self, slot: _Slot, form: Form) -> Push:
         return partial(self.target.write, slot)
 
+    def patience(self, deadline: Deadline) -> Deadline:
+        left_s = deadline.left_s()
+        if self.when_full == "block":
+            return deadline
+        return Deadline(_exit.STALL_S if left_s is None else min(_exit.STALL_S, left_s))
+
     def _push(self, push: Push, deadline: Deadline) -> None:
         push(timeout=deadline.left_s())
 
@@ -257,9 +294,9 @@ class WriterOutput(Output):
             self.target.close(deadline.left_s())
             return
         while True:
-            delivered, left_s = self.target.stats.bytes_delivered, deadline.left_s()
+            delivered = self.target.stats.bytes_delivered
             try:
-                self.target.close(_exit.STALL_S if left_s is None else min(_exit.STALL_S, left_s))
+                self.target.close(self.patience(deadline).left_s())
                 return
             except StalledError:
                 if deadline.is_over() or self.target.stats.bytes_delivered == delivered:

@@ -134,6 +134,8 @@ class OutputReport(HtmlTable):
         target: the encoder or writer, the object that was added.
         frames_taken: frames that it accepted.
         frames_dropped: frames that were left out because it was full.
+        frames_repeated: how often the frame before was repeated for one of these: at a constant rate, all others keep
+            their times.
         result: the encoder's report, which is None before its end and if it failed; or the writer's statistics.
         error: why it failed; None if it did not. A failure that shows before the fan-out is closed is that of the
             stream; then an encoder's is an `EncoderError` with FFmpeg's output.
@@ -142,6 +144,7 @@ class OutputReport(HtmlTable):
     target: object
     frames_taken: int
     frames_dropped: int
+    frames_repeated: int
     result: EncodeReport | WriterStats | None
     error: Exception | None
 
