@@ -287,6 +287,11 @@ def test_a_time_before_the_first_frame() -> None:
         assert decoder.at(0).index == 0
 
 
+def test_a_time_of_a_video_without_frames(video: Path) -> None:
+    with Decoder(video, start=10) as decoder, pytest.raises(DecoderError, match="there are no frames"):
+        decoder.at(0)
+
+
 @pytest.mark.parametrize("time_s", [-1.0, float("nan"), float("inf")])
 def test_times_that_are_none(video: Path, time_s: float) -> None:
     with Decoder(video) as decoder, pytest.raises(ValueError, match="time_s"):

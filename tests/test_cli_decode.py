@@ -293,6 +293,30 @@ class TestOptions:
     def test_start_and_count(self, video: Path, frames: list[bytes], moment: str) -> None:
         assert delivered(run("decode", video, "--start", moment, "--count", "3")) == b"".join(frames[5:8])
 
+    def test_every_third(self, video: Path, frames: list[bytes], tmp_path: Path) -> None:
+        assert delivered(run("decode", video, "--every", "3")) == b"".join(frames[::3])
+        asked = ("--every", "3", "--start", "1", "--count", "3", "--timestamps", "-")
+        told = delivered(run("decode", video, tmp_path / "out.rgb", *asked)).decode()
+        assert (tmp_path / "out.rgb").read_bytes() == b"".join(frames[10:17:3])
+        assert told.splitlines()[1:] == ["0,1000,1.0", "3,1300,1.3", "6,1600,1.6"]
+
+    def test_at_times(self, video: Path, frames: list[bytes], tmp_path: Path) -> None:
+        assert delivered(run("decode", video, "--at", "1.5,0.25,00:01.5,99")) == b"".join(
+            frames[number] for number in (15, 2, 15, COUNT - 1)
+        )
+        delivered(run("decode", video, tmp_path / "shot.png", "--at", "0.5"))
+        assert frames_of(tmp_path / "shot.png") == frames[5]
+        assert "add --count 1, or name many" in failed(
+            run("decode", video, tmp_path / "shot.png", "--at", "0,1"), status=2
+        )
+
+    def test_filters(self, video: Path, frames: list[bytes]) -> None:
+        flipped = [np.frombuffer(one, np.uint8).reshape(HEIGHT, -1)[::-1].tobytes() for one in frames]
+        assert delivered(run("decode", video, "--filters", "vflip", "--every", "6")) == b"".join(flipped[::6])
+        assert len(delivered(run("decode", video, "--filters", "crop=32:24"))) == COUNT * 3 * 32 * 24
+        said = failed(run("decode", video, "--filters", "no_such_filter"))
+        assert "no_such_filter" in said and said.endswith("; nothing was written")
+
     def test_stream(self, tmp_path: Path) -> None:
         pictures = [f"color={colour}:size=64x48:rate=10:duration=1" for colour in ("black", "white")]
         inputs = [word for picture in pictures for word in ("-f", "lavfi", "-i", picture)]
@@ -360,6 +384,15 @@ class TestFailures:
         assert said.endswith(f"; frames delivered: {count}")
         assert len(done.stderr.splitlines()) == 1
 
+    @pytest.mark.parametrize("every", [2, COUNT])
+    def test_it_is_told_also_where_only_some_frames_are_wanted(
+        self, cut: Path, frames: list[bytes], every: int
+    ) -> None:
+        done = run("decode", cut, "--every", every)
+        whole = len(run("decode", cut).stdout) // FRAME_BYTES
+        assert failed(done).startswith(f"Error: {cut}: ")
+        assert done.stdout == b"".join(frames[:whole:every])
+
     def test_what_the_pipe_holds_for_its_reader_is_delivered(self, cut: Path) -> None:
         reading, writing = os.pipe()
         with open(reading, "rb") as reader, open(writing, "wb") as writer:  # noqa: PTH123  descriptors
@@ -389,6 +422,13 @@ class TestFailures:
         assert complaint in failed(done)
         assert len(done.stderr.splitlines()) == 1
         assert (tmp_path / "out.rgb").read_bytes() == b"kept"
+
+    def test_a_video_that_ends_before_its_first_frame(self, video: Path, tmp_path: Path) -> None:
+        (tmp_path / "head.mkv").write_bytes(video.read_bytes()[:700])
+        for asked in ((), ("--at", "1")):
+            said = failed(run("decode", "head.mkv", "out.rgb", *asked, cwd=tmp_path))
+            assert said.startswith("Error: head.mkv: ") and said.endswith("; nothing was written")
+            assert not (tmp_path / "out.rgb").exists()
 
     def test_a_start_behind_the_end_overwrites_nothing(self, video: Path, tmp_path: Path) -> None:
         out = tmp_path / "out.rgb"
@@ -435,6 +475,12 @@ class TestFailures:
             (["VIDEO", "o", "--start", "1:75"], "'1:75' is not a time"),
             (["VIDEO", "o", "--start", "nan"], "'nan' is not a time"),
             (["VIDEO", "o", "--count", "0"], "--count"),
+            (["VIDEO", "o", "--every", "0"], "--every"),
+            (["VIDEO", "o", "--at", "1,,2"], "'' is not a time"),
+            (
+                ["VIDEO", "o", "--at", "1", "--count", "2", "--filters", "vflip"],
+                "--at and --count, --filters exclude",
+            ),
             (["VIDEO", "o", "--stream", "1"], "stream of video"),
             (["VIDEO", "o", "-p", "rgb25"], "Did you mean 'rgb24'?"),
             (["VIDEO", "o", "--convert", "magic"], "'magic' is not one of"),
@@ -458,7 +504,7 @@ class TestFailures:
         examples = [
             line.partition("penstock ")[2].split() for line in shown.splitlines() if "penstock" in line
         ]
-        assert len(examples) == 5
+        assert len(examples) == 6
         (tmp_path / "frames").mkdir()
         for example in examples:
             # What it reads is not here: that is all that it can complain of.
@@ -555,6 +601,10 @@ class TestProgress:
         assert " 5/5 frames " in done.stderr.decode()
         done = run("decode", video, tmp_path / "%d.png", "--progress", "--start", "1")
         assert " 10/~10 frames " in done.stderr.decode()
+        done = run("decode", video, tmp_path / "%d.png", "--progress", "--every", "3")
+        assert " 7/7 frames " in done.stderr.decode()
+        shown = run("decode", video, tmp_path / "%d.png", "--progress", "--at", "0.5,1").stderr.decode()
+        assert " 2/2 frames " in shown and "frames delivered: 2 in " in shown
 
     def test_the_frames_are_not_disturbed_by_it(self, video: Path, frames: list[bytes]) -> None:
         status, shown, out = run_on_terminal("decode", video)

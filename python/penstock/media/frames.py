@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, cast
 import numpy as np
 import numpy.typing as npt
 
-from penstock.errors import ClosedError
+from penstock.errors import ClosedError, DecoderError
 from penstock.ffmpeg.frames import VideoFrame, frame_of
 from penstock.ffmpeg.naming import argument
 from penstock.ffmpeg.plan.settings import check_place
@@ -98,8 +98,10 @@ class Frames:
         """As `Decoder.at`."""
         check_place("time_s", time_s)
         with self._lock:
-            number = bisect_right(range(len(self._opened())), time_s, key=self._time_s) - 1
-            return self._one(self._number(max(0, number)))
+            numbers = range(len(self._opened()))
+            if not numbers:
+                raise DecoderError(f"{self._media.path}: there are no frames")
+            return self._one(max(0, bisect_right(numbers, time_s, key=self._time_s) - 1))
 
     def batch(self, indices: Iterable[SupportsIndex], out: object = None) -> npt.NDArray[Any]:
         """As `Decoder.batch`."""

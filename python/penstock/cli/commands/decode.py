@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +48,7 @@ from penstock.cli.outputs import ImageOutput, Output, RawOutput, TimestampOutput
 from penstock.cli.progress import PERIOD_S, is_wanted
 from penstock.cli.signals import Stopped
 from penstock.errors import DecoderError, FFmpegWarning, StalledError
+from penstock.ffmpeg.frames import VideoFrame
 from penstock.ffmpeg.plan import endpoints
 from penstock.ffmpeg.program.find import find_decoding_ffmpeg
 from penstock.media import Decoder
@@ -62,6 +65,11 @@ def moment(text: str) -> float:
     if match is None or (is_clock and float(seconds) >= 60) or (match[1] and int(minutes) >= 60):
         raise ValueError(f"{text!r} is not a time such as 90, 12.5, 1:30 or 0:01:30.5")
     return int(hours) * 3600 + int(minutes) * 60 + float(seconds)
+
+
+def moments(text: str) -> list[float]:
+    """Parse times with commas between them."""
+    return [moment(one) for one in text.split(",")]
 
 
 class Progress:
@@ -97,6 +105,30 @@ class Destinations:
         )
 
 
+@dataclass(frozen=True)
+class Selection:
+    """Which frames the user wants."""
+
+    start: float | None
+    count: int | None
+    every: int
+    at: Sequence[float] | None
+
+    @property
+    def most_frames(self) -> int | None:
+        """How many they are at the most, if that is known without the file."""
+        return self.count if self.at is None else len(self.at)
+
+    @property
+    def decoded(self) -> int | None:
+        """How many frames the decoder has to give for them; None for all."""
+        return None if self.count is None else (self.count - 1) * self.every + 1
+
+    def frames(self, decoder: Decoder) -> Iterator[VideoFrame]:
+        """They, one after another."""
+        return islice(decoder, 0, None, self.every) if self.at is None else map(decoder.at, self.at)
+
+
 def is_file_name(name: str) -> bool:
     return name != STANDARD and not name.startswith(FIFO_PREFIX)
 
@@ -106,7 +138,8 @@ def is_file_name(name: str) -> bool:
     "Examples:\n"
     "  penstock decode in.mp4 > frames.rgb\n"
     "  penstock decode in.mkv frames/%05d.png --start 1:30 --count 100\n"
-    "  penstock decode in.mov shot.jpg --start 12.5 --count 1 --size 640x\n"
+    "  penstock decode in.mov shot.jpg --at 12.5 --size 640x\n"
+    "  penstock decode in.mp4 %03d.jpg --every 250 --filters yadif\n"
     "  penstock decode in.mp4 -p gray --size x360 | analyse\n"
     "  penstock decode in.mp4 frames.yuv -p same --timestamps times.csv"
 )
@@ -134,6 +167,24 @@ def is_file_name(name: str) -> bool:
     help="Skip the frames before this time: seconds, or 0:01:30.5.",
 )
 @click.option("--count", metavar="N", type=click.IntRange(min=1), help="Deliver at most N frames.")
+@click.option(
+    "--every",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=1,
+    help="Deliver the first frame, and each Nth after it.",
+)
+@click.option(
+    "--at",
+    metavar="TIME,...",
+    callback=parsed(moments),
+    help="Deliver the frames that are on screen at these times, in this order, and no others: 1.0,2.5,1:30.",
+)
+@click.option(
+    "--filters",
+    metavar="FILTERS",
+    help="FFmpeg's filters (-vf) for all frames, before --size and --every: crop=640:360,hqdn3d.",
+)
 @click.option(
     "--stream",
     metavar="N",
@@ -174,6 +225,10 @@ def decode(
     destination: str,
     timestamps: str | None,
     start_number: int | None,
+    start: float | None,
+    count: int | None,
+    every: int,
+    at: Sequence[float] | None,
     options: Mapping[str, str | None],
     progress: bool | None,
     quiet: bool,
@@ -199,20 +254,24 @@ def decode(
     with_options()
     wanted = is_wanted(progress, quiet=quiet)
     destinations = Destinations(destination, timestamps, start_number, options)
+    selection = Selection(start, count, every, at)
     _check_source(source)
-    _check_destinations(destinations, settings["count"], as_json=as_json)
+    _check_selection(selection, settings)
+    _check_destinations(destinations, selection.most_frames, as_json=as_json)
+    settings |= {"start": start, "count": selection.decoded}
     began_s = time.monotonic()
     try:
         with as_click_errors():
             settings["ffmpeg"] = find_decoding_ffmpeg(settings["ffmpeg"])
             decoder = Decoder(source, **_decoder_settings(settings))
         with decoder, _shown_warnings(is_quiet=quiet):
-            first = _next(decoder)
+            frames = selection.frames(decoder)
+            first = _next(frames)
             with (
                 _opened(source, destinations, decoder, settings["ffmpeg"]) as (output, times),
-                _progress(decoder, settings, began_s, wanted=wanted) as shown,
+                _progress(decoder, selection, began_s, wanted=wanted) as shown,
             ):
-                failure = _deliver(decoder, first, output, times, shown)
+                failure = _deliver(decoder, chain([first], frames), output, times, shown)
             seconds = time.monotonic() - began_s
     except Stopped as stopped:
         stopped.progress = stopped.progress or "frames delivered: 0"
@@ -222,7 +281,7 @@ def decode(
     if as_json:
         click.echo(json.dumps(_report(decoder, source, output, seconds, failure), indent=2))
     if wanted:
-        click.echo(_summary(decoder, output, seconds), err=True)
+        click.echo(_summary(decoder, selection, output, seconds), err=True)
     if failure is not None:
         raise click.ClickException(f"{failure.message}; frames delivered: {output.frames}")
 
@@ -233,6 +292,20 @@ def _check_source(source: str) -> None:
             f"INPUT {show_name(source)}: a video is probed before it is decoded, and a pipe can be read only "
             "once; save it to a file first. (A file of that name is ./-)"
         )
+
+
+def _check_selection(selection: Selection, settings: Mapping[str, Any]) -> None:
+    """Raise if frames at times are asked for in a way that a Decoder has none."""
+    others = {
+        "--start": selection.start is not None,
+        "--count": selection.count is not None,
+        "--every": selection.every > 1,
+        "--filters": settings["filters"] is not None,
+        "--follow-playlists": settings["follow_playlists"],
+    }
+    given = [name for name, is_given in others.items() if is_given]
+    if selection.at is not None and given:
+        raise click.UsageError(f"--at and {', '.join(given)} exclude each other")
 
 
 def _check_destinations(destinations: Destinations, count: int | None, *, as_json: bool) -> None:
@@ -295,10 +368,10 @@ def _decoder_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     return grouped(settings) | {"pixel_format": pixel_format}
 
 
-def _next(decoder: Decoder) -> Any:
+def _next(frames: Iterator[VideoFrame]) -> Any:
     """The next frame; None at the end."""
     try:
-        return decoder.read()
+        return next(frames, None)
     except (DecoderError, StalledError) as error:
         raise InputError(in_one_line(error)) from None
 
@@ -343,38 +416,44 @@ def _opened(
 
 
 @contextmanager
-def _progress(
-    decoder: Decoder, settings: Mapping[str, Any], began_s: float, *, wanted: bool
-) -> Iterator[Progress]:
+def _progress(decoder: Decoder, selection: Selection, began_s: float, *, wanted: bool) -> Iterator[Progress]:
     if not wanted:
         yield Progress(None, began_s)
         return
-    total, is_estimate = _expected_frames(decoder, settings["start"], settings["count"])
+    total, is_estimate = _expected_frames(decoder, selection)
     rate = decoder.info.frame_rate
     with VideoBar(total, None if rate is None else float(rate), is_estimate=is_estimate) as bar:
         yield Progress(bar, began_s)
 
 
-def _expected_frames(decoder: Decoder, start_s: float | None, count: int | None) -> tuple[int | None, bool]:
+def _expected_frames(decoder: Decoder, selection: Selection) -> tuple[int | None, bool]:
     """How many frames will come, None if that is not known, and whether it is an estimate."""
-    info = decoder.info
+    if selection.at is not None:
+        return len(selection.at), False
+    info, start, count = decoder.info, selection.start, selection.count
     frames, is_estimate = info.frames, False
     if frames is None and info.duration_s and info.frame_rate:
         frames, is_estimate = round(info.duration_s * info.frame_rate), True
-    if frames is not None and start_s:
+    if frames is not None and start:
         is_estimate = True
-        frames = round(frames * max(0.0, 1 - start_s / info.duration_s)) if info.duration_s else None
+        frames = round(frames * max(0.0, 1 - start / info.duration_s)) if info.duration_s else None
+    if frames is not None:
+        frames = math.ceil(frames / selection.every)
     if count is not None and (frames is None or count <= frames):
         return count, is_estimate
     return frames, is_estimate
 
 
 def _deliver(
-    decoder: Decoder, first: Any, output: Output, times: TimestampOutput | None, shown: Progress
+    decoder: Decoder,
+    frames: Iterator[VideoFrame],
+    output: Output,
+    times: TimestampOutput | None,
+    shown: Progress,
 ) -> InputError | None:
     """Deliver all frames. Return the failure that ended the input, after all frames before it were delivered."""
     try:
-        failure = _deliver_until_failure(decoder, first, output, times, shown)
+        failure = _deliver_until_failure(frames, output, times, shown)
         output.finish()
         shown.update(output, is_last=True)
     except BaseException as error:
@@ -387,16 +466,14 @@ def _deliver(
 
 
 def _deliver_until_failure(
-    decoder: Decoder, first: Any, output: Output, times: TimestampOutput | None, shown: Progress
+    frames: Iterator[VideoFrame], output: Output, times: TimestampOutput | None, shown: Progress
 ) -> InputError | None:
-    frame = first
     try:
-        while frame is not None:
+        while (frame := _next(frames)) is not None:
             output.write(frame)
             if times is not None:
                 times.write(frame)
             shown.update(output)
-            frame = _next(decoder)
     except InputError as failure:
         return failure
     return None
@@ -423,9 +500,11 @@ def _report(
     }
 
 
-def _summary(decoder: Decoder, output: Output, seconds: float) -> str:
+def _summary(decoder: Decoder, selection: Selection, output: Output, seconds: float) -> str:
     size = "" if output.output_bytes is None else f", {decimal(output.output_bytes)}"
+    # Frames at times come without the FFmpeg that has statistics.
+    held_up = f"; held up by {decoder.stats.slowest('the output')}" if selection.at is None else ""
     return (
         f"frames delivered: {output.frames} in {seconds:.2f} s, {output.frames / seconds:.1f} frames/s; "
-        f"{output.title}{size}; held up by {decoder.stats.slowest('the output')}"
+        f"{output.title}{size}{held_up}"
     )
