@@ -7,6 +7,7 @@ import os
 import sys
 
 import click
+from click.shell_completion import CompletionItem
 
 import penstock
 from penstock.cli.commands import COMMANDS
@@ -26,6 +27,12 @@ class Commands(click.Group):
             importlib.import_module(f"penstock.cli.commands.{cmd_name}"), cmd_name
         )
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        names = [
+            CompletionItem(name, help=line) for name, line in COMMANDS.items() if name.startswith(incomplete)
+        ]
+        return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

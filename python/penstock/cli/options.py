@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from penstock._units import parse_byte_count
 
@@ -142,6 +143,11 @@ def metadata_pairs(texts: Sequence[str]) -> dict[str, str]:
     return {name: value for name, value in pairs.items() if value}
 
 
+def file_names(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """What shells complete: paths. For ``shell_complete`` of parameters that take a path, a URL or ``-``."""
+    return [CompletionItem(incomplete, type="file")]
+
+
 append_option = click.option("--append", is_flag=True, help="Append to a file that exists; do not empty it.")
 convert_option = click.option(
     "--convert",
@@ -150,7 +156,10 @@ convert_option = click.option(
     "default).",
 )
 ffmpeg_option = click.option(
-    "--ffmpeg", metavar="PATH", help="The FFmpeg to run; the default is the one on PATH."
+    "--ffmpeg",
+    metavar="PATH",
+    shell_complete=file_names,
+    help="The FFmpeg to run; the default is the one on PATH.",
 )
 follow_playlists_option = click.option(
     "--follow-playlists",

@@ -36,6 +36,7 @@ from penstock.cli.options import (
     convert_option,
     ffmpeg_option,
     ffmpeg_options_option,
+    file_names,
     follow_playlists_option,
     grouped,
     json_option,
@@ -143,8 +144,10 @@ def is_file_name(name: str) -> bool:
     "  penstock decode in.mp4 -p gray --size x360 | analyse\n"
     "  penstock decode in.mp4 frames.yuv -p same --timestamps times.csv"
 )
-@click.argument("source", metavar="INPUT")
-@click.argument("destination", metavar="[OUTPUT]", default=STANDARD, callback=as_standard)
+@click.argument("source", metavar="INPUT", shell_complete=file_names)
+@click.argument(
+    "destination", metavar="[OUTPUT]", shell_complete=file_names, default=STANDARD, callback=as_standard
+)
 @click.option(
     "-p",
     "--pixel-format",
@@ -213,6 +216,7 @@ def is_file_name(name: str) -> bool:
 @click.option(
     "--timestamps",
     metavar="FILE",
+    shell_complete=file_names,
     callback=as_standard,
     help="Write a line of CSV for each frame: its number from 0, its timestamp, its time in seconds.",
 )

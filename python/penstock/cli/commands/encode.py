@@ -23,6 +23,7 @@ from penstock.cli.opening import FIFO_PREFIX, MEDIA_SUFFIXES, STANDARD, opened, 
 from penstock.cli.options import (
     encoder_options,
     encoder_settings,
+    file_names,
     fps_option,
     grouped,
     json_option,
@@ -84,8 +85,8 @@ class _NoFrame(Exception):
     "  penstock encode dump.bgra out.mp4 --size 1280x720 --fps 30 --pixel-format bgr0\n"
     "  render | penstock encode rtmp://host/key --size 1280x720 --fps 30 --option g=60"
 )
-@click.argument("inputs", metavar="[INPUT]...", nargs=-1)
-@click.argument("output")
+@click.argument("inputs", metavar="[INPUT]...", shell_complete=file_names, nargs=-1)
+@click.argument("output", shell_complete=file_names)
 @fps_option(required=False)
 @click.option(
     "--size",
@@ -108,6 +109,7 @@ class _NoFrame(Exception):
 @click.option(
     "--audio",
     metavar="FILE",
+    shell_complete=file_names,
     multiple=True,
     help="Add the sound of FILE, which ends with the picture. It is copied where the container takes it, and else "
     "encoded. May be repeated, for several tracks.",
@@ -115,11 +117,13 @@ class _NoFrame(Exception):
 @click.option(
     "--subtitles",
     metavar="FILE",
+    shell_complete=file_names,
     help="Add subtitles that players show if asked to: .srt, .vtt or .ass. For MP4, QuickTime, Matroska and WebM.",
 )
 @click.option(
     "--like",
     metavar="FILE",
+    shell_complete=file_names,
     help="Take what the other options do not say from this video: size and rate of raw frames, shape of a pixel, "
     "colours, sound, metadata, chapters.",
 )

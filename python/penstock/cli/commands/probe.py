@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock._names import show_name
-from penstock.cli.options import follow_playlists_option, json_option, parsed, seconds
+from penstock.cli.options import file_names, follow_playlists_option, json_option, parsed, seconds
 from penstock.errors import PenstockError
 from penstock.media.facts import PATIENCE_S
 from penstock.media.facts import probe as probe_media
@@ -33,7 +33,7 @@ UNWRAPPED_COLUMNS = 1000
     "  penstock probe *.mkv --count-frames\n"
     "  penstock probe clip.mov --json | jq .video[0].frame_rate"
 )
-@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.argument("files", metavar="FILE...", shell_complete=file_names, nargs=-1, required=True)
 @click.option(
     "--count-frames",
     is_flag=True,

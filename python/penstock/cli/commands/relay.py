@@ -10,7 +10,15 @@ import click
 
 import penstock
 from penstock.cli.opening import Endpoint, as_standard, opened
-from penstock.cli.options import UNITS, append_option, byte_count, parsed, progress_option, seconds
+from penstock.cli.options import (
+    UNITS,
+    append_option,
+    byte_count,
+    file_names,
+    parsed,
+    progress_option,
+    seconds,
+)
 from penstock.cli.progress import CANCEL_S, PERIOD_S, Show, bytes_and_rate, expected_bytes, is_wanted, rows
 from penstock.cli.signals import Stopped, held
 from penstock.errors import BrokenStreamError, StalledError
@@ -21,8 +29,8 @@ DESTINATION_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @click.command(epilog="Example: penstock relay --offset 4K --count 1G disk.img fifo:/run/import")
-@click.argument("src")
-@click.argument("dst", callback=as_standard)
+@click.argument("src", shell_complete=file_names)
+@click.argument("dst", shell_complete=file_names, callback=as_standard)
 @click.option(
     "--count",
     metavar="N",

@@ -19,6 +19,7 @@ from penstock.cli.messages import in_one_line, with_options
 from penstock.cli.options import (
     encoder_options,
     encoder_settings,
+    file_names,
     fps_option,
     grouped,
     json_option,
@@ -115,7 +116,7 @@ def _notes(error: BaseException) -> list[str]:
     return [note for note in getattr(error, "__notes__", []) if "\n" not in note]
 
 
-plan_argument = click.argument("plan_file", metavar="PLAN")
+plan_argument = click.argument("plan_file", metavar="PLAN", shell_complete=file_names)
 
 
 @click.command("chunk")
@@ -192,8 +193,8 @@ def _read_plan(name: str) -> Plan:
     "  penstock render chunk plan.json 0-4\n"
     "  penstock render assemble plan.json",
 )
-@click.argument("scene", metavar="MODULE:SCENE")
-@click.argument("output")
+@click.argument("scene", metavar="MODULE:SCENE", shell_complete=file_names)
+@click.argument("output", shell_complete=file_names)
 @click.option(
     "--frames",
     metavar="N|A:B",
@@ -236,10 +237,16 @@ def _read_plan(name: str) -> Plan:
     type=click.IntRange(min=1),
     help="Frames of a chunk. The default is 240, or fewer for a short video.",
 )
-@click.option("--audio", metavar="FILE", help="Add the sound of FILE, from the time of the first frame on.")
+@click.option(
+    "--audio",
+    metavar="FILE",
+    shell_complete=file_names,
+    help="Add the sound of FILE, from the time of the first frame on.",
+)
 @click.option(
     "--storage",
     metavar="DIR|URL",
+    shell_complete=file_names,
     help="Where chunks are kept until the video is complete: a folder, or a URL that fsspec opens. All workers must "
     "reach it. The default is OUTPUT.chunks.",
 )
@@ -256,6 +263,7 @@ def _read_plan(name: str) -> Plan:
     "--plan-only",
     "plan_file",
     metavar="[FILE]",
+    shell_complete=file_names,
     is_flag=False,
     flag_value=_STANDARD,
     help="Render nothing, and write the plan to FILE, or to standard output if FILE is - or left out.",

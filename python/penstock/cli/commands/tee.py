@@ -12,7 +12,7 @@ import click
 import penstock
 from penstock._names import show_name
 from penstock.cli.opening import Endpoint, as_standard, opened
-from penstock.cli.options import append_option, parsed, progress_option, seconds
+from penstock.cli.options import append_option, file_names, parsed, progress_option, seconds
 from penstock.cli.progress import CANCEL_S, PERIOD_S, Show, bytes_and_rate, expected_bytes, is_wanted, rows
 from penstock.cli.signals import Stopped, held
 from penstock.errors import BrokenStreamError, ClosedError, StalledError
@@ -20,8 +20,10 @@ from penstock.results import TeeReport
 
 
 @click.command(epilog="Example: penstock tee --evict-after 2 - recording.h264 fifo:/run/preview")
-@click.argument("src")
-@click.argument("dsts", metavar="DST...", nargs=-1, required=True, callback=as_standard)
+@click.argument("src", shell_complete=file_names)
+@click.argument(
+    "dsts", metavar="DST...", shell_complete=file_names, nargs=-1, required=True, callback=as_standard
+)
 @click.option(
     "--evict-after",
     metavar="S",
