@@ -1,4 +1,4 @@
-"""Odd surroundings: a home that cannot be written, other locales, narrow and dumb terminals, closed outputs."""
+"""Odd surroundings: a home that cannot be written, other locales, odd terminals, notebooks, closed outputs."""
 
 from __future__ import annotations
 
@@ -90,3 +90,22 @@ def test_an_output_that_is_closed(tmp_path: Path, command: str) -> None:
     assert (done.returncode, "Traceback" in done.stderr.decode()) == (1, False)
     closed_at_start = run_process(*arguments, stdout=None, preexec_fn=lambda: os.close(1))
     assert "Traceback" not in closed_at_start.stderr.decode()
+
+
+def test_a_bar_in_a_notebook_needs_no_widgets(tmp_path: Path) -> None:
+    code = """
+        import builtins
+        class ZMQInteractiveShell: "By this name rich knows notebooks."
+        builtins.get_ipython = ZMQInteractiveShell
+        with penstock.Encoder(sys.argv[1], size=(64, 48), fps=30, progress=20) as encoder:
+            for _ in range(20):
+                encoder.write(bytes(64 * 48 * 3))
+                time.sleep(0.06)
+        assert "IPython" not in sys.modules and "ipywidgets" not in sys.modules
+    """
+    done = run_script(code, tmp_path / "v.mp4", env=os.environ | {"TERM": "xterm-color"})
+    lines = done.stderr.decode().replace("\x1b[?25h", "").splitlines()
+    assert (done.returncode, "warn" in done.stderr.decode().lower()) == (0, False)
+    assert done.stderr.count(b"\r\x1b[2K") >= 2  # drawn again in place
+    assert done.stderr.count(b"\n") == 1
+    assert " 20/20 frames " in lines[-1]

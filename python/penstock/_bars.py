@@ -48,7 +48,7 @@ class Bars:
     def __init__(self, *columns: ProgressColumn | str, total: int | None, rows: int = 1) -> None:
         self._progress = Progress(
             *(_field(column) if isinstance(column, str) else column for column in columns),
-            console=Console(stderr=True),
+            console=_standard_error(),
             auto_refresh=False,
             redirect_stdout=False,
             redirect_stderr=False,
@@ -156,6 +156,15 @@ class ByteBars(Bars):
         for row, (title, (nbytes, state)) in enumerate(zip(self._titles, states, strict=True)):
             self.set(row, nbytes, title=title, state=state)
         self.draw()
+
+
+def _standard_error() -> Console:
+    console = Console(stderr=True)
+    if not console.is_jupyter:
+        return console
+    # There rich draws with ipywidgets, and warns where they are missing. But notebooks draw a line of standard error
+    # again after a carriage return, as terminals do.
+    return Console(stderr=True, force_jupyter=False, force_terminal=True, width=console.width)
 
 
 def _field(name: str) -> TextColumn:
