@@ -15,8 +15,8 @@ from support.cases import eventually
 from support.clips import clip
 from support.command_line import failed, finish, printed, run, run_process, start
 
-from penstock.cli.commands.probe import _clock
 from penstock.media import probe
+from penstock.media.summary import _clock
 
 
 def shown(*arguments: object) -> str:

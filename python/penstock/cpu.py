@@ -30,8 +30,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from penstock import _native
-from penstock._html import HtmlTable
 from penstock._native import AppliedPolicy, ThreadPolicy
+from penstock._notebook import HtmlTable
 from penstock._types import Near, Priority
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock._html import HtmlTable
 from penstock._native import (
     AppliedPolicy,
     Frame,
@@ -17,6 +16,7 @@ from penstock._native import (
     Ticket,
     WriterStats,
 )
+from penstock._notebook import HtmlTable, HtmlVideo
 
 if TYPE_CHECKING:
     from penstock.ffmpeg.frames import VideoFrame
@@ -47,7 +47,7 @@ _CLEAR_SHARE = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class EncodeReport(HtmlTable):
+class EncodeReport(HtmlVideo):
     """What an `Encoder` delivered.
 
     Attributes:
@@ -258,7 +258,7 @@ class RenderProgress:
 
 
 @dataclass(frozen=True, slots=True)
-class RenderReport(HtmlTable):
+class RenderReport(HtmlVideo):
     """What a render delivered.
 
     Attributes:

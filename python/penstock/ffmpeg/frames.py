@@ -33,6 +33,12 @@ class VideoFrame(np.ndarray[Any, np.dtype[Any]]):
     time_s: float | None
     _layout: FrameLayout | None
 
+    def _repr_png_(self) -> bytes | None:
+        """The picture that notebooks show; None for a part of a frame, and for YUV."""
+        from penstock._notebook import png
+
+        return None if self._layout is None else png(self, self._layout)
+
     def __array_finalize__(self, source: npt.NDArray[Any] | None) -> None:
         self.index = getattr(source, "index", -1)
         self.pts = getattr(source, "pts", None)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeVar
 
-from penstock._html import HtmlTable
+from penstock._notebook import HtmlTable, player, table
 from penstock.ffmpeg.plan import endpoints
 from penstock.ffmpeg.plan.color_tags import ContentLight, MasteringDisplay
 
@@ -189,6 +189,15 @@ class MediaInfo:
     subtitles: tuple[SubtitleInfo, ...]
     chapters: tuple[Chapter, ...]
     tags: Mapping[str, str]
+
+    def _repr_html_(self) -> str:
+        from penstock.media.summary import facts_of_file, facts_of_streams
+
+        streams = (
+            (f"#{number} {kind}", ", ".join([codec, *facts]))
+            for number, kind, codec, facts in facts_of_streams(self)
+        )
+        return table(self.path, [("file", ", ".join(facts_of_file(self))), *streams]) + player(self)
 
     @property
     def zero_s(self) -> float:

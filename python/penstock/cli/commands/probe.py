@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from fractions import Fraction
 
 import click
 from rich.console import Console
-from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
@@ -20,7 +18,8 @@ from penstock.cli.options import file_names, follow_playlists_option, json_optio
 from penstock.errors import PenstockError
 from penstock.media.facts import PATIENCE_S
 from penstock.media.facts import probe as probe_media
-from penstock.media.info import AudioInfo, MediaInfo, SubtitleInfo, VideoInfo
+from penstock.media.info import MediaInfo
+from penstock.media.summary import clock, facts_of_file, facts_of_streams, ratio
 
 #: The width of an output that is no terminal. Programs such as grep want whole lines.
 UNWRAPPED_COLUMNS = 1000
@@ -78,7 +77,7 @@ def probe(
                 _print(info)
     if as_json and found:
         things = [asdict(info) for info in found]
-        click.echo(json.dumps(things if len(files) > 1 else things[0], indent=2, default=_ratio))
+        click.echo(json.dumps(things if len(files) > 1 else things[0], indent=2, default=ratio))
     if len(found) < len(files):
         sys.exit(1)
 
@@ -100,107 +99,16 @@ def _print(info: MediaInfo) -> None:
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=UNWRAPPED_COLUMNS)
-    console.print(Text(f"{_writable(show_name(info.path))}: {', '.join(_facts_of_file(info))}", style="bold"))
+    console.print(Text(f"{_writable(show_name(info.path))}: {', '.join(facts_of_file(info))}", style="bold"))
     table = Table.grid(padding=(0, 2, 0, 0))
-    streams: list[VideoInfo | AudioInfo | SubtitleInfo] = [*info.video, *info.audio, *info.subtitles]
-    for stream in sorted(streams, key=lambda stream: stream.index):
-        kind, facts, profile = _facts_of(stream)
-        codec = f"{stream.codec} ({profile})" if profile else stream.codec
-        table.add_row(f"  #{stream.index}", kind, Text(codec), Text(", ".join(facts)))
+    for number, kind, codec, facts in facts_of_streams(info):
+        table.add_row(f"  #{number}", kind, Text(codec), Text(", ".join(facts)))
     for chapter in info.chapters:
-        table.add_row("", "chapter", _clock(chapter.start_s), Text(_writable(show_name(chapter.title or ""))))
+        table.add_row("", "chapter", clock(chapter.start_s), Text(_writable(show_name(chapter.title or ""))))
     with console.capture() as shown:
-        console.print(table if info.video or info.audio else "  no video and no audio")
+        console.print(table if table.rows else "  no video and no audio")
     # rich pads the last column with blanks.
     click.echo("\n".join(line.rstrip() for line in shown.get().splitlines()))
-
-
-def _facts_of(stream: VideoInfo | AudioInfo | SubtitleInfo) -> tuple[str, Iterable[str], str | None]:
-    if isinstance(stream, VideoInfo):
-        return "video", _facts_of_video(stream), stream.profile
-    if isinstance(stream, AudioInfo):
-        return "audio", _facts_of_audio(stream), stream.profile
-    return "subtitles", filter(None, (stream.language, stream.title)), None
-
-
-def _facts_of_file(info: MediaInfo) -> Iterable[str]:
-    yield info.container_name
-    yield "duration unknown" if info.duration_s is None else _clock(info.duration_s)
-    if info.size_bytes is not None:
-        yield decimal(info.size_bytes)
-    if info.bit_rate is not None:
-        yield _bit_rate(info.bit_rate)
-
-
-def _facts_of_video(stream: VideoInfo) -> Iterable[str]:
-    alpha = " and alpha" if stream.has_separate_alpha else ""
-    yield f"{stream.pixel_format or 'pixel format unknown'}{alpha}"
-    yield f"{stream.width}x{stream.height}"
-    if stream.rotation:
-        yield f"stored as {stream.stored_width}x{stream.stored_height} and turned {stream.rotation} degrees clockwise"
-    if stream.sample_aspect_ratio is not None and stream.sample_aspect_ratio != 1:
-        yield f"pixels of {_ratio(stream.sample_aspect_ratio).replace('/', ':')}"
-    if stream.is_attached_picture:
-        yield "attached picture"
-        return
-    if stream.frame_rate is not None:
-        yield f"{float(stream.frame_rate):.5g} frames/s{' (variable)' if stream.is_variable_frame_rate else ''}"
-    yield "frames unknown" if stream.frames is None else f"{stream.frames} frames"
-    yield from _times(stream)
-    if stream.field_order not in (None, "progressive"):
-        yield f"interlaced ({stream.field_order})"
-    yield _colors(stream)
-    if stream.mastering_display is not None and stream.mastering_display.luminance is not None:
-        yield "mastered at {:g} to {:g} cd/m²".format(*stream.mastering_display.luminance)
-    if stream.content_light is not None:
-        yield f"light of {stream.content_light.max_cll} and {stream.content_light.max_fall} cd/m²"
-    yield from _ends(stream)
-
-
-def _facts_of_audio(stream: AudioInfo) -> Iterable[str]:
-    yield f"{stream.sample_rate} Hz"
-    yield stream.channel_layout or f"{stream.channels} channels"
-    yield stream.sample_format or "sample format unknown"
-    yield from _times(stream)
-    yield from _ends(stream)
-
-
-def _times(stream: VideoInfo | AudioInfo) -> Iterable[str]:
-    if stream.duration_s is not None:
-        yield _clock(stream.duration_s)
-    if stream.start_s:
-        yield f"from {stream.start_s:g} s"
-
-
-def _ends(stream: VideoInfo | AudioInfo) -> Iterable[str]:
-    if stream.bit_rate is not None:
-        yield _bit_rate(stream.bit_rate)
-    if stream.is_default:
-        yield "default"
-
-
-def _colors(stream: VideoInfo) -> str:
-    others = {stream.color_primaries, stream.color_transfer} - {None, stream.color_matrix}
-    if stream.color_matrix is stream.color_range is None and not others:
-        return "colours untagged"
-    named = f"{stream.color_matrix or 'matrix untagged'}, {stream.color_range or 'range untagged'}"
-    return f"{named} ({', '.join(sorted(map(str, others)))})" if others else named
-
-
-def _clock(time_s: float) -> str:
-    """Hours, minutes and seconds to a thousandth: 0:00:10.0"""
-    thousandths = round(time_s * 1000)
-    minutes, rest = divmod(thousandths, 60_000)
-    text = f"{minutes // 60}:{minutes % 60:02}:{rest // 1000:02}.{rest % 1000:03}"
-    return text[:-2] + text[-2:].rstrip("0")  # one decimal stays
-
-
-def _bit_rate(bits: int) -> str:
-    return f"{bits / 1e6:.3g} Mbit/s" if bits >= 1_000_000 else f"{bits / 1e3:.3g} kbit/s"
-
-
-def _ratio(number: Fraction) -> str:
-    return f"{number.numerator}/{number.denominator}"
 
 
 def _in_one_line(error: object) -> str:
