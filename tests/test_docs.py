@@ -82,6 +82,33 @@ def test_page(page: Path, tmp_path: Path) -> None:
     assert missing is None, f"{missing!r} is not in\n{run.stdout}"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, id=page.stem) for page in (ROOT / "docs").rglob("*.ipynb")]
+)
+def test_notebook(page: Path, tmp_path: Path) -> None:
+    nbclient = pytest.importorskip(
+        "nbclient", reason="needs a Jupyter kernel (pip install nbclient ipykernel)"
+    )
+    import nbformat
+
+    notebook = nbformat.read(page, as_version=4)
+    folder = {"metadata": {"path": str(tmp_path)}}
+    nbclient.NotebookClient(notebook, timeout=250, resources=folder, coalesce_streams=True).execute()
+    outputs = [one for cell in notebook.cells for one in cell.get("outputs", ())]
+    said = [one.text for one in outputs if one.output_type == "stream"]
+    assert [re.findall(r"\b\d+/\d+ frames", text)[-1:] for text in said] == [["90/90 frames"]] * 2
+    assert not any("\r" in text or "Warning" in text for text in said)  # lines that were drawn over are gone
+    shown = [one.data for one in outputs if "data" in one]
+    assert [("image/png" in one, "<video" in one.get("text/html", "")) for one in shown] == [
+        *[(False, True)] * 2,
+        (True, False),
+        (False, False),
+        (False, True),
+    ]
+    assert '<img src="data:image/png' in shown[3]["text/html"]
+
+
 PAGE_OF_ALL_KINDS = """
 ```python
 word = "first"
