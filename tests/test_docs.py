@@ -25,6 +25,7 @@ SLOW = {
     "how-to/depth",
     "how-to/images",
     "how-to/live",
+    "how-to/matplotlib",
     "how-to/memory",
     "how-to/prores",
     "how-to/quality",
