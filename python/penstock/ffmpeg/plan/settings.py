@@ -54,7 +54,7 @@ class Colors:
         primaries: what red, green and blue are: FFmpeg's name of one in ITU-T H.273, table 2, such as "bt2020"; "auto"
             is that which is usual with the matrix. It is a tag of the video: no sample changes. `Encoder` only.
         transfer: how light becomes samples, as a tag: a name of table 3, such as "smpte2084" (PQ) or "arib-std-b67"
-            (HLG). `Encoder` only.
+            (HLG). `Encoder` only. `pq_from_nits` and `hlg_from_nits` make such samples.
         mastering_display: of HDR, what the video was graded on: a `penstock.media.MasteringDisplay` with all of its
             values, as a tag. `Encoder` only, with libx264, libx265 or libsvtav1.
         content_light: of HDR, how bright the video is: a `penstock.media.ContentLight`, as a tag. The same.
