@@ -28,7 +28,9 @@ from penstock.ffmpeg import Colors, Tuning, find_ffmpeg
 from penstock.media import AudioDecoder
 from penstock.media.decode_session import DecodeSession
 
-pytestmark = pytest.mark.filterwarnings("error::penstock.FFmpegWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "error::penstock.FFmpegWarning", "ignore:.*bt2020_10bit.mp4. the video is HDR:penstock.FFmpegWarning"
+)
 
 # FFmpeg's conversion with all its care: chroma from the nearest sample, and no fraction dropped.
 EXACT = ("-sws_flags", "neighbor+accurate_rnd+full_chroma_int")

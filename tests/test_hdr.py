@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +11,11 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from support.cases import needs
+from support.command_line import run
 
-from penstock import Decoder, Encoder
+from penstock import Decoder, Encoder, FFmpegWarning
 from penstock.ffmpeg import Colors, Tuning, find_ffmpeg, hlg_from_nits, pq_from_nits
+from penstock.ffmpeg.program import capabilities
 from penstock.media import ContentLight, MasteringDisplay, probe
 
 SIZE = (64, 64)
@@ -89,3 +93,69 @@ def test_samples_and_tags_come_back(tmp_path: Path, codec: str, transfer: str, p
         pictures = [rgb / 65535 for (rgb,) in got]
     off = [np.abs(inside(one) - inside(samples)).max() for one in pictures]
     assert len(off) == 3 and max(off) <= tolerance
+
+
+def plain(output: Path, transfer: str, *nits: tuple[float, float, float]) -> Path:
+    """A lossless video of plain frames of this light in BT.2020."""
+    colors = Colors("bt2020", primaries="bt2020", transfer=transfer)
+    given: dict[str, Any] = {"codec": "ffv1", "output_pixel_format": "yuv420p10le", "colors": colors}
+    samples = CURVES.get(transfer, pq_from_nits)(nits)
+    with Encoder(output, size=SIZE, fps=25, pixel_format="rgb48le", **given) as encoder:
+        for color in np.rint(samples * 65535).astype(np.uint16):
+            encoder.write(np.broadcast_to(color, (*reversed(SIZE), 3)))
+    return output
+
+
+@pytest.mark.parametrize("pixel_format", ["rgb24", "bgra", "gray"])
+@pytest.mark.parametrize("transfer, name", [("smpte2084", "PQ"), ("arib-std-b67", "HLG")])
+def test_hdr_in_8_bits_is_told_once(tmp_path: Path, transfer: str, name: str, pixel_format: str) -> None:
+    path = plain(tmp_path / "v.mkv", transfer, *[(203, 203, 203)] * 3)
+    with pytest.warns(FFmpegWarning) as told, Decoder(path, pixel_format=pixel_format) as decoder:
+        assert len(list(decoder)) == 3
+        assert decoder[1].shape == decoder.shape
+    assert [warning.filename for warning in told] == [__file__]
+    words = rf"v\.mkv: the video is HDR \({name}\), .* as {pixel_format} .* give pixel_format='rgb48le'"
+    assert re.search(words, str(told[0].message))
+
+
+@pytest.mark.filterwarnings("error")
+def test_what_keeps_hdr_or_is_none_is_not_told(tmp_path: Path) -> None:
+    hdr = plain(tmp_path / "hdr.mkv", "smpte2084", (203, 203, 203))
+    for pixel_format in ("rgb48le", "gray16le", "gbrpf32le", "yuv420p10le", "yuv420p", None):
+        with Decoder(hdr, pixel_format=pixel_format) as decoder:
+            assert len(list(decoder)) == 1
+    with Decoder(plain(tmp_path / "sdr.mkv", "bt2020-10", (203, 203, 203))) as decoder:
+        assert len(list(decoder)) == 1
+
+
+@pytest.mark.parametrize("transfer", CURVES)
+def test_the_filters_of_the_message_make_sdr(tmp_path: Path, transfer: str, ffmpeg: str) -> None:
+    if missing := {"zscale", "tonemap"} - set(capabilities.filters(ffmpeg)):
+        pytest.skip(f"this FFmpeg has no {missing}")
+    # Red of BT.709 in BT.2020 (ITU-R BT.2087-0).
+    red = (50 * 0.6274, 50 * 0.0691, 50 * 0.0164)
+    path = plain(tmp_path / "v.mkv", transfer, (0, 0, 0), (50,) * 3, (203,) * 3, (1000,) * 3, red)
+    with pytest.warns(FFmpegWarning) as told:
+        Decoder(path, tuning=Tuning(ffmpeg=ffmpeg)).close()
+    found = re.search(r"Decoder\(filters='(.+)'\)", str(told[0].message))
+    assert found is not None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with Decoder(path, filters=found[1], tuning=Tuning(ffmpeg=ffmpeg)) as decoder:
+            black, gray, white, bright, sdr_red = (np.asarray(frame[20, 20], int) for frame in decoder)
+    assert black.max() <= 1
+    # A quarter of white is not compressed. A display of SDR shows it by ITU-R BT.1886.
+    assert np.abs(gray - 255 * (50 / 203) ** (1 / 2.4)).max() <= 2
+    assert white.min() > 200 and white.max() + 20 < bright.min()
+    # The OOTF of HLG is one of each component in zscale, and of the luminance in BT.2100.
+    tolerance = 2 if transfer == "smpte2084" else 16
+    assert abs(sdr_red[0] - gray[0]) <= tolerance and sdr_red[1:].max() <= 6
+
+
+def test_the_command_line_tells_it_by_its_own_option(tmp_path: Path) -> None:
+    path = plain(tmp_path / "v.mkv", "smpte2084", (203, 203, 203))
+    frames = tmp_path / "frames.rgb"
+    told = run("decode", path, frames).stderr.decode()
+    assert told.count("Warning: ") == 1 and "is HDR (PQ)" in told and "give --pixel-format rgb48le" in told
+    for options in (["--quiet"], ["--pixel-format", "rgb48le"], ["--pixel-format", "same"]):
+        assert "Warning" not in run("decode", path, frames, *options).stderr.decode()

@@ -199,5 +199,5 @@ class FFmpegWarning(UserWarning):
 
     An `Encoder` warns when the video cannot hold all that is in its frames, such as alpha. The message names a format
     that can, and the argument that confirms the choice; ``EncodeReport.warnings`` repeats it. A `Decoder` warns when
-    the number of frames in the file's header is wrong.
+    the number of frames in the file's header is wrong, and when HDR becomes 8-bit RGB without tone mapping.
     """

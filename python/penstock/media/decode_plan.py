@@ -47,6 +47,12 @@ _FULL_RANGE = {"yuvj420p": "yuv420p", "yuvj422p": "yuv422p", "yuvj444p": "yuv444
 _ALPHA_DECODERS = {"vp8": "libvpx", "vp9": "libvpx-vp9"}
 _AUTOROTATION = frozenset(("autorotate", "noautorotate"))
 _CODEC_OPTIONS = ("c", "c:v", "codec", "codec:v", "vcodec")
+# The transfer characteristics of HDR, and FFmpeg's filters that make SDR of it.
+_HDR = {"smpte2084": "PQ", "arib-std-b67": "HLG"}
+_TONE_MAPPING = re.compile(r"tonemap|zscale|libplacebo|lut[13]d|out_transfer")
+# White is 203 cd/m² in HDR (ITU-R BT.2408). Brighter light is compressed, from 0.3 of that on. Without desat, which has
+# other defaults in FFmpeg 5.1 and 9, both make the same of it.
+_TO_SDR = "zscale=t=linear:npl=203:p=bt709,format=gbrpf32le,tonemap=mobius:desat=0,zscale=t=bt709,format=gbrp"
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +191,19 @@ def plan_decode(
     filters = (*scaled, f"format={delivered}")
     return DecodePlan(
         layout, delivered, conversion, parts, converted_by, turns, filters, options, video, decoder
+    )
+
+
+def unmapped_hdr(video: VideoInfo, layout: FrameLayout, options: DecodeOptions) -> str | None:
+    """What to warn of where the samples of HDR become 8-bit RGB or gray as they are; else None."""
+    name = layout.pixel_format
+    is_short = name in PIXEL_FORMATS and layout.sample_bytes == 1 and (is_rgb(name) or is_gray(name))
+    is_asked = options.pixel_format is None or _TONE_MAPPING.search(options.filters or "")
+    if is_asked or not is_short or video.color_transfer not in _HDR:
+        return None
+    return (
+        f"the video is HDR ({_HDR[video.color_transfer]}), which looks dull as {name} without tone mapping: give "
+        f"{argument('pixel_format', 'rgb48le')} for its samples, or make SDR of it by Decoder(filters={_TO_SDR!r})"
     )
 
 

@@ -21,7 +21,7 @@ from penstock.ffmpeg.program.messages import StderrLog
 from penstock.ffmpeg.program.runner import run
 from penstock.media import ending
 from penstock.media.audio import AudioDecoder, AudioOptions
-from penstock.media.decode_plan import DecodeOptions, plan_decode
+from penstock.media.decode_plan import DecodeOptions, plan_decode, unmapped_hdr
 from penstock.media.decode_session import DecoderBase, DecodeSession, numbered_stream
 from penstock.media.facts import probe
 from penstock.media.info import MediaInfo, VideoInfo
@@ -68,7 +68,8 @@ class Decoder(DecoderBase):
 
     Where possible, FFmpeg delivers the YUV of the file, half as many bytes as RGB, and the native thread converts it
     while it copies, by the matrix and range that the file is tagged with. A chroma sample is repeated for its pixels.
-    Samples are rounded, and at most 1 off the exact value.
+    Samples are rounded, and at most 1 off the exact value. Primaries and transfer stay as they are: HDR (PQ, HLG) as
+    8-bit RGB or gray is a `penstock.FFmpegWarning`, unless `filters` make SDR of it.
 
     If a file is damaged, or ends before its container says, reading raises `DecoderError` after the last frame, unless
     `conceal_errors`: whenever FFmpeg printed an error. A header that is only wrong about the number of frames is a
@@ -167,6 +168,8 @@ class Decoder(DecoderBase):
                 f"{self._media.path} does not tell the pixel format of its video, and may have no frames"
             )
         self._plan = plan_decode(program, self._source, self._media, self._video, self._options)
+        if said := unmapped_hdr(self._video, self._plan.layout, self._options):
+            warnings.warn(f"{self._opened.path}: {said}", FFmpegWarning, stacklevel=2)
         # A session that referenced the decoder would leave a dropped one to the garbage collector.
         excuse, early_end = weakref.WeakMethod(self._excuse), weakref.WeakMethod(self._early_end)
         self._session_by = partial(

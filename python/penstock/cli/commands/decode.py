@@ -265,10 +265,7 @@ def decode(
     settings |= {"start": start, "count": selection.decoded}
     began_s = time.monotonic()
     try:
-        with as_click_errors():
-            settings["ffmpeg"] = find_decoding_ffmpeg(settings["ffmpeg"])
-            decoder = Decoder(source, **_decoder_settings(settings))
-        with decoder, _shown_warnings(is_quiet=quiet):
+        with _shown_warnings(is_quiet=quiet), _decoder(source, settings) as decoder:
             frames = selection.frames(decoder)
             first = _next(frames)
             with (
@@ -363,6 +360,12 @@ def _refuse_terminal(fd: int, title: str) -> None:
         raise click.UsageError(
             f"{title} is a terminal, and raw frames are for a program or a file: name an OUTPUT, or | another program"
         )
+
+
+def _decoder(source: str, settings: dict[str, Any]) -> Decoder:
+    with as_click_errors():
+        settings["ffmpeg"] = find_decoding_ffmpeg(settings["ffmpeg"])
+        return Decoder(source, **_decoder_settings(settings))
 
 
 def _decoder_settings(given: Mapping[str, Any]) -> dict[str, Any]:
