@@ -55,13 +55,18 @@ def planes(samples: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     return np.ascontiguousarray(samples[..., [1, 2, 0]].transpose(2, 0, 1))
 
 
+def tags_any_codec(program: str) -> bool:
+    """Whether this FFmpeg, as 9 does, tags its input with a display and a light, whatever the encoder is."""
+    return "mastering_display" in capabilities.global_options(program)
+
+
 @pytest.mark.parametrize("pixel_format", ["rgb48le", "gbrpf32le"])
 @pytest.mark.parametrize("transfer", CURVES)
 @pytest.mark.parametrize("codec", CODECS)
 def test_samples_and_tags_come_back(tmp_path: Path, codec: str, transfer: str, pixel_format: str) -> None:
     needs(find_ffmpeg(), codec)
     name, output_pixel_format, options, tolerance = CODECS[codec]
-    has_light = codec in ("libx265", "libsvtav1")
+    has_light = codec in ("libx265", "libsvtav1") or tags_any_codec(find_ffmpeg())
     colors = Colors("bt2020", primaries="bt2020", transfer=transfer, **(LIGHT if has_light else {}))  # type: ignore[arg-type]
     samples = CURVES[transfer](picture())
     is_float = pixel_format == "gbrpf32le"
@@ -93,6 +98,26 @@ def test_samples_and_tags_come_back(tmp_path: Path, codec: str, transfer: str, p
         pictures = [rgb / 65535 for (rgb,) in got]
     off = [np.abs(inside(one) - inside(samples)).max() for one in pictures]
     assert len(off) == 3 and max(off) <= tolerance
+
+
+@pytest.mark.parametrize("name, codec", [("v.mov", "prores_ks"), ("v.mp4", "libvpx-vp9"), ("v.mkv", "ffv1")])
+@pytest.mark.parametrize("given", [{"fps": 25}, {"fps": None}], ids=str)
+def test_a_light_of_other_codecs_needs_ffmpeg_9(
+    tmp_path: Path, ffmpeg: str, name: str, codec: str, given: dict[str, Any]
+) -> None:
+    needs(ffmpeg, codec)
+    given = {**given, "codec": codec, "size": SIZE, "colors": Colors(**LIGHT)}  # type: ignore[arg-type]
+    if not tags_any_codec(ffmpeg):
+        with pytest.raises(
+            ValueError, match=rf"Colors\(mastering_display=…\) has no place in {codec} .*FFmpeg 9"
+        ):
+            Encoder(tmp_path / name, tuning=Tuning(ffmpeg=ffmpeg), **given)
+        return
+    with Encoder(tmp_path / name, tuning=Tuning(ffmpeg=ffmpeg), **given) as encoder:
+        encoder.write(np.zeros((*reversed(SIZE), 3), np.uint8), pts=None if given["fps"] else 0.5)
+    assert encoder.report.warnings == ()
+    video = probe(tmp_path / name).video[0]
+    assert {"mastering_display": video.mastering_display, "content_light": video.content_light} == LIGHT
 
 
 def plain(output: Path, transfer: str, *nits: tuple[float, float, float]) -> Path:

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from penstock.ffmpeg.naming import argument
-from penstock.ffmpeg.plan.color_tags import PRIMARIES, TRANSFERS, ContentLight, MasteringDisplay
+from penstock.ffmpeg.plan.color_tags import PRIMARIES, TRANSFERS, MasteringDisplay
 from penstock.ffmpeg.plan.pixel_formats import is_gray, is_rgb, subsampling
 from penstock.ffmpeg.plan.settings import Colors
+from penstock.ffmpeg.program import capabilities
 
 # Matrix, primaries and transfer characteristics, by FFmpeg's names of the code points in ITU-T H.273 (tables 4, 2
 # and 3): 6, 6, 6 for BT.601 with 525 lines; 1, 1, 1; and 9, 9, 14, whose curve is that of 1, 6 and 15 as well.
@@ -203,23 +204,22 @@ def with_colors_of_options(
     return colors, others
 
 
-def with_light(codec: str, colors: Colors, options: Mapping[str, object]) -> dict[str, object]:
+def with_light(program: str, codec: str, colors: Colors, options: Mapping[str, object]) -> dict[str, object]:
     """`options` with the encoder's parameters for the mastering display and the light levels of `colors`.
 
     Raises:
-        ValueError: FFmpeg has no such parameters for `codec`, they are in `options` too, or a value is missing.
+        ValueError: FFmpeg can tag neither `codec` nor its input so, they are in `options` too, or a value is missing.
     """
-    given = {
-        name: value
-        for name in ("mastering_display", "content_light")
-        if (value := getattr(colors, name)) is not None
-    }
+    parameters = LIGHT_PARAMETERS.get(codec)
+    given = _light(colors, whole=parameters is None or parameters.has_whole_numbers)
     if not given:
         return dict(options)
-    if (parameters := LIGHT_PARAMETERS.get(codec)) is None:
+    if parameters is None:
+        if given.keys() <= capabilities.global_options(program).keys():
+            return dict(options)  # these are for `light_arguments`
         raise ValueError(
-            f"{argument(f'colors.{next(iter(given))}')} has no place in {codec} video as FFmpeg writes it: take "
-            f"{', '.join(LIGHT_PARAMETERS)}"
+            f"{argument(f'colors.{next(iter(given))}')} has no place in {codec} video as this FFmpeg writes it: take "
+            f"{', '.join(LIGHT_PARAMETERS)}, or FFmpeg 9"
         )
     # x264 has two names for its parameters, of which FFmpeg reads this one last.
     names = ("x264opts", parameters.option) if codec == "libx264" else (parameters.option,)
@@ -234,11 +234,27 @@ def with_light(codec: str, colors: Colors, options: Mapping[str, object]) -> dic
                 continue
             also = argument(f"options.{option}", options[option])
             raise ValueError(f"{argument(f'colors.{name}')} and {also} exclude each other: give one")
-        if isinstance(value, ContentLight):
-            words.append(f"{key}={_level(value.max_cll)},{_level(value.max_fall)}")
-        else:
-            words.append(f"{key}={_display(value, whole=parameters.has_whole_numbers)}")
+        words.append(f"{key}={value}")
     return {**options, parameters.option: ":".join(words)}
+
+
+def light_arguments(codec: str, colors: Colors) -> list[str]:
+    """FFmpeg's arguments for an input with this display and light, where the encoder has no parameters for them.
+
+    FFmpeg 9 has these options, and its muxers of MP4, QuickTime, Matroska and WebM write what they say.
+    """
+    given = {} if codec in LIGHT_PARAMETERS else _light(colors, whole=True)
+    return [word for name, value in given.items() for word in (f"-{name}:v", value)]
+
+
+def _light(colors: Colors, *, whole: bool) -> dict[str, str]:
+    """The display and the light of `colors`, by their attributes, as encoders read them."""
+    words, light = {}, colors.content_light
+    if colors.mastering_display is not None:
+        words["mastering_display"] = _display(colors.mastering_display, whole=whole)
+    if light is not None:
+        words["content_light"] = f"{_level(light.max_cll)},{_level(light.max_fall)}"
+    return words
 
 
 def _level(light: int) -> int:

@@ -24,6 +24,7 @@ from penstock.ffmpeg.plan.colors import (
     input_color_arguments,
     is_centred,
     jpeg_pixel_format,
+    light_arguments,
     output_color_arguments,
 )
 from penstock.ffmpeg.plan.encode_settings import EncodeSettings
@@ -114,7 +115,10 @@ def plan_encode(settings: EncodeSettings, size: tuple[int, int]) -> EncodePlan:
         fed = frame_layout(named or layout.pixel_format, *conversion.output_size, program)
     centred = is_centred(layout.pixel_format, named)
     stream = sound.nut_stream(program, fed, rate, settings.sounds)
-    colors_in = input_color_arguments(fed.pixel_format, tags, centred=centred)
+    colors_in = [
+        *input_color_arguments(fed.pixel_format, tags, centred=centred),
+        *light_arguments(codec, settings.colors),
+    ]
     if stream is not None:
         reading = stream_arguments(stream.offset_s, colors_in)
     else:

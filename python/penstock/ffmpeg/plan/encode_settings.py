@@ -194,7 +194,7 @@ class EncodeSettings:
         )
         if quality == LOSSLESS:
             check_lossless(codec, pixel_format, chosen.name)
-        given = with_light(codec, colors, _with_format(codec, given, chosen.name))
+        given = with_light(program, codec, colors, _with_format(codec, given, chosen.name))
         _check_matrix(pixel_format, chosen.name, given)
         color_range = colors_for(codec, colors, height=0).range  # of any height
         check_codec(program, codec)

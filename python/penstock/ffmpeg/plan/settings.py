@@ -56,7 +56,8 @@ class Colors:
         transfer: how light becomes samples, as a tag: a name of table 3, such as "smpte2084" (PQ) or "arib-std-b67"
             (HLG). `Encoder` only. `pq_from_nits` and `hlg_from_nits` make such samples.
         mastering_display: of HDR, what the video was graded on: a `penstock.media.MasteringDisplay` with all of its
-            values, as a tag. `Encoder` only, with libx264, libx265 or libsvtav1.
+            values, as a tag. `Encoder` only, with libx264, libx265 or libsvtav1; with FFmpeg 9 any codec in MP4,
+            QuickTime, Matroska and WebM.
         content_light: of HDR, how bright the video is: a `penstock.media.ContentLight`, as a tag. The same.
 
     Raises:
