@@ -23,6 +23,7 @@ PAGES = [
 SLOW = {
     "how-to/batches",
     "how-to/depth",
+    "how-to/hdr",
     "how-to/images",
     "how-to/live",
     "how-to/matplotlib",

@@ -18,6 +18,7 @@ from penstock.ffmpeg import Colors, Tuning, find_ffmpeg, hlg_from_nits, pq_from_
 from penstock.ffmpeg.program import capabilities
 from penstock.media import ContentLight, MasteringDisplay, probe
 
+PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "hdr.md"
 SIZE = (64, 64)
 LIGHT = {
     "mastering_display": MasteringDisplay(
@@ -163,7 +164,7 @@ def test_the_filters_of_the_message_make_sdr(tmp_path: Path, transfer: str, ffmp
     with pytest.warns(FFmpegWarning) as told:
         Decoder(path, tuning=Tuning(ffmpeg=ffmpeg)).close()
     found = re.search(r"Decoder\(filters='(.+)'\)", str(told[0].message))
-    assert found is not None
+    assert found is not None and found[1] in PAGE.read_text()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with Decoder(path, filters=found[1], tuning=Tuning(ffmpeg=ffmpeg)) as decoder:
