@@ -16,7 +16,7 @@ from support.clips import clip
 from support.command_line import failed, finish, printed, run, run_process, start
 
 from penstock.media import probe
-from penstock.media.summary import _clock
+from penstock.media.summary import clock
 
 
 def shown(*arguments: object) -> str:
@@ -97,7 +97,7 @@ class TestForPeople:
         assert "\x1b" not in said and len(said.splitlines()) == 1
 
     @pytest.mark.parametrize(
-        ("seconds", "clock"),
+        ("seconds", "shown_as"),
         [
             (10, "0:00:10.0"),
             (0.0416, "0:00:00.042"),
@@ -106,8 +106,8 @@ class TestForPeople:
             (1e6, "277:46:40.0"),
         ],
     )
-    def test_times(self, seconds: float, clock: str) -> None:
-        assert _clock(seconds) == clock
+    def test_times(self, seconds: float, shown_as: str) -> None:
+        assert clock(seconds) == shown_as
 
 
 class TestForPrograms:
