@@ -287,10 +287,10 @@ def test_the_figures_on_the_pages_are_those_of_the_records(monkeypatch: pytest.M
     result = CliRunner().invoke(report.main, ["--figures", "--check"])
     assert result.exit_code == 0, result.output
     pages = [path.relative_to(ROOT).as_posix() for path in figures.pages()]
-    assert pages[:2] == ["README.md", "docs/index.md"]
+    assert pages[:1] == ["docs/index.md"]
     monkeypatch.setattr(figures, "records", dict)
     result = CliRunner().invoke(report.main, ["--figures", "--check"])
-    assert (result.exit_code, "README.md has other figures" in result.output) == (1, True)
+    assert (result.exit_code, "docs/index.md has other figures" in result.output) == (1, True)
 
 
 def test_a_figure_is_from_the_newest_record_that_has_both() -> None:

@@ -8,6 +8,7 @@ README.md and docs/ instead.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,21 @@ from benchmarks.report.commands import BENCHMARKS
 
 FIGURES_COMMAND = "python -m benchmarks.report --figures"
 BUILT = ROOT / "build" / "bench-report"
+#: The picture on the front page, and its colours.
+SPEED = {
+    ROOT / "docs" / "speed-light.svg": {
+        "text": "#1f2328",
+        "grid": "#d0d7de",
+        "faster": "#54aeff",
+        "slower": "#ff8a80",
+    },
+    ROOT / "docs" / "speed-dark.svg": {
+        "text": "#e6edf3",
+        "grid": "#3d444d",
+        "faster": "#1f6feb",
+        "slower": "#b62324",
+    },
+}
 #: How the sentences about rivals begin, by what all charts with the rival show.
 VERDICTS = {
     "faster": "Faster than",
@@ -157,16 +173,29 @@ def _render(template: str, **values: Any) -> str:
     return str(environment.get_template(template).render(**values))
 
 
+def speed(kept: dict[str, dict[str, Any]], theme: dict[str, str]) -> str:
+    """Bars of the slowest of each line's ratios, on a scale of factors of two, as SVG."""
+    return _render(
+        "speed.svg",
+        bars=figures.bars(kept),
+        ticks=[2**power for power in range(-1, 5)],
+        place=lambda ratio: round(560 + 70 * math.log2(ratio), 1),
+        plain=lambda text: text.replace("`", "").replace("*", ""),
+        span=figures.span,
+        theme=theme,
+    )
+
+
 def write_figures(is_check: bool) -> None:
-    """Write the figures on all pages that have some, or say which would change."""
+    """Write the figures on all pages that have some, and the picture, or say which would change."""
     kept = figures.records()
-    for path in figures.pages():
-        text = path.read_text()
-        if (wanted := figures.rewritten(text, kept)) == text:
+    wanted = {path: figures.rewritten(path.read_text(), kept) for path in figures.pages()}
+    for path, text in (wanted | {path: speed(kept, theme) for path, theme in SPEED.items()}).items():
+        if path.exists() and path.read_text() == text:
             continue
         if is_check:
             raise click.ClickException(f"{path.relative_to(ROOT)} has other figures: `{FIGURES_COMMAND}`")
-        path.write_text(wanted)
+        path.write_text(text)
         click.echo(path)
 
 

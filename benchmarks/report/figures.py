@@ -1,4 +1,4 @@
-"""The tables of figures in README.md and on the pages of the documentation, from the kept records.
+"""The figures in README.md and on the pages of the documentation, from the kept records: tables, and a picture.
 
 A page has ``<!-- figures: WORD... -->`` and ``<!-- end of figures -->``. What stands between them is written here: the
 lines of the benchmarks or methods that the words name, or all lines for ``all``.
@@ -118,16 +118,36 @@ def medians(line: Line, group: Group) -> Medians:
     }
 
 
-def cells(line: Line, kept: dict[str, dict[str, Any]]) -> list[str] | None:
-    """The line's cells by the newest record that has both methods; None without one."""
+@dataclass(frozen=True)
+class Found:
+    """What a record says of a line.
+
+    Attributes:
+        job: with the contents and sizes.
+        ratios: our speed as a multiple of the other's, for each of them.
+        record: its name.
+    """
+
+    line: Line
+    job: str
+    ratios: list[float]
+    record: str
+
+    @property
+    def cells(self) -> list[str]:
+        """The line of the table."""
+        return [self.job, self.line.title, f"{span(self.ratios)} ×", f"`{self.record}`"]
+
+
+def find(line: Line, kept: dict[str, dict[str, Any]]) -> Found | None:
+    """What the newest record says that has both methods; None without one."""
     for name, record in kept.items():
         groups = [one for one in record["groups"] if record["benchmark"] == line.benchmark and line.fits(one)]
         found = [(group, medians(line, group)) for group in groups]
         both = [(group, of) for group, of in found if {line.ours, line.other} <= of.keys()]
         if both:
             ratios = [of[line.ours] / of[line.other] for _, of in both]
-            what = f"{line.job}{scope([group for group, _ in both])}"
-            return [what, line.title, f"{span(ratios)} ×", f"`{name}`"]
+            return Found(line, f"{line.job}{scope([group for group, _ in both])}", ratios, name)
     return None
 
 
@@ -157,10 +177,16 @@ def span(ratios: list[float]) -> str:
 
 def table(words: list[str], kept: dict[str, dict[str, Any]]) -> str:
     """In Markdown."""
-    rows = [found for line in LINES if line.is_named(words) and (found := cells(line, kept))]
+    rows = [found for line in LINES if line.is_named(words) and (found := find(line, kept))]
     text = ["| job | against | Penstock's speed is | record |", "| --- | --- | --- | --- |"]
-    text += (f"| {' | '.join(row)} |" for row in rows)
+    text += (f"| {' | '.join(row.cells)} |" for row in rows)
     return "\n".join(text)
+
+
+def bars(kept: dict[str, dict[str, Any]]) -> list[Found]:
+    """What the picture on the front page shows: all rivals, at our default, and no bounds."""
+    rivals = [line for line in LINES if "the bound" not in line.title and line.ours != "write"]
+    return [found for line in rivals if (found := find(line, kept))]
 
 
 def pages() -> Iterator[Path]:
