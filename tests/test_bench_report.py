@@ -111,7 +111,7 @@ def test_caveats_come_before_the_first_chart(tmp_path: Path) -> None:
     before_charts = made(tmp_path)[0].partition("<figure")[0]
     for caveat in (
         "had fewer than 5 rounds",
-        "something else was running",
+        "other programs used the CPUs",
         "uncommitted changes",
         "Compare bars",
     ):

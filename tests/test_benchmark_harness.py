@@ -90,7 +90,7 @@ def test_a_disturbed_run_is_repeated_and_the_least_disturbed_one_counts() -> Non
     assert (never_calm.repeats, never_calm.disturbed_rounds) == (3, [2])
     assert never_calm.runs[1].figures[OTHERS] == 99 * 2
     text = record.to_text(record.make("pipe", {}, {}, {}, [group(never_calm)], [], ""))
-    assert '"repeats": 3, "disturbed_rounds": [2]' in " ".join(text.split())
+    assert '"disturbed_rounds": [2], "repeats": 3,' in " ".join(text.split())
     printed = StringIO()
     tables.print_remarks(Console(file=printed, width=100), group(never_calm, row("calm")), lambda _: None)
     assert "because other processes used the CPUs: 3" in printed.getvalue()
@@ -318,8 +318,9 @@ def test_a_record_has_medians_spread_and_rounds_on_one_line_each() -> None:
     loaded = json.loads(text)
     method, lost = loaded["groups"][0]["methods"]
     spread = {"median": 2.0, "min": 1.0, "max": 3.0, "iqr": 1.0, "rounds": [2.0, 1.0, 3.0]}
-    assert method == {"name": "method", "kind": "rival", "figures": {"fps": spread}}
-    assert lost == {"name": "lost", "kind": "rival", "error": "read 9"}
+    calm = {"kind": "rival", "disturbed_rounds": []}
+    assert method == {"name": "method", **calm, "figures": {"fps": spread}}
+    assert lost == {"name": "lost", **calm, "error": "read 9"}
     assert loaded["settings"] == {"methods": ["method"], "rounds": 3}
     assert loaded["goals"]["verdicts"][0]["met"]
     assert len(text.splitlines()) < 30

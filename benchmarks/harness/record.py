@@ -66,12 +66,12 @@ def _row(row: Row) -> dict[str, Any]:
         "content": row.checked.figures if row.checked else None,
         "notes": row.notes,
         "repeats": row.repeats,
-        "disturbed_rounds": row.disturbed_rounds,
         "figures": {name: _spread(spread) for name, spread in spreads.items()},
     }
     return {
         "name": row.name,
         "kind": row.method.kind,
+        "disturbed_rounds": row.disturbed_rounds,
         **{name: value for name, value in known.items() if value},
     }
 

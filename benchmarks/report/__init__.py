@@ -25,6 +25,8 @@ from benchmarks.report import figures
 from benchmarks.report.charts import Chart, Comparison, RatioAxis, charts, short
 from benchmarks.report.commands import BENCHMARKS
 
+#: The load average, in records that do not tell of rounds.
+QUIET_LOAD = 0.5
 FIGURES_COMMAND = "python -m benchmarks.report --figures"
 BUILT = ROOT / "build" / "bench-report"
 #: The picture on the front page, and its colours.
@@ -87,8 +89,8 @@ def caveats(records: Sequence[dict[str, Any]]) -> Iterator[str]:
     yield f"Measured on: {'; '.join(sorted(machines))}."
     for weak, what in (
         (
-            lambda one: any("disturbed_rounds" in row for group in one["groups"] for row in group["methods"]),
-            "have rounds in which other programs used the CPUs",
+            is_disturbed,
+            "ran while other programs used the CPUs",
         ),
         (
             lambda one: one["settings"]["rounds"] < ROUNDS_NEEDED,
@@ -101,6 +103,12 @@ def caveats(records: Sequence[dict[str, Any]]) -> Iterator[str]:
     ):
         if count := sum(map(weak, records)):
             yield f"{count} of {len(records)} runs {what}."
+
+
+def is_disturbed(record: dict[str, Any]) -> bool:
+    """Whether other programs used the CPUs in a round, or, in records that do not tell, before the first one."""
+    told = [row.get("disturbed_rounds") for group in record["groups"] for row in group["methods"]]
+    return any(told) if told != [None] * len(told) else record["machine"]["load_average_before"] > QUIET_LOAD
 
 
 def verdicts(every: Sequence[Chart]) -> Iterator[str]:
