@@ -23,7 +23,7 @@ from support.clips import VIDEOS, WITH_AUDIO, clip
 from support.media import ffmpeg
 
 from benchmarks.harness.accounts import children
-from penstock import ClosedError, Decoder, DecoderError, FFmpegWarning
+from penstock import ClosedError, Decoder, DecoderError, Encoder, FFmpegWarning
 from penstock.ffmpeg import Colors, Tuning, find_ffmpeg
 from penstock.media import AudioDecoder
 from penstock.media.decode_session import DecodeSession
@@ -137,6 +137,45 @@ def test_the_native_conversion_of_10_bits_is_that_of_an_exact_ffmpeg(name: str) 
         assert decoder.dtype == "<u2"
         # FFmpeg's own arithmetic has no more than a unit of 8 bits here.
         assert furthest(list(decoder), raw(path, decoder, *EXACT)) <= 257
+
+
+@pytest.mark.parametrize("program", ffmpegs())
+@pytest.mark.parametrize("color_range", ["limited", "full"])
+@pytest.mark.parametrize(
+    "stored", ["yuv420p", "yuvj420p", "yuv422p", "yuv420p10le", "yuv422p10le", "yuv444p10le"]
+)
+def test_rgb_of_16_bits_is_as_bright_as_the_video(
+    tmp_path: Path, program: str, stored: str, color_range: Any
+) -> None:
+    """White is white: FFmpeg's own RGB of 16 bits has 65283."""
+    path = tmp_path / "ramp.mkv"
+    levels = np.linspace(0, 65535, 64).round().astype(np.uint16)
+    frame = np.broadcast_to(levels[None, :, None], (48, 64, 3))
+    colors = Colors(matrix="bt709", range="full" if stored == "yuvj420p" else color_range)
+    with Encoder(
+        path, fps=5, pixel_format="rgb48le", codec="ffv1", output_pixel_format=stored, colors=colors
+    ) as encoder:
+        for _ in range(3):
+            encoder.write(frame)
+    with Decoder(path, pixel_format="rgb48le", tuning=Tuning(ffmpeg=program)) as decoder:
+        frames = np.array(list(decoder))
+        assert decoder.converted_by == "penstock"
+        assert np.array_equal(decoder[:], frames)
+    codes = (219 if colors.range == "limited" else 255) * (4 if "10" in stored else 1)
+    assert np.abs(frames.astype(int) - frame).max() <= 65535 / codes / 2 + 2
+    assert (frames[:, :, 0].max(), frames[:, :, -1].min()) == (0, 65535)
+
+
+@pytest.mark.parametrize("name", ["h264_10bit", "h264_422_10bit", "vp9_10bit"])
+def test_rgb_of_16_bits_has_smooth_chroma(name: str) -> None:
+    def distance(convert: Any) -> float:
+        with Decoder(clip(name), pixel_format="rgb48le", tuning=Tuning(convert=convert)) as decoder:
+            frames = np.array(list(decoder), float)
+            flags = ("-sws_flags", "bicubic+accurate_rnd+full_chroma_int")
+            smooth = raw(clip(name), decoder, *flags).astype(float)
+        return float(np.abs(frames - np.minimum(smooth * 257 / 256, 65535)).mean())
+
+    assert distance("auto") < distance("native") / 2
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,16 @@ _PART_BYTES = 256 << 10
 _UNTAGGED = "bt601"
 # Formats from which our conversion and FFmpeg's make the same pixels. (FFmpeg's scaler makes others of nv12.)
 _CONVERTED_ALIKE = ("yuv420p", "yuv422p", "yuv444p")
+# What FFmpeg makes of stored pixels for native RGB of 16 bits: it smooths chroma better than we do, and its own RGB of
+# 16 bits is 256/257 as bright as it should be (white is 65283; FFmpeg 5.1 and 9).
+_FULL_CHROMA = {
+    "yuv420p": "yuv444p",
+    "yuv422p": "yuv444p",
+    "yuv444p": "yuv444p",
+    "yuv420p10le": "yuv444p10le",
+    "yuv422p10le": "yuv444p10le",
+    "yuv444p10le": "yuv444p10le",
+}
 # FFmpeg's names of full-range YUV.
 _FULL_RANGE = {"yuvj420p": "yuv420p", "yuvj422p": "yuv422p", "yuvj444p": "yuv444p"}
 # FFmpeg's decoders that read alpha stored beside the frames. Its native decoders of these codecs ignore it.
@@ -147,7 +157,7 @@ class DecodePlan:
         """The native conversion of a whole frame; None if there is none."""
         if self.conversion is None:
             return None
-        return _native(_stored(self.video), self.layout, 1, self.video, self.options)
+        return _native(_fed(self.video, self.layout, self.options), self.layout, 1, self.video, self.options)
 
 
 def plan_decode(
@@ -174,20 +184,20 @@ def plan_decode(
         own_size = _first_size((program, *filtered)) or own_size
     width, height = _delivered_size(own_size, options.size)
     layout = frame_layout(name, width, height, program)
-    own, stored = video.pixel_format or "", _stored(video)
+    own, fed = video.pixel_format or "", _fed(video, layout, options)
     given = [options.filters] if options.filters else []
     # A no-op as a rule, but a video may change its size in the middle.
     scaled = [*given, f"scale={width}:{height}"]
     # The name in the file, full range or not: FFmpeg has nothing to convert.
-    delivered, conversion, parts, converted_by = own, None, 1, None
+    delivered, conversion, parts, converted_by = own if fed == _stored(video) else fed, None, 1, None
     if layout.pixel_format != canonical(own):
-        parts = 1 if 0 < (options.count or 0) <= _FEW_FRAMES else _parts(stored, width, height)
-        conversion, converted_by = _native(stored, layout, parts, video, options), "penstock"
+        parts = 1 if 0 < (options.count or 0) <= _FEW_FRAMES else _parts(fed, width, height)
+        conversion, converted_by = _native(fed, layout, parts, video, options), "penstock"
         if conversion is None:
             delivered, parts, converted_by = layout.pixel_format, 1, "ffmpeg"
             scaled[-1] += _colors(options, own, layout, video)
         else:
-            scaled[-1] += _same_colors(stored, layout, video, options)
+            scaled[-1] += _same_colors(fed, layout, video, options)
     filters = (*scaled, f"format={delivered}")
     return DecodePlan(
         layout, delivered, conversion, parts, converted_by, turns, filters, options, video, decoder
@@ -238,6 +248,13 @@ def _stored(video: VideoInfo) -> str:
     """The file's pixel format, by its name without the range."""
     own = video.pixel_format or ""
     return canonical(_FULL_RANGE.get(own, own))
+
+
+def _fed(video: VideoInfo, layout: FrameLayout, options: DecodeOptions) -> str:
+    """What a native conversion gets: the pixels as they are stored, or for RGB of 16 bits those with all chroma."""
+    stored = _stored(video)
+    is_deep = layout.sample_bytes == 2 and is_rgb(layout.pixel_format) and options.convert == "auto"
+    return _FULL_CHROMA.get(stored, stored) if is_deep else stored
 
 
 def own_pixel_format(video: VideoInfo) -> str:
@@ -345,6 +362,8 @@ def _agrees(stored: str, layout: FrameLayout) -> bool:
     For 8-bit samples and even sizes FFmpeg repeats a chroma sample for its pixels, as the native conversion does.
     Otherwise its scaler smooths chroma over edges: by up to 57 code values, seen with hard edges in yuv420p10le.
     """
+    if layout.sample_bytes == 2 and is_rgb(layout.pixel_format):
+        return stored in _FULL_CHROMA.values()
     is_even = divides_evenly(stored, layout.width, layout.height)
     is_plain = (stored in _CONVERTED_ALIKE or is_gray(stored)) and stored != layout.pixel_format
     return is_gray(layout.pixel_format) or (is_plain and layout.sample_bytes == 1 and is_even)
