@@ -166,6 +166,21 @@ def test_rgb_of_16_bits_is_as_bright_as_the_video(
     assert (frames[:, :, 0].max(), frames[:, :, -1].min()) == (0, 65535)
 
 
+@pytest.mark.parametrize("program", ffmpegs())
+def test_a_scaled_picture_has_the_colours_of_the_file(tmp_path: Path, program: str) -> None:
+    chart = tmp_path / "chart.mkv"
+    ffmpeg("-f", "lavfi", "-i", "testsrc2=s=640x360:d=0.1", "-pix_fmt", "yuv420p", "-c:v", "ffv1", chart)
+    tuning = Tuning(ffmpeg=program)
+    with Decoder(chart, tuning=tuning) as decoder:
+        mean = next(decoder).reshape(180, 2, 320, 2, 3).mean(axis=(1, 3))
+    with Decoder(chart, size=(320, 180), tuning=tuning) as decoder:
+        scaled = next(decoder)
+        assert decoder.converted_by == "penstock"
+        assert np.array_equal(decoder[0], scaled)
+    # In dB of the peak: 4:2:0 of this size is far below.
+    assert 10 * np.log10(255**2 / ((scaled - mean) ** 2).mean()) > 40
+
+
 @pytest.mark.parametrize("name", ["h264_10bit", "h264_422_10bit", "vp9_10bit"])
 def test_rgb_of_16_bits_has_smooth_chroma(name: str) -> None:
     def distance(convert: Any) -> float:

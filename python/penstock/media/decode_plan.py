@@ -41,8 +41,9 @@ _PART_BYTES = 256 << 10
 _UNTAGGED = "bt601"
 # Formats from which our conversion and FFmpeg's make the same pixels. (FFmpeg's scaler makes others of nv12.)
 _CONVERTED_ALIKE = ("yuv420p", "yuv422p", "yuv444p")
-# What FFmpeg makes of stored pixels for native RGB of 16 bits: it smooths chroma better than we do, and its own RGB of
-# 16 bits is 256/257 as bright as it should be (white is 65283; FFmpeg 5.1 and 9).
+# What FFmpeg makes of stored pixels for native RGB that is scaled, or has 16 bits. A scaled picture has more chroma to
+# take than half of its own size; and FFmpeg's own RGB of 16 bits is 256/257 as bright as it should be (white is 65283;
+# FFmpeg 5.1 and 9).
 _FULL_CHROMA = {
     "yuv420p": "yuv444p",
     "yuv422p": "yuv444p",
@@ -157,7 +158,8 @@ class DecodePlan:
         """The native conversion of a whole frame; None if there is none."""
         if self.conversion is None:
             return None
-        return _native(_fed(self.video, self.layout, self.options), self.layout, 1, self.video, self.options)
+        fed = _without_range(self.delivered)
+        return _native(fed, self.layout, 1, self.video, self.options)
 
 
 def plan_decode(
@@ -184,12 +186,13 @@ def plan_decode(
         own_size = _first_size((program, *filtered)) or own_size
     width, height = _delivered_size(own_size, options.size)
     layout = frame_layout(name, width, height, program)
-    own, fed = video.pixel_format or "", _fed(video, layout, options)
+    own, stored = video.pixel_format or "", _without_range(video.pixel_format or "")
+    fed = _fed(stored, layout, options, is_scaled=(width, height) != own_size)
     given = [options.filters] if options.filters else []
     # A no-op as a rule, but a video may change its size in the middle.
     scaled = [*given, f"scale={width}:{height}"]
     # The name in the file, full range or not: FFmpeg has nothing to convert.
-    delivered, conversion, parts, converted_by = own if fed == _stored(video) else fed, None, 1, None
+    delivered, conversion, parts, converted_by = own if fed == stored else fed, None, 1, None
     if layout.pixel_format != canonical(own):
         parts = 1 if 0 < (options.count or 0) <= _FEW_FRAMES else _parts(fed, width, height)
         conversion, converted_by = _native(fed, layout, parts, video, options), "penstock"
@@ -244,17 +247,17 @@ def _first_size(arguments: Sequence[str]) -> tuple[int, int] | None:
     return (int(size[1]), int(size[2])) if size else None
 
 
-def _stored(video: VideoInfo) -> str:
-    """The file's pixel format, by its name without the range."""
-    own = video.pixel_format or ""
-    return canonical(_FULL_RANGE.get(own, own))
+def _without_range(pixel_format: str) -> str:
+    """The name of a pixel format without its range."""
+    return canonical(_FULL_RANGE.get(pixel_format, pixel_format))
 
 
-def _fed(video: VideoInfo, layout: FrameLayout, options: DecodeOptions) -> str:
-    """What a native conversion gets: the pixels as they are stored, or for RGB of 16 bits those with all chroma."""
-    stored = _stored(video)
-    is_deep = layout.sample_bytes == 2 and is_rgb(layout.pixel_format) and options.convert == "auto"
-    return _FULL_CHROMA.get(stored, stored) if is_deep else stored
+def _fed(stored: str, layout: FrameLayout, options: DecodeOptions, *, is_scaled: bool) -> str:
+    """What a native conversion to RGB gets: the pixels as they are stored, or those with all chroma."""
+    is_short = layout.sample_bytes == 1 and stored in _CONVERTED_ALIKE
+    is_full = layout.sample_bytes == 2 or (is_scaled and is_short)
+    is_ours = options.convert == "auto" and is_rgb(layout.pixel_format)
+    return _FULL_CHROMA.get(stored, stored) if is_full and is_ours else stored
 
 
 def own_pixel_format(video: VideoInfo) -> str:

@@ -95,8 +95,7 @@ class Decoder(DecoderBase):
             and gbrpf32le float32. The alpha of VP8 and VP9 in WebM is decoded, by libvpx, for formats that have alpha,
             and for None, which then is yuva420p.
         size: width and height in pixels to scale to, one of which may be None to keep the picture's shape; None for
-            the video's own, or that which `filters` make. Scaled 4:2:0 is 4:2:0 again: 8-bit RGB of it has colours of
-            half that size. gbrp, which FFmpeg makes, has those of the file.
+            the video's own, or that which `filters` make.
         start: frames before this time are dropped, in seconds as `VideoFrame.time_s` counts. Exact to the frame.
         count: maximum number of frames.
         stream: number of the video stream, from 0; None for the best (not a cover picture, the default one).
