@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from support.media import decode, ffmpeg
 
 import penstock
 from penstock.errors import DecoderError
+from penstock.ffmpeg import find_ffmpeg
+from penstock.ffmpeg.plan.colors import holds_light
 from penstock.media import probe
 
 SIZE = (64, 48)
@@ -283,8 +286,13 @@ def test_the_display_and_the_light_stay_or_are_missed(tmp_path: Path) -> None:
     video, source = probe(tmp_path / "mapped.mp4").video[0], probe(tmp_path / "hdr.mp4").video[0]
     assert source.content_light is not None
     assert (video.mastering_display, video.content_light) == (source.mastering_display, source.content_light)
-    with pytest.warns(penstock.FFmpegWarning, match="does not have its values of the HDR display"):
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
         mapped(None, tmp_path / "hdr.mp4", tmp_path / "mapped.mov", encoder={"codec": "prores_ks"})
+    is_missed = any("does not have its values of the HDR display" in str(one.message) for one in told)
+    video = probe(tmp_path / "mapped.mov").video[0]
+    assert video.content_light == (None if is_missed else source.content_light)
+    assert is_missed is not holds_light(find_ffmpeg(), "prores_ks")
 
 
 def test_another_order_of_the_arguments_is_told(tmp_path: Path) -> None:

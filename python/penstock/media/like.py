@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, cast
 
 from penstock.errors import DecoderError
 from penstock.ffmpeg.plan import endpoints
-from penstock.ffmpeg.plan.colors import LIGHT_PARAMETERS, MATRICES
+from penstock.ffmpeg.plan.colors import MATRICES, holds_light
 from penstock.ffmpeg.plan.encode_settings import holds_times
 from penstock.ffmpeg.plan.output_formats import (
     AUTO,
@@ -52,8 +52,11 @@ def picture_like(
     colors = cast("Colors", given.get("colors", DEFAULT_COLORS))
     if "colors" not in given:
         display = video.mastering_display
-        keeps_light = codec in LIGHT_PARAMETERS and (display is None or display.is_complete)
         is_yuv = codec in PLAYABLE_CODECS or codec.startswith("prores")
+        program = find_ffmpeg(given.get("tuning", Tuning()).ffmpeg)
+        has_light = display is not None or video.content_light is not None
+        is_whole = display is None or display.is_complete
+        keeps_light = has_light and is_yuv and is_whole and holds_light(program, codec)
         has_full = video.color_range == "full" and codec in PLAYABLE_CODECS - {"mpeg2video"}
         colors = Colors(
             matrix=cast("Any", video.color_matrix if is_yuv and video.color_matrix in MATRICES else "auto"),

@@ -204,6 +204,11 @@ def with_colors_of_options(
     return colors, others
 
 
+def holds_light(program: str, codec: str) -> bool:
+    """Whether FFmpeg can tag `codec`, or its input, with the mastering display and the light levels."""
+    return codec in LIGHT_PARAMETERS or "mastering_display" in capabilities.global_options(program)
+
+
 def with_light(program: str, codec: str, colors: Colors, options: Mapping[str, object]) -> dict[str, object]:
     """`options` with the encoder's parameters for the mastering display and the light levels of `colors`.
 
@@ -215,7 +220,7 @@ def with_light(program: str, codec: str, colors: Colors, options: Mapping[str, o
     if not given:
         return dict(options)
     if parameters is None:
-        if given.keys() <= capabilities.global_options(program).keys():
+        if holds_light(program, codec):
             return dict(options)  # these are for `light_arguments`
         raise ValueError(
             f"{argument(f'colors.{next(iter(given))}')} has no place in {codec} video as this FFmpeg writes it: take "
