@@ -30,6 +30,7 @@ SLOW = {
     "how-to/memory",
     "how-to/prores",
     "how-to/quality",
+    "how-to/recording",
     "how-to/sound",
     "how-to/untrusted-files",
     "install",
