@@ -1,0 +1,211 @@
+"""Recordings as docs/how-to/recording.md makes them: what a kill leaves of a file, and files that rotate."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import re
+import signal
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.cases import a_few, eventually, ffmpegs
+from support.media import make
+from support.processes import has_ended, start_script
+
+from penstock.errors import DecoderError
+from penstock.ffmpeg import Tuning
+from penstock.media import Decoder
+from scripts import run_page
+
+FPS = 30
+PAGE = Path(__file__).parents[1] / "docs/how-to/recording.md"
+
+NO_DELAY = {"tune": "zerolatency"}
+MATROSKA = {"flush_packets": 1, "cluster_time_limit": 500}
+FRAGMENTS = {"flush_packets": 1, "frag_duration": 500_000, "movflags": "+empty_moov+default_base_moof"}
+SEGMENTS = {
+    "f": "segment",
+    "segment_time": 1,
+    "segment_format": "matroska",
+    "force_key_frames": "expr:gte(t,n_forced*1)",
+}
+SAFE_SEGMENTS = SEGMENTS | {"segment_format_options": "flush_packets=1:cluster_time_limit=500"}
+# By the name of the file: what it is recorded with, and whether with sound.
+RECORDINGS: dict[str, tuple[dict[str, Any], bool]] = {
+    "camera.mkv": ({"fps": FPS, "options": NO_DELAY | MATROSKA}, False),
+    "clock.mkv": ({"fps": None, "options": NO_DELAY | MATROSKA}, False),
+    "clock.mp4": ({"fps": None, "options": NO_DELAY | FRAGMENTS}, False),
+    "sound.mkv": ({"fps": FPS, "options": NO_DELAY | MATROSKA}, True),
+    "camera-%05d.mkv": ({"fps": FPS, "options": NO_DELAY | SAFE_SEGMENTS}, False),
+    "camera.mp4": ({"fps": FPS, "options": NO_DELAY | FRAGMENTS}, False),
+    "short.mkv": ({"fps": FPS, "options": {"rc-lookahead": 4, "bf": 1, "threads": 2} | MATROSKA}, False),
+}
+
+
+def numbered(number: int) -> np.ndarray:
+    """A frame of 64x48 with its number, in 16 bits along the top, and a picture that moves below."""
+    y, x = np.mgrid[0:48, 0:64]
+    frame = np.stack([x + 2 * number, y + number, x + y], axis=-1).astype(np.uint8)
+    frame[:16] = np.repeat(255 * (number >> np.arange(16) & 1), 4)[:, np.newaxis]
+    return frame
+
+
+# Records by the clock. Prints how many frames it has written, and FFmpeg encoded, after each of them.
+RECORD = f"""
+import json
+import numpy as np
+from penstock.ffmpeg import AudioInput, Tuning
+
+{inspect.getsource(numbered)}
+
+path, program, settings, with_sound = *sys.argv[1:3], *map(json.loads, sys.argv[3:])
+audio = AudioInput(48_000, 1) if with_sound else None
+tuning = Tuning(ffmpeg=program)
+with penstock.Encoder(path, size=(64, 48), audio=audio, tuning=tuning, **settings) as encoder:
+    print(encoder.pid, flush=True)
+    started_s = time.monotonic()
+    number = 0
+    while True:
+        time.sleep(max(0, started_s + number / {FPS} - time.monotonic()))
+        encoder.write(numbered(number), pts=None if settings["fps"] else time.monotonic() - started_s)
+        if with_sound:
+            encoder.write_audio(np.zeros(48_000 // {FPS}, np.float32))
+        number += 1
+        print(number, encoder.frames_encoded, flush=True)
+"""
+
+
+class Recorder:
+    """A program that records.
+
+    Attributes:
+        process: Python's.
+        pid: FFmpeg's.
+    """
+
+    def __init__(self, path: Path, program: str) -> None:
+        settings, with_sound = RECORDINGS[path.name]
+        self.process = start_script(RECORD, path, program, json.dumps(settings), json.dumps(with_sound))
+        self.pid = int(self._line())
+
+    def written(self, frames: int) -> int:
+        """Waits for so many frames, and for a moment when FFmpeg keeps up. Returns how many there are then."""
+        while True:
+            written, encoded = map(int, self._line().split())
+            if written >= frames and encoded >= written - FPS // 3:
+                return written
+
+    def kill(self) -> None:
+        """Kills Python."""
+        self.process.kill()
+        self.process.communicate()
+
+    def kill_ffmpeg(self) -> None:
+        """Kills FFmpeg."""
+        os.kill(self.pid, signal.SIGKILL)
+
+    def _line(self) -> bytes:
+        assert self.process.stdout is not None and self.process.stderr is not None
+        line: bytes = self.process.stdout.readline()
+        assert line, self.process.stderr.read().decode()
+        return line
+
+
+def numbers(paths: Iterable[Path]) -> list[int]:
+    """The numbers of all frames of the files, in order."""
+    found = []
+    for path in paths:
+        with Decoder(path) as decoder:
+            found += [int((frame[8, 2::4, 1] > 128) @ (1 << np.arange(16))) for frame in decoder]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "program"), a_few([(name, program) for program in reversed(ffmpegs()) for name in RECORDINGS])
+)
+def test_a_kill_of_python_and_ffmpeg_costs_the_last_second(tmp_path: Path, name: str, program: str) -> None:
+    recorder = Recorder(tmp_path / name, program)
+    written = recorder.written(45)
+    recorder.kill_ffmpeg()
+    recorder.kill()
+    *before, last = sorted(tmp_path.iterdir())
+    kept = numbers(before)
+    with suppress(DecoderError) if before else nullcontext():  # it may have been begun a moment ago
+        kept += numbers([last])
+    assert kept == list(range(len(kept)))
+    assert len(kept) > written - FPS
+
+
+def test_ffmpeg_finishes_the_file_of_a_python_that_is_killed(tmp_path: Path, ffmpeg: str) -> None:
+    recorder = Recorder(tmp_path / "camera.mkv", ffmpeg)
+    written = recorder.written(45)
+    recorder.kill()
+    assert eventually(lambda: has_ended(recorder.pid))
+    kept = numbers([tmp_path / "camera.mkv"])
+    assert kept == list(range(len(kept)))
+    assert len(kept) >= written - 1
+
+
+def test_python_learns_of_an_ffmpeg_that_is_killed(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "camera.mkv", ffmpegs()[-1])
+    written = recorder.written(45)
+    recorder.kill_ffmpeg()
+    _, errors = recorder.process.communicate(timeout=60)
+    assert recorder.process.returncode == 1
+    assert b"EncoderError" in errors and b"SIGKILL" in errors
+    assert len(numbers([tmp_path / "camera.mkv"])) > written - FPS
+
+
+def join() -> Callable[[Sequence[Path], Path], None]:
+    """The function of the page."""
+    [code] = [block.code for block in run_page.blocks(PAGE) if "def join(" in block.code]
+    names: dict[str, Any] = {}
+    exec(code[: code.index("\n\n\njoin(")], names)
+    return names["join"]  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("is_timed", [False, True])
+def test_each_file_is_whole_and_joined_they_are_the_recording(
+    tmp_path: Path, ffmpeg: str, is_timed: bool
+) -> None:
+    times_s = np.cumsum(np.random.default_rng(5).uniform(0.01, 0.06, 75)) if is_timed else np.arange(75) / FPS
+    options = NO_DELAY | SEGMENTS | ({} if is_timed else {"reset_timestamps": 1})
+    settings = {"fps": None if is_timed else FPS, "tuning": Tuning(ffmpeg=ffmpeg)}
+    with make(tmp_path / "camera-%05d.mkv", options=options, **settings) as encoder:
+        for number, time_s in enumerate(times_s):
+            encoder.write(numbered(number), pts=time_s if is_timed else None)
+    assert encoder.report.frames_encoded == 75 and encoder.report.warnings == ()
+    parts = sorted(tmp_path.iterdir())
+    assert numbers(parts) == list(range(75))
+    firsts = [numbers([part])[0] for part in parts]
+    assert times_s[firsts] == pytest.approx([0, 1, 2], abs=0.13)
+    join()(parts, joined := tmp_path / "joined.mkv")
+    with Decoder(joined) as decoder:
+        whole = [*decoder]
+    pictures = [frame for part in parts for frame in Decoder(part)]
+    assert (np.array(whole) == np.array(pictures)).all()
+    assert [frame.time_s for frame in whole] == pytest.approx(times_s - times_s[0], abs=0.0015)
+
+
+def test_a_ring_of_files(tmp_path: Path, ffmpeg: str) -> None:
+    options = NO_DELAY | SEGMENTS | {"segment_wrap": 2}
+    with make(tmp_path / "last-%05d.mkv", options=options, tuning=Tuning(ffmpeg=ffmpeg)) as encoder:
+        for number in range(100):
+            encoder.write(numbered(number))
+    assert [numbers([path])[0] for path in sorted(tmp_path.iterdir())] == [60, 90]
+
+
+def test_names_by_the_clock(tmp_path: Path, ffmpeg: str) -> None:
+    options = NO_DELAY | SEGMENTS | {"strftime": 1}
+    with make(tmp_path / "%Y%m%d-%H%M%S.mkv", options=options, tuning=Tuning(ffmpeg=ffmpeg)) as encoder:
+        for number in range(20):
+            encoder.write(numbered(number))
+    [path] = tmp_path.iterdir()
+    assert re.fullmatch(r"\d{8}-\d{6}\.mkv", path.name)
+    assert numbers([path]) == list(range(20))
