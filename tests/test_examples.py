@@ -74,6 +74,20 @@ def test_three_outputs(tmp_path: Path) -> None:
     assert kept.shape == shown.shape and np.abs(kept.astype(int) - shown).mean() < 10
 
 
+def test_record_cameras(tmp_path: Path) -> None:
+    printed = run_python("record_cameras.py", "--folder", tmp_path, "--seconds", 2)
+    rows = [line.split("│")[1:-1] for line in printed.splitlines() if line.startswith("│")]
+    counts = {name.strip(): [*map(int, numbers)] for name, *numbers in rows}
+    assert sorted(counts) == ["door", "gate", "hall", "yard"]
+    for name, (taken, dropped, repeated) in counts.items():
+        assert taken + dropped == 60
+        assert repeated == (dropped if name == "hall" else 0)
+        with penstock.Decoder(tmp_path / f"{name}.mkv") as decoder:
+            times_s = [frame.time_s for frame in decoder]
+        assert len(times_s) == taken + repeated
+        assert times_s[-1] > 1.5 and (np.diff(times_s) > 0).all()
+
+
 @needs_opengl
 def test_turbopipe_dropin(tmp_path: Path) -> None:
     frames = run_example("turbopipe_dropin.py", tmp_path / "video.mp4")
