@@ -57,6 +57,29 @@ def test_the_rate_stays_where_there_are_no_times(tmp_path: Path) -> None:
     assert probe(tmp_path / "b.mp4").video[0].frame_rate == Fraction(30000, 1001)
 
 
+@pytest.mark.parametrize("suffix", [".mkv", ".webm", ".avi"])
+def test_a_constant_rate_stays_constant(tmp_path: Path, suffix: str) -> None:
+    """Also of a container that tells of its first frames only; and one late frame far behind is not missed."""
+    source = tmp_path / f"a{suffix}"
+    with Encoder(source, fps=25) as encoder:
+        for _ in range(25):
+            encoder.write(np.full((48, 64, 3), 100, np.uint8))
+    changed(source, tmp_path / "b.mp4")
+    video = probe(tmp_path / "b.mp4").video[0]
+    assert (video.frame_rate, video.duration_s, video.is_variable_frame_rate) == (25, 1, False)
+
+
+def test_a_pause_far_behind_is_kept(tmp_path: Path) -> None:
+    pause = ("-vf", r"select=not(between(n\,150\,170))", "-fps_mode", "passthrough")
+    source = made(tmp_path / "a.mkv", "-i", "testsrc2=64x48:rate=25:duration=8", *pause)
+    assert not probe(source).video[0].is_variable_frame_rate
+    with Decoder(source) as decoder:
+        times_s = [frame.time_s for frame in decoder]
+    changed(source, tmp_path / "b.mp4")
+    with Decoder(tmp_path / "b.mp4") as decoder:
+        assert [frame.time_s for frame in decoder] == pytest.approx(times_s, abs=0.001)
+
+
 def test_sound_metadata_and_chapters(tmp_path: Path) -> None:
     source = tmp_path / "source.mp4"
     made(tmp_path / "sound.m4a", "-i", "sine=440:duration=2")

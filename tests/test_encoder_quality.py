@@ -41,6 +41,10 @@ def test_levels_that_are_not_known(tmp_path: Path) -> None:
         options_of(str(tmp_path / "a.mov"), quality="good", codec="dnxhd")
     with pytest.raises(ValueError, match=r"quality='lossless' is not known for mpeg4"):
         options_of(str(tmp_path / "a.mp4"), quality="lossless", codec="mpeg4")
+    with pytest.raises(ValueError, match=r"quality='lossless' is not known for libwebp"):
+        options_of(str(tmp_path / "a.webp"), quality="lossless")
+    with pytest.raises(ValueError, match=r"quality='lossless' is not known for v210"):
+        options_of(str(tmp_path / "a.mov"), quality="lossless", codec="v210")
     with pytest.raises(ValueError, match="exclude each other"):
         options_of(str(tmp_path / "a.mp4"), quality="lossless", crf=20)
 
@@ -95,6 +99,7 @@ def test_lossless_gives_back_the_bytes(
         ("a.mp4", "rgb24", "libx264"),
         ("a.webm", "rgba", "auto"),
         ("a.mov", "gbrpf32le", "libx265"),
+        ("a.gif", "rgb24", "auto"),
     ],
 )
 def test_lossless_that_cannot_be_is_refused(tmp_path: Path, name: str, pixel_format: str, codec: str) -> None:

@@ -30,8 +30,8 @@ _TELLING = ("mov", "matroska", "flv", "mxf")
 # Guessed: less is missing if a video was trimmed between two frames, or if the last frame is shown for long: Matroska
 # and FLV have no duration of a frame.
 _MISSING_SHARE = 1 / 3
-# Guessed: all packets of a file of this size are read in 0.3 s, a small part of the time that its decode took.
-_CHEAP_BYTES = 256 << 20
+#: Guessed: all packets of a file of this size are read in 0.3 s, a small part of the time that its decode took.
+CHEAP_BYTES = 256 << 20
 # Guessed: of a larger file, a keyframe is within this time before the end.
 _SEEK_BACK_S = 20.0
 # More than one frame, with times that Matroska and FLV round to 1 ms.
@@ -95,7 +95,7 @@ def early_end(source: str, media: MediaInfo, video: VideoInfo, delivered: Delive
             stream = cast("VideoStream", file.streams[video.index])
             if _is_indexed(stream, media.container):
                 return _early_by_index(stream, video, identity.size_bytes, delivered)
-            is_cheap = identity.size_bytes <= _CHEAP_BYTES
+            is_cheap = identity.size_bytes <= CHEAP_BYTES
             packets = _packets(file, stream, None if is_cheap else delivered.last_s - _SEEK_BACK_S)
             if is_cheap and (missing := _missing(stream, packets, media, video, delivered)):
                 return missing

@@ -23,6 +23,8 @@ from penstock.ffmpeg.plan.settings import DEFAULT_COLORS, Colors, Tuning
 from penstock.ffmpeg.program.capabilities import encoder_pixel_formats
 from penstock.ffmpeg.program.find import find_ffmpeg
 from penstock.media.decoder import Decoder
+from penstock.media.ending import CHEAP_BYTES
+from penstock.media.frame_times import FrameTimes
 from penstock.media.info import MediaInfo, VideoInfo
 
 #: The warning of what is not kept.
@@ -109,12 +111,8 @@ def file_like(
     if options is not None and options.is_stored and video.rotation:
         lost.append(f"its rotation by {video.rotation} degrees")
     found: dict[str, Any] = {"size": size, "fps": _rate(video, target, container)}
-    # Only QuickTime tells of all frames, and a filter may change how many there are.
-    is_constant = (
-        media.container == endpoints.QUICKTIME
-        and not (video.is_variable_frame_rate or video.start_s)
-        and (options is None or options.filters is None)
-    )
+    # A filter may change how many frames there are.
+    is_constant = (options is None or options.filters is None) and _is_constant(media, video)
     if decoder is not None:
         found["pixel_format"] = decoder.pixel_format
         if not (is_constant or begins_later or video.start_s is None) and holds_times(target, container):
@@ -144,6 +142,22 @@ def _rate(video: VideoInfo, target: str, container: str | None) -> Fraction | in
     """Frames per second; None where that varies and the container has times."""
     is_timed = video.is_variable_frame_rate and holds_times(target, container)
     return None if is_timed else video.frame_rate or _USUAL_FPS
+
+
+def _is_constant(media: MediaInfo, video: VideoInfo) -> bool:
+    """Whether frames come at a constant rate from the beginning of the file on."""
+    if video.is_variable_frame_rate or video.start_s:
+        return False
+    if media.container == endpoints.QUICKTIME:
+        return True
+    # Others tell of their first frames. The packets of larger files would take longer than a user waits for nothing.
+    is_cheap = Path(media.path).is_file() and (media.size_bytes or 0) <= CHEAP_BYTES
+    if not is_cheap or video is not media.best_video:
+        return False
+    try:
+        return FrameTimes.of(media).rate is not None
+    except DecoderError:  # packets have no times
+        return True
 
 
 def _pixel_format(video: VideoInfo, arguments: Mapping[str, Any]) -> str | None:

@@ -16,6 +16,7 @@ from penstock.ffmpeg.naming import argument
 from penstock.ffmpeg.plan.arguments import checked_size
 from penstock.ffmpeg.plan.settings import check_choice
 from penstock.media import probe
+from penstock.media.frame_times import FrameTimes
 from penstock.media.like import LOST, picture_like, with_codec
 from penstock.rendering import planning
 from penstock.rendering.code import Code
@@ -23,7 +24,7 @@ from penstock.rendering.engines import Engine
 from penstock.rendering.engines.processes import Processes, cpus
 from penstock.rendering.job import Job
 from penstock.rendering.planning import Plan
-from penstock.rendering.source import FrameTimes, Source
+from penstock.rendering.source import Source
 from penstock.rendering.storage import alone
 from penstock.results import RenderProgress, RenderReport
 

@@ -17,8 +17,8 @@ from typing import Any
 from penstock.errors import PenstockError, RenderError
 from penstock.ffmpeg import Encoder, Tuning
 from penstock.media import Decoder
+from penstock.media.frame_times import ROUNDED_S
 from penstock.rendering.planning import Plan, RenderChunk, default_storage, encoder_arguments, numbered
-from penstock.rendering.source import ROUNDED_S
 from penstock.rendering.storage import Storage, storage_of
 from penstock.results import ChunkReport
 

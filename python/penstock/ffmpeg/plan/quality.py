@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Literal, get_args
 
 from penstock.ffmpeg.naming import argument
+from penstock.ffmpeg.plan.arguments import PALETTE
 from penstock.ffmpeg.plan.output_formats import PixelFormat, pixel_format_of
 from penstock.ffmpeg.plan.pixel_formats import is_rgb
 from penstock.ffmpeg.plan.settings import check_choice
@@ -27,11 +28,13 @@ _LEVELS: dict[str, tuple[Mapping[str, object], Mapping[str, object], Mapping[str
 }
 _WITHOUT_LOSS: dict[str, Mapping[str, object]] = {
     "libvpx-vp9": {"lossless": 1},
-    "libwebp": {"lossless": 1},
     "libx264": {"qp": 0},
     "libx264rgb": {"qp": 0},
     "libx265": {"x265-params": "lossless=1"},
 }
+# FFmpeg calls these lossless. But v210 has no place for the first and last four values, and ljpeg is read with another
+# range than it was written with.
+_NOT_EXACT = ("ljpeg", "v210")
 # FFmpeg's options for a quality or a bit rate of video. With one of them, a level has nothing to say.
 _RATE_OPTIONS = frozenset(("b", "cq", "crf", "global_quality", "q", "qp", "qscale"))
 
@@ -52,7 +55,8 @@ def quality_options(
     if not is_lossless:
         levels = {name: options[get_args(Quality).index(quality)] for name, options in _LEVELS.items()}
     if codec not in levels:
-        if codec == "rawvideo" or capabilities.is_lossless(program, codec):
+        is_exact = codec == "rawvideo" or capabilities.is_lossless(program, codec)
+        if is_exact and not (is_lossless and codec in _NOT_EXACT):
             return {}  # it has no other level
         known = ", ".join([*levels, *(["ffv1", "png"] if is_lossless else [])])
         raise ValueError(
@@ -75,7 +79,8 @@ def lossless_encoder(codec: str, frames: str) -> str:
 def check_lossless(codec: str, frames: str, output_pixel_format: str | None) -> None:
     """Checks that video of `output_pixel_format` gives back the samples of frames in the pixel format `frames`."""
     source, chosen = pixel_format_of(frames), pixel_format_of(output_pixel_format or "")
-    if source is None or chosen is None or not _holds(chosen, source):
+    is_palette = output_pixel_format == PALETTE != frames
+    if is_palette or source is None or chosen is None or not _holds(chosen, source):
         raise ValueError(
             f"{argument('quality', LOSSLESS)} is not possible: {codec} has {frames} as {output_pixel_format}, which "
             f"changes samples. Give {argument('codec', 'ffv1')} and a name such as video.mkv"
