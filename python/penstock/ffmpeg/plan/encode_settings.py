@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from numbers import Real
 from typing import BinaryIO, Literal, Self, get_args
@@ -170,55 +170,75 @@ class EncodeSettings:
         given, container_format = _divided(options or {})
         target, sink = endpoints.target_or_sink(output, container_format)
         container_format = endpoints.container_for(target, container_format)
-        chosen_codec = encoder_for(codec, program, target, container_format)
         pixel_format = raw_format_name(pixel_format, program)
+        encoder = encoder_for(codec, program, target, container_format)
         if codec == AUTO and quality == LOSSLESS:
-            chosen_codec = lossless_encoder(chosen_codec, pixel_format)
-        codec = chosen_codec
-        given = _with_quality(program, codec, with_loop(given, target, container_format), crf, preset)
-        given = quality_options(program, codec, quality, given) | given
+            encoder = lossless_encoder(encoder, pixel_format)
+        given = with_loop(given, target, container_format)
         _check_whole(given, *_SHORTENING_SOUND)
-        sounds = plan_sounds(program, audio, target, container_format, given)
         check_choice("odd_size", odd_size, get_args(OddSize))
-        rate = None if fps is None else frame_rate(fps)
-        _check_rate(rate, target, container_format, sounds)
-        if rate is None:
-            _check_quality(codec, given)
-        asked = asked_format(output_pixel_format, given)
-        colors, given = with_colors_of_options(colors, given, pixel_format, asked)
-        if asked is not None and asked.startswith("yuvj"):
-            asked = asked.replace("yuvj", "yuv")
-        held = raw_format(target, container_format)
-        chosen = output_format(
-            program, codec, given, pixel_format, asked, held=held, is_lossless=quality == LOSSLESS
-        )
-        if quality == LOSSLESS:
-            check_lossless(codec, pixel_format, chosen.name)
-        given = with_light(program, codec, colors, _with_format(codec, given, chosen.name))
-        _check_matrix(pixel_format, chosen.name, given)
-        color_range = colors_for(codec, colors, height=0).range  # of any height
-        check_codec(program, codec)
-        return cls(
+        settings = cls(
             program=program,
             target=target,
             container_format=container_format,
             options=given,
-            sounds=sounds,
+            sounds=plan_sounds(program, audio, target, container_format, given),
             tuning=tuning,
-            codec=codec,
-            rate=rate,
+            rate=None if fps is None else frame_rate(fps),
             pixel_format=pixel_format,
             vflip=vflip,
             odd_size=odd_size,
-            output_pixel_format=chosen.name,
             colors=colors,
             sink=sink,
             labels=Labels.of(metadata, chapters, subtitles, target, container_format),
+        )
+        _check_rate(settings.rate, target, container_format, settings.sounds)
+        return settings._with_encoder(encoder, quality, crf, preset, output_pixel_format)
+
+    def _with_encoder(
+        self,
+        codec: str,
+        quality: Quality | None,
+        crf: float | str | None,
+        preset: str | None,
+        output_pixel_format: str | None,
+    ) -> Self:
+        """The settings of an encode by that encoder."""
+        program, target, container_format = self.program, self.target, self.container_format
+        given = _with_quality(program, codec, self.options, crf, preset)
+        given = quality_options(program, codec, quality, given) | given
+        if self.rate is None:
+            _check_quality(codec, given)
+        asked = asked_format(output_pixel_format, given)
+        colors, given = with_colors_of_options(self.colors, given, self.pixel_format, asked)
+        if asked is not None and asked.startswith("yuvj"):
+            asked = asked.replace("yuvj", "yuv")
+        chosen = output_format(
+            program,
+            codec,
+            given,
+            self.pixel_format,
+            asked,
+            held=raw_format(target, container_format),
+            is_lossless=quality == LOSSLESS,
+        )
+        if quality == LOSSLESS:
+            check_lossless(codec, self.pixel_format, chosen.name)
+        given = with_light(program, codec, colors, _with_format(codec, given, chosen.name))
+        _check_matrix(self.pixel_format, chosen.name, given)
+        color_range = colors_for(codec, colors, height=0).range  # of any height
+        check_codec(program, codec)
+        return replace(
+            self,
+            codec=codec,
+            options=given,
+            output_pixel_format=chosen.name,
+            colors=colors,
             warnings=(
                 *chosen.warnings,
-                *unused_colors(codec, pixel_format, chosen.name, colors, color_range),
+                *unused_colors(codec, self.pixel_format, chosen.name, colors, color_range),
                 *_recoloured(given, colors),
-                *_hurried(codec, rate),
+                *_hurried(codec, self.rate),
                 *_alpha_beside(codec, chosen.name, target, container_format),
             ),
         )
