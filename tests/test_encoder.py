@@ -134,6 +134,7 @@ def test_smoke(tmp_path: Path, ffmpeg: str) -> None:
         output_bytes=output.stat().st_size,
         elapsed_s=report.elapsed_s,
         fps=pytest.approx(20 / report.elapsed_s),
+        codec="libx264",
     )
     assert report.elapsed_s > 0
 

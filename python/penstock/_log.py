@@ -1,7 +1,8 @@
 """The logger ``penstock``.
 
-It carries fallbacks (INFO), stalls of relays, encoders and decoders and evictions by a tee (WARNING), and what the end
-of the program lost (ERROR). Native threads do not log: the facts are read when a call returns or a stream closes.
+It carries fallbacks and the encoder that ``codec="auto-h264"`` chose (INFO), stalls of relays, encoders and decoders
+and evictions by a tee (WARNING), and what the end of the program lost (ERROR). Native threads do not log: the facts are
+read when a call returns or a stream closes.
 Exceptions are logged as text: handlers may keep what is logged, and an exception keeps its frames and what they hold.
 """
 

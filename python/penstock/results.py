@@ -60,6 +60,8 @@ class EncodeReport(HtmlVideo):
         elapsed_s: seconds from the start of FFmpeg to its end.
         fps: frames encoded per second of that time.
         warnings: what the video lost of the frames, and FFmpeg's own errors and warnings, such as an unused option.
+        codec: FFmpeg's name of the picture's encoder; empty for sound alone.
+        passed_over: why ``codec="auto-h264"`` and the like did not take encoders that they prefer, a sentence for each.
     """
 
     output: str
@@ -71,6 +73,8 @@ class EncodeReport(HtmlVideo):
     elapsed_s: float
     fps: float
     warnings: tuple[str, ...] = ()
+    codec: str = ""
+    passed_over: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

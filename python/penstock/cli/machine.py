@@ -8,7 +8,7 @@ import platform
 import re
 import resource
 import sys
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,9 @@ from typing import Any
 import penstock
 from penstock import cpu
 from penstock.errors import EncoderError
+from penstock.ffmpeg.plan import hardware
+from penstock.ffmpeg.plan.encode_plan import plan_encode
+from penstock.ffmpeg.plan.encode_settings import EncodeSettings
 from penstock.ffmpeg.program.capabilities import entries
 from penstock.ffmpeg.program.child import ProgramError
 from penstock.ffmpeg.program.find import find_ffmpeg
@@ -27,6 +30,7 @@ WANTED_PIPE_BYTES = 1 << 20
 #: How long a program may take. Guessed: FFmpeg takes 0.1 s and a driver 2 s, but caches may be cold.
 PATIENCE_S = 20.0
 
+_USUAL_SIZE = (1920, 1080)
 _KINDS = {"V": "video", "A": "audio", "S": "subtitle"}
 
 # In a process of its own, because drivers may print, hang, or end the process.
@@ -152,8 +156,8 @@ def huge_pages() -> dict[str, Any]:
 
 
 def ffmpeg() -> dict[str, Any]:
-    """Return the FFmpeg that an `Encoder` would run, and the encoders that it lists."""
-    found: dict[str, Any] = {"path": None, "version": None, "encoders": [], "error": None}
+    """Return the FFmpeg that an `Encoder` would run, the encoders that it lists, and those that it would choose."""
+    found: dict[str, Any] = {"path": None, "version": None, "encoders": [], "auto": {}, "error": None}
     try:
         found["path"] = path = find_ffmpeg()
         first_line = _output([path, "-version"]).partition("\n")[0]
@@ -162,9 +166,19 @@ def ffmpeg() -> dict[str, Any]:
             {"kind": _KINDS[flags[0]], "name": name, "description": description}
             for flags, name, description in entries(_output([path, "-hide_banner", "-encoders"]))
         ]
+        names = {one["name"] for one in found["encoders"]}
+        found["auto"] = {codec: _chosen_encoder(codec, names) for codec in hardware.CODECS if names}
     except (EncoderError, OSError) as error:
         found["error"] = str(error)
     return found
+
+
+def _chosen_encoder(codec: str, names: Container[str]) -> dict[str, Any]:
+    """Return the encoder that this codec means for a usual picture, if FFmpeg has it, and why not the others."""
+    settings = EncodeSettings.of("-", fps=30, codec=codec, options={"f": "null"})
+    plan = plan_encode(settings, _USUAL_SIZE)
+    encoder = plan.settings.codec
+    return {"encoder": encoder if encoder in names else None, "passed_over": list(plan.passed_over)}
 
 
 def gl() -> dict[str, Any]:

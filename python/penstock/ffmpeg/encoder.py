@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
@@ -84,7 +85,10 @@ class Encoder(EncoderBase):
             last column or row) or "crop" (drop it).
         codec: FFmpeg's name of the video encoder (``ffmpeg -encoders``). "auto" follows the name of the output: VP9 for
             .webm, AV1 for .avif, H.264 for .mp4, .mkv and .mov; .gif, .webp, .apng, .png, .jpg and others mean one
-            codec, and any other is refused. `penstock.ffmpeg.AudioEncoder` is for sound alone.
+            codec, and any other is refused. "auto-h264", "auto-hevc" and "auto-av1" try NVIDIA's (nvenc), Intel's (qsv)
+            and AMD's (amf) with one frame of this size and these options, the first time in a process that they are
+            asked for; the first that works is taken, or else libx264, libx265 and libsvtav1 (or libaom-av1). The report
+            says which (`penstock.results.EncodeReport`). `penstock.ffmpeg.AudioEncoder` is for sound alone.
         quality: "draft", "good" or "master", which look alike with each of the common encoders; or "lossless", which
             gives back the bytes of the frames, or is refused. `crf`, and a quality or a bit rate among the `options`,
             count more. None is the codec's own default.
@@ -117,10 +121,10 @@ class Encoder(EncoderBase):
             gray to yuv420p, yuv422p, yuv444p (8 or 10 bits) and nv12.
 
     Raises:
-        ValueError: `size`, `fps` or `pixel_format` is not possible; the size is odd and `output_pixel_format` needs an
-            even one; the codec lacks `output_pixel_format`, `crf` or `preset`; one of these is in `options`, too;
-            nothing tells the container; a sound cannot be copied; a sound or `subtitles` is the output's
-            file; or the container has no place for `subtitles`.
+        ValueError: `size`, `fps` or `pixel_format` is not possible; `codec` begins with "auto-" and is none of these;
+            the size is odd and `output_pixel_format` needs an even one; the codec lacks `output_pixel_format`, `crf` or
+            `preset`; one of these is in `options`, too; nothing tells the container; a sound cannot be copied; a sound
+            or `subtitles` is the output's file; or the container has no place for `subtitles`.
         TypeError: `output` is neither a `str` nor a path; or another argument has a wrong type.
         FileNotFoundError, NotADirectoryError: the output's folder does not exist, or is a file.
         IsADirectoryError, PermissionError: the output is a folder, or cannot be written.
@@ -171,14 +175,15 @@ class Encoder(EncoderBase):
             subtitles=subtitles,
             tuning=tuning,
         )
-        for lost in settings.warnings:
+        plan = None if size is None else plan_encode(settings, size)
+        for lost in (settings if plan is None else plan.settings).warnings:
             warnings.warn(lost, FFmpegWarning, stacklevel=2)
         self._reporter = Reporter.of(progress, settings.rate)
         self._first_turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
-        if size is not None:
-            self._start(plan_encode(settings, size))
+        if plan is not None:
+            self._start(plan)
         elif tuning.convert == "native":
-            plan_encode(settings, _SOME_SIZE)  # which raises what the first frame would
+            plan_encode(replace(settings, hardware=()), _SOME_SIZE)  # which raises what the first frame would
 
     @classmethod
     def like(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from penstock.errors import DecoderError
-from penstock.ffmpeg.plan import endpoints
+from penstock.ffmpeg.plan import endpoints, hardware
 from penstock.ffmpeg.plan.colors import MATRICES, holds_light
 from penstock.ffmpeg.plan.encode_settings import holds_times
 from penstock.ffmpeg.plan.output_formats import (
@@ -37,9 +37,9 @@ _TECHNICAL = frozenset(("compatible_brands", "duration", "encoder", "major_brand
 
 def with_codec(output: Path | str, encoder: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments `encoder` with the codec that the name of `output` means, if they name none."""
-    program = find_ffmpeg(encoder.get("tuning", Tuning()).ffmpeg)
-    container = (encoder.get("options") or {}).get("f")
-    return {**encoder, "codec": encoder_for(encoder.get("codec", AUTO), program, str(output), container)}
+    codec, container = encoder.get("codec", AUTO), (encoder.get("options") or {}).get("f")
+    found = encoder_for(codec, _program(encoder), str(output), container)
+    return {**encoder, "codec": codec if codec in hardware.CODECS else found}
 
 
 def picture_like(
@@ -50,7 +50,7 @@ def picture_like(
     Returns:
         The arguments, and what the result cannot have of the source.
     """
-    arguments, codec = dict(given), str(given["codec"])
+    arguments, codec = dict(given), _encoder(given)
     colors = cast("Colors", given.get("colors", DEFAULT_COLORS))
     if "colors" not in given:
         display = video.mastering_display
@@ -162,7 +162,7 @@ def _is_constant(media: MediaInfo, video: VideoInfo) -> bool:
 
 def _pixel_format(video: VideoInfo, arguments: Mapping[str, Any]) -> str | None:
     """The source's pixel format, where 8 bits of yuv420p would be less, and the frames and the codec have it."""
-    codec, name = str(arguments["codec"]), video.pixel_format or ""
+    codec, name = _encoder(arguments), video.pixel_format or ""
     source, frames = pixel_format_of(name), pixel_format_of(arguments.get("pixel_format", "rgb24"))
     if (
         source is None
@@ -175,8 +175,16 @@ def _pixel_format(video: VideoInfo, arguments: Mapping[str, Any]) -> str | None:
     is_more = source.depth > 8 or source.shared != (2, 2)
     if codec not in PLAYABLE_CODECS or not is_more or frames.depth < source.depth:
         return None
-    program = find_ffmpeg(arguments.get("tuning", Tuning()).ffmpeg)
-    return name if name in encoder_pixel_formats(program, codec) else None
+    return name if name in encoder_pixel_formats(_program(arguments), codec) else None
+
+
+def _program(arguments: Mapping[str, Any]) -> str:
+    return find_ffmpeg(arguments.get("tuning", Tuning()).ffmpeg)
+
+
+def _encoder(arguments: Mapping[str, Any]) -> str:
+    """The encoder; that of software where hardware's may be taken, which has what the source has at least as often."""
+    return hardware.software(str(arguments["codec"]), _program(arguments))
 
 
 def _is_readable(path: str) -> bool:

@@ -291,7 +291,8 @@ def make(
             "fps is frames per second, a number such as 30, 29.97 or Fraction(30000, 1001); got None"
         )
     size, rate = checked_size(size), None if fps is None else frame_rate(fps)
-    _check_joinable(target, arguments, size, rate)
+    # All chunks have the encoder that works here.
+    arguments["codec"] = _joinable_codec(target, arguments, size, rate)
     return Plan(
         output=endpoints.without_protocol(target),
         frames=frames,
@@ -354,10 +355,10 @@ def _divided(output: Path, arguments: dict[str, Any]) -> tuple[dict[str, Any], d
     return arguments | ({"options": of_chunk} if of_chunk else {}), of_file
 
 
-def _check_joinable(
+def _joinable_codec(
     target: str, arguments: Mapping[str, Any], size: tuple[int, int], fps: Fraction | None
-) -> None:
-    """Checks the arguments, and that chunks which are encoded so can be joined."""
+) -> str:
+    """The encoder. Checks the arguments, and that chunks which are encoded so can be joined."""
     options = arguments.get("options", {})
     for name in options:
         if name.partition(":")[0] in _WHOLE_VIDEO_OPTIONS:
@@ -373,12 +374,11 @@ def _check_joinable(
     if (tuning := arguments.get("tuning")) is not None:
         tuning.check_unused("a chunk, which any machine may encode", "policy", "ffmpeg_policy")
     settings = EncodeSettings.of(Path(endpoints.without_protocol(target)), fps=fps, **arguments)
-    plan_encode(settings, size)
-    has_alpha = settings.codec == "libvpx-vp9" and settings.output_pixel_format == "yuva420p"
-    if settings.codec == "libvpx" or has_alpha:
-        raise ValueError(
-            f"{settings.codec}{' with alpha' * has_alpha} has no container whose chunks can be joined"
-        )
+    codec = plan_encode(settings, size).settings.encoder
+    has_alpha = codec == "libvpx-vp9" and settings.output_pixel_format == "yuva420p"
+    if codec == "libvpx" or has_alpha:
+        raise ValueError(f"{codec}{' with alpha' * has_alpha} has no container whose chunks can be joined")
+    return codec
 
 
 def _as_json(values: Mapping[str, Any]) -> dict[str, Any]:

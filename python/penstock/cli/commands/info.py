@@ -35,7 +35,8 @@ def info(as_json: bool) -> None:
     """Show what Penstock finds on this machine.
 
     That is its CPUs, the priorities that threads may have, pipes, huge pages, FFmpeg and OpenGL. Priorities are tried
-    on threads that end at once. OpenGL is tried in a process of its own.
+    on threads that end at once. Encoders of hardware (--codec auto-h264) are tried with a frame of 1920x1080. OpenGL is
+    tried in a process of its own.
     """
     found = machine.gather()
     if as_json:
@@ -124,6 +125,8 @@ def _ffmpeg_lines(ffmpeg: dict[str, Any]) -> Iterable[str]:
     for codec, parts in CODECS.items():
         of_codec = [name for name in names["video"] if any(part in name for part in parts)]
         yield f"{codec}: {', '.join(of_codec) or 'none'}"
+    for codec, chosen in ffmpeg["auto"].items():
+        yield f"{codec}: {'; '.join([chosen['encoder'] or 'none', *chosen['passed_over']])}"
     yield "hardware encoders (nvenc, qsv, vaapi, v4l2m2m, vulkan) are listed even if the hardware is missing"
 
 

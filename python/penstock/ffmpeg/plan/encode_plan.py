@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import lru_cache, partial
 
+from penstock._log import logger
 from penstock._native import _Conversion
-from penstock.ffmpeg.plan import sound
+from penstock.ffmpeg.plan import hardware, sound
 from penstock.ffmpeg.plan.arguments import (
     PALETTE,
     PALETTE_FILTERS,
@@ -28,6 +31,7 @@ from penstock.ffmpeg.plan.colors import (
     output_color_arguments,
 )
 from penstock.ffmpeg.plan.encode_settings import EncodeSettings
+from penstock.ffmpeg.plan.labels import NO_LABELS
 from penstock.ffmpeg.plan.nut import NutStream
 from penstock.ffmpeg.plan.pixel_formats import (
     FrameLayout,
@@ -48,6 +52,10 @@ _PALETTES_BY_FRAME = ("gif", "png")
 # Each frame is encoded once, at its own time.
 _TIMED_OPTIONS = {"fps_mode": "passthrough"}
 _TIME_BASE = "enc_time_base:v"
+# A trial has no times. FFmpeg's default rate.
+_TRIAL_RATE = Fraction(25)
+# Options that a trial without sound does without: those of other streams, and which ones there are.
+_CONCERNS_OTHERS = re.compile(r"map|[^:]+:[as]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +71,7 @@ class EncodePlan:
         conversion: the native conversion; None if FFmpeg gets the frames as they are.
         color_arguments: those of the `arguments` that tag the video with its colours.
         colors: of YUV video; None for others, and where options may change them.
+        passed_over: why the encoders of hardware before this one were not taken, in sentences.
     """
 
     settings: EncodeSettings
@@ -73,6 +82,7 @@ class EncodePlan:
     conversion: _Conversion | None = None
     color_arguments: tuple[str, ...] = ()
     colors: VideoColors | None = None
+    passed_over: tuple[str, ...] = ()
 
     def arguments_to(self, target: str) -> list[str]:
         """`arguments` for another file of the same kind."""
@@ -93,7 +103,41 @@ class EncodePlan:
 
 
 def plan_encode(settings: EncodeSettings, size: tuple[int, int]) -> EncodePlan:
-    """Plans an encode of pictures of `size`, width and height in pixels."""
+    """Plans an encode of pictures of `size`, width and height in pixels, by the first encoder that works."""
+    if not settings.hardware:
+        return _plan(settings, size)
+    passed_over: list[str] = []
+    for one in settings.hardware:
+        tried = _tried(one, size)
+        if isinstance(tried, EncodeSettings):
+            settings = tried
+            break
+        passed_over.append(tried)
+    logger.info("the encoder is %s", "; ".join([settings.encoder, *passed_over]))
+    return replace(_plan(settings, size), passed_over=tuple(passed_over))
+
+
+def _tried(settings: EncodeSettings | str, size: tuple[int, int]) -> EncodeSettings | str:
+    """The settings, if their encoder encodes a frame of `size`, or else why it does not, in a sentence."""
+    if isinstance(settings, str):
+        return settings
+    rate = settings.rate or _TRIAL_RATE
+    options = {name: value for name, value in settings.options.items() if not _CONCERNS_OTHERS.match(name)}
+    trial = replace(
+        settings,
+        target="-",
+        container_format="null",
+        options={**options, "frames:v": 1},
+        sounds=(),
+        labels=NO_LABELS,
+        rate=rate,
+    )
+    arguments = ("file:/dev/zero" if one == "pipe:0" else one for one in _plan(trial, size).arguments)
+    why_not = hardware.why_not(settings.program, "-t", f"{float(1 / rate):f}", *arguments)
+    return settings if why_not is None else f"{settings.codec}: {why_not}"
+
+
+def _plan(settings: EncodeSettings, size: tuple[int, int]) -> EncodePlan:
     program, codec, options, rate = settings.program, settings.codec, settings.options, settings.rate
     assert codec is not None, "sound alone has no size"
     width, height = checked_size(size)

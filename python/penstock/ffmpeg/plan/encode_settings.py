@@ -8,10 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from numbers import Real
-from typing import BinaryIO, Literal, Self, get_args
+from typing import Any, BinaryIO, Literal, Self, get_args
 
+from penstock.errors import EncoderError
 from penstock.ffmpeg.naming import argument
-from penstock.ffmpeg.plan import endpoints
+from penstock.ffmpeg.plan import endpoints, hardware
 from penstock.ffmpeg.plan.arguments import frame_rate
 from penstock.ffmpeg.plan.colors import (
     MATRICES,
@@ -36,7 +37,7 @@ from penstock.ffmpeg.plan.pixel_formats import is_gray, is_rgb, raw_format_name
 from penstock.ffmpeg.plan.quality import LOSSLESS, Quality, check_lossless, lossless_encoder, quality_options
 from penstock.ffmpeg.plan.settings import DEFAULT_COLORS, DEFAULT_TUNING, Colors, Tuning, check_choice
 from penstock.ffmpeg.plan.sound import Audio, AudioInput, Sound, is_matroska, plan_sounds
-from penstock.ffmpeg.program.capabilities import check_codec, check_option
+from penstock.ffmpeg.program.capabilities import check_codec, check_option, encoders
 from penstock.ffmpeg.program.find import find_ffmpeg
 
 OddSize = Literal["error", "pad", "crop"]
@@ -118,6 +119,7 @@ class EncodeSettings:
         colors: the `Encoder`'s, with those that its options tell.
         labels: what the output says beside pictures and sounds.
         warnings: what the video cannot hold of the frames.
+        hardware: the settings for each encoder to try before this one, or why it cannot be, in a sentence.
     """
 
     program: str
@@ -136,6 +138,7 @@ class EncodeSettings:
     labels: Labels = NO_LABELS
     sink: BinaryIO | None = None
     warnings: tuple[str, ...] = ()
+    hardware: tuple[EncodeSettings | str, ...] = ()
 
     @classmethod
     def of(
@@ -160,10 +163,6 @@ class EncodeSettings:
         tuning: Tuning = DEFAULT_TUNING,
     ) -> Self:
         """The settings that the arguments of an `Encoder` mean. They are described there, and so are the errors."""
-        if not isinstance(codec, str):
-            raise TypeError(
-                f"codec is FFmpeg's name of a video encoder, and AudioEncoder is for sound alone; got {codec!r}"
-            )
         program = find_ffmpeg(tuning.ffmpeg)
         tuning.check_unused("an Encoder, whose options have FFmpeg's threads", "threads")
         _check_codec_once(codec, options or {})
@@ -172,7 +171,7 @@ class EncodeSettings:
         container_format = endpoints.container_for(target, container_format)
         pixel_format = raw_format_name(pixel_format, program)
         encoder = encoder_for(codec, program, target, container_format)
-        if codec == AUTO and quality == LOSSLESS:
+        if codec in (AUTO, *hardware.CODECS) and quality == LOSSLESS:
             encoder = lossless_encoder(encoder, pixel_format)
         given = with_loop(given, target, container_format)
         _check_whole(given, *_SHORTENING_SOUND)
@@ -193,7 +192,19 @@ class EncodeSettings:
             labels=Labels.of(metadata, chapters, subtitles, target, container_format),
         )
         _check_rate(settings.rate, target, container_format, settings.sounds)
-        return settings._with_encoder(encoder, quality, crf, preset, output_pixel_format)
+        asked = quality, crf, preset, output_pixel_format
+        tried = tuple(settings._with_hardware(one, *asked) for one in hardware.encoders(codec))
+        return replace(settings._with_encoder(encoder, *asked), hardware=tried)
+
+    def _with_hardware(self, codec: str, *asked: Any) -> EncodeSettings | str:
+        """What `_with_encoder` returns, or why the encoder is not suitable."""
+        if codec not in encoders(self.program):
+            return f"{codec} is not in this FFmpeg"
+        try:
+            return self._with_encoder(codec, *asked)
+        except (ValueError, EncoderError) as error:
+            # What follows is advice for who named the encoder.
+            return re.split("[.:] ", str(error), maxsplit=1)[0]
 
     def _with_encoder(
         self,

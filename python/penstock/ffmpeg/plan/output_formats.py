@@ -14,7 +14,7 @@ from pathlib import PurePath
 
 from penstock.errors import EncoderError
 from penstock.ffmpeg.naming import argument
-from penstock.ffmpeg.plan import endpoints
+from penstock.ffmpeg.plan import endpoints, hardware
 from penstock.ffmpeg.plan.arguments import FILTER_OPTIONS, PALETTE
 from penstock.ffmpeg.plan.colors import jpeg_pixel_format
 from penstock.ffmpeg.plan.pixel_formats import has_alpha, is_gray, is_rgb, subsampling
@@ -182,11 +182,17 @@ def output_format(
 
 
 def encoder_for(codec: str, program: str, target: str, container_format: str | None) -> str:
-    """The encoder that `codec` names, or that the name of `target` means.
+    """The encoder that `codec` names, or that the name of `target` means. Of `hardware.CODECS`, it is the software's.
 
     Raises:
         ValueError: the name means another kind of video.
+        TypeError: `codec` is no name.
     """
+    if not isinstance(codec, str):
+        raise TypeError(
+            f"codec is FFmpeg's name of a video encoder, and AudioEncoder is for sound alone; got {codec!r}"
+        )
+    codec = hardware.software(codec, program)
     kind = _kind_of(target, container_format)
     means = _ENCODERS.get(kind)
     if codec == AUTO:

@@ -608,6 +608,8 @@ class EncodeSession(Session):
             elapsed_s=elapsed_s,
             fps=self.process.frames / elapsed_s,
             warnings=(*self._settings.warnings, *filter(None, [self.warning]), *messages),
+            codec=self._settings.codec or "",
+            passed_over=self.plan.passed_over,
         )
 
     def _mark_ended(self) -> None:

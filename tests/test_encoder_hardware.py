@@ -1,0 +1,286 @@
+"""``codec="auto-h264"`` and the like: the hardware's encoder where one works, and else the software's.
+
+Where an encoder of hardware has to work, FFmpeg is a script that has the real FFmpeg encode by libx264 in its place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.cases import needs
+from support.clips import sound
+from support.command_line import printed, run
+from support.media import decode, flat, is_flat
+from support.media import ffmpeg as run_ffmpeg
+from support.processes import script
+
+import penstock
+from penstock import Decoder, Encoder, rendering
+from penstock.ffmpeg import AudioFile, Colors, Tuning
+from penstock.ffmpeg.plan import hardware
+from penstock.ffmpeg.plan.encode_settings import EncodeSettings
+from penstock.media import ContentLight, probe
+from penstock.results import EncodeReport
+
+# SVT-AV1 has no fewer lines.
+SIZE = WIDTH, HEIGHT = 96, 64
+FRAMES = 3
+SOFTWARE = {"auto-h264": "libx264", "auto-hevc": "libx265", "auto-av1": "libsvtav1"}
+
+Working = Callable[[str], Tuning]
+
+
+@pytest.fixture
+def working(tmp_path: Path, ffmpeg: str) -> Working:
+    """Makes an FFmpeg in which an encoder works. It writes its arguments to the file ``runs``."""
+
+    def made(codec: str) -> Tuning:
+        needs(ffmpeg, codec)
+        lines = (
+            f'echo "$*" >> {shlex.quote(str(tmp_path / "runs"))}',
+            'for one; do shift; case "$one" in',
+            f'    {codec}) set -- "$@" libx264;;',
+            '    *) set -- "$@" "$one";;',
+            "esac; done",
+            f'exec {shlex.quote(ffmpeg)} "$@"',
+        )
+        return Tuning(ffmpeg=str(script(tmp_path / "ffmpeg", *lines)))
+
+    return made
+
+
+def runs(folder: Path) -> list[str]:
+    return (folder / "runs").read_text().splitlines() if (folder / "runs").exists() else []
+
+
+def trials(folder: Path) -> list[str]:
+    return [one for one in runs(folder) if "-f null" in one]
+
+
+def encoded(output: Path, **arguments: Any) -> EncodeReport:
+    with Encoder(output, **{"fps": 30, "size": SIZE, **arguments}) as encoder:
+        for number in range(FRAMES):
+            encoder.write(flat(number, SIZE))
+    frames = decode(output, SIZE)
+    assert len(frames) == FRAMES and all(is_flat(frame, number) for number, frame in enumerate(frames))
+    return encoder.close()
+
+
+def names(passed_over: tuple[str, ...]) -> list[str]:
+    """The encoders that the sentences begin with."""
+    return [one.partition(" ")[0].removesuffix(":") for one in passed_over]
+
+
+@pytest.mark.parametrize("codec", SOFTWARE)
+def test_without_hardware_it_is_the_softwares(
+    tmp_path: Path, ffmpeg: str, codec: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "penstock")
+    report = encoded(tmp_path / "a.mp4", codec=codec, tuning=Tuning(ffmpeg=ffmpeg))
+    if report.codec in hardware.encoders(codec):
+        pytest.skip(f"{report.codec} works here")
+    assert (report.codec, report.warnings) == (SOFTWARE[codec], ())
+    assert names(report.passed_over) == [*hardware.encoders(codec)]
+    assert not any("\n" in one or "[" in one for one in report.passed_over)
+    assert f"the encoder is {'; '.join([report.codec, *report.passed_over])}" in caplog.messages
+
+
+def test_the_first_that_works_encodes(tmp_path: Path, working: Working) -> None:
+    report = encoded(tmp_path / "a.mp4", codec="auto-h264", tuning=working("h264_nvenc"))
+    assert (report.codec, report.passed_over, report.warnings) == ("h264_nvenc", (), ())
+    assert "-c:v h264_nvenc" in runs(tmp_path)[-1]
+
+
+def test_one_that_fails_is_passed_over(tmp_path: Path, working: Working) -> None:
+    report = encoded(tmp_path / "a.mp4", codec="auto-h264", tuning=working("h264_qsv"))
+    if report.codec == "h264_nvenc":
+        pytest.skip("h264_nvenc works here")
+    assert (report.codec, names(report.passed_over)) == ("h264_qsv", ["h264_nvenc"])
+
+
+def test_a_frame_of_that_size_and_with_these_options_is_tried_once(tmp_path: Path, working: Working) -> None:
+    # The last two are none of a trial's, which has no sound.
+    tuning, options = working("h264_nvenc"), {"g": 7, "map": ["0:v"], "b:a": "64k"}
+    for _ in range(2):
+        encoded(tmp_path / "a.mp4", codec="auto-h264", options=options, tuning=tuning)
+    [trial] = trials(tmp_path)
+    for part in (f"-video_size {WIDTH}x{HEIGHT}", "-framerate 30/1", "-pix_fmt yuv420p", "-g 7"):
+        assert part in trial
+    assert "-map" not in trial and "-b:a" not in trial
+    encoded(tmp_path / "a.mp4", codec="auto-h264", options={"g": 8}, tuning=tuning)
+    assert len(trials(tmp_path)) == 2
+
+
+def test_other_codecs_start_nothing_more(tmp_path: Path, working: Working) -> None:
+    tuning = working("h264_nvenc")
+    for codec in ("auto", "libx264", "h264_nvenc"):
+        assert encoded(tmp_path / "a.mp4", codec=codec, tuning=tuning).passed_over == ()
+    assert len(runs(tmp_path)) == 3
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_the_size_may_come_with_the_first_frame(tmp_path: Path, working: Working, is_async: bool) -> None:
+    encoder = Encoder(tmp_path / "a.mkv", fps=None, codec="auto-h264", tuning=working("h264_nvenc"))
+    assert trials(tmp_path) == []
+    with encoder:
+        for number in range(FRAMES):
+            frame, pts = flat(number, SIZE), number / 10
+            if is_async:
+                asyncio.run(encoder.awrite(frame, pts=pts))
+            else:
+                encoder.write(frame, pts=pts)
+    assert encoder.close().codec == "h264_nvenc"
+    [trial] = trials(tmp_path)
+    assert f"-video_size {WIDTH}x{HEIGHT}" in trial
+
+
+def test_native_conversion_is_checked_without_a_trial(tmp_path: Path, working: Working) -> None:
+    tuning = Tuning(ffmpeg=working("h264_nvenc").ffmpeg, convert="native")
+    with pytest.raises(ValueError, match="native"):
+        Encoder(tmp_path / "a.mkv", fps=30, pixel_format="gbrp", codec="auto-h264", tuning=tuning)
+    assert trials(tmp_path) == []
+
+
+def test_with_sound(tmp_path: Path, working: Working) -> None:
+    run_ffmpeg(*sound(1), tmp_path / "a.wav")
+    report = encoded(
+        tmp_path / "a.mp4",
+        codec="auto-h264",
+        audio=AudioFile(tmp_path / "a.wav"),
+        options={"b:a": "64k"},
+        tuning=working("h264_nvenc"),
+    )
+    assert report.codec == "h264_nvenc"
+    assert len(probe(tmp_path / "a.mp4").audio) == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason"),
+    [
+        ({"crf": 20}, "h264_qsv has no crf"),
+        ({"quality": "good"}, "quality='good' is not known for h264_qsv"),
+        ({"output_pixel_format": "yuv422p"}, "h264_qsv has no pixel format 'yuv422p'"),
+        # Of libx264, which stands for it.
+        ({"options": {"cq": 20}}, "h264_qsv: it has no option cq"),
+    ],
+)
+def test_what_hardware_lacks_makes_it_unsuitable(
+    tmp_path: Path, working: Working, asked: dict[str, Any], reason: str
+) -> None:
+    report = encoded(tmp_path / "a.mp4", codec="auto-h264", tuning=working("h264_qsv"), **asked)
+    assert report.codec == "libx264"
+    assert reason in report.passed_over
+
+
+def test_a_preset_of_software_alone(tmp_path: Path, ffmpeg: str) -> None:
+    needs(ffmpeg, "h264_nvenc")
+    report = encoded(tmp_path / "a.mp4", codec="auto-h264", preset="veryfast", tuning=Tuning(ffmpeg=ffmpeg))
+    assert "Unable to parse" in report.passed_over[0] and "veryfast" in report.passed_over[0]
+
+
+def test_lossless_rgb_has_an_encoder_of_its_own(tmp_path: Path, ffmpeg: str) -> None:
+    tuning = Tuning(ffmpeg=ffmpeg)
+    report = encoded(tmp_path / "a.mkv", codec="auto-h264", quality="lossless", tuning=tuning)
+    assert report.codec == "libx264rgb"
+    assert all(
+        "quality='lossless' is not known for" in one or "not in this" in one for one in report.passed_over
+    )
+
+
+def test_one_that_hangs_is_given_up(tmp_path: Path, ffmpeg: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    needs(ffmpeg, "h264_nvenc")
+    monkeypatch.setattr(hardware, "_PATIENCE_S", 0.5)
+    hang = 'case "$*" in *"-c:v h264_nvenc"*) exec sleep 60;; esac'
+    program = script(tmp_path / "ffmpeg", hang, f'exec {shlex.quote(ffmpeg)} "$@"')
+    report = encoded(tmp_path / "a.mp4", codec="auto-h264", tuning=Tuning(ffmpeg=str(program)))
+    assert "did not end within 0.5 s" in report.passed_over[0]
+
+
+def test_names_that_do_not_exist(tmp_path: Path) -> None:
+    for name in ("auto-vp9", "auto-", "auto-libx264"):
+        with pytest.raises(
+            ValueError, match=rf"codec='{name}' is none of auto, auto-h264, auto-hevc, auto-av1"
+        ):
+            Encoder(tmp_path / "a.mp4", fps=30, size=SIZE, codec=name)
+
+
+def test_a_codec_that_is_no_name(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="codec is FFmpeg's name"):
+        rendering.plan(
+            "math:sin", frames=3, size=SIZE, fps=30, output=tmp_path / "a.mp4", encoder={"codec": None}
+        )
+
+
+def test_the_container_has_a_place_for_the_codec(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"a file \.webm has no place for libx264 video"):
+        Encoder(tmp_path / "a.webm", fps=30, size=SIZE, codec="auto-h264")
+    settings = EncodeSettings.of(tmp_path / "a.webm", fps=30, codec="auto-av1")
+    assert settings.codec in ("libsvtav1", "libaom-av1")
+
+
+def test_like_a_video(tmp_path: Path, working: Working) -> None:
+    colors = Colors(matrix="bt2020", range="full")
+    encoded(tmp_path / "in.mp4", codec="libx264", colors=colors)
+    with (
+        Decoder(tmp_path / "in.mp4") as decoder,
+        Encoder.like(decoder, tmp_path / "a.mp4", codec="auto-h264", tuning=working("h264_nvenc")) as encoder,
+    ):
+        for frame in decoder:
+            encoder.write(frame)
+    assert encoder.close().codec == "h264_nvenc"
+    video = probe(tmp_path / "a.mp4").best_video
+    assert video is not None and (video.color_matrix, video.color_range) == ("bt2020", "full")
+
+
+def test_hdr_of_which_hardware_has_no_tags(tmp_path: Path, ffmpeg: str) -> None:
+    needs(ffmpeg, "hevc_nvenc")
+    light = Colors(matrix="bt2020", transfer="smpte2084", content_light=ContentLight(1000, 400))
+    settings = EncodeSettings.of(
+        tmp_path / "a.mp4",
+        fps=30,
+        pixel_format="rgb48le",
+        codec="auto-hevc",
+        colors=light,
+        tuning=Tuning(ffmpeg=ffmpeg),
+    )
+    assert settings.codec == "libx265"
+    nvenc = settings.hardware[0]
+    assert isinstance(nvenc, EncodeSettings) or "content_light" in nvenc  # FFmpeg 9 has them for every codec
+
+
+def test_a_render_has_one_encoder_for_all_chunks(tmp_path: Path, working: Working) -> None:
+    encoder = {"codec": "auto-h264", "tuning": working("h264_nvenc")}
+    encoded(tmp_path / "in.mp4")
+    files = tmp_path / "in.mp4", tmp_path / "a.mp4"
+    assert rendering.plan_video(None, *files, encoder=encoder).codec == "h264_nvenc"
+    penstock.map_video(None, *files, encoder=encoder, workers=1)
+    assert len(decode(files[1], SIZE)) == FRAMES
+    assert len(trials(tmp_path)) == 1
+
+
+def test_the_command_line(tmp_path: Path, working: Working) -> None:
+    program = str(working("h264_nvenc").ffmpeg)
+    frames = np.array([flat(number, SIZE) for number in range(FRAMES)]).tobytes()
+    raw = ("--size", f"{WIDTH}x{HEIGHT}", "--fps", "30", "--codec", "auto-h264", "--ffmpeg", program)
+    told = json.loads(printed(run("encode", tmp_path / "a.mp4", *raw, "--json", data=frames)))
+    assert (told["codec"], told["passed_over"]) == ("h264_nvenc", [])
+    assert len(trials(tmp_path)) == 1
+
+
+def test_info_tells_which_work(tmp_path: Path, working: Working) -> None:
+    environment = os.environ | {"PENSTOCK_FFMPEG": str(working("h264_nvenc").ffmpeg), "COLUMNS": "400"}
+    found = json.loads(printed(run("info", "--json", env=environment)))["ffmpeg"]["auto"]
+    assert [*found] == [*hardware.CODECS]
+    assert found["auto-h264"] == {"encoder": "h264_nvenc", "passed_over": []}
+    text = printed(run("info", env=environment))
+    for codec, chosen in found.items():
+        assert f"{codec}: {'; '.join([chosen['encoder'], *chosen['passed_over']])}\n" in text
