@@ -11,6 +11,7 @@ import logging
 import os
 import shlex
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +130,9 @@ def test_other_codecs_start_nothing_more(tmp_path: Path, working: Working) -> No
 
 @pytest.mark.parametrize("is_async", [False, True])
 def test_the_size_may_come_with_the_first_frame(tmp_path: Path, working: Working, is_async: bool) -> None:
-    encoder = Encoder(tmp_path / "a.mkv", fps=None, codec="auto-h264", tuning=working("h264_nvenc"))
+    # Whether there is native code is checked at once, with some size.
+    tuning = replace(working("h264_nvenc"), convert="native")
+    encoder = Encoder(tmp_path / "a.mkv", fps=None, codec="auto-h264", tuning=tuning)
     assert trials(tmp_path) == []
     with encoder:
         for number in range(FRAMES):
@@ -141,13 +144,6 @@ def test_the_size_may_come_with_the_first_frame(tmp_path: Path, working: Working
     assert encoder.close().codec == "h264_nvenc"
     [trial] = trials(tmp_path)
     assert f"-video_size {WIDTH}x{HEIGHT}" in trial
-
-
-def test_native_conversion_is_checked_without_a_trial(tmp_path: Path, working: Working) -> None:
-    tuning = Tuning(ffmpeg=working("h264_nvenc").ffmpeg, convert="native")
-    with pytest.raises(ValueError, match="native"):
-        Encoder(tmp_path / "a.mkv", fps=30, pixel_format="gbrp", codec="auto-h264", tuning=tuning)
-    assert trials(tmp_path) == []
 
 
 def test_with_sound(tmp_path: Path, working: Working) -> None:
