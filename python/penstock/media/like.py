@@ -55,10 +55,9 @@ def picture_like(
     if "colors" not in given:
         display = video.mastering_display
         is_yuv = codec in PLAYABLE_CODECS or codec.startswith("prores")
-        program = find_ffmpeg(given.get("tuning", Tuning()).ffmpeg)
         has_light = display is not None or video.content_light is not None
         is_whole = display is None or display.is_complete
-        keeps_light = has_light and is_yuv and is_whole and holds_light(program, codec)
+        keeps_light = has_light and is_yuv and is_whole and holds_light(_program(given), codec)
         has_full = video.color_range == "full" and codec in PLAYABLE_CODECS - {"mpeg2video"}
         colors = Colors(
             matrix=cast("Any", video.color_matrix if is_yuv and video.color_matrix in MATRICES else "auto"),
