@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -265,6 +266,8 @@ def test_frames_that_are_left_out_at_a_constant_rate_move_no_others(
             fan_out.write(frame)
             if number in (12, 59):
                 os.kill(preview.pid, signal.SIGCONT)
+            if 40 <= number < 44:
+                time.sleep(0.05)  # until the worker has taken what it can
             assert not 12 <= number < 40 or eventually(lambda: preview.stats.writer.items_pending == 0)
     kept, thinned = fan_out.reports
     assert kept.frames_taken == 60 and (decode(tmp_path / "a.mkv") == frames).all()
@@ -278,6 +281,27 @@ def test_frames_that_are_left_out_at_a_constant_rate_move_no_others(
     # The newest of those that came while there was no room.
     assert (59 in taken) == (when_full == "replace")
     assert {*range(30, 40)} <= {*taken}
+
+
+@pytest.mark.parametrize("when_full", ["drop", "replace"])
+def test_an_encoder_that_is_always_too_slow_gets_new_frames(tmp_path: Path, when_full: WhenFull) -> None:
+    tuning = Tuning(queue_items=2, capacity_bytes=4096)
+    slow = lossless(tmp_path / "a.mkv", fps=120, options={"vf": "realtime=speed=0.5"}, tuning=tuning)
+    frames = noise(120)
+    with FanOut() as fan_out:
+        fan_out.add(slow, when_full=when_full)
+        started_s = time.monotonic()
+        for number, frame in enumerate(frames):
+            time.sleep(max(0, started_s + number / 120 - time.monotonic()))
+            fan_out.write(frame)
+        [report] = fan_out.close()
+    shown = shown_numbers(tmp_path / "a.mkv", frames)
+    taken = [number for number, is_shown in enumerate(shown) if is_shown == number]
+    assert len(shown) == 120 and shown == [
+        max(one for one in taken if one <= number) for number in range(120)
+    ]
+    assert (report.frames_taken, report.frames_repeated) == (len(taken), 120 - len(taken))
+    assert sum(number > 30 for number in taken) > 2 and max(taken) > 60
 
 
 def test_the_newest_frame_keeps_its_time(tmp_path: Path) -> None:

@@ -134,14 +134,16 @@ class FanOut:
         try:
             self._check_open()
             self._settle(deadline)
-            pushes, replaced = self._pushes(frame, pts), [*self._waiting]
+            pushes, before = self._pushes(frame, pts), self._waiting
+            # One whose turn comes is kept: an encoder that is too slow all the time would get no new frame.
+            kept = {output: push for output, push in before.items() if output.is_catching_up}
             self._waiting = (
-                pushes  # in one step: what a signal handler interrupts here is continued by the next call
-            )
+                pushes | kept
+            )  # in one step: what a signal handler interrupts here is continued by the next call
             for output in pushes:
                 output.offered += 1
-            for output in replaced:
-                output.dropped += 1
+                output.dropped += output in before
+                output.due = output.due if output in kept else output.offered
             _unsettled.add(self)
             _exit.at_exit(_settle_all, 3)  # before encoders are closed
             with suppress(StalledError):
@@ -282,13 +284,14 @@ class FanOut:
         """
         now = Deadline(0.0)
         for output in list(self._waiting):
-            if not self._hand(output, now) and output.when_full == "drop":
+            is_dropped = not self._hand(output, now) and output.when_full == "drop"
+            if is_dropped and not output.is_catching_up:
                 output.dropped += 1
                 self._waiting.pop(output, None)
-        late = [output for output in self._waiting if output.when_full != "replace"]
+        late = [output for output in self._waiting if output.when_full == "block"]
         for output in self._outputs if is_last else late:
             until = output.patience(deadline) if is_last else deadline
-            if self._hand(output, until) and output.catch_up(until, ahead=0):
+            if self._hand(output, until) and output.catch_up(until, until=output.offered):
                 continue
             if deadline.is_over():
                 raise StalledError(
@@ -302,14 +305,14 @@ class FanOut:
     def _hand(self, output: Output, deadline: Deadline) -> bool:
         """Hands an output the frame that waits for it. Returns False if it has no room until the deadline."""
         push = self._waiting.get(output)
-        if push is not None and not output.catch_up(deadline, ahead=1):
+        if push is not None and not output.catch_up(deadline, until=output.due - 1):
             return False
         before = output.accepted
         try:
             if push is not None and output.error is None:
                 if not output.queue(push, deadline):
                     return False
-                output.last = push if output.repeats else None
+                output.last, output.is_catching_up = push if output.repeats else None, False
             self._waiting.pop(
                 output, None
             )  # another thread's abort has removed it, and may have done so before

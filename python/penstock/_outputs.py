@@ -79,6 +79,8 @@ class Output:
     Attributes:
         error: why it failed; None as long as it has not.
         offered: frames that were written for it.
+        due: which of them waits for it.
+        is_catching_up: whether it gets others before that one, in place of those that were left out.
         dropped: those that were left out because it was full.
         repeated: frames that it got once more in their place.
         last: queues the frame that it got last once more; None before the first, and if it `repeats` none.
@@ -88,7 +90,8 @@ class Output:
         self.target = target
         self.when_full = when_full
         self.error: Exception | None = None
-        self.offered = self.dropped = self.repeated = 0
+        self.offered = self.due = self.dropped = self.repeated = 0
+        self.is_catching_up = False
         self.last: Push | None = None
         self._accepted_before = self.accepted
 
@@ -118,10 +121,15 @@ class Output:
         raise NotImplementedError
 
     @property
+    def _had(self) -> int:
+        return self.accepted - self._accepted_before
+
+    @property
     def report(self) -> OutputReport:
         """What became of it so far."""
-        taken = self.accepted - self._accepted_before - self.repeated
-        return OutputReport(self.target, taken, self.dropped, self.repeated, self.result, self.error)
+        return OutputReport(
+            self.target, self._had - self.repeated, self.dropped, self.repeated, self.result, self.error
+        )
 
     def start(self, frame: FrameData) -> None:
         """Makes sure that it can take `frame`. It may fail.
@@ -150,18 +158,17 @@ class Output:
             self.fail(failure)
         return True
 
-    def catch_up(self, deadline: Deadline, *, ahead: int) -> bool:
-        """Repeats the last frame for those that were left out, but for the last so many.
+    def catch_up(self, deadline: Deadline, *, until: int) -> bool:
+        """Repeats the last frame for those that were left out, until it has had so many.
 
         Returns:
             False if there is no room until the deadline.
         """
-        while self.last is not None and self.error is None:
-            if self.offered - ahead <= self.accepted - self._accepted_before:
-                break
+        while self.last is not None and self.error is None and self._had < until:
             if not self.queue(self.last, deadline):
                 return False
             self.repeated += 1
+            self.is_catching_up = True
         return True
 
     def patience(self, deadline: Deadline) -> Deadline:
