@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import threading
 import time
+from asyncio import CancelledError
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,32 @@ def test_a_failure_of_the_object_is_the_encoder_s() -> None:
     with pytest.raises(EncoderError, match=r"<Broken> that is written to has failed: ConnectionResetError"):
         for index in range(100):
             encoder.write(noise(index % 5))
+        encoder.close()
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt(), SystemExit(3), CancelledError()], ids=repr)
+def test_whatever_the_object_raises_is_told(raised: BaseException) -> None:
+    class Ended:
+        def write(self, data: bytes) -> int:
+            raise raised
+
+    encoder = Encoder(Ended(), fps=20, options=MATROSKA)  # type: ignore[arg-type]
+    encoder.write(frame(0))
+    with pytest.raises(
+        EncoderError, match=rf"<Ended> that is written to has failed: {type(raised).__name__}"
+    ):
+        encoder.close()
+
+
+@pytest.mark.parametrize("taken", [0, -1, True, 10**9, "all"])
+def test_an_object_that_does_not_say_what_it_took(taken: Any) -> None:
+    class Odd:
+        def write(self, data: bytes) -> Any:
+            return taken
+
+    encoder = Encoder(Odd(), fps=20, options=MATROSKA)  # type: ignore[arg-type]
+    encoder.write(frame(0))
+    with pytest.raises(EncoderError, match=rf"its write took {taken!r} of \d+ bytes"):
         encoder.close()
 
 

@@ -42,8 +42,16 @@ _STREAM_ENCODERS = {
     **dict.fromkeys((".dnxhd", ".dnxhr"), "dnxhd"),
     **dict.fromkeys((".drc", ".vc2"), "vc2"),
     **dict.fromkeys((".rgb", ".yuv"), "rawvideo"),
-    **{suffix: suffix[1:] for suffix in (".dpx", ".exr", ".h261", ".h263", ".pbm", ".pcx", ".pgm")},
+    **dict.fromkeys((".im1", ".im24", ".im8", ".ras", ".rs", ".sun", ".sunras"), "sunrast"),
+    **dict.fromkeys((".j2c", ".j2k"), "jpeg2000"),
+    **{
+        suffix: suffix[1:]
+        for suffix in (".dpx", ".exr", ".h261", ".h263", ".pbm", ".pcx", ".pfm", ".pgm", ".pgmyuv")
+    },
+    **{suffix: suffix[1:] for suffix in (".phm", ".vbn", ".xbm", ".xface", ".xwd")},
     ".cavs": "libxavs",
+    ".jls": "jpegls",
+    ".ljpg": "ljpeg",
     ".m1v": "mpeg1video",
     ".m2v": "mpeg2video",
     ".obu": "libsvtav1",

@@ -20,7 +20,7 @@ class Sink:
 
     def __init__(self, target: Any) -> None:
         self._target = target
-        self.failure: Exception | None = None
+        self.failure: BaseException | None = None
         self.nbytes = 0
         self._thread: threading.Thread | None = None
 
@@ -45,7 +45,7 @@ class Sink:
             while data := pipe.read(_READ_BYTES):
                 try:
                     self._write(data)
-                except Exception as failure:
+                except BaseException as failure:  # on this thread, nobody else hears of it
                     self.failure = failure
                     return
                 self.nbytes += len(data)
@@ -54,6 +54,8 @@ class Sink:
         """All of `data`: unbuffered files may take a part, and say how many bytes that was."""
         while data:
             taken = self._target.write(data)
-            if taken is None and isinstance(self._target, RawIOBase):
-                raise BlockingIOError(f"{self.name} does not block, and takes nothing now")
-            data = b"" if taken is None else data[taken:]
+            if taken is None and not isinstance(self._target, RawIOBase):
+                return
+            if type(taken) is not int or not 0 < taken <= len(data):
+                raise OSError(f"its write took {taken!r} of {len(data)} bytes")
+            data = data[taken:]
