@@ -90,6 +90,26 @@ def test_labels_beside_sound_and_times(tmp_path: Path, ffmpeg: str, timed: bool)
     assert cues(path) == [(0.5, "hello"), (0.8, "world")]
 
 
+def test_a_file_s_own_labels_stay_with_it(tmp_path: Path, ffmpeg: str) -> None:
+    sound = tmp_path / "sound.mkv"
+    (tmp_path / "a.srt").write_text(SRT)
+    written(
+        sound,
+        ffmpeg,
+        samples=48_000,
+        audio=AudioInput(48_000, 1),
+        metadata={"title": "x"},
+        chapters=[(0.1, "One")],
+        subtitles=tmp_path / "a.srt",
+    )
+    written(tmp_path / "b.mkv", ffmpeg, audio=sound, subtitles=sound)
+    told = probe(tmp_path / "b.mkv")
+    assert (told.chapters, told.tags.get("title")) == ((), None) and told.audio and told.subtitles
+    options = {"map_metadata": 1}
+    written(tmp_path / "c.mkv", ffmpeg, subtitles=sound, options=options)
+    assert probe(tmp_path / "c.mkv").tags["title"] == "x"
+
+
 def test_metadata_that_the_container_does_not_keep(tmp_path: Path, ffmpeg: str) -> None:
     with pytest.warns(
         FFmpegWarning, match=r"does not keep the metadata camera as given: give .*use_metadata_tags"
@@ -99,9 +119,26 @@ def test_metadata_that_the_container_does_not_keep(tmp_path: Path, ffmpeg: str) 
     assert probe(tmp_path / "b.mp4").tags["camera"] == "y"
 
 
+def test_chapters_that_begin_later(tmp_path: Path, ffmpeg: str) -> None:
+    chapters = [(0.2, "One"), (0.5, "Two")]
+    with pytest.warns(
+        FFmpegWarning, match="begin the first chapter at 0 s: give one that begins there, or write mkv"
+    ):
+        written(tmp_path / "a.mp4", ffmpeg, chapters=chapters)
+    assert written(tmp_path / "a.mkv", ffmpeg, chapters=chapters).report.warnings == ()  # type: ignore[union-attr]
+    assert [(one.start_s, one.title) for one in probe(tmp_path / "a.mkv").chapters] == chapters
+
+
+def test_subtitles_of_utf_16(tmp_path: Path, ffmpeg: str) -> None:
+    (tmp_path / "a.srt").write_text(SRT, encoding="utf-16")
+    written(tmp_path / "a.mp4", ffmpeg, subtitles=tmp_path / "a.srt")
+    assert cues(tmp_path / "a.mp4") == [(0.5, "hello"), (0.8, "world")]
+
+
 def test_wrong_labels_are_refused_at_the_call(tmp_path: Path) -> None:
     (tmp_path / "a.srt").write_text(SRT)
     (tmp_path / "text.txt").write_text("no subtitles")
+    (tmp_path / "latin.srt").write_text(SRT.replace("hello", "héllo"), encoding="latin-1")
     wrong: list[tuple[dict[str, Any], type[Exception], str]] = [
         ({"metadata": ["title=x"]}, TypeError, "metadata is a dict"),
         ({"metadata": {"year": 2026}}, TypeError, "each a str; got 'year': 2026"),
@@ -114,6 +151,12 @@ def test_wrong_labels_are_refused_at_the_call(tmp_path: Path) -> None:
         ({"chapters": [(1.0, "a"), (1.0, "b")]}, ValueError, "begins later"),
         ({"chapters": [(-1.0, "a")]}, ValueError, "chapters are pairs"),
         ({"chapters": [(float("inf"), "a")]}, ValueError, "begins later"),
+        (
+            {"chapters": [(float(one), "x" * 40) for one in range(1000)]},
+            ValueError,
+            "1000 chapters are too many",
+        ),
+        ({"subtitles": tmp_path / "latin.srt"}, ValueError, "latin.srt is not UTF-8"),
         ({"subtitles": tmp_path / "missing.srt"}, FileNotFoundError, "missing.srt"),
         ({"subtitles": tmp_path / "text.txt"}, DecoderError, "text.txt"),
         ({"subtitles": tmp_path / "a.srt", "output": tmp_path / "a.gif"}, ValueError, "no place in .*a.gif"),

@@ -48,6 +48,18 @@ def test_times_stay_what_they_are(tmp_path: Path, suffix: str) -> None:
         assert [frame.time_s for frame in decoder] == pytest.approx([0.3 + one for one in TIMES_S], abs=0.001)
 
 
+def test_times_that_have_no_place_are_missed(tmp_path: Path) -> None:
+    source = tmp_path / "source.mp4"
+    with Encoder(source, fps=None) as encoder:
+        for time_s in TIMES_S:
+            encoder.write(np.full((48, 64, 3), 100, np.uint8), pts=0.3 + time_s)
+    with pytest.warns(FFmpegWarning) as told:
+        changed(source, tmp_path / "a.avi")
+    missed = [str(one.message) for one in told]
+    assert any("the uneven times of its frames" in one for one in missed)
+    assert any("the time before its picture, 0.300 s" in one for one in missed)
+
+
 def test_the_rate_stays_where_there_are_no_times(tmp_path: Path) -> None:
     source = made(tmp_path / "a.mp4", "-i", "testsrc2=64x48:rate=30000/1001:duration=0.5")
     changed(source, tmp_path / "a.avi")
@@ -67,6 +79,38 @@ def test_a_constant_rate_stays_constant(tmp_path: Path, suffix: str) -> None:
     changed(source, tmp_path / "b.mp4")
     video = probe(tmp_path / "b.mp4").video[0]
     assert (video.frame_rate, video.duration_s, video.is_variable_frame_rate) == (25, 1, False)
+
+
+def test_frames_that_are_left_out_do_not_move_the_others_in_silence(tmp_path: Path) -> None:
+    source = made(tmp_path / "a.mp4", "-i", "testsrc2=64x48:rate=25:duration=1")
+    with Decoder(source) as frames:
+        encoder = Encoder.like(frames, tmp_path / "b.mp4")
+        encoder.write(frames[0])
+        encoder.write(frames[1])
+        for wrong in (1, 3):
+            with pytest.raises(
+                ValueError, match=r"would be shown at another time: give Encoder\.like fps=None"
+            ):
+                encoder.write(frames[wrong])
+        encoder.abort()
+        with Encoder.like(frames, tmp_path / "c.mp4", fps=None) as encoder:
+            for frame in frames[::2]:
+                encoder.write(frame)
+        with Encoder.like(frames, tmp_path / "d.mp4", fps=50) as encoder:
+            for frame in frames[::2]:
+                encoder.write(frame)
+    with Decoder(tmp_path / "c.mp4") as decoder:
+        assert [frame.time_s for frame in decoder] == pytest.approx([index / 12.5 for index in range(13)])
+    assert probe(tmp_path / "d.mp4").video[0].duration_s == pytest.approx(13 / 50)
+
+
+def test_alpha_is_missed(tmp_path: Path) -> None:
+    with Encoder(tmp_path / "a.webm", fps=5, pixel_format="rgba") as encoder:
+        encoder.write(np.zeros((48, 64, 4), np.uint8))
+    with pytest.warns(FFmpegWarning, match="its alpha, because the frames are rgb24: read them as 'rgba'"):
+        changed(tmp_path / "a.webm", tmp_path / "b.webm")
+    changed(tmp_path / "a.webm", tmp_path / "c.webm", decoder={"pixel_format": "rgba"})
+    assert probe(tmp_path / "c.webm").video[0].has_separate_alpha
 
 
 def test_a_pause_far_behind_is_kept(tmp_path: Path) -> None:

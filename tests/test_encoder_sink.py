@@ -174,6 +174,11 @@ def test_what_no_object_can_take() -> None:
         Encoder(io.StringIO(), fps=20, options=MATROSKA)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="no name to tell its container"):
         Encoder(io.BytesIO(), fps=20)
+    for container in ("hls", "webp", "avif"):
+        with pytest.raises(
+            ValueError, match=f"options={{'f': '{container}'}} has several files, or goes back"
+        ):
+            Encoder(io.BytesIO(), fps=20, options={"f": container})
     encoder = Encoder(io.BytesIO(), fps=20, options={"f": "mp4"})
     with pytest.raises(EncoderError, match=r"which a stream cannot: give .*matroska"):
         encoder.write(frame(0))

@@ -304,6 +304,23 @@ def test_an_encoder_that_is_always_too_slow_gets_new_frames(tmp_path: Path, when
     assert sum(number > 30 for number in taken) > 2 and max(taken) > 60
 
 
+@pytest.mark.parametrize("when_full", ["drop", "replace"])
+def test_the_end_of_a_program_repeats_frames_as_well(tmp_path: Path, when_full: str) -> None:
+    code = f"""
+        import numpy as np
+        from penstock import Encoder, FanOut
+        from penstock.ffmpeg import Tuning
+        tuning = Tuning(queue_items=2, capacity_bytes=4096)
+        encoder = Encoder({str(tmp_path / "a.mkv")!r}, size=(64, 48), fps=120, codec="ffv1", tuning=tuning)
+        fan_out = FanOut()
+        fan_out.add(encoder, when_full={when_full!r})
+        for number in range(40):
+            fan_out.write(np.full((48, 64, 3), number, np.uint8))
+        """
+    run_script(code)
+    assert len(decode(tmp_path / "a.mkv")) == 40
+
+
 def test_the_newest_frame_keeps_its_time(tmp_path: Path) -> None:
     preview = lossless(tmp_path / "a.mkv", fps=None, tuning=Tuning(queue_items=2, capacity_bytes=4096))
     frames = noise(30)

@@ -299,7 +299,7 @@ class FanOut:
                 )
             output.dropped += 1
             self._waiting.pop(output, None)
-        if not self._waiting:
+        if not self._waiting and not any(output.is_behind for output in self._outputs):
             _unsettled.discard(self)
 
     def _hand(self, output: Output, deadline: Deadline) -> bool:

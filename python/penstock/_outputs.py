@@ -158,6 +158,11 @@ class Output:
             self.fail(failure)
         return True
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether it is to get the last frame once more, for one that was left out."""
+        return self.last is not None and self.error is None and self._had < self.offered
+
     def catch_up(self, deadline: Deadline, *, until: int) -> bool:
         """Repeats the last frame for those that were left out, until it has had so many.
 

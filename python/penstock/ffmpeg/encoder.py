@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, Any, BinaryIO, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, Self, cast
 from weakref import WeakKeyDictionary
 
 import numpy.typing as npt
@@ -20,6 +20,7 @@ from penstock._types import FrameData
 from penstock.errors import FFmpegWarning
 from penstock.ffmpeg.encoder_base import EncoderBase
 from penstock.ffmpeg.frames import leased_frame
+from penstock.ffmpeg.naming import argument
 from penstock.ffmpeg.plan.encode_plan import plan_encode
 from penstock.ffmpeg.plan.encode_settings import EncodeSettings, OddSize
 from penstock.ffmpeg.plan.frame_check import frame_buffer, frame_size
@@ -156,6 +157,9 @@ class Encoder(EncoderBase):
         tuning: Tuning = DEFAULT_TUNING,
     ) -> None:
         super().__init__()
+        # Of `like`, where the source has a constant rate: that, and the time of the last frame of it.
+        self._follows: Fraction | int | None = None
+        self._last_time_s: float | None = None
         self._settings = settings = EncodeSettings.of(
             output,
             fps=fps,
@@ -210,14 +214,18 @@ class Encoder(EncoderBase):
         Raises:
             DecoderError: the source has no video.
             TypeError: it is neither a `Decoder` nor a `MediaInfo`.
-            ValueError, OSError, EncoderError: as for `Encoder`.
+            ValueError: as for `Encoder`; of ``write``, too, where frames of a constant rate are left out or come twice.
+            OSError, EncoderError: as for `Encoder`.
         """
         from penstock.media.like import LOST, file_like
 
-        found, lost = file_like(source, output, arguments)
+        found, lost, is_uneven = file_like(source, output, arguments)
         for what in lost:
             warnings.warn(LOST.format(what), FFmpegWarning, stacklevel=2)
-        return cls(output, **found)
+        encoder = cls(output, **found)
+        if "fps" not in arguments and not is_uneven:
+            encoder._follows = cast("Fraction | int | None", found["fps"])
+        return encoder
 
     @property
     def converted_by(self) -> str | None:
@@ -419,7 +427,18 @@ class Encoder(EncoderBase):
     def _copied(self, frame: FrameData, pts: float | Fraction | None) -> Push:
         session = self._session
         session.check_open()
+        if self._follows is not None and (time_s := getattr(frame, "time_s", None)) is not None:
+            self._check_next(time_s, self._follows)
         return session.push_of_copy(frame_buffer(frame, session.plan.frames), session.tick_of(pts, frame))
+
+    def _check_next(self, time_s: float, rate: Fraction | int) -> None:
+        """Checks that a decoded frame is the next one of a source with a constant rate, whose times may jitter."""
+        before_s, self._last_time_s = self._last_time_s, time_s
+        if before_s is not None and not 0.1 < (time_s - before_s) * rate < 1.9:
+            raise ValueError(
+                f"a frame at {time_s:.3f} s comes after that at {before_s:.3f} s, and would be shown at another time: "
+                f"give Encoder.like {argument('fps', None)}, which keeps the times of frames, or the rate that they get"
+            )
 
 
 def _references(view: npt.NDArray[Any]) -> tuple[int, int]:

@@ -19,6 +19,7 @@ from penstock.ffmpeg.plan.output_formats import (
     holds_sound,
     pixel_format_of,
 )
+from penstock.ffmpeg.plan.pixel_formats import has_alpha
 from penstock.ffmpeg.plan.settings import DEFAULT_COLORS, Colors, Tuning
 from penstock.ffmpeg.program.capabilities import encoder_pixel_formats
 from penstock.ffmpeg.program.find import find_ffmpeg
@@ -86,8 +87,11 @@ def picture_like(
 
 def file_like(
     source: Decoder | MediaInfo, output: str | os.PathLike[str] | BinaryIO, given: Mapping[str, Any]
-) -> tuple[dict[str, Any], list[str]]:
-    """The arguments of an `Encoder` to `output` whose file is like `source`, and what it cannot have of that.
+) -> tuple[dict[str, Any], list[str], bool]:
+    """The arguments of an `Encoder` to `output` whose file is like `source`.
+
+    Returns:
+        The arguments, what the result cannot have of the source, and whether the source's rate varies.
 
     Raises:
         DecoderError: there is no video.
@@ -116,6 +120,11 @@ def file_like(
         found["pixel_format"] = decoder.pixel_format
         if not (is_constant or begins_later or video.start_s is None) and holds_times(target, container):
             found["fps"] = None  # its frames have the times
+    if found["fps"] is not None and "fps" not in arguments:
+        if video.is_variable_frame_rate:
+            lost.append("the uneven times of its frames")
+        if video.start_s and not begins_later:
+            lost.append(f"the time before its picture, {video.start_s:.3f} s")
     if (kept := _pixel_format(video, {**found, **arguments})) is not None:
         found["output_pixel_format"] = kept
     if "audio" not in arguments and media.audio:
@@ -132,9 +141,12 @@ def file_like(
         }
         if media.chapters and not begins_later and (options is None or options.count is None):
             found["chapters"] = [*_chapters(media)]
+    has_alpha_itself = video.has_separate_alpha or has_alpha(video.pixel_format or "")
+    if has_alpha_itself and not has_alpha(found.get("pixel_format", "rgba")):
+        lost.append(f"its alpha, because the frames are {found['pixel_format']}: read them as 'rgba'")
     if media.subtitles and "subtitles" not in arguments:
         lost.append("its subtitles")
-    return {**found, **arguments}, lost
+    return {**found, **arguments}, lost, video.is_variable_frame_rate
 
 
 def _rate(video: VideoInfo, target: str, container: str | None) -> Fraction | int | None:

@@ -169,13 +169,17 @@ def _of_labels(media: MediaInfo, meant: Labels) -> Iterable[str]:
         for name, value in meant.metadata
         if told.get(name.lower()) != value and not (name in _DATES and name in told)
     ]
+    is_quicktime = media.container == endpoints.QUICKTIME
     if lost:
-        is_quicktime = media.container == endpoints.QUICKTIME
         fix = f": give {argument('options.movflags', 'use_metadata_tags')}" if is_quicktime else ": write mkv"
         yield f"the container does not keep the metadata {', '.join(lost)} as given{fix}"
-    begun = [(round(one.start_s, 2), one.title) for one in media.chapters]
-    if meant.chapters and begun != [(round(start_s, 2), title) for start_s, title in meant.chapters]:
-        yield f"the file has {len(begun)} chapters, and {len(meant.chapters)} others were given: write mp4, mov or mkv"
+    told_chapters = [(round(one.start_s, 2), one.title) for one in media.chapters]
+    chapters = [(round(start_s, 2), title) for start_s, title in meant.chapters]
+    if is_quicktime and chapters and told_chapters == [(0, chapters[0][1]), *chapters[1:]] != chapters:
+        yield "MP4 and QuickTime begin the first chapter at 0 s: give one that begins there, or write mkv"
+    elif chapters and told_chapters != chapters:
+        found, given = len(told_chapters), len(chapters)
+        yield f"the file has {found} chapters, and {given} others were given: write mp4, mov or mkv"
     if meant.subtitles is not None and not media.subtitles:
         yield "the file has no subtitles, and some were given"
 

@@ -169,7 +169,9 @@ def _plan(settings: EncodeSettings, size: tuple[int, int]) -> EncodePlan:
         assert rate is not None
         reading = input_arguments(fed, rate, colors_in)
     colors_out = output_color_arguments(named, tags, centred=centred)
-    labels = settings.labels.writing(is_mapped=bool(settings.sounds) or "map" in options)
+    has_inputs = bool(settings.sounds) or settings.labels != NO_LABELS
+    is_mapped = bool(settings.sounds) or "map" in options
+    labels = settings.labels.writing(options, is_mapped=is_mapped) if has_inputs else []
     arguments = [
         *reading,
         *settings.labels.reading(),

@@ -77,6 +77,10 @@ def target(output: str | os.PathLike[str], container_format: str | None = None) 
     return f"{_FILE}{path}"
 
 
+# Containers that FFmpeg writes to a pipe in vain.
+_NOT_STREAMED = ("apng", "avif", "dash", "hls", "image2", "segment", "smoothstreaming", "tee", "webp")
+
+
 def target_or_sink(
     output: str | os.PathLike[str] | BinaryIO, container_format: str | None
 ) -> tuple[str, BinaryIO | None]:
@@ -84,12 +88,18 @@ def target_or_sink(
 
     Raises:
         TypeError: the object is for text.
-        OSError, ValueError: as for `target`.
+        ValueError: the container has several files, or goes back; or as for `target`.
+        OSError: as for `target`.
     """
     if isinstance(output, str | os.PathLike) or not callable(getattr(output, "write", None)):
         return target(output, container_format), None  # type: ignore[arg-type]
     if isinstance(output, io.TextIOBase):
         raise TypeError(f"the output takes text, and a video is bytes: open it as 'wb'; got {output!r}")
+    if container_format in _NOT_STREAMED:
+        raise ValueError(
+            f"{argument('options.f', container_format)} has several files, or goes back in one; an object cannot: "
+            "take matroska, webm, mpegts, or mp4 with movflags=frag_keyframe+empty_moov"
+        )
     return _STDOUT, output
 
 

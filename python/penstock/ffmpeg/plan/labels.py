@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import codecs
 import math
 import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import Self
 
 from penstock._native import _seconds
@@ -24,6 +26,11 @@ _SUBTITLES = (
     (("matroska",), (".mkv",), "copy"),
     (("webm",), (".webm",), "webvtt"),
 )
+# Formats of text, by FFmpeg's names. It takes them as UTF-8, or as UTF-16 with a mark.
+_TEXTS = ("ass", "srt", "webvtt")
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+# What an argument of a program may have is 128 KiB (MAX_ARG_STRLEN in Linux), and base64 has 4 bytes for 3.
+_MOST_TEXT = 96_000
 # The unit of chapters' times: FFmpeg's own of Matroska, and finer than that of MP4.
 _UNIT_S = 1e-6
 # What has a meaning in FFmpeg's format of metadata.
@@ -73,14 +80,19 @@ class Labels:
             arguments += ["-f", "ffmetadata", "-i", f"data:text/plain;base64,{text}"]
         return arguments
 
-    def writing(self, *, is_mapped: bool) -> list[str]:
-        """FFmpeg's arguments that write it. `is_mapped`: others name the streams of the first input."""
+    def writing(self, options: Mapping[str, object], *, is_mapped: bool) -> list[str]:
+        """FFmpeg's arguments that write it, beside `options`. `is_mapped`: others name the streams of the inputs."""
         arguments: list[str] = []
+        # FFmpeg would copy those of a sound's file.
+        if not any(name.startswith("map_metadata") for name in options):
+            arguments += ["-map_metadata:g", "-1"]
         if self.subtitles is not None:
             arguments += [] if is_mapped else ["-map", "0"]
             arguments += ["-map", "1:s:0", "-c:s", self.subtitle_codec]
         if self.chapters:
             arguments += ["-map_chapters", "1" if self.subtitles is None else "2"]
+        elif "map_chapters" not in options:
+            arguments += ["-map_chapters", "-1"]
         for name, value in self.metadata:
             arguments += ["-metadata", f"{name}={value}"]
         return arguments
@@ -121,6 +133,10 @@ def _checked_chapters(chapters: Chapters) -> tuple[tuple[float, str], ...]:
                 f"each chapter begins later than the one before it; got {start_s} s for {title!r}"
             )
         found.append((start_s, title))
+    if (nbytes := len(_ffmetadata(found).encode()) if found else 0) > _MOST_TEXT:
+        raise ValueError(
+            f"{len(found)} chapters are too many: they take {nbytes} bytes, of {_MOST_TEXT} at most"
+        )
     return tuple(found)
 
 
@@ -132,8 +148,17 @@ def _checked_subtitles(subtitles: str | os.PathLike[str], target: str) -> str:
 
     path = endpoints.without_protocol(source)
     with open_media(source, path=path) as media:
+        is_text = media.format.name in _TEXTS
         if not media.streams.subtitles:
             raise DecoderError(f"{path} has no subtitles")
+    if is_text and endpoints.is_path(source):
+        text = Path(path).read_bytes()
+        try:
+            text.startswith(_UTF_16) or text.decode()
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"{path} is not UTF-8 ({error.reason}): convert it, for example by iconv"
+            ) from None
     return source
 
 
