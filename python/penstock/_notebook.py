@@ -1,23 +1,16 @@
-"""What notebooks show of results: records as small tables, videos, and frames as pictures."""
+"""What notebooks show of results: records as small tables, and videos."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from penstock.ffmpeg.frames import VideoFrame
-    from penstock.ffmpeg.plan.pixel_formats import FrameLayout
-    from penstock.media.info import MediaInfo
+from typing import Any
 
 # A larger video is not shown: notebooks keep what they show, as text.
 _MOST_BYTES = 8_000_000
-# A wider picture is made smaller.
-_MOST_COLUMNS = 1024
 # What current browsers play (developer.mozilla.org: "Media container formats", "Image file type and format guide").
-_VIDEOS = {".mp4": "video/mp4", ".m4v": "video/mp4", ".webm": "video/webm"}
+_VIDEOS = {".mp4": "mp4", ".m4v": "mp4", ".webm": "webm"}
 _CODECS = {
     "h264": ("yuv420p", "yuvj420p"),
     "vp8": ("yuv420p",),
@@ -52,7 +45,7 @@ class HtmlVideo(HtmlTable):
     output: str
 
     def _repr_html_(self) -> str:
-        return super()._repr_html_() + _player_of(self.output)
+        return super()._repr_html_() + player(self.output)
 
 
 def table(title: str, rows: Iterable[tuple[str, object]]) -> str:
@@ -66,60 +59,35 @@ def table(title: str, rows: Iterable[tuple[str, object]]) -> str:
     return f"<table><caption>{escape(title)}</caption>{''.join(lines)}</table>"
 
 
-def player(media: MediaInfo) -> str:
+def player(path: str) -> str:
     """The file in HTML that plays it; empty if browsers do not, or if it is no file or a large one."""
     from base64 import b64encode
 
-    path, video = Path(media.path), media.best_video
-    suffix = path.suffix.lower()
-    is_played = video is not None and video.pixel_format in _CODECS.get(video.codec, ())
-    kind = _VIDEOS.get(suffix) if is_played else None
-    kind = kind or _PICTURES.get(suffix)
+    file, suffix = Path(path), Path(path).suffix.lower()
     try:
-        if kind is None or not path.is_file() or path.stat().st_size > _MOST_BYTES:
+        if not file.is_file() or file.stat().st_size > _MOST_BYTES:
             return ""
-        data = f"data:{kind};base64,{b64encode(path.read_bytes()).decode()}"
+        data = b64encode(file.read_bytes()).decode()
     except OSError:
         return ""
-    if kind.startswith("image"):
-        return f'<img src="{data}" style="max-width: 100%">'
-    return f'<video controls src="{data}" style="max-width: 100%"></video>'
+    if suffix in _PICTURES:
+        return f'<img src="data:{_PICTURES[suffix]};base64,{data}" style="max-width: 100%">'
+    if suffix in _VIDEOS and _is_played(path, _VIDEOS[suffix]):
+        kind = f"video/{_VIDEOS[suffix]}"
+        return f'<video controls src="data:{kind};base64,{data}" style="max-width: 100%"></video>'
+    return ""
 
 
-def png(frame: VideoFrame, layout: FrameLayout) -> bytes | None:
-    """A frame as an image in PNG, at most 1024 pixels wide; None for YUV, of which a frame does not know the matrix."""
-    from fractions import Fraction
-
+def _is_played(path: str, container: str) -> bool:
+    """Whether browsers know the video in a file of that container, and in no other, which may lead to more files."""
     import av
-    import numpy as np
-
-    from penstock.ffmpeg.plan.pixel_formats import PIXEL_FORMATS, has_alpha, is_gray, is_rgb
-
-    name = layout.pixel_format
-    if name not in PIXEL_FORMATS or not (is_rgb(name) or is_gray(name)):
-        return None
-    whole: Any = av.VideoFrame(layout.width, layout.height, name)
-    for memory, samples in zip(whole.planes, frame.planes, strict=True):
-        rows = np.frombuffer(memory, np.uint8).reshape(memory.height, memory.line_size)
-        data = samples.reshape(layout.height, -1).view(np.uint8)
-        rows[:, : data.shape[1]] = data
-    width = min(layout.width, _MOST_COLUMNS)
-    height = max(1, round(layout.height * width / layout.width))
-    color = "rgba" if has_alpha(name) else "gray" if is_gray(name) else "rgb24"
-    encoder: Any = av.CodecContext.create("png", "w")
-    encoder.width, encoder.height, encoder.pix_fmt, encoder.time_base = width, height, color, Fraction(1)
-    packets = [*encoder.encode(whole.reformat(width, height, color)), *encoder.encode(None)]
-    return b"".join(map(bytes, packets))
-
-
-def _player_of(output: str) -> str:
-    from penstock.errors import DecoderError
-    from penstock.media import probe
 
     try:
-        return player(probe(output)) if Path(output).is_file() else ""
-    except (DecoderError, OSError):
-        return ""
+        with av.open(f"file:{path}", format=container) as media:
+            context: Any = media.streams.video[0].codec_context
+            return context.pix_fmt in _CODECS.get(context.codec.canonical_name, ())
+    except (av.FFmpegError, OSError, IndexError):
+        return False
 
 
 def _cell(value: object) -> str:

@@ -10,7 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock._native import Frame, _Slot
-from penstock.ffmpeg.plan.pixel_formats import FrameLayout
+from penstock.ffmpeg.plan.pixel_formats import PIXEL_FORMATS, FrameLayout, has_alpha, is_gray, is_rgb
+
+# A wider picture is made smaller for a notebook, which keeps what it shows, as text.
+_MOST_COLUMNS = 1024
 
 
 class VideoFrame(np.ndarray[Any, np.dtype[Any]]):
@@ -35,9 +38,7 @@ class VideoFrame(np.ndarray[Any, np.dtype[Any]]):
 
     def _repr_png_(self) -> bytes | None:
         """The picture that notebooks show; None for a part of a frame, and for YUV."""
-        from penstock._notebook import png
-
-        return None if self._layout is None else png(self, self._layout)
+        return None if self._layout is None else _png(self, self._layout)
 
     def __array_finalize__(self, source: npt.NDArray[Any] | None) -> None:
         self.index = getattr(source, "index", -1)
@@ -99,3 +100,26 @@ def as_samples(memory: Frame, dtype: str, channels: int) -> npt.NDArray[Any]:
 def joined(blocks: Sequence[npt.NDArray[Any]], dtype: str, channels: int) -> npt.NDArray[Any]:
     """All samples of `blocks`, which may be empty."""
     return np.concatenate(blocks) if blocks else np.empty((0, channels), dtype)
+
+
+def _png(frame: VideoFrame, layout: FrameLayout) -> bytes | None:
+    """A frame as an image in PNG, at most 1024 pixels wide; None for YUV, of which a frame does not know the matrix."""
+    from fractions import Fraction
+
+    import av  # only in notebooks
+
+    name = layout.pixel_format
+    if name not in PIXEL_FORMATS or not (is_rgb(name) or is_gray(name)):
+        return None
+    whole: Any = av.VideoFrame(layout.width, layout.height, name)
+    for memory, samples in zip(whole.planes, frame.planes, strict=True):
+        rows = np.frombuffer(memory, np.uint8).reshape(memory.height, memory.line_size)
+        data = samples.reshape(layout.height, -1).view(np.uint8)
+        rows[:, : data.shape[1]] = data
+    width = min(layout.width, _MOST_COLUMNS)
+    height = max(1, round(layout.height * width / layout.width))
+    color = "rgba" if has_alpha(name) else "gray" if is_gray(name) else "rgb24"
+    encoder: Any = av.CodecContext.create("png", "w")
+    encoder.width, encoder.height, encoder.pix_fmt, encoder.time_base = width, height, color, Fraction(1)
+    packets = [*encoder.encode(whole.reformat(width, height, color)), *encoder.encode(None)]
+    return b"".join(map(bytes, packets))

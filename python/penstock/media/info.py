@@ -197,7 +197,7 @@ class MediaInfo:
             (f"#{number} {kind}", ", ".join([codec, *facts]))
             for number, kind, codec, facts in facts_of_streams(self)
         )
-        return table(self.path, [("file", ", ".join(facts_of_file(self))), *streams]) + player(self)
+        return table(self.path, [("file", ", ".join(facts_of_file(self))), *streams]) + player(self.path)
 
     @property
     def zero_s(self) -> float:

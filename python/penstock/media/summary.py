@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from fractions import Fraction
+from operator import itemgetter
+from typing import TYPE_CHECKING
 
 from rich.filesize import decimal
 
-from penstock.media.info import AudioInfo, MediaInfo, SubtitleInfo, VideoInfo
+if TYPE_CHECKING:
+    from penstock.media.info import AudioInfo, MediaInfo, VideoInfo
 
 
 def facts_of_file(info: MediaInfo) -> Iterable[str]:
@@ -20,16 +23,17 @@ def facts_of_file(info: MediaInfo) -> Iterable[str]:
         yield _bit_rate(info.bit_rate)
 
 
-def facts_of_streams(info: MediaInfo) -> Iterator[tuple[int, str, str, Iterable[str]]]:
+def facts_of_streams(info: MediaInfo) -> list[tuple[int, str, str, Iterable[str]]]:
     """Each stream's number, kind, codec and facts, by their numbers."""
-    streams: list[VideoInfo | AudioInfo | SubtitleInfo] = [*info.video, *info.audio, *info.subtitles]
-    for stream in sorted(streams, key=lambda stream: stream.index):
-        if isinstance(stream, VideoInfo):
-            yield stream.index, "video", _codec(stream), _facts_of_video(stream)
-        elif isinstance(stream, AudioInfo):
-            yield stream.index, "audio", _codec(stream), _facts_of_audio(stream)
-        else:
-            yield stream.index, "subtitles", stream.codec, filter(None, (stream.language, stream.title))
+    streams = [
+        *((one.index, "video", _codec(one), _facts_of_video(one)) for one in info.video),
+        *((one.index, "audio", _codec(one), _facts_of_audio(one)) for one in info.audio),
+        *(
+            (one.index, "subtitles", one.codec, filter(None, (one.language, one.title)))
+            for one in info.subtitles
+        ),
+    ]
+    return sorted(streams, key=itemgetter(0))
 
 
 def _codec(stream: VideoInfo | AudioInfo) -> str:
