@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
 import subprocess
 import warnings
 from contextlib import nullcontext
@@ -14,7 +17,7 @@ import pytest
 from support.cases import needs
 from support.clips import clip
 
-from penstock import Decoder, DecoderError, Encoder, FFmpegWarning
+from penstock import Decoder, DecoderError, Encoder, FFmpegWarning, StalledError
 from penstock.ffmpeg import AudioFile, Colors, Tuning
 from penstock.ffmpeg.plan.colors import holds_light
 from penstock.media import ContentLight, MasteringDisplay, probe
@@ -102,6 +105,40 @@ def test_frames_that_are_left_out_do_not_move_the_others_in_silence(tmp_path: Pa
     with Decoder(tmp_path / "c.mp4") as decoder:
         assert [frame.time_s for frame in decoder] == pytest.approx([index / 12.5 for index in range(13)])
     assert probe(tmp_path / "d.mp4").video[0].duration_s == pytest.approx(13 / 50)
+
+
+def test_a_frame_that_found_no_room_is_written_again(tmp_path: Path) -> None:
+    source = made(tmp_path / "a.mp4", "-i", "testsrc2=64x48:rate=25:duration=2")
+    tuning = Tuning(queue_items=1, capacity_bytes=4096)
+    with Decoder(source) as frames, Encoder.like(frames, tmp_path / "b.mp4", tuning=tuning) as encoder:
+        os.kill(encoder.pid, signal.SIGSTOP)
+        refused = 0
+        for frame in frames:
+            try:
+                encoder.write(frame, timeout=0)
+            except StalledError:
+                refused += 1
+                os.kill(encoder.pid, signal.SIGCONT)
+                encoder.write(frame)
+    assert refused and probe(tmp_path / "b.mp4").video[0].frames == 50
+
+
+@pytest.mark.parametrize("call", ["write", "awrite", "submit"])
+def test_each_way_to_write_goes_by_the_times_of_frames(tmp_path: Path, call: str) -> None:
+    source = made(tmp_path / "a.mp4", "-i", "testsrc2=64x48:rate=25:duration=1")
+    with Decoder(source) as frames:
+        encoder = Encoder.like(frames, tmp_path / "b.mp4")
+
+        async def write(frame: Any) -> None:
+            written = getattr(encoder, call)(frame)
+            if call == "awrite":
+                await written
+
+        asyncio.run(write(frames[0]))
+        with pytest.raises(ValueError, match="would be shown at another time"):
+            asyncio.run(write(frames[2]))
+        asyncio.run(write(frames[1]))
+        encoder.abort()
 
 
 def test_alpha_is_missed(tmp_path: Path) -> None:

@@ -126,7 +126,8 @@ class Encoder(EncoderBase):
             the size is odd and `output_pixel_format` needs an even one; the codec lacks `output_pixel_format`, `crf` or
             `preset`; one of these is in `options`, too; nothing tells the container; a sound cannot be copied; a sound
             or `subtitles` is the output's file; or the container has no place for `subtitles`.
-        TypeError: `output` is neither a `str` nor a path; or another argument has a wrong type.
+        TypeError: `output` is neither a `str`, a path nor an object with ``write``; or another argument has a wrong
+            type.
         FileNotFoundError, NotADirectoryError: the output's folder does not exist, or is a file.
         IsADirectoryError, PermissionError: the output is a folder, or cannot be written.
         EncoderError: FFmpeg was not found, or could not be started.
@@ -262,8 +263,8 @@ class Encoder(EncoderBase):
                 or float32. It need not be contiguous: ``frame[::-1]`` and ``frame[..., ::-1]`` work as expected.
                 Bytes and flat arrays are checked by their size only, ``frame_bytes``.
             pts: the time of the frame in seconds from 0 on, for an encoder with ``fps=None``; None is that of a decoded
-                frame, ``frame.time_s``, or of an array made from one. It is rounded to 1 µs,
-                and by the container to its own unit: 1/90,000 s in MP4 and QuickTime, 1 ms in Matroska and WebM.
+                frame, ``frame.time_s``, or of an array made from one. It is rounded to 1 µs, and by the container to
+                its own unit: 1/90,000 s in MP4 and QuickTime, 1 ms in Matroska and WebM.
             timeout: seconds to wait for room in the queue; None waits as long as it takes.
 
         Returns:
@@ -328,7 +329,8 @@ class Encoder(EncoderBase):
             raise ValueError(
                 "submit borrows memory, before which there is no room for a time: use write with fps=None or audio"
             )
-        return session.queue(session.push_of_borrowed(frame_buffer(frame, session.plan.frames)), timeout)
+        push = session.push_of_borrowed(frame_buffer(frame, session.plan.frames))
+        return session.queue(self._in_time(frame, push), timeout)
 
     @contextmanager
     def frame(
@@ -427,18 +429,27 @@ class Encoder(EncoderBase):
     def _copied(self, frame: FrameData, pts: float | Fraction | None) -> Push:
         session = self._session
         session.check_open()
-        if self._follows is not None and (time_s := getattr(frame, "time_s", None)) is not None:
-            self._check_next(time_s, self._follows)
-        return session.push_of_copy(frame_buffer(frame, session.plan.frames), session.tick_of(pts, frame))
+        buffer = frame_buffer(frame, session.plan.frames)
+        return self._in_time(frame, session.push_of_copy(buffer, session.tick_of(pts, frame)))
 
-    def _check_next(self, time_s: float, rate: Fraction | int) -> None:
-        """Checks that a decoded frame is the next one of a source with a constant rate, whose times may jitter."""
-        before_s, self._last_time_s = self._last_time_s, time_s
-        if before_s is not None and not 0.1 < (time_s - before_s) * rate < 1.9:
+    def _in_time(self, frame: FrameData, push: Push) -> Push:
+        """`push`, for a decoded frame that is to be the next one of the source that `like` follows."""
+        time_s, before_s = getattr(frame, "time_s", None), self._last_time_s
+        if self._follows is None or time_s is None:
+            return push
+        # One that is left out makes the step 2, and one that comes twice 0. Times of a constant rate may jitter.
+        if before_s is not None and not 0.1 < (time_s - before_s) * self._follows < 1.9:
             raise ValueError(
                 f"a frame at {time_s:.3f} s comes after that at {before_s:.3f} s, and would be shown at another time: "
                 f"give Encoder.like {argument('fps', None)}, which keeps the times of frames, or the rate that they get"
             )
+
+        def push_and_follow(*, timeout: float) -> Ticket:
+            ticket = push(timeout=timeout)
+            self._last_time_s = time_s
+            return ticket
+
+        return push_and_follow
 
 
 def _references(view: npt.NDArray[Any]) -> tuple[int, int]:
