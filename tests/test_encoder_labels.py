@@ -105,9 +105,9 @@ def test_a_file_s_own_labels_stay_with_it(tmp_path: Path, ffmpeg: str) -> None:
     written(tmp_path / "b.mkv", ffmpeg, audio=sound, subtitles=sound)
     told = probe(tmp_path / "b.mkv")
     assert (told.chapters, told.tags.get("title")) == ((), None) and told.audio and told.subtitles
-    options = {"map_metadata": 1}
-    written(tmp_path / "c.mkv", ffmpeg, subtitles=sound, options=options)
-    assert probe(tmp_path / "c.mkv").tags["title"] == "x"
+    for source, number in (({"audio": sound}, 0), ({"subtitles": sound}, 1)):
+        written(tmp_path / "c.mkv", ffmpeg, options={"map_metadata": number}, **source)
+        assert probe(tmp_path / "c.mkv").tags["title"] == "x"
 
 
 def test_metadata_that_the_container_does_not_keep(tmp_path: Path, ffmpeg: str) -> None:

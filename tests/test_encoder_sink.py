@@ -75,7 +75,7 @@ def test_the_object_has_the_video(kind: Any, ffmpeg: str) -> None:
     video = bytes(sink.taken) if isinstance(sink, Slow) else sink.getvalue()
     report = encoder.report
     assert report is not None and report.output_bytes == len(video)
-    assert report.output == f"<{type(sink).__name__}>"
+    assert report.output == f"<{type(sink).__name__}>" and report.output in repr(encoder)
     with Decoder(video) as decoder:
         assert [int(one[0, 0, 0]) for one in decoder] == [index * 10 for index in range(10)]
 

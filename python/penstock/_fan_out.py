@@ -142,7 +142,7 @@ class FanOut:
             )  # in one step: what a signal handler interrupts here is continued by the next call
             for output in pushes:
                 output.offered += 1
-                output.dropped += output in before
+                output.dropped += output in before  # that frame, or this one
                 output.due = output.due if output in kept else output.offered
             _unsettled.add(self)
             _exit.at_exit(_settle_all, 3)  # before encoders are closed
@@ -290,8 +290,8 @@ class FanOut:
                 self._waiting.pop(output, None)
         late = [output for output in self._waiting if output.when_full == "block"]
         for output in self._outputs if is_last else late:
-            until = output.patience(deadline) if is_last else deadline
-            if self._hand(output, until) and output.catch_up(until, until=output.offered):
+            own = output.patience(deadline) if is_last else deadline
+            if self._hand(output, own) and output.catch_up(output.offered, own):
                 continue
             if deadline.is_over():
                 raise StalledError(
@@ -305,7 +305,7 @@ class FanOut:
     def _hand(self, output: Output, deadline: Deadline) -> bool:
         """Hands an output the frame that waits for it. Returns False if it has no room until the deadline."""
         push = self._waiting.get(output)
-        if push is not None and not output.catch_up(deadline, until=output.due - 1):
+        if push is not None and not output.catch_up(output.due - 1, deadline):
             return False
         before = output.accepted
         try:

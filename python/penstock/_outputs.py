@@ -122,6 +122,7 @@ class Output:
 
     @property
     def _had(self) -> int:
+        """Frames that it has accepted as an output."""
         return self.accepted - self._accepted_before
 
     @property
@@ -163,13 +164,13 @@ class Output:
         """Whether it is to get the last frame once more, for one that was left out."""
         return self.last is not None and self.error is None and self._had < self.offered
 
-    def catch_up(self, deadline: Deadline, *, until: int) -> bool:
-        """Repeats the last frame for those that were left out, until it has had so many.
+    def catch_up(self, frames: int, deadline: Deadline) -> bool:
+        """Repeats the last frame for those that were left out, until it has had so many `frames`.
 
         Returns:
             False if there is no room until the deadline.
         """
-        while self.last is not None and self.error is None and self._had < until:
+        while self.last is not None and self.error is None and self._had < frames:
             if not self.queue(self.last, deadline):
                 return False
             self.repeated += 1

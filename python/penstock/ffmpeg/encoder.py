@@ -204,8 +204,9 @@ class Encoder(EncoderBase):
 
         It has the size of the frames, their times or their rate, shape of a pixel, colours, HDR metadata, depth and
         subsampling of chroma where the frames have as many bits, the best of the sounds, metadata and chapters. The
-        codec follows the name of the output. Frames of a `Decoder` keep their times; where the container has none, or
-        the decoder reads a part of the file, the rate is that of the source. A part has no sound.
+        codec follows the name of the output. Frames of a `Decoder` keep their times; where the container has none, the
+        rate is that of the source, and so it is where the decoder reads a part of a video with a constant one. A part
+        has no sound.
 
         Args:
             source: a `Decoder` whose frames will be written, or the `penstock.media.MediaInfo` of a file.

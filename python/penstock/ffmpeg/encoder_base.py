@@ -12,7 +12,6 @@ from penstock._native import AppliedPolicy
 from penstock.errors import ClosedError, EncoderError, FFmpegWarning
 from penstock.ffmpeg.plan.encode_plan import EncodePlan
 from penstock.ffmpeg.plan.encode_settings import EncodeSettings
-from penstock.ffmpeg.plan.endpoints import without_protocol
 from penstock.ffmpeg.program.session import check_owner
 from penstock.ffmpeg.session.encode_session import EncodeSession
 from penstock.ffmpeg.session.reporter import Reporter
@@ -175,8 +174,7 @@ class EncoderBase:
             raise
 
     def _titled(self, size: str) -> str:
-        path = without_protocol(self._settings.target)
-        return f"<{type(self).__name__} {path!r} {f'{size} {self._settings.pixel_format}'.strip()}>"
+        return f"<{type(self).__name__} {self._settings.output!r} {f'{size} {self._settings.pixel_format}'.strip()}>"
 
     def _end_unstarted(self, why: str) -> bool:
         """Ends an encoder that has not started. Returns False if it has started."""

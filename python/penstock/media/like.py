@@ -113,46 +113,60 @@ def file_like(
     begins_later = options is not None and bool(options.start)
     if options is not None and options.is_stored and video.rotation:
         lost.append(f"its rotation by {video.rotation} degrees")
-    found: dict[str, Any] = {"size": size, "fps": _rate(video, target, container)}
-    # A filter may change how many frames there are.
-    is_constant = (options is None or options.filters is None) and _is_constant(media, video)
+    found: dict[str, Any] = {"size": size}
     if decoder is not None:
         found["pixel_format"] = decoder.pixel_format
-        if not (is_constant or begins_later or video.start_s is None) and holds_times(target, container):
-            found["fps"] = None  # its frames have the times
-    if found["fps"] is not None and "fps" not in arguments:
-        if video.is_variable_frame_rate:
-            lost.append("the uneven times of its frames")
-        if video.start_s and not begins_later:
-            lost.append(f"the time before its picture, {video.start_s:.3f} s")
+    if "fps" not in arguments:
+        found["fps"] = _rate(media, video, decoder, has_times=holds_times(target, container))
+        if found["fps"] is not None:
+            lost += _lost_times(video, begins_later=begins_later)
     if (kept := _pixel_format(video, {**found, **arguments})) is not None:
         found["output_pixel_format"] = kept
-    if "audio" not in arguments and media.audio:
-        kept_sounds = 0
-        if holds_sound(target, container) and not begins_later and _is_readable(media.path):
-            found["audio"], kept_sounds = media.path, 1
-        if kept_sounds < len(media.audio):
-            lost.append(f"{len(media.audio) - kept_sounds} of its {len(media.audio)} sounds")
-    if holds_sound(target, container):  # the others are pictures
-        found["metadata"] = {
-            name: value
-            for name, value in media.tags.items()
-            if value and name.lower() not in _TECHNICAL and "=" not in name and "\0" not in value
-        }
-        if media.chapters and not begins_later and (options is None or options.count is None):
-            found["chapters"] = [*_chapters(media)]
     has_alpha_itself = video.has_separate_alpha or has_alpha(video.pixel_format or "")
     if has_alpha_itself and not has_alpha(found.get("pixel_format", "rgba")):
         lost.append(f"its alpha, because the frames are {found['pixel_format']}: read them as 'rgba'")
+    is_film = holds_sound(target, container)  # the others are pictures
+    if "audio" not in arguments and media.audio:
+        kept_sounds = 0
+        if is_film and not begins_later and _is_readable(media.path):
+            found["audio"], kept_sounds = media.path, 1
+        if kept_sounds < len(media.audio):
+            lost.append(f"{len(media.audio) - kept_sounds} of its {len(media.audio)} sounds")
+    if is_film:
+        found["metadata"] = dict(_metadata(media))
+        if not begins_later and (options is None or options.count is None):
+            found["chapters"] = [*_chapters(media)]
     if media.subtitles and "subtitles" not in arguments:
         lost.append("its subtitles")
     return {**found, **arguments}, lost, video.is_variable_frame_rate
 
 
-def _rate(video: VideoInfo, target: str, container: str | None) -> Fraction | int | None:
-    """Frames per second; None where that varies and the container has times."""
-    is_timed = video.is_variable_frame_rate and holds_times(target, container)
-    return None if is_timed else video.frame_rate or _USUAL_FPS
+def _rate(
+    media: MediaInfo, video: VideoInfo, decoder: Decoder | None, *, has_times: bool
+) -> Fraction | int | None:
+    """Frames per second; None where frames come with times of their own, and the container has a place for them."""
+    # Those of a part are counted from the beginning of the file.
+    is_part = decoder is not None and decoder._options.start
+    is_timed = video.is_variable_frame_rate
+    if decoder is not None and not is_part and has_times and video.start_s is not None:
+        # A filter may change how many frames there are.
+        is_timed = decoder._options.filters is not None or not _is_constant(media, video)
+    return None if is_timed and has_times else video.frame_rate or _USUAL_FPS
+
+
+def _lost_times(video: VideoInfo, *, begins_later: bool) -> Iterable[str]:
+    """What is lost at a constant rate."""
+    if video.is_variable_frame_rate:
+        yield "the uneven times of its frames"
+    if video.start_s and not begins_later:
+        yield f"the time before its picture, {video.start_s:.3f} s"
+
+
+def _metadata(media: MediaInfo) -> Iterable[tuple[str, str]]:
+    """What FFmpeg can write of it."""
+    for name, value in media.tags.items():
+        if value and name.lower() not in _TECHNICAL and "=" not in name and "\0" not in value:
+            yield name, value
 
 
 def _is_constant(media: MediaInfo, video: VideoInfo) -> bool:

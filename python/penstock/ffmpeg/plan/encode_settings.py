@@ -254,6 +254,13 @@ class EncodeSettings:
             ),
         )
 
+    @property
+    def output(self) -> str:
+        """What is written to, for people."""
+        return (
+            endpoints.without_protocol(self.target) if self.sink is None else f"<{type(self.sink).__name__}>"
+        )
+
     @classmethod
     def of_sound(
         cls,

@@ -562,7 +562,7 @@ class EncodeSession(Session):
         full = f"these files are empty: {', '.join(segments)}; is the disk full?" if segments else None
         failure = self._failure
         if self._sink is not None and self._sink.failure is not None:
-            failure = f"the {self._sink.name} that is written to has failed: {self._sink.failure!r}"
+            failure = f"the {self._settings.output} that is written to has failed: {self._sink.failure!r}"
         return [*filter(None, [empty, full, failure]), *self._failed_outputs(), *failures, *unused]
 
     def _unused_input(self) -> list[str]:
@@ -595,9 +595,7 @@ class EncodeSession(Session):
             logger.warning("FFmpeg: %s", line)
         submitted, elapsed_s = self.submitted, self.process.elapsed_s
         return EncodeReport(
-            output=endpoints.without_protocol(self._settings.target)
-            if self._sink is None
-            else self._sink.name,
+            output=self._settings.output,
             frames_submitted=submitted,
             frames_encoded=self.process.frames,
             samples_submitted=self._samples,

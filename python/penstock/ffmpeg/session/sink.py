@@ -35,11 +35,6 @@ class Sink:
             self._thread.join(timeout_s)
         return self._thread is None or not self._thread.is_alive()
 
-    @property
-    def name(self) -> str:
-        """The object, for reports and messages."""
-        return f"<{type(self._target).__name__}>"
-
     def _copy(self, pipe: FileIO) -> None:
         with pipe:
             while data := pipe.read(_READ_BYTES):
