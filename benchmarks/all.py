@@ -21,6 +21,7 @@ RUNS = {
     "pipeline --codec zstd": 1,
     "capture": 2,
     "relay": 3,
+    "machines": 6,
     "pipe": 6,
     "fan_out": 6,
     "sound": 8,

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 from support.processes import run_script, succeeded
-from support.seccomp import NUMBERS
+
+from benchmarks.harness.machine import ROOT
+from benchmarks.harness.seccomp import NUMBERS
 
 pytestmark = pytest.mark.skipif(
     not NUMBERS, reason="the numbers of this machine's system calls are not known"
@@ -24,8 +26,8 @@ ALL = (
 # Of what each part says: the word for the fallback, and for its reason.
 PROGRAM = f"""
 import errno, socket, subprocess, tempfile
-sys.path.insert(0, {str(Path(__file__).parent)!r})
-from support import seccomp
+sys.path.insert(0, {str(ROOT)!r})
+from benchmarks.harness import seccomp
 number, calls = int(sys.argv[1]), sys.argv[2].split(",")
 seccomp.refuse(number, *calls)
 why = os.strerror(number)

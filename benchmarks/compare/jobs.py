@@ -73,7 +73,7 @@ def _drained() -> Iterator[int]:
         yield program.stdin.fileno()
 
 
-def _noise() -> Iterator[Any]:
+def noise() -> Iterator[Any]:
     """Four frames, in turn."""
     shape = (HEIGHT, WIDTH, 3)
     return itertools.cycle(
@@ -81,10 +81,10 @@ def _noise() -> Iterator[Any]:
     )
 
 
-def write(mode: Any, case: Case) -> float:
+def write(mode: Any, reader: Any, case: Case) -> float:
     """Frames to a `Writer`, at most three ahead of the reader."""
-    frames = _noise()
-    with _drained() as fd, penstock.Writer(fd, mode=mode, reader="reads") as writer:
+    frames = noise()
+    with _drained() as fd, penstock.Writer(fd, mode=mode, reader=reader) as writer:
         tickets = [writer.write(next(frames)) for _ in range(3)]
 
         def operate() -> None:
@@ -108,11 +108,10 @@ def pipeline(case: Case) -> float:
         return _repeated(partial(next, iter(chunks)), case.run_s)
 
 
-def encoder(case: Case) -> float:
-    """A frame to an `Encoder`, whose FFmpeg throws it away."""
-    frames, options = _noise(), {"f": "null"}
-    size = (WIDTH, HEIGHT)
-    with penstock.Encoder(os.devnull, fps=FRAMES_PER_S, size=size, codec="rawvideo", options=options) as one:
+def encoder(how: dict[str, Any], pictures: Callable[[], Iterator[Any]], case: Case) -> float:
+    """A frame to an `Encoder`, whose FFmpeg throws away what it encodes."""
+    frames, size, options = pictures(), (WIDTH, HEIGHT), {"f": "null"}
+    with penstock.Encoder(os.devnull, fps=FRAMES_PER_S, size=size, options=options, **how) as one:
         return _repeated(lambda: one.write(next(frames)), case.run_s)
 
 
@@ -141,17 +140,17 @@ def importing(case: Case) -> float:
 def make_video(path: Path) -> None:
     """The video that `decoder` reads."""
     with penstock.Encoder(path, fps=FRAMES_PER_S, size=(WIDTH, HEIGHT), preset="ultrafast") as one:
-        for frame in itertools.islice(_noise(), VIDEO_FRAMES):
+        for frame in itertools.islice(noise(), VIDEO_FRAMES):
             one.write(frame // 32 + 112)
 
 
 JOBS = [
-    Method("Writer.write", "720p frames by write(2)", start=partial(write, "write")),
-    Method("staged", "the same through staging pages", start=partial(write, "staged")),
-    Method("zero-copy", "the same from the caller's pages", start=partial(write, "zero-copy")),
+    Method("Writer.write", "720p frames by write(2)", start=partial(write, "write", "reads")),
+    Method("staged", "the same through staging pages", start=partial(write, "staged", "reads")),
+    Method("zero-copy", "the same from the caller's pages", start=partial(write, "zero-copy", "reads")),
     Method("relay", "64 KiB from a file to a pipe", start=relay),
     Method("pipeline chunk", "64 KiB by zlib, to Python", start=pipeline),
-    Method("Encoder.write", "720p frames", start=encoder),
+    Method("Encoder.write", "720p frames", start=partial(encoder, {"codec": "rawvideo"}, noise)),
     Method("Decoder", "720p frames in sequence", start=decoder),
     Method("import penstock", "without the interpreter's start", start=importing),
 ]

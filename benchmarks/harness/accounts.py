@@ -38,7 +38,7 @@ def accounted(run: Run, others: frozenset[int] | None = None) -> Iterator[None]:
             os.waitpid(pid, 0)
     run.figures["cpu_child_s"] = _cpu_s(resource.RUSAGE_CHILDREN) - child_s
     run.figures["peak_own_bytes"] = (
-        None if resident is None else max(0, _status_bytes("self", "VmHWM") - resident)
+        None if resident is None else max(0, status_bytes("self", "VmHWM") - resident)
     )
 
 
@@ -50,7 +50,7 @@ def note_children_peak(run: Run) -> None:
     peaks = []
     for pid in children():
         with suppress(OSError):  # it has ended
-            peaks.append(_status_bytes(str(pid), "VmHWM"))
+            peaks.append(status_bytes(str(pid), "VmHWM"))
     if peaks:
         run.figures["peak_child_bytes"] = max(sum(peaks), run.figures.get("peak_child_bytes") or 0)
 
@@ -116,12 +116,12 @@ def _reset_peak() -> int | None:
     """Reset this process's peak memory, and return its resident memory; None if the kernel refuses."""
     try:
         Path("/proc/self/clear_refs").write_text("5")
-        return _status_bytes("self", "VmRSS")
+        return status_bytes("self", "VmRSS")
     except OSError:
         return None
 
 
-def _status_bytes(pid: str, field: str) -> int:
+def status_bytes(pid: str, field: str) -> int:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith(f"{field}:"):
             return int(line.split()[1]) * 1024

@@ -66,6 +66,10 @@ SECTIONS = {
     "capture": ("Capture", "Pictures that OpenGL draws become a video."),
     "sound": ("Sound", "Samples and frames in memory become one file; and samples alone."),
     "waits": ("Waits", "The CPU time of the process is measured while it waits."),
+    "machines": (
+        "Other machines",
+        "The hot paths by a process that puts the limits of other machines on itself.",
+    ),
 }
 
 

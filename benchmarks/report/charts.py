@@ -87,6 +87,8 @@ def measures(benchmark: str, group: dict[str, Any]) -> list[Measure]:
             return [Measure("realtime", "seconds of the file per second")]
         case "waits":
             return [Measure("cpu_ms_per_s", "CPU time in ms per second", is_less_better=True)]
+        case "machines":
+            return [Measure("op_s", "µs for a call", 1e6, is_less_better=True)]
         case "relay" if group["bytes"]:
             return [Measure("ops_per_s", "GB/s", group["bytes"] / 1e9)]
         case "relay":
@@ -142,6 +144,8 @@ def describe(record: dict[str, Any], group: dict[str, Any]) -> str:
                 f"{frames} to {group['codec']} {group['preset']}, with sound: " if "codec" in group else ""
             )
             return picture + sound
+        case "machines":
+            return f"{group['summary']}, by a process with each limit"
     return f"Each case waits for {group['wait_s']:g} s"
 
 

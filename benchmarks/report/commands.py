@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 
-from benchmarks import capture, decode, encode, fan_out, pipe, pipeline, relay, render, sound, waits
+from benchmarks import capture, decode, encode, fan_out, machines, pipe, pipeline, relay, render, sound, waits
 from benchmarks.harness.options import by_name
 from benchmarks.relay.ends import show_size
 
-MODULES = (encode, decode, pipe, relay, pipeline, render, fan_out, capture, sound, waits)
+MODULES = (encode, decode, pipe, relay, pipeline, render, fan_out, capture, sound, waits, machines)
 BENCHMARKS = {one.BENCHMARK.name: one.BENCHMARK for one in MODULES}
 OPTIONS = {one.BENCHMARK.name: one.main.params for one in MODULES}
 
@@ -77,6 +77,8 @@ def _narrowed(benchmark: str, settings: dict[str, Any], group: dict[str, Any]) -
         case "relay":
             size = show_size(group["bytes"]).replace(" ", "")
             return {"ways": [group["way"]], "sizes": [size] if group["bytes"] else None}
+        case "machines":
+            return {"jobs": [group["name"]]}
     return {}
 
 

@@ -1,7 +1,8 @@
 """The figures in README.md and on the pages of the documentation, from the kept records: tables, and a picture.
 
 A page has ``<!-- figures: WORD... -->`` and ``<!-- end of figures -->``. What stands between them is written here: the
-lines of the benchmarks or methods that the words name, or all lines for ``all``.
+lines of the benchmarks or methods that the words name, all lines for ``all``, or for ``machines`` the times of that
+benchmark.
 """
 
 from __future__ import annotations
@@ -183,6 +184,35 @@ def table(words: list[str], kept: dict[str, dict[str, Any]]) -> str:
     return "\n".join(text)
 
 
+def machines(kept: dict[str, dict[str, Any]]) -> str:
+    """What each job takes without limits, and how many times as long with each of them, in Markdown."""
+    found = [(name, record) for name, record in kept.items() if record["benchmark"] == "machines"]
+    text = []
+    for name, record in found[:1]:
+        for group in record["groups"]:
+            here, *limited = group["methods"]
+            seconds, nbytes = (here["figures"][one]["median"] for one in ("op_s", "resident_bytes"))
+            if not text:
+                limits = [row["name"] for row in limited]
+                text = [
+                    f"| job | {here['name']} | memory | {' | '.join(limits)} |",
+                    f"{'| --- ' * (3 + len(limits))}|",
+                ]
+            times = [
+                f"{row['figures']['op_s']['median'] / seconds:.2f} ×" if row.get("figures") else "-"
+                for row in limited
+            ]
+            cells = (
+                f"{group['name']}: {group['summary']}",
+                f"{1e3 * seconds:.3g} ms",
+                f"{nbytes / 2**20:.0f} MiB",
+                *times,
+            )
+            text.append(f"| {' | '.join(cells)} |")
+        text.append(f"\nThe record: `{name}`.")
+    return "\n".join(text)
+
+
 def bars(kept: dict[str, dict[str, Any]]) -> list[Found]:
     """What the picture on the front page shows: all rivals, at our default, and no bounds."""
     rivals = [line for line in LINES if "the bound" not in line.title and line.ours != "write"]
@@ -198,4 +228,8 @@ def pages() -> Iterator[Path]:
 
 def rewritten(text: str, kept: dict[str, dict[str, Any]]) -> str:
     """A page with the figures of these records."""
-    return MARKED.sub(lambda found: f"{found[1]}\n{table(found[2].split(), kept)}\n\n{found[3]}", text)
+
+    def made(words: list[str]) -> str:
+        return machines(kept) if words == ["machines"] else table(words, kept)
+
+    return MARKED.sub(lambda found: f"{found[1]}\n{made(found[2].split())}\n\n{found[3]}", text)

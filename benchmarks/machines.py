@@ -1,0 +1,207 @@
+"""What to expect of other machines: the hot paths under limits that this process puts upon itself.
+
+Each job runs as the machine is, with the system calls of kernels before Linux 6.4, without vmsplice(2), without huge
+pages, on one core, and with 512 MB of memory (a control group, for which it takes root). Each run has its own process.
+By default each runs 5 times; some 4 minutes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import itertools
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from benchmarks.compare import jobs
+from benchmarks.harness import seccomp, tables
+from benchmarks.harness.accounts import status_bytes
+from benchmarks.harness.command import Benchmark, JobSettings, Measure
+from benchmarks.harness.content import Film, there_and_back
+from benchmarks.harness.isolated import run_isolated
+from benchmarks.harness.machine import ROOT
+from benchmarks.harness.methods import Method, Methods
+from benchmarks.harness.options import chosen
+from benchmarks.harness.results import Group, Row, Run
+
+MEMORY_BYTES = 512 * 2**20
+#: The folder of the memory controller, and its file for the limit: of version 2 of control groups, and of version 1.
+CONTROLLERS = {
+    Path("/sys/fs/cgroup/memory"): "memory.limit_in_bytes",
+    Path("/sys/fs/cgroup"): "memory.max",
+}
+_PR_SET_THP_DISABLE = 41
+TIMEOUT_S = 120.0
+HERE = "this machine"
+
+
+@dataclass(frozen=True)
+class Case(jobs.Case):
+    """A run of a job under a limit."""
+
+    limit: Method
+    #: The control group that has little memory.
+    cgroup: Path | None
+
+
+METHODS = Methods()
+
+
+@METHODS.add(HERE, "ours")
+def as_it_is(_case: Case) -> None:
+    """No limit."""
+
+
+@METHODS.add("before-6.4", "other")
+def before_6_4(_case: Case) -> None:
+    """No write to a pipe that returns instead of waiting."""
+    seccomp.refuse(errno.EOPNOTSUPP, "preadv2", "pwritev2")
+
+
+@METHODS.add("no-vmsplice", "other")
+def no_vmsplice(_case: Case) -> None:
+    """No pages for pipes, as in gVisor, and where vmsplice(2) copies."""
+    seccomp.refuse(errno.ENOSYS, "vmsplice")
+
+
+@METHODS.add("no-huge-pages", "other")
+def no_huge_pages(_case: Case) -> None:
+    """No transparent huge pages for this process."""
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_THP_DISABLE, 1, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "huge pages could not be disabled")
+
+
+@METHODS.add("one-core", "other")
+def one_core(_case: Case) -> None:
+    """One core for this process and its programs."""
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+
+
+@METHODS.add("512-MB", "other")
+def little_memory(case: Case) -> None:
+    """512 MB for this process, its programs and their files in memory."""
+    assert case.cgroup is not None
+    (case.cgroup / "cgroup.procs").write_text(str(os.getpid()))
+
+
+def measure(case: Case) -> Run:
+    """The seconds of an operation, and the largest memory of the process."""
+    assert case.limit.start is not None
+    case.limit.start(case)
+    run = jobs.measure(case)
+    run.figures["resident_bytes"] = status_bytes("self", "VmHWM")
+    return run
+
+
+@dataclass(frozen=True)
+class Job:
+    """A hot path."""
+
+    method: Method
+    #: How long it is repeated.
+    run_s: float = 0.5
+
+    @property
+    def name(self) -> str:
+        return self.method.name
+
+    @property
+    def title(self) -> str:
+        return f"{self.name}: {self.method.summary}"
+
+    @property
+    def about(self) -> dict[str, Any]:
+        return {"summary": self.method.summary, "run_s": self.run_s}
+
+
+def motion() -> Iterator[Any]:
+    """A rendered animation."""
+    film = Film("motion", jobs.WIDTH, jobs.HEIGHT)
+    return itertools.cycle(there_and_back(film.pictures))
+
+
+JOBS = tuple(
+    map(
+        Job,
+        (
+            Method("Writer", "720p frames, to any reader", start=partial(jobs.write, "auto", "unknown")),
+            *jobs.JOBS,
+            Method(
+                "Encoder to x264",
+                "720p frames, preset ultrafast",
+                start=partial(jobs.encoder, {"codec": "libx264", "preset": "ultrafast"}, motion),
+            ),
+        ),
+    )
+)
+
+
+@contextmanager
+def control_group() -> Iterator[Path]:
+    """A control group of `MEMORY_BYTES`, or an OSError: it takes root, and a system that lets one have it."""
+    folder = next((one for one in CONTROLLERS if one.is_dir()), None)
+    if folder is None:
+        raise FileNotFoundError(errno.ENOENT, "there are no control groups here")
+    group = Path(tempfile.mkdtemp(prefix="penstock-bench-", dir=folder))
+    try:
+        (group / CONTROLLERS[folder]).write_text(str(MEMORY_BYTES))
+        yield group
+    finally:
+        group.rmdir()
+
+
+@contextmanager
+def prepare(job: Job, _ffmpeg: str, group: Group) -> Iterator[tuple[None, Measure]]:
+    """A video to decode, and the control group."""
+    package = str(ROOT / "python")
+    with ExitStack() as stack:
+        video = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "video.mkv"
+        jobs.make_video(video)
+        cgroup = None
+        try:
+            cgroup = stack.enter_context(control_group())
+        except OSError as error:
+            for row in group.rows:
+                if row.method.start is little_memory:
+                    row.skipped = f"a control group could not be made: {error}"
+
+        def measured(row: Row) -> Run:
+            case = Case(job.method, package, str(video), job.run_s, row.method, cgroup)
+            return run_isolated(measure, case, TIMEOUT_S, os.environ | {"PYTHONPATH": package})
+
+        yield None, measured
+
+
+def multiple(group: Group, row: Row) -> str:
+    """Of the time without a limit."""
+    medians = group.medians("op_s")
+    return f"{medians[row.name] / medians[HERE]:.2f}x" if HERE in medians else ""
+
+
+BENCHMARK = Benchmark(
+    "machines",
+    settings=JobSettings(JOBS, tuple(METHODS)),
+    quick=JobSettings(tuple(replace(job, run_s=0.05) for job in JOBS), tuple(METHODS), rounds=1),
+    quick_help="A minute: short runs, once each.",
+    prepare=prepare,
+    options=[chosen("--job", "jobs", JOBS), chosen("--method", "methods", METHODS)],
+    columns=[
+        tables.column("µs", "op_s", lambda seconds: f"{1e6 * seconds:.1f}"),
+        tables.Column("time", multiple),
+        tables.column("peak\nMiB", "resident_bytes", tables.mebibytes, "max"),
+    ],
+    judge=lambda _group: (),
+    source="none: these are figures to expect",
+)
+main = BENCHMARK.command(__doc__)
+
+if __name__ == "__main__":
+    # Under its own name, so that the process of each case can import it.
+    import_module("benchmarks.machines").main()
