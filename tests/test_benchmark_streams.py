@@ -183,6 +183,32 @@ def test_parts_are_pinned_to_cpus_that_may_be_used() -> None:
     assert latency.NORMAL.policies() == dict.fromkeys(latency.PARTS)
 
 
+def test_the_reference_example_gives_a_run_to_each_of_its_rows(tmp_path: Path) -> None:
+    program, runs = tmp_path / "example", tmp_path / "runs"
+    parts = (
+        "Reader: 100 chunks\n  Time per chunk",
+        "Decompressor\n  Time",
+        "Processor\n  Time",
+        "End-to-end latency",
+    )
+    text = "".join(
+        f"{part} (µs):\n  min={first}, p50={first + 1}, p95={first + 2}, max={first + 3}, avg={first}.50\n"
+        for first, part in zip(range(0, 120, 10), parts * 3, strict=True)
+    )
+    program.write_text(f"#!/bin/sh\necho >> {runs}\ncat << END\n{text}END\n")
+    program.chmod(0o755)
+    example = latency.Example(str(program))
+    for _ in range(2):
+        for number, name in enumerate(latency.EXAMPLE_ROWS):
+            figures = example.next_run(name).figures
+            assert figures["reader min µs"] == 40 * number
+            assert [figures[f"end to end {one} µs"] for one in ("p50", "mean")] == [
+                40 * number + 31,
+                40 * number + 30.5,
+            ]
+    assert runs.read_text() == "\n\n"  # one for the three rows
+
+
 def test_percentiles() -> None:
     figures = latency.summarize([float(number) for number in range(101)])
     assert figures == {"min": 0, "p50": 50, "p95": 95, "max": 100, "mean": 50}

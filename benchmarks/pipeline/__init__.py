@@ -27,6 +27,7 @@ from benchmarks.pipeline.assets import CODECS, Stream
 from benchmarks.pipeline.latency import (
     CONFIGURATIONS,
     END_TO_END,
+    EXAMPLE_ROWS,
     METRICS,
     NORMAL,
     PARTS,
@@ -65,12 +66,17 @@ def has_latencies(job: Job) -> bool:
     return job.name == LATENCIES
 
 
+def is_simulated(job: Job) -> bool:
+    return bool(job.about.get("simulated"))
+
+
 def is_race(job: Job) -> bool:
     return not has_latencies(job)
 
 
 METHODS = (
     *(Method(one.name, ", ".join(one.priorities), "ours", serves=has_latencies) for one in CONFIGURATIONS),
+    *(Method(name, "the reference example", "other", serves=is_simulated) for name in EXAMPLE_ROWS),
     Method(PIPELINE, "native threads", "ours", by_pipeline, serves=is_race),
     Method(POOL, "threads around the codec's Python module", "rival", by_pool, serves=is_race),
 )
@@ -90,7 +96,7 @@ class Settings(Stream):
             f"{self.chunks} assets of {self.chunk_bytes} bytes, {self.codec}, from {storage}, "
             f"{self.background} workers in the background; medians of {self.rounds} rounds (IQR)"
         )
-        about = {"codec": self.codec, "background": self.background}
+        about = {"codec": self.codec, "background": self.background, "simulated": self.simulated}
         yield Job(LATENCIES, title, about, self._prepare_latencies)
         if self.assets and not self.simulated:
             name = f"{self.codec}, {self.workers} threads each"
@@ -100,7 +106,7 @@ class Settings(Stream):
 
     @contextmanager
     def _prepare_latencies(self, group: Group) -> Iterator[tuple[None, Measure]]:
-        with prepare_latencies(self) as measures:
+        with prepare_latencies(self, group) as measures:
             yield measures
         group.findings = findings(group)
 
@@ -171,7 +177,7 @@ def show(console: Console, group: Group) -> None:
         tables.print_group(console, group, RACE, lambda row: f"{group.about['workers']} {row.method.summary}")
         return
     tables.print_title(console, group)
-    for row in group.rows:
+    for row in filter(lambda row: row.is_measured, group.rows):
         rate = _cell(row, "mb_per_s")
         table = tables.new_table("µs", *METRICS, title=f"{row.name}: {row.method.summary}; {rate} MB/s")
         for part in (*PARTS, END_TO_END):
