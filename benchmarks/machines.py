@@ -124,7 +124,7 @@ class Job:
 def motion() -> Iterator[Any]:
     """A rendered animation."""
     film = Film("motion", jobs.WIDTH, jobs.HEIGHT)
-    return itertools.cycle(there_and_back(film.pictures))
+    return itertools.cycle(there_and_back(film.pictures()))
 
 
 JOBS = tuple(
