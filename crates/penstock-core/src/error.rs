@@ -111,12 +111,17 @@ impl From<Errno> for Error {
     }
 }
 
-/// Keeps the system's error number, or else the error itself as the source of one of the fitting kind.
+/// Keeps the error with its byte counts: `get_ref` and `downcast` return it. The kind is that of the error number.
+///
+/// A failure of the system with nothing delivered or lost becomes the bare error number, for `raw_os_error`.
 impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
         let kind = match error {
+            Error::Broken { errno, bytes_delivered: 0, bytes_lost: 0 }
+            | Error::Io { errno, bytes_delivered: 0, bytes_lost: 0 }
+            | Error::NoThread { errno, bytes_delivered: 0, bytes_lost: 0 } => return errno.into(),
             Error::Broken { errno, .. } | Error::Io { errno, .. } | Error::NoThread { errno, .. } => {
-                return errno.into();
+                Self::from(errno).kind()
             }
             Error::Stalled { .. } => io::ErrorKind::TimedOut,
             Error::Truncated { .. } => io::ErrorKind::UnexpectedEof,
@@ -178,13 +183,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_io_error_has_the_number_or_the_kind_and_the_error() {
-        for errno in [Errno::PIPE, Errno::NOSPC, Errno::AGAIN] {
-            for error in
-                [Error::of_stream(errno, 1, 2), Error::NoThread { errno, bytes_delivered: 1, bytes_lost: 2 }]
-            {
-                assert_eq!(io::Error::from(error).raw_os_error(), Some(errno.raw_os_error()));
-            }
+    fn an_io_error_has_the_error_and_its_kind_or_the_number_alone() {
+        let of = |bytes_delivered, bytes_lost| {
+            [Errno::PIPE, Errno::NOSPC, Errno::AGAIN].into_iter().flat_map(move |errno| {
+                let stream = Error::of_stream(errno, bytes_delivered, bytes_lost);
+                [stream, Error::NoThread { errno, bytes_delivered, bytes_lost }].map(|error| (error, errno))
+            })
+        };
+        for (error, errno) in of(0, 0) {
+            assert_eq!(io::Error::from(error).raw_os_error(), Some(errno.raw_os_error()));
+        }
+        for (error, errno) in of(1, 0).chain(of(0, 2)).chain(of(1, 2)) {
+            let converted = io::Error::from(error.clone());
+            assert_eq!(converted.kind(), io::Error::from(errno).kind());
+            assert_eq!(converted.downcast::<Error>().unwrap(), error);
         }
         for (error, kind) in [
             (Error::Stalled { waited: Duration::ZERO, bytes_pending: 3 }, io::ErrorKind::TimedOut),

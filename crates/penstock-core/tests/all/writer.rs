@@ -1,7 +1,7 @@
 //! What a writer promises, on real pipes, sockets and files.
 
 use std::fs::File;
-use std::io::{PipeReader, PipeWriter, Read, Seek, SeekFrom, pipe};
+use std::io::{self, PipeReader, PipeWriter, Read, Seek, SeekFrom, pipe};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::pin::pin;
@@ -418,6 +418,19 @@ fn failures_of_the_system_keep_their_number() {
     let failure = Error::Io { errno: Errno::NOSPC, bytes_delivered: 0, bytes_lost: 5000 };
     assert_eq!(ticket.wait(), Err(failure.clone()));
     assert_eq!(writer.close(None), Err(failure));
+}
+
+#[test]
+fn the_byte_counts_of_a_failure_come_through_an_io_error() {
+    let (mut reader, pipe) = pipe().unwrap();
+    let ticket = open(&pipe, Mode::Write).write(vec![1; 3 << 20], None).unwrap();
+    read_exactly(&mut reader, 1000);
+    drop(reader);
+    let wait = || -> io::Result<()> { Ok(ticket.wait()?) };
+    let error = wait().unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+    let failure = Error::Broken { errno: Errno::PIPE, bytes_delivered: 1000, bytes_lost: (3 << 20) - 1000 };
+    assert_eq!(error.downcast::<Error>().unwrap(), failure);
 }
 
 #[test]
