@@ -62,7 +62,7 @@ pub enum Error {
         /// Accepted bytes that will not arrive.
         bytes_lost: u64,
     },
-    /// The arguments do not suit each other; nothing was done.
+    /// An argument is wrong, or the arguments do not suit each other; nothing was done.
     Unsuitable(Cow<'static, str>),
     /// A failure of something built upon this crate, such as a stage of a pipeline.
     Custom(CustomError),
@@ -78,6 +78,14 @@ impl Error {
                 Self::Broken { errno, bytes_delivered, bytes_lost }
             }
             _ => Self::Io { errno, bytes_delivered, bytes_lost },
+        }
+    }
+
+    /// Refuses options of 0, by their names.
+    pub(crate) fn refuse_zeros<const N: usize>(options: [(&str, Option<usize>); N]) -> Result<(), Self> {
+        match options.into_iter().find(|(_, value)| *value == Some(0)) {
+            Some((name, _)) => Err(Self::Unsuitable(format!("{name} must be at least 1").into())),
+            None => Ok(()),
         }
     }
 

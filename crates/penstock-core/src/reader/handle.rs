@@ -72,16 +72,12 @@ impl ReaderOptions {
 
     fn check(&self) -> Result<(), Error> {
         let unsuitable = |why: String| Err(Error::Unsuitable(why.into()));
-        for (name, value) in [
-            ("frame_bytes", self.frame_bytes),
-            ("depth", self.depth),
-            ("capacity_bytes", self.capacity_bytes.unwrap_or(1)),
-            ("parts", self.parts),
-        ] {
-            if value == 0 {
-                return unsuitable(format!("{name} must be at least 1"));
-            }
-        }
+        Error::refuse_zeros([
+            ("frame_bytes", Some(self.frame_bytes)),
+            ("depth", Some(self.depth)),
+            ("capacity_bytes", self.capacity_bytes),
+            ("parts", Some(self.parts)),
+        ])?;
         if isize::try_from(self.frame_bytes).is_err() {
             return unsuitable("frame_bytes is more than memory can hold".into());
         }

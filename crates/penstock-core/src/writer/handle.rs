@@ -5,8 +5,6 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use rustix::io::Errno;
-
 use crate::error::Error;
 use crate::memory::region::Region;
 use crate::memory::transform::Transform;
@@ -124,14 +122,17 @@ impl Writer {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`]: `EBADF` if the descriptor is not open for writing, `EISDIR` for a directory, `EINVAL` for a limit
-    /// of 0, or what the system reports.
+    /// - [`Error::Io`]: `EBADF` if the descriptor is not open for writing, `EISDIR` for a directory, or what the system
+    ///   reports.
+    /// - [`Error::Unsuitable`]: a limit or size of 0.
     pub fn new(fd: impl AsFd, options: &Options) -> Result<Self, Error> {
         let fd = fd.as_fd();
         fd::check_writable(fd)?;
-        if [options.queue_bytes, options.queue_items, options.capacity_bytes].contains(&Some(0)) {
-            return Err(Errno::INVAL.into());
-        }
+        Error::refuse_zeros([
+            ("queue_bytes", options.queue_bytes),
+            ("queue_items", options.queue_items),
+            ("capacity_bytes", options.capacity_bytes),
+        ])?;
         let stream = Stream::of(fd)?;
         let own = ForkFd::of_destination(fd, stream.kind)?;
         if stream.kind == Kind::Pipe {
@@ -171,7 +172,7 @@ impl Writer {
     ///
     /// - [`Error::Closed`], [`Error::Forked`].
     /// - [`Error::Stalled`]: the queue was full until the timeout.
-    /// - [`Error::Io`] with `EINVAL`: the region does not have the input size of the writer's transform.
+    /// - [`Error::Unsuitable`]: the region does not have the input size of the writer's transform.
     /// - The failure of the stream.
     pub fn write<R: Region>(&self, region: R, timeout: Option<Duration>) -> Result<Ticket, Rejected<R>> {
         let takes_bytes = self.options.transform.as_ref().map(|transform| transform.input_bytes());
@@ -184,7 +185,7 @@ impl Writer {
     ///
     /// # Errors
     ///
-    /// As [`Writer::write`], with `EINVAL` for a region that does not have the output size of the transform.
+    /// As [`Writer::write`]; [`Error::Unsuitable`] if the region does not have the output size of the transform.
     pub fn write_transformed<R: Region>(
         &self,
         region: R,
@@ -202,8 +203,9 @@ impl Writer {
         options: WriteOptions,
         timeout: Option<Duration>,
     ) -> Result<Ticket, Rejected<R>> {
-        if takes_bytes.is_some_and(|bytes| bytes != region.len()) {
-            return Err(Rejected { region, error: Errno::INVAL.into() });
+        if let Some(bytes) = takes_bytes.filter(|bytes| *bytes != region.len()) {
+            let why = format!("the region must have the transform's {bytes} bytes, and has {}", region.len());
+            return Err(Rejected { region, error: Error::Unsuitable(why.into()) });
         }
         let (state, destination) = match self.open() {
             Ok(open) => open,

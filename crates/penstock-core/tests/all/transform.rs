@@ -169,9 +169,11 @@ fn a_write_of_another_size_is_refused_and_comes_back() {
     let writer = open(&pipe, &Halve::new(10), Mode::Auto, ReaderKind::Reads);
     for bytes in [0, 10, 19, 21] {
         let rejected = writer.write(vec![0; bytes], None).unwrap_err();
-        assert!(matches!(rejected.error, Error::Io { errno: Errno::INVAL, .. }));
+        let why = format!("the region must have the transform's 20 bytes, and has {bytes}");
+        assert_eq!(rejected.error, Error::Unsuitable(why.into()));
         assert_eq!(rejected.region.len(), bytes);
     }
+    assert!(matches!(writer.write_transformed(vec![0; 20], None).unwrap_err().error, Error::Unsuitable(_)));
     assert_eq!(writer.stats().accepted_items, 0);
 }
 

@@ -439,9 +439,19 @@ fn bad_descriptors_fail_at_the_call() {
     let refused = |errno| Some(Error::Io { errno, bytes_delivered: 0, bytes_lost: 0 });
     assert_eq!(refusal(&File::open("/dev/null").unwrap()), refused(Errno::BADF));
     assert_eq!(refusal(&File::open("/").unwrap()), refused(Errno::BADF));
-    let nothing = with(Options::default(), |o| o.queue_items = Some(0));
+}
+
+#[test]
+fn limits_of_nothing_are_refused_by_name() {
     let file = File::options().write(true).open("/dev/null").unwrap();
-    assert_eq!(Writer::new(&file, &nothing).err(), refused(Errno::INVAL));
+    for (name, options) in [
+        ("queue_bytes", with(Options::default(), |o| o.queue_bytes = Some(0))),
+        ("queue_items", with(Options::default(), |o| o.queue_items = Some(0))),
+        ("capacity_bytes", with(Options::default(), |o| o.capacity_bytes = Some(0))),
+    ] {
+        let refused = Error::Unsuitable(format!("{name} must be at least 1").into());
+        assert_eq!(Writer::new(&file, &options).err(), Some(refused));
+    }
 }
 
 #[test]
