@@ -110,7 +110,9 @@ pub mod process {
         runtime::{exit::leave_exit_to_host, task::drain_tasks},
         sync::gate::Gate,
         writer::{
-            by_descriptor::{Marks, Target, close, close_at, marks, pipe, sync, sync_to, tickets_of},
+            by_descriptor::{
+                Marks, SyncError, Target, close, close_at, marks, pipe, sync, sync_to, tickets_of,
+            },
             exit::drain_streams,
             transport::staged::set_staging_budget,
             unreported::take_unreported_bytes,

@@ -132,9 +132,9 @@ pub(crate) fn add_byte_counts(exception: &Bound<'_, PyAny>, delivered: u64, lost
 }
 
 /// The first failure, with a note for each of the others.
-pub(crate) fn first_of(py: Python<'_>, failures: &[Error]) -> PyErr {
-    let first = to_python(py, &failures[0]);
-    for other in &failures[1..] {
+pub(crate) fn first_of(py: Python<'_>, first: &Error, others: &[Error]) -> PyErr {
+    let first = to_python(py, first);
+    for other in others {
         let note = (format!("another stream failed as well: {other}"),);
         if let Err(failure) = first.value(py).call_method1("add_note", note) {
             return failure;

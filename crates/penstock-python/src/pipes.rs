@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use penstock_core::Error;
-use penstock_core::process::{self, Marks, Target};
+use penstock_core::process::{self, Marks, SyncError, Target};
 use pyo3::prelude::*;
 
 use crate::arguments::{self, Timeout};
@@ -80,18 +80,16 @@ pub(crate) fn close(py: Python<'_>, timeout: Option<Timeout>) -> PyResult<()> {
 fn report(
     py: Python<'_>,
     timeout: Option<Timeout>,
-    drain: fn(&Marks, Option<Duration>) -> Result<(), Vec<Error>>,
+    drain: fn(&Marks, Option<Duration>) -> Result<(), SyncError>,
 ) -> PyResult<()> {
     let marks = process::marks();
-    let failures = until(py, timeout, |slice| {
-        let failures = drain(&marks, Some(slice)).err().unwrap_or_default();
-        match failures.as_slice() {
-            [Error::Stalled { bytes_pending, .. }] => Attempt::NotYet { bytes_pending: *bytes_pending },
-            _ => Attempt::Ended(Ok(failures)),
+    let outcome = until(py, timeout, |slice| match drain(&marks, Some(slice)) {
+        Err(SyncError { first: Error::Stalled { bytes_pending, .. }, .. }) => {
+            Attempt::NotYet { bytes_pending }
         }
-    })?
-    .or_raise(py)?;
-    if failures.is_empty() { Ok(()) } else { Err(errors::first_of(py, &failures)) }
+        outcome => Attempt::Ended(Ok(outcome)),
+    })?;
+    outcome.or_raise(py)?.map_err(|error| errors::first_of(py, &error.first, &error.others))
 }
 
 fn sync_memory(data: &Bound<'_, PyAny>, timeout: Option<Timeout>) -> PyResult<()> {

@@ -372,10 +372,8 @@ impl TeeReport {
     fn check(&self, py: Python<'_>) -> PyResult<()> {
         let listed = self.0.outlets.iter().filter_map(|outlet| outlet.report().error);
         let failures: Vec<_> = self.0.forgotten.first_error.clone().into_iter().chain(listed).collect();
-        if failures.is_empty() {
-            return Ok(());
-        }
-        let raised = errors::first_of(py, &failures);
+        let Some((first, others)) = failures.split_first() else { return Ok(()) };
+        let raised = errors::first_of(py, first, others);
         if self.forgotten_failures() > 1 {
             let note =
                 format!("{} more destinations failed, which are forgotten", self.forgotten_failures() - 1);

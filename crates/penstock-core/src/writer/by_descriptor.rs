@@ -3,6 +3,8 @@
 //! Each write holds a duplicate of the descriptor and closes it when it ends. So the reader gets its end of file once the last
 //! byte is out and the program has closed its own end.
 
+use std::fmt;
+use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -107,13 +109,43 @@ pub fn marks() -> Marks {
     Marks(Own::new(streams.map(|stream| (Arc::clone(&stream), stream.mark())).collect()))
 }
 
+/// Why [`sync`] or [`close`] failed.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct SyncError {
+    /// The failure of a stream, or [`Error::Stalled`].
+    pub first: Error,
+    /// The failures of further streams.
+    pub others: Vec<Error>,
+}
+
+impl fmt::Display for SyncError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.first.fmt(f)?;
+        self.others.iter().try_for_each(|other| write!(f, "; another stream failed as well: {other}"))
+    }
+}
+
+impl std::error::Error for SyncError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.first)
+    }
+}
+
+/// Keeps all failures: `downcast` returns the `SyncError`. The kind is that of the first.
+impl From<SyncError> for io::Error {
+    fn from(error: SyncError) -> Self {
+        Self::new(Self::from(error.first.clone()).kind(), error)
+    }
+}
+
 /// Waits until everything that [`pipe`] has queued so far has ended.
 ///
 /// # Errors
 ///
 /// - One failure for each stream that has failed since the last report. Each is reported once.
 /// - [`Error::Stalled`] alone if the wait takes longer than the timeout. Failures are then kept for the next report.
-pub fn sync(timeout: Option<Duration>) -> Result<(), Vec<Error>> {
+pub fn sync(timeout: Option<Duration>) -> Result<(), SyncError> {
     sync_to(&marks(), timeout)
 }
 
@@ -122,7 +154,7 @@ pub fn sync(timeout: Option<Duration>) -> Result<(), Vec<Error>> {
 /// # Errors
 ///
 /// As [`sync`].
-pub fn sync_to(marks: &Marks, timeout: Option<Duration>) -> Result<(), Vec<Error>> {
+pub fn sync_to(marks: &Marks, timeout: Option<Duration>) -> Result<(), SyncError> {
     let start = Instant::now();
     let deadline = deadline_after(timeout);
     let mut failed = Vec::new();
@@ -137,14 +169,17 @@ pub fn sync_to(marks: &Marks, timeout: Option<Duration>) -> Result<(), Vec<Error
         }
     }
     if let Some(bytes_pending) = pending {
-        return Err(vec![Error::Stalled { waited: start.elapsed(), bytes_pending }]);
+        let first = Error::Stalled { waited: start.elapsed(), bytes_pending };
+        return Err(SyncError { first, others: Vec::new() });
     }
-    let report = |(stream, failure): (&Arc<Stream>, Error)| {
+    let mut failures = failed.into_iter().map(|(stream, failure)| {
         stream.forget_failure();
         failure
-    };
-    let failures: Vec<_> = failed.into_iter().map(report).collect();
-    if failures.is_empty() { Ok(()) } else { Err(failures) }
+    });
+    match failures.next() {
+        Some(first) => Err(SyncError { first, others: failures.collect() }),
+        None => Ok(()),
+    }
 }
 
 /// Waits as [`sync`] does, then ends all idle worker threads. [`pipe`] may be used again afterwards.
@@ -152,7 +187,7 @@ pub fn sync_to(marks: &Marks, timeout: Option<Duration>) -> Result<(), Vec<Error
 /// # Errors
 ///
 /// As [`sync`].
-pub fn close(timeout: Option<Duration>) -> Result<(), Vec<Error>> {
+pub fn close(timeout: Option<Duration>) -> Result<(), SyncError> {
     close_at(&marks(), timeout)
 }
 
@@ -161,11 +196,9 @@ pub fn close(timeout: Option<Duration>) -> Result<(), Vec<Error>> {
 /// # Errors
 ///
 /// As [`sync`].
-pub fn close_at(marks: &Marks, timeout: Option<Duration>) -> Result<(), Vec<Error>> {
+pub fn close_at(marks: &Marks, timeout: Option<Duration>) -> Result<(), SyncError> {
     let outcome = sync_to(marks, timeout);
-    let is_stalled =
-        outcome.as_ref().is_err_and(|errors| matches!(errors.as_slice(), [Error::Stalled { .. }]));
-    if !is_stalled {
+    if !matches!(outcome, Err(SyncError { first: Error::Stalled { .. }, .. })) {
         worker::dismiss_all(Instant::now() + WORKERS_LEAVE_WITHIN);
     }
     outcome

@@ -593,9 +593,9 @@ impl Case {
             marks
         });
         let outcome = process::sync_to(&marks.unwrap_or_else(process::marks), self.patience(&before));
-        let outcome = outcome.map_err(|errors| {
-            assert_eq!(errors.len(), 1, "there is one pipe: {errors:?}");
-            errors.into_iter().next().expect("there is one")
+        let outcome = outcome.map_err(|error| {
+            assert!(error.others.is_empty(), "there is one pipe: {error:?}");
+            error.first
         });
         self.check(&before, &self.by_descriptor, &outcome);
         match outcome {

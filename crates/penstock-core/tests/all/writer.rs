@@ -580,10 +580,30 @@ fn sync_has_not_waited_for_everything_while_an_empty_write_is_under_way() {
         let ticket = process::pipe(Vec::new(), &end, Mode::Auto, None).unwrap();
         match process::sync(Some(Duration::ZERO)) {
             Ok(()) => assert!(ticket.has_ended()),
-            Err(errors) => assert!(matches!(errors[..], [Error::Stalled { .. }]), "{errors:?}"),
+            Err(error) => {
+                assert!(matches!(error.first, Error::Stalled { .. }) && error.others.is_empty(), "{error:?}");
+            }
         }
         ticket.wait().unwrap();
     }
+}
+
+#[test]
+fn sync_reports_each_stream_that_has_failed_once() {
+    in_own_process("writer::sync_reports_each_stream_that_has_failed_once", || {
+        for _ in 0..2 {
+            let (reader, end) = pipe().unwrap();
+            drop(reader);
+            process::pipe(vec![1; 10], &end, Mode::Write, None).unwrap();
+        }
+        let error = process::sync(None).unwrap_err();
+        let failure = Error::Broken { errno: Errno::PIPE, bytes_delivered: 0, bytes_lost: 10 };
+        assert_eq!((&error.first, &error.others), (&failure, &vec![failure.clone()]));
+        let converted = io::Error::from(error.clone());
+        assert_eq!(converted.kind(), io::ErrorKind::BrokenPipe);
+        assert_eq!(converted.downcast::<process::SyncError>().unwrap(), error);
+        assert_eq!(process::sync(None), Ok(()));
+    });
 }
 
 /// A page that becomes readable when a fault on it is handled, as memory that a host program fills lazily.
