@@ -38,11 +38,10 @@ struct Input<'a> {
 
 fuzz_target!(|input: Input<'_>| {
     let data = input.bytes.repeat(usize::from(input.repeats) + 1);
-    let mut options = RelayOptions::default();
+    let mode = if input.reads_and_writes { RelayMode::ReadWrite } else { RelayMode::Auto };
+    let mut options = RelayOptions::default().timeout(Duration::from_secs(20)).mode(mode);
     options.count = input.count.map(u64::from);
     options.offset = input.offset.filter(|_| input.src == Kind::File).map(u64::from);
-    options.timeout = Some(Duration::from_secs(20));
-    options.mode = if input.reads_and_writes { RelayMode::ReadWrite } else { RelayMode::Auto };
     let position = if input.src == Kind::File { data.len().min(usize::from(input.position)) } else { 0 };
     let start = options.offset.map_or(position, |offset| data.len().min(offset as usize));
     let end = input.count.map_or(data.len(), |count| data.len().min(start + count as usize));

@@ -62,9 +62,7 @@ fn file_of(bytes: usize) -> File {
 }
 
 fn from_start(bytes: usize) -> RelayOptions {
-    let mut options = RelayOptions::default();
-    (options.offset, options.count) = (Some(0), Some(bytes as u64));
-    options
+    RelayOptions::default().offset(0).count(bytes as u64)
 }
 
 fn by_relay(file: &File, to: impl AsFd, bytes: usize) {
@@ -156,8 +154,7 @@ fn other_pairs(criterion: &mut Criterion) {
 
     let source = endless_pipe();
     let mut copy = file_of(0);
-    let mut count = RelayOptions::default();
-    count.count = Some(BYTES as u64);
+    let count = RelayOptions::default().count(BYTES as u64);
     group.bench_function("pipe to file/relay", |bencher| {
         bencher.iter(|| {
             copy.rewind().expect("files can be rewound");

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::thread;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use penstock_core::{Mode, Options, ReaderKind, Writer};
+use penstock_core::{Mode, ReaderKind, Writer, WriterOptions};
 
 /// What FFmpeg asks read(2) for is a frame; what it gets is what is in the pipe.
 const READ_BYTES: usize = 1 << 20;
@@ -26,8 +26,7 @@ fn transports(criterion: &mut Criterion) {
             ("zero-copy", Mode::ZeroCopy, ReaderKind::Reads),
         ] {
             let (mut source, sink) = pipe().expect("the system has a pipe left");
-            let mut options = Options::default();
-            (options.mode, options.reader) = (mode, reader);
+            let options = WriterOptions::default().mode(mode).reader(reader);
             let writer = Writer::new(&sink, &options).expect("a pipe can be written");
             drop(sink);
             let drain = thread::spawn(move || {

@@ -8,7 +8,7 @@ use std::thread;
 
 use crate::memory::region::Region;
 use crate::memory::transform::Transform;
-use crate::writer::handle::{Options, Writer};
+use crate::writer::handle::{Writer, WriterOptions};
 use crate::writer::transport::choice::Mode;
 
 /// Tests a [`Region`]: it stays in place when it is moved, every [`Mode`] and a [`Transform`] write its bytes into a pipe, and the
@@ -26,10 +26,10 @@ use crate::writer::transport::choice::Mode;
 pub fn check_region<R: Region>(make: impl Fn() -> R, expected: &[u8]) {
     check_place(make(), expected);
     for mode in [Mode::Auto, Mode::Write, Mode::Staged, Mode::ZeroCopy] {
-        check_write(make(), Options { mode, ..Options::default() }, expected);
+        check_write(make(), WriterOptions::default().mode(mode), expected);
     }
-    let transform: Arc<dyn Transform> = Arc::new(Identity(expected.len()));
-    check_write(make(), Options { transform: Some(transform), ..Options::default() }, expected);
+    let transform = Arc::new(Identity(expected.len()));
+    check_write(make(), WriterOptions::default().transform(transform), expected);
 }
 
 /// Moves the region to the heap and to another thread, which drops it.
@@ -51,7 +51,7 @@ fn bytes_of(region: &dyn Region) -> &[u8] {
     unsafe { slice::from_raw_parts(region.as_ptr(), region.len()) }
 }
 
-fn check_write<R: Region>(region: R, options: Options, expected: &[u8]) {
+fn check_write<R: Region>(region: R, options: WriterOptions, expected: &[u8]) {
     let (mut reader, end) = pipe().expect("there are descriptors left");
     let writer = Writer::new(&end, &options).expect("a pipe can be written to");
     drop(end);

@@ -40,6 +40,21 @@ compile_error!(
     "penstock-core supports 64-bit targets only: sizes and offsets of files have to fit into a usize"
 );
 
+/// Setters that can be chained, each named like its field.
+#[cfg(not(loom))]
+macro_rules! setters {
+    ($options:ident: $($field:ident: $value:ty),*) => {
+        impl $options {$(
+            #[doc = concat!("Sets [`", stringify!($field), "`](#structfield.", stringify!($field), ").")]
+            #[must_use]
+            pub fn $field(mut self, $field: $value) -> Self {
+                self.$field = $field.into();
+                self
+            }
+        )*}
+    };
+}
+
 mod error;
 mod sync;
 
@@ -93,7 +108,7 @@ pub use {
         report::{OutletReport, TeeEnd, TeePolicy},
     },
     writer::{
-        handle::{Options, Stats, Writer},
+        handle::{Writer, WriterOptions, WriterStats},
         job::Mark,
         rejected::Rejected,
         transport::choice::{Mode, ReaderKind, Reason, STAGED_MIN_BYTES, Transport},

@@ -18,8 +18,7 @@ use crate::sched;
 ///
 /// ```
 /// use penstock_cpu::{Priority, ThreadPolicy};
-/// let mut policy = ThreadPolicy::default();
-/// policy.priority = Some(Priority::BelowNormal);
+/// let policy = ThreadPolicy::default().priority(Priority::BelowNormal);
 /// let applied = std::thread::spawn(move || policy.apply()).join().unwrap();
 /// println!("niceness {}, on CPUs {:?}, refused: {:?}", applied.nice, applied.cpus, applied.notes);
 /// ```
@@ -63,6 +62,30 @@ pub struct AppliedPolicy {
 pub type RunOnThread = fn(Box<dyn FnOnce() -> AppliedPolicy + Send>) -> io::Result<AppliedPolicy>;
 
 impl ThreadPolicy {
+    /// Asks for a priority level.
+    #[must_use]
+    pub fn priority(self, priority: Priority) -> Self {
+        Self { priority: Some(priority), ..self }
+    }
+
+    /// Asks for a niceness.
+    #[must_use]
+    pub fn nice(self, nice: i32) -> Self {
+        Self { nice: Some(nice), ..self }
+    }
+
+    /// Asks for CPUs.
+    #[must_use]
+    pub fn cpus(self, cpus: Vec<usize>) -> Self {
+        Self { cpus: Some(cpus), ..self }
+    }
+
+    /// Asks for CPUs that share an L3 cache.
+    #[must_use]
+    pub fn near(self, near: Near) -> Self {
+        Self { near: Some(near), ..self }
+    }
+
     /// Applies the policy to the calling thread, as far as the system grants it.
     pub fn apply(&self) -> AppliedPolicy {
         let mut notes = Vec::new();
@@ -91,7 +114,7 @@ impl Priority {
     /// Those of `run`: a thread could not be started.
     pub fn try_all(run: RunOnThread) -> io::Result<Vec<(Self, AppliedPolicy)>> {
         let try_one = |level: Self| {
-            let policy = ThreadPolicy { priority: Some(level), ..ThreadPolicy::default() };
+            let policy = ThreadPolicy::default().priority(level);
             Ok((level, run(Box::new(move || policy.apply()))?))
         };
         Self::ALL.into_iter().map(try_one).collect()

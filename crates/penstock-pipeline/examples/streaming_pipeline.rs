@@ -12,15 +12,13 @@ use penstock_pipeline::{Checksum, ChecksumKind, Codec, OnError, Options, Pipelin
 
 fn main() -> Result<(), Box<dyn Error>> {
     let paths: Vec<_> = std::env::args_os().skip(1).map(PathBuf::from).collect();
-    let mut later = ThreadPolicy::default();
-    later.nice = Some(5);
+    let later = ThreadPolicy::default().nice(5);
     let stages = vec![
         Stage::decompress(Codec::Auto).workers(2),
         // Behind the decompressors, and with less to do: others may run before it.
         Stage::checksum(ChecksumKind::Crc32).policy(Some(later)),
     ];
-    let mut options = Options::default();
-    options.on_error = OnError::Skip;
+    let options = Options::default().on_error(OnError::Skip);
     let pipeline = Pipeline::start(Source::files(paths), stages, Sink::iterate(), options)?;
     while let Some(chunk) = pipeline.next(None)? {
         let Some(Checksum::Crc32(sum)) = chunk.checksum() else {

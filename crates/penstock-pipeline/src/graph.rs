@@ -51,6 +51,26 @@ impl Default for Options {
     }
 }
 
+impl Options {
+    /// Sets how many chunks, and bytes of memory, may wait between two parts.
+    #[must_use]
+    pub fn depth(self, items: usize, bytes: usize) -> Self {
+        Self { depth: Depth { items, bytes }, ..self }
+    }
+
+    /// Sets what happens when a chunk fails.
+    #[must_use]
+    pub fn on_error(self, on_error: OnError) -> Self {
+        Self { on_error, ..self }
+    }
+
+    /// Sets the largest size of a chunk.
+    #[must_use]
+    pub fn max_chunk_bytes(self, max_chunk_bytes: usize) -> Self {
+        Self { max_chunk_bytes, ..self }
+    }
+}
+
 /// What goes through the channels: a chunk or its failure, which keeps its place in the order.
 pub(super) type Item = Result<Chunk, Arc<ChunkError>>;
 

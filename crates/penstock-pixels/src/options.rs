@@ -70,6 +70,30 @@ impl ConversionOptions {
         let (matrix, range, odd_size) = (Matrix::default(), Range::default(), OddSize::default());
         Self { input, output, width, height, matrix, range, vertical_flip: false, odd_size }
     }
+
+    /// Sets the coefficients of the YUV.
+    #[must_use]
+    pub fn matrix(self, matrix: Matrix) -> Self {
+        Self { matrix, ..self }
+    }
+
+    /// Sets the range of the YUV.
+    #[must_use]
+    pub fn range(self, range: Range) -> Self {
+        Self { range, ..self }
+    }
+
+    /// Sets whether the first row in memory is the bottom of the picture.
+    #[must_use]
+    pub fn vertical_flip(self, vertical_flip: bool) -> Self {
+        Self { vertical_flip, ..self }
+    }
+
+    /// Sets how to handle an odd size.
+    #[must_use]
+    pub fn odd_size(self, odd_size: OddSize) -> Self {
+        Self { odd_size, ..self }
+    }
 }
 
 /// The conversion or the frame size is not supported.

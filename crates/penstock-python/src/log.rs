@@ -2,11 +2,13 @@
 //!
 //! The core knows no Python: facts are read and logged when a call returns or a stream closes, never for a single write or frame.
 
-use penstock_core::{Error, MethodReason, Reason, RelayError, Relayed, Stats, TeeEnd, TeePolicy, TeeReport};
+use penstock_core::{
+    Error, MethodReason, Reason, RelayError, Relayed, TeeEnd, TeePolicy, TeeReport, WriterStats,
+};
 use pyo3::prelude::*;
 
 /// A writer that was closed: a transport that fell back, or a pipe that is smaller than the caller asked for.
-pub(crate) fn writer_closed(py: Python<'_>, stats: &Stats, asked_bytes: Option<usize>) -> PyResult<()> {
+pub(crate) fn writer_closed(py: Python<'_>, stats: &WriterStats, asked_bytes: Option<usize>) -> PyResult<()> {
     let fell_back = stats.choice.filter(|(_, reason)| {
         use Reason::{Asked, NotAPipe, OurPages, ReaderIsSlower, ReaderKeepsUp, ReaderUnknown, SmallPiece};
         let of_auto =

@@ -210,7 +210,7 @@ impl Sink {
     ) -> PyResult<Self> {
         arm_exit(fd.py())?;
         let policy = policy.map(|policy| policy.0);
-        let mut options = penstock_core::Options::default();
+        let mut options = penstock_core::WriterOptions::default();
         (options.queue_items, options.queue_bytes) = (queue_items, queue_bytes);
         options.policy = policy.clone();
         let writer = Writer::new(arguments::destination(fd)?, &options).or_raise(fd.py())?;

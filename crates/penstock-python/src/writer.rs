@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use penstock_core::{Error, Options, ReaderKind};
+use penstock_core::{Error, ReaderKind, WriterOptions};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
@@ -67,8 +67,7 @@ impl Writer {
         // Of each write, a frame, on the worker. All byte counts are then those of its output.
         _conversion: Option<&Conversion>,
     ) -> PyResult<Self> {
-        let mut options = Options::default();
-        options.mode = arguments::mode(mode)?;
+        let mut options = WriterOptions::default().mode(arguments::mode(mode)?);
         let readers = [("unknown", ReaderKind::Unknown), ("reads", ReaderKind::Reads)];
         options.reader = arguments::choice("reader", reader, &readers)?;
         (options.queue_bytes, options.queue_items) = (queue_bytes, queue_items);
@@ -263,8 +262,8 @@ pub(crate) struct WriterStats {
     policy: Option<AppliedPolicy>,
 }
 
-impl From<penstock_core::Stats> for WriterStats {
-    fn from(stats: penstock_core::Stats) -> Self {
+impl From<penstock_core::WriterStats> for WriterStats {
+    fn from(stats: penstock_core::WriterStats) -> Self {
         let by_name = stats.written_by.iter().map(|(transport, bytes)| (transport.name(), *bytes));
         Self {
             transport: stats.choice.map(|(transport, _)| transport.name()),

@@ -55,6 +55,11 @@ pub struct ReaderOptions {
     pub ahead: Vec<u8>,
 }
 
+setters!(ReaderOptions:
+    depth: usize, capacity_bytes: usize, policy: ThreadPolicy, transform: Arc<dyn Transform>, parts: usize,
+    ahead: Vec<u8>
+);
+
 impl ReaderOptions {
     /// Options for frames of that size, without a transform.
     #[must_use]

@@ -23,6 +23,8 @@ pub struct RelayOptions {
     pub mode: RelayMode,
 }
 
+setters!(RelayOptions: count: u64, offset: u64, timeout: Duration, mode: RelayMode);
+
 /// Which methods a relay may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

@@ -24,9 +24,15 @@ use crate::writer::worker::{self, WORKERS_LEAVE_WITHIN};
 use penstock_cpu::{AppliedPolicy, ThreadPolicy};
 
 /// Options of a [`Writer`]. The defaults suit a pipe of which nothing is known.
+///
+/// ```
+/// use penstock_core::{Mode, WriterOptions};
+/// let options = WriterOptions::default().mode(Mode::ZeroCopy).queue_items(3);
+/// assert_eq!(options.queue_items, Some(3));
+/// ```
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
-pub struct Options {
+pub struct WriterOptions {
     /// The transport.
     pub mode: Mode,
     /// What is known of the reader.
@@ -42,6 +48,11 @@ pub struct Options {
     /// Applied to each write on its way. All sizes in bytes are those of its output.
     pub transform: Option<Arc<dyn Transform>>,
 }
+
+setters!(WriterOptions:
+    mode: Mode, reader: ReaderKind, queue_bytes: usize, queue_items: usize, capacity_bytes: usize,
+    policy: ThreadPolicy, transform: Arc<dyn Transform>
+);
 
 /// Writes memory to a descriptor from a native thread, in order and whole.
 ///
@@ -87,7 +98,7 @@ impl PipeState {
 #[derive(Clone, Debug, Default)]
 #[must_use]
 #[non_exhaustive]
-pub struct Stats {
+pub struct WriterStats {
     /// The transport of the last write, and the reason for it; none before the first.
     pub choice: Option<(Transport, Reason)>,
     /// The pipe's size in bytes; none if it is not a pipe.
@@ -125,7 +136,7 @@ impl Writer {
     /// - [`Error::Io`]: `EBADF` if the descriptor is not open for writing, `EISDIR` for a directory, or what the system
     ///   reports.
     /// - [`Error::Unsuitable`]: a limit or size of 0.
-    pub fn new(fd: impl AsFd, options: &Options) -> Result<Self, Error> {
+    pub fn new(fd: impl AsFd, options: &WriterOptions) -> Result<Self, Error> {
         let fd = fd.as_fd();
         fd::check_writable(fd)?;
         Error::refuse_zeros([
@@ -317,13 +328,13 @@ impl Writer {
     }
 
     /// The statistics of the stream; of a closed writer, those of its closing.
-    pub fn stats(&self) -> Stats {
-        self.state.get().map_or_else(Stats::default, State::stats)
+    pub fn stats(&self) -> WriterStats {
+        self.state.get().map_or_else(WriterStats::default, State::stats)
     }
 }
 
 impl State {
-    fn stats(&self) -> Stats {
+    fn stats(&self) -> WriterStats {
         let stream = &self.stream;
         let pipe = match &*lock(&self.destination) {
             Some(destination) => PipeState::of(stream, &destination.fd),
@@ -335,7 +346,7 @@ impl State {
         // After a failure the pipe is emptied: it holds nothing, although nobody read its content.
         let delivered = delivered.min(load.accepted_bytes.saturating_sub(lost));
         let settled = delivered + lost;
-        Stats {
+        WriterStats {
             choice: stream.meter.choice(),
             capacity_bytes: pipe.and_then(|pipe| pipe.capacity_bytes),
             accepted_bytes: load.accepted_bytes,

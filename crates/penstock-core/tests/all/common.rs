@@ -9,12 +9,6 @@ use std::process::{Command, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Options with some of them set.
-pub fn with<T>(mut options: T, set: impl FnOnce(&mut T)) -> T {
-    set(&mut options);
-    options
-}
-
 /// How the other end of a pipe behaves.
 #[derive(Clone, Copy, Debug)]
 pub enum Temper {

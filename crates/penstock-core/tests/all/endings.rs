@@ -9,15 +9,15 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use crate::common::{in_own_process, with};
+use crate::common::in_own_process;
 use penstock_core::{
-    Error, Mode, Options, Region, RelayOptions, Transform, Writer, process, relay_in_background,
+    Error, Mode, Region, RelayOptions, Transform, Writer, WriterOptions, process, relay_in_background,
 };
 
 const A_WHILE: Option<Duration> = Some(Duration::from_millis(100));
 
 fn open(end: &std::io::PipeWriter) -> Writer {
-    let options = with(Options::default(), |o| (o.mode, o.capacity_bytes) = (Mode::Write, Some(64 << 10)));
+    let options = WriterOptions::default().mode(Mode::Write).capacity_bytes(64 << 10);
     Writer::new(end, &options).unwrap()
 }
 
@@ -112,7 +112,7 @@ impl Transform for Slow {
 #[test]
 fn a_flush_reports_bytes_that_nobody_reads_while_others_write() {
     let (reader, end) = pipe().unwrap();
-    let slow = with(Options::default(), |o| o.transform = Some(Arc::new(Slow)));
+    let slow = WriterOptions::default().transform(Arc::new(Slow));
     let (writer, other) = (open(&end), Writer::new(&end, &slow).unwrap());
     writer.write(vec![1; 10], None).unwrap().wait().unwrap();
     let mark = writer.mark();
@@ -126,7 +126,7 @@ fn a_flush_reports_bytes_that_nobody_reads_while_others_write() {
 #[test]
 fn the_last_descriptor_of_a_write_that_was_read_is_not_used_again() {
     let (mut reader, end) = pipe().unwrap();
-    let zero_copy = with(Options::default(), |o| o.mode = Mode::ZeroCopy);
+    let zero_copy = WriterOptions::default().mode(Mode::ZeroCopy);
     let (gone, other) = (Writer::new(&end, &zero_copy).unwrap(), open(&end));
     let read = gone.write(vec![1; 5000], None).unwrap();
     drop(gone); // the write has its descriptor
@@ -202,7 +202,7 @@ fn a_program_that_returns_from_main_delivers_what_it_has_queued() {
     const TEST: &str = "endings::a_program_that_returns_from_main_delivers_what_it_has_queued";
     if let Some(path) = std::env::var_os(FIFO) {
         let writer =
-            Writer::new(File::options().write(true).open(path).unwrap(), &Options::default()).unwrap();
+            Writer::new(File::options().write(true).open(path).unwrap(), &WriterOptions::default()).unwrap();
         (0..4).for_each(|_| drop(writer.write(vec![7; 4 << 20], None).unwrap()));
         return;
     }

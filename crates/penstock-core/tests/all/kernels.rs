@@ -6,8 +6,8 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::LazyLock;
 
-use crate::common::{Temper, drain, in_own_process, pattern, with};
-use penstock_core::{Error, Mode, Options, ReaderKind, Reason, Transport, Writer};
+use crate::common::{Temper, drain, in_own_process, pattern};
+use penstock_core::{Error, Mode, ReaderKind, Reason, Transport, Writer, WriterOptions};
 
 /// Set where vmsplice(2) is to copy.
 const COPIES: &str = "PENSTOCK_TEST_VMSPLICE_COPIES";
@@ -133,7 +133,7 @@ fn write_in_all_modes(against_pages: Reason) {
         for mode in [Mode::Auto, Mode::Staged, Mode::ZeroCopy] {
             let (reader, end) = pipe().unwrap();
             let got = drain(reader, Temper::Eager);
-            let options = with(Options::default(), |o| (o.mode, o.reader) = (mode, reader_kind));
+            let options = WriterOptions::default().mode(mode).reader(reader_kind);
             let writer = Writer::new(&end, &options).unwrap();
             drop(end);
             let frame = pattern(1 << 20, 1);
@@ -160,7 +160,7 @@ fn before_linux_6_4_a_write_to_a_pipe_takes_few_calls() {
         for bytes in [50_000, 1_000_000] {
             let (reader, end) = pipe().unwrap();
             let got = drain(reader, Temper::Eager);
-            let writer = Writer::new(&end, &with(Options::default(), |o| o.mode = Mode::Write)).unwrap();
+            let writer = Writer::new(&end, &WriterOptions::default().mode(Mode::Write)).unwrap();
             drop(end);
             let frame = pattern(bytes, 1);
             let before = writes();
@@ -192,7 +192,7 @@ fn before_linux_6_4_and_without_proc_a_writer_says_why_it_is_slow() {
         ] {
             let (reader, end) = pipe().unwrap();
             let got = drain(reader, Temper::Eager);
-            let writer = Writer::new(&end, &with(Options::default(), |o| o.mode = mode)).unwrap();
+            let writer = Writer::new(&end, &WriterOptions::default().mode(mode)).unwrap();
             drop(end);
             let frame = pattern(bytes, 1);
             writer.write(frame.clone(), None).unwrap().wait().unwrap();
@@ -210,7 +210,7 @@ fn before_linux_6_4_a_reader_that_is_gone_is_a_failure() {
         for bytes in [1000, 50_000, 1_000_000] {
             let (reader, end) = pipe().unwrap();
             drop(reader);
-            let writer = Writer::new(&end, &with(Options::default(), |o| o.mode = Mode::Write)).unwrap();
+            let writer = Writer::new(&end, &WriterOptions::default().mode(Mode::Write)).unwrap();
             let outcome = writer.write(pattern(bytes, 1), None).unwrap().wait();
             assert!(matches!(outcome, Err(Error::Broken { bytes_delivered: 0, .. })), "{outcome:?}");
         }
@@ -222,7 +222,7 @@ fn before_linux_6_4_the_mode_of_the_callers_descriptor_stays() {
     in_own_process("kernels::before_linux_6_4_the_mode_of_the_callers_descriptor_stays", || {
         install(&mut filter(&NO_NOWAIT)).unwrap();
         let (mut reader, end) = pipe().unwrap();
-        let writer = Writer::new(&end, &Options::default()).unwrap();
+        let writer = Writer::new(&end, &WriterOptions::default()).unwrap();
         writer.write(vec![1; 1000], None).unwrap().wait().unwrap();
         let flags = rustix::fs::fcntl_getfl(&end).unwrap();
         assert!(!flags.contains(rustix::fs::OFlags::NONBLOCK));

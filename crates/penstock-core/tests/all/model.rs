@@ -16,8 +16,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crate::common::{cases, in_own_process_with, pattern, with};
-use penstock_core::{Error, Mark, Mode, Options, ReaderKind, Region, Rejected, Ticket, Writer, process};
+use crate::common::{cases, in_own_process_with, pattern};
+use penstock_core::{
+    Error, Mark, Mode, ReaderKind, Region, Rejected, Ticket, Writer, WriterOptions, process,
+};
 use proptest::prelude::*;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -471,10 +473,9 @@ impl Case {
     }
 
     fn open(&self, place: usize, mode: Mode, reader: ReaderKind, queue_items: Option<usize>) {
-        let options = with(Options::default(), |o| {
-            (o.mode, o.reader, o.queue_items) = (mode, reader, queue_items);
-            o.capacity_bytes = Some(self.capacity_bytes);
-        });
+        let mut options =
+            WriterOptions::default().mode(mode).reader(reader).capacity_bytes(self.capacity_bytes);
+        options.queue_items = queue_items;
         let writer = Writer::new(&*self.end(), &options).unwrap();
         let owner = Owner { writer, mode, facts: Arc::default(), marked: Mutex::default() };
         let before = lock(&self.owners[place]).replace(Arc::new(owner));
@@ -814,8 +815,7 @@ fn open_pipes() -> Vec<(i32, PathBuf)> {
 fn write_to_itself(mode: Mode) -> Result<(), &'static str> {
     let (mut reader, end) = pipe().map_err(|_| "it gets no pipe")?;
     let sent = pattern(100_000, 7);
-    let writer =
-        Writer::new(&end, &with(Options::default(), |o| o.mode = mode)).map_err(|_| "it gets no writer")?;
+    let writer = Writer::new(&end, &WriterOptions::default().mode(mode)).map_err(|_| "it gets no writer")?;
     let ticket = writer.write(sent.clone(), None).map_err(|_| "it cannot write")?;
     let by_descriptor =
         process::pipe(sent.clone(), &end, mode, None).map_err(|_| "it cannot write by descriptor")?;

@@ -3,8 +3,8 @@
 use std::io::pipe;
 use std::sync::{Arc, Mutex};
 
-use crate::common::{Temper, cases, drain, pattern, plain_writes, pv_is_missing, with};
-use penstock_core::{Mode, Options, ReaderKind, Region, Ticket, Writer};
+use crate::common::{Temper, cases, drain, pattern, plain_writes, pv_is_missing};
+use penstock_core::{Mode, ReaderKind, Region, Ticket, Writer, WriterOptions};
 use proptest::prelude::*;
 
 const MAX_FRAME_BYTES: usize = 20 << 20;
@@ -60,7 +60,7 @@ fn copies_what_it_reads(temper: Temper) -> bool {
 
 fn run(frames: &[Vec<u8>], temper: Temper, modes: &[Mode], reads: bool, capacity_bytes: usize) -> Vec<u8> {
     let (reader, writer_end) = pipe().unwrap();
-    let options = with(Options::default(), |o| o.capacity_bytes = Some(capacity_bytes));
+    let options = WriterOptions::default().capacity_bytes(capacity_bytes);
     let writers: Vec<_> = modes
         .iter()
         .map(|&mode| {
@@ -68,7 +68,7 @@ fn run(frames: &[Vec<u8>], temper: Temper, modes: &[Mode], reads: bool, capacity
                 if mode == Mode::ZeroCopy && !copies_what_it_reads(temper) { Mode::Staged } else { mode };
             let reader =
                 if reads && copies_what_it_reads(temper) { ReaderKind::Reads } else { ReaderKind::Unknown };
-            Writer::new(&writer_end, &with(options.clone(), |o| (o.mode, o.reader) = (mode, reader))).unwrap()
+            Writer::new(&writer_end, &options.clone().mode(mode).reader(reader)).unwrap()
         })
         .collect();
     drop(writer_end);

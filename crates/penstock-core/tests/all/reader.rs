@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::{pattern, unnamed_file, with};
+use crate::common::{pattern, unnamed_file};
 use penstock_core::{Errno, Error, Reader, ReaderOptions, ThreadPolicy, Transform};
 use penstock_cpu::Priority;
 
@@ -85,10 +85,8 @@ fn frames_are_whole_and_in_order_however_they_are_written() {
         let over = (usize::from(dice[3]) * frame_bytes / 256) * usize::from(dice[4] % 2);
         let bytes = pattern(frames * frame_bytes + over, seed);
         let (pipe, writer) = pipe().unwrap();
-        let options = with(ReaderOptions::new(frame_bytes), |o| {
-            (o.depth, o.capacity_bytes) =
-                (1 + usize::from(dice[5] % 5), dice[6].is_multiple_of(2).then_some(4096))
-        });
+        let mut options = ReaderOptions::new(frame_bytes).depth(1 + usize::from(dice[5] % 5));
+        options.capacity_bytes = dice[6].is_multiple_of(2).then_some(4096);
         let reader = Reader::new(&pipe, &options).unwrap();
         let writing = write_oddly(writer, bytes.clone(), seed);
         let (got, end) = read_all(&reader);
@@ -144,10 +142,10 @@ fn what_cannot_be_read_is_refused_at_the_call() {
         refused(&messages, &usual),
         refused(&pipe, &ReaderOptions::new(0)),
         refused(&pipe, &ReaderOptions::new(usize::MAX)),
-        refused(&pipe, &with(usual.clone(), |o| o.depth = 0)),
-        refused(&pipe, &with(usual.clone(), |o| o.parts = 2)),
-        refused(&pipe, &with(usual.clone(), |o| o.transform = Some(Arc::new(Pairs::new(3))))),
-        refused(&pipe, &with(usual, |o| o.transform = Some(Arc::new(OfNothing(o.frame_bytes))))),
+        refused(&pipe, &usual.clone().depth(0)),
+        refused(&pipe, &usual.clone().parts(2)),
+        refused(&pipe, &usual.clone().transform(Arc::new(Pairs::new(3)))),
+        refused(&pipe, &usual.transform(Arc::new(OfNothing(8)))),
     ] {
         assert!(matches!(error, Error::Unsuitable(_)), "{error:?}");
     }
@@ -173,7 +171,7 @@ fn a_reset_gives_whole_frames_first() {
 #[test]
 fn memory_is_bounded_while_nobody_takes_frames() {
     let (pipe, writer) = pipe().unwrap();
-    let options = with(ReaderOptions::new(10_000), |o| (o.depth, o.capacity_bytes) = (3, Some(4096)));
+    let options = ReaderOptions::new(10_000).depth(3).capacity_bytes(4096);
     let reader = Reader::new(&pipe, &options).unwrap();
     let bytes = pattern(200_000, 3);
     let writing = write_oddly(writer, bytes.clone(), 3);
@@ -228,7 +226,7 @@ fn a_timeout_loses_nothing() {
 #[test]
 fn the_latest_is_whole_and_newer_than_what_was_there() {
     let (pipe, mut writer) = pipe().unwrap();
-    let options = with(ReaderOptions::new(4), |o| o.depth = 2);
+    let options = ReaderOptions::new(4).depth(2);
     let reader = Reader::new(&pipe, &options).unwrap();
     // Two wait, and the worker leaves the third in the pipe.
     writer.write_all(b"0000111122223333444").unwrap();
@@ -326,7 +324,7 @@ fn the_end_closes_the_descriptor_and_numbers_may_be_used_again() {
 #[test]
 fn a_pipe_grows_unless_told_otherwise() {
     let (pipe, _writer) = pipe().unwrap();
-    let small = with(ReaderOptions::new(4), |o| o.capacity_bytes = Some(8192));
+    let small = ReaderOptions::new(4).capacity_bytes(8192);
     assert_eq!(Reader::new(&pipe, &small).unwrap().stats().capacity_bytes, Some(8192));
     assert_eq!(open(unnamed_file(), 4).stats().capacity_bytes, None);
     let (pipe, _writer) = std::io::pipe().unwrap();
@@ -336,8 +334,8 @@ fn a_pipe_grows_unless_told_otherwise() {
 #[test]
 fn a_policy_is_applied_to_the_worker() {
     let (pipe, _writer) = pipe().unwrap();
-    let policy = with(ThreadPolicy::default(), |o| o.priority = Some(Priority::BelowNormal));
-    let options = with(ReaderOptions::new(4), |o| o.policy = Some(policy));
+    let policy = ThreadPolicy::default().priority(Priority::BelowNormal);
+    let options = ReaderOptions::new(4).policy(policy);
     let reader = Reader::new(&pipe, &options).unwrap();
     assert!(eventually(|| reader.stats().policy.is_some()));
     assert_eq!(reader.stats().policy.unwrap().nice, 5);
@@ -384,9 +382,7 @@ fn parts_are_made_into_their_places() {
     for parts in [1, 2, 5, 1000] {
         let frame_bytes = 7000;
         let transform = Arc::new(Pairs::new(frame_bytes / parts));
-        let mut options = ReaderOptions::new(frame_bytes);
-        options.transform = Some(transform.clone());
-        options.parts = parts;
+        let options = ReaderOptions::new(frame_bytes).transform(transform.clone()).parts(parts);
         let (pipe, writer) = pipe().unwrap();
         let reader = Reader::new(&pipe, &options).unwrap();
         let bytes = pattern(2 * 6 * frame_bytes + 2 * frame_bytes - 1, parts as u64);
@@ -405,7 +401,7 @@ fn parts_are_made_into_their_places() {
 #[test]
 fn a_transform_that_panics_ends_the_stream_with_an_error() {
     let transform = Pairs { panics_at: 4, ..Pairs::new(10) };
-    let options = with(ReaderOptions::new(10), |o| o.transform = Some(Arc::new(transform)));
+    let options = ReaderOptions::new(10).transform(Arc::new(transform));
     let (pipe, mut writer) = pipe().unwrap();
     let reader = Reader::new(&pipe, &options).unwrap();
     writer.write_all(&[1; 100]).unwrap();

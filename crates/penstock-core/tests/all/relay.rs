@@ -19,7 +19,7 @@ use proptest::prelude::*;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
-use crate::common::{cases, in_own_process, pattern, unnamed_file, with};
+use crate::common::{cases, in_own_process, pattern, unnamed_file};
 
 /// What a source or a destination can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -320,7 +320,8 @@ fn any_case() -> impl Strategy<Value = Case> {
         |((source, destination), how, mode, count, offset, sizes, flags)| {
             let (bytes, capacities, [fed_bytes, drained_bytes]) = sizes;
             let offset = if source == End::File { offset } else { None };
-            let options = with(to_end(), |o| (o.count, o.offset, o.mode) = (count, offset, mode));
+            let mut options = to_end().mode(mode);
+            (options.count, options.offset) = (count, offset);
             let (non_blocking, is_interrupted) = flags;
             Case {
                 source,
@@ -383,7 +384,7 @@ fn the_method_is_the_best_that_the_pair_allows() {
         let case = smoke(source, destination);
         let (src, feeder) = source_of(&case);
         let (dst, arrived) = self::destination(&case);
-        let relayed = relay(&src, &dst, &with(to_end(), |o| o.mode = mode)).unwrap();
+        let relayed = relay(&src, &dst, &to_end().mode(mode)).unwrap();
         drop(dst);
         arrived();
         feeder.map(JoinHandle::join);
@@ -413,7 +414,7 @@ fn source_of(case: &Case) -> (OwnedFd, Option<JoinHandle<()>>) {
 #[test]
 fn a_source_that_ends_early_is_no_error() {
     let (writer, arrived) = drained_pipe();
-    let relayed = relay(filled_pipe(b"short"), &writer, &with(to_end(), |o| o.count = Some(1000))).unwrap();
+    let relayed = relay(filled_pipe(b"short"), &writer, &to_end().count(1000)).unwrap();
     drop(writer);
     assert_eq!((relayed.bytes, relayed.source_ended), (5, true));
     assert_eq!(arrived.join().unwrap(), b"short");
@@ -475,7 +476,7 @@ fn a_dead_reader_is_noticed_while_the_source_is_quiet() {
 
 #[test]
 fn a_stalled_destination_is_an_error_and_nothing_is_lost() {
-    let options = with(to_end(), |o| o.timeout = Some(Duration::from_millis(30)));
+    let options = to_end().timeout(Duration::from_millis(30));
     let data = pattern(6 << 20, 3);
     for destination in [End::Pipe, End::UnixSocket, End::TcpSocket] {
         let case = smoke(End::File, destination);
@@ -510,7 +511,7 @@ fn a_stalled_socket_loses_nothing_that_came_from_a_pipe() {
     let data = pattern(6 << 20, 4);
     let reader = filled_pipe(&data);
     let (ours, mut theirs) = tcp_pair();
-    let options = with(to_end(), |o| o.timeout = Some(Duration::from_millis(30)));
+    let options = to_end().timeout(Duration::from_millis(30));
     let failure = relay(&reader, &ours, &options).unwrap_err();
     assert!(matches!(failure.error, Error::Stalled { .. }), "{failure:?}");
     let rest = thread::spawn(move || {
@@ -525,7 +526,7 @@ fn a_stalled_socket_loses_nothing_that_came_from_a_pipe() {
 
 #[test]
 fn a_full_destination_does_not_keep_the_end_of_the_source_from_being_seen() {
-    let options = with(to_end(), |o| o.timeout = Some(Duration::from_secs(30)));
+    let options = to_end().timeout(Duration::from_secs(30));
     for source in [End::File, End::Pipe, End::UnixSocket] {
         let (ours, _theirs) = UnixStream::pair().unwrap();
         ours.set_nonblocking(true).unwrap();
@@ -541,7 +542,7 @@ fn a_full_destination_does_not_keep_the_end_of_the_source_from_being_seen() {
 #[test]
 fn a_quiet_source_is_a_stall_too() {
     let (quiet, _kept_open) = pipe().unwrap();
-    let options = with(to_end(), |o| o.timeout = Some(Duration::from_millis(20)));
+    let options = to_end().timeout(Duration::from_millis(20));
     let failure = relay(quiet, unnamed_file(), &options).unwrap_err();
     assert!(matches!(failure.error, Error::Stalled { bytes_pending: 0, .. }), "{failure:?}");
 }
@@ -549,7 +550,7 @@ fn a_quiet_source_is_a_stall_too() {
 #[test]
 fn no_bytes_are_soon_relayed() {
     let (quiet, _kept_open) = pipe().unwrap();
-    let none = with(to_end(), |o| o.count = Some(0));
+    let none = to_end().count(0);
     assert_eq!(relay(quiet, unnamed_file(), &none).unwrap().bytes, 0);
     let ended = relay(unnamed_file(), unnamed_file(), &to_end()).unwrap();
     assert_eq!((ended.bytes, ended.source_ended), (0, true));
@@ -560,7 +561,7 @@ fn an_offset_leaves_the_position_where_it_is() {
     let mut file = file_of(&pattern(1000, 5));
     file.seek(SeekFrom::Start(7)).unwrap();
     let (mut reader, writer) = pipe().unwrap();
-    let options = with(to_end(), |o| (o.offset, o.count) = (Some(100), Some(50)));
+    let options = to_end().offset(100).count(50);
     relay(&file, &writer, &options).unwrap();
     drop(writer);
     let mut got = Vec::new();
@@ -572,10 +573,10 @@ fn an_offset_leaves_the_position_where_it_is() {
 #[test]
 fn an_offset_is_for_files() {
     let (reader, _writer) = pipe().unwrap();
-    let options = with(to_end(), |o| o.offset = Some(1));
+    let options = to_end().offset(1);
     let failure = relay(reader, unnamed_file(), &options).unwrap_err();
     assert!(matches!(failure.error, Error::Unsuitable(_)), "{failure:?}");
-    let options = with(to_end(), |o| o.offset = Some(u64::MAX));
+    let options = to_end().offset(u64::MAX);
     let failure = relay(unnamed_file(), unnamed_file(), &options).unwrap_err();
     assert!(matches!(failure.error, Error::Unsuitable(_)), "{failure:?}");
 }
@@ -601,7 +602,7 @@ fn null() -> File {
 #[test]
 fn devices_are_ends_too() {
     let zero = File::open("/dev/zero").unwrap();
-    let count = with(to_end(), |o| o.count = Some(1_000_003));
+    let count = to_end().count(1_000_003);
     assert_eq!(relay(&zero, null(), &count).unwrap().bytes, 1_000_003);
     let (writer, arrived) = drained_pipe();
     assert_eq!(relay(&zero, &writer, &count).unwrap().method, Method::Splice);
@@ -667,7 +668,7 @@ fn a_pipe_or_file_is_not_relayed_to_itself() {
 fn a_range_of_a_file_is_relayed_to_another_of_the_same() {
     let mut file = file_of(&pattern(1000, 9));
     file.seek(SeekFrom::End(0)).unwrap();
-    let apart = with(to_end(), |o| (o.offset, o.count) = (Some(10), Some(100)));
+    let apart = to_end().offset(10).count(100);
     assert_eq!(relay(&file, &file, &apart).unwrap().bytes, 100);
     let mut got = Vec::new();
     file.rewind().unwrap();
@@ -720,7 +721,7 @@ fn messages_stay_whole() {
     messages.iter().for_each(|message| assert_eq!(feeder.send(message).unwrap(), message.len()));
     let count = messages.iter().map(|message| message.len() as u64).sum();
     let relaying = thread::spawn(move || {
-        relay(&source, &sink, &with(to_end(), |o| o.count = Some(count))).unwrap();
+        relay(&source, &sink, &to_end().count(count)).unwrap();
     });
     let mut piece = vec![0; 1 << 20];
     for message in messages {
@@ -775,7 +776,7 @@ fn many_short_relays_leave_nothing_behind() {
     ours.shutdown(Shutdown::Both).unwrap();
     let before = descriptors();
     for _ in 0..5000 {
-        relay(&file, null(), &with(to_end(), |o| o.offset = Some(0))).unwrap();
+        relay(&file, null(), &to_end().offset(0)).unwrap();
         relay(&ours, null(), &to_end()).unwrap(); // through a pipe of its own
     }
     // Other tests run beside this one.
@@ -798,7 +799,7 @@ fn a_pipe_is_read_from_and_written_to() {
 
 #[test]
 fn the_policy_of_a_relay_in_the_background_can_be_read() {
-    let policy = with(ThreadPolicy::default(), |o| o.priority = Some(Priority::Lowest));
+    let policy = ThreadPolicy::default().priority(Priority::Lowest);
     let ((reader, writer), (_out_reader, out)) = (pipe().unwrap(), pipe().unwrap());
     let ticket = relay_in_background(&reader, &out, &RelayOptions::default(), Some(policy)).unwrap();
     drop(writer);

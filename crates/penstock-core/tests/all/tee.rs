@@ -11,7 +11,7 @@ use penstock_core::{Error, Pipe, Tee, TeeEnd, TeeOutlet, TeePolicy};
 use penstock_cpu::{Priority, SchedulingClass, ThreadPolicy};
 use proptest::prelude::*;
 
-use crate::common::{Temper, cases, drain, pattern, unnamed_file, with};
+use crate::common::{Temper, cases, drain, pattern, unnamed_file};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -472,7 +472,7 @@ fn threads_that_wait_for_an_unstarted_tee_start_it_once() {
 
 #[test]
 fn the_policy_of_a_tee_can_be_read() {
-    let policy = with(ThreadPolicy::default(), |o| o.priority = Some(Priority::Lowest));
+    let policy = ThreadPolicy::default().priority(Priority::Lowest);
     let (reader, writer) = pipe().unwrap();
     let tee = Tee::new(&reader, Some(policy)).unwrap();
     assert_eq!(tee.applied_policy(), None);

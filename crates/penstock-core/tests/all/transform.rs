@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crate::common::{Temper, drain, pattern, with};
-use penstock_core::{Errno, Error, Mode, Options, ReaderKind, Transform, Transport, Writer};
+use crate::common::{Temper, drain, pattern};
+use penstock_core::{Errno, Error, Mode, ReaderKind, Transform, Transport, Writer, WriterOptions};
 
 /// Every byte of two becomes one: their sum. In steps of 1,000 bytes of output.
 #[derive(Debug)]
@@ -48,12 +48,8 @@ impl Transform for Halve {
 }
 
 fn open(pipe: impl AsFd, transform: &Arc<Halve>, mode: Mode, reader: ReaderKind) -> Writer {
-    let transform: Arc<dyn Transform> = transform.clone();
-    Writer::new(
-        pipe,
-        &with(Options::default(), |o| (o.mode, o.reader, o.transform) = (mode, reader, Some(transform))),
-    )
-    .unwrap()
+    let options = WriterOptions::default().mode(mode).reader(reader).transform(transform.clone());
+    Writer::new(pipe, &options).unwrap()
 }
 
 fn read_all(mut reader: PipeReader, pause: Duration) -> thread::JoinHandle<Vec<u8>> {
@@ -154,7 +150,7 @@ fn pixel_conversions_are_transforms() {
     let mut expected = vec![0; conversion.output_bytes()];
     conversion.convert(&frame, &mut expected);
     let (source, pipe) = pipe().unwrap();
-    let options = with(Options::default(), |o| o.transform = Some(Arc::new(conversion)));
+    let options = WriterOptions::default().transform(Arc::new(conversion));
     let writer = Writer::new(&pipe, &options).unwrap();
     drop(pipe);
     let got = drain(source, Temper::Eager);
@@ -233,9 +229,8 @@ fn a_transform_that_panics_leaves_pages_in_the_pipe_to_their_reader() {
     for frame_bytes in [300_000, 5 << 20] {
         let (mut source, pipe) = pipe().unwrap();
         let frame = Arc::new(pattern(frame_bytes, 3));
-        let writer = Writer::new(&pipe, &with(Options::default(), |o| o.mode = Mode::ZeroCopy)).unwrap();
-        let panics =
-            Writer::new(&pipe, &with(Options::default(), |o| o.transform = Some(Arc::new(Panics)))).unwrap();
+        let writer = Writer::new(&pipe, &WriterOptions::default().mode(Mode::ZeroCopy)).unwrap();
+        let panics = Writer::new(&pipe, &WriterOptions::default().transform(Arc::new(Panics))).unwrap();
         let ticket = writer.write(Arc::clone(&frame), None).unwrap();
         let failed = panics.write(vec![0; 10], None).unwrap();
         let unread = || rustix::io::ioctl_fionread(&source).unwrap();
@@ -258,9 +253,8 @@ fn a_transform_that_panics_leaves_pages_in_the_pipe_to_their_reader() {
 #[test]
 fn a_transform_that_panics_counts_what_a_reader_that_is_gone_has_not_read() {
     let (source, pipe) = pipe().unwrap();
-    let writer = Writer::new(&pipe, &with(Options::default(), |o| o.mode = Mode::Write)).unwrap();
-    let panics =
-        Writer::new(&pipe, &with(Options::default(), |o| o.transform = Some(Arc::new(Panics)))).unwrap();
+    let writer = Writer::new(&pipe, &WriterOptions::default().mode(Mode::Write)).unwrap();
+    let panics = Writer::new(&pipe, &WriterOptions::default().transform(Arc::new(Panics))).unwrap();
     writer.write(vec![1; 1000], None).unwrap().wait().unwrap();
     drop(source);
     let failure = Error::Io { errno: Errno::IO, bytes_delivered: 0, bytes_lost: 1010 };

@@ -11,16 +11,17 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use crate::common::{Temper, drain, in_own_process, pattern, with};
+use crate::common::{Temper, drain, in_own_process, pattern};
 use penstock_core::{
-    Errno, Error, Mode, Options, ReaderKind, Reason, Region, ThreadPolicy, Ticket, Transport, Writer, process,
+    Errno, Error, Mode, ReaderKind, Reason, Region, ThreadPolicy, Ticket, Transport, Writer, WriterOptions,
+    process,
 };
 
 const MODES: [Mode; 4] = [Mode::Auto, Mode::Write, Mode::Staged, Mode::ZeroCopy];
 const A_WHILE: Option<Duration> = Some(Duration::from_millis(100));
 
 fn open(pipe: &PipeWriter, mode: Mode) -> Writer {
-    Writer::new(pipe, &with(Options::default(), |o| o.mode = mode)).unwrap()
+    Writer::new(pipe, &WriterOptions::default().mode(mode)).unwrap()
 }
 
 fn read_exactly(reader: &mut PipeReader, bytes: usize) -> Vec<u8> {
@@ -53,8 +54,7 @@ fn stats_name_the_transport_and_its_reason() {
     ] {
         let (source, pipe) = pipe().unwrap();
         let got = drain(source, Temper::Eager);
-        let writer =
-            Writer::new(&pipe, &with(Options::default(), |o| (o.mode, o.reader) = (mode, reader))).unwrap();
+        let writer = Writer::new(&pipe, &WriterOptions::default().mode(mode).reader(reader)).unwrap();
         drop(pipe);
         writer.write(vec![7; bytes], None).unwrap().wait().unwrap();
         let stats = writer.stats();
@@ -111,7 +111,7 @@ fn memory_that_cannot_be_pinned_is_written_and_the_statistics_say_so() {
 #[test]
 fn auto_spares_a_slow_reader_the_copy() {
     let (reader, pipe) = pipe().unwrap();
-    let writer = Writer::new(&pipe, &with(Options::default(), |o| o.reader = ReaderKind::Reads)).unwrap();
+    let writer = Writer::new(&pipe, &WriterOptions::default().reader(ReaderKind::Reads)).unwrap();
     drop(pipe);
     let got = drain(reader, Temper::Slow);
     for _ in 0..30 {
@@ -228,7 +228,7 @@ fn writers_on_one_pipe_share_one_order() {
 #[test]
 fn a_full_queue_gives_the_memory_back_and_takes_it_later() {
     let (reader, pipe) = pipe().unwrap();
-    let options = with(Options::default(), |o| (o.queue_items, o.mode) = (Some(2), Mode::Write));
+    let options = WriterOptions::default().queue_items(2).mode(Mode::Write);
     let writer = Writer::new(&pipe, &options).unwrap();
     drop(pipe);
     for _ in 0..2 {
@@ -374,7 +374,7 @@ fn sockets_files_and_messages_are_written() {
     for mode in MODES {
         let (ours, theirs) = UnixStream::pair().unwrap();
         ours.set_nonblocking(mode == Mode::Auto).unwrap();
-        let writer = Writer::new(&ours, &with(Options::default(), |o| o.mode = mode)).unwrap();
+        let writer = Writer::new(&ours, &WriterOptions::default().mode(mode)).unwrap();
         let ticket = writer.write(frame.clone(), None).unwrap();
         let mut got = vec![0; frame.len()];
         (&theirs).read_exact(&mut got).unwrap();
@@ -383,7 +383,7 @@ fn sockets_files_and_messages_are_written() {
         assert_eq!(writer.stats().choice.unwrap().0, Transport::Write);
 
         let mut file = tempfile();
-        let writer = Writer::new(&file, &with(Options::default(), |o| o.mode = mode)).unwrap();
+        let writer = Writer::new(&file, &WriterOptions::default().mode(mode)).unwrap();
         writer.write(frame.clone(), None).unwrap();
         writer.close(None).unwrap();
         file.seek(SeekFrom::Start(0)).unwrap();
@@ -392,7 +392,7 @@ fn sockets_files_and_messages_are_written() {
         assert!(got == frame);
     }
     let (ours, theirs) = UnixDatagram::pair().unwrap();
-    let writer = Writer::new(&ours, &Options::default()).unwrap();
+    let writer = Writer::new(&ours, &WriterOptions::default()).unwrap();
     for size in [10, 70_000] {
         writer.write(vec![1; size], None).unwrap();
         assert_eq!(theirs.recv(&mut [0; 100_000]).unwrap(), size, "a message stays whole");
@@ -413,7 +413,7 @@ fn tempfile() -> File {
 #[test]
 fn failures_of_the_system_keep_their_number() {
     let full = File::options().write(true).open("/dev/full").unwrap();
-    let writer = Writer::new(&full, &Options::default()).unwrap();
+    let writer = Writer::new(&full, &WriterOptions::default()).unwrap();
     let ticket = writer.write(vec![0; 5000], None).unwrap();
     let failure = Error::Io { errno: Errno::NOSPC, bytes_delivered: 0, bytes_lost: 5000 };
     assert_eq!(ticket.wait(), Err(failure.clone()));
@@ -435,7 +435,7 @@ fn the_byte_counts_of_a_failure_come_through_an_io_error() {
 
 #[test]
 fn bad_descriptors_fail_at_the_call() {
-    let refusal = |fd: &File| Writer::new(fd, &Options::default()).err();
+    let refusal = |fd: &File| Writer::new(fd, &WriterOptions::default()).err();
     let refused = |errno| Some(Error::Io { errno, bytes_delivered: 0, bytes_lost: 0 });
     assert_eq!(refusal(&File::open("/dev/null").unwrap()), refused(Errno::BADF));
     assert_eq!(refusal(&File::open("/").unwrap()), refused(Errno::BADF));
@@ -445,9 +445,9 @@ fn bad_descriptors_fail_at_the_call() {
 fn limits_of_nothing_are_refused_by_name() {
     let file = File::options().write(true).open("/dev/null").unwrap();
     for (name, options) in [
-        ("queue_bytes", with(Options::default(), |o| o.queue_bytes = Some(0))),
-        ("queue_items", with(Options::default(), |o| o.queue_items = Some(0))),
-        ("capacity_bytes", with(Options::default(), |o| o.capacity_bytes = Some(0))),
+        ("queue_bytes", WriterOptions::default().queue_bytes(0)),
+        ("queue_items", WriterOptions::default().queue_items(0)),
+        ("capacity_bytes", WriterOptions::default().capacity_bytes(0)),
     ] {
         let refused = Error::Unsuitable(format!("{name} must be at least 1").into());
         assert_eq!(Writer::new(&file, &options).err(), Some(refused));
@@ -485,7 +485,7 @@ fn tickets_are_found_by_any_part_of_their_memory() {
 fn an_explicit_capacity_is_what_the_pipe_gets() {
     let (_reader, pipe) = pipe().unwrap();
     for bytes in [4096, 256 << 10, 64 << 10] {
-        let options = with(Options::default(), |o| o.capacity_bytes = Some(bytes));
+        let options = WriterOptions::default().capacity_bytes(bytes);
         let writer = Writer::new(pipe.as_fd(), &options).unwrap();
         assert_eq!(writer.stats().capacity_bytes, Some(bytes));
     }
@@ -495,8 +495,8 @@ fn an_explicit_capacity_is_what_the_pipe_gets() {
 fn a_policy_is_applied_and_read_back() {
     let (reader, pipe) = pipe().unwrap();
     let got = drain(reader, Temper::Eager);
-    let policy = with(ThreadPolicy::default(), |o| (o.nice, o.cpus) = (Some(7), Some(vec![0])));
-    let writer = Writer::new(&pipe, &with(Options::default(), |o| o.policy = Some(policy))).unwrap();
+    let policy = ThreadPolicy::default().nice(7).cpus(vec![0]);
+    let writer = Writer::new(&pipe, &WriterOptions::default().policy(policy)).unwrap();
     drop(pipe);
     writer.write(vec![1; 100], None).unwrap().wait().unwrap();
     let applied = writer.stats().policy.expect("the worker has started");
@@ -508,8 +508,8 @@ fn a_policy_is_applied_and_read_back() {
 #[test]
 fn a_writer_does_not_inherit_limits_or_policy_of_one_that_was_closed() {
     let (_reader, pipe) = pipe().unwrap();
-    let policy = with(ThreadPolicy::default(), |o| o.nice = Some(7));
-    let options = with(Options::default(), |o| (o.queue_items, o.policy) = (Some(1), Some(policy)));
+    let policy = ThreadPolicy::default().nice(7);
+    let options = WriterOptions::default().queue_items(1).policy(policy);
     let first = Writer::new(&pipe, &options).unwrap();
     first.write(vec![1; 10], None).unwrap().wait().unwrap();
     let beside = open(&pipe, Mode::Write); // shares the stream, and what the first has set
@@ -530,8 +530,8 @@ fn a_writer_does_not_inherit_limits_or_policy_of_one_that_was_closed() {
 fn a_policy_that_is_refused_is_a_note_and_no_failure() {
     let (reader, pipe) = pipe().unwrap();
     let got = drain(reader, Temper::Eager);
-    let policy = with(ThreadPolicy::default(), |o| o.cpus = Some(vec![100_000]));
-    let writer = Writer::new(&pipe, &with(Options::default(), |o| o.policy = Some(policy))).unwrap();
+    let policy = ThreadPolicy::default().cpus(vec![100_000]);
+    let writer = Writer::new(&pipe, &WriterOptions::default().policy(policy)).unwrap();
     drop(pipe);
     writer.write(vec![1; 100], None).unwrap().wait().unwrap();
     let applied = writer.stats().policy.expect("the worker has started");
@@ -553,7 +553,7 @@ fn the_next_reader_of_a_fifo_does_not_get_pages_that_were_given_back() {
     let mut first = open_reader();
     let pipe = File::options().write(true).open(&path).unwrap();
     for bytes in [300_000, 3_000_000] {
-        let writer = Writer::new(&pipe, &with(Options::default(), |o| o.mode = Mode::ZeroCopy)).unwrap();
+        let writer = Writer::new(&pipe, &WriterOptions::default().mode(Mode::ZeroCopy)).unwrap();
         let frame = Arc::new(pattern(bytes, 4));
         let ticket = writer.write(Arc::clone(&frame), None).unwrap();
         first.read_exact(&mut [0; 100]).unwrap_or_else(|_| {

@@ -18,22 +18,16 @@ fn on_thread(work: Box<dyn FnOnce() -> AppliedPolicy + Send>) -> io::Result<Appl
     Ok(apart(work))
 }
 
-fn with(set: impl FnOnce(&mut ThreadPolicy)) -> ThreadPolicy {
-    let mut policy = ThreadPolicy::default();
-    set(&mut policy);
-    policy
-}
-
 fn of_level(level: Priority) -> ThreadPolicy {
-    with(|o| o.priority = Some(level))
+    ThreadPolicy::default().priority(level)
 }
 
 fn on(cpus: impl IntoIterator<Item = usize>) -> ThreadPolicy {
-    with(|o| o.cpus = Some(cpus.into_iter().collect()))
+    ThreadPolicy::default().cpus(cpus.into_iter().collect())
 }
 
 fn near(near: Near) -> ThreadPolicy {
-    with(|o| o.near = Some(near))
+    ThreadPolicy::default().near(near)
 }
 
 fn own_cpus() -> Vec<usize> {
@@ -101,7 +95,7 @@ fn levels_are_in_order_and_have_names_of_their_own() {
 
 #[test]
 fn a_niceness_of_no_level_is_none() {
-    let applied = apart(|| with(|o| o.nice = Some(7)).apply());
+    let applied = apart(|| ThreadPolicy::default().nice(7).apply());
     assert_eq!((applied.nice, applied.priority, applied.notes.len()), (7, None, 0));
 }
 
@@ -203,10 +197,10 @@ fn near_a_thread_is_where_it_runs_and_a_pin_of_ones_own_does_not_hold() {
 fn near_and_cpus_are_both_kept() {
     let cpus = own_cpus();
     for &cpu in &cpus {
-        let policy = with(|o| (o.cpus, o.near) = (Some(vec![cpu]), Some(Near::Cpu(cpu))));
+        let policy = on([cpu]).near(Near::Cpu(cpu));
         assert_eq!(apart(|| policy.apply()).cpus, [cpu]);
     }
-    let policy = with(|o| (o.cpus, o.near) = (Some(vec![8000]), Some(Near::Cpu(cpus[0]))));
+    let policy = on([8000]).near(Near::Cpu(cpus[0]));
     let applied = apart(|| policy.apply());
     assert_eq!(applied.cpus, cpus);
     assert!(
@@ -241,7 +235,8 @@ proptest! {
             any::<u32>().prop_map(Near::Thread), (0usize..4).prop_map(Near::Cpu), any::<usize>().prop_map(Near::Cpu),
         ]),
     ) {
-        let policy = with(|o| (o.nice, o.cpus, o.near) = (nice, cpus.clone(), near));
+        let mut policy = ThreadPolicy::default();
+        (policy.nice, policy.cpus, policy.near) = (nice, cpus.clone(), near);
         let (applied, (seen_nice, _)) = apart(|| (policy.apply(), nice_and_policy()));
         prop_assert_eq!(applied.nice, seen_nice);
         prop_assert!(!applied.cpus.is_empty());

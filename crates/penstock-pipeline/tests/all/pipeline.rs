@@ -80,20 +80,12 @@ fn assets(count: usize) -> Vec<Vec<u8>> {
     (0..count).map(|number| asset(20_000 + 777 * number, number as u64)).collect()
 }
 
-fn of_depth(items: usize, bytes: usize) -> Options {
-    let mut options = Options::default();
-    (options.depth.items, options.depth.bytes) = (items, bytes);
-    options
-}
-
 fn small_depth() -> Options {
-    of_depth(2, 1 << 20)
+    Options::default().depth(2, 1 << 20)
 }
 
 fn skipping() -> Options {
-    let mut options = small_depth();
-    options.on_error = OnError::Skip;
-    options
+    small_depth().on_error(OnError::Skip)
 }
 
 fn take_all(pipeline: &Pipeline) -> Vec<Chunk> {
@@ -237,7 +229,7 @@ proptest! {
             map("leave out", move |chunk, _| Ok((!chunk.index().is_multiple_of(nth)).then_some(chunk))).workers(workers)
         }));
         stages.push(Stage::checksum(ChecksumKind::Xxh3).workers(workers));
-        let options = of_depth(items, bytes);
+        let options = Options::default().depth(items, bytes);
         let pipeline =
             Pipeline::start(Source::files(paths).workers(readers), stages, Sink::iterate(), options).unwrap();
         let chunks = take_all(&pipeline);
@@ -266,7 +258,7 @@ proptest! {
         let plain = asset(size, seed);
         let stored = codec.map_or_else(|| plain.clone(), |codec| packed(codec, &plain));
         let stages = codec.into_iter().map(|_| Stage::decompress(Codec::Auto)).collect();
-        let options = of_depth(items, 1 << 20);
+        let options = Options::default().depth(items, 1 << 20);
         let mut feeder = None;
         let source = if is_pipe {
             let (reader, mut writer) = pipe().unwrap();
@@ -333,8 +325,7 @@ proptest! {
 
 /// The failures of a pipeline over these files, each with what it is about.
 fn failures(paths: Vec<PathBuf>, codec: Codec, max_chunk_bytes: usize) -> Vec<Arc<ChunkError>> {
-    let mut options = skipping();
-    options.max_chunk_bytes = max_chunk_bytes;
+    let options = skipping().max_chunk_bytes(max_chunk_bytes);
     let stages = vec![Stage::decompress(codec).workers(2)];
     let pipeline = Pipeline::start(Source::files(paths), stages, Sink::iterate(), options).unwrap();
     take_all(&pipeline);
@@ -492,10 +483,8 @@ fn parts_that_make_no_sense_together_are_refused() {
     refused(file().workers(2), vec![], Options::default());
     refused(Source::file("/dev/null", 0), vec![], Options::default());
     refused(file(), vec![Stage::checksum(ChecksumKind::Xxh3).workers(0)], Options::default());
-    let mut small_chunks = Options::default();
-    small_chunks.max_chunk_bytes = 9;
-    refused(file(), vec![], small_chunks);
-    refused(file(), vec![], of_depth(0, 1));
+    refused(file(), vec![], Options::default().max_chunk_bytes(9));
+    refused(file(), vec![], Options::default().depth(0, 1));
     let (reader, writer) = pipe().unwrap();
     assert_eq!(Source::fd(&writer, 10).err(), Some(Error::from(Errno::BADF)));
     drop(reader);
@@ -524,7 +513,7 @@ fn pass(name: &str) -> Stage {
 fn the_source_waits_for_the_consumer() {
     let given = Arc::new(AtomicUsize::new(0));
     let stages = vec![pass("a"), pass("b").workers(2)];
-    let options = of_depth(3, 1 << 30);
+    let options = Options::default().depth(3, 1 << 30);
     let source = Source::feed(Counting(Arc::clone(&given), 10_000));
     let pipeline = Pipeline::start(source, stages, Sink::iterate(), options).unwrap();
     // Three queues of three, and what the source and three workers hold: 13. Those who wait for room are woken when a queue is
@@ -562,7 +551,7 @@ fn who_leaves_everything_out_does_not_run_ahead_of_a_slow_one() {
 #[test]
 fn memory_is_the_same_for_few_and_for_many_chunks() {
     let peak = |count: usize| {
-        let options = of_depth(4, 1 << 20);
+        let options = Options::default().depth(4, 1 << 20);
         let source = Source::feed(Counting(Arc::default(), count));
         let pipeline = Pipeline::start(source, vec![pass("a"), pass("b")], Sink::iterate(), options).unwrap();
         let mut got = 0;
@@ -747,7 +736,7 @@ fn a_writer_gets_every_byte_in_order() {
     let plain = assets(40);
     let paths = folder.put_all(&plain.iter().map(|plain| packed(Codec::Zstd, plain)).collect::<Vec<_>>());
     let (mut reader, end) = pipe().unwrap();
-    let writer = Writer::new(&end, &penstock_core::Options::default()).unwrap();
+    let writer = Writer::new(&end, &penstock_core::WriterOptions::default()).unwrap();
     drop(end);
     let got = thread::spawn(move || {
         let mut got = Vec::new();
@@ -767,7 +756,7 @@ fn a_writer_gets_every_byte_in_order() {
 #[test]
 fn what_came_before_a_failure_is_written() {
     let (mut reader, end) = pipe().unwrap();
-    let writer = Writer::new(&end, &penstock_core::Options::default()).unwrap();
+    let writer = Writer::new(&end, &penstock_core::WriterOptions::default()).unwrap();
     drop(end);
     let stage =
         map("touchy", |chunk, _| if &chunk[..] == b"b" { Err(Errno::IO.into()) } else { Ok(Some(chunk)) });
@@ -782,7 +771,7 @@ fn what_came_before_a_failure_is_written() {
 #[test]
 fn a_writer_that_nobody_reads_can_be_left() {
     let (_reader, end) = pipe().unwrap();
-    let writer = Writer::new(&end, &penstock_core::Options::default()).unwrap();
+    let writer = Writer::new(&end, &penstock_core::WriterOptions::default()).unwrap();
     let pipeline = Pipeline::start(endless(), vec![], Sink::writer(writer), small_depth()).unwrap();
     assert!(matches!(pipeline.wait(Some(Duration::from_millis(50))), Err(Error::Stalled { .. })));
     assert!(pipeline.close());
@@ -792,7 +781,7 @@ fn a_writer_that_nobody_reads_can_be_left() {
 #[test]
 fn a_writer_whose_reader_is_gone_ends_the_pipeline() {
     let (reader, end) = pipe().unwrap();
-    let writer = Writer::new(&end, &penstock_core::Options::default()).unwrap();
+    let writer = Writer::new(&end, &penstock_core::WriterOptions::default()).unwrap();
     drop(reader);
     let pipeline = Pipeline::start(endless(), vec![pass("a")], Sink::writer(writer), small_depth()).unwrap();
     assert!(matches!(pipeline.wait(Some(PATIENCE)), Err(Error::Broken { .. })));

@@ -13,11 +13,6 @@ pub fn options(
     ConversionOptions::new(input, output, width, height)
 }
 
-pub fn with(mut options: ConversionOptions, set: impl FnOnce(&mut ConversionOptions)) -> ConversionOptions {
-    set(&mut options);
-    options
-}
-
 pub fn convert(options: &ConversionOptions, input: &[u8]) -> Vec<u8> {
     let conversion = Conversion::new(options).unwrap();
     assert_eq!(conversion.input_bytes(), input.len());

@@ -1,6 +1,6 @@
 //! Conversions against a reference in 64-bit floating point, and against each other.
 
-use crate::common::{MATRICES, RANGES, convert, options, with};
+use crate::common::{MATRICES, RANGES, convert, options};
 use penstock_pixels::{Conversion, Matrix, OddSize, PixelFormat, Range};
 
 use PixelFormat::{
@@ -169,10 +169,7 @@ fn colours_are_those_of_the_definition() {
                     ("bars", Picture::saturated_bars(size)),
                 ] {
                     let bytes = picture.quantised(input);
-                    let made = convert(
-                        &with(options(input, output, size), |o| (o.matrix, o.range) = (matrix, range)),
-                        &bytes,
-                    );
+                    let made = convert(&options(input, output, size).matrix(matrix).range(range), &bytes);
                     let (bits, columns, rows) = layout(output);
                     let got = planes(output, &made, size);
                     let expected = picture.reference(matrix, range, bits, columns, rows);
@@ -194,7 +191,7 @@ fn gray_becomes_luma_of_the_range_with_neutral_chroma() {
     let grays: Vec<u8> = (0..=255).collect();
     for output in YUVS {
         for range in RANGES {
-            let made = convert(&with(options(Gray, output, (32, 8)), |o| o.range = range), &grays);
+            let made = convert(&options(Gray, output, (32, 8)).range(range), &grays);
             let (bits, ..) = layout(output);
             let got = planes(output, &made, (32, 8));
             let peak = f64::from((1 << bits) - 1);
@@ -217,7 +214,7 @@ fn some_frame(format: PixelFormat, size: (usize, usize)) -> Vec<u8> {
 }
 
 fn turned_over(format: PixelFormat, size: (usize, usize), frame: &[u8]) -> Vec<u8> {
-    convert(&with(options(format, format, size), |o| o.vertical_flip = true), frame)
+    convert(&options(format, format, size).vertical_flip(true), frame)
 }
 
 #[test]
@@ -231,7 +228,7 @@ fn a_frame_that_is_turned_over_as_it_is_converted_is_one_that_was_turned_over_be
             let by_hand: Vec<u8> = frame.chunks(row_bytes).rev().flatten().copied().collect();
             assert!(turned_over(input, size, &frame) == by_hand, "{input:?} {size:?}");
             let plain = options(input, output, size);
-            let flipped = with(plain, |o| o.vertical_flip = true);
+            let flipped = plain.vertical_flip(true);
             assert!(
                 convert(&flipped, &frame) == convert(&plain, &by_hand),
                 "{input:?} to {output:?} {size:?}"
@@ -290,7 +287,7 @@ fn odd_sizes_are_padded_or_cropped_as_by_hand() {
         {
             let frame = some_frame(input, size);
             for odd_size in [OddSize::Pad, OddSize::Crop, OddSize::Keep] {
-                let wanted = with(options(input, output, size), |o| o.odd_size = odd_size);
+                let wanted = options(input, output, size).odd_size(odd_size);
                 let conversion = Conversion::new(&wanted).unwrap();
                 let to = (conversion.output_width(), conversion.output_height());
                 let (_, columns, rows) = layout(output);
@@ -307,7 +304,7 @@ fn odd_sizes_are_padded_or_cropped_as_by_hand() {
                     "{input:?} to {output:?} {size:?} {odd_size:?}"
                 );
                 if size.1.is_multiple_of(2) || odd_size == OddSize::Keep {
-                    let flipped = with(wanted, |o| o.vertical_flip = true);
+                    let flipped = wanted.vertical_flip(true);
                     let turned = turned_over(input, size, &frame);
                     assert!(convert(&flipped, &frame) == convert(&wanted, &turned));
                 }
@@ -320,10 +317,10 @@ fn odd_sizes_are_padded_or_cropped_as_by_hand() {
 fn odd_planes_are_padded_and_cropped_too() {
     let frame: Vec<u8> = (0..9 + 4 + 4).collect();
     let kept = options(Yuv420p, Yuv420p, (3, 3));
-    let padded = convert(&with(kept, |o| o.odd_size = OddSize::Pad), &frame);
+    let padded = convert(&kept.odd_size(OddSize::Pad), &frame);
     let luma = [0, 1, 2, 2, 3, 4, 5, 5, 6, 7, 8, 8, 6, 7, 8, 8];
     assert_eq!(padded, [&luma[..], &[9, 10, 11, 12], &[13, 14, 15, 16]].concat());
-    let cropped = convert(&with(kept, |o| o.odd_size = OddSize::Crop), &frame);
+    let cropped = convert(&kept.odd_size(OddSize::Crop), &frame);
     assert_eq!(cropped, [0, 1, 3, 4, 9, 13]);
 }
 
@@ -342,9 +339,9 @@ fn what_cannot_be_is_said() {
             Conversion::new(&options(Rgb24, Yuv420p, size)).unwrap_err().to_string().contains("too large")
         );
     }
-    let crop = with(options(Rgb24, Yuv420p, (1, 8)), |o| o.odd_size = OddSize::Crop);
+    let crop = options(Rgb24, Yuv420p, (1, 8)).odd_size(OddSize::Crop);
     assert!(Conversion::new(&crop).is_err(), "nothing would be left");
-    let flip = with(options(Yuv420p, Yuv420p, (8, 7)), |o| o.vertical_flip = true);
+    let flip = options(Yuv420p, Yuv420p, (8, 7)).vertical_flip(true);
     assert!(Conversion::new(&flip).is_err());
 }
 

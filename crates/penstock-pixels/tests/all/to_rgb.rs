@@ -1,6 +1,6 @@
 //! From YUV and gray to RGB, against a reference in 64-bit floating point.
 
-use crate::common::{MATRICES, RANGES, convert, options, with};
+use crate::common::{MATRICES, RANGES, convert, options};
 use penstock_pixels::{Conversion, Matrix, OddSize, PixelFormat, Range};
 
 use PixelFormat::{
@@ -168,8 +168,7 @@ fn colours_are_those_of_the_definition() {
             for size in sizes.into_iter().take(if usual { sizes.len() } else { 1 }) {
                 for paint in [Yuv::gradient, Yuv::noise, Yuv::bars] {
                     let yuv = paint(input, size);
-                    let wanted =
-                        with(options(input, output, size), |o| (o.matrix, o.range) = (matrix, range));
+                    let wanted = options(input, output, size).matrix(matrix).range(range);
                     let got = pixels(output, &convert(&wanted, &yuv.bytes()));
                     let off = worst(&got, &yuv.reference(matrix, range, shape(output).1));
                     assert!(off <= allowed(output), "{wanted:?}: {off} off");
@@ -200,7 +199,7 @@ fn grays_have_no_colour_and_end_in_black_and_white() {
             let depth = 1 << (bits - 8);
             let neutral = f64::from(128 * depth) / f64::from((1 << bits) - 1);
             let yuv = Yuv::new(input, (1 << bits, 2), |plane, x, _| if plane == 0 { x } else { neutral });
-            let made = convert(&with(options(input, output, yuv.size), |o| o.range = range), &yuv.bytes());
+            let made = convert(&options(input, output, yuv.size).range(range), &yuv.bytes());
             let got = pixels(output, &made);
             assert!(got.iter().all(|[red, green, blue]| red == green && green == blue));
             let limited = range == Range::Limited && input != Gray;
@@ -222,7 +221,7 @@ fn luma_becomes_gray_of_the_full_range() {
     for input in INPUTS.into_iter().filter(|input| *input != Gray) {
         for (range, size) in RANGES.into_iter().flat_map(|range| [(range, (256, 4)), (range, (67, 5))]) {
             let yuv = Yuv::noise(input, size);
-            let got = convert(&with(options(input, Gray, size), |o| o.range = range), &yuv.bytes());
+            let got = convert(&options(input, Gray, size).range(range), &yuv.bytes());
             let only_luma = Yuv { format: Gray, size, planes: [yuv.planes[0].clone(), vec![], vec![]] };
             let (bits, _) = layout(input);
             let depth = f64::from(1 << (bits - 8));
@@ -246,9 +245,9 @@ fn a_frame_that_is_turned_over_as_it_is_converted_is_one_that_was_turned_over_be
     {
         for size in [(64, 48), (33, 22), (1, 2), (640, 402)] {
             let frame = Yuv::noise(input, size).bytes();
-            let turned = convert(&with(options(input, input, size), |o| o.vertical_flip = true), &frame);
+            let turned = convert(&options(input, input, size).vertical_flip(true), &frame);
             let plain = options(input, output, size);
-            let flipped = convert(&with(plain, |o| o.vertical_flip = true), &frame);
+            let flipped = convert(&plain.vertical_flip(true), &frame);
             assert!(flipped == convert(&plain, &turned), "{input:?} to {output:?} {size:?}");
             assert!(size.0 == 1 || flipped != convert(&plain, &frame), "{input:?} to {output:?} {size:?}");
         }
@@ -257,9 +256,9 @@ fn a_frame_that_is_turned_over_as_it_is_converted_is_one_that_was_turned_over_be
 
 #[test]
 fn chroma_of_an_odd_number_of_rows_is_not_turned_over() {
-    let flip = with(options(Yuv420p, Rgb24, (8, 7)), |o| o.vertical_flip = true);
+    let flip = options(Yuv420p, Rgb24, (8, 7)).vertical_flip(true);
     assert!(Conversion::new(&flip).is_err());
-    assert!(Conversion::new(&with(flip, |o| o.input = Yuv422p)).is_ok());
+    assert!(Conversion::new(&options(Yuv422p, Rgb24, (8, 7)).vertical_flip(true)).is_ok());
 }
 
 /// A large frame is made in strips, those that are not the first beginning in the middle of the planes.
@@ -279,7 +278,7 @@ fn a_frame_in_many_strips_is_right_throughout() {
 #[test]
 fn odd_sizes_stay() {
     for odd_size in [OddSize::Pad, OddSize::Crop, OddSize::Keep] {
-        let wanted = with(options(Yuv420p, Rgb24, (33, 21)), |o| o.odd_size = odd_size);
+        let wanted = options(Yuv420p, Rgb24, (33, 21)).odd_size(odd_size);
         let conversion = Conversion::new(&wanted).unwrap();
         assert_eq!((conversion.output_width(), conversion.output_height()), (33, 21));
         let frame = Yuv::noise(Yuv420p, (33, 21)).bytes();

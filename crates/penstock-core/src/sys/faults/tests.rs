@@ -15,8 +15,8 @@ use proptest::test_runner::TestRunner;
 
 use crate::sys::faults::{Call, Fault, Script, play};
 use crate::{
-    Errno, Error, Mode, Options, Reader, ReaderKind, ReaderOptions, RelayMode, RelayOptions, Tee, TeePolicy,
-    Writer, process, relay, relay_in_background,
+    Errno, Error, Mode, Reader, ReaderKind, ReaderOptions, RelayMode, RelayOptions, Tee, TeePolicy, Writer,
+    WriterOptions, process, relay, relay_in_background,
 };
 
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(10));
@@ -122,7 +122,7 @@ fn a_writer_delivers_or_reports() {
         let got = drain(reader);
         let reader = if reads { ReaderKind::Reads } else { ReaderKind::Unknown };
         play(Some(script));
-        let Ok(writer) = Writer::new(&pipe, &Options { mode, reader, ..Options::default() }) else {
+        let Ok(writer) = Writer::new(&pipe, &WriterOptions::default().mode(mode).reader(reader)) else {
             return Ok(()); // there was no descriptor for it
         };
         drop(pipe);
@@ -325,13 +325,13 @@ fn a_close_that_fails_is_a_failure_of_what_was_written() {
         let refused = vec![(Call::Close, Errno::NOSPC)];
         play(Some(Script { refused, ..Script::default() }));
 
-        let writer = Writer::new(file(), &Options::default()).unwrap();
+        let writer = Writer::new(file(), &WriterOptions::default()).unwrap();
         writer.write(vec![1; 600], None).unwrap().wait().unwrap();
         writer.write(vec![1; 400], None).unwrap();
         prop_assert_eq!(writer.close(None), Err(lost(1000)));
         prop_assert_eq!(process::take_unreported_bytes(), 0);
 
-        let writer = Writer::new(file(), &Options::default()).unwrap();
+        let writer = Writer::new(file(), &WriterOptions::default()).unwrap();
         writer.write(vec![1; 500], None).unwrap().wait().unwrap();
         drop(writer);
         prop_assert_eq!(process::take_unreported_bytes(), 500, "the exit of the program reports it");
