@@ -9,6 +9,7 @@
 //! | know what became of a write | [`Ticket`] |
 //! | hand in memory of any kind | [`Region`], and [`conformance::check_region`] to test it |
 //! | read frames from a descriptor, ahead, by a native thread | [`Reader`] |
+//! | hand either to code that takes an [`io::Write`](std::io::Write) or [`io::Read`](std::io::Read) | [`ByteWriter`], [`ByteReader`] |
 //! | transform bytes on their way | [`Transform`]; for pixels, `penstock_pixels::Conversion` (feature `pixels`) |
 //! | choose how bytes enter a pipe | [`Mode`], [`ReaderKind`] |
 //! | move bytes from one descriptor to another, in the kernel | [`relay()`], [`Relay`], [`relay_in_background`] |
@@ -96,7 +97,7 @@ pub use {
         ends::Pipe,
         fifo::{Access, Fifo, FifoTicket, Opening},
     },
-    reader::{Frame, Reader, ReaderOptions, ReaderStats},
+    reader::{ByteReader, Frame, Reader, ReaderOptions, ReaderStats},
     relay::{
         background::{RelayTicket, relay_in_background},
         handle::{Relay, relay},
@@ -108,6 +109,7 @@ pub use {
         report::{OutletReport, TeeEnd, TeePolicy},
     },
     writer::{
+        byte_writer::ByteWriter,
         handle::{Writer, WriterOptions, WriterStats},
         job::Mark,
         rejected::Rejected,

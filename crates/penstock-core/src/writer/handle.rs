@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::error::Error;
+use crate::memory::pool::Buffer;
 use crate::memory::region::Region;
 use crate::memory::transform::Transform;
 use crate::pipe::budget;
@@ -175,7 +176,8 @@ impl Writer {
 
     /// Queues the region to be written.
     ///
-    /// Returns at once unless the queue is full. The region stays in use until the ticket has ended.
+    /// Returns at once unless the queue is full. The region stays in use until the ticket has ended. See
+    /// [`ByteWriter`](crate::ByteWriter) for slices.
     ///
     /// # Errors
     ///
@@ -186,8 +188,18 @@ impl Writer {
     /// - [`Error::Unsuitable`]: the region does not have the input size of the writer's transform.
     /// - The failure of the stream.
     pub fn write<R: Region>(&self, region: R, timeout: Option<Duration>) -> Result<Ticket, Rejected<R>> {
-        let takes_bytes = self.options.transform.as_ref().map(|transform| transform.input_bytes());
-        self.push(region, takes_bytes, self.options.clone(), timeout)
+        self.push(region, self.input_bytes(), self.options.clone(), timeout)
+    }
+
+    /// As [`write`](Self::write) without a timeout, for memory that nobody writes to again.
+    pub(super) fn write_copy(&self, copy: Buffer) -> Result<Ticket, Rejected<Buffer>> {
+        let options = WriteOptions { memory: MemoryOwner::Ours, ..self.options.clone() };
+        self.push(copy, self.input_bytes(), options, None)
+    }
+
+    /// What its transform takes; none without one.
+    pub(super) fn input_bytes(&self) -> Option<usize> {
+        self.options.transform.as_ref().map(|transform| transform.input_bytes())
     }
 
     /// Queues a region that already holds the output of the writer's transform: it enters the stream as it is.

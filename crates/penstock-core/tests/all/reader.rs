@@ -1,7 +1,7 @@
 //! Readers of frames, on real pipes, files and sockets.
 
 use std::fs::File;
-use std::io::{PipeWriter, Seek, Write, pipe};
+use std::io::{BufRead, ErrorKind, PipeWriter, Read, Seek, Write, pipe};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::{pattern, unnamed_file};
-use penstock_core::{Errno, Error, Reader, ReaderOptions, ThreadPolicy, Transform};
+use penstock_core::{ByteReader, Errno, Error, Reader, ReaderOptions, ThreadPolicy, Transform};
 use penstock_cpu::Priority;
 
 const A_MOMENT: Duration = Duration::from_millis(50);
@@ -210,6 +210,27 @@ fn a_frames_memory_is_its_own_until_it_is_dropped_and_used_again_then() {
 }
 
 #[test]
+fn frames_are_an_io_read_and_what_is_left_over_comes_before_the_error() {
+    for over in [0, 3] {
+        let (pipe, writer) = pipe().unwrap();
+        let bytes = pattern(20 * 1000 + over, 5);
+        let writing = write_oddly(writer, bytes.clone(), 5);
+        let reader = open(&pipe, 1000);
+        let mut input = ByteReader::new(&reader);
+        let mut got = input.fill_buf().unwrap()[..10].to_vec();
+        input.consume(10);
+        let end = input.read_to_end(&mut got);
+        let end = end.map_err(|error| (error.kind(), error.downcast::<Error>().unwrap()));
+        writing.join().unwrap();
+        assert!(got == bytes, "{} of {} bytes", got.len(), bytes.len());
+        let torn = Error::Truncated { frames: 20, frame_bytes: 1000, bytes_over: over };
+        let is_whole = over == 0;
+        assert_eq!(end, if is_whole { Ok(bytes.len() - 10) } else { Err((ErrorKind::UnexpectedEof, torn)) });
+        assert_eq!(input.read(&mut [0]).is_ok(), is_whole, "the same again");
+    }
+}
+
+#[test]
 fn a_timeout_loses_nothing() {
     let (pipe, mut writer) = pipe().unwrap();
     let reader = open(&pipe, 6);
@@ -290,7 +311,7 @@ fn a_close_wakes_who_waits_and_closes_the_descriptor_at_once() {
     assert_eq!(waiting.join().unwrap().unwrap_err(), Error::Closed);
     assert!(reader.is_closed());
     let error = writer.write_all(b"nobody").unwrap_err();
-    assert_eq!(error.kind(), std::io::ErrorKind::BrokenPipe);
+    assert_eq!(error.kind(), ErrorKind::BrokenPipe);
     assert_eq!(reader.read(None).unwrap_err(), Error::Closed);
     reader.close();
 }

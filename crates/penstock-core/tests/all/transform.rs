@@ -1,6 +1,6 @@
 //! Writes whose bytes are made on the way, on real pipes.
 
-use std::io::{PipeReader, Read, pipe};
+use std::io::{self, PipeReader, Read, Write, pipe};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +8,9 @@ use std::thread;
 use std::time::Duration;
 
 use crate::common::{Temper, drain, pattern};
-use penstock_core::{Errno, Error, Mode, ReaderKind, Transform, Transport, Writer, WriterOptions};
+use penstock_core::{
+    ByteWriter, Errno, Error, Mode, ReaderKind, Transform, Transport, Writer, WriterOptions,
+};
 
 /// Every byte of two becomes one: their sum. In steps of 1,000 bytes of output.
 #[derive(Debug)]
@@ -171,6 +173,18 @@ fn a_write_of_another_size_is_refused_and_comes_back() {
     }
     assert!(matches!(writer.write_transformed(vec![0; 20], None).unwrap_err().error, Error::Unsuitable(_)));
     assert_eq!(writer.stats().accepted_items, 0);
+}
+
+#[test]
+fn an_io_write_takes_one_whole_input_at_a_time() {
+    let (source, pipe) = pipe().unwrap();
+    let mut output = ByteWriter::new(open(&pipe, &Halve::new(1000), Mode::Auto, ReaderKind::Reads));
+    drop(pipe);
+    let frames = pattern(3 * 2000, 5);
+    output.write_all(&frames).unwrap();
+    assert_eq!(output.write(&frames[..1999]).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    drop(output);
+    assert!(read_all(source, Duration::ZERO).join().unwrap() == Halve::of(&frames));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What a writer promises, on real pipes, sockets and files.
 
 use std::fs::File;
-use std::io::{self, PipeReader, PipeWriter, Read, Seek, SeekFrom, pipe};
+use std::io::{self, PipeReader, PipeWriter, Read, Seek, SeekFrom, Write, pipe};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::pin::pin;
@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use crate::common::{Temper, drain, in_own_process, pattern};
 use penstock_core::{
-    Errno, Error, Mode, ReaderKind, Reason, Region, ThreadPolicy, Ticket, Transport, Writer, WriterOptions,
-    process,
+    ByteWriter, Errno, Error, Mode, ReaderKind, Reason, Region, ThreadPolicy, Ticket, Transport, Writer,
+    WriterOptions, process,
 };
 
 const MODES: [Mode; 4] = [Mode::Auto, Mode::Write, Mode::Staged, Mode::ZeroCopy];
@@ -604,6 +604,59 @@ fn sync_reports_each_stream_that_has_failed_once() {
         assert_eq!(converted.downcast::<process::SyncError>().unwrap(), error);
         assert_eq!(process::sync(None), Ok(()));
     });
+}
+
+#[test]
+fn an_io_write_copies_what_it_queues_by_every_transport() {
+    let data = pattern(5_000_003, 9);
+    let kinds = [ReaderKind::Unknown, ReaderKind::Reads];
+    for (mode, known) in MODES.into_iter().flat_map(|mode| kinds.map(|known| (mode, known))) {
+        let (reader, pipe) = pipe().unwrap();
+        let writer = Writer::new(&pipe, &WriterOptions::default().mode(mode).reader(known)).unwrap();
+        drop(pipe);
+        let got = drain(reader, Temper::Chunky(70_000));
+        let mut output = ByteWriter::new(writer);
+        let mut scratch = vec![0; 1_500_000];
+        for piece in data.chunks(scratch.len()) {
+            scratch[..piece.len()].copy_from_slice(piece);
+            output.write_all(&scratch[..piece.len()]).unwrap();
+            scratch.fill(0); // while it is on its way
+        }
+        output.flush().unwrap();
+        assert_eq!(output.get_ref().stats().pending_bytes, 0, "{mode:?}");
+        drop(output);
+        assert!(got.join().unwrap() == data, "{mode:?} {known:?}");
+    }
+}
+
+#[test]
+fn an_io_write_takes_a_piece_waits_for_room_and_reports_the_failure_with_its_counts() {
+    let (mut reader, pipe) = pipe().unwrap();
+    let writer = Writer::new(&pipe, &WriterOptions::default().mode(Mode::Write).queue_items(1)).unwrap();
+    let mut output = ByteWriter::new(&writer);
+    assert_eq!(output.write(&[]).unwrap(), 0);
+    assert_eq!(output.write(&vec![1; 3 << 20]).unwrap(), 1 << 20);
+    writer.flush(None).unwrap(); // the pipe holds as much
+    assert_eq!(output.write(&[2; 10]).unwrap(), 10);
+    let waiting = thread::spawn({
+        let other = Writer::new(&pipe, &WriterOptions::default()).unwrap();
+        move || ByteWriter::new(other).write(&[3; 10]).unwrap()
+    });
+    thread::sleep(Duration::from_millis(50));
+    assert!(!waiting.is_finished(), "there is no room");
+    read_exactly(&mut reader, (1 << 20) + 20);
+    assert_eq!(waiting.join().unwrap(), 10);
+    drop(reader);
+    let failed = |outcome: io::Result<()>| {
+        let error = outcome.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+        let failure = Error::Broken { errno: Errno::PIPE, bytes_delivered: (1 << 20) + 20, bytes_lost: 10 };
+        assert_eq!(error.downcast::<Error>().unwrap(), failure);
+    };
+    failed(output.write_all(&[4; 10]).and_then(|()| output.flush()));
+    failed(output.write_all(&[5; 10]));
+    writer.abort();
+    assert_eq!(output.write(&[6]).unwrap_err().downcast::<Error>().unwrap(), Error::Closed);
 }
 
 /// A page that becomes readable when a fault on it is handled, as memory that a host program fills lazily.
