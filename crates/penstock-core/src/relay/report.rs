@@ -174,9 +174,13 @@ impl From<RelayError> for Error {
     }
 }
 
+/// Keeps the error with what had been moved: `downcast` returns the `RelayError`.
+///
+/// A failure of the system before the first byte becomes the bare error number, as that of an [`Error`] does.
 impl From<RelayError> for io::Error {
     fn from(error: RelayError) -> Self {
-        error.error.into()
+        let plain = Self::from(error.error.clone());
+        if plain.raw_os_error().is_some() { plain } else { Self::new(plain.kind(), error) }
     }
 }
 

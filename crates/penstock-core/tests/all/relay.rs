@@ -1,7 +1,7 @@
 //! Relays between all kinds of ends, against a plain loop of reads and writes, and through every fault they must survive.
 
 use std::fs::{File, OpenOptions};
-use std::io::{PipeReader, PipeWriter, Read, Seek, SeekFrom, Write, pipe};
+use std::io::{self, PipeReader, PipeWriter, Read, Seek, SeekFrom, Write, pipe};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -699,6 +699,18 @@ fn a_full_disk_is_an_error_with_the_bytes() {
     assert_eq!(position(&file), 0);
     let failure = relay(filled_pipe(b"frame"), &full, &to_end()).unwrap_err();
     assert!(matches!(failure.error, Error::Io { errno: Errno::NOSPC, .. }), "{failure:?}");
+}
+
+#[test]
+fn what_was_moved_comes_through_an_io_error() {
+    let file = file_of(&pattern(6 << 20, 3));
+    let (ours, _theirs) = UnixStream::pair().unwrap();
+    let stalled = relay(&file, &ours, &to_end().timeout(Duration::from_millis(30))).unwrap_err();
+    let error = io::Error::from(stalled.clone());
+    assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    assert_eq!(error.downcast::<RelayError>().unwrap(), stalled);
+    let refused = relay(&file, File::open("/dev/null").unwrap(), &to_end()).unwrap_err();
+    assert_eq!(io::Error::from(refused).raw_os_error(), Some(Errno::BADF.raw_os_error()));
 }
 
 #[test]
