@@ -80,7 +80,6 @@ LIGHT_PARAMETERS = {
 }
 #: FFmpeg's names of the ranges.
 RANGES = {"limited": "tv", "full": "pc"}
-RANGE_NAMES = {tag: name for name, tag in RANGES.items()}
 # Weights of red, green and blue in luma (ITU-R BT.601, BT.709, BT.2020).
 _WEIGHTS = {"bt601": "0.299:0.587:0.114", "bt709": "0.2126:0.7152:0.0722", "bt2020": "0.2627:0.678:0.0593"}
 _CENTRED = ("-chroma_sample_location", "center")

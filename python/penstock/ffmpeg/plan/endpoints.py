@@ -24,8 +24,6 @@ PLAYLIST_CONTAINERS = frozenset(
         *("vapoursynth", "vobsub", "webm_dash_manifest"),
     )
 )
-#: FFmpeg's arguments to take the path of a picture literally.
-LITERAL = ("-pattern_type", "none")
 #: FFmpeg's names of two demuxers.
 QUICKTIME, MATROSKA = "mov,mp4,m4a,3gp,3g2,mj2", "matroska,webm"
 _STDOUT = "pipe:1"
@@ -243,12 +241,7 @@ def confining_arguments(source: str, containers: Iterable[str]) -> list[str]:
 
 def literal_arguments(source: str) -> list[str]:
     """FFmpeg's arguments to take the path of a picture literally, and not for a pattern: ``shot%03d.png``."""
-    return list(LITERAL) if is_path(source) else []
-
-
-def is_playlist(container: str) -> bool:
-    """Whether a container, by FFmpeg's names, leads to other files."""
-    return not PLAYLIST_CONTAINERS.isdisjoint(container.split(","))
+    return ["-pattern_type", "none"] if is_path(source) else []
 
 
 def _check_type(what: str, given: object, instead: str) -> None:
