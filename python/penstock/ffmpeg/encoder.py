@@ -13,13 +13,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, Self, cast
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import numpy.typing as npt
 
 from penstock._native import Ticket, _seconds
 from penstock._types import FrameData
 from penstock.errors import FFmpegWarning
 from penstock.ffmpeg.encoder_base import EncoderBase
-from penstock.ffmpeg.frames import leased_frame
 from penstock.ffmpeg.naming import argument
 from penstock.ffmpeg.plan.encode_plan import plan_encode
 from penstock.ffmpeg.plan.encode_settings import EncodeSettings, OddSize
@@ -365,7 +365,7 @@ class Encoder(EncoderBase):
         session, timeout = self._session, _seconds("timeout", timeout)
         layout, tick = session.plan.frames, session.tick_of(pts)
         slot = session.lease()
-        view = leased_frame(slot, layout)
+        view = np.frombuffer(memoryview(slot), layout.dtype).reshape(layout.shape)
         holders = _references(view)
         yield view
         view.flags.writeable = False  # the frame is queued

@@ -1,8 +1,7 @@
-"""Video frames as NumPy arrays with their index and timestamp, and blocks of audio as arrays."""
+"""Video frames as NumPy arrays with their index and timestamp."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
 from typing import Any, cast
 
@@ -83,23 +82,6 @@ def frame_of(
     frame = np.frombuffer(memoryview(memory), dtype=layout.dtype).reshape(layout.shape).view(VideoFrame)
     frame.index, frame.pts, frame.time_s, frame._layout = index, pts, time_s, layout
     return frame
-
-
-def leased_frame(slot: _Slot, layout: FrameLayout) -> npt.NDArray[Any]:
-    """A writable array in the slot's memory, in the shape of a frame."""
-    return np.frombuffer(memoryview(slot), dtype=layout.dtype).reshape(layout.shape)
-
-
-def as_samples(memory: Frame, dtype: str, channels: int) -> npt.NDArray[Any]:
-    """The samples in `memory`, which the array keeps alive: samples × channels. An incomplete last one is left out."""
-    view = memoryview(memory)
-    samples = view.nbytes // (np.dtype(dtype).itemsize * channels)
-    return np.frombuffer(view, dtype, samples * channels).reshape(samples, channels)
-
-
-def joined(blocks: Sequence[npt.NDArray[Any]], dtype: str, channels: int) -> npt.NDArray[Any]:
-    """All samples of `blocks`, which may be empty."""
-    return np.concatenate(blocks) if blocks else np.empty((0, channels), dtype)
 
 
 def _png(frame: VideoFrame, layout: FrameLayout) -> bytes | None:

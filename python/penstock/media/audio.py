@@ -6,11 +6,11 @@ import threading
 from functools import partial
 from typing import Any, Literal, TypedDict
 
+import numpy as np
 import numpy.typing as npt
 
 from penstock._native import Frame, _count
 from penstock.errors import DecoderError
-from penstock.ffmpeg.frames import as_samples, joined
 from penstock.ffmpeg.plan import endpoints
 from penstock.ffmpeg.plan.arguments import format_seconds, read_arguments
 from penstock.ffmpeg.plan.settings import DEFAULT_TUNING, Tuning, check_choice, check_place
@@ -171,7 +171,8 @@ class AudioDecoder(DecoderBase):
         Raises:
             DecoderError, StalledError, ClosedError: as `read`.
         """
-        return joined(list(self), self._dtype, self.channels)
+        blocks = list(self)
+        return np.concatenate(blocks) if blocks else np.empty((0, self.channels), self._dtype)
 
     def __next__(self) -> npt.NDArray[Any]:
         block = self.read()
@@ -203,7 +204,9 @@ class AudioDecoder(DecoderBase):
         return None if rest is None or rest.nbytes < self._sample_bytes else self._shaped(rest)
 
     def _shaped(self, block: Frame) -> npt.NDArray[Any]:
-        return as_samples(block, self._dtype, self.channels)
+        view = memoryview(block)
+        samples = view.nbytes // self._sample_bytes  # an incomplete last one is left out
+        return np.frombuffer(view, self._dtype, samples * self.channels).reshape(samples, self.channels)
 
 
 def _chosen(media: MediaInfo, stream: int | None) -> AudioInfo:
