@@ -44,14 +44,7 @@ _CONVERTED_ALIKE = ("yuv420p", "yuv422p", "yuv444p")
 # What FFmpeg makes of stored pixels for native RGB that is scaled, or has 16 bits. A scaled picture has more chroma to
 # take than half of its own size; and FFmpeg's own RGB of 16 bits is 256/257 as bright as it should be (white is 65283;
 # FFmpeg 5.1 and 9).
-_FULL_CHROMA = {
-    "yuv420p": "yuv444p",
-    "yuv422p": "yuv444p",
-    "yuv444p": "yuv444p",
-    "yuv420p10le": "yuv444p10le",
-    "yuv422p10le": "yuv444p10le",
-    "yuv444p10le": "yuv444p10le",
-}
+_FULL_CHROMA = {f"{name}{depth}": f"yuv444p{depth}" for name in _CONVERTED_ALIKE for depth in ("", "10le")}
 # FFmpeg's names of full-range YUV.
 _FULL_RANGE = {"yuvj420p": "yuv420p", "yuvj422p": "yuv422p", "yuvj444p": "yuv444p"}
 # FFmpeg's decoders that read alpha stored beside the frames. Its native decoders of these codecs ignore it.
