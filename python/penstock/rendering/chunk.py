@@ -7,8 +7,8 @@ import json
 import os
 import socket
 import time
-import types
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from traceback import walk_tb
@@ -165,27 +165,18 @@ class Renderer:
                     f"{source.path} has {found} frames from {start_s} s on, and {count} by its packets"
                 )
 
-    def _naming(self, what: str) -> Naming:
-        code = self._plan.code
-        return Naming(f"{'' if code is None else code.name}, {what}")
-
-
-class Naming:
-    """A block in which an exception of the user's code becomes a `RenderError` that names the frame."""
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self, _type: object, error: BaseException | None, traceback: types.TracebackType | None
-    ) -> None:
-        if isinstance(error, Exception) and not isinstance(error, PenstockError):
-            calls = ((call.f_code.co_filename, line) for call, line in walk_tb(traceback))
+    @contextmanager
+    def _naming(self, what: str) -> Iterator[None]:
+        """A block in which an exception of the user's code becomes a `RenderError` that names the frame."""
+        try:
+            yield
+        except PenstockError:
+            raise
+        except Exception as error:
+            code = "" if self._plan.code is None else self._plan.code.name
+            calls = ((call.f_code.co_filename, line) for call, line in walk_tb(error.__traceback__))
             of_user = next((f" ({file}:{line})" for file, line in calls if not file.startswith(_OURS)), "")
-            raise RenderError(f"{self._what}: {type(error).__name__}: {error}{of_user}") from error
+            raise RenderError(f"{code}, {what}: {type(error).__name__}: {error}{of_user}") from error
 
 
 def finished(plan: Plan, storage: Storage, number: int) -> ChunkReport | None:
