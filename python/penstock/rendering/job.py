@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 from penstock._log import logger
 from penstock.errors import RenderError
 from penstock.rendering.chunk import data_name, finished, folder_of, remove_chunks
-from penstock.rendering.engines import ATTEMPTS, Advance, Done, Engine, Failed
-from penstock.rendering.failure import Failure
+from penstock.rendering.engines import ATTEMPTS, Advance, Done, Engine, Failed, Failure
 from penstock.rendering.join import joined
 from penstock.rendering.planning import Plan, numbered, stored_plans
-from penstock.rendering.progress import Show, shown
 from penstock.rendering.storage import storage_of
 from penstock.results import ChunkReport, RenderProgress, RenderReport, WorkerReport
 
@@ -21,6 +20,8 @@ from penstock.results import ChunkReport, RenderProgress, RenderReport, WorkerRe
 _PERIOD_S = 0.5
 _SLOWEST_CHUNKS = 5
 _PLAN_NAME = "plan.json"
+
+Show = Callable[[RenderProgress], object]
 
 
 class Job:
@@ -37,14 +38,12 @@ class Job:
         self._advances: dict[int, int] = {}
         self._failures: Counter[int] = Counter()
 
-    def run(
-        self, engine: Callable[[Plan], Engine], progress: bool | Callable[[RenderProgress], object]
-    ) -> RenderReport:
+    def run(self, engine: Callable[[Plan], Engine], progress: bool | Show) -> RenderReport:
         """Renders what is missing, and joins."""
         try:
             self._storage.write(f"{folder_of(self.plan)}/{_PLAN_NAME}", self.plan.to_json())
             missing = deque(number for number in range(len(self.plan.lengths)) if number not in self._reports)
-            with shown(progress, len(self.plan.frames)) as show:
+            with _shown(progress, len(self.plan.frames)) as show:
                 if missing:
                     self._render(missing, engine(self.plan), show)
                 show(self._progress(0))
@@ -157,6 +156,20 @@ class Job:
     def _fresh(self, plan: Plan) -> Plan:
         self._storage.remove(folder_of(plan))
         return plan
+
+
+@contextmanager
+def _shown(progress: bool | Show, frames: int) -> Iterator[Show]:
+    """What to call with the progress: nothing, a bar on standard error, or the function of the caller's."""
+    if progress is False:
+        yield lambda _: None
+    elif progress is not True:
+        yield progress
+    else:
+        from penstock._bars import RenderBar  # rich takes long to import
+
+        with RenderBar(frames) as bar:
+            yield bar.show
 
 
 def _given_up(message: str, number: int, frames: range, failure: Failure) -> RenderError:

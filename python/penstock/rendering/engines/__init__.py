@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from penstock.rendering.failure import Failure
 from penstock.results import ChunkReport
 
 #: Chosen: so many seconds a scene may take to let go, before its process is killed.
@@ -30,6 +30,26 @@ class Done:
     number: int
     report: ChunkReport
     attempts: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a chunk was not rendered, in words that travel between processes.
+
+    Attributes:
+        reason: in one line, or with FFmpeg's words.
+        details: the traceback; empty if there is none.
+    """
+
+    reason: str
+    details: str = ""
+
+    @classmethod
+    def of(cls, error: BaseException) -> Failure:
+        """What `error` says."""
+        is_ours = type(error).__module__ == "penstock.errors"
+        reason = str(error) if is_ours else f"{type(error).__name__}: {error}"
+        return cls(reason, "".join(traceback.format_exception(error)))
 
 
 @dataclass(frozen=True, slots=True)

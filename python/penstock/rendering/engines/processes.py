@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from socket import socketpair
 
-from penstock.rendering.engines import ENDING_S, Advance, Done, Event, Failed
-from penstock.rendering.failure import Failure
+from penstock.rendering.engines import ENDING_S, Advance, Done, Event, Failed, Failure
 from penstock.rendering.planning import Plan
 
 

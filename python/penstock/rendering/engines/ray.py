@@ -21,9 +21,8 @@ from typing import Any
 from penstock._log import logger
 from penstock.errors import FFmpegWarning, RenderError
 from penstock.rendering.chunk import Renderer
-from penstock.rendering.engines import ATTEMPTS, Advance, Done, Event, Failed
+from penstock.rendering.engines import ATTEMPTS, Advance, Done, Event, Failed, Failure
 from penstock.rendering.engines.worker import PERIOD_S, watched
-from penstock.rendering.failure import Failure
 from penstock.rendering.planning import Plan, RenderChunk, numbered
 from penstock.results import ChunkReport
 

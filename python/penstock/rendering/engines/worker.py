@@ -17,8 +17,7 @@ from typing import Any
 
 from penstock.errors import FFmpegWarning
 from penstock.rendering.chunk import Renderer
-from penstock.rendering.engines import ENDING_S
-from penstock.rendering.failure import Failure
+from penstock.rendering.engines import ENDING_S, Failure
 from penstock.rendering.planning import Plan, numbered
 
 #: Chosen: often enough for a progress bar.
