@@ -75,6 +75,8 @@ class Feed:
         frame_bytes: of a frame that FFmpeg gets.
     """
 
+    _writer: Writer  # set by `start`
+
     def __init__(self, stream: nut.NutStream, settings: EncodeSettings, frame_bytes: int) -> None:
         #: Seconds that calls have waited for room, or for a file.
         self.waited_s = 0.0
@@ -89,7 +91,6 @@ class Feed:
             else:
                 packets = SoundPackets(settings.program, sound, settings.tuning.stall_timeout)
                 self._files.append((number, packets))
-        self._writer: Writer | None = None
         # Nobody waits with it. A signal handler may close the encoder while its thread has it.
         self._in_order = threading.RLock()
         self._is_queueing = False  # whether a thread has it for a frame or samples
@@ -199,10 +200,10 @@ class Feed:
             step_s = time_s - before.last_s if before.frames else Fraction(0)
             first_s = before.first_s if before.frames else time_s
             ticket = self._push(
-                lambda: self._open_writer._write_converted(slot, timeout=0.0),
+                lambda: self._writer._write_converted(slot, timeout=0.0),
                 before._replace(frames=before.frames + 1, first_s=first_s, last_s=time_s, step_s=step_s),
             )
-            self._ends.append(self._open_writer.stats.bytes_accepted)
+            self._ends.append(self._writer.stats.bytes_accepted)
             del self._ends[:-_KEPT_ENDS]
             return ticket
 
@@ -221,7 +222,7 @@ class Feed:
                 time_s = Fraction(before.samples + start, rate)
                 parts += (self._stream.prefix(self._input_stream, time_s, len(piece)), piece)
             becomes = before._replace(samples=before.samples + len(samples))
-            return self._push(lambda: self._open_writer.write(b"".join(parts), timeout=0.0), becomes)
+            return self._push(lambda: self._writer.write(b"".join(parts), timeout=0.0), becomes)
 
         return self._when_possible(step, timeout)
 
@@ -233,14 +234,9 @@ class Feed:
                 raise self._late(timeout)
 
     @property
-    def _open_writer(self) -> Writer:
-        assert self._writer is not None
-        return self._writer
-
-    @property
     def _state(self) -> _Queued:
         pending = self._pending
-        is_over = pending is not None and self._open_writer.stats.items_accepted > pending[0]
+        is_over = pending is not None and self._writer.stats.items_accepted > pending[0]
         return pending[1] if is_over and pending is not None else self._queued
 
     def _when_possible(
@@ -280,11 +276,11 @@ class Feed:
                     self.waited_s += time.monotonic() - waiting_s
 
     def _late(self, timeout: float) -> StalledError:
-        return StalledError(f"no room within {timeout:.3g} s", timeout, self._open_writer.stats.bytes_pending)
+        return StalledError(f"no room within {timeout:.3g} s", timeout, self._writer.stats.bytes_pending)
 
     def _push(self, push: Callable[[], Ticket], becomes: _Queued) -> Ticket:
         """Queues one item. If a signal handler raises, `_state` finds out whether the item is queued."""
-        self._pending = self._open_writer.stats.items_accepted, becomes
+        self._pending = self._writer.stats.items_accepted, becomes
         try:
             ticket = push()
         except StalledError:
@@ -293,7 +289,7 @@ class Feed:
         return ticket
 
     def _wait_for_room(self, seconds: float) -> None:
-        if (oldest := self._open_writer._oldest()) is not None:
+        if (oldest := self._writer._oldest()) is not None:
             oldest.wait(seconds)
 
     def _queue_files(self, until_s: Fraction) -> None:
@@ -340,4 +336,4 @@ class Feed:
         """Queues what was taken of the files. What finds no room is queued by the next call."""
         if pieces := self._queued.pieces:
             data = b"".join(pieces)
-            self._push(lambda: self._open_writer.write(data, timeout=0.0), self._queued._replace(pieces=()))
+            self._push(lambda: self._writer.write(data, timeout=0.0), self._queued._replace(pieces=()))
