@@ -12,14 +12,14 @@ import numpy as np
 from penstock.errors import DecoderError
 from penstock.ffmpeg.naming import argument
 from penstock.ffmpeg.plan import endpoints
-from penstock.ffmpeg.plan.color_tags import ContentLight, MasteringDisplay
-from penstock.ffmpeg.plan.colors import UNTAGGED, VideoColors
+from penstock.ffmpeg.plan.colors import UNTAGGED
 from penstock.ffmpeg.plan.labels import Labels
 from penstock.ffmpeg.plan.pixel_formats import canonical
 from penstock.ffmpeg.plan.sound import AudioInput, Sound
 from penstock.media.facts import probe
 
 if TYPE_CHECKING:
+    from penstock.ffmpeg.plan.encode_plan import EncodePlan
     from penstock.media.info import AudioInfo, MediaInfo, VideoInfo
 
 # Guessed: containers round times to 1/100 s at the worst (GIF), and a sound may move the picture by its priming.
@@ -42,30 +42,24 @@ class Meant:
     """What a file is to say.
 
     Attributes:
-        codec: FFmpeg's name of the encoder, for messages.
+        plan: of what was encoded.
         frames: how many there are.
-        pixel_format: of raw video; None for others, and where FFmpeg chooses it.
-        colors: of YUV; None for others, and where the user's filters may change them.
-        mastering_display, content_light: of HDR; None for none.
-        rate: frames per second; None if each comes with its time.
         first_s: the time of the first one; None where a sound may move it.
         ends_s: when the last one ends at the earliest; None where the user's options may change times, and without a
             picture.
         sounds: what was encoded; none where the user's options may change it.
-        labels: metadata, chapters and subtitles.
     """
 
-    codec: str
+    plan: EncodePlan
     frames: int
-    pixel_format: str | None
-    colors: VideoColors | None
-    mastering_display: MasteringDisplay | None
-    content_light: ContentLight | None
-    rate: Fraction | None
     first_s: Fraction | None
     ends_s: Fraction | None
     sounds: Sequence[Sound]
-    labels: Labels
+
+    @property
+    def codec(self) -> str | None:
+        """FFmpeg's name of the encoder, for messages."""
+        return self.plan.settings.codec
 
 
 def differences(url: str, meant: Meant) -> list[str]:
@@ -90,13 +84,14 @@ def differences(url: str, meant: Meant) -> list[str]:
     elif len(media.audio) == len(meant.sounds):
         for told, sound in zip(media.audio, meant.sounds, strict=True):
             found += _of_sound(told, sound)
-    return [*found, *_of_labels(media, meant.labels)]
+    return [*found, *_of_labels(media, meant.plan.settings.labels)]
 
 
 def _of_pixels(video: VideoInfo, meant: Meant) -> Iterable[str]:
-    wanted, told = meant.pixel_format, video.pixel_format
-    if video.codec == "rawvideo" != meant.codec and meant.codec not in _PACKED:
-        yield f"the container has no name for {meant.codec}, and readers take its bytes for raw video: write mkv"
+    codec, told = meant.codec, video.pixel_format
+    wanted = meant.plan.settings.output_pixel_format if codec == "rawvideo" else None
+    if video.codec == "rawvideo" != codec and codec not in _PACKED:
+        yield f"the container has no name for {codec}, and readers take its bytes for raw video: write mkv"
     if wanted is not None and told is not None and canonical(told) != canonical(wanted):
         yield (
             f"the video is raw {wanted}, and the file says {told!r}, as which readers show it: give "
@@ -105,7 +100,7 @@ def _of_pixels(video: VideoInfo, meant: Meant) -> Iterable[str]:
 
 
 def _of_colors(video: VideoInfo, meant: Meant) -> Iterable[str]:
-    if (colors := meant.colors) is None:
+    if (colors := meant.plan.colors) is None:
         return
     told = {
         "matrix": (colors.matrix, video.color_matrix, UNTAGGED.matrix),
@@ -122,7 +117,7 @@ def _of_colors(video: VideoInfo, meant: Meant) -> Iterable[str]:
 
 def _of_light(video: VideoInfo, meant: Meant) -> Iterable[str]:
     for name in ("mastering_display", "content_light"):
-        wanted, told = getattr(meant, name), getattr(video, name)
+        wanted, told = getattr(meant.plan.settings.colors, name), getattr(video, name)
         if wanted is not None and not _is_same_light(wanted, told):
             yield f"the video's {name} is {wanted}, and the file of {meant.codec} says {told}"
 
@@ -190,15 +185,15 @@ def _of_times(media: MediaInfo, video: VideoInfo, meant: Meant) -> Iterable[str]
         yield f"the file says that it has {video.frames} frames, and {meant.frames} were written"
     if meant.ends_s is None:
         return
-    first_s = float(meant.first_s or 0)
+    first_s, rate = float(meant.first_s or 0), meant.plan.settings.rate
     begins_s = 0.0 if video.start_s is None else video.start_s - media.zero_s
     may_be_late, fix, tolerance_s = meant.first_s is not None, "", _TOLERANCE_S
-    if meant.rate is not None:  # NUT begins late by what the encoder reorders, and nothing mends that
+    if rate is not None:  # NUT begins late by what the encoder reorders, and nothing mends that
         may_be_late &= media.container == endpoints.QUICKTIME
-        fix, tolerance_s = ": add delay_moov to movflags", min(_TOLERANCE_S, float(1 / meant.rate / 2))
+        fix, tolerance_s = ": add delay_moov to movflags", min(_TOLERANCE_S, float(1 / rate / 2))
     if may_be_late and abs(begins_s - first_s) > tolerance_s:
         yield f"the first frame was written at {first_s:.3f} s, and the file has it at {begins_s:.3f} s{fix}"
     lasts_s, told_s = float(meant.ends_s) - first_s, video.duration_s
-    unsure = _WITHOUT_LENGTH if meant.rate is not None else _WITHOUT_LENGTH_OF_TIMES
+    unsure = _WITHOUT_LENGTH if rate is not None else _WITHOUT_LENGTH_OF_TIMES
     if told_s is not None and told_s < lasts_s - _TOLERANCE_S and media.container not in unsure:
         yield f"{lasts_s:.3f} s of video were written, and the file says that it has {told_s:.3f} s"

@@ -481,17 +481,11 @@ class EncodeSession(Session):
         from penstock.media.written import Meant, differences
 
         meant = Meant(
-            codec=settings.codec or "",
+            self.plan,
             frames=self.submitted,
-            pixel_format=settings.output_pixel_format if settings.codec == "rawvideo" else None,
-            colors=self.plan.colors,
-            mastering_display=settings.colors.mastering_display,
-            content_light=settings.colors.content_light,
-            rate=settings.rate,
             first_s=self._first_s,
             ends_s=self._ends_s if settings.codec and settings.keeps_times else None,
             sounds=self._written_sounds if settings.keeps_sound else (),
-            labels=settings.labels,
         )
         return differences(url, meant)
 
