@@ -43,8 +43,6 @@ from penstock.results import EncodeReport, EncoderStats
 if TYPE_CHECKING:
     import asyncio
 
-    from penstock._asyncio import Watchable
-
 # Where no caller waits for FFmpeg (at exit, after an exception), FFmpeg is killed after so long without a sign of life.
 # The same as the native writers give a reader at exit.
 STUCK_S = 5.0
@@ -317,7 +315,7 @@ class EncodeSession(Session):
         try:
             async with asyncio.timeout(timeout), turn:
                 push = take()
-                return await self.wait_for_async(lambda slice_s: push(timeout=slice_s), self._oldest)
+                return await self.wait_for_async(lambda slice_s: push(timeout=slice_s), self.writer._oldest)
         except StalledError:  # which is a TimeoutError
             raise
         except TimeoutError:
@@ -426,10 +424,6 @@ class EncodeSession(Session):
         if self.is_aborted:
             raise ClosedError("the encoder was aborted")
         self.check_owner()
-
-    def _oldest(self) -> Watchable | None:
-        """The oldest frame in the queue. With None all have ended, and the worker is about to remove them."""
-        return self.writer._oldest()
 
     def _deliver(self, deadline_s: float | None) -> None:
         if self.writer.closed:
