@@ -20,20 +20,8 @@ _TIMED_CONTAINERS = frozenset(("mov", "matroska", "mpegts", "flv", "nut"))
 # Codecs whose frames need no other, of which each packet holds one, in any container.
 _ALONE = frozenset(
     (
-        *(
-            "mjpeg",
-            "prores",
-            "dnxhd",
-            "ffv1",
-            "huffyuv",
-            "ffvhuff",
-            "utvideo",
-            "png",
-            "rawvideo",
-            "v210",
-            "cfhd",
-        ),
-        *("gif", "wmv1", "wmv2"),
+        *("mjpeg", "prores", "dnxhd", "ffv1", "huffyuv", "ffvhuff", "utvideo", "png", "rawvideo", "v210"),
+        *("cfhd", "gif", "wmv1", "wmv2"),
     )
 )
 # Codecs of which each packet holds one frame that is shown. Those of others may hold none, such as VP8's alternative

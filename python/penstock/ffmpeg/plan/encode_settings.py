@@ -77,16 +77,8 @@ _RECOLOURING = re.compile(
 )
 _MIXING = frozenset(
     (
-        "ac",
-        "af",
-        "ar",
-        "ch_layout",
-        "channel_layout",
-        "filter",
-        "filter_complex",
-        "lavfi",
-        "map",
-        "sample_fmt",
+        *("ac", "af", "ar", "ch_layout", "channel_layout", "sample_fmt"),
+        *("filter", "filter_complex", "lavfi", "map"),
     )
 )
 _MOVING_OPTIONS = frozenset(("output_ts_offset", "shortest"))
@@ -417,15 +409,10 @@ def _check_matrix(frames: str, output_pixel_format: str | None, options: Mapping
     """Checks that no option names a matrix by which we do not convert."""
     if output_pixel_format is None or is_rgb(output_pixel_format) or not (is_rgb(frames) or is_gray(frames)):
         return
+    # The known matrices of `colorspace` are in `colors` by now.
+    known = (*MATRIX_WORDS, "unknown", "unspecified", "undef", "2")
     for name, attribute, word in colors_in(options):
-        # The known matrices of `colorspace` are in `colors` by now.
-        if attribute == "matrix" and word.lower() not in (
-            *MATRIX_WORDS,
-            "unknown",
-            "unspecified",
-            "undef",
-            "2",
-        ):
+        if attribute == "matrix" and word.lower() not in known:
             raise ValueError(
                 f"{argument(f'options.{name}', options[name])} is no matrix by which {frames} becomes "
                 f"{output_pixel_format}: colors=Colors(matrix=...) is one of {', '.join(MATRICES)}"
