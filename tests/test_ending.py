@@ -286,10 +286,7 @@ def test_what_costs_no_frame_is_no_complaint() -> None:
 
 
 def reports(lines: Iterable[str]) -> Counter[str]:
-    log = StderrLog()
-    for line in lines:
-        log.take(line.encode())
-    return log.reports
+    return StderrLog(line.encode() for line in lines).reports
 
 
 @pytest.mark.parametrize(

@@ -478,10 +478,7 @@ class Decoder(DecoderBase):
             return None
         arguments = self._plan.beginning_arguments(self._source, self._media, before_start=not is_inside)
         child = run((self._program, "-v", "error", *arguments), self._tuning.stall_timeout, check=False)
-        beginning = StderrLog()
-        for line in child.stderr.splitlines():
-            beginning.take(line.encode())
-        if damage - beginning.reports:
+        if damage - StderrLog(child.stderr.encode().splitlines()).reports:
             return None
         if start is None or is_inside:
             return "the file begins inside a group of pictures: its first frames are missing, or may be wrong"

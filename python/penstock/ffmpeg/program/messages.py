@@ -65,7 +65,7 @@ class StderrLog:
     Without levels (``-loglevel error``), every line counts as an error.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, lines: Iterable[bytes] = ()) -> None:
         #: How often each line came that is no warning, whichever of FFmpeg's threads it was.
         self.reports: Counter[str] = Counter()
         self._lines: deque[str] = deque(maxlen=_STDERR_LINES)
@@ -75,6 +75,8 @@ class StderrLog:
         self._errors: dict[str, None] = {}
         #: Why outputs of the muxer `tee` failed, by their numbers from 0; "" if FFmpeg does not say.
         self.failed_outputs: dict[int, str] = {}
+        for line in lines:
+            self.take(line)
 
     def take(self, data: bytes) -> None:
         """Sorts one line in."""
