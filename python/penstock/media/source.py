@@ -165,11 +165,8 @@ def _in_memory(pieces: Iterable[bytes | memoryview]) -> int:
     """A file in memory that nobody can change, with these bytes."""
     held = os.memfd_create("penstock", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
-        with open(held, "wb", buffering=0, closefd=False) as file:
-            for piece in pieces:
-                left = memoryview(piece)
-                while left:
-                    left = left[file.write(left) :]
+        with open(held, "wb", closefd=False) as file:
+            file.writelines(pieces)
         fcntl.fcntl(held, fcntl.F_ADD_SEALS, _SEALS)
     except BaseException:
         os.close(held)
