@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from functools import partial
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from penstock._native import Frame, _count
 from penstock.errors import DecoderError
 from penstock.ffmpeg.plan import endpoints
-from penstock.ffmpeg.plan.arguments import format_seconds, read_arguments
+from penstock.ffmpeg.plan.arguments import SAMPLES, format_seconds, read_arguments
 from penstock.ffmpeg.plan.settings import DEFAULT_TUNING, Tuning, check_choice, check_place
 from penstock.ffmpeg.program.find import find_decoding_ffmpeg
 from penstock.media.decode_session import DecoderBase, DecodeSession, numbered_stream
@@ -23,15 +23,6 @@ from penstock.media.source import MediaSource, Source
 from penstock.media.start import seek_arguments
 
 SampleType = Literal["uint8", "int16", "int32", "float32", "float64"]
-
-# FFmpeg's names of the samples, and NumPy's.
-_SAMPLES = {
-    "uint8": ("u8", "|u1"),
-    "int16": ("s16le", "<i2"),
-    "int32": ("s32le", "<i4"),
-    "float32": ("f32le", "<f4"),
-    "float64": ("f64le", "<f8"),
-}
 
 
 class AudioOptions(TypedDict, total=False):
@@ -98,7 +89,7 @@ class AudioDecoder(DecoderBase):
         super().__init__()
         program = find_decoding_ffmpeg(tuning.ffmpeg)
         tuning.check_unused("an AudioDecoder", "mode", "queue_bytes", "convert", "threads")
-        check_choice("dtype", dtype, tuple(_SAMPLES))
+        check_choice("dtype", dtype, get_args(SampleType))
         check_place("start", start)
         check_place("duration", duration)
         self._opened = Source.of(source)
@@ -109,8 +100,8 @@ class AudioDecoder(DecoderBase):
             "sample_rate", self._audio.sample_rate if sample_rate is None else sample_rate
         )
         self.channels = _count("channels", self._audio.channels if channels is None else channels)
-        container, self._dtype = _SAMPLES[dtype]
-        self._sample_bytes = self.channels * int(self._dtype[2:])
+        container, stored = SAMPLES[dtype], np.dtype(dtype).newbyteorder("<")
+        self._dtype, self._sample_bytes = stored.str, self.channels * stored.itemsize
         seek, trim = seek_arguments(start, self._source, self._media)
         # `duration` counts from the first sample.
         length = [] if duration is None else [f"trim=duration={format_seconds(duration)}"]

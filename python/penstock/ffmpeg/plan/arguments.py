@@ -28,6 +28,8 @@ FILTER_OPTIONS = ("vf", "filter:v", "filter", "filter:v:0", "filter:0")
 PALETTE = "pal8"
 #: Filters that choose colours for each frame. For colours that suit all of them, FFmpeg would hold the whole video.
 PALETTE_FILTERS = "split[a][b];[a]palettegen=stats_mode=single[p];[b][p]paletteuse=new=1"
+#: FFmpeg's names of samples, by NumPy's.
+SAMPLES = {"uint8": "u8", "int16": "s16le", "int32": "s32le", "float32": "f32le", "float64": "f64le"}
 _RESIZING_OPTIONS = (*FILTER_OPTIONS, "s")
 # FFmpeg takes frames below 2 GiB (av_image_check_size2 in libavutil/imgutils.c): fewer pixels than this, of 1 bit each.
 _MOST_PIXELS = 1 << 34

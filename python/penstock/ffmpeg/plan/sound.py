@@ -19,7 +19,7 @@ from penstock._native import _count
 from penstock.errors import DecoderError
 from penstock.ffmpeg.naming import argument
 from penstock.ffmpeg.plan import endpoints, nut
-from penstock.ffmpeg.plan.arguments import format_seconds
+from penstock.ffmpeg.plan.arguments import SAMPLES, format_seconds
 from penstock.ffmpeg.plan.pixel_formats import FrameLayout
 from penstock.ffmpeg.plan.settings import check_choice
 from penstock.ffmpeg.program.capabilities import check_audio_codec
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 InputSampleType = Literal["int16", "int32", "float32"]
 SoundEnd = Literal["video", "longest"]
 
-# FFmpeg's names of the samples, and NumPy's.
-_SAMPLES = {"int16": ("s16le", "<i2"), "int32": ("s32le", "<i4"), "float32": ("f32le", "<f4")}
 # Containers of samples as they are, by FFmpeg's names and their usual endings, and their order of bytes. FFmpeg alone
 # would write 16 bits, whatever the samples are.
 _PLAIN = (
@@ -235,7 +233,7 @@ def _planned(
             raise ValueError(
                 "codec='copy' is for files: name the samples' encoder, such as 'pcm_s16le' or 'aac'"
             )
-        container, _ = _SAMPLES[made_from.dtype]
+        container = SAMPLES[made_from.dtype]
         plain = [
             container.replace("le", order)
             for names, endings, order in _PLAIN
@@ -381,7 +379,7 @@ def nut_stream(
 
 def input_arguments(made: AudioInput, source: str) -> tuple[str, ...]:
     """FFmpeg's arguments that read samples as they are."""
-    container, _ = _SAMPLES[made.dtype]
+    container = SAMPLES[made.dtype]
     return ("-f", container, "-ar", str(made.sample_rate), "-ac", str(made.channels), "-i", source)
 
 
@@ -442,4 +440,4 @@ def checked_samples(samples: Any, to: AudioInput) -> npt.NDArray[Any]:
         )
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise ValueError("a sample is NaN or infinite, which no codec encodes")
-    return np.ascontiguousarray(array, _SAMPLES[to.dtype][1])
+    return np.ascontiguousarray(array, np.dtype(to.dtype).newbyteorder("<"))
