@@ -86,18 +86,13 @@ def assemble(plan: Plan) -> Joined:
         OSError: a chunk cannot be read, or the video not be written.
     """
     with alone(plan.output):
-        return _assembled(plan)
-
-
-def _assembled(plan: Plan) -> Joined:
-    storage = storage_of(plan.storage)
-    missing = [number for number in range(len(plan.lengths)) if finished(plan, storage, number) is None]
-    if missing:
-        listed = ", ".join(map(str, missing[:10])) + " …" * (len(missing) > 10)
-        raise RenderError(
-            f"{len(missing)} of {len(plan.lengths)} chunks are missing or damaged: {listed}", chunk=missing[0]
-        )
-    return joined(plan, storage)
+        storage = storage_of(plan.storage)
+        missing = [number for number in range(len(plan.lengths)) if finished(plan, storage, number) is None]
+        if missing:
+            listed = ", ".join(map(str, missing[:10])) + " …" * (len(missing) > 10)
+            why = f"{len(missing)} of {len(plan.lengths)} chunks are missing or damaged: {listed}"
+            raise RenderError(why, chunk=missing[0])
+        return joined(plan, storage)
 
 
 def joined(plan: Plan, storage: Storage) -> Joined:

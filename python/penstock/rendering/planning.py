@@ -293,8 +293,9 @@ def make(
     size, rate = checked_size(size), None if fps is None else frame_rate(fps)
     # All chunks have the encoder that works here.
     arguments["codec"] = _joinable_codec(target, arguments, size, rate)
+    place = default_storage(str(path)) if storage is None else str(storage)
     return Plan(
-        output=endpoints.without_protocol(target),
+        output=str(path),
         frames=frames,
         size=size,
         fps=rate,
@@ -304,9 +305,7 @@ def make(
         code=code,
         source=source,
         audio=None if audio is None else str(Path(audio).absolute()),
-        storage=_absolute(
-            default_storage(endpoints.without_protocol(target)) if storage is None else storage
-        ),
+        storage=place if "://" in place else str(Path(place).absolute()),
         ffmpeg=version(find_ffmpeg(arguments.get("tuning", Tuning()).ffmpeg)),
     )
 
@@ -314,10 +313,6 @@ def make(
 def default_storage(output: str) -> str:
     """The folder of the chunks of `output`, if the caller names none."""
     return f"{output}.chunks"
-
-
-def _absolute(storage: Path | str) -> str:
-    return str(storage) if "://" in str(storage) else str(Path(storage).absolute())
 
 
 def _divided(output: Path, arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

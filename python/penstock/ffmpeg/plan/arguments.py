@@ -100,7 +100,8 @@ def conversion_filters(
     filters = ["vflip"] if vflip else []
     if output_pixel_format is None:
         return filters
-    if (even := _even_filters(layout, output_pixel_format, odd_size)) and not _is_even(layout):
+    even = _even_filters(layout, output_pixel_format, odd_size)
+    if even and not divides_evenly(layout.pixel_format, layout.width, layout.height):
         # FFmpeg's filters would leave out the last column or row, which has a chroma sample of its own.
         alpha, depth = "a" * has_alpha(layout.pixel_format), "" if layout.sample_bytes == 1 else "16le"
         filters.insert(0, f"format=yuv{alpha}444p{depth}")
@@ -210,10 +211,6 @@ def option_arguments(options: Mapping[str, object]) -> list[str]:
 def format_seconds(seconds: float) -> str:
     """A time for FFmpeg, in microseconds, rounded down so that a frame at exactly that time is included."""
     return f"{math.floor(seconds * 1_000_000) / 1_000_000:.6f}"
-
-
-def _is_even(layout: FrameLayout) -> bool:
-    return divides_evenly(layout.pixel_format, layout.width, layout.height)
 
 
 def _even_filters(layout: FrameLayout, output_pixel_format: str, odd_size: str) -> list[str]:
