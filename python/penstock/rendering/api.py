@@ -7,7 +7,6 @@ import os
 import warnings
 from collections.abc import Callable, Mapping
 from fractions import Fraction
-from pathlib import Path
 from typing import Literal, get_args
 
 from penstock._native import _count, _seconds
@@ -56,6 +55,8 @@ def plan(
     Raises:
         ValueError, TypeError, OSError, EncoderError: as `render` does before the first frame.
     """
+    if audio is not None and not probe(audio).audio:
+        raise ValueError(f"audio={os.fspath(audio)!r} has no sound")
     return planning.make(
         os.fspath(output),
         frames=frames,
@@ -66,7 +67,7 @@ def plan(
         encoder=encoder,
         code=Code.of(scene, version),
         source=None,
-        audio=_audio(audio),
+        audio=None if audio is None else os.fspath(audio),
         storage=None if storage is None else os.fspath(storage),
     )
 
@@ -296,11 +297,3 @@ def _planned_workers(engine: EngineName, workers: int | None, ray: Mapping[str, 
 
 def _workers(workers: int | None) -> int:
     return cpus() if workers is None else _count("workers", workers)
-
-
-def _audio(audio: str | os.PathLike[str] | None) -> str | None:
-    if audio is None:
-        return None
-    if not probe(audio).audio:
-        raise ValueError(f"audio={os.fspath(audio)!r} has no sound")
-    return str(Path(audio).absolute())
