@@ -50,22 +50,22 @@ class Source:
 
     def __init__(self, given: MediaSource) -> None:
         self.given = given
-        self.once = _once(given)
+        self.once: Once | None
         if isinstance(given, str | os.PathLike):
             self.url, self.path = endpoints.source(given), os.fspath(given)
+            self.once = Once(given) if endpoints.is_path(self.url) and Path(given).is_fifo() else None
         else:
             name = given if isinstance(given, int) else getattr(given, "name", None)
             self.path = f"<{f'descriptor {name}' if isinstance(name, int) else name or type(given).__name__}>"
+            self.once = _once(given)
         if self.once is not None:
             self.url = self.once.url
             self._end = weakref.finalize(self, self.once.close)
-            return
-        if isinstance(given, str | os.PathLike):
-            return
-        held = _descriptor(given)
-        # In the process that opens it, this is a file of its own, with a position of its own.
-        self.url = f"file:/proc/{os.getpid()}/fd/{held}"
-        weakref.finalize(self, os.close, held)
+        elif not isinstance(given, str | os.PathLike):
+            held = _descriptor(given)
+            # In the process that opens it, this is a file of its own, with a position of its own.
+            self.url = f"file:/proc/{os.getpid()}/fd/{held}"
+            weakref.finalize(self, os.close, held)
 
     @classmethod
     def of(cls, given: MediaSource) -> Source:
@@ -99,14 +99,12 @@ class Source:
 
 
 def _once(given: Any) -> Once | None:
-    """The bytes of a pipe, a FIFO or a socket; None for all else."""
-    if isinstance(given, str | os.PathLike):
-        url = endpoints.source(given)
-        is_fifo = endpoints.is_path(url) and Path(given).is_fifo()
-        return Once(given) if is_fifo else None
+    """The bytes of an open pipe, FIFO or socket; None for all else."""
     file = _streams.without_wrapper(given)
-    carrier = _carrier(file)
-    if carrier is None or not _is_sequential(os.fstat(carrier).st_mode):
+    if (carrier := _carrier(file)) is None:
+        return None
+    mode = os.fstat(carrier).st_mode
+    if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
         return None
     ahead = _streams.read_ahead(file) if isinstance(file, _streams.Buffered) else b""
     return Once(fcntl.fcntl(carrier, fcntl.F_DUPFD_CLOEXEC, 3), ahead)
@@ -122,15 +120,13 @@ def _carrier(file: Any) -> int | None:
     return raw.fileno() if is_socket or isinstance(raw, io.FileIO) else None
 
 
-def _is_sequential(mode: int) -> bool:
-    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
-
-
 def _descriptor(given: Any) -> int:
     """A descriptor of our own on a regular file with the content."""
     file = _streams.without_wrapper(given)
     if (carrier := _carrier(file)) is not None:
-        return _duplicate(carrier)
+        if not stat.S_ISREG(os.fstat(carrier).st_mode):
+            raise ValueError(f"descriptor {carrier} is neither a regular file nor a pipe, FIFO or socket")
+        return fcntl.fcntl(carrier, fcntl.F_DUPFD_CLOEXEC, 3)
     if not hasattr(given, "read"):
         try:
             with memoryview(given) as view:
@@ -153,12 +149,6 @@ def _descriptor(given: Any) -> int:
         return _in_memory(iter(lambda: file.read(_PIECE_BYTES), b""))
     finally:
         file.seek(position)
-
-
-def _duplicate(descriptor: int) -> int:
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        raise ValueError(f"descriptor {descriptor} is neither a regular file nor a pipe, FIFO or socket")
-    return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
 
 
 def _in_memory(pieces: Iterable[bytes | memoryview]) -> int:

@@ -84,10 +84,6 @@ class EncodePlan:
     colors: VideoColors | None = None
     passed_over: tuple[str, ...] = ()
 
-    def arguments_to(self, target: str) -> list[str]:
-        """`arguments` for another file of the same kind."""
-        return [*self.arguments[:-1], target]
-
     @property
     def frames(self) -> FrameLayout:
         """`layout`, of an encode with pictures."""

@@ -96,7 +96,7 @@ class EncodeSession(Session):
         stdout = None if endpoints.uses_stdout(target) else subprocess.DEVNULL
         process = FFmpegProcess(
             settings.program,
-            plan.arguments_to(target),
+            [*plan.arguments[:-1], target],
             settings.tuning.ffmpeg_policy,
             is_fed=True,
             is_strict=True,
