@@ -17,15 +17,8 @@ _CODECS = {
     "vp9": ("yuv420p", "yuv420p10le"),
     "av1": ("yuv420p", "yuv420p10le"),
 }
-_PICTURES = {
-    ".apng": "image/apng",
-    ".avif": "image/avif",
-    ".gif": "image/gif",
-    ".jpeg": "image/jpeg",
-    ".jpg": "image/jpeg",
-    ".png": "image/png",
-    ".webp": "image/webp",
-}
+_PICTURES = {f".{kind}": f"image/{kind}" for kind in ("apng", "avif", "gif", "jpeg", "png", "webp")}
+_PICTURES[".jpg"] = "image/jpeg"
 
 
 class HtmlTable:
