@@ -12,7 +12,7 @@ import fcntl
 import os
 import random
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
@@ -104,9 +104,6 @@ class Target:
     fd: int = -1
     #: What the method reports about itself, for the record.
     notes: dict[str, Any] = field(default_factory=dict)
-
-
-Decoding = Callable[[Target], Iterator[Frame]]
 
 
 def is_file(job: Job) -> bool:

@@ -21,9 +21,6 @@ LOOP_FRAMES = 30
 RADIUS_PIXELS = 40
 #: The waves: pixels from crest to crest, across and down, and the height in code values.
 WAVES = ((311.0, 173.0, 45.0), (97.0, -61.0, 25.0))
-#: The deviation of its fine detail, in code values. Guessed, like film grain: x264 ultrafast then takes some
-#: 1.6 times as long as for the noise (measured on a 2-core x86-64 virtual machine with FFmpeg 5.1).
-DETAIL_DEVIATION = 3.5
 SEED = 1
 
 
@@ -66,15 +63,6 @@ class Pictures:
                 light += high * np.sin(2 * np.pi * phase)
             channels[..., channel] = light
         return channels
-
-    def _detail(self, height: int, width: int) -> NDArray[np.float32]:
-        """Noise that is smooth from pixel to pixel: each pixel is the mean of 3 × 3."""
-        rough = self.generator.standard_normal((height + 2, width + 2), dtype=np.float32)
-        rows = rough[:-2] + rough[1:-1] + rough[2:]
-        smooth: NDArray[np.float32] = rows[:, :-2] + rows[:, 1:-1] + rows[:, 2:]
-        # The sum of 9 values has 3 times the deviation of one.
-        smooth *= DETAIL_DEVIATION / 3
-        return smooth
 
 
 def apart(shown: Frame, expected: Frame) -> Frame:

@@ -20,9 +20,6 @@ from benchmarks.harness.results import Group, MisdeliveredError, Row, Run
 from benchmarks.pipeline.assets import Assets, Stream, decompressor, write_assets
 from penstock.pipeline import Chunk, Pipeline, decompress, files
 
-PIPELINE = "penstock.Pipeline"
-POOL = "ThreadPoolExecutor"
-
 
 def by_pipeline(assets: Assets, stream: Stream) -> Iterator[Chunk | bytes]:
     """`penstock.Pipeline`."""
