@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import penstock
+from penstock import cpu
 
 #: The repository.
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,7 +23,7 @@ MEASURED = ("--", ".", ":(exclude)benchmarks/records")
 def describe_machine() -> dict[str, Any]:
     """The processor, the memory, the kernel, and the kernel settings that the transports depend on."""
     return {
-        "cpu": _cpu_model(),
+        "cpu": cpu.topology().model or platform.machine(),
         "cores": os.cpu_count(),
         "usable_cores": len(os.sched_getaffinity(0)),
         "architecture": platform.machine(),
@@ -80,13 +81,6 @@ def git(*arguments: str) -> str:
     return subprocess.run(
         ["git", "-C", ROOT, *arguments], check=True, capture_output=True, text=True
     ).stdout.strip()
-
-
-def _cpu_model() -> str:
-    match = re.search(
-        r"^(?:model name|Model|Hardware)\s*:\s*(.+)$", _read("/proc/cpuinfo") or "", re.MULTILINE
-    )
-    return match[1].strip() if match else platform.processor() or platform.machine()
 
 
 def meminfo_bytes(field: str) -> int | None:
