@@ -6,7 +6,7 @@ import importlib
 import os
 import shutil
 
-from penstock.errors import DecoderError, EncoderError, FFmpegError
+from penstock.errors import DecoderError, EncoderError
 
 _VARIABLE = "PENSTOCK_FFMPEG"
 _REMEDY = (
@@ -25,35 +25,23 @@ def find_ffmpeg(ffmpeg: str | os.PathLike[str] | None = None) -> str:
     Raises:
         EncoderError: there is no FFmpeg; the message says how to get one.
     """
-    return _find_ffmpeg(ffmpeg, EncoderError)
+    named = os.environ.get(_VARIABLE) or None if ffmpeg is None else os.fspath(ffmpeg)
+    found = shutil.which("ffmpeg") or _from_wheel() if named is None else shutil.which(named)
+    if found is None:
+        named_by = _VARIABLE if ffmpeg is None else "the argument `ffmpeg`"
+        reason = "no FFmpeg was found on PATH, and no imageio-ffmpeg wheel"
+        if named is not None:
+            reason = f"{named_by} names {named!r}, which is no program that can be run"
+        raise EncoderError(f"{reason}: {_REMEDY}", reason=reason, advice=_REMEDY)
+    return found
 
 
 def find_decoding_ffmpeg(ffmpeg: str | os.PathLike[str] | None = None) -> str:
     """The same as `find_ffmpeg`, but raises a `DecoderError`."""
-    return _find_ffmpeg(ffmpeg, DecoderError)
-
-
-def _find_ffmpeg(ffmpeg: str | os.PathLike[str] | None, error: type[FFmpegError]) -> str:
-    found = _named(ffmpeg, error) or shutil.which("ffmpeg") or _from_wheel()
-    if found is None:
-        raise _missing(error, "no FFmpeg was found on PATH, and no imageio-ffmpeg wheel")
-    return found
-
-
-def _named(argument: str | os.PathLike[str] | None, error: type[FFmpegError]) -> str | None:
-    """The program that the argument, or the environment variable, names; None if neither is given."""
-    program = os.environ.get(_VARIABLE) or None if argument is None else os.fspath(argument)
-    if program is None:
-        return None
-    found = shutil.which(program)
-    if found is None:
-        named_by = _VARIABLE if argument is None else "the argument `ffmpeg`"
-        raise _missing(error, f"{named_by} names {program!r}, which is no program that can be run")
-    return found
-
-
-def _missing(error: type[FFmpegError], reason: str) -> FFmpegError:
-    return error(f"{reason}: {_REMEDY}", reason=reason, advice=_REMEDY)
+    try:
+        return find_ffmpeg(ffmpeg)
+    except EncoderError as error:
+        raise DecoderError(str(error), reason=error.reason, advice=error.advice) from None
 
 
 def _from_wheel() -> str | None:
