@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import click
 
@@ -49,16 +50,7 @@ def in_one_line(error: object) -> str:
 
 def with_options() -> None:
     """Have messages name our options for the arguments of an Encoder or a Decoder, until the command ends."""
-    click.get_current_context().with_resource(_options_in_messages())
-
-
-@contextmanager
-def _options_in_messages() -> Iterator[None]:
-    token = naming.spelling.set(_option)
-    try:
-        yield
-    finally:
-        naming.spelling.reset(token)
+    click.get_current_context().call_on_close(partial(naming.spelling.reset, naming.spelling.set(_option)))
 
 
 def _option(name: str, value: object) -> str:
