@@ -191,13 +191,13 @@ class EncodeSession(Session):
         """Frames that were accepted."""
         if self.plan.layout is None:
             return 0
-        return self.writer.stats.items_accepted if self._feed is None else self._feed.frames
+        return self.writer.stats.items_accepted if self._feed is None else self._feed.state.frames
 
     @property
     def _samples(self) -> int:
         """Samples of each channel that the program made and that were accepted."""
         if self._feed is not None:
-            return self._feed.samples
+            return self._feed.state.samples
         return 0 if self._input is None else self.writer.stats.bytes_accepted // self._input.sample_bytes
 
     def _frames_until(self, nbytes: int) -> int:
@@ -495,7 +495,7 @@ class EncodeSession(Session):
         """The time of the first frame; None where a sound may move it."""
         if self._settings.is_timed:
             assert self._feed is not None
-            return self._feed.first_s
+            return self._feed.state.first_s
         return None if self._settings.sounds else Fraction(0)
 
     @property
@@ -504,7 +504,7 @@ class EncodeSession(Session):
         if self._settings.rate is not None:
             return self.submitted / self._settings.rate
         assert self._feed is not None
-        return self._feed.last_s
+        return self._feed.state.last_s
 
     @property
     def _is_one_file(self) -> bool:

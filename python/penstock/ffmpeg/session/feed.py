@@ -31,7 +31,7 @@ _LAST_PACKETS = 32
 _Result = TypeVar("_Result")
 
 
-class _Queued(NamedTuple):
+class Queued(NamedTuple):
     """What was queued. A tuple, because a changed copy of a dataclass takes three times as long.
 
     Attributes:
@@ -94,9 +94,9 @@ class Feed:
         # Nobody waits with it. A signal handler may close the encoder while its thread has it.
         self._in_order = threading.RLock()
         self._is_queueing = False  # whether a thread has it for a frame or samples
-        self._queued = _Queued(taken=(0,) * len(self._files))
+        self._queued = Queued(taken=(0,) * len(self._files))
         # What `_queued` becomes once the writer has accepted more items than that number.
-        self._pending: tuple[int, _Queued] | None = None
+        self._pending: tuple[int, Queued] | None = None
         self._ends: list[int] = []
 
     def start(self, writer: Writer) -> None:
@@ -117,14 +117,11 @@ class Feed:
             packets.stall_timeout = min(stall_timeout, packets.stall_timeout or stall_timeout)
 
     @property
-    def frames(self) -> int:
-        """Frames that were queued."""
-        return self._state.frames
-
-    @property
-    def samples(self) -> int:
-        """Samples of each channel that the program made and that were queued."""
-        return self._state.samples
+    def state(self) -> Queued:
+        """What was queued."""
+        pending = self._pending
+        is_over = pending is not None and self._writer.stats.items_accepted > pending[0]
+        return pending[1] if is_over and pending is not None else self._queued
 
     @property
     def failures(self) -> list[str]:
@@ -137,19 +134,9 @@ class Feed:
         return [warning for _, packets in self._files if (warning := packets.warning) is not None]
 
     @property
-    def first_s(self) -> Fraction:
-        """The time of the first frame."""
-        return self._state.first_s
-
-    @property
-    def last_s(self) -> Fraction:
-        """The time of the last frame."""
-        return self._state.last_s
-
-    @property
     def video_s(self) -> Fraction:
         """When the picture ends. With times, the last frame is taken to last as long as the one before."""
-        state = self._state
+        state = self.state
         if self._rate is not None:
             return state.frames / self._rate
         return state.last_s + (state.step_s or Fraction(1, nut.NOMINAL_FPS)) if state.frames else Fraction(0)
@@ -157,14 +144,14 @@ class Feed:
     def frames_until(self, nbytes: int) -> int:
         """How many frames are in the first so many bytes of the stream."""
         ends = self._ends
-        return max(0, self.frames - len(ends)) + bisect_right(ends, nbytes)
+        return max(0, self.state.frames - len(ends)) + bisect_right(ends, nbytes)
 
     def next_s(self, tick: int | None) -> Fraction:
         """The time of the next frame: `tick` multiples of `nut.TICK_S`, or None at a constant rate."""
         if tick is not None:
             return tick * nut.TICK_S
         assert self._rate is not None
-        return self.frames / self._rate
+        return self.state.frames / self._rate
 
     def prefix(self, time_s: Fraction) -> bytes:
         """What comes before a frame at that time."""
@@ -172,7 +159,7 @@ class Feed:
 
     def check_later(self, tick: int) -> None:
         """Checks that a frame comes after those before."""
-        time_s, queued = tick * nut.TICK_S, self._state
+        time_s, queued = tick * nut.TICK_S, self.state
         if queued.frames and time_s <= queued.last_s:
             raise ValueError(
                 f"pts must grow from frame to frame: {float(time_s):.6f} s comes after {float(queued.last_s):.6f} s"
@@ -233,12 +220,6 @@ class Feed:
             if time.monotonic() > until_s:
                 raise self._late(timeout)
 
-    @property
-    def _state(self) -> _Queued:
-        pending = self._pending
-        is_over = pending is not None and self._writer.stats.items_accepted > pending[0]
-        return pending[1] if is_over and pending is not None else self._queued
-
     def _when_possible(
         self, step: Callable[[], _Result], timeout: float, *, is_last: bool = False
     ) -> _Result:
@@ -259,7 +240,7 @@ class Feed:
                         )
                     self._is_queueing = True
                     try:
-                        self._queued, self._pending = self._state, None
+                        self._queued, self._pending = self.state, None
                         return step()
                     finally:
                         self._is_queueing = False
@@ -278,14 +259,14 @@ class Feed:
     def _late(self, timeout: float) -> StalledError:
         return StalledError(f"no room within {timeout:.3g} s", timeout, self._writer.stats.bytes_pending)
 
-    def _push(self, push: Callable[[], Ticket], becomes: _Queued) -> Ticket:
-        """Queues one item. If a signal handler raises, `_state` finds out whether the item is queued."""
+    def _push(self, push: Callable[[], Ticket], becomes: Queued) -> Ticket:
+        """Queues one item. If a signal handler raises, `state` finds out whether the item is queued."""
         self._pending = self._writer.stats.items_accepted, becomes
         try:
             ticket = push()
         except StalledError:
             raise _NotYet(self._wait_for_room) from None
-        self._queued, self._pending = self._state, None
+        self._queued, self._pending = self.state, None
         return ticket
 
     def _wait_for_room(self, seconds: float) -> None:
