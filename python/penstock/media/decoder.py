@@ -47,12 +47,6 @@ _TIMELESS = frozenset(
 )
 
 
-# The arguments of a `Decoder` that its plan has too.
-_OPTIONS = tuple(
-    one.name for one in fields(DecodeOptions) if one.name not in ("convert", "threads")
-)  # which is in its `Tuning`
-
-
 class Decoder(DecoderBase):
     """Decodes a video with FFmpeg, which it starts at the first read, and reads from on a native thread.
 
@@ -378,8 +372,9 @@ class Decoder(DecoderBase):
             self._by_number.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        options = {name: getattr(self._options, name) for name in _OPTIONS}
-        arguments = {**options, "stream": self._stream, "tuning": self._tuning}
+        arguments = {one.name: getattr(self._options, one.name) for one in fields(DecodeOptions)}
+        del arguments["convert"], arguments["threads"]  # which its `Tuning` has
+        arguments |= {"stream": self._stream, "tuning": self._tuning}
         return partial(Decoder, self._opened, **arguments), ()
 
     def __len__(self) -> int:
