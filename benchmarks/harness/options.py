@@ -9,8 +9,7 @@ from typing import Any, Protocol, TypeVar
 import click
 
 from benchmarks.harness.methods import FrameJob
-from penstock._units import parse_byte_count
-from penstock.cli.options import parsed, picture_size
+from penstock.cli.options import byte_count, parsed, picture_size
 
 Job = TypeVar("Job", bound=FrameJob)
 
@@ -80,7 +79,7 @@ FFMPEG_OPTION = click.Option(
 
 def parse_bytes(text: str) -> int:
     """A number of bytes above 0."""
-    nbytes = parse_byte_count(text)
+    nbytes = byte_count(text)
     if nbytes == 0:
         raise ValueError(f"{text!r} is not a number of bytes above 0")
     return nbytes

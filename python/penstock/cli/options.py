@@ -11,11 +11,13 @@ from typing import Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from penstock._units import parse_byte_count
-
 #: Linux counts the length of a file and its positions in 64 bits with a sign (off_t).
 MOST_BYTES = 2**63 - 1
 
+# As head(1), dd(1) and split(1) have it: a letter alone is a power of 1024, with a B it is one of 1000.
+_UNITS: dict[str, int] = {"": 1}
+for _power, _letter in enumerate("KMGT", 1):
+    _UNITS |= {_letter: 1024**_power, f"{_letter}IB": 1024**_power, f"{_letter}B": 1000**_power}
 #: The units of a number of bytes, for help texts.
 UNITS = "64K and 64KiB are 64 × 1024 bytes, 64kB is 64 × 1000; likewise M, G and T."
 
@@ -69,8 +71,11 @@ def parsed(
 
 
 def byte_count(text: str) -> int:
-    """Parse a number of bytes that a file can have."""
-    nbytes = parse_byte_count(text)
+    """Parse a number of bytes that a file can have: ``4K`` and ``4KiB`` are 4096, ``4kB`` is 4000."""
+    match = re.fullmatch(r"(\d+)\s*([A-Z]*)", text.strip().upper(), re.ASCII)
+    if match is None or match[2] not in _UNITS:
+        raise ValueError(f"{text!r} is not a number of bytes such as 65536, 64K or 2G")
+    nbytes = int(match[1]) * _UNITS[match[2]]
     if nbytes > MOST_BYTES:
         raise ValueError(f"{text!r} is more than any file has")
     return nbytes
