@@ -6,6 +6,7 @@ import glob
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -44,7 +45,7 @@ class Stage:
 
     name: str
     workers: int
-    _make: Callable[[str, Policy], _native._Stage] = field(repr=False)
+    _make: Callable[[str, int, Policy], _native._Stage] = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -126,10 +127,7 @@ def decompress(codec: CodecName = "auto", *, workers: int = 1, streamed: bool | 
         workers: the number of threads, each of which decompresses a chunk of its own; a stream takes one.
         streamed: whether chunks are pieces of one stream; by default, what the source says.
     """
-
-    def make(name: str, policy: Policy) -> _native._Stage:
-        return _native._Stage.decompress(codec, streamed, name, workers, policy)
-
+    make = partial(_native._Stage.decompress, codec, streamed)
     return Stage("decompress", _native._count("workers", workers), make)
 
 
@@ -140,11 +138,7 @@ def checksum(kind: ChecksumName = "xxh3", *, workers: int = 1) -> Stage:
         kind: ``"xxh3"`` (XXH3, 64 bits, seed 0) or ``"crc32"`` (as ``zlib.crc32``).
         workers: the number of threads.
     """
-
-    def make(name: str, policy: Policy) -> _native._Stage:
-        return _native._Stage.checksum(kind, name, workers, policy)
-
-    return Stage("checksum", _native._count("workers", workers), make)
+    return Stage("checksum", _native._count("workers", workers), partial(_native._Stage.checksum, kind))
 
 
 def call(
@@ -162,11 +156,7 @@ def call(
         name: the name of the stage; by default that of the callable.
     """
     named = name or str(getattr(function, "__name__", type(function).__name__))
-
-    def make(name: str, policy: Policy) -> _native._Stage:
-        return _native._Stage.call(function, name, workers, policy)
-
-    return Stage(named, _native._count("workers", workers), make)
+    return Stage(named, _native._count("workers", workers), partial(_native._Stage.call, function))
 
 
 def into(buffers: Iterable[WritableData]) -> Sink:

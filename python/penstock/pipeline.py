@@ -210,7 +210,7 @@ class Pipeline:
         self._is_reported = False  # whether somebody waited, and got its failure
         self._native = _native._Pipeline(
             origin._make(wanted.get(origin.name)),
-            [stage._make(name, wanted.get(name)) for name, stage in named.items()],
+            [stage._make(name, stage.workers, wanted.get(name)) for name, stage in named.items()],
             native_sink(sink, queue_items, queue_bytes, wanted.get("writer")),
             queue_items=queue_items,
             queue_bytes=queue_bytes,
