@@ -27,7 +27,7 @@ import os
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 from penstock import _native
 from penstock._native import AppliedPolicy, ThreadPolicy
@@ -195,24 +195,11 @@ def topology(root: StrOrBytesPath = "/") -> Topology:
         TypeError: ``root`` is not a path.
     """
     found = _native._topology(os.fsdecode(root))
-    return Topology(
-        model=found["model"],
-        packages=_records(Package, found["packages"]),
-        numa_nodes=_records(NumaNode, found["numa_nodes"]),
-        cores=_records(Core, found["cores"]),
-        logical_processors=_records(LogicalProcessor, found["logical_processors"]),
-        l1d_domains=_records(CacheDomain, found["l1d_domains"]),
-        l2_domains=_records(CacheDomain, found["l2_domains"]),
-        l3_domains=_records(CacheDomain, found["l3_domains"]),
-        notes=found["notes"],
-    )
-
-
-Record = TypeVar("Record")
-
-
-def _records(kind: type[Record], fields: Iterable[dict[str, Any]]) -> tuple[Record, ...]:
-    return tuple(kind(**one) for one in fields)
+    kinds: dict[str, type[Any]] = dict.fromkeys(("l1d_domains", "l2_domains", "l3_domains"), CacheDomain)
+    kinds |= {"packages": Package, "numa_nodes": NumaNode, "cores": Core}
+    kinds["logical_processors"] = LogicalProcessor
+    records = {name: tuple(kind(**one) for one in found[name]) for name, kind in kinds.items()}
+    return Topology(**found | records)
 
 
 def set_priority(level: Priority) -> AppliedPolicy:
