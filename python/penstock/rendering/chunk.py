@@ -103,7 +103,7 @@ class Renderer:
                 # The container of chunks is ours, and not the user's.
                 warnings=tuple(one for one in report.warnings if not one.startswith(("[mov]", "[mp4]"))),
             )
-        self._storage.write(_report_name(name), json.dumps(asdict(made)))
+        self._storage.write(f"{name}.json", json.dumps(asdict(made)))
         return made
 
     def _arguments(self, chunk: RenderChunk) -> dict[str, Any]:
@@ -182,7 +182,7 @@ class Renderer:
 def finished(plan: Plan, storage: Storage, number: int) -> ChunkReport | None:
     """The report of a chunk that is in the storage and whole; None if it is not."""
     name = data_name(plan, number)
-    text = storage.read(_report_name(name))
+    text = storage.read(f"{name}.json")
     if text is None:
         return None
     try:
@@ -204,10 +204,6 @@ def remove_chunks(plan: Plan, storage: Storage) -> bool:
         return True
     storage.remove("")
     return False
-
-
-def _report_name(name: str) -> str:
-    return f"{name}.json"
 
 
 def _sha256(path: Path) -> str:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from penstock._log import logger
 from penstock.errors import RenderError
 from penstock.rendering.chunk import data_name, finished, folder_of, remove_chunks
-from penstock.rendering.engines import ATTEMPTS, Advance, Done, Engine, Failed, Failure
+from penstock.rendering.engines import ATTEMPTS, Advance, Done, Engine, Failed
 from penstock.rendering.join import joined
 from penstock.rendering.planning import Plan, numbered, stored_plans
 from penstock.rendering.storage import storage_of
@@ -30,7 +30,9 @@ class Job:
     def __init__(self, plan: Plan, *, resume: bool) -> None:
         self._started_s = time.monotonic()
         self._storage = storage_of(plan.storage)
-        self.plan = self._resumed(plan) if resume else self._fresh(plan)
+        if not resume:
+            self._storage.remove(folder_of(plan))
+        self.plan = self._resumed(plan) if resume else plan
         found = (finished(self.plan, self._storage, number) for number in range(len(self.plan.lengths)))
         self._reports: dict[int, ChunkReport] = {one.number: one for one in found if one is not None}
         self._resumed_chunks = frozenset(self._reports)
@@ -103,9 +105,11 @@ class Job:
         attempts = self._failures[event.number]
         logger.warning("%s failed (%d of %d): %s", chunk, attempts, ATTEMPTS, failure.reason)
         if attempts >= ATTEMPTS:
-            raise _given_up(
-                f"{chunk} failed {attempts} times: {failure.reason}", event.number, chunk.frames, failure
-            )
+            why = f"{chunk} failed {attempts} times: {failure.reason}"
+            error = RenderError(why, chunk=event.number, frames=chunk.frames, attempts=ATTEMPTS)
+            if failure.details:
+                error.add_note(failure.details.rstrip())
+            raise error
 
     def _progress(self, workers: int) -> RenderProgress:
         elapsed_s = time.monotonic() - self._started_s
@@ -144,18 +148,8 @@ class Job:
         """The plan with the chunks of one that an earlier run has left, if that makes the same frames."""
         names = self._storage.names(_PLAN_NAME)
         texts = (text for name in names if (text := self._storage.read(name)) is not None)
-        return next(
-            (
-                same
-                for other in stored_plans(texts)
-                if (same := plan.with_chunks_of(other)).hash == other.hash
-            ),
-            plan,
-        )
-
-    def _fresh(self, plan: Plan) -> Plan:
-        self._storage.remove(folder_of(plan))
-        return plan
+        found = (plan.with_chunks_of(other) for other in stored_plans(texts))
+        return next((same for same in found if same is not plan), plan)
 
 
 @contextmanager
@@ -170,13 +164,6 @@ def _shown(progress: bool | Show, frames: int) -> Iterator[Show]:
 
         with RenderBar(frames) as bar:
             yield bar.show
-
-
-def _given_up(message: str, number: int, frames: range, failure: Failure) -> RenderError:
-    error = RenderError(message, chunk=number, frames=frames, attempts=ATTEMPTS)
-    if failure.details:
-        error.add_note(failure.details.rstrip())
-    return error
 
 
 def _workers(reports: Iterable[ChunkReport]) -> list[WorkerReport]:
