@@ -308,9 +308,9 @@ def render(
     encoder = grouped(encoder_settings({name: given[name] for name in given if name not in _OF_RENDER}))
     with _failures():
         if plan_file is not None:
-            _write_plan(
-                rendering.plan(scene, **{name: given[name] for name in _OF_PLAN}, encoder=encoder), plan_file
-            )
+            planned = rendering.plan(scene, **{name: given[name] for name in _OF_PLAN}, encoder=encoder)
+            with click.open_file(plan_file, "w") as file:  # which takes - for standard output
+                file.write(planned.to_json())
             return
         others = {name: given[name] for name in _OF_RENDER}
         report = rendering.render(scene, **others, resume=not no_resume, progress=wanted, encoder=encoder)
@@ -319,13 +319,6 @@ def render(
     _show_warnings(report.warnings, quiet=quiet)
     if wanted:
         click.echo(_summary(report), err=True)
-
-
-def _write_plan(planned: Plan, name: str) -> None:
-    if name == _STANDARD:
-        click.echo(planned.to_json(), nl=False)
-    else:
-        Path(name).write_text(planned.to_json())
 
 
 def _summary(report: RenderReport) -> str:
