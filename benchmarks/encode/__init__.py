@@ -164,14 +164,8 @@ def decode(target: Target, step: int = 1) -> Frame:
     """
     # With the times of neighbours, so that FFmpeg does not fill the gaps.
     select = f"select=not(mod(n\\,{step})),setpts=N/FRAME_RATE/TB"
-    convert = [
-        "-vf",
-        f"{select},scale=flags=accurate_rnd+full_chroma_int",
-        "-f",
-        "rawvideo",
-        "-pix_fmt",
-        "rgb24",
-    ]
+    filters = f"{select},scale=flags=accurate_rnd+full_chroma_int"
+    convert = ["-vf", filters, "-f", "rawvideo", "-pix_fmt", "rgb24"]
     raw = output_of(target.ffmpeg, "-xerror", "-i", target.output, *convert, "-")
     return np.frombuffer(raw, np.uint8).reshape(-1, target.job.height, target.job.width, 3)
 

@@ -123,18 +123,13 @@ def _encoder(target: Target, fps: int | None = FRAMES_PER_S, audio: AudioInput |
     )
 
 
-def _sound_encoder(target: Target, audio: AudioInput) -> AudioEncoder:
-    """For sound alone."""
-    options, tuning = {"b:a": BIT_RATE}, Tuning(ffmpeg=target.ffmpeg)
-    return AudioEncoder(target.output, audio, options=options, tuning=tuning)
-
-
 @METHODS.add(OURS, "ours")
 def penstock(target: Target) -> None:
     """`penstock.Encoder`: ``write`` and ``write_audio`` in step."""
     audio = AudioInput(SAMPLE_RATE, CHANNELS, codec=target.job.audio_codec)
     if not target.job.has_picture:
-        with _sound_encoder(target, audio) as alone:
+        options, tuning = {"b:a": BIT_RATE}, Tuning(ffmpeg=target.ffmpeg)
+        with AudioEncoder(target.output, audio, options=options, tuning=tuning) as alone:
             for piece in target.pieces():
                 alone.write(piece)
         return
