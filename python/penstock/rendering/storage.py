@@ -12,31 +12,8 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
 
 from penstock.errors import RenderError
-
-
-class Storage(Protocol):
-    """Files by their names, which may have a folder before them."""
-
-    def new_file(self, name: str) -> Any:
-        """A context that yields a path to write to. The file is there under its name, and whole, when it ends."""
-
-    def local(self, name: str) -> Any:
-        """A context that yields the path of a local file with these bytes."""
-
-    def read(self, name: str) -> str | None:
-        """The text in a file; None if there is none."""
-
-    def write(self, name: str, text: str) -> None:
-        """Writes a file with this text at once."""
-
-    def names(self, suffix: str) -> list[str]:
-        """The names that end so, in this folder and the ones in it."""
-
-    def remove(self, name: str) -> None:
-        """Removes a file or a folder, if there is one; all of it if the name is empty."""
 
 
 @contextmanager
@@ -64,13 +41,14 @@ def storage_of(url: str) -> Storage:
 
 
 class LocalStorage:
-    """A folder of this machine, or one that all machines share."""
+    """A folder of this machine, or one that all machines share. Names of files may have a folder before them."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     @contextmanager
     def new_file(self, name: str) -> Iterator[Path]:
+        """Yields a path to write to. The file is there under its name, and whole, when the block ends."""
         path = self._folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         # Several machines may write the same chunk, if one was thought lost; their process ids may be the same.
@@ -83,22 +61,27 @@ class LocalStorage:
 
     @contextmanager
     def local(self, name: str) -> Iterator[Path]:
+        """Yields the path of a local file with these bytes."""
         yield self._folder / name
 
     def read(self, name: str) -> str | None:
+        """The text in a file; None if there is none."""
         try:
             return (self._folder / name).read_text()
         except (FileNotFoundError, NotADirectoryError):
             return None
 
     def write(self, name: str, text: str) -> None:
+        """Writes a file with this text at once."""
         with self.new_file(name) as part:
             part.write_text(text)
 
     def names(self, suffix: str) -> list[str]:
+        """The names that end so, in this folder and the ones in it."""
         return sorted(str(path.relative_to(self._folder)) for path in self._folder.rglob(f"*{suffix}"))
 
     def remove(self, name: str) -> None:
+        """Removes a file or a folder, if there is one; all of it if the name is empty."""
         path = self._folder / name
         if path.is_dir():
             shutil.rmtree(path)
@@ -107,7 +90,7 @@ class LocalStorage:
 
 
 class RemoteStorage:
-    """A URL that fsspec opens, such as ``s3://bucket/folder``. Its files appear when they are complete."""
+    """The same at a URL that fsspec opens, ``s3://bucket/folder``. Its files appear when they are complete."""
 
     def __init__(self, url: str) -> None:
         try:
@@ -154,3 +137,7 @@ class RemoteStorage:
 
     def _path(self, name: str) -> str:
         return f"{self._folder}/{name}" if name else str(self._folder)
+
+
+#: Where chunks are kept.
+Storage = LocalStorage | RemoteStorage
