@@ -365,14 +365,10 @@ def _refuse_terminal(fd: int, title: str) -> None:
 def _decoder(source: str, settings: dict[str, Any]) -> Decoder:
     with as_click_errors():
         settings["ffmpeg"] = find_decoding_ffmpeg(settings["ffmpeg"])
-        return Decoder(source, **_decoder_settings(settings))
-
-
-def _decoder_settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The Decoder's arguments. It has its own defaults for options that were not given."""
-    settings = {name: value for name, value in given.items() if value is not None}
-    pixel_format = None if given["pixel_format"] == SAME else given["pixel_format"]
-    return grouped(settings) | {"pixel_format": pixel_format}
+        # The Decoder has its own defaults for options that were not given.
+        given = grouped({name: value for name, value in settings.items() if value is not None})
+        pixel_format = None if settings["pixel_format"] == SAME else settings["pixel_format"]
+        return Decoder(source, **given | {"pixel_format": pixel_format})
 
 
 def _next(frames: Iterator[VideoFrame]) -> Any:
