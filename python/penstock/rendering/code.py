@@ -15,6 +15,7 @@ import types
 from collections import ChainMap
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -201,10 +202,7 @@ def _imported(reference: str) -> Any:
     if not colon or not module_name or not name:
         raise ValueError(f"{reference!r} is not MODULE:NAME or FILE.py:NAME")
     module = _from_file(Path(module_name)) if module_name.endswith(".py") else _named(module_name)
-    found: Any = module
-    for part in name.split("."):
-        found = getattr(found, part)
-    return found
+    return attrgetter(name)(module)
 
 
 def search_here() -> None:
