@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from fractions import Fraction
+from functools import lru_cache, partial
 from typing import Literal, Self, get_args
 
 from penstock import _exit
@@ -62,7 +63,7 @@ class FanOut:
 
     def __init__(self, targets: Iterable[Encoder | Writer] = ()) -> None:
         self._outputs: list[Output] = []
-        self._pools: dict[int, _SlotPool] = {}
+        self._pool_of = lru_cache(KEPT_SIZES)(partial(_SlotPool, keep_slots=KEPT_SLOTS))
         # The frame that was taken last, for the outputs that do not have it yet.
         self._waiting: dict[Output, Push] = {}
         self._in_order = threading.Lock()
@@ -268,13 +269,6 @@ class FanOut:
                 slots[used] = pool.filled(buffer, used.conversion, used.prefix)
             pushes[output] = output.push_of(slots[used], used)
         return pushes
-
-    def _pool_of(self, nbytes: int) -> _SlotPool:
-        if nbytes not in self._pools:
-            if len(self._pools) == KEPT_SIZES:
-                self._pools.clear()
-            self._pools[nbytes] = _SlotPool(nbytes, KEPT_SLOTS)
-        return self._pools[nbytes]
 
     def _settle(self, deadline: Deadline, *, is_last: bool = False) -> None:
         """Hands the frame that was taken last to the outputs that do not have it.
