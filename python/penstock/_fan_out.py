@@ -138,9 +138,8 @@ class FanOut:
             pushes, before = self._pushes(frame, pts), self._waiting
             # One whose turn comes is kept: an encoder that is too slow all the time would get no new frame.
             kept = {output: push for output, push in before.items() if output.is_catching_up}
-            self._waiting = (
-                pushes | kept
-            )  # in one step: what a signal handler interrupts here is continued by the next call
+            # In one step: what a signal handler interrupts here is continued by the next call.
+            self._waiting = pushes | kept
             for output in pushes:
                 output.offered += 1
                 output.dropped += output in before  # that frame, or this one
@@ -307,9 +306,8 @@ class FanOut:
                 if not output.queue(push, deadline):
                     return False
                 output.last, output.is_catching_up = push if output.repeats else None, False
-            self._waiting.pop(
-                output, None
-            )  # another thread's abort has removed it, and may have done so before
+            # Another thread's abort has removed it, and may have done so before.
+            self._waiting.pop(output, None)
         except BaseException:  # a signal handler's; it may come when the frame is queued already
             if output.accepted > before:
                 self._waiting.pop(output, None)

@@ -306,9 +306,8 @@ def _color_arguments(plan: Plan) -> list[str]:
     if is_rgb(pixel_format):
         return ["-color_range", "pc", "-colorspace", "rgb"]
     tags = plan_encode(settings, plan.size).color_arguments
-    return list(
-        tags[:2] if is_gray(pixel_format) else tags
-    )  # FFmpeg 7 and newer encode gray with the range alone
+    # FFmpeg 7 and newer encode gray with the range alone.
+    return list(tags[:2] if is_gray(pixel_format) else tags)
 
 
 def _sound_arguments(plan: Plan, part: Path) -> tuple[list[str], list[str]]:

@@ -197,7 +197,6 @@ def _cpu_ticks(pid: int) -> int:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
         return 0
-    fields = stat.rpartition(b")")[
-        2
-    ].split()  # the name before it may contain spaces, and be cut inside a character
+    # The name before it may contain spaces, and be cut inside a character.
+    fields = stat.rpartition(b")")[2].split()
     return int(fields[11]) + int(fields[12])
