@@ -217,7 +217,9 @@ class Pipeline:
             max_chunk_bytes=max_chunk_bytes,
             on_error=on_error,
         )
-        _watch_exit(self)
+        _open.add(self)
+        # Before the program ends, because its threads may need to run Python code.
+        at_exit(_end_all, 1)
 
     def read(self, timeout: float | None = None) -> Chunk | None:
         """The next chunk; None at the end. Releases the GIL; Ctrl-C interrupts it.
@@ -353,12 +355,6 @@ def _disown_all_in_child() -> None:
 
 
 os.register_at_fork(after_in_child=_disown_all_in_child)
-
-
-def _watch_exit(pipeline: Pipeline) -> None:
-    """End the pipeline before the program ends, because its threads may need to run Python code."""
-    _open.add(pipeline)
-    at_exit(_end_all, 1)
 
 
 def _end_all() -> None:
