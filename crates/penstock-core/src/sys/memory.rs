@@ -16,10 +16,14 @@ pub(crate) fn page_bytes() -> usize {
     rustix::param::page_size()
 }
 
-/// Whether the kernel backs memory with huge pages when it is asked to.
+/// Whether the kernel backs memory with huge pages when it is asked to, for this process too: prctl(2) can refuse them.
 pub(crate) fn has_huge_pages() -> bool {
-    std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled")
-        .is_ok_and(|modes| !modes.contains("[never]"))
+    const NONE: libc::c_ulong = 0;
+    // SAFETY: it touches no memory.
+    let is_refused = unsafe { libc::prctl(libc::PR_GET_THP_DISABLE, NONE, NONE, NONE, NONE) } == 1;
+    !is_refused
+        && std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled")
+            .is_ok_and(|modes| !modes.contains("[never]"))
 }
 
 /// A private anonymous mapping of whole normal pages, zero at first; aligned to huge pages where it holds one.

@@ -128,21 +128,38 @@ fn where_vmsplice_copies_large_writes_go_by_write() {
     });
 }
 
+#[test]
+fn where_the_process_may_have_no_huge_pages_large_writes_go_by_write() {
+    in_own_process("kernels::where_the_process_may_have_no_huge_pages_large_writes_go_by_write", || {
+        const NONE: libc::c_ulong = 0;
+        // SAFETY: it touches no memory.
+        let answer = unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1 as libc::c_ulong, NONE, NONE, NONE) };
+        assert_eq!(answer, 0);
+        for mode in [Mode::Auto, Mode::Staged] {
+            write_by_write(mode, ReaderKind::Unknown, Reason::NoHugePages);
+        }
+    });
+}
+
 fn write_in_all_modes(against_pages: Reason) {
     for reader_kind in [ReaderKind::Unknown, ReaderKind::Reads] {
         for mode in [Mode::Auto, Mode::Staged, Mode::ZeroCopy] {
-            let (reader, end) = pipe().unwrap();
-            let got = drain(reader, Temper::Eager);
-            let options = WriterOptions::default().mode(mode).reader(reader_kind);
-            let writer = Writer::new(&end, &options).unwrap();
-            drop(end);
-            let frame = pattern(1 << 20, 1);
-            writer.write(frame.clone(), None).unwrap().wait().unwrap();
-            assert_eq!(writer.stats().choice, Some((Transport::Write, against_pages)), "{mode:?}");
-            writer.close(None).unwrap();
-            assert!(got.join().unwrap() == frame);
+            write_by_write(mode, reader_kind, against_pages);
         }
     }
+}
+
+fn write_by_write(mode: Mode, reader_kind: ReaderKind, reason: Reason) {
+    let (reader, end) = pipe().unwrap();
+    let got = drain(reader, Temper::Eager);
+    let options = WriterOptions::default().mode(mode).reader(reader_kind);
+    let writer = Writer::new(&end, &options).unwrap();
+    drop(end);
+    let frame = pattern(1 << 20, 1);
+    writer.write(frame.clone(), None).unwrap().wait().unwrap();
+    assert_eq!(writer.stats().choice, Some((Transport::Write, reason)), "{mode:?}");
+    writer.close(None).unwrap();
+    assert!(got.join().unwrap() == frame);
 }
 
 /// write(2) calls of this process so far.
