@@ -187,7 +187,7 @@ def table(words: list[str], kept: dict[str, dict[str, Any]]) -> str:
 def machines(kept: dict[str, dict[str, Any]]) -> str:
     """What each job takes without limits, and how many times as long with each of them, in Markdown."""
     found = [(name, record) for name, record in kept.items() if record["benchmark"] == "machines"]
-    text = []
+    text: list[str] = []
     for name, record in found[:1]:
         for group in record["groups"]:
             here, *limited = group["methods"]
