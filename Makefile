@@ -162,6 +162,6 @@ fmt: $(READY)-check $(READY)-native
 	$(IN_VENV) ruff format .
 
 clean:
-	rm -rf $(VENV) target build dist .cache docs/benchmarks.md docs/pictures docs/rust docs/reference/cli.md .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) target build dist .cache docs/benchmarks.md docs/rust .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find benchmarks python tests examples scripts -name __pycache__ -prune -exec rm -rf {} +
 	find python -name '*.so' -delete

@@ -4,8 +4,9 @@ python scripts/docs.py            # `make docs` runs it
 python scripts/docs.py --serve    # `make docs-serve`: the site on localhost, built again whenever a page changes
 
 First it makes what the pages show: the reference of the commands, the crates' documentation, the benchmarks, and the
-pictures. A page
-that shows ``pictures/NAME.png`` has code that makes NAME.mp4; the picture is the frame in its middle.
+pictures that are missing. A page that shows ``pictures/NAME.jpg`` has code that makes NAME.mp4; the picture is the
+frame in its middle. The reference of the commands and the pictures are committed, for readers on a code host, and
+tests compare them with new ones.
 """
 
 from __future__ import annotations
@@ -24,17 +25,21 @@ import click
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
+COMMANDS = DOCS / "reference" / "cli.md"
+PICTURES = DOCS / "pictures"
 SITE = ROOT / "build" / "site"
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 # What Zensical says when all is well.
 _NO_NEWS = re.compile(r"Build (?:started|finished in .*)|No issues found|\s*")
 
 
-def write_commands() -> None:
+def commands_page() -> str:
     """The page with the help of each command."""
     from penstock.cli import penstock_command
 
-    group = click.Context(penstock_command, info_name="penstock", **penstock_command.context_settings)
+    # As wide as in a terminal of 80 columns.
+    settings = penstock_command.context_settings | {"terminal_width": 78}
+    group = click.Context(penstock_command, info_name="penstock", **settings)
     contexts = [group]
     for name in penstock_command.list_commands(group):
         command = penstock_command.get_command(group, name)
@@ -45,7 +50,7 @@ def write_commands() -> None:
             for path, each in ({name: command} | steps).items()
         )
     parts = [f"## {each.command_path}\n\n```text\n{each.get_help()}\n```\n" for each in contexts]
-    (DOCS / "reference" / "cli.md").write_text("\n".join(["# Command line\n", *parts]))
+    return "\n".join(["# Command line\n", *parts])
 
 
 def write_crates() -> None:
@@ -57,26 +62,25 @@ def write_crates() -> None:
     shutil.copytree(made, kept, ignore=shutil.ignore_patterns("_native", ".lock"))
 
 
+def picture_names(page: Path) -> set[str]:
+    """The names of the pictures that a page shows, without their ending."""
+    return set(re.findall(r"\]\([./]*pictures/([\w-]+)\.jpg\)", page.read_text()))
+
+
 def write_pictures() -> None:
-    """The pictures of all pages, by running the code of those that changed since."""
-    pictures = DOCS / "pictures"
-    pictures.mkdir(exist_ok=True)
+    """The pictures that are missing, by running the code of their pages."""
+    PICTURES.mkdir(exist_ok=True)
     for page in DOCS.rglob("*.md"):
-        names = set(re.findall(r"\]\([./]*pictures/([\w-]+)\.png\)", page.read_text()))
-        if all(is_newer(pictures / f"{name}.png", page) for name in names):
+        missing = [name for name in picture_names(page) if not (PICTURES / f"{name}.jpg").exists()]
+        if not missing:
             continue
         with TemporaryDirectory() as folder:
             run = [sys.executable, ROOT / "scripts" / "run_page.py", page]
             ran = subprocess.run(run, cwd=folder, capture_output=True, text=True)
             if ran.returncode:
                 sys.exit(f"docs: the code of {page} failed:\n{ran.stderr}")
-            for name in names:
-                write_middle_frame(Path(folder, f"{name}.mp4"), pictures / f"{name}.png")
-
-
-def is_newer(file: Path, other: Path) -> bool:
-    """Whether the file exists, and was written after the other one."""
-    return file.exists() and file.stat().st_mtime > other.stat().st_mtime
+            for name in missing:
+                write_middle_frame(Path(folder, f"{name}.mp4"), PICTURES / f"{name}.jpg")
 
 
 def write_middle_frame(video: Path, picture: Path) -> None:
@@ -148,7 +152,7 @@ def dead_links() -> list[str]:
 
 
 def main() -> None:
-    write_commands()
+    COMMANDS.write_text(commands_page())
     write_crates()
     write_pictures()
     write_benchmarks()

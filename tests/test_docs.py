@@ -1,4 +1,4 @@
-"""The code of the README and on the pages of the documentation runs, and prints what they show."""
+"""The code of the README and on the pages of the documentation runs, and prints and draws what they show."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from support.media import no_opengl
 
 import penstock
-from scripts import run_page
+from scripts import docs, run_page
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
@@ -61,6 +62,15 @@ def test_the_front_page_names_the_version() -> None:
     assert f"This is version {penstock.__version__}," in (ROOT / "docs/index.md").read_text()
 
 
+def test_the_page_of_the_commands_has_their_help() -> None:
+    assert docs.COMMANDS.read_text() == docs.commands_page(), "run `make docs`"
+
+
+def picture(path: Path) -> np.ndarray:
+    with penstock.Decoder(path) as decoder:
+        return next(iter(decoder)).astype(int)
+
+
 @pytest.mark.parametrize(
     "page",
     [
@@ -83,6 +93,13 @@ def test_page(page: Path, tmp_path: Path) -> None:
     assert run.returncode == 0, run.stderr
     missing = run_page.missing_output(page, run.stdout)
     assert missing is None, f"{missing!r} is not in\n{run.stdout}"
+    for name in docs.picture_names(page):
+        docs.write_middle_frame(tmp_path / f"{name}.mp4", tmp_path / f"{name}.jpg")
+        kept = docs.PICTURES / f"{name}.jpg"
+        new_samples, kept_samples = picture(tmp_path / f"{name}.jpg"), picture(kept)
+        assert new_samples.shape == kept_samples.shape
+        # A guess: other encoders and drivers of OpenGL differ by less.
+        assert np.abs(new_samples - kept_samples).mean() < 4, f"remove {kept}, and run `make docs`"
 
 
 @pytest.mark.slow
