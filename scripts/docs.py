@@ -16,12 +16,14 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
 from html.parser import HTMLParser
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import unquote, urlsplit
 
 import click
+from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -31,6 +33,7 @@ SITE = ROOT / "build" / "site"
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 # What Zensical says when all is well.
 _NO_NEWS = re.compile(r"Build (?:started|finished in .*)|No issues found|\s*")
+_HEADING = re.compile("h[1-6]")
 
 
 def commands_page() -> str:
@@ -116,39 +119,78 @@ def build_site() -> None:
 
 
 class Page(HTMLParser):
-    """A page of the site: what it links to or shows, and its anchors."""
+    """A page of HTML: what it links to or shows, and its anchors."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, html: str) -> None:
         super().__init__()
         self.links: list[str] = []
         self.anchors: set[str] = set()
-        self.feed(path.read_text())
+        self.feed(html)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         for name, value in attrs:
-            if name in ("href", "src") and value:
+            if name in ("href", "src", "srcset") and value:
                 self.links.append(value)
             elif name in ("id", "name") and value:
                 self.anchors.add(value)
 
 
-def dead_links() -> list[str]:
-    """Links within the site that lead nowhere. Zensical checks those between pages, but no pictures and no crates."""
-    pages = {path: Page(path) for path in SITE.rglob("*.html") if "rust" not in path.relative_to(SITE).parts}
+class HostedPage(Page):
+    """A page of Markdown as code hosts show it, which make the anchor of a heading of its words."""
+
+    def __init__(self, markdown: str) -> None:
+        self.heading: list[str] | None = None
+        super().__init__(MarkdownIt("commonmark").enable("table").render(markdown))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        super().handle_starttag(tag, attrs)
+        if _HEADING.fullmatch(tag):
+            self.heading = []
+
+    def handle_data(self, data: str) -> None:
+        if self.heading is not None:
+            self.heading.append(data)
+
+    def handle_endtag(self, tag: str) -> None:
+        if self.heading is not None and _HEADING.fullmatch(tag):
+            words = "".join(self.heading).lower()
+            self.anchors.add(re.sub(r"[^\w -]", "", words).replace(" ", "-"))
+            self.heading = None
+
+
+def dead_links(pages: Mapping[Path, Page], exists: Callable[[Path], bool]) -> list[str]:
+    """Links of pages to files or anchors that are not there."""
     dead = []
     for path, page in pages.items():
         for link in page.links:
             url = urlsplit(link)
-            if url.scheme or url.netloc or path.name == "404.html":
+            if url.scheme or url.netloc:
                 continue
-            target = (path.parent / unquote(url.path)).resolve() if url.path else path
-            target = target / "index.html" if target.is_dir() else target
-            known = (
-                url.fragment in ("", "__skip") or target not in pages or url.fragment in pages[target].anchors
-            )
-            if not target.exists() or not known:
-                dead.append(f"{path.relative_to(SITE)}: {link}")
+            target = Path(os.path.normpath(path.parent / unquote(url.path))) if url.path else path
+            target = target / "index.html" if target / "index.html" in pages else target
+            fragment = unquote(url.fragment)
+            known = fragment in ("", "__skip") or target not in pages or fragment in pages[target].anchors
+            if not exists(target) or not known:
+                dead.append(f"{path}: {link}")
     return dead
+
+
+def dead_links_of_site() -> list[str]:
+    """Links within the site that lead nowhere. Zensical checks those between pages, but no pictures and no crates."""
+    paths = [path for path in SITE.rglob("*.html") if "rust" not in path.relative_to(SITE).parts]
+    pages = {path: Page(path.read_text()) for path in paths if path.name != "404.html"}
+    return dead_links(pages, lambda target: target.is_file() or (target / "index.html").is_file())
+
+
+def dead_links_of_repository() -> list[str]:
+    """Links that a reader on a code host cannot follow, because they do not lead to what is committed."""
+    # In a container, another user may have cloned.
+    command = ["git", "-c", "safe.directory=*", "ls-files", "-z"]
+    listed = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
+    files = {ROOT / name for name in listed.split("\0") if (ROOT / name).is_file()}
+    folders = {folder for file in files for folder in file.parents}
+    pages = {path: HostedPage(path.read_text()) for path in files if path.suffix == ".md"}
+    return dead_links(pages, lambda target: target in files or target in folders)
 
 
 def main() -> None:
@@ -160,7 +202,7 @@ def main() -> None:
         os.chdir(ROOT)
         os.execv(Path(sys.executable).with_name("zensical"), ["zensical", "serve"])
     build_site()
-    if dead := dead_links():
+    if dead := dead_links_of_site() + dead_links_of_repository():
         sys.exit("\n".join(["docs: these links lead nowhere:", *dead]))
     print(f"The site is {SITE.relative_to(ROOT) / 'index.html'}")
 

@@ -66,6 +66,30 @@ def test_the_page_of_the_commands_has_their_help() -> None:
     assert docs.COMMANDS.read_text() == docs.commands_page(), "run `make docs`"
 
 
+def test_a_code_host_can_follow_all_links() -> None:
+    assert docs.dead_links_of_repository() == []
+
+
+LINKS = """
+# What `x_y` does, and *why*
+
+[to a heading](#what-x_y-does-and-why), [of another page](other.md#one), [to a folder](folder), <img src="there.png">
+[to no heading](#what-x), [of another page](other.md#two), [to no file](gone.md), ![to no picture](gone.png)
+
+```text
+[this is code](code.md)
+```
+"""
+
+
+def test_links_that_lead_nowhere_are_found(tmp_path: Path) -> None:
+    page, other = tmp_path / "page.md", tmp_path / "other.md"
+    pages = {page: docs.HostedPage(LINKS), other: docs.HostedPage("## One")}
+    files = {page, other, tmp_path / "folder", tmp_path / "there.png"}
+    dead = ["#what-x", "other.md#two", "gone.md", "gone.png"]
+    assert docs.dead_links(pages, files.__contains__) == [f"{page}: {link}" for link in dead]
+
+
 def picture(path: Path) -> np.ndarray:
     with penstock.Decoder(path) as decoder:
         return next(iter(decoder)).astype(int)
