@@ -1,4 +1,4 @@
-"""The table of names that changed: the old ones are gone, the new ones are there."""
+"""The changelog begins with the version. Of names that changed, the old ones are gone and the new ones are there."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import re
 from pathlib import Path
 
 import pytest
+
+import penstock
 
 _ROW = re.compile(r"^\| `(penstock\.[^`]+)` \| `(penstock\.[^`]+)` \|$", re.MULTILINE)
 _CHANGELOG = Path(__file__).parents[1] / "CHANGELOG.md"
@@ -25,6 +27,11 @@ def is_there(name: str) -> bool:
             return part in getattr(found, "__annotations__", {})
         found = getattr(found, part)
     return not argument or argument in inspect.signature(found).parameters  # type: ignore[arg-type]
+
+
+def test_it_begins_with_the_version() -> None:
+    heading = re.findall(r"^## (\S+)", _CHANGELOG.read_text(encoding="utf-8"), re.MULTILINE)[0]
+    assert heading == penstock.__version__
 
 
 def test_the_table_was_found() -> None:
