@@ -1,9 +1,11 @@
 """Writes the licences of everything that is linked into the native module to one text file, for the wheel.
 
-    python scripts/licenses.py target/licenses/THIRD-PARTY.txt
+    python scripts/licenses.py target/licenses/THIRD-PARTY.txt                             # for this machine
+    python scripts/licenses.py target/licenses/THIRD-PARTY.txt aarch64-unknown-linux-gnu   # for another one
 
 cargo-bundle-licenses knows crates only, and lists those that are not linked, too. This takes the licence files of each
-crate that Cargo links, and of the C sources inside it (libdeflate, zstd), and Rust's on its standard library.
+crate that Cargo links, and of the C sources inside it (libdeflate, zstd), and Rust's on its standard library. A licence
+that asks for more than its text beside the binary is refused.
 """
 
 import json
@@ -15,6 +17,19 @@ from pathlib import Path
 
 PACKAGE = "penstock-python"
 LICENSE_FILE = re.compile(r"(?:LICEN[CS]E|COPYING|COPYRIGHT|NOTICE)\b(?!.*\.rs$)", re.IGNORECASE)
+# What a crate may name, alone or with AND, OR and WITH.
+PERMISSIVE = {
+    "AND",
+    "OR",
+    "WITH",
+    "Apache-2.0",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "LLVM-exception",
+    "MIT",
+    "Unlicense",
+    "Zlib",
+}
 # In rustup's toolchains; Debian's rustc does not have it.
 STANDARD_LIBRARY = "share/doc/rust/COPYRIGHT-library.html"
 
@@ -23,9 +38,11 @@ def output(*command: str) -> str:
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
-def linked_crates() -> Iterator[tuple[str, str, Path]]:
-    """Name and version, licence expression and folder of each crate from elsewhere."""
-    selection = ("--package", PACKAGE, "--edges", "normal,no-proc-macro")
+def linked_crates(target: str | None = None) -> Iterator[tuple[str, str, Path]]:
+    """Name and version, licence expression and folder of each crate from elsewhere; for this machine, if no target."""
+    selection = ["--package", PACKAGE, "--edges", "normal,no-proc-macro"]
+    if target is not None:
+        selection += ["--target", target]
     linked = set(output("cargo", "tree", *selection, "--prefix", "none", "--format", "{p}").splitlines())
     packages = json.loads(output("cargo", "metadata", "--format-version", "1"))["packages"]
     for package in packages:
@@ -36,7 +53,9 @@ def linked_crates() -> Iterator[tuple[str, str, Path]]:
 
 def main() -> None:
     parts = []
-    for title, expression, folder in sorted(linked_crates()):
+    for title, expression, folder in sorted(linked_crates(*sys.argv[2:])):
+        if unknown := set(re.findall(r"[\w.-]+", expression)) - PERMISSIVE:
+            sys.exit(f"{title} is under {expression}: may a wheel link {', '.join(sorted(unknown))}?")
         files = sorted(path for path in folder.rglob("*") if path.is_file() and LICENSE_FILE.match(path.name))
         if not files:
             sys.exit(f"{title} ({expression}) has no licence file in {folder}")

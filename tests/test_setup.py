@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from scripts import licenses
+
 ROOT = Path(__file__).parents[1]
 CARGO = "cargo {} (873a06493 2025-05-10)"
 RUSTC = "rustc {} (6b00bc388 2025-06-23) (built from a source tarball)"
@@ -132,3 +134,10 @@ def test_the_wheel_has_the_licences_of_crates_and_of_the_c_sources_in_them(tmp_p
         assert part in text
     # What runs in the compiler only is not in the wheel.
     assert "syn v" not in text
+
+
+def test_a_licence_that_asks_for_more_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(licenses, "linked_crates", lambda: [("copied v1.0.0", "MIT AND GPL-3.0", tmp_path)])
+    monkeypatch.setattr("sys.argv", ["licenses", str(tmp_path / "all.txt")])
+    with pytest.raises(SystemExit, match=r"copied v1\.0\.0 is under MIT AND GPL-3\.0"):
+        licenses.main()
