@@ -39,7 +39,7 @@ CONTROLLERS = {
 }
 _PR_SET_THP_DISABLE = 41
 TIMEOUT_S = 120.0
-HERE = "this machine"
+HERE = "unlimited"
 
 
 @dataclass(frozen=True)

@@ -105,14 +105,12 @@ def test_every_kept_record_is_drawn_with_every_number(tmp_path: Path) -> None:
     for chart, image in zip(in_order(every), elements.named("div", role="img"), strict=True):
         said = image["aria-label"] or ""
         assert said.startswith(chart.title)
-        assert [f"{bar.name}" in said and short(bar.median) in said for bar in chart.bars] == [True] * len(
-            chart.bars
-        )
+        for bar in chart.bars:
+            assert bar.name in said and (not bar.values or short(bar.median) in said)
     for chart in every:
         assert f'id="{chart.id}"' in page
         for bar in chart.bars:
-            assert bar.values
-            assert "; ".join(map(short, bar.values)) in elements.text
+            assert ("; ".join(map(short, bar.values)) or bar.remark) in elements.text
     assert (
         len({chart.id for chart in every}) == len({(one.benchmark, one.title) for one in every}) == len(every)
     )
@@ -148,7 +146,7 @@ def test_the_command_of_a_chart_asks_for_its_group(path: Path) -> None:
             given = context.params
         usual = report.BENCHMARKS[benchmark].settings
         assert (given["rounds"] or usual.rounds) == settings["rounds"]
-        if "methods" in settings:
+        if "methods" in settings and "methods" in given:
             assert [one.name for one in given["methods"] or usual.methods] == settings["methods"]
         jobs = {"encode": "jobs", "decode": "jobs", "relay": "ways"}.get(benchmark)
         if jobs:

@@ -91,7 +91,7 @@ def _short(value: float) -> float:
 def to_text(value: Any, indent: str = "") -> str:
     """JSON with one item per line. A list or object that fits stays on one line."""
     flat = json.dumps(value, default=lambda item: item.name)
-    if len(indent) + len(flat) <= LINE_CHARACTERS or not isinstance(value, dict | list):
+    if len(indent) + len(flat) <= LINE_CHARACTERS or not isinstance(value, dict | list | tuple):
         return flat
     deeper = indent + " "
     if isinstance(value, dict):
