@@ -344,8 +344,10 @@ class RatioAxis:
 
     @property
     def ticks(self) -> list[tuple[float, float]]:
-        """The powers of two, and their places."""
-        return [(2.0**power, self.place(2.0**power)) for power in range(self._low, self._high + 1)]
+        """The powers of two, or of four where they are many, and their places."""
+        step = 1 if self._high - self._low <= 6 else 2
+        powers = (power for power in range(self._low, self._high + 1) if power % step == 0)
+        return [(2.0**power, self.place(2.0**power)) for power in powers]
 
     def place(self, ratio: float) -> float:
         """Where a ratio is on the axis, which leaves room at both ends for half a number."""
