@@ -2,7 +2,7 @@
 
 Each job runs as the machine is, with the system calls of kernels before Linux 6.4, without vmsplice(2), without huge
 pages, on one core, and with 512 MB of memory (a control group, for which it takes root). Each run has its own process.
-By default each runs 5 times; some 4 minutes.
+By default each runs 5 times; some 7 minutes.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ CONTROLLERS = {
     Path("/sys/fs/cgroup/memory"): "memory.limit_in_bytes",
     Path("/sys/fs/cgroup"): "memory.max",
 }
+# From linux/prctl.h.
 _PR_SET_THP_DISABLE = 41
 TIMEOUT_S = 120.0
 HERE = "unlimited"
@@ -134,7 +135,7 @@ JOBS = tuple(
             Method("Writer", "720p frames, to any reader", start=partial(jobs.write, "auto", "unknown")),
             *jobs.JOBS,
             Method(
-                "Encoder to x264",
+                "x264",
                 "720p frames, preset ultrafast",
                 start=partial(jobs.encoder, {"codec": "libx264", "preset": "ultrafast"}, motion),
             ),

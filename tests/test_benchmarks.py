@@ -43,7 +43,7 @@ SMALL = {
     "render": "--job python,chunk-lengths,join --frames 60 --rounds 1 "
     "--method drawing,encoder,2-processes,one-encoder,chunks-30,cp,join,assemble",
     "waits": "--seconds 0.05 --rounds 1",
-    "machines": "--quick --job relay,Decoder",
+    "machines": "--quick --job relay,Decoder,x264",
     "fan_out": "--size 64x48 --frames 4 --rounds 1 --method penstock-1,penstock-4,copies-2,stdin.write-2",
     "capture": "--size 64x48 --frames 6 --rounds 1",
     "sound": "--frames 45 --rounds 1",
