@@ -16,7 +16,7 @@ from support.clips import clip
 from support.command_line import failed, finish, printed, run, run_process, start
 
 from penstock.media import probe
-from penstock.media.summary import clock
+from penstock.media.info import clock
 
 
 def shown(*arguments: object) -> str:

@@ -18,8 +18,7 @@ from penstock.cli.options import file_names, follow_playlists_option, json_optio
 from penstock.errors import PenstockError
 from penstock.media.facts import PATIENCE_S
 from penstock.media.facts import probe as probe_media
-from penstock.media.info import MediaInfo
-from penstock.media.summary import clock, facts_of_file, facts_of_streams, ratio
+from penstock.media.info import MediaInfo, clock, facts_of_file, facts_of_streams, ratio
 
 #: The width of an output that is no terminal. Programs such as grep want whole lines.
 UNWRAPPED_COLUMNS = 1000
