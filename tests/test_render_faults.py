@@ -273,6 +273,20 @@ def test_ctrl_c_keeps_what_is_done_and_leaves_nothing_running(tmp_path: Path) ->
     assert is_whole(tmp_path / "video.mp4")
 
 
+def test_a_chunk_is_kept_that_is_done_and_not_told_yet(tmp_path: Path) -> None:
+    done: list[Path] = []
+
+    def stop_when_a_chunk_is_done(_: object) -> None:
+        assert eventually(lambda: done.extend(tmp_path.glob("video.mp4.chunks/*/*.mov.json")) or done)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        penstock.render(scene, **settings(tmp_path, workers=1, progress=stop_when_a_chunk_is_done))
+    assert any(note.startswith("1 of ") for note in stopped.value.__notes__)
+    assert done[0].exists() and penstock.render(scene, **settings(tmp_path, workers=1)).resumed == 1
+    assert is_whole(tmp_path / "video.mp4")
+
+
 @SLOW
 def test_ctrl_c_in_the_join_ends_its_ffmpeg(tmp_path: Path) -> None:
     stuck = script(

@@ -33,8 +33,8 @@ class Job:
         if not resume:
             self._storage.remove(folder_of(plan))
         self.plan = self._resumed(plan) if resume else plan
-        found = (finished(self.plan, self._storage, number) for number in range(len(self.plan.lengths)))
-        self._reports: dict[int, ChunkReport] = {one.number: one for one in found if one is not None}
+        self._reports: dict[int, ChunkReport] = {}
+        self._find(range(len(self.plan.lengths)))
         self._resumed_chunks = frozenset(self._reports)
         self._resumed_frames = self._done_frames = sum(one.frames for one in self._reports.values())
         self._advances: dict[int, int] = {}
@@ -73,19 +73,26 @@ class Job:
                     if isinstance(event, Advance):
                         self._advances[event.number] = event.frames
                         continue
-                    running.discard(event.number)
                     self._advances.pop(event.number, None)
                     if isinstance(event, Done):
                         self._take(event)
                     else:
                         self._fail(event)
                         missing.appendleft(event.number)
+                    running.discard(event.number)
                 show(self._progress(engine.workers()))
         finally:
             engine.close()
+            self._find(running)  # those that were done, and that nobody could tell of any more
             for part in self._storage.names(".part"):  # of workers that were killed
                 if part.startswith(folder_of(self.plan)):
                     self._storage.remove(part)
+
+    def _find(self, numbers: Iterable[int]) -> None:
+        """Knows of those of these chunks that are in the storage."""
+        for number in numbers:
+            if (report := finished(self.plan, self._storage, number)) is not None:
+                self._reports[number] = report
 
     def _take(self, event: Done) -> None:
         name = data_name(self.plan, event.number)
