@@ -464,6 +464,7 @@ def test_a_fan_out_to_encoders_with_and_without_sound(tmp_path: Path) -> None:
         ("a.mp3", "libmp3lame", "a.mp4", "mp3"),
         ("a.wav", "pcm_s16le", "a.webm", "opus"),
         ("a.wav", "pcm_s16le", "a.mov", "pcm_s16le"),
+        ("a.wav", "pcm_s16le", "a.mp4", "aac"),
         ("a.flac", "flac", "a.mkv", "flac"),
         ("a.mkv", "aac", "a.mp4", "aac"),
         ("a.aac", "aac", "a.mp4", "aac"),

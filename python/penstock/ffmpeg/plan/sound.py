@@ -278,14 +278,18 @@ def _planned(
         first_s,
         *_zero(program, reading, media, stream),
     )
+    are_samples = stream.codec.startswith("pcm_")
     # The outputs of `tee` may differ in what they take.
     may_copy = made_from.codec == _COPY or (
-        made_from.codec is None and container_format != "tee" and not _asks_to_encode(options)
+        made_from.codec is None
+        and container_format != "tee"
+        and not _asks_to_encode(options)
+        # Newer FFmpeg writes them there (ISO/IEC 23003-5), where few players play them.
+        and not (are_samples and endpoints.is_container(target, container_format, ("mp4",), (".mp4",)))
     )
     if may_copy and _takes_copy(program, sound, stream.codec, target, container_format):
         counts = endpoints.is_container(target, container_format, ("avi",), (".avi",)) or (
-            stream.codec.startswith("pcm_")
-            and endpoints.is_container(target, container_format, ("mov",), (".mov",))
+            are_samples and endpoints.is_container(target, container_format, ("mov",), (".mov",))
         )
         return replace(sound, holds_pauses=not counts)
     if made_from.codec == _COPY:
